@@ -1,0 +1,262 @@
+//! The gate ([`everything`]) and its steps one by one. All calls of cargo use the release profile, so
+//! that RocksDB's C++ is compiled once for programs, tests, lints and documentation.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use crate::conformance;
+use crate::process;
+use crate::readme;
+use crate::tally::Tally;
+use crate::tidy;
+use crate::workspace::Workspace;
+
+const CLIPPY: &[&str] = &[
+    "clippy",
+    "--release",
+    "--workspace",
+    "--all-targets",
+    "--",
+    "-D",
+    "warnings",
+];
+const BUILD_TESTS: &[&str] = &["test", "--release", "--workspace", "--no-run"];
+const TEST: &[&str] = &["test", "--release", "--workspace", "--no-fail-fast"];
+const DOC: &[&str] = &[
+    "doc",
+    "--release",
+    "--workspace",
+    "--no-deps",
+    "--document-private-items",
+];
+const BUILD: &[&str] = &["build", "--release", "--package", "settee-server"];
+
+/// Runs every step, also after one has failed, and closes with what was counted.
+pub(crate) fn everything(workspace: &Workspace) -> bool {
+    let mut gate = Gate::default();
+    gate.step("fmt", || logged(workspace, "fmt", &["fmt", "--all", "--check"]));
+    gate.step("tidy", || Ok(Tally::one(tidy::command(&workspace.root)?)));
+    gate.step("lint", || logged(workspace, "lint", CLIPPY));
+    if gate.step("compile tests", || logged(workspace, "compile-tests", BUILD_TESTS)) {
+        gate.step("test", || run_tests(workspace));
+    }
+    gate.step("docs", || document(workspace));
+    if gate.step("build", || build(workspace)) {
+        gate.step("conformance", || {
+            conformance::run(workspace, &conformance::Options::default())
+        });
+        gate.step("readme", || readme::run(workspace));
+    }
+    gate.close()
+}
+
+pub(crate) fn lint(workspace: &Workspace) -> Result<bool> {
+    let clippy = process::run_shown(&mut workspace.cargo(CLIPPY))?;
+    Ok(tidy(workspace)? && clippy)
+}
+
+pub(crate) fn tidy(workspace: &Workspace) -> Result<bool> {
+    tidy::command(&workspace.root)
+}
+
+pub(crate) fn fmt(workspace: &Workspace) -> Result<bool> {
+    process::run_shown(&mut workspace.cargo(&["fmt", "--all"]))
+}
+
+pub(crate) fn docs(workspace: &Workspace) -> Result<bool> {
+    process::run_shown(&mut doc_command(workspace))
+}
+
+pub(crate) fn test(workspace: &Workspace, arguments: &[String]) -> Result<bool> {
+    process::run_shown(workspace.cargo(TEST).args(arguments))
+}
+
+pub(crate) fn bench(workspace: &Workspace, arguments: &[String]) -> Result<bool> {
+    if !process::run_shown(&mut workspace.cargo(BUILD))? {
+        return Ok(false);
+    }
+    process::run_shown(
+        std::process::Command::new(workspace.binary())
+            .arg("bench")
+            .args(arguments),
+    )
+}
+
+/// Builds the `settee` program.
+pub(crate) fn build(workspace: &Workspace) -> Result<Tally> {
+    logged(workspace, "build", BUILD)
+}
+
+fn document(workspace: &Workspace) -> Result<Tally> {
+    finish(&mut doc_command(workspace), &workspace.log("docs")?)
+}
+
+fn doc_command(workspace: &Workspace) -> std::process::Command {
+    let mut command = workspace.cargo(DOC);
+    // Private items are documented too, so a link to one leads somewhere.
+    command.env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private-intra-doc-links");
+    command
+}
+
+fn logged(workspace: &Workspace, name: &str, arguments: &[&str]) -> Result<Tally> {
+    finish(&mut workspace.cargo(arguments), &workspace.log(name)?)
+}
+
+fn finish(command: &mut std::process::Command, log: &Path) -> Result<Tally> {
+    let succeeded = process::run_logged(command, log)?;
+    if !succeeded {
+        process::show_tail(log);
+    }
+    Ok(Tally::one(succeeded))
+}
+
+fn run_tests(workspace: &Workspace) -> Result<Tally> {
+    let log = workspace.log("test")?;
+    let succeeded = process::run_logged(&mut workspace.cargo(TEST), &log)?;
+    let output = process::read_lossy(&log);
+    let mut tally = count_tests(&output);
+    if succeeded {
+        return Ok(tally);
+    }
+    let failures = failures(&output);
+    if failures.is_empty() {
+        process::show_tail(&log);
+    } else {
+        println!("{failures}");
+        println!("    the whole output: {}", log.display());
+    }
+    if tally.holds() {
+        // A test program that was killed reports no failed test of its own.
+        tally += Tally::one(false);
+    }
+    Ok(tally)
+}
+
+/// Adds up the `test result:` lines of test programs.
+fn count_tests(output: &str) -> Tally {
+    let mut tally = Tally::default();
+    for line in output.lines() {
+        let Some(result) = line.strip_prefix("test result: ") else {
+            continue;
+        };
+        let count = |word: &str| -> u64 {
+            let mut words = result.split([' ', ';', '.']).filter(|part| !part.is_empty()).peekable();
+            while let Some(number) = words.next() {
+                if words.peek() == Some(&word) {
+                    return number.parse().unwrap_or(0);
+                }
+            }
+            0
+        };
+        tally += Tally {
+            passed: count("passed"),
+            failed: count("failed"),
+        };
+    }
+    tally
+}
+
+/// What test programs printed about their failed tests.
+fn failures(output: &str) -> String {
+    let mut inside = false;
+    let mut shown = Vec::new();
+    for line in output.lines() {
+        if line == "failures:" {
+            inside = true;
+        } else if line.starts_with("test result:") {
+            inside = false;
+        }
+        if inside {
+            shown.push(format!("    {line}"));
+        }
+    }
+    shown.join("\n")
+}
+
+/// Steps that have run, for the table at the end.
+#[derive(Default)]
+struct Gate {
+    steps: Vec<(String, Tally, Duration)>,
+}
+
+impl Gate {
+    /// Runs a step; true if it holds. A step that could not run at all counts as one failure.
+    fn step(&mut self, name: &str, work: impl FnOnce() -> Result<Tally>) -> bool {
+        println!("{name} …");
+        let started = Instant::now();
+        let tally = match work() {
+            Ok(tally) => tally,
+            Err(error) => {
+                println!("    {error:#}");
+                Tally::one(false)
+            }
+        };
+        let elapsed = started.elapsed();
+        let verdict = if tally.holds() { "ok" } else { "FAILED" };
+        println!("{name} {verdict} ({:.1} s)", elapsed.as_secs_f64());
+        self.steps.push((name.to_owned(), tally, elapsed));
+        tally.holds()
+    }
+
+    /// Prints the table and the closing line; false if something failed.
+    fn close(&self) -> bool {
+        let mut sum = Tally::default();
+        println!("\n{:<14} {:>8} {:>8} {:>9}", "step", "passed", "failed", "seconds");
+        for (name, tally, elapsed) in &self.steps {
+            println!(
+                "{name:<14} {:>8} {:>8} {:>9.1}",
+                tally.passed,
+                tally.failed,
+                elapsed.as_secs_f64()
+            );
+            sum += *tally;
+        }
+        sum.closing_line()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OUTPUT: &str = "\
+running 3 tests
+test a ... ok
+test b ... FAILED
+
+failures:
+
+---- b stdout ----
+assertion failed
+
+test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+     Running unittests src/main.rs
+test result: ok. 40 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 1.25s
+";
+
+    #[test]
+    fn test_results_are_added_up() {
+        assert_eq!(count_tests(OUTPUT), Tally { passed: 42, failed: 1 });
+        assert_eq!(count_tests("error: could not compile"), Tally::default());
+    }
+
+    #[test]
+    fn only_failures_are_shown() {
+        let shown = failures(OUTPUT);
+        assert!(
+            shown.contains("assertion failed") && !shown.contains("test a") && !shown.contains("result"),
+            "{shown}"
+        );
+    }
+
+    #[test]
+    fn a_step_that_cannot_run_fails_the_gate() {
+        let mut gate = Gate::default();
+        assert!(gate.step("one", || Ok(Tally::one(true))));
+        assert!(gate.close());
+        assert!(!gate.step("two", || anyhow::bail!("no such program")));
+        assert!(!gate.close());
+    }
+}

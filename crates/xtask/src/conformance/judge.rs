@@ -1,0 +1,126 @@
+//! Compares how scenarios ended with what was expected of them: [`exact`] for a run with whole
+//! revision ids, [`plain`] for one without. Pure.
+
+use super::expectations::Expectations;
+use super::report::{Case, Outcome};
+
+const SHOWN_LINES: usize = 30;
+/// Characters of a difference that a drafted line quotes.
+const DRAFT_LEN: usize = 160;
+
+/// What one scenario's end means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Passed,
+    /// It failed, as listed.
+    Known,
+    /// It failed and is not listed; with what was wrong.
+    Failed(String),
+    /// It passed and is listed; with what to delete.
+    UnexpectedPass(&'static str),
+    Skipped,
+}
+
+impl Verdict {
+    pub(super) fn is_surprise(&self) -> bool {
+        matches!(self, Self::Failed(_) | Self::UnexpectedPass(_))
+    }
+}
+
+/// A scenario and its verdict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Judged {
+    pub(super) area: String,
+    pub(super) name: String,
+    pub(super) verdict: Verdict,
+}
+
+impl Judged {
+    /// What to tell about it, if it was not expected.
+    pub(super) fn surprise(&self) -> Option<String> {
+        match &self.verdict {
+            Verdict::Failed(text) => {
+                let mut lines: Vec<&str> = text.lines().take(SHOWN_LINES).collect();
+                if lines.len() < text.lines().count() {
+                    lines.push("  …");
+                }
+                Some(format!(
+                    "FAILED {}/{}\n    {}",
+                    self.area,
+                    self.name,
+                    lines.join("\n    ")
+                ))
+            }
+            Verdict::UnexpectedPass(advice) => Some(format!(
+                "PASSED {}/{} although it is listed: {advice}",
+                self.area, self.name
+            )),
+            Verdict::Passed | Verdict::Known | Verdict::Skipped => None,
+        }
+    }
+}
+
+/// The surprising failures as lines for the list of known ones, with the first difference where the reason
+/// belongs. Every area is headed by its table.
+pub(super) fn draft(judged: &[Judged]) -> String {
+    let mut lines = Vec::new();
+    let mut area = "";
+    for one in judged {
+        let Verdict::Failed(text) = &one.verdict else { continue };
+        if one.area != area {
+            area = &one.area;
+            lines.push(format!("[{area}]"));
+        }
+        let difference = text
+            .lines()
+            .map(str::trim)
+            .find(|line| !line.starts_with("step ") && !line.starts_with("> "));
+        let short: String = difference
+            .unwrap_or_default()
+            .replace('"', "'")
+            .chars()
+            .take(DRAFT_LEN)
+            .collect();
+        lines.push(format!("{} = \"WHY? {short}\"", one.name));
+    }
+    lines.join("\n")
+}
+
+/// Judges a run with whole revision ids. Scenarios that cannot have them must fail in it; they are
+/// otherwise left to [`plain`].
+pub(super) fn exact(cases: &[Case], expectations: &Expectations) -> Vec<Judged> {
+    let judged = cases
+        .iter()
+        .filter_map(|case| match (&case.outcome, expectations.inexact(&case.name)) {
+            (Outcome::Passed, Some(_)) => Some(with(case, Verdict::UnexpectedPass("delete its line from [inexact]"))),
+            (Outcome::Failed(_) | Outcome::Skipped(_), Some(_)) => None,
+            (_, None) => Some(with(case, verdict(case, expectations))),
+        });
+    judged.collect()
+}
+
+/// Judges a run without whole revision ids.
+pub(super) fn plain(cases: &[Case], expectations: &Expectations) -> Vec<Judged> {
+    cases
+        .iter()
+        .map(|case| with(case, verdict(case, expectations)))
+        .collect()
+}
+
+fn verdict(case: &Case, expectations: &Expectations) -> Verdict {
+    match (&case.outcome, expectations.known(&case.name)) {
+        (Outcome::Passed, None) => Verdict::Passed,
+        (Outcome::Passed, Some(_)) => Verdict::UnexpectedPass("delete its line, and see whether COMPAT.md tells of it"),
+        (Outcome::Failed(_), Some(_)) => Verdict::Known,
+        (Outcome::Failed(text), None) => Verdict::Failed(text.clone()),
+        (Outcome::Skipped(_), _) => Verdict::Skipped,
+    }
+}
+
+fn with(case: &Case, verdict: Verdict) -> Judged {
+    Judged {
+        area: case.area.clone(),
+        name: case.name.clone(),
+        verdict,
+    }
+}

@@ -1,0 +1,266 @@
+//! Replays the recorded answers of CouchDB against this server and compares the outcome with
+//! `conformance/expectations.toml` ([`run`]).
+//!
+//! Every scenario of an area must pass unless it is listed there with a reason, and every listed one
+//! must fail: so a mended difference leaves the list, and a new one is noticed. Whole revision ids are
+//! compared; the few scenarios for which that cannot hold are played a second time without.
+//! The comparison itself is done by `replay.py` beside the scenarios, not here.
+
+mod expectations;
+mod judge;
+mod report;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+use expectations::Expectations;
+use judge::{Judged, Verdict};
+use report::Case;
+
+use crate::process;
+use crate::server::{Access, Server};
+use crate::tally::Tally;
+use crate::workspace::Workspace;
+use crate::{ci, server};
+
+const EXPECTATIONS: &str = "conformance/expectations.toml";
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub(crate) struct Options {
+    /// Only these areas; all that are expected if empty.
+    areas: Vec<String>,
+    /// A server that runs already.
+    url: Option<String>,
+    /// Scenarios played at the same time.
+    jobs: usize,
+    /// Whether to print lines for the list of known failures.
+    draft: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            areas: Vec::new(),
+            url: None,
+            jobs: 4,
+            draft: false,
+        }
+    }
+}
+
+impl Options {
+    pub(crate) fn parse(arguments: &[String]) -> Result<Self> {
+        let mut options = Self::default();
+        let mut rest = arguments.iter();
+        while let Some(name) = rest.next() {
+            if name == "--draft" {
+                options.draft = true;
+                continue;
+            }
+            let value = rest
+                .next()
+                .with_context(|| format!("`{name}` is unknown or lacks its value"))?;
+            match name.as_str() {
+                "--area" => options.areas.push(value.clone()),
+                "--url" => options.url = Some(value.clone()),
+                "--jobs" => options.jobs = value.parse().context("--jobs takes a number")?,
+                _ => bail!("there is no option `{name}`; `cargo xtask help` lists them"),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// Builds the server if it is needed, then [`run`]s.
+pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<Tally> {
+    if options.url.is_none() && workspace.scenarios().is_some() {
+        let built = ci::build(workspace)?;
+        if !built.holds() {
+            return Ok(built);
+        }
+    }
+    run(workspace, options)
+}
+
+/// Replays the areas and prints a table of them. A known failure counts neither way.
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
+    let Some(folder) = workspace.scenarios() else {
+        println!("    the recorded scenarios are not here (../shared/conformance): nothing was replayed");
+        return Ok(Tally::default());
+    };
+    let file = workspace.root.join(EXPECTATIONS);
+    let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    let expectations = Expectations::parse(&text).with_context(|| format!("in {EXPECTATIONS}"))?;
+    let scenarios = list(&folder)?;
+    let mut tally = Tally::default();
+    for problem in expectations.problems(&scenarios) {
+        println!("    {EXPECTATIONS}: {problem}");
+        tally += Tally::one(false);
+    }
+    let areas = chosen_areas(options, &expectations)?;
+    let mut own = match &options.url {
+        Some(_) => None,
+        None => Some(Server::start(workspace, "conformance", Access::Admin)?),
+    };
+    let url = match (&options.url, &own) {
+        (Some(url), _) => url.clone(),
+        (None, Some(server)) => server.url(),
+        (None, None) => bail!("no server was started"),
+    };
+    let replay = Replay {
+        folder,
+        url,
+        jobs: options.jobs,
+        report: workspace.log("conformance-report")?,
+    };
+    tally += play(&replay, &areas, &expectations, options)?;
+    if let Some(server) = &mut own {
+        tally += stop(server, tally.holds());
+    }
+    for (area, reason) in expectations.later() {
+        println!("    {area}: not expected yet ({reason})");
+    }
+    Ok(tally)
+}
+
+fn chosen_areas<'a>(options: &'a Options, expectations: &'a Expectations) -> Result<Vec<&'a str>> {
+    let all = expectations.areas();
+    if options.areas.is_empty() {
+        return Ok(all);
+    }
+    for area in &options.areas {
+        if !all.contains(&area.as_str()) && expectations.later().all(|(later, _)| later != area) {
+            bail!("{EXPECTATIONS} knows no area `{area}`");
+        }
+    }
+    Ok(options.areas.iter().map(String::as_str).collect())
+}
+
+fn play(replay: &Replay, areas: &[&str], expectations: &Expectations, options: &Options) -> Result<Tally> {
+    println!(
+        "    {:<14} {:>7} {:>7} {:>7} {:>7}",
+        "area", "passed", "known", "failed", "skipped"
+    );
+    let mut all = Vec::new();
+    for area in areas {
+        let judged = judge_area(replay, area, expectations)?;
+        let count = |wanted: fn(&Verdict) -> bool| judged.iter().filter(|one| wanted(&one.verdict)).count();
+        println!(
+            "    {area:<14} {:>7} {:>7} {:>7} {:>7}",
+            count(|verdict| matches!(verdict, Verdict::Passed)),
+            count(|verdict| matches!(verdict, Verdict::Known)),
+            count(Verdict::is_surprise),
+            count(|verdict| matches!(verdict, Verdict::Skipped)),
+        );
+        all.extend(judged);
+    }
+    let mut tally = Tally::default();
+    for one in &all {
+        if let Some(surprise) = one.surprise() {
+            println!("    {surprise}");
+        }
+        match one.verdict {
+            Verdict::Passed => tally += Tally::one(true),
+            Verdict::Known | Verdict::Skipped => {}
+            Verdict::Failed(_) | Verdict::UnexpectedPass(_) => tally += Tally::one(false),
+        }
+    }
+    if options.draft {
+        println!("{}", judge::draft(&all));
+    }
+    Ok(tally)
+}
+
+/// Plays an area with whole revision ids, then the scenarios that cannot have them without.
+fn judge_area(replay: &Replay, area: &str, expectations: &Expectations) -> Result<Vec<Judged>> {
+    let exact = replay.play(area, &[], true)?;
+    let mut judged = judge::exact(&exact, expectations);
+    let inexact: Vec<&str> = exact
+        .iter()
+        .map(|case| case.name.as_str())
+        .filter(|name| expectations.inexact(name).is_some())
+        .collect();
+    if !inexact.is_empty() {
+        judged.extend(judge::plain(&replay.play(area, &inexact, false)?, expectations));
+    }
+    Ok(judged)
+}
+
+/// Stops the server, which must take its time neither for that nor by force, and shows its log if
+/// something had gone wrong.
+fn stop(server: &mut Server, held: bool) -> Tally {
+    let stopped = server.stop();
+    if let Err(error) = &stopped {
+        println!("    {error:#}");
+    }
+    if !held || stopped.is_err() {
+        println!("    the end of the server's log:");
+        process::show_tail(server.log());
+    }
+    server::stopped_tally(&stopped)
+}
+
+/// The program that plays scenarios.
+struct Replay {
+    folder: PathBuf,
+    url: String,
+    jobs: usize,
+    /// Where it writes its report.
+    report: PathBuf,
+}
+
+impl Replay {
+    /// Plays the scenarios of an area, or only the named ones.
+    fn play(&self, area: &str, names: &[&str], exact: bool) -> Result<Vec<Case>> {
+        let mut command = replay_command(&self.folder);
+        command.args(["--url", &self.url, "--area", area, "--jobs", &self.jobs.to_string()]);
+        command.arg("--junit").arg(&self.report);
+        if exact {
+            command.arg("--exact-revs");
+        }
+        for name in names {
+            command.args(["--scenario", name]);
+        }
+        // A report of an earlier run must not pass for this one's.
+        let _ = std::fs::remove_file(&self.report);
+        let output = command.output().context("cannot start python3")?;
+        let text = std::fs::read_to_string(&self.report).with_context(|| {
+            format!(
+                "replay.py wrote no report about `{area}`: {}",
+                String::from_utf8_lossy(&output.stderr).trim()
+            )
+        })?;
+        let cases = report::parse(&text)?;
+        if cases.is_empty() {
+            bail!("no scenario of `{area}` was played");
+        }
+        Ok(cases)
+    }
+}
+
+fn replay_command(folder: &Path) -> Command {
+    let mut command = Command::new("python3");
+    // Python would otherwise leave its cache beside the scenarios.
+    command.arg("-B").arg(folder.join("replay.py"));
+    command
+}
+
+/// Area and name of every recorded scenario.
+fn list(folder: &Path) -> Result<BTreeSet<(String, String)>> {
+    let output = replay_command(folder)
+        .arg("--list")
+        .output()
+        .context("cannot start python3")?;
+    if !output.status.success() {
+        bail!(
+            "replay.py --list failed: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+    Ok(report::parse_list(&String::from_utf8_lossy(&output.stdout)))
+}

@@ -1,0 +1,85 @@
+//! The habits of the repository as commands: `cargo xtask COMMAND`.
+//!
+//! [`main`] reads the command line and calls one module a command. Nothing here is part of the
+//! product, and nothing of the product is linked in, so that it compiles in seconds.
+
+mod ci;
+mod conformance;
+mod process;
+mod readme;
+mod server;
+mod setup;
+mod tally;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use workspace::Workspace;
+
+const HELP: &str = "\
+cargo xtask COMMAND
+
+  ci            fmt, tidy, lint, test, docs, conformance and readme: what must hold before a merge
+  test          the Rust tests; further arguments go to `cargo test`
+  lint          clippy and tidy
+  tidy          crate edges, names that a crate must not use, file heads and lengths
+  fmt           formats the code
+  docs          builds the documentation of all crates
+  conformance   replays the recorded answers of CouchDB against this server
+                  --area A     only this area (may be repeated)
+                  --url URL    a server that runs already, with an admin's name and password
+                  --jobs N     scenarios played at the same time (4)
+                  --draft      print a line for conformance/expectations.toml for each surprise
+  readme        runs the shell session of README.md against this server
+  bench         builds the server and runs `settee bench` with the further arguments
+  setup         checks for what the build needs, and installs it where that is possible
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (command, rest) = match arguments.split_first() {
+        Some((command, rest)) => (command.as_str(), rest),
+        None => ("help", &[][..]),
+    };
+    match run(command, rest) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs one command; false means that it ran and found something wrong.
+fn run(command: &str, arguments: &[String]) -> Result<bool> {
+    let workspace = Workspace::find()?;
+    match command {
+        "conformance" => {
+            let options = conformance::Options::parse(arguments)?;
+            return Ok(conformance::command(&workspace, &options)?.closing_line());
+        }
+        "test" => return ci::test(&workspace, arguments),
+        "bench" => return ci::bench(&workspace, arguments),
+        _ => {}
+    }
+    if let Some(argument) = arguments.first() {
+        bail!("`{command}` takes no argument, got `{argument}`");
+    }
+    match command {
+        "ci" => Ok(ci::everything(&workspace)),
+        "lint" => ci::lint(&workspace),
+        "tidy" => ci::tidy(&workspace),
+        "fmt" => ci::fmt(&workspace),
+        "docs" => ci::docs(&workspace),
+        "readme" => Ok(readme::command(&workspace)?.closing_line()),
+        "setup" => setup::command(),
+        "help" | "--help" | "-h" => {
+            print!("{HELP}");
+            Ok(true)
+        }
+        unknown => bail!("there is no command `{unknown}`; `cargo xtask help` lists them"),
+    }
+}

@@ -1,0 +1,80 @@
+//! Running other programs with their output in a file ([`run_logged`]), so that what a person reads
+//! stays short. Prints a sign of life once a minute, and what went wrong when something did.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+
+const SIGN_OF_LIFE: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(100);
+const TAIL_LINES: usize = 120;
+
+/// Runs `command` to its end with everything it prints in `log`. True if it succeeded.
+pub(crate) fn run_logged(command: &mut Command, log: &Path) -> Result<bool> {
+    let output = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
+    let errors = output.try_clone().context("cannot share the log")?;
+    let program = command.get_program().to_string_lossy().into_owned();
+    let mut child = command
+        .stdout(output)
+        .stderr(errors)
+        .spawn()
+        .with_context(|| format!("cannot start `{program}`"))?;
+    let started = Instant::now();
+    let mut next_sign = SIGN_OF_LIFE;
+    loop {
+        if let Some(status) = child.try_wait().context("cannot wait for a child process")? {
+            return Ok(status.success());
+        }
+        if started.elapsed() > next_sign {
+            println!("    {:>3} min: {}", next_sign.as_secs() / 60, last_line(log));
+            next_sign += SIGN_OF_LIFE;
+        }
+        thread::sleep(POLL);
+    }
+}
+
+/// Runs `command` with its output on the terminal. True if it succeeded.
+pub(crate) fn run_shown(command: &mut Command) -> Result<bool> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let status = command.status().with_context(|| format!("cannot start `{program}`"))?;
+    Ok(status.success())
+}
+
+/// Whether `program` can be found on the path.
+pub(crate) fn exists(program: &str) -> bool {
+    let Some(path) = std::env::var_os("PATH") else {
+        return false;
+    };
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// Prints the end of a log and where the whole of it lies.
+pub(crate) fn show_tail(log: &Path) {
+    let text = read_lossy(log);
+    let lines: Vec<&str> = text.lines().collect();
+    for line in &lines[lines.len().saturating_sub(TAIL_LINES)..] {
+        println!("    {line}");
+    }
+    println!("    the whole output: {}", log.display());
+}
+
+/// The text of a file, as far as it can be read.
+pub(crate) fn read_lossy(path: &Path) -> String {
+    fs::read(path)
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        .unwrap_or_default()
+}
+
+fn last_line(log: &Path) -> String {
+    let text = read_lossy(log);
+    text.lines()
+        .rev()
+        .map(str::trim)
+        .find(|line| !line.is_empty())
+        .unwrap_or("no output yet")
+        .to_owned()
+}

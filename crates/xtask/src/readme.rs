@@ -1,0 +1,236 @@
+//! Runs the shell session of README.md against a server and compares what it prints ([`run`]).
+//!
+//! The session is all blocks fenced as `sh session`. Lines that begin with `#=>` hold what the
+//! commands above them print; `...` in them stands for anything. The address of the default port is
+//! replaced by the server's. Other blocks are not run.
+
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::ci;
+use crate::process;
+use crate::server::{Access, Server, stopped_tally};
+use crate::tally::Tally;
+use crate::workspace::Workspace;
+
+const ADDRESS: &str = "http://127.0.0.1:5984";
+const FENCE: &str = "```sh session";
+const EXPECTATION: &str = "#=>";
+/// Separates the outputs of chunks; no command of the session prints it.
+const SEPARATOR: char = '\u{1e}';
+
+/// Commands, and what they must print.
+#[derive(Debug, PartialEq, Eq)]
+struct Chunk {
+    commands: String,
+    /// Counted from 1, in the page.
+    line: usize,
+    /// `None` if nothing is compared.
+    expected: Option<String>,
+}
+
+/// Builds the server, then [`run`]s.
+pub(crate) fn command(workspace: &Workspace) -> Result<Tally> {
+    let built = ci::build(workspace)?;
+    if built.holds() { run(workspace) } else { Ok(built) }
+}
+
+/// Runs the session. Every compared output counts.
+pub(crate) fn run(workspace: &Workspace) -> Result<Tally> {
+    let page = workspace.root.join("README.md");
+    let text = std::fs::read_to_string(&page).with_context(|| format!("cannot read {}", page.display()))?;
+    let chunks = chunks(&text)?;
+    if chunks.is_empty() {
+        bail!("README.md has no block that begins with {FENCE}");
+    }
+    let mut server = Server::start(workspace, "readme", Access::Party)?;
+    let script = script(&chunks).replace(ADDRESS, &server.url());
+    let output = Command::new("bash")
+        .args(["-c", &script])
+        .output()
+        .context("cannot start bash")?;
+    // Rows end as HTTP lines do; on a terminal nobody sees that.
+    let printed = String::from_utf8_lossy(&output.stdout).replace("\r\n", "\n");
+    let mut tally = compare(&chunks, &printed);
+    if !output.status.success() {
+        println!("    the session ended with {}", output.status);
+        tally += Tally::one(false);
+    }
+    if !tally.holds() {
+        println!(
+            "    {}",
+            String::from_utf8_lossy(&output.stderr).trim().replace('\n', "\n    ")
+        );
+    }
+    let stopped = server.stop();
+    if let Err(error) = &stopped {
+        println!("    {error:#}");
+    }
+    tally += stopped_tally(&stopped);
+    if !tally.holds() {
+        process::show_tail(server.log());
+    }
+    Ok(tally)
+}
+
+/// The chunks of a page: commands up to and including what they are expected to print.
+fn chunks(page: &str) -> Result<Vec<Chunk>> {
+    let mut chunks: Vec<Chunk> = Vec::new();
+    let mut inside = false;
+    let mut open = false;
+    for (index, line) in page.lines().enumerate() {
+        if line.starts_with("```") {
+            inside = !inside && line.trim_end() == FENCE;
+            open = false;
+        } else if !inside {
+        } else if let Some(expected) = line.strip_prefix(EXPECTATION) {
+            let Some(chunk) = chunks.last_mut() else {
+                bail!("README.md:{}: {EXPECTATION} follows no command", index + 1)
+            };
+            let text = chunk.expected.get_or_insert_default();
+            text.push_str(expected.trim());
+            text.push('\n');
+            open = false;
+        } else if open {
+            let chunk = chunks.last_mut().expect("an open chunk is the last one");
+            chunk.commands.push_str(line);
+            chunk.commands.push('\n');
+        } else if !line.trim().is_empty() {
+            chunks.push(Chunk {
+                commands: format!("{line}\n"),
+                line: index + 1,
+                expected: None,
+            });
+            open = true;
+        }
+    }
+    Ok(chunks)
+}
+
+/// One script of all chunks, so that variables live on from one to the next.
+fn script(chunks: &[Chunk]) -> String {
+    let mut script = String::from("set -euo pipefail\n");
+    for chunk in chunks {
+        script.push_str(&chunk.commands);
+        script.push_str("printf '\\036'\n");
+    }
+    script
+}
+
+fn compare(chunks: &[Chunk], output: &str) -> Tally {
+    let mut tally = Tally::default();
+    let mut outputs = output.split(SEPARATOR);
+    for chunk in chunks {
+        let printed = outputs.next().unwrap_or_default().trim();
+        let Some(expected) = &chunk.expected else { continue };
+        let expected = expected.trim();
+        let agree = matches(expected, printed);
+        tally += Tally::one(agree);
+        if !agree {
+            println!(
+                "    README.md:{}: {}",
+                chunk.line,
+                chunk.commands.trim().replace('\n', "\n      ")
+            );
+            println!("      expected {}", expected.replace('\n', "\n               "));
+            println!("      printed  {}", printed.replace('\n', "\n               "));
+        }
+    }
+    tally
+}
+
+/// Whether `text` is `pattern`, in which `...` stands for any text.
+fn matches(pattern: &str, text: &str) -> bool {
+    let Some((start, rest)) = pattern.split_once("...") else {
+        return pattern == text;
+    };
+    let Some(text) = text.strip_prefix(start) else {
+        return false;
+    };
+    (0..=text.len())
+        .filter(|at| text.is_char_boundary(*at))
+        .any(|at| matches(rest, &text[at..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = "\
+# Title
+```sh
+make run
+```
+```sh session
+X=a
+echo $X \\
+  b
+#=> a b
+echo 1; echo 2
+
+#=> 1
+#=> 2
+```
+Text.
+```sh session
+curl http://127.0.0.1:5984/
+```
+";
+
+    #[test]
+    fn blocks_become_chunks() -> Result<()> {
+        let found = chunks(PAGE)?;
+        let lines: Vec<_> = found
+            .iter()
+            .map(|chunk| (chunk.line, chunk.expected.as_deref()))
+            .collect();
+        assert_eq!(lines, [(6, Some("a b\n")), (10, Some("1\n2\n")), (17, None)]);
+        assert_eq!(found[0].commands, "X=a\necho $X \\\n  b\n");
+        assert!(chunks("```sh session\n#=> a\n```\n").is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn outputs_are_compared_chunk_by_chunk() -> Result<()> {
+        let found = chunks(PAGE)?;
+        assert_eq!(
+            compare(&found, "a b\n\u{1e}1\n2\n\u{1e}{}\u{1e}"),
+            Tally { passed: 2, failed: 0 }
+        );
+        assert_eq!(
+            compare(&found, "a b\n\u{1e}1\n3\n\u{1e}{}\u{1e}"),
+            Tally { passed: 1, failed: 1 }
+        );
+        assert_eq!(compare(&found, "a"), Tally { passed: 0, failed: 2 });
+        Ok(())
+    }
+
+    #[test]
+    fn the_session_runs_as_one_script() -> Result<()> {
+        let found = chunks(PAGE)?;
+        let output = Command::new("bash").args(["-c", &script(&found[..2])]).output()?;
+        assert_eq!(
+            compare(&found[..2], &String::from_utf8_lossy(&output.stdout)),
+            Tally { passed: 2, failed: 0 }
+        );
+        Ok(())
+    }
+
+    #[test]
+    fn dots_stand_for_anything() {
+        let cases = [
+            ("a", "a", true),
+            ("a", "b", false),
+            ("a...d", "abcd", true),
+            ("a...d", "ad", true),
+            ("a...d", "abc", false),
+            ("...", "", true),
+            ("[...]", "[{\"é\":1}\n]", true),
+            ("1...2...3", "1 2 2 3", true),
+        ];
+        for (pattern, text, expected) in cases {
+            assert_eq!(matches(pattern, text), expected, "{pattern} {text}");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! A server for tests ([`Server`]): started on a free port with data of its own, and gone afterwards.
+
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::process;
+use crate::tally::Tally;
+use crate::workspace::Workspace;
+
+const START_LIMIT: Duration = Duration::from_secs(30);
+/// What the server promises: after SIGTERM it has ended before this.
+const STOP_LIMIT: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(20);
+
+/// Who may do what on the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// There is an admin, `admin` with the password `pw`.
+    Admin,
+    /// There is no admin: everybody on this machine may do everything.
+    Party,
+}
+
+/// A running server. It is killed and its data are removed when this is dropped.
+pub(crate) struct Server {
+    child: Child,
+    /// As the server prints it, without the slash at the end.
+    address: String,
+    access: Access,
+    data: PathBuf,
+    log: PathBuf,
+}
+
+impl Server {
+    /// Starts the server and waits until it listens.
+    pub(crate) fn start(workspace: &Workspace, purpose: &str, access: Access) -> Result<Self> {
+        let binary = workspace.binary();
+        let log = workspace.log(&format!("{purpose}-server"))?;
+        let output = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+        let data = workspace.scratch(purpose);
+        let mut command = Command::new(&binary);
+        command
+            .args([
+                "serve",
+                "--bind",
+                "127.0.0.1",
+                "--port",
+                &free_port()?.to_string(),
+                "--data",
+            ])
+            .arg(&data);
+        match access {
+            Access::Admin => command.env("COUCHDB_USER", "admin").env("COUCHDB_PASSWORD", "pw"),
+            Access::Party => command.env_remove("COUCHDB_USER").env_remove("COUCHDB_PASSWORD"),
+        };
+        command
+            .stdin(Stdio::null())
+            .stdout(output.try_clone().context("cannot share the log")?)
+            .stderr(output);
+        let child = command
+            .spawn()
+            .with_context(|| format!("cannot start {}", binary.display()))?;
+        let mut server = Self {
+            child,
+            address: String::new(),
+            access,
+            data,
+            log,
+        };
+        server.address = server.wait_until_it_listens()?;
+        Ok(server)
+    }
+
+    /// Where it listens, with the admin's name and password if there is one, without a slash at the end.
+    pub(crate) fn url(&self) -> String {
+        match self.access {
+            Access::Admin => self.address.replacen("http://", "http://admin:pw@", 1),
+            Access::Party => self.address.clone(),
+        }
+    }
+
+    /// What the server printed.
+    pub(crate) fn log(&self) -> &Path {
+        &self.log
+    }
+
+    fn wait_until_it_listens(&mut self) -> Result<String> {
+        let started = Instant::now();
+        loop {
+            if let Some(address) = listening_address(&process::read_lossy(&self.log)) {
+                return Ok(address);
+            }
+            if let Some(status) = self.child.try_wait().context("cannot look at the server")? {
+                process::show_tail(&self.log);
+                bail!("the server ended before it listened ({status})");
+            }
+            if started.elapsed() > START_LIMIT {
+                process::show_tail(&self.log);
+                bail!(
+                    "the server did not say within {} s where it listens",
+                    START_LIMIT.as_secs()
+                );
+            }
+            thread::sleep(POLL);
+        }
+    }
+
+    /// Asks the server to end and waits until it has.
+    ///
+    /// # Errors
+    /// When it does not end in time, or with an error.
+    pub(crate) fn stop(&mut self) -> Result<()> {
+        if let Some(status) = self.child.try_wait().context("cannot look at the server")? {
+            bail!("the server had ended before it was asked to ({status})");
+        }
+        let asked = Command::new("kill")
+            .arg(self.child.id().to_string())
+            .status()
+            .context("cannot call kill")?;
+        if !asked.success() {
+            bail!("the server could not be asked to end");
+        }
+        let started = Instant::now();
+        loop {
+            match self.child.try_wait().context("cannot look at the server")? {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => bail!("the server ended with {status} when it was asked to end"),
+                None if started.elapsed() > STOP_LIMIT => {
+                    bail!("the server did not end within {} s of SIGTERM", STOP_LIMIT.as_secs())
+                }
+                None => thread::sleep(POLL),
+            }
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Both fail when there is nothing left to do.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.data);
+    }
+}
+
+/// What a stop counts for: nothing unless it went wrong.
+pub(crate) fn stopped_tally(stopped: &Result<()>) -> Tally {
+    Tally {
+        passed: 0,
+        failed: u64::from(stopped.is_err()),
+    }
+}
+
+/// A port that nobody listens on at this moment.
+fn free_port() -> Result<u16> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).context("no port is free")?;
+    Ok(listener.local_addr().context("no port is free")?.port())
+}
+
+/// The address in what the server printed so far, without the slash at its end.
+fn listening_address(log: &str) -> Option<String> {
+    let at = log.find("http://127.0.0.1:")?;
+    let end = at + log[at..].find(|c: char| !c.is_ascii_alphanumeric() && !":/.".contains(c))?;
+    Some(log[at..end].trim_end_matches('/').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_is_found_once_its_line_is_whole() {
+        let cases = [
+            ("", None),
+            ("settee 0.1.0\n", None),
+            ("listens on http://127.0.0.1:59", None),
+            (
+                "data in /d\nlistens on http://127.0.0.1:5984/\n",
+                Some("http://127.0.0.1:5984"),
+            ),
+            (
+                "\u{1b}[1mhttp://127.0.0.1:80/\u{1b}[0m more",
+                Some("http://127.0.0.1:80"),
+            ),
+        ];
+        for (log, expected) in cases {
+            assert_eq!(listening_address(log).as_deref(), expected, "{log}");
+        }
+    }
+}

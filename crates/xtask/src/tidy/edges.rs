@@ -1,0 +1,170 @@
+//! Which crate may import which ([`ROWS`]). The table is the layer diagram of ARCHITECTURE.md, and
+//! both are compared here, so that neither can grow away from the code.
+
+use super::manifest::{self, Dependency, Kind};
+use super::tree::Tree;
+use super::{Finding, Severity};
+
+const RULE: &str = "edge";
+const HERE: &str = "crates/xtask/src/tidy/edges.rs";
+const ARCHITECTURE: &str = "ARCHITECTURE.md";
+/// The prefix of package names; folders do without it.
+const PREFIX: &str = "settee-";
+
+/// What one crate may import of this workspace.
+struct Row {
+    name: &'static str,
+    imports: &'static [&'static str],
+    /// What its tests may import besides, for example an engine to run on.
+    tests_import: &'static [&'static str],
+}
+
+const fn row(name: &'static str, imports: &'static [&'static str]) -> Row {
+    Row {
+        name,
+        imports,
+        tests_import: &[],
+    }
+}
+
+/// The one place where a new crate or a new edge is admitted.
+const ROWS: &[Row] = &[
+    row("model", &[]),
+    row("storage", &[]),
+    row("storage-rocksdb", &["storage"]),
+    row("auth", &["model"]),
+    row("design", &["model"]),
+    row("js", &["model", "design"]),
+    row("database", &["model", "storage", "design"]),
+    Row {
+        name: "views",
+        imports: &["model", "storage", "design", "database"],
+        tests_import: &["js"],
+    },
+    Row {
+        name: "http",
+        imports: &["model", "auth", "design", "database", "views"],
+        tests_import: &["storage", "js"],
+    },
+    row("bench", &[]),
+    row(
+        "server",
+        &[
+            "model",
+            "storage",
+            "storage-rocksdb",
+            "auth",
+            "design",
+            "js",
+            "database",
+            "views",
+            "http",
+            "bench",
+        ],
+    ),
+    row("xtask", &[]),
+];
+
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (name, manifest) in tree.manifests() {
+        let path = format!("crates/{name}/Cargo.toml");
+        match ROWS.iter().find(|row| row.name == name) {
+            Some(row) => {
+                let dependencies = manifest::dependencies(manifest);
+                findings.extend(
+                    dependencies
+                        .iter()
+                        .filter_map(|dependency| forbidden(row, dependency, &path)),
+                );
+                findings.extend(undocumented(row, tree.text(ARCHITECTURE)));
+            }
+            None => findings.push(error(
+                &path,
+                0,
+                format!(
+                    "`{name}` is a new crate. Add a row for it to {HERE} and to the table of {ARCHITECTURE}, \
+                         and say in docs/adr why it is not a module of an existing crate"
+                ),
+            )),
+        }
+    }
+    for row in ROWS
+        .iter()
+        .filter(|row| tree.manifests().all(|(name, _)| name != row.name))
+    {
+        findings.push(error(
+            HERE,
+            0,
+            format!("there is no crate `{}`: delete its row", row.name),
+        ));
+    }
+    findings
+}
+
+fn forbidden(row: &Row, dependency: &Dependency, path: &str) -> Option<Finding> {
+    let target = dependency.name.strip_prefix(PREFIX)?;
+    let for_tests = dependency.kind == Kind::Dev && row.tests_import.contains(&target);
+    if row.imports.contains(&target) || for_tests {
+        return None;
+    }
+    let message = format!(
+        "`{}` must not import `{target}`. Move the code to a crate that may, or, if the layers should really \
+         change, write an ADR and add the edge to {HERE} and to the table of {ARCHITECTURE}",
+        row.name
+    );
+    Some(error(path, dependency.line, message))
+}
+
+/// Compares a row with the line of ARCHITECTURE.md that begins with the crate's name in backticks and
+/// ends with its imports.
+fn undocumented(row: &Row, architecture: Option<&str>) -> Option<Finding> {
+    let start = format!("| `{}` |", row.name);
+    let Some((index, line)) = architecture
+        .unwrap_or_default()
+        .lines()
+        .enumerate()
+        .find(|(_, line)| line.starts_with(&start))
+    else {
+        return Some(error(
+            ARCHITECTURE,
+            0,
+            format!("has no line about the crate `{}`: add one", row.name),
+        ));
+    };
+    let cell = line
+        .trim()
+        .trim_end_matches('|')
+        .rsplit('|')
+        .next()
+        .unwrap_or_default()
+        .trim();
+    let mut written: Vec<&str> = cell
+        .split(',')
+        .map(|name| name.trim().trim_matches('`'))
+        .filter(|name| !["", "-"].contains(name))
+        .collect();
+    let mut allowed = row.imports.to_vec();
+    written.sort_unstable();
+    allowed.sort_unstable();
+    let everything = cell == "everything"
+        && ROWS
+            .iter()
+            .all(|other| other.name == row.name || other.name == "xtask" || row.imports.contains(&other.name));
+    let message = format!(
+        "says that `{}` imports {cell}, but {HERE} says {}",
+        row.name,
+        allowed.join(", ")
+    );
+    (written != allowed && !everything).then(|| error(ARCHITECTURE, index + 1, message))
+}
+
+fn error(path: &str, line: usize, message: String) -> Finding {
+    Finding {
+        severity: Severity::Error,
+        rule: RULE,
+        path: path.to_owned(),
+        line,
+        message,
+    }
+}

@@ -1,0 +1,55 @@
+//! Rules about files as a whole: how long they are and how they begin.
+
+use super::tree::{Tree, is_test_file};
+use super::{Finding, Severity};
+
+/// More lines than one head holds.
+const LONG_LINES: usize = 600;
+/// More lines than are let in.
+const TOO_LONG_LINES: usize = 900;
+
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (_, path, text) in tree.sources() {
+        findings.extend(length(path, text.lines().count()));
+        findings.extend(head(path, text));
+    }
+    findings
+}
+
+fn length(path: &str, lines: usize) -> Option<Finding> {
+    let (severity, message) = if lines > TOO_LONG_LINES {
+        (
+            Severity::Error,
+            format!("{lines} lines are too many (the most is {TOO_LONG_LINES}): split it by concept"),
+        )
+    } else if lines > LONG_LINES && !is_test_file(path) {
+        (
+            Severity::Warning,
+            format!("{lines} lines; beyond {LONG_LINES}, think about splitting it by concept"),
+        )
+    } else {
+        return None;
+    };
+    Some(Finding {
+        severity,
+        rule: "file-length",
+        path: path.to_owned(),
+        line: 0,
+        message,
+    })
+}
+
+fn head(path: &str, text: &str) -> Option<Finding> {
+    if text.starts_with("//!") || !path.contains("/src/") {
+        return None;
+    }
+    let message = "must begin with `//!`: what it is for, its main type, and what it does not do".to_owned();
+    Some(Finding {
+        severity: Severity::Error,
+        rule: "module-head",
+        path: path.to_owned(),
+        line: 1,
+        message,
+    })
+}

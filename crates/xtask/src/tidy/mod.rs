@@ -1,0 +1,83 @@
+//! Rules about the shape of the code that compilers and lints do not know ([`command`]).
+//!
+//! A [`Tree`] is what is checked: the files of the crates in memory, so that tests can hand in small
+//! invented ones. Each module holds one kind of rule and reports [`Finding`]s. Exceptions are listed
+//! with their reasons in `tidy-allow.txt`; one that is no longer needed is itself a finding.
+
+mod allowed;
+mod edges;
+mod files;
+mod manifest;
+#[cfg(test)]
+mod tests;
+mod tokens;
+mod tree;
+mod words;
+
+use std::fmt;
+use std::path::Path;
+
+use allowed::Allowed;
+use anyhow::Result;
+use tree::Tree;
+
+/// Whether a finding fails the check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Severity {
+    Error,
+    Warning,
+}
+
+/// Something that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Finding {
+    severity: Severity,
+    /// The name of the rule, as exceptions spell it.
+    rule: &'static str,
+    /// The file, from the root of the checkout.
+    path: String,
+    /// Counted from 1; 0 for the file as a whole.
+    line: usize,
+    /// What is wrong and what to do about it.
+    message: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let severity = match self.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        write!(f, "{severity}[{}] {}", self.rule, self.path)?;
+        if self.line > 0 {
+            write!(f, ":{}", self.line)?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+/// Checks the checkout at `root` and prints what was found. True if there is no error.
+pub(crate) fn command(root: &Path) -> Result<bool> {
+    let findings = check(&Tree::read(root)?);
+    for finding in &findings {
+        println!("    {finding}");
+    }
+    Ok(holds(&findings))
+}
+
+/// Whether there is nothing worse than a warning.
+fn holds(findings: &[Finding]) -> bool {
+    findings.iter().all(|finding| finding.severity == Severity::Warning)
+}
+
+/// All findings that no exception covers, in the order of their files.
+fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = edges::check(tree);
+    findings.extend(words::check(tree));
+    findings.extend(files::check(tree));
+    let (allowed, mut problems) = Allowed::parse(tree.text(allowed::FILE).unwrap_or_default());
+    problems.extend(allowed.apply(&mut findings));
+    findings.extend(problems);
+    findings.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
+    findings
+}

@@ -1,0 +1,90 @@
+//! The files that are checked ([`Tree`]), with the text of each in memory.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+
+use super::allowed;
+
+/// Texts by their path from the root of the checkout, with `/` between folders.
+#[derive(Debug, Default)]
+pub(super) struct Tree {
+    files: BTreeMap<String, String>,
+}
+
+impl Tree {
+    /// Reads the crates at `root` and the few files beside them that rules look at.
+    pub(super) fn read(root: &Path) -> Result<Self> {
+        let mut tree = Self::default();
+        tree.read_folder(root, "crates")?;
+        for path in ["ARCHITECTURE.md", allowed::FILE] {
+            let file = root.join(path);
+            if file.is_file() {
+                let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+                tree.insert(path, &text);
+            }
+        }
+        Ok(tree)
+    }
+
+    fn read_folder(&mut self, root: &Path, folder: &str) -> Result<()> {
+        let entries = fs::read_dir(root.join(folder)).with_context(|| format!("cannot list {folder}"))?;
+        for entry in entries {
+            let entry = entry.with_context(|| format!("cannot list {folder}"))?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let path = format!("{folder}/{name}");
+            if entry
+                .file_type()
+                .with_context(|| format!("cannot look at {path}"))?
+                .is_dir()
+            {
+                if name != "target" {
+                    self.read_folder(root, &path)?;
+                }
+            } else if is_source(&path) || name == "Cargo.toml" {
+                let text = fs::read_to_string(entry.path()).with_context(|| format!("cannot read {path}"))?;
+                self.insert(&path, &text);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn insert(&mut self, path: &str, text: &str) {
+        self.files.insert(path.to_owned(), text.to_owned());
+    }
+
+    pub(super) fn text(&self, path: &str) -> Option<&str> {
+        self.files.get(path).map(String::as_str)
+    }
+
+    /// The folders in `crates/` that have a manifest, with its text.
+    pub(super) fn manifests(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.files.iter().filter_map(|(path, text)| {
+            let name = path.strip_prefix("crates/")?.strip_suffix("/Cargo.toml")?;
+            (!name.contains('/')).then_some((name, text.as_str()))
+        })
+    }
+
+    /// Rust files: crate, path, text.
+    pub(super) fn sources(&self) -> impl Iterator<Item = (&str, &str, &str)> {
+        self.files
+            .iter()
+            .filter(|(path, _)| is_source(path))
+            .filter_map(|(path, text)| {
+                let (name, _) = path.strip_prefix("crates/")?.split_once('/')?;
+                Some((name, path.as_str(), text.as_str()))
+            })
+    }
+}
+
+fn is_source(path: &str) -> bool {
+    Path::new(path).extension().is_some_and(|extension| extension == "rs")
+}
+
+/// Whether a file is compiled for tests, benchmarks or examples only, judged by its name.
+pub(super) fn is_test_file(path: &str) -> bool {
+    let folders = ["/tests/", "/benches/", "/examples/"];
+    path.ends_with("/tests.rs") || folders.iter().any(|folder| path.contains(folder))
+}

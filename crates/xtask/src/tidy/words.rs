@@ -1,0 +1,232 @@
+//! Names that only some crates may use ([`RULES`]): absences that keep the layers apart.
+
+use std::collections::BTreeSet;
+
+use super::manifest::{self, Kind};
+use super::tokens::{self, Token};
+use super::tree::{Tree, is_test_file};
+use super::{Finding, Severity};
+
+/// A group of names and the crates that may use them.
+struct Rule {
+    name: &'static str,
+    /// Package names, as manifests spell them.
+    packages: &'static [&'static str],
+    /// What sources must not say, token by token.
+    phrases: &'static [&'static [&'static str]],
+    crates: Crates,
+    /// Whether tests may use the names everywhere.
+    tests: Tests,
+    /// Why, and what to do instead.
+    advice: &'static str,
+}
+
+enum Crates {
+    /// Only these may.
+    Only(&'static [&'static str]),
+    /// All but these may.
+    AllBut(&'static [&'static str]),
+    /// None may.
+    None,
+}
+
+#[derive(PartialEq, Eq)]
+enum Tests {
+    Exempt,
+    Included,
+}
+
+const RULES: &[Rule] = &[
+    Rule {
+        name: "key-value-library",
+        packages: &["rocksdb", "librocksdb-sys"],
+        phrases: &[&["rocksdb"], &["librocksdb_sys"]],
+        crates: Crates::Only(&["storage-rocksdb"]),
+        tests: Tests::Included,
+        advice: "only an engine crate names a key-value library: go through the traits of `storage`",
+    },
+    Rule {
+        name: "javascript-engine",
+        packages: &["rquickjs", "rquickjs-core", "rquickjs-sys"],
+        phrases: &[&["rquickjs"], &["rquickjs_core"], &["rquickjs_sys"]],
+        crates: Crates::Only(&["js"]),
+        tests: Tests::Included,
+        advice: "only `js` names a JavaScript engine: go through `Language` and `Program` of `design`",
+    },
+    Rule {
+        name: "http",
+        packages: &[
+            "hyper",
+            "hyper-util",
+            "http",
+            "http-body",
+            "http-body-util",
+            "axum",
+            "tower",
+            "reqwest",
+            "ureq",
+        ],
+        phrases: &[
+            &["hyper"],
+            &["hyper_util"],
+            &["http_body_util"],
+            &["StatusCode"],
+            &["HeaderMap"],
+        ],
+        crates: Crates::Only(&["http", "bench"]),
+        tests: Tests::Included,
+        advice: "only `http` and `bench` know status codes, headers and query strings: answer with a value or an \
+                 error enum, and let `http` turn it into a response",
+    },
+    Rule {
+        name: "async",
+        packages: &["tokio", "tokio-util", "futures", "futures-util", "async-trait"],
+        phrases: &[&["tokio"], &["async"], &["await"]],
+        crates: Crates::AllBut(&[
+            "model",
+            "storage",
+            "storage-rocksdb",
+            "auth",
+            "design",
+            "js",
+            "database",
+            "views",
+            "xtask",
+        ]),
+        tests: Tests::Included,
+        advice: "the core is synchronous (docs/adr/0001-sync-core-async-edge.md): block here, and let `http` call \
+                 through its bridge",
+    },
+    Rule {
+        name: "clock",
+        packages: &[],
+        phrases: &[&["SystemTime", "::", "now"], &["Instant", "::", "now"]],
+        crates: Crates::Only(&["server", "bench", "xtask"]),
+        tests: Tests::Exempt,
+        advice: "only `server` reads the clock: take the time, or a function that tells it, as an argument",
+    },
+    Rule {
+        name: "environment",
+        packages: &[],
+        phrases: &[&["std", "::", "env"], &["env", "::"]],
+        crates: Crates::Only(&["server", "bench", "xtask"]),
+        tests: Tests::Exempt,
+        advice: "only `server` reads the environment: take the setting as an argument",
+    },
+    Rule {
+        name: "entropy",
+        packages: &["getrandom", "rand", "fastrand", "uuid"],
+        phrases: &[&["getrandom"], &["fastrand"]],
+        crates: Crates::Only(&["server", "bench"]),
+        tests: Tests::Exempt,
+        advice: "only `server` draws random bytes: take them, or a function that gives them, as an argument",
+    },
+    Rule {
+        name: "serde-json",
+        packages: &["serde_json"],
+        phrases: &[&["serde_json"]],
+        crates: Crates::Only(&["bench"]),
+        tests: Tests::Exempt,
+        advice: "it changes numbers and member order (docs/adr/0003-json-fidelity.md): use `settee_model::json`",
+    },
+    Rule {
+        name: "unfinished",
+        packages: &[],
+        phrases: &[&["todo", "!"], &["unimplemented", "!"]],
+        crates: Crates::None,
+        tests: Tests::Included,
+        advice: "finish it, or leave it out and say so in COMPAT.md",
+    },
+    Rule {
+        name: "ignored-test",
+        packages: &[],
+        phrases: &[&["#", "[", "ignore", "]"]],
+        crates: Crates::None,
+        tests: Tests::Included,
+        advice: "an ignored test needs a reason: `#[ignore = \"why\"]`; better, assert what happens today",
+    },
+];
+
+impl Rule {
+    fn binds(&self, name: &str) -> bool {
+        match self.crates {
+            Crates::Only(crates) => !crates.contains(&name),
+            Crates::AllBut(crates) => crates.contains(&name),
+            Crates::None => true,
+        }
+    }
+
+    fn finding(&self, path: &str, line: usize, what: &str) -> Finding {
+        let message = format!("uses `{what}`; {}", self.advice);
+        Finding {
+            severity: Severity::Error,
+            rule: self.name,
+            path: path.to_owned(),
+            line,
+            message,
+        }
+    }
+}
+
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (name, manifest) in tree.manifests() {
+        let path = format!("crates/{name}/Cargo.toml");
+        for dependency in manifest::dependencies(manifest) {
+            let for_tests = dependency.kind == Kind::Dev;
+            let rules = RULES
+                .iter()
+                .filter(|rule| rule.binds(name) && !(for_tests && rule.tests == Tests::Exempt));
+            for rule in rules.filter(|rule| rule.packages.contains(&dependency.name.as_str())) {
+                findings.push(rule.finding(&path, dependency.line, &dependency.name));
+            }
+        }
+    }
+    let test_modules = test_modules(tree);
+    for (name, path, text) in tree.sources() {
+        let all = tokens::tokens(text);
+        let product = if is_test_file(path) || test_modules.iter().any(|module| path.starts_with(module)) {
+            Vec::new()
+        } else {
+            tokens::without_tests(&all).0
+        };
+        for rule in RULES.iter().filter(|rule| rule.binds(name)) {
+            let searched = if rule.tests == Tests::Exempt { &product } else { &all };
+            findings.extend(matches(rule, searched).map(|(line, what)| rule.finding(path, line, &what)));
+        }
+    }
+    findings
+}
+
+/// The lines on which a phrase of a rule stands, each once.
+fn matches(rule: &Rule, tokens: &[Token<'_>]) -> impl Iterator<Item = (usize, String)> {
+    let mut lines = BTreeSet::new();
+    (0..tokens.len())
+        .filter_map(|at| {
+            let phrase = rule
+                .phrases
+                .iter()
+                .find(|phrase| tokens::starts_with(&tokens[at..], phrase))?;
+            Some((tokens[at].line, phrase.concat()))
+        })
+        .filter(move |(line, _)| lines.insert(*line))
+        .collect::<Vec<_>>()
+        .into_iter()
+}
+
+/// The beginnings of the paths of modules that are declared as compiled for tests only.
+fn test_modules(tree: &Tree) -> Vec<String> {
+    let mut found = Vec::new();
+    for (_, path, text) in tree.sources() {
+        let all = tokens::tokens(text);
+        let folder = match path.rsplit_once('/') {
+            Some((folder, "lib.rs" | "main.rs" | "mod.rs")) => folder,
+            _ => path.trim_end_matches(".rs"),
+        };
+        for module in tokens::without_tests(&all).1 {
+            found.push(format!("{folder}/{module}.rs"));
+            found.push(format!("{folder}/{module}/"));
+        }
+    }
+    found
+}

@@ -1,0 +1,64 @@
+//! Where things lie ([`Workspace`]): the checkout, the build directory, the recorded scenarios.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+/// The places that commands need.
+pub(crate) struct Workspace {
+    /// The root of the checkout.
+    pub(crate) root: PathBuf,
+    /// Where cargo puts programs of the release profile; this program runs from there.
+    profile: PathBuf,
+}
+
+impl Workspace {
+    pub(crate) fn find() -> Result<Self> {
+        let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let root = manifest
+            .ancestors()
+            .nth(2)
+            .context("this crate does not lie in crates/")?
+            .to_owned();
+        let program = std::env::current_exe().context("cannot tell where this program lies")?;
+        let profile = program.parent().context("this program lies in no folder")?.to_owned();
+        Ok(Self { root, profile })
+    }
+
+    /// The `settee` program, once it has been built.
+    pub(crate) fn binary(&self) -> PathBuf {
+        self.profile.join("settee")
+    }
+
+    /// Where the output of a step goes.
+    pub(crate) fn log(&self, step: &str) -> Result<PathBuf> {
+        let folder = self.profile.join("xtask-logs");
+        std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        Ok(folder.join(format!("{step}.log")))
+    }
+
+    /// A folder for the data of one run of a server. It does not exist yet.
+    pub(crate) fn scratch(&self, purpose: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("settee-{purpose}-{}", std::process::id()))
+    }
+
+    /// The recorded scenarios and the program that replays them; `None` where they are absent.
+    /// They are not part of this repository: they are looked for beside the checkout, or where the
+    /// variable `SETTEE_CONFORMANCE` points.
+    pub(crate) fn scenarios(&self) -> Option<PathBuf> {
+        let folder = match std::env::var_os("SETTEE_CONFORMANCE") {
+            Some(folder) => PathBuf::from(folder),
+            None => self.root.join("../shared/conformance"),
+        };
+        folder.join("replay.py").is_file().then_some(folder)
+    }
+
+    /// A call of cargo in the root of the checkout.
+    pub(crate) fn cargo(&self, arguments: &[&str]) -> Command {
+        let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut command = Command::new(program);
+        command.args(arguments).current_dir(&self.root);
+        command
+    }
+}
