@@ -1,0 +1,299 @@
+//! Sort keys and comparison of pure ASCII strings without the library, but with its result: [`append_key`], [`compare`].
+//!
+//! In CLDR's root order every ASCII character either is ignored altogether or has one collation element whose secondary
+//! weight is the common one, and no two of them combine into anything. What the library does reduces to this:
+//!
+//! 1. *Primary level.* The primary weight of each character, one to four bytes. For some lead bytes (compressible ones,
+//!    among them that of the Latin letters) the lead byte is written only when it changes; leaving such a run is marked
+//!    with 3 if the next lead byte is lower and with FF if it is higher.
+//! 2. A separator, 1, then the *secondary level*: a count of common weights, in chunks.
+//! 3. A separator, then the *tertiary level*: for each run of common weights a count, in chunks, that counts up from the
+//!    low end if something lower follows (here: only the end of the string) and down from the high end otherwise; for
+//!    each other character (capital letters) its weight.
+//!
+//! The weights are learnt from the library when they are first needed, and a few probes of its framing are compared: with
+//! a library that behaves differently, the short way is closed, and every string takes the long one.
+
+use std::cmp::Ordering;
+use std::sync::LazyLock;
+
+use crate::collate::string::append_library_key;
+
+const SEPARATOR: u8 = 1;
+const LEAVE_DOWNWARDS: u8 = 3;
+const LEAVE_UPWARDS: u8 = 0xff;
+
+/// How counts of common weights are written on one level: `low + n` or `high - n` for the last 1 to `chunk` of them
+/// (`n` counts from 0), `middle` for each whole chunk before.
+struct Counts {
+    low: u8,
+    middle: u8,
+    high: u8,
+    chunk: usize,
+}
+
+const SECONDARY: Counts = Counts {
+    low: 0x05,
+    middle: 0x25,
+    high: 0x45,
+    chunk: 0x21,
+};
+const TERTIARY: Counts = Counts {
+    low: 0x05,
+    middle: 0x65,
+    high: 0xc5,
+    chunk: 0x61,
+};
+
+/// What follows a run of common weights.
+enum Next {
+    Lower,
+    Higher,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    /// Has weights on all levels.
+    Weighted,
+    /// Leaves no trace in a sort key.
+    Ignored,
+    /// Not ASCII.
+    Unknown,
+}
+
+#[derive(Clone, Copy)]
+struct Weights {
+    class: Class,
+    /// First byte of the primary weight.
+    lead: u8,
+    /// What to remember as the lead byte that the next character need not repeat: `lead` if it is compressible, else 0.
+    remembered: u8,
+    /// Number of bytes of `tail` that count.
+    tail_len: u8,
+    /// The byte that stands for the tertiary weight, or 0 for the common weight.
+    tertiary: u8,
+    /// The primary weight after the lead byte.
+    tail: [u8; 3],
+}
+
+impl Weights {
+    const UNKNOWN: Weights = Weights {
+        class: Class::Unknown,
+        lead: 0,
+        remembered: 0,
+        tail_len: 0,
+        tertiary: 0,
+        tail: [0; 3],
+    };
+
+    fn primary(&self) -> [u8; 4] {
+        [self.lead, self.tail[0], self.tail[1], self.tail[2]]
+    }
+}
+
+struct Table([Weights; 256]);
+
+/// `None` if the library is not as described.
+static TABLE: LazyLock<Option<Table>> = LazyLock::new(Table::learn);
+
+/// Appends the sort key of `text` and returns `true`, or returns `false` and appends nothing if `text` is not plain ASCII.
+pub(super) fn append_key(text: &[u8], out: &mut Vec<u8>) -> bool {
+    TABLE.as_ref().is_some_and(|table| table.append_key(text, out))
+}
+
+/// Compares two strings as the library would, if both are plain ASCII.
+pub(super) fn compare(a: &[u8], b: &[u8]) -> Option<Ordering> {
+    // All of both texts, because what follows a letter may combine with it.
+    if a.is_ascii() && b.is_ascii() {
+        Some(TABLE.as_ref()?.compare(a, b))
+    } else {
+        None
+    }
+}
+
+impl Table {
+    fn append_key(&self, text: &[u8], out: &mut Vec<u8>) -> bool {
+        let start = out.len();
+        // Per character at most a mark, four primary, one secondary and two tertiary bytes; two separators and two last
+        // counts; and room to copy a whole tail.
+        out.resize(start + 8 * text.len() + 8, 0);
+        let buffer = &mut out[start..];
+        let mut at = 0;
+        let mut previous = 0;
+        let mut weighted = 0;
+        let mut tertiaries = 0;
+        for &byte in text {
+            let weights = &self.0[usize::from(byte)];
+            if weights.class != Class::Weighted {
+                if weights.class == Class::Ignored {
+                    continue;
+                }
+                out.truncate(start);
+                return false;
+            }
+            if weights.lead != previous {
+                if previous != 0 {
+                    buffer[at] = if weights.lead < previous {
+                        LEAVE_DOWNWARDS
+                    } else {
+                        LEAVE_UPWARDS
+                    };
+                    at += 1;
+                }
+                buffer[at] = weights.lead;
+                at += 1;
+                previous = weights.remembered;
+            }
+            buffer[at..at + 3].copy_from_slice(&weights.tail);
+            at += usize::from(weights.tail_len);
+            weighted += 1;
+            tertiaries |= weights.tertiary;
+        }
+        buffer[at] = SEPARATOR;
+        at += 1;
+        SECONDARY.write(weighted, &Next::Lower, buffer, &mut at);
+        buffer[at] = SEPARATOR;
+        at += 1;
+        let mut run = weighted;
+        if tertiaries != 0 {
+            run = 0;
+            for &byte in text {
+                let weights = &self.0[usize::from(byte)];
+                if weights.tertiary != 0 {
+                    TERTIARY.write(run, &Next::Higher, buffer, &mut at);
+                    run = 0;
+                    buffer[at] = weights.tertiary;
+                    at += 1;
+                } else if weights.class == Class::Weighted {
+                    run += 1;
+                }
+            }
+        }
+        TERTIARY.write(run, &Next::Lower, buffer, &mut at);
+        out.truncate(start + at);
+        true
+    }
+
+    /// With one element for each character, comparing level by level is comparing character by character. Secondary
+    /// weights are all the same, and as many as primary ones.
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        // The common beginning has the same weights.
+        let common = a.iter().zip(b).take_while(|(left, right)| left == right).count();
+        let (mut lefts, mut rights) = (self.weighted(&a[common..]), self.weighted(&b[common..]));
+        let mut by_tertiary = Ordering::Equal;
+        loop {
+            match (lefts.next(), rights.next()) {
+                (Some(left), Some(right)) => {
+                    let by_primary = left.primary().cmp(&right.primary());
+                    if by_primary.is_ne() {
+                        return by_primary;
+                    }
+                    by_tertiary = by_tertiary.then(left.tertiary.cmp(&right.tertiary));
+                }
+                (None, None) => return by_tertiary,
+                (left, _) => {
+                    return if left.is_some() {
+                        Ordering::Greater
+                    } else {
+                        Ordering::Less
+                    };
+                }
+            }
+        }
+    }
+
+    fn weighted<'t>(&'t self, text: &'t [u8]) -> impl Iterator<Item = &'t Weights> {
+        text.iter()
+            .map(|&byte| &self.0[usize::from(byte)])
+            .filter(|weights| weights.class == Class::Weighted)
+    }
+
+    fn learn() -> Option<Table> {
+        let mut table = Table([Weights::UNKNOWN; 256]);
+        for byte in 0..=0x7f {
+            table.0[usize::from(byte)] = learn_character(byte)?;
+        }
+        table.agrees_with_library().then_some(table)
+    }
+
+    /// Strings that use everything this module assumes about how the library frames weights.
+    fn agrees_with_library(&self) -> bool {
+        let ascending: String = ('\0'..='\x7f').collect();
+        let descending: String = ascending.chars().rev().collect();
+        let mut probes = vec![String::new(), ascending, descending, "a-1 B.c".to_owned()];
+        for len in [
+            SECONDARY.chunk,
+            SECONDARY.chunk + 1,
+            TERTIARY.chunk,
+            TERTIARY.chunk + 1,
+            3 * TERTIARY.chunk,
+        ] {
+            let lower = "x".repeat(len);
+            let upper = lower.to_uppercase();
+            probes.extend([format!("{lower}A"), format!("{upper}{lower}{upper}"), lower, upper]);
+        }
+        let (mut expected, mut key) = (Vec::new(), Vec::new());
+        probes.iter().all(|probe| {
+            expected.clear();
+            key.clear();
+            append_library_key(probe, &mut expected);
+            self.append_key(probe.as_bytes(), &mut key) && key == expected
+        })
+    }
+}
+
+/// Reads the weights of a character from the sort key of the string that holds only this character.
+fn learn_character(byte: u8) -> Option<Weights> {
+    let (mut key, mut key_of_two) = (Vec::new(), Vec::new());
+    append_library_key(&String::from(char::from(byte)), &mut key);
+    append_library_key(&String::from_iter([char::from(byte); 2]), &mut key_of_two);
+    let mut levels = key.split(|&byte| byte == SEPARATOR);
+    let (primary, secondary, tertiary) = (levels.next()?, levels.next()?, levels.next()?);
+    if primary.is_empty() && secondary.is_empty() && tertiary.is_empty() {
+        return Some(Weights {
+            class: Class::Ignored,
+            ..Weights::UNKNOWN
+        });
+    }
+    let (&lead, tail_bytes) = primary.split_first()?;
+    if levels.next().is_some() || tail_bytes.len() > 3 || secondary != [SECONDARY.low] {
+        return None;
+    }
+    let tertiary = match tertiary {
+        [byte] if *byte == TERTIARY.low => 0,
+        [byte] if *byte > TERTIARY.high => *byte,
+        _ => return None,
+    };
+    let mut tail = [0; 3];
+    tail[..tail_bytes.len()].copy_from_slice(tail_bytes);
+
+    // A compressible lead byte is not repeated.
+    let primaries = key_of_two.iter().position(|&byte| byte == SEPARATOR)?;
+    let remembered = if primaries == 1 + 2 * tail_bytes.len() { lead } else { 0 };
+    let tail_len = u8::try_from(tail_bytes.len()).ok()?;
+    Some(Weights {
+        class: Class::Weighted,
+        lead,
+        remembered,
+        tail_len,
+        tertiary,
+        tail,
+    })
+}
+
+impl Counts {
+    fn write(&self, run: usize, next: &Next, buffer: &mut [u8], at: &mut usize) {
+        let Some(mut rest) = run.checked_sub(1) else { return };
+        while rest >= self.chunk {
+            buffer[*at] = self.middle;
+            *at += 1;
+            rest -= self.chunk;
+        }
+        let rest = u8::try_from(rest).expect("a chunk is less than 128");
+        buffer[*at] = match next {
+            Next::Lower => self.low + rest,
+            Next::Higher => self.high - rest,
+        };
+        *at += 1;
+    }
+}

@@ -1,0 +1,274 @@
+//! Numbers: exact comparison and an encoding in which equal values have equal bytes.
+//!
+//! Numbers are what they are in CouchDB: one without fraction and exponent is an integer of any size, any other the
+//! nearest double. An integer and a double are compared exactly, by value, and `1` equals `1.0`.
+//!
+//! The encoding continues the idea behind the order of IEEE doubles, whose bits, read as an integer, ascend with the value:
+//! the 11 bits of the exponent, then the bits of the fraction, which for integers beyond 2^53 are as many as the value
+//! has (up to 1,023). Seven bits go into each byte, from the top, and the lowest bit of the byte tells whether more bits
+//! follow that are not all zero. So `1` takes two bytes and its tag, a year three, `0.1` nine. The bytes of negative
+//! numbers are inverted. Integers of 2^1024 and beyond have tags of their own, the count of their digits (8 bytes) and
+//! the digits.
+
+use std::cmp::Ordering;
+
+use smallvec::SmallVec;
+
+use crate::collate::tag;
+
+/// 2^1024, the first integer beyond the exponents of doubles.
+pub(super) const FIRST_HUGE: &[u8] =
+    b"1797693134862315907729305190789024733617976978942306572734300811577326758055009631327084\
+7732240753602112011387987139335765878976881441662249284743063947412437776789342486548527630221960124609411945308295\
+2085005768838150682342462881473913110540827237163350510684586298239947245938479716304835356329624224137216";
+
+/// Limbs of 64 bits that hold every integer below 2^1024.
+const LIMBS: usize = 16;
+
+const FRACTION_BITS: u32 = 52;
+const EXPONENT_BITS: u32 = 11;
+const EXPONENT_BIAS: u32 = 1023;
+
+/// The parts of a number in its JSON text.
+enum Text<'a> {
+    Integer { negative: bool, digits: &'a [u8] },
+    Double(f64),
+}
+
+impl Text<'_> {
+    /// The number as a double, if nothing is lost; integers of more than 15 digits are not tried.
+    fn as_exact_double(&self) -> Option<f64> {
+        match *self {
+            Text::Double(value) => Some(value),
+            Text::Integer { negative, digits } if digits.len() <= 15 => {
+                let value = small(digits)? as f64;
+                Some(if negative { -value } else { value })
+            }
+            Text::Integer { .. } => None,
+        }
+    }
+}
+
+fn read(text: &[u8]) -> Text<'_> {
+    let (negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
+    };
+    if digits.iter().all(u8::is_ascii_digit) {
+        Text::Integer { negative, digits }
+    } else {
+        let text = std::str::from_utf8(text).expect("numbers are ASCII");
+        Text::Double(text.parse().expect("every JSON number is a Rust float literal"))
+    }
+}
+
+/// Compares the numbers written in two JSON texts.
+pub(super) fn compare(a: &[u8], b: &[u8]) -> Ordering {
+    match (read(a), read(b)) {
+        (Text::Double(a), Text::Double(b)) => a.partial_cmp(&b).expect("JSON has no NaN"),
+        (
+            Text::Integer {
+                negative: false,
+                digits: a,
+            },
+            Text::Integer {
+                negative: false,
+                digits: b,
+            },
+        ) => a.len().cmp(&b.len()).then_with(|| a.cmp(b)),
+        (
+            Text::Integer {
+                negative: true,
+                digits: a,
+            },
+            Text::Integer {
+                negative: true,
+                digits: b,
+            },
+        ) => b.len().cmp(&a.len()).then_with(|| b.cmp(a)),
+        (a_read, b_read) => match (a_read.as_exact_double(), b_read.as_exact_double()) {
+            (Some(a), Some(b)) => a.partial_cmp(&b).expect("JSON has no NaN"),
+            // A large integer and a double, or large integers of different signs: too rare to have code of their own.
+            _ => {
+                let mut keys = [Vec::new(), Vec::new()];
+                encode(a, &mut keys[0]);
+                encode(b, &mut keys[1]);
+                keys[0].cmp(&keys[1])
+            }
+        },
+    }
+}
+
+/// Appends tag and content of the number in a JSON text.
+pub(super) fn encode(text: &[u8], out: &mut Vec<u8>) {
+    match read(text) {
+        Text::Double(value) => encode_double(value.is_sign_negative(), value.abs(), out),
+        Text::Integer { negative, digits } => match small(digits) {
+            Some(value) if value >> (FRACTION_BITS + 1) == 0 => encode_double(negative, value as f64, out),
+            Some(value) => encode_integer(negative, &[value], out),
+            None if is_huge(digits) => encode_huge(negative, digits, out),
+            None => encode_integer(negative, &limbs(digits), out),
+        },
+    }
+}
+
+/// Length of the content of a number, or of a value that has none, by its tag.
+pub(super) fn content_len(first: u8, rest: &[u8]) -> usize {
+    let flag = match first {
+        tag::POSITIVE => 0,
+        tag::NEGATIVE => 1,
+        tag::HUGE_POSITIVE | tag::HUGE_NEGATIVE => {
+            let Some(&count) = rest.first_chunk::<8>() else {
+                return rest.len();
+            };
+            let count = u64::from_be_bytes(count) ^ if first == tag::HUGE_NEGATIVE { u64::MAX } else { 0 };
+            return usize::try_from(count).map_or(rest.len(), |count| count.saturating_add(8).min(rest.len()));
+        }
+        _ => return 0,
+    };
+    rest.iter()
+        .position(|byte| byte & 1 == flag)
+        .map_or(rest.len(), |last| last + 1)
+}
+
+/// The integer, if it has at most 19 digits, which always fit.
+fn small(digits: &[u8]) -> Option<u64> {
+    (digits.len() <= 19).then(|| {
+        digits
+            .iter()
+            .fold(0, |value, digit| value * 10 + u64::from(digit - b'0'))
+    })
+}
+
+fn is_huge(digits: &[u8]) -> bool {
+    digits
+        .len()
+        .cmp(&FIRST_HUGE.len())
+        .then_with(|| digits.cmp(FIRST_HUGE))
+        .is_ge()
+}
+
+/// The integer that is not huge in binary, the highest bits first, no zeros in front.
+fn limbs(digits: &[u8]) -> SmallVec<[u64; LIMBS]> {
+    let mut limbs = SmallVec::<[u64; LIMBS]>::new();
+    for chunk in digits.chunks(19) {
+        let mut carry = u128::from(small(chunk).expect("a chunk has 19 digits or fewer"));
+        let scale = u128::from(10u64.pow(u32::try_from(chunk.len()).expect("a chunk has 19 digits or fewer")));
+        for limb in &mut limbs {
+            carry += u128::from(*limb) * scale;
+            *limb = carry as u64;
+            carry >>= 64;
+        }
+        if carry != 0 {
+            limbs.push(carry as u64);
+        }
+    }
+    limbs.reverse();
+    limbs
+}
+
+/// Values with at most 53 significant bits.
+fn encode_double(negative: bool, magnitude: f64, out: &mut Vec<u8>) {
+    // Zero has no sign here.
+    let mut bits = Bits::start(negative && magnitude != 0.0, out);
+    bits.finish(magnitude.to_bits() << 1);
+}
+
+/// An integer of more than 53 bits, its highest limb first.
+fn encode_integer(negative: bool, limbs: &[u64], out: &mut Vec<u8>) {
+    let (first, rest) = limbs.split_first().expect("an integer that is not small has limbs");
+    let rest = &rest[..rest.iter().rposition(|&limb| limb != 0).map_or(0, |last| last + 1)];
+    let unused = first.leading_zeros();
+    let lower_limbs = u32::try_from(limbs.len() - 1).expect("an integer has 16 limbs at most");
+    let exponent = u64::from(EXPONENT_BIAS + 64 * lower_limbs + 63 - unused) << FRACTION_BITS << 1;
+    // The highest bit is implied by the exponent.
+    let fraction = first.checked_shl(unused + 1).unwrap_or(0);
+
+    let mut bits = Bits::start(negative, out);
+    match rest.split_last() {
+        None if fraction == 0 => bits.finish(exponent),
+        None => {
+            bits.append(exponent, EXPONENT_BITS);
+            bits.finish(fraction);
+        }
+        Some((&last, between)) => {
+            bits.append(exponent, EXPONENT_BITS);
+            bits.append(fraction, 63 - unused);
+            for &limb in between {
+                bits.append(limb, 64);
+            }
+            bits.finish(last);
+        }
+    }
+}
+
+fn encode_huge(negative: bool, digits: &[u8], out: &mut Vec<u8>) {
+    let (tag, mask) = if negative {
+        (tag::HUGE_NEGATIVE, 0xff)
+    } else {
+        (tag::HUGE_POSITIVE, 0)
+    };
+    let count = (digits.len() as u64).to_be_bytes();
+    out.push(tag);
+    out.extend(count.iter().chain(digits).map(|byte| byte ^ mask));
+}
+
+/// Writes bits, seven to a byte, the lowest bit of the byte telling that bits follow that are not all zero.
+struct Bits<'a> {
+    out: &'a mut Vec<u8>,
+    /// Changes every bit of a negative number.
+    mask: u8,
+    /// Bits that do not fill a byte yet, and how many.
+    partial: u8,
+    partial_len: u32,
+}
+
+impl<'a> Bits<'a> {
+    fn start(negative: bool, out: &'a mut Vec<u8>) -> Bits<'a> {
+        let (tag, mask) = if negative {
+            (tag::NEGATIVE, 0xff)
+        } else {
+            (tag::POSITIVE, 0)
+        };
+        // Tag and content of a double; what integers beyond 2^53 need more, they ask for.
+        out.reserve(11);
+        out.push(tag);
+        Bits {
+            out,
+            mask,
+            partial: 0,
+            partial_len: 0,
+        }
+    }
+
+    /// Appends the highest `len` of `bits`. A bit that is one must follow later.
+    fn append(&mut self, mut bits: u64, mut len: u32) {
+        while len > 0 {
+            let taken = len.min(7 - self.partial_len);
+            self.partial = self.partial << taken | (bits >> (64 - taken)) as u8;
+            self.partial_len += taken;
+            bits <<= taken;
+            len -= taken;
+            if self.partial_len == 7 {
+                self.out.push((self.partial << 1 | 1) ^ self.mask);
+                self.partial = 0;
+                self.partial_len = 0;
+            }
+        }
+    }
+
+    /// Appends `bits` up to the last that is one, and ends the number.
+    fn finish(&mut self, mut bits: u64) {
+        loop {
+            let taken = 7 - self.partial_len;
+            let seven = self.partial << taken | (bits >> (64 - taken)) as u8;
+            bits <<= taken;
+            self.out.push((seven << 1 | u8::from(bits != 0)) ^ self.mask);
+            if bits == 0 {
+                return;
+            }
+            self.partial = 0;
+            self.partial_len = 0;
+        }
+    }
+}

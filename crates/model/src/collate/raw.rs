@@ -1,0 +1,35 @@
+//! Strings under raw collation: the order of their UTF-8 bytes.
+//!
+//! An encoded string must not hold the byte 0, which ends it: 0 is written as 1 1 and 1 as 1 2, which keeps the order.
+//! Nothing else needs an escape.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
+use crate::collate::string::literal;
+use crate::json::Value;
+
+/// Compares two strings by their bytes.
+pub(super) fn compare(a: Value<'_>, b: Value<'_>) -> Ordering {
+    text(a).as_ref().cmp(text(b).as_ref())
+}
+
+/// Appends the bytes of a string, escaped.
+pub(super) fn append_key(value: Value<'_>, out: &mut Vec<u8>) {
+    let text = text(value);
+    let mut rest: &[u8] = &text;
+    out.reserve(rest.len() + 1);
+    while let Some(special) = memchr::memchr2(0, 1, rest) {
+        out.extend_from_slice(&rest[..special]);
+        out.extend_from_slice(&[1, rest[special] + 1]);
+        rest = &rest[special + 1..];
+    }
+    out.extend_from_slice(rest);
+}
+
+fn text(value: Value<'_>) -> Cow<'_, [u8]> {
+    match literal(value) {
+        Some(text) => Cow::Borrowed(text),
+        None => Cow::Owned(value.as_str().unwrap_or_default().into_owned().into_bytes()),
+    }
+}

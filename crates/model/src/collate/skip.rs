@@ -1,0 +1,54 @@
+//! Finding the end of an encoded value without decoding it: [`encoded_len`] and [`group_prefix`].
+//!
+//! Nothing here checks its input: bytes that [`encode`](super::encode) did not write give a meaningless length, though
+//! never one beyond the bytes.
+
+use crate::collate::{END, number, tag};
+
+/// Length in bytes of the first encoded value in `encoded`, of either collation.
+pub fn encoded_len(encoded: &[u8]) -> usize {
+    // A loop with a counter instead of recursion: the tags and ends of containers are on their own in the bytes, so it
+    // does not matter which of them belong together.
+    let mut depth = 0usize;
+    let mut at = 0;
+    while let Some(&first) = encoded.get(at) {
+        at += 1;
+        let rest = &encoded[at..];
+        if first == END {
+            depth = depth.saturating_sub(1);
+        } else if is_array(first) || first == tag::UNICODE.object || first == tag::RAW.object {
+            depth += 1;
+        } else if first == tag::UNICODE.string || first == tag::RAW.string {
+            at += memchr::memchr(END, rest).map_or(rest.len(), |end| end + 1);
+        } else {
+            at += number::content_len(first, rest);
+        }
+        if depth == 0 {
+            break;
+        }
+    }
+    at
+}
+
+/// The key by which a reduced view groups rows with `group_level`: the encoding of the first `elements` elements of an
+/// encoded array, without the array's end mark, so that it begins every array in the group.
+///
+/// The whole encoding if it is not that of an array or the array has fewer elements. Groups then are apart as well,
+/// because an end mark is never the beginning of a further element.
+pub fn group_prefix(encoded: &[u8], elements: usize) -> &[u8] {
+    if !encoded.first().is_some_and(|&first| is_array(first)) {
+        return encoded;
+    }
+    let mut at = 1;
+    for _ in 0..elements {
+        match encoded.get(at) {
+            None | Some(&END) => return encoded,
+            Some(_) => at += encoded_len(&encoded[at..]),
+        }
+    }
+    &encoded[..at]
+}
+
+fn is_array(first: u8) -> bool {
+    first == tag::UNICODE.array || first == tag::RAW.array
+}

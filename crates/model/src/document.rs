@@ -1,0 +1,350 @@
+//! Documents as clients send and receive them: [`Document`].
+//!
+//! A document on the wire mixes the client's members with the server's, whose names begin with an underscore. Parsing takes
+//! them apart in one pass over the text: the body keeps the client's members as they are written, in their order. Writing
+//! puts them together again without parsing. The rules and error texts are those of CouchDB 3.5 (`couch_doc:from_json_obj`).
+//!
+//! This module does not read attachments (they stay text) and does not look at what is stored.
+
+use crate::json::{Json, Value, write_string};
+use crate::limits::MAX_DOC_ID_LEN;
+use crate::rev::{InvalidRev, Rev, RevHash};
+
+#[cfg(test)]
+mod tests;
+
+/// A document as a client sent it, split into its parts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Document {
+    /// `_id`, valid in itself.
+    pub id: Option<String>,
+    /// `_rev`, or the newest revision of `_revisions` if there is one.
+    pub rev: Option<Rev>,
+    /// `_deleted`
+    pub deleted: bool,
+    /// The other members as an object: none that begins with an underscore, except those in which CouchDB's replicator once
+    /// reported (`_replication_state` and so on).
+    pub body: Json,
+    /// `_attachments`, an object.
+    pub attachments: Option<Json>,
+    /// `_revisions`, if it has any.
+    pub revisions: Option<Revisions>,
+}
+
+/// The member `_revisions`: a revision and its ancestors.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Revisions {
+    /// Generation of the newest.
+    pub start: u64,
+    /// Hashes, newest first; at least one, and no more than there are generations.
+    pub hashes: Vec<RevHash>,
+}
+
+impl Revisions {
+    /// The revisions, newest first, as [`RevTree::merge`](crate::rev_tree::RevTree::merge) takes them.
+    pub fn path(&self) -> Vec<Rev> {
+        let generations = (0..=self.start).rev();
+        self.hashes
+            .iter()
+            .zip(generations)
+            .map(|(hash, generation)| Rev {
+                generation,
+                hash: hash.clone(),
+            })
+            .collect()
+    }
+}
+
+/// Why something is no document. Displays CouchDB's reason.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum DocumentError {
+    /// Not an object (`bad_request`).
+    #[error("Document must be a JSON object")]
+    NotAnObject,
+    /// `_rev` is no revision (`bad_request`).
+    #[error(transparent)]
+    InvalidRev(#[from] InvalidRev),
+    /// The id cannot be one (`illegal_docid`).
+    #[error(transparent)]
+    IllegalId(#[from] IllegalId),
+    /// A member that begins with an underscore is unknown or has the wrong type (`doc_validation`).
+    #[error("Bad special document member: {0}")]
+    BadMember(String),
+    /// `_revisions` makes no sense (`doc_validation`).
+    #[error(transparent)]
+    InvalidRevisions(#[from] InvalidRevisions),
+}
+
+/// Which of CouchDB's error names belongs to a [`DocumentError`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DocumentErrorKind {
+    /// `bad_request`
+    BadRequest,
+    /// `illegal_docid`
+    IllegalDocid,
+    /// `doc_validation`
+    DocValidation,
+}
+
+impl DocumentError {
+    /// The error's family.
+    pub fn kind(&self) -> DocumentErrorKind {
+        match self {
+            DocumentError::NotAnObject | DocumentError::InvalidRev(_) => DocumentErrorKind::BadRequest,
+            DocumentError::IllegalId(_) => DocumentErrorKind::IllegalDocid,
+            DocumentError::BadMember(_) | DocumentError::InvalidRevisions(_) => DocumentErrorKind::DocValidation,
+        }
+    }
+}
+
+/// Why a document id is refused.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum IllegalId {
+    /// `_id` is a number or such.
+    #[error("Document id must be a string")]
+    NotAString,
+    /// The empty text.
+    #[error("Document id must not be empty")]
+    Empty,
+    /// `_design/` or `_local/` without a name.
+    #[error("Illegal document id `{0}`")]
+    NoName(&'static str),
+    /// An underscore without a known prefix.
+    #[error("Only reserved document ids may start with underscore.")]
+    Reserved,
+    /// More than [`MAX_DOC_ID_LEN`] bytes.
+    #[error("Document id is too long")]
+    TooLong,
+}
+
+/// Why `_revisions` is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum InvalidRevisions {
+    /// `start` is missing or no generation.
+    #[error("_revisions.start isn't an integer.")]
+    Start,
+    /// `ids` is missing or no array.
+    #[error("_revisions.ids isn't a array.")]
+    Ids,
+    /// An id is no string.
+    #[error("RevId isn't a string")]
+    IdNotAString,
+    /// An id of 32 characters is not hexadecimal.
+    #[error("RevId isn't a valid hexadecimal")]
+    IdNotHexadecimal,
+    /// The oldest would be of a generation below 1. CouchDB accepts this and stores generations below zero.
+    #[error("_revisions.ids is longer than _revisions.start allows.")]
+    TooManyIds,
+}
+
+/// Refuses ids that no document can have.
+pub fn validate_doc_id(id: &str) -> Result<(), DocumentError> {
+    let illegal = match id {
+        "" => IllegalId::Empty,
+        "_design/" => IllegalId::NoName("_design/"),
+        "_local/" => IllegalId::NoName("_local/"),
+        _ if id.len() > MAX_DOC_ID_LEN => IllegalId::TooLong,
+        _ if !id.starts_with('_') || id.starts_with("_design/") || id.starts_with("_local/") => return Ok(()),
+        _ => IllegalId::Reserved,
+    };
+    Err(illegal.into())
+}
+
+impl Document {
+    /// Takes a document apart. The first wrong member in the order of the text decides about the error.
+    ///
+    /// The value must have passed [`compact`](crate::json::compact), which lets no name appear twice.
+    pub fn parse(value: Value<'_>) -> Result<Document, DocumentError> {
+        if !value.is_object() {
+            return Err(DocumentError::NotAnObject);
+        }
+        let mut parts = Parts::default();
+        let text = value.raw();
+        let mut body = BodyWriter::new(text);
+        for (name, member) in value.members() {
+            // A name can hide its underscore behind an escape.
+            let special = match name.raw().get(1) {
+                Some(b'_' | b'\\') => match name.as_str() {
+                    Some(name) if name.starts_with('_') => parts.special(&name, member)?,
+                    _ => Special::Body,
+                },
+                _ => Special::Body,
+            };
+            match special {
+                Special::Body => body.keep(name, member),
+                Special::Taken => body.skip(name, member),
+            }
+        }
+        let body = Json::trusted(body.finish());
+        let Parts {
+            id,
+            rev,
+            deleted,
+            attachments,
+            revisions,
+        } = parts;
+        Ok(Document {
+            id,
+            rev,
+            deleted,
+            body,
+            attachments,
+            revisions,
+        })
+    }
+
+    /// Appends a document as clients read it: `_id`, `_rev`, `_deleted` if it is `true`, what `extra` writes, then the
+    /// members of `body`. `extra` writes further members, each beginning with a comma.
+    pub fn write_json(
+        out: &mut Vec<u8>,
+        id: &str,
+        rev: &Rev,
+        deleted: bool,
+        extra: impl FnOnce(&mut Vec<u8>),
+        body: &[u8],
+    ) {
+        out.reserve(body.len() + id.len() + 64);
+        out.extend_from_slice(b"{\"_id\":");
+        write_string(out, id);
+        out.extend_from_slice(b",\"_rev\":");
+        write_string(out, &rev.to_string());
+        if deleted {
+            out.extend_from_slice(b",\"_deleted\":true");
+        }
+        extra(out);
+        // An empty body has no members to put a comma before.
+        if let [b'{', members @ .., b'}'] = body
+            && !members.is_empty()
+        {
+            out.push(b',');
+            out.extend_from_slice(members);
+        }
+        out.push(b'}');
+    }
+}
+
+/// Where a special member goes.
+enum Special {
+    Body,
+    Taken,
+}
+
+#[derive(Default)]
+struct Parts {
+    id: Option<String>,
+    rev: Option<Rev>,
+    deleted: bool,
+    attachments: Option<Json>,
+    revisions: Option<Revisions>,
+}
+
+impl Parts {
+    fn special(&mut self, name: &str, member: Value<'_>) -> Result<Special, DocumentError> {
+        match name {
+            "_id" => {
+                let id = member.as_str().ok_or(IllegalId::NotAString)?;
+                validate_doc_id(&id)?;
+                self.id = Some(id.into_owned());
+            }
+            // Once there is a history, `_rev` is not even looked at.
+            "_rev" if self.revisions.is_some() => {}
+            "_rev" => self.rev = Some(Rev::parse(&member.as_str().ok_or(InvalidRev)?)?),
+            "_deleted" => self.deleted = member.as_bool().ok_or_else(|| bad_member(name))?,
+            "_attachments" if member.is_object() => self.attachments = Some(Json::trusted(member.raw().to_vec())),
+            "_revisions" if member.is_object() => {
+                self.revisions = parse_revisions(member)?;
+                self.rev = self
+                    .revisions
+                    .as_ref()
+                    .and_then(|revisions| revisions.path().into_iter().next());
+            }
+            "_revs_info" | "_local_seq" | "_conflicts" | "_deleted_conflicts" => {}
+            "_replication_state"
+            | "_replication_state_time"
+            | "_replication_state_reason"
+            | "_replication_id"
+            | "_replication_stats" => return Ok(Special::Body),
+            _ => return Err(bad_member(name)),
+        }
+        Ok(Special::Taken)
+    }
+}
+
+fn bad_member(name: &str) -> DocumentError {
+    DocumentError::BadMember(name.to_owned())
+}
+
+fn parse_revisions(value: Value<'_>) -> Result<Option<Revisions>, InvalidRevisions> {
+    let start = value
+        .get("start")
+        .and_then(Value::as_u64)
+        .ok_or(InvalidRevisions::Start)?;
+    if start > crate::limits::MAX_GENERATION {
+        return Err(InvalidRevisions::Start);
+    }
+    let ids = value
+        .get("ids")
+        .filter(|ids| ids.is_array())
+        .ok_or(InvalidRevisions::Ids)?;
+    let hashes = ids
+        .elements()
+        .map(|id| {
+            let id = id.as_str().ok_or(InvalidRevisions::IdNotAString)?;
+            RevHash::parse(&id).map_err(|InvalidRev| InvalidRevisions::IdNotHexadecimal)
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    match hashes.len() as u64 {
+        0 => Ok(None),
+        // Local documents stay at generation 0.
+        1 => Ok(Some(Revisions { start, hashes })),
+        ids if ids > start => Err(InvalidRevisions::TooManyIds),
+        _ => Ok(Some(Revisions { start, hashes })),
+    }
+}
+
+/// Copies the members that stay, as many as possible at once.
+struct BodyWriter<'t> {
+    text: &'t [u8],
+    out: Vec<u8>,
+    /// Members between `run` and `at` stay and are not copied yet.
+    run: usize,
+    /// Behind the comma of the last member seen.
+    at: usize,
+}
+
+impl<'t> BodyWriter<'t> {
+    fn new(text: &'t [u8]) -> Self {
+        let mut out = Vec::with_capacity(text.len());
+        out.push(b'{');
+        BodyWriter {
+            text,
+            out,
+            run: 1,
+            at: 1,
+        }
+    }
+
+    /// The next member stays.
+    fn keep(&mut self, name: Value<'_>, member: Value<'_>) {
+        self.at += name.raw().len() + member.raw().len() + 2;
+    }
+
+    /// The next member is left out.
+    fn skip(&mut self, name: Value<'_>, member: Value<'_>) {
+        self.out.extend_from_slice(&self.text[self.run..self.at]);
+        self.keep(name, member);
+        self.run = self.at;
+    }
+
+    fn finish(mut self) -> Vec<u8> {
+        let end = self.text.len() - 1;
+        self.out
+            .extend_from_slice(self.text.get(self.run..end).unwrap_or_default());
+        // If the last members were left out, the comma before them is one too many.
+        if self.out.last() == Some(&b',') {
+            self.out.pop();
+        }
+        self.out.push(b'}');
+        self.out
+    }
+}

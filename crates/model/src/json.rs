@@ -1,0 +1,150 @@
+//! JSON text: validating what a client sent, keeping it, and walking it without building a tree.
+//!
+//! A document is stored as the text the client sent, minus insignificant whitespace. Member order, the spelling of numbers
+//! and the escapes inside strings survive byte for byte, so nothing a client can express is lost. Two steps:
+//!
+//! 1. [`compact`] (or [`Json::parse`]) checks untrusted text once, when it enters.
+//! 2. [`Value`] walks the checked text lazily; it does not check again.
+//!
+//! What is accepted is what CouchDB 3.5 accepts (its parser is jiffy, called with `dedupe_keys`):
+//!
+//! * The grammar of RFC 8259, any value at the top, UTF-8 without byte order mark. No comments, no trailing commas, no
+//!   leading zeros, no raw control characters in strings.
+//! * Escaped surrogates must come in pairs, high one first: a lone one has no UTF-8 form.
+//! * Numbers with a fraction or an exponent must be within the range of a double, because CouchDB keeps them as one;
+//!   those too small for a double count as zero. Integers are exact, up to [`MAX_NUMBER_LEN`] characters.
+//! * Of several members with the same name the last one stays, **at the place of the last one**; the earlier ones are
+//!   dropped. Names are compared after unescaping. After [`compact`] no object holds a name twice.
+//! * Nesting up to [`MAX_DEPTH`]; CouchDB has no such limit.
+//!
+//! This module does not know documents, collation or revisions, and it never changes the value of anything.
+
+mod compact;
+pub(crate) mod scan;
+#[cfg(test)]
+mod tests;
+mod value;
+
+pub use crate::json::compact::compact;
+pub(crate) use crate::json::value::unescape;
+pub use crate::json::value::{Elements, Kind, Members, Value};
+pub use crate::limits::MAX_NUMBER_LEN;
+
+/// Deepest nesting of arrays and objects that is accepted: a scalar has depth 0, `[]` depth 1.
+///
+/// Nothing in this module recurses, but the consumers of a value do (collation, engines of map functions, every client's
+/// parser), typically on stacks of 1 to 8 MB. 1,000 levels fit these with a wide margin and are far beyond what people
+/// write; Python's and many other parsers give up there as well.
+pub const MAX_DEPTH: usize = 1_000;
+
+/// Why text is not JSON that can be stored. CouchDB answers "invalid UTF-8 JSON" to all of these.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum JsonError {
+    /// The grammar is violated.
+    #[error("invalid JSON at byte {offset}")]
+    Invalid {
+        /// Where, in bytes from the start of the text.
+        offset: usize,
+    },
+    /// The text is no UTF-8.
+    #[error("invalid UTF-8 at byte {offset}")]
+    NotUtf8 {
+        /// The first byte that is no part of a character.
+        offset: usize,
+    },
+    /// More than [`MAX_DEPTH`] arrays and objects are nested.
+    #[error("JSON nested deeper than {MAX_DEPTH} levels at byte {offset}")]
+    TooDeep {
+        /// Where the level begins that is one too many.
+        offset: usize,
+    },
+    /// A number is beyond the range of a double or longer than [`MAX_NUMBER_LEN`].
+    #[error("number out of range at byte {offset}")]
+    NumberRange {
+        /// Where the number begins.
+        offset: usize,
+    },
+}
+
+/// Owned, valid, compact JSON text: one value.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Json(Vec<u8>);
+
+impl Json {
+    /// Validates and compacts `text`, see [`compact`].
+    pub fn parse(text: &[u8]) -> Result<Json, JsonError> {
+        let mut out = Vec::with_capacity(text.len());
+        compact(text, &mut out)?;
+        Ok(Json(out))
+    }
+
+    /// Wraps text that is known to be valid and compact, such as text that was read back from storage.
+    pub fn trusted(text: Vec<u8>) -> Json {
+        Json(text)
+    }
+
+    /// The empty object.
+    pub fn empty_object() -> Json {
+        Json(b"{}".to_vec())
+    }
+
+    /// The value, for walking.
+    pub fn value(&self) -> Value<'_> {
+        Value::trusted(&self.0)
+    }
+
+    /// The text.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Gives the text away.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+}
+
+/// Appends `text` as a JSON string literal, escaping only what must be escaped.
+pub fn write_string(out: &mut Vec<u8>, text: &str) {
+    let bytes = text.as_bytes();
+    out.reserve(bytes.len() + 2);
+    out.push(b'"');
+    let mut start = 0;
+    loop {
+        let stop = scan::string_special(bytes, start);
+        out.extend_from_slice(&bytes[start..stop]);
+        let Some(&byte) = bytes.get(stop) else { break };
+        match byte {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            0x08 => out.extend_from_slice(b"\\b"),
+            0x0c => out.extend_from_slice(b"\\f"),
+            control => {
+                const HEX: &[u8; 16] = b"0123456789abcdef";
+                let digits = [HEX[usize::from(control >> 4)], HEX[usize::from(control & 15)]];
+                out.extend_from_slice(b"\\u00");
+                out.extend_from_slice(&digits);
+            }
+        }
+        start = stop + 1;
+    }
+    out.push(b'"');
+}
+
+/// Appends an integer.
+pub fn write_u64(out: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0u8; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + u8::try_from(number % 10).expect("a remainder of ten is a digit");
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}

@@ -1,0 +1,265 @@
+//! [`Value`]: a lazy view of checked text.
+//!
+//! Finding a member costs one scan over the members before it; nothing is allocated unless a string with escapes is asked
+//! for. This module trusts its text: on text that never passed [`compact`](super::compact) answers are meaningless.
+
+use std::borrow::Cow;
+
+use crate::json::scan;
+
+/// One JSON value: a slice of checked, compact text.
+#[derive(Clone, Copy, Debug)]
+pub struct Value<'a>(&'a [u8]);
+
+/// The type of a [`Value`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Kind {
+    /// `null`
+    Null,
+    /// `true` or `false`
+    Bool,
+    /// Any number.
+    Number,
+    /// A string.
+    String,
+    /// An array.
+    Array,
+    /// An object.
+    Object,
+}
+
+impl<'a> Value<'a> {
+    /// The literal `null`.
+    pub const NULL: Value<'static> = Value(b"null");
+
+    /// Wraps text that holds exactly one value and is known to be valid and compact.
+    pub const fn trusted(text: &'a [u8]) -> Value<'a> {
+        Value(text)
+    }
+
+    /// The text.
+    pub const fn raw(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// The type of the value, which its first byte tells.
+    pub fn kind(self) -> Kind {
+        match self.0.first() {
+            Some(b'{') => Kind::Object,
+            Some(b'[') => Kind::Array,
+            Some(b'"') => Kind::String,
+            Some(b't' | b'f') => Kind::Bool,
+            Some(b'n') | None => Kind::Null,
+            Some(_) => Kind::Number,
+        }
+    }
+
+    /// Whether this is `null`.
+    pub fn is_null(self) -> bool {
+        self.kind() == Kind::Null
+    }
+
+    /// Whether this is an object.
+    pub fn is_object(self) -> bool {
+        self.kind() == Kind::Object
+    }
+
+    /// Whether this is an array.
+    pub fn is_array(self) -> bool {
+        self.kind() == Kind::Array
+    }
+
+    /// The boolean, if it is one.
+    pub fn as_bool(self) -> Option<bool> {
+        match self.0.first() {
+            Some(b't') => Some(true),
+            Some(b'f') => Some(false),
+            _ => None,
+        }
+    }
+
+    /// The string without quotation marks and escapes, if it is one. Borrowed unless it has escapes.
+    pub fn as_str(self) -> Option<Cow<'a, str>> {
+        Some(match self.string_bytes()? {
+            Cow::Borrowed(bytes) => String::from_utf8_lossy(bytes),
+            Cow::Owned(bytes) => Cow::Owned(
+                String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()),
+            ),
+        })
+    }
+
+    /// As [`Value::as_str`], but the bytes of the UTF-8 text, which are not looked at once more.
+    pub fn string_bytes(self) -> Option<Cow<'a, [u8]>> {
+        let inner = self.string_inner()?;
+        if memchr::memchr(b'\\', inner).is_none() {
+            return Some(Cow::Borrowed(inner));
+        }
+        let mut out = Vec::with_capacity(inner.len());
+        unescape(inner, &mut out);
+        Some(Cow::Owned(out))
+    }
+
+    /// Appends the unescaped bytes of a string; `false` and nothing appended if this is no string.
+    pub fn unescape_into(self, out: &mut Vec<u8>) -> bool {
+        match self.string_inner() {
+            Some(inner) => {
+                unescape(inner, out);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Whether this is the string `text`.
+    pub fn is_string(self, text: &str) -> bool {
+        match self.string_inner() {
+            None => false,
+            Some(inner) if inner == text.as_bytes() => !inner.contains(&b'\\'),
+            Some(inner) => inner.len() > text.len() && self.string_bytes().as_deref() == Some(text.as_bytes()),
+        }
+    }
+
+    fn string_inner(self) -> Option<&'a [u8]> {
+        match self.0 {
+            [b'"', inner @ .., b'"'] => Some(inner),
+            _ => None,
+        }
+    }
+
+    /// Whether this is a number without fraction and exponent, of any size.
+    pub fn is_integer(self) -> bool {
+        self.kind() == Kind::Number && !self.0.iter().any(|byte| matches!(byte, b'.' | b'e' | b'E'))
+    }
+
+    /// The number, if it is written without fraction and exponent, is not negative and fits.
+    pub fn as_u64(self) -> Option<u64> {
+        self.number_text()?.parse().ok()
+    }
+
+    /// The number, if it is written without fraction and exponent and fits.
+    pub fn as_i64(self) -> Option<i64> {
+        self.number_text()?.parse().ok()
+    }
+
+    /// The number as the nearest double; infinite for integers beyond the range of doubles.
+    pub fn as_f64(self) -> Option<f64> {
+        self.number_text()?.parse().ok()
+    }
+
+    fn number_text(self) -> Option<&'a str> {
+        if self.kind() == Kind::Number {
+            std::str::from_utf8(self.0).ok()
+        } else {
+            None
+        }
+    }
+
+    /// The elements of an array; nothing if it is none.
+    pub fn elements(self) -> Elements<'a> {
+        let text = if self.is_array() { self.0 } else { b"" };
+        Elements { text, at: 1 }
+    }
+
+    /// Names (strings) and values of the members of an object; nothing if it is none.
+    pub fn members(self) -> Members<'a> {
+        let text = if self.is_object() { self.0 } else { b"" };
+        Members { text, at: 1 }
+    }
+
+    /// The member `name` of an object.
+    pub fn get(self, name: &str) -> Option<Value<'a>> {
+        self.members()
+            .find(|(key, _)| key.is_string(name))
+            .map(|(_, value)| value)
+    }
+}
+
+/// Iterator of [`Value::elements`].
+#[derive(Clone, Debug)]
+pub struct Elements<'a> {
+    text: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = Value<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Value<'a>> {
+        // The last byte of the text is the closing bracket.
+        if self.at + 1 >= self.text.len() {
+            return None;
+        }
+        let end = scan::skip_value(self.text, self.at);
+        let value = Value(&self.text[self.at..end]);
+        self.at = end + 1;
+        Some(value)
+    }
+}
+
+/// Iterator of [`Value::members`].
+#[derive(Clone, Debug)]
+pub struct Members<'a> {
+    text: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Iterator for Members<'a> {
+    type Item = (Value<'a>, Value<'a>);
+
+    #[inline]
+    fn next(&mut self) -> Option<(Value<'a>, Value<'a>)> {
+        if self.at + 1 >= self.text.len() {
+            return None;
+        }
+        let key_end = scan::skip_string(self.text, self.at);
+        let value_end = scan::skip_value(self.text, key_end + 1);
+        let key = self.text.get(self.at..key_end)?;
+        let value = self.text.get(key_end + 1..value_end)?;
+        self.at = value_end + 1;
+        Some((Value(key), Value(value)))
+    }
+}
+
+/// Appends the meaning of the inside of a valid string literal.
+pub(crate) fn unescape(mut inner: &[u8], out: &mut Vec<u8>) {
+    while let Some(escape) = memchr::memchr(b'\\', inner) {
+        out.extend_from_slice(&inner[..escape]);
+        let Some(&kind) = inner.get(escape + 1) else { return };
+        inner = &inner[escape + 2..];
+        out.push(match kind {
+            b'b' => 0x08,
+            b'f' => 0x0c,
+            b'n' => b'\n',
+            b'r' => b'\r',
+            b't' => b'\t',
+            b'u' => {
+                inner = unescape_unicode(inner, out);
+                continue;
+            }
+            itself => itself,
+        });
+    }
+    out.extend_from_slice(inner);
+}
+
+/// `rest` follows a `\u`. A high surrogate is always followed by an escaped low one.
+fn unescape_unicode<'r>(mut rest: &'r [u8], out: &mut Vec<u8>) -> &'r [u8] {
+    let mut code = hex4(rest).unwrap_or(0xfffd);
+    rest = rest.get(4..).unwrap_or_default();
+    if (0xd800..0xdc00).contains(&code) {
+        let low = rest.get(2..).and_then(hex4).unwrap_or(0xdc00);
+        code = 0x10000 + ((code & 0x3ff) << 10) + (low & 0x3ff);
+        rest = rest.get(6..).unwrap_or_default();
+    }
+    let character = char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
+    out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+    rest
+}
+
+/// The value of the first four characters, if they are hexadecimal digits.
+pub(super) fn hex4(text: &[u8]) -> Option<u32> {
+    text.get(..4)?
+        .iter()
+        .try_fold(0, |code, &digit| Some(code << 4 | char::from(digit).to_digit(16)?))
+}

@@ -1,0 +1,23 @@
+//! Documents, revisions, JSON text and collation as pure values.
+//!
+//! A document enters as text: [`json::compact`] validates it, [`Document::parse`] separates the client's members from those
+//! that begin with an underscore, [`revision_hash`] names the new revision, and [`rev_tree::RevTree`] finds its place among the
+//! others. Views order what they emit with [`collate`].
+//!
+//! Nothing here reads a clock, a file or a socket, and nothing knows how values are stored.
+
+pub mod collate;
+mod document;
+pub mod json;
+pub mod limits;
+mod rev;
+pub mod rev_tree;
+mod revision_hash;
+#[cfg(test)]
+mod testing;
+
+pub use crate::document::{
+    Document, DocumentError, DocumentErrorKind, IllegalId, InvalidRevisions, Revisions, validate_doc_id,
+};
+pub use crate::rev::{InvalidRev, Rev, RevHash};
+pub use crate::revision_hash::{AttachmentDigest, RevisionHasher, revision_hash};

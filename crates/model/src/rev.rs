@@ -1,0 +1,252 @@
+//! Revision ids: [`Rev`], a generation and a hash, written `3-917fa2381192822767f010b95b45325b`.
+//!
+//! How the hash of a new revision is computed is told in [`crate::revision_hash`], how revisions form a tree in
+//! [`crate::rev_tree`].
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::str::FromStr;
+
+use crate::limits::{MAX_GENERATION, MAX_REV_HASH_LEN};
+
+/// The text is no revision id. Displays CouchDB's reason.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("Invalid rev format")]
+pub struct InvalidRev;
+
+/// The hash part of a revision.
+///
+/// As in CouchDB 32 hexadecimal digits are kept as the 16 bytes they mean and any other text as it is. Sixteen bytes are
+/// always displayed as digits, even if they once came as a text of sixteen characters.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct RevHash(Bytes);
+
+/// Sixteen bytes are always `Md5`, so that equal hashes have equal representations.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Bytes {
+    Md5([u8; 16]),
+    Other(Box<[u8]>),
+}
+
+impl RevHash {
+    /// Wraps stored or computed bytes.
+    pub fn from_bytes(bytes: &[u8]) -> RevHash {
+        RevHash(match bytes.try_into() {
+            Ok(md5) => Bytes::Md5(md5),
+            Err(_) => Bytes::Other(bytes.into()),
+        })
+    }
+
+    /// The bytes: sixteen of an MD5, or text.
+    pub fn as_bytes(&self) -> &[u8] {
+        match &self.0 {
+            Bytes::Md5(md5) => md5,
+            Bytes::Other(text) => text,
+        }
+    }
+
+    /// Reads the part after the hyphen. Thirty-two characters that are not all hexadecimal digits are refused, as CouchDB
+    /// does; the empty text is not.
+    pub fn parse(text: &str) -> Result<RevHash, InvalidRev> {
+        if text.len() > MAX_REV_HASH_LEN {
+            return Err(InvalidRev);
+        }
+        if text.len() != 32 {
+            return Ok(RevHash::from_bytes(text.as_bytes()));
+        }
+        let mut md5 = [0; 16];
+        for (byte, digits) in md5.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+            *byte = hex_digit(digits[0])? << 4 | hex_digit(digits[1])?;
+        }
+        Ok(RevHash(Bytes::Md5(md5)))
+    }
+}
+
+fn hex_digit(digit: u8) -> Result<u8, InvalidRev> {
+    match digit {
+        b'0'..=b'9' => Ok(digit - b'0'),
+        b'a'..=b'f' => Ok(digit - b'a' + 10),
+        b'A'..=b'F' => Ok(digit - b'A' + 10),
+        _ => Err(InvalidRev),
+    }
+}
+
+impl From<[u8; 16]> for RevHash {
+    fn from(md5: [u8; 16]) -> RevHash {
+        RevHash(Bytes::Md5(md5))
+    }
+}
+
+/// By bytes, as Erlang compares binaries.
+impl Ord for RevHash {
+    fn cmp(&self, other: &RevHash) -> Ordering {
+        self.as_bytes().cmp(other.as_bytes())
+    }
+}
+
+impl PartialOrd for RevHash {
+    fn partial_cmp(&self, other: &RevHash) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl fmt::Display for RevHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Bytes::Md5(md5) => {
+                let mut digits = [0; 32];
+                for (pair, byte) in digits.chunks_exact_mut(2).zip(md5) {
+                    const HEX: &[u8; 16] = b"0123456789abcdef";
+                    pair[0] = HEX[usize::from(byte >> 4)];
+                    pair[1] = HEX[usize::from(byte & 15)];
+                }
+                f.write_str(std::str::from_utf8(&digits).expect("hexadecimal digits are ASCII"))
+            }
+            Bytes::Other(text) => f.write_str(&String::from_utf8_lossy(text)),
+        }
+    }
+}
+
+impl fmt::Debug for RevHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A revision id. Ordered by generation, then by the bytes of the hash.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rev {
+    /// How many edits this revision is away from nothing; the first revision of a document has 1, local documents always
+    /// have 0.
+    pub generation: u64,
+    /// The hash part.
+    pub hash: RevHash,
+}
+
+impl Rev {
+    /// Puts a revision id together.
+    pub fn new(generation: u64, hash: impl Into<RevHash>) -> Rev {
+        Rev {
+            generation,
+            hash: hash.into(),
+        }
+    }
+
+    /// Reads `generation-hash`. Without a hyphen, with a generation that is no number or above
+    /// [`MAX_GENERATION`], it is refused.
+    pub fn parse(text: &str) -> Result<Rev, InvalidRev> {
+        let (generation, hash) = text.split_once('-').ok_or(InvalidRev)?;
+        // Rust's own parser takes a plus sign.
+        if !generation.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(InvalidRev);
+        }
+        let generation = generation.parse().map_err(|_| InvalidRev)?;
+        if generation > MAX_GENERATION {
+            return Err(InvalidRev);
+        }
+        Ok(Rev {
+            generation,
+            hash: RevHash::parse(hash)?,
+        })
+    }
+}
+
+impl FromStr for Rev {
+    type Err = InvalidRev;
+
+    fn from_str(text: &str) -> Result<Rev, InvalidRev> {
+        Rev::parse(text)
+    }
+}
+
+impl fmt::Display for Rev {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.generation, self.hash)
+    }
+}
+
+impl fmt::Debug for Rev {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn reads_and_writes() {
+        for (text, written) in [
+            (
+                "1-23202479633c2b380f79507a776743d5",
+                "1-23202479633c2b380f79507a776743d5",
+            ),
+            (
+                "1-23202479633C2B380F79507A776743D5",
+                "1-23202479633c2b380f79507a776743d5",
+            ),
+            ("3-c", "3-c"),
+            ("0-12", "0-12"),
+            ("007-x-y", "7-x-y"),
+            ("1-", "1-"),
+            ("2-é", "2-é"),
+            ("9223372036854775807-x", "9223372036854775807-x"),
+            // Sixteen bytes are taken for an MD5, here and in CouchDB.
+            ("1-abcdefghijklmnop", "1-6162636465666768696a6b6c6d6e6f70"),
+        ] {
+            let rev = Rev::parse(text).unwrap();
+            assert_eq!(rev.to_string(), written);
+            assert_eq!(Rev::parse(written).unwrap(), rev, "{text} is read as it was written");
+            assert_eq!(RevHash::from_bytes(rev.hash.as_bytes()), rev.hash);
+        }
+    }
+
+    #[test]
+    fn refuses() {
+        let long = format!("1-{}", "x".repeat(MAX_REV_HASH_LEN + 1));
+        for text in [
+            "",
+            "x",
+            "1",
+            "-1",
+            "-",
+            "x-y",
+            "+1-x",
+            " 1-x",
+            "1.0-x",
+            "9223372036854775808-x",
+            "99999999999999999999-x",
+            "1-zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz",
+            &long,
+        ] {
+            assert_eq!(
+                Rev::parse(text).unwrap_err().to_string(),
+                "Invalid rev format",
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn order() {
+        let sorted = [
+            "1-zz",
+            "2-a",
+            "2-aa",
+            "2-b",
+            "10-00000000000000000000000000000000",
+            "10-a",
+        ];
+        for pair in sorted.windows(2) {
+            assert!(
+                Rev::parse(pair[0]).unwrap() < Rev::parse(pair[1]).unwrap(),
+                "{} < {}",
+                pair[0],
+                pair[1]
+            );
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! What the random tests of this crate share: a seeded generator and a random JSON text.
+//!
+//! Every run takes a new seed and prints it (the test harness shows it when the test fails). `SETTEE_SEED=…` repeats a run.
+
+use std::hash::{BuildHasher, RandomState};
+
+/// SplitMix64.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new() -> Random {
+        let given = std::env::var("SETTEE_SEED").ok().and_then(|seed| seed.parse().ok());
+        let seed = given.unwrap_or_else(|| RandomState::new().hash_one(0));
+        eprintln!("SETTEE_SEED={seed}");
+        Random(seed)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit as u64) as usize
+    }
+
+    pub(crate) fn one_in(&mut self, many: usize) -> bool {
+        self.below(many) == 0
+    }
+
+    pub(crate) fn pick<'a, T: ?Sized>(&mut self, among: &[&'a T]) -> &'a T {
+        among[self.below(among.len())]
+    }
+
+    pub(crate) fn shuffle<T>(&mut self, values: &mut [T]) {
+        for index in (1..values.len()).rev() {
+            values.swap(index, self.below(index + 1));
+        }
+    }
+
+    /// Random valid JSON text with random whitespace and sometimes repeated names.
+    pub(crate) fn json(&mut self) -> String {
+        let mut out = String::new();
+        self.json_value(4, &mut out);
+        out
+    }
+
+    /// As [`Random::json`], always an object.
+    pub(crate) fn json_object(&mut self) -> String {
+        let mut out = String::new();
+        self.json_object_into(4, &mut out);
+        out
+    }
+
+    fn space(&mut self, out: &mut String) {
+        if self.one_in(4) {
+            out.push_str(self.pick(&[" ", "\n", "\t ", "\r\n", "            "]));
+        }
+    }
+
+    fn json_value(&mut self, depth: usize, out: &mut String) {
+        self.space(out);
+        match self.below(if depth == 0 { 6 } else { 10 }) {
+            0 => out.push_str(self.pick(&["true", "false", "null"])),
+            1 | 2 => self.json_number(out),
+            3..=5 => self.json_string(out),
+            6 | 7 => {
+                let bytes_only = self.one_in(3);
+                let mut comma = "[";
+                for _ in 0..self.below(6) {
+                    out.push_str(comma);
+                    comma = ",";
+                    if bytes_only {
+                        out.push_str(&self.below(256).to_string());
+                    } else {
+                        self.json_value(depth - 1, out);
+                    }
+                }
+                out.push_str(if comma == "[" { "[]" } else { "]" });
+            }
+            _ => self.json_object_into(depth, out),
+        }
+        self.space(out);
+    }
+
+    fn json_object_into(&mut self, depth: usize, out: &mut String) {
+        let members = if self.one_in(10) {
+            17 + self.below(40)
+        } else {
+            self.below(6)
+        };
+        let depth = if members > 6 { 0 } else { depth.saturating_sub(1) };
+        out.push('{');
+        for index in 0..members {
+            if index > 0 {
+                out.push(',');
+            }
+            self.space(out);
+            if self.one_in(3) {
+                out.push_str(self.pick(&[
+                    r#""a""#,
+                    r#""\u0061""#,
+                    r#""_id""#,
+                    r#""n\n""#,
+                    r#""é""#,
+                    r#""\u00e9""#,
+                    r#""""#,
+                ]));
+            } else {
+                self.json_string(out);
+            }
+            self.space(out);
+            out.push(':');
+            self.json_value(depth, out);
+        }
+        self.space(out);
+        out.push('}');
+    }
+
+    fn json_number(&mut self, out: &mut String) {
+        let fixed = [
+            "0",
+            "-0",
+            "-1",
+            "255",
+            "256",
+            "1e3",
+            "-0.0",
+            "5e-324",
+            "1.7976931348623157e308",
+            "9007199254740993",
+        ];
+        match self.below(5) {
+            0 => out.push_str(self.pick(&fixed)),
+            1 => out.push_str(&self.next().to_string()),
+            2 => out.push_str(&self.next().cast_signed().to_string()),
+            3 => out.push_str(&format!("{:e}", self.next() as f64 / 1e15)),
+            _ => out.push_str(&format!(
+                "-{}{}{:05}",
+                self.next() | 1 << 63,
+                self.next(),
+                self.below(100_000)
+            )),
+        }
+    }
+
+    fn json_string(&mut self, out: &mut String) {
+        let pieces = [
+            "a", "bc", "defghijk", "{", "}", "[", "]", ",", ":", "é", "日", "😀", "\u{7f}", " ", "_",
+        ];
+        let escapes = [
+            "\\\"",
+            "\\\\",
+            "\\/",
+            "\\n",
+            "\\b",
+            "\\u0000",
+            "\\u00e9",
+            "\\ud83d\\ude00",
+            "\\uFFFE",
+        ];
+        out.push('"');
+        let length = if self.one_in(10) { self.below(60) } else { self.below(4) };
+        for _ in 0..length {
+            out.push_str(if self.one_in(5) {
+                self.pick(&escapes)
+            } else {
+                self.pick(&pieces)
+            });
+        }
+        out.push('"');
+    }
+}
