@@ -1,0 +1,186 @@
+//! Documents on their way into map functions ([`DocumentBatch`]) and rows on their way out
+//! ([`Emissions`]). Both are flat buffers, so that a batch crosses a process boundary as it is.
+
+use std::ops::Range;
+
+/// Documents that are mapped in one go.
+#[derive(Clone, Debug, Default)]
+pub struct DocumentBatch {
+    text: Vec<u8>,
+    documents: Vec<Slot>,
+}
+
+#[derive(Clone, Debug)]
+struct Slot {
+    seq: u64,
+    id: Range<usize>,
+    json: Range<usize>,
+}
+
+/// One document of a batch.
+#[derive(Clone, Copy, Debug)]
+pub struct Document<'a> {
+    /// Its update sequence.
+    pub seq: u64,
+    /// Its id as plain text.
+    pub id: &'a str,
+    /// The whole document as validated JSON text, `_id` and `_rev` first.
+    pub json: &'a [u8],
+}
+
+impl DocumentBatch {
+    /// An empty batch.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Forgets the documents and keeps the memory.
+    pub fn clear(&mut self) {
+        self.text.clear();
+        self.documents.clear();
+    }
+
+    /// Adds a document; `write` appends its JSON text, which must be valid.
+    pub fn push_with<E>(
+        &mut self,
+        seq: u64,
+        id: &str,
+        write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let start = self.text.len();
+        self.text.extend_from_slice(id.as_bytes());
+        let middle = self.text.len();
+        if let Err(error) = write(&mut self.text) {
+            self.text.truncate(start);
+            return Err(error);
+        }
+        self.documents.push(Slot { seq, id: start..middle, json: middle..self.text.len() });
+        Ok(())
+    }
+
+    /// How many documents there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.documents.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.documents.is_empty()
+    }
+
+    /// How many bytes the documents have together.
+    #[must_use]
+    pub fn size_bytes(&self) -> usize {
+        self.text.len()
+    }
+
+    /// The document at `index`, counted from 0.
+    #[must_use]
+    pub fn get(&self, index: usize) -> Document<'_> {
+        let slot = &self.documents[index];
+        let id = std::str::from_utf8(&self.text[slot.id.clone()]).expect("ids were pushed as text");
+        Document { seq: slot.seq, id, json: &self.text[slot.json.clone()] }
+    }
+
+    /// All documents, in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Document<'_>> {
+        (0..self.len()).map(|index| self.get(index))
+    }
+}
+
+/// What the map functions made of a batch, in the order of the documents, then of the functions,
+/// then of the calls of `emit`.
+#[derive(Clone, Debug, Default)]
+pub struct Emissions {
+    bytes: Vec<u8>,
+    rows: Vec<RowSlot>,
+    /// Exceptions that made a document emit nothing.
+    pub failures: Vec<MapFailure>,
+    /// Lines that functions wrote with `log`.
+    pub log: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct RowSlot {
+    document: u32,
+    function: u32,
+    start: usize,
+    key_len: u32,
+    value_len: u32,
+}
+
+/// One emitted row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Emission<'a> {
+    /// The index of the document in its batch.
+    pub document: u32,
+    /// The index of the function in its program.
+    pub function: u32,
+    /// The key as JSON text.
+    pub key: &'a [u8],
+    /// The value as JSON text.
+    pub value: &'a [u8],
+}
+
+/// An exception of a map function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MapFailure {
+    /// The index of the document in its batch.
+    pub document: u32,
+    /// The index of the function in its program.
+    pub function: u32,
+    /// What was thrown.
+    pub message: String,
+}
+
+impl Emissions {
+    /// Nothing emitted yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Forgets everything and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.rows.clear();
+        self.failures.clear();
+        self.log.clear();
+    }
+
+    /// Adds a row.
+    ///
+    /// # Panics
+    /// If the key or the value has 4 GiB or more, which the limits of programs exclude.
+    pub fn push(&mut self, document: u32, function: u32, key: &[u8], value: &[u8]) {
+        let len = |bytes: &[u8]| u32::try_from(bytes.len()).expect("emitted values are limited");
+        let (key_len, value_len) = (len(key), len(value));
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value);
+        self.rows.push(RowSlot { document, function, start, key_len, value_len });
+    }
+
+    /// How many rows there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// All rows, in order.
+    pub fn rows(&self) -> impl ExactSizeIterator<Item = Emission<'_>> {
+        self.rows.iter().map(|row| {
+            let (key, rest) = self.bytes[row.start..].split_at(row.key_len as usize);
+            Emission { document: row.document, function: row.function, key, value: &rest[..row.value_len as usize] }
+        })
+    }
+}

@@ -1,0 +1,238 @@
+//! [`DesignDocument`]: the views of a design document, parsed from its JSON text, and the check of all its members that
+//! CouchDB makes when one is written.
+//!
+//! Compiling functions is left to the languages; whether a reduce function that begins with `_` exists, to the views.
+
+use std::fmt;
+use std::sync::Arc;
+
+use settee_model::collate::Collation;
+use settee_model::json::{Kind, Value};
+
+/// What a design document says about views.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DesignDocument {
+    /// The id of the document, `_design/` included.
+    pub id: Arc<str>,
+    /// `language`, `javascript` if it is not given.
+    pub language: Arc<str>,
+    /// `views.lib` as JSON text.
+    pub library: Option<Arc<str>>,
+    /// `options`, as far as they concern what map functions see.
+    pub options: DesignOptions,
+    /// The members of `views` that have a map function, in their order.
+    pub views: Vec<ViewDefinition>,
+    /// `autoupdate`: whether indexes may be brought up to date without anybody asking. True unless it is `false`.
+    pub autoupdate: bool,
+}
+
+/// What documents a map function sees, and how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct DesignOptions {
+    /// `include_design`: design documents are mapped as well.
+    pub include_design: bool,
+    /// `local_seq`: documents carry `_local_seq`.
+    pub local_seq: bool,
+}
+
+/// One view.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewDefinition {
+    /// Its name.
+    pub name: Arc<str>,
+    /// The source of the map function; JSON text if the language's map functions are no strings.
+    pub map: Arc<str>,
+    /// The source of the reduce function, or the name of a built-in one.
+    pub reduce: Option<Arc<str>>,
+    /// `options.collation`.
+    pub collation: Collation,
+}
+
+/// A member of a design document has the wrong type. CouchDB: 400 `invalid_design_doc`, with this text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{path}` field must have {expected} type")]
+pub struct InvalidMember {
+    path: String,
+    expected: Types,
+}
+
+/// The types that a member may have, in the order in which CouchDB names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Types(&'static [Kind]);
+
+const STRING: Types = Types(&[Kind::String]);
+const OBJECT: Types = Types(&[Kind::Object]);
+const BOOLEAN: Types = Types(&[Kind::Bool]);
+const STRING_OR_OBJECT: Types = Types(&[Kind::String, Kind::Object]);
+const ARRAY_OR_STRING: Types = Types(&[Kind::Array, Kind::String]);
+
+impl fmt::Display for Types {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, kind) in self.0.iter().enumerate() {
+            let name = match kind {
+                Kind::Null => "null",
+                Kind::Bool => "boolean",
+                Kind::Number => "number",
+                Kind::String => "string",
+                Kind::Array => "array",
+                Kind::Object => "object",
+            };
+            write!(f, "{}{name}", if index == 0 { "" } else { " or " })?;
+        }
+        Ok(())
+    }
+}
+
+impl DesignDocument {
+    /// Parses the views of the design document `id`; `body` is its JSON object, with or without underscore members.
+    ///
+    /// # Errors
+    /// When a member has the wrong type, see [`validate_members`].
+    pub fn parse(id: &str, body: Value<'_>) -> Result<Self, InvalidMember> {
+        validate_members(body)?;
+        let language: Arc<str> = text(body.get("language")).unwrap_or_else(|| "javascript".into());
+        let views = body.get("views");
+        let option = |name| body.get("options").and_then(|options| options.get(name)).and_then(Value::as_bool);
+        Ok(Self {
+            id: id.into(),
+            language,
+            library: views.and_then(|views| views.get("lib")).map(raw),
+            options: DesignOptions {
+                include_design: option("include_design").unwrap_or(false),
+                local_seq: option("local_seq").unwrap_or(false),
+            },
+            views: views.into_iter().flat_map(Value::members).filter_map(|(name, view)| definition(name, view)).collect(),
+            autoupdate: body.get("autoupdate").and_then(Value::as_bool).unwrap_or(true),
+        })
+    }
+
+    /// The view `name`.
+    #[must_use]
+    pub fn view(&self, name: &str) -> Option<&ViewDefinition> {
+        self.views.iter().find(|view| &*view.name == name)
+    }
+}
+
+/// `views.lib` holds modules. It is a view all the same if it has a map function, as in CouchDB.
+fn definition(name: Value<'_>, view: Value<'_>) -> Option<ViewDefinition> {
+    let map = view.get("map")?;
+    let raw_collation = view.get("options").and_then(|options| options.get("collation"));
+    let raw_collation = raw_collation.is_some_and(|collation| collation.is_string("raw"));
+    Some(ViewDefinition {
+        name: text(Some(name))?,
+        map: text(Some(map)).unwrap_or_else(|| raw(map)),
+        reduce: text(view.get("reduce")),
+        collation: if raw_collation { Collation::Raw } else { Collation::Unicode },
+    })
+}
+
+fn text(value: Option<Value<'_>>) -> Option<Arc<str>> {
+    value.and_then(Value::as_str).map(Arc::from)
+}
+
+fn raw(value: Value<'_>) -> Arc<str> {
+    String::from_utf8_lossy(value.raw()).into()
+}
+
+/// Checks the types of the members of a design document as CouchDB does when one is written.
+///
+/// # Errors
+/// The first member of a wrong type, in CouchDB's order.
+pub fn validate_members(body: Value<'_>) -> Result<(), InvalidMember> {
+    let language = body.get("language");
+    let query = language.is_some_and(|language| language.is_string("query"));
+    members_of(body, "filters", STRING_OR_OBJECT)?;
+    check("language", language, STRING)?;
+    members_of(body, "lists", STRING_OR_OBJECT)?;
+    let options = body.get("options");
+    check("options", options, OBJECT)?;
+    for name in ["include_design", "local_seq", "partitioned"] {
+        check(&format!("options.{name}"), options.and_then(|options| options.get(name)), BOOLEAN)?;
+    }
+    check("rewrites", body.get("rewrites"), ARRAY_OR_STRING)?;
+    members_of(body, "shows", STRING_OR_OBJECT)?;
+    members_of(body, "updates", STRING_OR_OBJECT)?;
+    check("validate_doc_update", body.get("validate_doc_update"), STRING)?;
+    members_of(body, "views", OBJECT)?;
+    for (name, view) in body.get("views").into_iter().flat_map(Value::members) {
+        let path = format!("views.{}", name.as_str().unwrap_or_default());
+        if path != "views.lib" {
+            check(&format!("{path}.map"), view.get("map"), if query { OBJECT } else { STRING })?;
+            check(&format!("{path}.reduce"), view.get("reduce"), STRING)?;
+        }
+    }
+    Ok(())
+}
+
+fn members_of(body: Value<'_>, name: &str, expected: Types) -> Result<(), InvalidMember> {
+    let value = body.get(name);
+    check(name, value, OBJECT)?;
+    value.into_iter().flat_map(Value::members).try_for_each(|(member, value)| {
+        check(&format!("{name}.{}", member.as_str().unwrap_or_default()), Some(value), expected)
+    })
+}
+
+fn check(path: &str, value: Option<Value<'_>>, expected: Types) -> Result<(), InvalidMember> {
+    match value {
+        Some(value) if !expected.0.contains(&value.kind()) => Err(InvalidMember { path: path.to_owned(), expected }),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use settee_model::json::Json;
+
+    use super::*;
+
+    fn parse(text: &str) -> Result<DesignDocument, InvalidMember> {
+        DesignDocument::parse("_design/d", Json::parse(text.as_bytes()).unwrap().value())
+    }
+
+    #[test]
+    fn members_of_wrong_types_are_refused_with_couchdb_texts() {
+        let check = |text: &str, expected: &str| assert_eq!(parse(text).unwrap_err().to_string(), expected, "{text}");
+        check(r#"{"language": 1}"#, "`language` field must have string type");
+        check(r#"{"filters": "x"}"#, "`filters` field must have object type");
+        check(r#"{"filters": {"f": 5}}"#, "`filters.f` field must have string or object type");
+        check(r#"{"validate_doc_update": 1}"#, "`validate_doc_update` field must have string type");
+        check(r#"{"options": 1}"#, "`options` field must have object type");
+        check(r#"{"options": {"local_seq": 1}}"#, "`options.local_seq` field must have boolean type");
+        check(r#"{"rewrites": 1}"#, "`rewrites` field must have array or string type");
+        check(r#"{"views": []}"#, "`views` field must have object type");
+        check(r#"{"views": {"v": 5}}"#, "`views.v` field must have object type");
+        check(r#"{"views": {"v": {"map": null}}}"#, "`views.v.map` field must have string type");
+        check(r#"{"views": {"v": {"map": "", "reduce": 1}}}"#, "`views.v.reduce` field must have string type");
+        check(r#"{"language": "query", "views": {"v": {"map": ""}}}"#, "`views.v.map` field must have object type");
+    }
+
+    #[test]
+    fn views_are_parsed() {
+        let ddoc = parse(
+            r#"{"_id": "_design/d", "autoupdate": "x", "options": {"local_seq": true, "collation": "raw"}, "views": {
+                "lib": {"m": "exports.x = 1"}, "none": {"reduce": "_sum"},
+                "a": {"map": "f\n"}, "b": {"map": "g", "reduce": "_sum", "options": {"collation": "raw"}}}}"#,
+        )
+        .unwrap();
+        assert_eq!((&*ddoc.id, &*ddoc.language, ddoc.autoupdate), ("_design/d", "javascript", true));
+        assert_eq!(ddoc.library.as_deref(), Some(r#"{"m":"exports.x = 1"}"#));
+        assert_eq!(ddoc.options, DesignOptions { include_design: false, local_seq: true });
+        let view = |name: &str, map: &str, reduce: Option<&str>, collation| ViewDefinition {
+            name: name.into(),
+            map: map.into(),
+            reduce: reduce.map(Arc::from),
+            collation,
+        };
+        let expected = [view("a", "f\n", None, Collation::Unicode), view("b", "g", Some("_sum"), Collation::Raw)];
+        assert_eq!(ddoc.views, expected);
+        assert_eq!(ddoc.view("b"), Some(&expected[1]));
+        assert_eq!(ddoc.view("lib"), None);
+    }
+
+    #[test]
+    fn a_design_document_may_be_empty() {
+        let ddoc = parse("{}").unwrap();
+        assert_eq!((ddoc.views, ddoc.library, ddoc.options), (Vec::new(), None, DesignOptions::default()));
+    }
+}
