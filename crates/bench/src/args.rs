@@ -1,0 +1,274 @@
+//! The command line of the benchmark program. Main type: [`BenchArgs`].
+//!
+//! Only what a user may say lies here; what the words mean for a measurement is in the module of each workload.
+
+use crate::generate::{IdOrder, Shape};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Arguments of `settee bench`.
+#[derive(Args, Debug, Clone)]
+pub struct BenchArgs {
+    /// What to measure.
+    #[command(subcommand)]
+    pub command: Command,
+    /// Options of every measurement.
+    #[command(flatten)]
+    pub common: CommonArgs,
+}
+
+/// Options that every measurement understands.
+#[derive(Args, Debug, Clone)]
+#[command(next_help_heading = "Options of every benchmark")]
+pub struct CommonArgs {
+    /// The server to measure, with credentials if it wants some: http://admin:pw@127.0.0.1:5984
+    #[arg(long, global = true, value_name = "URL", default_value = "http://127.0.0.1:5984")]
+    pub url: String,
+    /// A second server: every cell is measured A B A B and compared pair by pair
+    #[arg(long, global = true, value_name = "URL2")]
+    pub vs: Option<String>,
+    /// How often every cell is measured [default: 1, with --vs 3]
+    #[arg(long, global = true, value_name = "N")]
+    pub runs: Option<u32>,
+    /// Seed of the generated documents and of the choices made while measuring
+    #[arg(long, global = true, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Shards of the databases made (`?q=N`); without it each server uses its own default
+    #[arg(long, global = true, value_name = "N")]
+    pub q: Option<u32>,
+    /// Process id of the (first) server on this machine, to report its peak memory
+    #[arg(long, global = true, value_name = "PID")]
+    pub server_pid: Option<u32>,
+    /// Measure this machine in the same run and print each figure's share of its limit
+    #[arg(long = "yardstick", global = true)]
+    pub with_yardstick: bool,
+    /// Where the yardstick writes: choose the disk that holds the server's data [default: the current directory]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Write all figures as JSON
+    #[arg(long, global = true, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write a report with charts, one self-contained HTML file
+    #[arg(long, global = true, value_name = "FILE.html")]
+    pub report: Option<PathBuf>,
+}
+
+/// One measurement.
+#[derive(Subcommand, Debug, Clone)]
+pub enum Command {
+    /// Bulk loading: batch sizes, sequential and random ids
+    Load(LoadArgs),
+    /// Building the founding index over small and big documents
+    Index(IndexArgs),
+    /// Building many kinds of views over documents of several sizes
+    Views(ViewsArgs),
+    /// Clients that write single documents: new ones, and edits of hot ones
+    Writes(WritesArgs),
+    /// Reading: documents, `_all_docs`, view ranges, grouped queries
+    Reads(ReadsArgs),
+    /// What this machine can do: fsync, key-value store, a hand-written map, memory
+    Yardstick(YardstickArgs),
+    /// Everything, with the default options of each
+    All(AllArgs),
+}
+
+/// Options of `load`.
+#[derive(Args, Debug, Clone)]
+pub struct LoadArgs {
+    /// Documents in every cell
+    #[arg(long, default_value_t = 100_000)]
+    pub docs: u64,
+    /// Bytes of a document; smaller than the founding score document means that one (about 100 bytes)
+    #[arg(long, default_value_t = 0)]
+    pub size: usize,
+    /// Batch sizes; 1 writes single documents by PUT, all others use `_bulk_docs`
+    #[arg(long, value_delimiter = ',', default_value = "1,10,100,1000,3000,10000")]
+    pub batches: Vec<u64>,
+    /// Document ids
+    #[arg(long, value_delimiter = ',', default_value = "sequential,random")]
+    pub ids: Vec<IdOrder>,
+    /// Clients that load at the same time
+    #[arg(long, default_value_t = 1)]
+    pub clients: usize,
+    /// At most so many requests in a cell, so that small batches end in good time (0: no limit)
+    #[arg(long, default_value_t = 5_000)]
+    pub most_requests: u64,
+}
+
+/// Options of `index`.
+#[derive(Args, Debug, Clone)]
+pub struct IndexArgs {
+    /// Number of small documents
+    #[arg(long, default_value_t = 100_000)]
+    pub docs: u64,
+    /// Number of big documents (about 40 KB each)
+    #[arg(long, default_value_t = 10_000)]
+    pub big_docs: u64,
+    /// Kinds of documents
+    #[arg(long, value_delimiter = ',', default_value = "small,big")]
+    pub documents: Vec<DocumentKind>,
+    /// Languages; those that the server does not offer are left out
+    #[arg(long, value_delimiter = ',', default_value = "javascript,erlang,python,coffeescript")]
+    pub languages: Vec<Language>,
+    /// Reduce functions: one in the view's own language, or the built-in `_sum`
+    #[arg(long, value_delimiter = ',', default_value = "own,sum")]
+    pub reduces: Vec<SumReduce>,
+    /// Time between two looks at `_active_tasks`
+    #[arg(long, default_value_t = 100)]
+    pub sample_ms: u64,
+}
+
+/// Founding documents.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DocumentKind {
+    /// `{"metadata":{…},"username":…,"score":…}`
+    Small,
+    /// The same followed by 0 to 100 members of 800 base64 characters
+    Big,
+    /// The same after 0 to 100 members of 800 base64 characters, so that nobody can stop reading early
+    BigTail,
+}
+
+impl DocumentKind {
+    pub(crate) fn shape(self) -> Shape {
+        match self {
+            DocumentKind::Small => Shape::Score { size: 0 },
+            DocumentKind::Big => Shape::Big,
+            DocumentKind::BigTail => Shape::BigTail,
+        }
+    }
+}
+
+/// Languages of map functions.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Language {
+    /// CouchDB's default
+    Javascript,
+    /// CouchDB's native query server
+    Erlang,
+    /// For example couchpy
+    Python,
+    /// Compiled to JavaScript by the server
+    Coffeescript,
+}
+
+/// Who sums the scores.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SumReduce {
+    /// A reduce function in the language of the map function
+    Own,
+    /// The built-in `_sum`
+    Sum,
+}
+
+/// Options of `views`.
+#[derive(Args, Debug, Clone)]
+pub struct ViewsArgs {
+    /// Number of documents
+    #[arg(long, default_value_t = 3_000)]
+    pub docs: u64,
+    /// Bytes of padding in a document
+    #[arg(long, value_delimiter = ',', default_value = "1,1000,2000")]
+    pub padding: Vec<usize>,
+    /// Rows that a document emits
+    #[arg(long, value_delimiter = ',', default_value = "0,1,2,3,4,5,10")]
+    pub rows: Vec<u64>,
+    /// Number of views in one design document
+    #[arg(long, value_delimiter = ',', default_value = "2,5,10")]
+    pub views: Vec<u64>,
+}
+
+/// Options of `writes`.
+#[derive(Args, Debug, Clone)]
+pub struct WritesArgs {
+    /// Concurrent clients
+    #[arg(long, default_value_t = 10)]
+    pub clients: usize,
+    /// Length of a measurement
+    #[arg(long, default_value_t = 10.0)]
+    pub seconds: f64,
+    /// Hot documents that each client edits
+    #[arg(long, default_value_t = 100)]
+    pub hot: usize,
+    /// Also let all clients edit the same hot documents, and count conflicts
+    #[arg(long)]
+    pub shared: bool,
+}
+
+/// Options of `reads`.
+#[derive(Args, Debug, Clone)]
+pub struct ReadsArgs {
+    /// Number of documents
+    #[arg(long, default_value_t = 100_000)]
+    pub docs: u64,
+    /// Time for each kind of request
+    #[arg(long, default_value_t = 2.0)]
+    pub seconds: f64,
+    /// Rows of a page, a range, a list of keys
+    #[arg(long, default_value_t = 100)]
+    pub page: u64,
+    /// Clients in the cell that reads single documents concurrently
+    #[arg(long, default_value_t = 10)]
+    pub clients: usize,
+}
+
+/// Options of `yardstick`.
+#[derive(Args, Debug, Clone)]
+pub struct YardstickArgs {
+    /// Small documents loaded into the key-value store
+    #[arg(long, default_value_t = 100_000)]
+    pub docs: u64,
+    /// Bytes of a document; smaller than the founding score document means that one
+    #[arg(long, default_value_t = 0)]
+    pub size: usize,
+}
+
+/// Options of `all`.
+#[derive(Args, Debug, Clone)]
+pub struct AllArgs {
+    /// A tenth of the documents, a fifth of the time
+    #[arg(long)]
+    pub quick: bool,
+}
+
+/// The arguments a subcommand has when nothing is said.
+pub(crate) fn defaults<T: Args>() -> T {
+    #[derive(Parser)]
+    struct Alone<T: Args> {
+        #[command(flatten)]
+        args: T,
+    }
+    Alone::<T>::parse_from(["bench"]).args
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        args: BenchArgs,
+    }
+
+    #[test]
+    fn common_options_may_stand_behind_the_subcommand() {
+        let args = Program::parse_from(["bench", "load", "--docs", "5", "--url", "http://h:1", "--yardstick"]).args;
+        assert_eq!(args.common.url, "http://h:1");
+        assert!(args.common.with_yardstick);
+        let Command::Load(load) = args.command else {
+            panic!("{:?}", args.command)
+        };
+        assert_eq!((load.docs, load.batches.len(), load.ids.len()), (5, 6, 2));
+    }
+
+    #[test]
+    fn every_subcommand_has_defaults() {
+        assert_eq!(defaults::<LoadArgs>().docs, 100_000);
+        assert_eq!(defaults::<IndexArgs>().languages.len(), 4);
+        assert_eq!(defaults::<ViewsArgs>().padding, [1, 1000, 2000]);
+        assert_eq!(defaults::<WritesArgs>().clients, 10);
+        assert_eq!(defaults::<ReadsArgs>().page, 100);
+        assert_eq!(defaults::<YardstickArgs>().size, 0);
+    }
+}

@@ -1,0 +1,321 @@
+//! Building the founding index, scores by month, over small and big documents. Main type: [`Index`].
+//!
+//! The rate is all documents over the time from the first query until it answers; beside it `_active_tasks` is sampled as
+//! an operator would. Queries of a finished index are measured in `reads`.
+
+use crate::args::{IndexArgs, Language, SumReduce};
+use crate::client::Server;
+use crate::generate::Documents;
+use crate::measure::{Cell, Database, Figure, Limit, Measured, Metric, Target, Workload, check};
+use crate::memory;
+use crate::progress::Progress;
+use crate::results::Series;
+use crate::statistics::{median, quantile};
+use anyhow::{Result, bail};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+const RATE: Metric = Metric::higher("average", "changes/s");
+const SAMPLED: Metric = Metric::neither("sampled median", "changes/s");
+const FASTEST: Metric = Metric::neither("sampled max", "changes/s");
+const BYTES: Metric = Metric::higher("documents read", "MB/s");
+const TIME: Metric = Metric::lower("time", "s");
+
+/// The workload `index` over one kind of documents.
+pub(crate) struct Index {
+    pub(crate) args: IndexArgs,
+    pub(crate) documents: Documents,
+}
+
+/// A loaded database and what its index must say.
+pub(crate) struct Loaded {
+    database: Database,
+    sums: BTreeMap<(u32, u32), u64>,
+    bytes: u64,
+}
+
+impl Index {
+    fn cell(&self, number: usize) -> (Language, SumReduce) {
+        let reduces = self.args.reduces.len();
+        (
+            self.args.languages[number / reduces],
+            self.args.reduces[number % reduces],
+        )
+    }
+
+    /// Changes done, by time, from the samples of `_active_tasks`.
+    fn figures(&self, loaded: &Loaded, seconds: f64, samples: &[(f64, u64)]) -> (Vec<Figure>, Series) {
+        let count = self.documents.count as f64;
+        let mut rates = Vec::new();
+        let mut last = (0.0, 0);
+        for &(time, done) in samples {
+            // Servers update a task now and then; a sample without news says nothing about the rate.
+            if done > last.1 {
+                rates.push((time, (done - last.1) as f64 / (time - last.0)));
+                last = (time, done);
+            }
+        }
+        let mut figures = vec![
+            Figure::with_limit(RATE, count / seconds, Limit::RustMap(self.documents)),
+            Figure::new(BYTES, loaded.bytes as f64 / 1e6 / seconds),
+            Figure::new(TIME, seconds),
+        ];
+        let values: Vec<f64> = rates.iter().map(|(_, rate)| *rate).collect();
+        if !values.is_empty() {
+            figures.push(Figure::new(SAMPLED, median(&values)));
+            figures.push(Figure::new(FASTEST, quantile(&values, 1.0)));
+        }
+        (
+            figures,
+            Series {
+                x: "seconds",
+                y: "changes/s",
+                points: rates,
+            },
+        )
+    }
+}
+
+impl Workload for Index {
+    type Prepared = Loaded;
+
+    fn title(&self) -> String {
+        format!("index: {} {}", self.documents.count, self.documents.shape.name())
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        let cells = 0..self.args.languages.len() * self.args.reduces.len();
+        cells
+            .map(|number| {
+                let (language, reduce) = self.cell(number);
+                let reduce = if reduce == SumReduce::Sum { "_sum" } else { "own reduce" };
+                Cell::new(format!("{}, {reduce}", language.name()))
+            })
+            .collect()
+    }
+
+    async fn prepare(&self, target: &Target) -> Result<Loaded> {
+        let database = target.create_loaded("index", &self.documents).await?;
+        // Big documents differ in size, so all of them count; a sample would be a few per cent off.
+        let mut body = Vec::new();
+        let mut bytes = 0;
+        for index in 0..self.documents.count {
+            body.clear();
+            self.documents.write_members(index, &mut body);
+            bytes += body.len() as u64 + 2;
+        }
+        Ok(Loaded {
+            database,
+            sums: self.documents.sums_by_month(),
+            bytes,
+        })
+    }
+
+    async fn measure(&self, target: &Target, loaded: &mut Loaded, cell: usize, run: u32) -> Result<Measured> {
+        let (language, reduce) = self.cell(cell);
+        let design = language.design(reduce, &format!("{cell}-{run}"));
+        let name = format!("scores-{cell}-{run}");
+        if let Err(error) = loaded.database.save_design(&name, &design).await {
+            return skip_or_fail(language, error);
+        }
+        if let Some(pid) = target.pid {
+            memory::forget(pid);
+        }
+        let samples = Arc::new(Mutex::new(Vec::new()));
+        let path = format!("{}/_design/{name}/_view/scoresByMonth?group=true", loaded.database.path);
+        let started = Instant::now();
+        let sampler = tokio::spawn(sample_tasks(
+            target.server.clone(),
+            loaded.database.path.trim_start_matches('/').into(),
+            Duration::from_millis(self.args.sample_ms.max(1)),
+            started,
+            samples.clone(),
+            Progress::new(&format!("index, {}", language.name()), self.documents.count),
+        ));
+        let answer = first_answer(&mut loaded.database, &path).await;
+        let seconds = started.elapsed().as_secs_f64();
+        sampler.abort();
+        let rows = match answer {
+            Ok(rows) => rows,
+            Err(error) => return skip_or_fail(language, error),
+        };
+        check_sums(&rows, &loaded.sums)?;
+        let samples = std::mem::take(&mut *samples.lock().unwrap_or_else(PoisonError::into_inner));
+        let (mut figures, series) = self.figures(loaded, seconds, &samples);
+        figures.extend(target.pid.map(memory::figures).unwrap_or_default());
+        Ok(Measured::Figures(figures, Some(series)))
+    }
+}
+
+/// JavaScript is everywhere; a server without another language says so in its own words.
+fn skip_or_fail(language: Language, error: anyhow::Error) -> Result<Measured> {
+    if language == Language::Javascript {
+        Err(error)
+    } else {
+        Ok(Measured::Skipped(format!("not offered: {error:#}")))
+    }
+}
+
+/// Asks until the index is built: some servers answer `timeout` while they go on building.
+pub(crate) async fn first_answer(database: &mut Database, path: &str) -> Result<Value> {
+    loop {
+        let answer = database
+            .connection
+            .send(hyper::Method::GET, path, bytes::Bytes::new())
+            .await?;
+        if answer.status == 200 {
+            return answer.json();
+        }
+        let timeout = answer.json().is_ok_and(|body| body["error"] == "timeout");
+        if !timeout {
+            bail!("status {}: {}", answer.status, answer.excerpt());
+        }
+    }
+}
+
+async fn sample_tasks(
+    server: Arc<Server>,
+    database: String,
+    period: Duration,
+    started: Instant,
+    samples: Arc<Mutex<Vec<(f64, u64)>>>,
+    progress: Progress,
+) -> Result<()> {
+    let mut connection = server.connect().await?;
+    loop {
+        tokio::time::sleep(period).await;
+        // Only administrators may look; then there are simply no samples.
+        let tasks = connection.get_json("/_active_tasks").await?;
+        if let Some((done, total)) = changes_done(&tasks, &database) {
+            progress.set(done, total);
+            samples
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push((started.elapsed().as_secs_f64(), done));
+        }
+    }
+}
+
+/// Sum of `changes_done` and `total_changes` over the shards of a database.
+fn changes_done(tasks: &Value, database: &str) -> Option<(u64, u64)> {
+    let tasks = tasks.as_array()?.iter().filter(|task| {
+        // CouchDB names the shard: shards/00000000-7fffffff/name.1700000000
+        task["type"] == "indexer" && task["database"].as_str().is_some_and(|name| name.contains(database))
+    });
+    tasks.fold(None, |sum, task| {
+        let (done, total) = sum.unwrap_or((0, 0));
+        Some((
+            done + task["changes_done"].as_u64()?,
+            total + task["total_changes"].as_u64()?,
+        ))
+    })
+}
+
+/// The grouped answer must hold exactly the expected months in order.
+pub(crate) fn check_sums(answer: &Value, sums: &BTreeMap<(u32, u32), u64>) -> Result<()> {
+    let rows = answer["rows"].as_array().map_or(&[][..], Vec::as_slice);
+    check(rows.len() == sums.len(), || {
+        format!("{} groups instead of {}", rows.len(), sums.len())
+    })?;
+    for (row, ((year, month), sum)) in rows.iter().zip(sums) {
+        let right = row["key"] == json!([year, month]) && row["value"].as_f64() == Some(*sum as f64);
+        check(right, || format!("row {row} instead of [{year},{month}] with {sum}"))?;
+    }
+    Ok(())
+}
+
+impl Language {
+    fn name(self) -> &'static str {
+        match self {
+            Language::Javascript => "javascript",
+            Language::Erlang => "erlang",
+            Language::Python => "python",
+            Language::Coffeescript => "coffeescript",
+        }
+    }
+
+    /// The founding design document. `mark` makes the map function unlike all others, because servers share indexes
+    /// of equal functions.
+    pub(crate) fn design(self, reduce: SumReduce, mark: &str) -> Value {
+        let (map, own) = match self {
+            Language::Javascript => (
+                format!(
+                    "function (doc) {{ /* {mark} */\n  if (doc.metadata && doc.metadata.docType === 'userscore') {{\n    var date = doc.metadata.createdAt.split('-');\n    emit([parseInt(date[0], 10), parseInt(date[1], 10)], doc.score);\n  }}\n}}"
+                ),
+                "function (keys, values, rereduce) { return sum(values); }",
+            ),
+            Language::Erlang => (
+                format!(
+                    "fun({{Doc}}) -> % {mark}\n  case proplists:get_value(<<\"metadata\">>, Doc) of\n    {{Meta}} ->\n      <<Year:4/binary, \"-\", Month:2/binary, _/binary>> = proplists:get_value(<<\"createdAt\">>, Meta),\n      Emit([list_to_integer(binary_to_list(Year)), list_to_integer(binary_to_list(Month))],\n           proplists:get_value(<<\"score\">>, Doc));\n    _ -> ok\n  end\nend."
+                ),
+                "fun(_Keys, Values, _ReReduce) -> lists:sum(Values) end.",
+            ),
+            Language::Python => (
+                format!(
+                    "def scores_by_month(doc): # {mark}\n    if 'metadata' in doc:\n        date = doc['metadata']['createdAt'].split('-')\n        yield [int(date[0]), int(date[1])], doc['score']\n"
+                ),
+                "def total(keys, values, rereduce):\n    return sum(values)\n",
+            ),
+            Language::Coffeescript => (
+                format!(
+                    "(doc) -> # {mark}\n  if doc.metadata\n    date = doc.metadata.createdAt.split '-'\n    emit [parseInt(date[0], 10), parseInt(date[1], 10)], doc.score\n"
+                ),
+                "(keys, values, rereduce) -> sum values",
+            ),
+        };
+        let reduce = if reduce == SumReduce::Sum { "_sum" } else { own };
+        json!({"language": self.name(), "views": {"scoresByMonth": {"map": map, "reduce": reduce}}})
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_sums_are_found() {
+        let sums = BTreeMap::from([((2011, 1), 30), ((2011, 2), 7)]);
+        let answer =
+            |second: u64| json!({"rows": [{"key": [2011, 1], "value": 30}, {"key": [2011, 2], "value": second}]});
+        check_sums(&answer(7), &sums).unwrap();
+        assert!(
+            check_sums(&answer(8), &sums)
+                .unwrap_err()
+                .to_string()
+                .starts_with("wrong answer: row")
+        );
+        assert!(check_sums(&json!({"rows": []}), &sums).is_err());
+        assert!(check_sums(&json!({"error": "x"}), &sums).is_err());
+    }
+
+    #[test]
+    fn tasks_of_all_shards_are_added() {
+        let task = |kind: &str, database: &str, done: u64| json!({"type": kind, "database": database, "changes_done": done, "total_changes": 50});
+        let tasks = json!([
+            task("indexer", "shards/00000000-7fffffff/bench-1.170", 10),
+            task("indexer", "shards/80000000-ffffffff/bench-1.170", 20),
+            task("indexer", "other", 7),
+            task("database_compaction", "bench-1", 7),
+        ]);
+        assert_eq!(changes_done(&tasks, "bench-1"), Some((30, 100)));
+        assert_eq!(changes_done(&tasks, "bench-2"), None);
+        assert_eq!(changes_done(&json!({"error": "unauthorized"}), "bench-1"), None);
+    }
+
+    #[test]
+    fn every_run_has_a_map_function_of_its_own() {
+        for language in [
+            Language::Javascript,
+            Language::Erlang,
+            Language::Python,
+            Language::Coffeescript,
+        ] {
+            let map = |mark| language.design(SumReduce::Sum, mark)["views"]["scoresByMonth"]["map"].clone();
+            assert_ne!(map("0-0"), map("0-1"));
+            assert_eq!(map("0-0"), map("0-0"));
+        }
+    }
+}

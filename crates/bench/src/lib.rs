@@ -1,0 +1,298 @@
+//! The benchmark program: founding measurements of Settee, or of any CouchDB, over HTTP alone.
+//!
+//! Main function: [`run`]. A *workload* has *cells*; each cell is measured on one server, or on two in turn, and every
+//! answer is checked: a wrong sum fails the run. Nothing of the server is imported here, so what is measured is what any
+//! client sees; the bare key-value store that the yardstick loads is handed in as a [`RawStore`].
+
+mod args;
+mod client;
+mod generate;
+mod index;
+mod load;
+mod measure;
+mod memory;
+mod progress;
+mod reads;
+mod report;
+mod results;
+mod statistics;
+#[cfg(test)]
+mod tests;
+mod views;
+mod writes;
+mod yardstick;
+
+pub use args::{
+    AllArgs, BenchArgs, Command, CommonArgs, DocumentKind, IndexArgs, Language, LoadArgs, ReadsArgs, SumReduce,
+    ViewsArgs, WritesArgs, YardstickArgs,
+};
+pub use generate::IdOrder;
+pub use yardstick::RawStore;
+
+use crate::args::defaults;
+use crate::client::Server;
+use crate::generate::{Documents, Shape};
+use crate::index::Index;
+use crate::load::Load;
+use crate::measure::{Limit, Registry, Target, drive, remove_databases};
+use crate::reads::Reads;
+use crate::results::{Results, ServerName};
+use crate::views::Views;
+use crate::writes::Writes;
+use anyhow::{Context, Result, bail};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Runs the benchmark and prints what it found. The exit code is 1 if any answer was wrong or missing.
+///
+/// # Errors
+/// A URL that cannot be used, a server that cannot be reached, a report that cannot be written.
+pub fn run(args: BenchArgs, raw: &dyn RawStore) -> Result<ExitCode> {
+    let BenchArgs { command, common } = args;
+    let plan = Plan::new(&command, common.seed);
+    let mut results = Results {
+        seed: common.seed,
+        ..Results::default()
+    };
+    let servers = match command {
+        Command::Yardstick(_) => Vec::new(),
+        _ => [Some(&common.url), common.vs.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(|url| Server::parse(url))
+            .collect::<Result<_>>()?,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // A server that is not there is better known before the yardstick has run for a minute.
+    runtime.block_on(greet(&servers, &mut results))?;
+    if common.with_yardstick || plan.yardstick {
+        let directory = common.dir.clone().unwrap_or_else(|| PathBuf::from("."));
+        yardstick::measure(raw, &directory, &plan.limits(), &mut results)?;
+    }
+    let finished = runtime.block_on(measure_all(&plan, &common, servers, &mut results));
+    print!("{}", report::table::render(&results));
+    write_reports(&common, &results)?;
+    Ok(if finished && results.failures.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// The workloads to run.
+#[derive(Default)]
+struct Plan {
+    yardstick: bool,
+    /// Limits wanted even if no workload asks for them.
+    limits: Vec<Limit>,
+    loads: Vec<Load>,
+    indexes: Vec<Index>,
+    views: Vec<Views>,
+    writes: Vec<Writes>,
+    reads: Vec<Reads>,
+}
+
+impl Plan {
+    fn new(command: &Command, seed: u64) -> Plan {
+        let mut plan = Plan::default();
+        match command {
+            Command::Load(args) => plan.load(args.clone(), seed),
+            Command::Index(args) => plan.index(args, seed),
+            Command::Views(args) => plan.views(args, seed),
+            Command::Writes(args) => plan.writes.push(Writes {
+                args: args.clone(),
+                seed,
+            }),
+            Command::Reads(args) => plan.reads(args.clone(), seed),
+            Command::Yardstick(args) => {
+                plan.yardstick = true;
+                plan.limits = yardstick::limits(args, seed);
+            }
+            Command::All(args) => plan.all(args, seed),
+        }
+        plan
+    }
+
+    fn load(&mut self, args: LoadArgs, seed: u64) {
+        self.loads.push(Load { args, seed });
+    }
+
+    fn index(&mut self, args: &IndexArgs, seed: u64) {
+        for kind in &args.documents {
+            let count = if *kind == DocumentKind::Small {
+                args.docs
+            } else {
+                args.big_docs
+            };
+            let documents = Documents {
+                shape: kind.shape(),
+                order: IdOrder::Sequential,
+                seed,
+                count,
+            };
+            self.indexes.push(Index {
+                args: args.clone(),
+                documents,
+            });
+        }
+    }
+
+    fn views(&mut self, args: &ViewsArgs, seed: u64) {
+        for padding in &args.padding {
+            let shape = Shape::Padded { padding: *padding };
+            let documents = Documents {
+                shape,
+                order: IdOrder::Sequential,
+                seed,
+                count: args.docs,
+            };
+            self.views.push(Views::new(args, documents));
+        }
+    }
+
+    fn reads(&mut self, args: ReadsArgs, seed: u64) {
+        let shape = Shape::Score { size: 0 };
+        let documents = Documents {
+            shape,
+            order: IdOrder::Sequential,
+            seed,
+            count: args.docs,
+        };
+        self.reads.push(Reads { args, documents });
+    }
+
+    fn all(&mut self, args: &AllArgs, seed: u64) {
+        let (fewer, shorter) = if args.quick { (10, 5.0) } else { (1, 1.0) };
+        let (load, index): (LoadArgs, IndexArgs) = (defaults(), defaults());
+        let (views, writes, reads): (ViewsArgs, WritesArgs, ReadsArgs) = (defaults(), defaults(), defaults());
+        self.yardstick = true;
+        self.load(
+            LoadArgs {
+                docs: load.docs / fewer,
+                ..load
+            },
+            seed,
+        );
+        self.index(
+            &IndexArgs {
+                docs: index.docs / fewer,
+                big_docs: index.big_docs / fewer,
+                ..index
+            },
+            seed,
+        );
+        self.views(
+            &ViewsArgs {
+                docs: views.docs / fewer,
+                ..views
+            },
+            seed,
+        );
+        self.writes.push(Writes {
+            args: WritesArgs {
+                seconds: writes.seconds / shorter,
+                shared: true,
+                ..writes
+            },
+            seed,
+        });
+        self.reads(
+            ReadsArgs {
+                docs: reads.docs / fewer,
+                seconds: reads.seconds / shorter,
+                ..reads
+            },
+            seed,
+        );
+    }
+
+    /// Everything that the yardstick has to measure for these workloads.
+    fn limits(&self) -> Vec<Limit> {
+        let mut limits = self.limits.clone();
+        limits.extend(self.loads.iter().flat_map(Load::limits));
+        limits.extend(self.indexes.iter().map(|index| Limit::RustMap(index.documents)));
+        limits.extend(self.writes.iter().map(|writes| Limit::SharedSync {
+            clients: writes.args.clients,
+        }));
+        limits
+    }
+
+    async fn run(&self, targets: &[Target], runs: u32, results: &mut Results) {
+        for workload in &self.loads {
+            drive(workload, targets, runs, results).await;
+        }
+        for workload in &self.indexes {
+            drive(workload, targets, runs, results).await;
+        }
+        for workload in &self.views {
+            drive(workload, targets, runs, results).await;
+        }
+        for workload in &self.writes {
+            drive(workload, targets, runs, results).await;
+        }
+        for workload in &self.reads {
+            drive(workload, targets, runs, results).await;
+        }
+    }
+}
+
+/// Asks every server who it is.
+async fn greet(servers: &[Server], results: &mut Results) -> Result<()> {
+    for server in servers {
+        let mut connection = Arc::new(server.clone()).connect().await?;
+        let welcome = connection.get_json("/").await?;
+        let version = welcome["version"].as_str().unwrap_or("of unknown version");
+        let vendor = welcome["vendor"]["name"].as_str().or(welcome["couchdb"].as_str());
+        let Some(vendor) = vendor else {
+            bail!("{} does not answer like a CouchDB: {welcome}", server.shown)
+        };
+        results.servers.push(ServerName {
+            url: server.shown.clone(),
+            product: format!("{vendor} {version}"),
+        });
+    }
+    Ok(())
+}
+
+/// Measures until all is done or somebody presses Ctrl-C (then false); either way no database is left behind.
+async fn measure_all(plan: &Plan, common: &CommonArgs, servers: Vec<Server>, results: &mut Results) -> bool {
+    let databases = Registry::default();
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |now| now.as_millis());
+    let targets: Vec<Target> = servers
+        .into_iter()
+        .enumerate()
+        .map(|(number, server)| Target {
+            server: Arc::new(server),
+            names: format!("bench-{now:x}-{}", report::LETTERS[number].to_ascii_lowercase()),
+            q: common.q,
+            pid: common.server_pid.filter(|_| number == 0),
+            databases: databases.clone(),
+        })
+        .collect();
+    let runs = common.runs.unwrap_or(if targets.len() > 1 { 3 } else { 1 }).max(1);
+    let finished = tokio::select! {
+        () = plan.run(&targets, runs, results) => true,
+        _ = tokio::signal::ctrl_c() => false,
+    };
+    if !finished {
+        eprintln!("\ninterrupted; removing databases");
+    }
+    remove_databases(&databases).await;
+    finished
+}
+
+fn write_reports(common: &CommonArgs, results: &Results) -> Result<()> {
+    if let Some(file) = &common.json {
+        let text = format!("{:#}\n", report::json::render(results));
+        std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    if let Some(file) = &common.report {
+        let page = report::html::render(results);
+        std::fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,163 @@
+//! Whole runs against a small server in memory, honest or not.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod fake;
+
+use crate::{BenchArgs, RawStore, run};
+use clap::Parser;
+use fake::{Fake, Honesty};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+struct NoStore;
+
+impl RawStore for NoStore {
+    fn load(
+        &self,
+        _: &Path,
+        batches: &mut dyn Iterator<Item = Vec<(Vec<u8>, Vec<u8>)>>,
+        _: bool,
+    ) -> anyhow::Result<f64> {
+        Ok(batches.flatten().count() as f64 / 1e6)
+    }
+}
+
+#[derive(Parser)]
+struct Program {
+    #[command(flatten)]
+    args: BenchArgs,
+}
+
+fn bench(words: &[&str]) -> anyhow::Result<ExitCode> {
+    let words = std::iter::once("bench").chain(words.iter().copied());
+    run(Program::parse_from(words).args, &NoStore)
+}
+
+/// A file of this test that goes when dropped.
+struct TestFile(PathBuf);
+
+impl TestFile {
+    fn new(name: &str) -> TestFile {
+        TestFile(std::env::temp_dir().join(format!("bench-test-{}-{name}", std::process::id())))
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_slice(&std::fs::read(&self.0).unwrap()).unwrap()
+    }
+}
+
+impl Drop for TestFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Runs `words` against a fake server and checks the exit code and that no database is left.
+fn check(honesty: Honesty, words: &str, expected: ExitCode, failure: &str) {
+    let fake = Fake::start(honesty);
+    let json = TestFile::new(&format!("{}.json", fake.port()));
+    let url = format!("http://admin:pw@127.0.0.1:{}", fake.port());
+    let mut all: Vec<&str> = words.split(' ').collect();
+    all.extend(["--url", &url, "--json", json.0.to_str().unwrap()]);
+    let code = bench(&all).unwrap();
+    let found = json.json();
+    assert_eq!(code, expected, "{words}: {found:#}");
+    let failures = found["failures"].to_string();
+    assert!(failures.contains(failure), "{words}: {failure} in {failures}");
+    assert_eq!(fake.databases(), Vec::<String>::new(), "{words}");
+    assert_eq!(fake.unauthorized(), 0, "{words}");
+}
+
+#[test]
+fn right_answers_succeed() {
+    for words in [
+        "load --docs 300 --batches 1,7,1000 --clients 2",
+        "load --docs 300 --batches 100 --size 200 --most-requests 2",
+        "index --docs 400 --documents small --languages javascript,erlang --sample-ms 1",
+        "index --big-docs 20 --documents big,big-tail --languages javascript",
+        "writes --seconds 0.05 --clients 3 --hot 2 --shared",
+    ] {
+        check(Honesty::Honest, words, ExitCode::SUCCESS, "[]");
+    }
+}
+
+#[test]
+fn wrong_answers_fail() {
+    for (honesty, words, failure) in [
+        (
+            Honesty::WrongSum,
+            "index --docs 50 --documents small --languages javascript",
+            "wrong answer: row",
+        ),
+        (
+            Honesty::LosesDocument,
+            "load --docs 50 --batches 10 --ids random",
+            "wrong answer: doc_count is 49",
+        ),
+        (
+            Honesty::LosesDocument,
+            "writes --seconds 0.05 --clients 2",
+            "wrong answer: doc_count",
+        ),
+        (
+            Honesty::ChangesDocument,
+            "load --docs 50 --batches 10 --ids random",
+            "sent was",
+        ),
+    ] {
+        check(honesty, words, ExitCode::FAILURE, failure);
+    }
+}
+
+#[test]
+fn two_servers_are_compared_pair_by_pair() {
+    let (one, two) = (Fake::start(Honesty::Honest), Fake::start(Honesty::Honest));
+    let (json, page) = (TestFile::new("vs.json"), TestFile::new("vs.html"));
+    let urls = [&one, &two].map(|fake| format!("http://admin:pw@127.0.0.1:{}", fake.port()));
+    let code = bench(&[
+        "load",
+        "--docs",
+        "100",
+        "--batches",
+        "10,50",
+        "--url",
+        &urls[0],
+        "--vs",
+        &urls[1],
+        "--runs",
+        "2",
+        "--json",
+        json.0.to_str().unwrap(),
+        "--report",
+        page.0.to_str().unwrap(),
+    ]);
+    assert_eq!(code.unwrap(), ExitCode::SUCCESS);
+    let found = json.json();
+    assert_eq!(found["servers"].as_array().unwrap().len(), 2);
+    let cells = found["tables"][0]["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), 4);
+    for cell in cells {
+        assert_eq!(cell["figures"][0]["values"][1].as_array().unwrap().len(), 2);
+        assert_eq!(cell["figures"][0]["ratios"]["pairs"].as_array().unwrap().len(), 2);
+    }
+    let page = std::fs::read_to_string(&page.0).unwrap();
+    assert!(page.contains("A: sequential ids") && page.contains("B: random ids"));
+    assert!(!page.contains("admin:pw"), "credentials in a report");
+}
+
+#[test]
+fn a_server_that_is_not_there_is_an_error() {
+    let port = Fake::start(Honesty::Honest).port();
+    let error = bench(&["load", "--url", "https://127.0.0.1"]).unwrap_err().to_string();
+    assert!(error.contains("https is not supported"), "{error}");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let free = listener.local_addr().unwrap().port();
+    drop(listener);
+    assert_ne!(free, port);
+    let error = bench(&["load", "--url", &format!("http://127.0.0.1:{free}")])
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("cannot reach"), "{error}");
+}

@@ -1,0 +1,460 @@
+//! What this machine can do: fsync, key-value store, a map written by hand, memory. Main type: [`RawStore`].
+//!
+//! These are the limits that other figures are held against; no server takes part. The key-value library is given by the
+//! caller, so that this crate names none.
+
+use crate::args::YardstickArgs;
+use crate::generate::{Documents, IdOrder, Shape};
+use crate::measure::{Figure, Limit, Metric};
+use crate::progress::Progress;
+use crate::results::Results;
+use crate::statistics::{median, quantile};
+use anyhow::{Context, Result, ensure};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// The bare key-value store below the server.
+pub trait RawStore {
+    /// Opens an empty store in `directory` and writes the batches of keys and values, syncing after each one if
+    /// `sync_each_batch`. Returns the seconds spent in the store: making the batches does not count.
+    fn load(
+        &self,
+        directory: &Path,
+        batches: &mut dyn Iterator<Item = Vec<(Vec<u8>, Vec<u8>)>>,
+        sync_each_batch: bool,
+    ) -> Result<f64>;
+}
+
+const RATE: Metric = Metric::higher("rate", "docs/s");
+const BYTES: Metric = Metric::higher("rate", "MB/s");
+const LATENCY: Metric = Metric::lower("latency", "ms");
+const WRITES: Metric = Metric::higher("rate", "writes/s");
+
+const BATCH: u64 = 1_000;
+const APPEND_BYTES: usize = 4 << 10;
+const APPENDS: usize = 500;
+/// A disk that needs seconds for an fsync is measured with fewer appends.
+const APPEND_SECONDS: f64 = 5.0;
+/// Documents kept in memory for the hand-written map.
+const MAP_BYTES: usize = 256 << 20;
+const MAP_SECONDS: f64 = 0.3;
+const COPY_BYTES: usize = 256 << 20;
+
+/// The limits that `yardstick` measures when no workload asks for others.
+pub(crate) fn limits(args: &YardstickArgs, seed: u64) -> Vec<Limit> {
+    let documents = |shape, order, count| Documents {
+        shape,
+        order,
+        seed,
+        count,
+    };
+    let small = Shape::Score { size: args.size };
+    vec![
+        Limit::RawLoad(documents(small, IdOrder::Sequential, args.docs)),
+        Limit::RawLoad(documents(small, IdOrder::Random, args.docs)),
+        Limit::RustMap(documents(small, IdOrder::Sequential, args.docs)),
+        Limit::RustMap(documents(Shape::Big, IdOrder::Sequential, args.docs.min(10_000))),
+        Limit::RustMap(documents(Shape::BigTail, IdOrder::Sequential, args.docs.min(10_000))),
+        Limit::SharedSync { clients: 1 },
+        Limit::SharedSync { clients: 10 },
+    ]
+}
+
+/// Measures the machine and whatever limits are asked for.
+pub(crate) fn measure(raw: &dyn RawStore, directory: &Path, limits: &[Limit], results: &mut Results) -> Result<()> {
+    eprintln!("yardstick: this machine");
+    let scratch = Scratch::new(directory)?;
+    let mut add = |label: String, figure: Figure| results.machine.push((label, figure));
+    let latencies = sync_latencies_ms(&scratch.0.join("append"))?;
+    let sync_ms = median(&latencies);
+    add(
+        format!("append {APPEND_BYTES} B and fsync, median"),
+        Figure::new(LATENCY, sync_ms),
+    );
+    add(
+        "append and fsync, p99".into(),
+        Figure::new(LATENCY, quantile(&latencies, 0.99)),
+    );
+    add("copy memory, one core".into(), Figure::new(BYTES, copy_rate() / 1e6));
+    add(
+        "read a cached file, one core".into(),
+        Figure::new(BYTES, read_rate(&scratch.0.join("read"))? / 1e6),
+    );
+    for limit in limits {
+        if results.limits.contains_key(limit) {
+            continue;
+        }
+        let value = match limit {
+            Limit::SharedSync { clients } => {
+                let rate = *clients as f64 * 1e3 / sync_ms;
+                results.machine.push((
+                    format!("{clients} clients that share each fsync"),
+                    Figure::new(WRITES, rate),
+                ));
+                rate
+            }
+            Limit::RawLoad(documents) => {
+                let rate = raw_load(raw, &scratch.0.join("raw"), documents)?;
+                let label = format!(
+                    "key-value store, {}, {} ids, {BATCH} per fsync",
+                    documents.shape.name(),
+                    documents.order.name()
+                );
+                results.machine.push((label, Figure::new(RATE, rate)));
+                rate
+            }
+            Limit::RustMap(documents) => {
+                let map = rust_map(documents)?;
+                let name = documents.shape.name();
+                results.machine.push((
+                    format!("map by hand, {name}, one core"),
+                    Figure::new(RATE, map.one_core),
+                ));
+                results.machine.push((
+                    format!("map by hand, {name}, all cores"),
+                    Figure::new(RATE, map.all_cores),
+                ));
+                results.machine.push((
+                    format!("the same in bytes, {name}, all cores"),
+                    Figure::new(BYTES, map.bytes_all_cores / 1e6),
+                ));
+                map.all_cores
+            }
+        };
+        results.limits.insert(*limit, value);
+    }
+    Ok(())
+}
+
+/// A directory that goes when the measurement ends.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(parent: &Path) -> Result<Scratch> {
+        let path = parent.join(format!("bench-yardstick-{}", std::process::id()));
+        fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        Ok(Scratch(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // Nothing sensible can be done about a directory that stays.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Appends and syncs as a write-ahead log does: data, not timestamps.
+fn sync_latencies_ms(path: &Path) -> Result<Vec<f64>> {
+    let mut file = File::create(path)?;
+    let block = [b'x'; APPEND_BYTES];
+    let mut latencies = Vec::new();
+    let started = Instant::now();
+    while latencies.len() < APPENDS && started.elapsed().as_secs_f64() < APPEND_SECONDS {
+        let append = Instant::now();
+        file.write_all(&block)?;
+        file.sync_data()?;
+        latencies.push(append.elapsed().as_secs_f64() * 1e3);
+    }
+    Ok(latencies)
+}
+
+/// Bytes per second.
+fn copy_rate() -> f64 {
+    let from = vec![1_u8; COPY_BYTES];
+    let mut to = vec![0_u8; COPY_BYTES];
+    // The first copy also fetches the pages.
+    to.copy_from_slice(&from);
+    let rounds = 4;
+    let started = Instant::now();
+    for _ in 0..rounds {
+        std::hint::black_box(&mut to).copy_from_slice(std::hint::black_box(&from));
+    }
+    (rounds * COPY_BYTES) as f64 / started.elapsed().as_secs_f64()
+}
+
+/// Bytes per second of a file that the system has in memory: no scan of stored documents can be faster.
+fn read_rate(path: &Path) -> Result<f64> {
+    let block = vec![b'x'; 1 << 20];
+    let mut file = File::create(path)?;
+    for _ in 0..COPY_BYTES >> 20 {
+        file.write_all(&block)?;
+    }
+    drop(file);
+    let (mut block, mut bytes) = (block, 0);
+    let mut file = File::open(path)?;
+    let started = Instant::now();
+    loop {
+        match file.read(&mut block)? {
+            0 => break,
+            read => bytes += read,
+        }
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    fs::remove_file(path)?;
+    Ok(bytes as f64 / seconds)
+}
+
+fn raw_load(raw: &dyn RawStore, directory: &Path, documents: &Documents) -> Result<f64> {
+    let progress = Progress::new("yardstick: key-value store", documents.count);
+    let mut batches = (0..documents.count).step_by(BATCH as usize).map(|start| {
+        let end = (start + BATCH).min(documents.count);
+        progress.advance(end - start);
+        (start..end)
+            .map(|index| (documents.id(index).into_bytes(), documents.body(index)))
+            .collect()
+    });
+    fs::create_dir_all(directory)?;
+    let seconds = raw.load(directory, &mut batches, true)?;
+    fs::remove_dir_all(directory)?;
+    Ok(documents.count as f64 / seconds)
+}
+
+struct MapRates {
+    one_core: f64,
+    all_cores: f64,
+    bytes_all_cores: f64,
+}
+
+fn rust_map(documents: &Documents) -> Result<MapRates> {
+    let mut text = Vec::new();
+    let mut ends = Vec::new();
+    let progress = Progress::new("yardstick: map by hand", documents.count);
+    for index in 0..documents.count {
+        if text.len() > MAP_BYTES {
+            break;
+        }
+        text.push(b'{');
+        documents.write_members(index, &mut text);
+        text.push(b'}');
+        ends.push(text.len());
+        progress.advance(1);
+    }
+    drop(progress);
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let expected = Documents {
+        count: ends.len() as u64,
+        ..*documents
+    }
+    .sums_by_month();
+    let rate = |threads| -> Result<f64> {
+        // The best of several passes: the first also fetches the pages, and a pass over few documents is over at once.
+        let (mut seconds, measuring) = (f64::INFINITY, Instant::now());
+        while seconds.is_infinite() || measuring.elapsed().as_secs_f64() < MAP_SECONDS {
+            let started = Instant::now();
+            let sums = sum_on(threads, &text, &ends);
+            seconds = seconds.min(started.elapsed().as_secs_f64());
+            ensure!(sums == expected, "the map written by hand sums wrongly");
+        }
+        Ok(ends.len() as f64 / seconds)
+    };
+    let one_core = rate(1)?;
+    let all_cores = rate(cores)?;
+    Ok(MapRates {
+        one_core,
+        all_cores,
+        bytes_all_cores: all_cores * text.len() as f64 / ends.len().max(1) as f64,
+    })
+}
+
+type Sums = BTreeMap<(u32, u32), u64>;
+
+fn sum_on(threads: usize, text: &[u8], ends: &[usize]) -> Sums {
+    let share = ends.len().div_ceil(threads).max(1);
+    let mut total = Sums::new();
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..ends.len())
+            .step_by(share)
+            .map(|start| {
+                scope.spawn(move || {
+                    let mut sums = Sums::new();
+                    let mut from = if start == 0 { 0 } else { ends[start - 1] };
+                    for &to in &ends[start..(start + share).min(ends.len())] {
+                        if let Some((key, score)) = map_score(&text[from..to]) {
+                            *sums.entry(key).or_default() += score;
+                        }
+                        from = to;
+                    }
+                    sums
+                })
+            })
+            .collect();
+        for worker in workers {
+            for (key, sum) in worker.join().expect("summing cannot panic") {
+                *total.entry(key).or_default() += sum;
+            }
+        }
+    });
+    total
+}
+
+/// The founding map function: walks the members and stops when it has both that it wants.
+fn map_score(document: &[u8]) -> Option<((u32, u32), u64)> {
+    let (mut key, mut score) = (None, None);
+    let mut at = 1;
+    while key.is_none() || score.is_none() {
+        let (name, value) = member(document, at)?;
+        let end = skip_value(document, value)?;
+        match name {
+            b"metadata" => key = Some(month(&document[value..end])?),
+            b"score" => score = Some(number(&document[value..end])? as u64),
+            _ => {}
+        }
+        at = end + 1;
+    }
+    Some((key?, score?))
+}
+
+fn month(metadata: &[u8]) -> Option<(u32, u32)> {
+    let mut at = 1;
+    loop {
+        let (name, value) = member(metadata, at)?;
+        let end = skip_value(metadata, value)?;
+        if name == b"createdAt" {
+            return Some((
+                number(metadata.get(value + 1..value + 5)?)?,
+                number(metadata.get(value + 6..value + 8)?)?,
+            ));
+        }
+        at = end + 1;
+    }
+}
+
+/// Name of the member that begins at `at`, and where its value begins.
+fn member(text: &[u8], at: usize) -> Option<(&[u8], usize)> {
+    if text.get(at) != Some(&b'"') {
+        return None;
+    }
+    let end = skip_value(text, at)?;
+    Some((&text[at + 1..end - 1], end + 1))
+}
+
+/// Where the value that begins at `at` ends, in compact text.
+fn skip_value(text: &[u8], at: usize) -> Option<usize> {
+    match text.get(at)? {
+        b'"' => {
+            let mut at = at + 1;
+            loop {
+                let rest = text.get(at..)?;
+                // One comparison per eight bytes as long as no quote and no backslash comes.
+                at += rest
+                    .chunks_exact(8)
+                    .take_while(|chunk| !holds_quote_or_escape(chunk))
+                    .count()
+                    * 8;
+                at += text[at..].iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
+                if text[at] == b'"' {
+                    return Some(at + 1);
+                }
+                at += 2;
+            }
+        }
+        b'{' | b'[' => {
+            let (mut depth, mut at) = (0, at);
+            loop {
+                match text.get(at)? {
+                    b'"' => at = skip_value(text, at)? - 1,
+                    b'{' | b'[' => depth += 1,
+                    b'}' | b']' => depth -= 1,
+                    _ => {}
+                }
+                at += 1;
+                if depth == 0 {
+                    return Some(at);
+                }
+            }
+        }
+        _ => Some(at + text[at..].iter().position(|byte| matches!(byte, b',' | b'}' | b']'))?),
+    }
+}
+
+fn holds_quote_or_escape(chunk: &[u8]) -> bool {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let word = u64::from_le_bytes(chunk.try_into().expect("chunks of eight"));
+    let zero_byte = |word: u64| word.wrapping_sub(ONES) & !word & (ONES << 7);
+    zero_byte(word ^ (ONES * u64::from(b'"'))) | zero_byte(word ^ (ONES * u64::from(b'\\'))) != 0
+}
+
+fn number(digits: &[u8]) -> Option<u32> {
+    digits.iter().try_fold(0_u32, |sum, digit| match digit {
+        b'0'..=b'9' => Some(sum * 10 + u32::from(digit - b'0')),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_skipped() {
+        for (text, end) in [
+            (r#""abc","#, 5),
+            (r#""a\"bcdefghijklmnop","#, 20),
+            (r#""abcdefghijklmnopqrstuvwxyz\\","#, 30),
+            (r#"{"a":["}",{}]},"#, 14),
+            ("12,", 2),
+        ] {
+            assert_eq!(skip_value(text.as_bytes(), 0), Some(end), "{text}");
+        }
+        assert_eq!(skip_value(b"\"open", 0), None);
+    }
+
+    #[test]
+    fn the_map_sums_what_was_generated() {
+        for shape in [Shape::Score { size: 0 }, Shape::Big, Shape::BigTail] {
+            let documents = Documents {
+                shape,
+                order: IdOrder::Random,
+                seed: 5,
+                count: 200,
+            };
+            let rates = rust_map(&documents).unwrap();
+            assert!(rates.one_core > 0.0 && rates.all_cores > 0.0);
+        }
+        assert_eq!(map_score(br#"{"_id":"_design/x"}"#), None);
+    }
+
+    #[test]
+    fn limits_are_measured_with_the_store_given() {
+        struct Memory;
+        impl RawStore for Memory {
+            fn load(
+                &self,
+                directory: &Path,
+                batches: &mut dyn Iterator<Item = Vec<(Vec<u8>, Vec<u8>)>>,
+                _: bool,
+            ) -> Result<f64> {
+                assert!(directory.is_dir());
+                Ok(batches.flatten().count() as f64 / 100.0)
+            }
+        }
+        let directory = std::env::temp_dir();
+        let documents = Documents {
+            shape: Shape::Score { size: 0 },
+            order: IdOrder::Random,
+            seed: 5,
+            count: 2_500,
+        };
+        let limit = Limit::RawLoad(documents);
+        let mut results = Results::default();
+        measure(
+            &Memory,
+            &directory,
+            &[limit, limit, Limit::SharedSync { clients: 10 }],
+            &mut results,
+        )
+        .unwrap();
+        assert_eq!(results.limits[&limit], 100.0);
+        assert!(results.limits[&Limit::SharedSync { clients: 10 }] > 0.0);
+        assert!(
+            !directory
+                .join(format!("bench-yardstick-{}", std::process::id()))
+                .exists()
+        );
+    }
+}
