@@ -1,0 +1,186 @@
+//! What every [`Engine`] must do, as functions that panic with a sentence when it does not. Engine crates call
+//! [`run_all`] in their tests. Durability is not tested here: a crash needs the engine's own means.
+
+mod commits;
+mod concurrency;
+mod model;
+mod scans;
+mod shards;
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use crate::{Batch, CommitToken, Direction, Durability, Engine, KeyRange, Keyspace, Outcome, Shard, Snapshot, Version};
+
+pub use commits::{
+    a_wrong_version_is_a_conflict, batches_cover_all_keyspaces, commits_count_versions_and_keep_tokens,
+    empty_batches_count, fresh_shards_are_empty, odd_keys_and_values_are_kept, snapshots_are_repeatable,
+    the_last_write_of_a_batch_wins,
+};
+pub use concurrency::{
+    commits_to_different_shards_all_happen, commits_to_one_shard_lose_nothing, readers_see_whole_batches,
+};
+pub use model::random_operations_agree_with_a_model;
+pub use scans::{
+    cursors_stay_at_the_end, multi_gets_keep_their_order, scans_answer_every_range, scans_keep_to_their_snapshot,
+    seeks_go_anywhere_in_the_range,
+};
+pub use shards::{dropped_shards_are_gone, keyspaces_are_isolated, shards_are_isolated, sizes_follow_the_data};
+
+/// Opens a new engine without any entries.
+pub type Open<'a> = &'a dyn Fn() -> Arc<dyn Engine>;
+
+type Property = fn(Open<'_>);
+
+/// Properties that need nothing but a new engine.
+const PROPERTIES: &[(&str, Property)] = &[
+    ("fresh shards are empty", fresh_shards_are_empty),
+    (
+        "commits count versions and keep tokens",
+        commits_count_versions_and_keep_tokens,
+    ),
+    ("a wrong version is a conflict", a_wrong_version_is_a_conflict),
+    ("the last write of a batch wins", the_last_write_of_a_batch_wins),
+    ("empty batches count", empty_batches_count),
+    ("batches cover all keyspaces", batches_cover_all_keyspaces),
+    ("snapshots are repeatable", snapshots_are_repeatable),
+    ("odd keys and values are kept", odd_keys_and_values_are_kept),
+    ("scans answer every range", scans_answer_every_range),
+    ("cursors stay at the end", cursors_stay_at_the_end),
+    ("scans keep to their snapshot", scans_keep_to_their_snapshot),
+    ("seeks go anywhere in the range", seeks_go_anywhere_in_the_range),
+    ("multi-gets keep their order", multi_gets_keep_their_order),
+    ("shards are isolated", shards_are_isolated),
+    ("keyspaces are isolated", keyspaces_are_isolated),
+    ("dropped shards are gone", dropped_shards_are_gone),
+    ("sizes follow the data", sizes_follow_the_data),
+    (
+        "commits to different shards all happen",
+        commits_to_different_shards_all_happen,
+    ),
+    ("commits to one shard lose nothing", commits_to_one_shard_lose_nothing),
+    ("readers see whole batches", readers_see_whole_batches),
+];
+
+/// Tries every property, each on an engine of its own, and prints their names.
+///
+/// # Panics
+/// When a property does not hold.
+pub fn run_all(open: Open<'_>) {
+    for (name, property) in PROPERTIES {
+        println!("conformance: {name}");
+        property(open);
+    }
+    for seed in [1, 2, 3, RandomState::new().hash_one(0)] {
+        println!("conformance: random operations agree with a model, seed {seed}");
+        random_operations_agree_with_a_model(open, seed);
+    }
+}
+
+/// A small generator of random numbers (splitmix64): the same numbers for the same seed on every machine.
+#[derive(Clone, Debug)]
+pub struct Generator(u64);
+
+impl Generator {
+    /// A generator that is fully determined by `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// Any number.
+    pub fn number(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `limit`, which is not 0.
+    pub fn below(&mut self, limit: usize) -> usize {
+        let limit = limit as u64;
+        usize::try_from(self.number() % limit).expect("it is below a usize")
+    }
+
+    /// Bytes that do not compress.
+    pub fn bytes(&mut self, len: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(len + 8);
+        while bytes.len() < len {
+            bytes.extend_from_slice(&self.number().to_le_bytes());
+        }
+        bytes.truncate(len);
+        bytes
+    }
+
+    /// One of `choices`, which are not empty.
+    pub fn choose<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
+        &choices[self.below(choices.len())]
+    }
+}
+
+/// A commit that must be the next one of its shard. An unknown outcome is found out as callers do.
+fn commit(engine: &dyn Engine, shard: Shard, batch: Batch) -> Version {
+    let before = view(engine).state(shard).expect("a state can be read").version;
+    let token = CommitToken(u128::from(before.0) + 1);
+    commit_at(engine, shard, before, token, batch)
+        .unwrap_or_else(|found| panic!("{shard:?} is at {found:?} and not {before:?}"))
+}
+
+/// The new version, or the one that is there instead of `expected`.
+fn commit_at(
+    engine: &dyn Engine,
+    shard: Shard,
+    expected: Version,
+    token: CommitToken,
+    batch: Batch,
+) -> Result<Version, Version> {
+    match engine
+        .commit(shard, expected, token, batch, Durability::Buffered)
+        .expect("the engine can be written")
+    {
+        Outcome::Committed(version) => Ok(version),
+        Outcome::Conflict(version) => Err(version),
+        Outcome::Unknown => {
+            let state = view(engine).state(shard).expect("a state can be read");
+            if state.token == token {
+                Ok(state.version)
+            } else {
+                Err(state.version)
+            }
+        }
+    }
+}
+
+fn view(engine: &dyn Engine) -> Arc<dyn Snapshot> {
+    engine.snapshot().expect("a snapshot can be taken")
+}
+
+fn puts(space: Keyspace, entries: &[(&[u8], &[u8])]) -> Batch {
+    let mut batch = Batch::new();
+    for (key, value) in entries {
+        batch.put(space, key, value);
+    }
+    batch
+}
+
+type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+
+fn entries(snapshot: &dyn Snapshot, shard: Shard, space: Keyspace) -> Entries {
+    scanned(snapshot, shard, space, KeyRange::default(), Direction::Forward)
+}
+
+fn scanned(
+    snapshot: &dyn Snapshot,
+    shard: Shard,
+    space: Keyspace,
+    range: KeyRange<'_>,
+    direction: Direction,
+) -> Entries {
+    let mut cursor = snapshot.scan(shard, space, range, direction).expect("a scan can begin");
+    let mut entries = Vec::new();
+    while let Some((key, value)) = cursor.next().expect("a scan goes on") {
+        entries.push((key.to_vec(), value.to_vec()));
+    }
+    entries
+}

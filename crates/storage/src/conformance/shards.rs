@@ -1,0 +1,158 @@
+//! Properties of shards and keyspaces as a whole.
+
+use super::{Generator, Open, commit, entries, puts, view};
+use crate::{Batch, Direction, KeyRange, Keyspace, Shard, ShardState, Version};
+
+/// Neighbours in every notation: as bytes of either order, as text, at both ends.
+const SHARDS: [Shard; 9] = [
+    Shard(0),
+    Shard(1),
+    Shard(2),
+    Shard(0xff),
+    Shard(0x100),
+    Shard(0x101),
+    Shard(0xffff_ffff),
+    Shard(u64::MAX - 1),
+    Shard(u64::MAX),
+];
+const KEYS: [&[u8]; 6] = [
+    b"",
+    b"\0\0\0\0\0\0\0\0",
+    b"\0\0\0\0\0\0\0\x01",
+    b"a",
+    b"\xff",
+    &[0xff; 40],
+];
+
+fn fill(open: Open<'_>) -> std::sync::Arc<dyn crate::Engine> {
+    let engine = open();
+    for shard in SHARDS {
+        let mut batch = Batch::new();
+        for space in Keyspace::ALL {
+            for key in KEYS {
+                batch.put(space, key, &shard.0.to_be_bytes());
+            }
+        }
+        commit(&*engine, shard, batch);
+    }
+    engine
+}
+
+fn assert_filled(snapshot: &dyn crate::Snapshot, shard: Shard, when: &str) {
+    let wanted: Vec<_> = KEYS
+        .iter()
+        .map(|key| (key.to_vec(), shard.0.to_be_bytes().to_vec()))
+        .collect();
+    for space in Keyspace::ALL {
+        assert_eq!(
+            entries(snapshot, shard, space),
+            wanted,
+            "entries of {shard:?} in {space:?} {when}"
+        );
+        let mut backward = super::scanned(snapshot, shard, space, KeyRange::default(), Direction::Backward);
+        backward.reverse();
+        assert_eq!(backward, wanted, "entries of {shard:?} in {space:?} backwards {when}");
+    }
+    assert_eq!(
+        snapshot.state(shard).expect("state").version,
+        Version(1),
+        "the version of {shard:?} {when}"
+    );
+}
+
+/// No shard sees entries or versions of another.
+pub fn shards_are_isolated(open: Open<'_>) {
+    let engine = fill(open);
+    let snapshot = view(&*engine);
+    for shard in SHARDS {
+        assert_filled(&*snapshot, shard, "after all were written");
+    }
+}
+
+/// The same key has a value of its own in every keyspace.
+pub fn keyspaces_are_isolated(open: Open<'_>) {
+    let engine = open();
+    let shard = Shard(3);
+    for space in Keyspace::ALL {
+        commit(&*engine, shard, puts(space, &[(b"key", space.name().as_bytes())]));
+    }
+    let mut batch = Batch::new();
+    batch.delete(Keyspace::Bodies, b"key");
+    commit(&*engine, shard, batch);
+    let snapshot = view(&*engine);
+    for space in Keyspace::ALL {
+        let value = (space != Keyspace::Bodies).then(|| space.name().as_bytes().to_vec());
+        assert_eq!(
+            snapshot.get(shard, space, b"key").expect("get"),
+            value,
+            "the key in {space:?}"
+        );
+        let wanted: Vec<_> = value.into_iter().map(|value| (b"key".to_vec(), value)).collect();
+        assert_eq!(entries(&*snapshot, shard, space), wanted, "a scan of {space:?}");
+    }
+}
+
+/// A dropped shard has neither entries nor a state, its neighbours keep theirs, and older snapshots see it still.
+pub fn dropped_shards_are_gone(open: Open<'_>) {
+    let engine = fill(open);
+    let before = view(&*engine);
+    for (index, dropped) in SHARDS.into_iter().enumerate() {
+        engine.drop_shard(dropped).expect("drop_shard");
+        let snapshot = view(&*engine);
+        for shard in &SHARDS[..=index] {
+            assert_eq!(
+                snapshot.state(*shard).expect("state"),
+                ShardState::default(),
+                "the state of dropped {shard:?}"
+            );
+            for space in Keyspace::ALL {
+                assert!(
+                    entries(&*snapshot, *shard, space).is_empty(),
+                    "{space:?} of dropped {shard:?}"
+                );
+                assert_eq!(
+                    snapshot.get(*shard, space, b"a").expect("get"),
+                    None,
+                    "a key of dropped {shard:?}"
+                );
+            }
+        }
+        for shard in &SHARDS[index + 1..] {
+            assert_filled(&*snapshot, *shard, &format!("after {dropped:?} was dropped"));
+        }
+    }
+    for shard in SHARDS {
+        assert_filled(&*before, shard, "in a snapshot from before it was dropped");
+    }
+    engine
+        .drop_shard(SHARDS[0])
+        .expect("a shard that is not there can be dropped");
+    engine
+        .drop_shard(Shard(77))
+        .expect("a shard that was never there can be dropped");
+}
+
+/// The size of a shard has about as many bytes as its entries, also right after they were written.
+pub fn sizes_follow_the_data(open: Open<'_>) {
+    const BYTES: u64 = 4 << 20;
+    let engine = open();
+    let (shard, other) = (Shard(10), Shard(11));
+    let mut random = Generator::new(10);
+    for at in 0..BYTES >> 16 {
+        commit(
+            &*engine,
+            shard,
+            puts(Keyspace::Bodies, &[(&at.to_be_bytes(), &random.bytes(1 << 16))]),
+        );
+    }
+    let size = engine.approximate_size(shard);
+    assert!(
+        (BYTES / 2..BYTES * 2).contains(&size),
+        "{BYTES} bytes were written and the size is {size}"
+    );
+    let size = engine.approximate_size(other);
+    assert!(size < BYTES / 8, "nothing was written and the size is {size}");
+    engine.drop_shard(shard).expect("drop_shard");
+    let size = engine.approximate_size(shard);
+    assert!(size < BYTES / 8, "the shard was dropped and its size is {size}");
+}

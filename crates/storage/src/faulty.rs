@@ -1,0 +1,253 @@
+//! [`FaultyEngine`]: a memory engine that fails where a test wants it to, and knows what a crash could leave.
+//!
+//! It stands for an engine with one log for all shards, as the contract of [`Durability`] has it: a sync covers every
+//! commit before it, and a crash takes the end of what was not synced. It injects no faults into reads.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::memory::MemoryEngine;
+use crate::{
+    Batch, CommitToken, Durability, Engine, Outcome, Result, Shard, ShardState, Snapshot, StorageError, Version,
+};
+
+/// What happens to a write, that is to a commit without a conflict or to the removal of a shard.
+#[derive(Clone, Debug)]
+pub enum WriteFault {
+    /// Nothing is written, and the caller learns so.
+    Fail(StorageError),
+    /// Nothing is written, and the answer is [`Outcome::Unknown`], or an error for a removal.
+    LoseRequest,
+    /// The write happens, and the answer is [`Outcome::Unknown`], or an error for a removal.
+    LoseAnswer,
+}
+
+/// What happens to a sync, be it one of a commit, of the removal of a shard, or one that was asked for.
+#[derive(Clone, Debug)]
+pub enum SyncFault {
+    /// The sync fails and the engine is poisoned. The write that asked for it is not visible, but may survive.
+    Fail(StorageError),
+    /// The sync claims success and did nothing, as broken disks do. No engine can make up for that: it is there to
+    /// prove that a test notices lost commits.
+    Skip,
+}
+
+/// A memory engine with faults and crashes.
+#[derive(Debug, Default)]
+pub struct FaultyEngine {
+    visible: MemoryEngine,
+    log: Mutex<Log>,
+}
+
+#[derive(Debug, Default)]
+struct Log {
+    durable: MemoryEngine,
+    /// In the order in which they happened.
+    unsynced: Vec<Arc<Change>>,
+    writes: u64,
+    syncs: u64,
+    /// By the number of the write or sync.
+    write_faults: BTreeMap<u64, WriteFault>,
+    sync_faults: BTreeMap<u64, SyncFault>,
+    poisoned: Option<String>,
+}
+
+#[derive(Debug)]
+enum Change {
+    Commit(Shard, ShardState, Batch),
+    Removal(Shard),
+}
+
+impl FaultyEngine {
+    /// An empty engine without faults.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// An engine whose contents so far are durable, for instance one of [`Self::crash_images`].
+    #[must_use]
+    pub fn over(contents: MemoryEngine) -> Self {
+        let log = Log {
+            durable: contents.fork(),
+            ..Log::default()
+        };
+        Self {
+            visible: contents,
+            log: Mutex::new(log),
+        }
+    }
+
+    /// Lets the `nth` write from now on meet `fault`; 1 is the next.
+    pub fn inject_write(&self, nth: u64, fault: WriteFault) {
+        let mut log = self.log.lock();
+        let at = log.writes + nth;
+        log.write_faults.insert(at, fault);
+    }
+
+    /// Lets the `nth` sync from now on meet `fault`; 1 is the next.
+    pub fn inject_sync(&self, nth: u64, fault: SyncFault) {
+        let mut log = self.log.lock();
+        let at = log.syncs + nth;
+        log.sync_faults.insert(at, fault);
+    }
+
+    /// How many writes were tried.
+    #[must_use]
+    pub fn writes(&self) -> u64 {
+        self.log.lock().writes
+    }
+
+    /// How many syncs were tried.
+    #[must_use]
+    pub fn syncs(&self) -> u64 {
+        self.log.lock().syncs
+    }
+
+    /// How many changes a crash could take.
+    #[must_use]
+    pub fn unsynced(&self) -> usize {
+        self.log.lock().unsynced.len()
+    }
+
+    /// All states in which a crash at this moment could leave the engine: what was synced, and then one more of the
+    /// later changes each time.
+    pub fn crash_images(&self) -> impl Iterator<Item = MemoryEngine> + use<> {
+        let log = self.log.lock();
+        let image = log.durable.fork();
+        let first = image.fork();
+        let unsynced = log.unsynced.clone();
+        std::iter::once(first).chain(unsynced.into_iter().map(move |change| {
+            change.apply(&image);
+            image.fork()
+        }))
+    }
+}
+
+impl Change {
+    fn apply(&self, engine: &MemoryEngine) {
+        match self {
+            Self::Commit(shard, state, batch) => engine.apply(*shard, *state, batch),
+            Self::Removal(shard) => engine.remove(*shard),
+        }
+    }
+}
+
+impl Log {
+    fn check_poison(&self) -> Result<()> {
+        match &self.poisoned {
+            Some(reason) => Err(StorageError::Poisoned(reason.clone())),
+            None => Ok(()),
+        }
+    }
+
+    fn next_write(&mut self) -> Option<WriteFault> {
+        self.writes += 1;
+        self.write_faults.remove(&self.writes)
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.syncs += 1;
+        match self.sync_faults.remove(&self.syncs) {
+            Some(SyncFault::Fail(error)) => {
+                self.poisoned = Some(error.to_string());
+                return Err(error);
+            }
+            Some(SyncFault::Skip) => return Ok(()),
+            None => {}
+        }
+        for change in self.unsynced.drain(..) {
+            change.apply(&self.durable);
+        }
+        Ok(())
+    }
+
+    /// Logs a change and makes it visible once it is as durable as it must be.
+    fn write(&mut self, visible: &MemoryEngine, change: Change, durability: Durability) -> Result<()> {
+        let change = Arc::new(change);
+        self.unsynced.push(Arc::clone(&change));
+        if durability == Durability::Synced {
+            self.sync()?;
+        }
+        change.apply(visible);
+        Ok(())
+    }
+}
+
+impl Engine for FaultyEngine {
+    fn snapshot(&self) -> Result<Arc<dyn Snapshot>> {
+        self.visible.snapshot()
+    }
+
+    fn commit(
+        &self,
+        shard: Shard,
+        expected: Version,
+        token: CommitToken,
+        batch: Batch,
+        durability: Durability,
+    ) -> Result<Outcome> {
+        let mut log = self.log.lock();
+        log.check_poison()?;
+        let current = self.visible.state(shard).version;
+        if current != expected {
+            return Ok(Outcome::Conflict(current));
+        }
+        let version = Version(current.0 + 1);
+        let answer = match log.next_write() {
+            Some(WriteFault::Fail(error)) => return Err(error),
+            Some(WriteFault::LoseRequest) => return Ok(Outcome::Unknown),
+            Some(WriteFault::LoseAnswer) => Outcome::Unknown,
+            None => Outcome::Committed(version),
+        };
+        log.write(
+            &self.visible,
+            Change::Commit(shard, ShardState { version, token }, batch),
+            durability,
+        )?;
+        Ok(answer)
+    }
+
+    fn drop_shard(&self, shard: Shard) -> Result<()> {
+        let lost = || Err(StorageError::Io("the answer was lost".to_owned()));
+        let mut log = self.log.lock();
+        log.check_poison()?;
+        let answer = match log.next_write() {
+            Some(WriteFault::Fail(error)) => return Err(error),
+            Some(WriteFault::LoseRequest) => return lost(),
+            Some(WriteFault::LoseAnswer) => lost(),
+            None => Ok(()),
+        };
+        log.write(&self.visible, Change::Removal(shard), Durability::Synced)?;
+        answer
+    }
+
+    fn approximate_size(&self, shard: Shard) -> u64 {
+        self.visible.approximate_size(shard)
+    }
+
+    fn sync(&self) -> Result<()> {
+        let mut log = self.log.lock();
+        log.check_poison()?;
+        log.sync()
+    }
+
+    fn checkpoint(&self, directory: &Path) -> Result<()> {
+        self.visible.checkpoint(directory)
+    }
+
+    fn statistics(&self) -> Vec<(&'static str, u64)> {
+        let mut statistics = self.visible.statistics();
+        let log = self.log.lock();
+        statistics.push(("writes", log.writes));
+        statistics.push(("syncs", log.syncs));
+        statistics.push(("unsynced", log.unsynced.len() as u64));
+        statistics
+    }
+}

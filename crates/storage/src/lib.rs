@@ -1,0 +1,252 @@
+//! The storage interface: ordered byte keys in keyspaces, split into shards.
+//!
+//! An [`Engine`] gives repeatable reads through a [`Snapshot`] and writes through an atomic
+//! [`Engine::commit`] of one [`Batch`]. Every engine passes [`conformance`]; everything above this
+//! crate knows only these traits. The crate knows nothing of documents, revisions or views.
+
+mod batch;
+pub mod conformance;
+pub mod faulty;
+pub mod memory;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+pub use batch::{Batch, Operation};
+
+/// A kind of entry. Engines may store and tune each kind apart from the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Keyspace {
+    /// Names, settings, counters and roots: few, small, read often.
+    Catalog,
+    /// Document id to revision tree.
+    Documents,
+    /// Update sequence to document id and winning revision.
+    Sequence,
+    /// Bodies of documents, by the sequence at which they were written.
+    Bodies,
+    /// Chunks of attachments.
+    Attachments,
+    /// Local documents.
+    Local,
+    /// Nodes of the aggregate trees of view indexes.
+    IndexNodes,
+    /// Document id to the keys that it emitted into an index.
+    IndexEntries,
+}
+
+impl Keyspace {
+    /// All keyspaces, in a fixed order.
+    pub const ALL: [Self; 8] = [
+        Self::Catalog,
+        Self::Documents,
+        Self::Sequence,
+        Self::Bodies,
+        Self::Attachments,
+        Self::Local,
+        Self::IndexNodes,
+        Self::IndexEntries,
+    ];
+
+    /// The name under which engines store this keyspace. Never changes.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Catalog => "catalog",
+            Self::Documents => "documents",
+            Self::Sequence => "sequence",
+            Self::Bodies => "bodies",
+            Self::Attachments => "attachments",
+            Self::Local => "local",
+            Self::IndexNodes => "index_nodes",
+            Self::IndexEntries => "index_entries",
+        }
+    }
+}
+
+/// A part of the key space whose commits are atomic and ordered. A database has one or more, a view
+/// index has its own. Numbers are given out by the catalog and never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Shard(pub u64);
+
+/// How many commits a shard has seen; 0 for a shard that was never written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Version(pub u64);
+
+/// Names one commit, so that a caller who lost the answer can find out whether it happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct CommitToken(pub u128);
+
+/// What must have happened when `commit` returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// The batch is on disk. Commits that wait at the same time share one sync.
+    Synced,
+    /// The batch is visible; a crash may lose it, together with everything committed after it and
+    /// not synced, never without it.
+    Buffered,
+}
+
+/// What became of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Outcome {
+    /// The batch was applied; this is the shard's version now.
+    Committed(Version),
+    /// Somebody else committed to the shard first; nothing was written. This is its version.
+    Conflict(Version),
+    /// The acknowledgement was lost. Read [`Snapshot::state`] of the shard until it answers, and
+    /// compare its token.
+    Unknown,
+}
+
+/// The last commit of a shard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShardState {
+    /// How many commits there were.
+    pub version: Version,
+    /// The token of the last one.
+    pub token: CommitToken,
+}
+
+/// The order of a scan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// Ascending keys.
+    Forward,
+    /// Descending keys.
+    Backward,
+}
+
+/// A half-open range of keys: `start` is in it, `end` is not. An absent bound is open.
+#[derive(Clone, Copy, Default)]
+pub struct KeyRange<'a> {
+    /// The least key.
+    pub start: Option<&'a [u8]>,
+    /// The least key that is greater than all keys of the range.
+    pub end: Option<&'a [u8]>,
+}
+
+impl fmt::Debug for KeyRange<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}..{:?}", self.start, self.end)
+    }
+}
+
+/// Why an engine could not do what it was asked.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum StorageError {
+    /// The disk or the network below the engine failed.
+    #[error("storage failed: {0}")]
+    Io(String),
+    /// The stored bytes are not what the engine wrote.
+    #[error("storage is corrupt: {0}")]
+    Corrupt(String),
+    /// An earlier sync failed: nothing more is accepted until the engine is opened again.
+    #[error("storage refuses writes after a failed sync: {0}")]
+    Poisoned(String),
+    /// The disk is full.
+    #[error("no space left: {0}")]
+    Full(String),
+}
+
+/// The result of a storage operation.
+pub type Result<T, E = StorageError> = std::result::Result<T, E>;
+
+/// A store of ordered keys. All methods may be called from any thread and may block.
+pub trait Engine: Send + Sync + 'static {
+    /// A view of all shards as they are now, unchanged by later commits.
+    ///
+    /// # Errors
+    /// When the engine cannot be read.
+    fn snapshot(&self) -> Result<Arc<dyn Snapshot>>;
+
+    /// Applies `batch` to `shard` as a whole or not at all, if the shard is at version `expected`.
+    /// Commits to one shard happen one after the other; commits to different shards share syncs.
+    ///
+    /// # Errors
+    /// When nothing was written, for a reason other than a conflict.
+    fn commit(
+        &self,
+        shard: Shard,
+        expected: Version,
+        token: CommitToken,
+        batch: Batch,
+        durability: Durability,
+    ) -> Result<Outcome>;
+
+    /// Removes all entries of a shard, also its state. Durable when it returns.
+    /// Must not run beside commits to the same shard.
+    ///
+    /// # Errors
+    /// When the shard may still be there.
+    fn drop_shard(&self, shard: Shard) -> Result<()>;
+
+    /// About how many bytes the entries of a shard take on disk, unwritten buffers included.
+    fn approximate_size(&self, shard: Shard) -> u64;
+
+    /// Makes every commit made so far durable.
+    ///
+    /// # Errors
+    /// When the sync failed; the engine is poisoned then.
+    fn sync(&self) -> Result<()>;
+
+    /// Writes a consistent copy of the whole engine into `directory`, which must not exist.
+    ///
+    /// # Errors
+    /// When the copy is not complete.
+    fn checkpoint(&self, directory: &Path) -> Result<()>;
+
+    /// Counters worth showing to an operator: name and value.
+    fn statistics(&self) -> Vec<(&'static str, u64)>;
+}
+
+/// A repeatable view of the engine.
+pub trait Snapshot: Send + Sync {
+    /// The last commit of a shard.
+    ///
+    /// # Errors
+    /// When the engine cannot be read.
+    fn state(&self, shard: Shard) -> Result<ShardState>;
+
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// When the engine cannot be read.
+    fn get(&self, shard: Shard, space: Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>>;
+
+    /// The values of several keys, in their order.
+    ///
+    /// # Errors
+    /// When the engine cannot be read.
+    fn multi_get(&self, shard: Shard, space: Keyspace, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>>;
+
+    /// A cursor before the first entry of `range` in `direction`.
+    ///
+    /// # Errors
+    /// When the engine cannot be read.
+    fn scan<'a>(
+        &'a self,
+        shard: Shard,
+        space: Keyspace,
+        range: KeyRange<'_>,
+        direction: Direction,
+    ) -> Result<Box<dyn Cursor + 'a>>;
+}
+
+/// A position in a scan.
+pub trait Cursor: Send {
+    /// Moves to the next entry and lends it; `None` after the last one, and for ever after.
+    ///
+    /// # Errors
+    /// When the engine cannot be read.
+    fn next(&mut self) -> Result<Option<(&[u8], &[u8])>>;
+
+    /// Moves so that the next entry is the first one at or after `key` in the scan's direction,
+    /// within its range. May move back.
+    ///
+    /// # Errors
+    /// When the engine cannot be read.
+    fn seek(&mut self, key: &[u8]) -> Result<()>;
+}

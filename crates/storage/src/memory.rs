@@ -1,0 +1,233 @@
+//! [`MemoryEngine`]: an engine for tests. It forgets everything when it goes, unless a checkpoint was
+//! written.
+//!
+//! Snapshots cost one pointer and commits copy only what they touch, see [`tree`]. It does not spread
+//! commits over threads: they take turns.
+
+mod file;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::{
+    Batch, CommitToken, Cursor, Direction, Durability, Engine, KeyRange, Keyspace, Operation, Outcome, Result, Shard,
+    ShardState, Snapshot, Version,
+};
+use tree::{Position, Tree};
+
+/// An engine that keeps everything in memory.
+#[derive(Debug, Default)]
+pub struct MemoryEngine {
+    shards: Mutex<Arc<Shards>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Shards {
+    contents: BTreeMap<Shard, Arc<Contents>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Contents {
+    state: ShardState,
+    spaces: [Tree; Keyspace::ALL.len()],
+}
+
+impl MemoryEngine {
+    /// An empty engine.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// An engine with the same contents that from now on goes its own way. Costs one pointer.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        Self {
+            shards: Mutex::new(self.current()),
+        }
+    }
+
+    /// The engine that [`Engine::checkpoint`] wrote into `directory`.
+    ///
+    /// # Errors
+    /// When the checkpoint cannot be read or is damaged.
+    pub fn load(directory: &Path) -> Result<Self> {
+        let shards = Mutex::new(Arc::new(file::read(directory)?));
+        Ok(Self { shards })
+    }
+
+    fn current(&self) -> Arc<Shards> {
+        Arc::clone(&self.shards.lock())
+    }
+
+    /// Applies a batch without asking for the version.
+    pub(crate) fn apply(&self, shard: Shard, state: ShardState, batch: &Batch) {
+        let mut shards = self.shards.lock();
+        Arc::make_mut(&mut shards).apply(shard, state, batch);
+    }
+
+    pub(crate) fn state(&self, shard: Shard) -> ShardState {
+        self.shards.lock().state(shard)
+    }
+
+    pub(crate) fn remove(&self, shard: Shard) {
+        Arc::make_mut(&mut self.shards.lock()).contents.remove(&shard);
+    }
+}
+
+impl Shards {
+    fn state(&self, shard: Shard) -> ShardState {
+        self.contents
+            .get(&shard)
+            .map(|contents| contents.state)
+            .unwrap_or_default()
+    }
+
+    fn tree(&self, shard: Shard, space: Keyspace) -> Option<&Tree> {
+        self.contents
+            .get(&shard)
+            .map(|contents| &contents.spaces[space as usize])
+    }
+
+    fn apply(&mut self, shard: Shard, state: ShardState, batch: &Batch) {
+        let contents = Arc::make_mut(self.contents.entry(shard).or_default());
+        contents.state = state;
+        for operation in batch.operations() {
+            match operation {
+                Operation::Put(space, key, value) => contents.spaces[space as usize].put(key, value),
+                Operation::Delete(space, key) => contents.spaces[space as usize].delete(key),
+            }
+        }
+    }
+}
+
+impl Engine for MemoryEngine {
+    fn snapshot(&self) -> Result<Arc<dyn Snapshot>> {
+        Ok(self.current())
+    }
+
+    fn commit(
+        &self,
+        shard: Shard,
+        expected: Version,
+        token: CommitToken,
+        batch: Batch,
+        _durability: Durability,
+    ) -> Result<Outcome> {
+        let mut shards = self.shards.lock();
+        let Version(version) = shards.state(shard).version;
+        if Version(version) != expected {
+            return Ok(Outcome::Conflict(Version(version)));
+        }
+        let version = Version(version + 1);
+        Arc::make_mut(&mut shards).apply(shard, ShardState { version, token }, &batch);
+        Ok(Outcome::Committed(version))
+    }
+
+    fn drop_shard(&self, shard: Shard) -> Result<()> {
+        self.remove(shard);
+        Ok(())
+    }
+
+    fn approximate_size(&self, shard: Shard) -> u64 {
+        let shards = self.current();
+        shards
+            .contents
+            .get(&shard)
+            .map_or(0, |contents| contents.spaces.iter().map(|tree| tree.bytes).sum())
+    }
+
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn checkpoint(&self, directory: &Path) -> Result<()> {
+        file::write(&self.current(), directory)
+    }
+
+    fn statistics(&self) -> Vec<(&'static str, u64)> {
+        let shards = self.current();
+        let trees = || shards.contents.values().flat_map(|contents| &contents.spaces);
+        vec![
+            ("shards", shards.contents.len() as u64),
+            ("entries", trees().map(|tree| tree.entries).sum()),
+            ("bytes", trees().map(|tree| tree.bytes).sum()),
+        ]
+    }
+}
+
+impl Snapshot for Shards {
+    fn state(&self, shard: Shard) -> Result<ShardState> {
+        Ok(Self::state(self, shard))
+    }
+
+    fn get(&self, shard: Shard, space: Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        Ok(self
+            .tree(shard, space)
+            .and_then(|tree| tree.get(key))
+            .map(<[u8]>::to_vec))
+    }
+
+    fn multi_get(&self, shard: Shard, space: Keyspace, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
+        keys.iter().map(|key| self.get(shard, space, key)).collect()
+    }
+
+    fn scan<'a>(
+        &'a self,
+        shard: Shard,
+        space: Keyspace,
+        range: KeyRange<'_>,
+        direction: Direction,
+    ) -> Result<Box<dyn Cursor + 'a>> {
+        static EMPTY: std::sync::LazyLock<Tree> = std::sync::LazyLock::new(Tree::default);
+        let tree = self.tree(shard, space).unwrap_or(&EMPTY);
+        let low = range.start.map_or((0, 0), |start| tree.before(start));
+        let high = range.end.map_or(tree.end(), |end| tree.before(end)).max(low);
+        let at = match direction {
+            Direction::Forward => low,
+            Direction::Backward => high,
+        };
+        Ok(Box::new(TreeCursor {
+            tree,
+            low,
+            high,
+            at,
+            direction,
+        }))
+    }
+}
+
+struct TreeCursor<'a> {
+    tree: &'a Tree,
+    low: Position,
+    high: Position,
+    at: Position,
+    direction: Direction,
+}
+
+impl Cursor for TreeCursor<'_> {
+    fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        let (entry, at) = match self.direction {
+            Direction::Forward if self.at < self.high => self.tree.following(self.at),
+            Direction::Backward if self.at > self.low => self.tree.preceding(self.at),
+            Direction::Forward | Direction::Backward => return Ok(None),
+        };
+        self.at = at;
+        Ok(Some(entry))
+    }
+
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        let at = match self.direction {
+            Direction::Forward => self.tree.before(key),
+            Direction::Backward => self.tree.after(key),
+        };
+        self.at = at.clamp(self.low, self.high);
+        Ok(())
+    }
+}
