@@ -1,0 +1,182 @@
+//! [`RocksSnapshot`]: reads as of one moment. A cursor lends what the store holds, without a copy.
+
+use std::sync::Arc;
+
+use rocksdb::{DBRawIteratorWithThreadMode, ReadOptions, SnapshotWithThreadMode};
+use self_cell::self_cell;
+use settee_storage::{Cursor, Direction, KeyRange, Keyspace, Result, Shard, ShardState, Snapshot};
+
+use crate::epoch::Epoch;
+use crate::error::translate;
+use crate::{Database, column, keys, shards, state_column};
+
+/// A view of the store at one moment.
+pub(crate) struct RocksSnapshot {
+    view: View,
+}
+
+struct Owner {
+    database: Arc<Database>,
+    /// Goes after the snapshot, which is dependent.
+    _epoch: Arc<Epoch>,
+}
+
+struct Pinned<'a> {
+    snapshot: SnapshotWithThreadMode<'a, Database>,
+    /// Reads of the snapshot.
+    reads: ReadOptions,
+}
+
+self_cell! {
+    struct View {
+        owner: Owner,
+
+        #[covariant]
+        dependent: Pinned,
+    }
+}
+
+impl RocksSnapshot {
+    pub(crate) fn new(database: Arc<Database>, epoch: Arc<Epoch>) -> Self {
+        let view = View::new(Owner { database, _epoch: epoch }, |owner| {
+            let snapshot = owner.database.snapshot();
+            let mut reads = ReadOptions::default();
+            reads.set_snapshot(&snapshot);
+            Pinned { snapshot, reads }
+        });
+        Self { view }
+    }
+
+    fn database(&self) -> &Database {
+        &self.view.borrow_owner().database
+    }
+
+    fn reads(&self) -> &ReadOptions {
+        &self.view.borrow_dependent().reads
+    }
+}
+
+impl Snapshot for RocksSnapshot {
+    fn state(&self, shard: Shard) -> Result<ShardState> {
+        let database = self.database();
+        let bytes =
+            database.get_pinned_cf_opt(state_column(database), keys::prefix(shard), self.reads()).map_err(translate)?;
+        shards::decode(bytes.as_deref())
+    }
+
+    fn get(&self, shard: Shard, space: Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let database = self.database();
+        let key = keys::stored(shard, key);
+        let value = database.get_pinned_cf_opt(column(database, space), key, self.reads()).map_err(translate)?;
+        Ok(value.map(|value| value.to_vec()))
+    }
+
+    fn multi_get(&self, shard: Shard, space: Keyspace, wanted: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
+        let database = self.database();
+        let prefix = keys::prefix(shard);
+        let size = wanted.iter().map(|key| prefix.len() + key.len()).sum();
+        let mut bytes = Vec::with_capacity(size);
+        for key in wanted {
+            bytes.extend_from_slice(&prefix);
+            bytes.extend_from_slice(key);
+        }
+        let mut rest = bytes.as_slice();
+        let stored = wanted.iter().map(|key| {
+            let (stored, others) = rest.split_at(prefix.len() + key.len());
+            rest = others;
+            stored
+        });
+        database
+            .batched_multi_get_cf_opt(column(database, space), stored, wanted.is_sorted(), self.reads())
+            .into_iter()
+            .map(|value| Ok(value.map_err(translate)?.map(|value| value.to_vec())))
+            .collect()
+    }
+
+    fn scan<'a>(
+        &'a self,
+        shard: Shard,
+        space: Keyspace,
+        range: KeyRange<'_>,
+        direction: Direction,
+    ) -> Result<Box<dyn Cursor + 'a>> {
+        let (start, end) = keys::bounds(shard, range);
+        if start >= end {
+            return Ok(Box::new(EmptyCursor));
+        }
+        let mut reads = ReadOptions::default();
+        reads.set_iterate_lower_bound(start);
+        reads.set_iterate_upper_bound(end);
+        reads.set_total_order_seek(true);
+        // No fixed readahead: the store reads ahead by itself once a scan proves long, up to 256 KB, and a short scan
+        // reads no more than it needs. Blocks are cached, since nobody knows which scans come once.
+        let database = self.database();
+        let snapshot = &self.view.borrow_dependent().snapshot;
+        let entries = snapshot.raw_iterator_cf_opt(column(database, space), reads);
+        Ok(Box::new(RocksCursor { entries, shard, direction, step: Step::First, sought: Vec::new() }))
+    }
+}
+
+struct EmptyCursor;
+
+impl Cursor for EmptyCursor {
+    fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        Ok(None)
+    }
+
+    fn seek(&mut self, _key: &[u8]) -> Result<()> {
+        Ok(())
+    }
+}
+
+struct RocksCursor<'a> {
+    entries: DBRawIteratorWithThreadMode<'a, Database>,
+    shard: Shard,
+    direction: Direction,
+    step: Step,
+    /// The stored form of the key of a seek.
+    sought: Vec<u8>,
+}
+
+/// What the next call must do before it lends: a lent entry stays valid until then.
+#[derive(Clone, Copy)]
+enum Step {
+    /// Find the first entry.
+    First,
+    /// Nothing, after a seek.
+    Stay,
+    /// Leave the entry that was lent.
+    Advance,
+    /// Nothing: there are no more.
+    End,
+}
+
+impl Cursor for RocksCursor<'_> {
+    fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        match (self.step, self.direction) {
+            (Step::First, Direction::Forward) => self.entries.seek_to_first(),
+            (Step::First, Direction::Backward) => self.entries.seek_to_last(),
+            (Step::Advance, Direction::Forward) => self.entries.next(),
+            (Step::Advance, Direction::Backward) => self.entries.prev(),
+            (Step::Stay, _) => {}
+            (Step::End, _) => return Ok(None),
+        }
+        self.step = Step::End;
+        if !self.entries.valid() {
+            self.entries.status().map_err(translate)?;
+            return Ok(None);
+        }
+        self.step = Step::Advance;
+        Ok(self.entries.item().map(|(key, value)| (&key[keys::PREFIX..], value)))
+    }
+
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        keys::write(&mut self.sought, self.shard, key);
+        match self.direction {
+            Direction::Forward => self.entries.seek(&self.sought),
+            Direction::Backward => self.entries.seek_for_prev(&self.sought),
+        }
+        self.step = Step::Stay;
+        Ok(())
+    }
+}

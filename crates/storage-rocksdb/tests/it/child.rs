@@ -1,0 +1,34 @@
+//! Runs one of the tests of this program again in a process of its own, which can be killed, limited and weighed.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const DIRECTORY: &str = "SETTEE_TEST_CHILD_DIRECTORY";
+
+/// A process that runs the test `name`, which finds its [`directory`].
+pub(crate) fn command(name: &str, directory: &Path) -> Command {
+    as_child(Command::new(env::current_exe().unwrap()), name, directory)
+}
+
+/// The same, with files limited to `blocks` of 512 bytes, beyond which writes fail.
+pub(crate) fn limited_command(name: &str, directory: &Path, blocks: u32) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$@\""), "sh"]);
+    shell.arg(env::current_exe().unwrap());
+    as_child(shell, name, directory)
+}
+
+fn as_child(mut command: Command, name: &str, directory: &Path) -> Command {
+    command.args(["--exact", name, "--nocapture", "--test-threads=1"]);
+    command
+        .env(DIRECTORY, directory)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
+    command
+}
+
+/// The directory of a child; None in the process that runs all tests, where there is nothing to do.
+pub(crate) fn directory() -> Option<PathBuf> {
+    env::var_os(DIRECTORY).map(PathBuf::from)
+}

@@ -1,0 +1,160 @@
+//! Crashes: processes that are killed, and logs that end anywhere behind the last sync.
+
+use std::fs::{self, File};
+use std::hash::{BuildHasher, RandomState};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use settee_storage::conformance::Generator;
+use settee_storage::{Durability, Engine, Shard};
+
+use crate::{child, open, step, steps};
+
+const SHARDS: u64 = 4;
+
+/// The child of the test below: commits for ever, and says so after each.
+#[test]
+fn commit_until_killed() {
+    let Some(directory) = child::directory() else { return };
+    let engine = &*open(&directory);
+    thread::scope(|scope| {
+        for shard in 0..SHARDS {
+            scope.spawn(move || {
+                for number in steps(engine, Shard(shard)).. {
+                    // A buffered commit is as good as the synced one after it.
+                    step(
+                        engine,
+                        Shard(shard),
+                        number,
+                        if number % 3 == 0 {
+                            Durability::Buffered
+                        } else {
+                            Durability::Synced
+                        },
+                    );
+                    if number % 3 != 0 {
+                        // One write, so that a line is there as a whole or not.
+                        let line = format!("\nacknowledged {shard} {}\n", number + 1);
+                        std::io::stdout().write_all(line.as_bytes()).unwrap();
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_killed_process_loses_nothing_that_it_acknowledged() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut acknowledged = [0; SHARDS as usize];
+    for round in 0..10 {
+        let seed = RandomState::new().hash_one(round);
+        println!("round {round}, seed {seed}");
+        let lines_until_kill = 1 + Generator::new(seed).below(600);
+        let mut child = child::command("crash::commit_until_killed", directory.path())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut seen = 0;
+        // Reads on to the end after the kill: what was printed was promised.
+        while let Some(Ok(line)) = lines.next() {
+            let Some(numbers) = line.strip_prefix("acknowledged ") else {
+                continue;
+            };
+            let (shard, number) = numbers.split_once(' ').unwrap();
+            acknowledged[shard.parse::<usize>().unwrap()] = number.parse().unwrap();
+            seen += 1;
+            if seen == lines_until_kill {
+                child.kill().unwrap();
+            }
+        }
+        child.wait().unwrap();
+        assert!(
+            seen >= lines_until_kill,
+            "the child ended by itself after {seen} commits, seed {seed}"
+        );
+        let engine = open(directory.path());
+        for (shard, promised) in (0..).zip(acknowledged) {
+            let kept = steps(&engine, Shard(shard));
+            assert!(
+                kept >= promised,
+                "shard {shard} has {kept} commits, {promised} were promised, seed {seed}"
+            );
+        }
+    }
+}
+
+/// What a power failure leaves of a log: everything up to the last sync, and any part of what follows.
+#[test]
+fn a_log_that_ends_anywhere_keeps_the_commits_before() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = directory.path().join("store");
+    let engine = open(&store);
+    // The length of the log when a commit was acknowledged as synced.
+    let mut lengths = Vec::new();
+    for number in 0..300 {
+        let durability = if number % 4 == 0 {
+            Durability::Buffered
+        } else {
+            Durability::Synced
+        };
+        step(&engine, Shard(1), number, durability);
+        lengths.push((number + 1, durability, log(&store).metadata().unwrap().len()));
+    }
+    let whole = log(&store).metadata().unwrap().len();
+    let seed = RandomState::new().hash_one(1);
+    println!("seed {seed}");
+    let mut random = Generator::new(seed);
+    for round in 0..60 {
+        let end = random.number() % (whole + 1);
+        let torn = directory.path().join(round.to_string());
+        copy(&store, &torn);
+        let file = File::options().write(true).open(log(&torn)).unwrap();
+        file.set_len(end).unwrap();
+        if round % 2 == 0 {
+            // The file system may have made the file longer without the bytes.
+            file.set_len(whole).unwrap();
+        }
+        let engine = open(&torn);
+        let kept = steps(&engine, Shard(1));
+        let promised = lengths
+            .iter()
+            .rev()
+            .find(|(_, _, length)| *length <= end)
+            .map_or(0, |(number, ..)| *number);
+        assert!(
+            kept >= promised,
+            "{kept} commits are left, {promised} lie within {end} bytes, seed {seed}"
+        );
+        // What was lost does not come back.
+        step(&engine, Shard(1), kept, Durability::Synced);
+        engine.sync().unwrap();
+        drop(engine);
+        assert_eq!(
+            steps(&open(&torn), Shard(1)),
+            kept + 1,
+            "after another start, seed {seed}"
+        );
+        fs::remove_dir_all(torn).unwrap();
+    }
+}
+
+/// The log file, of which there is one.
+fn log(store: &Path) -> PathBuf {
+    let mut logs: Vec<_> = fs::read_dir(store)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "log"))
+        .collect();
+    assert_eq!(logs.len(), 1, "{logs:?}");
+    logs.remove(0)
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
+    }
+}
