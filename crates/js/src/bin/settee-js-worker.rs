@@ -1,0 +1,5 @@
+//! A worker process for this crate's tests and measurements; the server runs its own binary instead.
+
+fn main() -> std::process::ExitCode {
+    settee_js::worker_main()
+}

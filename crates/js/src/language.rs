@@ -1,0 +1,226 @@
+//! The server's side of the language: [`JavaScript`].
+//!
+//! Compiling and running are requests to a worker process; here requests are written and answers checked. After any failure
+//! the worker is killed, and the next request gets another one. This module runs no scripts.
+
+mod map;
+mod reduce;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use settee_design::{CompileError, Language, Limits, MapSource, Program, Reducer, RunError};
+
+use self::map::Mapper;
+use self::reduce::FunctionReducer;
+use crate::pool::{Answer, Lease, Pool, PoolSettings, Worker, WorkerCommand, WorkerError};
+use crate::protocol::{Kind, Reader, Stop, Writer};
+
+/// JavaScript, as CouchDB's `"language": "javascript"`.
+///
+/// No process is started before the first program or reducer is asked for. Clones share their workers.
+#[derive(Clone)]
+pub struct JavaScript {
+    pool: Arc<Pool>,
+    reduce_limit: ReduceLimit,
+}
+
+/// When a reduction counts as growing too fast: CouchDB's `reduce_limit`, `reduce_limit_threshold` and
+/// `reduce_limit_ratio`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ReduceLimit {
+    /// Never.
+    Off,
+    /// When it is longer than `threshold_bytes` and `ratio` times its length exceeds that of its input.
+    On {
+        /// Shorter reductions are always fine.
+        threshold_bytes: u64,
+        /// How much shorter than its input a reduction must be.
+        ratio: f64,
+    },
+}
+
+impl Default for ReduceLimit {
+    fn default() -> Self {
+        Self::On { threshold_bytes: 5000, ratio: 2.0 }
+    }
+}
+
+/// What a worker process can still do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SandboxReport {
+    /// Layers of the sandbox that the kernel refused, with its reasons; empty if all hold.
+    pub missing: String,
+    /// What the worker tried that it must not be able to do, and whether it was refused.
+    pub attempts: Vec<(String, bool)>,
+}
+
+impl JavaScript {
+    /// The language, with workers that run `command`.
+    #[must_use]
+    pub fn new(command: WorkerCommand, settings: PoolSettings) -> Self {
+        Self { pool: Pool::new(command, settings), reduce_limit: ReduceLimit::default() }
+    }
+
+    /// The same language with another limit on reductions.
+    #[must_use]
+    pub fn with_reduce_limit(mut self, limit: ReduceLimit) -> Self {
+        self.reduce_limit = limit;
+        self
+    }
+
+    /// Ends the processes that nobody uses at the moment, as CouchDB's `_reload_query_servers` does.
+    pub fn end_idle_workers(&self) {
+        self.pool.end_idle();
+    }
+
+    /// Has a fresh worker process try to escape.
+    ///
+    /// # Errors
+    /// When no worker can be started.
+    pub fn test_sandbox(&self) -> Result<SandboxReport, CompileError> {
+        let unavailable = |error: WorkerError| CompileError::Unavailable(error.to_string());
+        let timeout = Duration::from_secs(5);
+        let mut lease = self.pool.fresh_lease().map_err(unavailable)?;
+        let worker = lease.worker();
+        let missing = worker.missing().to_owned();
+        let mut report = Vec::new();
+        let answer = worker.send(Kind::SelfTest, 0, 0).and_then(|()| worker.receive(timeout, &mut report));
+        lease.discard();
+        answer.map_err(unavailable)?;
+        let mut reader = Reader(&report);
+        let mut attempts = Vec::new();
+        while let (Some(attempt), Some(error)) = (reader.text(), reader.u32()) {
+            attempts.push((attempt.to_owned(), error != 0));
+        }
+        Ok(SandboxReport { missing, attempts })
+    }
+}
+
+impl Language for JavaScript {
+    fn name(&self) -> &str {
+        "javascript"
+    }
+
+    fn program(&self, source: &MapSource, limits: Limits) -> Result<Box<dyn Program>, CompileError> {
+        Ok(Box::new(Mapper::new(Arc::clone(&self.pool), source.clone(), limits)?))
+    }
+
+    fn reducer(&self, source: &str, limits: Limits) -> Result<Box<dyn Reducer>, CompileError> {
+        Ok(Box::new(FunctionReducer::new(Arc::clone(&self.pool), source, limits, self.reduce_limit)?))
+    }
+}
+
+fn timeout(limits: Limits) -> Duration {
+    Duration::from_millis(limits.timeout_ms)
+}
+
+fn write_limits(writer: &mut Writer<'_>, limits: Limits) {
+    writer.u64(limits.timeout_ms);
+    writer.u64(limits.memory_bytes);
+    writer.u64(limits.rows_per_document.into());
+    writer.u64(limits.bytes_per_document);
+}
+
+/// Has a worker compile a program. Answers the worker's note about it.
+fn compile(
+    pool: &Arc<Pool>,
+    kind: Kind,
+    functions: usize,
+    program: &[u8],
+    limits: Limits,
+) -> Result<(Lease, Vec<u8>), CompileError> {
+    let unavailable = |error: WorkerError| CompileError::Unavailable(error.to_string());
+    let mut lease = pool.lease().map_err(unavailable)?;
+    let mut answer = ask(lease.worker(), kind, functions, program, limits);
+    if matches!(answer, Err(WorkerError::Died(..) | WorkerError::Talk(_))) {
+        // An idle worker may have been killed by the kernel or an operator long ago: that says nothing about the source.
+        lease.discard();
+        lease = pool.fresh_lease().map_err(unavailable)?;
+        answer = ask(lease.worker(), kind, functions, program, limits);
+    }
+    match answer {
+        Ok((Kind::Done, note)) => Ok((lease, note)),
+        Ok((Kind::Refused, message)) => Err(CompileError::Source(String::from_utf8_lossy(&message).into_owned())),
+        Ok(_) => {
+            lease.discard();
+            Err(unavailable(WorkerError::Garbled("a strange answer")))
+        }
+        Err(WorkerError::Stuck(_)) => {
+            lease.discard();
+            Err(CompileError::Source(format!("compiling took longer than {} ms", limits.timeout_ms)))
+        }
+        Err(error) => {
+            lease.discard();
+            Err(unavailable(error))
+        }
+    }
+}
+
+/// One request with a short answer.
+fn ask(
+    worker: &mut Worker,
+    kind: Kind,
+    count: usize,
+    bytes: &[u8],
+    limits: Limits,
+) -> Result<(Kind, Vec<u8>), WorkerError> {
+    let timeout = timeout(limits);
+    worker.reserve(bytes.len())?;
+    worker.limit(timeout, limits.memory_bytes)?;
+    worker.write(0, bytes);
+    worker.send(kind, count, bytes.len())?;
+    let mut out = Vec::new();
+    loop {
+        let Answer { kind, more } = worker.receive(timeout, &mut out)?;
+        if !more {
+            return Ok((kind, out));
+        }
+        worker.send(Kind::Next, 0, 0)?;
+    }
+}
+
+/// What a worker said about stopping early, or why it failed, as an error of the run. `place` names a function and a
+/// document by their indexes.
+fn run_error(failure: Failure<'_>, limits: Limits, place: impl Fn(usize, usize) -> String) -> RunError {
+    let fatal = |name: &str, reason: String| RunError::Fatal { name: name.to_owned(), reason };
+    match failure {
+        Failure::Stopped(bytes, progress) => {
+            let at = || place(progress.document as usize, progress.function.into());
+            let mut reader = Reader(bytes);
+            let parts = (reader.u32().and_then(Stop::from_number), reader.text(), reader.text());
+            let (Some(stop), Some(name), Some(reason)) = parts else {
+                return RunError::Machinery(WorkerError::Garbled("a strange reason to stop").to_string());
+            };
+            match stop {
+                Stop::Asked => fatal(name, reason.to_owned()),
+                Stop::Timeout => fatal("timeout", format!("{} took longer than {} ms", at(), limits.timeout_ms)),
+                Stop::Engine => fatal("InternalError", format!("{reason} in {}", at())),
+                Stop::Limit => fatal("limit_exceeded", format!("{} {reason}", at())),
+            }
+        }
+        Failure::Worker(WorkerError::Stuck(progress)) => {
+            let at = place(progress.document as usize, progress.function.into());
+            fatal("timeout", format!("{at} took longer than {} ms", limits.timeout_ms))
+        }
+        Failure::Worker(WorkerError::Died(progress, status)) => {
+            let at = place(progress.document as usize, progress.function.into());
+            fatal("os_process_error", format!("{at} ended the JavaScript worker: {status}"))
+        }
+        Failure::Worker(error) => RunError::Machinery(error.to_string()),
+    }
+}
+
+enum Failure<'a> {
+    Stopped(&'a [u8], crate::protocol::Progress),
+    Worker(WorkerError),
+}
+
+/// The beginning of a source, to recognise it by.
+fn excerpt(source: &str) -> String {
+    let line: String = source.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(60) {
+        Some((at, _)) => format!("{}…", &line[..at]),
+        None => line,
+    }
+}

@@ -1,0 +1,333 @@
+//! Map functions from the server's side: [`Mapper`].
+
+use std::sync::Arc;
+
+use settee_design::{CompileError, DocumentBatch, Emissions, Limits, MapFailure, MapSource, Program, RunError};
+use settee_model::json;
+
+use super::{Failure, compile, excerpt, run_error, timeout, write_limits};
+use crate::pool::{Answer, Lease, Pool, Worker, WorkerError};
+use crate::protocol::{Kind, Progress, Record, RecordKind, Writer};
+
+/// Requests are about as long as this: long enough to make waking two processes cheap, short enough for their caches.
+const REQUEST_BYTES: usize = 1 << 20;
+
+/// Compiled map functions in a worker.
+pub(super) struct Mapper {
+    pool: Arc<Pool>,
+    source: MapSource,
+    limits: Limits,
+    /// None after a failure, until the next request.
+    lease: Option<Lease>,
+    /// A private copy of what the worker wrote, and is not yet checked.
+    received: Vec<u8>,
+    checked: Vec<u8>,
+}
+
+/// Where in a request the answer stands.
+#[derive(Default)]
+struct Position {
+    place: (u32, u16),
+    rows: u64,
+    bytes: u64,
+}
+
+impl Mapper {
+    pub(super) fn new(pool: Arc<Pool>, source: MapSource, limits: Limits) -> Result<Self, CompileError> {
+        if source.functions.len() > usize::from(u16::MAX) {
+            return Err(CompileError::Unavailable("more map functions than one program can have".to_owned()));
+        }
+        let (received, checked) = Default::default();
+        let mut mapper = Self { pool, source, limits, lease: None, received, checked };
+        mapper.compile()?;
+        Ok(mapper)
+    }
+
+    fn compile(&mut self) -> Result<(), CompileError> {
+        let mut program = Vec::new();
+        let mut writer = Writer(&mut program);
+        write_limits(&mut writer, self.limits);
+        writer.u32(u32::from(self.source.library.is_some()));
+        if let Some(library) = &self.source.library {
+            writer.bytes(library.as_bytes());
+        }
+        for function in &self.source.functions {
+            writer.bytes(function.as_bytes());
+        }
+        let count = self.source.functions.len();
+        let (lease, _) = compile(&self.pool, Kind::CompileMap, count, &program, self.limits)?;
+        self.lease = Some(lease);
+        Ok(())
+    }
+
+    /// Maps documents from `first` on, about a request's worth of them; answers how many.
+    fn map_part(&mut self, batch: &DocumentBatch, first: usize, output: &mut Emissions) -> Result<usize, RunError> {
+        if self.lease.is_none() {
+            self.compile().map_err(|error| RunError::Machinery(error.to_string()))?;
+        }
+        let mut count = 0;
+        let exchanged = self.send(batch, first).and_then(|sent| {
+            count = sent;
+            self.receive(batch, first, count, output)
+        });
+        match exchanged {
+            Ok(None) => Ok(count),
+            Ok(Some(progress)) => {
+                self.drop_worker();
+                let stopped = std::mem::take(&mut self.received);
+                Err(self.error(Failure::Stopped(&stopped, progress), batch, first, count))
+            }
+            Err(error) => {
+                self.drop_worker();
+                Err(self.error(Failure::Worker(error), batch, first, count))
+            }
+        }
+    }
+
+    fn drop_worker(&mut self) {
+        if let Some(lease) = self.lease.take() {
+            lease.discard();
+        }
+    }
+
+    fn error(&self, failure: Failure<'_>, batch: &DocumentBatch, first: usize, count: usize) -> RunError {
+        run_error(failure, self.limits, |document, function| {
+            let source = self.source.functions.get(function).map_or_else(String::new, |source| excerpt(source));
+            let id = if document < count { batch.get(first + document).id } else { "?" };
+            format!("map function {} ({source}) on document \"{id}\"", function + 1)
+        })
+    }
+
+    fn worker(&mut self) -> &mut Worker {
+        self.lease.as_mut().expect("compiled before anything is sent").worker()
+    }
+
+    /// Sends documents, each after its length; answers how many.
+    fn send(&mut self, batch: &DocumentBatch, first: usize) -> Result<usize, WorkerError> {
+        let worker = self.worker();
+        let mut at = 0;
+        let mut index = first;
+        while index < batch.len() {
+            let text = batch.get(index).json;
+            let end = at + 4 + text.len();
+            if end > REQUEST_BYTES && index > first {
+                break;
+            }
+            let len = u32::try_from(text.len()).map_err(|_| WorkerError::Garbled("a document of more than 4 GiB"))?;
+            worker.reserve(end)?;
+            worker.write(at, &len.to_le_bytes());
+            worker.write(at + 4, text);
+            at = end;
+            index += 1;
+        }
+        worker.send(Kind::Map, index - first, at)?;
+        Ok(index - first)
+    }
+
+    /// Takes in what comes of the documents that were sent. Answers the progress at which the worker stopped early.
+    fn receive(
+        &mut self,
+        batch: &DocumentBatch,
+        first: usize,
+        count: usize,
+        output: &mut Emissions,
+    ) -> Result<Option<Progress>, WorkerError> {
+        self.received.clear();
+        let mut position = Position::default();
+        loop {
+            let worker = self.lease.as_mut().expect("documents were sent").worker();
+            let Answer { kind, more } = worker.receive(timeout(self.limits), &mut self.received)?;
+            match kind {
+                Kind::Done => {}
+                Kind::Stopped if !more => return Ok(Some(worker.progress())),
+                _ => return Err(WorkerError::Garbled("a strange answer")),
+            }
+            self.take_records(batch, first, count, &mut position, output)?;
+            if more {
+                self.worker().send(Kind::Next, 0, 0)?;
+            } else if self.received.is_empty() {
+                return Ok(None);
+            } else {
+                return Err(WorkerError::Garbled("half a record"));
+            }
+        }
+    }
+
+    /// Checks the complete records of what was received, and keeps the rest.
+    fn take_records(
+        &mut self,
+        batch: &DocumentBatch,
+        first: usize,
+        count: usize,
+        position: &mut Position,
+        output: &mut Emissions,
+    ) -> Result<(), WorkerError> {
+        let mut rest = &self.received[..];
+        while rest.len() >= Record::BYTES {
+            let record = Record::from_bytes(rest).ok_or(WorkerError::Garbled("a strange record"))?;
+            let functions = self.source.functions.len();
+            if record.document as usize >= count || usize::from(record.function) >= functions {
+                return Err(WorkerError::Garbled("a record of no document or function"));
+            }
+            position.advance(record, self.limits)?;
+            let Some(body) = rest.get(Record::BYTES..Record::BYTES + record.body_len()) else {
+                break;
+            };
+            rest = &rest[Record::BYTES + record.body_len()..];
+            let (key, value) = body.split_at(record.first as usize);
+            let document = u32::try_from(first + record.document as usize)
+                .map_err(|_| WorkerError::Garbled("a batch too long"))?;
+            let function = u32::from(record.function);
+            position.take(record);
+            match record.kind {
+                RecordKind::Row => {
+                    self.checked.clear();
+                    json::compact(key, &mut self.checked).map_err(|_| WorkerError::Garbled("a key is no JSON"))?;
+                    let middle = self.checked.len();
+                    json::compact(value, &mut self.checked).map_err(|_| WorkerError::Garbled("a value is no JSON"))?;
+                    let (key, value) = self.checked.split_at(middle);
+                    output.push(document, function, key, value);
+                }
+                RecordKind::Failure => {
+                    let message = String::from_utf8_lossy(key).into_owned();
+                    let id = batch.get(first + record.document as usize).id;
+                    output.log.push(format!("function raised exception {message} with doc._id {id}"));
+                    output.failures.push(MapFailure { document, function, message });
+                }
+                RecordKind::Log => output.log.push(String::from_utf8_lossy(key).into_owned()),
+            }
+        }
+        let used = self.received.len() - rest.len();
+        self.received.drain(..used);
+        Ok(())
+    }
+}
+
+impl Position {
+    /// Checks that records come in order and within the limits.
+    fn advance(&mut self, record: Record, limits: Limits) -> Result<(), WorkerError> {
+        let place = (record.document, record.function);
+        if place < self.place {
+            return Err(WorkerError::Garbled("records out of order"));
+        }
+        if record.document != self.place.0 {
+            (self.rows, self.bytes) = (0, 0);
+        }
+        self.place = place;
+        let bytes = self.bytes.saturating_add(record.body_len() as u64);
+        let texts = matches!(record.kind, RecordKind::Failure | RecordKind::Log) && bytes <= TEXT_BYTES;
+        let rows = self.rows < u64::from(limits.rows_per_document) && bytes <= limits.bytes_per_document;
+        if texts || rows { Ok(()) } else { Err(WorkerError::Garbled("records beyond the limits")) }
+    }
+
+    fn take(&mut self, record: Record) {
+        if record.kind == RecordKind::Row {
+            self.rows += 1;
+            self.bytes += record.body_len() as u64;
+        }
+    }
+}
+
+/// Texts about a document are short beside its rows.
+const TEXT_BYTES: u64 = 1 << 30;
+
+impl Program for Mapper {
+    fn map(&mut self, batch: &DocumentBatch, output: &mut Emissions) -> Result<(), RunError> {
+        let mut first = 0;
+        while first < batch.len() {
+            first += self.map_part(batch, first, output)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use crate::pool::{PoolSettings, WorkerCommand};
+
+    fn batch() -> DocumentBatch {
+        let mut batch = DocumentBatch::new();
+        for id in ["a", "b", "c"] {
+            batch.push_with(1, id, |_| Ok::<(), ()>(())).unwrap();
+        }
+        batch
+    }
+
+    /// What a mapper of two functions makes of the bytes that a worker wrote about the last two of three documents.
+    fn take(bytes: &[u8]) -> Result<(Emissions, usize), WorkerError> {
+        let command = WorkerCommand { program: "/does/not/exist".into(), args: Vec::new() };
+        let source = MapSource { functions: vec!["a".into(), "b".into()], library: None };
+        let limits = Limits { rows_per_document: 2, bytes_per_document: 100, ..Limits::default() };
+        let checked = Vec::new();
+        let pool = Pool::new(command, PoolSettings::default());
+        let mut mapper = Mapper { pool, source, limits, lease: None, received: bytes.to_vec(), checked };
+        let mut output = Emissions::new();
+        mapper.take_records(&batch(), 1, 2, &mut Position::default(), &mut output)?;
+        Ok((output, mapper.received.len()))
+    }
+
+    fn record(kind: RecordKind, document: u32, function: u16, first: &[u8], second: &[u8]) -> Vec<u8> {
+        let len = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap();
+        let record = Record { kind, function, document, first: len(first), second: len(second) };
+        [&record.to_bytes(), first, second].concat()
+    }
+
+    #[test]
+    fn good_records_are_taken_and_half_ones_wait() {
+        let row = |document, function| record(RecordKind::Row, document, function, b"[1]", b"null");
+        let bytes = [row(0, 0), record(RecordKind::Log, 0, 1, b"line", b""), row(1, 0), row(1, 1)].concat();
+        let (output, left) = take(&bytes).unwrap();
+        assert_eq!((output.len(), output.log.len(), left), (3, 1, 0));
+        assert_eq!(output.rows().map(|row| row.document).collect::<Vec<_>>(), [1, 2, 2]);
+        for cut in 1..bytes.len() {
+            let (_, left) = take(&bytes[..cut]).unwrap();
+            assert!(left < 40);
+        }
+    }
+
+    #[test]
+    fn a_lying_worker_is_found_out() {
+        let row = |document, function, key: &[u8]| record(RecordKind::Row, document, function, key, b"1");
+        let liars = [
+            vec![9; 16],
+            row(2, 0, b"1"),
+            row(0, 2, b"1"),
+            row(0, 0, b"{"),
+            row(0, 0, b"\xff"),
+            row(0, 0, b"\"\\ud800\""),
+            row(0, 0, b""),
+            row(0, 0, &[b'1'; 101]),
+            record(RecordKind::Row, 0, 0, b"1", b"1,2"),
+            [row(1, 0, b"1"), row(0, 0, b"1")].concat(),
+            [row(0, 1, b"1"), row(0, 0, b"1")].concat(),
+            [row(0, 0, b"1"), row(0, 0, b"1"), row(0, 1, b"1")].concat(),
+        ];
+        for liar in liars {
+            assert!(matches!(take(&liar), Err(WorkerError::Garbled(_))), "{liar:?}");
+        }
+    }
+
+    #[test]
+    fn random_bytes_do_no_harm() {
+        let seed = 0x5851_f42d_4c95_7f2d_u64;
+        println!("seed {seed}");
+        let mut state = seed;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33).to_le_bytes()[0]
+        };
+        for _ in 0..5_000 {
+            let mut bytes = record(RecordKind::Row, 0, 0, b"[1,2]", b"{\"a\":true}");
+            bytes.extend_from_slice(&record(RecordKind::Failure, 1, 1, b"text", b""));
+            for _ in 0..next() % 8 {
+                let at = usize::from(next()) % bytes.len();
+                bytes[at] = if next() % 2 == 0 { next() } else { next() % 4 };
+            }
+            if let Ok((output, _)) = take(&bytes) {
+                assert!(output.rows().all(|row| row.document < 3 && row.function < 2));
+            }
+        }
+    }
+}

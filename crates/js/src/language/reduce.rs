@@ -1,0 +1,195 @@
+//! Reduce functions from the server's side: [`FunctionReducer`].
+
+use std::sync::Arc;
+
+use settee_design::{CompileError, Limits, ReduceRows, Reducer, RunError};
+use settee_model::json;
+
+use super::{Failure, ReduceLimit, ask, compile, excerpt, run_error, write_limits};
+use crate::pool::{Lease, Pool, WorkerError};
+use crate::protocol::{Kind, Reader, Writer};
+
+/// Requests are about as long as this.
+const REQUEST_BYTES: usize = 1 << 20;
+
+/// What CouchDB's query server reads around the rows: `["reduce",["…"],[…]]`.
+const REDUCE_FRAME_BYTES: u64 = 18;
+const REREDUCE_FRAME_BYTES: u64 = 20;
+
+/// A compiled reduce function in a worker.
+pub(super) struct FunctionReducer {
+    pool: Arc<Pool>,
+    source: Arc<str>,
+    limits: Limits,
+    reduce_limit: ReduceLimit,
+    /// None after a failure, until the next request.
+    lease: Option<Lease>,
+    uses_keys: bool,
+    request: Vec<u8>,
+}
+
+/// Groups of one request: how long CouchDB's query server would find the input of each.
+#[derive(Default)]
+struct Pending {
+    inputs: Vec<u64>,
+}
+
+impl FunctionReducer {
+    pub(super) fn new(
+        pool: Arc<Pool>,
+        source: &str,
+        limits: Limits,
+        reduce_limit: ReduceLimit,
+    ) -> Result<Self, CompileError> {
+        let (source, request) = (Arc::from(source), Vec::new());
+        let mut reducer = Self { pool, source, limits, reduce_limit, lease: None, uses_keys: true, request };
+        reducer.compile()?;
+        Ok(reducer)
+    }
+
+    fn compile(&mut self) -> Result<(), CompileError> {
+        let mut program = Vec::new();
+        let mut writer = Writer(&mut program);
+        write_limits(&mut writer, self.limits);
+        writer.bytes(self.source.as_bytes());
+        let (lease, note) = compile(&self.pool, Kind::CompileReduce, 1, &program, self.limits)?;
+        self.uses_keys = note != [0];
+        self.lease = Some(lease);
+        Ok(())
+    }
+
+    /// Sends the groups that were written to `self.request` and appends their reductions to `results`.
+    fn flush(&mut self, kind: Kind, pending: &mut Pending, results: &mut Vec<Vec<u8>>) -> Result<(), RunError> {
+        let inputs = std::mem::take(&mut pending.inputs);
+        if inputs.is_empty() {
+            return Ok(());
+        }
+        if self.lease.is_none() {
+            self.compile().map_err(|error| RunError::Machinery(error.to_string()))?;
+        }
+        let worker = self.lease.as_mut().expect("just compiled").worker();
+        let answer = ask(worker, kind, inputs.len(), &self.request, self.limits);
+        let progress = worker.progress();
+        self.request.clear();
+        let failure = match &answer {
+            Ok((Kind::Done, bytes)) => match self.take_results(bytes, &inputs) {
+                Some(mut groups) => {
+                    results.append(&mut groups);
+                    return Ok(());
+                }
+                None => Failure::Worker(WorkerError::Garbled("a reduction is no JSON")),
+            },
+            Ok((Kind::Stopped, bytes)) => Failure::Stopped(bytes, progress),
+            Ok(_) => Failure::Worker(WorkerError::Garbled("a strange answer")),
+            Err(_) => match answer {
+                Err(error) => Failure::Worker(error),
+                Ok(_) => return Ok(()),
+            },
+        };
+        if let Some(lease) = self.lease.take() {
+            lease.discard();
+        }
+        let place = |_, _| format!("reduce function ({})", excerpt(&self.source));
+        Err(run_error(failure, self.limits, place))
+    }
+
+    fn take_results(&self, bytes: &[u8], inputs: &[u64]) -> Option<Vec<Vec<u8>>> {
+        let mut reader = Reader(bytes);
+        let mut groups = Vec::with_capacity(inputs.len());
+        for input in inputs {
+            let text = reader.bytes()?;
+            let mut checked = Vec::with_capacity(text.len());
+            json::compact(text, &mut checked).ok()?;
+            groups.push(self.overflow(checked.len() as u64, *input).unwrap_or(checked));
+        }
+        reader.0.is_empty().then_some(groups)
+    }
+
+    /// What is stored instead of a reduction that did not shrink.
+    fn overflow(&self, output_bytes: u64, input_bytes: u64) -> Option<Vec<u8>> {
+        let ReduceLimit::On { threshold_bytes, ratio } = self.reduce_limit else {
+            return None;
+        };
+        // CouchDB measures the array of the results of one call.
+        let output_bytes = output_bytes + 2;
+        #[expect(clippy::cast_precision_loss, reason = "lengths are far below 2^52")]
+        let grew = output_bytes as f64 * ratio > input_bytes as f64;
+        (output_bytes > threshold_bytes && grew).then(|| {
+            let reason = format!(
+                "Reduce output must shrink more rapidly: input size: {input_bytes} output size: {output_bytes}"
+            );
+            format!("{{\"reduce_overflow_error\":\"{reason}\"}}").into_bytes()
+        })
+    }
+}
+
+impl Reducer for FunctionReducer {
+    fn reduce(&mut self, groups: &[ReduceRows<'_>]) -> Result<Vec<Vec<u8>>, RunError> {
+        let mut results = Vec::with_capacity(groups.len());
+        let mut pending = Pending::default();
+        let (mut keys, mut values) = (Vec::new(), Vec::new());
+        for group in groups {
+            keys.clear();
+            values.clear();
+            let mut input = REDUCE_FRAME_BYTES;
+            for (number, (key, id, value)) in group.rows.iter().enumerate() {
+                let start = if number == 0 { b"[" } else { b"," };
+                values.extend_from_slice(start);
+                values.extend_from_slice(value);
+                // `[["key","id"],value],`
+                input += (key.len() + id.len() + 2 + value.len() + 7) as u64;
+                if self.uses_keys {
+                    keys.extend_from_slice(start);
+                    keys.push(b'[');
+                    keys.extend_from_slice(key);
+                    keys.push(b',');
+                    json::write_string(&mut keys, id);
+                    keys.push(b']');
+                }
+            }
+            close(&mut values, group.rows.is_empty());
+            if self.uses_keys {
+                close(&mut keys, group.rows.is_empty());
+            } else {
+                keys.extend_from_slice(b"null");
+            }
+            let mut writer = Writer(&mut self.request);
+            writer.bytes(&keys);
+            writer.bytes(&values);
+            pending.inputs.push(input.saturating_sub(1));
+            if self.request.len() >= REQUEST_BYTES {
+                self.flush(Kind::Reduce, &mut pending, &mut results)?;
+            }
+        }
+        self.flush(Kind::Reduce, &mut pending, &mut results)?;
+        Ok(results)
+    }
+
+    fn rereduce(&mut self, groups: &[Vec<&[u8]>]) -> Result<Vec<Vec<u8>>, RunError> {
+        let mut results = Vec::with_capacity(groups.len());
+        let mut pending = Pending::default();
+        let mut values = Vec::new();
+        for group in groups {
+            values.clear();
+            for (number, value) in group.iter().enumerate() {
+                values.push(if number == 0 { b'[' } else { b',' });
+                values.extend_from_slice(value);
+            }
+            close(&mut values, group.is_empty());
+            let mut writer = Writer(&mut self.request);
+            writer.bytes(b"null");
+            writer.bytes(&values);
+            pending.inputs.push(REREDUCE_FRAME_BYTES + values.len() as u64 - 2);
+            if self.request.len() >= REQUEST_BYTES {
+                self.flush(Kind::Rereduce, &mut pending, &mut results)?;
+            }
+        }
+        self.flush(Kind::Rereduce, &mut pending, &mut results)?;
+        Ok(results)
+    }
+}
+
+/// Ends an array whose brackets opened with its first element.
+fn close(array: &mut Vec<u8>, empty: bool) {
+    array.extend_from_slice(if empty { b"[]" } else { b"]" });
+}

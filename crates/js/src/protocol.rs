@@ -1,0 +1,266 @@
+//! What the server and its worker processes say to each other: small fixed [`Frame`]s on a socket, everything else as flat
+//! bytes in shared memory ([`Writer`], [`Reader`], [`Record`]).
+//!
+//! The worker trusts the server. The server trusts nothing: [`Reader`] checks every length, and the caller every number.
+
+use std::io::{self, Read, Write};
+
+/// A control message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Frame {
+    pub(crate) kind: Kind,
+    /// How many documents or groups a request has; for an answer, 1 if more of it follows after [`Kind::Next`].
+    pub(crate) count: u64,
+    /// How many bytes of the input or output area belong to it.
+    pub(crate) len: u64,
+    /// The size of the shared region in bytes.
+    pub(crate) region: u64,
+}
+
+/// What a frame asks for or answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Kind {
+    /// Request: compile map functions.
+    CompileMap = 1,
+    /// Request: compile a reduce function.
+    CompileReduce = 2,
+    /// Request: map documents.
+    Map = 3,
+    /// Request: reduce groups of rows.
+    Reduce = 4,
+    /// Request: reduce groups of reductions.
+    Rereduce = 5,
+    /// Request: go on with the answer.
+    Next = 6,
+    /// Request without an answer: forget what was compiled.
+    Reset = 7,
+    /// Request: try what the sandbox must forbid.
+    SelfTest = 8,
+    /// Answer: done, or a part of the result.
+    Done = 20,
+    /// Answer: the source does not compile; the text says why.
+    Refused = 21,
+    /// Answer: a function stopped the work, see [`Stop`].
+    Stopped = 22,
+}
+
+impl Kind {
+    fn from_number(number: u32) -> Option<Kind> {
+        use Kind::{CompileMap, CompileReduce, Done, Map, Next, Reduce, Refused, Rereduce, Reset, SelfTest, Stopped};
+        [CompileMap, CompileReduce, Map, Reduce, Rereduce, Next, Reset, SelfTest, Done, Refused, Stopped]
+            .into_iter()
+            .find(|kind| *kind as u32 == number)
+    }
+}
+
+impl Frame {
+    pub(crate) const BYTES: usize = 32;
+
+    pub(crate) fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..4].copy_from_slice(&(self.kind as u32).to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.count.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.len.to_le_bytes());
+        bytes[24..].copy_from_slice(&self.region.to_le_bytes());
+        bytes
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8; Self::BYTES]) -> Option<Self> {
+        let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+        let kind = Kind::from_number(u32::from_le_bytes(bytes[..4].try_into().expect("4 bytes")))?;
+        Some(Self { kind, count: number(8), len: number(16), region: number(24) })
+    }
+
+    pub(crate) fn write_to(self, mut socket: impl Write) -> io::Result<()> {
+        socket.write_all(&self.to_bytes())
+    }
+
+    /// Waits for a frame; `None` when the other side is gone.
+    pub(crate) fn read_from(mut socket: impl Read) -> io::Result<Option<Self>> {
+        let mut bytes = [0; Self::BYTES];
+        match socket.read_exact(&mut bytes) {
+            Ok(()) => {
+                Self::from_bytes(&bytes).map(Some).ok_or_else(|| io::Error::other("a control message is garbled"))
+            }
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Where the worker stands, packed in the shared counter: it changes with every call of a function, and says which one runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// The index in the current request.
+    pub(crate) document: u32,
+    pub(crate) function: u16,
+}
+
+impl Progress {
+    /// `turn` tells requests apart.
+    pub(crate) fn pack(self, turn: u16) -> u64 {
+        u64::from(turn) << 48 | u64::from(self.document) << 16 | u64::from(self.function)
+    }
+
+    pub(crate) fn unpack(counter: u64) -> Self {
+        #[expect(clippy::cast_possible_truncation, reason = "picks fields out of a packed number")]
+        Self { document: (counter >> 16) as u32, function: counter as u16 }
+    }
+}
+
+/// Why a worker stopped a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Stop {
+    /// A function asked for it; name and reason are its own.
+    Asked = 1,
+    /// A call took too long.
+    Timeout = 2,
+    /// The engine gave up: no memory, too deep a recursion; the reason is its message.
+    Engine = 3,
+    /// A limit on rows or bytes was broken; the reason says which.
+    Limit = 4,
+}
+
+impl Stop {
+    pub(crate) fn from_number(number: u32) -> Option<Stop> {
+        [Stop::Asked, Stop::Timeout, Stop::Engine, Stop::Limit].into_iter().find(|stop| *stop as u32 == number)
+    }
+}
+
+/// The head of a record in the answer to [`Kind::Map`]; its bytes follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) kind: RecordKind,
+    pub(crate) function: u16,
+    pub(crate) document: u32,
+    /// The length of the key, or of the text.
+    pub(crate) first: u32,
+    /// The length of the value.
+    pub(crate) second: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub(crate) enum RecordKind {
+    /// A key and a value.
+    Row = 1,
+    /// What a function threw.
+    Failure = 2,
+    /// A line that a function logged.
+    Log = 3,
+}
+
+impl Record {
+    pub(crate) const BYTES: usize = 16;
+
+    pub(crate) fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..2].copy_from_slice(&(self.kind as u16).to_le_bytes());
+        bytes[2..4].copy_from_slice(&self.function.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.document.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.first.to_le_bytes());
+        bytes[12..].copy_from_slice(&self.second.to_le_bytes());
+        bytes
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let short = |at: usize| Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?));
+        let long = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+        let kind = match short(0)? {
+            1 => RecordKind::Row,
+            2 => RecordKind::Failure,
+            3 => RecordKind::Log,
+            _ => return None,
+        };
+        Some(Self { kind, function: short(2)?, document: long(4)?, first: long(8)?, second: long(12)? })
+    }
+
+    /// The length of the bytes after the head.
+    pub(crate) fn body_len(self) -> usize {
+        self.first as usize + self.second as usize
+    }
+}
+
+/// Appends numbers and texts to a buffer.
+pub(crate) struct Writer<'a>(pub(crate) &'a mut Vec<u8>);
+
+impl Writer<'_> {
+    pub(crate) fn u32(&mut self, number: u32) {
+        self.0.extend_from_slice(&number.to_le_bytes());
+    }
+
+    pub(crate) fn u64(&mut self, number: u64) {
+        self.0.extend_from_slice(&number.to_le_bytes());
+    }
+
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        self.u64(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+    }
+}
+
+/// Takes numbers and texts from a buffer; `None` when it is too short.
+pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub(crate) fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (head, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(head)
+    }
+
+    pub(crate) fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
+    }
+
+    pub(crate) fn u64(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
+    }
+
+    pub(crate) fn bytes(&mut self) -> Option<&'a [u8]> {
+        let len = usize::try_from(self.u64()?).ok()?;
+        self.take(len)
+    }
+
+    pub(crate) fn text(&mut self) -> Option<&'a str> {
+        std::str::from_utf8(self.bytes()?).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn frames_and_records_survive_the_trip() {
+        let frame = Frame { kind: Kind::Stopped, count: 3, len: u64::MAX, region: 1 << 40 };
+        assert_eq!(Frame::from_bytes(&frame.to_bytes()), Some(frame));
+        let mut garbled = frame.to_bytes();
+        garbled[0] = 99;
+        assert_eq!(Frame::from_bytes(&garbled), None);
+        let record = Record { kind: RecordKind::Log, function: 65_535, document: 7, first: u32::MAX, second: 9 };
+        assert_eq!(Record::from_bytes(&record.to_bytes()), Some(record));
+        assert_eq!(Record::from_bytes(&record.to_bytes()[..15]), None);
+        let progress = Progress { document: u32::MAX - 1, function: 300 };
+        assert_eq!(Progress::unpack(progress.pack(0xffff)), progress);
+    }
+
+    #[test]
+    fn readers_notice_lengths_that_lie() {
+        let mut buffer = Vec::new();
+        let mut writer = Writer(&mut buffer);
+        writer.u32(5);
+        writer.bytes(b"text");
+        let mut reader = Reader(&buffer);
+        assert_eq!(reader.u32(), Some(5));
+        assert_eq!(reader.text(), Some("text"));
+        assert_eq!(reader.u32(), None);
+        buffer[4] = 0xff;
+        let mut reader = Reader(&buffer);
+        reader.u32().unwrap();
+        assert_eq!(reader.bytes(), None);
+    }
+}

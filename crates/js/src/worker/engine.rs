@@ -1,0 +1,431 @@
+//! One engine with its limits: [`Engine`] compiles functions and gives each a global environment of its own, [`Host`] is
+//! what native callbacks find.
+//!
+//! The compiler lives in a context that user code never sees: sources become bytecode there and run in contexts without
+//! `eval` and `Function`. Each function has its own context, because each has its own index: what one does to `Array.prototype`
+//! must not change another's rows. What it does to its own it lives with until the program ends.
+#![expect(unsafe_code, reason = "sets up the JavaScript engine")]
+
+use std::cell::Cell;
+use std::ffi::{CString, c_int, c_void};
+use std::time::{Duration, Instant};
+
+use rquickjs::qjs as c;
+use settee_design::Limits;
+
+use super::emit::Emitter;
+use super::heap::Heap;
+use super::lazy::Documents;
+use super::qjs::{Context, Ref, Thrown, Value};
+
+/// Stack for scripts. The process has 8 MiB by default; native callbacks need some of it.
+const STACK_BYTES: usize = 2 << 20;
+
+/// The longest text of an exception that is passed on.
+const MESSAGE_BYTES: usize = 4096;
+
+const PRELUDE: &str = include_str!("prelude.js");
+
+/// What native callbacks reach through the runtime.
+pub(super) struct Host {
+    pub(super) limits: Limits,
+    pub(super) documents: Documents,
+    /// The class of `{}`.
+    pub(super) plain_class: c::JSClassID,
+    pub(super) emitter: Emitter,
+    clock: Clock,
+    compiler: Context,
+}
+
+/// Ends calls that take too long. The time is read only when the engine asks, so that fast calls never read it.
+#[derive(Default)]
+struct Clock {
+    turn: Cell<u64>,
+    seen: Cell<(u64, Option<Instant>)>,
+    expired: Cell<bool>,
+}
+
+impl Host {
+    /// The host of a context.
+    ///
+    /// # Safety
+    /// The context must belong to an [`Engine`].
+    pub(super) unsafe fn of<'a>(context: *mut c::JSContext) -> &'a Host {
+        // SAFETY: the engine's runtime carries the address of its boxed host, which it outlives.
+        unsafe { Host::of_runtime(c::JS_GetRuntime(context)).expect("an engine sets its host first") }
+    }
+
+    /// The host of a runtime, unless it is being freed.
+    ///
+    /// # Safety
+    /// The runtime must belong to an [`Engine`].
+    pub(super) unsafe fn of_runtime<'a>(runtime: *mut c::JSRuntime) -> Option<&'a Host> {
+        // SAFETY: as for `of`.
+        unsafe { c::JS_GetRuntimeOpaque(runtime).cast::<Host>().as_ref() }
+    }
+
+    /// Starts the time of another call.
+    pub(super) fn start_clock(&self) {
+        self.clock.turn.set(self.clock.turn.get() + 1);
+    }
+
+    /// Whether a call has been ended because its time was over.
+    pub(super) fn expired(&self) -> bool {
+        self.clock.expired.get()
+    }
+}
+
+/// A runtime with its compiler.
+pub(super) struct Engine {
+    runtime: *mut c::JSRuntime,
+    host: Option<Box<Host>>,
+    contexts: Vec<Context>,
+    prelude: Vec<u8>,
+    /// See [`Engine::settle`].
+    ballast: Vec<*mut c_void>,
+    // Boxed, because the runtime knows its address; dropped after it.
+    heap: Box<Heap>,
+}
+
+/// A compiled function in its own global environment.
+pub(super) struct Function {
+    pub(super) context: Context,
+    pub(super) value: Value,
+}
+
+impl Engine {
+    /// A new engine with nothing in it; `None` if there is no memory.
+    pub(super) fn new(limits: Limits) -> Option<Self> {
+        // SAFETY: a fresh runtime, configured before anything runs in it; the host is boxed, so its address is stable,
+        // and dropped after the runtime.
+        unsafe {
+            let heap = Box::new(Heap::new(limits.memory_bytes));
+            let allocate = Heap::functions();
+            let runtime = c::JS_NewRuntime2(&raw const allocate, (&raw const *heap).cast_mut().cast());
+            if runtime.is_null() {
+                return None;
+            }
+            c::JS_SetMaxStackSize(runtime, STACK_BYTES as _);
+            let mut engine =
+                Self { runtime, host: None, contexts: Vec::new(), prelude: Vec::new(), ballast: Vec::new(), heap };
+            let documents = Documents::new(runtime)?;
+            let compiler = engine.bare_context()?;
+            c::JS_AddIntrinsicEval(compiler.raw());
+            let plain_class = compiler.object().ok()?.borrow().class();
+            let emitter = Emitter::default();
+            let host = Box::new(Host { limits, documents, plain_class, emitter, clock: Clock::default(), compiler });
+            c::JS_SetRuntimeOpaque(runtime, (&raw const *host).cast_mut().cast());
+            c::JS_SetInterruptHandler(runtime, Some(interrupt), (&raw const *host).cast_mut().cast());
+            engine.prelude = compiler.compile(PRELUDE, c"prelude").ok()?;
+            engine.host = Some(host);
+            Some(engine)
+        }
+    }
+
+    pub(super) fn host(&self) -> &Host {
+        self.host.as_ref().expect("set when the engine was made")
+    }
+
+    pub(super) fn heap(&self) -> &Heap {
+        &self.heap
+    }
+
+    /// Tells the engine where the stack begins, for it to notice deep recursion.
+    pub(super) fn enter(&self) {
+        // SAFETY: the runtime is alive.
+        unsafe { c::JS_UpdateStackTop(self.runtime) }
+    }
+
+    /// Runs the jobs of promises that functions left behind, lest they pile up.
+    pub(super) fn run_jobs(&self) {
+        // SAFETY: the runtime is alive; jobs run in contexts of this engine, and exceptions of theirs are of no interest.
+        unsafe {
+            while c::JS_IsJobPending(self.runtime) {
+                let mut context = std::ptr::null_mut();
+                self.host().start_clock();
+                if c::JS_ExecutePendingJob(self.runtime, &raw mut context) < 0 && !context.is_null() {
+                    drop(Context::new(context).take_exception());
+                }
+            }
+        }
+    }
+
+    /// Prepares for many calls, once everything is compiled.
+    ///
+    /// The engine carves small blocks from pages of one size each, and frees a page with its last block. Where what a
+    /// program keeps happens to fill its pages, every call would allocate and free a page; so one block is kept in a page
+    /// that is otherwise empty, for each size.
+    pub(super) fn settle(&mut self) {
+        const PAGE_BYTES: usize = 4096;
+        for size in (16..=512).step_by(8) {
+            // SAFETY: blocks from the runtime's heap; all but the last are given back at once, the last on drop.
+            unsafe {
+                let blocks: Vec<_> =
+                    (0..=PAGE_BYTES / size).map(|_| c::js_malloc_rt(self.runtime, (size - 8) as _)).collect();
+                for (number, block) in blocks.iter().enumerate().filter(|(_, block)| !block.is_null()) {
+                    if number + 1 == blocks.len() {
+                        self.ballast.push(*block);
+                    } else {
+                        c::js_free_rt(self.runtime, *block);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Compiles the source of a function; the error is the text that CouchDB gives.
+    pub(super) fn function(&mut self, source: &str, library: Option<&str>) -> Result<Function, String> {
+        let context = self.user_context(library).ok_or("InternalError: out of memory")?;
+        let compiler = self.host().compiler;
+        self.host().start_clock();
+        let refuse = |context: Context| Err(format!("{} ({source})", describe(context, &context.take_exception())));
+        let script = match compile_function(compiler, source) {
+            Ok(script) => script,
+            Err(Thrown) => return refuse(compiler),
+        };
+        let Ok(value) = context.run(&script) else {
+            return refuse(context);
+        };
+        if context.is_function(value.borrow()) {
+            Ok(Function { context, value })
+        } else {
+            Err(format!("Expression does not eval to a function. ({source})"))
+        }
+    }
+
+    fn bare_context(&mut self) -> Option<Context> {
+        // SAFETY: a fresh context of the live runtime; it is freed when the engine is dropped.
+        unsafe {
+            let raw = c::JS_NewContextRaw(self.runtime);
+            if raw.is_null() {
+                return None;
+            }
+            let context = Context::new(raw);
+            self.contexts.push(context);
+            let failed = c::JS_AddIntrinsicBaseObjects(raw) != 0
+                || c::JS_AddIntrinsicDate(raw) != 0
+                || c::JS_AddIntrinsicRegExp(raw) != 0
+                || c::JS_AddIntrinsicJSON(raw) != 0
+                || c::JS_AddIntrinsicProxy(raw) != 0
+                || c::JS_AddIntrinsicMapSet(raw) != 0
+                || c::JS_AddIntrinsicTypedArrays(raw) != 0
+                || c::JS_AddIntrinsicPromise(raw) != 0
+                || c::JS_AddIntrinsicWeakRef(raw) != 0;
+            (!failed).then_some(context)
+        }
+    }
+
+    /// A global environment for user code.
+    fn user_context(&mut self, library: Option<&str>) -> Option<Context> {
+        let context = self.bare_context()?;
+        self.host().documents.prepare(context);
+        self.furnish(context, library).ok()?;
+        Some(context)
+    }
+
+    fn furnish(&self, context: Context, library: Option<&str>) -> Result<(), Thrown> {
+        let global = context.global();
+        let global = global.borrow();
+        context.set_named(global, c"emit", context.function(emit, c"emit", 2)?)?;
+        context.set_named(global, c"log", context.function(log, c"log", 1)?)?;
+        let prelude = context.run(&self.prelude)?;
+        let compile = context.function(compile_module, c"compileModule", 2)?;
+        let sum = context.function(native_sum, c"sum", 1)?;
+        let library = library.map_or_else(|| Ok(context.undefined()), |text| context.string(text.as_bytes()))?;
+        let arguments = [compile.borrow(), sum.borrow(), library.borrow()];
+        let furniture = context.call(prelude.borrow(), Ref::UNDEFINED, &arguments)?;
+        for name in [c"require", c"sum", c"isArray", c"toJSON"] {
+            context.set_named(global, name, context.get_named(furniture.borrow(), name)?)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // SAFETY: functions and values made by this engine are gone, they borrow its contexts by convention of
+        // `Context::new`; the host goes after the runtime, whose finalizers must not find it any more.
+        unsafe {
+            if let Some(host) = &self.host {
+                host.emitter.drop_rows(0);
+                host.documents.forget_names(self.runtime);
+            }
+            for block in self.ballast.drain(..) {
+                c::js_free_rt(self.runtime, block);
+            }
+            c::JS_SetRuntimeOpaque(self.runtime, std::ptr::null_mut());
+            for context in self.contexts.drain(..) {
+                c::JS_FreeContext(context.raw());
+            }
+            c::JS_FreeRuntime(self.runtime);
+        }
+    }
+}
+
+/// Compiles a source so that the script's value is the function.
+///
+/// Sources are function expressions, but with trailing semicolons and comments, and some put helper functions before an
+/// anonymous `function` statement: old engines took all that, and CouchDB still does.
+fn compile_function(compiler: Context, source: &str) -> Result<Vec<u8>, Thrown> {
+    // After a comma the source is an expression, whatever follows the function.
+    let first = compiler.compile(&format!("0,{source}"), c"function");
+    let Err(Thrown) = first else { return first };
+    let expression_error = compiler.take_exception();
+    let second = compiler.compile(source, c"function");
+    let Err(Thrown) = second else { return second };
+    let statement_error = compiler.take_exception();
+    if let Some(at) = anonymous_function(compiler, &statement_error, source) {
+        let (head, tail) = source.split_at(at);
+        let third = compiler.compile(&format!("{head}0,{tail}"), c"function");
+        let Err(Thrown) = third else { return third };
+        drop(compiler.take_exception());
+    }
+    Err(compiler.throw(expression_error))
+}
+
+/// Where the nameless function statement begins that a syntax error is about.
+fn anonymous_function(context: Context, error: &Value, source: &str) -> Option<usize> {
+    let member = |name| Some(context.text(context.get_named(error.borrow(), name).ok()?.borrow()).ok()?.to_text());
+    if member(c"message")? != "function name expected" {
+        return None;
+    }
+    // The stack begins with `    at function:LINE:COLUMN`.
+    let stack = member(c"stack")?;
+    let mut place = stack.lines().next()?.trim_end_matches(')').rsplit(':');
+    let column: usize = place.next()?.parse().ok()?;
+    let line: usize = place.next()?.parse().ok()?;
+    let start: usize = source.split_inclusive('\n').take(line.checked_sub(1)?).map(str::len).sum();
+    let rest = &source[start..];
+    let inside = rest.char_indices().nth(column.checked_sub(1)?).map_or(rest.len(), |(at, _)| at);
+    source[..start + inside].rfind("function")
+}
+
+/// An exception as text.
+pub(super) fn describe(context: Context, exception: &Value) -> String {
+    let text = match context.text(exception.borrow()) {
+        Ok(text) => text.to_text(),
+        Err(Thrown) => {
+            drop(context.take_exception());
+            "an exception without a text".to_owned()
+        }
+    };
+    cut(text)
+}
+
+/// At most [`MESSAGE_BYTES`] of a text.
+pub(super) fn cut(mut text: String) -> String {
+    if text.len() > MESSAGE_BYTES {
+        let end = (0..=MESSAGE_BYTES).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
+/// Asked by the engine every ten thousand steps; other than zero ends the running call.
+unsafe extern "C" fn interrupt(_runtime: *mut c::JSRuntime, opaque: *mut c_void) -> c_int {
+    // SAFETY: the host outlives the runtime.
+    let host = unsafe { &*opaque.cast::<Host>() };
+    let clock = &host.clock;
+    let (turn, since) = clock.seen.get();
+    match since {
+        Some(since) if turn == clock.turn.get() => {
+            if since.elapsed() >= Duration::from_millis(host.limits.timeout_ms) {
+                clock.expired.set(true);
+            }
+        }
+        _ => clock.seen.set((clock.turn.get(), Some(Instant::now()))),
+    }
+    c_int::from(clock.expired.get())
+}
+
+/// The arguments of a native function, missing ones undefined.
+unsafe fn arguments<'a, const N: usize>(count: c_int, values: *mut c::JSValue) -> [Ref<'a>; N] {
+    let given = usize::try_from(count).unwrap_or_default();
+    std::array::from_fn(|at| {
+        if at < given {
+            // SAFETY: the engine passes `count` values that live until the callback returns.
+            unsafe { Ref::from_raw(*values.add(at)) }
+        } else {
+            Ref::UNDEFINED
+        }
+    })
+}
+
+fn to_raw(result: Result<(), Thrown>) -> c::JSValue {
+    result.map_or(c::JS_EXCEPTION, |()| c::JS_UNDEFINED)
+}
+
+unsafe extern "C" fn emit(
+    raw: *mut c::JSContext,
+    _this: c::JSValue,
+    count: c_int,
+    values: *mut c::JSValue,
+) -> c::JSValue {
+    // SAFETY: the engine calls with a live context of ours and `count` live values.
+    let (context, host, [key, value]) = unsafe { (Context::new(raw), Host::of(raw), arguments(count, values)) };
+    to_raw(host.emitter.emit(host, context, key, value))
+}
+
+unsafe extern "C" fn log(
+    raw: *mut c::JSContext,
+    _this: c::JSValue,
+    count: c_int,
+    values: *mut c::JSValue,
+) -> c::JSValue {
+    // SAFETY: the engine calls with a live context of ours and `count` live values.
+    let (context, host, [message]) = unsafe { (Context::new(raw), Host::of(raw), arguments(count, values)) };
+    to_raw(host.emitter.log(context, message))
+}
+
+/// The sum of an array of numbers; undefined if it is anything else.
+unsafe extern "C" fn native_sum(
+    raw: *mut c::JSContext,
+    _this: c::JSValue,
+    count: c_int,
+    values: *mut c::JSValue,
+) -> c::JSValue {
+    // SAFETY: the engine calls with a live context of ours and `count` live values.
+    let (context, [array]) = unsafe { (Context::new(raw), arguments(count, values)) };
+    if !array.is_array() {
+        return c::JS_UNDEFINED;
+    }
+    let sum = context.length(array).and_then(|length| {
+        let mut sum = 0.0;
+        for index in 0..u32::try_from(length).unwrap_or_default() {
+            let element = context.get_index(array, index)?;
+            match element.borrow().tag() {
+                c::JS_TAG_INT => sum += f64::from(element.borrow().int()),
+                c::JS_TAG_FLOAT64 => sum += element.borrow().float(),
+                _ => return Ok(context.undefined()),
+            }
+        }
+        Ok(context.number(sum))
+    });
+    sum.map_or(c::JS_EXCEPTION, Value::into_raw)
+}
+
+/// Compiles a module of the library; only the prelude can call this.
+unsafe extern "C" fn compile_module(
+    raw: *mut c::JSContext,
+    _this: c::JSValue,
+    count: c_int,
+    values: *mut c::JSValue,
+) -> c::JSValue {
+    // SAFETY: the engine calls with a live context of ours and `count` live values.
+    let (context, host, [source, id]) = unsafe { (Context::new(raw), Host::of(raw), arguments(count, values)) };
+    let compile = || {
+        let (source, id) = (context.text(source)?.to_text(), context.text(id)?.to_text());
+        let name = CString::new(id).unwrap_or_default();
+        let wrapped = format!("(function (module, exports, require) {{ {source}\n }});");
+        match host.compiler.compile(&wrapped, &name) {
+            Ok(script) => context.run(&script),
+            Err(Thrown) => {
+                let exception = host.compiler.take_exception();
+                let text = context.string(describe(host.compiler, &exception).as_bytes())?;
+                Err(context.throw(text))
+            }
+        }
+    };
+    compile().map_or(c::JS_EXCEPTION, Value::into_raw)
+}

@@ -1,0 +1,128 @@
+//! Mapping: every function of a program on every document of a request.
+//!
+//! Exceptions make a document emit nothing; some end the request, with the texts of CouchDB's query server
+//! ([`Halt`]).
+#![expect(unsafe_code, reason = "hands documents in shared memory to the engine")]
+
+use std::rc::Rc;
+
+use settee_design::Limits;
+
+use super::engine::{self, Engine, Function, Host};
+use super::lazy::Source;
+use super::qjs::{Context, Ref, Thrown, Value};
+use crate::protocol::{Progress, RecordKind, Stop};
+
+/// Compiled map functions.
+pub(super) struct MapProgram {
+    functions: Vec<Function>,
+    source: Rc<Source>,
+    // Last, so that everything made by the engine is dropped before it.
+    engine: Engine,
+}
+
+/// Why a request ends early.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Halt {
+    pub(super) stop: Stop,
+    pub(super) name: String,
+    pub(super) reason: String,
+}
+
+impl MapProgram {
+    /// Compiles `functions`; the error is the text that CouchDB gives.
+    pub(super) fn compile(functions: &[&str], library: Option<&str>, limits: Limits) -> Result<Self, String> {
+        let mut engine = Engine::new(limits).ok_or("InternalError: out of memory")?;
+        let functions =
+            functions.iter().map(|source| engine.function(source, library)).collect::<Result<Vec<_>, _>>()?;
+        engine.settle();
+        let source = engine.host().documents.source();
+        Ok(Self { functions, source, engine })
+    }
+
+    /// Runs all functions on one document. `progress` is told which one is about to run.
+    pub(super) fn map(&mut self, document: u32, text: &[u8], progress: impl Fn(Progress)) -> Result<(), Halt> {
+        let host = self.engine.host();
+        host.emitter.begin_document(document);
+        for (index, function) in (0u16..).zip(&self.functions) {
+            progress(Progress { document, function: index });
+            let mark = host.emitter.begin_function(index);
+            host.start_clock();
+            self.engine.heap().take_exhausted();
+            let called = call(host, function, &self.source, text);
+            host.documents.release(&mut self.source);
+            if let Some((stop, reason)) = host.emitter.broken() {
+                host.emitter.drop_rows(mark);
+                return Err(Halt { stop, name: String::new(), reason: reason.to_owned() });
+            }
+            if let Err(Thrown) = called {
+                host.emitter.drop_rows(mark);
+                let exception = function.context.take_exception();
+                let message = judge(&self.engine, function.context, &exception)?;
+                host.emitter.write_log();
+                host.emitter.write_text(RecordKind::Failure, &message);
+            } else {
+                host.emitter.write_log();
+            }
+        }
+        if host.documents.kept_bytes() > host.limits.memory_bytes {
+            let reason = "out of memory: functions keep too many documents".to_owned();
+            return Err(Halt { stop: Stop::Engine, name: String::new(), reason });
+        }
+        Ok(())
+    }
+
+    pub(super) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+}
+
+fn call(host: &Host, function: &Function, source: &Rc<Source>, text: &[u8]) -> Result<(), Thrown> {
+    let context = function.context;
+    // SAFETY: the caller releases the document while `text` is still borrowed.
+    let document = unsafe { host.documents.document(context, source, text)? };
+    let result = context.call(function.value.borrow(), Ref::UNDEFINED, &[document.borrow()])?;
+    drop(result);
+    host.emitter.write_rows(host, context)
+}
+
+/// Decides what an exception means: the message of a failure, or the end of the request.
+pub(super) fn judge(engine: &Engine, context: Context, exception: &Value) -> Result<String, Halt> {
+    let host = engine.host();
+    let halt = |stop, name: &str, reason: String| Err(Halt { stop, name: name.to_owned(), reason });
+    if host.expired() {
+        return halt(Stop::Timeout, "", String::new());
+    }
+    if engine.heap().take_exhausted() {
+        return halt(Stop::Engine, "", "out of memory".to_owned());
+    }
+    let thrown = exception.borrow();
+    if thrown.is_string() {
+        let text = engine::describe(context, exception);
+        if text == "fatal_error" {
+            return halt(Stop::Asked, "map_runtime_error", "function raised 'fatal_error'".to_owned());
+        }
+        return Ok(text);
+    }
+    let part = |index| {
+        let value = context.get_index(thrown, index).map_err(|Thrown| drop(context.take_exception())).ok()?;
+        Some(engine::describe(context, &value))
+    };
+    if thrown.is_array() && part(0).as_deref() == Some("fatal") {
+        return halt(Stop::Asked, &part(1).unwrap_or_default(), part(2).unwrap_or_default());
+    }
+    let text = engine::describe(context, exception);
+    if thrown.is_error() {
+        // What CouchDB's engines report as InternalError, which ends its query server.
+        if let Some(reason) = text.strip_prefix("InternalError: ") {
+            return halt(Stop::Engine, "", reason.to_owned());
+        }
+        if text == "RangeError: Maximum call stack size exceeded" {
+            return halt(Stop::Engine, "", "too much recursion".to_owned());
+        }
+    }
+    if host.expired() {
+        return halt(Stop::Timeout, "", String::new());
+    }
+    Ok(text)
+}

@@ -1,0 +1,60 @@
+//! Taking over the descriptors that the server gave to its child: [`adopt`].
+#![expect(unsafe_code, reason = "takes over descriptors by number and ties the process to its parent")]
+
+use std::io;
+use std::os::fd::{FromRawFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use crate::shared_memory::{INITIAL_BYTES, SharedMemory};
+
+/// The control socket and the shared memory.
+pub(super) fn adopt() -> io::Result<(UnixStream, SharedMemory)> {
+    end_with_parent()?;
+    close_others();
+    let kind = |fd| {
+        // SAFETY: fstat fills the structure that is given, which is plain data.
+        unsafe {
+            let mut status: libc::stat = std::mem::zeroed();
+            if libc::fstat(fd, &raw mut status) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            Ok((status.st_mode & libc::S_IFMT, status.st_size))
+        }
+    };
+    if kind(0)?.0 != libc::S_IFSOCK {
+        return Err(io::Error::other("standard input is no control socket"));
+    }
+    let (mode, bytes) = kind(1)?;
+    if mode != libc::S_IFREG || usize::try_from(bytes).is_ok_and(|bytes| bytes < INITIAL_BYTES) {
+        return Err(io::Error::other("standard output is no shared memory"));
+    }
+    // SAFETY: the process has just started and nothing else uses descriptors 0 and 1: this crate never prints to standard
+    // output, nor reads standard input.
+    let (socket, memory) = unsafe { (UnixStream::from_raw_fd(0), OwnedFd::from_raw_fd(1)) };
+    Ok((socket, SharedMemory::open(memory, INITIAL_BYTES)?))
+}
+
+/// Has the kernel kill this process when the server dies, whatever runs then.
+#[cfg(target_os = "linux")]
+fn end_with_parent() -> io::Result<()> {
+    // SAFETY: prctl with integer arguments.
+    if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn end_with_parent() -> io::Result<()> {
+    Ok(())
+}
+
+/// Closes what the server may have let slip through; best effort, as old kernels lack the call.
+#[cfg(target_os = "linux")]
+fn close_others() {
+    // SAFETY: closes descriptors from 3 on, none of which this fresh process uses.
+    unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn close_others() {}

@@ -1,0 +1,167 @@
+//! Reducing: one function on many groups of rows.
+//!
+//! Values are parsed by the engine into ordinary objects. Keys are sent and parsed only for functions that may look at them
+//! ([`uses_keys`]), because most never do.
+
+use settee_design::Limits;
+
+use super::emit::{WriteError, write_json};
+use super::engine::{Engine, Function};
+use super::map::{Halt, judge};
+use super::qjs::{Context, Ref, Thrown, Value};
+use super::text;
+use crate::protocol::{Stop, Writer};
+
+/// A compiled reduce function.
+pub(super) struct ReduceProgram {
+    function: Function,
+    scratch: Vec<u8>,
+    // Last, so that everything made by the engine is dropped before it.
+    engine: Engine,
+}
+
+impl ReduceProgram {
+    /// Compiles a function; the error is the text that CouchDB gives.
+    pub(super) fn compile(source: &str, limits: Limits) -> Result<Self, String> {
+        let mut engine = Engine::new(limits).ok_or("InternalError: out of memory")?;
+        let function = engine.function(source, None)?;
+        engine.settle();
+        Ok(Self { function, scratch: Vec::new(), engine })
+    }
+
+    pub(super) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Reduces one group and appends the length and the text of the result. `keys` is the JSON text of the keys, or `null`
+    /// for reductions of reductions; `values` that of an array.
+    pub(super) fn reduce(&mut self, keys: &[u8], values: &[u8], rereduce: bool, out: &mut Vec<u8>) -> Result<(), Halt> {
+        let host = self.engine.host();
+        let context = self.function.context;
+        host.start_clock();
+        self.engine.heap().take_exhausted();
+        host.emitter.begin_document(0);
+        let mark = host.emitter.begin_function(0);
+        let start = out.len();
+        Writer(out).u64(0);
+        let body = out.len();
+        let written = self.call(keys, values, rereduce).map_err(WriteError::from).and_then(|result| {
+            let host = self.engine.host();
+            write_json(host, context, result.borrow(), out, host.limits.bytes_per_document)
+        });
+        let host = self.engine.host();
+        host.emitter.drop_rows(mark);
+        match written {
+            Ok(()) => {}
+            Err(WriteError::TooLong) => {
+                let reason = "reduced to more bytes than allowed".to_owned();
+                return Err(Halt { stop: Stop::Limit, name: String::new(), reason });
+            }
+            Err(WriteError::Thrown) => {
+                judge(&self.engine, context, &context.take_exception())?;
+                out.truncate(body);
+                out.extend_from_slice(b"null");
+            }
+        }
+        let len = (out.len() - body) as u64;
+        out[start..body].copy_from_slice(&len.to_le_bytes());
+        Ok(())
+    }
+
+    fn call(&mut self, keys: &[u8], values: &[u8], rereduce: bool) -> Result<Value, Thrown> {
+        let context = self.function.context;
+        let keys = self.value(context, keys)?;
+        let values = self.array(context, values)?;
+        let arguments = [keys.borrow(), values.borrow(), Ref::boolean(rereduce)];
+        context.call(self.function.value.borrow(), Ref::UNDEFINED, &arguments)
+    }
+
+    fn array(&mut self, context: Context, json: &[u8]) -> Result<Value, Thrown> {
+        let mut elements = Vec::new();
+        let mut at = 1;
+        while !matches!(json.get(at), Some(b']') | None) {
+            if json[at] == b',' {
+                at += 1;
+            }
+            let end = text::skip_value(json, at).max(at + 1);
+            elements.push(self.value(context, json.get(at..end).unwrap_or_default())?);
+            at = end;
+        }
+        context.array(elements)
+    }
+
+    fn value(&mut self, context: Context, json: &[u8]) -> Result<Value, Thrown> {
+        match json.first() {
+            Some(b'-' | b'0'..=b'9') => Ok(context.number(text::number(json))),
+            Some(b'"') if !json.contains(&b'\\') => context.string(json.get(1..json.len() - 1).unwrap_or_default()),
+            _ => {
+                self.scratch.clear();
+                self.scratch.extend_from_slice(json);
+                context.parse_json(&mut self.scratch)
+            }
+        }
+    }
+}
+
+/// Whether a function may look at its first parameter. Errs on the side of yes: it says no only if neither the name of
+/// the parameter nor `arguments` nor an escape that could spell them occurs anywhere in the source again.
+pub(super) fn uses_keys(source: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$' || byte >= 0x80;
+    let mut words = source.split(|character: char| !u8::try_from(character).map_or(true, is_part));
+    let Some(head) = source.trim_start().strip_prefix("function") else {
+        return true;
+    };
+    let Some((before, parameters)) = head.split_once('(') else {
+        return true;
+    };
+    let Some((parameters, _)) = parameters.split_once(')') else {
+        return true;
+    };
+    let simple = |name: &str| name.bytes().all(is_part);
+    if source.contains("\\u") || !simple(before.trim()) || words.any(|word| word == "arguments") {
+        return true;
+    }
+    let mut names = parameters.split(',').map(str::trim);
+    if !names.clone().all(simple) {
+        return true;
+    }
+    match names.next() {
+        None | Some("") => false,
+        Some(first) => {
+            let all = source.split(|character: char| !u8::try_from(character).map_or(true, is_part));
+            all.filter(|word| *word == first).count() > 1
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_unused_only_where_that_is_certain() {
+        let unused = [
+            "function(keys, values) { return sum(values); }",
+            "function (k, v, r) { return v.length }",
+            "function() { return 1 }",
+            "function named(k$, v) { return v[0]; }",
+        ];
+        let used = [
+            "function(keys, values) { return keys.length; }",
+            "function(keys, values) { /* keys */ return 1; }",
+            "function(k, v) { return arguments[0]; }",
+            "function(k, v) { return \\u006b; }",
+            "function({length}, v) { return length; }",
+            "function(k = 1, v) { return 1; }",
+            "(k, v) => v.length",
+            "var a; function(k, v) { return 1; }",
+            "function(k /* first */, v) { return 1; }",
+        ];
+        for source in unused {
+            assert!(!uses_keys(source), "{source}");
+        }
+        for source in used {
+            assert!(uses_keys(source), "{source}");
+        }
+    }
+}

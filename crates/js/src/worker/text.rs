@@ -1,0 +1,526 @@
+//! Walking trusted JSON text, and writing JSON text the way `JSON.stringify` writes it.
+//!
+//! The text was validated when it was stored, so nothing is checked twice; text that is no JSON after all gives wrong
+//! values but never a panic or a read outside. This module knows no engine.
+
+use std::io::Write as _;
+
+use settee_model::json::MAX_DEPTH;
+
+/// The first index from `at` that is no whitespace.
+#[inline]
+pub(super) fn skip_space(text: &[u8], mut at: usize) -> usize {
+    while text.get(at).is_some_and(|byte| *byte <= b' ') {
+        at += 1;
+    }
+    at
+}
+
+/// The end of a string literal: the index after its closing quote, and whether it has escapes.
+#[inline]
+pub(super) fn string_end(text: &[u8], open: usize) -> (usize, bool) {
+    let mut at = open + 1;
+    // Names and most values are shorter than what pays for a call of memchr.
+    let near = text.len().min(at + 16);
+    while at < near {
+        match text[at] {
+            b'"' => return (at + 1, false),
+            b'\\' => return escaped_string_end(text, at),
+            _ => at += 1,
+        }
+    }
+    match memchr::memchr2(b'"', b'\\', text.get(at..).unwrap_or_default()) {
+        Some(found) if text[at + found] == b'"' => (at + found + 1, false),
+        Some(found) => escaped_string_end(text, at + found),
+        None => (text.len(), false),
+    }
+}
+
+#[cold]
+fn escaped_string_end(text: &[u8], mut at: usize) -> (usize, bool) {
+    while let Some(found) = memchr::memchr2(b'"', b'\\', text.get(at..).unwrap_or_default()) {
+        at += found;
+        if text[at] == b'"' {
+            return (at + 1, true);
+        }
+        at += 2;
+    }
+    (text.len(), true)
+}
+
+/// The index after the value that begins at `at`.
+pub(super) fn skip_value(text: &[u8], at: usize) -> usize {
+    match text.get(at) {
+        Some(b'"') => string_end(text, at).0,
+        Some(b'{' | b'[') => skip_container(text, at),
+        _ => scalar_end(text, at),
+    }
+}
+
+fn skip_container(text: &[u8], mut at: usize) -> usize {
+    let mut depth = 0usize;
+    while let Some(byte) = text.get(at) {
+        match byte {
+            b'"' => {
+                at = string_end(text, at).0;
+                continue;
+            }
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => {
+                depth -= 1;
+                if depth == 0 {
+                    return at + 1;
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    text.len()
+}
+
+/// The index after a number or a word.
+#[inline]
+pub(super) fn scalar_end(text: &[u8], mut at: usize) -> usize {
+    while text.get(at).is_some_and(|byte| !matches!(byte, b',' | b'}' | b']' | b':' | 0..=b' ')) {
+        at += 1;
+    }
+    at
+}
+
+/// The number that a literal stands for.
+pub(super) fn number(literal: &[u8]) -> f64 {
+    std::str::from_utf8(literal).ok().and_then(|text| text.parse().ok()).unwrap_or(f64::NAN)
+}
+
+/// The text that the inside of a string literal stands for.
+pub(super) fn unescape(inside: &[u8], out: &mut Vec<u8>) {
+    let mut rest = inside;
+    while let Some(at) = memchr::memchr(b'\\', rest) {
+        out.extend_from_slice(&rest[..at]);
+        let Some(&escape) = rest.get(at + 1) else { return };
+        rest = &rest[at + 2..];
+        match escape {
+            b'n' => out.push(b'\n'),
+            b't' => out.push(b'\t'),
+            b'r' => out.push(b'\r'),
+            b'b' => out.push(8),
+            b'f' => out.push(12),
+            b'u' => {
+                let (character, used) = escaped_character(rest);
+                out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+                rest = rest.get(used..).unwrap_or_default();
+            }
+            other => out.push(other),
+        }
+    }
+    out.extend_from_slice(rest);
+}
+
+/// The character after `\u` and how many bytes it takes. Lone surrogates have no UTF-8 form: they become U+FFFD.
+fn escaped_character(rest: &[u8]) -> (char, usize) {
+    let unit = |at: usize| {
+        let digits = std::str::from_utf8(rest.get(at..at + 4)?).ok()?;
+        u32::from_str_radix(digits, 16).ok()
+    };
+    let Some(first) = unit(0) else {
+        return (char::REPLACEMENT_CHARACTER, 4);
+    };
+    if let Some(character) = char::from_u32(first) {
+        return (character, 4);
+    }
+    if (0xd800..0xdc00).contains(&first)
+        && rest.get(4..6) == Some(b"\\u")
+        && let Some(second @ 0xdc00..0xe000) = unit(6)
+    {
+        let code = 0x1_0000 + ((first - 0xd800) << 10) + (second - 0xdc00);
+        return (char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER), 10);
+    }
+    (char::REPLACEMENT_CHARACTER, 4)
+}
+
+/// The array index that a property name is, if it is one: such names come first in the order of an object's members.
+pub(super) fn array_index(name: &[u8]) -> Option<u32> {
+    if name.is_empty() || name.len() > 10 || (name[0] == b'0' && name.len() > 1) {
+        return None;
+    }
+    let mut number = 0u64;
+    for byte in name {
+        if !byte.is_ascii_digit() {
+            return None;
+        }
+        number = number * 10 + u64::from(byte - b'0');
+    }
+    u32::try_from(number).ok().filter(|number| *number != u32::MAX)
+}
+
+/// Appends a string literal. `text` is UTF-8 except for lone surrogates, as the engine gives it.
+pub(super) fn write_string(out: &mut Vec<u8>, text: &[u8]) {
+    out.push(b'"');
+    match std::str::from_utf8(text) {
+        Ok(text) => write_escaped(out, text.as_bytes()),
+        Err(_) => write_escaped(out, &without_surrogates(text)),
+    }
+    out.push(b'"');
+}
+
+fn write_escaped(out: &mut Vec<u8>, text: &[u8]) {
+    let mut copied = 0;
+    for (at, &byte) in text.iter().enumerate() {
+        if byte >= b' ' && byte != b'"' && byte != b'\\' {
+            continue;
+        }
+        out.extend_from_slice(&text[copied..at]);
+        copied = at + 1;
+        match byte {
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            8 => out.extend_from_slice(b"\\b"),
+            12 => out.extend_from_slice(b"\\f"),
+            control => {
+                write!(out, "\\u{control:04x}").expect("writing to memory");
+            }
+        }
+    }
+    out.extend_from_slice(&text[copied..]);
+}
+
+/// `text` with lone surrogates, three bytes each, replaced by U+FFFD.
+pub(super) fn without_surrogates(text: &[u8]) -> Vec<u8> {
+    let mut clean = Vec::with_capacity(text.len());
+    let mut rest = text;
+    loop {
+        match std::str::from_utf8(rest) {
+            Ok(good) => {
+                clean.extend_from_slice(good.as_bytes());
+                return clean;
+            }
+            Err(error) => {
+                let (good, bad) = rest.split_at(error.valid_up_to());
+                clean.extend_from_slice(good);
+                clean.extend_from_slice("\u{fffd}".as_bytes());
+                rest = bad.get(3..).unwrap_or_default();
+            }
+        }
+    }
+}
+
+/// Appends a number as `JSON.stringify` writes it.
+pub(super) fn write_number(out: &mut Vec<u8>, number: f64) {
+    if !number.is_finite() {
+        out.extend_from_slice(b"null");
+    } else if number.abs() < 1e15 && number.trunc() == number {
+        #[expect(clippy::cast_possible_truncation, reason = "an integer below 10^15")]
+        write_integer(out, number as i64);
+    } else {
+        write_fraction(out, number);
+    }
+}
+
+/// Appends an integer.
+pub(super) fn write_integer(out: &mut Vec<u8>, number: i64) {
+    if number < 0 {
+        out.push(b'-');
+    }
+    settee_model::json::write_u64(out, number.unsigned_abs());
+}
+
+/// The shortest digits that round to the same number, laid out by the rules of ECMAScript's `Number::toString`.
+fn write_fraction(out: &mut Vec<u8>, number: f64) {
+    let mut buffer = [0u8; 40];
+    let mut cursor = std::io::Cursor::new(&mut buffer[..]);
+    write!(cursor, "{number:e}").expect("17 digits, a sign, a point and an exponent fit");
+    let end = usize::try_from(cursor.position()).expect("inside the buffer");
+    let mut written = &buffer[..end];
+    if let Some(rest) = written.strip_prefix(b"-") {
+        out.push(b'-');
+        written = rest;
+    }
+    let mark = written.iter().position(|byte| *byte == b'e').unwrap_or(written.len());
+    let exponent: i32 =
+        std::str::from_utf8(&written[mark + 1..]).ok().and_then(|text| text.parse().ok()).unwrap_or_default();
+    let mut digits = [0u8; 20];
+    let mut count = 0;
+    for byte in written[..mark].iter().filter(|byte| **byte != b'.') {
+        digits[count] = *byte;
+        count += 1;
+    }
+    let digits = &digits[..count];
+    let length = i32::try_from(count).expect("at most 17 digits");
+    let point = exponent + 1;
+    if (length..=21).contains(&point) {
+        out.extend_from_slice(digits);
+        out.extend((length..point).map(|_| b'0'));
+    } else if (1..=21).contains(&point) {
+        let (whole, fraction) = digits.split_at(usize::try_from(point).expect("positive"));
+        out.extend_from_slice(whole);
+        out.push(b'.');
+        out.extend_from_slice(fraction);
+    } else if (-5..=0).contains(&point) {
+        out.extend_from_slice(b"0.");
+        out.extend((point..0).map(|_| b'0'));
+        out.extend_from_slice(digits);
+    } else {
+        out.push(digits[0]);
+        if count > 1 {
+            out.push(b'.');
+            out.extend_from_slice(&digits[1..]);
+        }
+        write!(out, "e{}{}", if exponent < 0 { '-' } else { '+' }, exponent.abs()).expect("writing to memory");
+    }
+}
+
+/// Text that is nested deeper than [`MAX_DEPTH`].
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TooDeep;
+
+/// Appends the value that begins at `at` as `JSON.stringify(JSON.parse(…))` would write it: numbers in their shortest form,
+/// only the escapes that are needed, array-index names first. Answers the index after the value.
+pub(super) fn copy_value(text: &[u8], at: usize, out: &mut Vec<u8>, depth: usize) -> Result<usize, TooDeep> {
+    let mut copier = Copier { text, out, verbatim: at };
+    let end = copier.value(at, depth)?;
+    copier.flush(end);
+    Ok(end)
+}
+
+/// Copies as long a stretch as possible in one go: only what must change is written by itself.
+struct Copier<'a> {
+    text: &'a [u8],
+    out: &'a mut Vec<u8>,
+    /// Everything before this index is in `out`.
+    verbatim: usize,
+}
+
+impl Copier<'_> {
+    fn flush(&mut self, upto: usize) {
+        self.out.extend_from_slice(self.text.get(self.verbatim..upto).unwrap_or_default());
+        self.verbatim = upto;
+    }
+
+    /// Leaves out the text from `from` to `to`.
+    fn replace(&mut self, from: usize, to: usize) {
+        self.flush(from);
+        self.verbatim = to;
+    }
+
+    fn space(&mut self, at: usize) -> usize {
+        let end = skip_space(self.text, at);
+        if end > at {
+            self.replace(at, end);
+        }
+        end
+    }
+
+    fn value(&mut self, at: usize, depth: usize) -> Result<usize, TooDeep> {
+        let end = match self.text.get(at) {
+            Some(b'"') => self.string(at),
+            Some(b'{') => self.object(at, depth + 1)?,
+            Some(b'[') => self.array(at, depth + 1)?,
+            Some(b'-' | b'0'..=b'9') => self.number(at),
+            _ => scalar_end(self.text, at),
+        };
+        Ok(end)
+    }
+
+    fn string(&mut self, at: usize) -> usize {
+        let (end, escaped) = string_end(self.text, at);
+        if escaped {
+            self.replace(at, end);
+            let mut plain = Vec::with_capacity(end - at);
+            unescape(self.text.get(at + 1..end - 1).unwrap_or_default(), &mut plain);
+            write_string(self.out, &plain);
+        }
+        end
+    }
+
+    fn number(&mut self, at: usize) -> usize {
+        let end = scalar_end(self.text, at);
+        let literal = &self.text[at..end];
+        // Up to 15 digits without fraction or exponent are what the engine would write.
+        let digits = literal.strip_prefix(b"-").unwrap_or(literal);
+        let plain = digits.len() <= 15 && digits.iter().all(u8::is_ascii_digit) && literal != b"-0";
+        if !plain {
+            self.replace(at, end);
+            write_number(self.out, number(literal));
+        }
+        end
+    }
+
+    fn array(&mut self, open: usize, depth: usize) -> Result<usize, TooDeep> {
+        if depth > MAX_DEPTH {
+            return Err(TooDeep);
+        }
+        let mut at = self.space(open + 1);
+        while !matches!(self.text.get(at), Some(b']') | None) {
+            if self.text[at] == b',' {
+                at = self.space(at + 1);
+            }
+            let end = self.value(at, depth)?;
+            if end == at {
+                return Ok(self.text.len());
+            }
+            at = self.space(end);
+        }
+        Ok(at + 1)
+    }
+
+    fn object(&mut self, open: usize, depth: usize) -> Result<usize, TooDeep> {
+        if depth > MAX_DEPTH {
+            return Err(TooDeep);
+        }
+        let (written, verbatim) = (self.out.len(), self.verbatim);
+        let mut last_index = None;
+        let mut names_seen = false;
+        let mut at = self.space(open + 1);
+        while let Some(&byte) = self.text.get(at) {
+            match byte {
+                b'}' => return Ok(at + 1),
+                b',' => at = self.space(at + 1),
+                _ => {}
+            }
+            let (name_end, _) = string_end(self.text, at);
+            match array_index(self.text.get(at + 1..name_end - 1).unwrap_or_default()) {
+                Some(index) if names_seen || last_index.is_some_and(|last| last > index) => {
+                    self.out.truncate(written);
+                    self.verbatim = verbatim;
+                    return self.reordered_object(open, depth);
+                }
+                Some(index) => last_index = Some(index),
+                None => names_seen = true,
+            }
+            self.string(at);
+            at = self.space(name_end);
+            at = self.space(at + 1);
+            let end = self.value(at, depth)?;
+            if end == at {
+                return Ok(self.text.len());
+            }
+            at = self.space(end);
+        }
+        Ok(self.text.len())
+    }
+
+    #[cold]
+    fn reordered_object(&mut self, open: usize, depth: usize) -> Result<usize, TooDeep> {
+        let mut members = Vec::new();
+        let mut at = skip_space(self.text, open + 1);
+        while let Some(&byte) = self.text.get(at) {
+            if byte == b'}' {
+                break;
+            }
+            if byte == b',' {
+                at = skip_space(self.text, at + 1);
+            }
+            let (name_end, _) = string_end(self.text, at);
+            let colon = skip_space(self.text, name_end);
+            let value = skip_space(self.text, colon + 1);
+            let index = array_index(self.text.get(at + 1..name_end - 1).unwrap_or_default());
+            members.push((index.is_none(), index, at, value));
+            at = skip_space(self.text, skip_value(self.text, value).max(value + 1));
+        }
+        let end = at + 1;
+        // A stable sort: names that are no indexes keep their order.
+        members.sort_by_key(|(named, index, ..)| (*named, *index));
+        self.replace(open, end);
+        self.out.push(b'{');
+        for (number, (_, _, name, value)) in members.into_iter().enumerate() {
+            if number > 0 {
+                self.out.push(b',');
+            }
+            copy_value(self.text, name, self.out, depth)?;
+            self.out.push(b':');
+            copy_value(self.text, value, self.out, depth)?;
+        }
+        self.out.push(b'}');
+        Ok(end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn check_copy(text: &str, expected: &str) {
+        let mut out = b"before".to_vec();
+        let end = copy_value(text.as_bytes(), 0, &mut out, 0).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), format!("before{expected}"), "{text}");
+        assert_eq!(end, text.len());
+    }
+
+    #[test]
+    fn copies_look_like_the_engine_wrote_them() {
+        for same in ["null", "true", "0", "-1", "17", "\"\"", "\"ü\u{1f6cb}\"", "[]", "{}", "[1,[2,{}],\"a\"]"] {
+            check_copy(same, same);
+        }
+        check_copy("1.0", "1");
+        check_copy("-0", "0");
+        check_copy("[-0,1e3,0.10]", "[0,1000,0.1]");
+        check_copy("12345678901234567890", "12345678901234567000");
+        check_copy("{\"a\":1E400}", "{\"a\":null}");
+        check_copy(r#""\u0041\/\n\u00e9\ud83d\ude00\u0001""#, "\"A/\\né😀\\u0001\"");
+        check_copy(r#"{"a\u0062":"\"","c":2}"#, r#"{"ab":"\"","c":2}"#);
+        check_copy(r#"{"b":1,"2":[1.0],"1":{"z":1,"0":2}}"#, r#"{"1":{"0":2,"z":1},"2":[1],"b":1}"#);
+        check_copy(r#"{"1":1,"2":2,"01":3,"4294967295":4}"#, r#"{"1":1,"2":2,"01":3,"4294967295":4}"#);
+        check_copy("{ \"a\" : [ 1 , 2.50 ] , \"b\" : { } }", r#"{"a":[1,2.5],"b":{}}"#);
+    }
+
+    #[test]
+    fn numbers_are_written_as_ecmascript_does() {
+        let table = [
+            (0.0, "0"),
+            (-0.0, "0"),
+            (1.5, "1.5"),
+            (-2.25, "-2.25"),
+            (1e15, "1000000000000000"),
+            (123_456_789_012_345_680_000.0, "123456789012345680000"),
+            (1e21, "1e+21"),
+            (1.25e25, "1.25e+25"),
+            (1e-6, "0.000001"),
+            (1.5e-7, "1.5e-7"),
+            (5e-324, "5e-324"),
+            (f64::MAX, "1.7976931348623157e+308"),
+            (0.1 + 0.2, "0.30000000000000004"),
+            (f64::NAN, "null"),
+        ];
+        for (number, expected) in table {
+            let mut out = Vec::new();
+            write_number(&mut out, number);
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn text_that_is_no_json_never_panics() {
+        let pieces = ["{", "}", "[", "]", "\"", "\\", ",", ":", "1", "a", " ", "\\u12", "-", "\"x\""];
+        let mut state = 0x2545_f491_4f6c_dd1d_u64;
+        for _ in 0..20_000 {
+            let mut text = String::new();
+            for _ in 0..8 {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                text.push_str(pieces[usize::try_from(state % 14).unwrap()]);
+            }
+            let mut out = Vec::new();
+            let _ = copy_value(text.as_bytes(), 0, &mut out, 0);
+            skip_value(text.as_bytes(), 0);
+        }
+    }
+
+    #[test]
+    fn depth_is_limited() {
+        let nest = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
+        check_copy(&nest(MAX_DEPTH), &nest(MAX_DEPTH));
+        assert_eq!(copy_value(nest(MAX_DEPTH + 1).as_bytes(), 0, &mut Vec::new(), 0), Err(TooDeep));
+    }
+
+    #[test]
+    fn lone_surrogates_become_replacement_characters() {
+        let mut out = Vec::new();
+        write_string(&mut out, b"a\xed\xa0\x80b");
+        assert_eq!(String::from_utf8(out).unwrap(), "\"a\u{fffd}b\"");
+    }
+}

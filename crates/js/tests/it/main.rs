@@ -1,0 +1,87 @@
+//! The language as the server uses it, with real worker processes.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod documents;
+mod limits;
+mod map;
+mod processes;
+mod reduce;
+
+use std::sync::{Arc, OnceLock};
+
+use settee_design::{CompileError, DocumentBatch, Emissions, Language as _, Limits, MapSource, Program, RunError};
+use settee_js::{JavaScript, PoolSettings, WorkerCommand};
+
+/// Tests share workers as the programs of a server do.
+fn language() -> &'static JavaScript {
+    static LANGUAGE: OnceLock<JavaScript> = OnceLock::new();
+    LANGUAGE.get_or_init(|| JavaScript::new(command(), PoolSettings::default()))
+}
+
+fn command() -> WorkerCommand {
+    WorkerCommand { program: env!("CARGO_BIN_EXE_settee-js-worker").into(), args: Vec::new() }
+}
+
+fn program(functions: &[&str], library: Option<&str>, limits: Limits) -> Result<Box<dyn Program>, CompileError> {
+    let functions = functions.iter().map(|source| Arc::from(*source)).collect();
+    language().program(&MapSource { functions, library: library.map(Arc::from) }, limits)
+}
+
+fn batch(documents: &[&str]) -> DocumentBatch {
+    let mut batch = DocumentBatch::new();
+    for (seq, text) in (1..).zip(documents) {
+        let write = |out: &mut Vec<u8>| {
+            out.extend_from_slice(text.as_bytes());
+            Ok::<(), ()>(())
+        };
+        batch.push_with(seq, &format!("doc{seq}"), write).unwrap();
+    }
+    batch
+}
+
+fn run(functions: &[&str], documents: &[&str], limits: Limits) -> Result<Emissions, RunError> {
+    let mut output = Emissions::new();
+    program(functions, None, limits).unwrap().map(&batch(documents), &mut output)?;
+    Ok(output)
+}
+
+/// Rows as `[[document,function,key,value],…]`.
+fn show(output: &Emissions) -> String {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let rows =
+        output.rows().map(|row| format!("[{},{},{},{}]", row.document, row.function, text(row.key), text(row.value)));
+    format!("[{}]", rows.collect::<Vec<_>>().join(","))
+}
+
+/// Checks the rows `[[key,value],…]` that one function makes of one document.
+#[track_caller]
+fn check(source: &str, document: &str, expected: &str) {
+    let output = run(&[source], &[document], Limits::default()).unwrap();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let rows = output.rows().map(|row| format!("[{},{}]", text(row.key), text(row.value)));
+    let rows = format!("[{}]", rows.collect::<Vec<_>>().join(","));
+    assert_eq!(rows, expected, "{source} on {document}; failures: {:?}", output.failures);
+}
+
+/// Checks that one function throws on one document, and emits nothing.
+#[track_caller]
+fn check_throws(source: &str, document: &str, message: &str) {
+    let output = run(&[source], &[document], Limits::default()).unwrap();
+    assert_eq!(show(&output), "[]", "{source}");
+    let messages: Vec<_> = output.failures.iter().map(|failure| failure.message.as_str()).collect();
+    assert_eq!(messages, [message], "{source}");
+    assert_eq!(output.log.last().unwrap(), &format!("function raised exception {message} with doc._id doc1"));
+}
+
+#[track_caller]
+fn check_fatal(result: Result<Emissions, RunError>, name: &str, parts: &[&str]) {
+    match result {
+        Err(RunError::Fatal { name: actual, reason }) => {
+            assert_eq!(actual, name, "{reason}");
+            for part in parts {
+                assert!(reason.contains(part), "{reason} should contain {part}");
+            }
+        }
+        other => panic!("expected a fatal {name}, got {other:?}"),
+    }
+}
