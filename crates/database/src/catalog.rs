@@ -1,0 +1,287 @@
+//! The databases of one engine: [`Catalog`] creates, finds, lists and deletes them.
+//!
+//! Names and shard numbers are entries of shard 0, so making a database is one small commit and a
+//! thousand of them cost no files.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+use settee_storage::{Batch, CommitToken, Direction, Engine, KeyRange, Keyspace, Shard, Snapshot};
+
+use crate::attempt::Attempt;
+use crate::codec::{Reader, put_varint};
+use crate::database::Database;
+use crate::read::attached_with_prefix;
+use crate::{DatabaseError, Result, keys};
+
+/// The shard of the catalog itself.
+const CATALOG: Shard = Shard(0);
+
+/// The longest name, as in CouchDB, whose names become file names.
+const MAX_NAME_BYTES: usize = 238;
+
+/// Names that begin with an underscore and are databases all the same.
+const SYSTEM_NAMES: [&str; 3] = ["_users", "_replicator", "_global_changes"];
+
+/// Under this prefix layers above attach records that begin with a shard number as eight bytes, big-endian:
+/// these shards go when the database goes.
+pub const OWNED_SHARDS: &[u8] = b"index/";
+
+/// What its creator decides about a database.
+#[derive(Clone, Copy, Debug)]
+pub struct DatabaseOptions {
+    /// The time of creation, in milliseconds of the Unix epoch.
+    pub created_ms: u64,
+    /// A random number, which tells the database from others that had its name.
+    pub instance: u64,
+}
+
+/// All databases of an engine.
+pub struct Catalog {
+    engine: Arc<dyn Engine>,
+    open: RwLock<HashMap<String, Arc<Database>>>,
+    writing: Mutex<()>,
+    tokens: AtomicU64,
+}
+
+/// What is stored of a database in the catalog.
+struct Entry {
+    shard: Shard,
+    instance: u64,
+    created_ms: u64,
+}
+
+/// Checks a name by CouchDB's rules.
+///
+/// # Errors
+/// [`DatabaseError::IllegalName`].
+pub fn validate_name(name: &str) -> Result<()> {
+    let last = name.rsplit('/').next().unwrap_or(name);
+    let plain = |name: &str| {
+        name.starts_with(|first: char| first.is_ascii_lowercase())
+            && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_$()+-/".contains(&byte))
+    };
+    let prefix_is_plain = || name.strip_suffix(last).is_some_and(|prefix| prefix.is_empty() || plain(prefix));
+    let system = SYSTEM_NAMES.contains(&last) && prefix_is_plain();
+    if name.len() <= MAX_NAME_BYTES && (plain(name) || system) {
+        return Ok(());
+    }
+    Err(DatabaseError::IllegalName(name.to_owned()))
+}
+
+impl Catalog {
+    /// Opens the catalog of `engine` and finishes deletions that a crash interrupted. `seed` is random.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn open(engine: Arc<dyn Engine>, seed: u64) -> Result<Self> {
+        let catalog = Self {
+            engine,
+            open: RwLock::new(HashMap::new()),
+            writing: Mutex::new(()),
+            tokens: AtomicU64::new(seed),
+        };
+        catalog.finish_deletions()?;
+        Ok(catalog)
+    }
+
+    /// The engine below.
+    #[must_use]
+    pub fn engine(&self) -> &Arc<dyn Engine> {
+        &self.engine
+    }
+
+    /// The engine's counters, for operators.
+    #[must_use]
+    pub fn engine_statistics(&self) -> Vec<(&'static str, u64)> {
+        self.engine.statistics()
+    }
+
+    /// The database of this name.
+    ///
+    /// # Errors
+    /// [`DatabaseError::NotFound`], or when the engine failed.
+    pub fn database(&self, name: &str) -> Result<Arc<Database>> {
+        if let Some(database) = self.open.read().get(name) {
+            return Ok(Arc::clone(database));
+        }
+        // Opening takes the lock of creating and deleting, so that it cannot revive a deleted database.
+        let _writing = self.writing.lock();
+        if let Some(database) = self.open.read().get(name) {
+            return Ok(Arc::clone(database));
+        }
+        let key = keys::prefixed(keys::DATABASE, name.as_bytes());
+        let bytes = self.engine.snapshot()?.get(CATALOG, Keyspace::Catalog, &key)?.ok_or(DatabaseError::NotFound)?;
+        self.open_entry(name, &Entry::decode(&bytes)?)
+    }
+
+    /// Creates a database.
+    ///
+    /// # Errors
+    /// [`DatabaseError::Exists`], [`DatabaseError::IllegalName`], or when the engine failed.
+    pub fn create(&self, name: &str, options: DatabaseOptions) -> Result<Arc<Database>> {
+        validate_name(name)?;
+        let _writing = self.writing.lock();
+        let key = keys::prefixed(keys::DATABASE, name.as_bytes());
+        let mut created = None;
+        self.commit(|snapshot, batch| {
+            if snapshot.get(CATALOG, Keyspace::Catalog, &key)?.is_some() {
+                return Err(DatabaseError::Exists);
+            }
+            let shard = next_shard(snapshot, batch)?;
+            let entry = Entry { shard, instance: options.instance, created_ms: options.created_ms };
+            batch.put(Keyspace::Catalog, &key, &entry.encode());
+            created = Some(entry);
+            Ok(())
+        })?;
+        self.open_entry(name, &created.expect("the commit made an entry"))
+    }
+
+    /// Deletes a database with everything that belongs to it.
+    ///
+    /// # Errors
+    /// [`DatabaseError::NotFound`], or when the engine failed.
+    pub fn delete(&self, name: &str) -> Result<()> {
+        let database = self.database(name)?;
+        let _writing = self.writing.lock();
+        if database.is_closed() {
+            return Err(DatabaseError::NotFound);
+        }
+        // Closed before anything is read, so that no shard can be attached that would not go. Should the commit
+        // below fail, the next who asks opens the database again.
+        self.open.write().remove(name);
+        database.close();
+        let mut shards = vec![database.shard()];
+        let owned = attached_with_prefix(self.engine.snapshot()?.as_ref(), database.shard(), OWNED_SHARDS)?;
+        for (_, record) in owned {
+            let number = record.get(..8).and_then(|bytes| bytes.try_into().ok()).map(u64::from_be_bytes);
+            shards.push(Shard(number.ok_or(DatabaseError::Corrupt("owned shard"))?));
+        }
+        let key = keys::prefixed(keys::DATABASE, name.as_bytes());
+        self.commit(|snapshot, batch| {
+            let entry = snapshot.get(CATALOG, Keyspace::Catalog, &key)?.ok_or(DatabaseError::NotFound)?;
+            if Entry::decode(&entry)?.shard != database.shard() {
+                return Err(DatabaseError::NotFound);
+            }
+            batch.delete(Keyspace::Catalog, &key);
+            for shard in &shards {
+                batch.put(Keyspace::Catalog, &keys::prefixed(keys::DROPPED, &keys::sequence(shard.0)), b"");
+            }
+            Ok(())
+        })?;
+        for shard in shards {
+            self.drop_shard(shard)?;
+        }
+        Ok(())
+    }
+
+    /// The names of all databases from `start` on, in the order of their bytes.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn names(&self) -> Result<Vec<String>> {
+        let snapshot = self.engine.snapshot()?;
+        let end = keys::after_prefix(keys::DATABASE);
+        let range = KeyRange { start: Some(keys::DATABASE), end: Some(&end) };
+        let mut cursor = snapshot.scan(CATALOG, Keyspace::Catalog, range, Direction::Forward)?;
+        let mut names = Vec::new();
+        while let Some((key, _)) = cursor.next()? {
+            let name = std::str::from_utf8(&key[keys::DATABASE.len()..]);
+            names.push(name.map_err(|_| DatabaseError::Corrupt("database name"))?.to_owned());
+        }
+        Ok(names)
+    }
+
+    /// A shard number that was never used.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn allocate_shard(&self) -> Result<Shard> {
+        let _writing = self.writing.lock();
+        let mut shard = CATALOG;
+        self.commit(|snapshot, batch| {
+            shard = next_shard(snapshot, batch)?;
+            Ok(())
+        })?;
+        Ok(shard)
+    }
+
+    /// Removes all entries of a shard that nothing refers to any more.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn drop_shard(&self, shard: Shard) -> Result<()> {
+        self.engine.drop_shard(shard)?;
+        let key = keys::prefixed(keys::DROPPED, &keys::sequence(shard.0));
+        self.commit(|_, batch| {
+            batch.delete(Keyspace::Catalog, &key);
+            Ok(())
+        })
+    }
+
+    fn open_entry(&self, name: &str, entry: &Entry) -> Result<Arc<Database>> {
+        let seed = self.tokens.fetch_add(1 << 32, Ordering::Relaxed);
+        let engine = Arc::clone(&self.engine);
+        let database = Database::open(engine, name, entry.shard, entry.instance, entry.created_ms, seed)?;
+        self.open.write().insert(name.to_owned(), Arc::clone(&database));
+        Ok(database)
+    }
+
+    fn finish_deletions(&self) -> Result<()> {
+        let end = keys::after_prefix(keys::DROPPED);
+        let range = KeyRange { start: Some(keys::DROPPED), end: Some(&end) };
+        let snapshot = self.engine.snapshot()?;
+        let mut cursor = snapshot.scan(CATALOG, Keyspace::Catalog, range, Direction::Forward)?;
+        let mut shards = Vec::new();
+        while let Some((key, _)) = cursor.next()? {
+            shards.push(Shard(keys::decode_sequence(&key[keys::DROPPED.len()..])?));
+        }
+        drop(cursor);
+        shards.into_iter().try_for_each(|shard| self.drop_shard(shard))
+    }
+
+    /// Commits what `fill` puts into a batch, again if another node was first.
+    fn commit(&self, mut fill: impl FnMut(&dyn Snapshot, &mut Batch) -> Result<()>) -> Result<()> {
+        let mut attempt = Attempt::new(CommitToken(u128::from(self.tokens.fetch_add(1, Ordering::Relaxed))));
+        loop {
+            let snapshot = self.engine.snapshot()?;
+            if attempt.happened(snapshot.as_ref(), CATALOG)? {
+                return Ok(());
+            }
+            let mut batch = Batch::new();
+            fill(snapshot.as_ref(), &mut batch)?;
+            let version = snapshot.state(CATALOG)?.version;
+            if attempt.commit(self.engine.as_ref(), CATALOG, version, batch)? {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn next_shard(snapshot: &dyn Snapshot, batch: &mut Batch) -> Result<Shard> {
+    let shard = match snapshot.get(CATALOG, Keyspace::Catalog, keys::NEXT_SHARD)? {
+        Some(bytes) => Reader::new(&bytes, "next shard").varint()?,
+        None => CATALOG.0 + 1,
+    };
+    let mut value = Vec::new();
+    put_varint(&mut value, shard + 1);
+    batch.put(Keyspace::Catalog, keys::NEXT_SHARD, &value);
+    Ok(Shard(shard))
+}
+
+impl Entry {
+    fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for value in [self.shard.0, self.instance, self.created_ms] {
+            put_varint(&mut out, value);
+        }
+        out
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut reader = Reader::new(bytes, "database entry");
+        Ok(Self { shard: Shard(reader.varint()?), instance: reader.varint()?, created_ms: reader.varint()? })
+    }
+}

@@ -1,0 +1,141 @@
+//! The changes feed as a walk: sequence entries and bodies lie in the same order, so reading both is two
+//! sequential scans side by side.
+
+use settee_model::{Document, Rev};
+use settee_storage::{Cursor, Direction, KeyRange, Keyspace};
+
+use crate::read::ReadView;
+use crate::record::{SequenceEntry, Stored};
+use crate::{Result, keys};
+
+/// After so many unwanted body chunks in a row the scan jumps instead of stepping.
+const STEPS_BEFORE_SEEK: u32 = 8;
+
+/// Whether a document has one leaf or several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaves {
+    /// The winner is the only leaf.
+    One,
+    /// There are conflicts, deleted ones included.
+    Several,
+}
+
+/// One row of the feed: a document at the place of its last change.
+#[derive(Clone, Debug)]
+pub struct Change<'a> {
+    /// The update sequence of that change.
+    pub seq: u64,
+    /// The document.
+    pub id: &'a str,
+    /// Its winning revision.
+    pub rev: Rev,
+    /// What is stored for the winner.
+    pub stored: Stored,
+    /// Whether it has other leaves.
+    pub leaves: Leaves,
+}
+
+/// A walk through the changes.
+pub struct Changes<'a> {
+    view: &'a ReadView,
+    entries: Box<dyn Cursor + 'a>,
+    bodies: Option<BodyScan<'a>>,
+    current: Vec<u8>,
+    seq: u64,
+}
+
+/// A forward scan of bodies that follows the scan of sequence entries.
+struct BodyScan<'a> {
+    cursor: Box<dyn Cursor + 'a>,
+    /// The key that the cursor stands on, with its chunk; `None` before the first and after the last.
+    key: Option<[u8; 10]>,
+    chunk: Vec<u8>,
+}
+
+impl<'a> Changes<'a> {
+    pub(crate) fn open(view: &'a ReadView, since: u64, direction: Direction) -> Result<Self> {
+        let shard = view.database().shard();
+        let start = keys::sequence(since.saturating_add(1));
+        let range = match direction {
+            Direction::Forward => KeyRange { start: Some(&start), end: None },
+            Direction::Backward => KeyRange::default(),
+        };
+        let entries = view.snapshot().scan(shard, Keyspace::Sequence, range, direction)?;
+        let bodies = match direction {
+            Direction::Forward => {
+                let from = keys::body(since.saturating_add(1), 0);
+                let range = KeyRange { start: Some(&from), end: None };
+                let cursor = view.snapshot().scan(shard, Keyspace::Bodies, range, Direction::Forward)?;
+                Some(BodyScan { cursor, key: None, chunk: Vec::new() })
+            }
+            Direction::Backward => None,
+        };
+        Ok(Self { view, entries, bodies, current: Vec::new(), seq: 0 })
+    }
+
+    /// The next row.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    #[expect(clippy::should_implement_trait, reason = "rows are lent, which an iterator cannot do")]
+    pub fn next(&mut self) -> Result<Option<Change<'_>>> {
+        let Some((key, value)) = self.entries.next()? else {
+            return Ok(None);
+        };
+        self.seq = keys::decode_sequence(key)?;
+        self.current.clear();
+        self.current.extend_from_slice(value);
+        self.change().map(Some)
+    }
+
+    /// Appends the current row's winning revision as the JSON text of a document, with `extra` members as in
+    /// [`ReadView::write_document`].
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn write_document(&mut self, out: &mut Vec<u8>, extra: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
+        let entry = SequenceEntry::decode(self.seq, &self.current)?;
+        let (id, rev, stored) = (entry.id, &entry.rev, entry.stored);
+        if let Some(scan) = self.bodies.as_mut().filter(|_| stored.body_seq == self.seq)
+            && let Some(body) = scan.body(stored)?
+        {
+            Document::write_json(out, id, rev, stored.deleted, extra, body);
+        } else {
+            self.view.write_document(out, id, rev, stored, extra)?;
+        }
+        Ok(())
+    }
+
+    fn change(&self) -> Result<Change<'_>> {
+        let entry = SequenceEntry::decode(self.seq, &self.current)?;
+        let leaves = if entry.has_conflicts { Leaves::Several } else { Leaves::One };
+        Ok(Change { seq: self.seq, id: entry.id, rev: entry.rev, stored: entry.stored, leaves })
+    }
+}
+
+impl BodyScan<'_> {
+    /// The body of `stored` if it is one chunk and the scan finds it ahead.
+    fn body(&mut self, stored: Stored) -> Result<Option<&[u8]>> {
+        let wanted = keys::body(stored.body_seq, 0);
+        if stored.size as usize > keys::BODY_CHUNK_BYTES || self.key.is_some_and(|key| key > wanted) {
+            return Ok(None);
+        }
+        let mut steps = 0;
+        while self.key.is_none_or(|key| key < wanted) {
+            if steps == STEPS_BEFORE_SEEK {
+                self.cursor.seek(&wanted)?;
+            }
+            steps += 1;
+            let Some((key, chunk)) = self.cursor.next()? else {
+                return Ok(None);
+            };
+            let key: [u8; 10] = key.try_into().map_err(|_| crate::DatabaseError::Corrupt("body key"))?;
+            if key >= wanted {
+                self.chunk.clear();
+                self.chunk.extend_from_slice(chunk);
+            }
+            self.key = Some(key);
+        }
+        Ok((self.key == Some(wanted)).then_some(&self.chunk))
+    }
+}

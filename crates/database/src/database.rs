@@ -1,0 +1,316 @@
+//! One [`Database`]: its place in the engine, its counters, and who wants to hear of its commits.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use settee_model::json::Json;
+use settee_storage::{CommitToken, Direction, Engine, KeyRange, Keyspace, Shard, ShardState, Snapshot};
+
+use crate::codec::{Reader, put_varint};
+use crate::rank::Ranks;
+use crate::read::ReadView;
+use crate::update::Queue;
+use crate::{DatabaseError, Result, keys};
+
+/// How many revisions of a branch are remembered unless a database says otherwise, as in CouchDB.
+pub(crate) const DEFAULT_REVS_LIMIT: u64 = 1000;
+
+/// Counters that change with every commit, stored in the same batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Meta {
+    /// The last update sequence that was given out.
+    pub(crate) update_seq: u64,
+    /// Documents whose winner is not a deletion.
+    pub(crate) doc_count: u64,
+    /// Documents whose winner is a deletion.
+    pub(crate) doc_del_count: u64,
+    /// Bytes of the bodies of all leaves.
+    pub(crate) leaf_bytes: u64,
+    /// Bytes of all bodies that can still be read.
+    pub(crate) body_bytes: u64,
+}
+
+impl Meta {
+    pub(crate) fn encode(self, out: &mut Vec<u8>) {
+        for value in [self.update_seq, self.doc_count, self.doc_del_count, self.leaf_bytes, self.body_bytes] {
+            put_varint(out, value);
+        }
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut reader = Reader::new(bytes, "database counters");
+        Ok(Self {
+            update_seq: reader.varint()?,
+            doc_count: reader.varint()?,
+            doc_del_count: reader.varint()?,
+            leaf_bytes: reader.varint()?,
+            body_bytes: reader.varint()?,
+        })
+    }
+
+    /// The counters as `snapshot` has them; zeros for a database that was never written.
+    pub(crate) fn read(snapshot: &dyn Snapshot, shard: Shard) -> Result<Self> {
+        snapshot.get(shard, Keyspace::Catalog, keys::META)?.map_or(Ok(Self::default()), |bytes| Self::decode(&bytes))
+    }
+}
+
+/// What a database tells about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DatabaseInfo {
+    /// The last update sequence.
+    pub update_seq: u64,
+    /// Documents that are not deleted.
+    pub doc_count: u64,
+    /// Deleted documents.
+    pub doc_del_count: u64,
+    /// Bytes on disk, about.
+    pub file_bytes: u64,
+    /// Bytes of the current bodies, uncompressed.
+    pub external_bytes: u64,
+    /// Bytes on disk that would remain after a compaction, about.
+    pub active_bytes: u64,
+}
+
+/// What subscribers hear.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Everything up to this update sequence can be read.
+    Committed(u64),
+    /// The database was deleted.
+    Deleted,
+}
+
+/// Proof that a database was deleted and takes no more writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Closed;
+
+/// The ranks that readers may need: of the last commit, and of the one about to be made.
+pub(crate) type PublishedRanks = [Arc<Ranks>; 2];
+
+/// What only the leader of the update queue touches.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    pub(crate) state: ShardState,
+    pub(crate) meta: Meta,
+    pub(crate) ranks: Arc<Ranks>,
+    pub(crate) revs_limit: u64,
+    /// The log records of ranks since the whole tables were stored.
+    pub(crate) rank_log: Vec<u64>,
+}
+
+type Listener = Box<dyn Fn(Event) + Send + Sync>;
+
+/// A database. Shared by everyone who uses it.
+pub struct Database {
+    name: String,
+    shard: Shard,
+    instance: u64,
+    created_ms: u64,
+    engine: Arc<dyn Engine>,
+    pub(crate) writer: Mutex<Writer>,
+    pub(crate) queue: Queue,
+    pub(crate) ranks: Mutex<PublishedRanks>,
+    closed: AtomicBool,
+    tokens: AtomicU64,
+    listeners: Mutex<HashMap<u64, Listener>>,
+    next_listener: AtomicU64,
+}
+
+impl std::fmt::Debug for Database {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Database").field("name", &self.name).field("shard", &self.shard).finish_non_exhaustive()
+    }
+}
+
+/// Ends with a subscription when it is dropped.
+pub struct Subscription {
+    database: Arc<Database>,
+    id: u64,
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.database.listeners.lock().remove(&self.id);
+    }
+}
+
+impl Database {
+    /// Opens the database whose entries are in `shard`. `token_seed` is random.
+    pub(crate) fn open(
+        engine: Arc<dyn Engine>,
+        name: &str,
+        shard: Shard,
+        instance: u64,
+        created_ms: u64,
+        token_seed: u64,
+    ) -> Result<Arc<Self>> {
+        let writer = load_writer(engine.snapshot()?.as_ref(), shard)?;
+        let ranks = [Arc::clone(&writer.ranks), Arc::clone(&writer.ranks)];
+        Ok(Arc::new(Self {
+            name: name.to_owned(),
+            shard,
+            instance,
+            created_ms,
+            engine,
+            writer: Mutex::new(writer),
+            queue: Queue::default(),
+            ranks: Mutex::new(ranks),
+            closed: AtomicBool::new(false),
+            tokens: AtomicU64::new(token_seed),
+            listeners: Mutex::new(HashMap::new()),
+            next_listener: AtomicU64::new(0),
+        }))
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The shard that holds the documents.
+    #[must_use]
+    pub fn shard(&self) -> Shard {
+        self.shard
+    }
+
+    /// The engine that holds the shard.
+    #[must_use]
+    pub fn engine(&self) -> &Arc<dyn Engine> {
+        &self.engine
+    }
+
+    /// Tells this database from others that had its name.
+    #[must_use]
+    pub fn instance(&self) -> u64 {
+        self.instance
+    }
+
+    /// When it was created, in milliseconds of the Unix epoch.
+    #[must_use]
+    pub fn created_ms(&self) -> u64 {
+        self.created_ms
+    }
+
+    /// Whether the database was deleted.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// A repeatable view of everything that is committed.
+    ///
+    /// # Errors
+    /// When the database was deleted or the engine failed.
+    pub fn read(self: &Arc<Self>) -> Result<ReadView> {
+        if self.is_closed() {
+            return Err(DatabaseError::NotFound);
+        }
+        // Taken before the snapshot: one of these tables, or of those published meanwhile, fits it.
+        let ranks = self.ranks.lock().clone();
+        Ok(ReadView::new(Arc::clone(self), self.engine.snapshot()?, ranks))
+    }
+
+    /// Counts and sizes.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn info(self: &Arc<Self>) -> Result<DatabaseInfo> {
+        let meta = Meta::read(self.read()?.snapshot().as_ref(), self.shard)?;
+        let file_bytes = self.engine.approximate_size(self.shard);
+        let garbage = meta.body_bytes.saturating_sub(meta.leaf_bytes);
+        // Old bodies compress like current ones, so they take their share of the file.
+        let active_bytes = if meta.body_bytes == 0 {
+            file_bytes
+        } else {
+            file_bytes - (u128::from(file_bytes) * u128::from(garbage) / u128::from(meta.body_bytes)) as u64
+        };
+        Ok(DatabaseInfo {
+            update_seq: meta.update_seq,
+            doc_count: meta.doc_count,
+            doc_del_count: meta.doc_del_count,
+            file_bytes,
+            external_bytes: meta.leaf_bytes,
+            active_bytes,
+        })
+    }
+
+    /// How many revisions of a branch are remembered.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn revs_limit(self: &Arc<Self>) -> Result<u64> {
+        read_revs_limit(self.read()?.snapshot().as_ref(), self.shard)
+    }
+
+    /// The security object, if one was ever set.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn security(self: &Arc<Self>) -> Result<Option<Json>> {
+        Ok(self.read()?.snapshot().get(self.shard, Keyspace::Catalog, keys::SECURITY)?.map(Json::trusted))
+    }
+
+    /// Calls `listener` after each commit, from the thread that committed: it must be quick and must not
+    /// call back into the database.
+    pub fn subscribe(self: &Arc<Self>, listener: impl Fn(Event) + Send + Sync + 'static) -> Subscription {
+        let id = self.next_listener.fetch_add(1, Ordering::Relaxed);
+        self.listeners.lock().insert(id, Box::new(listener));
+        Subscription { database: Arc::clone(self), id }
+    }
+
+    /// A name for a commit that no other commit to this shard has.
+    pub(crate) fn next_token(&self) -> CommitToken {
+        CommitToken(u128::from(self.tokens.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    pub(crate) fn notify(&self, event: Event) {
+        for listener in self.listeners.lock().values() {
+            listener(event);
+        }
+    }
+
+    /// Waits for the running commit and lets no other one begin.
+    pub(crate) fn close(&self) -> Closed {
+        // First of all: the leader keeps the lock for as long as anything waits, unless it sees this.
+        self.closed.store(true, Ordering::Release);
+        drop(self.writer.lock());
+        self.notify(Event::Deleted);
+        Closed
+    }
+}
+
+/// Reads what the leader of the update queue needs, from what is committed.
+pub(crate) fn load_writer(snapshot: &dyn Snapshot, shard: Shard) -> Result<Writer> {
+    let state = snapshot.state(shard)?;
+    let mut ranks = match snapshot.get(shard, Keyspace::Catalog, keys::RANK_TABLE)? {
+        Some(bytes) => Ranks::decode(&bytes)?,
+        None => Ranks::new(),
+    };
+    let mut rank_log = Vec::new();
+    let end = keys::after_prefix(keys::RANK_LOG);
+    let range = KeyRange { start: Some(keys::RANK_LOG), end: Some(&end) };
+    let mut cursor = snapshot.scan(shard, Keyspace::Catalog, range, Direction::Forward)?;
+    while let Some((key, record)) = cursor.next()? {
+        let logged = keys::decode_sequence(&key[keys::RANK_LOG.len()..])?;
+        ranks.replay(logged, record)?;
+        rank_log.push(logged);
+    }
+    ranks.state = state;
+    Ok(Writer {
+        state,
+        meta: Meta::read(snapshot, shard)?,
+        ranks: Arc::new(ranks),
+        revs_limit: read_revs_limit(snapshot, shard)?,
+        rank_log,
+    })
+}
+
+fn read_revs_limit(snapshot: &dyn Snapshot, shard: Shard) -> Result<u64> {
+    match snapshot.get(shard, Keyspace::Catalog, keys::REVS_LIMIT)? {
+        Some(bytes) => Reader::new(&bytes, "revs_limit").varint(),
+        None => Ok(DEFAULT_REVS_LIMIT),
+    }
+}

@@ -1,0 +1,61 @@
+//! The bytes of all keys that databases store: the only module that knows them.
+//!
+//! Documents and local documents are stored under their id. The other keyspaces use the fixed-width
+//! encodings below, whose byte order is the order of what they encode.
+
+use crate::{DatabaseError, Result};
+
+/// How many bytes of a body one stored value holds; engines are free to refuse values of 100 kB.
+pub(crate) const BODY_CHUNK_BYTES: usize = if cfg!(test) { 100 } else { 64 << 10 };
+
+/// Counters and settings of a database, in its shard's catalog.
+pub(crate) const META: &[u8] = b"meta";
+/// The limit of remembered revisions.
+pub(crate) const REVS_LIMIT: &[u8] = b"revs_limit";
+/// The security object.
+pub(crate) const SECURITY: &[u8] = b"security";
+/// The last whole tables of ranks.
+pub(crate) const RANK_TABLE: &[u8] = b"rank/table";
+/// Changes of ranks since then, one entry a commit.
+pub(crate) const RANK_LOG: &[u8] = b"rank/log/";
+/// Records that other layers keep beside a database.
+pub(crate) const ATTACHED: &[u8] = b"attached/";
+
+/// Databases by name, in the catalog's own shard.
+pub(crate) const DATABASE: &[u8] = b"database/";
+/// Shards whose entries still have to be removed.
+pub(crate) const DROPPED: &[u8] = b"dropped/";
+/// The next shard number.
+pub(crate) const NEXT_SHARD: &[u8] = b"next_shard";
+
+/// The key of the entry for an update sequence.
+pub(crate) fn sequence(seq: u64) -> [u8; 8] {
+    seq.to_be_bytes()
+}
+
+/// The update sequence of a key made by [`sequence`].
+pub(crate) fn decode_sequence(key: &[u8]) -> Result<u64> {
+    Ok(u64::from_be_bytes(key.try_into().map_err(|_| DatabaseError::Corrupt("sequence key"))?))
+}
+
+/// The key of one chunk of a body.
+pub(crate) fn body(body_seq: u64, chunk: u16) -> [u8; 10] {
+    let mut key = [0; 10];
+    key[..8].copy_from_slice(&body_seq.to_be_bytes());
+    key[8..].copy_from_slice(&chunk.to_be_bytes());
+    key
+}
+
+/// `prefix` followed by `rest`.
+pub(crate) fn prefixed(prefix: &[u8], rest: &[u8]) -> Vec<u8> {
+    [prefix, rest].concat()
+}
+
+/// The least key after all keys that begin with `prefix`, whose last byte is not 255.
+pub(crate) fn after_prefix(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    if let Some(last) = end.last_mut() {
+        *last += 1;
+    }
+    end
+}

@@ -1,0 +1,58 @@
+//! Databases: documents with revision trees on a storage engine.
+//!
+//! A [`Catalog`] owns the databases of one engine. A [`Database`] takes updates through a queue whose
+//! leader commits everything that waits with one sync, and gives a [`ReadView`] to readers: one
+//! snapshot, repeatable for as long as it is held. Nothing here is asynchronous, reads a clock or knows
+//! HTTP; views, queries and replication are built on top.
+
+mod attempt;
+mod catalog;
+mod changes;
+mod codec;
+mod database;
+mod keys;
+mod local;
+mod rank;
+mod read;
+mod record;
+pub mod tasks;
+mod update;
+
+#[cfg(test)]
+mod tests;
+
+pub use catalog::{Catalog, DatabaseOptions, OWNED_SHARDS, validate_name};
+pub use changes::{Change, Changes, Leaves};
+pub use database::{Closed, Database, DatabaseInfo, Event, Subscription};
+pub use local::LocalDocument;
+pub use read::{AllDocs, DocRow, IdRange, ReadView};
+pub use record::{DocRecord, Head, Stored};
+pub use update::{Completion, DocUpdate, EditMode, Submitted, UnknownParent, UpdateOutcome, Work, WorkResult};
+
+/// The order of walks, and why an engine failed, for those who do not import the storage interface.
+pub use settee_storage::{Direction, StorageError};
+
+/// Why a database could not do what it was asked.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum DatabaseError {
+    /// There is no database of this name, or it was deleted meanwhile.
+    #[error("Database does not exist.")]
+    NotFound,
+    /// The name is taken.
+    #[error("The database could not be created, the file already exists.")]
+    Exists,
+    /// The name breaks the rules for names.
+    #[error(
+        "Name: '{0}'. Only lowercase characters (a-z), digits (0-9), and any of the characters _, $, (, ), +, -, and / are allowed. Must begin with a letter."
+    )]
+    IllegalName(String),
+    /// The engine failed.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// Stored bytes do not decode.
+    #[error("stored {0} does not decode")]
+    Corrupt(&'static str),
+}
+
+/// The result of a database operation.
+pub type Result<T, E = DatabaseError> = std::result::Result<T, E>;

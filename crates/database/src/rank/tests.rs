@@ -1,0 +1,244 @@
+//! Counts agree with a plain set of keys, whatever was added, removed, divided, joined, stored and replayed.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::tests::Random;
+
+type Keys = BTreeSet<Vec<u8>>;
+
+fn rank_of(keys: &Keys, key: &[u8]) -> u64 {
+    keys.iter().take_while(|other| other.as_slice() < key).count() as u64
+}
+
+fn counts_of(keys: &Keys) -> Counts {
+    let mut counts = Counts::new();
+    for key in keys {
+        counts.add(key);
+    }
+    counts
+}
+
+/// Checks the ranks of `probes` and every bucket against `keys`.
+fn check(counts: &Counts, keys: &Keys, probes: &[Vec<u8>]) {
+    for probe in probes {
+        let (start, before) = counts.before(probe);
+        assert!(start <= probe.as_slice());
+        assert_eq!(before, rank_of(keys, start));
+    }
+    let mut covered = 0;
+    for (rank, key) in keys.iter().enumerate() {
+        let bucket = counts.at(rank as u64).unwrap();
+        assert!(bucket.start <= key.as_slice() && bucket.end.is_none_or(|end| key.as_slice() < end), "{bucket:?}");
+        assert_eq!(bucket.before, rank_of(keys, bucket.start));
+        let end = bucket.end.map_or(keys.len() as u64, |end| rank_of(keys, end));
+        assert_eq!(bucket.before + bucket.count, end);
+        covered += 1;
+    }
+    assert!(counts.at(covered).is_none());
+    assert!(counts.at(u64::MAX).is_none());
+}
+
+/// Does what the owner of the counts does: divides buckets that have grown too large.
+fn divide_overfull(counts: &mut Counts, keys: &Keys) {
+    while let Some((bucket, start, end)) = counts.overfull() {
+        let in_bucket = |key: &&Vec<u8>| key.as_slice() >= &*start && end.as_ref().is_none_or(|end| key.as_slice() < &**end);
+        let middle = keys.iter().filter(in_bucket).nth(BUCKET_ENTRIES as usize).unwrap();
+        counts.divide(bucket, middle, BUCKET_ENTRIES);
+    }
+}
+
+fn same(a: &Counts, b: &Counts) {
+    assert_eq!((&a.starts, &a.counts, &a.greatest), (&b.starts, &b.counts, &b.greatest));
+}
+
+fn encoded(ranks: &Ranks) -> Vec<u8> {
+    let mut out = Vec::new();
+    ranks.encode(&mut out);
+    out
+}
+
+fn encoded_log(ranks: &Ranks) -> Vec<u8> {
+    let mut out = Vec::new();
+    ranks.encode_log(&mut out);
+    out
+}
+
+#[test]
+fn random_changes_agree_with_a_set_and_replay() {
+    let mut random = Random::new();
+    for _ in 0..20 {
+        let mut ranks = Ranks::new();
+        let mut replayed = Ranks::new();
+        let mut keys = Keys::new();
+        for version in 1..40 {
+            for _ in 0..random.below(30) {
+                match random.below(3) {
+                    0 => {
+                        let mut key = keys.last().cloned().unwrap_or_default();
+                        key.push(random.next() as u8);
+                        key.truncate(20);
+                        if keys.insert(key.clone()) {
+                            ranks.ids.add(&key);
+                        }
+                    }
+                    1 if !keys.is_empty() => {
+                        let key = keys.iter().nth(random.below(keys.len())).cloned().unwrap();
+                        keys.remove(&key);
+                        ranks.ids.remove(&key);
+                    }
+                    _ => {
+                        let key = random.bytes(3);
+                        if !key.is_empty() && keys.insert(key.clone()) {
+                            ranks.ids.add(&key);
+                        }
+                    }
+                }
+            }
+            ranks.state.version = Version(version);
+            if ranks.reshaped() {
+                replayed = Ranks::decode(&encoded(&ranks)).unwrap();
+            } else {
+                replayed.replay(version, &encoded_log(&ranks)).unwrap();
+            }
+            assert_eq!(replayed.state.version, Version(version));
+            same(&replayed.ids, &ranks.ids);
+            same(&replayed.seqs, &ranks.seqs);
+            ranks.stored();
+            divide_overfull(&mut ranks.ids, &keys);
+            let probes: Vec<_> = (0..20).map(|_| random.bytes(3)).collect();
+            check(&ranks.ids, &keys, &probes);
+        }
+    }
+}
+
+#[test]
+fn old_log_records_are_not_counted_twice() {
+    let mut ranks = Ranks::new();
+    ranks.ids.add(b"a");
+    let first = encoded_log(&ranks);
+    ranks.stored();
+    ranks.ids.add(b"b");
+    let second = encoded_log(&ranks);
+    ranks.state.version = Version(2);
+    let mut read = Ranks::decode(&encoded(&ranks)).unwrap();
+    read.replay(1, &first).unwrap();
+    read.replay(2, &second).unwrap();
+    same(&read.ids, &ranks.ids);
+}
+
+#[test]
+fn appends_open_buckets_and_never_overfill_one() {
+    let mut counts = Counts::new();
+    for number in 0..10 * u64::from(BUCKET_ENTRIES) {
+        counts.add(&number.to_be_bytes());
+        assert!(counts.overfull().is_none());
+    }
+    assert_eq!(counts.counts, [BUCKET_ENTRIES; 10]);
+}
+
+#[test]
+fn join_small_keeps_what_is_counted() {
+    let mut random = Random::new();
+    for _ in 0..100 {
+        let mut keys: Keys = (0..200_u64).map(|number| number.to_be_bytes().to_vec()).collect();
+        let mut counts = counts_of(&keys);
+        let buckets = counts.counts.len();
+        for key in keys.clone() {
+            if !random.one_in(6) {
+                keys.remove(&key);
+                counts.remove(&key);
+            }
+        }
+        counts.join_small();
+        assert!(counts.counts.len() < buckets);
+        assert_eq!(counts.starts.len(), counts.counts.len());
+        assert!(counts.starts[0].is_empty());
+        let nearly_empty = counts.counts.windows(2).filter(|pair| pair[0] + pair[1] <= BUCKET_ENTRIES / 2).count();
+        assert_eq!(nearly_empty, 0, "{:?}", counts.counts);
+        check(&counts, &keys, &[random.next().to_be_bytes().to_vec(), Vec::new()]);
+    }
+}
+
+#[test]
+fn edits_of_few_documents_do_not_grow_the_table() {
+    // Every edit moves its document to the end of the sequences.
+    let mut counts = Counts::new();
+    let mut seqs: Vec<u64> = (0..3 * u64::from(BUCKET_ENTRIES)).collect();
+    for seq in &seqs {
+        counts.add(&seq.to_be_bytes());
+    }
+    for seq in 1_000..5_000_u64 {
+        let at = seq as usize % seqs.len();
+        counts.add(&seq.to_be_bytes());
+        counts.remove(&seqs[at].to_be_bytes());
+        seqs[at] = seq;
+    }
+    assert!(counts.counts.len() < 12, "{:?}", counts.counts);
+}
+
+#[test]
+fn truncated_and_damaged_records_are_corrupt() {
+    let mut random = Random::new();
+    for _ in 0..50 {
+        let mut ranks = Ranks::new();
+        ranks.state.version = Version(random.number());
+        for _ in 0..random.below(60) {
+            ranks.ids.add(&random.bytes(6));
+            ranks.seqs.add(&random.next().to_be_bytes());
+        }
+        let (table, log) = (encoded(&ranks), encoded_log(&ranks));
+        for len in 0..table.len() {
+            assert!(matches!(Ranks::decode(&table[..len]), Err(DatabaseError::Corrupt(_))));
+        }
+        let empty_version = 1;
+        for len in 0..log.len() {
+            let mut target = Ranks::decode(&table).unwrap();
+            target.state.version = Version(0);
+            assert!(matches!(target.replay(empty_version, &log[..len]), Err(DatabaseError::Corrupt(_))));
+        }
+        for mut bytes in [table, log] {
+            for _ in 0..20 {
+                let at = random.below(bytes.len());
+                bytes[at] = random.next() as u8;
+                // Whether it decodes is chance; that it returns is what counts.
+                let _ = Ranks::decode(&bytes);
+                let mut target = ranks.clone();
+                target.state.version = Version(0);
+                let _ = target.replay(1, &bytes);
+            }
+        }
+    }
+}
+
+#[test]
+fn random_bytes_never_panic() {
+    let mut random = Random::new();
+    for _ in 0..20_000 {
+        let bytes = random.bytes(40);
+        let _ = Ranks::decode(&bytes);
+        let _ = Ranks::new().replay(1, &bytes);
+    }
+}
+
+#[test]
+fn a_change_beyond_all_numbers_is_corrupt() {
+    let mut ranks = Ranks::new();
+    ranks.ids.counts = vec![7];
+    let mut record = vec![0, 1, 0];
+    put_varint(&mut record, u64::MAX - 1);
+    record.extend_from_slice(&[0, 0]);
+    assert!(matches!(ranks.replay(1, &record), Err(DatabaseError::Corrupt("rank log"))));
+}
+
+#[test]
+fn unordered_buckets_are_corrupt() {
+    let mut table = vec![0, 0, 3];
+    for start in [&b""[..], b"b", b"a"] {
+        put_bytes(&mut table, start);
+        put_varint(&mut table, 1);
+    }
+    table.extend_from_slice(&[0, 1, 0, 0]);
+    assert!(matches!(Ranks::decode(&table), Err(DatabaseError::Corrupt("rank table"))));
+}

@@ -1,0 +1,381 @@
+//! Reading: a [`ReadView`] is one snapshot of a database, and everything one request reads comes from it.
+
+use std::sync::Arc;
+
+use settee_model::json::Json;
+use settee_model::{Document, Rev};
+use settee_storage::{Cursor, Direction, KeyRange, Keyspace, Shard, Snapshot};
+
+use crate::changes::Changes;
+use crate::database::{Database, Meta, PublishedRanks};
+use crate::local::LocalDocument;
+use crate::rank::{BUCKET_ENTRIES, Counts, Ranks};
+use crate::record::{DocRecord, Head, Stored};
+use crate::{DatabaseError, Result, keys};
+
+/// Greater than all ids, which are UTF-8.
+const BEYOND_IDS: &[u8] = &[0xff];
+
+/// A repeatable view of a database.
+pub struct ReadView {
+    database: Arc<Database>,
+    snapshot: Arc<dyn Snapshot>,
+    ranks: PublishedRanks,
+}
+
+/// A range of document ids, in the order of their bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IdRange {
+    /// The least id.
+    pub start: Option<Vec<u8>>,
+    /// The least id beyond the range.
+    pub end: Option<Vec<u8>>,
+}
+
+/// A document in a list of documents.
+#[derive(Clone, Debug)]
+pub struct DocRow<'a> {
+    /// Its id.
+    pub id: &'a str,
+    /// Its winning revision.
+    pub head: Head,
+}
+
+impl ReadView {
+    pub(crate) fn new(database: Arc<Database>, snapshot: Arc<dyn Snapshot>, ranks: PublishedRanks) -> Self {
+        Self { database, snapshot, ranks }
+    }
+
+    /// The database that is read.
+    #[must_use]
+    pub fn database(&self) -> &Arc<Database> {
+        &self.database
+    }
+
+    /// The engine's snapshot, for layers that keep their own entries in it.
+    #[must_use]
+    pub fn snapshot(&self) -> &Arc<dyn Snapshot> {
+        &self.snapshot
+    }
+
+    /// The last update sequence.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn update_seq(&self) -> Result<u64> {
+        Ok(self.meta()?.update_seq)
+    }
+
+    /// How many documents there are, and how many deleted ones.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn counts(&self) -> Result<(u64, u64)> {
+        let meta = self.meta()?;
+        Ok((meta.doc_count, meta.doc_del_count))
+    }
+
+    /// The winning revision of a document, deleted or not.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn head(&self, id: &str) -> Result<Option<Head>> {
+        self.get(Keyspace::Documents, id.as_bytes())?.map(|bytes| Head::decode(&bytes)).transpose()
+    }
+
+    /// The winning revisions of several documents, in their order.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn heads(&self, ids: &[&str]) -> Result<Vec<Option<Head>>> {
+        let ids: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes()).collect();
+        let records = self.snapshot.multi_get(self.shard(), Keyspace::Documents, &ids)?;
+        records.into_iter().map(|bytes| bytes.map(|bytes| Head::decode(&bytes)).transpose()).collect()
+    }
+
+    /// All revisions of a document.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn record(&self, id: &str) -> Result<Option<DocRecord>> {
+        self.get(Keyspace::Documents, id.as_bytes())?.map(|bytes| DocRecord::decode(&bytes)).transpose()
+    }
+
+    /// Appends the body of a revision: a JSON object without underscore members. `false` if a compaction has
+    /// removed it.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn read_body(&self, stored: Stored, out: &mut Vec<u8>) -> Result<bool> {
+        let size = stored.size as usize;
+        let start = out.len();
+        for chunk in 0..size.div_ceil(keys::BODY_CHUNK_BYTES) {
+            match self.get(Keyspace::Bodies, &keys::body(stored.body_seq, chunk as u16))? {
+                Some(bytes) => out.extend_from_slice(&bytes),
+                None if chunk == 0 => return Ok(false),
+                None => return Err(DatabaseError::Corrupt("body")),
+            }
+        }
+        if out.len() - start == size { Ok(true) } else { Err(DatabaseError::Corrupt("body")) }
+    }
+
+    /// Appends a revision as the JSON text of a document: `_id`, `_rev`, `_deleted` if it is, `extra` (further
+    /// members, each behind a comma), the body. `false` if its body was removed by a compaction.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn write_document(
+        &self,
+        out: &mut Vec<u8>,
+        id: &str,
+        rev: &Rev,
+        stored: Stored,
+        extra: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<bool> {
+        let mut body = Vec::with_capacity(stored.size as usize);
+        if !self.read_body(stored, &mut body)? {
+            return Ok(false);
+        }
+        Document::write_json(out, id, rev, stored.deleted, extra, &body);
+        Ok(true)
+    }
+
+    /// All documents that are not deleted, in `range` and `direction`.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn all_docs(&self, range: &IdRange, direction: Direction) -> Result<AllDocs<'_>> {
+        let key_range = KeyRange { start: range.start.as_deref(), end: range.end.as_deref() };
+        let cursor = self.snapshot.scan(self.shard(), Keyspace::Documents, key_range, direction)?;
+        Ok(AllDocs { view: self, cursor, range: range.clone(), direction, id: String::new() })
+    }
+
+    /// How many documents that are not deleted have an id below `id`.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn rank_of_id(&self, id: &[u8]) -> Result<u64> {
+        let ranks = self.ranks()?;
+        let (start, before) = ranks.as_ref().map_or((&[][..], 0), |ranks| ranks.ids.before(id));
+        let range = KeyRange { start: Some(start), end: Some(id) };
+        let mut cursor = self.snapshot.scan(self.shard(), Keyspace::Documents, range, Direction::Forward)?;
+        let mut rank = before;
+        while let Some((_, record)) = cursor.next()? {
+            rank += u64::from(!Head::is_deleted(record));
+        }
+        Ok(rank)
+    }
+
+    /// How many documents last changed after `seq`.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn changes_after(&self, seq: u64) -> Result<u64> {
+        let meta = self.meta()?;
+        if seq >= meta.update_seq {
+            return Ok(0);
+        }
+        let total = meta.doc_count + meta.doc_del_count;
+        let key = keys::sequence(seq + 1);
+        let ranks = self.ranks()?;
+        let (start, before) = ranks.as_ref().map_or((&[][..], 0), |ranks| ranks.seqs.before(&key));
+        let range = KeyRange { start: Some(start), end: Some(&key) };
+        let mut cursor = self.snapshot.scan(self.shard(), Keyspace::Sequence, range, Direction::Forward)?;
+        let mut rank = before;
+        while cursor.next()?.is_some() {
+            rank += 1;
+        }
+        Ok(total.saturating_sub(rank))
+    }
+
+    /// Documents in the order of their last changes: those after `since`, or all of them backwards.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn changes(&self, since: u64, direction: Direction) -> Result<Changes<'_>> {
+        Changes::open(self, since, direction)
+    }
+
+    /// A local document; `id` begins with `_local/`.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn local(&self, id: &str) -> Result<Option<LocalDocument>> {
+        self.get(Keyspace::Local, id.as_bytes())?.map(|bytes| LocalDocument::decode(&bytes)).transpose()
+    }
+
+    /// Calls `each` with the local documents of `range` until it answers `false`.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn local_docs(
+        &self,
+        range: &IdRange,
+        direction: Direction,
+        mut each: impl FnMut(&str, LocalDocument) -> bool,
+    ) -> Result<()> {
+        let key_range = KeyRange { start: range.start.as_deref(), end: range.end.as_deref() };
+        let mut cursor = self.snapshot.scan(self.shard(), Keyspace::Local, key_range, direction)?;
+        while let Some((id, bytes)) = cursor.next()? {
+            if !each(decode_id(id)?, LocalDocument::decode(bytes)?) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The security object, if one was ever set.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn security(&self) -> Result<Option<Json>> {
+        Ok(self.get(Keyspace::Catalog, keys::SECURITY)?.map(Json::trusted))
+    }
+
+    /// A record that another layer attached.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn attached(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.get(Keyspace::Catalog, &keys::prefixed(keys::ATTACHED, key))
+    }
+
+    /// All attached records whose name begins with `prefix`, by name.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn attached_with_prefix(&self, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        attached_with_prefix(self.snapshot.as_ref(), self.shard(), prefix)
+    }
+
+    fn shard(&self) -> Shard {
+        self.database.shard()
+    }
+
+    fn get(&self, space: Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        Ok(self.snapshot.get(self.shard(), space, key)?)
+    }
+
+    fn meta(&self) -> Result<Meta> {
+        Meta::read(self.snapshot.as_ref(), self.shard())
+    }
+
+    /// The ranks that hold for this snapshot. `None` if the database has moved on so far that they are
+    /// gone: then counting begins at the first entry.
+    fn ranks(&self) -> Result<Option<Arc<Ranks>>> {
+        let state = self.snapshot.state(self.shard())?;
+        let now = self.database.ranks.lock().clone();
+        Ok(self.ranks.iter().chain(&now).find(|ranks| ranks.state == state).cloned())
+    }
+}
+
+pub(crate) fn attached_with_prefix(
+    snapshot: &dyn Snapshot,
+    shard: Shard,
+    prefix: &[u8],
+) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let start = keys::prefixed(keys::ATTACHED, prefix);
+    let end = keys::after_prefix(&start);
+    let range = KeyRange { start: Some(&start), end: Some(&end) };
+    let mut cursor = snapshot.scan(shard, Keyspace::Catalog, range, Direction::Forward)?;
+    let mut found = Vec::new();
+    while let Some((key, value)) = cursor.next()? {
+        found.push((key[keys::ATTACHED.len()..].to_vec(), value.to_vec()));
+    }
+    Ok(found)
+}
+
+fn decode_id(key: &[u8]) -> Result<&str> {
+    std::str::from_utf8(key).map_err(|_| DatabaseError::Corrupt("document id"))
+}
+
+/// A walk through the documents that are not deleted.
+pub struct AllDocs<'a> {
+    view: &'a ReadView,
+    cursor: Box<dyn Cursor + 'a>,
+    range: IdRange,
+    direction: Direction,
+    id: String,
+}
+
+impl AllDocs<'_> {
+    /// The next document.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    #[expect(clippy::should_implement_trait, reason = "rows are lent, which an iterator cannot do")]
+    pub fn next(&mut self) -> Result<Option<DocRow<'_>>> {
+        while let Some((id, record)) = self.cursor.next()? {
+            if Head::is_deleted(record) {
+                continue;
+            }
+            let head = Head::decode(record)?;
+            self.id.clear();
+            self.id.push_str(decode_id(id)?);
+            return Ok(Some(DocRow { id: &self.id, head }));
+        }
+        Ok(None)
+    }
+
+    /// Leaves out `count` documents. Call it before the first [`Self::next`]: most are jumped over, not read.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn skip(&mut self, count: u64) -> Result<()> {
+        if count == 0 {
+            return Ok(());
+        }
+        let mut left = count;
+        if count > u64::from(BUCKET_ENTRIES)
+            && let Some(ranks) = self.view.ranks()?
+        {
+            left = match self.direction {
+                Direction::Forward => self.jump_forward(&ranks.ids, count)?,
+                Direction::Backward => self.jump_backward(&ranks.ids, count)?,
+            };
+        }
+        for _ in 0..left {
+            if self.next()?.is_none() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn jump_forward(&mut self, ids: &Counts, count: u64) -> Result<u64> {
+        let start = self.range.start.as_deref().unwrap_or_default();
+        let target = self.view.rank_of_id(start)?.saturating_add(count);
+        let Some(bucket) = ids.at(target) else {
+            self.cursor.seek(BEYOND_IDS)?;
+            return Ok(0);
+        };
+        if bucket.start <= start {
+            return Ok(count);
+        }
+        self.cursor.seek(bucket.start)?;
+        Ok(target - bucket.before)
+    }
+
+    fn jump_backward(&mut self, ids: &Counts, count: u64) -> Result<u64> {
+        let beyond = match self.range.end.as_deref() {
+            Some(end) => self.view.rank_of_id(end)?,
+            None => self.view.counts()?.0,
+        };
+        // The rank of the row that comes next after the skipped ones.
+        let target = beyond.checked_sub(count).and_then(|rank| rank.checked_sub(1));
+        let Some(bucket) = target.and_then(|target| ids.at(target)) else {
+            self.cursor.seek(b"")?;
+            return Ok(0);
+        };
+        let Some(bucket_end) = bucket.end.filter(|end| self.range.end.as_deref().is_none_or(|limit| *end < limit)) else {
+            return Ok(count);
+        };
+        self.cursor.seek(bucket_end)?;
+        let mut left = bucket.before + bucket.count - (beyond - count);
+        // The seek stands on the bucket's end itself if that is a document.
+        if self.view.head(decode_id(bucket_end)?)?.is_some_and(|head| !head.stored.deleted) {
+            left += 1;
+        }
+        Ok(left)
+    }
+}

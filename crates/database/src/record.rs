@@ -1,0 +1,227 @@
+//! What is stored of a document: [`DocRecord`] under its id, [`SequenceEntry`] under its update
+//! sequence, and the reference from both to the body.
+
+use settee_model::rev_tree::{Node, RevTree};
+use settee_model::{Rev, RevHash};
+
+use crate::codec::{Reader, put_bytes, put_varint};
+use crate::{DatabaseError, Result};
+
+#[cfg(test)]
+mod tests;
+
+const DELETED: u8 = 1;
+const CONFLICTS: u8 = 2;
+const HAS_VALUE: u8 = 4;
+const OWN_SEQUENCE: u8 = 8;
+
+/// What is stored for one revision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// Whether the revision is a deletion.
+    pub deleted: bool,
+    /// The update sequence that wrote its body, which is where the body lies.
+    pub body_seq: u64,
+    /// How many bytes its body has.
+    pub size: u32,
+}
+
+/// The winning revision of a document, readable without decoding the tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The update sequence of the document's last change.
+    pub seq: u64,
+    /// The winning revision.
+    pub rev: Rev,
+    /// What is stored for it.
+    pub stored: Stored,
+    /// Whether there are other leaves.
+    pub has_conflicts: bool,
+}
+
+/// A document's revisions.
+#[derive(Clone, Debug)]
+pub struct DocRecord {
+    /// The update sequence of the last change.
+    pub seq: u64,
+    /// All revisions that are remembered.
+    pub tree: RevTree<Stored>,
+}
+
+impl DocRecord {
+    /// A document that was never written.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self { seq: 0, tree: RevTree::new() }
+    }
+
+    /// The winning revision; `None` for a document without revisions.
+    #[must_use]
+    pub fn head(&self) -> Option<Head> {
+        let winner = self.tree.winner(|stored| stored.deleted)?;
+        let node = &self.tree.nodes()[winner as usize];
+        let has_conflicts = self.tree.leaves().nth(1).is_some();
+        Some(Head { seq: self.seq, rev: node.rev.clone(), stored: node.value?, has_conflicts })
+    }
+
+    /// Appends the stored form.
+    ///
+    /// # Panics
+    /// If the record has no revisions: such records are removed, not stored.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let head = self.head().expect("a stored record has a winner");
+        let mut flags = 0;
+        if head.stored.deleted {
+            flags |= DELETED;
+        }
+        if head.has_conflicts {
+            flags |= CONFLICTS;
+        }
+        out.push(flags);
+        put_varint(out, self.seq);
+        put_rev(out, &head.rev);
+        put_stored(out, head.stored);
+        put_varint(out, self.tree.nodes().len() as u64);
+        for (index, node) in self.tree.nodes().iter().enumerate() {
+            encode_node(out, index, node);
+        }
+    }
+
+    /// Reads the stored form.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut reader = Reader::new(bytes, "document record");
+        let head = decode_head(&mut reader)?;
+        let count = reader.varint()?;
+        let mut nodes: Vec<Node<Stored>> = Vec::with_capacity(count.min(1 << 16) as usize);
+        for index in 0..count {
+            let node = decode_node(&mut reader, index, &nodes)?;
+            nodes.push(node);
+        }
+        let tree = RevTree::from_nodes(nodes).map_err(|_| DatabaseError::Corrupt("revision tree"))?;
+        Ok(Self { seq: head.seq, tree })
+    }
+}
+
+impl Head {
+    /// Reads the head of a stored [`DocRecord`].
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
+        decode_head(&mut Reader::new(bytes, "document record"))
+    }
+
+    /// Whether the stored record `bytes` is that of a deleted document.
+    pub(crate) fn is_deleted(bytes: &[u8]) -> bool {
+        bytes.first().is_some_and(|flags| flags & DELETED != 0)
+    }
+}
+
+fn decode_head(reader: &mut Reader<'_>) -> Result<Head> {
+    let flags = reader.byte()?;
+    let seq = reader.varint()?;
+    let rev = read_rev(reader)?;
+    let stored = read_stored(reader, flags & DELETED != 0)?;
+    Ok(Head { seq, rev, stored, has_conflicts: flags & CONFLICTS != 0 })
+}
+
+fn encode_node(out: &mut Vec<u8>, index: usize, node: &Node<Stored>) {
+    let mut flags = 0;
+    if let Some(stored) = node.value {
+        flags |= HAS_VALUE;
+        if stored.deleted {
+            flags |= DELETED;
+        }
+    }
+    out.push(flags);
+    // Distance to the parent; 0 marks a root, which carries its generation.
+    match node.parent {
+        Some(parent) => put_varint(out, (index - parent as usize) as u64),
+        None => {
+            put_varint(out, 0);
+            put_varint(out, node.rev.generation);
+        }
+    }
+    put_bytes(out, node.rev.hash.as_bytes());
+    if let Some(stored) = node.value {
+        put_stored(out, stored);
+    }
+}
+
+fn decode_node(reader: &mut Reader<'_>, index: u64, nodes: &[Node<Stored>]) -> Result<Node<Stored>> {
+    let flags = reader.byte()?;
+    let distance = reader.varint()?;
+    let (parent, generation) = if distance == 0 {
+        (None, reader.varint()?)
+    } else {
+        let parent = index.checked_sub(distance).ok_or(DatabaseError::Corrupt("revision tree"))?;
+        let generation = nodes[parent as usize].rev.generation.checked_add(1);
+        (Some(parent as u32), generation.ok_or(DatabaseError::Corrupt("revision tree"))?)
+    };
+    let hash = RevHash::from_bytes(reader.bytes()?);
+    let value = if flags & HAS_VALUE != 0 { Some(read_stored(reader, flags & DELETED != 0)?) } else { None };
+    Ok(Node { rev: Rev { generation, hash }, parent, value })
+}
+
+fn put_rev(out: &mut Vec<u8>, rev: &Rev) {
+    put_varint(out, rev.generation);
+    put_bytes(out, rev.hash.as_bytes());
+}
+
+fn read_rev(reader: &mut Reader<'_>) -> Result<Rev> {
+    let generation = reader.varint()?;
+    Ok(Rev { generation, hash: RevHash::from_bytes(reader.bytes()?) })
+}
+
+fn put_stored(out: &mut Vec<u8>, stored: Stored) {
+    put_varint(out, stored.body_seq);
+    put_varint(out, u64::from(stored.size));
+}
+
+fn read_stored(reader: &mut Reader<'_>, deleted: bool) -> Result<Stored> {
+    let body_seq = reader.varint()?;
+    let size = u32::try_from(reader.varint()?).map_err(|_| DatabaseError::Corrupt("body size"))?;
+    Ok(Stored { deleted, body_seq, size })
+}
+
+/// What is stored under an update sequence.
+#[derive(Clone, Debug)]
+pub(crate) struct SequenceEntry<'a> {
+    pub(crate) id: &'a str,
+    pub(crate) rev: Rev,
+    pub(crate) stored: Stored,
+    pub(crate) has_conflicts: bool,
+}
+
+impl<'a> SequenceEntry<'a> {
+    /// Appends the stored form of the entry for a document whose head is `head`.
+    pub(crate) fn encode(out: &mut Vec<u8>, id: &str, head: &Head) {
+        let own = head.stored.body_seq == head.seq;
+        let mut flags = 0;
+        if head.stored.deleted {
+            flags |= DELETED;
+        }
+        if head.has_conflicts {
+            flags |= CONFLICTS;
+        }
+        if own {
+            flags |= OWN_SEQUENCE;
+        }
+        out.push(flags);
+        put_bytes(out, id.as_bytes());
+        put_rev(out, &head.rev);
+        put_varint(out, u64::from(head.stored.size));
+        if !own {
+            put_varint(out, head.stored.body_seq);
+        }
+    }
+
+    /// Reads the stored form of the entry under `seq`.
+    pub(crate) fn decode(seq: u64, bytes: &'a [u8]) -> Result<Self> {
+        let mut reader = Reader::new(bytes, "sequence entry");
+        let flags = reader.byte()?;
+        let id = reader.text()?;
+        let rev = read_rev(&mut reader)?;
+        let size = u32::try_from(reader.varint()?).map_err(|_| DatabaseError::Corrupt("body size"))?;
+        let body_seq = if flags & OWN_SEQUENCE != 0 { seq } else { reader.varint()? };
+        let stored = Stored { deleted: flags & DELETED != 0, body_seq, size };
+        Ok(Self { id, rev, stored, has_conflicts: flags & CONFLICTS != 0 })
+    }
+}

@@ -1,0 +1,130 @@
+//! What the server is doing now: the entries of `_active_tasks`.
+//!
+//! Whoever does long work registers a [`Task`] and moves its counters; the entry goes when the task is
+//! dropped. Times are passed in by the owner of the clock.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+/// What a task works on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TaskKind {
+    /// An index of a design document is brought up to date.
+    Indexer {
+        /// The database.
+        database: String,
+        /// The id of the design document, `_design/` included.
+        design_document: String,
+    },
+    /// Old bodies of a database are removed.
+    DatabaseCompaction {
+        /// The database.
+        database: String,
+    },
+}
+
+/// The current state of a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskState {
+    /// A number that no other task of this process has.
+    pub id: u64,
+    /// What it works on.
+    pub kind: TaskKind,
+    /// How much is done.
+    pub changes_done: u64,
+    /// How much there is to do, as far as known.
+    pub total_changes: u64,
+    /// When it began, in seconds of the Unix epoch.
+    pub started_on: u64,
+    /// When its counters last moved, in seconds of the Unix epoch.
+    pub updated_on: u64,
+}
+
+impl TaskState {
+    /// The share that is done, in percent.
+    #[must_use]
+    pub fn progress(&self) -> u64 {
+        if self.total_changes == 0 { 100 } else { (self.changes_done * 100 / self.total_changes).min(100) }
+    }
+}
+
+/// All running tasks. Clones share them.
+#[derive(Clone)]
+pub struct Tasks {
+    running: Arc<Mutex<BTreeMap<u64, Arc<Entry>>>>,
+    next: Arc<AtomicU64>,
+    clock: Arc<dyn Fn() -> u64 + Send + Sync>,
+}
+
+struct Entry {
+    kind: TaskKind,
+    started_on: u64,
+    updated_on: AtomicU64,
+    changes_done: AtomicU64,
+    total_changes: AtomicU64,
+}
+
+/// A running task; it ends when this is dropped.
+pub struct Task {
+    tasks: Tasks,
+    id: u64,
+    entry: Arc<Entry>,
+}
+
+impl Tasks {
+    /// No tasks yet. `clock` tells the seconds of the Unix epoch.
+    pub fn new(clock: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
+        Self { running: Arc::default(), next: Arc::default(), clock: Arc::new(clock) }
+    }
+
+    /// Registers a task that has `total_changes` to do.
+    #[must_use]
+    pub fn start(&self, kind: TaskKind, total_changes: u64) -> Task {
+        let now = (self.clock)();
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let entry = Arc::new(Entry {
+            kind,
+            started_on: now,
+            updated_on: AtomicU64::new(now),
+            changes_done: AtomicU64::new(0),
+            total_changes: AtomicU64::new(total_changes),
+        });
+        self.running.lock().insert(id, Arc::clone(&entry));
+        Task { tasks: self.clone(), id, entry }
+    }
+
+    /// All running tasks, oldest first.
+    #[must_use]
+    pub fn list(&self) -> Vec<TaskState> {
+        let running = self.running.lock();
+        running
+            .iter()
+            .map(|(id, entry)| TaskState {
+                id: *id,
+                kind: entry.kind.clone(),
+                changes_done: entry.changes_done.load(Ordering::Relaxed),
+                total_changes: entry.total_changes.load(Ordering::Relaxed),
+                started_on: entry.started_on,
+                updated_on: entry.updated_on.load(Ordering::Relaxed),
+            })
+            .collect()
+    }
+}
+
+impl Task {
+    /// Moves the counters.
+    pub fn update(&self, changes_done: u64, total_changes: u64) {
+        self.entry.changes_done.store(changes_done, Ordering::Relaxed);
+        self.entry.total_changes.store(total_changes, Ordering::Relaxed);
+        self.entry.updated_on.store((self.tasks.clock)(), Ordering::Relaxed);
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.tasks.running.lock().remove(&self.id);
+    }
+}

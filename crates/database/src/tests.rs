@@ -1,0 +1,151 @@
+//! What the tests of this crate share: a seeded generator, short ways to open, write and read, and [`audit`].
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod audit;
+mod catalog;
+mod concurrency;
+mod crashes;
+mod faults;
+mod model;
+mod subscriptions;
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use settee_model::json::Json;
+use settee_model::{Document, Rev, RevHash, Revisions, RevisionHasher};
+use settee_storage::Engine;
+use settee_storage::memory::MemoryEngine;
+
+use crate::{
+    Catalog, Database, DatabaseOptions, DocUpdate, EditMode, ReadView, Stored, UnknownParent, UpdateOutcome, Work,
+};
+
+pub(crate) use audit::audit;
+
+/// SplitMix64. Every run takes a new seed and prints it; `SETTEE_SEED=…` repeats a run.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new() -> Self {
+        let given = std::env::var("SETTEE_SEED").ok().and_then(|seed| seed.parse().ok());
+        let seed = given.unwrap_or_else(|| RandomState::new().hash_one(0));
+        eprintln!("SETTEE_SEED={seed}");
+        Self(seed)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit as u64) as usize
+    }
+
+    pub(crate) fn one_in(&mut self, many: usize) -> bool {
+        self.below(many) == 0
+    }
+
+    pub(crate) fn pick<'a, T>(&mut self, among: &'a [T]) -> &'a T {
+        &among[self.below(among.len())]
+    }
+
+    /// A number whose size is random too.
+    pub(crate) fn number(&mut self) -> u64 {
+        self.next() >> self.below(64)
+    }
+
+    pub(crate) fn bytes(&mut self, longest: usize) -> Vec<u8> {
+        let len = self.below(longest + 1);
+        (0..len).map(|_| self.next() as u8).collect()
+    }
+
+    /// An object whose text has up to a bit more than `longest` bytes.
+    pub(crate) fn body(&mut self, longest: usize) -> String {
+        let padding = self.below(longest + 1);
+        format!("{{\"n\":{},\"p\":\"{}\"}}", self.below(1000), "x".repeat(padding))
+    }
+}
+
+pub(crate) fn memory() -> Arc<dyn Engine> {
+    Arc::new(MemoryEngine::new())
+}
+
+/// Opens the catalog as a process does that has just started.
+pub(crate) fn open(engine: &Arc<dyn Engine>) -> Catalog {
+    Catalog::open(Arc::clone(engine), RandomState::new().hash_one(1)).unwrap()
+}
+
+pub(crate) fn create(catalog: &Catalog, name: &str) -> Arc<Database> {
+    catalog.create(name, DatabaseOptions { created_ms: 1, instance: 2 }).unwrap()
+}
+
+/// A new database in memory.
+pub(crate) fn database() -> Arc<Database> {
+    create(&open(&memory()), "db")
+}
+
+pub(crate) fn rev(text: &str) -> Rev {
+    Rev::parse(text).unwrap()
+}
+
+fn document(rev: Option<&Rev>, deleted: bool, body: &str) -> Document {
+    let body = Json::parse(body.as_bytes()).unwrap();
+    Document { id: None, rev: rev.cloned(), deleted, body, attachments: None, revisions: None }
+}
+
+/// An edit of `parent` by a client.
+pub(crate) fn edit(id: &str, parent: Option<&Rev>, deleted: bool, body: &str) -> DocUpdate {
+    let mode = EditMode::Interactive(UnknownParent::Refuse);
+    let document = document(parent, deleted, body);
+    DocUpdate::prepare(id.to_owned(), document, mode, &mut RevisionHasher::default()).unwrap()
+}
+
+/// A new document, or one that was deleted.
+pub(crate) fn new(id: &str, body: &str) -> DocUpdate {
+    edit(id, None, false, body)
+}
+
+/// A revision with its ancestors, newest first, as a replicator brings it.
+pub(crate) fn replicated(id: &str, path: &[Rev], deleted: bool, body: &str) -> DocUpdate {
+    let hashes: Vec<RevHash> = path.iter().map(|rev| rev.hash.clone()).collect();
+    let revisions = Some(Revisions { start: path[0].generation, hashes });
+    let document = Document { revisions, ..document(None, deleted, body) };
+    DocUpdate::prepare(id.to_owned(), document, EditMode::Replicated, &mut RevisionHasher::default()).unwrap()
+}
+
+/// Commits `updates` together.
+pub(crate) fn write(database: &Arc<Database>, updates: Vec<DocUpdate>) -> Vec<UpdateOutcome> {
+    database.update(Work::Documents(updates)).unwrap()
+}
+
+/// Commits one update that must succeed.
+pub(crate) fn save(database: &Arc<Database>, update: DocUpdate) -> Rev {
+    saved(write(database, vec![update]).remove(0)).expect("no conflict")
+}
+
+pub(crate) fn saved(outcome: UpdateOutcome) -> Option<Rev> {
+    match outcome {
+        UpdateOutcome::Saved(rev) => Some(rev),
+        UpdateOutcome::Conflict => None,
+    }
+}
+
+pub(crate) fn body(view: &ReadView, stored: Stored) -> Option<String> {
+    let mut out = Vec::new();
+    view.read_body(stored, &mut out).unwrap().then(|| String::from_utf8(out).unwrap())
+}
+
+/// The ids of all documents that are not deleted.
+pub(crate) fn ids(view: &ReadView) -> Vec<String> {
+    let mut rows = view.all_docs(&crate::IdRange::default(), crate::Direction::Forward).unwrap();
+    let mut ids = Vec::new();
+    while let Some(row) = rows.next().unwrap() {
+        ids.push(row.id.to_owned());
+    }
+    ids
+}

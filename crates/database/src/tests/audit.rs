@@ -1,0 +1,107 @@
+//! [`audit`]: whether everything that is stored of a database fits together, found by counting again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use settee_storage::{Direction, KeyRange, Keyspace};
+
+use crate::codec::Reader;
+use crate::database::{Meta, load_writer};
+use crate::rank::{Counts, Ranks};
+use crate::record::{DocRecord, Head, SequenceEntry};
+use crate::{ReadView, keys};
+
+type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Panics unless counters, sequence entries, bodies and ranks are what the documents say.
+pub(crate) fn audit(view: &ReadView) {
+    let documents = entries(view, Keyspace::Documents);
+    let sequence = entries(view, Keyspace::Sequence);
+    let bodies = entries(view, Keyspace::Bodies);
+    let mut counted = Meta::default();
+    let mut chunks = BTreeSet::new();
+    for (id, bytes) in &documents {
+        let record = DocRecord::decode(bytes).unwrap();
+        let head = Head::decode(bytes).unwrap();
+        assert_eq!(record.head().as_ref(), Some(&head));
+        assert_eq!(Head::is_deleted(bytes), head.stored.deleted);
+        if head.stored.deleted {
+            counted.doc_del_count += 1;
+        } else {
+            counted.doc_count += 1;
+        }
+        counted.update_seq = counted.update_seq.max(head.seq);
+        let entry = sequence.get(keys::sequence(head.seq).as_slice()).expect("a document has its sequence entry");
+        let entry = SequenceEntry::decode(head.seq, entry).unwrap();
+        assert_eq!(entry.id.as_bytes(), id);
+        assert_eq!((entry.rev, entry.stored, entry.has_conflicts), (head.rev, head.stored, head.has_conflicts));
+        for (index, node) in (0..).zip(record.tree.nodes()) {
+            let Some(stored) = node.value else { continue };
+            assert!(stored.body_seq <= head.seq);
+            let size = u64::from(stored.size);
+            counted.body_bytes += size;
+            if record.tree.is_leaf(index) {
+                counted.leaf_bytes += size;
+            }
+            let own = (0..size.div_ceil(keys::BODY_CHUNK_BYTES as u64)).map(|chunk| keys::body(stored.body_seq, chunk as u16));
+            let read: usize = own.clone().map(|chunk| bodies[chunk.as_slice()].len()).sum();
+            assert_eq!(read as u64, size, "the body of {} is there", node.rev);
+            for chunk in own {
+                assert!(chunks.insert(chunk.to_vec()), "no body belongs to two revisions");
+            }
+        }
+    }
+    assert_eq!(sequence.len(), documents.len(), "one sequence entry for each document");
+    assert!(bodies.keys().eq(&chunks), "no body is left behind");
+    let meta = Meta::read(view.snapshot().as_ref(), view.database().shard()).unwrap();
+    assert!(meta.update_seq >= counted.update_seq);
+    assert_eq!(meta, Meta { update_seq: meta.update_seq, ..counted });
+    audit_ranks(view, &documents, &sequence);
+}
+
+/// Checks the stored ranks and those that readers of `view` would take.
+fn audit_ranks(view: &ReadView, documents: &Entries, sequence: &Entries) {
+    let live: Vec<&[u8]> =
+        documents.iter().filter(|(_, bytes)| !Head::is_deleted(bytes)).map(|(id, _)| id.as_slice()).collect();
+    let seqs: Vec<&[u8]> = sequence.keys().map(Vec::as_slice).collect();
+    let stored = load_writer(view.snapshot().as_ref(), view.database().shard()).unwrap();
+    let published = view.database().ranks.lock().clone();
+    let fitting = published.iter().filter(|ranks| ranks.state == stored.state);
+    for ranks in fitting.chain([&stored.ranks]) {
+        audit_counts(&ranks.ids, &live);
+        audit_counts(&ranks.seqs, &seqs);
+    }
+    let catalog = entries(view, Keyspace::Catalog);
+    let logged: Vec<u64> = catalog
+        .keys()
+        .filter_map(|key| key.strip_prefix(keys::RANK_LOG))
+        .map(|key| keys::decode_sequence(key).unwrap())
+        .collect();
+    assert_eq!(stored.rank_log, logged);
+    let table = catalog.get(keys::RANK_TABLE).map(|bytes| Ranks::decode(bytes).unwrap().state.version.0);
+    assert!(logged.iter().all(|version| Some(*version) > table), "no log record is older than the table");
+    if let Some(bytes) = catalog.get(keys::REVS_LIMIT) {
+        assert_eq!(stored.revs_limit, Reader::new(bytes, "limit").varint().unwrap());
+    }
+}
+
+/// Checks the count of every bucket against the sorted `keys`.
+fn audit_counts(counts: &Counts, keys: &[&[u8]]) {
+    let mut rank = 0;
+    while let Some(bucket) = counts.at(rank) {
+        let start = keys.partition_point(|key| *key < bucket.start);
+        let end = bucket.end.map_or(keys.len(), |end| keys.partition_point(|key| *key < end));
+        assert_eq!((bucket.before, bucket.count), (start as u64, (end - start) as u64), "{bucket:?}");
+        rank = bucket.before + bucket.count;
+    }
+    assert_eq!(rank, keys.len() as u64);
+}
+
+pub(crate) fn entries(view: &ReadView, space: Keyspace) -> Entries {
+    let range = KeyRange::default();
+    let mut cursor = view.snapshot().scan(view.database().shard(), space, range, Direction::Forward).unwrap();
+    let mut entries = Entries::new();
+    while let Some((key, value)) = cursor.next().unwrap() {
+        entries.insert(key.to_vec(), value.to_vec());
+    }
+    entries
+}

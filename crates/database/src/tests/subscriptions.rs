@@ -1,0 +1,84 @@
+//! Subscribers hear of every commit that they can read, and nothing more once they have gone.
+
+use std::sync::{Arc, Mutex};
+
+use super::{create, edit, memory, new, open, save, write};
+use crate::{Database, DatabaseError, Event, Subscription, Work};
+
+type Heard = Arc<Mutex<Vec<Event>>>;
+
+fn listen(database: &Arc<Database>) -> (Subscription, Heard) {
+    let heard = Heard::default();
+    let notes = Arc::clone(&heard);
+    (database.subscribe(move |event| notes.lock().unwrap().push(event)), heard)
+}
+
+fn take(heard: &Heard) -> Vec<Event> {
+    std::mem::take(&mut heard.lock().unwrap())
+}
+
+#[test]
+fn events_follow_commits_and_end_with_the_subscription() {
+    let database = super::database();
+    let (first, heard_first) = listen(&database);
+    let rev = save(&database, new("a", "{}"));
+    assert_eq!(take(&heard_first), [Event::Committed(1)]);
+    let (second, heard_second) = listen(&database);
+    write(&database, vec![edit("a", Some(&rev), false, "{\"n\":1}"), new("b", "{}")]);
+    assert_eq!(take(&heard_first), [Event::Committed(3)]);
+    assert_eq!(take(&heard_second), [Event::Committed(3)]);
+    drop(first);
+    save(&database, new("c", "{}"));
+    assert_eq!(take(&heard_first), []);
+    assert_eq!(take(&heard_second), [Event::Committed(4)]);
+    drop(second);
+    save(&database, new("d", "{}"));
+    assert_eq!(take(&heard_second), []);
+}
+
+#[test]
+fn what_changes_no_document_is_not_told() {
+    let database = super::database();
+    let rev = save(&database, new("a", "{}"));
+    let (_subscription, heard) = listen(&database);
+    write(&database, vec![edit("_local/x", None, false, "{}")]);
+    write(&database, vec![new("a", "{\"n\":1}")]);
+    write(&database, Vec::new());
+    database.update(Work::SetRevsLimit(7)).unwrap();
+    database.update(Work::Attach { key: b"x".to_vec(), value: None }).unwrap();
+    assert_eq!(take(&heard), []);
+    save(&database, edit("a", Some(&rev), true, "{}"));
+    assert_eq!(take(&heard), [Event::Committed(2)]);
+}
+
+#[test]
+fn what_is_told_can_be_read() {
+    let database = super::database();
+    // The listener must not call the database, but it may look at the engine as readers do.
+    let (engine, shard) = (Arc::clone(database.engine()), database.shard());
+    let read = Arc::new(Mutex::new(Vec::new()));
+    let notes = Arc::clone(&read);
+    let _subscription = database.subscribe(move |event| {
+        let meta = crate::database::Meta::read(engine.snapshot().unwrap().as_ref(), shard).unwrap();
+        notes.lock().unwrap().push((event, meta.update_seq));
+    });
+    for id in ["a", "b", "c"] {
+        save(&database, new(id, "{}"));
+    }
+    assert_eq!(*read.lock().unwrap(), [1, 2, 3].map(|seq| (Event::Committed(seq), seq)));
+}
+
+#[test]
+fn subscribers_hear_of_the_deletion() {
+    let catalog = open(&memory());
+    let database = create(&catalog, "db");
+    let other = create(&catalog, "other");
+    let (_one, heard) = listen(&database);
+    let (_two, heard_other) = listen(&other);
+    catalog.delete("db").unwrap();
+    assert_eq!(take(&heard), [Event::Deleted]);
+    assert!(matches!(database.update(Work::Documents(vec![new("a", "{}")])), Err(DatabaseError::NotFound)));
+    save(&create(&catalog, "db"), new("a", "{}"));
+    assert_eq!(take(&heard), [], "the new database is another one");
+    assert_eq!(take(&heard_other), []);
+}

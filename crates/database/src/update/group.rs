@@ -1,0 +1,421 @@
+//! One commit: a [`Group`] applies the work that waited to the revision trees and builds the batch.
+//!
+//! All changes are made on copies of the counters and ranks, which replace the writer's only when the
+//! engine has committed: a failed commit leaves nothing behind.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread;
+
+use settee_model::rev_tree::RevTree;
+use settee_model::{Rev, RevHash, RevisionHasher};
+use settee_storage::{Batch, Direction, KeyRange, Keyspace, Shard, ShardState, Snapshot, Version};
+
+use super::queue::Pending;
+use super::{DocUpdate, EditMode, UnknownParent, UpdateOutcome, Work, WorkResult, next_rev};
+use crate::attempt::Attempt;
+use crate::codec::put_varint;
+use crate::database::{Database, Meta, Writer, load_writer};
+use crate::local::LocalDocument;
+use crate::rank::{BUCKET_ENTRIES, Ranks};
+use crate::record::{DocRecord, Head, SequenceEntry, Stored};
+use crate::{DatabaseError, Event, Result, keys};
+
+/// After so many log records of ranks the whole tables are stored.
+const RANK_LOG_RECORDS: usize = if cfg!(test) { 20 } else { 1000 };
+
+/// Commits `works` and answers each of them. A panic of one completion does not keep the others from their
+/// answers; the last one is returned.
+pub(super) fn commit(database: &Arc<Database>, writer: &mut Writer, works: Vec<Pending>) -> thread::Result<()> {
+    let (works, completions): (Vec<Work>, Vec<_>) = works.into_iter().map(|item| (item.work, item.done)).unzip();
+    let committed = catch_unwind(AssertUnwindSafe(|| commit_until_done(database, writer, &works)));
+    let (results, mut panicked) = match committed {
+        Ok(Ok(outcomes)) => (outcomes.into_iter().map(Ok).collect(), Ok(())),
+        Ok(Err(error)) => (vec![WorkResult::Err(error); works.len()], Ok(())),
+        // Dropping the completions tells their owners.
+        Err(panic) => (Vec::new(), Err(panic)),
+    };
+    for (done, result) in completions.into_iter().zip(results) {
+        panicked = catch_unwind(AssertUnwindSafe(|| done(result))).and(panicked);
+    }
+    panicked
+}
+
+fn commit_until_done(
+    database: &Arc<Database>,
+    writer: &mut Writer,
+    works: &[Work],
+) -> Result<Vec<Vec<UpdateOutcome>>> {
+    let mut attempt = Attempt::new(database.next_token());
+    loop {
+        if database.is_closed() {
+            return Err(DatabaseError::NotFound);
+        }
+        let mut group = Group::new(database, writer, works)?;
+        let outcomes = works.iter().map(|work| group.apply(work)).collect::<Result<Vec<_>>>()?;
+        if group.finish(&mut attempt)? {
+            return Ok(outcomes);
+        }
+        // Another node committed to the shard first: look again and decide anew.
+        let snapshot = database.engine().snapshot()?;
+        let found = load_writer(snapshot.as_ref(), database.shard())?;
+        if found.state.version < writer.state.version {
+            // Versions only grow: another node has deleted the database.
+            return Err(DatabaseError::NotFound);
+        }
+        *writer = found;
+        if attempt.happened(snapshot.as_ref(), database.shard())? {
+            *database.ranks.lock() = [Arc::clone(&writer.ranks), Arc::clone(&writer.ranks)];
+            database.notify(Event::Committed(writer.meta.update_seq));
+            return Ok(outcomes);
+        }
+    }
+}
+
+/// A document that the group has read.
+struct Touched {
+    record: DocRecord,
+    /// As the document was before the group.
+    before: Option<Head>,
+    changed: bool,
+}
+
+struct Group<'a> {
+    database: &'a Arc<Database>,
+    writer: &'a mut Writer,
+    shard: Shard,
+    documents: HashMap<String, Touched>,
+    batch: Batch,
+    meta: Meta,
+    ranks: Ranks,
+    revs_limit: u64,
+    hasher: RevisionHasher,
+    scratch: Vec<u8>,
+}
+
+impl<'a> Group<'a> {
+    /// Reads every document that `works` touch.
+    fn new(database: &'a Arc<Database>, writer: &'a mut Writer, works: &[Work]) -> Result<Self> {
+        let shard = database.shard();
+        let snapshot = database.engine().snapshot()?;
+        let documents = read_documents(snapshot.as_ref(), shard, works)?;
+        Ok(Self {
+            database,
+            shard,
+            documents,
+            batch: Batch::new(),
+            meta: writer.meta,
+            ranks: Ranks::clone(&writer.ranks),
+            revs_limit: writer.revs_limit,
+            hasher: RevisionHasher::default(),
+            scratch: Vec::new(),
+            writer,
+        })
+    }
+
+    fn apply(&mut self, work: &Work) -> Result<Vec<UpdateOutcome>> {
+        match work {
+            Work::Documents(updates) => return updates.iter().map(|update| self.apply_update(update)).collect(),
+            Work::SetRevsLimit(limit) => {
+                self.revs_limit = *limit;
+                let mut value = Vec::new();
+                put_varint(&mut value, *limit);
+                self.batch.put(Keyspace::Catalog, keys::REVS_LIMIT, &value);
+            }
+            Work::SetSecurity(security) => {
+                self.batch.put(Keyspace::Catalog, keys::SECURITY, security.as_bytes());
+            }
+            Work::Attach { key, value } => {
+                let key = keys::prefixed(keys::ATTACHED, key);
+                match value {
+                    Some(value) => self.batch.put(Keyspace::Catalog, &key, value),
+                    None => self.batch.delete(Keyspace::Catalog, &key),
+                }
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    fn apply_update(&mut self, update: &DocUpdate) -> Result<UpdateOutcome> {
+        if update.path.is_empty() {
+            return Ok(self.apply_local(update));
+        }
+        let touched = self.documents.get(&update.id).ok_or(DatabaseError::Corrupt("update group"))?;
+        let path = match update.mode {
+            EditMode::Replicated => update.path.clone(),
+            EditMode::Interactive(unknown) => match interactive_path(touched, update, unknown, &mut self.hasher) {
+                Some(path) => path,
+                None => return Ok(UpdateOutcome::Conflict),
+            },
+        };
+        Ok(self.merge(update, path))
+    }
+
+    /// Adds the revision `path[0]` with the body of `update` to its document.
+    fn merge(&mut self, update: &DocUpdate, path: Vec<Rev>) -> UpdateOutcome {
+        let touched = self.documents.get_mut(&update.id).expect("every document of the group was read");
+        let record = &mut touched.record;
+        let stored_already = match known(&record.tree, &path) {
+            Known::Nothing => None,
+            Known::Everything => return UpdateOutcome::Saved(path[0].clone()),
+            Known::NotAllAncestors => Some(record.tree.clone()),
+        };
+        let leaf_bytes_before = leaf_bytes(record);
+        let seq = self.meta.update_seq + 1;
+        let body = update.body.as_bytes();
+        let stored = Stored { deleted: update.deleted, body_seq: seq, size: body.len() as u32 };
+        record.tree.merge(&path, stored);
+        let forgotten = record.tree.stem(self.revs_limit as usize);
+        match stored_already {
+            // What the path told was forgotten at once.
+            Some(before) if before == record.tree => return UpdateOutcome::Saved(path[0].clone()),
+            Some(_) => {}
+            None => {
+                self.meta.body_bytes += body.len() as u64;
+                put_body(&mut self.batch, seq, body);
+            }
+        }
+        for forgotten in forgotten {
+            self.meta.body_bytes = self.meta.body_bytes.saturating_sub(u64::from(forgotten.size));
+            delete_body(&mut self.batch, forgotten);
+        }
+        self.meta.leaf_bytes = (self.meta.leaf_bytes + leaf_bytes(record)).saturating_sub(leaf_bytes_before);
+        self.meta.update_seq = seq;
+        record.seq = seq;
+        touched.changed = true;
+        UpdateOutcome::Saved(path.into_iter().next().expect("a path has a newest revision"))
+    }
+
+    /// The last writer wins, and the revision counts on from the one that the writer named.
+    fn apply_local(&mut self, update: &DocUpdate) -> UpdateOutcome {
+        let number = if update.deleted {
+            self.batch.delete(Keyspace::Local, update.id.as_bytes());
+            0
+        } else {
+            let rev = update.local_rev.saturating_add(1);
+            self.scratch.clear();
+            LocalDocument { rev, body: update.body.clone() }.encode(&mut self.scratch);
+            self.batch.put(Keyspace::Local, update.id.as_bytes(), &self.scratch);
+            rev
+        };
+        UpdateOutcome::Saved(Rev { generation: 0, hash: RevHash::from_bytes(number.to_string().as_bytes()) })
+    }
+
+    /// Completes the batch and commits it. `false` if another node was first.
+    fn finish(&mut self, attempt: &mut Attempt) -> Result<bool> {
+        self.put_documents();
+        if self.batch.is_empty() {
+            return Ok(true);
+        }
+        let expected = self.writer.state.version;
+        let state = ShardState { version: Version(expected.0 + 1), token: attempt.token() };
+        self.ranks.state = state;
+        let rank_log = self.put_counters(state.version);
+        let batch = std::mem::take(&mut self.batch);
+        self.ranks.stored();
+        let ranks = Arc::new(self.ranks.clone());
+        // Readers may see the commit before this thread hears of it, and must find its ranks then.
+        *self.database.ranks.lock() = [Arc::clone(&self.writer.ranks), Arc::clone(&ranks)];
+        if !attempt.commit(self.database.engine().as_ref(), self.shard, expected, batch)? {
+            return Ok(false);
+        }
+        let edited = self.meta.update_seq != self.writer.meta.update_seq;
+        let revs_limit = self.revs_limit;
+        *self.writer = Writer { state, meta: self.meta, ranks, revs_limit, rank_log };
+        // The commit stands, whatever happens here: a bucket that stays large costs longer scans until the next.
+        self.divide_buckets().ok();
+        *self.database.ranks.lock() = [Arc::clone(&self.writer.ranks), Arc::clone(&self.writer.ranks)];
+        if edited {
+            self.database.notify(Event::Committed(self.meta.update_seq));
+        }
+        Ok(true)
+    }
+
+    fn put_documents(&mut self) {
+        let mut changed: Vec<_> = self
+            .documents
+            .iter()
+            .filter(|(_, touched)| touched.changed)
+            .map(|(id, touched)| (id, touched, touched.record.head().expect("a changed document has revisions")))
+            .collect();
+        // Both keyspaces in the order of their keys: engines insert neighbours faster, and what is appended
+        // reaches the ranks in ascending order.
+        changed.sort_unstable_by_key(|(id, ..)| id.as_str());
+        for (id, touched, head) in &changed {
+            self.scratch.clear();
+            touched.record.encode(&mut self.scratch);
+            self.batch.put(Keyspace::Documents, id.as_bytes(), &self.scratch);
+            let was = touched.before.as_ref().map(|before| before.stored.deleted);
+            count_document(&mut self.meta, &mut self.ranks, id, was, head.stored.deleted);
+        }
+        changed.sort_unstable_by_key(|(_, _, head)| head.seq);
+        for (id, touched, head) in &changed {
+            self.scratch.clear();
+            SequenceEntry::encode(&mut self.scratch, id, head);
+            self.batch.put(Keyspace::Sequence, &keys::sequence(head.seq), &self.scratch);
+            self.ranks.seqs.add(&keys::sequence(head.seq));
+            if let Some(before) = &touched.before {
+                self.batch.delete(Keyspace::Sequence, &keys::sequence(before.seq));
+                self.ranks.seqs.remove(&keys::sequence(before.seq));
+            }
+        }
+    }
+
+    /// Adds counters and ranks to the batch; returns the log records that are left.
+    fn put_counters(&mut self, version: Version) -> Vec<u64> {
+        self.scratch.clear();
+        self.meta.encode(&mut self.scratch);
+        self.batch.put(Keyspace::Catalog, keys::META, &self.scratch);
+        let mut rank_log = self.writer.rank_log.clone();
+        self.scratch.clear();
+        if self.ranks.reshaped() || rank_log.len() >= RANK_LOG_RECORDS {
+            self.ranks.encode(&mut self.scratch);
+            self.batch.put(Keyspace::Catalog, keys::RANK_TABLE, &self.scratch);
+            for logged in rank_log.drain(..) {
+                let key = keys::prefixed(keys::RANK_LOG, &keys::sequence(logged));
+                self.batch.delete(Keyspace::Catalog, &key);
+            }
+        } else {
+            self.ranks.encode_log(&mut self.scratch);
+            let key = keys::prefixed(keys::RANK_LOG, &keys::sequence(version.0));
+            self.batch.put(Keyspace::Catalog, &key, &self.scratch);
+            rank_log.push(version.0);
+        }
+        rank_log
+    }
+
+    /// Divides buckets that have grown too large for a short scan. The next commit stores the result.
+    fn divide_buckets(&mut self) -> Result<()> {
+        while let Some((bucket, start, end)) = self.writer.ranks.ids.overfull() {
+            let snapshot = self.database.engine().snapshot()?;
+            if snapshot.state(self.shard)? != self.writer.state {
+                break;
+            }
+            let range = KeyRange { start: Some(&start), end: end.as_deref() };
+            let mut cursor = snapshot.scan(self.shard, Keyspace::Documents, range, Direction::Forward)?;
+            let mut before = 0;
+            let mut middle = None;
+            while let Some((id, record)) = cursor.next()? {
+                if Head::is_deleted(record) {
+                    continue;
+                }
+                if before == BUCKET_ENTRIES {
+                    middle = Some(id.to_vec());
+                    break;
+                }
+                before += 1;
+            }
+            let Some(middle) = middle else { break };
+            Arc::make_mut(&mut self.writer.ranks).ids.divide(bucket, &middle, before);
+        }
+        Ok(())
+    }
+}
+
+fn read_documents(snapshot: &dyn Snapshot, shard: Shard, works: &[Work]) -> Result<HashMap<String, Touched>> {
+    let mut ids: Vec<&str> = works
+        .iter()
+        .flat_map(|work| match work {
+            Work::Documents(updates) => updates.as_slice(),
+            Work::SetRevsLimit(_) | Work::SetSecurity(_) | Work::Attach { .. } => &[],
+        })
+        .filter(|update| !update.path.is_empty())
+        .map(|update| update.id.as_str())
+        .collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let id_keys: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes()).collect();
+    let records = snapshot.multi_get(shard, Keyspace::Documents, &id_keys)?;
+    let mut documents = HashMap::with_capacity(ids.len());
+    for (id, bytes) in ids.into_iter().zip(records) {
+        let record = bytes.map_or(Ok(DocRecord::empty()), |bytes| DocRecord::decode(&bytes))?;
+        let before = record.head();
+        if let Entry::Vacant(entry) = documents.entry(id.to_owned()) {
+            entry.insert(Touched { record, before, changed: false });
+        }
+    }
+    Ok(documents)
+}
+
+/// The path of an interactive edit, or `None` for a conflict.
+fn interactive_path(
+    touched: &Touched,
+    update: &DocUpdate,
+    unknown: UnknownParent,
+    hasher: &mut RevisionHasher,
+) -> Option<Vec<Rev>> {
+    let parent = update.path.get(1);
+    let Some(head) = touched.record.head() else {
+        return (parent.is_none() || unknown == UnknownParent::Accept).then(|| update.path.clone());
+    };
+    if head.stored.deleted {
+        // Only an edit that names no revision makes a deleted document again; it extends the deletion.
+        if parent.is_some() || update.deleted {
+            return None;
+        }
+        let new = next_rev(hasher, update.deleted, Some(&head.rev), &update.body);
+        return Some(vec![new, head.rev]);
+    }
+    let tree = &touched.record.tree;
+    let leaf = tree.find(parent?).filter(|node| tree.is_leaf(*node));
+    leaf.map(|_| update.path.clone())
+}
+
+/// What a tree has of a path.
+enum Known {
+    /// Not the revision itself, or only as an ancestor.
+    Nothing,
+    /// The revision with its body, but fewer ancestors.
+    NotAllAncestors,
+    /// All there is to know.
+    Everything,
+}
+
+fn known(tree: &RevTree<Stored>, path: &[Rev]) -> Known {
+    match tree.find(&path[0]) {
+        Some(node) if tree.node(node).value.is_none() => Known::Nothing,
+        Some(node) if tree.history(node).take(path.len()).count() < path.len() => Known::NotAllAncestors,
+        Some(_) => Known::Everything,
+        None => Known::Nothing,
+    }
+}
+
+fn leaf_bytes(record: &DocRecord) -> u64 {
+    let nodes = record.tree.nodes();
+    record.tree.leaves().filter_map(|leaf| nodes[leaf as usize].value).map(|stored| u64::from(stored.size)).sum()
+}
+
+fn count_document(meta: &mut Meta, ranks: &mut Ranks, id: &str, was_deleted: Option<bool>, is_deleted: bool) {
+    if was_deleted == Some(is_deleted) {
+        return;
+    }
+    match was_deleted {
+        Some(true) => meta.doc_del_count -= 1,
+        Some(false) => {
+            meta.doc_count -= 1;
+            ranks.ids.remove(id.as_bytes());
+        }
+        None => {}
+    }
+    if is_deleted {
+        meta.doc_del_count += 1;
+    } else {
+        meta.doc_count += 1;
+        ranks.ids.add(id.as_bytes());
+    }
+}
+
+fn put_body(batch: &mut Batch, body_seq: u64, body: &[u8]) {
+    for (chunk, bytes) in body.chunks(keys::BODY_CHUNK_BYTES).enumerate() {
+        batch.put(Keyspace::Bodies, &keys::body(body_seq, chunk as u16), bytes);
+    }
+}
+
+fn delete_body(batch: &mut Batch, stored: Stored) {
+    let chunks = (stored.size as usize).div_ceil(keys::BODY_CHUNK_BYTES);
+    for chunk in 0..chunks {
+        batch.delete(Keyspace::Bodies, &keys::body(stored.body_seq, chunk as u16));
+    }
+}

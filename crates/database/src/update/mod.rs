@@ -1,0 +1,244 @@
+//! How documents are written, in stages.
+//!
+//! 1. The caller's thread turns a [`Document`] into a [`DocUpdate`]: the revision hash is computed there.
+//! 2. [`Database::submit`] puts the [`Work`] into the queue. Who finds the queue without a leader leads.
+//! 3. The leader takes everything that waits, reads the revision trees once, applies the updates in order,
+//!    and makes one commit with one sync ([`group`]).
+//! 4. Everybody gets an answer, subscribers hear of the new update sequence.
+//!
+//! A conflict is an outcome, not an error. Nothing here waits for a client.
+
+mod group;
+mod queue;
+
+use std::panic::resume_unwind;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use settee_model::json::Json;
+use settee_model::{Document, Rev, RevHash, RevisionHasher};
+
+pub(crate) use queue::Queue;
+
+use crate::{Database, Result, StorageError};
+
+/// About how many bytes of updates one commit takes; engines are free to refuse commits of 10 MB.
+const COMMIT_BYTES: usize = if cfg!(test) { 8 << 10 } else { 4 << 20 };
+
+/// The leader waits for company for this part of the time that the last commit took …
+const PATIENCE_SHARE: u32 = 4;
+
+/// … but never longer than this.
+const PATIENCE_MAX: Duration = Duration::from_millis(1);
+
+/// What an update means for the revision tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EditMode {
+    /// A client edits: the update must name a leaf, and gets a new revision (`new_edits=true`).
+    Interactive(UnknownParent),
+    /// A replicator brings revisions as they are (`new_edits=false`).
+    Replicated,
+}
+
+/// What to do with an interactive edit that names a revision of a document that does not exist. CouchDB
+/// 3.5.2 was observed to refuse it for one document and to accept it in `_bulk_docs`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnknownParent {
+    /// Answer a conflict.
+    Refuse,
+    /// Take the named revision as an ancestor that is not here.
+    Accept,
+}
+
+/// One document on its way into the database.
+#[derive(Clone, Debug)]
+pub struct DocUpdate {
+    pub(crate) id: String,
+    pub(crate) deleted: bool,
+    pub(crate) body: Json,
+    pub(crate) mode: EditMode,
+    /// The new revision and its known ancestors, newest first; for an interactive edit the new revision
+    /// and the one it replaces, if the client named one. Empty for local documents.
+    pub(crate) path: Vec<Rev>,
+    /// N of the revision `0-N` that the client of a local document named.
+    local_rev: u64,
+}
+
+/// What became of one update.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UpdateOutcome {
+    /// The document has this revision now. For replicated revisions: it has it, perhaps since before.
+    Saved(Rev),
+    /// The update did not name a leaf.
+    Conflict,
+}
+
+/// Something to be committed.
+#[derive(Clone, Debug)]
+pub enum Work {
+    /// Updates of documents and local documents, applied in order, each on its own.
+    Documents(Vec<DocUpdate>),
+    /// A new limit of remembered revisions.
+    SetRevsLimit(u64),
+    /// A new security object.
+    SetSecurity(Json),
+    /// A record that another layer keeps beside the database, or its removal.
+    Attach {
+        /// Its name.
+        key: Vec<u8>,
+        /// Its value.
+        value: Option<Vec<u8>>,
+    },
+}
+
+/// The outcomes of the documents of a [`Work`], in order; empty for other work.
+pub type WorkResult = Result<Vec<UpdateOutcome>>;
+
+/// Called once with the result of a [`Work`], from the leader's thread: it must be quick.
+pub type Completion = Box<dyn FnOnce(WorkResult) + Send>;
+
+/// Who commits what was submitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Submitted {
+    /// Somebody leads already.
+    Queued,
+    /// The caller must call [`Database::lead`], on a thread that may block.
+    Lead,
+}
+
+impl DocUpdate {
+    /// Prepares the update of document `id`. Computes the revision hash, so call it outside of any lock.
+    /// `None` if a replicated document comes without a revision.
+    #[must_use]
+    pub fn prepare(id: String, document: Document, mode: EditMode, hasher: &mut RevisionHasher) -> Option<Self> {
+        let Document { rev, deleted, body, revisions, .. } = document;
+        if id.starts_with("_local/") {
+            let local_rev = rev.as_ref().map_or(0, local_number);
+            return Some(Self { id, deleted, body, mode, path: Vec::new(), local_rev });
+        }
+        let given: Vec<Rev> = match revisions {
+            Some(revisions) => revisions.path(),
+            None => rev.into_iter().collect(),
+        };
+        let path = match mode {
+            EditMode::Replicated if given.is_empty() => return None,
+            EditMode::Replicated => given,
+            EditMode::Interactive(_) => {
+                let parent = given.into_iter().next();
+                let new = next_rev(hasher, deleted, parent.as_ref(), &body);
+                std::iter::once(new).chain(parent).collect()
+            }
+        };
+        Some(Self { id, deleted, body, mode, path, local_rev: 0 })
+    }
+
+    /// The document id.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Whether the new revision is a deletion.
+    #[must_use]
+    pub fn is_deletion(&self) -> bool {
+        self.deleted
+    }
+
+    /// The body of the new revision.
+    #[must_use]
+    pub fn body(&self) -> &Json {
+        &self.body
+    }
+
+    /// About how many bytes the update adds to a commit.
+    fn size_bytes(&self) -> usize {
+        self.body.as_bytes().len() + 2 * self.id.len() + 32 * self.path.len() + 64
+    }
+
+    /// Divides updates into works that fit into one commit each.
+    #[must_use]
+    pub fn into_works(updates: Vec<Self>) -> Vec<Work> {
+        let mut works = Vec::new();
+        let mut part = Vec::new();
+        let mut size = 0;
+        for update in updates {
+            size += update.size_bytes();
+            part.push(update);
+            if size >= COMMIT_BYTES {
+                works.push(Work::Documents(std::mem::take(&mut part)));
+                size = 0;
+            }
+        }
+        if !part.is_empty() {
+            works.push(Work::Documents(part));
+        }
+        works
+    }
+}
+
+impl Work {
+    fn size_bytes(&self) -> usize {
+        match self {
+            Self::Documents(updates) => updates.iter().map(DocUpdate::size_bytes).sum(),
+            Self::SetRevsLimit(_) => 0,
+            Self::SetSecurity(security) => security.as_bytes().len(),
+            Self::Attach { value, .. } => value.as_ref().map_or(0, Vec::len),
+        }
+    }
+}
+
+impl Database {
+    /// Queues `work`; `done` hears the result.
+    pub fn submit(self: &Arc<Self>, work: Work, done: Completion) -> Submitted {
+        self.queue.push(work, done)
+    }
+
+    /// Commits what is queued until nothing is left. Call it when [`Self::submit`] says so.
+    ///
+    /// # Panics
+    /// When a commit, a completion or a listener panicked, but only after everything else that waited was done.
+    pub fn lead(self: &Arc<Self>) {
+        let mut panicked = Ok(());
+        let mut writer = self.writer.lock();
+        let (mut company, mut patience) = (0, Duration::ZERO);
+        loop {
+            self.queue.gather(company, patience);
+            let Some(works) = self.queue.take(COMMIT_BYTES) else { break };
+            let answered = works.len();
+            let begun = Instant::now();
+            panicked = group::commit(self, &mut writer, works).and(panicked);
+            patience = (begun.elapsed() / PATIENCE_SHARE).min(PATIENCE_MAX);
+            company = answered + self.queue.gather(0, Duration::ZERO);
+        }
+        drop(writer);
+        panicked.unwrap_or_else(|panic| resume_unwind(panic));
+    }
+
+    /// Commits `work` and waits for it.
+    ///
+    /// # Errors
+    /// When nothing was written.
+    pub fn update(self: &Arc<Self>, work: Work) -> WorkResult {
+        let (sender, receiver) = mpsc::sync_channel(1);
+        let done = Box::new(move |result| {
+            // The receiver waits below for as long as this can be called.
+            let _ = sender.send(result);
+        });
+        if self.submit(work, done) == Submitted::Lead {
+            self.lead();
+        }
+        receiver.recv().unwrap_or_else(|_| Err(StorageError::Io("the commit was given up".to_owned()).into()))
+    }
+}
+
+/// The revision of an edit of `parent`.
+fn next_rev(hasher: &mut RevisionHasher, deleted: bool, parent: Option<&Rev>, body: &Json) -> Rev {
+    let hash = hasher.hash(deleted, parent, body.value(), &[]);
+    Rev { generation: parent.map_or(0, |rev| rev.generation) + 1, hash: RevHash::from_bytes(&hash) }
+}
+
+/// N of a local revision `0-N`; what does not parse counts as 0, as nobody compares it.
+fn local_number(rev: &Rev) -> u64 {
+    std::str::from_utf8(rev.hash.as_bytes()).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
+}
