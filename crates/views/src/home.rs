@@ -1,0 +1,155 @@
+//! [`Home`]: what indexes need of the database that they belong to, and how [`Database`] gives it.
+
+use std::sync::Arc;
+
+use settee_database::{Catalog, Change, Database, DatabaseError, ReadView, Work};
+use settee_design::DesignOptions;
+use settee_storage::{Direction, Engine, Shard};
+
+use crate::error::{Result, ViewError};
+use crate::index::Signature;
+use crate::indexer::source::{ChangeBatch, ChangeSnapshot, Changes, Fill, is_left_out};
+
+/// A database with indexes.
+pub(crate) trait Home: Send + Sync {
+    /// Tells it from all others, also from later ones of its name.
+    fn shard(&self) -> Shard;
+
+    fn name(&self) -> &str;
+
+    /// The engine that holds the indexes.
+    fn engine(&self) -> &Arc<dyn Engine>;
+
+    /// The documents as they are now.
+    fn read(&self) -> Result<Box<dyn ChangeSnapshot>>;
+
+    /// The shards of its indexes.
+    fn indexes(&self) -> Result<Vec<(Signature, Shard)>>;
+
+    /// Gives an index a shard, or tells the one it has.
+    fn add_index(&self, signature: Signature) -> Result<Shard>;
+
+    /// Removes the shard of an index and forgets it.
+    fn remove_index(&self, signature: Signature, shard: Shard) -> Result<()>;
+}
+
+/// A database and the catalog that it is in.
+pub(crate) struct CatalogHome<'a> {
+    pub(crate) catalog: &'a Catalog,
+    pub(crate) database: &'a Arc<Database>,
+}
+
+/// The catalog drops the shards that records of this prefix name when the database is deleted.
+const RECORDS: &[u8] = b"index/";
+
+fn record(signature: Signature) -> Vec<u8> {
+    [RECORDS, signature.to_string().as_bytes()].concat()
+}
+
+fn decode_shard(value: &[u8]) -> Result<Shard> {
+    let bytes = value.get(..8).and_then(|bytes| bytes.try_into().ok());
+    bytes.map(|bytes| Shard(u64::from_be_bytes(bytes))).ok_or(ViewError::Corrupt("shard of an index"))
+}
+
+impl From<DatabaseError> for ViewError {
+    fn from(error: DatabaseError) -> Self {
+        match error {
+            DatabaseError::Storage(error) => Self::Storage(error),
+            error => Self::Source(error.to_string()),
+        }
+    }
+}
+
+impl Home for CatalogHome<'_> {
+    fn shard(&self) -> Shard {
+        self.database.shard()
+    }
+
+    fn name(&self) -> &str {
+        self.database.name()
+    }
+
+    fn engine(&self) -> &Arc<dyn Engine> {
+        self.catalog.engine()
+    }
+
+    fn read(&self) -> Result<Box<dyn ChangeSnapshot>> {
+        Ok(Box::new(self.database.read()?))
+    }
+
+    fn indexes(&self) -> Result<Vec<(Signature, Shard)>> {
+        let mut indexes = Vec::new();
+        for (key, value) in self.database.read()?.attached_with_prefix(RECORDS)? {
+            let signature = key.strip_prefix(RECORDS).and_then(Signature::parse);
+            indexes.push((signature.ok_or(ViewError::Corrupt("signature of an index"))?, decode_shard(&value)?));
+        }
+        Ok(indexes)
+    }
+
+    fn add_index(&self, signature: Signature) -> Result<Shard> {
+        let key = record(signature);
+        if let Some(value) = self.database.read()?.attached(&key)? {
+            return decode_shard(&value);
+        }
+        let shard = self.catalog.allocate_shard()?;
+        self.database.update(Work::Attach { key, value: Some(shard.0.to_be_bytes().to_vec()) })?;
+        Ok(shard)
+    }
+
+    /// In this order a crash leaves an empty index, which is built again, and not a shard that nobody knows.
+    fn remove_index(&self, signature: Signature, shard: Shard) -> Result<()> {
+        self.catalog.drop_shard(shard)?;
+        self.database.update(Work::Attach { key: record(signature), value: None })?;
+        Ok(())
+    }
+}
+
+impl ChangeSnapshot for ReadView {
+    fn update_seq(&self) -> Result<u64> {
+        Ok(ReadView::update_seq(self)?)
+    }
+
+    fn count_after(&self, since: u64) -> Result<u64> {
+        Ok(self.changes_after(since)?)
+    }
+
+    fn changes(&self, since: u64) -> Result<Box<dyn Changes + '_>> {
+        let changes = ReadView::changes(self, since, Direction::Forward)?;
+        Ok(Box::new(DatabaseChanges { changes, id: String::new() }))
+    }
+}
+
+struct DatabaseChanges<'a> {
+    changes: settee_database::Changes<'a>,
+    id: String,
+}
+
+impl Changes for DatabaseChanges<'_> {
+    fn fill(&mut self, batch: &mut ChangeBatch, options: DesignOptions) -> Result<Fill> {
+        while !batch.is_full() {
+            let Some(Change { seq, id, stored, .. }) = self.changes.next()? else {
+                return Ok(Fill::End);
+            };
+            batch.count(seq);
+            if is_left_out(id, options) {
+                continue;
+            }
+            if stored.deleted {
+                batch.removed.push(id.to_owned());
+                continue;
+            }
+            self.id.clear();
+            self.id.push_str(id);
+            let changes = &mut self.changes;
+            batch.documents.push_with(seq, &self.id, |out| {
+                changes.write_document(out, |out| {
+                    if options.local_seq {
+                        out.extend_from_slice(b",\"_local_seq\":");
+                        settee_model::json::write_u64(out, seq);
+                    }
+                })
+            })?;
+        }
+        Ok(Fill::Full)
+    }
+}

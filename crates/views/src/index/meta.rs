@@ -1,0 +1,112 @@
+//! [`Meta`]: the record that describes an index.
+
+use std::sync::Arc;
+
+use crate::codec::{Reader, push_bytes, push_len, push_number};
+use crate::error::Result;
+use crate::tree::Root;
+
+/// Changes when nodes or records get another layout; an index of another format is built anew.
+const FORMAT: u64 = 1;
+
+/// How far an index is, and where its trees begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Meta {
+    /// The rows show the database at this update sequence.
+    pub(crate) update_seq: u64,
+    /// The least number that no node ever had. Nodes from there on are left over from a crash.
+    pub(crate) next_node: u64,
+    /// The reduce functions, in the order of the reductions in inner nodes.
+    pub(crate) reduces: Vec<Arc<str>>,
+    /// The tree of rows.
+    pub(crate) rows: Option<Root>,
+    /// The tree of back-pointers as the last load wrote it.
+    pub(crate) entries: Option<Root>,
+}
+
+impl Meta {
+    /// An index that shows the database before its first change.
+    pub(crate) fn new() -> Self {
+        Self { update_seq: 0, next_node: 1, reduces: Vec::new(), rows: None, entries: None }
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        push_number(&mut out, FORMAT);
+        push_bytes(&mut out, settee_model::collate::version().as_bytes());
+        push_number(&mut out, self.update_seq);
+        push_number(&mut out, self.next_node);
+        push_len(&mut out, self.reduces.len());
+        self.reduces.iter().for_each(|reduce| push_bytes(&mut out, reduce.as_bytes()));
+        for root in [&self.rows, &self.entries] {
+            push_number(&mut out, u64::from(root.is_some()));
+            if let Some(root) = root {
+                root.encode(&mut out);
+            }
+        }
+        out
+    }
+
+    /// `None` if the index was written by another format or ordered by another version of collation.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Self>> {
+        let mut reader = Reader::new(bytes, "index record");
+        if reader.number()? != FORMAT || reader.text()? != settee_model::collate::version() {
+            return Ok(None);
+        }
+        let update_seq = reader.number()?;
+        let next_node = reader.number()?;
+        let reduces = (0..reader.len()?).map(|_| Ok(Arc::from(reader.text()?))).collect::<Result<_>>()?;
+        let rows = decode_root(&mut reader)?;
+        let entries = decode_root(&mut reader)?;
+        Ok(Some(Self { update_seq, next_node, reduces, rows, entries }))
+    }
+
+    /// How many rows there are.
+    pub(crate) fn total_rows(&self) -> u64 {
+        self.rows.as_ref().map_or(0, |root| root.node.rows)
+    }
+
+    /// The bytes of ids, keys and values of the rows.
+    pub(crate) fn content_bytes(&self) -> u64 {
+        self.rows.as_ref().map_or(0, |root| root.node.bytes)
+    }
+
+    /// Where a reduce function stands among those attached.
+    pub(crate) fn column(&self, reduce: &str) -> Option<usize> {
+        self.reduces.iter().position(|attached| **attached == *reduce)
+    }
+}
+
+fn decode_root(reader: &mut Reader<'_>) -> Result<Option<Root>> {
+    Ok(if reader.number()? == 1 { Some(Root::decode(reader)?) } else { None })
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::tree::Child;
+
+    #[test]
+    fn records_come_back_unless_their_format_is_another() {
+        let node =
+            Child { separator: Vec::new(), id: 9, rows: 300, bytes: 70_000, reductions: vec![vec![1, 2], vec![]] };
+        let meta = Meta {
+            update_seq: 1 << 40,
+            next_node: 77,
+            reduces: vec!["_sum".into(), "function(k, v) {}".into()],
+            rows: Some(Root { height: 3, node }),
+            entries: None,
+        };
+        let mut bytes = meta.encode();
+        assert_eq!(Meta::decode(&bytes).unwrap(), Some(meta));
+        assert_eq!(Meta::decode(&Meta::new().encode()).unwrap(), Some(Meta::new()));
+        for len in 0..bytes.len() {
+            assert!(Meta::decode(&bytes[..len]).is_err());
+        }
+        bytes[2] ^= 1;
+        assert_eq!(Meta::decode(&bytes).unwrap(), None);
+        bytes[0] ^= 2;
+        assert_eq!(Meta::decode(&bytes).unwrap(), None);
+    }
+}

@@ -1,0 +1,124 @@
+//! Back-pointers: which rows a document has in an index, so that they can be found when it changes.
+//!
+//! An entry is the sort keys of the rows, in the order in which the document emitted them. What the last load wrote lies in
+//! a tree of its own (packed, because a first build writes one for every document); entries that changed since lie beside
+//! it, one by one, and are asked first. An empty one says that the document has no rows any more.
+
+use settee_storage::{Batch, Cursor, Direction, KeyRange, Keyspace, Shard, Snapshot};
+
+use super::merge::Source;
+use crate::codec::{Reader, push_bytes};
+use crate::error::Result;
+use crate::keys;
+use crate::tree::apply::Change;
+use crate::tree::{Leaf, Root, Row, TreeReader};
+
+/// Appends the sort key of a document's next row.
+pub(super) fn push(entry: &mut Vec<u8>, sort_key: &[u8]) {
+    push_bytes(entry, sort_key);
+}
+
+/// Calls `each` with the sort key and the number of each row of an entry.
+pub(crate) fn for_each_row(entry: &[u8], mut each: impl FnMut(&[u8], u32)) -> Result<()> {
+    let mut reader = Reader::new(entry, "back-pointers");
+    let mut number = 0;
+    while !reader.is_at_end() {
+        each(reader.bytes()?, number);
+        number += 1;
+    }
+    Ok(())
+}
+
+/// The entries of an index in one snapshot.
+#[derive(Clone)]
+pub(super) struct EntryReader<'a> {
+    pub(super) tree: TreeReader<'a>,
+    pub(super) root: Option<Root>,
+}
+
+impl EntryReader<'_> {
+    /// The entries of documents; absent if there is none, empty if there is none any more.
+    pub(super) fn lookup(&self, ids: &[&str]) -> Result<Vec<Option<Vec<u8>>>> {
+        let bytes: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes()).collect();
+        let mut found = self.tree.snapshot.multi_get(self.tree.shard, Keyspace::IndexEntries, &bytes)?;
+        if let Some(root) = &self.root {
+            self.lookup_loaded(root, ids, &mut found)?;
+        }
+        Ok(found)
+    }
+
+    /// Asks the tree for what is not known yet, in the order of its keys, so that a leaf is read once.
+    fn lookup_loaded(&self, root: &Root, ids: &[&str], found: &mut [Option<Vec<u8>>]) -> Result<()> {
+        let mut missing: Vec<(Vec<u8>, usize)> = Vec::new();
+        for (index, id) in ids.iter().enumerate().filter(|&(index, _)| found[index].is_none()) {
+            let mut key = Vec::with_capacity(id.len() + 2);
+            keys::push_document_key(&mut key, id.as_bytes());
+            missing.push((key, index));
+        }
+        missing.sort_unstable();
+        let mut current: Option<(u64, Leaf)> = None;
+        for (key, index) in missing {
+            let id = self.tree.leaf_of(root, &key)?;
+            let leaf = match current.take() {
+                Some((known, leaf)) if known == id => leaf,
+                _ => self.tree.leaf(id)?,
+            };
+            let rank = leaf.rank(&key);
+            if rank < leaf.len() && leaf.row(rank).row_key == key {
+                found[index] = Some(leaf.row(rank).value.to_vec());
+            }
+            current = Some((id, leaf));
+        }
+        Ok(())
+    }
+}
+
+/// Writes a changed entry beside the tree. Without a tree, none is the same as an empty one.
+pub(super) fn write_change(batch: &mut Batch, change: Change<'_>, is_loaded: bool) {
+    let id = keys::row_id(change.row_key, 0);
+    match change.row {
+        Some(row) => batch.put(Keyspace::IndexEntries, id.as_bytes(), row.value),
+        None if is_loaded => batch.put(Keyspace::IndexEntries, id.as_bytes(), &[]),
+        None => batch.delete(Keyspace::IndexEntries, id.as_bytes()),
+    }
+}
+
+/// The entries beside the tree.
+pub(super) struct ChangedEntries<'a> {
+    cursor: Box<dyn Cursor + 'a>,
+    row_key: Vec<u8>,
+    entry: Vec<u8>,
+    is_at_end: bool,
+}
+
+impl<'a> ChangedEntries<'a> {
+    pub(super) fn open(snapshot: &'a dyn Snapshot, shard: Shard) -> Result<Self> {
+        let cursor = snapshot.scan(shard, Keyspace::IndexEntries, KeyRange::default(), Direction::Forward)?;
+        let mut entries = Self { cursor, row_key: Vec::new(), entry: Vec::new(), is_at_end: false };
+        entries.advance()?;
+        Ok(entries)
+    }
+}
+
+impl Source for ChangedEntries<'_> {
+    fn row_key(&self) -> Option<&[u8]> {
+        (!self.is_at_end).then_some(&self.row_key)
+    }
+
+    fn change(&self) -> Result<Change<'_>> {
+        let row = Row { row_key: &self.row_key, sort_len: 0, key: &[], value: &self.entry };
+        Ok(Change { row_key: &self.row_key, row: (!self.entry.is_empty()).then_some(row) })
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        let Some((id, entry)) = self.cursor.next()? else {
+            self.is_at_end = true;
+            return Ok(());
+        };
+        self.row_key.clear();
+        keys::push_document_key(&mut self.row_key, id);
+        self.entry.clear();
+        self.entry.extend_from_slice(entry);
+        Ok(())
+    }
+}

@@ -1,0 +1,94 @@
+//! [`Merge`]: one ascending sequence of changes out of several.
+
+use std::ops::ControlFlow;
+
+use crate::error::Result;
+use crate::tree::apply::Change;
+
+/// Changes in ascending order of their keys.
+pub(crate) trait Source {
+    /// The key of the current change; `None` after the last one.
+    fn row_key(&self) -> Option<&[u8]>;
+
+    /// The current change, if there is one.
+    fn change(&self) -> Result<Change<'_>>;
+
+    /// Goes to the next one.
+    fn advance(&mut self) -> Result<()>;
+}
+
+/// A [`Source`], and how much its word counts.
+pub(crate) struct Ranked<'a> {
+    pub(crate) source: Box<dyn Source + 'a>,
+    /// Where several sources have a key, the least rank decides; among equals, a put.
+    pub(crate) rank: u32,
+}
+
+impl<'a> Ranked<'a> {
+    pub(crate) fn new(source: impl Source + 'a, rank: u32) -> Self {
+        Self { source: Box::new(source), rank }
+    }
+}
+
+/// A heap of sources, the least key on top.
+pub(crate) struct Merge<'a> {
+    heap: Vec<Ranked<'a>>,
+}
+
+impl<'a> Merge<'a> {
+    pub(crate) fn new(sources: Vec<Ranked<'a>>) -> Self {
+        let mut merge = Self { heap: sources };
+        merge.heap.retain(|ranked| ranked.source.row_key().is_some());
+        for top in (0..merge.heap.len() / 2).rev() {
+            merge.sink(top);
+        }
+        merge
+    }
+
+    /// Calls `each` with one change for each key.
+    pub(crate) fn for_each(mut self, mut each: impl FnMut(Change<'_>) -> Result<ControlFlow<()>>) -> Result<()> {
+        let mut done: Vec<u8> = Vec::new();
+        let mut is_first = true;
+        while let Some(top) = self.heap.first_mut() {
+            let change = top.source.change()?;
+            if is_first || change.row_key != done {
+                is_first = false;
+                done.clear();
+                done.extend_from_slice(change.row_key);
+                if each(change)?.is_break() {
+                    break;
+                }
+            }
+            top.source.advance()?;
+            if top.source.row_key().is_none() {
+                self.heap.swap_remove(0);
+            }
+            self.sink(0);
+        }
+        Ok(())
+    }
+
+    fn sink(&mut self, mut at: usize) {
+        loop {
+            let left = 2 * at + 1;
+            let Some(mut least) = (left < self.heap.len()).then_some(left) else {
+                return;
+            };
+            if left + 1 < self.heap.len() && self.is_before(left + 1, left) {
+                least = left + 1;
+            }
+            if !self.is_before(least, at) {
+                return;
+            }
+            self.heap.swap(least, at);
+            at = least;
+        }
+    }
+
+    fn is_before(&self, a: usize, b: usize) -> bool {
+        let (a, b) = (&self.heap[a], &self.heap[b]);
+        let order = a.source.row_key().cmp(&b.source.row_key()).then(a.rank.cmp(&b.rank));
+        let is_put = |ranked: &Ranked<'_>| ranked.source.change().is_ok_and(|change| change.row.is_some());
+        order.is_lt() || order.is_eq() && is_put(a) && !is_put(b)
+    }
+}

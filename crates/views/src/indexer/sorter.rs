@@ -1,0 +1,312 @@
+//! [`Sorter`]: collects rows in one flat buffer, sorts them, and spills them to a temporary file when memory is short.
+//!
+//! Nothing is allocated for a row: keys and values lie one behind the other, and fixed-size slots are what is sorted. A
+//! row that is to be removed has no value; where a key is both removed and put, the put stays.
+
+use std::cmp::Ordering;
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Seek, Write};
+use std::path::Path;
+
+use super::merge::{Ranked, Source};
+use crate::codec::{Reader, push_number};
+use crate::error::{Result, ViewError};
+use crate::tree::Row;
+use crate::tree::apply::Change;
+
+/// The bytes of a slot that count as memory.
+const SLOT_BYTES: usize = size_of::<Slot>();
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    /// The eight bytes of the key behind those that all keys share; set when sorting.
+    prefix: u64,
+    start: u32,
+    key_len: u32,
+    /// [`REMOVED`] if there is none.
+    payload_len: u32,
+}
+
+const REMOVED: u32 = u32::MAX;
+
+/// Rows in the order in which they come.
+#[derive(Debug, Default)]
+pub(crate) struct Sorter {
+    bytes: Vec<u8>,
+    slots: Vec<Slot>,
+}
+
+impl Sorter {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// The memory in use.
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.bytes.len() + self.slots.len() * SLOT_BYTES
+    }
+
+    /// Adds a row; `write_key` appends its key and tells how many bytes of it are the sort key. Lends the sort key.
+    #[inline]
+    pub(crate) fn put(&mut self, key: &[u8], value: &[u8], write_key: impl FnOnce(&mut Vec<u8>) -> usize) -> &[u8] {
+        let start = self.bytes.len();
+        let sort_len = write_key(&mut self.bytes);
+        let middle = self.bytes.len();
+        push_number(&mut self.bytes, sort_len as u64);
+        push_number(&mut self.bytes, key.len() as u64);
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value);
+        let payload_len = narrow(self.bytes.len() - middle);
+        self.slots.push(Slot { prefix: 0, start: narrow(start), key_len: narrow(middle - start), payload_len });
+        &self.bytes[start..start + sort_len]
+    }
+
+    /// Adds what was taken from elsewhere.
+    pub(crate) fn push(&mut self, change: Change<'_>) {
+        match change.row {
+            None => self.remove(|out| out.extend_from_slice(change.row_key)),
+            Some(row) => {
+                self.put(row.key, row.value, |out| {
+                    out.extend_from_slice(row.row_key);
+                    row.sort_len
+                });
+            }
+        }
+    }
+
+    /// Adds the removal of a row.
+    pub(crate) fn remove(&mut self, write_key: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.bytes.len();
+        write_key(&mut self.bytes);
+        let key_len = narrow(self.bytes.len() - start);
+        self.slots.push(Slot { prefix: 0, start: narrow(start), key_len, payload_len: REMOVED });
+    }
+
+    /// Forgets everything and keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.slots.clear();
+    }
+
+    /// The changes in the order in which they were added.
+    pub(crate) fn changes(&self) -> impl Iterator<Item = Result<Change<'_>>> {
+        self.slots.iter().map(|slot| self.change(slot))
+    }
+
+    fn change(&self, slot: &Slot) -> Result<Change<'_>> {
+        let rest = &self.bytes[slot.start as usize..];
+        let (row_key, rest) = rest.split_at(slot.key_len as usize);
+        decode(row_key, (slot.payload_len != REMOVED).then(|| &rest[..slot.payload_len as usize]))
+    }
+
+    /// Sorts what is there and gives it away.
+    pub(crate) fn take_sorted(&mut self) -> SortedRun {
+        let mut run = std::mem::take(self);
+        run.sort();
+        SortedRun { run, at: 0 }
+    }
+
+    fn sort(&mut self) {
+        let Self { bytes, slots } = self;
+        let Some(first) = slots.first() else { return };
+        let first = key(bytes, first);
+        let shared = slots.iter().skip(1).fold(first.len(), |shared, slot| {
+            let key = key(bytes, slot);
+            let same = key.iter().zip(&first[..shared]).take_while(|(a, b)| a == b).count();
+            shared.min(same)
+        });
+        for slot in slots.iter_mut() {
+            let rest = &key(bytes, slot)[shared..];
+            let mut prefix = [0; 8];
+            let len = rest.len().min(8);
+            prefix[..len].copy_from_slice(&rest[..len]);
+            slot.prefix = u64::from_be_bytes(prefix);
+        }
+        let bytes = &bytes[..];
+        let compare = |a: &Slot, b: &Slot| a.prefix.cmp(&b.prefix).then_with(|| compare_rest(bytes, shared, a, b));
+        // Documents often come in the order of their keys.
+        if !slots.is_sorted_by(|a, b| compare(a, b) != Ordering::Greater) {
+            slots.sort_unstable_by(compare);
+        }
+    }
+
+    /// Writes what is there to a temporary file in `directory`, sorted, and is empty then.
+    pub(crate) fn spill(&mut self, directory: &Path) -> Result<SpilledRun> {
+        self.sort();
+        let mut out = BufWriter::with_capacity(FILE_BUFFER_BYTES, tempfile::tempfile_in(directory)?);
+        let mut lengths = Vec::new();
+        for slot in &self.slots {
+            lengths.clear();
+            let payload_len = if slot.payload_len == REMOVED { 0 } else { slot.payload_len };
+            push_number(&mut lengths, u64::from(slot.key_len));
+            push_number(&mut lengths, if slot.payload_len == REMOVED { 0 } else { u64::from(payload_len) + 1 });
+            out.write_all(&lengths)?;
+            let start = slot.start as usize;
+            out.write_all(&self.bytes[start..start + slot.key_len as usize + payload_len as usize])?;
+        }
+        let file = out.into_inner().map_err(std::io::IntoInnerError::into_error)?;
+        self.clear();
+        Ok(SpilledRun { file })
+    }
+}
+
+/// What one thread has of one kind of rows: those still being collected, and sorted runs.
+#[derive(Debug, Default)]
+pub(crate) struct Runs {
+    pub(crate) current: Sorter,
+    sorted: Vec<SortedRun>,
+    spilled: Vec<SpilledRun>,
+}
+
+impl Runs {
+    /// The memory in use by what is still being collected.
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.current.size_bytes()
+    }
+
+    /// Moves what was collected to disk.
+    pub(crate) fn spill(&mut self, directory: &Path) -> Result<()> {
+        if !self.current.is_empty() {
+            self.spilled.push(self.current.spill(directory)?);
+        }
+        Ok(())
+    }
+
+    /// Sorts what was collected.
+    pub(crate) fn seal(&mut self) {
+        if !self.current.is_empty() {
+            self.sorted.push(self.current.take_sorted());
+        }
+    }
+
+    /// Gives all sorted runs away.
+    pub(crate) fn take_sources(&mut self) -> Result<Vec<Ranked<'static>>> {
+        let mut sources: Vec<_> = std::mem::take(&mut self.sorted).into_iter().map(|run| Ranked::new(run, 0)).collect();
+        for run in std::mem::take(&mut self.spilled) {
+            sources.push(Ranked::new(run.read()?, 0));
+        }
+        Ok(sources)
+    }
+}
+
+/// Sorters are spilled long before this can happen; a single batch is limited as well.
+fn narrow(len: usize) -> u32 {
+    u32::try_from(len).expect("a run stays below 4 GiB")
+}
+
+fn key<'a>(bytes: &'a [u8], slot: &Slot) -> &'a [u8] {
+    &bytes[slot.start as usize..][..slot.key_len as usize]
+}
+
+fn compare_rest(bytes: &[u8], shared: usize, a: &Slot, b: &Slot) -> Ordering {
+    let order = key(bytes, a)[shared..].cmp(&key(bytes, b)[shared..]);
+    // Puts come before removals of the same key.
+    order.then_with(|| (a.payload_len == REMOVED).cmp(&(b.payload_len == REMOVED)))
+}
+
+/// The change that [`Sorter::put`] wrote.
+fn decode<'a>(row_key: &'a [u8], payload: Option<&'a [u8]>) -> Result<Change<'a>> {
+    let Some(payload) = payload else {
+        return Ok(Change { row_key, row: None });
+    };
+    let mut reader = Reader::new(payload, "sorted run");
+    let sort_len = reader.len()?;
+    let key = reader.bytes()?;
+    Ok(Change { row_key, row: Some(Row { row_key, sort_len, key, value: &payload[reader.position()..] }) })
+}
+
+/// Sorted rows in memory.
+#[derive(Debug, Default)]
+pub(crate) struct SortedRun {
+    run: Sorter,
+    at: usize,
+}
+
+impl Source for SortedRun {
+    fn row_key(&self) -> Option<&[u8]> {
+        self.run.slots.get(self.at).map(|slot| key(&self.run.bytes, slot))
+    }
+
+    fn change(&self) -> Result<Change<'_>> {
+        self.run.change(&self.run.slots[self.at])
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        self.at += 1;
+        Ok(())
+    }
+}
+
+/// Buffers of files that are written or read from start to end.
+const FILE_BUFFER_BYTES: usize = 256 << 10;
+
+/// Sorted rows in a temporary file, which goes with this.
+#[derive(Debug)]
+pub(crate) struct SpilledRun {
+    file: File,
+}
+
+impl SpilledRun {
+    /// Reads from the start.
+    pub(crate) fn read(mut self) -> Result<SpilledRows> {
+        self.file.rewind()?;
+        let input = BufReader::with_capacity(FILE_BUFFER_BYTES, self.file);
+        let mut rows = SpilledRows { input, row: Vec::new(), key_len: 0, is_removal: false, is_at_end: false };
+        rows.advance()?;
+        Ok(rows)
+    }
+}
+
+/// The rows of a [`SpilledRun`].
+#[derive(Debug)]
+pub(crate) struct SpilledRows {
+    input: BufReader<File>,
+    row: Vec<u8>,
+    key_len: usize,
+    is_removal: bool,
+    is_at_end: bool,
+}
+
+impl SpilledRows {
+    /// `None` at the end of the file, if that is where a row may end.
+    fn number(&mut self) -> Result<Option<u64>> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let mut byte = [0];
+            if self.input.read(&mut byte)? == 0 {
+                return if shift == 0 { Ok(None) } else { Err(ViewError::Corrupt("sorted run")) };
+            }
+            number |= u64::from(byte[0] & 0x7f) << shift;
+            if byte[0] < 0x80 {
+                break;
+            }
+        }
+        Ok(Some(number))
+    }
+}
+
+impl Source for SpilledRows {
+    fn row_key(&self) -> Option<&[u8]> {
+        (!self.is_at_end).then(|| &self.row[..self.key_len])
+    }
+
+    fn change(&self) -> Result<Change<'_>> {
+        let (row_key, payload) = self.row.split_at(self.key_len);
+        decode(row_key, (!self.is_removal).then_some(payload))
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        let Some(key_len) = self.number()? else {
+            self.is_at_end = true;
+            return Ok(());
+        };
+        let payload_len = self.number()?.ok_or(ViewError::Corrupt("sorted run"))?;
+        self.is_removal = payload_len == 0;
+        self.key_len = usize::try_from(key_len).map_err(|_| ViewError::Corrupt("sorted run"))?;
+        let len =
+            usize::try_from(key_len + payload_len.saturating_sub(1)).map_err(|_| ViewError::Corrupt("sorted run"))?;
+        self.row.resize(len, 0);
+        self.input.read_exact(&mut self.row)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,72 @@
+//! Where documents come from: the changes of a database, in batches ([`ChangeBatch`]).
+
+use settee_design::{DesignOptions, DocumentBatch};
+
+use crate::error::Result;
+
+/// A database at one moment.
+pub(crate) trait ChangeSnapshot: Send + Sync {
+    /// The last update sequence.
+    fn update_seq(&self) -> Result<u64>;
+
+    /// How many documents last changed after `since`.
+    fn count_after(&self, since: u64) -> Result<u64>;
+
+    /// These documents, in the order of their last changes.
+    fn changes(&self, since: u64) -> Result<Box<dyn Changes + '_>>;
+}
+
+/// A walk through changes.
+pub(crate) trait Changes: Send {
+    /// Adds the next changes to `batch` until it is full. Design documents are left out unless asked for.
+    fn fill(&mut self, batch: &mut ChangeBatch, options: DesignOptions) -> Result<Fill>;
+}
+
+/// How far a walk through changes is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fill {
+    /// There may be more.
+    Full,
+    /// There is no more.
+    End,
+}
+
+/// Changed documents that are mapped in one go.
+#[derive(Debug, Default)]
+pub(crate) struct ChangeBatch {
+    /// Documents to be mapped.
+    pub(crate) documents: DocumentBatch,
+    /// The ids of deleted documents.
+    pub(crate) removed: Vec<String>,
+    /// The update sequence of the last change, also if it is neither of these.
+    pub(crate) last_seq: u64,
+    /// How many changes there are, also those that are neither of these.
+    pub(crate) changes: u64,
+}
+
+/// Enough that the way into a language costs nothing per document, and little enough for progress and memory.
+const BATCH_CHANGES: u64 = 1000;
+const BATCH_BYTES: usize = 1 << 20;
+
+impl ChangeBatch {
+    pub(crate) fn clear(&mut self) {
+        self.documents.clear();
+        self.removed.clear();
+        (self.last_seq, self.changes) = (0, 0);
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.changes >= BATCH_CHANGES || self.documents.size_bytes() >= BATCH_BYTES
+    }
+
+    /// Counts a change; its document may be added then.
+    pub(crate) fn count(&mut self, seq: u64) {
+        self.last_seq = seq;
+        self.changes += 1;
+    }
+}
+
+/// Whether an index does not see a document because of its id.
+pub(crate) fn is_left_out(id: &str, options: DesignOptions) -> bool {
+    !options.include_design && id.starts_with("_design/")
+}

@@ -1,0 +1,165 @@
+//! [`Worker`]: maps batches of documents and sorts what they emit into the runs of each index.
+
+use std::path::Path;
+
+use settee_design::{DocumentBatch, Emissions, Program};
+use settee_model::collate::{self, Collation};
+use settee_model::json::Value;
+
+use super::entries::{self, EntryReader};
+use super::sorter::Runs;
+use super::source::ChangeBatch;
+use crate::error::Result;
+use crate::keys;
+
+/// What a worker needs to know of an index.
+pub(super) struct Target<'a> {
+    pub(super) collation: Collation,
+    /// What documents emitted before; absent if the index is empty.
+    pub(super) before: Option<EntryReader<'a>>,
+}
+
+/// What became of the documents that a worker mapped, for one index.
+#[derive(Debug, Default)]
+pub(super) struct Output {
+    pub(super) rows: Runs,
+    pub(super) entries: Runs,
+    /// The entry of the current document.
+    entry: Vec<u8>,
+}
+
+impl Output {
+    fn size_bytes(&self) -> usize {
+        self.rows.size_bytes() + self.entries.size_bytes()
+    }
+
+    fn spill(&mut self, directory: &Path) -> Result<()> {
+        self.rows.spill(directory)?;
+        self.entries.spill(directory)
+    }
+
+    fn finish_document(&mut self, id: &str) {
+        self.entries.current.put(&[], &self.entry, |out| {
+            keys::push_document_key(out, id.as_bytes());
+            0
+        });
+        self.entry.clear();
+    }
+}
+
+/// Where sorted runs go when memory is short.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spilling<'a> {
+    pub(super) directory: &'a Path,
+    /// What a worker may hold.
+    pub(super) memory_bytes: usize,
+}
+
+/// Runs are spilled at this size at the latest, because their parts are addressed by 32 bits. One document adds less
+/// than this again.
+const RUN_BYTES: usize = 1 << 30;
+
+/// Maps documents on one thread.
+pub(super) struct Worker {
+    program: Box<dyn Program>,
+    pub(super) batch: ChangeBatch,
+    emissions: Emissions,
+    /// One for each index, in the order of the functions of the program.
+    pub(super) outputs: Vec<Output>,
+}
+
+impl Worker {
+    pub(super) fn new(program: Box<dyn Program>, indexes: usize) -> Self {
+        Self {
+            program,
+            batch: ChangeBatch::default(),
+            emissions: Emissions::new(),
+            outputs: (0..indexes).map(|_| Output::default()).collect(),
+        }
+    }
+
+    /// Maps the batch and keeps its rows. `report` sees what functions threw and logged.
+    pub(super) fn map(
+        &mut self,
+        targets: &[Target<'_>],
+        spilling: Spilling<'_>,
+        report: &dyn Fn(&DocumentBatch, &Emissions),
+    ) -> Result<()> {
+        self.emissions.clear();
+        if !self.batch.documents.is_empty() {
+            self.program.map(&self.batch.documents, &mut self.emissions)?;
+        }
+        if !self.emissions.failures.is_empty() || !self.emissions.log.is_empty() {
+            report(&self.batch.documents, &self.emissions);
+        }
+        for (target, output) in targets.iter().zip(&mut self.outputs) {
+            if let Some(before) = &target.before {
+                remove_rows(before, &self.batch, output)?;
+            }
+        }
+        self.keep_rows(targets, spilling)?;
+        if self.outputs.iter().map(Output::size_bytes).sum::<usize>() > spilling.memory_bytes {
+            self.outputs.iter_mut().try_for_each(|output| output.spill(spilling.directory))?;
+        }
+        Ok(())
+    }
+
+    /// Sorts what was kept: there will be no more.
+    pub(super) fn seal(&mut self) {
+        for output in &mut self.outputs {
+            output.rows.seal();
+            output.entries.seal();
+        }
+    }
+
+    fn keep_rows(&mut self, targets: &[Target<'_>], spilling: Spilling<'_>) -> Result<()> {
+        let mut current: Option<(u32, u32)> = None;
+        let mut number = 0;
+        for row in self.emissions.rows() {
+            let place = (row.document, row.function);
+            if current != Some(place) {
+                if let Some((document, function)) = current.replace(place) {
+                    let output = &mut self.outputs[function as usize];
+                    output.finish_document(self.batch.documents.get(document as usize).id);
+                    if output.size_bytes() > RUN_BYTES {
+                        output.spill(spilling.directory)?;
+                    }
+                }
+                number = 0;
+            }
+            let output = &mut self.outputs[row.function as usize];
+            let id = self.batch.documents.get(row.document as usize).id;
+            let collation = targets[row.function as usize].collation;
+            let sort_key = output.rows.current.put(row.key, row.value, |out| {
+                let start = out.len();
+                collate::encode(Value::trusted(row.key), collation, out);
+                let sort_len = out.len() - start;
+                keys::finish_row_key(out, id.as_bytes(), number);
+                sort_len
+            });
+            entries::push(&mut output.entry, sort_key);
+            number += 1;
+        }
+        if let Some((document, function)) = current {
+            self.outputs[function as usize].finish_document(self.batch.documents.get(document as usize).id);
+        }
+        Ok(())
+    }
+}
+
+/// Removes what the documents of a batch emitted before. Rows that they emit again are put besides, which wins.
+fn remove_rows(before: &EntryReader<'_>, batch: &ChangeBatch, output: &mut Output) -> Result<()> {
+    let documents = batch.documents.iter().map(|document| document.id);
+    let ids: Vec<&str> = documents.chain(batch.removed.iter().map(String::as_str)).collect();
+    for (id, entry) in ids.iter().zip(before.lookup(&ids)?) {
+        let Some(entry) = entry.filter(|entry| !entry.is_empty()) else {
+            continue;
+        };
+        let rows = &mut output.rows.current;
+        entries::for_each_row(&entry, |sort_key, number| {
+            rows.remove(|out| keys::push_row_key(out, sort_key, id.as_bytes(), number));
+        })?;
+        output.entries.current.remove(|out| keys::push_document_key(out, id.as_bytes()));
+    }
+    Ok(())
+}

@@ -1,0 +1,211 @@
+//! Brings the runs of a pass into an index: [`load`] writes its trees anew, [`update`] changes the leaves that the runs
+//! touch. Either way the index changes in the last commit, with everything before it unseen.
+
+use std::ops::ControlFlow;
+
+use settee_storage::{Batch, Keyspace, Snapshot};
+
+use super::entries::{ChangedEntries, write_change};
+use super::merge::{Merge, Ranked, Source};
+use super::sorter::Sorter;
+use crate::error::Result;
+use crate::index::{IndexStore, IndexWriter, Meta};
+use crate::keys;
+use crate::reduce::Column;
+use crate::tree::apply::{Change, apply};
+use crate::tree::load::Loader;
+use crate::tree::write::NodeWriter;
+use crate::tree::{Leaf, Root, TreeReader};
+
+/// An index that is written.
+pub(super) struct Writing<'a> {
+    pub(super) store: &'a IndexStore,
+    pub(super) writer: IndexWriter<'a>,
+    /// What the index is now, in the engine as well.
+    pub(super) meta: Meta,
+    pub(super) columns: Vec<Column>,
+}
+
+/// What a pass found for one index.
+pub(super) struct Found {
+    pub(super) rows: Vec<Ranked<'static>>,
+    pub(super) entries: Vec<Ranked<'static>>,
+    /// The index shows the database at this update sequence when it has all that.
+    pub(super) update_seq: u64,
+}
+
+/// The ranks of sources: what was found counts more than what is stored.
+const CHANGED_ENTRIES: u32 = 1;
+const STORED: u32 = 2;
+
+/// Writes both trees anew, from what was found and what is stored.
+pub(super) fn load(writing: &mut Writing<'_>, found: Found) -> Result<()> {
+    let Writing { store, writer, meta, columns } = writing;
+    let snapshot = store.snapshot()?;
+    let tree = store.tree(&*snapshot);
+    let mut obsolete = Obsolete::default();
+    let mut nodes = NodeWriter::new(writer, meta.next_node);
+
+    let mut sources = found.rows;
+    if let Some(root) = &meta.rows {
+        sources.push(Ranked::new(obsolete.stored_rows(tree, root)?, STORED));
+    }
+    let rows = load_tree(sources, columns, &mut nodes)?;
+
+    let mut sources = found.entries;
+    sources.push(Ranked::new(ChangedEntries::open(&*snapshot, store.shard())?, CHANGED_ENTRIES));
+    if let Some(root) = &meta.entries {
+        sources.push(Ranked::new(obsolete.stored_rows(tree, root)?, STORED));
+    }
+    let entries = load_tree(sources, &mut [], &mut nodes)?;
+
+    let (mut batch, next_node) = nodes.finish();
+    obsolete.delete(&mut batch);
+    delete_changed_entries(&*snapshot, store, &mut batch)?;
+    let loaded = Meta { update_seq: found.update_seq, next_node, reduces: meta.reduces.clone(), rows, entries };
+    writer.publish(batch, &loaded)?;
+    *meta = loaded;
+    Ok(())
+}
+
+fn load_tree(sources: Vec<Ranked<'_>>, columns: &mut [Column], nodes: &mut NodeWriter<'_>) -> Result<Option<Root>> {
+    let mut loader = Loader::new(nodes, columns);
+    Merge::new(sources).for_each(|change| {
+        if let Some(row) = change.row {
+            loader.push(row)?;
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    loader.finish()
+}
+
+fn delete_changed_entries(snapshot: &dyn Snapshot, store: &IndexStore, batch: &mut Batch) -> Result<()> {
+    let mut entries =
+        snapshot.scan(store.shard(), Keyspace::IndexEntries, Default::default(), settee_storage::Direction::Forward)?;
+    while let Some((id, _)) = entries.next()? {
+        batch.delete(Keyspace::IndexEntries, id);
+    }
+    Ok(())
+}
+
+/// Nodes that nothing refers to when the index has changed.
+#[derive(Default)]
+struct Obsolete(Vec<u64>);
+
+impl Obsolete {
+    /// The rows of a tree that is about to be replaced.
+    fn stored_rows<'a>(&mut self, tree: TreeReader<'a>, root: &Root) -> Result<StoredRows<'a>> {
+        let (leaves, inner) = tree.node_ids(root)?;
+        self.0.extend(leaves.iter().chain(&inner));
+        let mut rows = StoredRows { tree, leaves: leaves.into_iter(), leaf: Leaf::default(), at: 0 };
+        rows.skip_empty()?;
+        Ok(rows)
+    }
+
+    fn delete(&self, batch: &mut Batch) {
+        self.0.iter().for_each(|&id| batch.delete(Keyspace::IndexNodes, &keys::node(id)));
+    }
+}
+
+/// The rows of a stored tree.
+struct StoredRows<'a> {
+    tree: TreeReader<'a>,
+    leaves: std::vec::IntoIter<u64>,
+    leaf: Leaf,
+    at: usize,
+}
+
+impl StoredRows<'_> {
+    fn skip_empty(&mut self) -> Result<()> {
+        while self.at == self.leaf.len() {
+            let Some(id) = self.leaves.next() else { return Ok(()) };
+            self.leaf = self.tree.leaf(id)?;
+            self.at = 0;
+        }
+        Ok(())
+    }
+}
+
+impl Source for StoredRows<'_> {
+    fn row_key(&self) -> Option<&[u8]> {
+        (self.at < self.leaf.len()).then(|| self.leaf.row(self.at).row_key)
+    }
+
+    fn change(&self) -> Result<Change<'_>> {
+        let row = self.leaf.row(self.at);
+        Ok(Change { row_key: row.row_key, row: Some(row) })
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        self.at += 1;
+        self.skip_empty()
+    }
+}
+
+/// Changes are applied to the tree in portions of about this size, so that the leaves they touch fit in memory.
+const PORTION_BYTES: usize = if cfg!(test) { 20 << 10 } else { 8 << 20 };
+
+/// Changes the leaves that have rows among what was found.
+pub(super) fn update(writing: &mut Writing<'_>, found: Found) -> Result<()> {
+    let Writing { store, writer, meta, columns } = writing;
+    let mut updating = Updating {
+        store,
+        writer,
+        columns,
+        rows: meta.rows.clone(),
+        next_node: meta.next_node,
+        obsolete: Obsolete::default(),
+    };
+    let mut batch = Batch::new();
+    let mut portion = Sorter::default();
+    Merge::new(found.rows).for_each(|change| {
+        portion.push(change);
+        if portion.size_bytes() >= PORTION_BYTES {
+            updating.writer.commit_if_any(std::mem::take(&mut batch))?;
+            batch = updating.apply(&portion)?;
+            portion.clear();
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    if !portion.is_empty() {
+        updating.writer.commit_if_any(std::mem::take(&mut batch))?;
+        batch = updating.apply(&portion)?;
+    }
+    let Updating { rows, next_node, obsolete, .. } = updating;
+    obsolete.delete(&mut batch);
+    let is_loaded = meta.entries.is_some();
+    Merge::new(found.entries).for_each(|change| {
+        write_change(&mut batch, change, is_loaded);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    let updated = Meta { update_seq: found.update_seq, next_node, rows, ..meta.clone() };
+    writer.publish(batch, &updated)?;
+    *meta = updated;
+    Ok(())
+}
+
+struct Updating<'a, 'w> {
+    store: &'a IndexStore,
+    writer: &'a mut IndexWriter<'w>,
+    columns: &'a mut [Column],
+    rows: Option<Root>,
+    next_node: u64,
+    obsolete: Obsolete,
+}
+
+impl Updating<'_, '_> {
+    /// Applies a portion of changes. The batch that it answers holds new nodes; the next portion may read them once it is
+    /// committed.
+    fn apply(&mut self, portion: &Sorter) -> Result<Batch> {
+        let snapshot = self.store.snapshot()?;
+        let tree = self.store.tree(&*snapshot);
+        let changes = portion.changes().collect::<Result<Vec<Change<'_>>>>()?;
+        let mut nodes = NodeWriter::new(self.writer, self.next_node);
+        let applied = apply(tree, self.rows.as_ref(), &changes, self.columns, &mut nodes)?;
+        let (batch, next_node) = nodes.finish();
+        self.next_node = next_node;
+        self.rows = applied.root;
+        self.obsolete.0.extend(applied.obsolete);
+        Ok(batch)
+    }
+}

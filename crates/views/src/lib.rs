@@ -1,0 +1,38 @@
+//! View indexes: from a design document and a query to rows.
+//!
+//! A query walks through these layers:
+//!
+//! 1. [`Views::query`] finds the view in its design document and the [`index`] that holds its rows. Identical map
+//!    functions share one index, whatever design document they come from.
+//! 2. If the index lags behind the database, the [`indexer`] brings it up to date, together with all others of the design
+//!    document: it maps documents in batches on several threads, sorts the emitted rows and loads or updates the tree.
+//! 3. The [`tree`] is a B+tree of engine values whose inner nodes know how many rows lie below them and what the
+//!    [`reduce`] functions make of these.
+//! 4. The [`query`] walks the tree in one snapshot and hands typed rows to a [`RowSink`].
+//!
+//! This crate knows no language, no HTTP and no clock, and starts no thread that outlives a call.
+
+mod codec;
+mod error;
+mod handle;
+mod home;
+mod index;
+mod indexer;
+mod keys;
+mod query;
+mod reduce;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod views;
+
+pub use error::ViewError;
+pub use indexer::Settings;
+pub use query::{
+    Docs, End, Header, Inclusion, Keys, LinkedDocument, MapRow, Order, QueryError, Reduce, ReduceRow, RowSink, Start,
+    Update, ViewQuery,
+};
+pub use reduce::is_builtin_reduce;
+pub use views::{Answer, Languages, Log, LogLine, ViewInfo, Views};

@@ -1,0 +1,212 @@
+//! [`Groups`]: shows reductions of rows that have something in common.
+//!
+//! The first row of a group is always read, because its key is shown. From then on subtrees all of whose rows belong to
+//! the group are taken by their stored reduction, so a group costs the paths to its ends. Groups are handed to the reduce
+//! function several at a time: within a leaf, and when they are finished.
+
+use std::ops::{ControlFlow, Range};
+
+use settee_model::collate::group_prefix;
+use settee_model::json::Value;
+
+use super::{Order, ReduceRow, RowSink};
+use crate::error::Result;
+use crate::reduce::{Column, Group};
+use crate::tree::walk::{Subtree, Visit, Visitor};
+use crate::tree::{Leaf, Row};
+
+/// What the rows of a group have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Grouping {
+    /// Nothing: there is one group.
+    Whole,
+    /// The first elements of their keys.
+    Level(usize),
+    /// Their keys.
+    Exact,
+}
+
+impl Grouping {
+    /// The bytes with which the row keys of the group of `row` begin, and no others.
+    fn prefix<'a>(self, row: &Row<'a>) -> &'a [u8] {
+        match self {
+            Self::Whole => &[],
+            Self::Level(level) => group_prefix(row.sort_key(), level),
+            Self::Exact => row.sort_key(),
+        }
+    }
+
+    /// Appends the key that is shown for the group of `row`.
+    fn write_key(self, row: &Row<'_>, out: &mut Vec<u8>) {
+        match self {
+            Self::Whole => out.extend_from_slice(b"null"),
+            Self::Exact => out.extend_from_slice(row.key),
+            Self::Level(level) => {
+                let key = Value::trusted(row.key);
+                if !key.is_array() || key.elements().nth(level).is_none() {
+                    return out.extend_from_slice(row.key);
+                }
+                for (index, element) in key.elements().take(level).enumerate() {
+                    out.push(if index == 0 { b'[' } else { b',' });
+                    out.extend_from_slice(element.raw());
+                }
+                out.push(b']');
+            }
+        }
+    }
+}
+
+/// So many finished groups are handed to the reduce function in one go.
+const FINISHED_GROUPS: usize = 64;
+
+/// A group and the stored reductions of its parts.
+#[derive(Debug, Default)]
+struct OpenGroup {
+    prefix: Vec<u8>,
+    key: Vec<u8>,
+    parts: Vec<Vec<u8>>,
+}
+
+/// Collects and shows groups.
+pub(super) struct Groups<'a> {
+    grouping: Grouping,
+    order: Order,
+    /// Groups to leave out, the current one included if it is one of them.
+    skip: u64,
+    /// Groups that may still begin.
+    limit: u64,
+    column: &'a mut Column,
+    index: usize,
+    current: Option<OpenGroup>,
+    finished: Vec<OpenGroup>,
+    sink: &'a mut dyn RowSink,
+}
+
+impl<'a> Groups<'a> {
+    pub(super) fn new(
+        grouping: Grouping,
+        order: Order,
+        skip: u64,
+        limit: u64,
+        (column, index): (&'a mut Column, usize),
+        sink: &'a mut dyn RowSink,
+    ) -> Self {
+        Self { grouping, order, skip, limit, column, index, current: None, finished: Vec::new(), sink }
+    }
+
+    /// Shows what is left.
+    pub(super) fn finish(mut self) -> Result<()> {
+        self.close();
+        self.show().map(drop)
+    }
+
+    /// Ends the current group.
+    fn close(&mut self) {
+        match self.current.take() {
+            Some(_) if self.skip > 0 => self.skip -= 1,
+            Some(group) => {
+                self.limit -= 1;
+                self.finished.push(group);
+            }
+            None => {}
+        }
+    }
+
+    /// Shows the groups that are finished.
+    fn show(&mut self) -> Result<ControlFlow<()>> {
+        let mut groups = std::mem::take(&mut self.finished);
+        let parts: Vec<Vec<&[u8]>> =
+            groups.iter().map(|group| group.parts.iter().map(Vec::as_slice).collect()).collect();
+        let reductions = self.column.rereduce(&parts)?;
+        let mut value = Vec::new();
+        for (group, reduction) in groups.iter().zip(&reductions) {
+            value.clear();
+            self.column.finish(reduction, &mut value);
+            if self.sink.reduce_row(ReduceRow { key: &group.key, value: &value }).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        groups.clear();
+        self.finished = groups;
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn is_current(&self, row: &Row<'_>) -> bool {
+        self.current.as_ref().is_some_and(|group| row.row_key.starts_with(&group.prefix))
+    }
+
+    /// Begins the group of `row`. `Break` if it may not begin.
+    fn open(&mut self, row: &Row<'_>) -> ControlFlow<()> {
+        self.close();
+        if self.limit == 0 {
+            return ControlFlow::Break(());
+        }
+        let mut group = OpenGroup { prefix: self.grouping.prefix(row).to_vec(), ..OpenGroup::default() };
+        self.grouping.write_key(row, &mut group.key);
+        self.current = Some(group);
+        ControlFlow::Continue(())
+    }
+
+    /// Cuts rows of a leaf, in the order of the walk, where another group begins.
+    fn segments(&self, leaf: &Leaf, rows: &Range<usize>) -> Vec<Range<usize>> {
+        let mut segments: Vec<Range<usize>> = Vec::new();
+        let mut prefix: &[u8] = self.current.as_ref().map_or(&[], |group| &group.prefix);
+        for step in 0..rows.len() {
+            let index = match self.order {
+                Order::Ascending => rows.start + step,
+                Order::Descending => rows.end - 1 - step,
+            };
+            let row = leaf.row(index);
+            match segments.last_mut() {
+                Some(segment) if row.row_key.starts_with(prefix) => match self.order {
+                    Order::Ascending => segment.end = index + 1,
+                    Order::Descending => segment.start = index,
+                },
+                _ => {
+                    prefix = self.grouping.prefix(&row);
+                    segments.push(index..index + 1);
+                }
+            }
+        }
+        segments
+    }
+}
+
+impl Visitor for Groups<'_> {
+    fn subtree(&mut self, subtree: Subtree<'_>) -> Result<Visit> {
+        match &mut self.current {
+            Some(group) if subtree.begins_with(&group.prefix) => {
+                if self.skip == 0 {
+                    group.parts.push(subtree.reduction(self.index).to_vec());
+                }
+                Ok(Visit::Taken)
+            }
+            _ => Ok(Visit::Enter),
+        }
+    }
+
+    fn rows(&mut self, leaf: &Leaf, rows: Range<usize>) -> Result<ControlFlow<()>> {
+        let segments = self.segments(leaf, &rows);
+        let groups: Vec<Group<'_>> = segments.iter().map(|rows| Group { leaf, rows: rows.clone() }).collect();
+        let reductions = self.column.reduce(&groups)?;
+        for (segment, reduction) in segments.into_iter().zip(reductions) {
+            let first = leaf.row(match self.order {
+                Order::Ascending => segment.start,
+                Order::Descending => segment.end - 1,
+            });
+            if !self.is_current(&first) && self.open(&first).is_break() {
+                let _ = self.show()?;
+                return Ok(ControlFlow::Break(()));
+            }
+            if let Some(group) = self.current.as_mut().filter(|_| self.skip == 0) {
+                group.parts.push(reduction);
+            }
+        }
+        if self.finished.len() >= FINISHED_GROUPS { self.show() } else { Ok(ControlFlow::Continue(())) }
+    }
+
+    fn end_of_range(&mut self) -> Result<()> {
+        self.close();
+        Ok(())
+    }
+}

@@ -1,0 +1,159 @@
+//! [`Plan`]: a query that fits its view, ready to run on the index.
+
+use std::ops::ControlFlow;
+
+use settee_model::collate::Collation;
+
+use super::group::{Grouping, Groups};
+use super::range::{between, of_key};
+use super::rows::Rows;
+use super::{Docs, Header, Keys, Order, QueryError, Reduce, ReduceRow, RowSink, ViewQuery};
+use crate::error::{Result, ViewError};
+use crate::index::Meta;
+use crate::reduce::Column;
+use crate::tree::walk::{RowRange, Visitor, walk};
+use crate::tree::{Root, TreeReader};
+
+/// What is asked of an index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// In the order in which they are shown.
+    ranges: Vec<RowRange>,
+    order: Order,
+    mode: Mode,
+    skip: u64,
+    limit: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Map,
+    Reduce(Grouping),
+}
+
+/// The index that a plan runs on.
+#[derive(Clone, Copy)]
+pub(crate) struct Shown<'a> {
+    pub(crate) tree: TreeReader<'a>,
+    pub(crate) meta: &'a Meta,
+}
+
+impl Plan {
+    /// Checks a query against a view that can reduce or not.
+    pub(crate) fn new(query: &ViewQuery, can_reduce: bool, collation: Collation) -> Result<Self, QueryError> {
+        let mode = match (query.reduce, can_reduce) {
+            (Reduce::Off, _) | (Reduce::Default, false) => Mode::Map,
+            (Reduce::Whole, false) => return Err(QueryError::ReduceOnMap),
+            (Reduce::Level(_) | Reduce::Exact, false) => return Err(QueryError::GroupingOnMap),
+            (Reduce::Default | Reduce::Whole | Reduce::Level(0), true) => Mode::Reduce(Grouping::Whole),
+            (Reduce::Level(level), true) => Mode::Reduce(Grouping::Level(level as usize)),
+            (Reduce::Exact, true) => Mode::Reduce(Grouping::Exact),
+        };
+        if mode != Mode::Map && query.docs == Docs::Include {
+            return Err(QueryError::DocsOnReduce);
+        }
+        let ranges = match &query.keys {
+            Keys::Range { start, end } => vec![between(start.as_ref(), end.as_ref(), query.order, collation)?],
+            Keys::Many(keys) => {
+                if keys.len() > 1 && !matches!(mode, Mode::Map | Mode::Reduce(Grouping::Exact)) {
+                    return Err(QueryError::ManyKeysOnReduce);
+                }
+                let ranges = keys.iter().map(|key| of_key(key, collation));
+                match query.order {
+                    Order::Ascending => ranges.collect(),
+                    // CouchDB turns the list around as well.
+                    Order::Descending => ranges.rev().collect(),
+                }
+            }
+        };
+        Ok(Self { ranges, order: query.order, mode, skip: query.skip, limit: query.limit.unwrap_or(u64::MAX) })
+    }
+
+    /// Whether the answer consists of reductions.
+    pub(crate) fn reduces(&self) -> bool {
+        self.mode != Mode::Map
+    }
+
+    /// Shows rows or reductions; `column` is the view's reduce function and where its reductions are in the index.
+    pub(crate) fn run(
+        &self,
+        shown: Shown<'_>,
+        column: Option<(&mut Column, usize)>,
+        sink: &mut dyn RowSink,
+    ) -> Result<()> {
+        match (self.mode, column) {
+            (Mode::Map, _) => self.show_rows(shown, sink),
+            (Mode::Reduce(grouping), Some((column, index))) => self.show_groups(shown, grouping, column, index, sink),
+            (Mode::Reduce(_), None) => Err(ViewError::Corrupt("reductions are missing")),
+        }
+    }
+
+    fn show_rows(&self, Shown { tree, meta }: Shown<'_>, sink: &mut dyn RowSink) -> Result<()> {
+        let total_rows = meta.total_rows();
+        let offset = match (&meta.rows, self.ranges.first()) {
+            (Some(root), Some(range)) => self.rows_before(tree, root, range)?.saturating_add(self.skip).min(total_rows),
+            _ => total_rows.min(self.skip),
+        };
+        let header = Header::Map { total_rows, offset, update_seq: meta.update_seq };
+        if sink.header(header).is_break() {
+            return Ok(());
+        }
+        let mut rows = Rows { skip: self.skip, limit: self.limit, order: self.order, sink };
+        if self.limit > 0 {
+            let _ = self.walk_ranges(tree, meta, &mut rows)?;
+        }
+        Ok(())
+    }
+
+    /// How many rows precede the range in the order asked for.
+    fn rows_before(&self, tree: TreeReader<'_>, root: &Root, range: &RowRange) -> Result<u64> {
+        match (self.order, &range.upper) {
+            (Order::Ascending, _) => tree.rank(root, &range.lower),
+            (Order::Descending, Some(upper)) => Ok(root.node.rows - tree.rank(root, upper)?),
+            (Order::Descending, None) => Ok(0),
+        }
+    }
+
+    fn show_groups(
+        &self,
+        Shown { tree, meta }: Shown<'_>,
+        grouping: Grouping,
+        column: &mut Column,
+        index: usize,
+        sink: &mut dyn RowSink,
+    ) -> Result<()> {
+        if sink.header(Header::Reduce { update_seq: meta.update_seq }).is_break() || self.limit == 0 {
+            return Ok(());
+        }
+        // The reduction of everything is known already.
+        if let (Grouping::Whole, [range], Some(root)) = (grouping, &self.ranges[..], &meta.rows)
+            && *range == RowRange::default()
+        {
+            if self.skip == 0 {
+                let mut value = Vec::new();
+                column.finish(&root.node.reductions[index], &mut value);
+                let _ = sink.reduce_row(ReduceRow { key: b"null", value: &value });
+            }
+            return Ok(());
+        }
+        let mut groups = Groups::new(grouping, self.order, self.skip, self.limit, (column, index), sink);
+        if self.walk_ranges(tree, meta, &mut groups)?.is_continue() {
+            groups.finish()?;
+        }
+        Ok(())
+    }
+
+    fn walk_ranges(&self, tree: TreeReader<'_>, meta: &Meta, visitor: &mut dyn Visitor) -> Result<ControlFlow<()>> {
+        let Some(root) = &meta.rows else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        for range in &self.ranges {
+            let flow = walk(tree, root, range, self.order.direction(), visitor)?;
+            if flow.is_break() {
+                return Ok(flow);
+            }
+            visitor.end_of_range()?;
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}

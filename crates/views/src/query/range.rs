@@ -1,0 +1,68 @@
+//! From keys as clients write them to ranges of row keys.
+
+use settee_model::collate::{self, Collation};
+use settee_model::json::Json;
+
+use super::{End, Inclusion, Order, QueryError, Start};
+use crate::keys;
+use crate::tree::walk::{Direction, RowRange};
+
+impl Order {
+    pub(super) fn direction(self) -> Direction {
+        match self {
+            Self::Ascending => Direction::Forward,
+            Self::Descending => Direction::Backward,
+        }
+    }
+}
+
+fn sort_key(key: &Json, collation: Collation) -> Vec<u8> {
+    let mut out = Vec::new();
+    collate::encode(key.value(), collation, &mut out);
+    out
+}
+
+/// The rows between two keys. Document ids count only beside their key, as in CouchDB.
+pub(super) fn between(
+    start: Option<&Start>,
+    end: Option<&End>,
+    order: Order,
+    collation: Collation,
+) -> Result<RowRange, QueryError> {
+    let start = start.map(|start| (sort_key(&start.key, collation), start.docid.as_deref()));
+    let end = end.map(|end| (sort_key(&end.key, collation), end.docid.as_deref(), end.inclusion));
+    if let (Some((start, _)), Some((end, ..))) = (&start, &end) {
+        match order {
+            Order::Ascending if start > end => return Err(QueryError::RangeNotAscending),
+            Order::Descending if start < end => return Err(QueryError::RangeNotDescending),
+            Order::Ascending | Order::Descending => {}
+        }
+    }
+    // Before or behind the rows of a key, or within them before or behind those of a document.
+    let before = |key: Vec<u8>, id: Option<&str>| id.map_or(key.clone(), |id| keys::from_id(&key, id));
+    let behind =
+        |key: Vec<u8>, id: Option<&str>| id.map_or_else(|| keys::after_prefix(&key), |id| keys::after_id(&key, id));
+    let (lower, upper) = match order {
+        Order::Ascending => (
+            start.map(|(key, id)| before(key, id)),
+            end.map(|(key, id, inclusion)| match inclusion {
+                Inclusion::Inclusive => behind(key, id),
+                Inclusion::Exclusive => before(key, id),
+            }),
+        ),
+        Order::Descending => (
+            end.map(|(key, id, inclusion)| match inclusion {
+                Inclusion::Inclusive => before(key, id),
+                Inclusion::Exclusive => behind(key, id),
+            }),
+            start.map(|(key, id)| behind(key, id)),
+        ),
+    };
+    Ok(RowRange { lower: lower.unwrap_or_default(), upper })
+}
+
+/// The rows of one key.
+pub(super) fn of_key(key: &Json, collation: Collation) -> RowRange {
+    let lower = sort_key(key, collation);
+    RowRange { upper: Some(keys::after_prefix(&lower)), lower }
+}

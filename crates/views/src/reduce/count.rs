@@ -1,0 +1,29 @@
+//! `_count`: how many rows there are.
+
+use super::{Builtin, Group};
+use crate::codec::{Reader, push_number};
+
+pub(super) fn parse(source: &str) -> Option<Box<dyn Builtin>> {
+    (source == "_count").then(|| Box::new(Count) as Box<dyn Builtin>)
+}
+
+/// Stored as a number of variable length.
+struct Count;
+
+fn stored(part: &[u8]) -> u64 {
+    Reader::new(part, "count").number().unwrap_or(0)
+}
+
+impl Builtin for Count {
+    fn reduce(&self, rows: &Group<'_>, out: &mut Vec<u8>) {
+        push_number(out, rows.rows.len() as u64);
+    }
+
+    fn rereduce(&self, parts: &[&[u8]], out: &mut Vec<u8>) {
+        push_number(out, parts.iter().map(|part| stored(part)).sum());
+    }
+
+    fn finish(&self, part: &[u8], out: &mut Vec<u8>) {
+        settee_model::json::write_u64(out, stored(part));
+    }
+}

@@ -1,0 +1,49 @@
+//! `_first` and `_last`: the value of the first or the last row.
+
+use super::{Builtin, Group};
+use crate::codec::{Reader, push_bytes};
+
+pub(super) fn parse(source: &str) -> Option<Box<dyn Builtin>> {
+    match source {
+        "_first" => Some(Box::new(End::First)),
+        "_last" => Some(Box::new(End::Last)),
+        _ => None,
+    }
+}
+
+/// Stored as the row's key in the tree and its value, so that reductions may be put together in any order.
+enum End {
+    First,
+    Last,
+}
+
+fn row_key(part: &[u8]) -> &[u8] {
+    Reader::new(part, "end").bytes().unwrap_or_default()
+}
+
+impl Builtin for End {
+    fn reduce(&self, rows: &Group<'_>, out: &mut Vec<u8>) {
+        let row = match self {
+            Self::First => rows.leaf.row(rows.rows.start),
+            Self::Last => rows.leaf.row(rows.rows.end - 1),
+        };
+        push_bytes(out, row.row_key);
+        out.extend_from_slice(row.value);
+    }
+
+    fn rereduce(&self, parts: &[&[u8]], out: &mut Vec<u8>) {
+        let parts = parts.iter().copied();
+        let part = match self {
+            Self::First => parts.min_by_key(|part| row_key(part)),
+            Self::Last => parts.max_by_key(|part| row_key(part)),
+        };
+        out.extend_from_slice(part.unwrap_or_default());
+    }
+
+    fn finish(&self, part: &[u8], out: &mut Vec<u8>) {
+        let mut reader = Reader::new(part, "end");
+        if reader.bytes().is_ok() {
+            out.extend_from_slice(&part[reader.position()..]);
+        }
+    }
+}

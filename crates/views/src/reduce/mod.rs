@@ -1,0 +1,187 @@
+//! Reduce functions: the built-in ones, one file each, and those that a language compiled.
+//!
+//! A [`Column`] is a reduce function attached to an index; the tree keeps its reductions in inner nodes, in the function's
+//! stored form. Three steps lead to what clients see: `reduce` makes a stored reduction of rows, `rereduce` makes one of
+//! several, `finish` turns it into JSON. For every function `rereduce` of the parts gives what `reduce` of the whole gives;
+//! only then do the shapes of trees not matter.
+
+mod count;
+mod distinct;
+mod ends;
+mod number;
+mod rank;
+mod stats;
+mod sum;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+use settee_design::{CompileError, Language, Limits, ReduceRows, Reducer};
+
+use crate::error::Result;
+use crate::tree::{Leaf, Row};
+
+/// Consecutive rows of one leaf, in ascending order.
+#[derive(Clone, Debug)]
+pub(crate) struct Group<'a> {
+    pub(crate) leaf: &'a Leaf,
+    pub(crate) rows: Range<usize>,
+}
+
+impl<'a> Group<'a> {
+    pub(crate) fn whole(leaf: &'a Leaf) -> Self {
+        Self { leaf, rows: 0..leaf.len() }
+    }
+
+    fn rows(&self) -> impl ExactSizeIterator<Item = Row<'a>> + use<'a> {
+        let leaf = self.leaf;
+        self.rows.clone().map(move |index| leaf.row(index))
+    }
+}
+
+/// A reduce function that needs no language.
+trait Builtin: Send + Sync {
+    /// Appends the stored reduction of rows; there is at least one.
+    fn reduce(&self, rows: &Group<'_>, out: &mut Vec<u8>);
+
+    /// Appends the stored reduction of stored reductions; there is at least one.
+    fn rereduce(&self, parts: &[&[u8]], out: &mut Vec<u8>);
+
+    /// Appends the JSON text of a stored reduction.
+    fn finish(&self, stored: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(stored);
+    }
+}
+
+/// Makes the function of a name, if the name is its own.
+type Parse = fn(&str) -> Option<Box<dyn Builtin>>;
+
+/// All built-in reduce functions.
+const BUILTINS: [Parse; 6] = [count::parse, distinct::parse, ends::parse, rank::parse, stats::parse, sum::parse];
+
+fn builtin(source: &str) -> Option<Box<dyn Builtin>> {
+    BUILTINS.iter().find_map(|parse| parse(source))
+}
+
+/// Whether `source` names a built-in reduce function, which then needs no language. If it begins with `_` and does not,
+/// CouchDB refuses the design document: 400 `invalid_design_doc`, "`_x` is not a supported reduce function."
+#[must_use]
+pub fn is_builtin_reduce(source: &str) -> bool {
+    builtin(source).is_some()
+}
+
+/// A reduce function that is attached to an index.
+pub(crate) struct Column(Kind);
+
+enum Kind {
+    Builtin(Box<dyn Builtin>),
+    Custom(Custom),
+}
+
+/// A function that is compiled when it is called first: many queries need no more than one stored reduction.
+struct Custom {
+    source: Arc<str>,
+    language: Arc<dyn Language>,
+    limits: Limits,
+    reducer: Option<Box<dyn Reducer>>,
+}
+
+impl Custom {
+    fn reducer(&mut self) -> Result<&mut dyn Reducer> {
+        if self.reducer.is_none() {
+            self.reducer = Some(self.language.reducer(&self.source, self.limits)?);
+        }
+        Ok(&mut **self.reducer.as_mut().expect("it was set before"))
+    }
+}
+
+impl Column {
+    /// Finds a function.
+    pub(crate) fn open(source: &Arc<str>, language: &Arc<dyn Language>, limits: Limits) -> Result<Self> {
+        if let Some(builtin) = builtin(source) {
+            return Ok(Self(Kind::Builtin(builtin)));
+        }
+        if source.starts_with('_') {
+            return Err(CompileError::Source(format!("`{source}` is not a supported reduce function.")).into());
+        }
+        let (source, language) = (Arc::clone(source), Arc::clone(language));
+        Ok(Self(Kind::Custom(Custom { source, language, limits, reducer: None })))
+    }
+
+    /// The stored reductions of groups of rows, none of which is empty.
+    pub(crate) fn reduce(&mut self, groups: &[Group<'_>]) -> Result<Vec<Vec<u8>>> {
+        match &mut self.0 {
+            Kind::Builtin(builtin) => Ok(groups
+                .iter()
+                .map(|group| {
+                    let mut out = Vec::new();
+                    builtin.reduce(group, &mut out);
+                    out
+                })
+                .collect()),
+            Kind::Custom(_) if groups.is_empty() => Ok(Vec::new()),
+            Kind::Custom(custom) => {
+                let ids: Vec<Vec<Cow<'_, str>>> =
+                    groups.iter().map(|group| group.rows().map(|row| row.id()).collect()).collect();
+                let groups = groups.iter().zip(&ids);
+                Ok(custom.reducer()?.reduce(&groups.map(|(group, ids)| reduce_rows(group, ids)).collect::<Vec<_>>())?)
+            }
+        }
+    }
+
+    /// The stored reductions of groups of stored reductions, none of which is empty.
+    pub(crate) fn rereduce(&mut self, groups: &[Vec<&[u8]>]) -> Result<Vec<Vec<u8>>> {
+        match &mut self.0 {
+            Kind::Builtin(builtin) => Ok(groups
+                .iter()
+                .map(|parts| match parts[..] {
+                    [part] => part.to_vec(),
+                    _ => {
+                        let mut out = Vec::new();
+                        builtin.rereduce(parts, &mut out);
+                        out
+                    }
+                })
+                .collect()),
+            Kind::Custom(custom) => rereduce_custom(custom, groups),
+        }
+    }
+
+    /// Appends the JSON text of a stored reduction.
+    pub(crate) fn finish(&self, stored: &[u8], out: &mut Vec<u8>) {
+        match &self.0 {
+            Kind::Builtin(builtin) => builtin.finish(stored, out),
+            Kind::Custom(_) => out.extend_from_slice(stored),
+        }
+    }
+}
+
+fn reduce_rows<'a>(group: &Group<'a>, ids: &'a [Cow<'_, str>]) -> ReduceRows<'a> {
+    ReduceRows { rows: group.rows().zip(ids).map(|(row, id)| (row.key, &**id, row.value)).collect() }
+}
+
+/// A single reduction is its own reduction, and one that grew too large stays what it is: CouchDB asks the function for
+/// neither.
+fn rereduce_custom(custom: &mut Custom, groups: &[Vec<&[u8]>]) -> Result<Vec<Vec<u8>>> {
+    let known = |parts: &[&[u8]]| match parts {
+        [part] => Some(part.to_vec()),
+        _ => parts.iter().find(|part| is_overflow(part)).map(|part| part.to_vec()),
+    };
+    let mut reductions: Vec<Option<Vec<u8>>> = groups.iter().map(|parts| known(parts)).collect();
+    let unknown = || groups.iter().zip(&reductions).filter(|(_, known)| known.is_none());
+    let asked: Vec<Vec<&[u8]>> = unknown().map(|(parts, _)| parts.clone()).collect();
+    if !asked.is_empty() {
+        let mut answers = custom.reducer()?.rereduce(&asked)?.into_iter();
+        reductions.iter_mut().filter(|known| known.is_none()).for_each(|known| *known = answers.next());
+    }
+    // A reducer that answers too little has no result for the rest, which is what `undefined` means as well.
+    Ok(reductions.into_iter().map(|reduction| reduction.unwrap_or_else(|| b"null".to_vec())).collect())
+}
+
+fn is_overflow(reduction: &[u8]) -> bool {
+    reduction.starts_with(br#"{"error":"reduce_overflow_error""#)
+        || reduction.starts_with(br#"{"reduce_overflow_error""#)
+}

@@ -1,0 +1,91 @@
+//! `_top_N` and `_bottom_N`: the N greatest or smallest different values, in the order of views.
+
+use std::cmp::Ordering;
+
+use settee_model::collate::{Collation, compare};
+use settee_model::json::Value;
+
+use super::{Builtin, Group};
+
+pub(super) fn parse(source: &str) -> Option<Box<dyn Builtin>> {
+    let (end, count) = match (source.strip_prefix("_top_"), source.strip_prefix("_bottom_")) {
+        (Some(count), _) => (End::Top, count),
+        (_, Some(count)) => (End::Bottom, count),
+        _ => return None,
+    };
+    let plain = !count.starts_with(['0', '+']);
+    let count = count.parse().ok().filter(|count| plain && (1..=MAX_COUNT).contains(count))?;
+    Some(Box::new(Rank { end, count }))
+}
+
+/// CouchDB's limit.
+const MAX_COUNT: usize = 100;
+
+/// Stored as a JSON array.
+struct Rank {
+    end: End,
+    count: usize,
+}
+
+enum End {
+    Top,
+    Bottom,
+}
+
+impl Rank {
+    /// Keeps `value` if it is among the best so far.
+    fn consider<'a>(&self, best: &mut Vec<Value<'a>>, value: Value<'a>) {
+        let place = best.binary_search_by(|other| {
+            let order = compare(*other, value, Collation::Unicode);
+            match self.end {
+                End::Bottom => order,
+                End::Top => order.reverse(),
+            }
+        });
+        if let Err(place) = place
+            && place < self.count
+        {
+            best.truncate(self.count - 1);
+            best.insert(place, value);
+        }
+    }
+
+    /// Whether `value` is no better than all of a full list, which most values are.
+    fn is_beaten(&self, best: &[Value<'_>], value: Value<'_>) -> bool {
+        let Some(last) = best.last().filter(|_| best.len() == self.count) else {
+            return false;
+        };
+        let order = compare(value, *last, Collation::Unicode);
+        match self.end {
+            End::Bottom => order != Ordering::Less,
+            End::Top => order != Ordering::Greater,
+        }
+    }
+
+    fn rank<'a>(&self, values: impl Iterator<Item = Value<'a>>, out: &mut Vec<u8>) {
+        let mut best = Vec::with_capacity(self.count);
+        for value in values {
+            if !self.is_beaten(&best, value) {
+                self.consider(&mut best, value);
+            }
+        }
+        out.push(b'[');
+        for (index, value) in best.iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(value.raw());
+        }
+        out.push(b']');
+    }
+}
+
+impl Builtin for Rank {
+    fn reduce(&self, rows: &Group<'_>, out: &mut Vec<u8>) {
+        self.rank(rows.rows().map(|row| Value::trusted(row.value)), out);
+    }
+
+    fn rereduce(&self, parts: &[&[u8]], out: &mut Vec<u8>) {
+        self.rank(parts.iter().flat_map(|part| Value::trusted(part).elements()), out);
+    }
+}

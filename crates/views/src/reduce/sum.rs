@@ -1,0 +1,189 @@
+//! `_sum`: the sum of numbers, of arrays element by element, of objects member by member.
+//!
+//! Follows CouchDB's function clause by clause, also where it is odd: values are checked only when they meet another, a
+//! number is added to the first element of an array, and an object starts afresh on a sum that is still 0. What cannot be
+//! added makes an error value of the whole, which then stays.
+
+use settee_model::json::{Kind, Value};
+
+use super::number::Number;
+use super::{Builtin, Group};
+
+pub(super) fn parse(source: &str) -> Option<Box<dyn Builtin>> {
+    (source == "_sum").then(|| Box::new(SumValues) as Box<dyn Builtin>)
+}
+
+/// Stored as JSON text.
+struct SumValues;
+
+const REASON: &str = "The _sum function requires that map values be numbers, arrays of numbers, or objects. Objects \
+    cannot be mixed with other data structures. Objects can be arbitrarily nested, provided that the values for all \
+    fields are themselves numbers, arrays of numbers, or objects.";
+
+/// A sum that is larger than this and not half its input is an error, as with CouchDB's `reduce_limit`.
+const OVERFLOW_BYTES: usize = 4906;
+
+impl Builtin for SumValues {
+    fn reduce(&self, rows: &Group<'_>, out: &mut Vec<u8>) {
+        let input_bytes =
+            || rows.rows().map(|row| row.key.len() + row.row_key.len() - row.sort_len + row.value.len()).sum();
+        sum(rows.rows().map(|row| row.value), input_bytes, out);
+    }
+
+    fn rereduce(&self, parts: &[&[u8]], out: &mut Vec<u8>) {
+        sum(parts.iter().copied(), || parts.iter().map(|part| part.len()).sum(), out);
+    }
+}
+
+fn sum<'a>(values: impl Iterator<Item = &'a [u8]>, input_bytes: impl FnOnce() -> usize, out: &mut Vec<u8>) {
+    let mut sum = Sum::Number(Number::ZERO);
+    for text in values {
+        if let (Sum::Number(number), Some(next)) = (&mut sum, Number::parse(text)) {
+            *number = number.add(next);
+            continue;
+        }
+        match sum.add(&Sum::parse(Value::trusted(text))) {
+            Ok(next) => sum = next,
+            Err(error) => return out.extend_from_slice(&error.0),
+        }
+    }
+    let start = out.len();
+    sum.write(out);
+    let output_bytes = out.len() - start;
+    if output_bytes > OVERFLOW_BYTES && !matches!(sum, Sum::Number(_)) {
+        let input_bytes = input_bytes();
+        if output_bytes * 2 > input_bytes {
+            out.truncate(start);
+            let reason = format!(
+                "Reduce output must shrink more rapidly: input size: {input_bytes} output size: {output_bytes}"
+            );
+            out.extend_from_slice(&error(&reason, None).0);
+        }
+    }
+}
+
+/// The JSON text of an error value.
+pub(super) struct ErrorValue(pub(super) Vec<u8>);
+
+/// `{"error":"builtin_reduce_error",…}`
+pub(super) fn error(reason: &str, caused_by: Option<&[u8]>) -> ErrorValue {
+    let mut text = br#"{"error":"builtin_reduce_error","reason":"#.to_vec();
+    settee_model::json::write_string(&mut text, reason);
+    if let Some(cause) = caused_by {
+        text.extend_from_slice(br#","caused_by":"#);
+        text.extend_from_slice(cause);
+    }
+    text.push(b'}');
+    ErrorValue(text)
+}
+
+/// Whether a value is an earlier error, which then is the result of everything.
+pub(super) fn is_error(value: Value<'_>) -> bool {
+    value.is_object() && value.get("error").is_some_and(|error| error.is_string("builtin_reduce_error"))
+}
+
+#[derive(Clone, Debug)]
+enum Sum<'a> {
+    Number(Number),
+    Array(Vec<Sum<'a>>),
+    /// Names as JSON texts. In the order of the document until two objects meet, then sorted.
+    Object(Vec<(&'a [u8], Sum<'a>)>),
+    Other(Value<'a>),
+}
+
+impl<'a> Sum<'a> {
+    fn parse(value: Value<'a>) -> Self {
+        match value.kind() {
+            Kind::Number => Number::parse(value.raw()).map_or(Self::Other(value), Self::Number),
+            Kind::Array => Self::Array(value.elements().map(Self::parse).collect()),
+            Kind::Object if is_error(value) => Self::Other(value),
+            Kind::Object => {
+                Self::Object(value.members().map(|(name, value)| (name.raw(), Self::parse(value))).collect())
+            }
+            Kind::Null | Kind::Bool | Kind::String => Self::Other(value),
+        }
+    }
+
+    /// Adds `value` to what was summed so far.
+    fn add(self, value: &Self) -> Result<Self, ErrorValue> {
+        match (value, self) {
+            (Self::Number(value), Self::Number(sum)) => Ok(Self::Number(sum.add(*value))),
+            (Self::Array(value), Self::Array(sum)) => add_arrays(sum, value),
+            (Self::Number(_), Self::Array(sum)) => add_arrays(sum, std::slice::from_ref(value)),
+            (Self::Array(value), sum @ Self::Number(_)) => add_arrays(vec![sum], value),
+            (Self::Object(value), Self::Number(Number::Int(0))) => Ok(Self::Object(value.clone())),
+            (Self::Object(value), Self::Object(sum)) => add_objects(sum, value.clone()),
+            (Self::Other(value), _) if is_error(*value) => Err(ErrorValue(value.raw().to_vec())),
+            (value, _) => Err(value.refused()),
+        }
+    }
+
+    fn refused(&self) -> ErrorValue {
+        let mut cause = Vec::new();
+        self.write(&mut cause);
+        error(REASON, Some(&cause))
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Number(number) => number.write(out),
+            Self::Other(value) => out.extend_from_slice(value.raw()),
+            Self::Array(elements) => {
+                out.push(b'[');
+                for (index, element) in elements.iter().enumerate() {
+                    if index > 0 {
+                        out.push(b',');
+                    }
+                    element.write(out);
+                }
+                out.push(b']');
+            }
+            Self::Object(members) => {
+                out.push(b'{');
+                for (index, (name, value)) in members.iter().enumerate() {
+                    if index > 0 {
+                        out.push(b',');
+                    }
+                    out.extend_from_slice(name);
+                    out.push(b':');
+                    value.write(out);
+                }
+                out.push(b'}');
+            }
+        }
+    }
+}
+
+/// The longer array gives the rest unseen.
+fn add_arrays<'a>(mut sum: Vec<Sum<'a>>, value: &[Sum<'a>]) -> Result<Sum<'a>, ErrorValue> {
+    for (index, value) in value.iter().enumerate() {
+        match (sum.get_mut(index), value) {
+            (Some(Sum::Number(sum)), Sum::Number(value)) => *sum = sum.add(*value),
+            (Some(_), _) => return Err(Sum::Array(sum.split_off(index)).refused()),
+            (None, value) => sum.push(value.clone()),
+        }
+    }
+    Ok(Sum::Array(sum))
+}
+
+fn add_objects<'a>(
+    mut sum: Vec<(&'a [u8], Sum<'a>)>,
+    mut value: Vec<(&'a [u8], Sum<'a>)>,
+) -> Result<Sum<'a>, ErrorValue> {
+    sum.sort_by(|a, b| a.0.cmp(b.0));
+    value.sort_by(|a, b| a.0.cmp(b.0));
+    let mut merged = Vec::with_capacity(sum.len().max(value.len()));
+    let mut values = value.into_iter().peekable();
+    for (name, sum) in sum {
+        while let Some(less) = values.next_if(|(other, _)| *other < name) {
+            merged.push(less);
+        }
+        let sum = match values.next_if(|(other, _)| *other == name) {
+            Some((_, value)) => sum.add(&value)?,
+            None => sum,
+        };
+        merged.push((name, sum));
+    }
+    merged.extend(values);
+    Ok(Sum::Object(merged))
+}

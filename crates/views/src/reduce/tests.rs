@@ -1,0 +1,158 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use super::{Column, Group, is_builtin_reduce};
+use crate::testing::{NoLanguage, Random};
+use crate::tree::{Leaf, Row};
+
+fn column(name: &str) -> Column {
+    Column::open(&name.into(), &NoLanguage::shared(), Default::default()).unwrap()
+}
+
+/// A leaf of rows whose keys are their positions.
+fn leaf(values: &[&str]) -> Leaf {
+    let mut leaf = Leaf::default();
+    for (index, value) in values.iter().enumerate() {
+        let row_key = [&u16::try_from(index).unwrap().to_be_bytes()[..], b"id\0\0"].concat();
+        leaf.push(Row { row_key: &row_key, sort_len: 2, key: b"0", value: value.as_bytes() });
+    }
+    leaf
+}
+
+fn text(column: &Column, stored: &[u8]) -> String {
+    let mut out = Vec::new();
+    column.finish(stored, &mut out);
+    String::from_utf8(out).unwrap()
+}
+
+fn reduced(name: &str, values: &[&str]) -> String {
+    let mut column = column(name);
+    let stored = column.reduce(&[Group::whole(&leaf(values))]).unwrap().pop().unwrap();
+    text(&column, &stored)
+}
+
+#[test]
+fn built_in_functions_answer_as_couchdb() {
+    let check = |name: &str, values: &[&str], expected: &str| assert_eq!(reduced(name, values), expected, "{name}");
+    check("_count", &["null", "\"x\"", "{}", "[]", "[1]"], "5");
+    check("_sum", &["1", "2", "3", "4.5", "-7"], "3.5");
+    check("_sum", &["1", "2"], "3");
+    check("_sum", &["1e300", "1e300"], "2e+300");
+    check("_sum", &["9007199254740993", "9007199254740993"], "18014398509481986");
+    check("_sum", &["[1,2]", "[10,20]", "[1]", "[1,2,3]", "5", "[1,1]"], "[19,25,3]");
+    check("_sum", &["5", "[1,1]"], "[6,1]");
+    check("_sum", &["[]", "[1.5]"], "[1.5]");
+    check("_sum", &[r#"{"y":2,"x":"any"}"#], r#"{"y":2,"x":"any"}"#);
+    check("_sum", &[r#"{"x":1,"y":2}"#, r#"{"y":3,"z":4}"#], r#"{"x":1,"y":5,"z":4}"#);
+    check("_sum", &[r#"{"n":{"m":1}}"#, r#"{"n":{"m":2,"k":5}}"#], r#"{"n":{"k":5,"m":3}}"#);
+    let stats = r#"{"sum":3.5,"count":5,"min":-7,"max":4.5,"sumsqr":83.25}"#;
+    check("_stats", &["1", "2", "3", "4.5", "-7"], stats);
+    let places =
+        r#"[{"sum":8,"count":3,"min":1,"max":5,"sumsqr":30},{"sum":35,"count":3,"min":5,"max":20,"sumsqr":525}]"#;
+    check("_stats", &["[1,10]", "[2,20]", "[5,5]"], places);
+    let before = r#"{"sum":10,"count":4,"min":1,"max":5,"sumsqr":30}"#;
+    check("_stats", &[before, "7"], r#"{"sum":17,"count":5,"min":1,"max":7,"sumsqr":79}"#);
+    check("_approx_count_distinct", &["1", "1", "1"], "3");
+    check("_first", &["3", "1", "2"], "3");
+    check("_last", &["3", "1", "2"], "2");
+    check("_top_3", &["0", "7", "10", "3", "10", "9"], "[10,9,7]");
+    check("_bottom_2", &["0", "7", "0", "3", "1"], "[0,1]");
+    check("_top_100", &["\"a\"", "1", "null"], "[\"a\",1,null]");
+}
+
+#[test]
+fn what_cannot_be_reduced_makes_an_error_value_that_stays() {
+    let check = |name: &str, values: &[&str], cause: &str| {
+        let error = reduced(name, values);
+        assert!(error.starts_with(r#"{"error":"builtin_reduce_error","reason":"The _s"#), "{error}");
+        assert!(error.ends_with(&format!(r#""caused_by":{cause}}}"#)), "{error}");
+        let mut column = column(name);
+        let parts = vec![error.as_bytes(), b"17"];
+        assert_eq!(column.rereduce(&[parts]).unwrap()[0], error.as_bytes());
+    };
+    check("_sum", &["1", "\"x\""], "\"x\"");
+    check("_sum", &["5", r#"{"a":1}"#], r#"{"a":1}"#);
+    check("_sum", &[r#"{"a":1}"#, "5"], "5");
+    check("_sum", &[r#"{"a":1}"#, r#"{"a":null}"#], "null");
+    check("_sum", &["[1,\"y\"]", "[1,2,3]"], "[\"y\"]");
+    check("_stats", &["1", "\"x\""], "\"x\"");
+    check("_stats", &["[1,2]", "[1]"], "[1]");
+    let missing = reduced("_stats", &[r#"{"sum":1}"#]);
+    assert!(missing.contains("user _stats input missing required field count"), "{missing}");
+    let wide = format!("{{{}}}", (0..2000).map(|n| format!("\"k{n}\":1")).collect::<Vec<_>>().join(","));
+    let overflow = reduced("_sum", &[&wide]);
+    assert!(overflow.contains("Reduce output must shrink more rapidly: input size: "), "{overflow}");
+}
+
+#[test]
+fn names_are_exact() {
+    for name in ["_sum", "_count", "_stats", "_approx_count_distinct", "_first", "_last", "_top_1", "_bottom_100"] {
+        assert!(is_builtin_reduce(name), "{name}");
+    }
+    for name in ["_nosuch", "_SUM", "_sum ", "_top_0", "_top_101", "_bottom_", "_top_01", "_top_+1"] {
+        assert!(!is_builtin_reduce(name), "{name}");
+        let error = Column::open(&name.into(), &NoLanguage::shared(), Default::default()).map(drop).unwrap_err();
+        assert_eq!(error.to_string(), format!("`{name}` is not a supported reduce function."));
+    }
+    assert!(!is_builtin_reduce("function(k, v) {}"));
+}
+
+/// Values that every function takes, in the shape that `kind` chooses.
+fn random_value(random: &mut Random, kind: u64) -> String {
+    let mut number = || match random.below(4) {
+        0 => format!("{}.5", random.below(1000)),
+        1 => format!("-{}", random.below(1000)),
+        2 => random.below(1 << 20).to_string(),
+        _ => random.below(10).to_string(),
+    };
+    match kind {
+        0 | 1 => number(),
+        2 => format!("[{},{}]", number(), number()),
+        _ => format!(r#"{{"a":{},"b{}":{}}}"#, number(), number().len() % 3, number()),
+    }
+}
+
+#[test]
+fn rereducing_the_parts_is_reducing_the_whole() {
+    let names = ["_sum", "_count", "_stats", "_approx_count_distinct", "_first", "_last", "_top_5", "_bottom_3"];
+    for seed in 0..60 {
+        let mut random = Random::new(seed);
+        let kind = random.below(4);
+        let count = random.below(400) + 1;
+        let values: Vec<String> = (0..count).map(|_| random_value(&mut random, kind)).collect();
+        let leaf = leaf(&values.iter().map(String::as_str).collect::<Vec<_>>());
+        for name in names.iter().filter(|name| kind != 3 || **name != "_stats") {
+            let mut column = column(name);
+            let whole = column.reduce(&[Group::whole(&leaf)]).unwrap();
+            let mut groups = Vec::new();
+            let mut start = 0;
+            while start < leaf.len() {
+                let end = leaf.len().min(start + 1 + usize::try_from(random.below(90)).unwrap());
+                groups.push(Group { leaf: &leaf, rows: start..end });
+                start = end;
+            }
+            let parts = column.reduce(&groups).unwrap();
+            // Two levels, as in a tree.
+            let lists: Vec<Vec<&[u8]>> =
+                parts.chunks(3).map(|parts| parts.iter().map(Vec::as_slice).collect()).collect();
+            let middle = column.rereduce(&lists).unwrap();
+            let top = column.rereduce(&[middle.iter().map(Vec::as_slice).collect()]).unwrap();
+            assert_eq!(text(&column, &top[0]), text(&column, &whole[0]), "{name}, seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn distinct_estimates_are_close() {
+    for count in [1, 10, 100, 1_000, 30_000] {
+        let mut leaf = Leaf::default();
+        for number in 0..count {
+            let row_key = format!("{number:06}");
+            leaf.push(Row { row_key: row_key.as_bytes(), sort_len: 6, key: b"0", value: b"0" });
+        }
+        let mut column = column("_approx_count_distinct");
+        let stored = column.reduce(&[Group::whole(&leaf)]).unwrap();
+        let estimate: f64 = text(&column, &stored[0]).parse().unwrap();
+        let error = (estimate - f64::from(count)).abs() / f64::from(count);
+        assert!(error < 0.06, "{count} estimated as {estimate}");
+    }
+}

@@ -1,0 +1,139 @@
+//! What the tests of several modules share.
+
+use std::sync::Arc;
+
+use settee_design::{
+    CompileError, DocumentBatch, Emissions, Language, Limits, MapFailure, MapSource, Program, ReduceRows, Reducer,
+    RunError,
+};
+use settee_model::json::Value;
+
+/// Numbers that look random and are the same for the same seed (SplitMix64).
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        if bound == 0 { 0 } else { self.next() % bound }
+    }
+}
+
+/// A language that compiles nothing.
+pub(crate) struct NoLanguage;
+
+impl NoLanguage {
+    pub(crate) fn shared() -> Arc<dyn Language> {
+        Arc::new(Self)
+    }
+}
+
+impl Language for NoLanguage {
+    fn name(&self) -> &str {
+        "none"
+    }
+
+    fn program(&self, _: &MapSource, _: Limits) -> Result<Box<dyn Program>, CompileError> {
+        Err(CompileError::Unavailable("none".to_owned()))
+    }
+
+    fn reducer(&self, _: &str, _: Limits) -> Result<Box<dyn Reducer>, CompileError> {
+        Err(CompileError::Unavailable("none".to_owned()))
+    }
+}
+
+/// A language of rules instead of programs, each of which a test can follow in its head.
+///
+/// Map functions: `value K V` emits the members K and V of documents that have K; `each K` emits each element of the array
+/// K with its position; `none` emits nothing; `throw` throws for documents with the member `t`; `fatal` ends the build for
+/// documents with the member `f`. Reduce functions: `count`.
+pub(crate) struct Rules;
+
+impl Rules {
+    pub(crate) fn shared() -> Arc<dyn Language> {
+        Arc::new(Self)
+    }
+}
+
+impl Language for Rules {
+    fn name(&self) -> &str {
+        "rules"
+    }
+
+    fn program(&self, source: &MapSource, _: Limits) -> Result<Box<dyn Program>, CompileError> {
+        if source.functions.iter().any(|function| &**function == "wrong") {
+            return Err(CompileError::Source("wrong".to_owned()));
+        }
+        Ok(Box::new(RuleProgram(source.functions.clone())))
+    }
+
+    fn reducer(&self, source: &str, _: Limits) -> Result<Box<dyn Reducer>, CompileError> {
+        if source == "count" { Ok(Box::new(CountRule)) } else { Err(CompileError::Source(source.to_owned())) }
+    }
+}
+
+struct RuleProgram(Vec<Arc<str>>);
+
+impl Program for RuleProgram {
+    fn map(&mut self, batch: &DocumentBatch, output: &mut Emissions) -> Result<(), RunError> {
+        for (index, document) in (0..).zip(batch.iter()) {
+            for (function, rule) in (0..).zip(&self.0) {
+                let mut emit = |key: &[u8], value: &[u8]| output.push(index, function, key, value);
+                match apply_rule(rule, Value::trusted(document.json), &mut emit) {
+                    Ok(()) => {}
+                    Err(message) if &**rule == "fatal" => {
+                        return Err(RunError::Fatal { name: "map_runtime_error".to_owned(), reason: message });
+                    }
+                    Err(message) => output.failures.push(MapFailure { document: index, function, message }),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a rule makes of a document.
+pub(crate) fn apply_rule(rule: &str, document: Value<'_>, emit: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), String> {
+    let words: Vec<&str> = rule.split(' ').collect();
+    let member = |name: &str| document.get(name).unwrap_or(Value::NULL);
+    match words[..] {
+        ["value", key, value] => {
+            if let Some(key) = document.get(key) {
+                emit(key.raw(), member(value).raw());
+            }
+        }
+        ["each", key] => {
+            let elements = member(key).elements().enumerate();
+            elements.for_each(|(index, element)| emit(element.raw(), index.to_string().as_bytes()));
+        }
+        ["throw"] if document.get("t").is_some() => return Err("thrown".to_owned()),
+        ["throw"] => emit(member("_id").raw(), b"1"),
+        ["fatal"] if document.get("f").is_some() => return Err("the end".to_owned()),
+        _ => {}
+    }
+    Ok(())
+}
+
+struct CountRule;
+
+impl Reducer for CountRule {
+    fn reduce(&mut self, groups: &[ReduceRows<'_>]) -> Result<Vec<Vec<u8>>, RunError> {
+        assert!(groups.iter().all(|group| group.rows.iter().all(|(_, id, _)| !id.is_empty())));
+        Ok(groups.iter().map(|group| group.rows.len().to_string().into_bytes()).collect())
+    }
+
+    fn rereduce(&mut self, groups: &[Vec<&[u8]>]) -> Result<Vec<Vec<u8>>, RunError> {
+        let sum = |parts: &Vec<&[u8]>| parts.iter().filter_map(|part| Value::trusted(part).as_u64()).sum::<u64>();
+        assert!(groups.iter().all(|parts| parts.len() > 1), "a single reduction is not reduced again");
+        Ok(groups.iter().map(|parts| sum(parts).to_string().into_bytes()).collect())
+    }
+}

@@ -1,0 +1,174 @@
+//! Who builds what, who waits, and what becomes of failures.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use settee_design::RunError;
+use settee_storage::memory::MemoryEngine;
+
+use super::home::TestHome;
+use super::random::{VIEWS, change};
+use super::{ask, core, core_with_log, ddoc, kept_log, model, settings};
+use crate::ViewError;
+use crate::query::{Header, MapRow, Reduce, ReduceRow, RowSink, Update, ViewQuery};
+use crate::testing::Random;
+
+fn home(documents: u64) -> TestHome {
+    let home = TestHome::new(Arc::new(MemoryEngine::new()));
+    change(&home, &mut Random::new(9), documents, 500);
+    home
+}
+
+#[test]
+fn identical_map_functions_share_an_index_and_a_pass_takes_all() {
+    let home = home(100);
+    let core = core(settings(1, 1 << 20));
+    ask(&core, &home, &ddoc(VIEWS), "plain", &ViewQuery::default()).unwrap();
+    assert_eq!(home.index_count(), 4, "value, raw, none, each");
+    // All are up to date now, for every design document that has such views.
+    let same = ddoc(r#""x": {"map": "each list", "reduce": "_count"}, "y": {"map": "value k v"}"#);
+    let stale = ViewQuery { update: Update::False, ..ViewQuery::default() };
+    for view in ["x", "y"] {
+        let expected = model::answer(&home.documents.lock().clone(), &same, view, &stale);
+        assert_eq!(ask(&core, &home, &same, view, &stale).unwrap(), expected);
+    }
+    assert_eq!(home.index_count(), 4);
+}
+
+#[test]
+fn a_new_reduce_function_needs_no_map() {
+    let home = home(3_000);
+    let core = core(settings(2, 1 << 20));
+    let query = ViewQuery { reduce: Reduce::Level(1), ..ViewQuery::default() };
+    for reduce in ["_count", "_sum", "count", "_stats"] {
+        let ddoc = ddoc(&format!(r#""v": {{"map": "value k v", "reduce": "{reduce}"}}"#));
+        let expected = model::answer(&home.documents.lock().clone(), &ddoc, "v", &query);
+        // `update=false`: only the reductions may be computed.
+        let update = if reduce == "_count" { Update::True } else { Update::False };
+        assert_eq!(ask(&core, &home, &ddoc, "v", &ViewQuery { update, ..query.clone() }).unwrap(), expected);
+    }
+    assert_eq!(home.index_count(), 1);
+    change(&home, &mut Random::new(4), 300, 500);
+    let ddoc = ddoc(r#""v": {"map": "value k v", "reduce": "_sum"}"#);
+    let expected = model::answer(&home.documents.lock().clone(), &ddoc, "v", &query);
+    assert_eq!(ask(&core, &home, &ddoc, "v", &query).unwrap(), expected);
+}
+
+#[test]
+fn exceptions_are_logged_and_leave_out_the_document() {
+    let home = TestHome::new(Arc::new(MemoryEngine::new()));
+    home.put("a", Some("\"t\":1"));
+    home.put("b", Some(""));
+    let (log, lines) = kept_log();
+    let core = core_with_log(settings(1, 1 << 20), log);
+    let ddoc = ddoc(r#""v": {"map": "throw"}"#);
+    let rows = ask(&core, &home, &ddoc, "v", &ViewQuery::default()).unwrap();
+    assert_eq!(rows.map, [("\"b\"".to_owned(), "b".to_owned(), "1".to_owned())]);
+    assert_eq!(*lines.lock(), ["_design/d Some(\"a\") thrown"]);
+}
+
+#[test]
+fn failures_reach_the_client_and_the_next_try_succeeds() {
+    let home = home(50);
+    let core = core(settings(2, 1 << 20));
+    let all = ViewQuery::default();
+    home.put("bad", Some("\"f\":1"));
+    match ask(&core, &home, &ddoc(r#""v": {"map": "fatal"}"#), "v", &all) {
+        Err(ViewError::Run(RunError::Fatal { name, reason })) => {
+            assert_eq!((name.as_str(), reason.as_str()), ("map_runtime_error", "the end"));
+        }
+        other => panic!("{other:?}"),
+    }
+    home.put("bad", None);
+    ask(&core, &home, &ddoc(r#""v": {"map": "fatal"}"#), "v", &all).unwrap();
+    assert!(matches!(ask(&core, &home, &ddoc(r#""v": {"map": "wrong"}"#), "v", &all), Err(ViewError::Compile(_))));
+    let unknown = ask(&core, &home, &ddoc(r#""v": {"map": "value k v", "reduce": "_nosuch"}"#), "v", &all);
+    assert!(matches!(unknown, Err(ViewError::Compile(_))));
+    let mut other = ddoc(VIEWS);
+    other.language = "cobol".into();
+    assert!(
+        matches!(ask(&core, &home, &other, "plain", &all), Err(ViewError::UnknownLanguage(name)) if name == "cobol")
+    );
+}
+
+#[test]
+fn clients_share_a_build() {
+    let home = home(2_000);
+    let core = core(settings(2, 10_000));
+    let ddoc = ddoc(VIEWS);
+    let all = ViewQuery::default();
+    let expected = model::answer(&home.documents.lock().clone(), &ddoc, "plain", &all);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| assert_eq!(ask(&core, &home, &ddoc, "plain", &all).unwrap(), expected));
+        }
+    });
+    let info = core.info(&home, &ddoc).unwrap();
+    assert_eq!((info.updater_running, info.waiting_clients, info.updates_pending), (false, 0, 0));
+    assert_eq!(info.update_seq, home.documents.lock().update_seq);
+    assert!(info.external_bytes > 0 && info.file_bytes > 0 && info.signature.len() == 32);
+    home.put("new", Some(""));
+    assert_eq!(core.info(&home, &ddoc).unwrap().updates_pending, 1);
+}
+
+#[test]
+fn cleanup_keeps_what_is_needed() {
+    let home = home(100);
+    let core = core(settings(1, 1 << 20));
+    let (one, two) = (ddoc(VIEWS), ddoc(r#""v": {"map": "each list"}, "w": {"map": "value v k"}"#));
+    core.update(&home, &one).unwrap();
+    core.update(&home, &two).unwrap();
+    assert_eq!(home.index_count(), 5);
+    assert_eq!(core.cleanup(&home, &[one.clone(), two.clone()]).unwrap(), 0);
+    assert_eq!(core.cleanup(&home, std::slice::from_ref(&two)).unwrap(), 3);
+    assert_eq!(home.index_count(), 2);
+    let all = ViewQuery::default();
+    for (ddoc, view) in [(&one, "sum"), (&two, "v")] {
+        let expected = model::answer(&home.documents.lock().clone(), ddoc, view, &all);
+        assert_eq!(ask(&core, &home, ddoc, view, &all).unwrap(), expected);
+    }
+}
+
+#[test]
+fn a_stopped_database_is_not_indexed() {
+    let home = home(100);
+    let core = core(settings(1, 1 << 20));
+    core.indexes_of(crate::home::Home::shard(&home)).stop_and_wait();
+    let ddoc = ddoc(VIEWS);
+    assert!(matches!(ask(&core, &home, &ddoc, "plain", &ViewQuery::default()), Err(ViewError::Stopped)));
+    core.stop();
+    assert!(matches!(core.update(&home, &ddoc), Err(ViewError::Stopped)));
+}
+
+/// Takes so many rows and then hangs up.
+struct Impatient(usize);
+
+impl RowSink for Impatient {
+    fn header(&mut self, _: Header) -> ControlFlow<()> {
+        if self.0 == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    fn map_row(&mut self, _: MapRow<'_>) -> ControlFlow<()> {
+        self.0 -= 1;
+        if self.0 == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    fn reduce_row(&mut self, _: ReduceRow<'_>) -> ControlFlow<()> {
+        self.0 -= 1;
+        if self.0 == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+#[test]
+fn a_receiver_may_hang_up_at_any_row() {
+    let home = home(900);
+    let core = core(settings(1, 1 << 20));
+    let ddoc = ddoc(VIEWS);
+    for patience in [0, 1, 2, 10, 100] {
+        for reduce in [Reduce::Off, Reduce::Exact, Reduce::Level(1)] {
+            let query = ViewQuery { reduce, ..ViewQuery::default() };
+            // A sink that is called once more than it can take panics.
+            let _ = core.query(&home, &ddoc, "each", &query, &mut Impatient(patience)).unwrap();
+        }
+    }
+}

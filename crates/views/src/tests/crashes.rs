@@ -1,0 +1,118 @@
+//! Crashes and failing writes: every state that a crash can leave is a sound index that can be brought up to date.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use settee_storage::faulty::{FaultyEngine, WriteFault};
+use settee_storage::{Direction, Engine, KeyRange, Keyspace, Shard, Snapshot, StorageError};
+
+use super::home::TestHome;
+use super::random::{VIEWS, change, compare};
+use super::{ask, core, ddoc, settings};
+use crate::index::{IndexStore, Tokens};
+use crate::indexer::entries::for_each_row;
+use crate::keys::{node_id, push_row_key, row_id};
+use crate::query::ViewQuery;
+use crate::reduce::Column;
+use crate::testing::{Random, Rules};
+use crate::tree::check::{OwnedRow, check};
+
+/// Checks the trees of all indexes as they are stored, and gives the nodes that belong to no tree.
+fn check_stored(home: &TestHome, engine: &Arc<dyn Engine>) -> Vec<u64> {
+    let mut leftovers = Vec::new();
+    for shard in home.index_shards() {
+        let store = IndexStore::new(Arc::clone(engine), shard, Arc::new(Tokens::new(0)));
+        let snapshot = store.snapshot().unwrap();
+        let Some(meta) = store.meta(&*snapshot).unwrap() else {
+            continue;
+        };
+        let open = |reduce: &Arc<str>| Column::open(reduce, &Rules::shared(), Default::default()).unwrap();
+        let mut columns: Vec<Column> = meta.reduces.iter().map(open).collect();
+        let (rows, mut nodes) = check(store.tree(&*snapshot), meta.rows.as_ref(), &mut columns);
+        let (entries, entry_nodes) = check(store.tree(&*snapshot), meta.entries.as_ref(), &mut []);
+        nodes.extend(entry_nodes);
+        check_entries(&*snapshot, shard, &rows, entries);
+        let mut stored = snapshot.scan(shard, Keyspace::IndexNodes, KeyRange::default(), Direction::Forward).unwrap();
+        while let Some((key, _)) = stored.next().unwrap() {
+            leftovers.extend(node_id(key).filter(|id| !nodes.contains(id)));
+        }
+    }
+    leftovers
+}
+
+/// The back-pointers, those beside the tree and those in it, name just the rows that there are.
+fn check_entries(snapshot: &dyn Snapshot, shard: Shard, rows: &[OwnedRow], loaded: Vec<OwnedRow>) {
+    let mut found = BTreeSet::new();
+    let mut entries: BTreeMap<String, Vec<u8>> =
+        loaded.into_iter().map(|entry| (row_id(&entry.row_key, 0).into_owned(), entry.value)).collect();
+    let mut changed = snapshot.scan(shard, Keyspace::IndexEntries, KeyRange::default(), Direction::Forward).unwrap();
+    while let Some((id, entry)) = changed.next().unwrap() {
+        entries.insert(super::text(id), entry.to_vec());
+    }
+    for (id, entry) in entries {
+        for_each_row(&entry, |sort_key, number| {
+            let mut row_key = Vec::new();
+            push_row_key(&mut row_key, sort_key, id.as_bytes(), number);
+            found.insert(row_key);
+        })
+        .unwrap();
+    }
+    assert!(found.iter().eq(rows.iter().map(|row| &row.row_key)));
+}
+
+#[test]
+fn every_crash_image_can_be_brought_up_to_date() {
+    for seed in 0..4 {
+        println!("seed {seed}");
+        let mut random = Random::new(seed);
+        let faulty = Arc::new(FaultyEngine::new());
+        let engine: Arc<dyn Engine> = faulty.clone();
+        let home = TestHome::new(Arc::clone(&engine));
+        let ddoc = ddoc(VIEWS);
+        let core_now = core(settings(1, 5_000));
+        for round in 0..5 {
+            change(&home, &mut random, if round == 3 { 6_000 } else { 150 }, 2_000);
+            ask(&core_now, &home, &ddoc, "plain", &ViewQuery::default()).unwrap();
+            assert_eq!(check_stored(&home, &engine), []);
+        }
+        let images: Vec<_> = faulty.crash_images().collect();
+        assert!(images.len() > 10);
+        let mut leftovers = 0;
+        for image in images {
+            let engine: Arc<dyn Engine> = Arc::new(image);
+            let home = home.over(Arc::clone(&engine));
+            leftovers += check_stored(&home, &engine).len();
+            change(&home, &mut random, 40, 2_000);
+            let core = core(settings(1, 1 << 20));
+            compare(&core, &home, &ddoc, &mut random, 5);
+            core.update(&home, &ddoc).unwrap();
+            assert_eq!(check_stored(&home, &engine), []);
+        }
+        assert!(leftovers > 0, "some crashes must hit a build that has written nodes already");
+    }
+}
+
+#[test]
+fn a_failed_write_loses_nothing() {
+    let mut random = Random::new(21);
+    let faulty = Arc::new(FaultyEngine::new());
+    let engine: Arc<dyn Engine> = faulty.clone();
+    let home = TestHome::new(Arc::clone(&engine));
+    let ddoc = ddoc(VIEWS);
+    let core = core(settings(1, 5_000));
+    for round in 0..30 {
+        change(&home, &mut random, 100, 1_000);
+        let fault = match round % 3 {
+            0 => WriteFault::Fail(StorageError::Full("test".to_owned())),
+            1 => WriteFault::LoseRequest,
+            _ => WriteFault::LoseAnswer,
+        };
+        faulty.inject_write(random.below(4) + 1, fault);
+        // The first try may fail or not, depending on how many writes there are.
+        let _ = core.update(&home, &ddoc);
+        let _ = core.update(&home, &ddoc);
+        compare(&core, &home, &ddoc, &mut random, 5);
+        core.update(&home, &ddoc).unwrap();
+        assert_eq!(check_stored(&home, &engine), []);
+    }
+}

@@ -1,0 +1,74 @@
+//! On a real database: what indexes see of it, and that they go with it.
+
+use std::sync::Arc;
+
+use settee_database::tasks::Tasks;
+use settee_database::{Catalog, Database, DatabaseOptions, DocUpdate, EditMode, UnknownParent, Work};
+use settee_model::json::Json;
+use settee_model::{Document, Rev, RevisionHasher};
+use settee_storage::memory::MemoryEngine;
+use settee_storage::{Engine, Shard};
+
+use super::{Rows, ddoc, settings};
+use crate::query::ViewQuery;
+use crate::testing::Rules;
+use crate::{Answer, Views};
+
+fn views(engine: Arc<dyn Engine>) -> (Arc<Catalog>, Views) {
+    let catalog = Arc::new(Catalog::open(engine, 7).unwrap());
+    let languages = Arc::new(|_: &str| Some(Rules::shared()));
+    let views = Views::new(Arc::clone(&catalog), languages, Tasks::new(|| 0), Arc::new(|_| {}), settings(2, 1 << 20));
+    (catalog, views)
+}
+
+fn write(database: &Arc<Database>, text: &str) -> Rev {
+    let json = Json::parse(text.as_bytes()).unwrap();
+    let mut document = Document::parse(json.value()).unwrap();
+    let id = document.id.take().unwrap();
+    let mode = EditMode::Interactive(UnknownParent::Refuse);
+    let update = DocUpdate::prepare(id, document, mode, &mut RevisionHasher::default()).unwrap();
+    match database.update(Work::Documents(vec![update])).unwrap().pop() {
+        Some(settee_database::UpdateOutcome::Saved(rev)) => rev,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn ids(views: &Views, database: &Arc<Database>, design: &settee_design::DesignDocument) -> String {
+    let mut rows = Rows::default();
+    let answer = views.query(database, design, "v", &ViewQuery::default(), &mut rows).unwrap();
+    assert_eq!(answer, Answer::Complete);
+    let rows: Vec<String> = rows.map.iter().map(|(key, id, value)| format!("{key}:{id}:{value}")).collect();
+    rows.join(" ")
+}
+
+#[test]
+fn indexes_follow_a_database_and_go_with_it() {
+    let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
+    let (catalog, views_now) = views(Arc::clone(&engine));
+    let database = catalog.create("db", DatabaseOptions { created_ms: 0, instance: 1 }).unwrap();
+    let design = ddoc(r#""v": {"map": "value k v"}"#);
+    assert_eq!(ids(&views_now, &database, &design), "");
+    let first = write(&database, r#"{"_id":"a","k":[2,"x"],"v":1}"#);
+    write(&database, r#"{"_id":"b","k":1,"v":{"n":null}}"#);
+    write(&database, r#"{"_id":"_design/x","k":1,"v":1}"#);
+    assert_eq!(ids(&views_now, &database, &design), r#"1:b:{"n":null} [2,"x"]:a:1"#);
+    write(&database, &format!(r#"{{"_id":"a","_rev":"{first}","_deleted":true}}"#));
+    assert_eq!(ids(&views_now, &database, &design), r#"1:b:{"n":null}"#);
+
+    // Another process finds the index again.
+    let (catalog, views_now) = views(Arc::clone(&engine));
+    let database = catalog.database("db").unwrap();
+    assert_eq!(views_now.info(&database, &design).unwrap().updates_pending, 0);
+    assert_eq!(ids(&views_now, &database, &design), r#"1:b:{"n":null}"#);
+
+    let mut local_seq = ddoc(r#""v": {"map": "value _local_seq _id"}"#);
+    local_seq.options.local_seq = true;
+    assert_eq!(ids(&views_now, &database, &local_seq), r#"2:b:"b""#);
+    assert_eq!(views_now.cleanup(&database, std::slice::from_ref(&design)).unwrap(), 1);
+
+    let used = || (0..100).filter(|&shard| engine.approximate_size(Shard(shard)) > 0).count();
+    assert!(used() > 2);
+    views_now.release(&database);
+    catalog.delete("db").unwrap();
+    assert_eq!(used(), 1, "only the catalog itself");
+}

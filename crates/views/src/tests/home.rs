@@ -1,0 +1,150 @@
+//! [`TestHome`]: a database without storage of its own.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use settee_design::DesignOptions;
+use settee_storage::{Engine, Shard};
+
+use crate::error::{Result, ViewError};
+use crate::home::Home;
+use crate::index::Signature;
+use crate::indexer::source::{ChangeBatch, ChangeSnapshot, Changes, Fill, is_left_out};
+
+#[derive(Clone, Debug)]
+pub(super) struct TestDocument {
+    pub(super) seq: u64,
+    /// Absent if it is deleted.
+    pub(super) json: Option<String>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Documents {
+    pub(super) by_id: BTreeMap<String, TestDocument>,
+    pub(super) update_seq: u64,
+}
+
+pub(super) struct TestHome {
+    engine: Arc<dyn Engine>,
+    pub(super) documents: Mutex<Arc<Documents>>,
+    indexes: Mutex<BTreeMap<Signature, Shard>>,
+    next_shard: AtomicU64,
+}
+
+impl TestHome {
+    pub(super) fn new(engine: Arc<dyn Engine>) -> Self {
+        Self { engine, documents: Mutex::default(), indexes: Mutex::default(), next_shard: AtomicU64::new(100) }
+    }
+
+    /// The same database with the index shards of another engine, as after a crash.
+    pub(super) fn over(&self, engine: Arc<dyn Engine>) -> Self {
+        Self {
+            engine,
+            documents: Mutex::new(Arc::clone(&self.documents.lock())),
+            indexes: Mutex::new(self.indexes.lock().clone()),
+            next_shard: AtomicU64::new(self.next_shard.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Writes a document: `body` is the inside of a JSON object, absent for a deletion.
+    pub(super) fn put(&self, id: &str, body: Option<&str>) {
+        let mut documents = self.documents.lock();
+        let documents = Arc::make_mut(&mut documents);
+        documents.update_seq += 1;
+        let json = body.map(|body| {
+            let mut json = b"{\"_id\":".to_vec();
+            settee_model::json::write_string(&mut json, id);
+            if !body.is_empty() {
+                json.push(b',');
+            }
+            json.extend_from_slice(body.as_bytes());
+            json.push(b'}');
+            super::text(&json)
+        });
+        documents.by_id.insert(id.to_owned(), TestDocument { seq: documents.update_seq, json });
+    }
+
+    pub(super) fn index_count(&self) -> usize {
+        self.indexes.lock().len()
+    }
+
+    pub(super) fn index_shards(&self) -> Vec<Shard> {
+        self.indexes.lock().values().copied().collect()
+    }
+}
+
+impl Home for TestHome {
+    fn shard(&self) -> Shard {
+        Shard(1)
+    }
+
+    fn name(&self) -> &str {
+        "db"
+    }
+
+    fn engine(&self) -> &Arc<dyn Engine> {
+        &self.engine
+    }
+
+    fn read(&self) -> Result<Box<dyn ChangeSnapshot>> {
+        Ok(Box::new(TestSnapshot(Arc::clone(&self.documents.lock()))))
+    }
+
+    fn indexes(&self) -> Result<Vec<(Signature, Shard)>> {
+        Ok(self.indexes.lock().iter().map(|(signature, shard)| (*signature, *shard)).collect())
+    }
+
+    fn add_index(&self, signature: Signature) -> Result<Shard> {
+        let mut indexes = self.indexes.lock();
+        Ok(*indexes.entry(signature).or_insert_with(|| Shard(self.next_shard.fetch_add(1, Ordering::Relaxed))))
+    }
+
+    fn remove_index(&self, signature: Signature, shard: Shard) -> Result<()> {
+        self.engine.drop_shard(shard)?;
+        self.indexes.lock().remove(&signature);
+        Ok(())
+    }
+}
+
+struct TestSnapshot(Arc<Documents>);
+
+impl ChangeSnapshot for TestSnapshot {
+    fn update_seq(&self) -> Result<u64> {
+        Ok(self.0.update_seq)
+    }
+
+    fn count_after(&self, since: u64) -> Result<u64> {
+        Ok(self.0.by_id.values().filter(|document| document.seq > since).count() as u64)
+    }
+
+    fn changes(&self, since: u64) -> Result<Box<dyn Changes + '_>> {
+        let changed = self.0.by_id.iter().filter(|(_, document)| document.seq > since);
+        let mut changed: Vec<_> = changed.map(|(id, document)| (document.seq, id.as_str(), document)).collect();
+        changed.sort_unstable_by_key(|(seq, ..)| *seq);
+        Ok(Box::new(TestChanges(changed.into_iter())))
+    }
+}
+
+struct TestChanges<'a>(std::vec::IntoIter<(u64, &'a str, &'a TestDocument)>);
+
+impl Changes for TestChanges<'_> {
+    fn fill(&mut self, batch: &mut ChangeBatch, options: DesignOptions) -> Result<Fill> {
+        while !batch.is_full() {
+            let Some((seq, id, document)) = self.0.next() else {
+                return Ok(Fill::End);
+            };
+            batch.count(seq);
+            match &document.json {
+                _ if is_left_out(id, options) => {}
+                None => batch.removed.push(id.to_owned()),
+                Some(json) => batch.documents.push_with::<ViewError>(seq, id, |out| {
+                    out.extend_from_slice(json.as_bytes());
+                    Ok(())
+                })?,
+            }
+        }
+        Ok(Fill::Full)
+    }
+}

@@ -1,0 +1,96 @@
+//! Views over databases in memory, compared with a model that sorts and scans.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod builds;
+mod crashes;
+mod database;
+mod home;
+mod model;
+mod queries;
+mod random;
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use settee_database::tasks::Tasks;
+use settee_design::{DesignDocument, Limits};
+use settee_model::json::Json;
+
+use crate::error::Result;
+use crate::indexer::Settings;
+use crate::query::{Header, MapRow, ReduceRow, RowSink, ViewQuery};
+use crate::testing::Rules;
+use crate::views::{Answer, Core, Log};
+use home::TestHome;
+
+/// An answer, copied.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Rows {
+    pub(super) header: Option<Header>,
+    /// Key, id and value.
+    pub(super) map: Vec<(String, String, String)>,
+    pub(super) reduce: Vec<(String, String)>,
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+impl RowSink for Rows {
+    fn header(&mut self, header: Header) -> ControlFlow<()> {
+        assert!(self.header.replace(header).is_none() && self.map.is_empty() && self.reduce.is_empty());
+        ControlFlow::Continue(())
+    }
+
+    fn map_row(&mut self, row: MapRow<'_>) -> ControlFlow<()> {
+        self.map.push((text(row.key), row.id.to_owned(), text(row.value)));
+        ControlFlow::Continue(())
+    }
+
+    fn reduce_row(&mut self, row: ReduceRow<'_>) -> ControlFlow<()> {
+        self.reduce.push((text(row.key), text(row.value)));
+        ControlFlow::Continue(())
+    }
+}
+
+fn settings(threads: usize, memory_bytes: usize) -> Settings {
+    Settings { threads, memory_bytes, temporary_directory: temporary_directory(), limits: Limits::default(), seed: 1 }
+}
+
+fn temporary_directory() -> PathBuf {
+    std::env::temp_dir()
+}
+
+fn core(settings: Settings) -> Core {
+    core_with_log(settings, Arc::new(|_| {}))
+}
+
+fn core_with_log(settings: Settings, log: Log) -> Core {
+    let languages = Arc::new(|name: &str| (name == "rules").then(Rules::shared));
+    Core::new(languages, Tasks::new(|| 0), log, settings)
+}
+
+fn ddoc(views: &str) -> DesignDocument {
+    let body = Json::parse(format!(r#"{{"language":"rules","views":{{{views}}}}}"#).as_bytes()).unwrap();
+    DesignDocument::parse("_design/d", body.value()).unwrap()
+}
+
+fn ask(core: &Core, home: &TestHome, ddoc: &DesignDocument, view: &str, query: &ViewQuery) -> Result<Rows> {
+    let mut rows = Rows::default();
+    let answer = core.query(home, ddoc, view, query, &mut rows)?;
+    assert_eq!(answer == Answer::UpdateWanted, query.update == crate::Update::Lazy);
+    Ok(rows)
+}
+
+/// A log that is kept.
+fn kept_log() -> (Log, Arc<Mutex<Vec<String>>>) {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&lines);
+    let log: Log = Arc::new(move |line| {
+        kept.lock().push(format!("{} {:?} {}", line.design_document, line.failed_document, line.message));
+    });
+    (log, lines)
+}

@@ -1,0 +1,166 @@
+//! The model: maps all documents, sorts by [`compare`], and answers queries by looking at every row.
+
+use std::cmp::Ordering;
+
+use settee_design::{DesignDocument, ViewDefinition};
+use settee_model::collate::{Collation, compare};
+use settee_model::json::{Json, Value};
+
+use super::Rows;
+use super::home::Documents;
+use crate::query::{End, Header, Inclusion, Keys, Order, Reduce, Start, ViewQuery};
+use crate::reduce::{Column, Group};
+use crate::testing::{Rules, apply_rule};
+use crate::tree::{Leaf, Row};
+
+#[derive(Clone, Debug)]
+struct ModelRow {
+    key: Json,
+    id: String,
+    value: String,
+}
+
+fn rows(documents: &Documents, ddoc: &DesignDocument, view: &ViewDefinition) -> Vec<ModelRow> {
+    let mut rows = Vec::new();
+    for (id, document) in &documents.by_id {
+        let Some(json) = &document.json else { continue };
+        if id.starts_with("_design/") && !ddoc.options.include_design {
+            continue;
+        }
+        let mut emit = |key: &[u8], value: &[u8]| {
+            rows.push(ModelRow { key: Json::trusted(key.to_vec()), id: id.clone(), value: super::text(value) });
+        };
+        let _ = apply_rule(&view.map, Value::trusted(json.as_bytes()), &mut emit);
+    }
+    // Stable: rows of one document stay in the order in which they were emitted.
+    rows.sort_by(|a, b| by_key(&a.key, &b.key, view.collation).then_with(|| a.id.cmp(&b.id)));
+    rows
+}
+
+fn by_key(a: &Json, b: &Json, collation: Collation) -> Ordering {
+    compare(a.value(), b.value(), collation)
+}
+
+/// Whether a row is at or behind the start, in the order of the query.
+fn is_from(row: &ModelRow, start: &Start, order: Order, collation: Collation) -> bool {
+    let by_id = || {
+        start.docid.as_ref().map_or(Ordering::Equal, |id| {
+            let by_id = row.id.cmp(id);
+            if order == Order::Ascending { by_id } else { by_id.reverse() }
+        })
+    };
+    directed(by_key(&row.key, &start.key, collation), order).then_with(by_id) != Ordering::Less
+}
+
+fn is_to(row: &ModelRow, end: &End, order: Order, collation: Collation) -> bool {
+    let by_id = || end.docid.as_ref().map_or(Ordering::Equal, |id| directed(row.id.cmp(id), order));
+    let place = directed(by_key(&row.key, &end.key, collation), order).then_with(by_id);
+    place == Ordering::Less || place == Ordering::Equal && end.inclusion == Inclusion::Inclusive
+}
+
+fn directed(ordering: Ordering, order: Order) -> Ordering {
+    if order == Order::Ascending { ordering } else { ordering.reverse() }
+}
+
+/// The answer to a query that fits its view.
+pub(super) fn answer(documents: &Documents, ddoc: &DesignDocument, view: &str, query: &ViewQuery) -> Rows {
+    let view = ddoc.view(view).unwrap();
+    let collation = view.collation;
+    let mut all = rows(documents, ddoc, view);
+    if query.order == Order::Descending {
+        all.reverse();
+    }
+    let in_range = |row: &&ModelRow, start: &Option<Start>, end: &Option<End>| {
+        start.as_ref().is_none_or(|start| is_from(row, start, query.order, collation))
+            && end.as_ref().is_none_or(|end| is_to(row, end, query.order, collation))
+    };
+    let mut ranges: Vec<Vec<ModelRow>> = Vec::new();
+    let mut offset = 0;
+    match &query.keys {
+        Keys::Range { start, end } => {
+            ranges.push(all.iter().filter(|row| in_range(row, start, end)).cloned().collect());
+            let before =
+                |row: &&ModelRow| start.as_ref().is_some_and(|start| !is_from(row, start, query.order, collation));
+            // A descending answer without rows stands before those that its start excludes.
+            offset = all.iter().filter(before).count();
+        }
+        Keys::Many(keys) => {
+            let mut keys: Vec<&Json> = keys.iter().collect();
+            if query.order == Order::Descending {
+                keys.reverse();
+            }
+            if let Some(first) = keys.first() {
+                let before = |row: &&ModelRow| directed(by_key(&row.key, first, collation), query.order).is_lt();
+                offset = all.iter().filter(before).count();
+            }
+            let of_key =
+                |key: &Json| all.iter().filter(|row| by_key(&row.key, key, collation).is_eq()).cloned().collect();
+            ranges.extend(keys.into_iter().map(of_key));
+        }
+    }
+    let skip = usize::try_from(query.skip).unwrap();
+    let limit = query.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap());
+    let update_seq = documents.update_seq;
+    let Some(reduce) = view.reduce.as_ref().filter(|_| query.reduce != Reduce::Off) else {
+        let total_rows = all.len() as u64;
+        let offset = (offset as u64 + query.skip).min(total_rows);
+        let shown = ranges.into_iter().flatten().skip(skip).take(limit);
+        return Rows {
+            header: Some(Header::Map { total_rows, offset, update_seq }),
+            map: shown.map(|row| (super::text(row.key.as_bytes()), row.id, row.value)).collect(),
+            reduce: Vec::new(),
+        };
+    };
+    let mut groups: Vec<Vec<ModelRow>> = Vec::new();
+    for range in ranges {
+        let mut current: Option<Json> = None;
+        for row in range {
+            let key = group_key(&row.key, query.reduce);
+            if !current.as_ref().is_some_and(|current| by_key(current, &key, collation).is_eq()) {
+                groups.push(Vec::new());
+                current = Some(key);
+            }
+            groups.last_mut().unwrap().push(row);
+        }
+    }
+    let mut column = Column::open(reduce, &Rules::shared(), Default::default()).unwrap();
+    let shown = groups.into_iter().skip(skip).take(limit);
+    Rows {
+        header: Some(Header::Reduce { update_seq }),
+        map: Vec::new(),
+        reduce: shown.map(|group| show_group(&group, query, collation, &mut column)).collect(),
+    }
+}
+
+fn group_key(key: &Json, reduce: Reduce) -> Json {
+    match reduce {
+        Reduce::Exact => key.clone(),
+        Reduce::Level(level) if level > 0 && key.value().is_array() => {
+            let elements: Vec<String> =
+                key.value().elements().take(level as usize).map(|element| super::text(element.raw())).collect();
+            Json::trusted(format!("[{}]", elements.join(",")).into_bytes())
+        }
+        Reduce::Level(level) if level > 0 => key.clone(),
+        _ => Json::trusted(b"null".to_vec()),
+    }
+}
+
+fn show_group(group: &[ModelRow], query: &ViewQuery, collation: Collation, column: &mut Column) -> (String, String) {
+    let key = group_key(&group[0].key, query.reduce);
+    let mut ascending: Vec<&ModelRow> = group.iter().collect();
+    if query.order == Order::Descending {
+        ascending.reverse();
+    }
+    let mut leaf = Leaf::default();
+    for (index, row) in ascending.into_iter().enumerate() {
+        let mut row_key = Vec::new();
+        settee_model::collate::encode(row.key.value(), collation, &mut row_key);
+        let sort_len = row_key.len();
+        crate::keys::finish_row_key(&mut row_key, row.id.as_bytes(), u32::try_from(index).unwrap());
+        leaf.push(Row { row_key: &row_key, sort_len, key: row.key.as_bytes(), value: row.value.as_bytes() });
+    }
+    let reduction = column.reduce(&[Group::whole(&leaf)]).unwrap().pop().unwrap();
+    let mut value = Vec::new();
+    column.finish(&reduction, &mut value);
+    (super::text(key.as_bytes()), super::text(&value))
+}

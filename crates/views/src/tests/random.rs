@@ -1,0 +1,178 @@
+//! Random documents and queries: whatever happened to the index, its answers are those of the model.
+
+use std::sync::Arc;
+
+use settee_design::DesignDocument;
+use settee_model::json::Json;
+use settee_storage::memory::MemoryEngine;
+
+use super::home::TestHome;
+use super::{ask, core, ddoc, model, settings};
+use crate::error::ViewError;
+use crate::query::{End, Inclusion, Keys, Order, QueryError, Reduce, Start, Update, ViewQuery};
+use crate::testing::Random;
+use crate::views::Core;
+
+/// All views of the random tests. The last one may emit many rows for a document, also equal ones.
+pub(super) const VIEWS: &str = r#"
+    "plain": {"map": "value k v"},
+    "sum": {"map": "value k v", "reduce": "_sum"},
+    "count": {"map": "value k v", "reduce": "count"},
+    "stats": {"map": "value k v", "reduce": "_stats"},
+    "last": {"map": "value k v", "reduce": "_last"},
+    "raw": {"map": "value k v", "reduce": "_count", "options": {"collation": "raw"}},
+    "none": {"map": "none", "reduce": "_sum"},
+    "each": {"map": "each list", "reduce": "_count"}"#;
+pub(super) const NAMES: [&str; 8] = ["plain", "sum", "count", "stats", "last", "raw", "none", "each"];
+
+fn key(random: &mut Random) -> String {
+    match random.below(12) {
+        0 => "null".to_owned(),
+        1 => (random.below(2) == 0).to_string(),
+        2 => format!("{}.5", random.below(5)),
+        3 => format!("\"{}\"", ["", "a", "A", "b", "ä", "aa"][usize::try_from(random.below(6)).unwrap()]),
+        4 => "{}".to_owned(),
+        5 => format!("{{\"a\":{}}}", random.below(3)),
+        6 => "[]".to_owned(),
+        7 => format!("[{}]", random.below(4)),
+        8 | 9 => format!("[{},{}]", random.below(4), random.below(12)),
+        10 => format!("[{},\"{}\",[{}]]", random.below(4), random.below(3), random.below(3)),
+        _ => random.below(20).to_string(),
+    }
+}
+
+fn id(random: &mut Random, space: u64) -> String {
+    match random.below(40) {
+        0 => format!("_design/{}", random.below(3)),
+        1 => format!("a\0{}", random.below(3)),
+        _ => format!("doc{:04}", random.below(space)),
+    }
+}
+
+/// Writes or deletes some documents.
+pub(super) fn change(home: &TestHome, random: &mut Random, count: u64, space: u64) {
+    for _ in 0..count {
+        let id = id(random, space);
+        if random.below(5) == 0 {
+            home.put(&id, None);
+            continue;
+        }
+        let mut body = format!("\"v\":{}", random.below(100));
+        if random.below(4) > 0 {
+            body.push_str(&format!(",\"k\":{}", key(random)));
+        }
+        let list: Vec<String> = (0..random.below(8)).map(|_| key(random)).collect();
+        body.push_str(&format!(",\"list\":[{}]", list.join(",")));
+        home.put(&id, Some(&body));
+    }
+}
+
+fn query(random: &mut Random) -> ViewQuery {
+    let json = |text: String| Json::parse(text.as_bytes()).unwrap();
+    let docid = |random: &mut Random| (random.below(3) == 0).then(|| id(random, 300));
+    let keys = match random.below(5) {
+        0 => Keys::Many((0..random.below(4)).map(|_| json(key(random))).collect()),
+        1 => Keys::one(json(key(random))),
+        _ => Keys::Range {
+            start: (random.below(3) > 0).then(|| Start { key: json(key(random)), docid: docid(random) }),
+            end: (random.below(3) > 0).then(|| End {
+                key: json(key(random)),
+                docid: docid(random),
+                inclusion: if random.below(3) == 0 { Inclusion::Exclusive } else { Inclusion::Inclusive },
+            }),
+        },
+    };
+    ViewQuery {
+        keys,
+        order: if random.below(3) == 0 { Order::Descending } else { Order::Ascending },
+        reduce: match random.below(6) {
+            0 => Reduce::Off,
+            1 => Reduce::Exact,
+            2 | 3 => Reduce::Level(u32::try_from(random.below(4)).unwrap()),
+            _ => Reduce::Default,
+        },
+        skip: if random.below(3) == 0 { random.below(30) } else { 0 },
+        limit: (random.below(3) == 0).then(|| random.below(20)),
+        ..ViewQuery::default()
+    }
+}
+
+/// Asks random queries; both sides must agree, also about errors.
+pub(super) fn compare(core: &Core, home: &TestHome, ddoc: &DesignDocument, random: &mut Random, count: u64) {
+    for _ in 0..count {
+        let name = NAMES[usize::try_from(random.below(NAMES.len() as u64)).unwrap()];
+        let query = query(random);
+        let expected = || model::answer(&home.documents.lock().clone(), ddoc, name, &query);
+        match ask(core, home, ddoc, name, &query) {
+            Ok(rows) => assert_eq!(rows, expected(), "{name} {query:?}"),
+            Err(ViewError::Query(QueryError::GroupingOnMap)) => assert_eq!(name, "plain"),
+            Err(ViewError::Query(QueryError::ManyKeysOnReduce)) => assert!(matches!(query.keys, Keys::Many(_))),
+            Err(ViewError::Query(QueryError::RangeNotAscending)) => assert_eq!(query.order, Order::Ascending),
+            Err(ViewError::Query(QueryError::RangeNotDescending)) => assert_eq!(query.order, Order::Descending),
+            Err(error) => panic!("{name} {query:?}: {error}"),
+        }
+    }
+}
+
+fn check(seed: u64, threads: usize, memory_bytes: usize) {
+    println!("seed {seed}");
+    let mut random = Random::new(seed);
+    let engine = Arc::new(MemoryEngine::new());
+    let home = TestHome::new(engine);
+    let ddoc = ddoc(VIEWS);
+    let mut core_now = core(settings(threads, memory_bytes));
+    for _ in 0..12 {
+        let count = [1, 5, 60, 900][usize::try_from(random.below(4)).unwrap()];
+        change(&home, &mut random, count, 300 + 700 * (seed % 2));
+        compare(&core_now, &home, &ddoc, &mut random, 12);
+        if random.below(4) == 0 {
+            core_now = core(settings(threads, memory_bytes));
+        }
+    }
+}
+
+#[test]
+fn answers_are_those_of_the_model() {
+    (0..6).for_each(|seed| check(seed, 1, 1 << 20));
+}
+
+#[test]
+fn answers_do_not_depend_on_threads_and_spilling() {
+    (10..16).for_each(|seed| check(seed, 3, 2_000));
+}
+
+#[test]
+fn an_index_that_is_far_behind_is_loaded_anew() {
+    let mut random = Random::new(77);
+    let home = TestHome::new(Arc::new(MemoryEngine::new()));
+    let ddoc = ddoc(VIEWS);
+    let core = core(settings(2, 100_000));
+    for count in [300, 9_000, 200, 12_000, 1] {
+        change(&home, &mut random, count, 20_000);
+        compare(&core, &home, &ddoc, &mut random, 6);
+    }
+}
+
+#[test]
+fn the_old_index_answers_until_it_is_brought_up_to_date() {
+    let mut random = Random::new(3);
+    let home = TestHome::new(Arc::new(MemoryEngine::new()));
+    let ddoc = ddoc(VIEWS);
+    let core = core(settings(1, 1 << 20));
+    let with = |update| ViewQuery { update, ..ViewQuery::default() };
+    for name in NAMES {
+        assert!(ask(&core, &home, &ddoc, name, &with(Update::False)).unwrap().map.is_empty());
+    }
+    change(&home, &mut random, 200, 100);
+    assert!(ask(&core, &home, &ddoc, "plain", &with(Update::Lazy)).unwrap().map.is_empty());
+    core.update(&home, &ddoc).unwrap();
+    let before: Vec<_> =
+        NAMES.iter().map(|name| ask(&core, &home, &ddoc, name, &with(Update::False)).unwrap()).collect();
+    for (name, rows) in NAMES.iter().zip(&before) {
+        assert_eq!(*rows, model::answer(&home.documents.lock().clone(), &ddoc, name, &with(Update::True)));
+    }
+    change(&home, &mut random, 200, 100);
+    for (name, rows) in NAMES.iter().zip(&before) {
+        assert_eq!(ask(&core, &home, &ddoc, name, &with(Update::Lazy)).unwrap(), *rows);
+    }
+}

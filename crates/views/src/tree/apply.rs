@@ -1,0 +1,352 @@
+//! [`apply`]: makes a tree of another one and sorted changes.
+//!
+//! Three steps: find the leaves that change and merge the changes into copies of them (drafts); join drafts that became
+//! too small with a neighbour and cut those that became too large, level by level; then write the drafts, the lowest level
+//! first, reducing those of one level together.
+
+use super::load::{transpose, write_inner_nodes};
+use super::node::separator;
+use super::write::NodeWriter;
+use super::{Child, INNER_BYTES, INNER_CHILDREN, LEAF_BYTES, Leaf, Root, Row, TreeReader};
+use crate::error::Result;
+use crate::reduce::{Column, Group};
+
+/// What becomes of a row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Change<'a> {
+    /// The row's key.
+    pub(crate) row_key: &'a [u8],
+    /// The row as it is from now on; absent: there is none.
+    pub(crate) row: Option<Row<'a>>,
+}
+
+/// A changed tree.
+#[derive(Debug)]
+pub(crate) struct Applied {
+    /// Where it begins, unless it is empty.
+    pub(crate) root: Option<Root>,
+    /// Nodes that belonged to the tree before and not to this one.
+    pub(crate) obsolete: Vec<u64>,
+}
+
+/// Applies changes, which are in ascending order of different keys.
+pub(crate) fn apply(
+    tree: TreeReader<'_>,
+    root: Option<&Root>,
+    changes: &[Change<'_>],
+    columns: &mut [Column],
+    nodes: &mut NodeWriter<'_>,
+) -> Result<Applied> {
+    let mut draft = Drafting { tree, obsolete: Vec::new() };
+    let (mut height, mut parts) = match root {
+        Some(root) => (root.height, draft.change(root.node.clone(), root.height, None, changes)?),
+        None => (0, cut_leaf(merge(&Leaf::default(), changes).unwrap_or_default(), Vec::new())),
+    };
+    while parts.len() > 1 {
+        height += 1;
+        parts = cut_inner(parts, Vec::new());
+    }
+    let root = match parts.pop() {
+        None => None,
+        Some(mut top) => {
+            while let PartNode::Inner(children) = &mut top.node
+                && children.len() == 1
+            {
+                top = children.pop().expect("there is one");
+                height -= 1;
+            }
+            let mut settling = Settling { columns, nodes };
+            let node = settling.settle(vec![vec![top]], height)?.pop().and_then(|mut parent| parent.pop());
+            node.map(|node| Root { height, node: Child { separator: Vec::new(), ..node } })
+        }
+    };
+    Ok(Applied { root, obsolete: draft.obsolete })
+}
+
+/// A node of the tree to be.
+struct Part {
+    separator: Vec<u8>,
+    node: PartNode,
+}
+
+enum PartNode {
+    Stored(Child),
+    Leaf(Leaf),
+    Inner(Vec<Part>),
+}
+
+impl Part {
+    fn stored(child: Child) -> Self {
+        Self { separator: child.separator.clone(), node: PartNode::Stored(child) }
+    }
+
+    /// The bytes that it takes in its parent, about.
+    fn size_bytes(&self) -> usize {
+        match &self.node {
+            PartNode::Stored(child) => child.size_bytes(),
+            // What its reductions will be like is not known; those of numbers are short.
+            PartNode::Leaf(_) | PartNode::Inner(_) => self.separator.len() + 40,
+        }
+    }
+
+    fn is_too_small(&self) -> bool {
+        match &self.node {
+            PartNode::Stored(_) => false,
+            PartNode::Leaf(leaf) => leaf.size_bytes() < LEAF_BYTES / 4,
+            PartNode::Inner(parts) => {
+                parts.len() < INNER_CHILDREN && parts.iter().map(Self::size_bytes).sum::<usize>() < INNER_BYTES / 4
+            }
+        }
+    }
+}
+
+struct Drafting<'a> {
+    tree: TreeReader<'a>,
+    obsolete: Vec<u64>,
+}
+
+impl Drafting<'_> {
+    /// What becomes of `child`: itself, or any number of drafts. `leaf` is what it holds, if that is known already.
+    fn change(&mut self, child: Child, height: u32, leaf: Option<Leaf>, changes: &[Change<'_>]) -> Result<Vec<Part>> {
+        if changes.is_empty() {
+            return Ok(vec![Part::stored(child)]);
+        }
+        if height == 0 {
+            let leaf = leaf.map_or_else(|| self.tree.leaf(child.id), Ok)?;
+            return Ok(match merge(&leaf, changes) {
+                None => vec![Part::stored(child)],
+                Some(leaf) => {
+                    self.obsolete.push(child.id);
+                    cut_leaf(leaf, child.separator)
+                }
+            });
+        }
+        let parts = self.change_children(&child, height, changes)?;
+        if parts.iter().all(|part| matches!(part.node, PartNode::Stored(_)))
+            && let Some(node) = self.unchanged(&child, &parts)?
+        {
+            return Ok(vec![node]);
+        }
+        self.obsolete.push(child.id);
+        let parts = self.mend(parts, height - 1)?;
+        Ok(cut_inner(parts, child.separator))
+    }
+
+    /// A node all of whose children stay, none of them gone.
+    fn unchanged(&self, child: &Child, parts: &[Part]) -> Result<Option<Part>> {
+        Ok((self.tree.inner(child.id)?.len() == parts.len()).then(|| Part::stored(child.clone())))
+    }
+
+    fn change_children(&mut self, child: &Child, height: u32, mut changes: &[Change<'_>]) -> Result<Vec<Part>> {
+        let node = self.tree.inner(child.id)?;
+        let mut touched = Vec::with_capacity(node.len());
+        for index in 0..node.len() {
+            let here = match index + 1 < node.len() {
+                true => changes.partition_point(|change| change.row_key < node.separator(index + 1)),
+                false => changes.len(),
+            };
+            let (now, later) = changes.split_at(here);
+            touched.push(now);
+            changes = later;
+        }
+        let mut leaves = Vec::new();
+        if height == 1 {
+            let ids = (0..node.len()).filter(|&index| !touched[index].is_empty()).map(|index| node.id(index));
+            leaves = self.tree.leaves(&ids.collect::<Vec<_>>())?;
+        }
+        let mut leaves = leaves.into_iter();
+        let mut parts = Vec::with_capacity(node.len());
+        for (index, changes) in touched.into_iter().enumerate() {
+            let leaf = if changes.is_empty() { None } else { leaves.next() };
+            parts.extend(self.change(node.child(index), height - 1, leaf, changes)?);
+        }
+        Ok(parts)
+    }
+
+    /// Joins drafts that are too small with a neighbour.
+    fn mend(&mut self, mut parts: Vec<Part>, height: u32) -> Result<Vec<Part>> {
+        let mut index = 0;
+        while index < parts.len() {
+            if parts.len() == 1 || !parts[index].is_too_small() {
+                index += 1;
+                continue;
+            }
+            let left = index.min(parts.len() - 2);
+            let right = parts.remove(left + 1);
+            let joined = self.join(std::mem::replace(&mut parts[left], Part::placeholder()), right, height)?;
+            let count = joined.len();
+            parts.splice(left..=left, joined);
+            index = if count == 1 { left } else { left + count };
+        }
+        Ok(parts)
+    }
+
+    fn join(&mut self, left: Part, right: Part, height: u32) -> Result<Vec<Part>> {
+        let separator = left.separator.clone();
+        if height == 0 {
+            let mut leaf = self.open_leaf(left)?;
+            self.open_leaf(right)?.rows().for_each(|row| leaf.push(row));
+            return Ok(cut_leaf(leaf, separator));
+        }
+        let mut parts = self.open_inner(left)?;
+        let boundary = right.separator.clone();
+        let mut others = self.open_inner(right)?;
+        // The first separator of a node may be less than what separates the node from the one before it.
+        others[0].separator = boundary;
+        parts.append(&mut others);
+        Ok(cut_inner(parts, separator))
+    }
+
+    fn open_leaf(&mut self, part: Part) -> Result<Leaf> {
+        match part.node {
+            PartNode::Leaf(leaf) => Ok(leaf),
+            PartNode::Stored(child) => {
+                self.obsolete.push(child.id);
+                self.tree.leaf(child.id)
+            }
+            PartNode::Inner(_) => unreachable!("leaves are joined with leaves: a tree has one height everywhere"),
+        }
+    }
+
+    fn open_inner(&mut self, part: Part) -> Result<Vec<Part>> {
+        match part.node {
+            PartNode::Inner(parts) => Ok(parts),
+            PartNode::Stored(child) => {
+                self.obsolete.push(child.id);
+                Ok(self.tree.inner(child.id)?.children().map(Part::stored).collect())
+            }
+            PartNode::Leaf(_) => {
+                unreachable!("inner nodes are joined with inner nodes: a tree has one height everywhere")
+            }
+        }
+    }
+}
+
+impl Part {
+    fn placeholder() -> Self {
+        Self { separator: Vec::new(), node: PartNode::Inner(Vec::new()) }
+    }
+}
+
+/// The rows of a leaf after changes; `None` if they are the same.
+fn merge(leaf: &Leaf, changes: &[Change<'_>]) -> Option<Leaf> {
+    let mut merged = Leaf::default();
+    let mut changed = false;
+    let mut rows = leaf.rows().peekable();
+    for change in changes {
+        while let Some(row) = rows.next_if(|row| row.row_key < change.row_key) {
+            merged.push(row);
+        }
+        let before = rows.next_if(|row| row.row_key == change.row_key);
+        changed |= before != change.row;
+        if let Some(row) = change.row {
+            merged.push(row);
+        }
+    }
+    rows.for_each(|row| merged.push(row));
+    changed.then_some(merged)
+}
+
+/// Cuts a leaf if it is too large; nothing is left of an empty one.
+fn cut_leaf(leaf: Leaf, first_separator: Vec<u8>) -> Vec<Part> {
+    let size = leaf.size_bytes();
+    if leaf.is_empty() {
+        return Vec::new();
+    }
+    if size <= LEAF_BYTES + LEAF_BYTES / 2 {
+        return vec![Part { separator: first_separator, node: PartNode::Leaf(leaf) }];
+    }
+    let piece_bytes = size / size.div_ceil(LEAF_BYTES);
+    let mut parts = Vec::new();
+    let mut piece = Leaf::default();
+    let mut piece_separator = first_separator;
+    for row in leaf.rows() {
+        if piece.size_bytes() >= piece_bytes {
+            let next = separator(piece.row(piece.len() - 1).row_key, row.row_key).to_vec();
+            let node = PartNode::Leaf(std::mem::take(&mut piece));
+            parts.push(Part { separator: std::mem::replace(&mut piece_separator, next), node });
+        }
+        piece.push(row);
+    }
+    parts.push(Part { separator: piece_separator, node: PartNode::Leaf(piece) });
+    parts
+}
+
+/// Cuts an inner node if it is too large; nothing is left of an empty one.
+fn cut_inner(mut parts: Vec<Part>, first_separator: Vec<u8>) -> Vec<Part> {
+    let Some(first) = parts.first_mut() else {
+        return Vec::new();
+    };
+    first.separator = first_separator;
+    let size: usize = parts.iter().map(Part::size_bytes).sum();
+    let pieces = match size <= INNER_BYTES + INNER_BYTES / 2 {
+        true => 1,
+        false => size.div_ceil(INNER_BYTES).min(parts.len() / INNER_CHILDREN).max(1),
+    };
+    let mut nodes = Vec::with_capacity(pieces);
+    for piece in (1..=pieces).rev() {
+        let rest = parts.split_off(parts.len() / piece);
+        let children = std::mem::replace(&mut parts, rest);
+        nodes.push(Part { separator: children[0].separator.clone(), node: PartNode::Inner(children) });
+    }
+    nodes
+}
+
+struct Settling<'a, 'w> {
+    columns: &'a mut [Column],
+    nodes: &'a mut NodeWriter<'w>,
+}
+
+impl Settling<'_, '_> {
+    /// Writes the drafts among the children of several parents and tells what the parents should know of all of them.
+    fn settle(&mut self, parents: Vec<Vec<Part>>, height: u32) -> Result<Vec<Vec<Child>>> {
+        let mut leaves = Vec::new();
+        let mut inner = Vec::new();
+        let mut slots = Vec::with_capacity(parents.len());
+        for parts in parents {
+            let mut places = Vec::with_capacity(parts.len());
+            for Part { separator, node } in parts {
+                places.push((
+                    separator,
+                    match node {
+                        PartNode::Stored(child) => Some(child),
+                        PartNode::Leaf(leaf) => {
+                            leaves.push(leaf);
+                            None
+                        }
+                        PartNode::Inner(parts) => {
+                            inner.push(parts);
+                            None
+                        }
+                    },
+                ));
+            }
+            slots.push(places);
+        }
+        let written = match height {
+            0 => self.write_leaves(&leaves)?,
+            _ => {
+                let children = self.settle(inner, height - 1)?;
+                write_inner_nodes(self.nodes, self.columns, children)?
+            }
+        };
+        let mut written = written.into_iter();
+        let mut place = |(separator, child): (Vec<u8>, Option<Child>)| {
+            let child = child.or_else(|| written.next()).expect("every draft was written");
+            Child { separator, ..child }
+        };
+        Ok(slots.into_iter().map(|places| places.into_iter().map(&mut place).collect()).collect())
+    }
+
+    fn write_leaves(&mut self, leaves: &[Leaf]) -> Result<Vec<Child>> {
+        let groups: Vec<Group<'_>> = leaves.iter().map(Group::whole).collect();
+        let reductions = transpose(self.columns, groups.len(), |column| column.reduce(&groups))?;
+        let mut children = Vec::with_capacity(leaves.len());
+        for (leaf, reductions) in leaves.iter().zip(reductions) {
+            let id = self.nodes.leaf(leaf)?;
+            let (rows, bytes) = (leaf.len() as u64, leaf.content_bytes());
+            children.push(Child { separator: Vec::new(), id, rows, bytes, reductions });
+        }
+        Ok(children)
+    }
+}

@@ -1,0 +1,77 @@
+//! [`rebuild`]: the same leaves under inner nodes with other reduce functions.
+
+use super::load::{transpose, write_inner_nodes};
+use super::write::NodeWriter;
+use super::{Child, Root, TreeReader};
+use crate::error::Result;
+use crate::reduce::{Column, Group};
+
+/// A tree with other columns.
+#[derive(Debug)]
+pub(crate) struct Rebuilt {
+    pub(crate) root: Root,
+    /// Inner nodes of the tree before.
+    pub(crate) obsolete: Vec<u64>,
+}
+
+/// Makes a tree with `columns` of the leaves of `root`. `known` tells for each column where its reductions are in the tree
+/// so far, if they are; only the others are asked to reduce rows.
+pub(crate) fn rebuild(
+    tree: TreeReader<'_>,
+    root: &Root,
+    columns: &mut [Column],
+    known: &[Option<usize>],
+    nodes: &mut NodeWriter<'_>,
+) -> Result<Rebuilt> {
+    let mut rebuilding = Rebuilding { tree, columns, known, nodes, obsolete: Vec::new() };
+    let node = match root.height {
+        0 => rebuilding.leaves(vec![root.node.clone()])?.pop().expect("one leaf in, one out"),
+        height => rebuilding.inner(root.node.id, height)?,
+    };
+    Ok(Rebuilt {
+        root: Root { height: root.height, node: Child { separator: Vec::new(), ..node } },
+        obsolete: rebuilding.obsolete,
+    })
+}
+
+struct Rebuilding<'a, 'w> {
+    tree: TreeReader<'a>,
+    columns: &'a mut [Column],
+    known: &'a [Option<usize>],
+    nodes: &'a mut NodeWriter<'w>,
+    obsolete: Vec<u64>,
+}
+
+impl Rebuilding<'_, '_> {
+    fn inner(&mut self, id: u64, height: u32) -> Result<Child> {
+        self.obsolete.push(id);
+        let mut children: Vec<Child> = self.tree.inner(id)?.children().collect();
+        if height == 1 {
+            children = self.leaves(children)?;
+        } else {
+            for child in &mut children {
+                let separator = std::mem::take(&mut child.separator);
+                *child = Child { separator, ..self.inner(child.id, height - 1)? };
+            }
+        }
+        let written = write_inner_nodes(self.nodes, self.columns, vec![children])?.pop();
+        Ok(written.expect("one node in, one out"))
+    }
+
+    fn leaves(&mut self, mut children: Vec<Child>) -> Result<Vec<Child>> {
+        let mut leaves = Vec::new();
+        if self.known.contains(&None) {
+            leaves = self.tree.leaves(&children.iter().map(|child| child.id).collect::<Vec<_>>())?;
+        }
+        let groups: Vec<Group<'_>> = leaves.iter().map(Group::whole).collect();
+        let mut known = self.known.iter();
+        let reductions = transpose(self.columns, children.len(), |column| match known.next() {
+            Some(Some(before)) => Ok(children.iter().map(|child| child.reductions[*before].clone()).collect()),
+            _ => column.reduce(&groups),
+        })?;
+        for (child, reductions) in children.iter_mut().zip(reductions) {
+            child.reductions = reductions;
+        }
+        Ok(children)
+    }
+}

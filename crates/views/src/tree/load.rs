@@ -1,0 +1,166 @@
+//! [`Loader`]: builds a tree bottom-up from rows that come in order.
+
+use super::node::separator;
+use super::write::NodeWriter;
+use super::{Child, INNER_BYTES, INNER_CHILDREN, LEAF_BYTES, Leaf, Root, Row};
+use crate::error::Result;
+use crate::reduce::{Column, Group};
+
+/// So many nodes of a level are reduced in one go, because calling into a language has a price.
+const NODES_PER_REDUCE: usize = 32;
+
+/// Takes rows in ascending order.
+pub(crate) struct Loader<'a, 'w> {
+    nodes: &'a mut NodeWriter<'w>,
+    columns: &'a mut [Column],
+    leaf: Leaf,
+    /// Cut leaves with their separators.
+    leaves: Vec<(Vec<u8>, Leaf)>,
+    spare: Vec<Leaf>,
+    separator: Vec<u8>,
+    /// The inner levels, from the lowest.
+    levels: Vec<Level>,
+}
+
+#[derive(Default)]
+struct Level {
+    children: Vec<Child>,
+    size_bytes: usize,
+    /// The children of nodes that were cut.
+    cut: Vec<Vec<Child>>,
+}
+
+impl<'a, 'w> Loader<'a, 'w> {
+    pub(crate) fn new(nodes: &'a mut NodeWriter<'w>, columns: &'a mut [Column]) -> Self {
+        Self {
+            nodes,
+            columns,
+            leaf: Leaf::default(),
+            leaves: Vec::new(),
+            spare: Vec::new(),
+            separator: Vec::new(),
+            levels: Vec::new(),
+        }
+    }
+
+    /// Adds a row, which is greater than all before.
+    pub(crate) fn push(&mut self, row: Row<'_>) -> Result<()> {
+        if self.leaf.size_bytes() >= LEAF_BYTES {
+            self.cut_leaf(row.row_key)?;
+        }
+        self.leaf.push(row);
+        Ok(())
+    }
+
+    /// The tree of all rows; `None` if there were none.
+    pub(crate) fn finish(mut self) -> Result<Option<Root>> {
+        if self.leaf.is_empty() {
+            return Ok(None);
+        }
+        self.cut_leaf(&[])?;
+        self.write_leaves()?;
+        let mut height = 0;
+        loop {
+            let is_top = height + 1 == self.levels.len();
+            let level = &mut self.levels[height];
+            if is_top && level.cut.is_empty() && level.children.len() == 1 {
+                let node = level.children.pop().expect("there is one");
+                return Ok(Some(Root { height: u32::try_from(height).expect("trees are low"), node }));
+            }
+            if !level.children.is_empty() {
+                level.cut();
+            }
+            self.write_inner(height)?;
+            height += 1;
+        }
+    }
+
+    fn cut_leaf(&mut self, next: &[u8]) -> Result<()> {
+        let last = self.leaf.row(self.leaf.len() - 1).row_key;
+        let next = separator(last, next).to_vec();
+        let empty = self.spare.pop().unwrap_or_default();
+        let leaf = std::mem::replace(&mut self.leaf, empty);
+        self.leaves.push((std::mem::replace(&mut self.separator, next), leaf));
+        if self.leaves.len() == NODES_PER_REDUCE { self.write_leaves() } else { Ok(()) }
+    }
+
+    fn write_leaves(&mut self) -> Result<()> {
+        let groups: Vec<Group<'_>> = self.leaves.iter().map(|(_, leaf)| Group::whole(leaf)).collect();
+        let reductions = transpose(self.columns, groups.len(), |column| column.reduce(&groups))?;
+        for ((separator, mut leaf), reductions) in std::mem::take(&mut self.leaves).into_iter().zip(reductions) {
+            let id = self.nodes.leaf(&leaf)?;
+            let (rows, bytes) = (leaf.len() as u64, leaf.content_bytes());
+            self.push_child(0, Child { separator, id, rows, bytes, reductions })?;
+            leaf.clear();
+            self.spare.push(leaf);
+        }
+        Ok(())
+    }
+
+    fn push_child(&mut self, height: usize, child: Child) -> Result<()> {
+        if height == self.levels.len() {
+            self.levels.push(Level::default());
+        }
+        let level = &mut self.levels[height];
+        if level.size_bytes >= INNER_BYTES && level.children.len() >= INNER_CHILDREN {
+            level.cut();
+        }
+        level.size_bytes += child.size_bytes();
+        level.children.push(child);
+        if level.cut.len() >= NODES_PER_REDUCE { self.write_inner(height) } else { Ok(()) }
+    }
+
+    fn write_inner(&mut self, height: usize) -> Result<()> {
+        let nodes = std::mem::take(&mut self.levels[height].cut);
+        for child in write_inner_nodes(self.nodes, self.columns, nodes)? {
+            self.push_child(height + 1, child)?;
+        }
+        Ok(())
+    }
+}
+
+impl Level {
+    fn cut(&mut self) {
+        self.size_bytes = 0;
+        self.cut.push(std::mem::take(&mut self.children));
+    }
+}
+
+/// Writes inner nodes, given by their children, and tells what their parents should know of them.
+pub(super) fn write_inner_nodes(
+    nodes: &mut NodeWriter<'_>,
+    columns: &mut [Column],
+    children: Vec<Vec<Child>>,
+) -> Result<Vec<Child>> {
+    let mut reductions: Vec<Vec<Vec<u8>>> = Vec::with_capacity(columns.len());
+    for (index, column) in columns.iter_mut().enumerate() {
+        let parts = children.iter().map(|children| children.iter().map(|child| &child.reductions[index][..]).collect());
+        reductions.push(column.rereduce(&parts.collect::<Vec<_>>())?);
+    }
+    let mut parents = Vec::with_capacity(children.len());
+    for (index, mut children) in children.into_iter().enumerate() {
+        let id = nodes.inner(children.iter(), columns.len())?;
+        parents.push(Child {
+            id,
+            rows: children.iter().map(|child| child.rows).sum(),
+            bytes: children.iter().map(|child| child.bytes).sum(),
+            reductions: reductions.iter_mut().map(|column| std::mem::take(&mut column[index])).collect(),
+            separator: std::mem::take(&mut children[0].separator),
+        });
+    }
+    Ok(parents)
+}
+
+/// From the reductions of each column to those of each of `nodes` nodes.
+pub(super) fn transpose(
+    columns: &mut [Column],
+    nodes: usize,
+    mut reduce: impl FnMut(&mut Column) -> Result<Vec<Vec<u8>>>,
+) -> Result<Vec<Vec<Vec<u8>>>> {
+    let mut reductions: Vec<Vec<Vec<u8>>> = (0..nodes).map(|_| Vec::with_capacity(columns.len())).collect();
+    for column in columns {
+        let mut answers = reduce(column)?.into_iter();
+        reductions.iter_mut().for_each(|node| node.push(answers.next().unwrap_or_else(|| b"null".to_vec())));
+    }
+    Ok(reductions)
+}

@@ -1,0 +1,66 @@
+//! The aggregate tree: a B+tree of engine values whose inner nodes know the number of rows below each child and what the
+//! reduce functions of the index make of them.
+//!
+//! Nodes are never changed: a change writes new nodes from the leaf to the root, under numbers that were never used in
+//! this index, and a new [`Root`] names the tree from then on. So a crash between two commits leaves the old tree, a
+//! reader needs no lock, and a decoded inner node may be kept for as long as anybody wants it ([`NodeCache`]).
+//!
+//! - [`load`] builds a tree from sorted rows, bottom-up.
+//! - [`apply`] makes a tree of another and sorted changes, touching the nodes that change.
+//! - [`walk`] goes through a range of rows and may take whole subtrees by what their parent knows of them.
+//! - [`columns`] makes a tree with other reduce functions of the same leaves.
+//!
+//! The tree orders opaque bytes. It knows nothing of documents, collation or queries.
+
+pub(crate) mod apply;
+#[cfg(test)]
+pub(crate) mod check;
+pub(crate) mod columns;
+pub(crate) mod load;
+mod node;
+pub(crate) mod read;
+#[cfg(test)]
+mod tests;
+pub(crate) mod walk;
+pub(crate) mod write;
+
+use crate::codec::{Reader, push_bytes, push_len, push_number};
+use crate::error::Result;
+
+pub(crate) use node::{Child, Inner, Leaf, Row};
+pub(crate) use read::{NodeCache, TreeReader};
+
+/// Leaves are cut at about this many bytes of rows. Encoded they take about half of it.
+const LEAF_BYTES: usize = 16 << 10;
+/// Inner nodes are cut at about this many bytes.
+const INNER_BYTES: usize = 8 << 10;
+/// Inner nodes have at least so many children, however large their reductions are.
+const INNER_CHILDREN: usize = 8;
+
+/// Where a tree begins, and what is known of all its rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Root {
+    /// The number of inner levels: 0 if the root is a leaf.
+    pub(crate) height: u32,
+    /// The root node, as a parent would know it.
+    pub(crate) node: Child,
+}
+
+impl Root {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        push_number(out, u64::from(self.height));
+        push_number(out, self.node.id);
+        push_number(out, self.node.rows);
+        push_number(out, self.node.bytes);
+        push_len(out, self.node.reductions.len());
+        self.node.reductions.iter().for_each(|reduction| push_bytes(out, reduction));
+    }
+
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self> {
+        let height = u32::try_from(reader.number()?).unwrap_or(u32::MAX);
+        let (id, rows, bytes) = (reader.number()?, reader.number()?, reader.number()?);
+        let columns = reader.len()?;
+        let reductions = (0..columns).map(|_| Ok(reader.bytes()?.to_vec())).collect::<Result<_>>()?;
+        Ok(Self { height, node: Child { separator: Vec::new(), id, rows, bytes, reductions } })
+    }
+}

@@ -1,0 +1,394 @@
+//! Nodes: [`Leaf`] holds rows, [`Inner`] holds what is known of its children.
+//!
+//! Encoded leaf, for each row: bytes shared with the key of the row before (times two, plus one if the emitted key has the
+//! same text as there), rest of the row key, length of the sort key, emitted key unless the same, value.
+//!
+//! Encoded inner node: how many reductions there are for each child; then for each child: separator, node id, rows,
+//! bytes, reductions. A separator is not greater than the rows of its child and greater than those of the child before;
+//! it is as short as that allows, so that long keys do not swell inner nodes.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use crate::codec::{Reader, push_bytes, push_len, push_number};
+use crate::error::{Result, ViewError};
+use crate::keys;
+
+const LEAF: &str = "leaf";
+const INNER: &str = "inner node";
+
+/// A row of a tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Row<'a> {
+    /// What orders the rows, see [`keys::push_row_key`].
+    pub(crate) row_key: &'a [u8],
+    /// How many bytes of it are the sort key.
+    pub(crate) sort_len: usize,
+    /// The emitted key as JSON text.
+    pub(crate) key: &'a [u8],
+    /// The emitted value as JSON text.
+    pub(crate) value: &'a [u8],
+}
+
+impl<'a> Row<'a> {
+    /// The id of the document that emitted the row.
+    pub(crate) fn id(&self) -> Cow<'a, str> {
+        keys::row_id(self.row_key, self.sort_len)
+    }
+
+    /// The sort key.
+    pub(crate) fn sort_key(&self) -> &'a [u8] {
+        &self.row_key[..self.sort_len]
+    }
+}
+
+/// Rows that are stored together, in one buffer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Leaf {
+    bytes: Vec<u8>,
+    rows: Vec<Slot>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    row_key: u32,
+    row_key_len: u32,
+    sort_len: u32,
+    key: u32,
+    key_len: u32,
+    value: u32,
+    value_len: u32,
+}
+
+/// What a row costs in a leaf beyond its bytes.
+const ROW_OVERHEAD_BYTES: usize = 6;
+
+fn narrow(len: usize) -> u32 {
+    u32::try_from(len).expect("rows and leaves stay below 4 GiB: what a document may emit is limited")
+}
+
+fn range(start: u32, len: u32) -> Range<usize> {
+    start as usize..start as usize + len as usize
+}
+
+impl Leaf {
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The bytes that count when leaves are cut.
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.bytes.len() + self.rows.len() * ROW_OVERHEAD_BYTES
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.rows.clear();
+    }
+
+    /// Adds a row, which must be greater than all that are there.
+    pub(crate) fn push(&mut self, row: Row<'_>) {
+        let row_key = narrow(self.bytes.len());
+        self.bytes.extend_from_slice(row.row_key);
+        let key = match self.rows.last() {
+            Some(last) if self.bytes[range(last.key, last.key_len)] == *row.key => last.key,
+            _ => {
+                let key = narrow(self.bytes.len());
+                self.bytes.extend_from_slice(row.key);
+                key
+            }
+        };
+        let value = narrow(self.bytes.len());
+        self.bytes.extend_from_slice(row.value);
+        self.rows.push(Slot {
+            row_key,
+            row_key_len: narrow(row.row_key.len()),
+            sort_len: narrow(row.sort_len),
+            key,
+            key_len: narrow(row.key.len()),
+            value,
+            value_len: narrow(row.value.len()),
+        });
+    }
+
+    pub(crate) fn row(&self, index: usize) -> Row<'_> {
+        let slot = &self.rows[index];
+        Row {
+            row_key: &self.bytes[range(slot.row_key, slot.row_key_len)],
+            sort_len: slot.sort_len as usize,
+            key: &self.bytes[range(slot.key, slot.key_len)],
+            value: &self.bytes[range(slot.value, slot.value_len)],
+        }
+    }
+
+    pub(crate) fn rows(&self) -> impl DoubleEndedIterator<Item = Row<'_>> + ExactSizeIterator {
+        (0..self.len()).map(|index| self.row(index))
+    }
+
+    /// How many rows are less than `bound`.
+    pub(crate) fn rank(&self, bound: &[u8]) -> usize {
+        self.rows.partition_point(|slot| self.bytes[range(slot.row_key, slot.row_key_len)] < *bound)
+    }
+
+    /// The bytes of ids, keys and values, as clients see them.
+    pub(crate) fn content_bytes(&self) -> u64 {
+        let bytes = |slot: &Slot| slot.row_key_len - slot.sort_len + slot.key_len + slot.value_len;
+        self.rows.iter().map(|slot| u64::from(bytes(slot))).sum()
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let mut before = Row { row_key: &[], sort_len: 0, key: &[], value: &[] };
+        for (index, row) in self.rows().enumerate() {
+            let shared = common_len(before.row_key, row.row_key);
+            let same_key = index > 0 && before.key == row.key;
+            push_len(out, shared << 1 | usize::from(same_key));
+            push_bytes(out, &row.row_key[shared..]);
+            push_len(out, row.sort_len);
+            if !same_key {
+                push_bytes(out, row.key);
+            }
+            push_bytes(out, row.value);
+            before = row;
+        }
+    }
+
+    pub(crate) fn decode(encoded: &[u8]) -> Result<Self> {
+        let mut leaf =
+            Self { bytes: Vec::with_capacity(encoded.len() * 2), rows: Vec::with_capacity(encoded.len() / 32) };
+        let mut reader = Reader::new(encoded, LEAF);
+        let mut last = Slot { row_key: 0, row_key_len: 0, sort_len: 0, key: 0, key_len: 0, value: 0, value_len: 0 };
+        while !reader.is_at_end() {
+            let head = reader.len()?;
+            if head >> 1 > last.row_key_len as usize {
+                return Err(ViewError::Corrupt(LEAF));
+            }
+            let shared = range(last.row_key, narrow(head >> 1));
+            let row_key = narrow(leaf.bytes.len());
+            leaf.bytes.extend_from_within(shared);
+            leaf.bytes.extend_from_slice(reader.bytes()?);
+            let row_key_len = narrow(leaf.bytes.len()) - row_key;
+            let sort_len = narrow(reader.len()?);
+            if sort_len > row_key_len {
+                return Err(ViewError::Corrupt(LEAF));
+            }
+            let (mut key, mut key_len) = (last.key, last.key_len);
+            if head & 1 == 0 {
+                let text = reader.bytes()?;
+                (key, key_len) = (narrow(leaf.bytes.len()), narrow(text.len()));
+                leaf.bytes.extend_from_slice(text);
+            }
+            let text = reader.bytes()?;
+            let (value, value_len) = (narrow(leaf.bytes.len()), narrow(text.len()));
+            leaf.bytes.extend_from_slice(text);
+            last = Slot { row_key, row_key_len, sort_len, key, key_len, value, value_len };
+            leaf.rows.push(last);
+        }
+        Ok(leaf)
+    }
+}
+
+/// How many bytes two keys have in common at their start.
+pub(crate) fn common_len(a: &[u8], b: &[u8]) -> usize {
+    let words = a.chunks_exact(8).zip(b.chunks_exact(8)).take_while(|(a, b)| a == b).count() * 8;
+    words + a[words..].iter().zip(&b[words..]).take_while(|(a, b)| a == b).count()
+}
+
+/// The shortest prefix of `first` that is greater than `last`, which is less than `first`.
+pub(crate) fn separator<'a>(last: &[u8], first: &'a [u8]) -> &'a [u8] {
+    &first[..first.len().min(common_len(last, first) + 1)]
+}
+
+/// What an inner node knows of a child.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Child {
+    /// Not greater than the rows below, greater than those of the child before.
+    pub(crate) separator: Vec<u8>,
+    pub(crate) id: u64,
+    /// How many rows lie below.
+    pub(crate) rows: u64,
+    /// How many bytes ids, keys and values below have.
+    pub(crate) bytes: u64,
+    /// The reduction of the rows below by each function of the index, in their stored form.
+    pub(crate) reductions: Vec<Vec<u8>>,
+}
+
+impl Child {
+    /// The bytes that count when inner nodes are cut.
+    pub(crate) fn size_bytes(&self) -> usize {
+        16 + self.separator.len() + self.reductions.iter().map(|reduction| reduction.len() + 1).sum::<usize>()
+    }
+}
+
+/// An inner node, as it was read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Inner {
+    bytes: Vec<u8>,
+    children: Vec<ChildSlot>,
+    reductions: Vec<(u32, u32)>,
+    columns: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct ChildSlot {
+    separator: (u32, u32),
+    id: u64,
+    rows: u64,
+    bytes: u64,
+}
+
+impl Inner {
+    pub(crate) fn encode<'a>(children: impl Iterator<Item = &'a Child>, columns: usize, out: &mut Vec<u8>) {
+        push_len(out, columns);
+        for child in children {
+            push_bytes(out, &child.separator);
+            push_number(out, child.id);
+            push_number(out, child.rows);
+            push_number(out, child.bytes);
+            child.reductions.iter().for_each(|reduction| push_bytes(out, reduction));
+        }
+    }
+
+    pub(crate) fn decode(bytes: Vec<u8>) -> Result<Self> {
+        let mut node = Self::default();
+        let mut reader = Reader::new(&bytes, INNER);
+        node.columns = reader.len()?;
+        while !reader.is_at_end() {
+            let separator = slice(&mut reader)?;
+            node.children.push(ChildSlot {
+                separator,
+                id: reader.number()?,
+                rows: reader.number()?,
+                bytes: reader.number()?,
+            });
+            for _ in 0..node.columns {
+                node.reductions.push(slice(&mut reader)?);
+            }
+        }
+        node.bytes = bytes;
+        if node.children.is_empty() { Err(ViewError::Corrupt(INNER)) } else { Ok(node) }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.children.len()
+    }
+
+    pub(crate) fn separator(&self, child: usize) -> &[u8] {
+        let (start, len) = self.children[child].separator;
+        &self.bytes[range(start, len)]
+    }
+
+    pub(crate) fn id(&self, child: usize) -> u64 {
+        self.children[child].id
+    }
+
+    pub(crate) fn rows(&self, child: usize) -> u64 {
+        self.children[child].rows
+    }
+
+    pub(crate) fn reduction(&self, child: usize, column: usize) -> &[u8] {
+        let (start, len) = self.reductions[child * self.columns + column];
+        &self.bytes[range(start, len)]
+    }
+
+    /// The child in which `row_key` lies or would lie.
+    pub(crate) fn position(&self, row_key: &[u8]) -> usize {
+        let (mut low, mut high) = (1, self.len());
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            if self.separator(middle) <= row_key {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low - 1
+    }
+
+    pub(crate) fn child(&self, child: usize) -> Child {
+        let slot = &self.children[child];
+        Child {
+            separator: self.separator(child).to_vec(),
+            id: slot.id,
+            rows: slot.rows,
+            bytes: slot.bytes,
+            reductions: (0..self.columns).map(|column| self.reduction(child, column).to_vec()).collect(),
+        }
+    }
+
+    pub(crate) fn children(&self) -> impl Iterator<Item = Child> {
+        (0..self.len()).map(|child| self.child(child))
+    }
+}
+
+fn slice(reader: &mut Reader<'_>) -> Result<(u32, u32)> {
+    let len = reader.bytes()?.len();
+    Ok((narrow(reader.position() - len), narrow(len)))
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    fn row<'a>(row_key: &'a [u8], key: &'a [u8], value: &'a [u8]) -> Row<'a> {
+        Row { row_key, sort_len: 1, key, value }
+    }
+
+    #[test]
+    fn leaves_come_back() {
+        let rows = [row(b"aa", b"1", b"x"), row(b"ab", b"1", b""), row(b"abc", b"2", b"yy"), row(b"b", b"", b"1")];
+        let mut leaf = Leaf::default();
+        rows.iter().for_each(|&row| leaf.push(row));
+        let mut encoded = Vec::new();
+        leaf.encode(&mut encoded);
+        let decoded = Leaf::decode(&encoded).unwrap();
+        assert!(decoded.rows().eq(rows));
+        assert_eq!(decoded.size_bytes(), leaf.size_bytes());
+        assert_eq!(decoded.content_bytes(), 3 + 2 + 5 + 1);
+        let rank = |bound: &[u8]| decoded.rank(bound);
+        assert_eq!([rank(b""), rank(b"ab"), rank(b"abb"), rank(b"b"), rank(b"c")], [0, 1, 2, 3, 4]);
+        for len in 0..encoded.len() {
+            // Cut text either fails or gives fewer rows, never something else.
+            assert!(Leaf::decode(&encoded[..len]).map_or(true, |leaf| leaf.len() < 4));
+        }
+    }
+
+    #[test]
+    fn inner_nodes_come_back() {
+        let child = |separator: &[u8], id| Child {
+            separator: separator.to_vec(),
+            id,
+            rows: id * 2,
+            bytes: id * 1000,
+            reductions: vec![vec![1; 3], vec![]],
+        };
+        let children = [child(b"", 7), child(b"b", 8), child(b"bb", 9)];
+        let mut encoded = Vec::new();
+        Inner::encode(children.iter(), 2, &mut encoded);
+        let inner = Inner::decode(encoded).unwrap();
+        assert!(inner.children().eq(children));
+        let position = |key: &[u8]| inner.position(key);
+        assert_eq!(
+            [position(b""), position(b"az"), position(b"b"), position(b"ba"), position(b"bb"), position(b"z")],
+            [0, 0, 1, 1, 2, 2]
+        );
+        assert!(Inner::decode(vec![0]).is_err());
+    }
+
+    #[test]
+    fn separators_are_short() {
+        let check = |last: &[u8], first: &[u8], expected: &[u8]| {
+            assert_eq!(separator(last, first), expected);
+            assert!(last < separator(last, first) && separator(last, first) <= first);
+        };
+        check(b"", b"abc", b"a");
+        check(b"abb", b"abc", b"abc");
+        check(b"ab", b"abcd", b"abc");
+        check(b"0123456789", b"0123456799", b"012345679");
+        check(b"01234567", b"0123456789", b"012345678");
+    }
+}

@@ -1,0 +1,147 @@
+//! [`walk`]: goes through a range of rows in one direction. A [`Visitor`] sees rows leaf by leaf and may take whole
+//! subtrees by what their parent knows of them, so that the cost is that of the path to the ends of what it looks at.
+
+use std::ops::{ControlFlow, Range};
+
+use super::{Inner, Leaf, Root, TreeReader};
+use crate::error::Result;
+
+/// The rows from `lower` on that are less than `upper`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RowRange {
+    pub(crate) lower: Vec<u8>,
+    pub(crate) upper: Option<Vec<u8>>,
+}
+
+impl RowRange {
+    fn contains(&self, lower: &[u8], upper: Option<&[u8]>) -> bool {
+        let below = match (upper, &self.upper) {
+            (_, None) => true,
+            (None, Some(_)) => false,
+            (Some(upper), Some(end)) => upper <= &end[..],
+        };
+        below && self.lower.as_slice() <= lower
+    }
+
+    /// Whether no row can be in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.upper.as_ref().is_some_and(|upper| *upper <= self.lower)
+    }
+}
+
+/// The order of a walk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Forward,
+    Backward,
+}
+
+/// A child of an inner node all of whose rows are in the range.
+#[derive(Clone, Copy)]
+pub(crate) struct Subtree<'a> {
+    node: &'a Inner,
+    child: usize,
+    /// No row below is less.
+    pub(crate) lower: &'a [u8],
+    /// All rows below are less, if there is a bound.
+    pub(crate) upper: Option<&'a [u8]>,
+}
+
+impl<'a> Subtree<'a> {
+    pub(crate) fn rows(&self) -> u64 {
+        self.node.rows(self.child)
+    }
+
+    pub(crate) fn reduction(&self, column: usize) -> &'a [u8] {
+        self.node.reduction(self.child, column)
+    }
+
+    /// Whether all rows below begin with `prefix`.
+    pub(crate) fn begins_with(&self, prefix: &[u8]) -> bool {
+        let upper = |upper: &[u8]| upper.starts_with(prefix);
+        prefix.is_empty() || self.lower.starts_with(prefix) && self.upper.is_some_and(upper)
+    }
+}
+
+/// What becomes of a subtree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Visit {
+    /// It was taken as a whole.
+    Taken,
+    /// Its parts must be visited.
+    Enter,
+}
+
+/// Sees the rows of a walk.
+pub(crate) trait Visitor {
+    /// A subtree in the range comes next.
+    fn subtree(&mut self, subtree: Subtree<'_>) -> Result<Visit>;
+
+    /// Rows of a leaf come next, not empty; in a backward walk the last one first.
+    fn rows(&mut self, leaf: &Leaf, rows: Range<usize>) -> Result<ControlFlow<()>>;
+
+    /// A range is over, another may follow that is visited on its own.
+    fn end_of_range(&mut self) -> Result<()>;
+}
+
+/// Shows the rows of `range` to `visitor`.
+pub(crate) fn walk(
+    tree: TreeReader<'_>,
+    root: &Root,
+    range: &RowRange,
+    direction: Direction,
+    visitor: &mut dyn Visitor,
+) -> Result<ControlFlow<()>> {
+    if range.is_empty() {
+        return Ok(ControlFlow::Continue(()));
+    }
+    let mut walk = Walk { tree, range, direction, visitor };
+    walk.node(root.node.id, root.height, &[], None)
+}
+
+struct Walk<'a> {
+    tree: TreeReader<'a>,
+    range: &'a RowRange,
+    direction: Direction,
+    visitor: &'a mut dyn Visitor,
+}
+
+impl Walk<'_> {
+    fn node(&mut self, id: u64, height: u32, lower: &[u8], upper: Option<&[u8]>) -> Result<ControlFlow<()>> {
+        if height == 0 {
+            return self.leaf(id);
+        }
+        let node = self.tree.inner(id)?;
+        let first = node.position(&self.range.lower);
+        let last = self.range.upper.as_ref().map_or(node.len() - 1, |upper| node.position(upper));
+        for step in 0..=last - first {
+            let child = match self.direction {
+                Direction::Forward => first + step,
+                Direction::Backward => last - step,
+            };
+            // What bounds the node may be closer than the separator of its first child, which bounds the child only.
+            let lower = if child == 0 { lower.max(node.separator(0)) } else { node.separator(child) };
+            let upper = if child + 1 < node.len() { Some(node.separator(child + 1)) } else { upper };
+            let visit = if self.range.contains(lower, upper) {
+                self.visitor.subtree(Subtree { node: &node, child, lower, upper })?
+            } else {
+                Visit::Enter
+            };
+            let flow = match visit {
+                Visit::Taken => ControlFlow::Continue(()),
+                Visit::Enter => self.node(node.id(child), height - 1, lower, upper)?,
+            };
+            if flow.is_break() {
+                return Ok(flow);
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn leaf(&mut self, id: u64) -> Result<ControlFlow<()>> {
+        let leaf = self.tree.leaf(id)?;
+        let start = leaf.rank(&self.range.lower);
+        let end = self.range.upper.as_ref().map_or(leaf.len(), |upper| leaf.rank(upper));
+        if start < end { self.visitor.rows(&leaf, start..end) } else { Ok(ControlFlow::Continue(())) }
+    }
+}

@@ -1,0 +1,58 @@
+//! [`NodeWriter`]: gives numbers to new nodes and brings them to the engine.
+
+use settee_storage::{Batch, Keyspace};
+
+use super::{Child, Inner, Leaf};
+use crate::error::Result;
+use crate::keys;
+
+/// Takes batches of new nodes that nothing refers to yet.
+pub(crate) trait Committer {
+    /// Commits a batch. Until the index refers to them its entries are not seen and may be lost.
+    fn commit(&mut self, batch: Batch) -> Result<()>;
+}
+
+/// Batches are committed when they have this many bytes; early in tests, which look at what lies between two commits.
+const BATCH_BYTES: usize = if cfg!(test) { 64 << 10 } else { 4 << 20 };
+
+/// Writes nodes, in several commits if there are many.
+pub(crate) struct NodeWriter<'a> {
+    committer: &'a mut dyn Committer,
+    batch: Batch,
+    next_node: u64,
+    buffer: Vec<u8>,
+}
+
+impl<'a> NodeWriter<'a> {
+    /// `next_node` is the least number that was never used.
+    pub(crate) fn new(committer: &'a mut dyn Committer, next_node: u64) -> Self {
+        Self { committer, batch: Batch::new(), next_node, buffer: Vec::new() }
+    }
+
+    pub(crate) fn leaf(&mut self, leaf: &Leaf) -> Result<u64> {
+        self.buffer.clear();
+        leaf.encode(&mut self.buffer);
+        self.node()
+    }
+
+    pub(crate) fn inner<'c>(&mut self, children: impl Iterator<Item = &'c Child>, columns: usize) -> Result<u64> {
+        self.buffer.clear();
+        Inner::encode(children, columns, &mut self.buffer);
+        self.node()
+    }
+
+    fn node(&mut self) -> Result<u64> {
+        if self.batch.size_bytes() >= BATCH_BYTES {
+            self.committer.commit(std::mem::take(&mut self.batch))?;
+        }
+        let id = self.next_node;
+        self.next_node += 1;
+        self.batch.put(Keyspace::IndexNodes, &keys::node(id), &self.buffer);
+        Ok(id)
+    }
+
+    /// What was not committed yet, and the least number that was never used.
+    pub(crate) fn finish(self) -> (Batch, u64) {
+        (self.batch, self.next_node)
+    }
+}

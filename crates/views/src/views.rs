@@ -1,0 +1,410 @@
+//! [`Views`]: the one door to views. Finds the index of a view, has it brought up to date, and shows rows.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use settee_database::tasks::{TaskKind, Tasks};
+use settee_database::{Catalog, Database};
+use settee_design::{DesignDocument, DocumentBatch, Emissions, Language, MapSource};
+use settee_storage::Shard;
+
+use crate::error::{Result, ViewError};
+use crate::handle::{BuildGuard, DatabaseIndexes, Handle, Turn};
+use crate::home::{CatalogHome, Home};
+use crate::index::identity::{definitions, signature};
+use crate::index::{IndexDefinition, IndexStore, Meta, Signature, Tokens};
+use crate::indexer::source::ChangeSnapshot;
+use crate::indexer::{Pass, PassIndex, Settings, attach};
+use crate::query::{Plan, RowSink, Shown, Update, ViewQuery};
+use crate::reduce::Column;
+
+/// Finds the language that a design document names.
+pub type Languages = Arc<dyn Fn(&str) -> Option<Arc<dyn Language>> + Send + Sync>;
+
+/// Takes what map functions threw and logged.
+pub type Log = Arc<dyn Fn(&LogLine<'_>) + Send + Sync>;
+
+/// Something that a map function said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogLine<'a> {
+    /// The database.
+    pub database: &'a str,
+    /// The id of the design document.
+    pub design_document: &'a str,
+    /// The document for which a function threw an exception; absent if it called `log`.
+    pub failed_document: Option<&'a str>,
+    /// The exception or the line.
+    pub message: &'a str,
+}
+
+/// Whether the caller of a query has something to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Answer {
+    /// No.
+    Complete,
+    /// The client asked for an update after the answer: call [`Views::update`] on a thread that may block.
+    UpdateWanted,
+}
+
+/// What `_info` tells about the indexes of a design document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewInfo {
+    /// The same for all design documents with the same views.
+    pub signature: String,
+    /// The language of the views.
+    pub language: String,
+    /// Whether an index is being brought up to date.
+    pub updater_running: bool,
+    /// How many queries wait for that.
+    pub waiting_clients: u64,
+    /// The update sequence that all indexes have reached.
+    pub update_seq: u64,
+    /// How many changes the last of them is behind.
+    pub updates_pending: u64,
+    /// Bytes on disk, about.
+    pub file_bytes: u64,
+    /// Bytes of ids, keys and values.
+    pub external_bytes: u64,
+}
+
+/// The view indexes of all databases of a catalog.
+pub struct Views {
+    catalog: Arc<Catalog>,
+    core: Core,
+}
+
+impl Views {
+    /// Views of the databases of `catalog`.
+    #[must_use]
+    pub fn new(catalog: Arc<Catalog>, languages: Languages, tasks: Tasks, log: Log, settings: Settings) -> Self {
+        Self { catalog, core: Core::new(languages, tasks, log, settings) }
+    }
+
+    /// Answers a query of the view `view` of `ddoc`. Blocks while the index is brought up to date and while `sink` does.
+    ///
+    /// # Errors
+    /// Before the first call of `sink` for everything that can be known then; afterwards only when storage or a reduce
+    /// function fails.
+    pub fn query(
+        &self,
+        database: &Arc<Database>,
+        ddoc: &DesignDocument,
+        view: &str,
+        query: &ViewQuery,
+        sink: &mut dyn RowSink,
+    ) -> Result<Answer> {
+        self.core.query(&self.home(database), ddoc, view, query, sink)
+    }
+
+    /// Brings all indexes of a design document up to date.
+    ///
+    /// # Errors
+    /// When a function or storage failed.
+    pub fn update(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<()> {
+        self.core.update(&self.home(database), ddoc)
+    }
+
+    /// What is known of the indexes of a design document.
+    ///
+    /// # Errors
+    /// When storage failed.
+    pub fn info(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<ViewInfo> {
+        self.core.info(&self.home(database), ddoc)
+    }
+
+    /// Removes the indexes that none of `ddocs`, all design documents of the database, needs. Those that are being built
+    /// stay. Answers how many went.
+    ///
+    /// # Errors
+    /// When storage failed.
+    pub fn cleanup(&self, database: &Arc<Database>, ddocs: &[DesignDocument]) -> Result<usize> {
+        self.core.cleanup(&self.home(database), ddocs)
+    }
+
+    /// Ends all work on the indexes of a database and lets no other begin: to be called before the database is deleted.
+    /// Queries that wait get [`ViewError::Stopped`].
+    pub fn release(&self, database: &Arc<Database>) {
+        self.core.indexes_of(database.shard()).stop_and_wait();
+    }
+
+    /// Ends all work on indexes, for the end of the server. What was not finished is done again later.
+    pub fn stop(&self) {
+        self.core.stop();
+    }
+
+    fn home<'a>(&'a self, database: &'a Arc<Database>) -> CatalogHome<'a> {
+        CatalogHome { catalog: &self.catalog, database }
+    }
+}
+
+/// Everything but the catalog, so that tests may bring their own databases.
+pub(crate) struct Core {
+    languages: Languages,
+    tasks: Tasks,
+    log: Log,
+    settings: Settings,
+    tokens: Arc<Tokens>,
+    databases: Mutex<HashMap<Shard, Arc<DatabaseIndexes>>>,
+    is_stopping: AtomicBool,
+}
+
+impl Core {
+    pub(crate) fn new(languages: Languages, tasks: Tasks, log: Log, settings: Settings) -> Self {
+        let tokens = Arc::new(Tokens::new(settings.seed));
+        let databases = Mutex::default();
+        Self { languages, tasks, log, settings, tokens, databases, is_stopping: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn query(
+        &self,
+        home: &dyn Home,
+        ddoc: &DesignDocument,
+        view: &str,
+        query: &ViewQuery,
+        sink: &mut dyn RowSink,
+    ) -> Result<Answer> {
+        let view = ddoc.view(view).ok_or(ViewError::MissingView)?;
+        let plan = Plan::new(query, view.reduce.is_some(), view.collation)?;
+        let reduce = view.reduce.clone().filter(|_| plan.reduces());
+        let signature = signature(ddoc, view);
+        let handle = self.handle(home, signature)?;
+        let update_seq = match query.update {
+            Update::True => home.read()?.update_seq()?,
+            Update::False | Update::Lazy => 0,
+        };
+        // Even an index that need not be up to date may have been built before a view with this reduce function came.
+        if !is_current(&handle.store, reduce.as_slice(), update_seq)? {
+            self.bring_up_to(home, ddoc, signature, update_seq)?;
+        }
+        let snapshot = handle.store.snapshot()?;
+        let meta = handle.store.meta(&*snapshot)?.unwrap_or_else(Meta::new);
+        let shown = Shown { tree: handle.store.tree(&*snapshot), meta: &meta };
+        let mut column = match &reduce {
+            Some(reduce) => Some((self.column(ddoc, reduce)?, meta.column(reduce).unwrap_or(0))),
+            None => None,
+        };
+        plan.run(shown, column.as_mut().map(|(column, index)| (column, *index)), sink)?;
+        Ok(if query.update == Update::Lazy { Answer::UpdateWanted } else { Answer::Complete })
+    }
+
+    pub(crate) fn update(&self, home: &dyn Home, ddoc: &DesignDocument) -> Result<()> {
+        let update_seq = home.read()?.update_seq()?;
+        for definition in definitions(ddoc) {
+            self.bring_up_to(home, ddoc, definition.signature, update_seq)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn info(&self, home: &dyn Home, ddoc: &DesignDocument) -> Result<ViewInfo> {
+        let definitions = definitions(ddoc);
+        let database = home.read()?;
+        let mut info = ViewInfo {
+            signature: Signature::of_all(&definitions).to_string(),
+            language: ddoc.language.to_string(),
+            updater_running: false,
+            waiting_clients: 0,
+            update_seq: if definitions.is_empty() { database.update_seq()? } else { u64::MAX },
+            updates_pending: 0,
+            file_bytes: 0,
+            external_bytes: 0,
+        };
+        for definition in &definitions {
+            let handle = self.handle(home, definition.signature)?;
+            let snapshot = handle.store.snapshot()?;
+            let meta = handle.store.meta(&*snapshot)?.unwrap_or_else(Meta::new);
+            let (is_building, waiting) = handle.activity();
+            info.updater_running |= is_building;
+            info.waiting_clients += waiting;
+            info.update_seq = info.update_seq.min(meta.update_seq);
+            info.file_bytes += handle.store.file_bytes();
+            info.external_bytes += meta.content_bytes();
+        }
+        info.updates_pending = database.count_after(info.update_seq)?;
+        Ok(info)
+    }
+
+    pub(crate) fn cleanup(&self, home: &dyn Home, ddocs: &[DesignDocument]) -> Result<usize> {
+        let needed: HashSet<Signature> =
+            ddocs.iter().flat_map(definitions).map(|definition| definition.signature).collect();
+        let indexes = self.indexes_of(home.shard());
+        let mut removed = 0;
+        for (signature, shard) in home.indexes()? {
+            if needed.contains(&signature) {
+                continue;
+            }
+            let mut handles = indexes.handles.lock();
+            let known = handles.get(&signature);
+            if let Some(guard) = known.map_or(Some(None), |handle| handle.try_build().map(Some)) {
+                home.remove_index(signature, shard)?;
+                handles.remove(&signature);
+                drop(guard);
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    }
+
+    pub(crate) fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+        let databases: Vec<Arc<DatabaseIndexes>> = self.databases.lock().values().cloned().collect();
+        databases.iter().for_each(|indexes| indexes.stop_and_wait());
+    }
+
+    pub(crate) fn indexes_of(&self, database: Shard) -> Arc<DatabaseIndexes> {
+        Arc::clone(self.databases.lock().entry(database).or_default())
+    }
+
+    fn handle(&self, home: &dyn Home, signature: Signature) -> Result<Arc<Handle>> {
+        let indexes = self.indexes_of(home.shard());
+        let mut handles = indexes.handles.lock();
+        if let Some(handle) = handles.get(&signature) {
+            return Ok(Arc::clone(handle));
+        }
+        let shard = home.add_index(signature)?;
+        let store = IndexStore::new(Arc::clone(home.engine()), shard, Arc::clone(&self.tokens));
+        let handle = Arc::new(Handle::new(store));
+        handles.insert(signature, Arc::clone(&handle));
+        Ok(handle)
+    }
+
+    fn language(&self, ddoc: &DesignDocument) -> Result<Arc<dyn Language>> {
+        (self.languages)(&ddoc.language).ok_or_else(|| ViewError::UnknownLanguage(ddoc.language.to_string()))
+    }
+
+    fn column(&self, ddoc: &DesignDocument, reduce: &Arc<str>) -> Result<Column> {
+        Column::open(reduce, &self.language(ddoc)?, self.settings.limits)
+    }
+
+    /// Returns when an index shows the database at `update_seq` or later, with all reduce functions of `ddoc`. Other
+    /// indexes of the design document that lag as well and that nobody builds are taken along.
+    fn bring_up_to(&self, home: &dyn Home, ddoc: &DesignDocument, signature: Signature, update_seq: u64) -> Result<()> {
+        let mut definitions = definitions(ddoc);
+        definitions.sort_by_key(|definition| definition.signature != signature);
+        let handles = definitions.iter().map(|definition| Ok((definition, self.handle(home, definition.signature)?)));
+        let handles = handles.collect::<Result<Vec<_>>>()?;
+        let Some(((definition, handle), others)) = handles.split_first() else {
+            return Ok(());
+        };
+        while !is_current(&handle.store, &definition.reduces, update_seq)? {
+            let Turn::Build(guard) = handle.take_turn()? else {
+                continue;
+            };
+            let mut guards = vec![(*definition, guard)];
+            for (definition, handle) in others {
+                if !is_current(&handle.store, &definition.reduces, update_seq)?
+                    && let Some(guard) = handle.try_build()
+                {
+                    guards.push((definition, guard));
+                }
+            }
+            let result = self.build(home, ddoc, &guards, update_seq);
+            guards.into_iter().for_each(|(_, guard)| guard.finish(result.clone()));
+            result?;
+        }
+        Ok(())
+    }
+
+    /// Builds indexes in as few passes as possible.
+    fn build(
+        &self,
+        home: &dyn Home,
+        ddoc: &DesignDocument,
+        guards: &[(&IndexDefinition, BuildGuard)],
+        update_seq: u64,
+    ) -> Result<()> {
+        let indexes = self.indexes_of(home.shard());
+        if self.is_stopping.load(Ordering::Relaxed) || indexes.stop.load(Ordering::Relaxed) {
+            return Err(ViewError::Stopped);
+        }
+        let language = self.language(ddoc)?;
+        // Read after the right to build was taken, so that no index is ahead of it.
+        let database = home.read()?;
+        let mut lagging: Vec<(&IndexDefinition, PassIndex<'_>)> = Vec::new();
+        for (definition, guard) in guards {
+            let index = self.open(&guard.handle().store, definition, &language)?;
+            if index.meta.update_seq < update_seq {
+                lagging.push((definition, index));
+            }
+        }
+        lagging.sort_by_key(|(_, index)| index.meta.update_seq);
+        while let Some((_, first)) = lagging.first() {
+            let since = first.meta.update_seq;
+            let rest = lagging.split_off(lagging.partition_point(|(_, index)| index.meta.update_seq == since));
+            let pass = std::mem::replace(&mut lagging, rest);
+            self.run_pass(home, ddoc, &language, &*database, &indexes.stop, pass)?;
+        }
+        Ok(())
+    }
+
+    /// Prepares an index for a pass: it has all reduce functions of the design document then.
+    fn open<'a>(
+        &self,
+        store: &'a IndexStore,
+        definition: &IndexDefinition,
+        language: &Arc<dyn Language>,
+    ) -> Result<PassIndex<'a>> {
+        let open = || {
+            let (meta, writer) = store.open()?;
+            Ok::<_, ViewError>(PassIndex { store, collation: definition.collation, meta, writer })
+        };
+        let mut index = open()?;
+        let mut reduces = index.meta.reduces.clone();
+        reduces.extend(definition.reduces.iter().filter(|reduce| index.meta.column(reduce).is_none()).cloned());
+        if reduces.len() > index.meta.reduces.len() {
+            if index.meta.update_seq > 0 {
+                attach(index, reduces, language, self.settings.limits)?;
+                return open();
+            }
+            index.meta.reduces = reduces;
+        }
+        Ok(index)
+    }
+
+    fn run_pass(
+        &self,
+        home: &dyn Home,
+        ddoc: &DesignDocument,
+        language: &Arc<dyn Language>,
+        database: &dyn ChangeSnapshot,
+        stop: &AtomicBool,
+        indexes: Vec<(&IndexDefinition, PassIndex<'_>)>,
+    ) -> Result<()> {
+        let functions = indexes.iter().map(|(definition, _)| Arc::clone(&definition.map)).collect();
+        let since = indexes.first().map_or(0, |(_, index)| index.meta.update_seq);
+        let total_changes = database.count_after(since)?;
+        let kind = TaskKind::Indexer { database: home.name().to_owned(), design_document: ddoc.id.to_string() };
+        let task = self.tasks.start(kind, total_changes);
+        let pass = Pass {
+            settings: &self.settings,
+            language,
+            source: MapSource { functions, library: ddoc.library.clone() },
+            options: ddoc.options,
+            database,
+            stop,
+            progress: &|done| task.update(done, total_changes),
+            report: &|documents, emissions| self.report(home, ddoc, documents, emissions),
+        };
+        pass.run(indexes.into_iter().map(|(_, index)| index).collect())
+    }
+
+    fn report(&self, home: &dyn Home, ddoc: &DesignDocument, documents: &DocumentBatch, emissions: &Emissions) {
+        let line = LogLine { database: home.name(), design_document: &ddoc.id, failed_document: None, message: "" };
+        for failure in &emissions.failures {
+            let failed_document = Some(documents.get(failure.document as usize).id);
+            (self.log)(&LogLine { failed_document, message: &failure.message, ..line });
+        }
+        for message in &emissions.log {
+            (self.log)(&LogLine { message, ..line });
+        }
+    }
+}
+
+fn is_current(store: &IndexStore, reduces: &[Arc<str>], update_seq: u64) -> Result<bool> {
+    let snapshot = store.snapshot()?;
+    let meta = store.meta(&*snapshot)?.unwrap_or_else(Meta::new);
+    Ok(meta.update_seq >= update_seq
+        && reduces.iter().all(|reduce| meta.column(reduce).is_some() || meta.rows.is_none()))
+}
