@@ -1,0 +1,118 @@
+//! Who may do what: the one place that decides.
+//!
+//! Each resource of the router declares a [`Permission`] for each of its methods; there is no default. Paths
+//! within a database are judged by the database's security object, which is closed unless it says otherwise.
+
+use std::sync::Arc;
+
+use hyper::{HeaderMap, header};
+use settee_auth::{Check, UserContext};
+use settee_database::Database;
+use settee_model::json::{Json, Value};
+
+use crate::bridge;
+use crate::node::Node;
+use crate::router::Captures;
+use crate::{Error, respond};
+
+/// What a request needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Permission {
+    /// Nothing.
+    Anyone,
+    /// To be a server administrator.
+    ServerAdmin,
+    /// To be a server administrator, unless `[chttpd] admin_only_all_dbs` is off.
+    ListDatabases,
+    /// To be a server administrator or to have the role `_metrics`.
+    Metrics,
+    /// To be a member of the database that the path names.
+    Member,
+    /// To be an administrator of the database that the path names.
+    DatabaseAdmin,
+}
+
+/// Finds out who sends the request. A password that was not seen before is hashed off the request threads.
+pub(crate) async fn authenticate(node: &Node, headers: &HeaderMap) -> Result<UserContext, Error> {
+    let authorization = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    match node.authenticator.check(authorization)? {
+        Check::Known(user) => Ok(user),
+        Check::NeedsHashing(job) => bridge::blocking(move || Ok(job.run()?)).await,
+    }
+}
+
+/// Lets the request pass or says why not.
+pub(crate) async fn authorize(
+    node: &Arc<Node>,
+    permission: Permission,
+    user: &UserContext,
+    captures: &Captures,
+) -> Result<(), Error> {
+    if user.is_admin() {
+        return Ok(());
+    }
+    match permission {
+        Permission::Anyone => Ok(()),
+        Permission::ServerAdmin => Err(Error::unauthorized("You are not a server admin.")),
+        Permission::ListDatabases if !node.settings.switch("chttpd", "admin_only_all_dbs", true) => Ok(()),
+        Permission::ListDatabases => Err(Error::unauthorized("You are not a server admin.")),
+        Permission::Metrics if user.roles.iter().any(|role| role == "_metrics") => Ok(()),
+        Permission::Metrics => Err(Error::unauthorized("You are not a server admin or read-only metrics user")),
+        Permission::Member | Permission::DatabaseAdmin => {
+            let database = node.database(captures.get("db"))?;
+            let security = bridge::blocking(move || security(&database)).await?;
+            judge(permission, user, security.value())
+        }
+    }
+}
+
+/// The security object of a database: closed to all but administrators if none was set.
+pub(crate) fn security(database: &Arc<Database>) -> Result<Json, Error> {
+    let closed = || Json::trusted(br#"{"members":{"roles":["_admin"]},"admins":{"roles":["_admin"]}}"#.to_vec());
+    Ok(database.security()?.unwrap_or_else(closed))
+}
+
+/// Refuses a design document to who is no administrator of the database.
+pub(crate) async fn require_database_admin(
+    node: &Arc<Node>,
+    user: &UserContext,
+    captures: &Captures,
+) -> Result<(), Error> {
+    authorize(node, Permission::DatabaseAdmin, user, captures).await
+}
+
+fn judge(permission: Permission, user: &UserContext, security: Value<'_>) -> Result<(), Error> {
+    let is_admin = security.get("admins").is_some_and(|admins| names_user(admins, user));
+    let members = security.get("members").or_else(|| security.get("readers"));
+    let is_open = members.is_none_or(|members| is_empty(members, "names") && is_empty(members, "roles"));
+    let is_member = is_admin || is_open || members.is_some_and(|members| names_user(members, user));
+    match (is_member, &user.name) {
+        (false, None) => Err(Error::unauthorized("You are not authorized to access this db.")),
+        (false, Some(_)) => Err(Error::forbidden("You are not allowed to access this db.")),
+        (true, _) if permission == Permission::Member || is_admin => Ok(()),
+        (true, None) => Err(Error::unauthorized("You are not a db or server admin.")),
+        (true, Some(_)) => Err(Error::forbidden("You are not a db or server admin.")),
+    }
+}
+
+fn names_user(group: Value<'_>, user: &UserContext) -> bool {
+    let has = |list: &str, wanted: &str| {
+        group.get(list).is_some_and(|list| list.elements().any(|item| item.as_str().as_deref() == Some(wanted)))
+    };
+    user.name.as_deref().is_some_and(|name| has("names", name)) || user.roles.iter().any(|role| has("roles", role))
+}
+
+fn is_empty(group: Value<'_>, list: &str) -> bool {
+    group.get(list).is_none_or(|list| list.elements().next().is_none())
+}
+
+/// The answer to who was refused: a browser that has no credentials is asked for some only if configured.
+pub(crate) fn refuse(node: &Node, error: &Error) -> respond::Response {
+    let mut response = respond::error(error);
+    if error.status == hyper::StatusCode::UNAUTHORIZED
+        && let Some(challenge) = node.settings.get("chttpd", "WWW-Authenticate").filter(|value| !value.is_empty())
+    {
+        respond::set(response.headers_mut(), header::WWW_AUTHENTICATE, &challenge);
+    }
+    response
+}

@@ -1,0 +1,58 @@
+//! Reading request bodies: limits, `Content-Encoding: gzip`, and JSON.
+
+use std::io::Read;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::{HeaderMap, StatusCode, header};
+use settee_model::json::Json;
+
+use crate::Error;
+
+/// Reads a whole body of at most `limit_bytes`, after decompression too.
+pub(crate) async fn read(body: Incoming, headers: &HeaderMap, limit_bytes: usize) -> Result<Bytes, Error> {
+    let collected = Limited::new(body, limit_bytes).collect().await.map_err(|error| {
+        if error.is::<LengthLimitError>() {
+            too_large()
+        } else {
+            Error::bad_request(format!("the request body ended early: {error}"))
+        }
+    })?;
+    let bytes = collected.to_bytes();
+    match headers.get(header::CONTENT_ENCODING).map(header::HeaderValue::as_bytes) {
+        None | Some(b"identity") => Ok(bytes),
+        Some(b"gzip") => gunzip(&bytes, limit_bytes),
+        Some(_) => Err(Error::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "bad_ctype",
+            "Only gzip is supported as Content-Encoding of requests",
+        )),
+    }
+}
+
+/// Parses a body as JSON.
+pub(crate) fn json(bytes: &[u8]) -> Result<Json, Error> {
+    Ok(Json::parse(bytes)?)
+}
+
+/// Refuses a request whose body is not called JSON, as CouchDB does for POST.
+pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), Error> {
+    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = content_type.split(';').next().unwrap_or_default().trim();
+    if essence.eq_ignore_ascii_case("application/json") { Ok(()) } else { Err(Error::bad_content_type()) }
+}
+
+fn gunzip(bytes: &[u8], limit_bytes: usize) -> Result<Bytes, Error> {
+    let mut out = Vec::new();
+    let limit = limit_bytes as u64 + 1;
+    flate2::read::MultiGzDecoder::new(bytes)
+        .take(limit)
+        .read_to_end(&mut out)
+        .map_err(|error| Error::bad_request(format!("the gzip encoded body is broken: {error}")))?;
+    if out.len() > limit_bytes { Err(too_large()) } else { Ok(out.into()) }
+}
+
+fn too_large() -> Error {
+    Error::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", "the request entity is too large")
+}

@@ -1,0 +1,145 @@
+//! The bridge from the asynchronous edge to the synchronous core: the only place that moves work to threads
+//! that may block.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::StatusCode;
+use settee_database::{Database, Submitted, UpdateOutcome, Work};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::Error;
+use crate::respond::{self, Aborted, Answer};
+
+/// A streamed answer is sent in pieces of about this size; an answer that is smaller goes out whole.
+const PIECE_BYTES: usize = 32 << 10;
+
+/// How many pieces may wait for a slow reader.
+const PIECES_WAITING: usize = 4;
+
+/// Runs `work` on a thread that may block.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|panic| Err(panicked(&panic)))
+}
+
+/// Commits `works` in order and answers all outcomes.
+pub(crate) async fn commit(database: &Arc<Database>, works: Vec<Work>) -> Result<Vec<UpdateOutcome>, Error> {
+    let mut results = Vec::with_capacity(works.len());
+    for work in works {
+        results.push(submit(database, work));
+    }
+    let mut outcomes = Vec::new();
+    for result in results {
+        let result = result.await.map_err(|_| Error::internal("the update was not completed"))?;
+        outcomes.extend(result?);
+    }
+    Ok(outcomes)
+}
+
+/// Queues `work` and leads the queue if nobody does. The receiver hears the result.
+pub(crate) fn submit(
+    database: &Arc<Database>,
+    work: Work,
+) -> oneshot::Receiver<settee_database::Result<Vec<UpdateOutcome>>> {
+    let (sender, receiver) = oneshot::channel();
+    let done = Box::new(move |result| {
+        // Nobody listens when the client has gone; the work is done all the same.
+        let _ = sender.send(result);
+    });
+    if database.submit(work, done) == Submitted::Lead {
+        let database = Arc::clone(database);
+        tokio::task::spawn_blocking(move || database.lead());
+    }
+    receiver
+}
+
+/// Runs `write` on a thread that may block. What it writes is the body of a JSON answer: whole if it is short,
+/// otherwise in pieces while it goes on. An error after the first piece is appended to the broken body.
+pub(crate) async fn stream(write: impl FnOnce(&mut Output) -> Result<(), Error> + Send + 'static) -> Answer {
+    let (begun, beginning) = oneshot::channel();
+    let task = tokio::task::spawn_blocking(move || {
+        let mut output = Output { buffer: Vec::new(), sink: Sink::Unsent(begun) };
+        let result = write(&mut output);
+        output.finish(result)
+    });
+    match beginning.await {
+        Ok(pieces) => Ok(respond::streamed("application/json", pieces)),
+        // The writer ended before the first piece was full.
+        Err(_) => match task.await {
+            Ok(body) => body.map(|body| respond::whole(StatusCode::OK, "application/json", body)),
+            Err(panic) => Err(panicked(&panic)),
+        },
+    }
+}
+
+fn panicked(panic: &tokio::task::JoinError) -> Error {
+    tracing::error!(%panic, "a request ended in a panic");
+    Error::internal("the request failed; the cause is in the server's log")
+}
+
+/// The body of an answer while it is written.
+pub(crate) struct Output {
+    buffer: Vec<u8>,
+    sink: Sink,
+}
+
+enum Sink {
+    Unsent(oneshot::Sender<mpsc::Receiver<Result<Bytes, Aborted>>>),
+    Pieces(mpsc::Sender<Result<Bytes, Aborted>>),
+    Gone,
+}
+
+impl Output {
+    /// Where to append text.
+    pub(crate) fn text(&mut self) -> &mut Vec<u8> {
+        &mut self.buffer
+    }
+
+    /// Call between rows: sends what is written if it is much. `Break` when the client has gone.
+    pub(crate) fn row_done(&mut self) -> ControlFlow<()> {
+        if self.buffer.len() < PIECE_BYTES { ControlFlow::Continue(()) } else { self.send() }
+    }
+
+    fn send(&mut self) -> ControlFlow<()> {
+        let piece = Bytes::from(std::mem::replace(&mut self.buffer, Vec::with_capacity(PIECE_BYTES + 1024)));
+        let sender = match std::mem::replace(&mut self.sink, Sink::Gone) {
+            Sink::Unsent(begun) => {
+                let (sender, receiver) = mpsc::channel(PIECES_WAITING);
+                if begun.send(receiver).is_err() {
+                    return ControlFlow::Break(());
+                }
+                sender
+            }
+            Sink::Pieces(sender) => sender,
+            Sink::Gone => return ControlFlow::Break(()),
+        };
+        if sender.blocking_send(Ok(piece)).is_err() {
+            return ControlFlow::Break(());
+        }
+        self.sink = Sink::Pieces(sender);
+        ControlFlow::Continue(())
+    }
+
+    /// The body, if nothing of it was sent yet.
+    fn finish(mut self, result: Result<(), Error>) -> Result<Bytes, Error> {
+        if matches!(self.sink, Sink::Unsent(_)) {
+            return result.map(|()| Bytes::from(self.buffer));
+        }
+        let failed = result.is_err();
+        if let Err(error) = result {
+            tracing::warn!(name = %error.name, reason = %error.reason, "an answer broke off");
+            self.buffer.extend_from_slice(&respond::error_text(&error));
+        }
+        if !self.buffer.is_empty() && self.send().is_break() {
+            return Ok(Bytes::new());
+        }
+        if let (true, Sink::Pieces(sender)) = (failed, &self.sink) {
+            // Breaks the connection, so that no client takes the text for complete.
+            let _ = sender.blocking_send(Err(Aborted));
+        }
+        Ok(Bytes::new())
+    }
+}

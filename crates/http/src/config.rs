@@ -1,0 +1,63 @@
+//! What the HTTP interface needs of the configuration: [`Settings`], implemented by the server.
+
+/// Whether a change of the configuration outlives the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Persist {
+    /// Written to the configuration file.
+    Yes,
+    /// Kept in memory (`X-Couch-Persist: false`).
+    No,
+}
+
+/// Why the configuration did not change.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsError {
+    /// There is no value to delete.
+    #[error("unknown_config_value")]
+    Unknown,
+    /// The value makes no sense for this key; the text says what would.
+    #[error("{0}")]
+    Invalid(String),
+    /// The file could not be read or written.
+    #[error("{0}")]
+    File(String),
+}
+
+/// Configuration values by section and key, with CouchDB's names.
+pub trait Settings: Send + Sync {
+    /// The value in force.
+    fn get(&self, section: &str, key: &str) -> Option<String>;
+    /// All values of a section.
+    fn section(&self, section: &str) -> Vec<(String, String)>;
+    /// All sections.
+    fn all(&self) -> Vec<(String, Vec<(String, String)>)>;
+    /// Sets a value and answers the old one.
+    ///
+    /// # Errors
+    /// When nothing was changed.
+    fn set(&self, section: &str, key: &str, value: &str, persist: Persist) -> Result<Option<String>, SettingsError>;
+    /// Removes a value and answers it.
+    ///
+    /// # Errors
+    /// When nothing was changed.
+    fn delete(&self, section: &str, key: &str, persist: Persist) -> Result<String, SettingsError>;
+    /// Reads the files again.
+    ///
+    /// # Errors
+    /// When a file could not be read.
+    fn reload(&self) -> Result<(), SettingsError>;
+
+    /// A value as a number.
+    fn number(&self, section: &str, key: &str, default: u64) -> u64 {
+        self.get(section, key).and_then(|value| value.trim().parse().ok()).unwrap_or(default)
+    }
+
+    /// A value as a switch.
+    fn switch(&self, section: &str, key: &str, default: bool) -> bool {
+        match self.get(section, key).as_deref().map(str::trim) {
+            Some("true") => true,
+            Some("false") => false,
+            _ => default,
+        }
+    }
+}

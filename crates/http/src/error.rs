@@ -1,0 +1,194 @@
+//! [`Error`]: the one table from what went wrong to status, name and reason.
+
+use std::borrow::Cow;
+
+use hyper::StatusCode;
+use hyper::header::{HeaderName, HeaderValue};
+use settee_auth::AuthError;
+use settee_database::{DatabaseError, StorageError};
+use settee_design::{CompileError, RunError};
+use settee_model::json::JsonError;
+use settee_model::{DocumentError, DocumentErrorKind, InvalidRev};
+use settee_views::ViewError;
+
+use crate::SettingsError;
+
+/// An error as a client sees it.
+#[derive(Clone, Debug)]
+pub struct Error {
+    /// The status of the answer.
+    pub status: StatusCode,
+    /// The member `error`.
+    pub name: Cow<'static, str>,
+    /// The member `reason`.
+    pub reason: Cow<'static, str>,
+    /// Further headers.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Error {
+    /// An error without further headers.
+    pub fn new(status: StatusCode, name: impl Into<Cow<'static, str>>, reason: impl Into<Cow<'static, str>>) -> Self {
+        Self { status, name: name.into(), reason: reason.into(), headers: Vec::new() }
+    }
+
+    /// 400 `bad_request`.
+    pub fn bad_request(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "bad_request", reason)
+    }
+
+    /// 400 `query_parse_error`.
+    pub fn query_parse(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "query_parse_error", reason)
+    }
+
+    /// 404 `not_found`.
+    pub fn not_found(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not_found", reason)
+    }
+
+    /// 409 `conflict`.
+    pub fn conflict() -> Self {
+        Self::new(StatusCode::CONFLICT, "conflict", "Document update conflict.")
+    }
+
+    /// 401 `unauthorized`.
+    pub fn unauthorized(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "unauthorized", reason)
+    }
+
+    /// 403 `forbidden`.
+    pub fn forbidden(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "forbidden", reason)
+    }
+
+    /// 405; `allow` lists the methods in CouchDB's order.
+    pub fn method_not_allowed(allow: &'static str) -> Self {
+        let mut error =
+            Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", format!("Only {allow} allowed"));
+        error.headers.push((hyper::header::ALLOW, HeaderValue::from_static(allow)));
+        error
+    }
+
+    /// 415 for a body that is not called JSON.
+    pub fn bad_content_type() -> Self {
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "bad_content_type", "Content-Type must be application/json")
+    }
+
+    /// 501: a part of CouchDB's interface that is not here.
+    pub fn not_implemented(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::NOT_IMPLEMENTED, "not_implemented", reason)
+    }
+
+    /// 500 for what no client can mend. The cause is logged where it is handled.
+    pub fn internal(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_server_error", reason)
+    }
+}
+
+impl From<StorageError> for Error {
+    fn from(error: StorageError) -> Self {
+        match error {
+            StorageError::Full(_) => {
+                Self::new(StatusCode::INSUFFICIENT_STORAGE, "insufficient_storage", error.to_string())
+            }
+            StorageError::Io(_) | StorageError::Corrupt(_) | StorageError::Poisoned(_) => {
+                Self::internal(error.to_string())
+            }
+        }
+    }
+}
+
+impl From<DatabaseError> for Error {
+    fn from(error: DatabaseError) -> Self {
+        let reason = error.to_string();
+        match error {
+            DatabaseError::NotFound => Self::not_found(reason),
+            DatabaseError::Exists => Self::new(StatusCode::PRECONDITION_FAILED, "file_exists", reason),
+            DatabaseError::IllegalName(_) => Self::new(StatusCode::BAD_REQUEST, "illegal_database_name", reason),
+            DatabaseError::Storage(error) => error.into(),
+            DatabaseError::Corrupt(_) => Self::internal(reason),
+        }
+    }
+}
+
+impl From<JsonError> for Error {
+    fn from(_: JsonError) -> Self {
+        // CouchDB says the same of every text that it cannot parse.
+        Self::bad_request("invalid UTF-8 JSON")
+    }
+}
+
+impl From<InvalidRev> for Error {
+    fn from(error: InvalidRev) -> Self {
+        Self::bad_request(error.to_string())
+    }
+}
+
+impl From<DocumentError> for Error {
+    fn from(error: DocumentError) -> Self {
+        let name = match error.kind() {
+            DocumentErrorKind::BadRequest => "bad_request",
+            DocumentErrorKind::IllegalDocid => "illegal_docid",
+            DocumentErrorKind::DocValidation => "doc_validation",
+        };
+        Self::new(StatusCode::BAD_REQUEST, name, error.to_string())
+    }
+}
+
+impl From<AuthError> for Error {
+    fn from(error: AuthError) -> Self {
+        let reason = error.to_string();
+        match error {
+            AuthError::Incorrect => Self::unauthorized(reason),
+            AuthError::InvalidHeader => Self::bad_request(reason),
+        }
+    }
+}
+
+impl From<SettingsError> for Error {
+    fn from(error: SettingsError) -> Self {
+        let reason = error.to_string();
+        match error {
+            SettingsError::Unknown => Self::not_found(reason),
+            SettingsError::Invalid(_) => Self::bad_request(reason),
+            SettingsError::File(_) => Self::internal(reason),
+        }
+    }
+}
+
+impl From<CompileError> for Error {
+    fn from(error: CompileError) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "compilation_error", error.to_string())
+    }
+}
+
+impl From<RunError> for Error {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Fatal { name, reason } => Self::new(StatusCode::INTERNAL_SERVER_ERROR, name, reason),
+            RunError::Machinery(reason) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "os_process_error", reason),
+        }
+    }
+}
+
+impl From<ViewError> for Error {
+    fn from(error: ViewError) -> Self {
+        let reason = error.to_string();
+        match error {
+            ViewError::MissingView => Self::not_found(reason),
+            ViewError::Query(_) => Self::query_parse(reason),
+            ViewError::Compile(error) => error.into(),
+            ViewError::UnknownLanguage(_) => {
+                Self::new(StatusCode::INTERNAL_SERVER_ERROR, "unknown_query_language", reason)
+            }
+            ViewError::Run(error) => error.into(),
+            ViewError::Storage(error) => error.into(),
+            ViewError::Spill(_)
+            | ViewError::Source(_)
+            | ViewError::Stopped
+            | ViewError::Contended
+            | ViewError::Corrupt(_) => Self::internal(reason),
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! The HTTP interface: CouchDB's requests in, CouchDB's answers out.
+//!
+//! [`serve`] accepts connections and hands each request through four stages: [`router`] finds the resource
+//! and its declared permission, `access` decides who may, the handler in `routes` calls the domain once, and
+//! `respond` encodes. Status codes, header names and query strings are known here and nowhere else. Storage,
+//! documents, views and passwords are other crates'; work that may block runs behind `bridge`.
+
+mod access;
+mod body;
+mod bridge;
+mod config;
+mod error;
+mod feeds;
+mod node;
+mod params;
+mod request;
+mod respond;
+mod revision;
+mod router;
+mod routes;
+mod sequence;
+mod server;
+
+pub use config::{Persist, Settings, SettingsError};
+pub use error::Error;
+pub use node::{Identity, Node, NodeParts};
+pub use server::{Shutdown, serve};

@@ -1,0 +1,118 @@
+//! [`Node`]: the components that requests are served with.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use settee_auth::Authenticator;
+use settee_database::tasks::Tasks;
+use settee_database::{Catalog, Database};
+use settee_design::Language;
+use settee_views::Views;
+
+use crate::feeds::Feeds;
+use crate::{Error, Settings};
+
+/// How this server names itself.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// The version of CouchDB whose interface is served: clients compare it.
+    pub couchdb_version: String,
+    /// This program's own version.
+    pub version: String,
+    /// The name of the node in `/_membership` and `/_node`.
+    pub node: String,
+    /// The id of the server in `/`.
+    pub uuid: String,
+}
+
+/// Makes identifiers for `/_uuids` and for documents without an id.
+pub(crate) type UuidSource = Box<dyn Fn(usize) -> Vec<String> + Send + Sync>;
+
+/// What a [`Node`] is made of.
+pub struct NodeParts {
+    /// The databases.
+    pub catalog: Arc<Catalog>,
+    /// Their view indexes.
+    pub views: Arc<Views>,
+    /// The languages of design documents.
+    pub languages: Vec<Arc<dyn Language>>,
+    /// What runs in the background.
+    pub tasks: Tasks,
+    /// The configuration.
+    pub settings: Arc<dyn Settings>,
+    /// Who may log in.
+    pub authenticator: Authenticator,
+    /// Identifiers.
+    pub uuids: Box<dyn Fn(usize) -> Vec<String> + Send + Sync>,
+    /// Names.
+    pub identity: Identity,
+    /// The time in milliseconds of the Unix epoch.
+    pub clock_ms: Box<dyn Fn() -> u64 + Send + Sync>,
+    /// Random numbers.
+    pub entropy: Box<dyn Fn() -> u64 + Send + Sync>,
+}
+
+/// A running server, without its sockets.
+pub struct Node {
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) views: Arc<Views>,
+    languages: Vec<Arc<dyn Language>>,
+    pub(crate) tasks: Tasks,
+    pub(crate) settings: Arc<dyn Settings>,
+    pub(crate) authenticator: Authenticator,
+    pub(crate) uuids: UuidSource,
+    pub(crate) identity: Identity,
+    pub(crate) clock_ms: Box<dyn Fn() -> u64 + Send + Sync>,
+    pub(crate) entropy: Box<dyn Fn() -> u64 + Send + Sync>,
+    pub(crate) feeds: Feeds,
+    pub(crate) started_ms: u64,
+    requests: AtomicU64,
+}
+
+impl Node {
+    /// Puts the components together.
+    #[must_use]
+    pub fn new(parts: NodeParts) -> Arc<Self> {
+        let NodeParts { catalog, views, languages, tasks, settings, authenticator, uuids, identity, clock_ms, entropy } =
+            parts;
+        let requests = AtomicU64::new(entropy());
+        let started_ms = clock_ms();
+        Arc::new(Self {
+            catalog,
+            views,
+            languages,
+            tasks,
+            settings,
+            authenticator,
+            uuids,
+            identity,
+            clock_ms,
+            entropy,
+            feeds: Feeds::default(),
+            started_ms,
+            requests,
+        })
+    }
+
+    /// The database of this name.
+    pub(crate) fn database(&self, name: &str) -> Result<Arc<Database>, Error> {
+        Ok(self.catalog.database(name)?)
+    }
+
+    /// The language of this name, if this server offers it.
+    pub(crate) fn language(&self, name: &str) -> Option<Arc<dyn Language>> {
+        self.languages.iter().find(|language| language.name() == name).cloned()
+    }
+
+    /// One fresh identifier.
+    pub(crate) fn uuid(&self) -> String {
+        (self.uuids)(1).pop().unwrap_or_default()
+    }
+
+    /// A name for a request that brought none: ten hexadecimal digits.
+    pub(crate) fn request_id(&self) -> String {
+        // Steps by a large odd number, so that neighbours do not look alike.
+        let number = self.requests.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        format!("{:010x}", number >> 24)
+    }
+}

@@ -1,0 +1,118 @@
+//! Building answers: [`Response`], its [`Body`], and the headers that every answer has.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use hyper::body::Frame;
+use hyper::header::{self, HeaderName, HeaderValue};
+use hyper::{HeaderMap, StatusCode};
+use settee_model::json;
+use tokio::sync::mpsc;
+
+use crate::Error;
+
+/// An answer on its way out.
+pub(crate) type Response = hyper::Response<Body>;
+
+/// What handlers give back.
+pub(crate) type Answer = Result<Response, Error>;
+
+/// The sender of a streamed body gave up: the connection is closed so that the client sees a broken answer.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the answer could not be completed")]
+pub(crate) struct Aborted;
+
+/// The body of an answer.
+pub(crate) enum Body {
+    /// All of it.
+    Whole(Option<Bytes>),
+    /// Pieces as they are made.
+    Stream(mpsc::Receiver<Result<Bytes, Aborted>>),
+}
+
+impl hyper::body::Body for Body {
+    type Data = Bytes;
+    type Error = Aborted;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Aborted>>> {
+        match &mut *self {
+            Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Stream(pieces) => pieces.poll_recv(cx).map(|piece| piece.map(|piece| piece.map(Frame::data))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, Self::Whole(None))
+    }
+
+    fn size_hint(&self) -> hyper::body::SizeHint {
+        match self {
+            Self::Whole(bytes) => hyper::body::SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
+            Self::Stream(_) => hyper::body::SizeHint::default(),
+        }
+    }
+}
+
+/// An answer with a body of any type.
+pub(crate) fn whole(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Response {
+    let body = body.into();
+    let body = Body::Whole((!body.is_empty()).then_some(body));
+    with_headers(status, content_type, body)
+}
+
+/// An answer whose body comes in pieces.
+pub(crate) fn streamed(content_type: &'static str, pieces: mpsc::Receiver<Result<Bytes, Aborted>>) -> Response {
+    with_headers(StatusCode::OK, content_type, Body::Stream(pieces))
+}
+
+/// A JSON answer. CouchDB ends each with a line feed.
+pub(crate) fn json(status: StatusCode, mut text: Vec<u8>) -> Response {
+    text.push(b'\n');
+    whole(status, "application/json", text)
+}
+
+/// `{"ok":true}`.
+pub(crate) fn ok(status: StatusCode) -> Response {
+    json(status, br#"{"ok":true}"#.to_vec())
+}
+
+/// The answer to an error.
+pub(crate) fn error(error: &Error) -> Response {
+    let mut response = json(error.status, error_text(error));
+    for (name, value) in &error.headers {
+        response.headers_mut().insert(name.clone(), value.clone());
+    }
+    response
+}
+
+/// The JSON text of an error.
+pub(crate) fn error_text(error: &Error) -> Vec<u8> {
+    let mut text = br#"{"error":"#.to_vec();
+    json::write_string(&mut text, &error.name);
+    text.extend_from_slice(br#","reason":"#);
+    json::write_string(&mut text, &error.reason);
+    text.push(b'}');
+    text
+}
+
+/// Adds a header whose value was checked or built here; a value that is no header value is left out.
+pub(crate) fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.insert(name, value);
+    }
+}
+
+/// Sets the entity tag of a revision.
+pub(crate) fn set_etag(response: &mut Response, tag: &str) {
+    set(response.headers_mut(), header::ETAG, &format!("\"{tag}\""));
+}
+
+fn with_headers(status: StatusCode, content_type: &'static str, body: Body) -> Response {
+    let mut response = hyper::Response::new(body);
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("must-revalidate"));
+    response
+}

@@ -1,0 +1,183 @@
+//! The route table: which path is which [`Resource`], what its methods need, and who handles them.
+//!
+//! Paths are matched segment by segment before they are decoded, so that `%2F` stays inside a database name
+//! or a document id. Resources stand in the order in which they are tried.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use hyper::Method;
+
+use crate::Error;
+use crate::access::Permission;
+use crate::params::decode;
+use crate::request::Request;
+use crate::respond::Answer;
+
+type Handler = Arc<dyn Fn(Request) -> Pin<Box<dyn Future<Output = Answer> + Send>> + Send + Sync>;
+
+/// What a path stands for.
+pub(crate) struct Resource {
+    /// The pattern.
+    #[cfg(test)]
+    pub(crate) path: &'static str,
+    segments: Vec<Segment>,
+    /// The methods in the order in which CouchDB lists them.
+    pub(crate) allow: &'static str,
+    /// What each method needs, and its handler.
+    pub(crate) methods: Vec<(Method, Permission, Handler)>,
+}
+
+enum Segment {
+    Literal(&'static str),
+    Capture(&'static str),
+    Rest(&'static str),
+}
+
+/// The decoded parts of a path, by their names in the pattern.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Captures(Vec<(&'static str, String)>);
+
+/// All resources.
+pub(crate) struct Router {
+    resources: Vec<Resource>,
+}
+
+/// A resource and method that match a request.
+pub(crate) struct Matched<'a> {
+    pub(crate) permission: Permission,
+    pub(crate) handler: &'a Handler,
+    pub(crate) captures: Captures,
+}
+
+impl Captures {
+    /// The part of this name; empty if the pattern has none.
+    pub(crate) fn get(&self, name: &str) -> &str {
+        self.0.iter().find(|(key, _)| *key == name).map_or("", |(_, value)| value)
+    }
+}
+
+impl Resource {
+    /// A resource without methods. In `path`, `{name}` stands for a segment and `{*name}` for all further ones.
+    pub(crate) fn new(path: &'static str, allow: &'static str) -> Self {
+        let segments = path.split('/').skip(1).filter(|part| !part.is_empty()).map(|part| {
+            match part.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
+                None => Segment::Literal(part),
+                Some(name) => match name.strip_prefix('*') {
+                    Some(name) => Segment::Rest(name),
+                    None => Segment::Capture(name),
+                },
+            }
+        });
+        Self {
+            #[cfg(test)]
+            path,
+            segments: segments.collect(),
+            allow,
+            methods: Vec::new(),
+        }
+    }
+
+    /// Adds a method.
+    pub(crate) fn on<F, T>(mut self, method: Method, permission: Permission, handler: F) -> Self
+    where
+        F: Fn(Request) -> T + Send + Sync + 'static,
+        T: Future<Output = Answer> + Send + 'static,
+    {
+        self.methods.push((method, permission, Arc::new(move |request| Box::pin(handler(request)))));
+        self
+    }
+
+    pub(crate) fn get<F, T>(self, permission: Permission, handler: F) -> Self
+    where
+        F: Fn(Request) -> T + Send + Sync + 'static,
+        T: Future<Output = Answer> + Send + 'static,
+    {
+        self.on(Method::GET, permission, handler)
+    }
+
+    pub(crate) fn post<F, T>(self, permission: Permission, handler: F) -> Self
+    where
+        F: Fn(Request) -> T + Send + Sync + 'static,
+        T: Future<Output = Answer> + Send + 'static,
+    {
+        self.on(Method::POST, permission, handler)
+    }
+
+    pub(crate) fn put<F, T>(self, permission: Permission, handler: F) -> Self
+    where
+        F: Fn(Request) -> T + Send + Sync + 'static,
+        T: Future<Output = Answer> + Send + 'static,
+    {
+        self.on(Method::PUT, permission, handler)
+    }
+
+    pub(crate) fn delete<F, T>(self, permission: Permission, handler: F) -> Self
+    where
+        F: Fn(Request) -> T + Send + Sync + 'static,
+        T: Future<Output = Answer> + Send + 'static,
+    {
+        self.on(Method::DELETE, permission, handler)
+    }
+
+    fn matches(&self, parts: &[&str]) -> Option<Captures> {
+        let mut captures = Vec::new();
+        for (index, segment) in self.segments.iter().enumerate() {
+            match segment {
+                Segment::Rest(name) => {
+                    let rest = parts.get(index..).filter(|rest| !rest.is_empty())?;
+                    captures.push((*name, rest.iter().map(|part| decode(part)).collect::<Vec<_>>().join("/")));
+                    return Some(Captures(captures));
+                }
+                Segment::Literal(literal) if *parts.get(index)? == *literal => {}
+                Segment::Literal(_) => return None,
+                Segment::Capture(name) => captures.push((*name, decode(parts.get(index)?).into_owned())),
+            }
+        }
+        (parts.len() == self.segments.len()).then_some(Captures(captures))
+    }
+}
+
+impl Router {
+    pub(crate) fn new(resources: Vec<Resource>) -> Self {
+        Self { resources }
+    }
+
+    /// All resources, for those who list them.
+    #[cfg(test)]
+    pub(crate) fn resources(&self) -> &[Resource] {
+        &self.resources
+    }
+
+    /// Finds who serves `method` on `path`. HEAD is served as GET.
+    pub(crate) fn find(&self, method: &Method, path: &str) -> Result<Matched<'_>, Error> {
+        let normal = unescape_prefix(path);
+        let mut parts: Vec<&str> = normal.as_deref().unwrap_or(path).split('/').skip(1).collect();
+        if parts.last() == Some(&"") {
+            parts.pop();
+        }
+        let method = if method == Method::HEAD { &Method::GET } else { method };
+        for resource in &self.resources {
+            let Some(captures) = resource.matches(&parts) else {
+                continue;
+            };
+            let found = resource.methods.iter().find(|(served, ..)| served == method);
+            let (_, permission, handler) = found.ok_or_else(|| Error::method_not_allowed(resource.allow))?;
+            return Ok(Matched { permission: *permission, handler, captures });
+        }
+        Err(Error::not_found("missing"))
+    }
+}
+
+/// `/db/_design%2Fx` is `/db/_design/x`, likewise `_local`.
+fn unescape_prefix(path: &str) -> Option<String> {
+    let mut parts = path.splitn(4, '/');
+    let (_, database, second) = (parts.next()?, parts.next()?, parts.next()?);
+    let prefix = ["_design", "_local"].into_iter().find(|prefix| {
+        second.starts_with(prefix) && second[prefix.len()..].get(..3).is_some_and(|sep| sep.eq_ignore_ascii_case("%2f"))
+    })?;
+    let name = &second[prefix.len() + 3..];
+    let rest = parts.next().map(|rest| format!("/{rest}")).unwrap_or_default();
+    Some(format!("/{database}/{prefix}/{name}{rest}"))
+}

@@ -1,0 +1,318 @@
+//! `_all_docs` and `_design_docs`: documents in the order of the bytes of their ids.
+
+use std::ops::ControlFlow;
+
+use settee_database::{Direction, Head, IdRange, ReadView};
+use settee_model::json::{Json, Kind, Value, write_string};
+
+use crate::bridge::{self, Output};
+use crate::params::document::Extras;
+use crate::params::view::{Source, ViewParams};
+use crate::request::Request;
+use crate::respond::Answer;
+use crate::{Error, revision, sequence};
+
+/// Which documents a list is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scope {
+    All,
+    Design,
+}
+
+/// The ids of all design documents lie from here …
+const DESIGN_START: &[u8] = b"_design/";
+/// … to before here.
+const DESIGN_END: &[u8] = b"_design0";
+
+/// `GET /{db}/_all_docs`
+pub(super) async fn get(request: Request) -> Answer {
+    let params = ViewParams::from_query(&request.query)?;
+    list(&request, vec![params], Scope::All, false).await
+}
+
+/// `POST /{db}/_all_docs`
+pub(super) async fn post(mut request: Request) -> Answer {
+    let body = request.read_called_json().await?;
+    let params = ViewParams::from_body(body.value(), &request.query, Source::Documents)?;
+    list(&request, vec![params], Scope::All, false).await
+}
+
+/// `POST /{db}/_all_docs/queries`
+pub(super) async fn queries(mut request: Request) -> Answer {
+    let queries = parse_queries(&request.read_called_json().await?, Source::Documents)?;
+    list(&request, queries, Scope::All, true).await
+}
+
+/// `GET /{db}/_design_docs`
+pub(super) async fn get_design(request: Request) -> Answer {
+    let params = ViewParams::from_query(&request.query)?;
+    list(&request, vec![params], Scope::Design, false).await
+}
+
+/// `POST /{db}/_design_docs`
+pub(super) async fn post_design(mut request: Request) -> Answer {
+    let body = request.read_called_json().await?;
+    let params = ViewParams::from_body(body.value(), &request.query, Source::Documents)?;
+    list(&request, vec![params], Scope::Design, false).await
+}
+
+/// `POST /{db}/_design_docs/queries`
+pub(super) async fn queries_design(mut request: Request) -> Answer {
+    let queries = parse_queries(&request.read_called_json().await?, Source::Documents)?;
+    list(&request, queries, Scope::Design, true).await
+}
+
+/// The queries of a request that has several.
+pub(super) fn parse_queries(body: &Json, source: Source) -> Result<Vec<ViewParams>, Error> {
+    let queries = body.value().get("queries");
+    let queries = queries.ok_or_else(|| Error::bad_request("`queries` member must exist."))?;
+    if queries.kind() != Kind::Array {
+        return Err(Error::bad_request("`queries` member must be an array."));
+    }
+    queries
+        .elements()
+        .map(|query| {
+            let mut params = ViewParams::default();
+            params.set_members(query, source)?;
+            Ok(params)
+        })
+        .collect()
+}
+
+/// The order that `descending` asks for.
+pub(super) fn direction(params: &ViewParams) -> Direction {
+    if params.descending { Direction::Backward } else { Direction::Forward }
+}
+
+/// The keys of a query by keys, in the order of its rows.
+pub(super) fn key_list(params: &ViewParams) -> Option<Vec<Json>> {
+    let mut keys = params.keys.clone()?;
+    if params.descending {
+        keys.reverse();
+    }
+    Some(keys)
+}
+
+/// The range of ids between the keys of a query. A key that is no text lies before all ids, as in CouchDB.
+pub(super) fn id_range(params: &ViewParams) -> IdRange {
+    let first = params.key.as_ref().or(params.startkey.as_ref());
+    let last = params.key.as_ref().or(params.endkey.as_ref());
+    let (low, high) = if params.descending { (last, first) } else { (first, last) };
+    let excluded = params.inclusive_end == Some(false);
+    let (skip_low, skip_high) = if params.descending { (excluded, false) } else { (false, excluded) };
+    let bytes = |key: &Json| key.value().as_str().map(|text| text.as_bytes().to_vec());
+    let start = low.and_then(bytes).map(|id| if skip_low { after(id) } else { id });
+    let end = high.map(|key| match bytes(key) {
+        Some(id) if skip_high => id,
+        Some(id) => after(id),
+        None => Vec::new(),
+    });
+    IdRange { start, end }
+}
+
+/// The least id after `id`.
+fn after(mut id: Vec<u8>) -> Vec<u8> {
+    id.push(0);
+    id
+}
+
+async fn list(request: &Request, queries: Vec<ViewParams>, scope: Scope, several: bool) -> Answer {
+    let database = request.database()?;
+    bridge::stream(move |output| {
+        let view = database.read()?;
+        if several {
+            output.text().extend_from_slice(b"{\"results\":[");
+        }
+        for (index, params) in queries.iter().enumerate() {
+            if index > 0 {
+                output.text().extend_from_slice(b",\n");
+            }
+            let mut list = List::new(output, &view, params, scope)?;
+            let flow = match key_list(params) {
+                Some(keys) => list.by_keys(&keys)?,
+                None => list.by_range()?,
+            };
+            if flow.is_break() {
+                return Ok(());
+            }
+        }
+        output.text().extend_from_slice(if several { b"]}\n" } else { b"\n" });
+        Ok(())
+    })
+    .await
+}
+
+/// One list on its way out.
+struct List<'a> {
+    output: &'a mut Output,
+    view: &'a ReadView,
+    params: &'a ViewParams,
+    /// The ids that the list is made of.
+    start: &'static [u8],
+    end: Option<&'static [u8]>,
+    /// How many documents lie before the list, and how many are in it.
+    before: u64,
+    total: u64,
+    first: bool,
+}
+
+impl<'a> List<'a> {
+    fn new(output: &'a mut Output, view: &'a ReadView, params: &'a ViewParams, scope: Scope) -> Result<Self, Error> {
+        let (start, end, before, total) = match scope {
+            Scope::All => (&b""[..], None, 0, view.counts()?.0),
+            Scope::Design => {
+                let before = view.rank_of_id(DESIGN_START)?;
+                (DESIGN_START, Some(DESIGN_END), before, view.rank_of_id(DESIGN_END)? - before)
+            }
+        };
+        Ok(Self { output, view, params, start, end, before, total, first: true })
+    }
+
+    fn by_range(&mut self) -> Result<ControlFlow<()>, Error> {
+        let range = self.clamp(id_range(self.params));
+        let direction = direction(self.params);
+        let rows_before = match direction {
+            Direction::Forward => self.rank(range.start.as_deref().unwrap_or_default())?,
+            Direction::Backward => self.total - range.end.as_deref().map_or(Ok(self.total), |end| self.rank(end))?,
+        };
+        self.head(Some(rows_before.saturating_add(self.params.skip).min(self.total)))?;
+        let empty = matches!((&range.start, &range.end), (Some(start), Some(end)) if start >= end);
+        let mut left = if empty { 0 } else { self.params.limit.unwrap_or(u64::MAX) };
+        let mut rows = self.view.all_docs(&range, direction)?;
+        if left > 0 {
+            rows.skip(self.params.skip)?;
+        }
+        while left > 0
+            && let Some(row) = rows.next()?
+        {
+            left -= 1;
+            self.row(row.id, &row.head)?;
+            if self.output.row_done().is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        self.tail();
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn by_keys(&mut self, keys: &[Json]) -> Result<ControlFlow<()>, Error> {
+        self.head(None)?;
+        let skip = usize::try_from(self.params.skip).unwrap_or(usize::MAX);
+        let limit = usize::try_from(self.params.limit.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
+        for key in keys.iter().skip(skip).take(limit) {
+            let id = key.value().as_str();
+            let head = match id.as_deref().filter(|id| self.contains(id)) {
+                Some(id) => self.view.head(id)?,
+                None => None,
+            };
+            match (id, head) {
+                (Some(id), Some(head)) => self.row(&id, &head)?,
+                _ => self.missing_row(key),
+            }
+            if self.output.row_done().is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        self.tail();
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// How many documents of the list have an id below `id`.
+    fn rank(&self, id: &[u8]) -> Result<u64, Error> {
+        if id.is_empty() {
+            return Ok(0);
+        }
+        Ok(self.view.rank_of_id(id)?.saturating_sub(self.before).min(self.total))
+    }
+
+    fn contains(&self, id: &str) -> bool {
+        id.as_bytes() >= self.start && self.end.is_none_or(|end| id.as_bytes() < end)
+    }
+
+    fn clamp(&self, range: IdRange) -> IdRange {
+        let start = range.start.filter(|start| start.as_slice() > self.start);
+        let end = range.end.filter(|end| self.end.is_none_or(|limit| end.as_slice() < limit));
+        IdRange {
+            start: start.or_else(|| (!self.start.is_empty()).then(|| self.start.to_vec())),
+            end: end.or_else(|| self.end.map(<[u8]>::to_vec)),
+        }
+    }
+
+    fn head(&mut self, offset: Option<u64>) -> Result<(), Error> {
+        let offset = offset.map_or_else(|| "null".to_owned(), |offset| offset.to_string());
+        let out = self.output.text();
+        out.extend_from_slice(format!("{{\"total_rows\":{},\"offset\":{offset}", self.total).as_bytes());
+        if self.params.update_seq {
+            out.extend_from_slice(b",\"update_seq\":");
+            sequence::write(out, self.view.database(), self.view.update_seq()?);
+        }
+        out.extend_from_slice(b",\"rows\":[\r\n");
+        Ok(())
+    }
+
+    fn tail(&mut self) {
+        self.output.text().extend_from_slice(b"\r\n]}");
+    }
+
+    fn separate(&mut self) {
+        if !std::mem::take(&mut self.first) {
+            self.output.text().extend_from_slice(b",\r\n");
+        }
+    }
+
+    fn row(&mut self, id: &str, head: &Head) -> Result<(), Error> {
+        self.separate();
+        let out = self.output.text();
+        for name in ["{\"id\":", ",\"key\":"] {
+            out.extend_from_slice(name.as_bytes());
+            write_string(out, id);
+        }
+        out.extend_from_slice(b",\"value\":{\"rev\":\"");
+        out.extend_from_slice(head.rev.to_string().as_bytes());
+        out.extend_from_slice(if head.stored.deleted { b"\",\"deleted\":true}" } else { b"\"}" });
+        if self.params.include_docs {
+            out.extend_from_slice(b",\"doc\":");
+            if head.stored.deleted {
+                out.extend_from_slice(b"null");
+            } else {
+                write_winner(out, self.view, id, head, self.params.conflicts)?;
+            }
+        }
+        out.push(b'}');
+        Ok(())
+    }
+
+    fn missing_row(&mut self, key: &Json) {
+        self.separate();
+        let out = self.output.text();
+        out.extend_from_slice(b"{\"key\":");
+        out.extend_from_slice(key.as_bytes());
+        out.extend_from_slice(b",\"error\":\"not_found\"}");
+    }
+}
+
+/// Appends the winning revision, with `_conflicts` if that was asked for and there are any.
+pub(super) fn write_winner(
+    out: &mut Vec<u8>,
+    view: &ReadView,
+    id: &str,
+    head: &Head,
+    conflicts: bool,
+) -> Result<(), Error> {
+    if conflicts
+        && head.has_conflicts
+        && let Some(record) = view.record(id)?
+        && let Some(winner) = record.tree.winner(|stored| stored.deleted)
+    {
+        let extras = Extras { conflicts: true, ..Extras::default() };
+        revision::write(out, view, id, &record, winner, extras)?;
+    } else {
+        view.write_document(out, id, &head.rev, head.stored, |_| {})?;
+    }
+    Ok(())
+}
+
+/// The text of a value, if it is one.
+pub(super) fn text(value: Value<'_>) -> Option<String> {
+    value.as_str().map(|text| text.into_owned())
+}

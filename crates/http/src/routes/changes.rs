@@ -1,0 +1,405 @@
+//! The changes feed in its four forms.
+//!
+//! Rows are read in batches on threads that may block, and sent through a short channel: a slow reader holds
+//! up nobody, and a feed that waits is one task without a thread.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::{StatusCode, header};
+use settee_database::{Change, Database, Direction, Leaves, ReadView};
+use settee_model::json::{Kind, write_string};
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+use crate::feeds::Progress;
+use crate::params::changes::{ChangesParams, Feed, Quiet, Style};
+use crate::params::document::Extras;
+use crate::request::Request;
+use crate::respond::{self, Aborted, Answer};
+use crate::sequence::{self, Since};
+use crate::server::until_true;
+use crate::{Error, body, bridge, revision};
+
+/// About how many bytes a live feed reads before it sends.
+const BATCH_BYTES: usize = 64 << 10;
+
+/// How many batches may wait for a slow reader.
+const BATCHES_WAITING: usize = 2;
+
+/// `GET` and `POST /{db}/_changes`
+pub(super) async fn feed(mut request: Request, stopping: watch::Receiver<bool>) -> Answer {
+    let database = request.database()?;
+    check_body(&mut request).await?;
+    let timeout_ms = request.node.settings.number("chttpd", "changes_timeout", 60_000);
+    let params = ChangesParams::resolve(&request.query, request.header("last-event-id"), timeout_ms, &database)?;
+    match params.feed {
+        Feed::Normal => normal(&request, database, params).await,
+        Feed::Longpoll | Feed::Continuous | Feed::EventSource => live(&request, database, params, stopping).await,
+    }
+}
+
+/// The body of a POST has the arguments of filters; it may be absent.
+async fn check_body(request: &mut Request) -> Result<(), Error> {
+    let bytes = request.read_body().await?;
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    let object = body::json(&bytes)?;
+    if object.value().kind() == Kind::Object {
+        Ok(())
+    } else {
+        Err(Error::bad_request("Request body must be a JSON object"))
+    }
+}
+
+async fn normal(request: &Request, database: Arc<Database>, params: ChangesParams) -> Answer {
+    let (view, update_seq) = bridge::blocking(move || {
+        let view = database.read()?;
+        let update_seq = view.update_seq()?;
+        Ok((view, update_seq))
+    })
+    .await?;
+    let tag = entity_tag(view.database(), update_seq, &params);
+    if request.header(header::IF_NONE_MATCH).is_some_and(|known| known.contains(&tag)) {
+        let mut response = respond::whole(StatusCode::NOT_MODIFIED, "application/json", Vec::new());
+        respond::set_etag(&mut response, &tag);
+        return Ok(response);
+    }
+    let mut response = bridge::stream(move |output| {
+        output.text().extend_from_slice(b"{\"results\":[\n");
+        let since = start(&params, update_seq);
+        let mut rows = Rows::new(params, since, update_seq);
+        let mut changes = view.changes(since, rows.params.direction)?;
+        while !rows.is_full()
+            && let Some(change) = changes.next()?
+        {
+            let change = Seen::from(&change);
+            if rows.sent > 0 {
+                output.text().extend_from_slice(b",\n");
+            }
+            rows.write(output.text(), &view, &change, |out| Ok(changes.write_document(out, |_| {})?))?;
+            if output.row_done().is_break() {
+                return Ok(());
+            }
+        }
+        let pending = rows.pending(&view)?;
+        write_end(output.text(), view.database(), rows.last_seq(), pending);
+        Ok(())
+    })
+    .await?;
+    respond::set_etag(&mut response, &tag);
+    Ok(response)
+}
+
+fn entity_tag(database: &Database, update_seq: u64, params: &ChangesParams) -> String {
+    let mut hasher = DefaultHasher::new();
+    (database.instance(), update_seq, format!("{params:?}")).hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}
+
+fn start(params: &ChangesParams, update_seq: u64) -> u64 {
+    match params.since {
+        Since::Now => update_seq,
+        Since::Seq(seq) => seq.min(update_seq),
+    }
+}
+
+fn write_end(out: &mut Vec<u8>, database: &Database, last_seq: u64, pending: u64) {
+    out.extend_from_slice(b"\n],\n\"last_seq\":");
+    sequence::write(out, database, last_seq);
+    out.extend_from_slice(format!(",\"pending\":{pending}}}\n").as_bytes());
+}
+
+/// A row without the walk that lent it.
+struct Seen {
+    seq: u64,
+    id: String,
+    rev: String,
+    deleted: bool,
+    leaves: Leaves,
+}
+
+impl From<&Change<'_>> for Seen {
+    fn from(change: &Change<'_>) -> Self {
+        Self {
+            seq: change.seq,
+            id: change.id.to_owned(),
+            rev: change.rev.to_string(),
+            deleted: change.stored.deleted,
+            leaves: change.leaves,
+        }
+    }
+}
+
+/// What was sent of a feed.
+struct Rows {
+    params: ChangesParams,
+    sent: u64,
+    position: u64,
+    update_seq: u64,
+    /// Of a live feed: how many rows lie beyond the last one it may send.
+    beyond: u64,
+}
+
+impl Rows {
+    fn new(params: ChangesParams, since: u64, update_seq: u64) -> Self {
+        Self { params, sent: 0, position: since, update_seq, beyond: 0 }
+    }
+
+    fn is_full(&self) -> bool {
+        self.params.limit.is_some_and(|limit| self.sent >= limit)
+    }
+
+    /// The sequence from which a client goes on.
+    fn last_seq(&self) -> u64 {
+        if self.is_full() || self.params.direction == Direction::Backward { self.position } else { self.update_seq }
+    }
+
+    fn pending(&self, view: &ReadView) -> Result<u64, Error> {
+        match self.params.direction {
+            Direction::Forward if self.is_full() => Ok(view.changes_after(self.position)?),
+            Direction::Forward | Direction::Backward => Ok(0),
+        }
+    }
+
+    fn write(
+        &mut self,
+        out: &mut Vec<u8>,
+        view: &ReadView,
+        change: &Seen,
+        write_doc: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.sent += 1;
+        self.position = change.seq;
+        out.extend_from_slice(b"{\"seq\":");
+        if self.sent.is_multiple_of(self.params.seq_interval) {
+            sequence::write(out, view.database(), change.seq);
+        } else {
+            out.extend_from_slice(b"null");
+        }
+        out.extend_from_slice(b",\"id\":");
+        write_string(out, &change.id);
+        out.extend_from_slice(b",\"changes\":[");
+        let several = change.leaves == Leaves::Several;
+        if several && self.params.style == Style::AllDocs {
+            write_leaves(out, view, &change.id)?;
+        } else {
+            out.extend_from_slice(format!("{{\"rev\":\"{}\"}}", change.rev).as_bytes());
+        }
+        out.push(b']');
+        if change.deleted {
+            out.extend_from_slice(b",\"deleted\":true");
+        }
+        if self.params.include_docs {
+            out.extend_from_slice(b",\"doc\":");
+            if several && self.params.conflicts {
+                write_with_conflicts(out, view, &change.id)?;
+            } else {
+                write_doc(out)?;
+            }
+        }
+        out.push(b'}');
+        Ok(())
+    }
+}
+
+fn write_leaves(out: &mut Vec<u8>, view: &ReadView, id: &str) -> Result<(), Error> {
+    let Some(record) = view.record(id)? else { return Ok(()) };
+    for (index, leaf) in record.tree.leaves_by_rank(|stored| stored.deleted).into_iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(format!("{{\"rev\":\"{}\"}}", record.tree.node(leaf).rev).as_bytes());
+    }
+    Ok(())
+}
+
+fn write_with_conflicts(out: &mut Vec<u8>, view: &ReadView, id: &str) -> Result<(), Error> {
+    if let Some(record) = view.record(id)?
+        && let Some(winner) = record.tree.winner(|stored| stored.deleted)
+    {
+        revision::write(out, view, id, &record, winner, Extras { conflicts: true, ..Extras::default() })?;
+    }
+    Ok(())
+}
+
+/// A feed that waits for changes.
+async fn live(
+    request: &Request,
+    database: Arc<Database>,
+    params: ChangesParams,
+    stopping: watch::Receiver<bool>,
+) -> Answer {
+    // Watching begins before the first look, so that nothing is missed between them.
+    let progress = request.node.feeds.watch(&database);
+    let reader = Arc::clone(&database);
+    let update_seq = bridge::blocking(move || Ok(reader.read()?.update_seq()?)).await?;
+    let (sender, receiver) = mpsc::channel(BATCHES_WAITING);
+    let content_type = match params.feed {
+        Feed::EventSource => "text/event-stream",
+        Feed::Normal | Feed::Longpoll | Feed::Continuous => "application/json",
+    };
+    let since = start(&params, update_seq);
+    let live = Live { database, rows: Rows::new(params, since, since), sender, progress, stopping };
+    tokio::spawn(live.run());
+    Ok(respond::streamed(content_type, receiver))
+}
+
+struct Live {
+    database: Arc<Database>,
+    rows: Rows,
+    sender: mpsc::Sender<Result<Bytes, Aborted>>,
+    progress: watch::Receiver<Progress>,
+    stopping: watch::Receiver<bool>,
+}
+
+/// Why a feed stops waiting.
+enum Woken {
+    /// There may be something to send.
+    Changed,
+    /// It is time for a sign of life.
+    Heartbeat,
+    /// Nothing came in time, or the server or the database ends.
+    End,
+    /// Nobody listens.
+    Gone,
+}
+
+impl Live {
+    async fn run(mut self) {
+        if self.rows.params.feed == Feed::Longpoll && self.send(b"{\"results\":[\n".to_vec()).await.is_err() {
+            return;
+        }
+        loop {
+            self.progress.mark_unchanged();
+            match self.send_changes().await {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => {
+                    tracing::warn!(name = %error.name, reason = %error.reason, "a feed broke off");
+                    let _ = self.sender.send(Err(Aborted)).await;
+                    return;
+                }
+            }
+            if self.rows.is_full() || (self.rows.params.feed == Feed::Longpoll && self.rows.sent > 0) {
+                break;
+            }
+            match self.wait().await {
+                Woken::Changed => {}
+                Woken::End => break,
+                Woken::Gone => return,
+                Woken::Heartbeat => unreachable!("heartbeats are sent while waiting"),
+            }
+        }
+        self.end().await;
+    }
+
+    /// Sends everything that is there. `false` when nobody listens.
+    async fn send_changes(&mut self) -> Result<bool, Error> {
+        loop {
+            let database = Arc::clone(&self.database);
+            let mut rows = Rows { params: self.rows.params.clone(), ..self.rows };
+            let (rows, text, more) = bridge::blocking(move || {
+                let (text, more) = read_batch(&database, &mut rows)?;
+                Ok((rows, text, more))
+            })
+            .await?;
+            self.rows = rows;
+            if !text.is_empty() && self.send(text).await.is_err() {
+                return Ok(false);
+            }
+            if !more {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Waits for a change, sending heartbeats meanwhile.
+    async fn wait(&mut self) -> Woken {
+        loop {
+            match self.wait_once().await {
+                Woken::Heartbeat => {
+                    let beat = if self.rows.params.feed == Feed::EventSource {
+                        b"event: heartbeat\ndata: \n\n".to_vec()
+                    } else {
+                        b"\n".to_vec()
+                    };
+                    if self.send(beat).await.is_err() {
+                        return Woken::Gone;
+                    }
+                }
+                woken => return woken,
+            }
+        }
+    }
+
+    async fn wait_once(&mut self) -> Woken {
+        let (deadline, woken) = match self.rows.params.quiet {
+            Quiet::Timeout(time) => (Instant::now() + time, Woken::End),
+            Quiet::Heartbeat(time) => (Instant::now() + time, Woken::Heartbeat),
+        };
+        tokio::select! {
+            changed = self.progress.changed() => match changed {
+                Ok(()) if *self.progress.borrow() != Progress::Deleted => Woken::Changed,
+                _ => Woken::End,
+            },
+            () = tokio::time::sleep_until(deadline) => woken,
+            () = until_true(&mut self.stopping) => Woken::End,
+            () = self.sender.closed() => Woken::Gone,
+        }
+    }
+
+    async fn end(self) {
+        let mut out = Vec::new();
+        match self.rows.params.feed {
+            Feed::EventSource => return,
+            Feed::Longpoll => write_end(&mut out, &self.database, self.rows.position, self.rows.beyond),
+            Feed::Continuous | Feed::Normal => {
+                out.extend_from_slice(b"{\"last_seq\":");
+                sequence::write(&mut out, &self.database, self.rows.position);
+                out.extend_from_slice(format!(",\"pending\":{}}}\n", self.rows.beyond).as_bytes());
+            }
+        }
+        // The feed is over either way.
+        let _ = self.send(out).await;
+    }
+
+    async fn send(&self, text: Vec<u8>) -> Result<(), ()> {
+        self.sender.send(Ok(Bytes::from(text))).await.map_err(|_| ())
+    }
+}
+
+/// Reads rows until there are enough to send. Tells whether there are more.
+fn read_batch(database: &Arc<Database>, rows: &mut Rows) -> Result<(Vec<u8>, bool), Error> {
+    let view = database.read()?;
+    let mut changes = view.changes(rows.position, Direction::Forward)?;
+    let mut out = Vec::new();
+    while !rows.is_full() {
+        let Some(change) = changes.next()? else {
+            return Ok((out, false));
+        };
+        let change = Seen::from(&change);
+        let separator: &[u8] = match rows.params.feed {
+            Feed::Longpoll if rows.sent > 0 => b",\n",
+            Feed::EventSource => b"data: ",
+            Feed::Longpoll | Feed::Continuous | Feed::Normal => b"",
+        };
+        out.extend_from_slice(separator);
+        rows.write(&mut out, &view, &change, |out| Ok(changes.write_document(out, |_| {})?))?;
+        match rows.params.feed {
+            Feed::EventSource => {
+                let id = sequence::text(database, change.seq);
+                out.extend_from_slice(format!("\nid: \"{id}\"\n\n").as_bytes());
+            }
+            Feed::Continuous => out.push(b'\n'),
+            Feed::Longpoll | Feed::Normal => {}
+        }
+        if out.len() >= BATCH_BYTES {
+            return Ok((out, true));
+        }
+    }
+    rows.beyond = rows.pending(&view)?;
+    Ok((out, false))
+}

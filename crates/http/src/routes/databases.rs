@@ -1,0 +1,231 @@
+//! Databases: creating, deleting, listing, describing, and their settings.
+
+use std::sync::Arc;
+
+use hyper::{StatusCode, header};
+use settee_database::{Database, DatabaseOptions, Work};
+use settee_model::json::{Json, Kind, write_string};
+
+use super::write::encode_path;
+use crate::params::view::ViewParams;
+use crate::params::{Query, Raw};
+use crate::request::Request;
+use crate::respond::{self, Answer};
+use crate::{Error, access, bridge, sequence};
+
+/// How many databases one request may describe by name.
+const INFO_KEYS_MAX: usize = 100;
+
+/// `GET /{db}`
+pub(super) async fn info(request: Request) -> Answer {
+    let database = request.database()?;
+    let mut out = Vec::new();
+    let out = bridge::blocking(move || {
+        write_info(&mut out, &database)?;
+        Ok(out)
+    })
+    .await?;
+    Ok(respond::json(StatusCode::OK, out))
+}
+
+fn write_info(out: &mut Vec<u8>, database: &Arc<Database>) -> Result<(), Error> {
+    let info = database.info()?;
+    out.extend_from_slice(
+        format!(r#"{{"instance_start_time":"{}","db_name":"#, database.created_ms() / 1000).as_bytes(),
+    );
+    write_string(out, database.name());
+    out.extend_from_slice(br#","purge_seq":"#);
+    sequence::write(out, database, 0);
+    out.extend_from_slice(br#","update_seq":"#);
+    sequence::write(out, database, info.update_seq);
+    out.extend_from_slice(
+        format!(
+            concat!(
+                r#","sizes":{{"file":{},"external":{},"active":{}}},"props":{{}},"doc_del_count":{},"doc_count":{},"#,
+                r#""disk_format_version":8,"compact_running":false,"cluster":{{"q":1,"n":1,"w":1,"r":1}}}}"#
+            ),
+            info.file_bytes, info.external_bytes, info.active_bytes, info.doc_del_count, info.doc_count
+        )
+        .as_bytes(),
+    );
+    Ok(())
+}
+
+/// `PUT /{db}`
+pub(super) async fn create(request: Request) -> Answer {
+    check_options(&request.query)?;
+    let name = request.captures.get("db").to_owned();
+    let options = DatabaseOptions { created_ms: (request.node.clock_ms)(), instance: (request.node.entropy)() };
+    let node = Arc::clone(&request.node);
+    let created = name.clone();
+    bridge::blocking(move || Ok(node.catalog.create(&created, options).map(|_| ())?)).await?;
+    let mut response = respond::ok(StatusCode::CREATED);
+    let location = request.absolute(&format!("/{}", encode_path(&name)));
+    respond::set(response.headers_mut(), header::LOCATION, &location);
+    Ok(response)
+}
+
+/// One node holds everything, so `q` and `n` are accepted and do nothing; nonsense is refused.
+fn check_options(query: &Query) -> Result<(), Error> {
+    for name in ["q", "n"] {
+        if let Some(value) = query.get(name)
+            && !value.parse::<u32>().is_ok_and(|number| number > 0)
+        {
+            return Err(Error::bad_request(format!("The `{name}` query parameter must be a positive integer.")));
+        }
+    }
+    match query.get("partitioned") {
+        None | Some("false") => Ok(()),
+        Some("true") => Err(Error::not_implemented("Partitioned databases are not available yet.")),
+        Some(_) => Err(Error::bad_request("Invalid `partitioned` parameter")),
+    }
+}
+
+/// `DELETE /{db}`
+pub(super) async fn delete(request: Request) -> Answer {
+    if request.query.get("rev").is_some() {
+        return Err(Error::bad_request(
+            "You tried to DELETE a database with a ?=rev parameter. Did you mean to DELETE a document instead?",
+        ));
+    }
+    let name = request.captures.get("db").to_owned();
+    let node = Arc::clone(&request.node);
+    bridge::blocking(move || {
+        let database = node.catalog.database(&name)?;
+        node.views.release(&database);
+        Ok(node.catalog.delete(&name)?)
+    })
+    .await?;
+    Ok(respond::ok(StatusCode::OK))
+}
+
+/// `GET /_all_dbs`
+pub(super) async fn all(request: Request) -> Answer {
+    let params = ViewParams::from_query(&request.query)?;
+    let node = Arc::clone(&request.node);
+    let names = bridge::blocking(move || Ok(select(node.catalog.names()?, &params))).await?;
+    let mut out = b"[".to_vec();
+    for (index, name) in names.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write_string(&mut out, name);
+    }
+    out.push(b']');
+    Ok(respond::json(StatusCode::OK, out))
+}
+
+/// The names that a range of them asks for, in its order.
+fn select(mut names: Vec<String>, params: &ViewParams) -> Vec<String> {
+    let bound = |key: &Option<Json>| key.as_ref().and_then(|key| key.value().as_str().map(|text| text.into_owned()));
+    let (mut low, mut high) = (bound(&params.startkey), bound(&params.endkey));
+    if params.descending {
+        std::mem::swap(&mut low, &mut high);
+        names.reverse();
+    }
+    let last = bound(&params.endkey);
+    let excluded = last.filter(|_| params.inclusive_end == Some(false));
+    let key = bound(&params.key);
+    names.retain(|name| {
+        low.as_ref().is_none_or(|low| name >= low)
+            && high.as_ref().is_none_or(|high| name <= high)
+            && excluded.as_ref() != Some(name)
+            && key.as_ref().is_none_or(|key| name == key)
+    });
+    let limit = usize::try_from(params.limit.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
+    names.into_iter().skip(usize::try_from(params.skip).unwrap_or(usize::MAX)).take(limit).collect()
+}
+
+/// `GET /_dbs_info`
+pub(super) async fn info_of_range(request: Request) -> Answer {
+    let params = ViewParams::from_query(&request.query)?;
+    let node = Arc::clone(&request.node);
+    bridge::stream(move |output| {
+        let names = select(node.catalog.names()?, &params);
+        write_infos(output.text(), &node.catalog, &names)
+    })
+    .await
+}
+
+/// `POST /_dbs_info`
+pub(super) async fn info_of_keys(mut request: Request) -> Answer {
+    let body = request.read_called_json().await?;
+    let keys = body.value().get("keys").filter(|keys| keys.kind() == Kind::Array);
+    let keys = keys.ok_or_else(|| Error::bad_request("`keys` member must exist."))?;
+    let names: Vec<String> = keys.elements().filter_map(|key| key.as_str().map(|name| name.into_owned())).collect();
+    if names.len() > INFO_KEYS_MAX {
+        return Err(Error::bad_request(format!("Too many databases requested; the most is {INFO_KEYS_MAX}.")));
+    }
+    let node = Arc::clone(&request.node);
+    bridge::stream(move |output| write_infos(output.text(), &node.catalog, &names)).await
+}
+
+fn write_infos(out: &mut Vec<u8>, catalog: &settee_database::Catalog, names: &[String]) -> Result<(), Error> {
+    out.push(b'[');
+    for (index, name) in names.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(br#"{"key":"#);
+        write_string(out, name);
+        match catalog.database(name) {
+            Ok(database) => {
+                out.extend_from_slice(br#","info":"#);
+                write_info(out, &database)?;
+            }
+            Err(_) => out.extend_from_slice(br#","error":"not_found""#),
+        }
+        out.push(b'}');
+    }
+    out.extend_from_slice(b"]\n");
+    Ok(())
+}
+
+/// `GET /{db}/_security`
+pub(super) async fn security(request: Request) -> Answer {
+    let database = request.database()?;
+    let security = bridge::blocking(move || access::security(&database)).await?;
+    Ok(respond::json(StatusCode::OK, security.into_bytes()))
+}
+
+/// `PUT /{db}/_security`
+pub(super) async fn set_security(mut request: Request) -> Answer {
+    let database = request.database()?;
+    let security = request.read_json().await?;
+    if security.value().kind() != Kind::Object {
+        return Err(Error::bad_request("Request body must be a JSON object"));
+    }
+    bridge::commit(&database, vec![Work::SetSecurity(security)]).await?;
+    Ok(respond::ok(StatusCode::OK))
+}
+
+/// `GET /{db}/_revs_limit`
+pub(super) async fn revs_limit(request: Request) -> Answer {
+    let database = request.database()?;
+    let limit = bridge::blocking(move || Ok(database.revs_limit()?)).await?;
+    Ok(respond::json(StatusCode::OK, limit.to_string().into_bytes()))
+}
+
+/// `PUT /{db}/_revs_limit`
+pub(super) async fn set_revs_limit(mut request: Request) -> Answer {
+    let database = request.database()?;
+    let body = request.read_json().await?;
+    let limit = Raw::Json(body).natural().ok().filter(|limit| *limit > 0);
+    let limit = limit.ok_or_else(|| Error::bad_request("`_revs_limit` must be a positive integer"))?;
+    bridge::commit(&database, vec![Work::SetRevsLimit(limit)]).await?;
+    Ok(respond::ok(StatusCode::OK))
+}
+
+/// `POST /{db}/_ensure_full_commit`: every answered write is on disk already.
+pub(super) async fn ensure_full_commit(request: Request) -> Answer {
+    crate::body::require_json(&request.headers)?;
+    let database = request.database()?;
+    let out = format!(r#"{{"ok":true,"instance_start_time":"{}"}}"#, database.created_ms() / 1000);
+    Ok(respond::json(StatusCode::CREATED, out.into_bytes()))
+}
+
+/// A part of CouchDB's interface that is not here yet.
+pub(super) async fn absent(request: Request) -> Answer {
+    request.database()?;
+    Err(Error::not_implemented("This request is not available yet."))
+}

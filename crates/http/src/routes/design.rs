@@ -1,0 +1,58 @@
+//! Checking design documents before they are saved.
+
+use std::sync::Arc;
+
+use hyper::StatusCode;
+use settee_design::{CompileError, DesignDocument, Language, Limits, MapSource, validate_members};
+use settee_model::json::Json;
+
+use crate::node::Node;
+use crate::{Error, bridge};
+
+/// Refuses a design document whose members have the wrong types or whose functions do not compile. A language
+/// that is not here is accepted, as in CouchDB: its views then answer that.
+pub(super) async fn validate(node: &Arc<Node>, body: &Json) -> Result<(), Error> {
+    let invalid = |reason: String| Error::new(StatusCode::BAD_REQUEST, "invalid_design_doc", reason);
+    validate_members(body.value()).map_err(|member| invalid(member.to_string()))?;
+    let design = DesignDocument::parse("", body.value()).map_err(|member| invalid(member.to_string()))?;
+    if let Some(unknown) =
+        design.views.iter().filter_map(|view| view.reduce.as_deref()).find(|reduce| is_unknown(reduce))
+    {
+        return Err(invalid(format!("`{unknown}` is not a supported reduce function.")));
+    }
+    if design.views.is_empty() {
+        return Ok(());
+    }
+    let Some(language) = node.language(&design.language) else {
+        return Ok(());
+    };
+    bridge::blocking(move || compile(language.as_ref(), &design)).await
+}
+
+/// Whether a reduce function is written as a built-in and is none.
+fn is_unknown(reduce: &str) -> bool {
+    reduce.trim_start().starts_with('_') && !settee_views::is_builtin_reduce(reduce)
+}
+
+fn compile(language: &dyn Language, design: &DesignDocument) -> Result<(), Error> {
+    let limits = Limits::default();
+    for view in &design.views {
+        let source = MapSource { functions: vec![Arc::clone(&view.map)], library: design.library.clone() };
+        language.program(&source, limits).map_err(|error| failed("map", &view.name, &error))?;
+        if let Some(reduce) = view.reduce.as_deref().filter(|reduce| !reduce.trim_start().starts_with('_')) {
+            language.reducer(reduce, limits).map_err(|error| failed("reduce", &view.name, &error))?;
+        }
+    }
+    Ok(())
+}
+
+fn failed(kind: &str, view: &str, error: &CompileError) -> Error {
+    match error {
+        CompileError::Source(reason) => Error::new(
+            StatusCode::BAD_REQUEST,
+            "compilation_error",
+            format!("Compilation of the {kind} function in the '{view}' view failed: {reason}"),
+        ),
+        CompileError::Unavailable(reason) => Error::internal(reason.clone()),
+    }
+}

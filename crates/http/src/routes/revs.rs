@@ -1,0 +1,98 @@
+//! Which revisions are not here: what replicators ask before they send.
+
+use std::sync::Arc;
+
+use settee_database::{Database, DocRecord};
+use settee_model::Rev;
+use settee_model::json::{Kind, Value, write_string};
+
+use crate::request::Request;
+use crate::respond::Answer;
+use crate::{Error, bridge, revision};
+
+/// `POST /{db}/_revs_diff`
+pub(super) async fn diff(request: Request) -> Answer {
+    compare(request, b"{", b"}\n", |out, record, missing| {
+        out.extend_from_slice(br#"{"missing":"#);
+        revision::rev_list(out, missing.iter().cloned());
+        let ancestors = record.map(|record| possible_ancestors(record, missing)).unwrap_or_default();
+        if !ancestors.is_empty() {
+            out.extend_from_slice(br#","possible_ancestors":"#);
+            revision::rev_list(out, ancestors.into_iter());
+        }
+        out.push(b'}');
+    })
+    .await
+}
+
+/// `POST /{db}/_missing_revs`
+pub(super) async fn missing(request: Request) -> Answer {
+    compare(request, br#"{"missing_revs":{"#, b"}}\n", |out, _, missing| {
+        revision::rev_list(out, missing.iter().cloned());
+    })
+    .await
+}
+
+async fn compare(
+    mut request: Request,
+    head: &'static [u8],
+    tail: &'static [u8],
+    write: impl Fn(&mut Vec<u8>, Option<&DocRecord>, &[Rev]) + Send + 'static,
+) -> Answer {
+    let database = request.database()?;
+    let body = request.read_called_json().await?;
+    if body.value().kind() != Kind::Object {
+        return Err(Error::bad_request("Request body must be a JSON object"));
+    }
+    bridge::stream(move |output| {
+        let view = read(&database)?;
+        let mut first = true;
+        output.text().extend_from_slice(head);
+        for (id, revs) in body.value().members() {
+            let id = id.as_str().unwrap_or_default();
+            let asked = parse_revs(revs)?;
+            let record = view.record(&id)?;
+            let missing = missing_revs(record.as_ref(), asked);
+            if missing.is_empty() {
+                continue;
+            }
+            if !std::mem::take(&mut first) {
+                output.text().push(b',');
+            }
+            write_string(output.text(), &id);
+            output.text().push(b':');
+            write(output.text(), record.as_ref(), &missing);
+            if output.row_done().is_break() {
+                return Ok(());
+            }
+        }
+        output.text().extend_from_slice(tail);
+        Ok(())
+    })
+    .await
+}
+
+fn read(database: &Arc<Database>) -> Result<settee_database::ReadView, Error> {
+    Ok(database.read()?)
+}
+
+fn parse_revs(revs: Value<'_>) -> Result<Vec<Rev>, Error> {
+    revs.elements().map(|rev| Ok(Rev::parse(rev.as_str().as_deref().unwrap_or_default())?)).collect()
+}
+
+/// Those of `asked` that the document does not have, in their order.
+fn missing_revs(record: Option<&DocRecord>, mut asked: Vec<Rev>) -> Vec<Rev> {
+    asked.retain(|rev| record.is_none_or(|record| record.tree.find(rev).is_none()));
+    asked.sort();
+    asked.dedup();
+    asked
+}
+
+/// Leaves that are older than the newest missing revision, and so may be its ancestors.
+fn possible_ancestors(record: &DocRecord, missing: &[Rev]) -> Vec<Rev> {
+    let newest = missing.iter().map(|rev| rev.generation).max().unwrap_or_default();
+    let leaves = record.tree.leaves().map(|leaf| record.tree.node(leaf).rev.clone());
+    let mut ancestors: Vec<Rev> = leaves.filter(|rev| rev.generation < newest).collect();
+    ancestors.sort();
+    ancestors
+}

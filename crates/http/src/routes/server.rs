@@ -1,0 +1,151 @@
+//! The server about itself.
+
+use hyper::StatusCode;
+use hyper::header::{self, HeaderValue};
+use settee_database::tasks::{TaskKind, TaskState};
+use settee_model::json::write_string;
+
+use crate::Error;
+use crate::params::Raw;
+use crate::request::Request;
+use crate::respond::{self, Answer};
+
+/// What clients look for in the list of features.
+const FEATURES: &str = r#"["pluggable-storage-engines","quickjs"]"#;
+
+/// `GET /`
+pub(super) async fn welcome(request: Request) -> Answer {
+    let identity = &request.node.identity;
+    let mut out = br#"{"couchdb":"Welcome","version":"#.to_vec();
+    write_string(&mut out, &identity.couchdb_version);
+    out.extend_from_slice(br#","git_sha":""#);
+    out.extend_from_slice(identity.version.as_bytes());
+    out.extend_from_slice(br#"","uuid":"#);
+    write_string(&mut out, &identity.uuid);
+    out.extend_from_slice(format!(r#","features":{FEATURES},"vendor":{{"name":"#).as_bytes());
+    let vendor = request.node.settings.get("vendor", "name").unwrap_or_else(|| "Settee".to_owned());
+    write_string(&mut out, &vendor);
+    out.extend_from_slice(br#","version":"#);
+    write_string(&mut out, &identity.version);
+    out.extend_from_slice(b"}}");
+    Ok(respond::json(StatusCode::OK, out))
+}
+
+/// `GET /_up`
+pub(super) async fn up(request: Request) -> Answer {
+    let mode = request.node.settings.get("couchdb", "maintenance_mode").unwrap_or_default();
+    if mode == "true" || mode == "nolb" {
+        let mut out = br#"{"status":"#.to_vec();
+        write_string(&mut out, if mode == "true" { "maintenance_mode" } else { "nolb" });
+        out.push(b'}');
+        return Ok(respond::json(StatusCode::NOT_FOUND, out));
+    }
+    Ok(respond::json(StatusCode::OK, br#"{"status":"ok","seeds":{}}"#.to_vec()))
+}
+
+/// `GET /_uuids`
+pub(super) async fn uuids(request: Request) -> Answer {
+    let max = request.node.settings.number("uuids", "max_count", 1000);
+    let count = match request.query.get("count") {
+        None => 1,
+        Some(text) => Raw::Text(text.to_owned()).natural()?,
+    };
+    if count > max {
+        return Err(Error::bad_request("count parameter too large"));
+    }
+    let mut out = br#"{"uuids":["#.to_vec();
+    for (index, uuid) in (request.node.uuids)(usize::try_from(count).unwrap_or_default()).iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write_string(&mut out, uuid);
+    }
+    out.extend_from_slice(b"]}");
+    let mut response = respond::json(StatusCode::OK, out);
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response.headers_mut().insert(header::PRAGMA, HeaderValue::from_static("no-cache"));
+    Ok(response)
+}
+
+/// `GET /_active_tasks`
+pub(super) async fn active_tasks(request: Request) -> Answer {
+    let mut out = b"[".to_vec();
+    for (index, task) in request.node.tasks.list().iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write_task(&mut out, task, &request.node.identity.node);
+    }
+    out.push(b']');
+    Ok(respond::json(StatusCode::OK, out))
+}
+
+fn write_task(out: &mut Vec<u8>, task: &TaskState, node: &str) {
+    out.extend_from_slice(br#"{"node":"#);
+    write_string(out, node);
+    out.extend_from_slice(format!(r#","pid":"<0.{}.0>","type":"#, task.id).as_bytes());
+    let database = match &task.kind {
+        TaskKind::Indexer { database, design_document } => {
+            out.extend_from_slice(br#""indexer","design_document":"#);
+            write_string(out, design_document);
+            database
+        }
+        TaskKind::DatabaseCompaction { database } => {
+            out.extend_from_slice(br#""database_compaction""#);
+            database
+        }
+    };
+    out.extend_from_slice(br#","database":"#);
+    write_string(out, database);
+    let TaskState { changes_done, total_changes, started_on, updated_on, .. } = task;
+    let progress = task.progress();
+    out.extend_from_slice(
+        format!(
+            r#","changes_done":{changes_done},"total_changes":{total_changes},"progress":{progress},"started_on":{started_on},"updated_on":{updated_on}}}"#
+        )
+        .as_bytes(),
+    );
+}
+
+/// `GET /_node/{node}`
+pub(super) async fn node(request: Request) -> Answer {
+    require_node(&request)?;
+    let mut out = br#"{"name":"#.to_vec();
+    write_string(&mut out, &request.node.identity.node);
+    out.push(b'}');
+    Ok(respond::json(StatusCode::OK, out))
+}
+
+/// `GET /_node/{node}/_system`
+pub(super) async fn system(request: Request) -> Answer {
+    require_node(&request)?;
+    let uptime_s = (request.node.clock_ms)().saturating_sub(request.node.started_ms) / 1000;
+    let mut memory = String::new();
+    for (name, value) in request.node.catalog.engine_statistics() {
+        if !memory.is_empty() {
+            memory.push(',');
+        }
+        memory.push_str(&format!(r#""{name}":{value}"#));
+    }
+    let out = format!(r#"{{"uptime":{uptime_s},"memory":{{{memory}}}}}"#);
+    Ok(respond::json(StatusCode::OK, out.into_bytes()))
+}
+
+/// `GET /_node/{node}/_versions`
+pub(super) async fn versions(request: Request) -> Answer {
+    require_node(&request)?;
+    let mut out = br#"{"javascript_engine":{"name":"quickjs","version":"quickjs-ng"},"#.to_vec();
+    out.extend_from_slice(br#""collation_driver":{"name":"icu4x","collator_version":"#);
+    write_string(&mut out, settee_model::collate::version());
+    out.extend_from_slice(b"}}");
+    Ok(respond::json(StatusCode::OK, out))
+}
+
+/// Refuses the name of a node that is not this one. Paths without a node mean this one.
+pub(super) fn require_node(request: &Request) -> Result<(), Error> {
+    let name = request.captures.get("node");
+    if ["", "_local", "nonode@nohost", &request.node.identity.node].contains(&name) {
+        return Ok(());
+    }
+    Err(Error::not_found(format!("no such node: {name}")))
+}

@@ -1,0 +1,357 @@
+//! Views: queries of one view, several queries at once, temporary views, and what is known of indexes.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use hyper::StatusCode;
+use settee_database::{Database, Direction, Head, IdRange, ReadView};
+use settee_design::{DesignDocument, DesignOptions, ViewDefinition};
+use settee_model::Rev;
+use settee_model::collate::Collation;
+use settee_model::json::{Json, Kind, Value, write_string};
+use settee_views::{Answer as QueryAnswer, Header, MapRow, QueryError, ReduceRow, RowSink, ViewError, Views};
+
+use super::all_docs::{parse_queries, text, write_winner};
+use crate::bridge::{self, Output};
+use crate::node::Node;
+use crate::params::view::{Source, ViewParams};
+use crate::request::Request;
+use crate::respond::{self, Answer};
+use crate::{Error, sequence};
+
+/// The name of the only view of a temporary design document.
+const TEMPORARY: &str = "temp";
+
+/// `GET /{db}/_design/{ddoc}/_view/{view}`
+pub(super) async fn get(request: Request) -> Answer {
+    let params = ViewParams::from_query(&request.query)?;
+    answer(&request, vec![params], Form::One).await
+}
+
+/// `POST /{db}/_design/{ddoc}/_view/{view}`
+pub(super) async fn post(mut request: Request) -> Answer {
+    let body = request.read_json().await?;
+    let params = ViewParams::from_body(body.value(), &request.query, Source::View)?;
+    answer(&request, vec![params], Form::One).await
+}
+
+/// `POST /{db}/_design/{ddoc}/_view/{view}/queries`
+pub(super) async fn queries(mut request: Request) -> Answer {
+    let queries = parse_queries(&request.read_called_json().await?, Source::View)?;
+    answer(&request, queries, Form::Several).await
+}
+
+/// `POST /{db}/_temp_view`: a view that no design document has, as in version 1.
+pub(super) async fn temp_view(mut request: Request) -> Answer {
+    let database = request.database()?;
+    let body = request.read_called_json().await?;
+    let design = temporary(body.value())?;
+    let params = ViewParams::from_query(&request.query)?;
+    run(&request.node, database, Arc::new(design), TEMPORARY.to_owned(), vec![params], Form::One).await
+}
+
+/// `GET /{db}/_design/{ddoc}/_info`
+pub(super) async fn info(request: Request) -> Answer {
+    let database = request.database()?;
+    let name = request.captures.get("ddoc").to_owned();
+    let views = Arc::clone(&request.node.views);
+    let out = bridge::blocking(move || {
+        let design = design_document(&database, &name)?;
+        let info = views.info(&database, &design)?;
+        let mut out = br#"{"name":"#.to_vec();
+        write_string(&mut out, &name);
+        out.extend_from_slice(br#","view_index":{"signature":"#);
+        write_string(&mut out, &info.signature);
+        out.extend_from_slice(br#","language":"#);
+        write_string(&mut out, &info.language);
+        out.extend_from_slice(br#","collator_versions":["#);
+        write_string(&mut out, settee_model::collate::version());
+        out.extend_from_slice(
+            format!(
+                concat!(
+                    r#"],"updater_running":{},"compact_running":false,"waiting_commit":false,"waiting_clients":{},"#,
+                    r#""update_seq":{},"purge_seq":0,"sizes":{{"file":{},"active":{},"external":{}}},"#,
+                    r#""updates_pending":{{"minimum":{},"preferred":{},"total":{}}}}}}}"#
+                ),
+                info.updater_running,
+                info.waiting_clients,
+                info.update_seq,
+                info.file_bytes,
+                info.file_bytes,
+                info.external_bytes,
+                info.updates_pending,
+                info.updates_pending,
+                info.updates_pending,
+            )
+            .as_bytes(),
+        );
+        Ok(out)
+    })
+    .await?;
+    Ok(respond::json(StatusCode::OK, out))
+}
+
+/// `POST /{db}/_view_cleanup`
+pub(super) async fn cleanup(request: Request) -> Answer {
+    let database = request.database()?;
+    let views = Arc::clone(&request.node.views);
+    bridge::blocking(move || {
+        let designs = all_design_documents(&database)?;
+        Ok(views.cleanup(&database, &designs)?)
+    })
+    .await?;
+    Ok(respond::ok(StatusCode::ACCEPTED))
+}
+
+/// How many queries an answer holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    One,
+    Several,
+}
+
+async fn answer(request: &Request, queries: Vec<ViewParams>, form: Form) -> Answer {
+    let database = request.database()?;
+    let (ddoc, view) = (request.captures.get("ddoc").to_owned(), request.captures.get("view").to_owned());
+    let reader = Arc::clone(&database);
+    let design = bridge::blocking(move || design_document(&reader, &ddoc)).await?;
+    run(&request.node, database, Arc::new(design), view, queries, form).await
+}
+
+async fn run(
+    node: &Arc<Node>,
+    database: Arc<Database>,
+    design: Arc<DesignDocument>,
+    view: String,
+    queries: Vec<ViewParams>,
+    form: Form,
+) -> Answer {
+    if queries.iter().any(ViewParams::groups_map_rows) {
+        return Err(ViewError::Query(QueryError::GroupingOnMap).into());
+    }
+    let views = Arc::clone(&node.views);
+    bridge::stream(move |output| {
+        if form == Form::Several {
+            output.text().extend_from_slice(b"{\"results\":[");
+        }
+        for (index, params) in queries.iter().enumerate() {
+            if index > 0 {
+                output.text().extend_from_slice(b",\n");
+            }
+            if one(output, &views, &database, &design, &view, params)?.is_break() {
+                return Ok(());
+            }
+        }
+        output.text().extend_from_slice(if form == Form::Several { b"]}\n" } else { b"\n" });
+        Ok(())
+    })
+    .await
+}
+
+fn one(
+    output: &mut Output,
+    views: &Arc<Views>,
+    database: &Arc<Database>,
+    design: &Arc<DesignDocument>,
+    view: &str,
+    params: &ViewParams,
+) -> Result<ControlFlow<()>, Error> {
+    let mut rows =
+        Rows { output, database, params, documents: None, sent: 0, flow: ControlFlow::Continue(()), error: None };
+    let answer = views.query(database, design, view, &params.view_query(), &mut rows)?;
+    if let Some(error) = rows.error {
+        return Err(error);
+    }
+    rows.output.text().extend_from_slice(b"\r\n]}");
+    let flow = rows.flow;
+    if answer == QueryAnswer::UpdateWanted {
+        update_later(views, database, design);
+    }
+    Ok(flow)
+}
+
+/// Brings the indexes up to date after the answer, which nobody waits for.
+fn update_later(views: &Arc<Views>, database: &Arc<Database>, design: &Arc<DesignDocument>) {
+    let (views, database, design) = (Arc::clone(views), Arc::clone(database), Arc::clone(design));
+    tokio::task::spawn_blocking(move || {
+        if let Err(error) = views.update(&database, &design) {
+            tracing::warn!(%error, database = database.name(), ddoc = %design.id, "an index was not updated");
+        }
+    });
+}
+
+/// Writes the rows of one query.
+struct Rows<'a> {
+    output: &'a mut Output,
+    database: &'a Arc<Database>,
+    params: &'a ViewParams,
+    /// Opened with the first document that is asked for: it is then at least as new as the index.
+    documents: Option<ReadView>,
+    sent: u64,
+    flow: ControlFlow<()>,
+    error: Option<Error>,
+}
+
+impl RowSink for Rows<'_> {
+    fn header(&mut self, header: Header) -> ControlFlow<()> {
+        let out = self.output.text();
+        out.push(b'{');
+        let update_seq = match header {
+            Header::Map { total_rows, offset, update_seq } => {
+                out.extend_from_slice(format!("\"total_rows\":{total_rows},\"offset\":{offset},").as_bytes());
+                update_seq
+            }
+            Header::Reduce { update_seq } => update_seq,
+        };
+        if self.params.update_seq {
+            out.extend_from_slice(b"\"update_seq\":");
+            sequence::write(out, self.database, update_seq);
+            out.push(b',');
+        }
+        out.extend_from_slice(b"\"rows\":[\r\n");
+        ControlFlow::Continue(())
+    }
+
+    fn map_row(&mut self, row: MapRow<'_>) -> ControlFlow<()> {
+        self.separate();
+        let out = self.output.text();
+        out.extend_from_slice(b"{\"id\":");
+        write_string(out, row.id);
+        out.extend_from_slice(b",\"key\":");
+        out.extend_from_slice(row.key);
+        out.extend_from_slice(b",\"value\":");
+        out.extend_from_slice(row.value);
+        if self.params.include_docs {
+            out.extend_from_slice(b",\"doc\":");
+            if let Err(error) = self.write_document(row) {
+                self.error = Some(error);
+                return ControlFlow::Break(());
+            }
+        }
+        self.output.text().push(b'}');
+        self.row_done()
+    }
+
+    fn reduce_row(&mut self, row: ReduceRow<'_>) -> ControlFlow<()> {
+        self.separate();
+        let out = self.output.text();
+        out.extend_from_slice(b"{\"key\":");
+        out.extend_from_slice(row.key);
+        out.extend_from_slice(b",\"value\":");
+        out.extend_from_slice(row.value);
+        out.push(b'}');
+        self.row_done()
+    }
+}
+
+impl Rows<'_> {
+    fn separate(&mut self) {
+        if self.sent > 0 {
+            self.output.text().extend_from_slice(b",\r\n");
+        }
+        self.sent += 1;
+    }
+
+    fn row_done(&mut self) -> ControlFlow<()> {
+        self.flow = self.output.row_done();
+        self.flow
+    }
+
+    /// The document of a row, or the one that its value names; `null` if there is none.
+    fn write_document(&mut self, row: MapRow<'_>) -> Result<(), Error> {
+        if self.documents.is_none() {
+            self.documents = Some(self.database.read()?);
+        }
+        let Some(view) = &self.documents else { return Ok(()) };
+        let linked = row.document();
+        let out = self.output.text();
+        let length = out.len();
+        let written = match linked.rev.as_deref().map(Rev::parse) {
+            Some(Err(_)) => false,
+            Some(Ok(rev)) => write_rev(out, view, &linked.id, &rev)?,
+            None => match view.head(&linked.id)?.filter(|head| !head.stored.deleted) {
+                Some(head) => write_head(out, view, &linked.id, &head, self.params.conflicts)?,
+                None => false,
+            },
+        };
+        if !written {
+            out.truncate(length);
+            out.extend_from_slice(b"null");
+        }
+        Ok(())
+    }
+}
+
+fn write_head(out: &mut Vec<u8>, view: &ReadView, id: &str, head: &Head, conflicts: bool) -> Result<bool, Error> {
+    write_winner(out, view, id, head, conflicts)?;
+    Ok(true)
+}
+
+fn write_rev(out: &mut Vec<u8>, view: &ReadView, id: &str, rev: &Rev) -> Result<bool, Error> {
+    let record = view.record(id)?;
+    let stored = record.and_then(|record| record.tree.find(rev).and_then(|node| record.tree.node(node).value));
+    match stored {
+        Some(stored) => Ok(view.write_document(out, id, rev, stored, |_| {})?),
+        None => Ok(false),
+    }
+}
+
+/// Reads and parses a design document; `name` is its id without `_design/`.
+fn design_document(database: &Arc<Database>, name: &str) -> Result<DesignDocument, Error> {
+    let view = database.read()?;
+    let id = format!("_design/{name}");
+    let head = view.head(&id)?.ok_or_else(|| Error::not_found("missing"))?;
+    if head.stored.deleted {
+        return Err(Error::not_found("deleted"));
+    }
+    parse(&view, &id, &head)
+}
+
+fn parse(view: &ReadView, id: &str, head: &Head) -> Result<DesignDocument, Error> {
+    let mut body = Vec::with_capacity(head.stored.size as usize);
+    if !view.read_body(head.stored, &mut body)? {
+        return Err(Error::not_found("missing"));
+    }
+    let body = Json::trusted(body);
+    DesignDocument::parse(id, body.value())
+        .map_err(|error| Error::new(StatusCode::BAD_REQUEST, "invalid_design_doc", error.to_string()))
+}
+
+fn all_design_documents(database: &Arc<Database>) -> Result<Vec<DesignDocument>, Error> {
+    let view = database.read()?;
+    let range = IdRange { start: Some(b"_design/".to_vec()), end: Some(b"_design0".to_vec()) };
+    let mut rows = view.all_docs(&range, Direction::Forward)?;
+    let mut designs = Vec::new();
+    while let Some(row) = rows.next()? {
+        // One that was replicated in and makes no sense needs no index.
+        designs.extend(parse(&view, row.id, &row.head).ok());
+    }
+    Ok(designs)
+}
+
+/// The design document that the body of `_temp_view` stands for.
+fn temporary(body: Value<'_>) -> Result<DesignDocument, Error> {
+    if body.kind() != Kind::Object {
+        return Err(Error::bad_request("Request body must be a JSON object"));
+    }
+    let map =
+        body.get("map").and_then(text).ok_or_else(|| Error::bad_request("A temporary view needs a `map` function."))?;
+    let options = body.get("options");
+    let option = |name: &str| options.and_then(|options| options.get(name));
+    let is_true = |name: &str| option(name).and_then(Value::as_bool).unwrap_or(false);
+    let raw = option("collation").and_then(text).as_deref() == Some("raw");
+    let view = ViewDefinition {
+        name: TEMPORARY.into(),
+        map: map.into(),
+        reduce: body.get("reduce").and_then(text).map(Arc::from),
+        collation: if raw { Collation::Raw } else { Collation::Unicode },
+    };
+    Ok(DesignDocument {
+        id: "_design/_temp_view".into(),
+        language: body.get("language").and_then(text).unwrap_or_else(|| "javascript".to_owned()).into(),
+        library: None,
+        options: DesignOptions { include_design: is_true("include_design"), local_seq: is_true("local_seq") },
+        views: vec![view],
+        autoupdate: false,
+    })
+}

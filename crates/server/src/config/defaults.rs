@@ -1,0 +1,216 @@
+//! The table of settings Settee honours: CouchDB's section and key names, default values, what a value may be, and a line of
+//! documentation each. Keys that are not in it are stored and otherwise ignored.
+
+use std::fmt::Write;
+use std::path::Path;
+
+/// One setting.
+#[derive(Debug)]
+pub(crate) struct Setting {
+    /// CouchDB's section.
+    pub(crate) section: &'static str,
+    /// CouchDB's key.
+    pub(crate) key: &'static str,
+    /// The default; `None`: nothing, or made up at the first start. `{data}` stands for the data directory.
+    pub(crate) default: Option<&'static str>,
+    /// What a value may be.
+    pub(crate) kind: Kind,
+    /// Whether the configuration shows the default.
+    pub(crate) visibility: Visibility,
+    /// One line for `settee config --defaults`.
+    pub(crate) doc: &'static str,
+}
+
+/// CouchDB's `default.ini` states some values and has others only in comments: those are in force, but reading them gives
+/// `unknown_config_value`, and the old value of the first change is `""`. Scripts can see that, so it is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Visibility {
+    /// Part of the configuration from the start.
+    Listed,
+    /// In force, but not part of the configuration until somebody sets it.
+    Implied,
+}
+
+/// What a value may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Any text.
+    Text,
+    /// `true` or `false`.
+    Bool,
+    /// An integer in this range.
+    Integer(u64, u64),
+    /// An integer or `infinity`.
+    Limit,
+    /// A time in milliseconds, or `infinity`.
+    Milliseconds,
+    /// A time in seconds.
+    Seconds,
+    /// One of these words.
+    Word(&'static [&'static str]),
+}
+
+impl Kind {
+    /// What a value has to be, if `value` is not: the end of a sentence that begins with "must be". An empty value is always
+    /// right: it takes a setting back.
+    pub(crate) fn violation(self, value: &str) -> Option<String> {
+        let number = value.parse::<u64>().ok();
+        let (fits, wanted) = match self {
+            Kind::Text => return None,
+            Kind::Bool => (matches!(value, "true" | "false"), "true or false".to_owned()),
+            Kind::Integer(min, max) => {
+                (number.is_some_and(|n| (min..=max).contains(&n)), format!("an integer from {min} to {max}"))
+            }
+            Kind::Limit => (number.is_some() || value == INFINITY, "an integer or infinity".to_owned()),
+            Kind::Milliseconds => (number.is_some() || value == INFINITY, "milliseconds or infinity".to_owned()),
+            Kind::Seconds => (number.is_some(), "a number of seconds".to_owned()),
+            Kind::Word(words) => (words.contains(&value), format!("one of {}", words.join(", "))),
+        };
+        (!fits && !value.is_empty()).then_some(wanted)
+    }
+}
+
+/// CouchDB's word for no limit.
+pub(crate) const INFINITY: &str = "infinity";
+
+const PORT: Kind = Kind::Integer(0, 65_535);
+const COUNT: Kind = Kind::Integer(1, u32::MAX as u64);
+const COMMON_HEADERS: &str = "accept, accept-language, authorization, content-length, content-range, content-type, \
+     destination, expires, if-match, last-modified, origin, pragma, x-couch-full-commit, x-couch-id, x-couch-persist, \
+     x-couchdb-www-authenticate, x-http-method-override, x-requested-with, x-couchdb-vhost-path";
+const COMMON_METHODS: &str = "CONNECT, COPY, DELETE, GET, HEAD, OPTIONS, POST, PUT, TRACE";
+
+const fn setting(
+    section: &'static str,
+    key: &'static str,
+    default: &'static str,
+    kind: Kind,
+    doc: &'static str,
+) -> Setting {
+    Setting { section, key, default: Some(default), kind, visibility: Visibility::Implied, doc }
+}
+
+const fn listed(
+    section: &'static str,
+    key: &'static str,
+    default: &'static str,
+    kind: Kind,
+    doc: &'static str,
+) -> Setting {
+    Setting { section, key, default: Some(default), kind, visibility: Visibility::Listed, doc }
+}
+
+const fn unset(section: &'static str, key: &'static str, kind: Kind, doc: &'static str) -> Setting {
+    Setting { section, key, default: None, kind, visibility: Visibility::Implied, doc }
+}
+
+/// All settings, grouped by section.
+#[rustfmt::skip] // One line is one setting: it is read as a table.
+pub(crate) const SETTINGS: &[Setting] = &[
+    unset("couchdb", "uuid", Kind::Text, "identifies this server; made up at the first start"),
+    listed("couchdb", "database_dir", "{data}", Kind::Text, "where the data lies; given with --data"),
+    listed("couchdb", "view_index_dir", "{data}", Kind::Text, "indexes lie with the data"),
+    setting("couchdb", "single_node", "false", Kind::Bool, "create _users and _replicator at start"),
+    setting("couchdb", "default_security", "admin_only", Kind::Word(&["admin_only", "admin_local", "everyone"]), "who may use a database without a security object"),
+    setting("couchdb", "max_document_size", "8000000", Kind::Limit, "bytes of a document's JSON"),
+    setting("couchdb", "max_attachment_size", "1073741824", Kind::Limit, "bytes of one attachment"),
+    setting("couchdb", "max_document_id_length", "infinity", Kind::Limit, "bytes of a document id"),
+    setting("couchdb", "max_bulk_docs_count", "10000", Kind::Limit, "documents in one _bulk_docs request"),
+    setting("couchdb", "max_bulk_get_count", "10000", Kind::Limit, "documents in one _bulk_get request"),
+    setting("couchdb", "os_process_timeout", "5000", Kind::Milliseconds, "how long a view function may take for one batch"),
+    setting("couchdb", "users_db_security_editable", "false", Kind::Bool, "allow to change the security object of _users"),
+    setting("couchdb", "maintenance_mode", "false", Kind::Word(&["true", "false", "nolb"]), "makes /_up answer 404, so that load balancers look elsewhere"),
+
+    listed("chttpd", "port", "5984", PORT, "where to listen; 0 for any free port"),
+    listed("chttpd", "bind_address", "127.0.0.1", Kind::Text, "where to listen; beyond this machine only with an admin"),
+    setting("chttpd", "require_valid_user", "false", Kind::Bool, "refuse requests without credentials"),
+    setting("chttpd", "require_valid_user_except_for_up", "false", Kind::Bool, "the same, but leave /_up open"),
+    setting("chttpd", "admin_only_all_dbs", "true", Kind::Bool, "only admins may list the databases"),
+    setting("chttpd", "enable_cors", "false", Kind::Bool, "answer browsers from other origins, see [cors]"),
+    setting("chttpd", "max_http_request_size", "4294967296", Kind::Limit, "bytes of a request's body"),
+    setting("chttpd", "max_uri_length", "8000", Kind::Limit, "bytes of a request's path and query"),
+    setting("chttpd", "max_db_number_for_dbs_info_req", "100", COUNT, "databases in one _dbs_info request"),
+    setting("chttpd", "changes_timeout", "60000", Kind::Milliseconds, "how long a feed without heartbeat waits for a change"),
+    setting("chttpd", "server_header_versions", "true", Kind::Bool, "show versions in the header Server"),
+    setting("chttpd", "prefer_minimal", "Cache-Control, Content-Length, Content-Range, Content-Type, ETag, Server, Transfer-Encoding, Vary", Kind::Text, "headers that stay with Prefer: return=minimal"),
+    unset("chttpd", "WWW-Authenticate", Kind::Text, "sent with answers 401, so that browsers ask for a password"),
+
+    setting("chttpd_auth", "iterations", "600000", COUNT, "rounds of PBKDF2 for new password hashes"),
+    setting("chttpd_auth", "timeout", "600", Kind::Seconds, "how long a session lasts"),
+    unset("chttpd_auth", "secret", Kind::Text, "signs session cookies"),
+    setting("chttpd_auth", "authentication_db", "_users", Kind::Text, "the database of users"),
+    setting("chttpd_auth", "authentication_redirect", "/_utils/session.html", Kind::Text, "where browsers are sent to log in"),
+
+    setting("cors", "origins", "", Kind::Text, "origins that may call, separated by commas; * for all"),
+    setting("cors", "credentials", "false", Kind::Bool, "let other origins send credentials"),
+    setting("cors", "headers", COMMON_HEADERS, Kind::Text, "request headers that other origins may send"),
+    setting("cors", "methods", COMMON_METHODS, Kind::Text, "methods that other origins may use"),
+    setting("cors", "max_age", "600", Kind::Seconds, "how long browsers may remember the answer"),
+
+    setting("uuids", "algorithm", "sequential", Kind::Word(&["sequential", "random", "utc_random", "utc_id", "uuid_v7"]), "how ids are made"),
+    setting("uuids", "utc_id_suffix", "", Kind::Text, "what utc_id appends; differs on each node"),
+    setting("uuids", "max_count", "1000", COUNT, "ids in one _uuids request"),
+
+    setting("cluster", "q", "1", COUNT, "shards of a new database"),
+    setting("cluster", "n", "1", COUNT, "copies of a new database; one process keeps one"),
+
+    setting("log", "level", "info", Kind::Word(&["debug", "info", "notice", "warning", "warn", "error", "critical", "crit", "alert", "emergency", "emerg", "none"]), "what is worth a line in the log"),
+
+    setting("query_server_config", "reduce_limit", "true", Kind::Word(&["true", "false", "log"]), "refuse reduce functions whose results grow without end"),
+    setting("query_server_config", "query_limit", "268435456", Kind::Limit, "rows that one view query may answer"),
+    setting("attachments", "compressible_types", "text/*, application/javascript, application/json, application/xml", Kind::Text, "types of attachments that are stored compressed"),
+    setting("attachments", "compression_level", "8", Kind::Integer(0, 9), "zlib's level; 0 stores them as they are"),
+];
+
+/// The setting of this name. CouchDB's old names of sections find what they became.
+pub(crate) fn find(section: &str, key: &str) -> Option<&'static Setting> {
+    let exact = |section: &str| SETTINGS.iter().find(|setting| setting.section == section && setting.key == key);
+    exact(section).or_else(|| exact(modern_section(section, key)?))
+}
+
+/// Where CouchDB 3 looks for `key` if `section` does not say anything: the name the section had before.
+pub(crate) fn old_section(section: &str, key: &str) -> Option<&'static str> {
+    SECTION_NAMES.into_iter().find(|(new, _)| *new == section && is_shared(section, key)).map(|(_, old)| old)
+}
+
+fn modern_section(section: &str, key: &str) -> Option<&'static str> {
+    SECTION_NAMES.into_iter().find(|(new, old)| *old == section && is_shared(new, key)).map(|(new, _)| new)
+}
+
+const SECTION_NAMES: [(&str, &str); 2] = [("chttpd", "httpd"), ("chttpd_auth", "couch_httpd_auth")];
+
+/// The old `[httpd] port` was that of another interface in CouchDB 2: it must not move this one.
+fn is_shared(section: &str, key: &str) -> bool {
+    section != "chttpd" || !matches!(key, "port" | "bind_address")
+}
+
+/// Whether a value must not be shown in logs.
+pub(crate) fn is_sensitive(section: &str, key: &str) -> bool {
+    let named_so = |word| key.to_ascii_lowercase().contains(word);
+    matches!(section, "admins" | "jwt_keys") || ["secret", "password", "token"].into_iter().any(named_so)
+}
+
+impl Setting {
+    /// The default for a server with this data directory.
+    pub(crate) fn default_for(&self, data_dir: &Path) -> Option<String> {
+        self.default.map(|text| text.replace("{data}", &data_dir.display().to_string()))
+    }
+}
+
+/// All settings as an INI file, for `settee config --defaults`. What the configuration does not list is in comments, as in
+/// CouchDB's `default.ini`.
+pub(crate) fn render(data_dir: &Path) -> String {
+    let mut text = String::new();
+    let mut section = "";
+    for setting in SETTINGS {
+        if setting.section != section {
+            section = setting.section;
+            let gap = if text.is_empty() { "" } else { "\n" };
+            writeln!(text, "{gap}[{section}]").expect("writing to a String cannot fail");
+        }
+        let mark = if setting.visibility == Visibility::Listed { "" } else { ";" };
+        let line = format!("{mark}{} = {}", setting.key, setting.default_for(data_dir).unwrap_or_default());
+        writeln!(text, "; {}\n{}", setting.doc, line.trim_end()).expect("writing to a String cannot fail");
+    }
+    text
+}

@@ -1,0 +1,137 @@
+//! Reading all layers of the configuration into one, and what has to be put right on the way: passwords in plain text, the
+//! admin of the environment, the server's uuid.
+
+use super::defaults::{self, SETTINGS, Visibility};
+use super::store::Layer;
+use super::{AdminSeed, Configuration, Origin, Sections, SettingsError, insert, lookup, violation};
+use crate::uuids::{Entropy, random_hex};
+use settee_auth::{hash_password, is_hashed};
+use std::num::NonZeroU32;
+
+/// The section of server admins.
+pub(super) const ADMINS: &str = "admins";
+
+/// The outcome of reading everything.
+pub(super) struct Loaded {
+    pub(super) sections: Sections,
+    pub(super) warnings: Vec<String>,
+}
+
+impl Configuration {
+    /// Reads all layers for the first time and adds what the server cannot be without.
+    pub(super) fn load_first(&mut self, admin: Option<AdminSeed>) -> Result<Loaded, SettingsError> {
+        let mut layers = self.files.read()?;
+        let iterations = iterations(&self.merge(&layers));
+        let mut warnings = self.hash_files(&mut layers, iterations);
+        for (section, _, value) in &mut self.overrides {
+            if section == ADMINS && !is_hashed(value) {
+                *value = hash(&*self.entropy, value, iterations);
+            }
+        }
+        let merged = self.merge(&layers);
+        let mut additions = Vec::new();
+        if let Some(AdminSeed { name, password }) = admin
+            && lookup(&merged, ADMINS, &name).is_none()
+        {
+            super::check(ADMINS, &name, &password)?;
+            let stored = if is_hashed(&password) { password } else { hash(&*self.entropy, &password, iterations) };
+            additions.push((ADMINS.to_owned(), name, stored));
+        }
+        if lookup(&merged, "couchdb", "uuid").is_none() {
+            additions.push(("couchdb".to_owned(), "uuid".to_owned(), random_hex(&*self.entropy, 16)));
+        }
+        if !additions.is_empty() {
+            let last = layers.last_mut().expect("a chain always has a file");
+            for (section, key, value) in &additions {
+                last.ini.set(section, key, value);
+            }
+            if let Err(error) = last.save() {
+                warnings.push(format!("what was added to the configuration is kept in memory only: {error}"));
+                self.overrides.extend(additions);
+            }
+        }
+        Ok(self.loaded(&layers, warnings))
+    }
+
+    /// Reads all layers again.
+    pub(super) fn load(&self) -> Result<Loaded, SettingsError> {
+        let mut layers = self.files.read()?;
+        let iterations = iterations(&self.merge(&layers));
+        let warnings = self.hash_files(&mut layers, iterations);
+        Ok(self.loaded(&layers, warnings))
+    }
+
+    /// `value` as it may be kept: hashed, if it is the password of an admin.
+    pub(super) fn protect(&self, section: &str, value: &str) -> String {
+        if section == ADMINS && !is_hashed(value) {
+            hash(&*self.entropy, value, iterations(&self.sections()))
+        } else {
+            value.to_owned()
+        }
+    }
+
+    /// Hashes the passwords in plain text and writes them back; answers what could not be written.
+    fn hash_files(&self, layers: &mut [Layer], iterations: NonZeroU32) -> Vec<String> {
+        let hash_plain = |value: &str| (!is_hashed(value)).then(|| hash(&*self.entropy, value, iterations));
+        let mut warnings = Vec::new();
+        for layer in layers {
+            if layer.ini.rewrite(ADMINS, hash_plain)
+                && let Err(error) = layer.save()
+            {
+                warnings.push(format!("a password stays in plain text on disk: {error}"));
+            }
+        }
+        warnings
+    }
+
+    fn loaded(&self, layers: &[Layer], mut warnings: Vec<String>) -> Loaded {
+        let sections = self.merge(layers);
+        warnings.extend(complaints(&sections));
+        Loaded { sections, warnings }
+    }
+
+    fn merge(&self, layers: &[Layer]) -> Sections {
+        let mut sections = Sections::new();
+        let listed = SETTINGS.iter().filter(|setting| setting.visibility == Visibility::Listed);
+        for setting in listed.clone() {
+            if let Some(text) = setting.default_for(&self.data_dir) {
+                insert(&mut sections, setting.section, setting.key, text, Origin::Default);
+            }
+        }
+        for (section, key, value) in layers.iter().flat_map(|layer| layer.ini.entries()) {
+            if let Some(text) = value {
+                insert(&mut sections, section, key, text.to_owned(), Origin::Set);
+                continue;
+            }
+            let default = listed.clone().find(|setting| setting.section == section && setting.key == key);
+            match default.and_then(|setting| setting.default_for(&self.data_dir)) {
+                Some(text) => insert(&mut sections, section, key, text, Origin::Default),
+                None => {
+                    sections.get_mut(section).map(|values| values.remove(key));
+                }
+            }
+        }
+        for (section, key, value) in &self.overrides {
+            insert(&mut sections, section, key, value.clone(), Origin::Set);
+        }
+        sections
+    }
+}
+
+fn hash(entropy: &dyn Entropy, password: &str, iterations: NonZeroU32) -> String {
+    hash_password(password, &random_hex(entropy, 16), iterations)
+}
+
+/// Rounds for new hashes. Read from the merged files themselves, because they are not in force yet while they are loaded.
+fn iterations(sections: &Sections) -> NonZeroU32 {
+    let read = |section| lookup(sections, section, "iterations").and_then(|value| value.text.parse().ok());
+    let default = || defaults::find("chttpd_auth", "iterations")?.default?.parse().ok();
+    read("chttpd_auth").or_else(|| read("couch_httpd_auth")).or_else(default).unwrap_or(NonZeroU32::MIN)
+}
+
+fn complaints(sections: &Sections) -> impl Iterator<Item = String> {
+    super::flat(sections).filter_map(|(section, key, value)| {
+        let wanted = violation(section, key, &value.text)?;
+        Some(format!("[{section}] {key} must be {wanted}: the value of the configuration is ignored"))
+    })
+}

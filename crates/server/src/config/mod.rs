@@ -1,0 +1,366 @@
+//! [`Configuration`]: the settings of the running server, CouchDB's way. Defaults from a table, over them the configuration
+//! file, over it `local.d/*.ini`, over all the command line and the environment. Changes through the API go to the last file.
+//!
+//! It knows no HTTP and applies nothing: whoever honours a setting reads it when it matters, or listens with
+//! [`Configuration::on_change`].
+//!
+//! Passwords of `[admins]` never stay in plain text, neither in memory nor in the files.
+
+pub(crate) mod defaults;
+mod ini;
+mod load;
+mod settings;
+mod store;
+
+use crate::uuids::Entropy;
+use defaults::{INFINITY, Kind};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use store::Files;
+
+/// Where the configuration comes from.
+pub(crate) struct Options {
+    /// The data directory.
+    pub(crate) data_dir: PathBuf,
+    /// The configuration file, which must exist; `None`: `local.ini` in the data directory, created when needed.
+    pub(crate) file: Option<PathBuf>,
+    /// Section, key and value from command line and environment. They win over the files and are never written to them.
+    pub(crate) overrides: Vec<(String, String, String)>,
+    /// `COUCHDB_USER` and `COUCHDB_PASSWORD`: an admin that is created unless the files have one of that name.
+    pub(crate) admin: Option<AdminSeed>,
+    /// Makes salts and the server's uuid.
+    pub(crate) entropy: Arc<dyn Entropy>,
+}
+
+/// The name and password of an admin to create.
+pub(crate) struct AdminSeed {
+    /// The key in `[admins]`.
+    pub(crate) name: String,
+    /// In plain text; only its hash is kept.
+    pub(crate) password: String,
+}
+
+/// Whether a change outlives the process (CouchDB's header `X-Couch-Persist`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Persist {
+    /// Written to the configuration file before the call returns.
+    Disk,
+    /// Until the next reload or restart.
+    Memory,
+}
+
+/// Why the configuration was not read or changed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SettingsError {
+    /// The change is refused; the text is for the client (`bad_request`).
+    #[error("{0}")]
+    Invalid(String),
+    /// The files could not be read or written; nothing was changed.
+    #[error("configuration file {0}")]
+    Io(#[from] std::io::Error),
+}
+
+/// What listeners are told.
+pub(crate) struct Change<'a> {
+    /// The section.
+    pub(crate) section: &'a str,
+    /// The key.
+    pub(crate) key: &'a str,
+    /// The new value; `None`: deleted. What applies now may be a default: ask [`Configuration::effective`].
+    pub(crate) value: Option<&'a str>,
+}
+
+type Listener = Box<dyn Fn(&Change<'_>) + Send + Sync>;
+type Sections = BTreeMap<String, BTreeMap<String, Value>>;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Value {
+    text: String,
+    origin: Origin,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    Default,
+    Set,
+}
+
+/// The settings, shared by all threads.
+pub(crate) struct Configuration {
+    data_dir: PathBuf,
+    files: Files,
+    /// Section, key and value that win over the files; passwords among them are hashed.
+    overrides: Vec<(String, String, String)>,
+    entropy: Arc<dyn Entropy>,
+    sections: RwLock<Sections>,
+    listeners: RwLock<Vec<Listener>>,
+    warnings: RwLock<Vec<String>>,
+    /// Held during any change, from the first file read to the last listener.
+    changing: Mutex<()>,
+}
+
+impl Configuration {
+    /// Reads the configuration. Hashes and rewrites passwords in plain text, creates the admin of the environment, and makes up
+    /// `[couchdb] uuid` if there is none. Where files cannot be written this holds for the running server only, with a warning.
+    pub(crate) fn open(options: Options) -> Result<Configuration, SettingsError> {
+        let Options { data_dir, file, overrides, admin, entropy } = options;
+        let files = match file {
+            Some(file) => Files::new(file, store::Presence::Required),
+            None => Files::new(data_dir.join("local.ini"), store::Presence::Optional),
+        };
+        for (section, key, value) in &overrides {
+            check(section, key, value)?;
+        }
+        let mut configuration = Configuration {
+            data_dir,
+            files,
+            overrides,
+            entropy,
+            sections: RwLock::default(),
+            listeners: RwLock::default(),
+            warnings: RwLock::default(),
+            changing: Mutex::default(),
+        };
+        let loaded = configuration.load_first(admin)?;
+        configuration.install(loaded);
+        Ok(configuration)
+    }
+
+    /// What was odd when the files were last read: sentences for the log.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        self.warnings.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The value as the API shows it. A default may be in force where this is `None`: see [`effective`](Self::effective).
+    pub(crate) fn get(&self, section: &str, key: &str) -> Option<String> {
+        lookup(&self.sections(), section, key).map(|value| value.text.clone())
+    }
+
+    /// Keys and values of a section, sorted by key; empty for an unknown one.
+    pub(crate) fn section(&self, section: &str) -> Vec<(String, String)> {
+        self.sections().get(section).map(pairs).unwrap_or_default()
+    }
+
+    /// All sections with what they hold, sorted.
+    pub(crate) fn all(&self) -> Vec<(String, Vec<(String, String)>)> {
+        self.sections().iter().map(|(section, values)| (section.clone(), pairs(values))).collect()
+    }
+
+    /// The value in force: as set here, or under the section's old name (`httpd` for `chttpd`, `couch_httpd_auth` for
+    /// `chttpd_auth`), or the default. Empty values and values that a known setting cannot have count as not set.
+    pub(crate) fn effective(&self, section: &str, key: &str) -> Option<String> {
+        let sections = self.sections();
+        let set = |section: &str| {
+            lookup(&sections, section, key)
+                .filter(|value| value.origin == Origin::Set && !value.text.is_empty())
+                .filter(|value| violation(section, key, &value.text).is_none())
+                .map(|value| value.text.clone())
+        };
+        set(section).or_else(|| defaults::old_section(section, key).and_then(set)).or_else(|| {
+            let setting = defaults::find(section, key)?;
+            setting.default_for(&self.data_dir).filter(|text| !text.is_empty())
+        })
+    }
+
+    /// The number in force, `u64::MAX` for `infinity`; `None` where there is neither a number nor a default.
+    pub(crate) fn get_u64(&self, section: &str, key: &str) -> Option<u64> {
+        match self.effective(section, key)?.as_str() {
+            INFINITY => Some(u64::MAX),
+            value => value.parse().ok(),
+        }
+    }
+
+    /// Whether `true` is in force.
+    pub(crate) fn get_bool(&self, section: &str, key: &str) -> bool {
+        self.effective(section, key).is_some_and(|value| value == "true")
+    }
+
+    /// The time in force in milliseconds, also where CouchDB counts in seconds; like [`get_u64`](Self::get_u64)
+    /// otherwise.
+    pub(crate) fn get_duration_ms(&self, section: &str, key: &str) -> Option<u64> {
+        let number = self.get_u64(section, key)?;
+        let in_seconds = defaults::find(section, key).is_some_and(|setting| setting.kind == Kind::Seconds);
+        Some(if in_seconds { number.saturating_mul(1000) } else { number })
+    }
+
+    /// Sets a value and returns the old one. Passwords of `[admins]` are hashed first, which takes a while on purpose.
+    pub(crate) fn set(
+        &self,
+        section: &str,
+        key: &str,
+        value: &str,
+        persist: Persist,
+    ) -> Result<Option<String>, SettingsError> {
+        let value = value.trim();
+        check(section, key, value)?;
+        let value = self.protect(section, value);
+        let _changing = self.changing();
+        if persist == Persist::Disk {
+            let mut layers = self.files.read()?;
+            let last = layers.last_mut().expect("a chain always has a file");
+            last.ini.set(section, key, &value);
+            last.save()?;
+        }
+        let old = self.get(section, key);
+        insert(&mut self.sections_mut(), section, key, value.clone(), Origin::Set);
+        self.notify(&Change { section, key, value: Some(&value) });
+        Ok(old)
+    }
+
+    /// Deletes a value and returns it; `None` if there was none. As in CouchDB a listed default disappears too until the next
+    /// reload, though it stays in force.
+    ///
+    /// The last admin stays while the server listens beyond this machine: everybody would be an admin.
+    pub(crate) fn delete(&self, section: &str, key: &str, persist: Persist) -> Result<Option<String>, SettingsError> {
+        let _changing = self.changing();
+        let Some(old) = self.get(section, key) else {
+            return Ok(None);
+        };
+        if section == load::ADMINS && self.section(section).len() == 1 {
+            self.refuse_party()?;
+        }
+        if persist == Persist::Disk {
+            self.delete_from_files(section, key)?;
+        }
+        if let Some(values) = self.sections_mut().get_mut(section) {
+            values.remove(key);
+        }
+        self.notify(&Change { section, key, value: None });
+        Ok(Some(old))
+    }
+
+    /// Reads the files again: what was changed in memory only is forgotten. Listeners hear what is different.
+    pub(crate) fn reload(&self) -> Result<(), SettingsError> {
+        let _changing = self.changing();
+        let loaded = self.load()?;
+        let admins = |sections: &Sections| sections.get(load::ADMINS).map_or(0, BTreeMap::len);
+        if admins(&loaded.sections) == 0 && admins(&self.sections()) > 0 {
+            self.refuse_party()?;
+        }
+        let old = self.install(loaded);
+        let new = self.sections().clone();
+        for (section, key, _) in flat(&old) {
+            if lookup(&new, section, key).is_none() {
+                self.notify(&Change { section, key, value: None });
+            }
+        }
+        for (section, key, value) in flat(&new) {
+            if lookup(&old, section, key).is_none_or(|before| before.text != value.text) {
+                self.notify(&Change { section, key, value: Some(&value.text) });
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls `listener` after each change, one at a time and in order. It may read the configuration but not change it.
+    pub(crate) fn on_change(&self, listener: impl Fn(&Change<'_>) + Send + Sync + 'static) {
+        self.listeners.write().unwrap_or_else(PoisonError::into_inner).push(Box::new(listener));
+    }
+
+    fn delete_from_files(&self, section: &str, key: &str) -> Result<(), SettingsError> {
+        let mut layers = self.files.read()?;
+        let mut last = layers.pop().expect("a chain always has a file");
+        let inherited = layers.iter().any(|layer| layer.ini.entries().any(|(s, k, _)| s == section && k == key));
+        let changed = if inherited {
+            ini::check_entry(section, key, "").map_err(refused)?;
+            last.ini.set(section, key, "");
+            true
+        } else {
+            last.ini.remove(section, key)
+        };
+        if changed {
+            last.save()?;
+        }
+        Ok(())
+    }
+
+    fn refuse_party(&self) -> Result<(), SettingsError> {
+        let address = self.effective("chttpd", "bind_address").unwrap_or_default();
+        let loopback = address.parse::<IpAddr>().map_or(address == "localhost", |ip| ip.is_loopback());
+        if loopback {
+            return Ok(());
+        }
+        Err(SettingsError::Invalid(format!("The last admin cannot be removed while the server listens on {address}")))
+    }
+
+    /// Returns what was there before.
+    fn install(&self, loaded: load::Loaded) -> Sections {
+        *self.warnings.write().unwrap_or_else(PoisonError::into_inner) = loaded.warnings;
+        std::mem::replace(&mut *self.sections_mut(), loaded.sections)
+    }
+
+    fn notify(&self, change: &Change<'_>) {
+        for listener in self.listeners.read().unwrap_or_else(PoisonError::into_inner).iter() {
+            listener(change);
+        }
+    }
+
+    fn sections(&self) -> RwLockReadGuard<'_, Sections> {
+        self.sections.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sections_mut(&self) -> std::sync::RwLockWriteGuard<'_, Sections> {
+        self.sections.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn changing(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Configuration {
+    /// Shows the settings, but no secrets.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let sections = self.sections();
+        let shown = flat(&sections).map(|(section, key, value)| {
+            let text = if defaults::is_sensitive(section, key) { "****" } else { value.text.as_str() };
+            (format!("{section}/{key}"), text)
+        });
+        formatter.debug_map().entries(shown).finish()
+    }
+}
+
+fn lookup<'a>(sections: &'a Sections, section: &str, key: &str) -> Option<&'a Value> {
+    sections.get(section)?.get(key)
+}
+
+fn insert(sections: &mut Sections, section: &str, key: &str, text: String, origin: Origin) {
+    sections.entry(section.to_owned()).or_default().insert(key.to_owned(), Value { text, origin });
+}
+
+fn flat(sections: &Sections) -> impl Iterator<Item = (&str, &str, &Value)> {
+    sections
+        .iter()
+        .flat_map(|(section, values)| values.iter().map(|(key, value)| (section.as_str(), key.as_str(), value)))
+}
+
+fn pairs(values: &BTreeMap<String, Value>) -> Vec<(String, String)> {
+    values.iter().map(|(key, value)| (key.clone(), value.text.clone())).collect()
+}
+
+fn refused(invalid: ini::InvalidEntry) -> SettingsError {
+    SettingsError::Invalid(invalid.to_string())
+}
+
+/// Whether a value may be set at all.
+fn check(section: &str, key: &str, value: &str) -> Result<(), SettingsError> {
+    ini::check_entry(section, key, value).map_err(refused)?;
+    if let Some(wanted) = violation(section, key, value) {
+        return Err(SettingsError::Invalid(format!("[{section}] {key} must be {wanted}")));
+    }
+    if section == load::ADMINS && value.is_empty() {
+        return Err(SettingsError::Invalid(format!("The password of {key} must not be empty")));
+    }
+    Ok(())
+}
+
+/// What a known setting would have to be, if `value` is not.
+fn violation(section: &str, key: &str, value: &str) -> Option<String> {
+    defaults::find(section, key)?.kind.violation(value)
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests;

@@ -1,0 +1,73 @@
+//! [`Configuration`] as the HTTP interface sees it: `settee_http::Settings`.
+
+use super::{Configuration, Persist, SettingsError};
+use settee_http::Settings;
+
+impl Settings for Configuration {
+    fn get(&self, section: &str, key: &str) -> Option<String> {
+        Configuration::get(self, section, key)
+    }
+
+    fn section(&self, section: &str) -> Vec<(String, String)> {
+        Configuration::section(self, section)
+    }
+
+    fn all(&self) -> Vec<(String, Vec<(String, String)>)> {
+        Configuration::all(self)
+    }
+
+    fn set(
+        &self,
+        section: &str,
+        key: &str,
+        value: &str,
+        persist: settee_http::Persist,
+    ) -> Result<Option<String>, settee_http::SettingsError> {
+        Ok(Configuration::set(self, section, key, value, persist.into())?)
+    }
+
+    fn delete(
+        &self,
+        section: &str,
+        key: &str,
+        persist: settee_http::Persist,
+    ) -> Result<String, settee_http::SettingsError> {
+        Configuration::delete(self, section, key, persist.into())?.ok_or(settee_http::SettingsError::Unknown)
+    }
+
+    fn reload(&self) -> Result<(), settee_http::SettingsError> {
+        Ok(Configuration::reload(self)?)
+    }
+
+    /// The number in force: old section names and the table of defaults count, `infinity` is `u64::MAX`.
+    fn number(&self, section: &str, key: &str, default: u64) -> u64 {
+        self.get_u64(section, key).unwrap_or(default)
+    }
+
+    /// The switch in force, likewise.
+    fn switch(&self, section: &str, key: &str, default: bool) -> bool {
+        match self.effective(section, key).as_deref() {
+            Some("true") => true,
+            Some("false") => false,
+            _ => default,
+        }
+    }
+}
+
+impl From<settee_http::Persist> for Persist {
+    fn from(persist: settee_http::Persist) -> Persist {
+        match persist {
+            settee_http::Persist::Yes => Persist::Disk,
+            settee_http::Persist::No => Persist::Memory,
+        }
+    }
+}
+
+impl From<SettingsError> for settee_http::SettingsError {
+    fn from(error: SettingsError) -> settee_http::SettingsError {
+        match error {
+            SettingsError::Invalid(reason) => settee_http::SettingsError::Invalid(reason),
+            SettingsError::Io(_) => settee_http::SettingsError::File(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! [`Files`]: the chain of configuration files on disk, how it is found, read and safely replaced. What the entries mean is
+//! not known here.
+
+use super::ini::Ini;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+/// Where the files are: the configuration file, then `local.d/*.ini` beside it in alphabetical order.
+#[derive(Clone, Debug)]
+pub(crate) struct Files {
+    main: PathBuf,
+    presence: Presence,
+}
+
+/// Whether the configuration file has to exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Presence {
+    /// Named by the user: a missing one is a mistake.
+    Required,
+    /// The default place: created with the first change.
+    Optional,
+}
+
+/// One file of the chain.
+#[derive(Clone, Debug)]
+pub(crate) struct Layer {
+    /// Where it is.
+    pub(crate) path: PathBuf,
+    /// What it says; empty for a file that does not exist yet.
+    pub(crate) ini: Ini,
+}
+
+impl Files {
+    /// The chain that begins with `main`.
+    pub(crate) fn new(main: PathBuf, presence: Presence) -> Files {
+        Files { main, presence }
+    }
+
+    /// Reads the chain as it is now, in order of increasing weight. Never empty: the last one takes the changes, as in CouchDB.
+    pub(crate) fn read(&self) -> io::Result<Vec<Layer>> {
+        let mut layers = Vec::new();
+        for path in std::iter::once(self.main.clone()).chain(self.drop_ins()?) {
+            let ini = match fs::read(&path) {
+                Ok(bytes) => Ini::parse(&decode(bytes, &path)?),
+                Err(error) if error.kind() == ErrorKind::NotFound && self.may_be_missing(&path) => Ini::default(),
+                Err(error) => return Err(at(&path, &error)),
+            };
+            layers.push(Layer { path, ini });
+        }
+        Ok(layers)
+    }
+
+    fn may_be_missing(&self, path: &Path) -> bool {
+        self.presence == Presence::Optional && path == self.main
+    }
+
+    fn drop_ins(&self) -> io::Result<Vec<PathBuf>> {
+        let directory = self.main.with_file_name("local.d");
+        let entries = match fs::read_dir(&directory) {
+            Ok(entries) => entries,
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                return Ok(Vec::new());
+            }
+            Err(error) => return Err(at(&directory, &error)),
+        };
+        let mut paths = Vec::new();
+        for entry in entries {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "ini") && path.is_file() {
+                paths.push(path);
+            }
+        }
+        paths.sort();
+        Ok(paths)
+    }
+}
+
+impl Layer {
+    /// Writes the file so that after a crash either the old or the new one is there, and on disk when this returns.
+    pub(crate) fn save(&self) -> io::Result<()> {
+        replace(&self.path, self.ini.to_string().as_bytes()).map_err(|error| at(&self.path, &error))
+    }
+}
+
+fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    // A link stays a link: what it points to is replaced.
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::create_dir_all(directory)?;
+    let mut temporary_name = std::ffi::OsString::from(".");
+    temporary_name.push(path.file_name().unwrap_or_default());
+    temporary_name.push(".new");
+    let temporary = directory.join(temporary_name);
+    let written = write_new(&temporary, &path, content).and_then(|()| fs::rename(&temporary, &path));
+    match written {
+        Ok(()) => sync_directory(directory),
+        Err(error) => {
+            // It may not have been created; what matters is the first error.
+            let _ = fs::remove_file(&temporary);
+            // A file that is itself a mount point (common in containers) cannot be renamed over, only written.
+            if error.kind() == ErrorKind::ResourceBusy { overwrite(&path, content) } else { Err(error) }
+        }
+    }
+}
+
+fn write_new(temporary: &Path, old: &Path, content: &[u8]) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    // Password hashes and secrets: nobody else needs to read them.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(temporary)?;
+    if let Ok(metadata) = fs::metadata(old) {
+        file.set_permissions(metadata.permissions())?;
+    }
+    file.write_all(content)?;
+    file.sync_all()
+}
+
+fn overwrite(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).truncate(true).open(path)?;
+    file.write_all(content)?;
+    file.sync_all()
+}
+
+#[cfg(unix)]
+fn sync_directory(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
+}
+
+#[cfg(not(unix))]
+fn sync_directory(_: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+fn decode(bytes: Vec<u8>, path: &Path) -> io::Result<String> {
+    let error = |_| io::Error::new(ErrorKind::InvalidData, format!("{}: not UTF-8 text", path.display()));
+    String::from_utf8(bytes).map_err(error)
+}
+
+fn at(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}

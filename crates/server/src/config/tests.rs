@@ -1,0 +1,412 @@
+use super::*;
+use settee_auth::PasswordHash;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+mod admins;
+
+/// A directory of its own, removed at the end.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Directory {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("settee-config-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(path.join("local.d")).unwrap();
+        Directory(path)
+    }
+
+    /// With few iterations, so that hashing is quick, and a uuid, so that opening changes nothing.
+    fn with(local: &str) -> Directory {
+        let directory = Directory::new();
+        directory.write("local.ini", &format!("{BASE}{local}"));
+        directory
+    }
+
+    fn write(&self, file: &str, text: &str) {
+        fs::write(self.0.join(file), text).unwrap();
+    }
+
+    fn read(&self, file: &str) -> String {
+        fs::read_to_string(self.0.join(file)).unwrap()
+    }
+
+    fn options(&self) -> Options {
+        let next = AtomicU32::new(0);
+        let counting = move |bytes: &mut [u8]| {
+            for byte in bytes {
+                *byte = next.fetch_add(1, Relaxed).to_le_bytes()[0];
+            }
+        };
+        Options {
+            data_dir: self.0.clone(),
+            file: None,
+            overrides: Vec::new(),
+            admin: None,
+            entropy: Arc::new(counting),
+        }
+    }
+
+    fn open(&self) -> Configuration {
+        Configuration::open(self.options()).unwrap()
+    }
+
+    fn open_with(&self, overrides: &[(&str, &str, &str)]) -> Result<Configuration, SettingsError> {
+        let owned = |(a, b, c): &(&str, &str, &str)| ((*a).to_owned(), (*b).to_owned(), (*c).to_owned());
+        Configuration::open(Options { overrides: overrides.iter().map(owned).collect(), ..self.options() })
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+const BASE: &str = "[couchdb]\nuuid = 00112233445566778899aabbccddeeff\n[chttpd_auth]\niterations = 2\n";
+
+fn get(configuration: &Configuration, path: &str) -> Option<String> {
+    let (section, key) = path.split_once('/').unwrap();
+    configuration.get(section, key)
+}
+
+fn text(value: &str) -> Option<String> {
+    Some(value.to_owned())
+}
+
+fn verifies(stored: &str, password: &str) -> bool {
+    PasswordHash::parse(stored).is_ok_and(|hash| hash.verify(password.as_bytes()))
+}
+
+fn reason<T>(result: Result<T, SettingsError>) -> String {
+    match result {
+        Err(SettingsError::Invalid(reason)) => reason,
+        Err(SettingsError::Io(error)) => format!("io: {error}"),
+        Ok(_) => "ok".to_owned(),
+    }
+}
+
+#[test]
+fn layers() {
+    let directory = Directory::with("[s]\na = local\nb = local\nc = local\nd = local\n[chttpd]\nport = 1\n");
+    directory.write("local.d/20.ini", "[s]\nb = 20\nc =\n[chttpd]\nport =\n");
+    directory.write("local.d/10.ini", "[s]\nb = 10\nc = 10\n");
+    directory.write("local.d/30.ini.bak", "[s]\na = backup\n");
+    let configuration = directory.open_with(&[("s", "d", "override")]).unwrap();
+    for (path, expect) in [
+        ("s/a", text("local")),
+        ("s/b", text("20")),
+        ("s/c", None),
+        ("s/d", text("override")),
+        ("chttpd/port", text("5984")),
+        ("chttpd/bind_address", text("127.0.0.1")),
+        ("chttpd/max_uri_length", None),
+        ("couchdb/database_dir", text(&directory.0.display().to_string())),
+        ("couchdb/uuid", text("00112233445566778899aabbccddeeff")),
+        ("nosuch/k", None),
+    ] {
+        assert_eq!(get(&configuration, path), expect, "{path}");
+    }
+    let section = [("a", "local"), ("b", "20"), ("d", "override")].map(|(k, v)| (k.to_owned(), v.to_owned()));
+    assert_eq!(configuration.section("s"), section);
+    assert_eq!(configuration.section("nosuch"), []);
+    let all = configuration.all();
+    let names: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["chttpd", "chttpd_auth", "couchdb", "s"]);
+    assert_eq!(all[3].1, section);
+    assert_eq!(configuration.warnings(), [""; 0]);
+}
+
+#[test]
+fn the_file_may_be_missing_only_at_its_default_place() {
+    let directory = Directory::new();
+    let data_dir = directory.0.join("deep/data");
+    let configuration = Configuration::open(Options { data_dir: data_dir.clone(), ..directory.options() }).unwrap();
+    let uuid = get(&configuration, "couchdb/uuid").unwrap();
+    assert_eq!(uuid, "000102030405060708090a0b0c0d0e0f");
+    assert_eq!(fs::read_to_string(data_dir.join("local.ini")).unwrap(), format!("[couchdb]\nuuid = {uuid}\n"));
+    let named = Options { file: Some(directory.0.join("nosuch.ini")), ..directory.options() };
+    assert!(reason(Configuration::open(named)).contains("nosuch.ini"));
+
+    // A named file has its local.d beside it.
+    fs::create_dir_all(directory.0.join("etc/local.d")).unwrap();
+    directory.write("etc/my.ini", BASE);
+    directory.write("etc/local.d/a.ini", "[s]\nk = v\n");
+    let named = Options { file: Some(directory.0.join("etc/my.ini")), ..directory.options() };
+    assert_eq!(get(&Configuration::open(named).unwrap(), "s/k"), text("v"));
+    directory.write("etc/local.d/b.ini", "x");
+    fs::write(directory.0.join("etc/local.d/b.ini"), b"[s]\nk = \xff\n").unwrap();
+    let named = Options { file: Some(directory.0.join("etc/my.ini")), ..directory.options() };
+    assert!(reason(Configuration::open(named)).contains("b.ini: not UTF-8"));
+}
+
+#[test]
+fn changes_answer_the_old_value_and_reach_the_disk() {
+    let directory = Directory::with("; kept\n[s]\nk = 1 ; note\n");
+    let configuration = directory.open();
+    let set = |key: &str, value: &str, persist| configuration.set("s", key, value, persist).unwrap();
+    let delete = |key: &str, persist| configuration.delete("s", key, persist).unwrap();
+    assert_eq!(set("k", "2", Persist::Disk), text("1"));
+    assert_eq!(set("new", " padded ", Persist::Disk), None);
+    assert_eq!(set("new", "a = b", Persist::Disk), text("padded"));
+    assert_eq!(set("memory", "x", Persist::Memory), None);
+    assert_eq!(directory.read("local.ini"), format!("{BASE}; kept\n[s]\nk = 2 ; note\nnew = a = b\n"));
+    assert_eq!(get(&directory.open(), "s/new"), text("a = b"));
+    assert_eq!(get(&configuration, "s/memory"), text("x"));
+
+    assert_eq!(delete("memory", Persist::Disk), text("x"));
+    assert_eq!(delete("k", Persist::Memory), text("2"));
+    assert_eq!(delete("k", Persist::Disk), None);
+    assert_eq!(delete("new", Persist::Disk), text("a = b"));
+    assert_eq!(configuration.section("s"), []);
+    assert_eq!(directory.read("local.ini"), format!("{BASE}; kept\n[s]\nk = 2 ; note\n"));
+    assert!(!configuration.all().is_empty());
+}
+
+#[test]
+fn the_last_file_takes_the_changes_and_hides_what_the_others_say() {
+    let directory = Directory::with("[s]\nk = 1\nk= = 1\n[admins]\nanna = -hashed-x\n");
+    directory.write("local.d/a.ini", "[s]\nk = 2\n");
+    directory.write("local.d/z.ini", "; last\n");
+    let configuration = directory.open();
+    assert_eq!(configuration.set("s", "k", "3", Persist::Disk).unwrap(), text("2"));
+    assert_eq!(directory.read("local.d/z.ini"), "; last\n\n[s]\nk = 3\n");
+    assert_eq!(configuration.delete("s", "k", Persist::Disk).unwrap(), text("3"));
+    assert_eq!(get(&configuration, "s/k"), None);
+    assert_eq!(get(&directory.open(), "s/k"), None);
+    assert_eq!(directory.read("local.d/a.ini"), "[s]\nk = 2\n");
+    assert!(configuration.delete("admins", "anna", Persist::Disk).unwrap().is_some());
+    assert_eq!(directory.open().section("admins"), []);
+    // The one key that has no spelling with an empty value.
+    assert_eq!(reason(configuration.delete("s", "k=", Persist::Disk)), "Invalid configuration value");
+    assert_eq!(get(&configuration, "s/k="), text("1"));
+}
+
+#[test]
+fn edits_by_hand_are_not_lost() {
+    let directory = Directory::with("");
+    let configuration = directory.open();
+    directory.write("local.ini", &format!("{BASE}; by hand\n[s]\na = hand\n"));
+    configuration.set("s", "b", "api", Persist::Disk).unwrap();
+    assert_eq!(directory.read("local.ini"), format!("{BASE}; by hand\n[s]\na = hand\nb = api\n"));
+    assert_eq!(get(&configuration, "s/a"), None);
+    configuration.reload().unwrap();
+    assert_eq!(get(&configuration, "s/a"), text("hand"));
+}
+
+#[test]
+fn refused_changes_change_nothing() {
+    let directory = Directory::with("");
+    let configuration = directory.open();
+    let file = directory.read("local.ini");
+    for (section, key, value, expect) in [
+        ("chttpd", "port", "x", "[chttpd] port must be an integer from 0 to 65535"),
+        ("chttpd", "port", "70000", "[chttpd] port must be an integer from 0 to 65535"),
+        (
+            "uuids",
+            "algorithm",
+            "uuid_v9",
+            "[uuids] algorithm must be one of sequential, random, utc_random, utc_id, uuid_v7",
+        ),
+        ("httpd", "enable_cors", "yes", "[httpd] enable_cors must be true or false"),
+        ("couchdb", "max_document_size", "-1", "[couchdb] max_document_size must be an integer or infinity"),
+        ("chttpd", "changes_timeout", "60s", "[chttpd] changes_timeout must be milliseconds or infinity"),
+        ("cors", "max_age", "infinity", "[cors] max_age must be a number of seconds"),
+        ("s[", "k", "v", "Invalid configuration section"),
+        ("s", "k\n", "v", "Invalid configuration key"),
+        ("s", "k", "v\n[admins]", "Invalid configuration value"),
+        ("admins", "anna", "", "The password of anna must not be empty"),
+    ] {
+        for persist in [Persist::Disk, Persist::Memory] {
+            assert_eq!(reason(configuration.set(section, key, value, persist)), expect);
+        }
+        assert_ne!(configuration.get(section, key), text(value));
+    }
+    assert_eq!(directory.read("local.ini"), file);
+    for (section, key, value) in [
+        ("chttpd", "port", ""),
+        ("chttpd", "port", "0"),
+        ("httpd", "port", "anything"),
+        ("couchdb", "max_document_size", "infinity"),
+        ("uuids", "algorithm", "uuid_v7"),
+        ("unknown", "port", "x"),
+    ] {
+        assert_eq!(reason(configuration.set(section, key, value, Persist::Memory)), "ok", "{section}/{key}");
+    }
+    assert_eq!(
+        reason(directory.open_with(&[("chttpd", "port", "x")])),
+        "[chttpd] port must be an integer from 0 to 65535"
+    );
+}
+
+#[test]
+fn values_in_force() {
+    let directory = Directory::with(
+        "[httpd]\nenable_cors = true\nport = 5986\n[couch_httpd_auth]\ntimeout = 30\n[chttpd]\nmax_uri_length = many\n\
+         changes_timeout = infinity\n[cors]\nmax_age = 5\n[couchdb]\nmax_document_size =\n[s]\nn = 7\n",
+    );
+    let configuration = directory.open();
+    for (path, expect) in [
+        ("chttpd/enable_cors", text("true")),
+        ("chttpd/port", text("5984")),
+        ("chttpd_auth/timeout", text("30")),
+        ("chttpd/max_uri_length", text("8000")),
+        ("couchdb/max_document_size", text("8000000")),
+        ("cors/origins", None),
+        ("s/n", text("7")),
+        ("s/nosuch", None),
+    ] {
+        let (section, key) = path.split_once('/').unwrap();
+        assert_eq!(configuration.effective(section, key), expect, "{path}");
+    }
+    assert_eq!(configuration.warnings().len(), 1, "{:?}", configuration.warnings());
+    assert!(configuration.warnings()[0].contains("[chttpd] max_uri_length must be an integer"));
+    assert!(configuration.get_bool("chttpd", "enable_cors") && !configuration.get_bool("chttpd", "require_valid_user"));
+    assert_eq!(configuration.get_u64("s", "n"), Some(7));
+    assert_eq!(configuration.get_u64("couchdb", "max_document_id_length"), Some(u64::MAX));
+    assert_eq!(configuration.get_u64("s", "nosuch"), None);
+    assert_eq!(configuration.get_duration_ms("chttpd", "changes_timeout"), Some(u64::MAX));
+    assert_eq!(configuration.get_duration_ms("couchdb", "os_process_timeout"), Some(5000));
+    assert_eq!(configuration.get_duration_ms("cors", "max_age"), Some(5000));
+
+    // A deleted default is gone for readers of the configuration, and in force.
+    assert_eq!(configuration.delete("chttpd", "port", Persist::Disk).unwrap(), text("5984"));
+    assert_eq!(configuration.delete("chttpd", "port", Persist::Disk).unwrap(), None);
+    assert_eq!(configuration.get_u64("chttpd", "port"), Some(5984));
+    configuration.reload().unwrap();
+    assert_eq!(get(&configuration, "chttpd/port"), text("5984"));
+}
+
+#[test]
+fn reload_forgets_memory_and_listeners_hear_the_difference() {
+    let directory = Directory::with("[s]\na = 1\nb = 1\nc = 1\n");
+    let configuration = Arc::new(directory.open());
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let (log, reader) = (Arc::clone(&heard), Arc::downgrade(&configuration));
+    configuration.on_change(move |change| {
+        // What applies is already in place.
+        let now = reader.upgrade().and_then(|configuration| configuration.get(change.section, change.key));
+        assert_eq!(now.as_deref(), change.value);
+        log.lock().unwrap().push(format!("{}/{}={}", change.section, change.key, change.value.unwrap_or("-")));
+    });
+    let expect = |expected: &[&str]| assert_eq!(std::mem::take(&mut *heard.lock().unwrap()), expected);
+    configuration.set("s", "a", "2", Persist::Memory).unwrap();
+    configuration.set("s", "new", "x", Persist::Memory).unwrap();
+    configuration.delete("s", "b", Persist::Memory).unwrap();
+    configuration.delete("s", "nosuch", Persist::Memory).unwrap();
+    expect(&["s/a=2", "s/new=x", "s/b=-"]);
+    directory.write("local.ini", &format!("{BASE}[s]\na = 1\nb = 1\nc = 3\n"));
+    configuration.reload().unwrap();
+    expect(&["s/new=-", "s/a=1", "s/b=1", "s/c=3"]);
+    configuration.reload().unwrap();
+    expect(&[]);
+}
+
+#[test]
+fn threads_lose_no_change() {
+    let directory = Directory::with("");
+    let configuration = directory.open();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let configuration = &configuration;
+            scope.spawn(move || {
+                for number in 0..10 {
+                    configuration.set("s", &format!("k{thread}{number}"), "v", Persist::Disk).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(configuration.section("s").len(), 40);
+    assert_eq!(directory.open().section("s").len(), 40);
+    assert!(!directory.0.join(".local.ini.new").exists());
+}
+
+#[cfg(unix)]
+#[test]
+fn files_keep_their_mode_and_links_stay_links() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let directory = Directory::new();
+    directory.open();
+    assert_eq!(mode(&directory.0.join("local.ini")), 0o600);
+
+    directory.write("real.ini", BASE);
+    fs::set_permissions(directory.0.join("real.ini"), fs::Permissions::from_mode(0o640)).unwrap();
+    symlink("../real.ini", directory.0.join("local.d/linked.ini")).unwrap();
+    directory.open().set("s", "k", "v", Persist::Disk).unwrap();
+    assert!(fs::symlink_metadata(directory.0.join("local.d/linked.ini")).unwrap().is_symlink());
+    assert_eq!(directory.read("real.ini"), format!("{BASE}\n[s]\nk = v\n"));
+    assert_eq!(mode(&directory.0.join("real.ini")), 0o640);
+}
+
+#[test]
+fn debug_output_hides_secrets() {
+    let directory = Directory::with(
+        "[admins]\nanna = geheim\n[ssl]\npassword = p4ss\n[chttpd_auth]\nsecret = s3cr3t\n[jwt_keys]\nhmac:a = aGk=\n[s]\nk = shown\n",
+    );
+    let text = format!("{:?}", directory.open());
+    assert!(text.contains("\"s/k\": \"shown\"") && text.contains("\"admins/anna\": \"****\""), "{text}");
+    for hidden in ["geheim", "-pbkdf2", "p4ss", "s3cr3t", "aGk="] {
+        assert!(!text.contains(hidden), "{text}");
+    }
+}
+
+#[test]
+fn the_table_of_defaults_is_sound() {
+    let text = defaults::render(Path::new("/data"));
+    // What is in comments is in force all the same: with the marks removed the table reads back.
+    let uncommented: String =
+        text.lines().map(|line| format!("{}\n", line.strip_prefix(';').unwrap_or(line))).collect();
+    let ini = ini::Ini::parse(&uncommented);
+    for setting in defaults::SETTINGS {
+        let name = format!("[{}] {}", setting.section, setting.key);
+        let value = setting.default_for(Path::new("/data")).unwrap_or_default();
+        assert_eq!(setting.kind.violation(&value), None, "{name}");
+        assert_eq!(ini::check_entry(setting.section, setting.key, &value), Ok(()), "{name}");
+        assert!(!setting.doc.is_empty() && !setting.doc.contains(" = "), "{name}");
+        let same =
+            defaults::SETTINGS.iter().filter(|other| (other.section, other.key) == (setting.section, setting.key));
+        assert_eq!(same.count(), 1, "{name}");
+        let read: Vec<_> = ini.entries().filter(|(s, k, _)| (*s, *k) == (setting.section, setting.key)).collect();
+        let expect = Some(value.as_str()).filter(|text| !text.is_empty());
+        assert_eq!(read, [(setting.section, setting.key, expect)], "{name}");
+    }
+    let directory = Directory::new();
+    directory.write("local.ini", &text);
+    let (plain, rendered) = (Directory::new().open(), directory.open());
+    assert_eq!(plain.section("chttpd"), rendered.section("chttpd"));
+    let mut sections: Vec<&str> = defaults::SETTINGS.iter().map(|setting| setting.section).collect();
+    sections.dedup();
+    let headings: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix('[')?.strip_suffix(']')).collect();
+    assert_eq!(headings, sections);
+    assert_eq!(sections.iter().collect::<std::collections::HashSet<_>>().len(), sections.len(), "one block each");
+}
+
+#[test]
+fn the_http_interface_sees_what_is_in_force() {
+    use settee_http::Settings;
+    let directory = Directory::with("[httpd]\nenable_cors = true\n[couchdb]\nmax_document_size = infinity\n");
+    let configuration: &dyn Settings = &directory.open();
+    for (section, key, expect) in [
+        ("couchdb", "max_document_size", u64::MAX),
+        ("couchdb", "max_attachment_size", 1 << 30),
+        ("chttpd", "enable_cors", 5),
+        ("s", "nosuch", 5),
+    ] {
+        assert_eq!(configuration.number(section, key, 5), expect, "{section}/{key}");
+    }
+    assert!(configuration.switch("chttpd", "enable_cors", false));
+    assert!(configuration.switch("chttpd", "admin_only_all_dbs", false));
+    assert!(configuration.switch("s", "nosuch", true));
+    let (disk, memory) = (settee_http::Persist::Yes, settee_http::Persist::No);
+    assert_eq!(configuration.set("s", "k", "1", memory), Ok(None));
+    assert!(!directory.read("local.ini").contains("k = 1"));
+    assert_eq!(configuration.set("s", "k", "2", disk), Ok(text("1")));
+    assert!(directory.read("local.ini").contains("k = 2"));
+    assert_eq!(configuration.delete("s", "k", disk), Ok("2".to_owned()));
+    assert_eq!(configuration.delete("s", "k", disk), Err(settee_http::SettingsError::Unknown));
+    let refusal = "Invalid configuration key".to_owned();
+    assert_eq!(configuration.set("s", "[", "v", disk), Err(settee_http::SettingsError::Invalid(refusal)));
+}

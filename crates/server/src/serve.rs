@@ -1,0 +1,227 @@
+//! `settee serve`: puts the crates together, listens, and ends in order.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use settee_auth::Authenticator;
+use settee_database::Catalog;
+use settee_database::tasks::Tasks;
+use settee_design::{Language, Limits};
+use settee_http::{Identity, Node, NodeParts, Shutdown};
+use settee_storage::Engine;
+use settee_views::{LogLine, Views};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::cli::ServeArgs;
+use crate::config::{Configuration, Options};
+use crate::environment;
+use crate::uuids::{Algorithm, Entropy, Uuids};
+use crate::{backends, languages};
+
+/// The version of CouchDB whose interface is served.
+const COUCHDB_VERSION: &str = "3.5.2";
+
+/// The name of a single node, as CouchDB has it.
+const NODE_NAME: &str = "nonode@nohost";
+
+/// Emitted rows beyond this are sorted on disk.
+const SORT_BYTES: usize = 64 << 20;
+
+/// Serves until SIGINT or SIGTERM.
+pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
+    std::fs::create_dir_all(&args.data)
+        .with_context(|| format!("the data directory {} cannot be created", args.data.display()))?;
+    let data = args.data.canonicalize().context("the data directory cannot be found")?;
+    let configuration = Arc::new(configuration(args, &data)?);
+    start_log(&configuration)?;
+    for warning in configuration.warnings() {
+        tracing::warn!("{warning}");
+    }
+    let address = address(&configuration)?;
+    let authenticator = authenticator(&configuration);
+    refuse_open_server(&authenticator, address)?;
+    let engine = backends::open(&data.join("engine"))?;
+    let node = node(&data, Arc::clone(&engine), configuration, authenticator)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no threads")?;
+    runtime.block_on(listen(node, address, &data))?;
+    // Whatever was committed without a sync, such as view indexes, is not to be built again.
+    engine.sync().context("the last writes were not synced")?;
+    runtime.shutdown_background();
+    Ok(())
+}
+
+fn configuration(args: &ServeArgs, data: &Path) -> anyhow::Result<Configuration> {
+    let mut overrides = Vec::new();
+    if let Some(bind) = args.bind {
+        overrides.push(("chttpd".to_owned(), "bind_address".to_owned(), bind.to_string()));
+    }
+    if let Some(port) = args.port {
+        overrides.push(("chttpd".to_owned(), "port".to_owned(), port.to_string()));
+    }
+    let options = Options {
+        data_dir: data.to_owned(),
+        file: args.config.clone(),
+        overrides,
+        admin: environment::admin(),
+        entropy: entropy(),
+    };
+    Ok(Configuration::open(options)?)
+}
+
+fn entropy() -> Arc<dyn Entropy> {
+    Arc::new(environment::random)
+}
+
+fn start_log(configuration: &Configuration) -> anyhow::Result<()> {
+    let level = match configuration.effective("log", "level").as_deref() {
+        Some("debug") => tracing::Level::DEBUG,
+        Some("warning" | "warn" | "notice") => tracing::Level::WARN,
+        Some("error" | "critical" | "alert" | "emergency" | "none") => tracing::Level::ERROR,
+        _ => tracing::Level::INFO,
+    };
+    let log = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false);
+    log.try_init().map_err(|error| anyhow::anyhow!("the log cannot be started: {error}"))
+}
+
+fn address(configuration: &Configuration) -> anyhow::Result<SocketAddr> {
+    let bind = configuration.effective("chttpd", "bind_address").unwrap_or_default();
+    let ip: IpAddr = match bind.trim() {
+        "" => Ipv4Addr::LOCALHOST.into(),
+        "any" => Ipv4Addr::UNSPECIFIED.into(),
+        text => text.parse().with_context(|| format!("[chttpd] bind_address is no IP address: {text}"))?,
+    };
+    let port = configuration.get_u64("chttpd", "port").unwrap_or(5984);
+    Ok(SocketAddr::new(ip, u16::try_from(port).context("[chttpd] port is no port number")?))
+}
+
+fn authenticator(configuration: &Arc<Configuration>) -> Authenticator {
+    let mut key = [0; 32];
+    environment::random(&mut key);
+    let authenticator = Authenticator::new(key);
+    authenticator.set_admins(configuration.section("admins"));
+    let (watched, updated) = (Arc::downgrade(configuration), authenticator.clone());
+    configuration.on_change(move |change| {
+        if let Some(configuration) = watched.upgrade().filter(|_| change.section == "admins") {
+            updated.set_admins(configuration.section("admins"));
+        }
+    });
+    authenticator
+}
+
+/// Without an administrator everybody may do everything: nobody but this machine may then connect.
+fn refuse_open_server(authenticator: &Authenticator, address: SocketAddr) -> anyhow::Result<()> {
+    if authenticator.has_admins() || address.ip().is_loopback() {
+        return Ok(());
+    }
+    bail!(
+        "refusing to listen on {address} without an administrator, because everybody could then do everything.\n\
+         Set COUCHDB_USER and COUCHDB_PASSWORD in the environment, or write `name = password` into the section \
+         [admins] of local.ini, or listen on 127.0.0.1."
+    )
+}
+
+fn node(
+    data: &Path,
+    engine: Arc<dyn Engine>,
+    configuration: Arc<Configuration>,
+    authenticator: Authenticator,
+) -> anyhow::Result<Arc<Node>> {
+    let catalog = Arc::new(Catalog::open(engine, environment::random_u64()).context("the databases cannot be read")?);
+    let tasks = Tasks::new(|| environment::now_us() / 1_000_000);
+    let languages = languages::all()?;
+    let views = Arc::new(views(&catalog, &languages, &tasks, &data.join("spill"))?);
+    let uuid = configuration.effective("couchdb", "uuid").unwrap_or_default();
+    let uuids = uuids(&configuration);
+    Ok(Node::new(NodeParts {
+        catalog,
+        views,
+        languages,
+        tasks,
+        settings: configuration,
+        authenticator,
+        uuids: Box::new(move |count| uuids.take(count)),
+        identity: Identity {
+            couchdb_version: COUCHDB_VERSION.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            node: NODE_NAME.to_owned(),
+            uuid,
+        },
+        clock_ms: Box::new(environment::now_ms),
+        entropy: Box::new(environment::random_u64),
+    }))
+}
+
+fn views(
+    catalog: &Arc<Catalog>,
+    languages: &[Arc<dyn Language>],
+    tasks: &Tasks,
+    spill: &Path,
+) -> anyhow::Result<Views> {
+    // What an interrupted build left behind is of no use.
+    if spill.exists() {
+        std::fs::remove_dir_all(spill).context("temporary files cannot be removed")?;
+    }
+    std::fs::create_dir_all(spill).context("the directory for temporary files cannot be created")?;
+    let languages = languages.to_vec();
+    let find = move |name: &str| languages.iter().find(|language| language.name() == name).cloned();
+    let settings = settee_views::Settings {
+        threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        memory_bytes: SORT_BYTES,
+        temporary_directory: spill.to_owned(),
+        limits: Limits::default(),
+        seed: environment::random_u64(),
+    };
+    Ok(Views::new(Arc::clone(catalog), Arc::new(find), tasks.clone(), Arc::new(log_line), settings))
+}
+
+/// What map functions throw or log.
+fn log_line(line: &LogLine<'_>) {
+    let LogLine { database, design_document, failed_document, message } = *line;
+    match failed_document {
+        Some(document) => tracing::info!(database, design_document, document, "map function failed: {message}"),
+        None => tracing::info!(database, design_document, "map function says: {message}"),
+    }
+}
+
+fn uuids(configuration: &Arc<Configuration>) -> Arc<Uuids> {
+    let uuids = Arc::new(Uuids::new(algorithm(configuration), entropy(), environment::now_us));
+    let (watched, updated) = (Arc::downgrade(configuration), Arc::clone(&uuids));
+    configuration.on_change(move |change| {
+        if let Some(configuration) = watched.upgrade().filter(|_| change.section == "uuids") {
+            updated.set_algorithm(algorithm(&configuration));
+        }
+    });
+    uuids
+}
+
+fn algorithm(configuration: &Configuration) -> Algorithm {
+    let name = configuration.effective("uuids", "algorithm").unwrap_or_default();
+    let suffix = configuration.effective("uuids", "utc_id_suffix").unwrap_or_default();
+    Algorithm::named(&name, &suffix).unwrap_or(Algorithm::Sequential)
+}
+
+async fn listen(node: Arc<Node>, address: SocketAddr, data: &Path) -> anyhow::Result<()> {
+    let listener = TcpListener::bind(address).await.with_context(|| {
+        format!("cannot listen on {address}; is another server running there? Choose a port with --port")
+    })?;
+    let bound = listener.local_addr().context("the listening address is not known")?;
+    println!("Settee {} listens at http://{bound}/", env!("CARGO_PKG_VERSION"));
+    println!("Data lies in {}", data.display());
+    println!("Stop with Ctrl-C.");
+    let shutdown = Shutdown::new();
+    let mut terminate = signal(SignalKind::terminate()).context("signals cannot be received")?;
+    let stop = shutdown.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = terminate.recv() => {}
+        }
+        tracing::info!("stopping: feeds end, open requests finish");
+        stop.begin();
+    });
+    settee_http::serve(node, listener, shutdown).await;
+    Ok(())
+}
