@@ -1,3 +1,5 @@
+//! Who gets in: the admin party, basic credentials, and what is remembered of them.
+
 use super::*;
 use crate::password::hash_password;
 use std::num::NonZeroU32;

@@ -1,3 +1,5 @@
+//! Documents taken apart and put together again; CouchDB's error texts.
+
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;

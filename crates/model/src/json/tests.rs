@@ -1,3 +1,5 @@
+//! JSON text against a naive parser, and what must be refused.
+
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::time::{Duration, Instant};

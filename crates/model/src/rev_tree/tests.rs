@@ -1,3 +1,5 @@
+//! Revision trees against a naive model: the set of all paths.
+
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,3 +1,5 @@
+//! Revision hashes against those that CouchDB gave.
+
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;

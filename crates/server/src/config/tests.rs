@@ -1,3 +1,5 @@
+//! The configuration: layers, persistence, and secrets that stay secret.
+
 use super::*;
 use settee_auth::PasswordHash;
 use std::fs;

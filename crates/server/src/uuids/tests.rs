@@ -1,3 +1,5 @@
+//! The forms and the order of identifiers.
+
 use super::*;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

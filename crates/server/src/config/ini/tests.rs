@@ -1,3 +1,5 @@
+//! INI text: what is read, and that writing changes nothing else.
+
 use super::*;
 
 /// Reads `text` and compares `section key=value` of all entries.
