@@ -1,4 +1,4 @@
-//! Measures the embedded engine on this machine: `measure DIRECTORY`, which must be on the disk in question.
+//! Measures the embedded engine on this machine: `measure DIRECTORY`, which must exist and lie on the disk in question.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -19,7 +19,8 @@ const BATCH: u64 = 1_000;
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let directory = std::env::args().nth(1).ok_or("usage: measure DIRECTORY")?;
     let directory = &Path::new(&directory).join("measure");
-    fs::create_dir_all(directory)?;
+    // Fails if it is there, rather than measure a store with something in it.
+    fs::create_dir(directory)?;
     println!("fsync after 300 bytes: {:.0}/s", disk(&directory.join("disk"))?);
     let raw = RawStore::load(&directory.join("raw"), batches(), true)?;
     println!("raw store, random keys, sync per {BATCH}: {:.0} puts/s", raw.entries as f64 / raw.seconds);

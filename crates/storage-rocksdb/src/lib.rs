@@ -211,7 +211,7 @@ impl Engine for RocksEngine {
         let files: u64 = Keyspace::ALL.iter().map(|space| size::in_files(&self.database, shard, *space)).sum();
         let buffered = self.slots.used(shard).map_or(0, |slot| {
             let total = self.written.load(Ordering::Relaxed);
-            slot.lock().recent.within(total, self.buffers.get_usage() as u64)
+            slot.lock().recent.within(total, self.total("rocksdb.cur-size-all-mem-tables"))
         });
         files + buffered
     }

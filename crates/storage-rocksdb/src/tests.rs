@@ -54,10 +54,11 @@ fn sizes_are_right_before_and_after_flushes_with_and_without_blobs() {
                 );
             }
         };
-        // What is being flushed is counted in memory and on disk.
-        check("right after writing", &|bytes| if bytes == 0 { 0 } else { 64 * MIB });
+        // What is being flushed may count twice, and blobs are spread by the bytes that point to them, which take
+        // half as much space in the last level.
+        check("right after writing", &|bytes| if bytes == 0 { 0 } else { bytes / 2 + 32 * MIB });
         settle(&engine);
-        check("after flushes and compactions", &|bytes| bytes / 4 + 4 * MIB);
+        check("after flushes and compactions", &|bytes| bytes / 2 + 4 * MIB);
         let blobs = statistic(&engine, "blob_file_bytes");
         assert_eq!(blobs > 120 * MIB, value_bytes > 16 << 10, "{blobs} bytes of blobs for values of {value_bytes}");
     }
@@ -68,7 +69,9 @@ fn dropped_shards_give_their_space_back() {
     for value_bytes in [1_000, 40_000] {
         let directory = tempfile::tempdir().unwrap();
         let engine = small(directory.path());
-        let used = || statistic(&engine, "sorted_file_bytes") + statistic(&engine, "blob_file_bytes");
+        // Files that are gone but not yet removed, because a compaction reads them, do not count.
+        let live = |name| size::property(&engine.database, Keyspace::Bodies, name);
+        let used = || live("rocksdb.live-sst-files-size") + live("rocksdb.live-blob-file-size");
         fill(&engine, Shard(1), 60 * MIB, value_bytes);
         fill(&engine, Shard(2), 4 * MIB, value_bytes);
         settle(&engine);

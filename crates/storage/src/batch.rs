@@ -38,24 +38,14 @@ impl Batch {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
-        self.operations.push(Entry {
-            space,
-            start,
-            key_len: key.len(),
-            value_len: Some(value.len()),
-        });
+        self.operations.push(Entry { space, start, key_len: key.len(), value_len: Some(value.len()) });
     }
 
     /// Removes `key`.
     pub fn delete(&mut self, space: Keyspace, key: &[u8]) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(key);
-        self.operations.push(Entry {
-            space,
-            start,
-            key_len: key.len(),
-            value_len: None,
-        });
+        self.operations.push(Entry { space, start, key_len: key.len(), value_len: None });
     }
 
     /// The writes in their order.

@@ -35,10 +35,7 @@ type Property = fn(Open<'_>);
 /// Properties that need nothing but a new engine.
 const PROPERTIES: &[(&str, Property)] = &[
     ("fresh shards are empty", fresh_shards_are_empty),
-    (
-        "commits count versions and keep tokens",
-        commits_count_versions_and_keep_tokens,
-    ),
+    ("commits count versions and keep tokens", commits_count_versions_and_keep_tokens),
     ("a wrong version is a conflict", a_wrong_version_is_a_conflict),
     ("the last write of a batch wins", the_last_write_of_a_batch_wins),
     ("empty batches count", empty_batches_count),
@@ -54,10 +51,7 @@ const PROPERTIES: &[(&str, Property)] = &[
     ("keyspaces are isolated", keyspaces_are_isolated),
     ("dropped shards are gone", dropped_shards_are_gone),
     ("sizes follow the data", sizes_follow_the_data),
-    (
-        "commits to different shards all happen",
-        commits_to_different_shards_all_happen,
-    ),
+    ("commits to different shards all happen", commits_to_different_shards_all_happen),
     ("commits to one shard lose nothing", commits_to_one_shard_lose_nothing),
     ("readers see whole batches", readers_see_whole_batches),
 ];
@@ -135,19 +129,12 @@ fn commit_at(
     token: CommitToken,
     batch: Batch,
 ) -> Result<Version, Version> {
-    match engine
-        .commit(shard, expected, token, batch, Durability::Buffered)
-        .expect("the engine can be written")
-    {
+    match engine.commit(shard, expected, token, batch, Durability::Buffered).expect("the engine can be written") {
         Outcome::Committed(version) => Ok(version),
         Outcome::Conflict(version) => Err(version),
         Outcome::Unknown => {
             let state = view(engine).state(shard).expect("a state can be read");
-            if state.token == token {
-                Ok(state.version)
-            } else {
-                Err(state.version)
-            }
+            if state.token == token { Ok(state.version) } else { Err(state.version) }
         }
     }
 }

@@ -74,14 +74,8 @@ impl FaultyEngine {
     /// An engine whose contents so far are durable, for instance one of [`Self::crash_images`].
     #[must_use]
     pub fn over(contents: MemoryEngine) -> Self {
-        let log = Log {
-            durable: contents.fork(),
-            ..Log::default()
-        };
-        Self {
-            visible: contents,
-            log: Mutex::new(log),
-        }
+        let log = Log { durable: contents.fork(), ..Log::default() };
+        Self { visible: contents, log: Mutex::new(log) }
     }
 
     /// Lets the `nth` write from now on meet `fault`; 1 is the next.
@@ -206,11 +200,7 @@ impl Engine for FaultyEngine {
             Some(WriteFault::LoseAnswer) => Outcome::Unknown,
             None => Outcome::Committed(version),
         };
-        log.write(
-            &self.visible,
-            Change::Commit(shard, ShardState { version, token }, batch),
-            durability,
-        )?;
+        log.write(&self.visible, Change::Commit(shard, ShardState { version, token }, batch), durability)?;
         Ok(answer)
     }
 

@@ -1,7 +1,7 @@
 //! [`MemoryEngine`]: an engine for tests. It forgets everything when it goes, unless a checkpoint was
 //! written.
 //!
-//! Snapshots cost one pointer and commits copy only what they touch, see [`tree`]. It does not spread
+//! Snapshots cost one pointer and commits copy only what they touch, see the module `tree`. It does not spread
 //! commits over threads: they take turns.
 
 mod file;
@@ -48,9 +48,7 @@ impl MemoryEngine {
     /// An engine with the same contents that from now on goes its own way. Costs one pointer.
     #[must_use]
     pub fn fork(&self) -> Self {
-        Self {
-            shards: Mutex::new(self.current()),
-        }
+        Self { shards: Mutex::new(self.current()) }
     }
 
     /// The engine that [`Engine::checkpoint`] wrote into `directory`.
@@ -83,16 +81,11 @@ impl MemoryEngine {
 
 impl Shards {
     fn state(&self, shard: Shard) -> ShardState {
-        self.contents
-            .get(&shard)
-            .map(|contents| contents.state)
-            .unwrap_or_default()
+        self.contents.get(&shard).map(|contents| contents.state).unwrap_or_default()
     }
 
     fn tree(&self, shard: Shard, space: Keyspace) -> Option<&Tree> {
-        self.contents
-            .get(&shard)
-            .map(|contents| &contents.spaces[space as usize])
+        self.contents.get(&shard).map(|contents| &contents.spaces[space as usize])
     }
 
     fn apply(&mut self, shard: Shard, state: ShardState, batch: &Batch) {
@@ -137,10 +130,7 @@ impl Engine for MemoryEngine {
 
     fn approximate_size(&self, shard: Shard) -> u64 {
         let shards = self.current();
-        shards
-            .contents
-            .get(&shard)
-            .map_or(0, |contents| contents.spaces.iter().map(|tree| tree.bytes).sum())
+        shards.contents.get(&shard).map_or(0, |contents| contents.spaces.iter().map(|tree| tree.bytes).sum())
     }
 
     fn sync(&self) -> Result<()> {
@@ -168,10 +158,7 @@ impl Snapshot for Shards {
     }
 
     fn get(&self, shard: Shard, space: Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        Ok(self
-            .tree(shard, space)
-            .and_then(|tree| tree.get(key))
-            .map(<[u8]>::to_vec))
+        Ok(self.tree(shard, space).and_then(|tree| tree.get(key)).map(<[u8]>::to_vec))
     }
 
     fn multi_get(&self, shard: Shard, space: Keyspace, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
@@ -193,13 +180,7 @@ impl Snapshot for Shards {
             Direction::Forward => low,
             Direction::Backward => high,
         };
-        Ok(Box::new(TreeCursor {
-            tree,
-            low,
-            high,
-            at,
-            direction,
-        }))
+        Ok(Box::new(TreeCursor { tree, low, high, at, direction }))
     }
 }
 

@@ -21,10 +21,7 @@ pub(crate) fn limited_command(name: &str, directory: &Path, blocks: u32) -> Comm
 
 fn as_child(mut command: Command, name: &str, directory: &Path) -> Command {
     command.args(["--exact", name, "--nocapture", "--test-threads=1"]);
-    command
-        .env(DIRECTORY, directory)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped());
+    command.env(DIRECTORY, directory).stdin(Stdio::null()).stdout(Stdio::piped());
     command
 }
 

@@ -27,11 +27,7 @@ fn commit_until_killed() {
                         engine,
                         Shard(shard),
                         number,
-                        if number % 3 == 0 {
-                            Durability::Buffered
-                        } else {
-                            Durability::Synced
-                        },
+                        if number % 3 == 0 { Durability::Buffered } else { Durability::Synced },
                     );
                     if number % 3 != 0 {
                         // One write, so that a line is there as a whole or not.
@@ -52,9 +48,7 @@ fn a_killed_process_loses_nothing_that_it_acknowledged() {
         let seed = RandomState::new().hash_one(round);
         println!("round {round}, seed {seed}");
         let lines_until_kill = 1 + Generator::new(seed).below(600);
-        let mut child = child::command("crash::commit_until_killed", directory.path())
-            .spawn()
-            .unwrap();
+        let mut child = child::command("crash::commit_until_killed", directory.path()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut seen = 0;
         // Reads on to the end after the kill: what was printed was promised.
@@ -70,17 +64,11 @@ fn a_killed_process_loses_nothing_that_it_acknowledged() {
             }
         }
         child.wait().unwrap();
-        assert!(
-            seen >= lines_until_kill,
-            "the child ended by itself after {seen} commits, seed {seed}"
-        );
+        assert!(seen >= lines_until_kill, "the child ended by itself after {seen} commits, seed {seed}");
         let engine = open(directory.path());
         for (shard, promised) in (0..).zip(acknowledged) {
             let kept = steps(&engine, Shard(shard));
-            assert!(
-                kept >= promised,
-                "shard {shard} has {kept} commits, {promised} were promised, seed {seed}"
-            );
+            assert!(kept >= promised, "shard {shard} has {kept} commits, {promised} were promised, seed {seed}");
         }
     }
 }
@@ -94,11 +82,7 @@ fn a_log_that_ends_anywhere_keeps_the_commits_before() {
     // The length of the log when a commit was acknowledged as synced.
     let mut lengths = Vec::new();
     for number in 0..300 {
-        let durability = if number % 4 == 0 {
-            Durability::Buffered
-        } else {
-            Durability::Synced
-        };
+        let durability = if number % 4 == 0 { Durability::Buffered } else { Durability::Synced };
         step(&engine, Shard(1), number, durability);
         lengths.push((number + 1, durability, log(&store).metadata().unwrap().len()));
     }
@@ -118,24 +102,13 @@ fn a_log_that_ends_anywhere_keeps_the_commits_before() {
         }
         let engine = open(&torn);
         let kept = steps(&engine, Shard(1));
-        let promised = lengths
-            .iter()
-            .rev()
-            .find(|(_, _, length)| *length <= end)
-            .map_or(0, |(number, ..)| *number);
-        assert!(
-            kept >= promised,
-            "{kept} commits are left, {promised} lie within {end} bytes, seed {seed}"
-        );
+        let promised = lengths.iter().rev().find(|(_, _, length)| *length <= end).map_or(0, |(number, ..)| *number);
+        assert!(kept >= promised, "{kept} commits are left, {promised} lie within {end} bytes, seed {seed}");
         // What was lost does not come back.
         step(&engine, Shard(1), kept, Durability::Synced);
         engine.sync().unwrap();
         drop(engine);
-        assert_eq!(
-            steps(&open(&torn), Shard(1)),
-            kept + 1,
-            "after another start, seed {seed}"
-        );
+        assert_eq!(steps(&open(&torn), Shard(1)), kept + 1, "after another start, seed {seed}");
         fs::remove_dir_all(torn).unwrap();
     }
 }

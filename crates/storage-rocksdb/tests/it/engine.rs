@@ -60,10 +60,7 @@ fn waiting_commits_of_different_shards_share_syncs() {
     const THREADS: u64 = 16;
     const COMMITS: u64 = 100;
     let directory = tempfile::tempdir().unwrap();
-    let options = Options {
-        tickers: Tickers::On,
-        ..Options::default()
-    };
+    let options = Options { tickers: Tickers::On, ..Options::default() };
     let engine = &RocksEngine::open(directory.path(), &options).unwrap();
     let before = engine.wal_syncs();
     for number in 0..20 {
@@ -82,11 +79,7 @@ fn waiting_commits_of_different_shards_share_syncs() {
     });
     let together = engine.wal_syncs() - before - alone;
     println!("{} commits took {together} syncs", THREADS * COMMITS);
-    assert!(
-        together < THREADS * COMMITS * 3 / 4,
-        "{together} syncs for {} commits",
-        THREADS * COMMITS
-    );
+    assert!(together < THREADS * COMMITS * 3 / 4, "{together} syncs for {} commits", THREADS * COMMITS);
 }
 
 #[test]
@@ -110,25 +103,12 @@ fn states_are_no_entries() {
     let directory = tempfile::tempdir().unwrap();
     let engine = open(directory.path());
     let empty = settee_storage::Batch::new();
-    let _ = engine
-        .commit(Shard(1), Version(0), crate::token(1), empty, Durability::Buffered)
-        .unwrap();
+    let _ = engine.commit(Shard(1), Version(0), crate::token(1), empty, Durability::Buffered).unwrap();
     let snapshot = engine.snapshot().unwrap();
-    assert_eq!(
-        snapshot.state(Shard(1)).unwrap(),
-        ShardState {
-            version: Version(1),
-            token: crate::token(1)
-        }
-    );
+    assert_eq!(snapshot.state(Shard(1)).unwrap(), ShardState { version: Version(1), token: crate::token(1) });
     for space in Keyspace::ALL {
         let mut cursor = snapshot
-            .scan(
-                Shard(1),
-                space,
-                settee_storage::KeyRange::default(),
-                settee_storage::Direction::Forward,
-            )
+            .scan(Shard(1), space, settee_storage::KeyRange::default(), settee_storage::Direction::Forward)
             .unwrap();
         assert_eq!(cursor.next().unwrap(), None, "{space:?}");
     }
@@ -140,12 +120,7 @@ fn statistics_have_names_and_values() {
     let engine = open(directory.path());
     step(&engine, Shard(1), 0, Durability::Synced);
     let statistics = engine.statistics();
-    let value = |name| {
-        statistics
-            .iter()
-            .find(|(found, _)| *found == name)
-            .map(|(_, value)| *value)
-    };
+    let value = |name| statistics.iter().find(|(found, _)| *found == name).map(|(_, value)| *value);
     assert!(value("memtable_bytes") > Some(0));
     assert!(value("written_bytes") > Some(0));
     assert_eq!(value("background_errors"), Some(0));
@@ -167,17 +142,12 @@ fn weigh_an_idle_store() {
 #[test]
 fn an_idle_store_is_small() {
     let directory = tempfile::tempdir().unwrap();
-    let output = child::command("engine::weigh_an_idle_store", directory.path())
-        .output()
-        .unwrap();
+    let output = child::command("engine::weigh_an_idle_store", directory.path()).output().unwrap();
     let output = String::from_utf8(output.stdout).unwrap();
     let line = output.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
     let kilobytes: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
     println!("an idle store takes {kilobytes} kB, this program included");
-    assert!(
-        kilobytes < 30_000,
-        "{kilobytes} kB, and a whole server should stay under 40 MB"
-    );
+    assert!(kilobytes < 30_000, "{kilobytes} kB, and a whole server should stay under 40 MB");
 }
 
 /// The child of the test below: commits until writing fails.
@@ -187,19 +157,9 @@ fn commit_until_files_are_full() {
     let engine = open(&directory);
     let mut number = 0;
     let error = loop {
-        let durability = if number % 2 == 0 {
-            Durability::Synced
-        } else {
-            Durability::Buffered
-        };
+        let durability = if number % 2 == 0 { Durability::Synced } else { Durability::Buffered };
         let version = Version(number);
-        match engine.commit(
-            Shard(1),
-            version,
-            crate::token(number + 1),
-            crate::numbered(number + 1),
-            durability,
-        ) {
+        match engine.commit(Shard(1), version, crate::token(number + 1), crate::numbered(number + 1), durability) {
             Ok(_) => number += 1,
             Err(error) => break error,
         }
@@ -219,23 +179,16 @@ fn commit_until_files_are_full() {
 #[test]
 fn a_failed_write_poisons_until_the_store_is_opened_again() {
     let directory = tempfile::tempdir().unwrap();
-    let output = child::limited_command("engine::commit_until_files_are_full", directory.path(), 1000)
-        .output()
-        .unwrap();
+    let output =
+        child::limited_command("engine::commit_until_files_are_full", directory.path(), 1000).output().unwrap();
     let output = String::from_utf8(output.stdout).unwrap();
     assert!(output.contains("\npoisoned\n"), "{output}");
-    let line = output
-        .lines()
-        .find_map(|line| line.strip_prefix("failed after "))
-        .unwrap();
+    let line = output.lines().find_map(|line| line.strip_prefix("failed after ")).unwrap();
     let acknowledged: u64 = line.split(':').next().unwrap().parse().unwrap();
     assert!(acknowledged > 100, "{line}");
     let engine = open(directory.path());
     let kept = steps(&engine, Shard(1));
-    assert!(
-        (acknowledged..=acknowledged + 1).contains(&kept),
-        "{kept} of {acknowledged} commits are there"
-    );
+    assert!((acknowledged..=acknowledged + 1).contains(&kept), "{kept} of {acknowledged} commits are there");
     step(&engine, Shard(1), kept, Durability::Synced);
 }
 
@@ -243,11 +196,8 @@ fn a_failed_write_poisons_until_the_store_is_opened_again() {
 fn a_raw_load_counts_what_it_wrote() {
     let directory = tempfile::tempdir().unwrap();
     for (name, sync_each_batch) in [("synced", true), ("buffered", false)] {
-        let batches = (0..10_u64).map(|batch| {
-            (0..20_u64)
-                .map(|entry| ((batch * 20 + entry).to_be_bytes().to_vec(), vec![7; 92]))
-                .collect()
-        });
+        let batches = (0..10_u64)
+            .map(|batch| (0..20_u64).map(|entry| ((batch * 20 + entry).to_be_bytes().to_vec(), vec![7; 92])).collect());
         let report = RawStore::load(&directory.path().join(name), batches, sync_each_batch).unwrap();
         assert_eq!((report.entries, report.batches, report.bytes), (200, 10, 20_000));
         assert!(report.seconds > 0.0);

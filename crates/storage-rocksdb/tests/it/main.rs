@@ -23,9 +23,7 @@ fn batch(key: &[u8], value: &[u8]) -> Batch {
 
 /// Commit number `step + 1` of a shard, which leaves an entry and a token that tell its number.
 fn step(engine: &RocksEngine, shard: Shard, step: u64, durability: Durability) {
-    let outcome = engine
-        .commit(shard, Version(step), token(step + 1), numbered(step + 1), durability)
-        .unwrap();
+    let outcome = engine.commit(shard, Version(step), token(step + 1), numbered(step + 1), durability).unwrap();
     assert_eq!(outcome, Outcome::Committed(Version(step + 1)));
 }
 
@@ -43,9 +41,7 @@ fn steps(engine: &RocksEngine, shard: Shard) -> u64 {
     let snapshot = engine.snapshot().unwrap();
     let state = snapshot.state(shard).unwrap();
     let range = settee_storage::KeyRange::default();
-    let mut cursor = snapshot
-        .scan(shard, Keyspace::Bodies, range, settee_storage::Direction::Forward)
-        .unwrap();
+    let mut cursor = snapshot.scan(shard, Keyspace::Bodies, range, settee_storage::Direction::Forward).unwrap();
     let mut count = 0;
     while let Some((key, value)) = cursor.next().unwrap() {
         count += 1_u64;
@@ -53,13 +49,6 @@ fn steps(engine: &RocksEngine, shard: Shard) -> u64 {
         assert_eq!(value, vec![count as u8; (count % 700) as usize]);
     }
     assert_eq!(state.version, Version(count), "the version of {shard:?}");
-    assert_eq!(
-        state.token,
-        if count > 0 {
-            token(count)
-        } else {
-            CommitToken::default()
-        }
-    );
+    assert_eq!(state.token, if count > 0 { token(count) } else { CommitToken::default() });
     count
 }

@@ -9,21 +9,10 @@ const SHARD: Shard = Shard(7);
 pub fn fresh_shards_are_empty(open: Open<'_>) {
     let engine = open();
     let snapshot = view(&*engine);
-    assert_eq!(
-        snapshot.state(SHARD).expect("state"),
-        ShardState::default(),
-        "the state of a fresh shard"
-    );
+    assert_eq!(snapshot.state(SHARD).expect("state"), ShardState::default(), "the state of a fresh shard");
     for space in Keyspace::ALL {
-        assert_eq!(
-            snapshot.get(SHARD, space, b"").expect("get"),
-            None,
-            "a key of a fresh shard in {space:?}"
-        );
-        assert!(
-            entries(&*snapshot, SHARD, space).is_empty(),
-            "a scan of a fresh shard in {space:?}"
-        );
+        assert_eq!(snapshot.get(SHARD, space, b"").expect("get"), None, "a key of a fresh shard in {space:?}");
+        assert!(entries(&*snapshot, SHARD, space).is_empty(), "a scan of a fresh shard in {space:?}");
     }
     engine.sync().expect("an engine without commits can be synced");
 }
@@ -32,16 +21,10 @@ pub fn fresh_shards_are_empty(open: Open<'_>) {
 pub fn commits_count_versions_and_keep_tokens(open: Open<'_>) {
     let engine = open();
     for step in 0..10 {
-        let durability = if step % 2 == 0 {
-            Durability::Synced
-        } else {
-            Durability::Buffered
-        };
+        let durability = if step % 2 == 0 { Durability::Synced } else { Durability::Buffered };
         let token = CommitToken(u128::MAX - u128::from(step));
         let batch = puts(Keyspace::Catalog, &[(b"step", &[step as u8])]);
-        let outcome = engine
-            .commit(SHARD, Version(step), token, batch, durability)
-            .expect("commit");
+        let outcome = engine.commit(SHARD, Version(step), token, batch, durability).expect("commit");
         let version = Version(step + 1);
         match outcome {
             Outcome::Committed(found) => assert_eq!(found, version, "the version after commit {step}"),
@@ -51,17 +34,9 @@ pub fn commits_count_versions_and_keep_tokens(open: Open<'_>) {
             }
         }
         let snapshot = view(&*engine);
-        assert_eq!(
-            snapshot.state(SHARD).expect("state"),
-            ShardState { version, token },
-            "the state after {step}"
-        );
+        assert_eq!(snapshot.state(SHARD).expect("state"), ShardState { version, token }, "the state after {step}");
         let value = snapshot.get(SHARD, Keyspace::Catalog, b"step").expect("get");
-        assert_eq!(
-            value,
-            Some(vec![step as u8]),
-            "the value after a {durability:?} commit {step}"
-        );
+        assert_eq!(value, Some(vec![step as u8]), "the value after a {durability:?} commit {step}");
     }
     engine.sync().expect("sync");
 }
@@ -73,25 +48,13 @@ pub fn a_wrong_version_is_a_conflict(open: Open<'_>) {
         for wrong in (0..5).filter(|wrong| *wrong != version) {
             let batch = puts(Keyspace::Local, &[(b"wrong", b"")]);
             let outcome = commit_at(&*engine, SHARD, Version(wrong), CommitToken(99), batch);
-            assert_eq!(
-                outcome,
-                Err(Version(version)),
-                "a commit that expects {wrong} at version {version}"
-            );
+            assert_eq!(outcome, Err(Version(version)), "a commit that expects {wrong} at version {version}");
         }
         commit(&*engine, SHARD, puts(Keyspace::Local, &[(b"right", b"")]));
     }
     let snapshot = view(&*engine);
-    assert_eq!(
-        snapshot.get(SHARD, Keyspace::Local, b"wrong").expect("get"),
-        None,
-        "a conflict writes nothing"
-    );
-    assert_eq!(
-        snapshot.state(SHARD).expect("state").token,
-        CommitToken(3),
-        "a conflict leaves the token"
-    );
+    assert_eq!(snapshot.get(SHARD, Keyspace::Local, b"wrong").expect("get"), None, "a conflict writes nothing");
+    assert_eq!(snapshot.state(SHARD).expect("state").token, CommitToken(3), "a conflict leaves the token");
 }
 
 /// Writes of one batch apply in their order.
@@ -112,25 +75,14 @@ pub fn the_last_write_of_a_batch_wins(open: Open<'_>) {
     commit(&*engine, SHARD, batch);
     let found = entries(&*view(&*engine), SHARD, space);
     let wanted = vec![(b"a".to_vec(), b"2".to_vec()), (b"c".to_vec(), b"2".to_vec())];
-    assert_eq!(
-        found, wanted,
-        "put-put, put-delete, delete-put and put-delete of an old key in one batch"
-    );
+    assert_eq!(found, wanted, "put-put, put-delete, delete-put and put-delete of an old key in one batch");
 }
 
 /// A batch without writes is a commit like any other.
 pub fn empty_batches_count(open: Open<'_>) {
     let engine = open();
-    assert_eq!(
-        commit(&*engine, SHARD, Batch::new()),
-        Version(1),
-        "the version after an empty batch"
-    );
-    assert_eq!(
-        view(&*engine).state(SHARD).expect("state").version,
-        Version(1),
-        "the state after an empty batch"
-    );
+    assert_eq!(commit(&*engine, SHARD, Batch::new()), Version(1), "the version after an empty batch");
+    assert_eq!(view(&*engine).state(SHARD).expect("state").version, Version(1), "the state after an empty batch");
 }
 
 /// One batch writes to all keyspaces at once.
@@ -144,11 +96,7 @@ pub fn batches_cover_all_keyspaces(open: Open<'_>) {
     let snapshot = view(&*engine);
     for space in Keyspace::ALL {
         let value = snapshot.get(SHARD, space, b"key").expect("get");
-        assert_eq!(
-            value.as_deref(),
-            Some(space.name().as_bytes()),
-            "the entry in {space:?}"
-        );
+        assert_eq!(value.as_deref(), Some(space.name().as_bytes()), "the entry in {space:?}");
     }
 }
 
@@ -166,27 +114,11 @@ pub fn snapshots_are_repeatable(open: Open<'_>) {
     batch.delete(space, b"deleted");
     commit(&*engine, SHARD, batch);
     assert_eq!(entries(&*snapshot, SHARD, space), wanted, "a scan of an old snapshot");
-    assert_eq!(
-        snapshot.state(SHARD).expect("state"),
-        state,
-        "the state in an old snapshot"
-    );
-    let values = snapshot
-        .multi_get(SHARD, space, &[b"added", b"changed", b"deleted"])
-        .expect("multi_get");
-    assert_eq!(
-        values,
-        [None, Some(b"1".to_vec()), Some(b"1".to_vec())],
-        "values in an old snapshot"
-    );
-    let now = view(&*engine)
-        .multi_get(SHARD, space, &[b"added", b"changed", b"deleted"])
-        .expect("multi_get");
-    assert_eq!(
-        now,
-        [Some(b"2".to_vec()), Some(b"2".to_vec()), None],
-        "values in a new snapshot"
-    );
+    assert_eq!(snapshot.state(SHARD).expect("state"), state, "the state in an old snapshot");
+    let values = snapshot.multi_get(SHARD, space, &[b"added", b"changed", b"deleted"]).expect("multi_get");
+    assert_eq!(values, [None, Some(b"1".to_vec()), Some(b"1".to_vec())], "values in an old snapshot");
+    let now = view(&*engine).multi_get(SHARD, space, &[b"added", b"changed", b"deleted"]).expect("multi_get");
+    assert_eq!(now, [Some(b"2".to_vec()), Some(b"2".to_vec()), None], "values in a new snapshot");
 }
 
 /// Keys and values are any bytes: none, zeros, all ones, long ones.
@@ -212,15 +144,8 @@ pub fn odd_keys_and_values_are_kept(open: Open<'_>) {
         let found = entries(&*snapshot, SHARD, space);
         assert_eq!(found.len(), odd.len(), "odd keys in {space:?}");
         for ((key, value), (found_key, found_value)) in odd.iter().zip(&found) {
-            assert!(
-                key == found_key,
-                "round {round}: key {key:?} is {found_key:?} in {space:?}"
-            );
-            assert!(
-                value == found_value,
-                "the value of {key:?} in {space:?} has {} bytes",
-                found_value.len()
-            );
+            assert!(key == found_key, "round {round}: key {key:?} is {found_key:?} in {space:?}");
+            assert!(value == found_value, "the value of {key:?} in {space:?} has {} bytes", found_value.len());
             let got = snapshot.get(SHARD, space, key).expect("get");
             assert!(got.as_deref() == Some(*value), "get of {key:?} in {space:?}");
         }
@@ -230,8 +155,5 @@ pub fn odd_keys_and_values_are_kept(open: Open<'_>) {
         batch.delete(Keyspace::Bodies, key);
     }
     commit(&*engine, SHARD, batch);
-    assert!(
-        entries(&*view(&*engine), SHARD, Keyspace::Bodies).is_empty(),
-        "odd keys can be deleted"
-    );
+    assert!(entries(&*view(&*engine), SHARD, Keyspace::Bodies).is_empty(), "odd keys can be deleted");
 }

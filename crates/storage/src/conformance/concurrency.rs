@@ -19,14 +19,8 @@ pub fn commits_to_different_shards_all_happen(open: Open<'_>) {
                     let mut batch = Batch::new();
                     batch.put(Keyspace::Sequence, &step.to_be_bytes(), &shard.to_be_bytes());
                     let token = CommitToken(u128::from(shard) << 64 | u128::from(step + 1));
-                    let durability = if step % 10 == 0 {
-                        Durability::Synced
-                    } else {
-                        Durability::Buffered
-                    };
-                    let outcome = engine
-                        .commit(Shard(shard), Version(step), token, batch, durability)
-                        .expect("commit");
+                    let durability = if step % 10 == 0 { Durability::Synced } else { Durability::Buffered };
+                    let outcome = engine.commit(Shard(shard), Version(step), token, batch, durability).expect("commit");
                     assert!(
                         matches!(outcome, Outcome::Committed(Version(version)) if version == step + 1)
                             || outcome == Outcome::Unknown,
@@ -39,15 +33,10 @@ pub fn commits_to_different_shards_all_happen(open: Open<'_>) {
     let snapshot = view(engine);
     for shard in 0..THREADS {
         let found = entries(&*snapshot, Shard(shard), Keyspace::Sequence);
-        let wanted: Vec<_> = (0..COMMITS)
-            .map(|step| (step.to_be_bytes().to_vec(), shard.to_be_bytes().to_vec()))
-            .collect();
+        let wanted: Vec<_> =
+            (0..COMMITS).map(|step| (step.to_be_bytes().to_vec(), shard.to_be_bytes().to_vec())).collect();
         assert_eq!(found, wanted, "the commits of shard {shard}");
-        assert_eq!(
-            snapshot.state(Shard(shard)).expect("state").version,
-            Version(COMMITS),
-            "version of shard {shard}"
-        );
+        assert_eq!(snapshot.state(Shard(shard)).expect("state").version, Version(COMMITS), "version of shard {shard}");
     }
 }
 
@@ -68,18 +57,10 @@ pub fn commits_to_one_shard_lose_nothing(open: Open<'_>) {
     });
     let snapshot = view(engine);
     let value = snapshot.get(COUNTER, Keyspace::Catalog, b"counter").expect("get");
-    assert_eq!(
-        value,
-        Some((THREADS * COMMITS).to_be_bytes().to_vec()),
-        "the counter after all threads"
-    );
+    assert_eq!(value, Some((THREADS * COMMITS).to_be_bytes().to_vec()), "the counter after all threads");
     let version = snapshot.state(COUNTER).expect("state").version;
     assert_eq!(version, Version(THREADS * COMMITS), "the version after all threads");
-    assert_eq!(
-        entries(&*snapshot, COUNTER, Keyspace::Local).len() as u64,
-        THREADS * COMMITS,
-        "keys of all threads"
-    );
+    assert_eq!(entries(&*snapshot, COUNTER, Keyspace::Local).len() as u64, THREADS * COMMITS, "keys of all threads");
 }
 
 const COUNTER: Shard = Shard(42);
@@ -89,9 +70,7 @@ fn raise(engine: &dyn Engine, key: &[u8], token: CommitToken) -> bool {
     let snapshot = view(engine);
     let version = snapshot.state(COUNTER).expect("state").version;
     let old = snapshot.get(COUNTER, Keyspace::Catalog, b"counter").expect("get");
-    let old = old.map_or(0, |bytes| {
-        u64::from_be_bytes(bytes.try_into().expect("a counter has eight bytes"))
-    });
+    let old = old.map_or(0, |bytes| u64::from_be_bytes(bytes.try_into().expect("a counter has eight bytes")));
     assert_eq!(old, version.0, "the counter of a snapshot belongs to its version");
     let mut batch = Batch::new();
     batch.put(Keyspace::Catalog, b"counter", &(old + 1).to_be_bytes());

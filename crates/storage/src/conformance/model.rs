@@ -66,20 +66,14 @@ impl Run {
     /// Few different bytes, so that keys meet and are prefixes of each other.
     fn key(&mut self) -> Vec<u8> {
         let len = self.random.below(4);
-        (0..len)
-            .map(|_| *self.random.choose(&[0x00, 0x01, 0x7f, 0xff]))
-            .collect()
+        (0..len).map(|_| *self.random.choose(&[0x00, 0x01, 0x7f, 0xff])).collect()
     }
 
     fn batch(&mut self) -> Vec<(Keyspace, Vec<u8>, Option<Vec<u8>>)> {
         let len = self.random.below(12);
         (0..len)
             .map(|_| {
-                let size = if self.random.below(50) == 0 {
-                    40_000
-                } else {
-                    self.random.below(30)
-                };
+                let size = if self.random.below(50) == 0 { 40_000 } else { self.random.below(30) };
                 let value = (self.random.below(4) > 0).then(|| self.random.bytes(size));
                 (self.space(), self.key(), value)
             })
@@ -117,12 +111,7 @@ impl Run {
         let mut batch = Batch::new();
         batch.put(self.space(), &self.key(), b"never written");
         let outcome = commit_at(&*self.engine, shard, wrong, CommitToken(1), batch);
-        assert_eq!(
-            outcome,
-            Err(state.version),
-            "a commit with a wrong version to {shard:?}, seed {}",
-            self.seed
-        );
+        assert_eq!(outcome, Err(state.version), "a commit with a wrong version to {shard:?}, seed {}", self.seed);
     }
 
     fn drop_shard(&mut self) {
@@ -132,12 +121,7 @@ impl Run {
         self.now.states.remove(&shard);
         self.now.entries.retain(|(of, _), _| *of != shard);
         let state = view(&*self.engine).state(shard).expect("state");
-        assert_eq!(
-            state,
-            ShardState::default(),
-            "the state of dropped {shard:?}, seed {}",
-            self.seed
-        );
+        assert_eq!(state, ShardState::default(), "the state of dropped {shard:?}, seed {}", self.seed);
         self.offset[index] += 1;
     }
 
@@ -161,18 +145,10 @@ impl Run {
         let wanted: Vec<_> = keys.iter().map(|key| entries.get(key).cloned()).collect();
         let asked: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         let found = snapshot.multi_get(shard, space, &asked).expect("multi_get");
-        assert!(
-            found == wanted,
-            "a multi-get of {keys:?} in {shard:?} {space:?}, seed {}",
-            self.seed
-        );
+        assert!(found == wanted, "a multi-get of {keys:?} in {shard:?} {space:?}, seed {}", self.seed);
         for (key, wanted) in keys.iter().zip(wanted).take(3) {
             let found = snapshot.get(shard, space, key).expect("get");
-            assert!(
-                found == wanted,
-                "a get of {key:?} in {shard:?} {space:?}, seed {}",
-                self.seed
-            );
+            assert!(found == wanted, "a get of {key:?} in {shard:?} {space:?}, seed {}", self.seed);
         }
         self.scan(&*snapshot, entries, shard, space);
     }
@@ -182,19 +158,13 @@ impl Run {
         let start = (self.random.below(3) > 0).then(|| self.key());
         let end = (self.random.below(3) > 0).then(|| self.key());
         let direction = *self.random.choose(&[Direction::Forward, Direction::Backward]);
-        let range = KeyRange {
-            start: start.as_deref(),
-            end: end.as_deref(),
-        };
+        let range = KeyRange { start: start.as_deref(), end: end.as_deref() };
         let all = in_range(entries, range, direction);
         let context = format!("{range:?} {direction:?} of {shard:?} {space:?}, seed {}", self.seed);
         let mut cursor = snapshot.scan(shard, space, range, direction).expect("scan");
         let before = self.random.below(5);
         for wanted in all.iter().take(before) {
-            let found = cursor
-                .next()
-                .expect("next")
-                .map(|(key, value)| (key.to_vec(), value.to_vec()));
+            let found = cursor.next().expect("next").map(|(key, value)| (key.to_vec(), value.to_vec()));
             assert!(found.as_ref() == Some(wanted), "a scan of {context}");
         }
         let target = self.key();
@@ -204,40 +174,21 @@ impl Run {
             Direction::Backward => *key > target,
         });
         for wanted in rest {
-            let found = cursor
-                .next()
-                .expect("next")
-                .map(|(key, value)| (key.to_vec(), value.to_vec()));
-            assert!(
-                found.as_ref() == Some(wanted),
-                "after a seek to {target:?} in {context}"
-            );
+            let found = cursor.next().expect("next").map(|(key, value)| (key.to_vec(), value.to_vec()));
+            assert!(found.as_ref() == Some(wanted), "after a seek to {target:?} in {context}");
         }
-        assert_eq!(
-            cursor.next().expect("next"),
-            None,
-            "the end after a seek to {target:?} in {context}"
-        );
+        assert_eq!(cursor.next().expect("next"), None, "the end after a seek to {target:?} in {context}");
     }
 
     fn compare_all(&self, snapshot: &dyn Snapshot, model: &Model) {
         for (shard, state) in &model.states {
-            assert_eq!(
-                snapshot.state(*shard).expect("state"),
-                *state,
-                "the state of {shard:?}, seed {}",
-                self.seed
-            );
+            assert_eq!(snapshot.state(*shard).expect("state"), *state, "the state of {shard:?}, seed {}", self.seed);
             for space in Keyspace::ALL {
                 let entries = model.entries.get(&(*shard, space)).cloned().unwrap_or_default();
                 for direction in [Direction::Forward, Direction::Backward] {
                     let found = scanned(snapshot, *shard, space, KeyRange::default(), direction);
                     let wanted = in_range(&entries, KeyRange::default(), direction);
-                    assert!(
-                        found == wanted,
-                        "all of {shard:?} {space:?} {direction:?}, seed {}",
-                        self.seed
-                    );
+                    assert!(found == wanted, "all of {shard:?} {space:?} {direction:?}, seed {}", self.seed);
                 }
             }
         }
@@ -251,10 +202,8 @@ fn in_range(entries: &BTreeMap<Vec<u8>, Vec<u8>>, range: KeyRange<'_>, direction
     }
     let start = range.start.map_or(Bound::Unbounded, Bound::Included);
     let end = range.end.map_or(Bound::Unbounded, Bound::Excluded);
-    let mut found: Entries = entries
-        .range::<[u8], _>((start, end))
-        .map(|(key, value)| (key.clone(), value.clone()))
-        .collect();
+    let mut found: Entries =
+        entries.range::<[u8], _>((start, end)).map(|(key, value)| (key.clone(), value.clone())).collect();
     if direction == Direction::Backward {
         found.reverse();
     }

@@ -42,11 +42,7 @@ fn ranges() -> impl Iterator<Item = KeyRange<'static>> {
 
 fn wanted(range: KeyRange<'_>, direction: Direction) -> Entries {
     let inside = |key: &&[u8]| range.start.is_none_or(|start| *key >= start) && range.end.is_none_or(|end| *key < end);
-    let mut entries: Entries = KEYS
-        .into_iter()
-        .filter(inside)
-        .map(|key| (key.to_vec(), key.to_vec()))
-        .collect();
+    let mut entries: Entries = KEYS.into_iter().filter(inside).map(|key| (key.to_vec(), key.to_vec())).collect();
     if direction == Direction::Backward {
         entries.reverse();
     }
@@ -78,18 +74,11 @@ pub fn cursors_stay_at_the_end(open: Open<'_>) {
     let engine = fill(open);
     let snapshot = view(&*engine);
     for direction in [Direction::Forward, Direction::Backward] {
-        let range = KeyRange {
-            start: Some(b"a"),
-            end: Some(b"b"),
-        };
+        let range = KeyRange { start: Some(b"a"), end: Some(b"b") };
         let mut cursor = snapshot.scan(SHARD, SPACE, range, direction).expect("scan");
         assert_eq!(drain(&mut *cursor).len(), 2, "entries of {range:?}");
         for _ in 0..3 {
-            assert_eq!(
-                cursor.next().expect("next"),
-                None,
-                "after the end of {range:?} {direction:?}"
-            );
+            assert_eq!(cursor.next().expect("next"), None, "after the end of {range:?} {direction:?}");
         }
     }
 }
@@ -99,20 +88,14 @@ pub fn scans_keep_to_their_snapshot(open: Open<'_>) {
     let engine = fill(open);
     let snapshot = view(&*engine);
     for direction in [Direction::Forward, Direction::Backward] {
-        let mut cursor = snapshot
-            .scan(SHARD, SPACE, KeyRange::default(), direction)
-            .expect("scan");
+        let mut cursor = snapshot.scan(SHARD, SPACE, KeyRange::default(), direction).expect("scan");
         let first = cursor.next().expect("next").map(|(key, _)| key.to_vec());
         let mut batch = puts(SPACE, &[(b"added", b""), (b"b", b"changed")]);
         batch.delete(SPACE, b"ba");
         commit(&*engine, SHARD, batch);
         let mut found: Vec<_> = first.into_iter().map(|key| (key.clone(), key)).collect();
         found.extend(drain(&mut *cursor));
-        assert_eq!(
-            found,
-            wanted(KeyRange::default(), direction),
-            "a scan {direction:?} that was overtaken"
-        );
+        assert_eq!(found, wanted(KeyRange::default(), direction), "a scan {direction:?} that was overtaken");
     }
 }
 
@@ -137,12 +120,7 @@ pub fn seeks_go_anywhere_in_the_range(open: Open<'_>) {
                     let context = || format!("seeks to {first:?} and {second:?} in {range:?} {direction:?}");
                     cursor.seek(first).expect("seek");
                     let one = cursor.next().expect("next").map(|(key, _)| key.to_vec());
-                    assert_eq!(
-                        one,
-                        rest(first).first().map(|(key, _)| key.clone()),
-                        "the entry after {}",
-                        context()
-                    );
+                    assert_eq!(one, rest(first).first().map(|(key, _)| key.clone()), "the entry after {}", context());
                     cursor.seek(second).expect("seek");
                     assert_eq!(drain(&mut *cursor), rest(second), "the rest after {}", context());
                 }
@@ -159,19 +137,10 @@ pub fn multi_gets_keep_their_order(open: Open<'_>) {
     for _ in 0..20 {
         many.extend(PROBES.iter().rev());
     }
-    let lists: [&[&[u8]]; 5] = [
-        &[],
-        &KEYS,
-        &[b"b", b"a"],
-        &[b"absent", b"a", b"a", b"", b"absent"],
-        &many,
-    ];
+    let lists: [&[&[u8]]; 5] = [&[], &KEYS, &[b"b", b"a"], &[b"absent", b"a", b"a", b"", b"absent"], &many];
     for keys in lists {
         let found = snapshot.multi_get(SHARD, SPACE, keys).expect("multi_get");
-        let wanted: Vec<_> = keys
-            .iter()
-            .map(|key| KEYS.contains(key).then(|| key.to_vec()))
-            .collect();
+        let wanted: Vec<_> = keys.iter().map(|key| KEYS.contains(key).then(|| key.to_vec())).collect();
         assert_eq!(found, wanted, "a multi-get of {keys:?}");
     }
 }

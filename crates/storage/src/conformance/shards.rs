@@ -15,14 +15,7 @@ const SHARDS: [Shard; 9] = [
     Shard(u64::MAX - 1),
     Shard(u64::MAX),
 ];
-const KEYS: [&[u8]; 6] = [
-    b"",
-    b"\0\0\0\0\0\0\0\0",
-    b"\0\0\0\0\0\0\0\x01",
-    b"a",
-    b"\xff",
-    &[0xff; 40],
-];
+const KEYS: [&[u8]; 6] = [b"", b"\0\0\0\0\0\0\0\0", b"\0\0\0\0\0\0\0\x01", b"a", b"\xff", &[0xff; 40]];
 
 fn fill(open: Open<'_>) -> std::sync::Arc<dyn crate::Engine> {
     let engine = open();
@@ -39,25 +32,14 @@ fn fill(open: Open<'_>) -> std::sync::Arc<dyn crate::Engine> {
 }
 
 fn assert_filled(snapshot: &dyn crate::Snapshot, shard: Shard, when: &str) {
-    let wanted: Vec<_> = KEYS
-        .iter()
-        .map(|key| (key.to_vec(), shard.0.to_be_bytes().to_vec()))
-        .collect();
+    let wanted: Vec<_> = KEYS.iter().map(|key| (key.to_vec(), shard.0.to_be_bytes().to_vec())).collect();
     for space in Keyspace::ALL {
-        assert_eq!(
-            entries(snapshot, shard, space),
-            wanted,
-            "entries of {shard:?} in {space:?} {when}"
-        );
+        assert_eq!(entries(snapshot, shard, space), wanted, "entries of {shard:?} in {space:?} {when}");
         let mut backward = super::scanned(snapshot, shard, space, KeyRange::default(), Direction::Backward);
         backward.reverse();
         assert_eq!(backward, wanted, "entries of {shard:?} in {space:?} backwards {when}");
     }
-    assert_eq!(
-        snapshot.state(shard).expect("state").version,
-        Version(1),
-        "the version of {shard:?} {when}"
-    );
+    assert_eq!(snapshot.state(shard).expect("state").version, Version(1), "the version of {shard:?} {when}");
 }
 
 /// No shard sees entries or versions of another.
@@ -82,11 +64,7 @@ pub fn keyspaces_are_isolated(open: Open<'_>) {
     let snapshot = view(&*engine);
     for space in Keyspace::ALL {
         let value = (space != Keyspace::Bodies).then(|| space.name().as_bytes().to_vec());
-        assert_eq!(
-            snapshot.get(shard, space, b"key").expect("get"),
-            value,
-            "the key in {space:?}"
-        );
+        assert_eq!(snapshot.get(shard, space, b"key").expect("get"), value, "the key in {space:?}");
         let wanted: Vec<_> = value.into_iter().map(|value| (b"key".to_vec(), value)).collect();
         assert_eq!(entries(&*snapshot, shard, space), wanted, "a scan of {space:?}");
     }
@@ -100,21 +78,10 @@ pub fn dropped_shards_are_gone(open: Open<'_>) {
         engine.drop_shard(dropped).expect("drop_shard");
         let snapshot = view(&*engine);
         for shard in &SHARDS[..=index] {
-            assert_eq!(
-                snapshot.state(*shard).expect("state"),
-                ShardState::default(),
-                "the state of dropped {shard:?}"
-            );
+            assert_eq!(snapshot.state(*shard).expect("state"), ShardState::default(), "the state of dropped {shard:?}");
             for space in Keyspace::ALL {
-                assert!(
-                    entries(&*snapshot, *shard, space).is_empty(),
-                    "{space:?} of dropped {shard:?}"
-                );
-                assert_eq!(
-                    snapshot.get(*shard, space, b"a").expect("get"),
-                    None,
-                    "a key of dropped {shard:?}"
-                );
+                assert!(entries(&*snapshot, *shard, space).is_empty(), "{space:?} of dropped {shard:?}");
+                assert_eq!(snapshot.get(*shard, space, b"a").expect("get"), None, "a key of dropped {shard:?}");
             }
         }
         for shard in &SHARDS[index + 1..] {
@@ -124,12 +91,8 @@ pub fn dropped_shards_are_gone(open: Open<'_>) {
     for shard in SHARDS {
         assert_filled(&*before, shard, "in a snapshot from before it was dropped");
     }
-    engine
-        .drop_shard(SHARDS[0])
-        .expect("a shard that is not there can be dropped");
-    engine
-        .drop_shard(Shard(77))
-        .expect("a shard that was never there can be dropped");
+    engine.drop_shard(SHARDS[0]).expect("a shard that is not there can be dropped");
+    engine.drop_shard(Shard(77)).expect("a shard that was never there can be dropped");
 }
 
 /// The size of a shard has about as many bytes as its entries, also right after they were written.
@@ -139,17 +102,10 @@ pub fn sizes_follow_the_data(open: Open<'_>) {
     let (shard, other) = (Shard(10), Shard(11));
     let mut random = Generator::new(10);
     for at in 0..BYTES >> 16 {
-        commit(
-            &*engine,
-            shard,
-            puts(Keyspace::Bodies, &[(&at.to_be_bytes(), &random.bytes(1 << 16))]),
-        );
+        commit(&*engine, shard, puts(Keyspace::Bodies, &[(&at.to_be_bytes(), &random.bytes(1 << 16))]));
     }
     let size = engine.approximate_size(shard);
-    assert!(
-        (BYTES / 2..BYTES * 2).contains(&size),
-        "{BYTES} bytes were written and the size is {size}"
-    );
+    assert!((BYTES / 2..BYTES * 2).contains(&size), "{BYTES} bytes were written and the size is {size}");
     let size = engine.approximate_size(other);
     assert!(size < BYTES / 8, "nothing was written and the size is {size}");
     engine.drop_shard(shard).expect("drop_shard");

@@ -20,10 +20,7 @@ impl Counter<'_> {
             let mut batch = Batch::new();
             batch.put(Keyspace::Catalog, b"total", &(total + 1).to_be_bytes());
             batch.put(Keyspace::Sequence, &(total + 1).to_be_bytes(), b"");
-            match self
-                .engine
-                .commit(self.shard, Version(total), token, batch, durability)?
-            {
+            match self.engine.commit(self.shard, Version(total), token, batch, durability)? {
                 Outcome::Committed(version) => return Ok(version.0),
                 Outcome::Conflict(_) => {}
                 Outcome::Unknown => {
@@ -42,17 +39,9 @@ impl Counter<'_> {
         let total = snapshot.get(self.shard, Keyspace::Catalog, b"total").unwrap();
         let total = total.map_or(0, |bytes| u64::from_be_bytes(bytes.try_into().unwrap()));
         let state = snapshot.state(self.shard).unwrap();
-        assert_eq!(
-            state,
-            ShardState {
-                version: Version(total),
-                token: CommitToken(u128::from(total))
-            }
-        );
+        assert_eq!(state, ShardState { version: Version(total), token: CommitToken(u128::from(total)) });
         let range = KeyRange::default();
-        let mut cursor = snapshot
-            .scan(self.shard, Keyspace::Sequence, range, Direction::Forward)
-            .unwrap();
+        let mut cursor = snapshot.scan(self.shard, Keyspace::Sequence, range, Direction::Forward).unwrap();
         for wanted in 1..=total {
             assert_eq!(cursor.next().unwrap(), Some((&wanted.to_be_bytes()[..], &b""[..])));
         }
@@ -115,26 +104,15 @@ fn crash_images_hold_all_that_was_synced_and_a_prefix_of_the_rest() {
 
 #[test]
 fn every_write_can_fail_or_lose_its_answer() {
-    let faults = [
-        WriteFault::Fail(broken()),
-        WriteFault::LoseRequest,
-        WriteFault::LoseAnswer,
-    ];
+    let faults = [WriteFault::Fail(broken()), WriteFault::LoseRequest, WriteFault::LoseAnswer];
     for fault in faults {
         for nth in 1..=6 {
             let engine = FaultyEngine::new();
             engine.inject_write(nth, fault.clone());
-            let counter = Counter {
-                engine: &engine,
-                shard: Shard(1),
-            };
+            let counter = Counter { engine: &engine, shard: Shard(1) };
             let mut failures = 0;
             for step in 0..6 {
-                let durability = if step % 2 == 0 {
-                    Durability::Synced
-                } else {
-                    Durability::Buffered
-                };
+                let durability = if step % 2 == 0 { Durability::Synced } else { Durability::Buffered };
                 while let Err(error) = counter.step(durability) {
                     assert!(matches!(error, StorageError::Io(_)), "{error}");
                     failures += 1;
@@ -146,11 +124,7 @@ fn every_write_can_fail_or_lose_its_answer() {
                 WriteFault::LoseRequest => (0, 7),
                 WriteFault::LoseAnswer => (0, 6),
             };
-            assert_eq!(
-                (failures, engine.writes()),
-                (wanted_failures, wanted_writes),
-                "{fault:?} of write {nth}"
-            );
+            assert_eq!((failures, engine.writes()), (wanted_failures, wanted_writes), "{fault:?} of write {nth}");
         }
     }
 }
@@ -158,20 +132,14 @@ fn every_write_can_fail_or_lose_its_answer() {
 #[test]
 fn a_failed_sync_poisons_and_leaves_the_commit_open() {
     let engine = FaultyEngine::new();
-    let counter = Counter {
-        engine: &engine,
-        shard: Shard(1),
-    };
+    let counter = Counter { engine: &engine, shard: Shard(1) };
     counter.step(Durability::Synced).unwrap();
     counter.step(Durability::Buffered).unwrap();
     engine.inject_sync(1, SyncFault::Fail(broken()));
     assert!(matches!(counter.step(Durability::Synced), Err(StorageError::Io(_))));
     assert_eq!(counter.total(), 2, "the failed commit is not visible");
     for durability in [Durability::Synced, Durability::Buffered] {
-        assert!(
-            matches!(counter.step(durability), Err(StorageError::Poisoned(_))),
-            "{durability:?}"
-        );
+        assert!(matches!(counter.step(durability), Err(StorageError::Poisoned(_))), "{durability:?}");
     }
     assert!(matches!(engine.sync(), Err(StorageError::Poisoned(_))));
     assert!(matches!(engine.drop_shard(Shard(1)), Err(StorageError::Poisoned(_))));
@@ -181,27 +149,14 @@ fn a_failed_sync_poisons_and_leaves_the_commit_open() {
     for image in engine.crash_images() {
         let total = totals(&image)[0];
         let engine = FaultyEngine::over(image);
-        assert_eq!(
-            Counter {
-                engine: &engine,
-                shard: Shard(1)
-            }
-            .step(Durability::Synced)
-            .unwrap(),
-            total + 1
-        );
+        assert_eq!(Counter { engine: &engine, shard: Shard(1) }.step(Durability::Synced).unwrap(), total + 1);
     }
 }
 
 #[test]
 fn a_skipped_sync_shows_as_a_lost_commit() {
     let acknowledged_is_kept = |engine: &FaultyEngine| {
-        let acknowledged = Counter {
-            engine,
-            shard: Shard(1),
-        }
-        .step(Durability::Synced)
-        .unwrap();
+        let acknowledged = Counter { engine, shard: Shard(1) }.step(Durability::Synced).unwrap();
         engine.crash_images().all(|image| totals(&image)[0] >= acknowledged)
     };
     let engine = FaultyEngine::new();
@@ -222,16 +177,11 @@ fn removals_are_durable_and_can_fail() {
     };
     let engine = prepare();
     engine.drop_shard(Shard(1)).unwrap();
-    assert_eq!(
-        engine.crash_images().map(|image| totals(&image)).collect::<Vec<_>>(),
-        [[0, 1]]
-    );
+    assert_eq!(engine.crash_images().map(|image| totals(&image)).collect::<Vec<_>>(), [[0, 1]]);
 
-    for (fault, left) in [
-        (WriteFault::Fail(broken()), [1, 1]),
-        (WriteFault::LoseRequest, [1, 1]),
-        (WriteFault::LoseAnswer, [0, 1]),
-    ] {
+    for (fault, left) in
+        [(WriteFault::Fail(broken()), [1, 1]), (WriteFault::LoseRequest, [1, 1]), (WriteFault::LoseAnswer, [0, 1])]
+    {
         let engine = prepare();
         engine.inject_write(1, fault.clone());
         engine.drop_shard(Shard(1)).expect_err("a fault was injected");

@@ -50,10 +50,7 @@ pub(super) fn read(directory: &Path) -> Result<Shards> {
         let shard = Shard(read_number(file)?);
         let version = Version(read_number(file)?);
         let token = CommitToken(u128::from_be_bytes(read_array(file)?));
-        let mut contents = Contents {
-            state: ShardState { version, token },
-            ..Contents::default()
-        };
+        let mut contents = Contents { state: ShardState { version, token }, ..Contents::default() };
         for tree in &mut contents.spaces {
             for _ in 0..read_number(file)? {
                 let key = read_bytes(file)?;
@@ -84,11 +81,7 @@ fn read_bytes(file: &mut impl Read) -> Result<Vec<u8>> {
     let len = read_number(file)?;
     let mut bytes = Vec::new();
     let read = file.take(len).read_to_end(&mut bytes).map_err(io)?;
-    if read as u64 == len {
-        Ok(bytes)
-    } else {
-        Err(StorageError::Corrupt("the checkpoint ends early".to_owned()))
-    }
+    if read as u64 == len { Ok(bytes) } else { Err(StorageError::Corrupt("the checkpoint ends early".to_owned())) }
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]

@@ -19,15 +19,8 @@ fn a_load_with_snapshots_between_copies_little() {
         for _ in 0..1000 {
             batch.put(Keyspace::Documents, &random.number().to_be_bytes(), b"value");
         }
-        let outcome = engine
-            .commit(
-                Shard(1),
-                Version(batch_number),
-                CommitToken(1),
-                batch,
-                Durability::Buffered,
-            )
-            .unwrap();
+        let outcome =
+            engine.commit(Shard(1), Version(batch_number), CommitToken(1), batch, Durability::Buffered).unwrap();
         assert_eq!(outcome, Outcome::Committed(Version(batch_number + 1)));
         snapshots.push(engine.current());
     }
@@ -40,18 +33,12 @@ fn a_load_with_snapshots_between_copies_little() {
     let before = engine.current();
     let mut batch = Batch::new();
     batch.put(Keyspace::Documents, b"one more", b"");
-    let _ = engine
-        .commit(Shard(1), Version(100), CommitToken(1), batch, Durability::Buffered)
-        .unwrap();
+    let _ = engine.commit(Shard(1), Version(100), CommitToken(1), batch, Durability::Buffered).unwrap();
     let after = engine.current();
     let chunks = |shards: &Shards| shards.tree(Shard(1), Keyspace::Documents).unwrap().chunk_addresses();
     let old = chunks(&before);
     let copied = chunks(&after).iter().filter(|chunk| !old.contains(*chunk)).count();
-    assert!(
-        (1..=2).contains(&copied),
-        "{copied} of {} chunks were copied for one write",
-        old.len()
-    );
+    assert!((1..=2).contains(&copied), "{copied} of {} chunks were copied for one write", old.len());
 }
 
 #[test]
@@ -60,17 +47,9 @@ fn forks_go_their_own_way() {
     let write = |engine: &MemoryEngine, version, value: &[u8]| {
         let mut batch = Batch::new();
         batch.put(Keyspace::Local, b"key", value);
-        engine
-            .commit(Shard(1), Version(version), CommitToken(7), batch, Durability::Synced)
-            .unwrap()
+        engine.commit(Shard(1), Version(version), CommitToken(7), batch, Durability::Synced).unwrap()
     };
-    let read = |engine: &MemoryEngine| {
-        engine
-            .snapshot()
-            .unwrap()
-            .get(Shard(1), Keyspace::Local, b"key")
-            .unwrap()
-    };
+    let read = |engine: &MemoryEngine| engine.snapshot().unwrap().get(Shard(1), Keyspace::Local, b"key").unwrap();
     assert_eq!(write(&engine, 0, b"both"), Outcome::Committed(Version(1)));
     let fork = engine.fork();
     assert_eq!(write(&engine, 1, b"one"), Outcome::Committed(Version(2)));
@@ -88,9 +67,7 @@ fn a_checkpoint_can_be_loaded() {
         let mut batch = Batch::new();
         batch.put(Keyspace::Bodies, b"", &shard.0.to_be_bytes());
         batch.put(Keyspace::Catalog, b"\xff", b"");
-        let _ = engine
-            .commit(shard, Version(0), CommitToken(u128::MAX), batch, Durability::Buffered)
-            .unwrap();
+        let _ = engine.commit(shard, Version(0), CommitToken(u128::MAX), batch, Durability::Buffered).unwrap();
     }
     engine.checkpoint(&path).unwrap();
     let loaded = MemoryEngine::load(&path).unwrap();
@@ -98,10 +75,7 @@ fn a_checkpoint_can_be_loaded() {
     for shard in [Shard(1), Shard(u64::MAX)] {
         assert_eq!(loaded.state(shard), engine.state(shard));
         let snapshot = loaded.snapshot().unwrap();
-        assert_eq!(
-            snapshot.get(shard, Keyspace::Bodies, b"").unwrap().unwrap(),
-            shard.0.to_be_bytes()
-        );
+        assert_eq!(snapshot.get(shard, Keyspace::Bodies, b"").unwrap().unwrap(), shard.0.to_be_bytes());
         assert_eq!(snapshot.get(shard, Keyspace::Catalog, b"\xff").unwrap().unwrap(), b"");
     }
     engine.checkpoint(&path).expect_err("the directory exists");
@@ -109,10 +83,7 @@ fn a_checkpoint_can_be_loaded() {
     let file = path.join("memory");
     let bytes = std::fs::read(&file).unwrap();
     std::fs::write(&file, &bytes[..bytes.len() - 1]).unwrap();
-    assert!(
-        matches!(MemoryEngine::load(&path), Err(crate::StorageError::Corrupt(_))),
-        "a short file is damaged"
-    );
+    assert!(matches!(MemoryEngine::load(&path), Err(crate::StorageError::Corrupt(_))), "a short file is damaged");
 }
 
 #[test]
@@ -132,15 +103,8 @@ fn trees_agree_with_a_map_while_they_shrink() {
             map.remove(&key);
         }
     }
-    assert!(
-        tree.iter().map(|(key, _)| key).eq(map.keys().map(|key| &key[..])),
-        "seed {seed}"
-    );
-    assert_eq!(
-        (tree.entries, tree.bytes),
-        (map.len() as u64, 3 * map.len() as u64),
-        "seed {seed}"
-    );
+    assert!(tree.iter().map(|(key, _)| key).eq(map.keys().map(|key| &key[..])), "seed {seed}");
+    assert_eq!((tree.entries, tree.bytes), (map.len() as u64, 3 * map.len() as u64), "seed {seed}");
     for key in map.keys() {
         tree.delete(key);
     }

@@ -46,31 +46,19 @@ impl Tree {
             return self.end();
         };
         let index = entries.partition_point(|entry| less(&entry.0));
-        if index == entries.len() {
-            (chunk + 1, 0)
-        } else {
-            (chunk, index)
-        }
+        if index == entries.len() { (chunk + 1, 0) } else { (chunk, index) }
     }
 
     /// The entry after `position`, which is not the end, and the position after it.
     pub(super) fn following(&self, (chunk, index): Position) -> ((&[u8], &[u8]), Position) {
         let entries = &self.chunks[chunk];
-        let next = if index + 1 == entries.len() {
-            (chunk + 1, 0)
-        } else {
-            (chunk, index + 1)
-        };
+        let next = if index + 1 == entries.len() { (chunk + 1, 0) } else { (chunk, index + 1) };
         ((&entries[index].0, &entries[index].1), next)
     }
 
     /// The entry before `position`, which is not the beginning, and the position before it.
     pub(super) fn preceding(&self, (chunk, index): Position) -> ((&[u8], &[u8]), Position) {
-        let (chunk, index) = if index > 0 {
-            (chunk, index - 1)
-        } else {
-            (chunk - 1, self.chunks[chunk - 1].len() - 1)
-        };
+        let (chunk, index) = if index > 0 { (chunk, index - 1) } else { (chunk - 1, self.chunks[chunk - 1].len() - 1) };
         let entry = &self.chunks[chunk][index];
         ((&entry.0, &entry.1), (chunk, index))
     }
@@ -137,9 +125,7 @@ impl Tree {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.chunks
-            .iter()
-            .flat_map(|chunk| chunk.iter().map(|(key, value)| (&**key, &**value)))
+        self.chunks.iter().flat_map(|chunk| chunk.iter().map(|(key, value)| (&**key, &**value)))
     }
 
     /// Tells shared chunks from copied ones.
