@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::{Condvar, Mutex};
 
 use crate::error::{Result, ViewError};
-use crate::index::{IndexStore, Signature};
+use crate::index::{IndexStore, Meta, Signature};
 
 /// The indexes of a database that were used since the server began.
 #[derive(Default)]
@@ -41,14 +41,16 @@ struct State {
     builds: u64,
     /// Why the last one failed, if it did.
     failure: Option<ViewError>,
+    /// The shard was removed: the index is another one from now on.
+    is_retired: bool,
 }
 
 /// What somebody who needs an index to be built finds.
 pub(crate) enum Turn {
     /// It is the caller's turn to build.
     Build(BuildGuard),
-    /// Somebody else has built it meanwhile.
-    Waited,
+    /// Somebody else has built or removed it meanwhile.
+    Over,
 }
 
 /// The right to build an index. Without a word about the result the build counts as stopped.
@@ -60,6 +62,11 @@ pub(crate) struct BuildGuard {
 impl Handle {
     pub(crate) fn new(store: IndexStore) -> Self {
         Self { store, state: Mutex::default(), idle: Condvar::new() }
+    }
+
+    /// How far the index is now.
+    pub(crate) fn meta(&self) -> Result<Meta> {
+        Ok(self.store.meta(&*self.store.snapshot()?)?.unwrap_or_else(Meta::new))
     }
 
     /// Takes the right to build or waits for who has it.
@@ -80,14 +87,14 @@ impl Handle {
         match &state.failure {
             // Of a later build than the one that was waited for nothing may be concluded.
             Some(failure) if state.builds == builds + 1 => Err(failure.clone()),
-            _ => Ok(Turn::Waited),
+            _ => Ok(Turn::Over),
         }
     }
 
-    /// Takes the right to build if nobody has it.
+    /// Takes the right to build if nobody has it and the index is still there.
     pub(crate) fn try_build(self: &Arc<Self>) -> Option<BuildGuard> {
         let mut state = self.state.lock();
-        if state.is_building {
+        if state.is_building || state.is_retired {
             return None;
         }
         state.is_building = true;
@@ -113,6 +120,12 @@ impl BuildGuard {
         &self.handle
     }
 
+    /// Says that the shard was removed, and gives the right back.
+    pub(crate) fn retire(mut self) {
+        self.handle.state.lock().is_retired = true;
+        self.result = Ok(());
+    }
+
     /// Gives the right back and tells those who wait.
     pub(crate) fn finish(mut self, result: Result<()>) {
         self.result = result;
@@ -126,5 +139,47 @@ impl Drop for BuildGuard {
         state.builds += 1;
         state.failure = self.result.clone().err();
         self.handle.idle.notify_all();
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use settee_storage::Shard;
+    use settee_storage::memory::MemoryEngine;
+
+    use super::*;
+    use crate::index::Tokens;
+
+    fn handle() -> Arc<Handle> {
+        let store = IndexStore::new(Arc::new(MemoryEngine::new()), Shard(1), Arc::new(Tokens::new(0)));
+        Arc::new(Handle::new(store))
+    }
+
+    #[test]
+    fn those_who_wait_share_the_result() {
+        let handle = handle();
+        let guard = handle.try_build().unwrap();
+        assert!(handle.try_build().is_none());
+        std::thread::scope(|scope| {
+            let waiting: Vec<_> = (0..4).map(|_| scope.spawn(|| handle.take_turn().map(drop))).collect();
+            while handle.activity() != (true, 4) {
+                std::thread::yield_now();
+            }
+            guard.finish(Err(ViewError::Corrupt("test")));
+            for thread in waiting {
+                assert!(matches!(thread.join().unwrap(), Err(ViewError::Corrupt("test"))));
+            }
+        });
+        assert!(matches!(handle.take_turn(), Ok(Turn::Build(_))), "a failure does not outlive its build");
+        assert_eq!(handle.activity(), (false, 0));
+    }
+
+    #[test]
+    fn nobody_builds_an_index_that_was_removed() {
+        let handle = handle();
+        handle.try_build().unwrap().retire();
+        assert!(handle.try_build().is_none());
+        assert!(matches!(handle.take_turn(), Ok(Turn::Over)));
     }
 }

@@ -133,7 +133,6 @@ impl Reducer for CountRule {
 
     fn rereduce(&mut self, groups: &[Vec<&[u8]>]) -> Result<Vec<Vec<u8>>, RunError> {
         let sum = |parts: &Vec<&[u8]>| parts.iter().filter_map(|part| Value::trusted(part).as_u64()).sum::<u64>();
-        assert!(groups.iter().all(|parts| parts.len() > 1), "a single reduction is not reduced again");
         Ok(groups.iter().map(|parts| sum(parts).to_string().into_bytes()).collect())
     }
 }

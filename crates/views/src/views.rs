@@ -170,17 +170,20 @@ impl Core {
         let plan = Plan::new(query, view.reduce.is_some(), view.collation)?;
         let reduce = view.reduce.clone().filter(|_| plan.reduces());
         let signature = signature(ddoc, view);
-        let handle = self.handle(home, signature)?;
         let update_seq = match query.update {
             Update::True => home.read()?.update_seq()?,
             Update::False | Update::Lazy => 0,
         };
-        // Even an index that need not be up to date may have been built before a view with this reduce function came.
-        if !is_current(&handle.store, reduce.as_slice(), update_seq)? {
-            self.bring_up_to(home, ddoc, signature, update_seq)?;
-        }
-        let snapshot = handle.store.snapshot()?;
-        let meta = handle.store.meta(&*snapshot)?.unwrap_or_else(Meta::new);
+        let (handle, snapshot, meta) = loop {
+            let handle = self.handle(home, signature)?;
+            let snapshot = handle.store.snapshot()?;
+            let meta = handle.store.meta(&*snapshot)?.unwrap_or_else(Meta::new);
+            // Even an index that need not be up to date may have been built before a view with this reduce function came.
+            if is_current(&meta, reduce.as_slice(), update_seq) {
+                break (handle, snapshot, meta);
+            }
+            self.advance(home, ddoc, signature, update_seq)?;
+        };
         let shown = Shown { tree: handle.store.tree(&*snapshot), meta: &meta };
         let mut column = match &reduce {
             Some(reduce) => Some((self.column(ddoc, reduce)?, meta.column(reduce).unwrap_or(0))),
@@ -193,7 +196,9 @@ impl Core {
     pub(crate) fn update(&self, home: &dyn Home, ddoc: &DesignDocument) -> Result<()> {
         let update_seq = home.read()?.update_seq()?;
         for definition in definitions(ddoc) {
-            self.bring_up_to(home, ddoc, definition.signature, update_seq)?;
+            while !is_current(&self.handle(home, definition.signature)?.meta()?, &definition.reduces, update_seq) {
+                self.advance(home, ddoc, definition.signature, update_seq)?;
+            }
         }
         Ok(())
     }
@@ -213,8 +218,7 @@ impl Core {
         };
         for definition in &definitions {
             let handle = self.handle(home, definition.signature)?;
-            let snapshot = handle.store.snapshot()?;
-            let meta = handle.store.meta(&*snapshot)?.unwrap_or_else(Meta::new);
+            let meta = handle.meta()?;
             let (is_building, waiting) = handle.activity();
             info.updater_running |= is_building;
             info.waiting_clients += waiting;
@@ -237,12 +241,15 @@ impl Core {
             }
             let mut handles = indexes.handles.lock();
             let known = handles.get(&signature);
-            if let Some(guard) = known.map_or(Some(None), |handle| handle.try_build().map(Some)) {
-                home.remove_index(signature, shard)?;
-                handles.remove(&signature);
-                drop(guard);
-                removed += 1;
-            }
+            let guard = match known.map(Handle::try_build) {
+                Some(None) => continue,
+                Some(guard) => guard,
+                None => None,
+            };
+            home.remove_index(signature, shard)?;
+            handles.remove(&signature);
+            guard.into_iter().for_each(BuildGuard::retire);
+            removed += 1;
         }
         Ok(removed)
     }
@@ -278,33 +285,31 @@ impl Core {
         Column::open(reduce, &self.language(ddoc)?, self.settings.limits)
     }
 
-    /// Returns when an index shows the database at `update_seq` or later, with all reduce functions of `ddoc`. Other
-    /// indexes of the design document that lag as well and that nobody builds are taken along.
-    fn bring_up_to(&self, home: &dyn Home, ddoc: &DesignDocument, signature: Signature, update_seq: u64) -> Result<()> {
-        let mut definitions = definitions(ddoc);
-        definitions.sort_by_key(|definition| definition.signature != signature);
-        let handles = definitions.iter().map(|definition| Ok((definition, self.handle(home, definition.signature)?)));
-        let handles = handles.collect::<Result<Vec<_>>>()?;
-        let Some(((definition, handle), others)) = handles.split_first() else {
+    /// Builds an index so that it shows the database at `update_seq` or later and has all reduce functions of `ddoc`, or
+    /// waits until somebody else has built it. Other indexes of the design document that lag as well and that nobody
+    /// builds are taken along.
+    fn advance(&self, home: &dyn Home, ddoc: &DesignDocument, signature: Signature, update_seq: u64) -> Result<()> {
+        let Turn::Build(guard) = self.handle(home, signature)?.take_turn()? else {
             return Ok(());
         };
-        while !is_current(&handle.store, &definition.reduces, update_seq)? {
-            let Turn::Build(guard) = handle.take_turn()? else {
+        let mut wanted = Some(guard);
+        let mut guards = Vec::new();
+        let definitions = definitions(ddoc);
+        for definition in &definitions {
+            if definition.signature == signature {
+                guards.extend(wanted.take().map(|guard| (definition, guard)));
                 continue;
-            };
-            let mut guards = vec![(*definition, guard)];
-            for (definition, handle) in others {
-                if !is_current(&handle.store, &definition.reduces, update_seq)?
-                    && let Some(guard) = handle.try_build()
-                {
-                    guards.push((definition, guard));
-                }
             }
-            let result = self.build(home, ddoc, &guards, update_seq);
-            guards.into_iter().for_each(|(_, guard)| guard.finish(result.clone()));
-            result?;
+            let handle = self.handle(home, definition.signature)?;
+            if !is_current(&handle.meta()?, &definition.reduces, update_seq)
+                && let Some(guard) = handle.try_build()
+            {
+                guards.push((definition, guard));
+            }
         }
-        Ok(())
+        let result = self.build(home, ddoc, &guards, update_seq);
+        guards.into_iter().for_each(|(_, guard)| guard.finish(result.clone()));
+        result
     }
 
     /// Builds indexes in as few passes as possible.
@@ -402,9 +407,8 @@ impl Core {
     }
 }
 
-fn is_current(store: &IndexStore, reduces: &[Arc<str>], update_seq: u64) -> Result<bool> {
-    let snapshot = store.snapshot()?;
-    let meta = store.meta(&*snapshot)?.unwrap_or_else(Meta::new);
-    Ok(meta.update_seq >= update_seq
-        && reduces.iter().all(|reduce| meta.column(reduce).is_some() || meta.rows.is_none()))
+/// Whether an index is as new as `update_seq` and has the reductions of `reduces`. Without rows there are none to have.
+fn is_current(meta: &Meta, reduces: &[Arc<str>], update_seq: u64) -> bool {
+    let has = |reduce: &Arc<str>| meta.column(reduce).is_some() || meta.rows.is_none();
+    meta.update_seq >= update_seq && reduces.iter().all(has)
 }

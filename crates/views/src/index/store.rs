@@ -82,7 +82,7 @@ impl IndexStore {
             return Ok((Meta::new(), IndexWriter { store: self, version }));
         };
         let mut writer = IndexWriter { store: self, version };
-        let start = keys::node(u64::MAX);
+        let start = keys::node(meta.next_node);
         let range = KeyRange { start: Some(&start), end: None };
         let mut leftovers = snapshot.scan(self.shard, Keyspace::IndexNodes, range, Direction::Forward)?;
         let mut batch = Batch::new();

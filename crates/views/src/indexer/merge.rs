@@ -19,13 +19,13 @@ pub(crate) trait Source {
 
 /// A [`Source`], and how much its word counts.
 pub(crate) struct Ranked<'a> {
-    pub(crate) source: Box<dyn Source + 'a>,
+    pub(crate) source: Box<dyn Source + Send + 'a>,
     /// Where several sources have a key, the least rank decides; among equals, a put.
     pub(crate) rank: u32,
 }
 
 impl<'a> Ranked<'a> {
-    pub(crate) fn new(source: impl Source + 'a, rank: u32) -> Self {
+    pub(crate) fn new(source: impl Source + Send + 'a, rank: u32) -> Self {
         Self { source: Box::new(source), rank }
     }
 }

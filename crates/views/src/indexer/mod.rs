@@ -138,11 +138,8 @@ impl Pass<'_> {
                 if is_load { (u64::MAX, u64::MAX) } else { (ROUND_CHANGES, ROUND_BYTES) };
             scan = self.map(scan, &mut workers, &targets, &done)?;
             let reached = if scan.fill == Fill::End { update_seq } else { scan.last_seq };
-            for (index, writing) in writings.iter_mut().enumerate() {
-                self.check_stop()?;
-                let write = if is_load { write::load } else { write::update };
-                write(writing, take_found(&mut workers, index, reached)?)?;
-            }
+            self.check_stop()?;
+            self.write(&mut writings, &mut workers, reached, if is_load { write::load } else { write::update })?;
         }
         Ok(())
     }
@@ -201,6 +198,33 @@ impl Pass<'_> {
             (self.progress)(done.fetch_add(changes, Ordering::Relaxed) + changes);
         }
         Ok(())
+    }
+
+    /// Brings what the workers found into the indexes, several at a time.
+    fn write(
+        &self,
+        writings: &mut [Writing<'_>],
+        workers: &mut [Worker],
+        reached: u64,
+        write: fn(&mut Writing<'_>, Found) -> Result<()>,
+    ) -> Result<()> {
+        let found = (0..writings.len()).map(|index| take_found(workers, index, reached)).collect::<Result<Vec<_>>>()?;
+        let threads = workers.len().min(writings.len());
+        let queue = Mutex::new(writings.iter_mut().zip(found));
+        let work = || {
+            loop {
+                let next = queue.lock().next();
+                let Some((writing, found)) = next else { return Ok(()) };
+                write(writing, found)?;
+            }
+        };
+        std::thread::scope(|scope| {
+            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            let first = work();
+            others.into_iter().fold(first, |result, thread| {
+                result.and(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            })
+        })
     }
 
     fn check_stop(&self) -> Result<()> {

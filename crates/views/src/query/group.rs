@@ -117,7 +117,7 @@ impl<'a> Groups<'a> {
         let mut groups = std::mem::take(&mut self.finished);
         let parts: Vec<Vec<&[u8]>> =
             groups.iter().map(|group| group.parts.iter().map(Vec::as_slice).collect()).collect();
-        let reductions = self.column.rereduce(&parts)?;
+        let reductions = self.column.conclude(&parts)?;
         let mut value = Vec::new();
         for (group, reduction) in groups.iter().zip(&reductions) {
             value.clear();

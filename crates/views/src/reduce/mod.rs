@@ -146,8 +146,18 @@ impl Column {
                     }
                 })
                 .collect()),
-            Kind::Custom(custom) => rereduce_custom(custom, groups),
+            // A single reduction is its own reduction.
+            Kind::Custom(custom) => rereduce_custom(custom, groups, |_| true),
         }
+    }
+
+    /// The reductions that clients are shown, in their stored form. CouchDB's coordinator hands what a shard answered to
+    /// the function once more, even if there is one shard: functions that do not care for `rereduce` show it.
+    pub(crate) fn conclude(&mut self, groups: &[Vec<&[u8]>]) -> Result<Vec<Vec<u8>>> {
+        let reductions = self.rereduce(groups)?;
+        let Kind::Custom(custom) = &mut self.0 else { return Ok(reductions) };
+        let singles: Vec<Vec<&[u8]>> = reductions.iter().map(|reduction| vec![reduction.as_slice()]).collect();
+        rereduce_custom(custom, &singles, is_overflow)
     }
 
     /// Appends the JSON text of a stored reduction.
@@ -163,11 +173,15 @@ fn reduce_rows<'a>(group: &Group<'a>, ids: &'a [Cow<'_, str>]) -> ReduceRows<'a>
     ReduceRows { rows: group.rows().zip(ids).map(|(row, id)| (row.key, &**id, row.value)).collect() }
 }
 
-/// A single reduction is its own reduction, and one that grew too large stays what it is: CouchDB asks the function for
-/// neither.
-fn rereduce_custom(custom: &mut Custom, groups: &[Vec<&[u8]>]) -> Result<Vec<Vec<u8>>> {
+/// Asks the function for the reductions of all groups but those that are known: of a single part for which `is_known`
+/// holds, and of parts one of which grew too large and stays what it is.
+fn rereduce_custom(
+    custom: &mut Custom,
+    groups: &[Vec<&[u8]>],
+    is_known: impl Fn(&[u8]) -> bool,
+) -> Result<Vec<Vec<u8>>> {
     let known = |parts: &[&[u8]]| match parts {
-        [part] => Some(part.to_vec()),
+        [part] => is_known(part).then(|| part.to_vec()),
         _ => parts.iter().find(|part| is_overflow(part)).map(|part| part.to_vec()),
     };
     let mut reductions: Vec<Option<Vec<u8>>> = groups.iter().map(|parts| known(parts)).collect();

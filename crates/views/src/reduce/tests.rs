@@ -1,3 +1,5 @@
+//! Built-in reductions against those that CouchDB gave, and rereduce of the parts against reduce of the whole.
+
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::{Column, Group, is_builtin_reduce};

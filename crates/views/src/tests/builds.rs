@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use settee_design::RunError;
+use settee_storage::Engine;
 use settee_storage::memory::MemoryEngine;
 
 use super::home::TestHome;
@@ -127,6 +128,29 @@ fn cleanup_keeps_what_is_needed() {
         let expected = model::answer(&home.documents.lock().clone(), ddoc, view, &all);
         assert_eq!(ask(&core, &home, ddoc, view, &all).unwrap(), expected);
     }
+}
+
+#[test]
+fn cleanup_beside_queries_changes_no_answer() {
+    let engine = Arc::new(MemoryEngine::new());
+    let home = TestHome::new(engine.clone());
+    change(&home, &mut Random::new(8), 300, 500);
+    let core = core(settings(2, 1 << 20));
+    let ddoc = ddoc(VIEWS);
+    let all = ViewQuery::default();
+    let expected = model::answer(&home.documents.lock().clone(), &ddoc, "sum", &all);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| (0..60).for_each(|_| assert_eq!(ask(&core, &home, &ddoc, "sum", &all).unwrap(), expected)));
+        }
+        for _ in 0..60 {
+            core.cleanup(&home, &[]).unwrap();
+        }
+    });
+    core.cleanup(&home, &[]).unwrap();
+    assert_eq!(home.index_count(), 0);
+    let entries = engine.statistics().iter().find(|(name, _)| *name == "entries").map(|(_, count)| *count);
+    assert_eq!(entries, Some(0), "no index was built where nobody finds it");
 }
 
 #[test]

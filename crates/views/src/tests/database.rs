@@ -45,7 +45,7 @@ fn ids(views: &Views, database: &Arc<Database>, design: &settee_design::DesignDo
 fn indexes_follow_a_database_and_go_with_it() {
     let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
     let (catalog, views_now) = views(Arc::clone(&engine));
-    let database = catalog.create("db", DatabaseOptions { created_ms: 0, instance: 1 }).unwrap();
+    let database = catalog.create("db", DatabaseOptions { created_ms: 0, instance: 1, layout: settee_database::Layout::Whole }).unwrap();
     let design = ddoc(r#""v": {"map": "value k v"}"#);
     assert_eq!(ids(&views_now, &database, &design), "");
     let first = write(&database, r#"{"_id":"a","k":[2,"x"],"v":1}"#);

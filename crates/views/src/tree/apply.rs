@@ -189,10 +189,7 @@ impl Drafting<'_> {
             return Ok(cut_leaf(leaf, separator));
         }
         let mut parts = self.open_inner(left)?;
-        let boundary = right.separator.clone();
         let mut others = self.open_inner(right)?;
-        // The first separator of a node may be less than what separates the node from the one before it.
-        others[0].separator = boundary;
         parts.append(&mut others);
         Ok(cut_inner(parts, separator))
     }

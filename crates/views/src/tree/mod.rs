@@ -30,12 +30,13 @@ use crate::error::Result;
 pub(crate) use node::{Child, Inner, Leaf, Row};
 pub(crate) use read::{NodeCache, TreeReader};
 
-/// Leaves are cut at about this many bytes of rows. Encoded they take about half of it.
-const LEAF_BYTES: usize = 16 << 10;
+/// Leaves are cut at about this many bytes of rows. Encoded they take about half of it. Nodes are small in tests, so that
+/// few rows make high trees.
+const LEAF_BYTES: usize = if cfg!(test) { 1 << 10 } else { 16 << 10 };
 /// Inner nodes are cut at about this many bytes.
-const INNER_BYTES: usize = 8 << 10;
+const INNER_BYTES: usize = if cfg!(test) { 512 } else { 8 << 10 };
 /// Inner nodes have at least so many children, however large their reductions are.
-const INNER_CHILDREN: usize = 8;
+const INNER_CHILDREN: usize = if cfg!(test) { 4 } else { 8 };
 
 /// Where a tree begins, and what is known of all its rows.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,3 +1,5 @@
+//! Trees against sorted lists: loads, updates, walks, and what must hold of every node.
+
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeMap;
@@ -146,6 +148,7 @@ fn random_changes_leave_a_sound_tree_with_the_right_rows() {
         let mut random = Random::new(seed);
         let mut store = Store::new(&["_count", "_last"]);
         let mut model: BTreeMap<Vec<u8>, OwnedRow> = BTreeMap::new();
+        let mut height = 0;
         let space = [30, 3_000, 20_000][usize::try_from(seed % 3).unwrap()];
         for round in 0..40 {
             let mut changes = BTreeMap::new();
@@ -179,8 +182,10 @@ fn random_changes_leave_a_sound_tree_with_the_right_rows() {
             }
             store.apply(&changes);
             store.check(&model);
+            height = height.max(store.root.as_ref().map_or(0, |root| root.height));
         }
         assert!(store.root.is_none());
+        assert!(height >= [1, 3, 3][usize::try_from(seed % 3).unwrap()], "{height} levels are too few to test much");
     }
 }
 
