@@ -1,0 +1,5 @@
+//! Shapes of the protocol that both sides of a connection need: bodies of several parts ([`multipart`]).
+//!
+//! Nothing here reads a socket or knows what the parts mean; callers bring bytes and take events.
+
+pub mod multipart;

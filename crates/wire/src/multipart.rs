@@ -1,0 +1,100 @@
+//! Bodies of several parts (RFC 2046) in the forms that CouchDB sends and takes: [`Parser`] reads, [`Writer`] writes.
+//!
+//! The parser takes bytes as they come and gives events, so the data of a part never has to be in memory as a whole. What it
+//! keeps is bounded by [`MAX_HEAD_BYTES`] and by the largest piece that it is fed.
+
+mod parser;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+pub use parser::{Event, Head, Parser};
+pub use writer::{Attached, Writer};
+
+/// The longest head of a part, and the longest line in front of the first part that is looked through at once.
+pub const MAX_HEAD_BYTES: usize = 16 << 10;
+
+/// The longest boundary that is accepted, as in RFC 2046.
+pub const MAX_BOUNDARY_BYTES: usize = 70;
+
+/// Why a body is not understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MultipartError {
+    /// The content type names no usable boundary.
+    #[error("the multipart body has no boundary")]
+    NoBoundary,
+    /// The head of a part is longer than [`MAX_HEAD_BYTES`].
+    #[error("the head of a part is too long")]
+    HeadTooLong,
+    /// The head of a part is not made of header lines.
+    #[error("the head of a part is malformed")]
+    MalformedHead,
+    /// The body ended before its last boundary.
+    #[error("the multipart body ended early")]
+    EndedEarly,
+}
+
+/// A part's type and parameters: `multipart/related; boundary="x"`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContentType {
+    /// The type without parameters, in lower case.
+    pub essence: String,
+    parameters: Vec<(String, String)>,
+}
+
+impl ContentType {
+    /// Takes a header's value apart. Never fails: what cannot be read is left out.
+    #[must_use]
+    pub fn parse(value: &str) -> Self {
+        let mut fields = split_unquoted(value);
+        let essence = fields.next().unwrap_or_default().trim().to_ascii_lowercase();
+        let parameters = fields.filter_map(|field| {
+            let (name, value) = field.split_once('=')?;
+            Some((name.trim().to_ascii_lowercase(), unquote(value.trim())))
+        });
+        Self { essence, parameters: parameters.collect() }
+    }
+
+    /// The value of a parameter; `name` in lower case.
+    #[must_use]
+    pub fn parameter(&self, name: &str) -> Option<&str> {
+        self.parameters.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The boundary between parts.
+    ///
+    /// # Errors
+    /// [`MultipartError::NoBoundary`].
+    pub fn boundary(&self) -> Result<&str, MultipartError> {
+        let boundary = self.parameter("boundary").unwrap_or_default();
+        let usable = !boundary.is_empty() && boundary.len() <= MAX_BOUNDARY_BYTES && !boundary.contains(['\r', '\n']);
+        if usable { Ok(boundary) } else { Err(MultipartError::NoBoundary) }
+    }
+}
+
+/// Splits at semicolons outside of quotes.
+fn split_unquoted(value: &str) -> impl Iterator<Item = &str> {
+    let (mut quoted, mut escaped) = (false, false);
+    value.split(move |character| {
+        let separates = character == ';' && !quoted;
+        match character {
+            _ if escaped => escaped = false,
+            '\\' if quoted => escaped = true,
+            '"' => quoted = !quoted,
+            _ => {}
+        }
+        separates
+    })
+}
+
+fn unquote(value: &str) -> String {
+    let Some(inner) = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else {
+        return value.to_owned();
+    };
+    let mut out = String::with_capacity(inner.len());
+    let mut characters = inner.chars();
+    while let Some(character) = characters.next() {
+        out.extend(if character == '\\' { characters.next() } else { Some(character) });
+    }
+    out
+}

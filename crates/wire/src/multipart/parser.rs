@@ -1,0 +1,284 @@
+//! The [`Parser`]: bytes in, [`Event`]s out.
+
+use bytes::{Buf, Bytes, BytesMut};
+use memchr::memmem::Finder;
+
+use super::{ContentType, MAX_HEAD_BYTES, MultipartError};
+
+/// The most white space behind a boundary; more of it makes the line an ordinary one.
+const MAX_PADDING_BYTES: usize = 64;
+
+/// What the parser found next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A part begins.
+    Part(Head),
+    /// Some of its data.
+    Data(Bytes),
+    /// The part is complete.
+    PartEnd,
+    /// The last boundary; what comes behind it counts for nothing.
+    End,
+}
+
+/// The header lines of a part.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Head {
+    /// Names in lower case, and values.
+    fields: Vec<(String, String)>,
+}
+
+impl Head {
+    /// The value of a header; `name` in lower case.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The content type, if there is one.
+    #[must_use]
+    pub fn content_type(&self) -> Option<ContentType> {
+        self.get("content-type").map(ContentType::parse)
+    }
+
+    /// The `filename` of `Content-Disposition`.
+    #[must_use]
+    pub fn filename(&self) -> Option<String> {
+        ContentType::parse(self.get("content-disposition")?).parameter("filename").map(str::to_owned)
+    }
+
+    fn parse(lines: &[u8]) -> Result<Self, MultipartError> {
+        let text = std::str::from_utf8(lines).map_err(|_| MultipartError::MalformedHead)?;
+        let mut fields: Vec<(String, String)> = Vec::new();
+        for line in text.split("\r\n").filter(|line| !line.is_empty()) {
+            match (line.starts_with([' ', '\t']), fields.last_mut(), line.split_once(':')) {
+                // A line that begins with white space continues the one before.
+                (true, Some((_, value)), _) => {
+                    value.push(' ');
+                    value.push_str(line.trim());
+                }
+                (false, _, Some((name, value))) => {
+                    fields.push((name.trim().to_ascii_lowercase(), value.trim().to_owned()));
+                }
+                _ => return Err(MultipartError::MalformedHead),
+            }
+        }
+        Ok(Self { fields })
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Before the first boundary.
+    Preamble,
+    /// Behind a boundary. Its line end is still in the buffer.
+    Head,
+    /// Behind a head. The line end of the empty line is still in the buffer: it may belong to the next boundary.
+    BodyBegins,
+    /// In a part's data.
+    Body,
+    /// Behind a part's data and the boundary that ends it.
+    BodyEnded(Boundary),
+    /// Behind the last boundary.
+    Ended,
+    /// All was told.
+    Done,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Boundary {
+    Inner,
+    Last,
+}
+
+/// What stands at a place where a boundary may begin.
+enum Line {
+    /// A boundary of this many bytes, line end included.
+    Boundary(Boundary, usize),
+    /// Data that looks alike.
+    Data,
+    /// More bytes are needed to tell.
+    Unclear,
+}
+
+/// What [`Parser::find`] found.
+enum Found {
+    /// A boundary, its place, and its length.
+    Boundary(Boundary, usize, usize),
+    /// No boundary, and none begins in this many bytes.
+    None(usize),
+}
+
+/// Takes a body of several parts apart.
+#[derive(Debug)]
+pub struct Parser {
+    buffer: BytesMut,
+    /// `CRLF -- boundary`
+    delimiter: Finder<'static>,
+    state: State,
+    complete: bool,
+}
+
+impl Parser {
+    /// A parser of a body with this boundary.
+    #[must_use]
+    pub fn new(boundary: &str) -> Self {
+        let delimiter = format!("\r\n--{boundary}").into_bytes();
+        // The first boundary may stand at the very beginning, where no line ends before it.
+        Self {
+            buffer: BytesMut::from(&b"\r\n"[..]),
+            delimiter: Finder::new(&delimiter).into_owned(),
+            state: State::Preamble,
+            complete: false,
+        }
+    }
+
+    /// A parser for a body of this content type.
+    ///
+    /// # Errors
+    /// [`MultipartError::NoBoundary`].
+    pub fn of(content_type: &ContentType) -> Result<Self, MultipartError> {
+        content_type.boundary().map(Self::new)
+    }
+
+    /// Adds bytes. Take all events before adding more, so that the buffer stays small.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        if self.state != State::Done {
+            self.buffer.extend_from_slice(bytes);
+        }
+    }
+
+    /// Says that no more bytes come.
+    pub fn finish(&mut self) {
+        self.complete = true;
+    }
+
+    /// The next event; `None` if more bytes are needed, and after the end.
+    ///
+    /// # Errors
+    /// When the body cannot be understood; also when it ends too early.
+    #[expect(clippy::should_implement_trait, reason = "an iterator would end where more bytes are needed")]
+    pub fn next(&mut self) -> Result<Option<Event>, MultipartError> {
+        loop {
+            let before = self.state;
+            let event = match self.state {
+                State::Preamble => self.preamble(),
+                State::Head => self.head()?,
+                State::BodyBegins => self.body_begins(),
+                State::Body => self.body(),
+                State::BodyEnded(boundary) => {
+                    self.state = if boundary == Boundary::Last { State::Ended } else { State::Head };
+                    Some(Event::PartEnd)
+                }
+                State::Ended => {
+                    self.buffer.clear();
+                    self.state = State::Done;
+                    Some(Event::End)
+                }
+                State::Done => return Ok(None),
+            };
+            match event {
+                Some(event) => return Ok(Some(event)),
+                None if self.state != before => {}
+                None if self.complete => return Err(MultipartError::EndedEarly),
+                None => return Ok(None),
+            }
+        }
+    }
+
+    fn preamble(&mut self) -> Option<Event> {
+        let (boundary, at, length) = match self.find() {
+            Found::Boundary(boundary, at, length) => (boundary, at, length),
+            Found::None(until) => {
+                self.buffer.advance(until);
+                return None;
+            }
+        };
+        self.buffer.advance(at + length);
+        self.state = if boundary == Boundary::Last { State::Ended } else { State::Head };
+        None
+    }
+
+    fn head(&mut self) -> Result<Option<Event>, MultipartError> {
+        let end = memchr::memmem::find(&self.buffer, b"\r\n\r\n");
+        if end.unwrap_or(self.buffer.len()) > MAX_HEAD_BYTES {
+            return Err(MultipartError::HeadTooLong);
+        }
+        let Some(end) = end else { return Ok(None) };
+        let head = Head::parse(&self.buffer[..end])?;
+        self.buffer.advance(end + 2);
+        self.state = State::BodyBegins;
+        Ok(Some(Event::Part(head)))
+    }
+
+    /// A part without data may have but one line end between its head and the next boundary.
+    fn body_begins(&mut self) -> Option<Event> {
+        let needle = self.delimiter.needle();
+        let compared = needle.len().min(self.buffer.len());
+        let line = if self.buffer[..compared] != needle[..compared] {
+            Line::Data
+        } else if compared < needle.len() {
+            if self.complete { Line::Data } else { Line::Unclear }
+        } else {
+            self.line(0)
+        };
+        match line {
+            Line::Unclear => {}
+            Line::Data => {
+                self.buffer.advance(2);
+                self.state = State::Body;
+            }
+            Line::Boundary(boundary, length) => {
+                self.buffer.advance(length);
+                self.state = State::BodyEnded(boundary);
+            }
+        }
+        None
+    }
+
+    fn body(&mut self) -> Option<Event> {
+        let until = match self.find() {
+            Found::None(until) => until,
+            Found::Boundary(boundary, at, length) => {
+                let data = self.buffer.split_to(at).freeze();
+                self.buffer.advance(length);
+                self.state = State::BodyEnded(boundary);
+                return (!data.is_empty()).then_some(Event::Data(data));
+            }
+        };
+        (until > 0).then(|| Event::Data(self.buffer.split_to(until).freeze()))
+    }
+
+    /// The first boundary in the buffer.
+    fn find(&self) -> Found {
+        let mut from = 0;
+        while let Some(at) = self.delimiter.find(&self.buffer[from..]).map(|at| from + at) {
+            match self.line(at) {
+                Line::Boundary(boundary, length) => return Found::Boundary(boundary, at, length),
+                Line::Data => from = at + 1,
+                Line::Unclear => return Found::None(at),
+            }
+        }
+        // The end may be the beginning of a boundary.
+        let kept = self.delimiter.needle().len() - 1;
+        Found::None(self.buffer.len().saturating_sub(kept).max(from))
+    }
+
+    /// What begins at `at`, where the delimiter was found. The line end behind an inner boundary is not part of it: it begins
+    /// the head.
+    fn line(&self, at: usize) -> Line {
+        let behind = at + self.delimiter.needle().len();
+        let rest = &self.buffer[behind..];
+        if rest.starts_with(b"--") {
+            return Line::Boundary(Boundary::Last, behind + 2 - at);
+        }
+        let padding = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+        match &rest[padding..] {
+            _ if padding > MAX_PADDING_BYTES => Line::Data,
+            [b'\r', b'\n', ..] => Line::Boundary(Boundary::Inner, behind + padding - at),
+            [] | [b'\r'] if !self.complete => Line::Unclear,
+            [b'-'] if padding == 0 && !self.complete => Line::Unclear,
+            _ => Line::Data,
+        }
+    }
+}

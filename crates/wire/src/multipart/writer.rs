@@ -1,0 +1,97 @@
+//! The [`Writer`]: the text between the parts, as CouchDB writes it.
+
+use super::ContentType;
+
+/// Makes the heads and ends of parts. The data in between is the caller's.
+#[derive(Clone, Debug)]
+pub struct Writer {
+    boundary: String,
+}
+
+/// What the head of a part with an attachment says.
+#[derive(Clone, Copy, Debug)]
+pub struct Attached<'a> {
+    /// The attachment's name.
+    pub name: &'a str,
+    /// Its media type.
+    pub content_type: &'a str,
+    /// How many bytes follow.
+    pub length: u64,
+    /// How they are encoded, unless they are as they are.
+    pub encoding: Option<&'a str>,
+}
+
+impl Writer {
+    /// A writer of parts between lines with `boundary`, which must not occur in the data.
+    #[must_use]
+    pub fn new(boundary: String) -> Self {
+        Self { boundary }
+    }
+
+    /// The header's value: `essence` and the boundary.
+    #[must_use]
+    pub fn content_type(&self, essence: &str) -> String {
+        format!("{essence}; boundary=\"{}\"", self.boundary)
+    }
+
+    /// Begins the body.
+    pub fn begin(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"--");
+        out.extend_from_slice(self.boundary.as_bytes());
+    }
+
+    /// Begins a part with these header lines.
+    pub fn part<'a>(&self, out: &mut Vec<u8>, headers: impl IntoIterator<Item = (&'a str, &'a str)>) {
+        for (name, value) in headers {
+            out.extend_from_slice(b"\r\n");
+            out.extend_from_slice(name.as_bytes());
+            out.extend_from_slice(b": ");
+            // What could end the line would become another header.
+            out.extend(value.bytes().filter(|byte| !matches!(byte, b'\r' | b'\n')));
+        }
+        out.extend_from_slice(b"\r\n\r\n");
+    }
+
+    /// Begins a part with the bytes of an attachment.
+    pub fn attachment(&self, out: &mut Vec<u8>, attached: Attached<'_>) {
+        let disposition = format!("attachment; filename=\"{}\"", quotable(attached.name));
+        let length = attached.length.to_string();
+        let headers = [
+            ("Content-Disposition", disposition.as_str()),
+            ("Content-Type", attached.content_type),
+            ("Content-Length", &length),
+        ];
+        self.part(out, headers.into_iter().chain(attached.encoding.map(|encoding| ("Content-Encoding", encoding))));
+    }
+
+    /// Ends a part; another one or [`Self::end`] follows.
+    pub fn part_end(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"\r\n");
+        self.begin(out);
+    }
+
+    /// Ends the body.
+    pub fn end(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"--");
+    }
+}
+
+/// A file name for the inside of quotes.
+fn quotable(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    for character in name.chars() {
+        if matches!(character, '"' | '\\') {
+            out.push('\\');
+        }
+        out.push(character);
+    }
+    out
+}
+
+impl ContentType {
+    /// Whether this is a body of several parts.
+    #[must_use]
+    pub fn is_multipart(&self) -> bool {
+        self.essence.starts_with("multipart/")
+    }
+}
