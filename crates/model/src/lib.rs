@@ -6,16 +6,23 @@
 //!
 //! Nothing here reads a clock, a file or a socket, and nothing knows how values are stored.
 
+mod attachment;
+pub mod base64;
 pub mod collate;
 mod document;
 pub mod json;
 pub mod limits;
+pub mod partition;
 mod rev;
 pub mod rev_tree;
 mod revision_hash;
 #[cfg(test)]
 mod testing;
 
+pub use crate::attachment::{
+    AttachmentData, AttachmentError, AttachmentMember, ContentEncoding, DEFAULT_CONTENT_TYPE, Follows,
+    validate_attachment_name,
+};
 pub use crate::document::{
     Document, DocumentError, DocumentErrorKind, IllegalId, InvalidRevisions, Revisions, validate_doc_id,
 };

@@ -276,6 +276,19 @@ impl<T> RevTree<T> {
         Some(removed)
     }
 
+    /// Takes the values of all revisions that are no leaves, as a compaction does: from then on they are known only as
+    /// ancestors.
+    pub fn take_branch_values(&mut self) -> Vec<T> {
+        let mut leaves = self.leaves.iter().copied().peekable();
+        let mut taken = Vec::new();
+        for (index, node) in (0..).zip(&mut self.nodes) {
+            if leaves.next_if_eq(&index).is_none() {
+                taken.extend(node.value.take());
+            }
+        }
+        taken
+    }
+
     /// Keeps some nodes; answers the values of the others in the order of their ids.
     fn retain(&mut self, keep: &[bool]) -> Vec<T> {
         const GONE: u32 = u32::MAX;

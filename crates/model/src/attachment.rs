@@ -1,0 +1,185 @@
+//! The member `_attachments` of a document as a client sent it: [`AttachmentMember`].
+//!
+//! The rules and error texts are those of CouchDB 3.5 (`couch_att:from_json`). Whether a stub names something that is stored
+//! is not known here, nor is data that follows in another part of the request.
+
+use crate::base64;
+use crate::json::Value;
+
+/// The content type of an attachment that was sent without one.
+pub const DEFAULT_CONTENT_TYPE: &str = "application/octet-stream";
+
+/// One attachment of a document.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AttachmentMember {
+    /// Its name, valid in itself.
+    pub name: String,
+    /// Its media type, [`DEFAULT_CONTENT_TYPE`] if there is none.
+    pub content_type: String,
+    /// The generation in which it came, if the client says so.
+    pub revpos: Option<u64>,
+    /// Where its data is.
+    pub data: AttachmentData,
+}
+
+/// Where the data of an attachment is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum AttachmentData {
+    /// In the revision that is replaced.
+    Stub,
+    /// Behind the document, in a part of its own.
+    Follows(Follows),
+    /// In the document.
+    Inline(Vec<u8>),
+}
+
+/// What a document tells of an attachment whose data follows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Follows {
+    /// Bytes of the attachment as clients see it.
+    pub length: Option<u64>,
+    /// Bytes that follow, if they are compressed.
+    pub encoded_length: Option<u64>,
+    /// How they are compressed.
+    pub encoding: ContentEncoding,
+    /// MD5 of the bytes that follow.
+    pub md5: Option<[u8; 16]>,
+}
+
+/// How the bytes of an attachment are encoded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ContentEncoding {
+    /// As they are.
+    Identity,
+    /// As gzip.
+    Gzip,
+}
+
+/// Why `_attachments` is refused. Displays CouchDB's reason.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum AttachmentError {
+    /// The name begins with an underscore.
+    #[error("Attachment name '{0}' starts with prohibited character '_'")]
+    ProhibitedName(String),
+    /// The data is no base64, or there is neither data nor a reference to some.
+    #[error("Invalid attachment data for {0}")]
+    InvalidData(String),
+    /// The encoding of what follows is unknown.
+    #[error("Invalid attachment encoding for {0}")]
+    InvalidEncoding(String),
+}
+
+/// Refuses names that no attachment can have.
+pub fn validate_attachment_name(name: &str) -> Result<(), AttachmentError> {
+    if name.starts_with('_') { Err(AttachmentError::ProhibitedName(name.to_owned())) } else { Ok(()) }
+}
+
+impl AttachmentMember {
+    /// Takes the object `_attachments` apart, in its order.
+    pub fn parse_all(attachments: Value<'_>) -> Result<Vec<AttachmentMember>, AttachmentError> {
+        attachments.members().map(|(name, member)| Self::parse(name, member)).collect()
+    }
+
+    fn parse(name: Value<'_>, member: Value<'_>) -> Result<AttachmentMember, AttachmentError> {
+        let name = name.as_str().unwrap_or_default().into_owned();
+        validate_attachment_name(&name)?;
+        let is_true = |flag: &str| member.get(flag).and_then(Value::as_bool) == Some(true);
+        let data = if is_true("stub") {
+            AttachmentData::Stub
+        } else if is_true("follows") {
+            AttachmentData::Follows(Follows::parse(&name, member)?)
+        } else {
+            let text = member.get("data").and_then(Value::as_str);
+            let bytes = text.and_then(|text| base64::decode(text.as_bytes()));
+            AttachmentData::Inline(bytes.ok_or_else(|| AttachmentError::InvalidData(name.clone()))?)
+        };
+        let content_type = member.get("content_type").and_then(Value::as_str);
+        Ok(AttachmentMember {
+            name,
+            content_type: content_type.map_or_else(|| DEFAULT_CONTENT_TYPE.to_owned(), Into::into),
+            revpos: member.get("revpos").and_then(Value::as_u64),
+            data,
+        })
+    }
+}
+
+impl Follows {
+    fn parse(name: &str, member: Value<'_>) -> Result<Follows, AttachmentError> {
+        let encoding = match member.get("encoding").and_then(Value::as_str).as_deref() {
+            None | Some("identity") => ContentEncoding::Identity,
+            Some("gzip") => ContentEncoding::Gzip,
+            Some(_) => return Err(AttachmentError::InvalidEncoding(name.to_owned())),
+        };
+        let digest = member.get("digest").and_then(Value::as_str);
+        let md5 = digest.as_deref().and_then(|digest| base64::decode(digest.strip_prefix("md5-")?.as_bytes()));
+        Ok(Follows {
+            length: member.get("length").and_then(Value::as_u64),
+            encoded_length: member.get("encoded_length").and_then(Value::as_u64),
+            encoding,
+            md5: md5.and_then(|md5| md5.try_into().ok()),
+        })
+    }
+
+    /// How many bytes follow, as far as it is told.
+    pub fn bytes_that_follow(&self) -> Option<u64> {
+        match self.encoding {
+            ContentEncoding::Identity => self.length,
+            ContentEncoding::Gzip => self.encoded_length.or(self.length),
+        }
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::json::Json;
+
+    fn parse(text: &str) -> Result<Vec<AttachmentMember>, AttachmentError> {
+        AttachmentMember::parse_all(Json::parse(text.as_bytes()).unwrap().value())
+    }
+
+    fn one(text: &str) -> AttachmentMember {
+        let mut members = parse(&format!("{{\"x\":{text}}}")).unwrap();
+        assert_eq!(members.len(), 1);
+        members.remove(0)
+    }
+
+    #[test]
+    fn data_is_inline_elsewhere_or_to_come() {
+        assert_eq!(one(r#"{"data":"AAEC"}"#).data, AttachmentData::Inline(vec![0, 1, 2]));
+        assert_eq!(one(r#"{"data":"AAEC"}"#).content_type, "application/octet-stream");
+        let stub = one(r#"{"stub":true,"revpos":3,"content_type":"text/plain","data":"AAEC"}"#);
+        assert_eq!(stub.data, AttachmentData::Stub);
+        assert_eq!((stub.revpos, stub.content_type.as_str()), (Some(3), "text/plain"));
+        let follows = |text: &str| match one(text).data {
+            AttachmentData::Follows(follows) => follows,
+            other => panic!("{other:?}"),
+        };
+        let plain = follows(r#"{"follows":true,"length":3,"digest":"md5-kAFQmDzST7DWlj99KOF/cg=="}"#);
+        assert_eq!(plain.bytes_that_follow(), Some(3));
+        assert_eq!(plain.md5.map(|md5| md5[0]), Some(0x90));
+        let packed = follows(r#"{"follows":true,"length":30,"encoding":"gzip","encoded_length":25,"digest":"md5-x"}"#);
+        assert_eq!((packed.bytes_that_follow(), packed.md5), (Some(25), None));
+        let names: Vec<String> = parse(r#"{"b":{"data":""},"a/_c":{"data":""},"é":{"data":""}}"#)
+            .unwrap()
+            .into_iter()
+            .map(|member| member.name)
+            .collect();
+        assert_eq!(names, ["b", "a/_c", "é"]);
+    }
+
+    #[test]
+    fn what_is_refused() {
+        for (text, reason) in [
+            (r#"{"x":{"data":"!!!"}}"#, "Invalid attachment data for x"),
+            (r#"{"x":{"data":5}}"#, "Invalid attachment data for x"),
+            (r#"{"x":{"stub":false}}"#, "Invalid attachment data for x"),
+            (r#"{"x":5}"#, "Invalid attachment data for x"),
+            (r#"{"_x":{"data":""}}"#, "Attachment name '_x' starts with prohibited character '_'"),
+            (r#"{"x":{"follows":true,"encoding":"br"}}"#, "Invalid attachment encoding for x"),
+        ] {
+            assert_eq!(parse(text).unwrap_err().to_string(), reason, "{text}");
+        }
+    }
+}
