@@ -207,6 +207,15 @@ impl Engine for RocksEngine {
         Ok(())
     }
 
+    fn reclaim(&self, shard: Shard) -> Result<()> {
+        self.check_poison()?;
+        let (start, end) = (keys::prefix(shard), keys::end(shard));
+        for space in Keyspace::ALL {
+            self.database.compact_range_cf(column(&self.database, space), Some(start.as_slice()), Some(end.as_slice()));
+        }
+        Ok(())
+    }
+
     fn approximate_size(&self, shard: Shard) -> u64 {
         let files: u64 = Keyspace::ALL.iter().map(|space| size::in_files(&self.database, shard, *space)).sum();
         let buffered = self.slots.used(shard).map_or(0, |slot| {

@@ -218,6 +218,10 @@ impl Engine for FaultyEngine {
         answer
     }
 
+    fn reclaim(&self, shard: Shard) -> Result<()> {
+        self.visible.reclaim(shard)
+    }
+
     fn approximate_size(&self, shard: Shard) -> u64 {
         self.visible.approximate_size(shard)
     }

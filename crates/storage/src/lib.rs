@@ -183,6 +183,13 @@ pub trait Engine: Send + Sync + 'static {
     /// When the shard may still be there.
     fn drop_shard(&self, shard: Shard) -> Result<()>;
 
+    /// Gives back, as far as is easily done, the space of entries of a shard that were removed or replaced. Blocks
+    /// while it works, and nobody else.
+    ///
+    /// # Errors
+    /// When the engine failed. Nothing is lost then.
+    fn reclaim(&self, shard: Shard) -> Result<()>;
+
     /// About how many bytes the entries of a shard take on disk, unwritten buffers included.
     fn approximate_size(&self, shard: Shard) -> u64;
 
