@@ -22,6 +22,9 @@ pub struct DesignDocument {
     pub options: DesignOptions,
     /// The members of `views` that have a map function, in their order.
     pub views: Vec<ViewDefinition>,
+    /// `options.partitioned`: in a partitioned database, whether its views are read by partitions. As the database is, if
+    /// it does not say.
+    pub partitioned: Option<bool>,
     /// `autoupdate`: whether indexes may be brought up to date without anybody asking. True unless it is `false`.
     pub autoupdate: bool,
 }
@@ -92,11 +95,7 @@ impl DesignDocument {
         validate_members(body)?;
         let language: Arc<str> = text(body.get("language")).unwrap_or_else(|| "javascript".into());
         let views = body.get("views");
-        let option = |name| {
-            body.get("options")
-                .and_then(|options| options.get(name))
-                .and_then(Value::as_bool)
-        };
+        let option = |name| body.get("options").and_then(|options| options.get(name)).and_then(Value::as_bool);
         Ok(Self {
             id: id.into(),
             language,
@@ -110,6 +109,7 @@ impl DesignDocument {
                 .flat_map(Value::members)
                 .filter_map(|(name, view)| definition(name, view))
                 .collect(),
+            partitioned: option("partitioned"),
             autoupdate: body.get("autoupdate").and_then(Value::as_bool).unwrap_or(true),
         })
     }
@@ -130,11 +130,7 @@ fn definition(name: Value<'_>, view: Value<'_>) -> Option<ViewDefinition> {
         name: text(Some(name))?,
         map: text(Some(map)).unwrap_or_else(|| raw(map)),
         reduce: text(view.get("reduce")),
-        collation: if raw_collation {
-            Collation::Raw
-        } else {
-            Collation::Unicode
-        },
+        collation: if raw_collation { Collation::Raw } else { Collation::Unicode },
     })
 }
 
@@ -159,11 +155,7 @@ pub fn validate_members(body: Value<'_>) -> Result<(), InvalidMember> {
     let options = body.get("options");
     check("options", options, OBJECT)?;
     for name in ["include_design", "local_seq", "partitioned"] {
-        check(
-            &format!("options.{name}"),
-            options.and_then(|options| options.get(name)),
-            BOOLEAN,
-        )?;
+        check(&format!("options.{name}"), options.and_then(|options| options.get(name)), BOOLEAN)?;
     }
     check("rewrites", body.get("rewrites"), ARRAY_OR_STRING)?;
     members_of(body, "shows", STRING_OR_OBJECT)?;
@@ -173,11 +165,7 @@ pub fn validate_members(body: Value<'_>) -> Result<(), InvalidMember> {
     for (name, view) in body.get("views").into_iter().flat_map(Value::members) {
         let path = format!("views.{}", name.as_str().unwrap_or_default());
         if path != "views.lib" {
-            check(
-                &format!("{path}.map"),
-                view.get("map"),
-                if query { OBJECT } else { STRING },
-            )?;
+            check(&format!("{path}.map"), view.get("map"), if query { OBJECT } else { STRING })?;
             check(&format!("{path}.reduce"), view.get("reduce"), STRING)?;
         }
     }
@@ -187,24 +175,14 @@ pub fn validate_members(body: Value<'_>) -> Result<(), InvalidMember> {
 fn members_of(body: Value<'_>, name: &str, expected: Types) -> Result<(), InvalidMember> {
     let value = body.get(name);
     check(name, value, OBJECT)?;
-    value
-        .into_iter()
-        .flat_map(Value::members)
-        .try_for_each(|(member, value)| {
-            check(
-                &format!("{name}.{}", member.as_str().unwrap_or_default()),
-                Some(value),
-                expected,
-            )
-        })
+    value.into_iter().flat_map(Value::members).try_for_each(|(member, value)| {
+        check(&format!("{name}.{}", member.as_str().unwrap_or_default()), Some(value), expected)
+    })
 }
 
 fn check(path: &str, value: Option<Value<'_>>, expected: Types) -> Result<(), InvalidMember> {
     match value {
-        Some(value) if !expected.0.contains(&value.kind()) => Err(InvalidMember {
-            path: path.to_owned(),
-            expected,
-        }),
+        Some(value) if !expected.0.contains(&value.kind()) => Err(InvalidMember { path: path.to_owned(), expected }),
         _ => Ok(()),
     }
 }
@@ -225,34 +203,16 @@ mod tests {
         let check = |text: &str, expected: &str| assert_eq!(parse(text).unwrap_err().to_string(), expected, "{text}");
         check(r#"{"language": 1}"#, "`language` field must have string type");
         check(r#"{"filters": "x"}"#, "`filters` field must have object type");
-        check(
-            r#"{"filters": {"f": 5}}"#,
-            "`filters.f` field must have string or object type",
-        );
-        check(
-            r#"{"validate_doc_update": 1}"#,
-            "`validate_doc_update` field must have string type",
-        );
+        check(r#"{"filters": {"f": 5}}"#, "`filters.f` field must have string or object type");
+        check(r#"{"validate_doc_update": 1}"#, "`validate_doc_update` field must have string type");
         check(r#"{"options": 1}"#, "`options` field must have object type");
-        check(
-            r#"{"options": {"local_seq": 1}}"#,
-            "`options.local_seq` field must have boolean type",
-        );
+        check(r#"{"options": {"local_seq": 1}}"#, "`options.local_seq` field must have boolean type");
         check(r#"{"rewrites": 1}"#, "`rewrites` field must have array or string type");
         check(r#"{"views": []}"#, "`views` field must have object type");
         check(r#"{"views": {"v": 5}}"#, "`views.v` field must have object type");
-        check(
-            r#"{"views": {"v": {"map": null}}}"#,
-            "`views.v.map` field must have string type",
-        );
-        check(
-            r#"{"views": {"v": {"map": "", "reduce": 1}}}"#,
-            "`views.v.reduce` field must have string type",
-        );
-        check(
-            r#"{"language": "query", "views": {"v": {"map": ""}}}"#,
-            "`views.v.map` field must have object type",
-        );
+        check(r#"{"views": {"v": {"map": null}}}"#, "`views.v.map` field must have string type");
+        check(r#"{"views": {"v": {"map": "", "reduce": 1}}}"#, "`views.v.reduce` field must have string type");
+        check(r#"{"language": "query", "views": {"v": {"map": ""}}}"#, "`views.v.map` field must have object type");
     }
 
     #[test]
@@ -263,28 +223,16 @@ mod tests {
                 "a": {"map": "f\n"}, "b": {"map": "g", "reduce": "_sum", "options": {"collation": "raw"}}}}"#,
         )
         .unwrap();
-        assert_eq!(
-            (&*ddoc.id, &*ddoc.language, ddoc.autoupdate),
-            ("_design/d", "javascript", true)
-        );
+        assert_eq!((&*ddoc.id, &*ddoc.language, ddoc.autoupdate), ("_design/d", "javascript", true));
         assert_eq!(ddoc.library.as_deref(), Some(r#"{"m":"exports.x = 1"}"#));
-        assert_eq!(
-            ddoc.options,
-            DesignOptions {
-                include_design: false,
-                local_seq: true
-            }
-        );
+        assert_eq!(ddoc.options, DesignOptions { include_design: false, local_seq: true });
         let view = |name: &str, map: &str, reduce: Option<&str>, collation| ViewDefinition {
             name: name.into(),
             map: map.into(),
             reduce: reduce.map(Arc::from),
             collation,
         };
-        let expected = [
-            view("a", "f\n", None, Collation::Unicode),
-            view("b", "g", Some("_sum"), Collation::Raw),
-        ];
+        let expected = [view("a", "f\n", None, Collation::Unicode), view("b", "g", Some("_sum"), Collation::Raw)];
         assert_eq!(ddoc.views, expected);
         assert_eq!(ddoc.view("b"), Some(&expected[1]));
         assert_eq!(ddoc.view("lib"), None);
@@ -293,9 +241,6 @@ mod tests {
     #[test]
     fn a_design_document_may_be_empty() {
         let ddoc = parse("{}").unwrap();
-        assert_eq!(
-            (ddoc.views, ddoc.library, ddoc.options),
-            (Vec::new(), None, DesignOptions::default())
-        );
+        assert_eq!((ddoc.views, ddoc.library, ddoc.options), (Vec::new(), None, DesignOptions::default()));
     }
 }

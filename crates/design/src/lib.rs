@@ -1,16 +1,18 @@
 //! Design documents and the interface that every view language implements.
 //!
 //! A [`Language`] compiles the map functions of an index into a [`Program`], which maps whole
-//! batches of documents, and reduce functions into a [`Reducer`]. This crate runs no code itself and
-//! knows no particular language.
+//! batches of documents, and reduce functions into a [`Reducer`]; the other functions of a design document are
+//! called through a [`DesignProgram`]. This crate runs no code itself and knows no particular language.
 
 mod batch;
 mod design_document;
+mod functions;
 
 use std::sync::Arc;
 
 pub use batch::{Document, DocumentBatch, Emission, Emissions, MapFailure};
 pub use design_document::{DesignDocument, DesignOptions, InvalidMember, ViewDefinition, validate_members};
+pub use functions::{CallError, DesignProgram, DesignSource, ListSession, ListSink, ListState, MoreRows};
 
 /// What a language needs to know to compile the map functions of one pass over a database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,6 +87,16 @@ pub trait Language: Send + Sync {
     /// # Errors
     /// When it does not compile or the language is not available.
     fn reducer(&self, source: &str, limits: Limits) -> Result<Box<dyn Reducer>, CompileError>;
+
+    /// Prepares the other functions of a design document for calls. A language may have views only: then this is
+    /// not there.
+    ///
+    /// # Errors
+    /// When the language is not available, or has no such functions.
+    fn design_program(&self, source: &DesignSource, limits: Limits) -> Result<Box<dyn DesignProgram>, CompileError> {
+        let (_, _) = (source, limits);
+        Err(CompileError::Unavailable(format!("the language {} has only views", self.name())))
+    }
 }
 
 /// Compiled map functions.

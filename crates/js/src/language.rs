@@ -3,14 +3,18 @@
 //! Compiling and running are requests to a worker process; here requests are written and answers checked. After any failure
 //! the worker is killed, and the next request gets another one. This module runs no scripts.
 
+mod design;
 mod map;
 mod reduce;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use settee_design::{CompileError, Language, Limits, MapSource, Program, Reducer, RunError};
+use settee_design::{
+    CompileError, DesignProgram, DesignSource, Language, Limits, MapSource, Program, Reducer, RunError,
+};
 
+use self::design::{Calls, DesignWorkers};
 use self::map::Mapper;
 use self::reduce::FunctionReducer;
 use crate::pool::{Answer, Lease, Pool, PoolSettings, Worker, WorkerCommand, WorkerError};
@@ -22,6 +26,7 @@ use crate::protocol::{Kind, Reader, Stop, Writer};
 #[derive(Clone)]
 pub struct JavaScript {
     pool: Arc<Pool>,
+    designs: Arc<DesignWorkers>,
     reduce_limit: ReduceLimit,
 }
 
@@ -59,7 +64,9 @@ impl JavaScript {
     /// The language, with workers that run `command`.
     #[must_use]
     pub fn new(command: WorkerCommand, settings: PoolSettings) -> Self {
-        Self { pool: Pool::new(command, settings), reduce_limit: ReduceLimit::default() }
+        let pool = Pool::new(command, settings);
+        let designs = Arc::new(DesignWorkers::new(Arc::clone(&pool), settings));
+        Self { pool, designs, reduce_limit: ReduceLimit::default() }
     }
 
     /// The same language with another limit on reductions.
@@ -71,6 +78,7 @@ impl JavaScript {
 
     /// Ends the processes that nobody uses at the moment, as CouchDB's `_reload_query_servers` does.
     pub fn end_idle_workers(&self) {
+        self.designs.end_idle();
         self.pool.end_idle();
     }
 
@@ -108,6 +116,10 @@ impl Language for JavaScript {
 
     fn reducer(&self, source: &str, limits: Limits) -> Result<Box<dyn Reducer>, CompileError> {
         Ok(Box::new(FunctionReducer::new(Arc::clone(&self.pool), source, limits, self.reduce_limit)?))
+    }
+
+    fn design_program(&self, source: &DesignSource, limits: Limits) -> Result<Box<dyn DesignProgram>, CompileError> {
+        Ok(Box::new(Calls::new(Arc::clone(&self.designs), source.clone(), limits)))
     }
 }
 

@@ -39,13 +39,16 @@ pub struct WorkerCommand {
 pub struct PoolSettings {
     /// Workers that are kept for the next program while nobody uses them.
     pub idle_workers: usize,
+    /// Calls of design document functions that may run at a time; further ones wait. The same number of list functions
+    /// may run besides, as those last as long as their clients read.
+    pub design_calls: usize,
     /// The longest time from starting a process to its first answer.
     pub start_timeout_ms: u64,
 }
 
 impl Default for PoolSettings {
     fn default() -> Self {
-        Self { idle_workers: 4, start_timeout_ms: 10_000 }
+        Self { idle_workers: 4, design_calls: 24, start_timeout_ms: 10_000 }
     }
 }
 
@@ -60,6 +63,8 @@ pub(crate) enum WorkerError {
     Died(Progress, String),
     #[error("talking to the JavaScript worker: {0}")]
     Talk(#[from] io::Error),
+    #[error("too many functions of design documents run at the same time")]
+    Busy,
     #[error("the JavaScript worker broke the protocol: {0}")]
     Garbled(&'static str),
 }

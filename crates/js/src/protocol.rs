@@ -37,20 +37,55 @@ pub(crate) enum Kind {
     Reset = 7,
     /// Request: try what the sandbox must forbid.
     SelfTest = 8,
+    /// Request: take the functions of a design document, at the place that the count names.
+    Teach = 9,
+    /// Request: call a function of the design document at the place that the count names.
+    Call = 10,
+    /// Request: have a function of such a document judge documents.
+    Filter = 11,
+    /// Request: run a list function of such a document.
+    List = 12,
+    /// Request, while a list function runs: its next rows; the count is 1 if they are the last.
+    Rows = 13,
     /// Answer: done, or a part of the result.
     Done = 20,
     /// Answer: the source does not compile; the text says why.
     Refused = 21,
     /// Answer: a function stopped the work, see [`Stop`].
     Stopped = 22,
+    /// Answer: a function of a design document threw this, a JSON text.
+    Threw = 23,
+    /// Answer: what a list function has started (its length and its bytes, perhaps none) and sent; it waits for rows,
+    /// unless more of the answer follows.
+    Chunks = 24,
+    /// A part of an answer: lines that functions logged. More of the answer follows.
+    Log = 25,
 }
 
 impl Kind {
     fn from_number(number: u32) -> Option<Kind> {
-        use Kind::{CompileMap, CompileReduce, Done, Map, Next, Reduce, Refused, Rereduce, Reset, SelfTest, Stopped};
-        [CompileMap, CompileReduce, Map, Reduce, Rereduce, Next, Reset, SelfTest, Done, Refused, Stopped]
-            .into_iter()
-            .find(|kind| *kind as u32 == number)
+        const ALL: [Kind; 19] = [
+            Kind::CompileMap,
+            Kind::CompileReduce,
+            Kind::Map,
+            Kind::Reduce,
+            Kind::Rereduce,
+            Kind::Next,
+            Kind::Reset,
+            Kind::SelfTest,
+            Kind::Teach,
+            Kind::Call,
+            Kind::Filter,
+            Kind::List,
+            Kind::Rows,
+            Kind::Done,
+            Kind::Refused,
+            Kind::Stopped,
+            Kind::Threw,
+            Kind::Chunks,
+            Kind::Log,
+        ];
+        ALL.into_iter().find(|kind| *kind as u32 == number)
     }
 }
 

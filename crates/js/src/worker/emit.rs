@@ -116,6 +116,11 @@ impl Emitter {
         }
     }
 
+    /// Takes the lines that the function has logged.
+    pub(super) fn take_log(&self) -> Vec<String> {
+        self.log.take()
+    }
+
     /// Writes the rows that wait. Conversions to JSON may run scripts, which may emit again.
     pub(super) fn write_rows(&self, host: &Host, context: Context) -> Result<(), Thrown> {
         let mut out = self.out.take();

@@ -7,7 +7,7 @@
 #![expect(unsafe_code, reason = "sets up the JavaScript engine")]
 
 use std::cell::Cell;
-use std::ffi::{CString, c_int, c_void};
+use std::ffi::{CStr, CString, c_int, c_void};
 use std::time::{Duration, Instant};
 
 use rquickjs::qjs as c;
@@ -17,6 +17,7 @@ use super::emit::Emitter;
 use super::heap::Heap;
 use super::lazy::Documents;
 use super::qjs::{Context, Ref, Thrown, Value};
+use super::session::Session;
 
 /// Stack for scripts. The process has 8 MiB by default; native callbacks need some of it.
 const STACK_BYTES: usize = 2 << 20;
@@ -33,6 +34,7 @@ pub(super) struct Host {
     /// The class of `{}`.
     pub(super) plain_class: c::JSClassID,
     pub(super) emitter: Emitter,
+    pub(super) session: Session,
     clock: Clock,
     compiler: Context,
 }
@@ -62,6 +64,28 @@ impl Host {
     pub(super) unsafe fn of_runtime<'a>(runtime: *mut c::JSRuntime) -> Option<&'a Host> {
         // SAFETY: as for `of`.
         unsafe { c::JS_GetRuntimeOpaque(runtime).cast::<Host>().as_ref() }
+    }
+
+    /// Compiles a script of this program's own, in a context that user code never sees.
+    pub(super) fn compile(&self, source: &str, name: &CStr) -> Result<Vec<u8>, Thrown> {
+        self.compiler.compile(source, name)
+    }
+
+    /// Compiles the source of a function for `context`; the error is the text that CouchDB gives.
+    pub(super) fn function(&self, context: Context, source: &str) -> Result<Value, String> {
+        let refuse = |context: Context| Err(format!("{} ({source})", describe(context, &context.take_exception())));
+        let script = match compile_function(self.compiler, source) {
+            Ok(script) => script,
+            Err(Thrown) => return refuse(self.compiler),
+        };
+        let Ok(value) = context.run(&script) else {
+            return refuse(context);
+        };
+        if context.is_function(value.borrow()) {
+            Ok(value)
+        } else {
+            Err(format!("Expression does not eval to a function. ({source})"))
+        }
     }
 
     /// Starts the time of another call.
@@ -112,8 +136,8 @@ impl Engine {
             let compiler = engine.bare_context()?;
             c::JS_AddIntrinsicEval(compiler.raw());
             let plain_class = compiler.object().ok()?.borrow().class();
-            let emitter = Emitter::default();
-            let host = Box::new(Host { limits, documents, plain_class, emitter, clock: Clock::default(), compiler });
+            let (emitter, session, clock) = Default::default();
+            let host = Box::new(Host { limits, documents, plain_class, emitter, session, clock, compiler });
             c::JS_SetRuntimeOpaque(runtime, (&raw const *host).cast_mut().cast());
             c::JS_SetInterruptHandler(runtime, Some(interrupt), (&raw const *host).cast_mut().cast());
             engine.prelude = compiler.compile(PRELUDE, c"prelude").ok()?;
@@ -175,22 +199,11 @@ impl Engine {
 
     /// Compiles the source of a function; the error is the text that CouchDB gives.
     pub(super) fn function(&mut self, source: &str, library: Option<&str>) -> Result<Function, String> {
-        let context = self.user_context(library).ok_or("InternalError: out of memory")?;
-        let compiler = self.host().compiler;
+        let root = library.map(|library| format!("{{\"views\":{{\"lib\":{library}}}}}"));
+        let (context, _) = self.user_context(root.as_deref()).ok_or("InternalError: out of memory")?;
         self.host().start_clock();
-        let refuse = |context: Context| Err(format!("{} ({source})", describe(context, &context.take_exception())));
-        let script = match compile_function(compiler, source) {
-            Ok(script) => script,
-            Err(Thrown) => return refuse(compiler),
-        };
-        let Ok(value) = context.run(&script) else {
-            return refuse(context);
-        };
-        if context.is_function(value.borrow()) {
-            Ok(Function { context, value })
-        } else {
-            Err(format!("Expression does not eval to a function. ({source})"))
-        }
+        let value = self.host().function(context, source)?;
+        Ok(Function { context, value })
     }
 
     fn bare_context(&mut self) -> Option<Context> {
@@ -215,15 +228,16 @@ impl Engine {
         }
     }
 
-    /// A global environment for user code.
-    fn user_context(&mut self, library: Option<&str>) -> Option<Context> {
+    /// A global environment for user code, and what the prelude made for it. `root` is the text of the object that
+    /// `require` looks into.
+    pub(super) fn user_context(&mut self, root: Option<&str>) -> Option<(Context, Value)> {
         let context = self.bare_context()?;
         self.host().documents.prepare(context);
-        self.furnish(context, library).ok()?;
-        Some(context)
+        let furniture = self.furnish(context, root).ok()?;
+        Some((context, furniture))
     }
 
-    fn furnish(&self, context: Context, library: Option<&str>) -> Result<(), Thrown> {
+    fn furnish(&self, context: Context, root: Option<&str>) -> Result<Value, Thrown> {
         let global = context.global();
         let global = global.borrow();
         context.set_named(global, c"emit", context.function(emit, c"emit", 2)?)?;
@@ -231,13 +245,13 @@ impl Engine {
         let prelude = context.run(&self.prelude)?;
         let compile = context.function(compile_module, c"compileModule", 2)?;
         let sum = context.function(native_sum, c"sum", 1)?;
-        let library = library.map_or_else(|| Ok(context.undefined()), |text| context.string(text.as_bytes()))?;
-        let arguments = [compile.borrow(), sum.borrow(), library.borrow()];
+        let root = root.map_or_else(|| Ok(context.undefined()), |text| context.string(text.as_bytes()))?;
+        let arguments = [compile.borrow(), sum.borrow(), root.borrow()];
         let furniture = context.call(prelude.borrow(), Ref::UNDEFINED, &arguments)?;
         for name in [c"require", c"sum", c"isArray", c"toJSON"] {
             context.set_named(global, name, context.get_named(furniture.borrow(), name)?)?;
         }
-        Ok(())
+        Ok(furniture)
     }
 }
 
@@ -340,7 +354,7 @@ unsafe extern "C" fn interrupt(_runtime: *mut c::JSRuntime, opaque: *mut c_void)
 }
 
 /// The arguments of a native function, missing ones undefined.
-unsafe fn arguments<'a, const N: usize>(count: c_int, values: *mut c::JSValue) -> [Ref<'a>; N] {
+pub(super) unsafe fn arguments<'a, const N: usize>(count: c_int, values: *mut c::JSValue) -> [Ref<'a>; N] {
     let given = usize::try_from(count).unwrap_or_default();
     std::array::from_fn(|at| {
         if at < given {

@@ -2,34 +2,35 @@
 //!
 //! Standard input is the control socket and standard output the shared memory. The process ends when the server does, and is
 //! killed by the server when a function takes too long where the engine cannot be interrupted. It keeps nothing from one
-//! program to the next.
+//! program to the next; the functions of design documents stay compiled until their places are given to others.
 
+mod design;
 mod emit;
 mod engine;
 mod heap;
 mod lazy;
+mod link;
 mod map;
 mod names;
 mod process;
 mod qjs;
 mod reduce;
 mod sandbox;
+mod session;
 mod text;
 
+use std::collections::HashMap;
 use std::io::{self, Write as _};
-use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
+use std::rc::Rc;
 
 use settee_design::Limits;
 
+use self::design::DesignFunctions;
+use self::link::{Link, PART_BYTES, broken};
 use self::map::{Halt, MapProgram};
 use self::reduce::ReduceProgram;
 use crate::protocol::{Frame, Kind, Progress, Reader, Writer};
-use crate::shared_memory::{INPUT, OUTPUT, SharedMemory};
-
-/// Answers longer than this are sent in parts.
-const PART_BYTES: usize = OUTPUT.end - OUTPUT.start;
 
 /// Runs a worker process until the server that started it is gone.
 ///
@@ -44,7 +45,8 @@ pub fn worker_main() -> ExitCode {
         }
     };
     let missing = sandbox::enter();
-    let mut worker = Worker { socket, memory, program: Program::None, turn: 0 };
+    let link = Rc::new(Link::new(socket, memory));
+    let mut worker = Worker { link, program: Program::None, designs: HashMap::new() };
     match worker.serve(&missing) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -55,11 +57,10 @@ pub fn worker_main() -> ExitCode {
 }
 
 struct Worker {
-    socket: UnixStream,
-    memory: SharedMemory,
+    link: Rc<Link>,
     program: Program,
-    /// Counts requests, so that the progress of two requests differs.
-    turn: u16,
+    /// By the places that the server gave them.
+    designs: HashMap<u64, DesignFunctions>,
 }
 
 enum Program {
@@ -68,17 +69,10 @@ enum Program {
     Reduce(ReduceProgram),
 }
 
-fn broken(what: &str) -> io::Error {
-    io::Error::other(what)
-}
-
 impl Worker {
     fn serve(&mut self, missing: &[String]) -> io::Result<()> {
-        self.answer(Kind::Done, missing.join("; ").as_bytes())?;
-        while let Some(frame) = Frame::read_from(&self.socket)? {
-            self.memory.follow(usize::try_from(frame.region).map_err(|_| broken("a region too large"))?)?;
-            self.turn = self.turn.wrapping_add(1);
-            self.report(Progress { document: 0, function: 0 });
+        self.link.answer(Kind::Done, missing.join("; ").as_bytes())?;
+        while let Some(frame) = self.link.receive()? {
             self.handle(frame)?;
         }
         Ok(())
@@ -89,54 +83,70 @@ impl Worker {
             Kind::CompileMap | Kind::CompileReduce => {
                 self.program = Program::None;
                 match self.compile(frame) {
-                    Ok(note) => self.answer(Kind::Done, &note),
-                    Err(message) => self.answer(Kind::Refused, message.as_bytes()),
+                    Ok(note) => self.link.answer(Kind::Done, &note),
+                    Err(message) => self.link.answer(Kind::Refused, message.as_bytes()),
                 }
             }
             Kind::Map => match self.map(frame)? {
-                Ok(output) => self.answer(Kind::Done, &output).map(|()| self.reuse(output)),
+                Ok(output) => self.link.answer(Kind::Done, &output).map(|()| self.reuse(output)),
                 Err(halt) => self.stop(&halt),
             },
             Kind::Reduce | Kind::Rereduce => match self.reduce(frame)? {
-                Ok(output) => self.answer(Kind::Done, &output),
+                Ok(output) => self.link.answer(Kind::Done, &output),
                 Err(halt) => self.stop(&halt),
             },
+            Kind::Teach => {
+                self.designs.remove(&frame.count);
+                match self.teach(frame) {
+                    Ok(functions) => {
+                        self.designs.insert(frame.count, functions);
+                        self.link.answer(Kind::Done, b"")
+                    }
+                    Err(message) => self.link.answer(Kind::Refused, message.as_bytes()),
+                }
+            }
+            Kind::Call | Kind::Filter | Kind::List => {
+                let mut functions =
+                    self.designs.remove(&frame.count).ok_or_else(|| broken("functions never taught"))?;
+                match functions.serve(frame)? {
+                    Ok(()) => {
+                        self.designs.insert(frame.count, functions);
+                        Ok(())
+                    }
+                    Err(halt) => self.stop(&halt),
+                }
+            }
             Kind::Reset => {
                 self.program = Program::None;
+                self.designs.clear();
                 Ok(())
             }
-            Kind::SelfTest => {
-                let mut report = Vec::new();
-                for (attempt, error) in sandbox::self_test() {
-                    let mut writer = Writer(&mut report);
-                    writer.bytes(attempt.as_bytes());
-                    writer.u32(error.map_or(0, i32::cast_unsigned));
-                }
-                self.answer(Kind::Done, &report)
-            }
-            Kind::Next | Kind::Done | Kind::Refused | Kind::Stopped => Err(broken("an answer instead of a request")),
+            Kind::SelfTest => self.self_test(),
+            Kind::Next
+            | Kind::Rows
+            | Kind::Done
+            | Kind::Refused
+            | Kind::Stopped
+            | Kind::Threw
+            | Kind::Chunks
+            | Kind::Log => Err(broken("an answer instead of a request")),
         }
     }
 
-    fn input(&self, frame: Frame) -> io::Result<&[u8]> {
-        let len = usize::try_from(frame.len).map_err(|_| broken("a request too large"))?;
-        Ok(self.memory.bytes(INPUT..INPUT + len))
-    }
-
-    fn report(&self, progress: Progress) {
-        self.memory.counter().store(progress.pack(self.turn), Ordering::Relaxed);
+    fn self_test(&self) -> io::Result<()> {
+        let mut report = Vec::new();
+        for (attempt, error) in sandbox::self_test() {
+            let mut writer = Writer(&mut report);
+            writer.bytes(attempt.as_bytes());
+            writer.u32(error.map_or(0, i32::cast_unsigned));
+        }
+        self.link.answer(Kind::Done, &report)
     }
 
     fn compile(&mut self, frame: Frame) -> Result<Vec<u8>, String> {
-        let garbled = || "the server sent a garbled program".to_owned();
-        let mut input = Reader(self.input(frame).map_err(|error| error.to_string())?);
-        let mut number = || input.u64().ok_or_else(garbled);
-        let limits = Limits {
-            timeout_ms: number()?,
-            memory_bytes: number()?,
-            rows_per_document: u32::try_from(number()?).unwrap_or(u32::MAX),
-            bytes_per_document: number()?,
-        };
+        let request = self.link.input(frame).map_err(|error| error.to_string())?;
+        let mut input = Reader(&request);
+        let limits = read_limits(&mut input).ok_or_else(garbled)?;
         if frame.kind == Kind::CompileReduce {
             let source = input.text().ok_or_else(garbled)?;
             let program = ReduceProgram::compile(source, limits)?;
@@ -152,6 +162,15 @@ impl Worker {
         Ok(Vec::new())
     }
 
+    fn teach(&self, frame: Frame) -> Result<DesignFunctions, String> {
+        let request = self.link.input(frame).map_err(|error| error.to_string())?;
+        let mut input = Reader(&request);
+        let limits = read_limits(&mut input).ok_or_else(garbled)?;
+        let id = input.text().ok_or_else(garbled)?;
+        let document = input.text().ok_or_else(garbled)?;
+        DesignFunctions::new(id, document, limits, Rc::clone(&self.link))
+    }
+
     /// Maps the documents of a request. The answer goes out in parts as it gets long; the last part is returned.
     fn map(&mut self, frame: Frame) -> io::Result<Result<Vec<u8>, Halt>> {
         let Program::Map(mut program) = std::mem::replace(&mut self.program, Program::None) else {
@@ -161,19 +180,22 @@ impl Worker {
         let count = usize::try_from(frame.count).map_err(|_| broken("too many documents"))?;
         let mut at = 0;
         for index in 0..count {
-            let mut input = Reader(self.input(frame)?.get(at..).unwrap_or_default());
+            let request = self.link.input(frame)?;
+            let mut input = Reader(request.get(at..).unwrap_or_default());
             let len = input.u32().ok_or_else(|| broken("a garbled batch"))? as usize;
             let text = input.take(len).ok_or_else(|| broken("a garbled batch"))?;
             at += 4 + len;
             let document = u32::try_from(index).map_err(|_| broken("too many documents"))?;
-            if let Err(halt) = program.map(document, text, |progress| self.report(progress)) {
+            let mapped = program.map(document, text, |progress| self.link.report(progress));
+            drop(request);
+            if let Err(halt) = mapped {
                 return Ok(Err(halt));
             }
             let emitter = &program.engine().host().emitter;
             if emitter.output_len() >= PART_BYTES {
                 let output = emitter.take_output();
                 for part in output.chunks(PART_BYTES) {
-                    self.send_part(part)?;
+                    self.link.send_part(Kind::Done, part)?;
                 }
                 emitter.reuse_output(output);
             }
@@ -197,17 +219,19 @@ impl Worker {
         program.engine().enter();
         let rereduce = frame.kind == Kind::Rereduce;
         let mut out = Vec::new();
-        let mut input = Reader(self.input(frame)?);
+        let request = self.link.input(frame)?;
+        let mut input = Reader(&request);
         for index in 0..frame.count {
             let keys = input.bytes().ok_or_else(|| broken("a garbled group"))?;
             let values = input.bytes().ok_or_else(|| broken("a garbled group"))?;
             let document = u32::try_from(index).map_err(|_| broken("too many groups"))?;
-            self.report(Progress { document, function: 0 });
+            self.link.report(Progress { document, function: 0 });
             if let Err(halt) = program.reduce(keys, values, rereduce, &mut out) {
                 return Ok(Err(halt));
             }
         }
         program.engine().run_jobs();
+        drop(request);
         self.program = Program::Reduce(program);
         Ok(Ok(out))
     }
@@ -218,36 +242,19 @@ impl Worker {
         writer.u32(halt.stop as u32);
         writer.bytes(halt.name.as_bytes());
         writer.bytes(halt.reason.as_bytes());
-        self.answer(Kind::Stopped, &text)
+        self.link.answer(Kind::Stopped, &text)
     }
+}
 
-    /// Sends an answer, in parts if it is long.
-    fn answer(&mut self, kind: Kind, bytes: &[u8]) -> io::Result<()> {
-        let mut rest = bytes;
-        while rest.len() > PART_BYTES {
-            let (part, later) = rest.split_at(PART_BYTES);
-            self.send(kind, part, 1)?;
-            self.await_next()?;
-            rest = later;
-        }
-        self.send(kind, rest, 0)
-    }
+fn garbled() -> String {
+    "the server sent a garbled program".to_owned()
+}
 
-    fn send_part(&mut self, part: &[u8]) -> io::Result<()> {
-        self.send(Kind::Done, part, 1)?;
-        self.await_next()
-    }
-
-    fn send(&mut self, kind: Kind, part: &[u8], more: u64) -> io::Result<()> {
-        self.memory.write(OUTPUT.start, part);
-        let frame = Frame { kind, count: more, len: part.len() as u64, region: self.memory.len() as u64 };
-        frame.write_to(&self.socket)
-    }
-
-    fn await_next(&mut self) -> io::Result<()> {
-        match Frame::read_from(&self.socket)? {
-            Some(Frame { kind: Kind::Next, .. }) => Ok(()),
-            _ => Err(broken("the server did not take the answer")),
-        }
-    }
+fn read_limits(input: &mut Reader<'_>) -> Option<Limits> {
+    Some(Limits {
+        timeout_ms: input.u64()?,
+        memory_bytes: input.u64()?,
+        rows_per_document: u32::try_from(input.u64()?).unwrap_or(u32::MAX),
+        bytes_per_document: input.u64()?,
+    })
 }

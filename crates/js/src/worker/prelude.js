@@ -1,11 +1,19 @@
-// What map and reduce functions find in their global environment, besides what is native.
-(function (compileModule, nativeSum, libraryText) {
+// What all functions find in their global environment, besides what is native. `rootText` is the document that `require`
+// looks into, or as much of it as is to be seen.
+(function (compileModule, nativeSum, rootText) {
   'use strict';
   var parse = JSON.parse;
   var stringify = JSON.stringify;
   var hasOwn = Object.prototype.hasOwnProperty;
   var cache = Object.create(null);
   var root = null;
+
+  function rootModule() {
+    if (root === null) {
+      root = {current: rootText === undefined ? {views: {lib: {}}} : parse(rootText), parent: null, id: ''};
+    }
+    return root;
+  }
 
   function refuse(reason) {
     throw ['error', 'invalid_require_path', reason];
@@ -34,15 +42,12 @@
   }
 
   function requireFrom(name, base) {
-    if (root === null) {
-      root = {current: {views: {lib: libraryText === undefined ? {} : parse(libraryText)}}, parent: null, id: ''};
-    }
     var names = String(name).split('/');
     var relative = names[0] === '.' || names[0] === '..';
     if (relative && !base) {
-      refuse('Object has no parent ' + stringify(root.current));
+      refuse('Object has no parent ' + stringify(rootModule().current));
     }
-    var found = resolve(names, relative ? base.parent : root);
+    var found = resolve(names, relative ? base.parent : rootModule());
     if (!(found.id in cache)) {
       // Empty exports before the module runs, so that modules may require each other in a circle.
       var module = {id: found.id, current: found.current, parent: found.parent, exports: {}};
@@ -60,6 +65,9 @@
   }
 
   return {
+    root: function () {
+      return rootModule().current;
+    },
     require: function (name) {
       return requireFrom(name, null);
     },

@@ -101,6 +101,10 @@ impl Ref<'_> {
         matches!(self.tag(), c::JS_TAG_STRING | c::JS_TAG_STRING_ROPE)
     }
 
+    pub(super) fn is_true(self) -> bool {
+        self.tag() == c::JS_TAG_BOOL && self.int() != 0
+    }
+
     pub(super) fn is_undefined(self) -> bool {
         self.tag() == c::JS_TAG_UNDEFINED
     }

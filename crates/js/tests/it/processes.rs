@@ -13,7 +13,7 @@ fn source(function: &str) -> MapSource {
 }
 
 /// Processes that were started with this argument.
-fn processes_with(mark: &str) -> Vec<u32> {
+pub(crate) fn processes_with(mark: &str) -> Vec<u32> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let Some(process) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
@@ -27,11 +27,11 @@ fn processes_with(mark: &str) -> Vec<u32> {
     found
 }
 
-fn kill(process: u32) {
+pub(crate) fn kill(process: u32) {
     assert!(Command::new("kill").args(["-9", &process.to_string()]).status().unwrap().success());
 }
 
-fn marked(mark: &str) -> JavaScript {
+pub(crate) fn marked(mark: &str) -> JavaScript {
     JavaScript::new(WorkerCommand { args: vec![mark.to_owned()], ..command() }, PoolSettings::default())
 }
 

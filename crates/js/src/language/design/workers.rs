@@ -1,0 +1,212 @@
+//! Which worker was taught which design document: [`DesignWorkers`].
+//!
+//! A worker knows several design documents at a time, each in an engine of its own. Who calls a function gets a worker that
+//! knows its design document, if one is free, so that a repeated call compiles nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use settee_design::{CallError, DesignSource, Limits, RunError};
+
+use crate::language::{ask, write_limits};
+use crate::pool::{Lease, Pool, PoolSettings, Worker, WorkerError};
+use crate::protocol::{Kind, Writer};
+
+/// Design documents that one worker knows at a time.
+const PLACES: u64 = 16;
+
+/// The longest time that a call waits for others to end.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// Workers that know design documents.
+pub(in crate::language) struct DesignWorkers {
+    pool: Arc<Pool>,
+    settings: PoolSettings,
+    state: Mutex<State>,
+    freed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// The one used last stands last.
+    idle: Vec<Taught>,
+    calls: usize,
+    lists: usize,
+}
+
+/// Which functions a worker is wanted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Use {
+    Call,
+    List,
+}
+
+/// A worker and what it knows.
+pub(super) struct Taught {
+    pub(super) lease: Lease,
+    /// The one used last stands last.
+    known: Vec<(Key, u64)>,
+    /// Whether it was idle since its last request: it may have died meanwhile.
+    pub(super) rested: bool,
+}
+
+/// Names a design document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Key {
+    pub(super) database: u64,
+    pub(super) id: Arc<str>,
+    pub(super) rev: Arc<str>,
+    pub(super) limits: [u64; 4],
+}
+
+impl DesignWorkers {
+    pub(in crate::language) fn new(pool: Arc<Pool>, settings: PoolSettings) -> Self {
+        Self { pool, settings, state: Mutex::default(), freed: Condvar::new() }
+    }
+
+    pub(in crate::language) fn end_idle(&self) {
+        let idle = std::mem::take(&mut self.state.lock().idle);
+        drop(idle);
+    }
+
+    /// Waits until another function may run, and borrows a worker: one that knows `key` if there is one.
+    pub(super) fn borrow(self: &Arc<Self>, key: &Key, wanted: Use) -> Result<Borrowed, WorkerError> {
+        let mut state = self.state.lock();
+        let limit = self.settings.design_calls.max(1);
+        let busy = |state: &mut State| *state.running(wanted) >= limit;
+        if self.freed.wait_while_for(&mut state, busy, WAIT_MAX).timed_out() {
+            return Err(WorkerError::Busy);
+        }
+        *state.running(wanted) += 1;
+        let place = state.idle.iter().rposition(|taught| taught.knows(key)).or(state.idle.len().checked_sub(1));
+        let taught = place.map(|place| state.idle.remove(place));
+        drop(state);
+        let mut borrowed = Borrowed { workers: Arc::clone(self), wanted, taught };
+        if borrowed.taught.is_none() {
+            borrowed.taught = Some(Taught { lease: self.pool.lease()?, known: Vec::new(), rested: true });
+        }
+        Ok(borrowed)
+    }
+}
+
+impl State {
+    fn running(&mut self, wanted: Use) -> &mut usize {
+        match wanted {
+            Use::Call => &mut self.calls,
+            Use::List => &mut self.lists,
+        }
+    }
+}
+
+impl Taught {
+    fn knows(&self, key: &Key) -> bool {
+        self.known.iter().any(|(known, _)| known == key)
+    }
+
+    /// The place of a design document that the worker knows.
+    fn place(&mut self, key: &Key) -> Option<u64> {
+        let index = self.known.iter().position(|(known, _)| known == key)?;
+        let entry = self.known.remove(index);
+        let place = entry.1;
+        self.known.push(entry);
+        Some(place)
+    }
+
+    /// A place for another design document; what was used least recently gives way.
+    fn free_place(&mut self) -> u64 {
+        if (self.known.len() as u64) < PLACES {
+            let taken = |place: &u64| self.known.iter().any(|(_, known)| known == place);
+            return (0..PLACES).find(|place| !taken(place)).unwrap_or_default();
+        }
+        self.known.remove(0).1
+    }
+}
+
+/// A worker borrowed for calls. It goes back when this is dropped.
+pub(super) struct Borrowed {
+    workers: Arc<DesignWorkers>,
+    pub(super) wanted: Use,
+    /// None only after it was discarded.
+    pub(super) taught: Option<Taught>,
+}
+
+impl Borrowed {
+    pub(super) fn taught(&mut self) -> Result<&mut Taught, WorkerError> {
+        self.taught.as_mut().ok_or(WorkerError::Garbled("a request after the end"))
+    }
+
+    pub(super) fn worker(&mut self) -> Result<&mut Worker, WorkerError> {
+        Ok(self.taught()?.lease.worker())
+    }
+
+    pub(super) fn discard(&mut self) {
+        if let Some(taught) = self.taught.take() {
+            taught.lease.discard();
+        }
+    }
+
+    /// Makes the worker know a design document; answers its place.
+    pub(super) fn teach(&mut self, key: &Key, source: &DesignSource, limits: Limits) -> Result<u64, CallError> {
+        let machinery = |error: WorkerError| CallError::Run(RunError::Machinery(error.to_string()));
+        let taught = self.taught().map_err(machinery)?;
+        if let Some(place) = taught.place(key) {
+            return Ok(place);
+        }
+        let mut request = Vec::new();
+        let mut writer = Writer(&mut request);
+        write_limits(&mut writer, limits);
+        writer.bytes(source.id.as_bytes());
+        writer.bytes(&source.json);
+        loop {
+            let taught = self.taught().map_err(machinery)?;
+            let place = taught.free_place();
+            let number = usize::try_from(place).unwrap_or_default();
+            match ask(taught.lease.worker(), Kind::Teach, number, &request, limits) {
+                Ok((Kind::Done, _)) => {
+                    taught.known.push((key.clone(), place));
+                    taught.rested = false;
+                    return Ok(place);
+                }
+                Ok((Kind::Refused, message)) => {
+                    let reason = String::from_utf8_lossy(&message).into_owned();
+                    return Err(CallError::Failed { name: "compilation_error".to_owned(), reason });
+                }
+                // It may have been killed by the kernel or an operator while it was idle.
+                Err(WorkerError::Died(..) | WorkerError::Talk(_)) if taught.rested => {
+                    self.discard();
+                    let lease = self.workers.pool.fresh_lease().map_err(machinery)?;
+                    self.taught = Some(Taught { lease, known: Vec::new(), rested: false });
+                }
+                Ok(_) => {
+                    self.discard();
+                    return Err(machinery(WorkerError::Garbled("a strange answer")));
+                }
+                Err(error) => {
+                    self.discard();
+                    return Err(machinery(error));
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        let taught = self.taught.take();
+        let mut state = self.workers.state.lock();
+        *state.running(self.wanted) -= 1;
+        let mut surplus = None;
+        if let Some(mut taught) = taught {
+            taught.rested = true;
+            state.idle.push(taught);
+            if state.idle.len() > self.workers.settings.idle_workers {
+                surplus = Some(state.idle.remove(0));
+            }
+        }
+        drop(state);
+        self.workers.freed.notify_all();
+        // Ends a process perhaps, so not under the lock.
+        drop(surplus);
+    }
+}

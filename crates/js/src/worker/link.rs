@@ -1,0 +1,80 @@
+//! The worker's end of the connection to the server: [`Link`]. What messages mean is its users' business.
+
+use std::cell::{Cell, Ref, RefCell};
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::Ordering;
+
+use crate::protocol::{Frame, Kind, Progress};
+use crate::shared_memory::{INPUT, OUTPUT, SharedMemory};
+
+/// Answers longer than this are sent in parts.
+pub(super) const PART_BYTES: usize = OUTPUT.end - OUTPUT.start;
+
+/// The control socket and the shared memory.
+pub(super) struct Link {
+    socket: UnixStream,
+    memory: RefCell<SharedMemory>,
+    /// Counts requests, so that the progress of two requests differs.
+    turn: Cell<u16>,
+}
+
+pub(super) fn broken(what: &str) -> io::Error {
+    io::Error::other(what)
+}
+
+impl Link {
+    pub(super) fn new(socket: UnixStream, memory: SharedMemory) -> Self {
+        Self { socket, memory: RefCell::new(memory), turn: Cell::new(0) }
+    }
+
+    /// Waits for a request; `None` when the server is gone.
+    pub(super) fn receive(&self) -> io::Result<Option<Frame>> {
+        let Some(frame) = Frame::read_from(&self.socket)? else {
+            return Ok(None);
+        };
+        let region = usize::try_from(frame.region).map_err(|_| broken("a region too large"))?;
+        self.memory.borrow_mut().follow(region)?;
+        self.turn.set(self.turn.get().wrapping_add(1));
+        self.report(Progress { document: 0, function: 0 });
+        Ok(Some(frame))
+    }
+
+    /// The bytes of the request. They stay as they are until the next one; nothing can be sent while they are borrowed.
+    pub(super) fn input(&self, frame: Frame) -> io::Result<Ref<'_, [u8]>> {
+        let len = usize::try_from(frame.len).map_err(|_| broken("a request too large"))?;
+        Ok(Ref::map(self.memory.borrow(), |memory| memory.bytes(INPUT..INPUT + len)))
+    }
+
+    /// Tells the server where the work stands.
+    pub(super) fn report(&self, progress: Progress) {
+        self.memory.borrow().counter().store(progress.pack(self.turn.get()), Ordering::Relaxed);
+    }
+
+    /// Sends an answer, in parts if it is long.
+    pub(super) fn answer(&self, kind: Kind, bytes: &[u8]) -> io::Result<()> {
+        let mut rest = bytes;
+        while rest.len() > PART_BYTES {
+            let (part, later) = rest.split_at(PART_BYTES);
+            self.send_part(kind, part)?;
+            rest = later;
+        }
+        self.send(kind, rest, 0)
+    }
+
+    /// Sends a part of an answer that goes on, and waits until the server has taken it.
+    pub(super) fn send_part(&self, kind: Kind, part: &[u8]) -> io::Result<()> {
+        self.send(kind, part, 1)?;
+        match Frame::read_from(&self.socket)? {
+            Some(Frame { kind: Kind::Next, .. }) => Ok(()),
+            _ => Err(broken("the server did not take the answer")),
+        }
+    }
+
+    fn send(&self, kind: Kind, part: &[u8], more: u64) -> io::Result<()> {
+        let mut memory = self.memory.borrow_mut();
+        memory.write(OUTPUT.start, part);
+        let frame = Frame { kind, count: more, len: part.len() as u64, region: memory.len() as u64 };
+        frame.write_to(&self.socket)
+    }
+}
