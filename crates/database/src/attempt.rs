@@ -2,9 +2,7 @@
 //!
 //! It does not decide what to write again; its owner looks at the shard anew and asks for the next try.
 
-use settee_storage::{
-    Batch, CommitToken, Durability, Engine, Outcome, Shard, ShardState, Snapshot, StorageError, Version,
-};
+use settee_storage::{Batch, CommitToken, Durability, Engine, Outcome, Shard, ShardState, StorageError, Version};
 
 use crate::Result;
 
@@ -26,10 +24,11 @@ impl Attempt {
         self.token
     }
 
-    /// Tries to commit `batch` on top of `expected`. `false` if that must be decided anew.
+    /// Tries to commit `batch` on top of `expected`. `false` if that is to be decided anew: ask [`Self::happened`]
+    /// first.
     ///
     /// # Errors
-    /// When the engine failed, or when it cannot be found out any more what became of the batch.
+    /// When the engine failed.
     pub(crate) fn commit(
         &mut self,
         engine: &dyn Engine,
@@ -37,27 +36,41 @@ impl Attempt {
         expected: Version,
         batch: Batch,
     ) -> Result<bool> {
-        match engine.commit(shard, expected, self.token, batch, Durability::Synced)? {
+        self.commit_as(engine, shard, expected, batch, Durability::Synced)
+    }
+
+    /// As [`Self::commit`], with another durability.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub(crate) fn commit_as(
+        &mut self,
+        engine: &dyn Engine,
+        shard: Shard,
+        expected: Version,
+        batch: Batch,
+        durability: Durability,
+    ) -> Result<bool> {
+        match engine.commit(shard, expected, self.token, batch, durability)? {
             Outcome::Committed(_) => return Ok(true),
             Outcome::Conflict(_) => {}
             Outcome::Unknown => self.doubt = Some(expected),
         }
-        let snapshot = engine.snapshot()?;
-        self.happened(snapshot.as_ref(), shard)
+        Ok(false)
     }
 
-    /// Whether a try whose outcome was not known has happened after all.
+    /// Whether a try whose outcome was not known has happened after all, as the shard's `state` tells.
     ///
     /// # Errors
-    /// When the engine failed, or when others have committed so much since that nobody can tell.
-    pub(crate) fn happened(&mut self, snapshot: &dyn Snapshot, shard: Shard) -> Result<bool> {
+    /// When others have committed so much since that nobody can tell.
+    pub(crate) fn happened(&mut self, state: ShardState) -> Result<bool> {
         let Some(Version(expected)) = self.doubt else {
             return Ok(false);
         };
-        let ShardState { version: Version(version), token } = snapshot.state(shard)?;
-        if token == self.token {
+        if state.token == self.token {
             return Ok(true);
         }
+        let Version(version) = state.version;
         if version > expected + 1 {
             return Err(StorageError::Io("the outcome of a commit was lost".to_owned()).into());
         }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::{Mutex, RwLock};
 use settee_storage::{Batch, CommitToken, Direction, Engine, KeyRange, Keyspace, Shard, Snapshot};
 
+use crate::activity::{Activity, Happened};
 use crate::attempt::Attempt;
 use crate::codec::{Reader, put_varint};
 use crate::database::Database;
@@ -29,6 +30,16 @@ const SYSTEM_NAMES: [&str; 3] = ["_users", "_replicator", "_global_changes"];
 /// these shards go when the database goes.
 pub const OWNED_SHARDS: &[u8] = b"index/";
 
+/// How the documents of a database are divided.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Layout {
+    /// Not at all.
+    #[default]
+    Whole,
+    /// By what stands before the first colon of their ids, see [`settee_model::partition`].
+    Partitioned,
+}
+
 /// What its creator decides about a database.
 #[derive(Clone, Copy, Debug)]
 pub struct DatabaseOptions {
@@ -36,6 +47,8 @@ pub struct DatabaseOptions {
     pub created_ms: u64,
     /// A random number, which tells the database from others that had its name.
     pub instance: u64,
+    /// How documents are divided.
+    pub layout: Layout,
 }
 
 /// All databases of an engine.
@@ -44,13 +57,16 @@ pub struct Catalog {
     open: RwLock<HashMap<String, Arc<Database>>>,
     writing: Mutex<()>,
     tokens: AtomicU64,
+    activity: Arc<Activity>,
 }
 
 /// What is stored of a database in the catalog.
-struct Entry {
-    shard: Shard,
-    instance: u64,
-    created_ms: u64,
+#[derive(Clone, Copy)]
+pub(crate) struct Entry {
+    pub(crate) shard: Shard,
+    pub(crate) instance: u64,
+    pub(crate) created_ms: u64,
+    pub(crate) layout: Layout,
 }
 
 /// Checks a name by CouchDB's rules.
@@ -82,6 +98,7 @@ impl Catalog {
             open: RwLock::new(HashMap::new()),
             writing: Mutex::new(()),
             tokens: AtomicU64::new(seed),
+            activity: Arc::default(),
         };
         catalog.finish_deletions()?;
         Ok(catalog)
@@ -91,6 +108,18 @@ impl Catalog {
     #[must_use]
     pub fn engine(&self) -> &Arc<dyn Engine> {
         &self.engine
+    }
+
+    /// What happens to the databases.
+    #[must_use]
+    pub fn activity(&self) -> &Arc<Activity> {
+        &self.activity
+    }
+
+    /// The databases that were used since the server began.
+    #[must_use]
+    pub fn open_databases(&self) -> Vec<Arc<Database>> {
+        self.open.read().values().cloned().collect()
     }
 
     /// The engine's counters, for operators.
@@ -131,12 +160,15 @@ impl Catalog {
                 return Err(DatabaseError::Exists);
             }
             let shard = next_shard(snapshot, batch)?;
-            let entry = Entry { shard, instance: options.instance, created_ms: options.created_ms };
+            let DatabaseOptions { created_ms, instance, layout } = options;
+            let entry = Entry { shard, instance, created_ms, layout };
             batch.put(Keyspace::Catalog, &key, &entry.encode());
             created = Some(entry);
             Ok(())
         })?;
-        self.open_entry(name, &created.expect("the commit made an entry"))
+        let database = self.open_entry(name, &created.expect("the commit made an entry"))?;
+        self.activity.note(name, Happened::Created);
+        Ok(database)
     }
 
     /// Deletes a database with everything that belongs to it.
@@ -171,6 +203,7 @@ impl Catalog {
             }
             Ok(())
         })?;
+        self.activity.note(name, Happened::Deleted);
         for shard in shards {
             self.drop_shard(shard)?;
         }
@@ -224,7 +257,7 @@ impl Catalog {
     fn open_entry(&self, name: &str, entry: &Entry) -> Result<Arc<Database>> {
         let seed = self.tokens.fetch_add(1 << 32, Ordering::Relaxed);
         let engine = Arc::clone(&self.engine);
-        let database = Database::open(engine, name, entry.shard, entry.instance, entry.created_ms, seed)?;
+        let database = Database::open(engine, name, *entry, Arc::clone(&self.activity), seed)?;
         self.open.write().insert(name.to_owned(), Arc::clone(&database));
         Ok(database)
     }
@@ -247,13 +280,13 @@ impl Catalog {
         let mut attempt = Attempt::new(CommitToken(u128::from(self.tokens.fetch_add(1, Ordering::Relaxed))));
         loop {
             let snapshot = self.engine.snapshot()?;
-            if attempt.happened(snapshot.as_ref(), CATALOG)? {
+            let state = snapshot.state(CATALOG)?;
+            if attempt.happened(state)? {
                 return Ok(());
             }
             let mut batch = Batch::new();
             fill(snapshot.as_ref(), &mut batch)?;
-            let version = snapshot.state(CATALOG)?.version;
-            if attempt.commit(self.engine.as_ref(), CATALOG, version, batch)? {
+            if attempt.commit(self.engine.as_ref(), CATALOG, state.version, batch)? {
                 return Ok(());
             }
         }
@@ -274,7 +307,11 @@ fn next_shard(snapshot: &dyn Snapshot, batch: &mut Batch) -> Result<Shard> {
 impl Entry {
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        for value in [self.shard.0, self.instance, self.created_ms] {
+        let layout = match self.layout {
+            Layout::Whole => 0,
+            Layout::Partitioned => 1,
+        };
+        for value in [self.shard.0, self.instance, self.created_ms, layout] {
             put_varint(&mut out, value);
         }
         out
@@ -282,6 +319,15 @@ impl Entry {
 
     fn decode(bytes: &[u8]) -> Result<Self> {
         let mut reader = Reader::new(bytes, "database entry");
-        Ok(Self { shard: Shard(reader.varint()?), instance: reader.varint()?, created_ms: reader.varint()? })
+        Ok(Self {
+            shard: Shard(reader.varint()?),
+            instance: reader.varint()?,
+            created_ms: reader.varint()?,
+            layout: match reader.varint()? {
+                0 => Layout::Whole,
+                1 => Layout::Partitioned,
+                _ => return Err(DatabaseError::Corrupt("database entry")),
+            },
+        })
     }
 }

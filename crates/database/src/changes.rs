@@ -4,12 +4,15 @@
 use settee_model::{Document, Rev};
 use settee_storage::{Cursor, Direction, KeyRange, Keyspace};
 
+use crate::attachment::{EncodingInfo, decode_all, write_stubs};
 use crate::read::ReadView;
 use crate::record::{SequenceEntry, Stored};
-use crate::{Result, keys};
+use crate::{DatabaseError, Result, keys};
 
 /// After so many unwanted body chunks in a row the scan jumps instead of stepping.
 const STEPS_BEFORE_SEEK: u32 = 8;
+
+const CORRUPT: DatabaseError = DatabaseError::Corrupt("attachments");
 
 /// Whether a document has one leaf or several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,9 +100,13 @@ impl<'a> Changes<'a> {
         let entry = SequenceEntry::decode(self.seq, &self.current)?;
         let (id, rev, stored) = (entry.id, &entry.rev, entry.stored);
         if let Some(scan) = self.bodies.as_mut().filter(|_| stored.body_seq == self.seq)
-            && let Some(body) = scan.body(stored)?
+            && let Some(bytes) = scan.bytes(stored)?
         {
+            let (record, body) = bytes.split_at_checked(stored.attachments_size as usize).ok_or(CORRUPT)?;
             Document::write_json(out, id, rev, stored.deleted, extra, body);
+            if !record.is_empty() {
+                write_stubs(out, &decode_all(record)?, EncodingInfo::Hidden);
+            }
         } else {
             self.view.write_document(out, id, rev, stored, extra)?;
         }
@@ -114,10 +121,10 @@ impl<'a> Changes<'a> {
 }
 
 impl BodyScan<'_> {
-    /// The body of `stored` if it is one chunk and the scan finds it ahead.
-    fn body(&mut self, stored: Stored) -> Result<Option<&[u8]>> {
+    /// What is stored in the place of the body of `stored`, if it is one chunk and the scan finds it ahead.
+    fn bytes(&mut self, stored: Stored) -> Result<Option<&[u8]>> {
         let wanted = keys::body(stored.body_seq, 0);
-        if stored.size as usize > keys::BODY_CHUNK_BYTES || self.key.is_some_and(|key| key > wanted) {
+        if stored.total_bytes() > keys::BODY_CHUNK_BYTES || self.key.is_some_and(|key| key > wanted) {
             return Ok(None);
         }
         let mut steps = 0;

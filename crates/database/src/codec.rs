@@ -62,6 +62,12 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(self.bytes()?).map_err(|_| DatabaseError::Corrupt(what))
     }
 
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let (first, rest) = self.rest.split_first_chunk().ok_or(DatabaseError::Corrupt(self.what))?;
+        self.rest = rest;
+        Ok(*first)
+    }
+
     /// What was not read yet.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest

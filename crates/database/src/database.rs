@@ -8,7 +8,10 @@ use parking_lot::Mutex;
 use settee_model::json::Json;
 use settee_storage::{CommitToken, Direction, Engine, KeyRange, Keyspace, Shard, ShardState, Snapshot};
 
+use crate::activity::{Activity, Happened};
+use crate::catalog::{Entry, Layout};
 use crate::codec::{Reader, put_varint};
+use crate::compaction::Compacting;
 use crate::rank::Ranks;
 use crate::read::ReadView;
 use crate::update::Queue;
@@ -30,11 +33,18 @@ pub(crate) struct Meta {
     pub(crate) leaf_bytes: u64,
     /// Bytes of all bodies that can still be read.
     pub(crate) body_bytes: u64,
+    /// The update sequence of the newest change of a design document, removals included.
+    pub(crate) design_seq: u64,
+    /// How many purges there were; the number of the last one.
+    pub(crate) purge_seq: u64,
+    /// The number of the newest purge that is no longer remembered.
+    pub(crate) purges_forgotten: u64,
 }
 
 impl Meta {
     pub(crate) fn encode(self, out: &mut Vec<u8>) {
-        for value in [self.update_seq, self.doc_count, self.doc_del_count, self.leaf_bytes, self.body_bytes] {
+        let counters = [self.update_seq, self.doc_count, self.doc_del_count, self.leaf_bytes, self.body_bytes];
+        for value in counters.into_iter().chain([self.design_seq, self.purge_seq, self.purges_forgotten]) {
             put_varint(out, value);
         }
     }
@@ -47,6 +57,9 @@ impl Meta {
             doc_del_count: reader.varint()?,
             leaf_bytes: reader.varint()?,
             body_bytes: reader.varint()?,
+            design_seq: reader.varint()?,
+            purge_seq: reader.varint()?,
+            purges_forgotten: reader.varint()?,
         })
     }
 
@@ -71,6 +84,8 @@ pub struct DatabaseInfo {
     pub external_bytes: u64,
     /// Bytes on disk that would remain after a compaction, about.
     pub active_bytes: u64,
+    /// The number of the last purge.
+    pub purge_seq: u64,
 }
 
 /// What subscribers hear.
@@ -105,9 +120,8 @@ type Listener = Box<dyn Fn(Event) + Send + Sync>;
 /// A database. Shared by everyone who uses it.
 pub struct Database {
     name: String,
-    shard: Shard,
-    instance: u64,
-    created_ms: u64,
+    entry: Entry,
+    activity: Arc<Activity>,
     engine: Arc<dyn Engine>,
     pub(crate) writer: Mutex<Writer>,
     pub(crate) queue: Queue,
@@ -116,11 +130,15 @@ pub struct Database {
     tokens: AtomicU64,
     listeners: Mutex<HashMap<u64, Listener>>,
     next_listener: AtomicU64,
+    design_seq: AtomicU64,
+    pub(crate) compacting: Compacting,
+    /// Uploads whose bytes nobody wants any more. The next commit removes them.
+    pub(crate) given_up: Mutex<Vec<u64>>,
 }
 
 impl std::fmt::Debug for Database {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Database").field("name", &self.name).field("shard", &self.shard).finish_non_exhaustive()
+        f.debug_struct("Database").field("name", &self.name).field("shard", &self.entry.shard).finish_non_exhaustive()
     }
 }
 
@@ -137,22 +155,21 @@ impl Drop for Subscription {
 }
 
 impl Database {
-    /// Opens the database whose entries are in `shard`. `token_seed` is random.
+    /// Opens the database that `entry` tells of. `token_seed` is random.
     pub(crate) fn open(
         engine: Arc<dyn Engine>,
         name: &str,
-        shard: Shard,
-        instance: u64,
-        created_ms: u64,
+        entry: Entry,
+        activity: Arc<Activity>,
         token_seed: u64,
     ) -> Result<Arc<Self>> {
-        let writer = load_writer(engine.snapshot()?.as_ref(), shard)?;
+        let writer = load_writer(engine.snapshot()?.as_ref(), entry.shard)?;
         let ranks = [Arc::clone(&writer.ranks), Arc::clone(&writer.ranks)];
-        Ok(Arc::new(Self {
+        let design_seq = AtomicU64::new(writer.meta.design_seq);
+        let database = Arc::new(Self {
             name: name.to_owned(),
-            shard,
-            instance,
-            created_ms,
+            entry,
+            activity,
             engine,
             writer: Mutex::new(writer),
             queue: Queue::default(),
@@ -161,7 +178,12 @@ impl Database {
             tokens: AtomicU64::new(token_seed),
             listeners: Mutex::new(HashMap::new()),
             next_listener: AtomicU64::new(0),
-        }))
+            design_seq,
+            compacting: Compacting::default(),
+            given_up: Mutex::new(Vec::new()),
+        });
+        database.collect_uploads()?;
+        Ok(database)
     }
 
     /// The name.
@@ -173,7 +195,7 @@ impl Database {
     /// The shard that holds the documents.
     #[must_use]
     pub fn shard(&self) -> Shard {
-        self.shard
+        self.entry.shard
     }
 
     /// The engine that holds the shard.
@@ -185,13 +207,30 @@ impl Database {
     /// Tells this database from others that had its name.
     #[must_use]
     pub fn instance(&self) -> u64 {
-        self.instance
+        self.entry.instance
     }
 
     /// When it was created, in milliseconds of the Unix epoch.
     #[must_use]
     pub fn created_ms(&self) -> u64 {
-        self.created_ms
+        self.entry.created_ms
+    }
+
+    /// How documents are divided.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        self.entry.layout
+    }
+
+    /// The update sequence of the newest change of a design document that this process knows of: a cheap hint. What
+    /// holds is [`ReadView::design_seq`].
+    #[must_use]
+    pub fn design_seq(&self) -> u64 {
+        self.design_seq.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn publish_design_seq(&self, seq: u64) {
+        self.design_seq.store(seq, Ordering::Release);
     }
 
     /// Whether the database was deleted.
@@ -218,8 +257,8 @@ impl Database {
     /// # Errors
     /// When the engine failed.
     pub fn info(self: &Arc<Self>) -> Result<DatabaseInfo> {
-        let meta = Meta::read(self.read()?.snapshot().as_ref(), self.shard)?;
-        let file_bytes = self.engine.approximate_size(self.shard);
+        let meta = Meta::read(self.read()?.snapshot().as_ref(), self.shard())?;
+        let file_bytes = self.engine.approximate_size(self.shard());
         let garbage = meta.body_bytes.saturating_sub(meta.leaf_bytes);
         // Old bodies compress like current ones, so they take their share of the file.
         let active_bytes = if meta.body_bytes == 0 {
@@ -234,6 +273,7 @@ impl Database {
             file_bytes,
             external_bytes: meta.leaf_bytes,
             active_bytes,
+            purge_seq: meta.purge_seq,
         })
     }
 
@@ -242,7 +282,7 @@ impl Database {
     /// # Errors
     /// When the engine failed.
     pub fn revs_limit(self: &Arc<Self>) -> Result<u64> {
-        read_revs_limit(self.read()?.snapshot().as_ref(), self.shard)
+        read_revs_limit(self.read()?.snapshot().as_ref(), self.shard())
     }
 
     /// The security object, if one was ever set.
@@ -250,7 +290,7 @@ impl Database {
     /// # Errors
     /// When the engine failed.
     pub fn security(self: &Arc<Self>) -> Result<Option<Json>> {
-        Ok(self.read()?.snapshot().get(self.shard, Keyspace::Catalog, keys::SECURITY)?.map(Json::trusted))
+        Ok(self.read()?.snapshot().get(self.shard(), Keyspace::Catalog, keys::SECURITY)?.map(Json::trusted))
     }
 
     /// Calls `listener` after each commit, from the thread that committed: it must be quick and must not
@@ -267,6 +307,9 @@ impl Database {
     }
 
     pub(crate) fn notify(&self, event: Event) {
+        if let Event::Committed(_) = event {
+            self.activity.note(&self.name, Happened::Updated);
+        }
         for listener in self.listeners.lock().values() {
             listener(event);
         }

@@ -8,10 +8,20 @@ use crate::{DatabaseError, Result};
 /// How many bytes of a body one stored value holds; engines are free to refuse values of 100 kB.
 pub(crate) const BODY_CHUNK_BYTES: usize = if cfg!(test) { 100 } else { 64 << 10 };
 
+/// How many bytes of an attachment one stored value holds.
+pub(crate) const ATTACHMENT_CHUNK_BYTES: usize = BODY_CHUNK_BYTES;
+
+/// Marks of uploads lie under this prefix.
+pub(crate) const UPLOAD: &[u8] = b"u";
+
 /// Counters and settings of a database, in its shard's catalog.
 pub(crate) const META: &[u8] = b"meta";
 /// The limit of remembered revisions.
 pub(crate) const REVS_LIMIT: &[u8] = b"revs_limit";
+/// How many purges are remembered after a compaction.
+pub(crate) const PURGED_INFOS_LIMIT: &[u8] = b"purged_infos_limit";
+/// Purges by their numbers.
+pub(crate) const PURGE: &[u8] = b"purge/";
 /// The security object.
 pub(crate) const SECURITY: &[u8] = b"security";
 /// The last whole tables of ranks.
@@ -43,6 +53,28 @@ pub(crate) fn body(body_seq: u64, chunk: u16) -> [u8; 10] {
     let mut key = [0; 10];
     key[..8].copy_from_slice(&body_seq.to_be_bytes());
     key[8..].copy_from_slice(&chunk.to_be_bytes());
+    key
+}
+
+/// The key of one chunk of an attachment's bytes.
+pub(crate) fn attachment_chunk(blob: u64, number: u32) -> [u8; 13] {
+    let mut key = [b'b'; 13];
+    key[1..9].copy_from_slice(&blob.to_be_bytes());
+    key[9..].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// The key of what is known of bytes with this hash.
+pub(crate) fn content(hash: &[u8; 32]) -> [u8; 33] {
+    let mut key = [b'c'; 33];
+    key[1..].copy_from_slice(hash);
+    key
+}
+
+/// The key of the mark of an upload.
+pub(crate) fn upload(blob: u64) -> [u8; 9] {
+    let mut key = [UPLOAD[0]; 9];
+    key[1..].copy_from_slice(&blob.to_be_bytes());
     key
 }
 

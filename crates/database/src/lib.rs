@@ -5,13 +5,18 @@
 //! snapshot, repeatable for as long as it is held. Nothing here is asynchronous, reads a clock or knows
 //! HTTP; views, queries and replication are built on top.
 
+mod activity;
+mod attachment;
 mod attempt;
 mod catalog;
 mod changes;
 mod codec;
+mod compaction;
 mod database;
 mod keys;
 mod local;
+mod partitions;
+mod purges;
 mod rank;
 mod read;
 mod record;
@@ -21,13 +26,23 @@ mod update;
 #[cfg(test)]
 mod tests;
 
-pub use catalog::{Catalog, DatabaseOptions, OWNED_SHARDS, validate_name};
+pub use activity::{Activity, GLOBAL_CHANGES, Happened};
+pub use attachment::{
+    Attachment, Compression, Content, ContentEncoding, ContentId, ContentReader, EncodingInfo, Form, NewAttachment,
+    NewAttachments, ParentAttachments, Upload, Uploaded, write_stubs,
+};
+pub use catalog::{Catalog, DatabaseOptions, Layout, OWNED_SHARDS, validate_name};
 pub use changes::{Change, Changes, Leaves};
+pub use compaction::{Compaction, Garbage, throttled};
 pub use database::{Closed, Database, DatabaseInfo, Event, Subscription};
 pub use local::LocalDocument;
-pub use read::{AllDocs, DocRow, IdRange, ReadView};
+pub use partitions::{PartitionInfo, partition_range};
+pub use read::{AllDocs, DocRow, IdRange, ReadView, Revision};
 pub use record::{DocRecord, Head, Stored};
-pub use update::{Completion, DocUpdate, EditMode, Submitted, UnknownParent, UpdateOutcome, Work, WorkResult};
+pub use update::{
+    Against, Completion, DocUpdate, EditMode, Prospect, Purge, Stage, Submitted, UnknownParent,
+    UpdateOutcome, Validated, Work, WorkResult,
+};
 
 /// The order of walks, and why an engine failed, for those who do not import the storage interface.
 pub use settee_storage::{Direction, StorageError};

@@ -57,6 +57,17 @@ pub(crate) struct Bucket<'a> {
     pub(crate) count: u64,
 }
 
+/// A bucket that its owner has to scan for the place at which [`Counts::divide`] divides it.
+#[derive(Clone, Debug)]
+pub(crate) struct Overfull {
+    /// Its number.
+    pub(crate) bucket: usize,
+    /// The least key.
+    pub(crate) start: Box<[u8]>,
+    /// The least key of the next bucket.
+    pub(crate) end: Option<Box<[u8]>>,
+}
+
 impl Ranks {
     /// No entries.
     pub(crate) fn new() -> Self {
@@ -145,10 +156,10 @@ impl Counts {
         self.note(bucket, -1);
     }
 
-    /// A bucket that should be divided: its number and bounds, to be scanned by the owner.
-    pub(crate) fn overfull(&self) -> Option<(usize, Box<[u8]>, Option<Box<[u8]>>)> {
+    /// A bucket that should be divided.
+    pub(crate) fn overfull(&self) -> Option<Overfull> {
         let bucket = self.counts.iter().position(|count| *count > 2 * BUCKET_ENTRIES)?;
-        Some((bucket, self.starts[bucket].clone(), self.starts.get(bucket + 1).cloned()))
+        Some(Overfull { bucket, start: self.starts[bucket].clone(), end: self.starts.get(bucket + 1).cloned() })
     }
 
     /// Divides `bucket` at `middle`, before which lie `before` of its entries.

@@ -6,6 +6,7 @@ use settee_model::json::Json;
 use settee_model::{Document, Rev};
 use settee_storage::{Cursor, Direction, KeyRange, Keyspace, Shard, Snapshot};
 
+use crate::attachment::{Attachment, Content, EncodingInfo, decode_all, write_stubs};
 use crate::changes::Changes;
 use crate::database::{Database, Meta, PublishedRanks};
 use crate::local::LocalDocument;
@@ -21,6 +22,54 @@ pub struct ReadView {
     database: Arc<Database>,
     snapshot: Arc<dyn Snapshot>,
     ranks: PublishedRanks,
+}
+
+/// A revision as it is stored.
+#[derive(Clone, Debug, Default)]
+pub struct Revision {
+    /// Its attachments, in its order.
+    pub attachments: Vec<Attachment>,
+    /// What is stored in the place of the body, which is the end of it.
+    bytes: Vec<u8>,
+    body_at: usize,
+}
+
+impl Revision {
+    /// A JSON object without underscore members.
+    #[must_use]
+    pub fn body(&self) -> &[u8] {
+        &self.bytes[self.body_at..]
+    }
+
+    /// The same, owned.
+    #[must_use]
+    pub fn into_body(mut self) -> Vec<u8> {
+        self.bytes.drain(..self.body_at);
+        self.bytes
+    }
+
+    /// Appends the text of a document, as [`ReadView::write_document`] does, without its attachments.
+    pub fn write_without_attachments(
+        &self,
+        out: &mut Vec<u8>,
+        id: &str,
+        rev: &Rev,
+        deleted: bool,
+        extra: impl FnOnce(&mut Vec<u8>),
+    ) {
+        Document::write_json(out, id, rev, deleted, extra, self.body());
+    }
+
+    /// Takes apart what is stored in the place of the body of `stored`.
+    pub(crate) fn decode(stored: Stored, bytes: Vec<u8>) -> Result<Self> {
+        let body_at = stored.attachments_size as usize;
+        let attachments = match bytes.get(..body_at) {
+            Some([]) => Vec::new(),
+            Some(record) => decode_all(record)?,
+            None => return Err(DatabaseError::Corrupt("attachments")),
+        };
+        Ok(Self { attachments, bytes, body_at })
+    }
 }
 
 /// A range of document ids, in the order of their bytes.
@@ -66,6 +115,14 @@ impl ReadView {
         Ok(self.meta()?.update_seq)
     }
 
+    /// The update sequence of the newest change of a design document; 0 if there was none.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn design_seq(&self) -> Result<u64> {
+        Ok(self.meta()?.design_seq)
+    }
+
     /// How many documents there are, and how many deleted ones.
     ///
     /// # Errors
@@ -107,7 +164,34 @@ impl ReadView {
     /// # Errors
     /// When the engine failed.
     pub fn read_body(&self, stored: Stored, out: &mut Vec<u8>) -> Result<bool> {
-        let size = stored.size as usize;
+        let start = out.len();
+        let found = self.read_stored(stored, out)?;
+        if found {
+            out.drain(start..start + stored.attachments_size as usize);
+        }
+        Ok(found)
+    }
+
+    /// A revision with its attachments; `None` if a compaction has removed it.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn revision(&self, stored: Stored) -> Result<Option<Revision>> {
+        let mut bytes = Vec::with_capacity(stored.total_bytes());
+        if self.read_stored(stored, &mut bytes)? { Revision::decode(stored, bytes).map(Some) } else { Ok(None) }
+    }
+
+    /// The bytes of an attachment of a revision that this view has.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn content(&self, attachment: &Attachment) -> Result<Content> {
+        Content::open(&self.snapshot, self.shard(), attachment)
+    }
+
+    /// Appends what is stored in the place of a body.
+    fn read_stored(&self, stored: Stored, out: &mut Vec<u8>) -> Result<bool> {
+        let size = stored.total_bytes();
         let start = out.len();
         for chunk in 0..size.div_ceil(keys::BODY_CHUNK_BYTES) {
             match self.get(Keyspace::Bodies, &keys::body(stored.body_seq, chunk as u16))? {
@@ -120,7 +204,8 @@ impl ReadView {
     }
 
     /// Appends a revision as the JSON text of a document: `_id`, `_rev`, `_deleted` if it is, `extra` (further
-    /// members, each behind a comma), the body. `false` if its body was removed by a compaction.
+    /// members, each behind a comma), the body, `_attachments` as stubs. `false` if its body was removed by a
+    /// compaction.
     ///
     /// # Errors
     /// When the engine failed.
@@ -132,11 +217,11 @@ impl ReadView {
         stored: Stored,
         extra: impl FnOnce(&mut Vec<u8>),
     ) -> Result<bool> {
-        let mut body = Vec::with_capacity(stored.size as usize);
-        if !self.read_body(stored, &mut body)? {
+        let Some(revision) = self.revision(stored)? else {
             return Ok(false);
-        }
-        Document::write_json(out, id, rev, stored.deleted, extra, &body);
+        };
+        revision.write_without_attachments(out, id, rev, stored.deleted, extra);
+        write_stubs(out, &revision.attachments, EncodingInfo::Hidden);
         Ok(true)
     }
 
@@ -285,7 +370,7 @@ pub(crate) fn attached_with_prefix(
     Ok(found)
 }
 
-fn decode_id(key: &[u8]) -> Result<&str> {
+pub(crate) fn decode_id(key: &[u8]) -> Result<&str> {
     std::str::from_utf8(key).map_err(|_| DatabaseError::Corrupt("document id"))
 }
 
@@ -367,7 +452,8 @@ impl AllDocs<'_> {
             self.cursor.seek(b"")?;
             return Ok(0);
         };
-        let Some(bucket_end) = bucket.end.filter(|end| self.range.end.as_deref().is_none_or(|limit| *end < limit)) else {
+        let Some(bucket_end) = bucket.end.filter(|end| self.range.end.as_deref().is_none_or(|limit| *end < limit))
+        else {
             return Ok(count);
         };
         self.cursor.seek(bucket_end)?;

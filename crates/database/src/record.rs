@@ -14,6 +14,7 @@ const DELETED: u8 = 1;
 const CONFLICTS: u8 = 2;
 const HAS_VALUE: u8 = 4;
 const OWN_SEQUENCE: u8 = 8;
+const HAS_ATTACHMENTS: u8 = 16;
 
 /// What is stored for one revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +25,20 @@ pub struct Stored {
     pub body_seq: u64,
     /// How many bytes its body has.
     pub size: u32,
+    /// How many bytes before the body tell of the attachments; 0 without attachments.
+    pub attachments_size: u32,
+}
+
+impl Stored {
+    /// How many bytes are stored in the place of the body.
+    pub(crate) fn total_bytes(&self) -> usize {
+        self.attachments_size as usize + self.size as usize
+    }
+
+    fn flags(&self) -> u8 {
+        let deleted = if self.deleted { DELETED } else { 0 };
+        if self.attachments_size > 0 { deleted | HAS_ATTACHMENTS } else { deleted }
+    }
 }
 
 /// The winning revision of a document, readable without decoding the tree.
@@ -70,10 +85,7 @@ impl DocRecord {
     /// If the record has no revisions: such records are removed, not stored.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let head = self.head().expect("a stored record has a winner");
-        let mut flags = 0;
-        if head.stored.deleted {
-            flags |= DELETED;
-        }
+        let mut flags = head.stored.flags();
         if head.has_conflicts {
             flags |= CONFLICTS;
         }
@@ -85,6 +97,18 @@ impl DocRecord {
         for (index, node) in self.tree.nodes().iter().enumerate() {
             encode_node(out, index, node);
         }
+    }
+
+    /// Whether a stored record has revisions that are no leaves and whose bodies are stored. Most records have one
+    /// revision, and are not decoded for that.
+    pub(crate) fn has_stored_branches(bytes: &[u8]) -> Result<bool> {
+        let mut reader = Reader::new(bytes, "document record");
+        decode_head(&mut reader)?;
+        if reader.varint()? == 1 {
+            return Ok(false);
+        }
+        let tree = Self::decode(bytes)?.tree;
+        Ok((0..).zip(tree.nodes()).any(|(index, node)| node.value.is_some() && !tree.is_leaf(index)))
     }
 
     /// Reads the stored form.
@@ -118,17 +142,14 @@ fn decode_head(reader: &mut Reader<'_>) -> Result<Head> {
     let flags = reader.byte()?;
     let seq = reader.varint()?;
     let rev = read_rev(reader)?;
-    let stored = read_stored(reader, flags & DELETED != 0)?;
+    let stored = read_stored(reader, flags)?;
     Ok(Head { seq, rev, stored, has_conflicts: flags & CONFLICTS != 0 })
 }
 
 fn encode_node(out: &mut Vec<u8>, index: usize, node: &Node<Stored>) {
     let mut flags = 0;
     if let Some(stored) = node.value {
-        flags |= HAS_VALUE;
-        if stored.deleted {
-            flags |= DELETED;
-        }
+        flags |= HAS_VALUE | stored.flags();
     }
     out.push(flags);
     // Distance to the parent; 0 marks a root, which carries its generation.
@@ -156,7 +177,7 @@ fn decode_node(reader: &mut Reader<'_>, index: u64, nodes: &[Node<Stored>]) -> R
         (Some(parent as u32), generation.ok_or(DatabaseError::Corrupt("revision tree"))?)
     };
     let hash = RevHash::from_bytes(reader.bytes()?);
-    let value = if flags & HAS_VALUE != 0 { Some(read_stored(reader, flags & DELETED != 0)?) } else { None };
+    let value = if flags & HAS_VALUE != 0 { Some(read_stored(reader, flags)?) } else { None };
     Ok(Node { rev: Rev { generation, hash }, parent, value })
 }
 
@@ -172,13 +193,31 @@ fn read_rev(reader: &mut Reader<'_>) -> Result<Rev> {
 
 fn put_stored(out: &mut Vec<u8>, stored: Stored) {
     put_varint(out, stored.body_seq);
-    put_varint(out, u64::from(stored.size));
+    put_sizes(out, stored);
 }
 
-fn read_stored(reader: &mut Reader<'_>, deleted: bool) -> Result<Stored> {
+/// The sizes; that of the attachments only if there are some, as the flags tell.
+fn put_sizes(out: &mut Vec<u8>, stored: Stored) {
+    put_varint(out, u64::from(stored.size));
+    if stored.attachments_size > 0 {
+        put_varint(out, u64::from(stored.attachments_size));
+    }
+}
+
+fn read_stored(reader: &mut Reader<'_>, flags: u8) -> Result<Stored> {
     let body_seq = reader.varint()?;
-    let size = u32::try_from(reader.varint()?).map_err(|_| DatabaseError::Corrupt("body size"))?;
-    Ok(Stored { deleted, body_seq, size })
+    read_sizes(reader, flags, body_seq)
+}
+
+fn read_sizes(reader: &mut Reader<'_>, flags: u8, body_seq: u64) -> Result<Stored> {
+    let mut size = || u32::try_from(reader.varint()?).map_err(|_| DatabaseError::Corrupt("body size"));
+    let deleted = flags & DELETED != 0;
+    Ok(Stored {
+        deleted,
+        body_seq,
+        size: size()?,
+        attachments_size: if flags & HAS_ATTACHMENTS != 0 { size()? } else { 0 },
+    })
 }
 
 /// What is stored under an update sequence.
@@ -194,10 +233,7 @@ impl<'a> SequenceEntry<'a> {
     /// Appends the stored form of the entry for a document whose head is `head`.
     pub(crate) fn encode(out: &mut Vec<u8>, id: &str, head: &Head) {
         let own = head.stored.body_seq == head.seq;
-        let mut flags = 0;
-        if head.stored.deleted {
-            flags |= DELETED;
-        }
+        let mut flags = head.stored.flags();
         if head.has_conflicts {
             flags |= CONFLICTS;
         }
@@ -207,7 +243,7 @@ impl<'a> SequenceEntry<'a> {
         out.push(flags);
         put_bytes(out, id.as_bytes());
         put_rev(out, &head.rev);
-        put_varint(out, u64::from(head.stored.size));
+        put_sizes(out, head.stored);
         if !own {
             put_varint(out, head.stored.body_seq);
         }
@@ -219,9 +255,10 @@ impl<'a> SequenceEntry<'a> {
         let flags = reader.byte()?;
         let id = reader.text()?;
         let rev = read_rev(&mut reader)?;
-        let size = u32::try_from(reader.varint()?).map_err(|_| DatabaseError::Corrupt("body size"))?;
-        let body_seq = if flags & OWN_SEQUENCE != 0 { seq } else { reader.varint()? };
-        let stored = Stored { deleted: flags & DELETED != 0, body_seq, size };
+        let mut stored = read_sizes(&mut reader, flags, seq)?;
+        if flags & OWN_SEQUENCE == 0 {
+            stored.body_seq = reader.varint()?;
+        }
         Ok(Self { id, rev, stored, has_conflicts: flags & CONFLICTS != 0 })
     }
 }

@@ -47,7 +47,7 @@ impl TaskState {
     /// The share that is done, in percent.
     #[must_use]
     pub fn progress(&self) -> u64 {
-        if self.total_changes == 0 { 100 } else { (self.changes_done * 100 / self.total_changes).min(100) }
+        (self.changes_done * 100).checked_div(self.total_changes).map_or(100, |percent| percent.min(100))
     }
 }
 
@@ -126,5 +126,33 @@ impl Task {
 impl Drop for Task {
     fn drop(&mut self) {
         self.tasks.running.lock().remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_are_listed_while_they_run() {
+        let clock = Arc::new(AtomicU64::new(100));
+        let seconds = Arc::clone(&clock);
+        let tasks = Tasks::new(move || seconds.load(Ordering::Relaxed));
+        let kind = |database: &str| TaskKind::DatabaseCompaction { database: database.to_owned() };
+        let first = tasks.start(kind("a"), 40);
+        let second = tasks.clone().start(kind("b"), 0);
+        clock.store(105, Ordering::Relaxed);
+        first.update(10, 40);
+        let list = tasks.list();
+        let seen: Vec<_> =
+            list.iter().map(|task| (&task.kind, task.progress(), task.started_on, task.updated_on)).collect();
+        assert_eq!(seen, [(&kind("a"), 25, 100, 105), (&kind("b"), 100, 100, 100)]);
+        assert_ne!(list[0].id, list[1].id);
+        first.update(50, 40);
+        assert_eq!(tasks.list()[0].progress(), 100);
+        drop(first);
+        assert_eq!(tasks.list().len(), 1);
+        drop(second);
+        assert_eq!(tasks.list(), []);
     }
 }

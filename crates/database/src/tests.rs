@@ -1,19 +1,22 @@
 //! What the tests of this crate share: a seeded generator, short ways to open, write and read, and [`audit`].
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod attachments;
 mod audit;
 mod catalog;
 mod concurrency;
 mod crashes;
+mod documents;
 mod faults;
 mod model;
 mod subscriptions;
+mod validation;
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use settee_model::json::Json;
-use settee_model::{Document, Rev, RevHash, Revisions, RevisionHasher};
+use settee_model::{Document, Rev, RevHash, RevisionHasher, Revisions};
 use settee_storage::Engine;
 use settee_storage::memory::MemoryEngine;
 
@@ -81,7 +84,7 @@ pub(crate) fn open(engine: &Arc<dyn Engine>) -> Catalog {
 }
 
 pub(crate) fn create(catalog: &Catalog, name: &str) -> Arc<Database> {
-    catalog.create(name, DatabaseOptions { created_ms: 1, instance: 2 }).unwrap()
+    catalog.create(name, DatabaseOptions { created_ms: 1, instance: 2, layout: crate::Layout::Whole }).unwrap()
 }
 
 /// A new database in memory.
@@ -129,10 +132,7 @@ pub(crate) fn save(database: &Arc<Database>, update: DocUpdate) -> Rev {
 }
 
 pub(crate) fn saved(outcome: UpdateOutcome) -> Option<Rev> {
-    match outcome {
-        UpdateOutcome::Saved(rev) => Some(rev),
-        UpdateOutcome::Conflict => None,
-    }
+    if let UpdateOutcome::Saved(rev) = outcome { Some(rev) } else { None }
 }
 
 pub(crate) fn body(view: &ReadView, stored: Stored) -> Option<String> {

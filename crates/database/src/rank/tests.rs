@@ -42,8 +42,9 @@ fn check(counts: &Counts, keys: &Keys, probes: &[Vec<u8>]) {
 
 /// Does what the owner of the counts does: divides buckets that have grown too large.
 fn divide_overfull(counts: &mut Counts, keys: &Keys) {
-    while let Some((bucket, start, end)) = counts.overfull() {
-        let in_bucket = |key: &&Vec<u8>| key.as_slice() >= &*start && end.as_ref().is_none_or(|end| key.as_slice() < &**end);
+    while let Some(Overfull { bucket, start, end }) = counts.overfull() {
+        let in_bucket =
+            |key: &&Vec<u8>| key.as_slice() >= &*start && end.as_ref().is_none_or(|end| key.as_slice() < &**end);
         let middle = keys.iter().filter(in_bucket).nth(BUCKET_ENTRIES as usize).unwrap();
         counts.divide(bucket, middle, BUCKET_ENTRIES);
     }

@@ -16,7 +16,12 @@ fn random_rev(random: &mut Random, generation: u64) -> Rev {
 }
 
 fn random_stored(random: &mut Random) -> Stored {
-    Stored { deleted: random.one_in(3), body_seq: random.number(), size: random.number() as u32 }
+    Stored {
+        deleted: random.one_in(3),
+        body_seq: random.number(),
+        size: random.number() as u32,
+        attachments_size: if random.one_in(3) { random.number() as u32 } else { 0 },
+    }
 }
 
 fn random_record(random: &mut Random) -> DocRecord {
@@ -94,6 +99,9 @@ fn counters_and_local_documents_round_trip() {
             doc_del_count: random.number(),
             leaf_bytes: random.number(),
             body_bytes: u64::MAX,
+            design_seq: random.number(),
+            purge_seq: random.number(),
+            purges_forgotten: random.number(),
         };
         let mut bytes = Vec::new();
         meta.encode(&mut bytes);

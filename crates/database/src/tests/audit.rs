@@ -1,9 +1,13 @@
 //! [`audit`]: whether everything that is stored of a database fits together, found by counting again.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
 
+use md5::{Digest, Md5};
 use settee_storage::{Direction, KeyRange, Keyspace};
+use sha2::Sha256;
 
+use crate::attachment::{Attachment, ContentRecord, Form};
 use crate::codec::Reader;
 use crate::database::{Meta, load_writer};
 use crate::rank::{Counts, Ranks};
@@ -19,6 +23,7 @@ pub(crate) fn audit(view: &ReadView) {
     let bodies = entries(view, Keyspace::Bodies);
     let mut counted = Meta::default();
     let mut chunks = BTreeSet::new();
+    let mut attachments = Vec::new();
     for (id, bytes) in &documents {
         let record = DocRecord::decode(bytes).unwrap();
         let head = Head::decode(bytes).unwrap();
@@ -30,6 +35,9 @@ pub(crate) fn audit(view: &ReadView) {
             counted.doc_count += 1;
         }
         counted.update_seq = counted.update_seq.max(head.seq);
+        if id.starts_with(b"_design/") {
+            counted.design_seq = counted.design_seq.max(head.seq);
+        }
         let entry = sequence.get(keys::sequence(head.seq).as_slice()).expect("a document has its sequence entry");
         let entry = SequenceEntry::decode(head.seq, entry).unwrap();
         assert_eq!(entry.id.as_bytes(), id);
@@ -42,9 +50,11 @@ pub(crate) fn audit(view: &ReadView) {
             if record.tree.is_leaf(index) {
                 counted.leaf_bytes += size;
             }
-            let own = (0..size.div_ceil(keys::BODY_CHUNK_BYTES as u64)).map(|chunk| keys::body(stored.body_seq, chunk as u16));
+            let own = (0..stored.total_bytes().div_ceil(keys::BODY_CHUNK_BYTES))
+                .map(|chunk| keys::body(stored.body_seq, chunk as u16));
             let read: usize = own.clone().map(|chunk| bodies[chunk.as_slice()].len()).sum();
-            assert_eq!(read as u64, size, "the body of {} is there", node.rev);
+            assert_eq!(read, stored.total_bytes(), "the body of {} is there", node.rev);
+            attachments.extend(view.revision(stored).unwrap().expect("it is there").attachments);
             for chunk in own {
                 assert!(chunks.insert(chunk.to_vec()), "no body belongs to two revisions");
             }
@@ -53,9 +63,39 @@ pub(crate) fn audit(view: &ReadView) {
     assert_eq!(sequence.len(), documents.len(), "one sequence entry for each document");
     assert!(bodies.keys().eq(&chunks), "no body is left behind");
     let meta = Meta::read(view.snapshot().as_ref(), view.database().shard()).unwrap();
-    assert!(meta.update_seq >= counted.update_seq);
-    assert_eq!(meta, Meta { update_seq: meta.update_seq, ..counted });
+    assert!(meta.update_seq >= counted.update_seq && meta.design_seq >= counted.design_seq);
+    let Meta { update_seq, design_seq, purge_seq, purges_forgotten, .. } = meta;
+    assert_eq!(meta, Meta { update_seq, design_seq, purge_seq, purges_forgotten, ..counted });
+    let mut purges = Vec::new();
+    view.purges(0, |number, _| purges.push(number)).unwrap();
+    assert!(purges.into_iter().eq(purges_forgotten + 1..=purge_seq), "purges are remembered without gaps");
     audit_ranks(view, &documents, &sequence);
+    audit_attachments(view, attachments);
+}
+
+/// Checks that the bytes of all `attachments` are there, each once, and counted, and that nothing else is but uploads.
+fn audit_attachments(view: &ReadView, attachments: Vec<Attachment>) {
+    let mut stored = entries(view, Keyspace::Attachments);
+    let mut wanted: BTreeMap<Vec<u8>, (Attachment, u64)> = BTreeMap::new();
+    for attachment in attachments {
+        wanted.entry(keys::content(&attachment.content.0).to_vec()).or_insert((attachment, 0)).1 += 1;
+    }
+    for (key, (attachment, references)) in wanted {
+        let bytes = stored.remove(&key).expect("the content is known");
+        let record = ContentRecord::decode(&bytes).unwrap();
+        assert_eq!((record.references, record.length), (references, attachment.stored_length));
+        let mut read = Vec::new();
+        view.content(&attachment).unwrap().reader(Form::Stored).read_to_end(&mut read).unwrap();
+        assert_eq!(<[u8; 32]>::from(Sha256::digest(&read)), attachment.content.0);
+        assert_eq!(<[u8; 16]>::from(Md5::digest(&read)), attachment.digest);
+        for number in 0..record.chunks() {
+            stored.remove(keys::attachment_chunk(record.blob, number).as_slice()).expect("no chunks are shared");
+        }
+    }
+    let is_mark = |key: &Vec<u8>| key.starts_with(keys::UPLOAD);
+    let uploads: Vec<Vec<u8>> = stored.keys().filter(|key| is_mark(key)).map(|key| key[1..].to_vec()).collect();
+    let is_upload = |key: &Vec<u8>| uploads.iter().any(|blob| key[1..].starts_with(blob));
+    assert!(stored.keys().all(is_upload), "no bytes are left behind");
 }
 
 /// Checks the stored ranks and those that readers of `view` would take.

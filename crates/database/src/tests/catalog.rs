@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::thread;
 
 use settee_storage::faulty::{FaultyEngine, WriteFault};
 use settee_storage::{Direction, Engine, KeyRange, Keyspace, Shard, StorageError};
 
 use super::{audit, create, ids, memory, new, open, save, write};
-use crate::{Catalog, DatabaseError, DatabaseOptions, OWNED_SHARDS, Work, validate_name};
+use crate::{Catalog, DatabaseError, DatabaseOptions, OWNED_SHARDS, Submitted, Work, validate_name};
 
-const OPTIONS: DatabaseOptions = DatabaseOptions { created_ms: 1, instance: 2 };
+const OPTIONS: DatabaseOptions = DatabaseOptions { created_ms: 1, instance: 2, layout: crate::Layout::Whole };
 
 /// How many entries a shard has.
 fn entries_of(engine: &dyn Engine, shard: Shard) -> usize {
@@ -207,7 +208,6 @@ fn interrupted_deletions_are_finished() {
 
 #[test]
 fn deleting_beside_writers_and_readers() {
-    // A leader that never runs out of work must not hold up the deletion either.
     let catalog = open(&memory());
     for _ in 0..20 {
         let database = create(&catalog, "db");
@@ -245,6 +245,37 @@ fn deleting_beside_writers_and_readers() {
         });
         assert_eq!(entries_of(catalog.engine().as_ref(), database.shard()), 0);
     }
+}
+
+/// Writes again and again from the completion of the write before, so that the leader never runs out of work.
+/// Tells what ended it.
+fn write_on(database: &Arc<crate::Database>, left: usize, ended: mpsc::Sender<crate::Result<()>>) -> Submitted {
+    let again = Arc::clone(database);
+    let work = Work::Documents(vec![new(&format!("{left}"), "{}")]);
+    database.submit(
+        work,
+        Box::new(move |result| match result {
+            Ok(_) if left == 0 => ended.send(Ok(())).unwrap(),
+            Ok(_) => assert_eq!(write_on(&again, left - 1, ended), Submitted::Queued),
+            Err(error) => ended.send(Err(error)).unwrap(),
+        }),
+    )
+}
+
+#[test]
+fn a_busy_queue_does_not_hold_up_the_deletion() {
+    let catalog = open(&memory());
+    let database = create(&catalog, "db");
+    let (sender, ended) = mpsc::channel();
+    assert_eq!(write_on(&database, 20_000, sender), Submitted::Lead);
+    thread::scope(|scope| {
+        scope.spawn(|| database.lead());
+        while database.read().unwrap().update_seq().unwrap() < 10 {
+            thread::yield_now();
+        }
+        catalog.delete("db").unwrap();
+    });
+    assert!(matches!(ended.recv().unwrap(), Err(DatabaseError::NotFound)), "the writer was stopped");
 }
 
 #[test]

@@ -1,1 +1,455 @@
-//! x
+//! Commits that fail, come second or lose their answer: clients hear the truth or an error, and work goes on.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+
+use parking_lot::Mutex;
+use settee_model::Rev;
+use settee_storage::faulty::{FaultyEngine, WriteFault};
+use settee_storage::{Batch, CommitToken, Durability, Engine, Outcome, Shard, Snapshot, StorageError, Version};
+
+use super::{audit, create, edit, ids, memory, new, open, save, saved, write};
+use crate::{Catalog, Database, DatabaseError, DatabaseOptions, Result, UpdateOutcome, Work};
+
+const OPTIONS: DatabaseOptions = DatabaseOptions { created_ms: 1, instance: 2, layout: crate::Layout::Whole };
+
+type Act = Box<dyn FnOnce(&Interposed) + Send>;
+
+/// What happens at the next commit.
+enum OnCommit {
+    /// Something else first.
+    After(Act),
+    /// It is done, then something else happens, and the answer is lost.
+    LoseAnswer(Act),
+    /// It is under way; nobody knows when it arrives.
+    Delay,
+}
+
+/// What happens at the next snapshot.
+enum OnSnapshot {
+    Pass,
+    After(Act),
+    Fail,
+}
+
+/// An engine as one node sees it, with a script of what the world does to it.
+struct Interposed {
+    inner: Arc<dyn Engine>,
+    commits: Mutex<VecDeque<OnCommit>>,
+    snapshots: Mutex<VecDeque<OnSnapshot>>,
+    delayed: Mutex<Option<(Shard, Version, CommitToken, Batch)>>,
+}
+
+impl Interposed {
+    fn new(inner: Arc<dyn Engine>) -> Arc<Self> {
+        Arc::new(Self { inner, commits: Mutex::default(), snapshots: Mutex::default(), delayed: Mutex::default() })
+    }
+
+    fn on_commit(&self, what: OnCommit) {
+        self.commits.lock().push_back(what);
+    }
+
+    /// Lets a snapshot meet `what` after `passing` others.
+    fn on_snapshot(&self, passing: usize, what: OnSnapshot) {
+        let mut snapshots = self.snapshots.lock();
+        snapshots.extend((0..passing).map(|_| OnSnapshot::Pass));
+        snapshots.push_back(what);
+    }
+
+    fn let_arrive(&self) {
+        let (shard, expected, token, batch) = self.delayed.lock().take().expect("a commit is under way");
+        let outcome = self.inner.commit(shard, expected, token, batch, Durability::Synced).unwrap();
+        assert_eq!(outcome, Outcome::Committed(Version(expected.0 + 1)));
+    }
+}
+
+impl Engine for Interposed {
+    fn snapshot(&self) -> settee_storage::Result<Arc<dyn Snapshot>> {
+        let next = self.snapshots.lock().pop_front();
+        match next {
+            Some(OnSnapshot::Fail) => return Err(StorageError::Io("unreadable".to_owned())),
+            Some(OnSnapshot::After(act)) => act(self),
+            Some(OnSnapshot::Pass) | None => {}
+        }
+        self.inner.snapshot()
+    }
+
+    fn commit(
+        &self,
+        shard: Shard,
+        expected: Version,
+        token: CommitToken,
+        batch: Batch,
+        durability: Durability,
+    ) -> settee_storage::Result<Outcome> {
+        let next = self.commits.lock().pop_front();
+        match next {
+            Some(OnCommit::After(act)) => act(self),
+            Some(OnCommit::LoseAnswer(act)) => {
+                let outcome = self.inner.commit(shard, expected, token, batch, durability)?;
+                assert!(matches!(outcome, Outcome::Committed(_)));
+                act(self);
+                return Ok(Outcome::Unknown);
+            }
+            Some(OnCommit::Delay) => {
+                *self.delayed.lock() = Some((shard, expected, token, batch));
+                return Ok(Outcome::Unknown);
+            }
+            None => {}
+        }
+        self.inner.commit(shard, expected, token, batch, durability)
+    }
+
+    fn drop_shard(&self, shard: Shard) -> settee_storage::Result<()> {
+        self.inner.drop_shard(shard)
+    }
+
+    fn reclaim(&self, shard: Shard) -> settee_storage::Result<()> {
+        self.inner.reclaim(shard)
+    }
+
+    fn approximate_size(&self, shard: Shard) -> u64 {
+        self.inner.approximate_size(shard)
+    }
+
+    fn sync(&self) -> settee_storage::Result<()> {
+        self.inner.sync()
+    }
+
+    fn checkpoint(&self, directory: &Path) -> settee_storage::Result<()> {
+        self.inner.checkpoint(directory)
+    }
+
+    fn statistics(&self) -> Vec<(&'static str, u64)> {
+        self.inner.statistics()
+    }
+}
+
+/// When a commit that is under way arrives.
+enum Arrives {
+    BeforeLooking,
+    BeforeTheNextTry,
+}
+
+/// Two nodes on the same storage; the first one's engine follows a script.
+struct Nodes {
+    script: Arc<Interposed>,
+    first: Catalog,
+    second: Catalog,
+}
+
+impl Nodes {
+    fn new() -> Self {
+        let engine = memory();
+        let script = Interposed::new(Arc::clone(&engine));
+        let first = open(&(Arc::clone(&script) as Arc<dyn Engine>));
+        Self { script, first, second: open(&engine) }
+    }
+
+    /// A database on both nodes.
+    fn database(&self) -> (Arc<Database>, Arc<Database>) {
+        let first = create(&self.first, "db");
+        (first, self.second.database("db").unwrap())
+    }
+}
+
+fn update(database: &Arc<Database>, update: crate::DocUpdate) -> Result<Vec<UpdateOutcome>> {
+    database.update(Work::Documents(vec![update]))
+}
+
+/// Saves a document on another node.
+fn save_there(node: &Arc<Database>, id: &'static str) -> Act {
+    let node = Arc::clone(node);
+    Box::new(move |_| {
+        save(&node, new(id, "{\"there\":true}"));
+    })
+}
+
+#[test]
+fn every_write_can_fail_or_lose_its_answer() {
+    let io = || StorageError::Io("a bad day".to_owned());
+    for fault in [WriteFault::Fail(io()), WriteFault::LoseRequest, WriteFault::LoseAnswer] {
+        for nth in 1..=40 {
+            let faulty = Arc::new(FaultyEngine::new());
+            let engine: Arc<dyn Engine> = Arc::clone(&faulty) as Arc<dyn Engine>;
+            let database = create(&open(&engine), "db");
+            faulty.inject_write(nth, fault.clone());
+            let mut wanted = 0;
+            let mut failed = 0;
+            for number in 0..45 {
+                let id = format!("{number:02}");
+                match (update(&database, new(&id, "{}")), &fault) {
+                    (Ok(outcomes), _) => {
+                        assert!(matches!(outcomes[..], [UpdateOutcome::Saved(_)]), "{outcomes:?}");
+                        wanted += 1;
+                    }
+                    (Err(error), WriteFault::Fail(_)) => {
+                        assert!(matches!(error, DatabaseError::Storage(StorageError::Io(_))), "{error}");
+                        assert_eq!(database.read().unwrap().head(&id).unwrap(), None, "nothing was written");
+                        failed += 1;
+                    }
+                    (Err(error), _) => panic!("{fault:?} of write {nth}: {error}"),
+                }
+            }
+            assert_eq!(failed, u64::from(matches!(fault, WriteFault::Fail(_))));
+            let view = database.read().unwrap();
+            assert_eq!(view.counts().unwrap(), (wanted, 0));
+            assert_eq!(view.update_seq().unwrap(), wanted, "no sequence was given out twice or in vain");
+            audit(&view);
+            audit(&open(&engine).database("db").unwrap().read().unwrap());
+        }
+    }
+}
+
+#[test]
+fn two_nodes_write_to_one_database() {
+    let engine = memory();
+    let first = create(&open(&engine), "db");
+    let second = open(&engine).database("db").unwrap();
+    let work = |node: &Arc<Database>, writer: usize| {
+        let mut wins: Vec<Rev> = Vec::new();
+        for round in 0..25 {
+            save(node, new(&format!("{round}/{writer}"), "{}"));
+            let parent = node.read().unwrap().head("hot").unwrap().map(|head| head.rev);
+            let hot = edit("hot", parent.as_ref(), false, &format!("{{\"n\":{round},\"by\":{writer}}}"));
+            wins.extend(write(node, vec![hot]).into_iter().filter_map(saved));
+        }
+        wins
+    };
+    let mut wins: Vec<Rev> = thread::scope(|scope| {
+        let work = &work;
+        let threads: Vec<_> = [&first, &second, &first, &second]
+            .into_iter()
+            .enumerate()
+            .map(|(writer, node)| scope.spawn(move || work(node, writer)))
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    wins.sort();
+    for database in [&first, &second, &open(&engine).database("db").unwrap()] {
+        let view = database.read().unwrap();
+        audit(&view);
+        assert_eq!(view.counts().unwrap(), (101, 0));
+        assert_eq!(view.update_seq().unwrap(), 100 + wins.len() as u64);
+        let record = view.record("hot").unwrap().unwrap();
+        assert_eq!(record.tree.nodes().iter().map(|node| node.rev.clone()).collect::<Vec<_>>(), wins);
+        assert_eq!(record.tree.leaf_count(), 1);
+    }
+}
+
+#[test]
+fn a_conflict_is_decided_anew() {
+    let nodes = Nodes::new();
+    let (here, there) = nodes.database();
+    let parent = save(&here, new("doc", "{}"));
+    let other_edit = edit("doc", Some(&parent), false, "{\"there\":true}");
+    let node = Arc::clone(&there);
+    nodes.script.on_commit(OnCommit::After(Box::new(move |_| {
+        save(&node, other_edit);
+    })));
+    let own = vec![edit("doc", Some(&parent), false, "{\"here\":true}"), new("else", "{}")];
+    let outcomes = write(&here, own);
+    assert!(matches!(outcomes[..], [UpdateOutcome::Conflict, UpdateOutcome::Saved(_)]), "{outcomes:?}");
+    audit(&here.read().unwrap());
+    assert_eq!(ids(&here.read().unwrap()), ["doc", "else"]);
+}
+
+#[test]
+fn a_commit_that_arrives_late_is_not_taken_for_a_conflict() {
+    // It arrives before the shard is read anew, or when the next try is under way.
+    for arrives in [Arrives::BeforeLooking, Arrives::BeforeTheNextTry] {
+        let nodes = Nodes::new();
+        let (here, _) = nodes.database();
+        let parent = save(&here, new("doc", "{}"));
+        nodes.script.on_commit(OnCommit::Delay);
+        let arrive = Box::new(Interposed::let_arrive);
+        match arrives {
+            // The first snapshot is the one that the first try was decided on.
+            Arrives::BeforeLooking => nodes.script.on_snapshot(1, OnSnapshot::After(arrive)),
+            Arrives::BeforeTheNextTry => nodes.script.on_commit(OnCommit::After(arrive)),
+        }
+        let outcomes = update(&here, edit("doc", Some(&parent), false, "{\"n\":1}")).unwrap();
+        let rev = saved(outcomes[0].clone()).expect("it was written, so it is no conflict");
+        assert!(nodes.script.delayed.lock().is_none());
+        let view = here.read().unwrap();
+        assert_eq!(view.head("doc").unwrap().unwrap().rev, rev);
+        assert_eq!(view.update_seq().unwrap(), 2);
+        audit(&view);
+        save(&here, edit("doc", Some(&rev), false, "{\"n\":2}"));
+        audit(&here.read().unwrap());
+    }
+}
+
+#[test]
+fn an_answer_that_is_lost_for_good_is_an_error() {
+    // The commit happened, but so did others: no one can tell any more. "Conflict" would be a lie.
+    let nodes = Nodes::new();
+    let (here, there) = nodes.database();
+    let parent = save(&here, new("doc", "{}"));
+    nodes.script.on_commit(OnCommit::LoseAnswer(save_there(&there, "else")));
+    let error = update(&here, edit("doc", Some(&parent), false, "{\"n\":1}")).unwrap_err();
+    assert!(matches!(error, DatabaseError::Storage(_)), "{error}");
+    let head = here.read().unwrap().head("doc").unwrap().unwrap();
+    assert_eq!(head.rev.generation, 2);
+    save(&here, edit("doc", Some(&head.rev), false, "{\"n\":2}"));
+    assert_eq!(ids(&here.read().unwrap()), ["doc", "else"]);
+    audit(&here.read().unwrap());
+}
+
+#[test]
+fn a_lost_request_whose_place_was_taken_is_tried_again() {
+    let nodes = Nodes::new();
+    let (here, there) = nodes.database();
+    nodes.script.on_commit(OnCommit::Delay);
+    nodes.script.on_snapshot(1, OnSnapshot::After(save_there(&there, "else")));
+    let outcomes = update(&here, new("doc", "{}")).unwrap();
+    assert!(matches!(outcomes[..], [UpdateOutcome::Saved(_)]));
+    assert_eq!(ids(&here.read().unwrap()), ["doc", "else"]);
+    assert_eq!(here.read().unwrap().update_seq().unwrap(), 2);
+    audit(&here.read().unwrap());
+}
+
+#[test]
+fn the_ranks_of_a_lost_race_are_not_taken_for_those_of_the_winner() {
+    // Both nodes make the commit of the same number; a reader looks just when the loser learns of it.
+    let nodes = Nodes::new();
+    let (here, there) = nodes.database();
+    write(&here, (0..60).map(|number| new(&format!("{number:02}"), "{}")).collect());
+    nodes.script.on_commit(OnCommit::After(save_there(&there, "59 and a half")));
+    let looked = Arc::new(Mutex::new(false));
+    let (node, note) = (Arc::clone(&here), Arc::clone(&looked));
+    nodes.script.on_snapshot(
+        1,
+        OnSnapshot::After(Box::new(move |_| {
+            let view = node.read().unwrap();
+            audit(&view);
+            assert_eq!(view.rank_of_id(b"59").unwrap(), 59);
+            *note.lock() = true;
+        })),
+    );
+    save(&here, new("0", "{}"));
+    assert!(*looked.lock());
+    let view = here.read().unwrap();
+    assert_eq!(view.rank_of_id(b"59").unwrap(), 60);
+    audit(&view);
+}
+
+#[test]
+fn a_bucket_that_cannot_be_divided_does_not_undo_the_commit() {
+    let nodes = Nodes::new();
+    let (here, _) = nodes.database();
+    write(&here, vec![new("0", "{}"), new("9", "{}")]);
+    // The first snapshot reads the documents, the second the bucket that has grown too large.
+    nodes.script.on_snapshot(1, OnSnapshot::Fail);
+    let updates = (0..40).map(|number| new(&format!("5/{number:02}"), "{}")).collect();
+    let outcomes = here.update(Work::Documents(updates)).unwrap();
+    assert!(outcomes.iter().all(|outcome| matches!(outcome, UpdateOutcome::Saved(_))));
+    assert!(nodes.script.snapshots.lock().is_empty(), "the division was tried");
+    assert!(here.writer.lock().ranks.ids.overfull().is_some());
+    audit(&here.read().unwrap());
+    save(&here, new("8", "{}"));
+    assert!(here.writer.lock().ranks.ids.overfull().is_none(), "the next commit divides");
+    audit(&here.read().unwrap());
+}
+
+#[test]
+fn a_bucket_is_not_divided_by_what_another_node_wrote() {
+    let nodes = Nodes::new();
+    let (here, there) = nodes.database();
+    write(&here, vec![new("0", "{}"), new("9", "{}")]);
+    // Between the commit and the division a reader comes, and then another node commits.
+    let view = Arc::new(Mutex::new(None));
+    let (node, note) = (Arc::clone(&here), Arc::clone(&view));
+    let act: Act = Box::new(move |_| {
+        *note.lock() = Some(node.read().unwrap());
+        write(&there, (0..5).map(|number| new(&format!("1/{number}"), "{}")).collect());
+    });
+    nodes.script.on_snapshot(1, OnSnapshot::After(act));
+    write(&here, (0..40).map(|number| new(&format!("5/{number:02}"), "{}")).collect());
+    let view = view.lock().take().expect("the division was tried");
+    audit(&view);
+    assert_eq!(view.rank_of_id(b"5/20").unwrap(), 21);
+    save(&here, new("8", "{}"));
+    audit(&here.read().unwrap());
+    assert_eq!(here.read().unwrap().rank_of_id(b"5/20").unwrap(), 26);
+}
+
+#[test]
+fn reads_that_fail_fail_the_update() {
+    let nodes = Nodes::new();
+    let (here, _) = nodes.database();
+    nodes.script.on_snapshot(0, OnSnapshot::Fail);
+    let error = update(&here, new("doc", "{}")).unwrap_err();
+    assert!(matches!(error, DatabaseError::Storage(StorageError::Io(_))));
+    save(&here, new("doc", "{}"));
+}
+
+#[test]
+fn a_database_is_created_on_one_node_only() {
+    let nodes = Nodes::new();
+    let Nodes { script, first, second } = nodes;
+    let second = Arc::new(second);
+    let there = Arc::clone(&second);
+    script.on_commit(OnCommit::After(Box::new(move |_| {
+        save(&create(&there, "db"), new("there", "{}"));
+    })));
+    assert!(matches!(first.create("db", OPTIONS), Err(DatabaseError::Exists)));
+    let (here, there) = (first.database("db").unwrap(), second.database("db").unwrap());
+    assert_eq!(here.shard(), there.shard());
+    assert_eq!(ids(&here.read().unwrap()), ["there"]);
+}
+
+#[test]
+fn catalog_commits_whose_answers_are_lost_happen_once() {
+    let nodes = Nodes::new();
+    nodes.script.on_commit(OnCommit::LoseAnswer(Box::new(|_| ())));
+    let first = create(&nodes.first, "a");
+    nodes.script.on_commit(OnCommit::Delay);
+    nodes.script.on_snapshot(1, OnSnapshot::After(Box::new(Interposed::let_arrive)));
+    let second = create(&nodes.first, "b");
+    assert_eq!(second.shard().0, first.shard().0 + 1, "no shard was given out in vain");
+    nodes.script.on_commit(OnCommit::LoseAnswer(Box::new(|_| ())));
+    nodes.first.delete("a").unwrap();
+    assert_eq!(nodes.second.names().unwrap(), ["b"]);
+}
+
+#[test]
+fn no_shard_is_attached_while_its_database_goes() {
+    // A deletion that had read the owned shards already would leave this one behind for ever.
+    let nodes = Nodes::new();
+    let (here, _) = nodes.database();
+    let heard = Arc::new(Mutex::new(None));
+    let (node, note) = (Arc::clone(&here), Arc::clone(&heard));
+    nodes.script.on_commit(OnCommit::After(Box::new(move |_| {
+        let value = Some(99_u64.to_be_bytes().to_vec());
+        *note.lock() = Some(node.update(Work::Attach { key: [crate::OWNED_SHARDS, b"x"].concat(), value }));
+    })));
+    nodes.first.delete("db").unwrap();
+    let attached = heard.lock().take().expect("it was tried");
+    assert!(matches!(attached, Err(DatabaseError::NotFound)));
+}
+
+#[test]
+fn another_nodes_new_database_is_not_deleted_with_the_old_one() {
+    let nodes = Nodes::new();
+    let (here, _) = nodes.database();
+    save(&here, new("old", "{}"));
+    nodes.second.delete("db").unwrap();
+    save(&create(&nodes.second, "db"), new("new", "{}"));
+    assert!(matches!(nodes.first.delete("db"), Err(DatabaseError::NotFound)));
+    assert_eq!(ids(&nodes.first.database("db").unwrap().read().unwrap()), ["new"]);
+}
+
+#[test]
+fn a_database_that_another_node_deleted_takes_no_writes() {
+    let nodes = Nodes::new();
+    let (here, _) = nodes.database();
+    save(&here, new("a", "{}"));
+    nodes.second.delete("db").unwrap();
+    assert!(matches!(update(&here, new("b", "{}")), Err(DatabaseError::NotFound)));
+    assert!(matches!(update(&here, new("b", "{}")), Err(DatabaseError::NotFound)));
+    let state = nodes.script.inner.snapshot().unwrap().state(here.shard()).unwrap();
+    assert_eq!(state.version, Version(0), "the shard stays empty");
+}

@@ -7,10 +7,12 @@ use settee_model::json::Json;
 use settee_model::{Document, Rev, RevHash, RevisionHasher, revision_hash};
 use settee_storage::Engine;
 
-use super::{Random, audit, body, create, edit, memory, open, replicated, rev, save, write};
+use super::{Random, audit, body, create, edit, memory, open, replicated, rev, write};
 use crate::{
     Database, Direction, DocUpdate, EditMode, IdRange, Leaves, ReadView, Stored, UnknownParent, UpdateOutcome, Work,
 };
+
+mod forgetting;
 
 /// A revision: what it grew from, whether it is a deletion and its body if that is known.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -31,6 +33,7 @@ struct Model {
     locals: BTreeMap<String, (u64, String)>,
     revs_limit: usize,
     update_seq: u64,
+    purges: Vec<crate::Purge>,
     /// Stored revisions whose bodies must be gone.
     forgotten: BTreeSet<(u64, u32)>,
 }
@@ -92,7 +95,14 @@ impl Model {
     }
 
     /// What an interactive edit must answer.
-    fn edit(&mut self, id: &str, parent: Option<&Rev>, deleted: bool, body: &str, unknown: UnknownParent) -> Option<Rev> {
+    fn edit(
+        &mut self,
+        id: &str,
+        parent: Option<&Rev>,
+        deleted: bool,
+        body: &str,
+        unknown: UnknownParent,
+    ) -> Option<Rev> {
         let json = Json::parse(body.as_bytes()).unwrap();
         let next = |parent: Option<&Rev>| {
             let hash = revision_hash(deleted, parent, json.value(), &[]);
@@ -235,7 +245,7 @@ fn check_documents(view: &ReadView, model: &mut Model) {
     let heads = view.heads(&ids).unwrap();
     assert!(ids.iter().zip(&heads).all(|(id, head)| *head == view.head(id).unwrap()));
     for (body_seq, size) in &model.forgotten {
-        let stored = Stored { deleted: false, body_seq: *body_seq, size: *size };
+        let stored = Stored { deleted: false, body_seq: *body_seq, size: *size, attachments_size: 0 };
         assert_eq!(body(view, stored), None, "a forgotten body is gone");
     }
 }
@@ -330,7 +340,7 @@ fn check_changes(random: &mut Random, view: &ReadView, model: &Model) {
     assert_eq!(changes(view, u64::MAX, Direction::Forward, || true), []);
 }
 
-fn all_docs(view: &ReadView, range: &IdRange, direction: Direction, skip: u64) -> Vec<String> {
+pub(crate) fn all_docs(view: &ReadView, range: &IdRange, direction: Direction, skip: u64) -> Vec<String> {
     let mut rows = view.all_docs(range, direction).unwrap();
     rows.skip(skip).unwrap();
     let mut ids = Vec::new();
@@ -352,8 +362,7 @@ fn bound(random: &mut Random) -> Option<Vec<u8>> {
 fn check_all_docs(random: &mut Random, view: &ReadView, model: &Model) {
     let live = model.live();
     for round in 0..20 {
-        let range =
-            if round == 0 { IdRange::default() } else { IdRange { start: bound(random), end: bound(random) } };
+        let range = if round == 0 { IdRange::default() } else { IdRange { start: bound(random), end: bound(random) } };
         let inside = |id: &&str| {
             range.start.as_deref().is_none_or(|start| id.as_bytes() >= start)
                 && range.end.as_deref().is_none_or(|end| id.as_bytes() < end)
@@ -403,6 +412,7 @@ fn check(random: &mut Random, database: &Arc<Database>, model: &mut Model) {
     check_changes(random, &view, model);
     check_all_docs(random, &view, model);
     check_locals(&view, model);
+    forgetting::check_purges(&view, model);
 }
 
 #[test]
@@ -420,6 +430,8 @@ fn random_operations_agree_with_a_model() {
                     database.update(Work::SetRevsLimit(limit as u64)).unwrap();
                 }
                 1 => database = open(&engine).database("db").unwrap(),
+                2 => forgetting::purge(&mut random, &database, &mut model),
+                3 if random.one_in(3) => forgetting::compact(&mut random, &database, &mut model),
                 _ => {
                     let before = random.below(40) + 1;
                     let updates: Vec<_> = (0..before).map(|_| random_update(&mut random, &mut model)).collect();
@@ -436,119 +448,4 @@ fn random_operations_agree_with_a_model() {
         check(&mut random, &database, &mut model);
         check(&mut random, &open(&engine).database("db").unwrap(), &mut model);
     }
-}
-
-#[test]
-fn a_snapshot_that_is_far_behind_still_counts_right() {
-    let database = super::database();
-    let live: Vec<String> = (0..50).map(|number| format!("{number:03}")).collect();
-    write(&database, live.iter().map(|id| super::new(id, "{}")).collect());
-    let view = database.read().unwrap();
-    for id in ["a", "b", "c"] {
-        save(&database, super::new(id, "{}"));
-        let rev = view.head("007").unwrap().unwrap().rev;
-        write(&database, vec![edit("007", Some(&rev), true, "{}")]);
-        assert_eq!(view.rank_of_id(b"045").unwrap(), 45);
-        assert_eq!(view.changes_after(30).unwrap(), 20);
-        assert_eq!(all_docs(&view, &IdRange::default(), Direction::Backward, 40), {
-            let mut first = live[..10].to_vec();
-            first.reverse();
-            first
-        });
-    }
-}
-
-#[test]
-fn a_skip_of_any_size_ends() {
-    // Backwards, the greatest number of rows once overflowed; and leaving out more than there is read all of it.
-    let database = super::database();
-    write(&database, (0..100).map(|number| super::new(&format!("{number:03}"), "{}")).collect());
-    let view = database.read().unwrap();
-    for direction in [Direction::Forward, Direction::Backward] {
-        for skip in [100, 101, u64::MAX - 1, u64::MAX] {
-            assert_eq!(all_docs(&view, &IdRange::default(), direction, skip), Vec::<String>::new());
-        }
-        assert_eq!(all_docs(&view, &IdRange::default(), direction, 99).len(), 1);
-    }
-}
-
-#[test]
-fn a_known_revision_learns_its_ancestors() {
-    // As in CouchDB: without this the ancestor that arrives later would be a conflict.
-    let database = super::database();
-    let path = [rev("3-c"), rev("2-b"), rev("1-a")];
-    save(&database, replicated("doc", &path[..1], false, "{\"n\":3}"));
-    save(&database, replicated("doc", &path, false, "{\"n\":3}"));
-    save(&database, replicated("doc", &path[1..], false, "{\"n\":2}"));
-    let view = database.read().unwrap();
-    let record = view.record("doc").unwrap().unwrap();
-    assert_eq!(record.tree.leaf_count(), 1);
-    let leaf = record.tree.find(&path[0]).unwrap();
-    assert_eq!(record.tree.history(leaf).count(), 3);
-    assert_eq!(body(&view, record.tree.node(leaf).value.unwrap()).unwrap(), "{\"n\":3}");
-    assert_eq!(view.update_seq().unwrap(), 3);
-    audit(&view);
-    // What tells nothing new changes nothing.
-    save(&database, replicated("doc", &path, false, "{\"n\":3}"));
-    save(&database, replicated("doc", &path[..2], false, "{\"n\":3}"));
-    assert_eq!(database.read().unwrap().update_seq().unwrap(), 3);
-}
-
-#[test]
-fn ancestors_beyond_the_limit_are_no_news() {
-    let database = super::database();
-    database.update(Work::SetRevsLimit(2)).unwrap();
-    let path = [rev("3-c"), rev("2-b"), rev("1-a")];
-    for _ in 0..2 {
-        save(&database, replicated("doc", &path, false, "{\"n\":3}"));
-        let view = database.read().unwrap();
-        assert_eq!(view.update_seq().unwrap(), 1);
-        assert_eq!(view.record("doc").unwrap().unwrap().tree.nodes().len(), 2);
-        audit(&view);
-    }
-}
-
-#[test]
-fn several_updates_of_a_document_in_one_commit() {
-    let database = super::database();
-    let mut updates = vec![super::new("doc", "{\"n\":1}")];
-    for number in 2..10 {
-        let parent = updates.last().unwrap().path[0].clone();
-        updates.push(edit("doc", Some(&parent), number == 5, &format!("{{\"n\":{number}}}")));
-    }
-    // After the deletion only an edit without revision goes on.
-    let again = super::new("doc", "{\"n\":10}");
-    let deletion = updates[4].path[0].clone();
-    updates.push(again);
-    let outcomes = write(&database, updates);
-    assert!(outcomes[..5].iter().all(|outcome| matches!(outcome, UpdateOutcome::Saved(_))));
-    assert!(outcomes[5..9].iter().all(|outcome| *outcome == UpdateOutcome::Conflict));
-    let view = database.read().unwrap();
-    let head = view.head("doc").unwrap().unwrap();
-    assert_eq!(outcomes[9], UpdateOutcome::Saved(head.rev.clone()));
-    assert_eq!((head.rev.generation, head.seq), (6, 6));
-    let record = view.record("doc").unwrap().unwrap();
-    let history: Vec<_> = record.tree.history(record.tree.find(&head.rev).unwrap()).collect();
-    assert_eq!(record.tree.node(history[1]).rev, deletion);
-    audit(&view);
-}
-
-#[test]
-fn large_bodies_are_divided_and_large_requests_too() {
-    let database = super::database();
-    let mut random = Random::new();
-    let bodies: Vec<String> = (0..200).map(|_| random.body(1000)).collect();
-    let updates = bodies.iter().enumerate().map(|(n, body)| super::new(&format!("{n:03}"), body)).collect();
-    let works = DocUpdate::into_works(updates);
-    assert!(works.len() > 10);
-    for work in works {
-        database.update(work).unwrap();
-    }
-    let view = database.read().unwrap();
-    for (number, wanted) in bodies.iter().enumerate() {
-        let head = view.head(&format!("{number:03}")).unwrap().unwrap();
-        assert_eq!(body(&view, head.stored).as_ref(), Some(wanted));
-        assert_eq!(head.seq, number as u64 + 1);
-    }
-    assert!(DocUpdate::into_works(Vec::new()).is_empty());
 }

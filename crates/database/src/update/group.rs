@@ -11,15 +11,17 @@ use std::thread;
 
 use settee_model::rev_tree::RevTree;
 use settee_model::{Rev, RevHash, RevisionHasher};
-use settee_storage::{Batch, Direction, KeyRange, Keyspace, Shard, ShardState, Snapshot, Version};
+use settee_storage::{Batch, Direction, Durability, KeyRange, Keyspace, Shard, ShardState, Snapshot, Version};
 
+use super::contents::{Contents, Look, discard};
 use super::queue::Pending;
-use super::{DocUpdate, EditMode, UnknownParent, UpdateOutcome, Work, WorkResult, next_rev};
+use super::{DocUpdate, EditMode, UnknownParent, UpdateOutcome, Work, WorkResult, is_design_id, next_rev};
+use crate::attachment::encode_all;
 use crate::attempt::Attempt;
 use crate::codec::put_varint;
 use crate::database::{Database, Meta, Writer, load_writer};
 use crate::local::LocalDocument;
-use crate::rank::{BUCKET_ENTRIES, Ranks};
+use crate::rank::{BUCKET_ENTRIES, Overfull, Ranks};
 use crate::record::{DocRecord, Head, SequenceEntry, Stored};
 use crate::{DatabaseError, Event, Result, keys};
 
@@ -43,64 +45,77 @@ pub(super) fn commit(database: &Arc<Database>, writer: &mut Writer, works: Vec<P
     panicked
 }
 
-fn commit_until_done(
-    database: &Arc<Database>,
-    writer: &mut Writer,
-    works: &[Work],
-) -> Result<Vec<Vec<UpdateOutcome>>> {
+fn commit_until_done(database: &Arc<Database>, writer: &mut Writer, works: &[Work]) -> Result<Vec<Vec<UpdateOutcome>>> {
+    let (engine, shard) = (database.engine(), database.shard());
     let mut attempt = Attempt::new(database.next_token());
+    let mut outcomes = Vec::new();
     loop {
         if database.is_closed() {
             return Err(DatabaseError::NotFound);
         }
-        let mut group = Group::new(database, writer, works)?;
-        let outcomes = works.iter().map(|work| group.apply(work)).collect::<Result<Vec<_>>>()?;
-        if group.finish(&mut attempt)? {
-            return Ok(outcomes);
-        }
-        // Another node committed to the shard first: look again and decide anew.
-        let snapshot = database.engine().snapshot()?;
-        let found = load_writer(snapshot.as_ref(), database.shard())?;
-        if found.state.version < writer.state.version {
+        let snapshot = engine.snapshot()?;
+        let state = snapshot.state(shard)?;
+        if state.version < writer.state.version {
             // Versions only grow: another node has deleted the database.
             return Err(DatabaseError::NotFound);
         }
-        *writer = found;
-        if attempt.happened(snapshot.as_ref(), database.shard())? {
+        if state != writer.state {
+            // Another node has committed to the shard, or an earlier try has arrived.
+            *writer = load_writer(snapshot.as_ref(), shard)?;
+        }
+        if attempt.happened(state)? {
             *database.ranks.lock() = [Arc::clone(&writer.ranks), Arc::clone(&writer.ranks)];
+            database.publish_design_seq(writer.meta.design_seq);
             database.notify(Event::Committed(writer.meta.update_seq));
+            return Ok(outcomes);
+        }
+        let mut group = Group::new(database, writer, snapshot.as_ref(), works)?;
+        outcomes = works.iter().map(|work| group.apply(work)).collect::<Result<Vec<_>>>()?;
+        if group.finish(&mut attempt, durability(works))? {
             return Ok(outcomes);
         }
     }
 }
 
-/// A document that the group has read.
-struct Touched {
-    record: DocRecord,
-    /// As the document was before the group.
-    before: Option<Head>,
-    changed: bool,
+/// Bytes of attachments need not be on disk before the commit of their revision, which takes all before it along.
+fn durability(works: &[Work]) -> Durability {
+    let only_staged = !works.is_empty() && works.iter().all(|work| matches!(work, Work::Stage(_)));
+    if only_staged { Durability::Buffered } else { Durability::Synced }
 }
 
-struct Group<'a> {
+/// A document that the group has read.
+pub(super) struct Touched {
+    pub(super) record: DocRecord,
+    /// As the document was before the group.
+    before: Option<Head>,
+    pub(super) changed: bool,
+}
+
+pub(super) struct Group<'a> {
     database: &'a Arc<Database>,
     writer: &'a mut Writer,
     shard: Shard,
-    documents: HashMap<String, Touched>,
-    batch: Batch,
-    meta: Meta,
+    pub(super) documents: HashMap<String, Touched>,
+    pub(super) batch: Batch,
+    pub(super) meta: Meta,
     ranks: Ranks,
     revs_limit: u64,
     hasher: RevisionHasher,
     scratch: Vec<u8>,
+    snapshot: &'a dyn Snapshot,
+    pub(super) contents: Contents,
 }
 
 impl<'a> Group<'a> {
-    /// Reads every document that `works` touch.
-    fn new(database: &'a Arc<Database>, writer: &'a mut Writer, works: &[Work]) -> Result<Self> {
+    /// Reads every document that `works` touch from `snapshot`, which shows the database as `writer` knows it.
+    fn new(
+        database: &'a Arc<Database>,
+        writer: &'a mut Writer,
+        snapshot: &'a dyn Snapshot,
+        works: &[Work],
+    ) -> Result<Self> {
         let shard = database.shard();
-        let snapshot = database.engine().snapshot()?;
-        let documents = read_documents(snapshot.as_ref(), shard, works)?;
+        let documents = read_documents(snapshot, shard, works)?;
         Ok(Self {
             database,
             shard,
@@ -111,6 +126,8 @@ impl<'a> Group<'a> {
             revs_limit: writer.revs_limit,
             hasher: RevisionHasher::default(),
             scratch: Vec::new(),
+            snapshot,
+            contents: Contents::default(),
             writer,
         })
     }
@@ -118,6 +135,17 @@ impl<'a> Group<'a> {
     fn apply(&mut self, work: &Work) -> Result<Vec<UpdateOutcome>> {
         match work {
             Work::Documents(updates) => return updates.iter().map(|update| self.apply_update(update)).collect(),
+            Work::Purge(purges) => return Ok(purges.iter().map(|purge| self.purge(purge)).collect()),
+            Work::Compact(ids) => ids.iter().for_each(|id| self.compact(id)),
+            Work::ForgetPurges { up_to } => self.forget_purges(*up_to),
+            Work::SetPurgedInfosLimit(limit) => {
+                let mut value = Vec::new();
+                put_varint(&mut value, *limit);
+                self.batch.put(Keyspace::Catalog, keys::PURGED_INFOS_LIMIT, &value);
+            }
+            Work::Stage(stage) => {
+                stage.put(Look { database: self.database, snapshot: self.snapshot }, &mut self.batch)?;
+            }
             Work::SetRevsLimit(limit) => {
                 self.revs_limit = *limit;
                 let mut value = Vec::new();
@@ -143,6 +171,9 @@ impl<'a> Group<'a> {
             return Ok(self.apply_local(update));
         }
         let touched = self.documents.get(&update.id).ok_or(DatabaseError::Corrupt("update group"))?;
+        if update.is_stale(&touched.record, self.meta.design_seq) {
+            return Ok(UpdateOutcome::Stale(Box::new(update.clone())));
+        }
         let path = match update.mode {
             EditMode::Replicated => update.path.clone(),
             EditMode::Interactive(unknown) => match interactive_path(touched, update, unknown, &mut self.hasher) {
@@ -150,42 +181,60 @@ impl<'a> Group<'a> {
                 None => return Ok(UpdateOutcome::Conflict),
             },
         };
-        Ok(self.merge(update, path))
+        self.merge(update, path)
     }
 
     /// Adds the revision `path[0]` with the body of `update` to its document.
-    fn merge(&mut self, update: &DocUpdate, path: Vec<Rev>) -> UpdateOutcome {
+    fn merge(&mut self, update: &DocUpdate, path: Vec<Rev>) -> Result<UpdateOutcome> {
+        let look = Look { database: self.database, snapshot: self.snapshot };
         let touched = self.documents.get_mut(&update.id).expect("every document of the group was read");
         let record = &mut touched.record;
         let stored_already = match known(&record.tree, &path) {
             Known::Nothing => None,
-            Known::Everything => return UpdateOutcome::Saved(path[0].clone()),
+            Known::Everything => return Ok(UpdateOutcome::Saved(path[0].clone())),
             Known::NotAllAncestors => Some(record.tree.clone()),
         };
         let leaf_bytes_before = leaf_bytes(record);
         let seq = self.meta.update_seq + 1;
         let body = update.body.as_bytes();
-        let stored = Stored { deleted: update.deleted, body_seq: seq, size: body.len() as u32 };
+        let mut stored =
+            Stored { deleted: update.deleted, body_seq: seq, size: body.len() as u32, attachments_size: 0 };
+        let (attachments, mut bytes) = (update.attachments.stored(path[0].generation), Vec::new());
+        if stored_already.is_none() {
+            if !update.attachments.is_complete || !self.contents.has_all(look, &update.attachments)? {
+                return Ok(UpdateOutcome::Conflict);
+            }
+            if !attachments.is_empty() {
+                encode_all(&attachments, &mut bytes);
+                stored.attachments_size = bytes.len() as u32;
+                bytes.extend_from_slice(body);
+            }
+        }
         record.tree.merge(&path, stored);
         let forgotten = record.tree.stem(self.revs_limit as usize);
         match stored_already {
             // What the path told was forgotten at once.
-            Some(before) if before == record.tree => return UpdateOutcome::Saved(path[0].clone()),
+            Some(before) if before == record.tree => return Ok(UpdateOutcome::Saved(path[0].clone())),
             Some(_) => {}
             None => {
                 self.meta.body_bytes += body.len() as u64;
-                put_body(&mut self.batch, seq, body);
+                if attachments.is_empty() {
+                    put_body(&mut self.batch, seq, body);
+                } else {
+                    put_body(&mut self.batch, seq, &bytes);
+                    self.contents.take(look, &mut self.batch, &update.attachments, attachments, seq)?;
+                }
             }
         }
-        for forgotten in forgotten {
-            self.meta.body_bytes = self.meta.body_bytes.saturating_sub(u64::from(forgotten.size));
-            delete_body(&mut self.batch, forgotten);
-        }
+        forget(&mut self.meta, &mut self.batch, &mut self.contents, forgotten);
         self.meta.leaf_bytes = (self.meta.leaf_bytes + leaf_bytes(record)).saturating_sub(leaf_bytes_before);
         self.meta.update_seq = seq;
+        if is_design_id(&update.id) {
+            self.meta.design_seq = seq;
+        }
         record.seq = seq;
         touched.changed = true;
-        UpdateOutcome::Saved(path.into_iter().next().expect("a path has a newest revision"))
+        Ok(UpdateOutcome::Saved(path.into_iter().next().expect("a path has a newest revision")))
     }
 
     /// The last writer wins, and the revision counts on from the one that the writer named.
@@ -204,9 +253,14 @@ impl<'a> Group<'a> {
     }
 
     /// Completes the batch and commits it. `false` if another node was first.
-    fn finish(&mut self, attempt: &mut Attempt) -> Result<bool> {
+    fn finish(&mut self, attempt: &mut Attempt, durability: Durability) -> Result<bool> {
         self.put_documents();
+        let look = Look { database: self.database, snapshot: self.snapshot };
+        self.contents.finish(look, &mut self.batch)?;
+        let given_up = self.database.given_up.lock().clone();
+        let discarded = discard(look, &mut self.batch, &given_up)?;
         if self.batch.is_empty() {
+            self.database.given_up.lock().retain(|blob| !discarded.contains(blob));
             return Ok(true);
         }
         let expected = self.writer.state.version;
@@ -218,10 +272,12 @@ impl<'a> Group<'a> {
         let ranks = Arc::new(self.ranks.clone());
         // Readers may see the commit before this thread hears of it, and must find its ranks then.
         *self.database.ranks.lock() = [Arc::clone(&self.writer.ranks), Arc::clone(&ranks)];
-        if !attempt.commit(self.database.engine().as_ref(), self.shard, expected, batch)? {
+        if !attempt.commit_as(self.database.engine().as_ref(), self.shard, expected, batch, durability)? {
             return Ok(false);
         }
+        self.database.given_up.lock().retain(|blob| !discarded.contains(blob));
         let edited = self.meta.update_seq != self.writer.meta.update_seq;
+        self.database.publish_design_seq(self.meta.design_seq);
         let revs_limit = self.revs_limit;
         *self.writer = Writer { state, meta: self.meta, ranks, revs_limit, rank_log };
         // The commit stands, whatever happens here: a bucket that stays large costs longer scans until the next.
@@ -238,27 +294,39 @@ impl<'a> Group<'a> {
             .documents
             .iter()
             .filter(|(_, touched)| touched.changed)
-            .map(|(id, touched)| (id, touched, touched.record.head().expect("a changed document has revisions")))
+            .map(|(id, touched)| (id, touched, touched.record.head()))
             .collect();
         // Both keyspaces in the order of their keys: engines insert neighbours faster, and what is appended
         // reaches the ranks in ascending order.
         changed.sort_unstable_by_key(|(id, ..)| id.as_str());
         for (id, touched, head) in &changed {
-            self.scratch.clear();
-            touched.record.encode(&mut self.scratch);
-            self.batch.put(Keyspace::Documents, id.as_bytes(), &self.scratch);
-            let was = touched.before.as_ref().map(|before| before.stored.deleted);
-            count_document(&mut self.meta, &mut self.ranks, id, was, head.stored.deleted);
+            if head.is_some() {
+                self.scratch.clear();
+                touched.record.encode(&mut self.scratch);
+                self.batch.put(Keyspace::Documents, id.as_bytes(), &self.scratch);
+            } else {
+                // A purge has taken the last leaf.
+                self.batch.delete(Keyspace::Documents, id.as_bytes());
+            }
+            let is_deleted = |head: &Head| head.stored.deleted;
+            let (was, is) = (touched.before.as_ref().map(is_deleted), head.as_ref().map(is_deleted));
+            count_document(&mut self.meta, &mut self.ranks, id, was, is);
         }
-        changed.sort_unstable_by_key(|(_, _, head)| head.seq);
+        changed.sort_unstable_by_key(|(_, _, head)| head.as_ref().map(|head| head.seq));
         for (id, touched, head) in &changed {
-            self.scratch.clear();
-            SequenceEntry::encode(&mut self.scratch, id, head);
-            self.batch.put(Keyspace::Sequence, &keys::sequence(head.seq), &self.scratch);
-            self.ranks.seqs.add(&keys::sequence(head.seq));
-            if let Some(before) = &touched.before {
-                self.batch.delete(Keyspace::Sequence, &keys::sequence(before.seq));
-                self.ranks.seqs.remove(&keys::sequence(before.seq));
+            let (was, is) = (touched.before.as_ref().map(|before| before.seq), head.as_ref().map(|head| head.seq));
+            if was == is {
+                continue;
+            }
+            if let Some(head) = head {
+                self.scratch.clear();
+                SequenceEntry::encode(&mut self.scratch, id, head);
+                self.batch.put(Keyspace::Sequence, &keys::sequence(head.seq), &self.scratch);
+                self.ranks.seqs.add(&keys::sequence(head.seq));
+            }
+            if let Some(was) = was {
+                self.batch.delete(Keyspace::Sequence, &keys::sequence(was));
+                self.ranks.seqs.remove(&keys::sequence(was));
             }
         }
     }
@@ -288,7 +356,7 @@ impl<'a> Group<'a> {
 
     /// Divides buckets that have grown too large for a short scan. The next commit stores the result.
     fn divide_buckets(&mut self) -> Result<()> {
-        while let Some((bucket, start, end)) = self.writer.ranks.ids.overfull() {
+        while let Some(Overfull { bucket, start, end }) = self.writer.ranks.ids.overfull() {
             let snapshot = self.database.engine().snapshot()?;
             if snapshot.state(self.shard)? != self.writer.state {
                 break;
@@ -315,15 +383,22 @@ impl<'a> Group<'a> {
 }
 
 fn read_documents(snapshot: &dyn Snapshot, shard: Shard, works: &[Work]) -> Result<HashMap<String, Touched>> {
-    let mut ids: Vec<&str> = works
-        .iter()
-        .flat_map(|work| match work {
-            Work::Documents(updates) => updates.as_slice(),
-            Work::SetRevsLimit(_) | Work::SetSecurity(_) | Work::Attach { .. } => &[],
-        })
-        .filter(|update| !update.path.is_empty())
-        .map(|update| update.id.as_str())
-        .collect();
+    let mut ids: Vec<&str> = Vec::new();
+    for work in works {
+        match work {
+            Work::Documents(updates) => {
+                ids.extend(updates.iter().filter(|update| !update.path.is_empty()).map(|update| update.id.as_str()));
+            }
+            Work::Purge(purges) => ids.extend(purges.iter().map(|purge| purge.id.as_str())),
+            Work::Compact(compacted) => ids.extend(compacted.iter().map(String::as_str)),
+            Work::SetRevsLimit(_)
+            | Work::SetSecurity(_)
+            | Work::SetPurgedInfosLimit(_)
+            | Work::ForgetPurges { .. }
+            | Work::Stage(_)
+            | Work::Attach { .. } => {}
+        }
+    }
     ids.sort_unstable();
     ids.dedup();
     let id_keys: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes()).collect();
@@ -355,7 +430,7 @@ fn interactive_path(
         if parent.is_some() || update.deleted {
             return None;
         }
-        let new = next_rev(hasher, update.deleted, Some(&head.rev), &update.body);
+        let new = next_rev(hasher, update.deleted, Some(&head.rev), &update.body, &update.attachments);
         return Some(vec![new, head.rev]);
     }
     let tree = &touched.record.tree;
@@ -382,13 +457,14 @@ fn known(tree: &RevTree<Stored>, path: &[Rev]) -> Known {
     }
 }
 
-fn leaf_bytes(record: &DocRecord) -> u64 {
+pub(super) fn leaf_bytes(record: &DocRecord) -> u64 {
     let nodes = record.tree.nodes();
     record.tree.leaves().filter_map(|leaf| nodes[leaf as usize].value).map(|stored| u64::from(stored.size)).sum()
 }
 
-fn count_document(meta: &mut Meta, ranks: &mut Ranks, id: &str, was_deleted: Option<bool>, is_deleted: bool) {
-    if was_deleted == Some(is_deleted) {
+/// Counts a document, which is absent, live or deleted, before and after.
+fn count_document(meta: &mut Meta, ranks: &mut Ranks, id: &str, was_deleted: Option<bool>, is_deleted: Option<bool>) {
+    if was_deleted == is_deleted {
         return;
     }
     match was_deleted {
@@ -399,11 +475,13 @@ fn count_document(meta: &mut Meta, ranks: &mut Ranks, id: &str, was_deleted: Opt
         }
         None => {}
     }
-    if is_deleted {
-        meta.doc_del_count += 1;
-    } else {
-        meta.doc_count += 1;
-        ranks.ids.add(id.as_bytes());
+    match is_deleted {
+        Some(true) => meta.doc_del_count += 1,
+        Some(false) => {
+            meta.doc_count += 1;
+            ranks.ids.add(id.as_bytes());
+        }
+        None => {}
     }
 }
 
@@ -413,8 +491,19 @@ fn put_body(batch: &mut Batch, body_seq: u64, body: &[u8]) {
     }
 }
 
+/// Removes what is stored of revisions that are no longer remembered.
+pub(super) fn forget(meta: &mut Meta, batch: &mut Batch, contents: &mut Contents, forgotten: Vec<Stored>) {
+    for stored in forgotten {
+        if stored.attachments_size > 0 {
+            contents.freed.push(stored);
+        }
+        meta.body_bytes = meta.body_bytes.saturating_sub(u64::from(stored.size));
+        delete_body(batch, stored);
+    }
+}
+
 fn delete_body(batch: &mut Batch, stored: Stored) {
-    let chunks = (stored.size as usize).div_ceil(keys::BODY_CHUNK_BYTES);
+    let chunks = stored.total_bytes().div_ceil(keys::BODY_CHUNK_BYTES);
     for chunk in 0..chunks {
         batch.delete(Keyspace::Bodies, &keys::body(stored.body_seq, chunk as u16));
     }

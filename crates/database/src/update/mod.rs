@@ -8,8 +8,11 @@
 //!
 //! A conflict is an outcome, not an error. Nothing here waits for a client.
 
+mod contents;
 mod group;
+mod purge;
 mod queue;
+mod validation;
 
 use std::panic::resume_unwind;
 use std::sync::{Arc, mpsc};
@@ -18,12 +21,21 @@ use std::time::{Duration, Instant};
 use settee_model::json::Json;
 use settee_model::{Document, Rev, RevHash, RevisionHasher};
 
+pub use contents::Stage;
+pub use purge::Purge;
+pub(crate) use purge::decode_number as decode_purge_number;
 pub(crate) use queue::Queue;
+pub(crate) use validation::is_design_id;
+pub use validation::{Against, Prospect, Validated};
 
+use crate::attachment::{Attachment, NewAttachments};
 use crate::{Database, Result, StorageError};
 
 /// About how many bytes of updates one commit takes; engines are free to refuse commits of 10 MB.
 const COMMIT_BYTES: usize = if cfg!(test) { 8 << 10 } else { 4 << 20 };
+
+/// About how many bytes the stripping of one document adds to a commit.
+const COMPACTED_BYTES: usize = 4 << 10;
 
 /// The leader waits for company for this part of the time that the last commit took …
 const PATIENCE_SHARE: u32 = 4;
@@ -62,6 +74,8 @@ pub struct DocUpdate {
     pub(crate) path: Vec<Rev>,
     /// N of the revision `0-N` that the client of a local document named.
     local_rev: u64,
+    validated: Option<Validated>,
+    pub(crate) attachments: NewAttachments,
 }
 
 /// What became of one update.
@@ -71,6 +85,10 @@ pub enum UpdateOutcome {
     Saved(Rev),
     /// The update did not name a leaf.
     Conflict,
+    /// Of a [`Purge`]: these revisions were leaves and are gone.
+    Purged(Vec<Rev>),
+    /// Nothing was written: the update was validated against a state that is no more. Here it is, to be validated again.
+    Stale(Box<DocUpdate>),
 }
 
 /// Something to be committed.
@@ -78,6 +96,19 @@ pub enum UpdateOutcome {
 pub enum Work {
     /// Updates of documents and local documents, applied in order, each on its own.
     Documents(Vec<DocUpdate>),
+    /// Leaves to be forgotten as if they had never been; one outcome for each document.
+    Purge(Vec<Purge>),
+    /// Documents to be stripped of the bodies of all revisions that are no leaves.
+    Compact(Vec<String>),
+    /// Purges up to this number need not be remembered.
+    ForgetPurges {
+        /// The number of the last of them.
+        up_to: u64,
+    },
+    /// A new number of purges to be remembered.
+    SetPurgedInfosLimit(u64),
+    /// Bytes of an attachment whose revision comes later. Not on disk before that is.
+    Stage(Stage),
     /// A new limit of remembered revisions.
     SetRevsLimit(u64),
     /// A new security object.
@@ -109,13 +140,27 @@ pub enum Submitted {
 
 impl DocUpdate {
     /// Prepares the update of document `id`. Computes the revision hash, so call it outside of any lock.
-    /// `None` if a replicated document comes without a revision.
+    /// `None` if a replicated document comes without a revision. The document's own attachments count for nothing: see
+    /// [`Self::prepare_with`].
     #[must_use]
     pub fn prepare(id: String, document: Document, mode: EditMode, hasher: &mut RevisionHasher) -> Option<Self> {
+        Self::prepare_with(id, document, NewAttachments::none(), mode, hasher)
+    }
+
+    /// As [`Self::prepare`], with attachments. Local documents have none.
+    #[must_use]
+    pub fn prepare_with(
+        id: String,
+        document: Document,
+        attachments: NewAttachments,
+        mode: EditMode,
+        hasher: &mut RevisionHasher,
+    ) -> Option<Self> {
         let Document { rev, deleted, body, revisions, .. } = document;
         if id.starts_with("_local/") {
             let local_rev = rev.as_ref().map_or(0, local_number);
-            return Some(Self { id, deleted, body, mode, path: Vec::new(), local_rev });
+            let (path, attachments) = (Vec::new(), NewAttachments::none());
+            return Some(Self { id, deleted, body, mode, path, local_rev, validated: None, attachments });
         }
         let given: Vec<Rev> = match revisions {
             Some(revisions) => revisions.path(),
@@ -126,11 +171,11 @@ impl DocUpdate {
             EditMode::Replicated => given,
             EditMode::Interactive(_) => {
                 let parent = given.into_iter().next();
-                let new = next_rev(hasher, deleted, parent.as_ref(), &body);
+                let new = next_rev(hasher, deleted, parent.as_ref(), &body, &attachments);
                 std::iter::once(new).chain(parent).collect()
             }
         };
-        Some(Self { id, deleted, body, mode, path, local_rev: 0 })
+        Some(Self { id, deleted, body, mode, path, local_rev: 0, validated: None, attachments })
     }
 
     /// The document id.
@@ -145,15 +190,30 @@ impl DocUpdate {
         self.deleted
     }
 
+    /// The new revision and those of its ancestors that its author named, newest first; empty for local documents.
+    /// An interactive edit that makes a deleted document again gets another revision when it is committed.
+    #[must_use]
+    pub fn path(&self) -> &[Rev] {
+        &self.path
+    }
+
     /// The body of the new revision.
     #[must_use]
     pub fn body(&self) -> &Json {
         &self.body
     }
 
+    /// The attachments of the new revision, as far as they are known: those that come with it have the generation
+    /// that [`Self::path`] tells.
+    #[must_use]
+    pub fn attachments(&self) -> Vec<Attachment> {
+        self.attachments.stored(self.path.first().map_or(0, |rev| rev.generation))
+    }
+
     /// About how many bytes the update adds to a commit.
     fn size_bytes(&self) -> usize {
-        self.body.as_bytes().len() + 2 * self.id.len() + 32 * self.path.len() + 64
+        self.attachments.size_bytes()
+            + self.body.as_bytes().len() + 2 * self.id.len() + 32 * self.path.len() + 64
     }
 
     /// Divides updates into works that fit into one commit each.
@@ -181,7 +241,10 @@ impl Work {
     fn size_bytes(&self) -> usize {
         match self {
             Self::Documents(updates) => updates.iter().map(DocUpdate::size_bytes).sum(),
-            Self::SetRevsLimit(_) => 0,
+            Self::Purge(purges) => purges.iter().map(Purge::size_bytes).sum(),
+            Self::Compact(ids) => ids.len() * COMPACTED_BYTES,
+            Self::SetRevsLimit(_) | Self::SetPurgedInfosLimit(_) | Self::ForgetPurges { .. } => 0,
+            Self::Stage(stage) => stage.size_bytes(),
             Self::SetSecurity(security) => security.as_bytes().len(),
             Self::Attach { value, .. } => value.as_ref().map_or(0, Vec::len),
         }
@@ -233,8 +296,14 @@ impl Database {
 }
 
 /// The revision of an edit of `parent`.
-fn next_rev(hasher: &mut RevisionHasher, deleted: bool, parent: Option<&Rev>, body: &Json) -> Rev {
-    let hash = hasher.hash(deleted, parent, body.value(), &[]);
+fn next_rev(
+    hasher: &mut RevisionHasher,
+    deleted: bool,
+    parent: Option<&Rev>,
+    body: &Json,
+    attachments: &NewAttachments,
+) -> Rev {
+    let hash = hasher.hash(deleted, parent, body.value(), &attachments.hashed());
     Rev { generation: parent.map_or(0, |rev| rev.generation) + 1, hash: RevHash::from_bytes(&hash) }
 }
 

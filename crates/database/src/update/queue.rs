@@ -66,4 +66,10 @@ impl Queue {
         }
         Some(works)
     }
+
+    /// How many works wait.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        self.state.lock().waiting.len()
+    }
 }

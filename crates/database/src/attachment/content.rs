@@ -1,0 +1,149 @@
+//! Reading stored bytes, chunk by chunk: [`Content`].
+
+use std::io::Read;
+use std::ops::Range;
+use std::sync::Arc;
+
+use flate2::read::MultiGzDecoder;
+use settee_storage::{Keyspace, Shard, Snapshot};
+
+use super::{Attachment, ContentEncoding, ContentId, io_error};
+use crate::codec::{Reader, put_varint};
+use crate::{DatabaseError, Result, keys};
+
+/// The bytes of an attachment as one snapshot has them.
+#[derive(Clone)]
+pub struct Content {
+    snapshot: Arc<dyn Snapshot>,
+    shard: Shard,
+    blob: u64,
+    length: u64,
+    encoding: ContentEncoding,
+}
+
+/// In which form bytes are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// As they are stored.
+    Stored,
+    /// As the client sees them.
+    Identity,
+}
+
+/// What is stored under the hash of some bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ContentRecord {
+    /// Under which number their chunks lie.
+    pub(crate) blob: u64,
+    /// How many attachments of stored revisions they are.
+    pub(crate) references: u64,
+    /// How many bytes they are.
+    pub(crate) length: u64,
+}
+
+impl ContentRecord {
+    pub(crate) fn encode(self, out: &mut Vec<u8>) {
+        for value in [self.blob, self.references, self.length] {
+            put_varint(out, value);
+        }
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut reader = Reader::new(bytes, "attachment content");
+        Ok(Self { blob: reader.varint()?, references: reader.varint()?, length: reader.varint()? })
+    }
+
+    pub(crate) fn read(snapshot: &dyn Snapshot, shard: Shard, id: &ContentId) -> Result<Option<Self>> {
+        let bytes = snapshot.get(shard, Keyspace::Attachments, &keys::content(&id.0))?;
+        bytes.map(|bytes| Self::decode(&bytes)).transpose()
+    }
+
+    /// How many chunks there are.
+    pub(crate) fn chunks(self) -> u32 {
+        chunk_count(self.length)
+    }
+}
+
+pub(crate) fn chunk_count(length: u64) -> u32 {
+    length.div_ceil(keys::ATTACHMENT_CHUNK_BYTES as u64) as u32
+}
+
+impl Content {
+    pub(crate) fn open(snapshot: &Arc<dyn Snapshot>, shard: Shard, attachment: &Attachment) -> Result<Self> {
+        let record = ContentRecord::read(snapshot.as_ref(), shard, &attachment.content)?;
+        let record = record.filter(|record| record.length == attachment.stored_length);
+        let record = record.ok_or(DatabaseError::Corrupt("attachment content"))?;
+        let snapshot = Arc::clone(snapshot);
+        Ok(Self { snapshot, shard, blob: record.blob, length: record.length, encoding: attachment.encoding })
+    }
+
+    /// How many bytes are stored.
+    #[must_use]
+    pub fn stored_length(&self) -> u64 {
+        self.length
+    }
+
+    /// Reads a part of the stored bytes.
+    #[must_use]
+    pub fn range(&self, range: Range<u64>) -> ContentReader {
+        let end = range.end.min(self.length);
+        ContentReader { content: self.clone(), at: range.start.min(end), end, chunk: Vec::new(), taken: 0 }
+    }
+
+    /// Reads all bytes.
+    #[must_use]
+    pub fn reader(&self, form: Form) -> Box<dyn Read + Send> {
+        let stored = self.range(0..self.length);
+        match (form, self.encoding) {
+            (Form::Identity, ContentEncoding::Gzip) => Box::new(MultiGzDecoder::new(stored)),
+            _ => Box::new(stored),
+        }
+    }
+
+    fn chunk(&self, number: u32) -> Result<Vec<u8>> {
+        let key = keys::attachment_chunk(self.blob, number);
+        let chunk = self.snapshot.get(self.shard, Keyspace::Attachments, &key)?;
+        chunk.ok_or(DatabaseError::Corrupt("attachment content"))
+    }
+}
+
+/// Reads stored bytes in order; one chunk is in memory at a time. An error that is none of the engine's means that
+/// stored bytes are damaged.
+pub struct ContentReader {
+    content: Content,
+    /// Where the next chunk is to be read from.
+    at: u64,
+    end: u64,
+    chunk: Vec<u8>,
+    taken: usize,
+}
+
+impl ContentReader {
+    fn load(&mut self) -> Result<()> {
+        const CHUNK: u64 = keys::ATTACHMENT_CHUNK_BYTES as u64;
+        let number = self.at / CHUNK;
+        self.chunk = self.content.chunk(number as u32)?;
+        self.taken = (self.at % CHUNK) as usize;
+        let until = self.end.min((number + 1) * CHUNK);
+        let length = (until - number * CHUNK) as usize;
+        if self.chunk.len() < length {
+            return Err(DatabaseError::Corrupt("attachment content"));
+        }
+        self.chunk.truncate(length);
+        self.at = until;
+        Ok(())
+    }
+}
+
+impl Read for ContentReader {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        if self.taken == self.chunk.len() && self.at < self.end {
+            self.load().map_err(io_error)?;
+        }
+        let rest = &self.chunk[self.taken..];
+        let length = rest.len().min(out.len());
+        out[..length].copy_from_slice(&rest[..length]);
+        self.taken += length;
+        Ok(length)
+    }
+}

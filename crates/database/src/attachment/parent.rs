@@ -1,0 +1,54 @@
+//! What stubs refer to: the attachments of the revision that an update builds on.
+
+use settee_model::Rev;
+use settee_model::rev_tree::RevTree;
+
+use super::Attachment;
+use crate::record::Stored;
+use crate::{EditMode, ReadView, Result};
+
+/// The attachments that stubs of an update can name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ParentAttachments {
+    /// These. None if there is no revision that the update builds on.
+    Of(Vec<Attachment>),
+    /// Nobody needs to know: the update is a conflict, or brings a revision that is there.
+    Unneeded,
+}
+
+impl ReadView {
+    /// The attachments that stubs can name in an update of document `id`. `path` is the revision that is brought and
+    /// its ancestors, newest first, or for an interactive edit the revision that it replaces, if it names one.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn parent_attachments(&self, id: &str, path: &[Rev], mode: EditMode) -> Result<ParentAttachments> {
+        let Some(record) = self.record(id)? else {
+            return Ok(ParentAttachments::Of(Vec::new()));
+        };
+        let tree = &record.tree;
+        let stored = match mode {
+            EditMode::Replicated => {
+                let newest = path.first().and_then(|rev| tree.find(rev));
+                if newest.is_some_and(|node| tree.node(node).value.is_some()) {
+                    return Ok(ParentAttachments::Unneeded);
+                }
+                nearest_stored(tree, path.get(1..).unwrap_or_default())
+            }
+            EditMode::Interactive(_) => match path.first().and_then(|rev| tree.find(rev)) {
+                Some(node) if tree.is_leaf(node) => tree.node(node).value,
+                Some(_) => return Ok(ParentAttachments::Unneeded),
+                None if path.is_empty() && record.head().is_some_and(|head| head.stored.deleted) => None,
+                None => return Ok(ParentAttachments::Unneeded),
+            },
+        };
+        let revision = stored.map_or(Ok(None), |stored| self.revision(stored))?;
+        Ok(ParentAttachments::Of(revision.map_or_else(Vec::new, |revision| revision.attachments)))
+    }
+}
+
+/// The newest of these revisions or of their ancestors whose body is stored.
+fn nearest_stored(tree: &RevTree<Stored>, path: &[Rev]) -> Option<Stored> {
+    let known = path.iter().find_map(|rev| tree.find(rev))?;
+    tree.history(known).find_map(|node| tree.node(node).value)
+}

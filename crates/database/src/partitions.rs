@@ -1,0 +1,52 @@
+//! What is in one partition of a partitioned database: a range of ids, see [`settee_model::partition`].
+
+use settee_storage::{Direction, KeyRange, Keyspace};
+
+use crate::record::{DocRecord, Head};
+use crate::{IdRange, ReadView, Result};
+
+/// Counts and sizes of a partition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PartitionInfo {
+    /// Documents that are not deleted.
+    pub doc_count: u64,
+    /// Deleted documents.
+    pub doc_del_count: u64,
+    /// Bytes of the current bodies, uncompressed.
+    pub external_bytes: u64,
+}
+
+/// The ids of the documents of a partition.
+#[must_use]
+pub fn partition_range(partition: &str) -> IdRange {
+    // A semicolon is the byte after a colon.
+    let bound = |end: u8| Some([partition.as_bytes(), &[end]].concat());
+    IdRange { start: bound(b':'), end: bound(b';') }
+}
+
+impl ReadView {
+    /// Counts what is in a partition. Reads the revision trees of its documents and nothing else.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn partition_info(&self, partition: &str) -> Result<PartitionInfo> {
+        let IdRange { start, end } = partition_range(partition);
+        let range = KeyRange { start: start.as_deref(), end: end.as_deref() };
+        let shard = self.database().shard();
+        let mut cursor = self.snapshot().scan(shard, Keyspace::Documents, range, Direction::Forward)?;
+        let mut info = PartitionInfo::default();
+        while let Some((_, bytes)) = cursor.next()? {
+            if Head::is_deleted(bytes) {
+                info.doc_del_count += 1;
+            } else {
+                info.doc_count += 1;
+            }
+            let tree = DocRecord::decode(bytes)?.tree;
+            for (index, node) in (0..).zip(tree.nodes()) {
+                let size = node.value.map_or(0, |stored| u64::from(stored.size));
+                info.external_bytes += if tree.is_leaf(index) { size } else { 0 };
+            }
+        }
+        Ok(info)
+    }
+}

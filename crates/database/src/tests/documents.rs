@@ -1,0 +1,164 @@
+//! What readers see of documents in cases that have gone wrong before, or easily could.
+
+use settee_storage::{Batch, CommitToken, Durability, Keyspace, Outcome};
+
+use super::{Random, audit, body, edit, new, replicated, rev, save, write};
+use crate::{DatabaseError, Direction, DocUpdate, IdRange, UpdateOutcome, Work};
+
+#[test]
+fn a_snapshot_that_is_far_behind_still_counts_right() {
+    let database = super::database();
+    let live: Vec<String> = (0..50).map(|number| format!("{number:03}")).collect();
+    write(&database, live.iter().map(|id| new(id, "{}")).collect());
+    let view = database.read().unwrap();
+    for id in ["a", "b", "c"] {
+        save(&database, new(id, "{}"));
+        let rev = view.head("007").unwrap().unwrap().rev;
+        write(&database, vec![edit("007", Some(&rev), true, "{}")]);
+        assert_eq!(view.rank_of_id(b"045").unwrap(), 45);
+        assert_eq!(view.changes_after(30).unwrap(), 20);
+        assert_eq!(super::model::all_docs(&view, &IdRange::default(), Direction::Backward, 40), {
+            let mut first = live[..10].to_vec();
+            first.reverse();
+            first
+        });
+    }
+}
+
+#[test]
+fn a_skip_of_any_size_ends() {
+    // Backwards, the greatest number of rows once overflowed; and leaving out more than there is read all of it.
+    let database = super::database();
+    write(&database, (0..100).map(|number| new(&format!("{number:03}"), "{}")).collect());
+    let view = database.read().unwrap();
+    for direction in [Direction::Forward, Direction::Backward] {
+        for skip in [100, 101, u64::MAX - 1, u64::MAX] {
+            assert_eq!(super::model::all_docs(&view, &IdRange::default(), direction, skip), Vec::<String>::new());
+        }
+        assert_eq!(super::model::all_docs(&view, &IdRange::default(), direction, 99).len(), 1);
+    }
+}
+
+#[test]
+fn a_known_revision_learns_its_ancestors() {
+    // As in CouchDB: without this the ancestor that arrives later would be a conflict.
+    let database = super::database();
+    let path = [rev("3-c"), rev("2-b"), rev("1-a")];
+    save(&database, replicated("doc", &path[..1], false, "{\"n\":3}"));
+    save(&database, replicated("doc", &path, false, "{\"n\":3}"));
+    save(&database, replicated("doc", &path[1..], false, "{\"n\":2}"));
+    let view = database.read().unwrap();
+    let record = view.record("doc").unwrap().unwrap();
+    assert_eq!(record.tree.leaf_count(), 1);
+    let leaf = record.tree.find(&path[0]).unwrap();
+    assert_eq!(record.tree.history(leaf).count(), 3);
+    assert_eq!(body(&view, record.tree.node(leaf).value.unwrap()).unwrap(), "{\"n\":3}");
+    assert_eq!(view.update_seq().unwrap(), 3);
+    audit(&view);
+    // What tells nothing new changes nothing.
+    save(&database, replicated("doc", &path, false, "{\"n\":3}"));
+    save(&database, replicated("doc", &path[..2], false, "{\"n\":3}"));
+    assert_eq!(database.read().unwrap().update_seq().unwrap(), 3);
+}
+
+#[test]
+fn ancestors_beyond_the_limit_are_no_news() {
+    let database = super::database();
+    database.update(Work::SetRevsLimit(2)).unwrap();
+    let path = [rev("3-c"), rev("2-b"), rev("1-a")];
+    for _ in 0..2 {
+        save(&database, replicated("doc", &path, false, "{\"n\":3}"));
+        let view = database.read().unwrap();
+        assert_eq!(view.update_seq().unwrap(), 1);
+        assert_eq!(view.record("doc").unwrap().unwrap().tree.nodes().len(), 2);
+        audit(&view);
+    }
+}
+
+#[test]
+fn several_updates_of_a_document_in_one_commit() {
+    let database = super::database();
+    let mut updates = vec![new("doc", "{\"n\":1}")];
+    for number in 2..10 {
+        let parent = updates.last().unwrap().path[0].clone();
+        updates.push(edit("doc", Some(&parent), number == 5, &format!("{{\"n\":{number}}}")));
+    }
+    // After the deletion only an edit without revision goes on.
+    let again = new("doc", "{\"n\":10}");
+    let deletion = updates[4].path[0].clone();
+    updates.push(again);
+    let outcomes = write(&database, updates);
+    assert!(outcomes[..5].iter().all(|outcome| matches!(outcome, UpdateOutcome::Saved(_))));
+    assert!(outcomes[5..9].iter().all(|outcome| *outcome == UpdateOutcome::Conflict));
+    let view = database.read().unwrap();
+    let head = view.head("doc").unwrap().unwrap();
+    assert_eq!(outcomes[9], UpdateOutcome::Saved(head.rev.clone()));
+    assert_eq!((head.rev.generation, head.seq), (6, 6));
+    let record = view.record("doc").unwrap().unwrap();
+    let history: Vec<_> = record.tree.history(record.tree.find(&head.rev).unwrap()).collect();
+    assert_eq!(record.tree.node(history[1]).rev, deletion);
+    audit(&view);
+}
+
+#[test]
+fn large_bodies_are_divided_and_large_requests_too() {
+    let database = super::database();
+    let mut random = Random::new();
+    let bodies: Vec<String> = (0..200).map(|_| random.body(1000)).collect();
+    let updates = bodies.iter().enumerate().map(|(n, body)| new(&format!("{n:03}"), body)).collect();
+    let works = DocUpdate::into_works(updates);
+    assert!(works.len() > 10);
+    for work in works {
+        database.update(work).unwrap();
+    }
+    let view = database.read().unwrap();
+    for (number, wanted) in bodies.iter().enumerate() {
+        let head = view.head(&format!("{number:03}")).unwrap().unwrap();
+        assert_eq!(body(&view, head.stored).as_ref(), Some(wanted));
+        assert_eq!(head.seq, number as u64 + 1);
+    }
+    assert!(DocUpdate::into_works(Vec::new()).is_empty());
+}
+
+#[test]
+fn the_log_of_ranks_stays_short() {
+    let database = super::database();
+    for number in 0..100 {
+        let local = edit("_local/x", None, false, &format!("{{\"n\":{number}}}"));
+        write(&database, vec![local]);
+        if number % 10 == 0 {
+            save(&database, new(&format!("{number}"), "{}"));
+        }
+        let catalog = super::audit::entries(&database.read().unwrap(), Keyspace::Catalog);
+        let records = catalog.keys().filter(|key| key.starts_with(crate::keys::RANK_LOG)).count();
+        assert!(records <= 20, "{records}");
+    }
+    audit(&database.read().unwrap());
+}
+
+#[test]
+fn a_body_with_a_hole_is_corrupt_and_one_that_is_gone_is_absent() {
+    let database = super::database();
+    save(&database, new("doc", &format!("{{\"p\":\"{}\"}}", "x".repeat(300))));
+    let stored = database.read().unwrap().head("doc").unwrap().unwrap().stored;
+    let remove_chunk = |chunk| {
+        let mut batch = Batch::new();
+        batch.delete(Keyspace::Bodies, &crate::keys::body(stored.body_seq, chunk));
+        let engine = database.engine();
+        let version = engine.snapshot().unwrap().state(database.shard()).unwrap().version;
+        let outcome = engine.commit(database.shard(), version, CommitToken(1), batch, Durability::Synced).unwrap();
+        assert!(matches!(outcome, Outcome::Committed(_)));
+        database.read().unwrap()
+    };
+    let mut out = Vec::new();
+    for chunk in [2, 1] {
+        let error = remove_chunk(chunk).read_body(stored, &mut out).unwrap_err();
+        assert!(matches!(error, DatabaseError::Corrupt("body")), "{error}");
+    }
+    let view = remove_chunk(0);
+    out.clear();
+    assert!(!view.read_body(stored, &mut out).unwrap());
+    let rev = view.head("doc").unwrap().unwrap().rev;
+    assert!(!view.write_document(&mut out, "doc", &rev, stored, |_| ()).unwrap());
+    assert_eq!(out, b"");
+}

@@ -1,0 +1,104 @@
+//! Forgetting: a purge takes leaves out of revision trees, a compaction the bodies of revisions that are no leaves.
+//!
+//! A purge gives the document a new place in the order of changes, or none if no leaf is left, and is remembered
+//! under a number of its own, so that view indexes can follow. A compaction changes nothing that a reader of
+//! leaves can see. Neither decides when that is to be done.
+
+use settee_model::Rev;
+use settee_storage::Keyspace;
+
+use super::group::{Group, forget, leaf_bytes};
+use super::{UpdateOutcome, is_design_id};
+use crate::codec::{Reader, put_bytes, put_varint};
+use crate::{DatabaseError, Result, keys};
+
+/// The purge of one document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Purge {
+    /// The document.
+    pub id: String,
+    /// The revisions that were asked for. Those that are no leaves stay.
+    pub revs: Vec<Rev>,
+}
+
+impl Purge {
+    /// About how many bytes it adds to a commit.
+    pub(super) fn size_bytes(&self) -> usize {
+        2 * self.id.len() + 64 * self.revs.len() + 256
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        put_bytes(&mut out, self.id.as_bytes());
+        for rev in &self.revs {
+            put_varint(&mut out, rev.generation);
+            put_bytes(&mut out, rev.hash.as_bytes());
+        }
+        out
+    }
+
+    /// Reads what is remembered of a purge.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut reader = Reader::new(bytes, "purge");
+        let id = reader.text()?.to_owned();
+        let mut revs = Vec::new();
+        while !reader.rest().is_empty() {
+            let generation = reader.varint()?;
+            revs.push(Rev { generation, hash: settee_model::RevHash::from_bytes(reader.bytes()?) });
+        }
+        Ok(Self { id, revs })
+    }
+}
+
+impl Group<'_> {
+    /// Removes those of the revisions that are leaves. As in CouchDB a purge that finds none is remembered, too.
+    pub(super) fn purge(&mut self, purge: &Purge) -> UpdateOutcome {
+        self.meta.purge_seq += 1;
+        let key = keys::prefixed(keys::PURGE, &keys::sequence(self.meta.purge_seq));
+        self.batch.put(Keyspace::Catalog, &key, &purge.encode());
+        let touched = self.documents.get_mut(&purge.id).expect("every document of the group was read");
+        let record = &mut touched.record;
+        let leaf_bytes_before = leaf_bytes(record);
+        let mut purged = Vec::new();
+        for rev in &purge.revs {
+            if let Some(removed) = record.tree.purge(rev) {
+                forget(&mut self.meta, &mut self.batch, &mut self.contents, removed);
+                purged.push(rev.clone());
+            }
+        }
+        if purged.is_empty() {
+            return UpdateOutcome::Purged(purged);
+        }
+        self.meta.leaf_bytes = (self.meta.leaf_bytes + leaf_bytes(record)).saturating_sub(leaf_bytes_before);
+        // The document moves also if its winner stays, so that whoever follows the changes looks at it again.
+        self.meta.update_seq += 1;
+        record.seq = self.meta.update_seq;
+        if is_design_id(&purge.id) {
+            self.meta.design_seq = record.seq;
+        }
+        touched.changed = true;
+        UpdateOutcome::Purged(purged)
+    }
+
+    /// Removes the bodies of all revisions of a document that are no leaves.
+    pub(super) fn compact(&mut self, id: &str) {
+        let touched = self.documents.get_mut(id).expect("every document of the group was read");
+        let removed = touched.record.tree.take_branch_values();
+        touched.changed |= !removed.is_empty();
+        forget(&mut self.meta, &mut self.batch, &mut self.contents, removed);
+    }
+
+    /// Forgets the purges up to this number.
+    pub(super) fn forget_purges(&mut self, up_to: u64) {
+        let up_to = up_to.min(self.meta.purge_seq);
+        for number in self.meta.purges_forgotten + 1..=up_to {
+            self.batch.delete(Keyspace::Catalog, &keys::prefixed(keys::PURGE, &keys::sequence(number)));
+        }
+        self.meta.purges_forgotten = self.meta.purges_forgotten.max(up_to);
+    }
+}
+
+/// The number of the purge under `key`.
+pub(crate) fn decode_number(key: &[u8]) -> Result<u64> {
+    keys::decode_sequence(key.strip_prefix(keys::PURGE).ok_or(DatabaseError::Corrupt("purge key"))?)
+}

@@ -1,0 +1,126 @@
+//! Validated updates: what functions of design documents looked at before an update came to the queue
+//! ([`Validated`]), and whether the leader still finds it so.
+//!
+//! The functions themselves run elsewhere, before the queue, so that no user code holds up other writers. The
+//! leader compares: the newest change of a design document, and the revision that the functions saw as the old
+//! one. If either has changed, the outcome is [`UpdateOutcome::Stale`](super::UpdateOutcome::Stale), and the
+//! caller validates again.
+
+use settee_model::Rev;
+use settee_model::rev_tree::RevTree;
+
+use super::{DocUpdate, EditMode, UnknownParent};
+use crate::record::{DocRecord, Stored};
+
+/// What an update was validated against.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Validated {
+    /// The newest change of a design document that was seen, see [`ReadView::design_seq`](crate::ReadView::design_seq).
+    pub design_seq: u64,
+    /// What the document looked like.
+    pub against: Against,
+}
+
+/// The document that validated updates were seen to change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Against {
+    /// There is no function that validates, so nobody looked.
+    Nobody,
+    /// This is what functions would have seen, or did.
+    Seen(Prospect),
+}
+
+/// What an update will do to a document as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Prospect {
+    /// Nothing: it does not name a leaf.
+    Conflict,
+    /// Nothing: the revision is there.
+    Known,
+    /// Add a revision.
+    New {
+        /// The newest ancestor that is stored, which functions get as the old document.
+        old: Option<Rev>,
+    },
+}
+
+/// Updates are the same if they bring the same revision to the same document.
+impl PartialEq for DocUpdate {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.id, &self.path, self.deleted, self.mode) == (&other.id, &other.path, other.deleted, other.mode)
+    }
+}
+
+impl Eq for DocUpdate {}
+
+impl DocUpdate {
+    /// Whether design documents may have a say in it. They have none in other design documents and in local ones.
+    #[must_use]
+    pub fn is_subject_to_validation(&self) -> bool {
+        !self.path.is_empty() && !is_design_id(&self.id)
+    }
+
+    /// Records that the update was validated. One that never was is committed without a question: its author
+    /// answers for it.
+    pub fn set_validated(&mut self, validated: Validated) {
+        self.validated = Some(validated);
+    }
+
+    /// Whether it was validated.
+    #[must_use]
+    pub fn is_validated(&self) -> bool {
+        self.validated.is_some()
+    }
+
+    /// What the update will do to the document `record`; `None` if there is no document.
+    #[must_use]
+    pub fn prospect(&self, record: Option<&DocRecord>) -> Prospect {
+        let empty = DocRecord::empty();
+        let record = record.unwrap_or(&empty);
+        let tree = &record.tree;
+        let parent = self.path.get(1);
+        let accepted = match (self.mode, record.head()) {
+            (EditMode::Replicated, _) => {
+                let newest = self.path.first().and_then(|rev| tree.find(rev));
+                if newest.is_some_and(|node| tree.node(node).value.is_some()) {
+                    return Prospect::Known;
+                }
+                true
+            }
+            (EditMode::Interactive(unknown), None) => parent.is_none() || unknown == UnknownParent::Accept,
+            (EditMode::Interactive(_), Some(head)) if head.stored.deleted => parent.is_none() && !self.deleted,
+            (EditMode::Interactive(_), Some(_)) => {
+                parent.and_then(|parent| tree.find(parent)).is_some_and(|node| tree.is_leaf(node))
+            }
+        };
+        if accepted { Prospect::New { old: stored_ancestor(tree, &self.path) } } else { Prospect::Conflict }
+    }
+
+    /// Whether the validation holds for `record` when the newest change of a design document is `design_seq`.
+    pub(crate) fn is_stale(&self, record: &DocRecord, design_seq: u64) -> bool {
+        let Some(validated) = &self.validated else {
+            return false;
+        };
+        if validated.design_seq != design_seq {
+            return true;
+        }
+        match &validated.against {
+            Against::Nobody => false,
+            Against::Seen(seen) => match self.prospect(Some(record)) {
+                // Nothing is added, so there was nothing to validate.
+                Prospect::Conflict | Prospect::Known => false,
+                new @ Prospect::New { .. } => new != *seen,
+            },
+        }
+    }
+}
+
+/// Whether this is the id of a design document.
+pub(crate) fn is_design_id(id: &str) -> bool {
+    id.starts_with("_design/")
+}
+
+fn stored_ancestor(tree: &RevTree<Stored>, path: &[Rev]) -> Option<Rev> {
+    let is_stored = |rev: &&Rev| tree.find(rev).is_some_and(|node| tree.node(node).value.is_some());
+    path.iter().skip(1).find(is_stored).cloned()
+}
