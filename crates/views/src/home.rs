@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use settee_database::{Catalog, Change, Database, DatabaseError, ReadView, Work};
+use settee_database::{Catalog, Change, Database, DatabaseError, Layout, ReadView, Work};
 use settee_design::DesignOptions;
 use settee_storage::{Direction, Engine, Shard};
 
@@ -16,6 +16,8 @@ pub(crate) trait Home: Send + Sync {
     fn shard(&self) -> Shard;
 
     fn name(&self) -> &str;
+
+    fn layout(&self) -> Layout;
 
     /// The engine that holds the indexes.
     fn engine(&self) -> &Arc<dyn Engine>;
@@ -69,6 +71,10 @@ impl Home for CatalogHome<'_> {
         self.database.name()
     }
 
+    fn layout(&self) -> Layout {
+        self.database.layout()
+    }
+
     fn engine(&self) -> &Arc<dyn Engine> {
         self.catalog.engine()
     }
@@ -113,13 +119,43 @@ impl ChangeSnapshot for ReadView {
         Ok(self.changes_after(since)?)
     }
 
-    fn changes(&self, since: u64) -> Result<Box<dyn Changes + '_>> {
+    fn purge_seq(&self) -> Result<u64> {
+        Ok(ReadView::purge_seq(self)?)
+    }
+
+    fn purges_forgotten(&self) -> Result<u64> {
+        Ok(ReadView::purges_forgotten(self)?)
+    }
+
+    fn changes(&self, since: u64, purged_since: u64) -> Result<Box<dyn Changes + '_>> {
+        // Before the first change there was nothing that a purge could have taken.
+        let gone = if since == 0 { Vec::new() } else { purged_documents(self, purged_since)? };
         let changes = ReadView::changes(self, since, Direction::Forward)?;
-        Ok(Box::new(DatabaseChanges { changes, id: String::new() }))
+        Ok(Box::new(DatabaseChanges { gone: gone.into_iter(), since, changes, id: String::new() }))
     }
 }
 
+/// The documents of purges after `since` that are not there any more. The others have changed since.
+fn purged_documents(view: &ReadView, since: u64) -> Result<Vec<String>> {
+    let mut ids = Vec::new();
+    view.purges(since, |_, purge| ids.push(purge.id))?;
+    ids.sort_unstable();
+    ids.dedup();
+    let mut gone = Vec::new();
+    for some in ids.chunks(LOOKUPS) {
+        let some: Vec<&str> = some.iter().map(String::as_str).collect();
+        let heads = view.heads(&some)?;
+        gone.extend(some.iter().zip(heads).filter(|(_, head)| head.is_none()).map(|(id, _)| (*id).to_owned()));
+    }
+    Ok(gone)
+}
+
+/// How many documents are looked up in one go.
+const LOOKUPS: usize = 1000;
+
 struct DatabaseChanges<'a> {
+    gone: std::vec::IntoIter<String>,
+    since: u64,
     changes: settee_database::Changes<'a>,
     id: String,
 }
@@ -127,6 +163,11 @@ struct DatabaseChanges<'a> {
 impl Changes for DatabaseChanges<'_> {
     fn fill(&mut self, batch: &mut ChangeBatch, options: DesignOptions) -> Result<Fill> {
         while !batch.is_full() {
+            if let Some(id) = self.gone.next() {
+                batch.count(self.since);
+                batch.removed.push(id);
+                continue;
+            }
             let Some(Change { seq, id, stored, .. }) = self.changes.next()? else {
                 return Ok(Fill::End);
             };

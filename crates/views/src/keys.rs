@@ -7,6 +7,8 @@
 //! sort key | id bytes, 00 written as 00 ff | 00 | length of the number | number, big-endian without leading zeros
 //! ```
 //!
+//! In a partitioned index the sort key begins with the partition, see [`push_partition`].
+//!
 //! The sort key ends by itself, an id of UTF-8 never contains `ff`, and the length is at most 4, so comparing the bytes
 //! compares the parts.
 
@@ -32,6 +34,25 @@ const ESCAPED_NUL: [u8; 2] = [0, 0xff];
 const AFTER_NUMBERS: u8 = 5;
 /// Greater than every byte of an id.
 const AFTER_IDS: u8 = 0xff;
+
+/// Appends what the sort keys of a partition begin with: its bytes as those of an id, and an end mark that no byte of a
+/// sort key can be taken to continue.
+pub(crate) fn push_partition(out: &mut Vec<u8>, partition: &str) {
+    push_id(out, partition.as_bytes());
+    out.extend_from_slice(&[END_OF_ID, 0]);
+}
+
+/// How many bytes of a sort key of a partitioned index are those of its partition.
+pub(crate) fn partition_len(sort_key: &[u8]) -> usize {
+    let mut at = 0;
+    while let Some(nul) = sort_key[at..].iter().position(|&byte| byte == END_OF_ID) {
+        at += nul + 2;
+        if sort_key.get(at - 1) != Some(&ESCAPED_NUL[1]) {
+            return at;
+        }
+    }
+    sort_key.len()
+}
 
 /// Appends the key of a row.
 pub(crate) fn push_row_key(out: &mut Vec<u8>, sort_key: &[u8], id: &[u8], number: u32) {
@@ -142,6 +163,22 @@ mod tests {
                     assert!(key < after_prefix(&[7]) && key >= vec![7]);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn partitions_do_not_overlap() {
+        let mut before: Option<Vec<u8>> = None;
+        for partition in IDS {
+            let mut prefix = Vec::new();
+            push_partition(&mut prefix, partition);
+            for sort_key in [&[1][..], &[0xfe], &[3, 0, 0]] {
+                let key = row(&[&prefix[..], sort_key].concat(), "id", 1);
+                assert_eq!(partition_len(&key), prefix.len());
+                assert!(key >= prefix && key < after_prefix(&prefix));
+            }
+            assert!(before.is_none_or(|before| after_prefix(&before) <= prefix), "{partition:?}");
+            before = Some(prefix);
         }
     }
 

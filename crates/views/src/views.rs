@@ -13,7 +13,7 @@ use settee_storage::Shard;
 use crate::error::{Result, ViewError};
 use crate::handle::{BuildGuard, DatabaseIndexes, Handle, Turn};
 use crate::home::{CatalogHome, Home};
-use crate::index::identity::{definitions, signature};
+use crate::index::identity::{definitions, layout_of, signature};
 use crate::index::{IndexDefinition, IndexStore, Meta, Signature, Tokens};
 use crate::indexer::source::ChangeSnapshot;
 use crate::indexer::{Pass, PassIndex, Settings, attach};
@@ -62,6 +62,8 @@ pub struct ViewInfo {
     pub waiting_clients: u64,
     /// The update sequence that all indexes have reached.
     pub update_seq: u64,
+    /// The purge that all indexes have seen.
+    pub purge_seq: u64,
     /// How many changes the last of them is behind.
     pub updates_pending: u64,
     /// Bytes on disk, about.
@@ -124,6 +126,14 @@ impl Views {
         self.core.cleanup(&self.home(database), ddocs)
     }
 
+    /// Lets the engine give back the space of what was removed from the indexes of a design document. Blocks.
+    ///
+    /// # Errors
+    /// When storage failed.
+    pub fn compact(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<()> {
+        self.core.compact(&self.home(database), ddoc)
+    }
+
     /// Ends all work on the indexes of a database and lets no other begin: to be called before the database is deleted.
     /// Queries that wait get [`ViewError::Stopped`].
     pub fn release(&self, database: &Arc<Database>) {
@@ -167,9 +177,9 @@ impl Core {
         sink: &mut dyn RowSink,
     ) -> Result<Answer> {
         let view = ddoc.view(view).ok_or(ViewError::MissingView)?;
-        let plan = Plan::new(query, view.reduce.is_some(), view.collation)?;
+        let plan = Plan::new(query, view.reduce.is_some(), view.collation, layout_of(home.layout(), ddoc))?;
         let reduce = view.reduce.clone().filter(|_| plan.reduces());
-        let signature = signature(ddoc, view);
+        let signature = signature(home.layout(), ddoc, view);
         let update_seq = match query.update {
             Update::True => home.read()?.update_seq()?,
             Update::False | Update::Lazy => 0,
@@ -195,7 +205,7 @@ impl Core {
 
     pub(crate) fn update(&self, home: &dyn Home, ddoc: &DesignDocument) -> Result<()> {
         let update_seq = home.read()?.update_seq()?;
-        for definition in definitions(ddoc) {
+        for definition in definitions(home.layout(), ddoc) {
             while !is_current(&self.handle(home, definition.signature)?.meta()?, &definition.reduces, update_seq) {
                 self.advance(home, ddoc, definition.signature, update_seq)?;
             }
@@ -204,7 +214,7 @@ impl Core {
     }
 
     pub(crate) fn info(&self, home: &dyn Home, ddoc: &DesignDocument) -> Result<ViewInfo> {
-        let definitions = definitions(ddoc);
+        let definitions = definitions(home.layout(), ddoc);
         let database = home.read()?;
         let mut info = ViewInfo {
             signature: Signature::of_all(&definitions).to_string(),
@@ -212,6 +222,7 @@ impl Core {
             updater_running: false,
             waiting_clients: 0,
             update_seq: if definitions.is_empty() { database.update_seq()? } else { u64::MAX },
+            purge_seq: database.purge_seq()?,
             updates_pending: 0,
             file_bytes: 0,
             external_bytes: 0,
@@ -223,6 +234,7 @@ impl Core {
             info.updater_running |= is_building;
             info.waiting_clients += waiting;
             info.update_seq = info.update_seq.min(meta.update_seq);
+            info.purge_seq = info.purge_seq.min(meta.purge_seq);
             info.file_bytes += handle.store.file_bytes();
             info.external_bytes += meta.content_bytes();
         }
@@ -230,9 +242,17 @@ impl Core {
         Ok(info)
     }
 
+    /// Nodes that nothing refers to go with the commit that replaces them, so what is left is up to the engine.
+    pub(crate) fn compact(&self, home: &dyn Home, ddoc: &DesignDocument) -> Result<()> {
+        for definition in definitions(home.layout(), ddoc) {
+            self.handle(home, definition.signature)?.store.reclaim()?;
+        }
+        Ok(())
+    }
+
     pub(crate) fn cleanup(&self, home: &dyn Home, ddocs: &[DesignDocument]) -> Result<usize> {
         let needed: HashSet<Signature> =
-            ddocs.iter().flat_map(definitions).map(|definition| definition.signature).collect();
+            ddocs.iter().flat_map(|ddoc| definitions(home.layout(), ddoc)).map(|definition| definition.signature).collect();
         let indexes = self.indexes_of(home.shard());
         let mut removed = 0;
         for (signature, shard) in home.indexes()? {
@@ -294,7 +314,7 @@ impl Core {
         };
         let mut wanted = Some(guard);
         let mut guards = Vec::new();
-        let definitions = definitions(ddoc);
+        let definitions = definitions(home.layout(), ddoc);
         for definition in &definitions {
             if definition.signature == signature {
                 guards.extend(wanted.take().map(|guard| (definition, guard)));
@@ -329,7 +349,7 @@ impl Core {
         let database = home.read()?;
         let mut lagging: Vec<(&IndexDefinition, PassIndex<'_>)> = Vec::new();
         for (definition, guard) in guards {
-            let index = self.open(&guard.handle().store, definition, &language)?;
+            let index = self.open(&guard.handle().store, definition, &language, database.purges_forgotten()?)?;
             if index.meta.update_seq < update_seq {
                 lagging.push((definition, index));
             }
@@ -344,18 +364,26 @@ impl Core {
         Ok(())
     }
 
-    /// Prepares an index for a pass: it has all reduce functions of the design document then.
+    /// Prepares an index for a pass: it has all reduce functions of the design document then. One that did not see the
+    /// purges up to `purges_forgotten` cannot follow any more and begins anew.
     fn open<'a>(
         &self,
         store: &'a IndexStore,
         definition: &IndexDefinition,
         language: &Arc<dyn Language>,
+        purges_forgotten: u64,
     ) -> Result<PassIndex<'a>> {
         let open = || {
             let (meta, writer) = store.open()?;
-            Ok::<_, ViewError>(PassIndex { store, collation: definition.collation, meta, writer })
+            let IndexDefinition { collation, layout, .. } = *definition;
+            Ok::<_, ViewError>(PassIndex { store, collation, layout, meta, writer })
         };
         let mut index = open()?;
+        if index.meta.update_seq > 0 && index.meta.purge_seq < purges_forgotten {
+            index.writer.begin_anew(&index.meta)?;
+            drop(index);
+            index = open()?;
+        }
         let mut reduces = index.meta.reduces.clone();
         reduces.extend(definition.reduces.iter().filter(|reduce| index.meta.column(reduce).is_none()).cloned());
         if reduces.len() > index.meta.reduces.len() {

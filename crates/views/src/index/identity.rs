@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use md5::{Digest, Md5};
+use settee_database::Layout;
 use settee_design::{DesignDocument, DesignOptions, ViewDefinition};
 use settee_model::collate::Collation;
 
@@ -46,26 +47,36 @@ impl fmt::Debug for Signature {
     }
 }
 
+/// How the rows of the views of a design document are divided in a database of this layout.
+pub(crate) fn layout_of(database: Layout, ddoc: &DesignDocument) -> Layout {
+    match (database, ddoc.partitioned) {
+        (Layout::Partitioned, None | Some(true)) => Layout::Partitioned,
+        (Layout::Whole, _) | (Layout::Partitioned, Some(false)) => Layout::Whole,
+    }
+}
+
 /// An index that a design document asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct IndexDefinition {
     pub(crate) signature: Signature,
     pub(crate) map: Arc<str>,
     pub(crate) collation: Collation,
+    pub(crate) layout: Layout,
     /// The reduce functions of the views that share it.
     pub(crate) reduces: Vec<Arc<str>>,
 }
 
 /// The indexes of a design document, in the order of their first views.
-pub(crate) fn definitions(ddoc: &DesignDocument) -> Vec<IndexDefinition> {
-    let common = common_hash(ddoc);
+pub(crate) fn definitions(database: Layout, ddoc: &DesignDocument) -> Vec<IndexDefinition> {
+    let layout = layout_of(database, ddoc);
+    let common = common_hash(layout, ddoc);
     let mut definitions: Vec<IndexDefinition> = Vec::new();
     for view in &ddoc.views {
         let signature = view_signature(common.clone(), view);
         let known = definitions.iter().position(|definition| definition.signature == signature);
         let known = known.unwrap_or_else(|| {
             let (map, collation) = (Arc::clone(&view.map), view.collation);
-            definitions.push(IndexDefinition { signature, map, collation, reduces: Vec::new() });
+            definitions.push(IndexDefinition { signature, map, collation, layout, reduces: Vec::new() });
             definitions.len() - 1
         });
         let reduces = &mut definitions[known].reduces;
@@ -77,15 +88,15 @@ pub(crate) fn definitions(ddoc: &DesignDocument) -> Vec<IndexDefinition> {
 }
 
 /// The index that holds the rows of a view.
-pub(crate) fn signature(ddoc: &DesignDocument, view: &ViewDefinition) -> Signature {
-    view_signature(common_hash(ddoc), view)
+pub(crate) fn signature(database: Layout, ddoc: &DesignDocument, view: &ViewDefinition) -> Signature {
+    view_signature(common_hash(layout_of(database, ddoc), ddoc), view)
 }
 
 /// Of what the views of a design document have in common: a library may be large.
-fn common_hash(ddoc: &DesignDocument) -> Md5 {
+fn common_hash(layout: Layout, ddoc: &DesignDocument) -> Md5 {
     let DesignOptions { include_design, local_seq } = ddoc.options;
     let library = ddoc.library.as_deref().unwrap_or_default();
-    let options = [u8::from(include_design), u8::from(local_seq)];
+    let options = [u8::from(include_design), u8::from(local_seq), u8::from(layout == Layout::Partitioned)];
     hash([ddoc.language.as_bytes(), library.as_bytes(), &options])
 }
 
@@ -119,7 +130,7 @@ mod tests {
     #[test]
     fn only_what_decides_the_rows_counts() {
         let view = r#""views":{"a":{"map":"m"}}"#;
-        let of = |text: &str| definitions(&parse(text))[0].signature;
+        let of = |text: &str| definitions(Layout::Whole, &parse(text))[0].signature;
         let plain = of(&format!("{{{view}}}"));
         let same = [
             r#"{"views":{"b":{"map":"m","reduce":"_sum"}}}"#.to_owned(),
@@ -146,15 +157,29 @@ mod tests {
     }
 
     #[test]
+    fn partitioned_indexes_are_others() {
+        let of = |database: Layout, options: &str| {
+            let text = format!(r#"{{"views":{{"a":{{"map":"m"}}}}{options}}}"#);
+            definitions(database, &parse(&text))[0].signature
+        };
+        let global = of(Layout::Whole, "");
+        let partitioned = of(Layout::Partitioned, "");
+        assert_ne!(global, partitioned);
+        assert_eq!(of(Layout::Partitioned, r#","options":{"partitioned":true}"#), partitioned);
+        assert_eq!(of(Layout::Partitioned, r#","options":{"partitioned":false}"#), global);
+        assert_eq!(of(Layout::Whole, r#","options":{"partitioned":true}"#), global);
+    }
+
+    #[test]
     fn views_with_one_map_function_share_an_index() {
         let ddoc = parse(
             r#"{"views":{"a":{"map":"m","reduce":"_sum"},"b":{"map":"n"},"c":{"map":"m"},
                 "d":{"map":"m","reduce":"_count"},"e":{"map":"m","reduce":"_sum"}}}"#,
         );
-        let definitions = definitions(&ddoc);
+        let definitions = definitions(Layout::Whole, &ddoc);
         assert_eq!(definitions.len(), 2);
         assert_eq!(definitions[0].reduces, ["_sum".into(), "_count".into()]);
         assert!(definitions[1].reduces.is_empty());
-        assert_eq!(signature(&ddoc, &ddoc.views[3]), definitions[0].signature);
+        assert_eq!(signature(Layout::Whole, &ddoc, &ddoc.views[3]), definitions[0].signature);
     }
 }

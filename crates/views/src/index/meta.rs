@@ -7,13 +7,15 @@ use crate::error::Result;
 use crate::tree::Root;
 
 /// Changes when nodes or records get another layout; an index of another format is built anew.
-const FORMAT: u64 = 1;
+const FORMAT: u64 = 2;
 
 /// How far an index is, and where its trees begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Meta {
     /// The rows show the database at this update sequence.
     pub(crate) update_seq: u64,
+    /// Purges up to this one are seen in the rows as well.
+    pub(crate) purge_seq: u64,
     /// The least number that no node ever had. Nodes from there on are left over from a crash.
     pub(crate) next_node: u64,
     /// The reduce functions, in the order of the reductions in inner nodes.
@@ -27,7 +29,7 @@ pub(crate) struct Meta {
 impl Meta {
     /// An index that shows the database before its first change.
     pub(crate) fn new() -> Self {
-        Self { update_seq: 0, next_node: 1, reduces: Vec::new(), rows: None, entries: None }
+        Self { update_seq: 0, purge_seq: 0, next_node: 1, reduces: Vec::new(), rows: None, entries: None }
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -35,6 +37,7 @@ impl Meta {
         push_number(&mut out, FORMAT);
         push_bytes(&mut out, settee_model::collate::version().as_bytes());
         push_number(&mut out, self.update_seq);
+        push_number(&mut out, self.purge_seq);
         push_number(&mut out, self.next_node);
         push_len(&mut out, self.reduces.len());
         self.reduces.iter().for_each(|reduce| push_bytes(&mut out, reduce.as_bytes()));
@@ -54,11 +57,12 @@ impl Meta {
             return Ok(None);
         }
         let update_seq = reader.number()?;
+        let purge_seq = reader.number()?;
         let next_node = reader.number()?;
         let reduces = (0..reader.len()?).map(|_| Ok(Arc::from(reader.text()?))).collect::<Result<_>>()?;
         let rows = decode_root(&mut reader)?;
         let entries = decode_root(&mut reader)?;
-        Ok(Some(Self { update_seq, next_node, reduces, rows, entries }))
+        Ok(Some(Self { update_seq, purge_seq, next_node, reduces, rows, entries }))
     }
 
     /// How many rows there are.
@@ -93,6 +97,7 @@ mod tests {
             Child { separator: Vec::new(), id: 9, rows: 300, bytes: 70_000, reductions: vec![vec![1, 2], vec![]] };
         let meta = Meta {
             update_seq: 1 << 40,
+            purge_seq: 5,
             next_node: 77,
             reduces: vec!["_sum".into(), "function(k, v) {}".into()],
             rows: Some(Root { height: 3, node }),

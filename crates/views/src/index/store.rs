@@ -68,6 +68,11 @@ impl IndexStore {
         self.engine.approximate_size(self.shard)
     }
 
+    /// Lets the engine give back space.
+    pub(crate) fn reclaim(&self) -> Result<()> {
+        Ok(self.engine.reclaim(self.shard)?)
+    }
+
     /// Prepares for writing: clears away what a crash left over, or everything if the index cannot be used. The caller
     /// is the only one who writes.
     pub(crate) fn open(&self) -> Result<(Meta, IndexWriter<'_>)> {
@@ -82,7 +87,9 @@ impl IndexStore {
             return Ok((Meta::new(), IndexWriter { store: self, version }));
         };
         let mut writer = IndexWriter { store: self, version };
-        let start = keys::node(meta.next_node);
+        // An index without rows has no nodes at all.
+        let is_empty = meta.rows.is_none() && meta.entries.is_none();
+        let start = keys::node(if is_empty { 0 } else { meta.next_node });
         let range = KeyRange { start: Some(&start), end: None };
         let mut leftovers = snapshot.scan(self.shard, Keyspace::IndexNodes, range, Direction::Forward)?;
         let mut batch = Batch::new();
@@ -110,6 +117,19 @@ impl IndexWriter<'_> {
     pub(crate) fn publish(&mut self, mut batch: Batch, meta: &Meta) -> Result<()> {
         batch.put(Keyspace::Catalog, keys::META, &meta.encode());
         self.commit(batch)
+    }
+
+    /// Makes the index one that shows the database before its first change. Numbers of nodes go on, for the sake of those
+    /// who read the old ones; these are left over, and cleared away when the index is opened.
+    pub(crate) fn begin_anew(&mut self, meta: &Meta) -> Result<()> {
+        let mut batch = Batch::new();
+        let snapshot = self.store.snapshot()?;
+        let range = KeyRange::default();
+        let mut entries = snapshot.scan(self.store.shard, Keyspace::IndexEntries, range, Direction::Forward)?;
+        while let Some((id, _)) = entries.next()? {
+            batch.delete(Keyspace::IndexEntries, id);
+        }
+        self.publish(batch, &Meta { next_node: meta.next_node, ..Meta::new() })
     }
 
     /// Commits a batch of nodes, unless it is empty.
@@ -144,6 +164,7 @@ mod tests {
     use settee_storage::memory::MemoryEngine;
 
     use super::*;
+    use crate::tree::{Child, Root};
 
     fn nodes(store: &IndexStore) -> Vec<u64> {
         let snapshot = store.snapshot().unwrap();
@@ -172,13 +193,19 @@ mod tests {
         let (_, mut writer) = store.open().unwrap();
         assert_eq!(nodes(&store), []);
         write_nodes(&mut writer, 1..4);
-        let meta = Meta { update_seq: 9, next_node: 4, ..Meta::new() };
+        let node = Child { separator: Vec::new(), id: 1, rows: 1, bytes: 1, reductions: Vec::new() };
+        let rows = Some(Root { height: 0, node });
+        let meta = Meta { update_seq: 9, next_node: 4, rows, ..Meta::new() };
         writer.publish(Batch::new(), &meta).unwrap();
         write_nodes(&mut writer, 4..30_000);
         // With one, the nodes that it does not know of.
         let (found, mut writer) = store.open().unwrap();
-        assert_eq!((found, nodes(&store)), (meta, vec![1, 2, 3]));
+        assert_eq!((&found, nodes(&store)), (&meta, vec![1, 2, 3]));
         write_nodes(&mut writer, 4..5);
+        // An index that begins anew needs none of them and uses none of their numbers.
+        writer.begin_anew(&found).unwrap();
+        let (found, _) = store.open().unwrap();
+        assert_eq!((found, nodes(&store)), (Meta { next_node: 4, ..Meta::new() }, Vec::new()));
     }
 
     #[test]

@@ -24,13 +24,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use settee_database::Layout;
 use settee_design::{DesignOptions, DocumentBatch, Emissions, Language, Limits, MapSource};
 use settee_model::collate::Collation;
 
 use entries::EntryReader;
 use source::{ChangeSnapshot, Changes, Fill};
 use worker::{Spilling, Target, Worker};
-use write::{Found, Writing};
+use write::{Found, Reached, Writing};
 
 use crate::error::{Result, ViewError};
 use crate::index::{IndexStore, IndexWriter, Meta};
@@ -67,6 +68,7 @@ const LOAD_ROWS_PER_CHANGE: u64 = 8;
 pub(crate) struct PassIndex<'a> {
     pub(crate) store: &'a IndexStore,
     pub(crate) collation: Collation,
+    pub(crate) layout: Layout,
     pub(crate) meta: Meta,
     pub(crate) writer: IndexWriter<'a>,
 }
@@ -101,6 +103,8 @@ impl Pass<'_> {
     /// Brings indexes that stand at the same update sequence to that of the database snapshot.
     pub(crate) fn run(&self, indexes: Vec<PassIndex<'_>>) -> Result<()> {
         let since = indexes.first().map_or(0, |index| index.meta.update_seq);
+        // Indexes that were interrupted may have seen different purges. Seeing one again does no harm.
+        let purged_since = indexes.iter().map(|index| index.meta.purge_seq).min().unwrap_or(0);
         let update_seq = self.database.update_seq()?;
         let pending = self.database.count_after(since)?;
         let threads = pending.div_ceil(CHANGES_PER_THREAD).clamp(1, self.settings.threads.max(1) as u64);
@@ -114,6 +118,7 @@ impl Pass<'_> {
             .zip(&snapshots)
             .map(|(index, snapshot)| Target {
                 collation: index.collation,
+                layout: index.layout,
                 before: index
                     .meta
                     .rows
@@ -126,7 +131,7 @@ impl Pass<'_> {
         let mut writings = indexes.into_iter().map(|index| self.writing(index)).collect::<Result<Vec<_>>>()?;
 
         let mut scan = Scan {
-            changes: self.database.changes(since)?,
+            changes: self.database.changes(since, purged_since)?,
             changes_left: 0,
             bytes_left: 0,
             last_seq: since,
@@ -137,7 +142,10 @@ impl Pass<'_> {
             (scan.changes_left, scan.bytes_left) =
                 if is_load { (u64::MAX, u64::MAX) } else { (ROUND_CHANGES, ROUND_BYTES) };
             scan = self.map(scan, &mut workers, &targets, &done)?;
-            let reached = if scan.fill == Fill::End { update_seq } else { scan.last_seq };
+            let reached = match scan.fill {
+                Fill::End => Reached { update_seq, purge_seq: self.database.purge_seq()? },
+                Fill::Full => Reached { update_seq: scan.last_seq, purge_seq: purged_since },
+            };
             self.check_stop()?;
             self.write(&mut writings, &mut workers, reached, if is_load { write::load } else { write::update })?;
         }
@@ -205,7 +213,7 @@ impl Pass<'_> {
         &self,
         writings: &mut [Writing<'_>],
         workers: &mut [Worker],
-        reached: u64,
+        reached: Reached,
         write: fn(&mut Writing<'_>, Found) -> Result<()>,
     ) -> Result<()> {
         let found = (0..writings.len()).map(|index| take_found(workers, index, reached)).collect::<Result<Vec<_>>>()?;
@@ -249,8 +257,8 @@ impl Scan<'_> {
     }
 }
 
-fn take_found(workers: &mut [Worker], index: usize, update_seq: u64) -> Result<Found> {
-    let mut found = Found { rows: Vec::new(), entries: Vec::new(), update_seq };
+fn take_found(workers: &mut [Worker], index: usize, reached: Reached) -> Result<Found> {
+    let mut found = Found { rows: Vec::new(), entries: Vec::new(), reached };
     for worker in workers {
         let output = &mut worker.outputs[index];
         found.rows.extend(output.rows.take_sources()?);

@@ -12,8 +12,15 @@ pub(crate) trait ChangeSnapshot: Send + Sync {
     /// How many documents last changed after `since`.
     fn count_after(&self, since: u64) -> Result<u64>;
 
-    /// These documents, in the order of their last changes.
-    fn changes(&self, since: u64) -> Result<Box<dyn Changes + '_>>;
+    /// The number of the last purge.
+    fn purge_seq(&self) -> Result<u64>;
+
+    /// The number of the newest purge that is no longer remembered.
+    fn purges_forgotten(&self) -> Result<u64>;
+
+    /// The documents that were purged after the purge `purged_since` and are not there any more, then those that last
+    /// changed after `since`, in the order of these changes.
+    fn changes(&self, since: u64, purged_since: u64) -> Result<Box<dyn Changes + '_>>;
 }
 
 /// A walk through changes.
@@ -36,7 +43,7 @@ pub(crate) enum Fill {
 pub(crate) struct ChangeBatch {
     /// Documents to be mapped.
     pub(crate) documents: DocumentBatch,
-    /// The ids of deleted documents.
+    /// The ids of deleted and purged documents.
     pub(crate) removed: Vec<String>,
     /// The update sequence of the last change, also if it is neither of these.
     pub(crate) last_seq: u64,

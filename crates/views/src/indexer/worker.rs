@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
+use settee_database::Layout;
 use settee_design::{DocumentBatch, Emissions, Program};
 use settee_model::collate::{self, Collation};
 use settee_model::json::Value;
+use settee_model::partition;
 
 use super::entries::{self, EntryReader};
 use super::sorter::Runs;
@@ -15,6 +17,7 @@ use crate::keys;
 /// What a worker needs to know of an index.
 pub(super) struct Target<'a> {
     pub(super) collation: Collation,
+    pub(super) layout: Layout,
     /// What documents emitted before; absent if the index is empty.
     pub(super) before: Option<EntryReader<'a>>,
 }
@@ -129,9 +132,13 @@ impl Worker {
             }
             let output = &mut self.outputs[row.function as usize];
             let id = self.batch.documents.get(row.document as usize).id;
-            let collation = targets[row.function as usize].collation;
+            let Target { collation, layout, .. } = targets[row.function as usize];
             let sort_key = output.rows.current.put(row.key, row.value, |out| {
                 let start = out.len();
+                if layout == Layout::Partitioned {
+                    // Ids without a partition were written before anybody checked, and belong to the empty one.
+                    keys::push_partition(out, partition::split(id).map_or("", |(partition, _)| partition));
+                }
                 collate::encode(Value::trusted(row.key), collation, out);
                 let sort_len = out.len() - start;
                 keys::finish_row_key(out, id.as_bytes(), number);

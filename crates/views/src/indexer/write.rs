@@ -30,8 +30,15 @@ pub(super) struct Writing<'a> {
 pub(super) struct Found {
     pub(super) rows: Vec<Ranked<'static>>,
     pub(super) entries: Vec<Ranked<'static>>,
-    /// The index shows the database at this update sequence when it has all that.
+    /// What the index shows when it has all that.
+    pub(super) reached: Reached,
+}
+
+/// A state of the database.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reached {
     pub(super) update_seq: u64,
+    pub(super) purge_seq: u64,
 }
 
 /// The ranks of sources: what was found counts more than what is stored.
@@ -62,7 +69,8 @@ pub(super) fn load(writing: &mut Writing<'_>, found: Found) -> Result<()> {
     let (mut batch, next_node) = nodes.finish();
     obsolete.delete(&mut batch);
     delete_changed_entries(&*snapshot, store, &mut batch)?;
-    let loaded = Meta { update_seq: found.update_seq, next_node, reduces: meta.reduces.clone(), rows, entries };
+    let Reached { update_seq, purge_seq } = found.reached;
+    let loaded = Meta { update_seq, purge_seq, next_node, reduces: meta.reduces.clone(), rows, entries };
     writer.publish(batch, &loaded)?;
     *meta = loaded;
     Ok(())
@@ -178,7 +186,8 @@ pub(super) fn update(writing: &mut Writing<'_>, found: Found) -> Result<()> {
         write_change(&mut batch, change, is_loaded);
         Ok(ControlFlow::Continue(()))
     })?;
-    let updated = Meta { update_seq: found.update_seq, next_node, rows, ..meta.clone() };
+    let Reached { update_seq, purge_seq } = found.reached;
+    let updated = Meta { update_seq, purge_seq, next_node, rows, ..meta.clone() };
     writer.publish(batch, &updated)?;
     *meta = updated;
     Ok(())

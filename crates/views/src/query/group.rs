@@ -6,11 +6,13 @@
 
 use std::ops::{ControlFlow, Range};
 
+use settee_database::Layout;
 use settee_model::collate::group_prefix;
 use settee_model::json::Value;
 
 use super::{Order, ReduceRow, RowSink};
 use crate::error::Result;
+use crate::keys;
 use crate::reduce::{Column, Group};
 use crate::tree::walk::{Subtree, Visit, Visitor};
 use crate::tree::{Leaf, Row};
@@ -20,8 +22,8 @@ use crate::tree::{Leaf, Row};
 pub(super) enum Grouping {
     /// Nothing: there is one group.
     Whole,
-    /// The first elements of their keys.
-    Level(usize),
+    /// The first elements of their keys, in an index of this layout.
+    Level(usize, Layout),
     /// Their keys.
     Exact,
 }
@@ -31,7 +33,14 @@ impl Grouping {
     fn prefix<'a>(self, row: &Row<'a>) -> &'a [u8] {
         match self {
             Self::Whole => &[],
-            Self::Level(level) => group_prefix(row.sort_key(), level),
+            Self::Level(level, layout) => {
+                let sort_key = row.sort_key();
+                let partition = match layout {
+                    Layout::Whole => 0,
+                    Layout::Partitioned => keys::partition_len(sort_key),
+                };
+                &sort_key[..partition + group_prefix(&sort_key[partition..], level).len()]
+            }
             Self::Exact => row.sort_key(),
         }
     }
@@ -41,7 +50,7 @@ impl Grouping {
         match self {
             Self::Whole => out.extend_from_slice(b"null"),
             Self::Exact => out.extend_from_slice(row.key),
-            Self::Level(level) => {
+            Self::Level(level, _) => {
                 let key = Value::trusted(row.key);
                 if !key.is_array() || key.elements().nth(level).is_none() {
                     return out.extend_from_slice(row.key);

@@ -33,6 +33,8 @@ pub struct ViewQuery {
     pub docs: Docs,
     /// `update` and `stale`.
     pub update: Update,
+    /// The partition whose rows are asked for; needed if the index is partitioned, refused if it is not.
+    pub partition: Option<String>,
 }
 
 /// The keys that a query asks for.
@@ -158,6 +160,12 @@ pub enum QueryError {
     /// More than one of `keys` with a reduction that is not `group=true`.
     #[error("Multi-key fetches for reduce views must use `group=true`")]
     ManyKeysOnReduce,
+    /// A view that is read by partitions, and none was named.
+    #[error("`partition` parameter is mandatory for queries to this view.")]
+    PartitionMissing,
+    /// A view of all partitions, and one was named.
+    #[error("`partition` parameter is not supported in this design doc")]
+    PartitionOnGlobal,
     /// `startkey` lies after `endkey`.
     #[error("No rows can match your key range, reverse your start_key and end_key or set descending=true")]
     RangeNotAscending,

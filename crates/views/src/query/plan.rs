@@ -1,15 +1,17 @@
 //! [`Plan`]: a query that fits its view, ready to run on the index.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
+use settee_database::Layout;
 use settee_model::collate::Collation;
 
 use super::group::{Grouping, Groups};
-use super::range::{between, of_key};
+use super::range::{Space, between, of_key};
 use super::rows::Rows;
 use super::{Docs, Header, Keys, Order, QueryError, Reduce, ReduceRow, RowSink, ViewQuery};
 use crate::error::{Result, ViewError};
 use crate::index::Meta;
+use crate::keys;
 use crate::reduce::Column;
 use crate::tree::walk::{RowRange, Visitor, walk};
 use crate::tree::{Root, TreeReader};
@@ -23,6 +25,8 @@ pub(crate) struct Plan {
     mode: Mode,
     skip: u64,
     limit: u64,
+    /// All rows that the query could ask for: those of the index or of a partition.
+    all: RowRange,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,27 +42,46 @@ pub(crate) struct Shown<'a> {
     pub(crate) meta: &'a Meta,
 }
 
+/// What the sort keys of the rows begin with that a query may see.
+fn prefix(layout: Layout, partition: Option<&str>) -> Result<Vec<u8>, QueryError> {
+    let mut prefix = Vec::new();
+    match (layout, partition) {
+        (Layout::Whole, None) => {}
+        (Layout::Whole, Some(_)) => return Err(QueryError::PartitionOnGlobal),
+        (Layout::Partitioned, None) => return Err(QueryError::PartitionMissing),
+        (Layout::Partitioned, Some(partition)) => keys::push_partition(&mut prefix, partition),
+    }
+    Ok(prefix)
+}
+
 impl Plan {
     /// Checks a query against a view that can reduce or not.
-    pub(crate) fn new(query: &ViewQuery, can_reduce: bool, collation: Collation) -> Result<Self, QueryError> {
+    pub(crate) fn new(
+        query: &ViewQuery,
+        can_reduce: bool,
+        collation: Collation,
+        layout: Layout,
+    ) -> Result<Self, QueryError> {
+        let prefix = prefix(layout, query.partition.as_deref())?;
+        let space = Space { prefix: &prefix, collation };
         let mode = match (query.reduce, can_reduce) {
             (Reduce::Off, _) | (Reduce::Default, false) => Mode::Map,
             (Reduce::Whole, false) => return Err(QueryError::ReduceOnMap),
             (Reduce::Level(_) | Reduce::Exact, false) => return Err(QueryError::GroupingOnMap),
             (Reduce::Default | Reduce::Whole | Reduce::Level(0), true) => Mode::Reduce(Grouping::Whole),
-            (Reduce::Level(level), true) => Mode::Reduce(Grouping::Level(level as usize)),
+            (Reduce::Level(level), true) => Mode::Reduce(Grouping::Level(level as usize, layout)),
             (Reduce::Exact, true) => Mode::Reduce(Grouping::Exact),
         };
         if mode != Mode::Map && query.docs == Docs::Include {
             return Err(QueryError::DocsOnReduce);
         }
         let ranges = match &query.keys {
-            Keys::Range { start, end } => vec![between(start.as_ref(), end.as_ref(), query.order, collation)?],
+            Keys::Range { start, end } => vec![between(start.as_ref(), end.as_ref(), query.order, space)?],
             Keys::Many(keys) => {
                 if keys.len() > 1 && !matches!(mode, Mode::Map | Mode::Reduce(Grouping::Exact)) {
                     return Err(QueryError::ManyKeysOnReduce);
                 }
-                let ranges = keys.iter().map(|key| of_key(key, collation));
+                let ranges = keys.iter().map(|key| of_key(key, space));
                 match query.order {
                     Order::Ascending => ranges.collect(),
                     // CouchDB turns the list around as well.
@@ -66,7 +89,14 @@ impl Plan {
                 }
             }
         };
-        Ok(Self { ranges, order: query.order, mode, skip: query.skip, limit: query.limit.unwrap_or(u64::MAX) })
+        Ok(Self {
+            ranges,
+            order: query.order,
+            mode,
+            skip: query.skip,
+            limit: query.limit.unwrap_or(u64::MAX),
+            all: space.all(),
+        })
     }
 
     /// Whether the answer consists of reductions.
@@ -89,11 +119,16 @@ impl Plan {
     }
 
     fn show_rows(&self, Shown { tree, meta }: Shown<'_>, sink: &mut dyn RowSink) -> Result<()> {
-        let total_rows = meta.total_rows();
-        let offset = match (&meta.rows, self.ranges.first()) {
-            (Some(root), Some(range)) => self.rows_before(tree, root, range)?.saturating_add(self.skip).min(total_rows),
-            _ => total_rows.min(self.skip),
+        let all = match &meta.rows {
+            Some(root) => self.extent(tree, root)?,
+            None => 0..0,
         };
+        let total_rows = all.end - all.start;
+        let before = match (&meta.rows, self.ranges.first()) {
+            (Some(root), Some(range)) => self.rows_before(tree, root, range, &all)?,
+            _ => 0,
+        };
+        let offset = before.saturating_add(self.skip).min(total_rows);
         let header = Header::Map { total_rows, offset, update_seq: meta.update_seq };
         if sink.header(header).is_break() {
             return Ok(());
@@ -105,11 +140,19 @@ impl Plan {
         Ok(())
     }
 
-    /// How many rows precede the range in the order asked for.
-    fn rows_before(&self, tree: TreeReader<'_>, root: &Root, range: &RowRange) -> Result<u64> {
+    /// The ranks of the rows that the query could ask for.
+    fn extent(&self, tree: TreeReader<'_>, root: &Root) -> Result<Range<u64>> {
+        match &self.all.upper {
+            Some(upper) => Ok(tree.rank(root, &self.all.lower)?..tree.rank(root, upper)?),
+            None => Ok(0..root.node.rows),
+        }
+    }
+
+    /// How many of `all` rows precede the range in the order asked for.
+    fn rows_before(&self, tree: TreeReader<'_>, root: &Root, range: &RowRange, all: &Range<u64>) -> Result<u64> {
         match (self.order, &range.upper) {
-            (Order::Ascending, _) => tree.rank(root, &range.lower),
-            (Order::Descending, Some(upper)) => Ok(root.node.rows - tree.rank(root, upper)?),
+            (Order::Ascending, _) => Ok(tree.rank(root, &range.lower)? - all.start),
+            (Order::Descending, Some(upper)) => Ok(all.end - tree.rank(root, upper)?),
             (Order::Descending, None) => Ok(0),
         }
     }
@@ -131,7 +174,9 @@ impl Plan {
         {
             if self.skip == 0 {
                 let mut value = Vec::new();
-                column.finish(&root.node.reductions[index], &mut value);
+                for reduction in column.conclude(&[vec![root.node.reductions[index].as_slice()]])? {
+                    column.finish(&reduction, &mut value);
+                }
                 let _ = sink.reduce_row(ReduceRow { key: b"null", value: &value });
             }
             return Ok(());

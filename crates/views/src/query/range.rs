@@ -16,10 +16,26 @@ impl Order {
     }
 }
 
-fn sort_key(key: &Json, collation: Collation) -> Vec<u8> {
-    let mut out = Vec::new();
-    collate::encode(key.value(), collation, &mut out);
-    out
+/// What the sort keys of a query have in common, and how its keys are compared.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Space<'a> {
+    /// Empty, or what sort keys of a partition begin with.
+    pub(super) prefix: &'a [u8],
+    pub(super) collation: Collation,
+}
+
+impl Space<'_> {
+    fn sort_key(self, key: &Json) -> Vec<u8> {
+        let mut out = self.prefix.to_vec();
+        collate::encode(key.value(), self.collation, &mut out);
+        out
+    }
+
+    /// All rows.
+    pub(super) fn all(self) -> RowRange {
+        let upper = (!self.prefix.is_empty()).then(|| keys::after_prefix(self.prefix));
+        RowRange { lower: self.prefix.to_vec(), upper }
+    }
 }
 
 /// The rows between two keys. Document ids count only beside their key, as in CouchDB.
@@ -27,10 +43,10 @@ pub(super) fn between(
     start: Option<&Start>,
     end: Option<&End>,
     order: Order,
-    collation: Collation,
+    space: Space<'_>,
 ) -> Result<RowRange, QueryError> {
-    let start = start.map(|start| (sort_key(&start.key, collation), start.docid.as_deref()));
-    let end = end.map(|end| (sort_key(&end.key, collation), end.docid.as_deref(), end.inclusion));
+    let start = start.map(|start| (space.sort_key(&start.key), start.docid.as_deref()));
+    let end = end.map(|end| (space.sort_key(&end.key), end.docid.as_deref(), end.inclusion));
     if let (Some((start, _)), Some((end, ..))) = (&start, &end) {
         match order {
             Order::Ascending if start > end => return Err(QueryError::RangeNotAscending),
@@ -58,11 +74,12 @@ pub(super) fn between(
             start.map(|(key, id)| behind(key, id)),
         ),
     };
-    Ok(RowRange { lower: lower.unwrap_or_default(), upper })
+    let all = space.all();
+    Ok(RowRange { lower: lower.unwrap_or(all.lower), upper: upper.or(all.upper) })
 }
 
 /// The rows of one key.
-pub(super) fn of_key(key: &Json, collation: Collation) -> RowRange {
-    let lower = sort_key(key, collation);
+pub(super) fn of_key(key: &Json, space: Space<'_>) -> RowRange {
+    let lower = space.sort_key(key);
     RowRange { upper: Some(keys::after_prefix(&lower)), lower }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use settee_database::Layout;
 use settee_design::DesignOptions;
 use settee_storage::{Engine, Shard};
 
@@ -24,6 +25,16 @@ pub(super) struct TestDocument {
 pub(super) struct Documents {
     pub(super) by_id: BTreeMap<String, TestDocument>,
     pub(super) update_seq: u64,
+    /// The purged documents, also those that are not remembered any more.
+    purged: Vec<String>,
+    purges_forgotten: usize,
+}
+
+impl Documents {
+    /// How many purges there were.
+    pub(super) fn purged(&self) -> u64 {
+        self.purged.len() as u64
+    }
 }
 
 pub(super) struct TestHome {
@@ -31,11 +42,17 @@ pub(super) struct TestHome {
     pub(super) documents: Mutex<Arc<Documents>>,
     indexes: Mutex<BTreeMap<Signature, Shard>>,
     next_shard: AtomicU64,
+    layout: Layout,
 }
 
 impl TestHome {
     pub(super) fn new(engine: Arc<dyn Engine>) -> Self {
-        Self { engine, documents: Mutex::default(), indexes: Mutex::default(), next_shard: AtomicU64::new(100) }
+        Self::with_layout(engine, Layout::Whole)
+    }
+
+    pub(super) fn with_layout(engine: Arc<dyn Engine>, layout: Layout) -> Self {
+        let next_shard = AtomicU64::new(100);
+        Self { engine, documents: Mutex::default(), indexes: Mutex::default(), next_shard, layout }
     }
 
     /// The same database with the index shards of another engine, as after a crash.
@@ -45,6 +62,7 @@ impl TestHome {
             documents: Mutex::new(Arc::clone(&self.documents.lock())),
             indexes: Mutex::new(self.indexes.lock().clone()),
             next_shard: AtomicU64::new(self.next_shard.load(Ordering::Relaxed)),
+            layout: self.layout,
         }
     }
 
@@ -66,6 +84,25 @@ impl TestHome {
         documents.by_id.insert(id.to_owned(), TestDocument { seq: documents.update_seq, json });
     }
 
+    /// Purges a document, or one of its conflicts, which shows as a change.
+    pub(super) fn purge(&self, id: &str, leaves_something: bool) {
+        let mut documents = self.documents.lock();
+        let documents = Arc::make_mut(&mut documents);
+        documents.update_seq += 1;
+        documents.purged.push(id.to_owned());
+        match documents.by_id.get_mut(id) {
+            Some(document) if leaves_something => document.seq = documents.update_seq,
+            _ => drop(documents.by_id.remove(id)),
+        }
+    }
+
+    /// Forgets the purges so far.
+    pub(super) fn forget_purges(&self) {
+        let mut documents = self.documents.lock();
+        let documents = Arc::make_mut(&mut documents);
+        documents.purges_forgotten = documents.purged.len();
+    }
+
     pub(super) fn index_count(&self) -> usize {
         self.indexes.lock().len()
     }
@@ -78,6 +115,10 @@ impl TestHome {
 impl Home for TestHome {
     fn shard(&self) -> Shard {
         Shard(1)
+    }
+
+    fn layout(&self) -> Layout {
+        self.layout
     }
 
     fn name(&self) -> &str {
@@ -119,20 +160,37 @@ impl ChangeSnapshot for TestSnapshot {
         Ok(self.0.by_id.values().filter(|document| document.seq > since).count() as u64)
     }
 
-    fn changes(&self, since: u64) -> Result<Box<dyn Changes + '_>> {
+    fn purge_seq(&self) -> Result<u64> {
+        Ok(self.0.purged.len() as u64)
+    }
+
+    fn purges_forgotten(&self) -> Result<u64> {
+        Ok(self.0.purges_forgotten as u64)
+    }
+
+    fn changes(&self, since: u64, purged_since: u64) -> Result<Box<dyn Changes + '_>> {
+        let purged_since = usize::try_from(purged_since).unwrap();
+        assert!(since == 0 || purged_since >= self.0.purges_forgotten);
+        let purged = self.0.purged.get(purged_since.max(self.0.purges_forgotten)..).unwrap_or_default();
+        let gone = purged.iter().filter(|id| !self.0.by_id.contains_key(*id)).cloned().collect::<Vec<_>>();
         let changed = self.0.by_id.iter().filter(|(_, document)| document.seq > since);
         let mut changed: Vec<_> = changed.map(|(id, document)| (document.seq, id.as_str(), document)).collect();
         changed.sort_unstable_by_key(|(seq, ..)| *seq);
-        Ok(Box::new(TestChanges(changed.into_iter())))
+        Ok(Box::new(TestChanges(gone.into_iter(), since, changed.into_iter())))
     }
 }
 
-struct TestChanges<'a>(std::vec::IntoIter<(u64, &'a str, &'a TestDocument)>);
+struct TestChanges<'a>(std::vec::IntoIter<String>, u64, std::vec::IntoIter<(u64, &'a str, &'a TestDocument)>);
 
 impl Changes for TestChanges<'_> {
     fn fill(&mut self, batch: &mut ChangeBatch, options: DesignOptions) -> Result<Fill> {
         while !batch.is_full() {
-            let Some((seq, id, document)) = self.0.next() else {
+            if let Some(id) = self.0.next() {
+                batch.count(self.1);
+                batch.removed.push(id);
+                continue;
+            }
+            let Some((seq, id, document)) = self.2.next() else {
                 return Ok(Fill::End);
             };
             batch.count(seq);

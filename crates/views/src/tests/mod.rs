@@ -7,6 +7,8 @@ mod crashes;
 mod database;
 mod home;
 mod model;
+mod partitions;
+mod purges;
 mod queries;
 mod random;
 

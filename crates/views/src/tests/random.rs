@@ -6,7 +6,7 @@ use settee_design::DesignDocument;
 use settee_model::json::Json;
 use settee_storage::memory::MemoryEngine;
 
-use super::home::TestHome;
+use super::home::{Documents, TestHome};
 use super::{ask, core, ddoc, model, settings};
 use crate::error::ViewError;
 use crate::query::{End, Inclusion, Keys, Order, QueryError, Reduce, Start, Update, ViewQuery};
@@ -41,7 +41,7 @@ fn key(random: &mut Random) -> String {
     }
 }
 
-fn id(random: &mut Random, space: u64) -> String {
+pub(super) fn id(random: &mut Random, space: u64) -> String {
     match random.below(40) {
         0 => format!("_design/{}", random.below(3)),
         1 => format!("a\0{}", random.below(3)),
@@ -51,8 +51,13 @@ fn id(random: &mut Random, space: u64) -> String {
 
 /// Writes or deletes some documents.
 pub(super) fn change(home: &TestHome, random: &mut Random, count: u64, space: u64) {
+    change_ids(home, random, count, |random| id(random, space));
+}
+
+/// Writes or deletes some documents with ids that `id` makes.
+pub(super) fn change_ids(home: &TestHome, random: &mut Random, count: u64, id: impl Fn(&mut Random) -> String) {
     for _ in 0..count {
-        let id = id(random, space);
+        let id = id(random);
         if random.below(5) == 0 {
             home.put(&id, None);
             continue;
@@ -67,7 +72,7 @@ pub(super) fn change(home: &TestHome, random: &mut Random, count: u64, space: u6
     }
 }
 
-fn query(random: &mut Random) -> ViewQuery {
+pub(super) fn query(random: &mut Random) -> ViewQuery {
     let json = |text: String| Json::parse(text.as_bytes()).unwrap();
     let docid = |random: &mut Random| (random.below(3) == 0).then(|| id(random, 300));
     let keys = match random.below(5) {
@@ -101,16 +106,27 @@ fn query(random: &mut Random) -> ViewQuery {
 pub(super) fn compare(core: &Core, home: &TestHome, ddoc: &DesignDocument, random: &mut Random, count: u64) {
     for _ in 0..count {
         let name = NAMES[usize::try_from(random.below(NAMES.len() as u64)).unwrap()];
-        let query = query(random);
-        let expected = || model::answer(&home.documents.lock().clone(), ddoc, name, &query);
-        match ask(core, home, ddoc, name, &query) {
-            Ok(rows) => assert_eq!(rows, expected(), "{name} {query:?}"),
-            Err(ViewError::Query(QueryError::GroupingOnMap)) => assert_eq!(name, "plain"),
-            Err(ViewError::Query(QueryError::ManyKeysOnReduce)) => assert!(matches!(query.keys, Keys::Many(_))),
-            Err(ViewError::Query(QueryError::RangeNotAscending)) => assert_eq!(query.order, Order::Ascending),
-            Err(ViewError::Query(QueryError::RangeNotDescending)) => assert_eq!(query.order, Order::Descending),
-            Err(error) => panic!("{name} {query:?}: {error}"),
-        }
+        let documents = Arc::clone(&home.documents.lock());
+        compare_one(core, home, ddoc, name, &query(random), &documents);
+    }
+}
+
+/// Asks a query, which must be answered as the model does for `documents`.
+pub(super) fn compare_one(
+    core: &Core,
+    home: &TestHome,
+    ddoc: &DesignDocument,
+    name: &str,
+    query: &ViewQuery,
+    documents: &Documents,
+) {
+    match ask(core, home, ddoc, name, query) {
+        Ok(rows) => assert_eq!(rows, model::answer(documents, ddoc, name, query), "{name} {query:?}"),
+        Err(ViewError::Query(QueryError::GroupingOnMap)) => assert_eq!(name, "plain"),
+        Err(ViewError::Query(QueryError::ManyKeysOnReduce)) => assert!(matches!(query.keys, Keys::Many(_))),
+        Err(ViewError::Query(QueryError::RangeNotAscending)) => assert_eq!(query.order, Order::Ascending),
+        Err(ViewError::Query(QueryError::RangeNotDescending)) => assert_eq!(query.order, Order::Descending),
+        Err(error) => panic!("{name} {query:?}: {error}"),
     }
 }
 

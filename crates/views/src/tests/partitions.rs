@@ -1,0 +1,79 @@
+//! A partition of an index answers as an index of the partition's documents would.
+
+use std::sync::Arc;
+
+use settee_database::Layout;
+use settee_storage::memory::MemoryEngine;
+
+use super::home::{Documents, TestHome};
+use super::random::{NAMES, VIEWS, change_ids, compare_one, id, query};
+use super::{ask, core, ddoc, settings};
+use crate::error::ViewError;
+use crate::query::{QueryError, ViewQuery};
+use crate::testing::Random;
+
+/// Some are prefixes of others, or have bytes that keys use as marks.
+const PARTITIONS: [&str; 8] = ["a", "aa", "a\0", "a\0\0", "ab", "b", "\u{10ffff}", "nobody"];
+
+fn home() -> TestHome {
+    TestHome::with_layout(Arc::new(MemoryEngine::new()), Layout::Partitioned)
+}
+
+fn pick<'a>(random: &mut Random, among: &[&'a str]) -> &'a str {
+    among[usize::try_from(random.below(among.len() as u64)).unwrap()]
+}
+
+fn of_partition(documents: &Documents, partition: &str) -> Documents {
+    let mut documents = documents.clone();
+    documents.by_id.retain(|id, _| id.strip_prefix(partition).is_some_and(|rest| rest.starts_with(':')));
+    documents
+}
+
+fn check(seed: u64) {
+    println!("seed {seed}");
+    let mut random = Random::new(seed);
+    let home = home();
+    let ddoc = ddoc(VIEWS);
+    let core = core(settings(2, 10_000));
+    for _ in 0..8 {
+        let count = [1, 60, 900][usize::try_from(random.below(3)).unwrap()];
+        change_ids(&home, &mut random, count, |random| {
+            format!("{}:{}", pick(random, &PARTITIONS[..7]), id(random, 60))
+        });
+        for _ in 0..25 {
+            let partition = pick(&mut random, &PARTITIONS);
+            let query = ViewQuery { partition: Some(partition.to_owned()), ..query(&mut random) };
+            let documents = of_partition(&home.documents.lock(), partition);
+            compare_one(&core, &home, &ddoc, pick(&mut random, &NAMES), &query, &documents);
+        }
+    }
+}
+
+#[test]
+fn a_partition_answers_as_if_it_were_alone() {
+    (0..6).for_each(check);
+}
+
+#[test]
+fn the_partition_must_be_named_where_there_are_some_and_nowhere_else() {
+    let core = core(settings(1, 1 << 20));
+    let mut global = ddoc(VIEWS);
+    global.partitioned = Some(false);
+    let partitioned = ddoc(VIEWS);
+    let (home, whole) = (home(), TestHome::new(Arc::new(MemoryEngine::new())));
+    home.put("a:1", Some("\"k\":1,\"v\":1"));
+    home.put("b:1", Some("\"k\":2,\"v\":2"));
+    let of = |partition: Option<&str>| ViewQuery { partition: partition.map(str::to_owned), ..ViewQuery::default() };
+    let check = |home: &TestHome, ddoc, partition, expected: Result<usize, QueryError>| {
+        match (ask(&core, home, ddoc, "plain", &of(partition)), expected) {
+            (Ok(rows), Ok(count)) => assert_eq!(rows.map.len(), count),
+            (Err(ViewError::Query(error)), Err(expected)) => assert_eq!(error, expected),
+            (answer, _) => panic!("{answer:?}"),
+        }
+    };
+    check(&home, &partitioned, Some("a"), Ok(1));
+    check(&home, &partitioned, None, Err(QueryError::PartitionMissing));
+    check(&home, &global, None, Ok(2));
+    check(&home, &global, Some("a"), Err(QueryError::PartitionOnGlobal));
+    check(&whole, &partitioned, Some("a"), Err(QueryError::PartitionOnGlobal));
+}

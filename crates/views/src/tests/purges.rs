@@ -1,0 +1,74 @@
+//! Purged documents lose their rows, whatever the index has seen of the purges.
+
+use std::sync::Arc;
+
+use settee_storage::memory::MemoryEngine;
+
+use super::home::TestHome;
+use super::random::{NAMES, VIEWS, change, compare, id};
+use super::{ask, core, ddoc, settings};
+use crate::query::{Update, ViewQuery};
+use crate::testing::Random;
+
+fn purge(home: &TestHome, random: &mut Random, count: u64, space: u64) {
+    for _ in 0..count {
+        let id = id(random, space);
+        home.purge(&id, random.below(4) == 0);
+    }
+}
+
+fn check(seed: u64) {
+    println!("seed {seed}");
+    let mut random = Random::new(seed);
+    let home = TestHome::new(Arc::new(MemoryEngine::new()));
+    let ddoc = ddoc(VIEWS);
+    let mut core_now = core(settings(2, 100_000));
+    for _ in 0..15 {
+        let count = [1, 30, 400][usize::try_from(random.below(3)).unwrap()];
+        change(&home, &mut random, count, 300);
+        let count = [0, 1, 20, 200][usize::try_from(random.below(4)).unwrap()];
+        purge(&home, &mut random, count, 300);
+        if random.below(3) == 0 {
+            // Some come back.
+            change(&home, &mut random, 20, 300);
+        }
+        if random.below(5) == 0 {
+            home.forget_purges();
+            purge(&home, &mut random, 3, 300);
+        }
+        if random.below(4) == 0 {
+            core_now = core(settings(1, 100_000));
+        }
+        // Not every index follows every time.
+        let count = [0, 1, 10][usize::try_from(random.below(3)).unwrap()];
+        compare(&core_now, &home, &ddoc, &mut random, count);
+    }
+    core_now.update(&home, &ddoc).unwrap();
+    assert_eq!(core_now.info(&home, &ddoc).unwrap().purge_seq, home.documents.lock().purged());
+    let rebuilt = TestHome::new(Arc::new(MemoryEngine::new()));
+    *rebuilt.documents.lock() = Arc::clone(&home.documents.lock());
+    let fresh = core(settings(1, 1 << 20));
+    for name in NAMES {
+        let query = ViewQuery { update: Update::True, ..ViewQuery::default() };
+        let rows = ask(&core_now, &home, &ddoc, name, &query).unwrap();
+        assert_eq!(rows, ask(&fresh, &rebuilt, &ddoc, name, &query).unwrap(), "{name}");
+    }
+}
+
+#[test]
+fn an_index_after_purges_is_one_that_was_built_after_them() {
+    (0..8).for_each(check);
+}
+
+#[test]
+fn more_purges_than_one_batch_or_round() {
+    let mut random = Random::new(5);
+    let home = TestHome::new(Arc::new(MemoryEngine::new()));
+    let ddoc = ddoc(VIEWS);
+    let core = core(settings(2, 1 << 20));
+    change(&home, &mut random, 30_000, 40_000);
+    compare(&core, &home, &ddoc, &mut random, 5);
+    let ids: Vec<String> = home.documents.lock().by_id.keys().cloned().collect();
+    ids.iter().skip(10).for_each(|id| home.purge(id, false));
+    compare(&core, &home, &ddoc, &mut random, 20);
+}
