@@ -1,0 +1,233 @@
+//! [`Intervals`]: which values of a field can match, as ranges of the order of values.
+//!
+//! Everything is cut at points of that order, so intersecting and uniting ranges is comparing bytes. Ranges may hold
+//! values that do not match, never lack one that does.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use settee_model::collate::{self, Collation};
+use settee_model::json::{Json, Value};
+
+/// A value with its place in the order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    pub(crate) json: Json,
+    encoded: Vec<u8>,
+}
+
+impl Key {
+    pub(crate) fn new(value: Value<'_>, collation: Collation) -> Arc<Self> {
+        let mut encoded = Vec::new();
+        collate::encode(value, collation, &mut encoded);
+        Arc::new(Self { json: Json::trusted(value.raw().to_vec()), encoded })
+    }
+}
+
+/// A place between values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// Before everything.
+    Start,
+    /// Directly before a value.
+    Before(Arc<Key>),
+    /// Directly behind a value.
+    After(Arc<Key>),
+    /// Behind everything.
+    End,
+}
+
+impl Cut {
+    fn place(&self) -> (u8, &[u8], u8) {
+        match self {
+            Self::Start => (0, &[], 0),
+            Self::Before(key) => (1, &key.encoded, 0),
+            Self::After(key) => (1, &key.encoded, 1),
+            Self::End => (2, &[], 0),
+        }
+    }
+}
+
+impl Ord for Cut {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // No encoding is the beginning of another, so comparing the parts compares the places.
+        self.place().cmp(&other.place())
+    }
+}
+
+impl PartialOrd for Cut {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// The values between two places, of which the first lies before the second.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Interval {
+    pub(crate) low: Cut,
+    pub(crate) high: Cut,
+}
+
+impl Interval {
+    /// The only value, if there is only one.
+    pub(crate) fn point(&self) -> Option<&Arc<Key>> {
+        match (&self.low, &self.high) {
+            (Cut::Before(low), Cut::After(high)) if low.encoded == high.encoded => Some(low),
+            _ => None,
+        }
+    }
+}
+
+/// Ranges in order that do not touch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Intervals(Vec<Interval>);
+
+impl Intervals {
+    /// Every value.
+    pub(crate) fn all() -> Self {
+        Self(vec![Interval { low: Cut::Start, high: Cut::End }])
+    }
+
+    /// No value.
+    pub(crate) fn none() -> Self {
+        Self(Vec::new())
+    }
+
+    /// One range; nothing if it is turned around.
+    pub(crate) fn between(low: Cut, high: Cut) -> Self {
+        if low < high { Self(vec![Interval { low, high }]) } else { Self::none() }
+    }
+
+    /// One value.
+    pub(crate) fn point(key: Arc<Key>) -> Self {
+        Self(vec![Interval { low: Cut::Before(Arc::clone(&key)), high: Cut::After(key) }])
+    }
+
+    /// These values.
+    pub(crate) fn points(keys: impl Iterator<Item = Arc<Key>>) -> Self {
+        let intervals = keys.map(|key| Interval { low: Cut::Before(Arc::clone(&key)), high: Cut::After(key) });
+        Self::united(intervals.collect())
+    }
+
+    /// Whether every value is in it.
+    pub(crate) fn is_all(&self) -> bool {
+        matches!(&self.0[..], [Interval { low: Cut::Start, high: Cut::End }])
+    }
+
+    /// The ranges.
+    pub(crate) fn as_slice(&self) -> &[Interval] {
+        &self.0
+    }
+
+    /// What is in both.
+    pub(crate) fn and(&self, other: &Self) -> Self {
+        let (mut left, mut right) = (self.0.iter().peekable(), other.0.iter().peekable());
+        let mut common = Vec::new();
+        while let (Some(a), Some(b)) = (left.peek(), right.peek()) {
+            let low = (&a.low).max(&b.low);
+            let high = (&a.high).min(&b.high);
+            if low < high {
+                common.push(Interval { low: low.clone(), high: high.clone() });
+            }
+            if a.high <= b.high {
+                left.next()
+            } else {
+                right.next()
+            };
+        }
+        Self(common)
+    }
+
+    /// What is in one of them.
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self::any([self, other].into_iter())
+    }
+
+    /// What is in any of them.
+    pub(crate) fn any(sets: impl Iterator<Item = Self>) -> Self {
+        Self::united(sets.flat_map(|set| set.0).collect())
+    }
+
+    fn united(mut intervals: Vec<Interval>) -> Self {
+        intervals.sort_by(|a, b| a.low.cmp(&b.low));
+        let mut apart: Vec<Interval> = Vec::with_capacity(intervals.len());
+        for interval in intervals {
+            match apart.last_mut() {
+                Some(last) if interval.low <= last.high => {
+                    if interval.high > last.high {
+                        last.high = interval.high;
+                    }
+                }
+                _ => apart.push(interval),
+            }
+        }
+        Self(apart)
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    fn key(number: i64) -> Arc<Key> {
+        let json = Json::parse(number.to_string().as_bytes()).unwrap();
+        Key::new(json.value(), Collation::Unicode)
+    }
+
+    fn shown(intervals: &Intervals) -> String {
+        let text = |key: &Key| String::from_utf8(key.json.as_bytes().to_vec()).unwrap();
+        let parts = intervals.as_slice().iter().map(|interval| {
+            let low = match &interval.low {
+                Cut::Start => "(".to_owned(),
+                Cut::Before(key) => format!("[{}", text(key)),
+                Cut::After(key) => format!("({}", text(key)),
+                Cut::End => unreachable!(),
+            };
+            let high = match &interval.high {
+                Cut::End => ")".to_owned(),
+                Cut::Before(key) => format!("{})", text(key)),
+                Cut::After(key) => format!("{}]", text(key)),
+                Cut::Start => unreachable!(),
+            };
+            format!("{low},{high}")
+        });
+        parts.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn ranges_are_intersected_and_united() {
+        let from = |n| Intervals::between(Cut::Before(key(n)), Cut::End);
+        let above = |n| Intervals::between(Cut::After(key(n)), Cut::End);
+        let below = |n| Intervals::between(Cut::Start, Cut::Before(key(n)));
+        let to = |n| Intervals::between(Cut::Start, Cut::After(key(n)));
+        let points = |numbers: &[i64]| Intervals::points(numbers.iter().map(|n| key(*n)));
+        let check = |intervals: &Intervals, expected: &str| assert_eq!(shown(intervals), expected);
+        check(&from(1).and(&below(5)), "[1,5)");
+        check(&above(1).and(&to(5)), "(1,5]");
+        check(&from(1).and(&to(1)), "[1,1]");
+        check(&above(1).and(&to(1)), "");
+        check(&from(5).and(&to(1)), "");
+        check(&points(&[7, 1, 3, 1]), "[1,1] [3,3] [7,7]");
+        check(&points(&[1, 3, 7]).and(&above(1)), "[3,3] [7,7]");
+        check(&below(2).or(points(&[2])), "(,2]");
+        check(&below(2).or(above(2)), "(,2) (2,)");
+        check(&below(2).or(from(2)), "(,)");
+        assert!(below(3).or(above(2)).is_all());
+        check(&below(2).or(above(4)).and(&points(&[1, 3, 5])), "[1,1] [5,5]");
+        check(&Intervals::none().or(Intervals::none()), "");
+    }
+
+    #[test]
+    fn intersections_agree_with_membership() {
+        // Every subset of a small order, cut at halves.
+        let numbers: Vec<i64> = (0..4).collect();
+        let subset = |bits: u32| Intervals::points(numbers.iter().filter(|n| bits & (1 << **n) != 0).map(|n| key(*n)));
+        for a in 0..16 {
+            for b in 0..16 {
+                assert_eq!(subset(a).and(&subset(b)), subset(a & b));
+                assert_eq!(subset(a).or(subset(b)), subset(a | b));
+            }
+        }
+    }
+}

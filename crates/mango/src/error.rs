@@ -1,0 +1,186 @@
+//! Why a query or an index was refused ([`Refusal`]) or failed ([`MangoError`]).
+//!
+//! The names and texts are CouchDB's, from its recorded answers. Where CouchDB prints a value in Erlang's notation, the
+//! value's JSON text stands here; numbers look the same in both.
+
+use settee_database::DatabaseError;
+use settee_views::ViewError;
+
+use crate::selector::{MAX_CONDITIONS, MAX_DEPTH};
+
+/// What a client did wrong. [`Refusal::name`] is CouchDB's `error`, the text its `reason`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// An operator that does not exist, or one whose argument CouchDB does not recognise as its own.
+    #[error("Invalid operator: {0}")]
+    InvalidOperator(String),
+    /// An operator of MongoDB that CouchDB knows and does not have.
+    #[error("Unsupported operator: {0}")]
+    NotSupported(String),
+    /// An argument of the wrong type.
+    #[error("Bad argument for operator {operator}: {argument}")]
+    BadArgument {
+        /// The operator.
+        operator: &'static str,
+        /// Its argument as JSON text, and what is wrong with it if that is not obvious.
+        argument: String,
+    },
+    /// A condition that names no field.
+    #[error("One or more conditions is missing a field name.")]
+    MissingFieldName,
+    /// `$text` within a field.
+    #[error("Invalid field normalization on selector: {0}")]
+    BadField(String),
+    /// A dotted name with an empty part.
+    #[error("Invalid field name: {0}")]
+    InvalidFieldName(String),
+    /// Operators are nested too deep.
+    #[error("The selector is nested deeper than {MAX_DEPTH} levels.")]
+    TooDeep,
+    /// Too many conditions.
+    #[error("The selector has more than {MAX_CONDITIONS} conditions.")]
+    TooManyConditions,
+    /// The selector is no object.
+    #[error("Selector must be a JSON object, not: {0}")]
+    SelectorNotAnObject(String),
+    /// `fields` is no array.
+    #[error("Fields must be an array of strings, not: {0}")]
+    FieldsNotAnArray(String),
+    /// An element of `fields` is no string.
+    #[error("Invalid JSON for field spec: {0}")]
+    InvalidField(String),
+    /// `sort`, or the fields of an index, are no array.
+    #[error("Sort must be an array of sort specs, not: {0}")]
+    SortNotAnArray(String),
+    /// An element of `sort`, or of the fields of an index.
+    #[error("Invalid sort field: {0}")]
+    InvalidSortField(String),
+    /// `asc` and `desc` side by side.
+    #[error("Sorts currently only support a single direction for all fields.")]
+    MixedSort,
+    /// A member that the request does not have.
+    #[error("Invalid key {0} for this request.")]
+    InvalidKey(String),
+    /// A member that the request must have.
+    #[error("Missing required key: {0}")]
+    MissingKey(&'static str),
+    /// Not a string.
+    #[error("Invalid string: {0}")]
+    InvalidString(String),
+    /// Not `true` or `false`.
+    #[error("Invalid boolean value: {0}")]
+    InvalidBoolean(String),
+    /// Not an integer above 0.
+    #[error("{0} is not an integer greater than zero")]
+    NotPositive(String),
+    /// Not an integer of 0 or more.
+    #[error("{0} is not an integer greater than or equal to zero")]
+    Negative(String),
+    /// `stale` is neither `"ok"` nor false.
+    #[error("Invalid value for stale: {0}")]
+    InvalidStale(String),
+    /// `use_index` names nothing.
+    #[error("Invalid index name: {0}")]
+    InvalidIndexName(String),
+    /// A bookmark that this query did not give.
+    #[error("Invalid bookmark value: {0}")]
+    InvalidBookmark(String),
+    /// A sort that no index has.
+    #[error("No index exists for this sort, try indexing by the sort fields.")]
+    NoSortIndex,
+    /// `$text` without a text index.
+    #[error("The operator $text needs a text index, and there is none.")]
+    NoTextIndex,
+    /// `allow_fallback` is false and `use_index` says nothing.
+    #[error("You must specify an index with the `use_index` parameter.")]
+    NoFallbackWithoutIndex,
+    /// `allow_fallback` is false and the index does not fit; the text is about the index.
+    #[error("{0} specified by `use_index` could not be found or it is not suitable.")]
+    UnsuitableIndex(String),
+    /// `partition` in a database that has none.
+    #[error("database is not partitioned")]
+    NotPartitioned,
+    /// A partitioned index in a database that has no partitions.
+    #[error("`partitioned` option cannot be true in a non-partitioned database.")]
+    PartitionedIndex,
+    /// The definition of an index is no object.
+    #[error("JSON indexes must be an object, not: {0}")]
+    IndexNotAnObject(String),
+    /// An index of an unknown type.
+    #[error("Invalid type for index: {0}")]
+    InvalidIndexType(String),
+    /// The design document that an index should go to is of another language.
+    #[error("Existing design doc has an invalid language: {0}")]
+    InvalidDesignLanguage(String),
+    /// The design document that an index should go to has another value of `options.partitioned`.
+    #[error("Requested partitioned option does not match existing value on design document {0}")]
+    PartitionedMismatch(String),
+    /// `docids` is no array.
+    #[error("Bulk Delete requires an array of non-null docids. Docids: {0}")]
+    InvalidBulkDocs(String),
+}
+
+impl Refusal {
+    /// CouchDB's `error`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::InvalidOperator(_) => "invalid_operator",
+            Self::NotSupported(_) => "not_supported",
+            Self::BadArgument { .. } => "bad_arg",
+            Self::MissingFieldName | Self::TooDeep | Self::TooManyConditions => "invalid_selector",
+            Self::BadField(_) => "bad_field",
+            Self::InvalidFieldName(_) => "invalid_field_name",
+            Self::SelectorNotAnObject(_) => "invalid_selector_json",
+            Self::FieldsNotAnArray(_) => "invalid_fields",
+            Self::InvalidField(_) => "invalid_field",
+            Self::SortNotAnArray(_) => "invalid_sort_json",
+            Self::InvalidSortField(_) => "invalid_sort_field",
+            Self::MixedSort => "unsupported_mixed_sort",
+            Self::InvalidKey(_) => "invalid_key",
+            Self::MissingKey(_) => "missing_required_key",
+            Self::InvalidString(_) => "invalid_string",
+            Self::InvalidBoolean(_) => "invalid_boolean",
+            Self::NotPositive(_) => "invalid_pos_integer",
+            Self::Negative(_) => "invalid_non_neg_integer",
+            Self::InvalidStale(_) => "invalid_ok_or_false_value",
+            Self::InvalidIndexName(_) => "invalid_index_name",
+            Self::InvalidBookmark(_) => "invalid_bookmark",
+            Self::NoSortIndex | Self::NoTextIndex => "no_usable_index",
+            Self::NoFallbackWithoutIndex
+            | Self::UnsuitableIndex(_)
+            | Self::IndexNotAnObject(_)
+            | Self::InvalidIndexType(_) => "invalid_index",
+            Self::NotPartitioned | Self::PartitionedIndex => "bad_request",
+            Self::InvalidDesignLanguage(_) => "invalid_ddoc_lang",
+            Self::PartitionedMismatch(_) => "invalid_partitioned_option",
+            Self::InvalidBulkDocs(_) => "invalid_bulk_docs",
+        }
+    }
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum MangoError {
+    /// The request makes no sense. CouchDB: 400.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// There is no such index. CouchDB: 404 `not_found`.
+    #[error("missing")]
+    NoSuchIndex,
+    /// Nothing makes indexes of this type. CouchDB: 503 `required index service unavailable`, with the type as reason.
+    #[error("{0}")]
+    ServiceUnavailable(String),
+    /// Somebody else changed the design document meanwhile. CouchDB: 500 `error_saving_ddoc`.
+    #[error("Encountered a conflict while saving the design document.")]
+    DesignConflict,
+    /// The database could not be read or written.
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
+    /// An index could not be built or read.
+    #[error(transparent)]
+    View(#[from] ViewError),
+}
+
+/// The result of a query or of work on an index.
+pub(crate) type Result<T, E = MangoError> = std::result::Result<T, E>;

@@ -1,0 +1,112 @@
+//! [`Collector`]: tests documents, leaves out the first ones, counts, cuts, and remembers where it is.
+
+use std::ops::ControlFlow;
+
+use settee_database::{Head, ReadView};
+use settee_model::json::{Json, Value, write_string};
+
+use super::{DocumentSink, Stats};
+use crate::bookmark::Bookmark;
+use crate::error::Result;
+use crate::options::FindOptions;
+use crate::planner::access::Access;
+
+/// What all ways of reading have in common.
+pub(super) struct Collector<'a> {
+    pub(super) options: &'a FindOptions,
+    pub(super) stats: Stats,
+    sink: &'a mut dyn DocumentSink,
+    skip: u64,
+    limit: u64,
+    /// The last document that matched, if there was one.
+    last: Option<Last>,
+    document: Vec<u8>,
+    shown: Vec<u8>,
+}
+
+#[derive(Default)]
+struct Last {
+    id: String,
+    key: Vec<u8>,
+}
+
+impl<'a> Collector<'a> {
+    pub(super) fn new(options: &'a FindOptions, sink: &'a mut dyn DocumentSink) -> Self {
+        let (skip, limit) = (options.skip, options.limit);
+        let stats = Stats::default();
+        Self { options, stats, sink, skip, limit, last: None, document: Vec::new(), shown: Vec::new() }
+    }
+
+    /// Reads a document and offers it. `key` is that of the row of an index that led to it.
+    pub(super) fn read(&mut self, view: &ReadView, id: &str, head: &Head, key: &[u8]) -> Result<ControlFlow<()>> {
+        let mut document = std::mem::take(&mut self.document);
+        document.clear();
+        let found = write_document(view, id, head, self.options.conflicts, &mut document)?;
+        self.stats.docs_examined += u64::from(found);
+        let flow = if found { self.offer(Value::trusted(&document), id, key) } else { ControlFlow::Continue(()) };
+        self.document = document;
+        Ok(flow)
+    }
+
+    /// How many matching documents are wanted yet.
+    pub(super) fn wanted(&self) -> u64 {
+        self.skip.saturating_add(self.limit)
+    }
+
+    /// Offers a document. `Break` when there are enough.
+    pub(super) fn offer(&mut self, document: Value<'_>, id: &str, key: &[u8]) -> ControlFlow<()> {
+        if !self.options.selector.matches(document) {
+            return ControlFlow::Continue(());
+        }
+        let last = self.last.get_or_insert_default();
+        last.id.clear();
+        last.id.push_str(id);
+        last.key.clear();
+        last.key.extend_from_slice(key);
+        if self.skip > 0 {
+            self.skip -= 1;
+            return ControlFlow::Continue(());
+        }
+        self.shown.clear();
+        self.options.fields.write(document, &mut self.shown);
+        self.limit -= 1;
+        self.stats.results_returned += 1;
+        let flow = self.sink.document(&self.shown);
+        if self.limit == 0 { ControlFlow::Break(()) } else { flow }
+    }
+
+    /// Where the next page begins; `None` if nothing matched.
+    pub(super) fn bookmark(&self, access: &Access<'_>) -> Option<Bookmark> {
+        let last = self.last.as_ref()?;
+        let id = last.id.clone();
+        Some(match access {
+            Access::Primary(_) | Access::Union(_) => Bookmark::Primary { id },
+            Access::Index(index, _) => Bookmark::Index {
+                design: index.design_id().to_owned(),
+                name: index.name().to_owned(),
+                key: Json::trusted(last.key.clone()),
+                id,
+            },
+        })
+    }
+}
+
+/// Appends the winner, with `_conflicts` if that was asked for and there are any. `false` if it is gone.
+fn write_document(view: &ReadView, id: &str, head: &Head, conflicts: bool, out: &mut Vec<u8>) -> Result<bool> {
+    let mut extra = Vec::new();
+    if conflicts
+        && head.has_conflicts
+        && let Some(record) = view.record(id)?
+    {
+        let leaves = record.tree.leaves_by_rank(|stored| stored.deleted).into_iter();
+        let others = leaves.map(|leaf| record.tree.node(leaf)).filter(|leaf| leaf.rev != head.rev);
+        for leaf in others.filter(|leaf| leaf.value.is_some_and(|stored| !stored.deleted)) {
+            extra.extend_from_slice(if extra.is_empty() { b",\"_conflicts\":[" } else { b"," });
+            write_string(&mut extra, &leaf.rev.to_string());
+        }
+        if !extra.is_empty() {
+            extra.push(b']');
+        }
+    }
+    Ok(view.write_document(out, id, &head.rev, head.stored, |out| out.extend_from_slice(&extra))?)
+}

@@ -1,0 +1,136 @@
+//! Running a plan: [`find`] hands documents to a [`DocumentSink`], [`explain`] only tells the plan.
+
+mod collector;
+mod primary;
+mod rows;
+mod scan;
+mod spans;
+mod union;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use settee_database::Database;
+use settee_views::Views;
+
+use crate::error::{Refusal, Result};
+use crate::index;
+use crate::options::{FindOptions, UseIndex};
+use crate::planner::access::Access;
+use crate::planner::{self, Plan};
+use collector::Collector;
+
+/// CouchDB's warning for a query that reads all documents.
+const NO_INDEX: &str = "No matching index found, create an index to optimize query time.";
+
+/// CouchDB's warning for a query that reads much and finds little.
+const MANY_EXAMINED: &str = "The number of documents examined is high in proportion to the number of results returned. \
+                             Consider adding a more specific index to improve this.";
+
+/// So many documents examined for each result are worth a warning: CouchDB's `index_scan_warning_threshold`.
+const EXAMINED_PER_RESULT: u64 = 10;
+
+/// Takes the documents that were found, one after the other. It may block.
+pub trait DocumentSink {
+    /// A document as JSON text, cut to what was asked for. `Break` ends the query: it is the receiver's wish and no error.
+    fn document(&mut self, json: &[u8]) -> ControlFlow<()>;
+}
+
+/// What a query cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Rows of indexes.
+    pub keys_examined: u64,
+    /// Documents that were read and tested.
+    pub docs_examined: u64,
+    /// Documents that were found.
+    pub results_returned: u64,
+}
+
+/// What follows the documents of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Where the next page begins.
+    pub bookmark: String,
+    /// What it cost.
+    pub stats: Stats,
+    /// Advice.
+    pub warning: Option<String>,
+}
+
+/// How a query ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The conditions exclude each other. CouchDB's answer then has no bookmark.
+    Nothing,
+    /// All documents of the page were handed over.
+    Found(Found),
+}
+
+/// Finds documents.
+///
+/// # Errors
+/// Before the first call of `sink` for everything that can be known then; afterwards only when storage fails.
+pub fn find(
+    views: &Views,
+    database: &Arc<Database>,
+    options: &FindOptions,
+    sink: &mut dyn DocumentSink,
+) -> Result<Outcome> {
+    let indexes = index::all(&database.read()?)?;
+    let (plan, trace) = planner::plan(options, &indexes)?;
+    let plan = planner::resume(plan.ok_or(Refusal::NoSortIndex)?, &trace, options)?;
+    if plan.is_noop {
+        return Ok(Outcome::Nothing);
+    }
+    let mut collector = Collector::new(options, sink);
+    if options.limit > 0 {
+        run(views, database, &plan, &mut collector)?;
+    }
+    let warning = warning(options, &plan, collector.stats);
+    let bookmark = collector.bookmark(&plan.access).map(|bookmark| bookmark.to_text());
+    let bookmark = bookmark.or_else(|| options.bookmark_text.clone()).unwrap_or_else(|| "nil".to_owned());
+    Ok(Outcome::Found(Found { bookmark, stats: collector.stats, warning }))
+}
+
+fn run(views: &Views, database: &Arc<Database>, plan: &Plan<'_>, collector: &mut Collector<'_>) -> Result<()> {
+    match &plan.access {
+        Access::Primary(ranges) if plan.access.is_scan() && scan::is_possible(collector) => {
+            scan::run(&database.read()?, ranges, collector)
+        }
+        Access::Primary(ranges) => primary::run(&database.read()?, ranges, collector),
+        Access::Index(index, ranges) => rows::run(views, database, index, ranges, plan.covering, collector),
+        Access::Union(parts) => union::run(views, database, parts, collector),
+    }
+}
+
+/// Tells how a query would be answered, as JSON text.
+///
+/// # Errors
+/// When the query makes no sense or the design documents could not be read.
+pub fn explain(database: &Arc<Database>, options: &FindOptions) -> Result<Vec<u8>> {
+    let indexes = index::all(&database.read()?)?;
+    let (plan, trace) = planner::plan(options, &indexes)?;
+    Ok(planner::explain::explain(database.name(), options, plan.as_ref(), &trace))
+}
+
+fn warning(options: &FindOptions, plan: &Plan<'_>, stats: Stats) -> Option<String> {
+    let mut warnings = Vec::new();
+    if let Some(wanted) = options.use_index.as_ref().filter(|_| !plan.source.is_named_by(options)) {
+        warnings.push(match wanted {
+            UseIndex { design, name: None } => {
+                format!("{design} was not used because it does not contain a valid index for this query.")
+            }
+            UseIndex { design, name: Some(name) } => {
+                format!("{design}, {name} was not used because it is not a valid index for this query.")
+            }
+        });
+    }
+    if plan.access.is_scan() {
+        warnings.push(NO_INDEX.to_owned());
+    }
+    if stats.docs_examined > EXAMINED_PER_RESULT * stats.results_returned.max(1) {
+        warnings.push(MANY_EXAMINED.to_owned());
+    }
+    (!warnings.is_empty()).then(|| warnings.join("\n"))
+}

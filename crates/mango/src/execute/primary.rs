@@ -1,0 +1,79 @@
+//! Documents in the order of their ids.
+
+use settee_database::{Direction, IdRange, ReadView};
+
+use super::collector::Collector;
+use crate::bookmark::Bookmark;
+use crate::error::Result;
+use crate::options::FindOptions;
+use crate::sort::Order;
+
+/// Offers the documents of `ranges`, which are ascending.
+pub(super) fn run(view: &ReadView, ranges: &[IdRange], collector: &mut Collector<'_>) -> Result<()> {
+    run_until(view, ranges, |_| false, collector).map(|_| ())
+}
+
+/// The same, until `is_enough` after a document; answers its id then.
+pub(super) fn run_until(
+    view: &ReadView,
+    ranges: &[IdRange],
+    is_enough: impl Fn(&Collector<'_>) -> bool,
+    collector: &mut Collector<'_>,
+) -> Result<Option<String>> {
+    let direction = direction(collector.options);
+    let after = last_id(collector.options);
+    let ordered: Vec<&IdRange> = match direction {
+        Direction::Forward => ranges.iter().collect(),
+        Direction::Backward => ranges.iter().rev().collect(),
+    };
+    for range in ordered {
+        let Some(range) = rest(range, after, direction) else { continue };
+        let mut rows = view.all_docs(&range, direction)?;
+        while let Some(row) = rows.next()? {
+            collector.stats.keys_examined += 1;
+            if collector.read(view, row.id, &row.head, b"")?.is_break() {
+                return Ok(None);
+            }
+            if is_enough(collector) {
+                return Ok(Some(row.id.to_owned()));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// The order of ids that a query asks for.
+pub(super) fn direction(options: &FindOptions) -> Direction {
+    match options.sort.order {
+        Order::Ascending => Direction::Forward,
+        Order::Descending => Direction::Backward,
+    }
+}
+
+/// The id at which the page before ended.
+pub(super) fn last_id(options: &FindOptions) -> Option<&str> {
+    match &options.bookmark {
+        Some(Bookmark::Primary { id }) => Some(id),
+        Some(Bookmark::Index { .. }) | None => None,
+    }
+}
+
+/// What lies behind `after`, if anything does.
+fn rest(range: &IdRange, after: Option<&str>, direction: Direction) -> Option<IdRange> {
+    let mut range = range.clone();
+    if let Some(after) = after {
+        match direction {
+            Direction::Forward => {
+                let mut next = after.as_bytes().to_vec();
+                next.push(0);
+                range.start = Some(range.start.map_or_else(|| next.clone(), |start| start.max(next.clone())));
+            }
+            Direction::Backward => {
+                let limit = after.as_bytes().to_vec();
+                range.end = Some(range.end.map_or_else(|| limit.clone(), |end| end.min(limit.clone())));
+            }
+        }
+    }
+    let is_empty = matches!((&range.start, &range.end), (Some(start), Some(end)) if start >= end);
+    (!is_empty).then_some(range)
+}

@@ -1,0 +1,206 @@
+//! Documents through the rows of an index.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use settee_database::{Database, ReadView};
+use settee_model::collate::{Collation, compare};
+use settee_model::json::{Json, Value, write_string};
+use settee_views::{Header, MapRow, Reduce, ReduceRow, RowSink, Update, ViewQuery, Views};
+
+use super::collector::Collector;
+use super::spans::{Position, queries, view_order};
+use crate::bookmark::Bookmark;
+use crate::error::{MangoError, Result};
+use crate::field::FieldPath;
+use crate::index::Index;
+use crate::planner::access::KeyRange;
+use crate::projection::write_object;
+use crate::sort::Order;
+
+/// Offers the documents of `ranges`, which are ascending. With `covering` they are made of the rows.
+pub(super) fn run(
+    views: &Views,
+    database: &Arc<Database>,
+    index: &Index,
+    ranges: &[KeyRange],
+    covering: bool,
+    collector: &mut Collector<'_>,
+) -> Result<()> {
+    let options = collector.options;
+    let after = match &options.bookmark {
+        Some(Bookmark::Index { key, id, .. }) => Some(Position { key, id }),
+        Some(Bookmark::Primary { .. }) | None => None,
+    };
+    let update = if options.updates() { Update::True } else { Update::False };
+    let documents = if covering { Documents::OfRows(RowDocument::new(index)) } else { Documents::Unread };
+    let mut rows = Rows { database, collector, documents, after, error: None, done: false };
+    walk(views, database, index, ranges, options.sort.order, update, &mut rows)?;
+    rows.error.map_or(Ok(()), Err)
+}
+
+/// Something that takes rows and may have had enough.
+pub(super) trait Walk: RowSink {
+    /// Whether no further row is wanted.
+    fn is_done(&self) -> bool;
+
+    /// The place from which rows are wanted.
+    fn after(&self) -> Option<Position<'_>>;
+}
+
+/// Shows the rows of `ranges` to `rows`, by as few queries as possible.
+pub(super) fn walk(
+    views: &Views,
+    database: &Arc<Database>,
+    index: &Index,
+    ranges: &[KeyRange],
+    order: Order,
+    update: Update,
+    rows: &mut dyn Walk,
+) -> Result<()> {
+    let columns = index.definition.columns.len();
+    let queries = queries(ranges, columns, order, rows.after().as_ref());
+    let mut update = update;
+    for keys in queries {
+        let query = ViewQuery { keys, order: view_order(order), reduce: Reduce::Off, update, ..ViewQuery::default() };
+        // Nobody asked for an update afterwards.
+        let _ = views.query(database, &index.design, index.name(), &query, &mut Forward(rows))?;
+        if rows.is_done() {
+            break;
+        }
+        // The first query brought the index up to date.
+        update = Update::False;
+    }
+    Ok(())
+}
+
+/// Hands rows on.
+struct Forward<'a>(&'a mut dyn Walk);
+
+impl RowSink for Forward<'_> {
+    fn header(&mut self, header: Header) -> ControlFlow<()> {
+        self.0.header(header)
+    }
+
+    fn map_row(&mut self, row: MapRow<'_>) -> ControlFlow<()> {
+        self.0.map_row(row)
+    }
+
+    fn reduce_row(&mut self, row: ReduceRow<'_>) -> ControlFlow<()> {
+        self.0.reduce_row(row)
+    }
+}
+
+/// Where the documents of rows come from.
+enum Documents {
+    /// The database, which is opened with the first row: it is then at least as new as the index.
+    Unread,
+    Read(ReadView),
+    /// The rows themselves.
+    OfRows(RowDocument),
+}
+
+struct Rows<'a, 'c> {
+    database: &'a Arc<Database>,
+    collector: &'a mut Collector<'c>,
+    documents: Documents,
+    after: Option<Position<'a>>,
+    error: Option<MangoError>,
+    done: bool,
+}
+
+impl Walk for Rows<'_, '_> {
+    fn is_done(&self) -> bool {
+        self.done
+    }
+
+    fn after(&self) -> Option<Position<'_>> {
+        self.after.as_ref().map(|after| Position { key: after.key, id: after.id })
+    }
+}
+
+impl RowSink for Rows<'_, '_> {
+    fn header(&mut self, _: Header) -> ControlFlow<()> {
+        if matches!(self.documents, Documents::Unread) {
+            match self.database.read() {
+                Ok(view) => self.documents = Documents::Read(view),
+                Err(error) => return self.fail(error.into()),
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn map_row(&mut self, row: MapRow<'_>) -> ControlFlow<()> {
+        if self.is_known(row) {
+            return ControlFlow::Continue(());
+        }
+        self.collector.stats.keys_examined += 1;
+        match self.offer(row) {
+            Ok(ControlFlow::Continue(())) => ControlFlow::Continue(()),
+            Ok(ControlFlow::Break(())) => {
+                self.done = true;
+                ControlFlow::Break(())
+            }
+            Err(error) => self.fail(error),
+        }
+    }
+
+    fn reduce_row(&mut self, _: ReduceRow<'_>) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}
+
+impl Rows<'_, '_> {
+    /// Whether the page before ended with this row.
+    fn is_known(&self, row: MapRow<'_>) -> bool {
+        self.after.as_ref().is_some_and(|after| {
+            row.id == after.id && compare(Value::trusted(row.key), after.key.value(), Collation::Unicode).is_eq()
+        })
+    }
+
+    fn offer(&mut self, row: MapRow<'_>) -> Result<ControlFlow<()>> {
+        match &mut self.documents {
+            Documents::OfRows(document) => {
+                let text = document.write(row);
+                Ok(self.collector.offer(Value::trusted(text), row.id, row.key))
+            }
+            Documents::Read(view) => match view.head(row.id)?.filter(|head| !head.stored.deleted) {
+                Some(head) => self.collector.read(view, row.id, &head, row.key),
+                None => Ok(ControlFlow::Continue(())),
+            },
+            // The header comes first.
+            Documents::Unread => Ok(ControlFlow::Continue(())),
+        }
+    }
+
+    fn fail(&mut self, error: MangoError) -> ControlFlow<()> {
+        self.error = Some(error);
+        self.done = true;
+        ControlFlow::Break(())
+    }
+}
+
+/// Makes documents of the keys of an index: they have its fields and the id.
+struct RowDocument {
+    columns: Vec<FieldPath>,
+    id_path: FieldPath,
+    text: Vec<u8>,
+}
+
+impl RowDocument {
+    fn new(index: &Index) -> Self {
+        let columns = index.definition.columns.iter().map(|(_, path)| path.clone()).collect();
+        let id_path = FieldPath::parse("_id").expect("a name without dots is a path");
+        Self { columns, id_path, text: Vec::new() }
+    }
+
+    fn write(&mut self, row: MapRow<'_>) -> &[u8] {
+        let mut id = Vec::new();
+        write_string(&mut id, row.id);
+        let id = Json::trusted(id);
+        let values = self.columns.iter().zip(Value::trusted(row.key).elements());
+        self.text.clear();
+        write_object(std::iter::once((&self.id_path, id.value())).chain(values), &mut self.text);
+        &self.text
+    }
+}

@@ -1,0 +1,177 @@
+//! All documents, when no index helps.
+//!
+//! Bodies lie in the order of updates, so reading all documents by their ids is a random read for each, while reading
+//! them in the order of updates is two sequential scans. The answer begins in the order of ids, because it may be full
+//! soon. If it is not, the rest is scanned in the order of updates on several threads. They keep the ids of the first
+//! documents that match; these are then read in order.
+
+use std::collections::BTreeSet;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use settee_database::{Direction, IdRange, ReadView};
+use settee_model::json::Value;
+
+use super::collector::Collector;
+use super::primary::{self, direction, last_id};
+use crate::error::{MangoError, Result};
+use crate::selector::Selector;
+
+/// So many documents are read by their ids before it is decided how to go on.
+const SAMPLE: u64 = if cfg!(test) { 5 } else { 2_000 };
+
+/// Reading a document by its id costs about as much as so many of a scan.
+const READ_COST: u64 = 16;
+
+/// The most ids that a thread keeps.
+const MAX_WANTED: u64 = 10_000;
+
+/// A thread takes so many sequences at a time.
+const STRETCH: u64 = if cfg!(test) { 7 } else { 20_000 };
+
+/// More threads than this do not read faster.
+const MAX_THREADS: usize = 4;
+
+/// Whether the query can be answered in this way: it wants few documents, and nothing that only other revisions tell.
+pub(super) fn is_possible(collector: &Collector<'_>) -> bool {
+    collector.wanted() <= MAX_WANTED && !collector.options.conflicts
+}
+
+/// Offers all documents of `ranges`, which leave out nothing but design documents.
+pub(super) fn run(view: &ReadView, ranges: &[IdRange], collector: &mut Collector<'_>) -> Result<()> {
+    let (documents, _) = view.counts()?;
+    let wanted = collector.wanted();
+    let is_scan_better = |collector: &Collector<'_>| {
+        let examined = collector.stats.keys_examined;
+        let matched = wanted - collector.wanted();
+        // As many as it takes if the rest is like what was seen.
+        let rest = examined.saturating_mul(collector.wanted()).checked_div(matched).unwrap_or(u64::MAX);
+        examined.is_multiple_of(SAMPLE) && rest > documents / READ_COST
+    };
+    let Some(last) = primary::run_until(view, ranges, is_scan_better, collector)? else {
+        return Ok(());
+    };
+    let direction = direction(collector.options);
+    let after = match (last_id(collector.options), direction) {
+        (Some(first), Direction::Forward) => last.as_str().max(first),
+        (Some(first), Direction::Backward) => last.as_str().min(first),
+        (None, _) => &last,
+    };
+    let stretches = Stretches {
+        view,
+        selector: &collector.options.selector,
+        direction,
+        after,
+        wanted: usize::try_from(collector.wanted()).unwrap_or(usize::MAX),
+        update_seq: view.update_seq()?,
+        next: AtomicU64::new(0),
+    };
+    let (ids, examined) = stretches.scan()?;
+    collector.stats.keys_examined += examined;
+    // Those that are read again were counted already.
+    collector.stats.docs_examined += examined - ids.len() as u64;
+    for id in ids {
+        if let Some(head) = view.head(&id)?
+            && collector.read(view, &id, &head, b"")?.is_break()
+        {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The work of the threads, and what they all need.
+struct Stretches<'a> {
+    view: &'a ReadView,
+    selector: &'a Selector,
+    direction: Direction,
+    /// Ids up to here were offered.
+    after: &'a str,
+    wanted: usize,
+    update_seq: u64,
+    /// Where the next stretch begins.
+    next: AtomicU64,
+}
+
+/// What a thread found: ids in the order wanted, and how many documents it tested.
+#[derive(Default)]
+struct Found {
+    ids: BTreeSet<String>,
+    examined: u64,
+}
+
+impl Stretches<'_> {
+    /// The first ids that match, in the order wanted.
+    fn scan(&self) -> Result<(Vec<String>, u64)> {
+        let threads = thread::available_parallelism().map_or(1, NonZero::get).min(MAX_THREADS);
+        let results: Vec<Result<Found>> = thread::scope(|scope| {
+            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| self.work())).collect();
+            let join = |worker: thread::ScopedJoinHandle<'_, Result<Found>>| {
+                worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            workers.into_iter().map(join).collect()
+        });
+        let mut all = Found::default();
+        for found in results {
+            let found = found?;
+            all.examined += found.examined;
+            all.ids.extend(found.ids);
+        }
+        let ids = all.ids.into_iter();
+        let ids = match self.direction {
+            Direction::Forward => ids.take(self.wanted).collect(),
+            Direction::Backward => ids.rev().take(self.wanted).collect(),
+        };
+        Ok((ids, all.examined))
+    }
+
+    fn work(&self) -> Result<Found> {
+        let mut found = Found::default();
+        let mut document = Vec::new();
+        loop {
+            let since = self.next.fetch_add(STRETCH, Ordering::Relaxed);
+            if since >= self.update_seq {
+                return Ok(found);
+            }
+            self.stretch(since, &mut found, &mut document)?;
+        }
+    }
+
+    fn stretch(&self, since: u64, found: &mut Found, document: &mut Vec<u8>) -> Result<(), MangoError> {
+        let mut changes = self.view.changes(since, Direction::Forward)?;
+        while let Some(change) = changes.next()? {
+            if change.seq > since + STRETCH {
+                break;
+            }
+            if change.stored.deleted || change.id.starts_with("_design/") || !self.is_wanted(change.id, &found.ids) {
+                continue;
+            }
+            let id = change.id.to_owned();
+            found.examined += 1;
+            document.clear();
+            changes.write_document(document, |_| {})?;
+            if self.selector.matches(Value::trusted(document)) {
+                found.ids.insert(id);
+                if found.ids.len() > self.wanted {
+                    match self.direction {
+                        Direction::Forward => found.ids.pop_last(),
+                        Direction::Backward => found.ids.pop_first(),
+                    };
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether an id was not offered yet and is better than the worst of those that were found, if they are enough.
+    fn is_wanted(&self, id: &str, ids: &BTreeSet<String>) -> bool {
+        let is_full = ids.len() >= self.wanted;
+        match self.direction {
+            Direction::Forward => id > self.after && !(is_full && ids.last().is_some_and(|last| id > last.as_str())),
+            Direction::Backward => {
+                id < self.after && !(is_full && ids.first().is_some_and(|first| id < first.as_str()))
+            }
+        }
+    }
+}

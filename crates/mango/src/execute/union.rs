@@ -1,0 +1,116 @@
+//! Documents through several indexes: their ids are gathered, then read in order.
+//!
+//! The order is that of the ids, as if all documents had been read, and the cost follows the rows of the indexes.
+
+use std::collections::BTreeSet;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use settee_database::{Database, Direction, ReadView};
+use settee_views::{Header, MapRow, ReduceRow, RowSink, Update, Views};
+
+use super::collector::Collector;
+use super::primary::{self, direction, last_id};
+use super::rows::{Walk, walk};
+use super::spans::Position;
+use crate::error::Result;
+use crate::planner::access::{self, Access};
+use crate::sort::Order;
+
+/// With more ids than this, reading all documents is no worse.
+const MAX_IDS: usize = 200_000;
+
+/// Offers the documents of all `parts`, each once.
+pub(super) fn run(
+    views: &Views,
+    database: &Arc<Database>,
+    parts: &[Access<'_>],
+    collector: &mut Collector<'_>,
+) -> Result<()> {
+    let options = collector.options;
+    let update = if options.updates() { Update::True } else { Update::False };
+    let mut ids = Ids::default();
+    for part in parts {
+        match part {
+            Access::Index(index, ranges) => {
+                walk(views, database, index, ranges, Order::Ascending, update, &mut ids)?;
+            }
+            Access::Primary(ranges) => ids.add_documents(&database.read()?, ranges)?,
+            Access::Union(_) => {}
+        }
+    }
+    // Opened last, so that it shows at least what the indexes show.
+    let view = database.read()?;
+    if ids.is_done() {
+        let Access::Primary(ranges) = access::primary(options) else { return Ok(()) };
+        return primary::run(&view, &ranges, collector);
+    }
+    collector.stats.keys_examined += ids.examined;
+    read(&view, &ids.found, collector)
+}
+
+fn read(view: &ReadView, ids: &BTreeSet<String>, collector: &mut Collector<'_>) -> Result<()> {
+    let after = last_id(collector.options);
+    let limit = after.map_or(Bound::Unbounded, Bound::Excluded);
+    let ordered: Box<dyn Iterator<Item = &String>> = match direction(collector.options) {
+        Direction::Forward => Box::new(ids.range::<str, _>((limit, Bound::Unbounded))),
+        Direction::Backward => Box::new(ids.range::<str, _>((Bound::Unbounded, limit)).rev()),
+    };
+    for id in ordered {
+        if let Some(head) = view.head(id)?.filter(|head| !head.stored.deleted)
+            && collector.read(view, id, &head, b"")?.is_break()
+        {
+            break;
+        }
+    }
+    Ok(())
+}
+
+#[derive(Default)]
+struct Ids {
+    found: BTreeSet<String>,
+    examined: u64,
+}
+
+impl Ids {
+    fn add_documents(&mut self, view: &ReadView, ranges: &[settee_database::IdRange]) -> Result<()> {
+        for range in ranges {
+            let mut rows = view.all_docs(range, Direction::Forward)?;
+            while !self.is_done()
+                && let Some(row) = rows.next()?
+            {
+                self.examined += 1;
+                self.found.insert(row.id.to_owned());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Walk for Ids {
+    fn is_done(&self) -> bool {
+        self.found.len() > MAX_IDS
+    }
+
+    fn after(&self) -> Option<Position<'_>> {
+        None
+    }
+}
+
+impl RowSink for Ids {
+    fn header(&mut self, _: Header) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+
+    fn map_row(&mut self, row: MapRow<'_>) -> ControlFlow<()> {
+        self.examined += 1;
+        if !self.found.contains(row.id) {
+            self.found.insert(row.id.to_owned());
+        }
+        if self.is_done() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    fn reduce_row(&mut self, _: ReduceRow<'_>) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}

@@ -1,0 +1,114 @@
+//! [`Definition`]: the fields of an index and which documents it holds.
+
+use std::borrow::Cow;
+
+use settee_model::json::{Json, Value, write_string};
+
+use crate::error::Refusal;
+use crate::field::FieldPath;
+use crate::selector::Selector;
+use crate::sort::{Order, Sort};
+
+/// What is indexed.
+#[derive(Debug)]
+pub(crate) struct Definition {
+    /// The names of the fields with their paths.
+    pub(crate) columns: Vec<(String, FieldPath)>,
+    order: Order,
+    /// `partial_filter_selector`; absent if the index holds all documents.
+    pub(crate) filter: Option<Selector>,
+    /// As the filter is written in the design document.
+    filter_text: Option<Json>,
+}
+
+impl Definition {
+    /// Parses the `index` of a request.
+    pub(crate) fn parse(value: Value<'_>) -> Result<Self, Refusal> {
+        if !value.is_object() {
+            return Err(Refusal::IndexNotAnObject(crate::shown(value)));
+        }
+        let fields = value.get("fields").ok_or(Refusal::MissingKey("fields"))?;
+        let sort = Sort::parse(fields)?;
+        let filter = value.get("partial_filter_selector").map(Selector::parse).transpose()?;
+        let known = |name: &str| ["fields", "partial_filter_selector"].contains(&name);
+        if let Some(name) = value.members().filter_map(|(name, _)| name.as_str()).find(|name| !known(name)) {
+            return Err(Refusal::InvalidKey(name.into_owned()));
+        }
+        Self::new(sort.fields, sort.order, filter)
+    }
+
+    /// Reads the `map` of a view; `None` if it is no definition.
+    pub(crate) fn of_view(map: Value<'_>) -> Option<Self> {
+        let mut order = Order::Ascending;
+        let fields = map.get("fields").filter(|fields| fields.is_object())?;
+        let names = fields.members().map(|(name, direction)| {
+            if direction.is_string("desc") {
+                order = Order::Descending;
+            }
+            name.as_str().map(Cow::into_owned)
+        });
+        let names = names.collect::<Option<Vec<_>>>()?;
+        let filter = map.get("partial_filter_selector").map(Selector::parse).transpose().ok()?;
+        Self::new(names, order, filter).ok()
+    }
+
+    fn new(names: Vec<String>, order: Order, filter: Option<Selector>) -> Result<Self, Refusal> {
+        let mut columns: Vec<(String, FieldPath)> = Vec::with_capacity(names.len());
+        for name in names {
+            // Members of an object: the same name twice is the same member.
+            if columns.iter().all(|(known, _)| *known != name) {
+                let path = FieldPath::parse(&name)?;
+                columns.push((name, path));
+            }
+        }
+        let filter_text = filter.as_ref().map(Selector::to_json).filter(|text| text.as_bytes() != b"{}");
+        let filter = filter.filter(|_| filter_text.is_some());
+        Ok(Self { columns, order, filter, filter_text })
+    }
+
+    /// The names of the fields.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.columns.iter().map(|(name, _)| name.as_str())
+    }
+
+    fn direction(&self) -> &'static str {
+        match self.order {
+            Order::Ascending => "asc",
+            Order::Descending => "desc",
+        }
+    }
+
+    /// Appends the `map` of the view that stands for the index.
+    pub(crate) fn write_map(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"fields\":{");
+        for (index, name) in self.names().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            write_string(out, name);
+            out.extend_from_slice(format!(":\"{}\"", self.direction()).as_bytes());
+        }
+        out.extend_from_slice(b"},\"partial_filter_selector\":");
+        out.extend_from_slice(self.filter_text.as_ref().map_or(b"{}", |text| text.as_bytes()));
+        out.push(b'}');
+    }
+
+    /// Appends the `def` of a list of indexes.
+    pub(crate) fn write_listed(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"fields\":[");
+        for (index, name) in self.names().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            out.push(b'{');
+            write_string(out, name);
+            out.extend_from_slice(format!(":\"{}\"}}", self.direction()).as_bytes());
+        }
+        out.push(b']');
+        if let Some(filter) = &self.filter_text {
+            out.extend_from_slice(b",\"partial_filter_selector\":");
+            out.extend_from_slice(filter.as_bytes());
+        }
+        out.push(b'}');
+    }
+}

@@ -1,0 +1,324 @@
+//! Creating and deleting indexes: edits of the design documents that hold them.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use settee_database::{Database, DocUpdate, EditMode, UnknownParent, UpdateOutcome, Work};
+use settee_model::json::{Json, Kind, Value, write_string};
+use settee_model::{Document, Rev, RevisionHasher};
+
+use super::name::{self, Option as NameOption};
+use super::{Definition, Index, LANGUAGE};
+use crate::error::{MangoError, Refusal, Result};
+use crate::options::{Members, positive};
+
+/// What became of the creation of an index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Created {
+    /// The id of its design document.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// Whether it was there before, exactly as asked for.
+    pub existed: bool,
+}
+
+/// A request for an index.
+#[derive(Debug)]
+pub struct NewIndex {
+    definition: Definition,
+    /// As the client wrote it.
+    given: Json,
+    id: String,
+    name: String,
+    partitioned: Option<bool>,
+}
+
+impl NewIndex {
+    /// Parses the body of `POST _index`, an object.
+    ///
+    /// # Errors
+    /// When it makes no sense, or asks for a type of index that is not here.
+    pub fn parse(body: Value<'_>) -> Result<Self> {
+        let mut members = Members::new(body);
+        let given = members.take("index").ok_or(Refusal::MissingKey("index"))?;
+        let kind = members.take("type").map(string).transpose()?.unwrap_or_else(|| "json".to_owned());
+        let name = members.take("name").map(string).transpose()?;
+        let design = members.take("ddoc").map(string).transpose()?;
+        let quorum = members.take("w").map(positive).transpose()?.unwrap_or(2);
+        let partitioned = members.take("partitioned").map(boolean).transpose()?;
+        members.finish()?;
+        match kind.as_str() {
+            "json" => {}
+            "text" | "nouveau" => return Err(MangoError::ServiceUnavailable(kind)),
+            _ => return Err(Refusal::InvalidIndexType(kind).into()),
+        }
+        let definition = Definition::parse(given)?;
+        let parts = NameParts { given, design: design.as_deref(), name: name.as_deref(), partitioned, quorum };
+        let generated = || parts.generate();
+        let id = design_id(&design.clone().unwrap_or_else(generated));
+        let name = name.clone().unwrap_or_else(generated);
+        let given = Json::trusted(given.raw().to_vec());
+        Ok(Self { definition, given, id, name, partitioned })
+    }
+
+    /// The view that stands for the index.
+    fn view(&self) -> Json {
+        let mut out = b"{\"map\":".to_vec();
+        self.definition.write_map(&mut out);
+        out.extend_from_slice(b",\"reduce\":\"_count\",\"options\":{\"def\":");
+        out.extend_from_slice(self.given.as_bytes());
+        out.extend_from_slice(b"}}");
+        Json::trusted(out)
+    }
+}
+
+/// What a generated name depends on.
+struct NameParts<'a> {
+    given: Value<'a>,
+    design: Option<&'a str>,
+    name: Option<&'a str>,
+    partitioned: Option<bool>,
+    quorum: u64,
+}
+
+impl NameParts<'_> {
+    fn generate(&self) -> String {
+        let partitioned = match self.partitioned {
+            Some(true) => NameOption::Default("true"),
+            Some(false) => NameOption::Default("false"),
+            None => NameOption::Default("db_default"),
+        };
+        name::generated(
+            self.given,
+            &[
+                ("ddoc", self.design.map_or(NameOption::Default("auto_name"), NameOption::Text)),
+                ("def", NameOption::Given(self.given)),
+                ("name", self.name.map_or(NameOption::Default("auto_name"), NameOption::Text)),
+                ("partitioned", partitioned),
+                ("type", NameOption::Text("json")),
+                ("w", NameOption::Number(self.quorum)),
+            ],
+        )
+    }
+}
+
+/// The id of a design document that may be named without its prefix.
+fn design_id(name: &str) -> String {
+    if name.starts_with("_design/") { name.to_owned() } else { format!("_design/{name}") }
+}
+
+fn string(value: Value<'_>) -> Result<String, Refusal> {
+    value.as_str().map(Cow::into_owned).ok_or_else(|| Refusal::InvalidString(crate::shown(value)))
+}
+
+fn boolean(value: Value<'_>) -> Result<bool, Refusal> {
+    value.as_bool().ok_or_else(|| Refusal::InvalidBoolean(crate::shown(value)))
+}
+
+/// Creates an index, unless it is there.
+///
+/// # Errors
+/// When its design document is of another language, or was not saved.
+pub fn create(database: &Arc<Database>, index: &NewIndex) -> Result<Created> {
+    if index.partitioned == Some(true) {
+        return Err(Refusal::PartitionedIndex.into());
+    }
+    let (rev, old) = load(database, &index.id)?;
+    let mut new = with_view(old.value(), &index.name, &index.view());
+    let old_option = old.value().get("options").and_then(|options| options.get("partitioned")).and_then(Value::as_bool);
+    if index.partitioned != old_option {
+        match (rev.is_some(), index.partitioned) {
+            (true, _) => return Err(Refusal::PartitionedMismatch(index.id.clone()).into()),
+            (false, Some(partitioned)) => {
+                let options = Json::trusted(format!("{{\"partitioned\":{partitioned}}}").into_bytes());
+                new = with_member(new.value(), "options", &options);
+            }
+            (false, None) => {}
+        }
+    }
+    let existed = new.as_bytes() == old.as_bytes();
+    if !existed {
+        save(database, &index.id, rev, new, false)?;
+    }
+    Ok(Created { id: index.id.clone(), name: index.name.clone(), existed })
+}
+
+/// Deletes one index; its design document goes with the last one. `design` may lack its prefix.
+///
+/// # Errors
+/// When there is no such index, or the design document was not saved.
+pub fn delete(database: &Arc<Database>, design: &str, kind: &str, name: &str) -> Result<()> {
+    let id = design_id(design);
+    let indexes = super::all(&database.read()?)?;
+    let found = indexes.iter().any(|index| index.design_id() == id && index.name == name);
+    if !found || kind != "json" {
+        return Err(MangoError::NoSuchIndex);
+    }
+    remove(database, &id, &[name])
+}
+
+/// The body of `_index/_bulk_delete`: ids of design documents, which may lack their prefix.
+///
+/// # Errors
+/// When it makes no sense.
+pub fn parse_bulk_delete(body: Value<'_>) -> Result<Vec<String>> {
+    let mut members = Members::new(body);
+    let ids = members.take("docids").ok_or(Refusal::MissingKey("docids"))?;
+    members.take("w").map(positive).transpose()?;
+    members.finish()?;
+    if ids.kind() != Kind::Array {
+        return Err(Refusal::InvalidBulkDocs(crate::shown(ids)).into());
+    }
+    let id =
+        |id: Value<'_>| id.as_str().map(|id| design_id(&id)).ok_or_else(|| Refusal::InvalidIndexName(crate::shown(id)));
+    Ok(ids.elements().map(id).collect::<Result<_, _>>()?)
+}
+
+/// Deletes all indexes of a design document.
+///
+/// # Errors
+/// When there are none, or the design document was not saved.
+pub fn delete_all_of(database: &Arc<Database>, id: &str) -> Result<()> {
+    let indexes = super::all(&database.read()?)?;
+    let names: Vec<&str> = indexes.iter().filter(|index| index.design_id() == id).map(Index::name).collect();
+    if names.is_empty() {
+        return Err(MangoError::NoSuchIndex);
+    }
+    remove(database, id, &names)
+}
+
+/// What `GET _index` shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// How many to leave out.
+    pub skip: usize,
+    /// How many to show at most.
+    pub limit: Option<usize>,
+}
+
+/// Appends the list of all indexes of a database.
+///
+/// # Errors
+/// When the database could not be read.
+pub fn write_list(database: &Arc<Database>, page: Page, out: &mut Vec<u8>) -> Result<()> {
+    let indexes = super::all(&database.read()?)?;
+    out.extend_from_slice(format!("{{\"total_rows\":{},\"indexes\":[", indexes.len() + 1).as_bytes());
+    let all = std::iter::once(None).chain(indexes.iter().map(Some));
+    for (position, index) in all.skip(page.skip).take(page.limit.unwrap_or(usize::MAX)).enumerate() {
+        if position > 0 {
+            out.push(b',');
+        }
+        match index {
+            None => super::write_primary(out),
+            Some(index) => index.write(out),
+        }
+    }
+    out.extend_from_slice(b"]}");
+    Ok(())
+}
+
+/// The revision and body of a design document; that of an empty one if there is none.
+fn load(database: &Arc<Database>, id: &str) -> Result<(Option<Rev>, Json)> {
+    let view = database.read()?;
+    let new = || Ok((None, Json::trusted(format!("{{\"language\":\"{LANGUAGE}\"}}").into_bytes())));
+    let Some(head) = view.head(id)?.filter(|head| !head.stored.deleted) else {
+        return new();
+    };
+    let mut body = Vec::new();
+    if !view.read_body(head.stored, &mut body)? {
+        return new();
+    }
+    let body = Json::trusted(body);
+    match body.value().get("language") {
+        Some(language) if language.is_string(LANGUAGE) => {}
+        Some(language) => return Err(Refusal::InvalidDesignLanguage(crate::shown(language)).into()),
+        None => return Err(Refusal::InvalidDesignLanguage("false".to_owned()).into()),
+    }
+    Ok((Some(head.rev), body))
+}
+
+fn remove(database: &Arc<Database>, id: &str, names: &[&str]) -> Result<()> {
+    let (rev, body) = load(database, id)?;
+    let views = body.value().get("views").unwrap_or(Value::NULL);
+    let kept = without(views, names);
+    let body = if kept.as_bytes() == b"{}" {
+        without(body.value(), &["views"])
+    } else {
+        with_member(body.value(), "views", &kept)
+    };
+    if body.value().members().all(|(name, _)| name.is_string("language")) {
+        save(database, id, rev, Json::empty_object(), true)
+    } else {
+        save(database, id, rev, body, false)
+    }
+}
+
+fn save(database: &Arc<Database>, id: &str, rev: Option<Rev>, body: Json, deleted: bool) -> Result<()> {
+    let document = Document { id: None, rev, deleted, body, attachments: None, revisions: None };
+    let mode = EditMode::Interactive(UnknownParent::Refuse);
+    let update = DocUpdate::prepare(id.to_owned(), document, mode, &mut RevisionHasher::default());
+    let outcomes = database.update(Work::Documents(update.into_iter().collect()))?;
+    match outcomes.first() {
+        Some(UpdateOutcome::Saved(_)) => Ok(()),
+        _ => Err(MangoError::DesignConflict),
+    }
+}
+
+fn with_view(body: Value<'_>, name: &str, view: &Json) -> Json {
+    let views = body.get("views").filter(|views| views.is_object());
+    let views = with_member(views.unwrap_or(Value::trusted(b"{}")), name, view);
+    with_member(body, "views", &views)
+}
+
+/// An object with a member replaced where it stands, or added at the end.
+fn with_member(object: Value<'_>, name: &str, value: &Json) -> Json {
+    let mut out = b"{".to_vec();
+    let mut write = |key: &[u8], value: &[u8]| {
+        if out.len() > 1 {
+            out.push(b',');
+        }
+        out.extend_from_slice(key);
+        out.push(b':');
+        out.extend_from_slice(value);
+    };
+    let mut replaced = false;
+    for (key, old) in object.members() {
+        let same = key.is_string(name);
+        replaced |= same;
+        write(key.raw(), if same { value.as_bytes() } else { old.raw() });
+    }
+    if !replaced {
+        let mut key = Vec::new();
+        write_string(&mut key, name);
+        write(&key, value.as_bytes());
+    }
+    out.push(b'}');
+    Json::trusted(out)
+}
+
+fn without(object: Value<'_>, names: &[&str]) -> Json {
+    let mut out = b"{".to_vec();
+    for (key, value) in object.members().filter(|(key, _)| !names.iter().any(|name| key.is_string(name))) {
+        if out.len() > 1 {
+            out.push(b',');
+        }
+        out.extend_from_slice(key.raw());
+        out.push(b':');
+        out.extend_from_slice(value.raw());
+    }
+    out.push(b'}');
+    Json::trusted(out)
+}
+
+/// Parses the `limit` and `skip` of a list, which are texts.
+#[must_use]
+pub fn page(limit: Option<&str>, skip: Option<&str>) -> Option<Page> {
+    let limit = limit.map(|text| text.parse().ok().filter(|limit| *limit > 0));
+    let skip = skip.map_or(Some(0), |text| text.parse().ok())?;
+    match limit {
+        Some(None) => None,
+        Some(limit) => Some(Page { skip, limit }),
+        None => Some(Page { skip, limit: None }),
+    }
+}

@@ -1,0 +1,68 @@
+//! [`MangoLanguage`]: the language `query` of design documents, whose map functions are index definitions.
+//!
+//! Definitions are evaluated in this process; the indexer, its progress and its tree are those of all views. A map that
+//! is no definition emits nothing, as in CouchDB, instead of holding up the other indexes of its design document.
+
+use settee_design::{CompileError, DocumentBatch, Emissions, Language, Limits, MapSource, Program, Reducer, RunError};
+use settee_model::json::{Json, Value};
+
+use crate::index::{Definition, LANGUAGE};
+
+/// The language `query`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MangoLanguage;
+
+impl Language for MangoLanguage {
+    fn name(&self) -> &str {
+        LANGUAGE
+    }
+
+    fn program(&self, source: &MapSource, _: Limits) -> Result<Box<dyn Program>, CompileError> {
+        let definition = |text: &str| Definition::of_view(Json::parse(text.as_bytes()).ok()?.value());
+        let definitions = source.functions.iter().map(|function| definition(function)).collect();
+        Ok(Box::new(Definitions { definitions, key: Vec::new() }))
+    }
+
+    fn reducer(&self, source: &str, _: Limits) -> Result<Box<dyn Reducer>, CompileError> {
+        Err(CompileError::Source(format!("`{source}` is not a reduce function of the language `{LANGUAGE}`")))
+    }
+}
+
+struct Definitions {
+    definitions: Vec<Option<Definition>>,
+    key: Vec<u8>,
+}
+
+impl Program for Definitions {
+    fn map(&mut self, batch: &DocumentBatch, output: &mut Emissions) -> Result<(), RunError> {
+        for (index, document) in (0..).zip(batch.iter()) {
+            // Only a design document with `include_design` brings others here; Mango never indexes them.
+            if document.id.starts_with("_design/") {
+                continue;
+            }
+            let value = Value::trusted(document.json);
+            for (function, definition) in (0..).zip(&self.definitions) {
+                let Some(definition) = definition else { continue };
+                if write_key(definition, value, &mut self.key) {
+                    output.push(index, function, &self.key, b"null");
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes the values of the columns as an array. `false` if one is missing or the index does not hold the document.
+fn write_key(definition: &Definition, document: Value<'_>, key: &mut Vec<u8>) -> bool {
+    key.clear();
+    key.push(b'[');
+    for (position, (_, path)) in definition.columns.iter().enumerate() {
+        let Some(value) = path.find(document).value() else { return false };
+        if position > 0 {
+            key.push(b',');
+        }
+        key.extend_from_slice(value.raw());
+    }
+    key.push(b']');
+    definition.filter.as_ref().is_none_or(|filter| filter.matches(document))
+}

@@ -1,0 +1,24 @@
+//! `$size`: an array has so many elements.
+
+use settee_model::json::{Kind, Value};
+
+use super::{Negation, Operator, Test, Wrong, of_kind};
+
+struct Size(u64);
+
+impl Test for Size {
+    fn matches(&self, value: Value<'_>) -> bool {
+        value.kind() == Kind::Array && value.elements().count() as u64 == self.0
+    }
+}
+
+pub(super) static SIZE: Operator = Operator {
+    name: "$size",
+    negation: Negation::Wrapped,
+    indexable: false,
+    compile: |argument, _| match argument.as_u64() {
+        Some(size) => Ok(Box::new(Size(size))),
+        None => Err(Wrong::Type),
+    },
+    bounds: |_, collation| of_kind(Kind::Array, collation),
+};

@@ -1,0 +1,234 @@
+//! [`FindOptions`]: the body of `_find` and `_explain`, resolved once.
+
+use settee_model::json::{Json, Kind, Value, write_string};
+
+use crate::bookmark::Bookmark;
+use crate::error::Refusal;
+use crate::projection::Projection;
+use crate::selector::Selector;
+use crate::sort::{Order, Sort};
+
+/// How many documents an answer has unless the query says otherwise.
+pub const DEFAULT_LIMIT: u64 = 25;
+
+/// Which index the client wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UseIndex {
+    /// The id of the design document.
+    pub(crate) design: String,
+    /// The name of the index; absent: any of the design document.
+    pub(crate) name: Option<String>,
+}
+
+/// A query.
+#[derive(Debug)]
+pub struct FindOptions {
+    pub(crate) selector: Selector,
+    pub(crate) use_index: Option<UseIndex>,
+    pub(crate) bookmark: Option<Bookmark>,
+    /// As it was given back to the client if nothing is found.
+    pub(crate) bookmark_text: Option<String>,
+    pub(crate) limit: u64,
+    pub(crate) skip: u64,
+    pub(crate) sort: Sort,
+    pub(crate) fields: Projection,
+    pub(crate) quorum: u64,
+    pub(crate) conflicts: bool,
+    pub(crate) stale: bool,
+    pub(crate) update: bool,
+    pub(crate) stable: bool,
+    /// Whether the answer has counts.
+    pub execution_stats: bool,
+    pub(crate) allow_fallback: bool,
+}
+
+impl FindOptions {
+    /// Parses the body of a request, an object.
+    ///
+    /// # Errors
+    /// When it makes no sense, with CouchDB's name and text.
+    pub fn parse(body: Value<'_>) -> Result<Self, Refusal> {
+        let mut members = Members::new(body);
+        let selector = members.take("selector").ok_or(Refusal::MissingKey("selector"))?;
+        let selector = Selector::parse(selector)?;
+        let use_index = members.take("use_index").map(use_index).transpose()?.flatten();
+        let bookmark_text = members.take("bookmark").map(bookmark_text).transpose()?.flatten();
+        let limit = members.take("limit").map(non_negative).transpose()?.unwrap_or(DEFAULT_LIMIT);
+        let skip = members.take("skip").map(non_negative).transpose()?.unwrap_or(0);
+        let sort = members.take("sort").map(Sort::parse).transpose()?.unwrap_or_default();
+        let fields = members.take("fields").map(Projection::parse).transpose()?.unwrap_or_default();
+        let partition = members.take("partition");
+        let quorum = members.take("r").map(positive).transpose()?.unwrap_or(1);
+        let conflicts = members.boolean("conflicts", false)?;
+        let stale = members.take("stale").map(stale).transpose()?.unwrap_or(false);
+        let update = members.boolean("update", true)?;
+        let stable = members.boolean("stable", false)?;
+        let execution_stats = members.boolean("execution_stats", false)?;
+        let allow_fallback = members.boolean("allow_fallback", true)?;
+        members.finish()?;
+        if partition.is_some_and(|partition| !partition.is_string("")) {
+            return Err(Refusal::NotPartitioned);
+        }
+        let bookmark = bookmark_text.as_deref().map(Bookmark::parse).transpose()?;
+        Ok(Self {
+            selector,
+            use_index,
+            bookmark,
+            bookmark_text,
+            limit,
+            skip,
+            sort,
+            fields,
+            quorum,
+            conflicts,
+            stale,
+            update,
+            stable,
+            execution_stats,
+            allow_fallback,
+        })
+    }
+
+    /// Whether indexes are brought up to date before they are read.
+    pub(crate) fn updates(&self) -> bool {
+        self.update && !self.stale
+    }
+
+    /// Appends the options as `_explain` shows them.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"use_index\":[");
+        if let Some(UseIndex { design, name }) = &self.use_index {
+            write_string(out, design.strip_prefix("_design/").unwrap_or(design));
+            if let Some(name) = name {
+                out.push(b',');
+                write_string(out, name);
+            }
+        }
+        out.extend_from_slice(b"],\"bookmark\":");
+        write_string(out, self.bookmark_text.as_deref().unwrap_or("nil"));
+        out.extend_from_slice(format!(",\"limit\":{},\"skip\":{},\"sort\":{{", self.limit, self.skip).as_bytes());
+        for (index, field) in self.sort.fields.iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            write_string(out, field);
+            let direction: &[u8] = match self.sort.order {
+                Order::Ascending => b":\"asc\"",
+                Order::Descending => b":\"desc\"",
+            };
+            out.extend_from_slice(direction);
+        }
+        out.extend_from_slice(b"},\"fields\":");
+        out.extend_from_slice(self.fields.to_json().as_bytes());
+        let stale = if self.stale { "\"ok\"" } else { "false" };
+        out.extend_from_slice(
+            format!(
+                concat!(
+                    r#","partition":"","r":{},"conflicts":{},"stale":{},"update":{},"stable":{},"#,
+                    r#""execution_stats":{},"allow_fallback":{}}}"#
+                ),
+                self.quorum, self.conflicts, stale, self.update, self.stable, self.execution_stats, self.allow_fallback
+            )
+            .as_bytes(),
+        );
+    }
+}
+
+/// The members of a request, taken one by one; those that remain are an error.
+pub(crate) struct Members<'a> {
+    members: Vec<(String, Value<'a>)>,
+}
+
+impl<'a> Members<'a> {
+    pub(crate) fn new(body: Value<'a>) -> Self {
+        let members = body.members().filter_map(|(name, value)| Some((name.as_str()?.into_owned(), value)));
+        Self { members: members.collect() }
+    }
+
+    pub(crate) fn take(&mut self, name: &str) -> Option<Value<'a>> {
+        let index = self.members.iter().position(|(member, _)| member == name)?;
+        Some(self.members.remove(index).1)
+    }
+
+    fn boolean(&mut self, name: &str, default: bool) -> Result<bool, Refusal> {
+        match self.take(name) {
+            None => Ok(default),
+            Some(value) => value.as_bool().ok_or_else(|| Refusal::InvalidBoolean(crate::shown(value))),
+        }
+    }
+
+    pub(crate) fn finish(self) -> Result<(), Refusal> {
+        match self.members.into_iter().next() {
+            None => Ok(()),
+            Some((name, _)) => Err(Refusal::InvalidKey(name)),
+        }
+    }
+}
+
+pub(crate) fn positive(value: Value<'_>) -> Result<u64, Refusal> {
+    value.as_u64().filter(|number| *number > 0).ok_or_else(|| Refusal::NotPositive(crate::shown(value)))
+}
+
+pub(crate) fn non_negative(value: Value<'_>) -> Result<u64, Refusal> {
+    value.as_u64().ok_or_else(|| Refusal::Negative(crate::shown(value)))
+}
+
+fn stale(value: Value<'_>) -> Result<bool, Refusal> {
+    match value.as_str().as_deref() {
+        Some("ok") => Ok(true),
+        Some("false") => Ok(false),
+        _ if value.as_bool() == Some(false) => Ok(false),
+        _ => Err(Refusal::InvalidStale(crate::shown(value))),
+    }
+}
+
+fn bookmark_text(value: Value<'_>) -> Result<Option<String>, Refusal> {
+    match value.as_str() {
+        Some(text) if text.is_empty() => Ok(None),
+        Some(text) => Ok(Some(text.into_owned())),
+        None if value.is_null() => Ok(None),
+        None => Err(Refusal::InvalidBookmark(crate::shown(value))),
+    }
+}
+
+/// A design document and perhaps a name, as a text with slashes or as a list.
+fn use_index(value: Value<'_>) -> Result<Option<UseIndex>, Refusal> {
+    let invalid = || Refusal::InvalidIndexName(crate::shown(value));
+    let named = |design: &str, name: Option<&str>| {
+        let design = if design.starts_with("_design/") { design.to_owned() } else { format!("_design/{design}") };
+        Ok(Some(UseIndex { design, name: name.map(str::to_owned) }))
+    };
+    match value.kind() {
+        Kind::Null => Ok(None),
+        Kind::String => {
+            let text = value.as_str().unwrap_or_default();
+            match text.strip_prefix("_design/").unwrap_or(&text).split_once('/') {
+                Some((design, name)) => named(design, Some(name)),
+                None => named(&text, None),
+            }
+        }
+        Kind::Array => {
+            let parts: Option<Vec<_>> = value.elements().map(Value::as_str).collect();
+            match parts.ok_or_else(invalid)?.as_slice() {
+                [] => Ok(None),
+                [design] => named(design, None),
+                [design, name] => named(design, Some(name)),
+                _ => Err(invalid()),
+            }
+        }
+        Kind::Bool | Kind::Number | Kind::Object => Err(invalid()),
+    }
+}
+
+/// A list of names as JSON text.
+pub(crate) fn names<'a>(names: impl Iterator<Item = &'a str>) -> Json {
+    let mut out = b"[".to_vec();
+    for (index, name) in names.enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write_string(&mut out, name);
+    }
+    out.push(b']');
+    Json::trusted(out)
+}

@@ -1,0 +1,210 @@
+//! [`Access`]: which parts of which indexes are read.
+//!
+//! The parts hold every document that matches, and others: each is tested afterwards.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use settee_database::IdRange;
+use settee_model::collate::Collation;
+use settee_model::json::Kind;
+
+use super::ranges::{self, FieldRanges};
+use super::usable::{Source, implies, requires};
+use crate::bounds::{Cut, Interval, Intervals, Key};
+use crate::index::Index;
+use crate::operator;
+use crate::options::FindOptions;
+use crate::selector::Node;
+
+/// The most ranges that combinations of values of several columns are divided into.
+const MAX_COMBINATIONS: usize = 10_000;
+
+/// The least and the first id behind those of design documents.
+const DESIGN: (&[u8], &[u8]) = (b"_design/", b"_design0");
+
+/// What is read.
+#[derive(Debug)]
+pub(crate) enum Access<'a> {
+    /// Documents by their ids.
+    Primary(Vec<IdRange>),
+    /// Ranges of one index, in its order.
+    Index(&'a Index, Vec<KeyRange>),
+    /// Several indexes, one for each alternative; the documents come in the order of their ids.
+    Union(Vec<Access<'a>>),
+}
+
+impl Access<'_> {
+    /// Whether every document is read.
+    pub(crate) fn is_scan(&self) -> bool {
+        let behind_design = |range: &IdRange| range.start.as_deref() == Some(DESIGN.1) && range.end.is_none();
+        matches!(self, Self::Primary(ranges) if ranges.len() == 2 && ranges.iter().any(behind_design)
+            && ranges.iter().any(|range| range.start.as_deref() == Some(b"")))
+    }
+}
+
+/// Rows of an index: those that begin with `prefix` and have the next column between two cuts.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyRange {
+    pub(crate) prefix: Vec<Arc<Key>>,
+    pub(crate) low: Cut,
+    pub(crate) high: Cut,
+}
+
+/// Decides what to read of the index that was chosen.
+pub(crate) fn choose<'a>(options: &'a FindOptions, indexes: &'a [Index], source: Source<'a>) -> Access<'a> {
+    let node = options.selector.node();
+    match source {
+        Source::Json(index) => Access::Index(index, key_ranges(node, index)),
+        Source::Primary => {
+            let ids = values(node, "_id", Collation::Raw);
+            match ids.is_all().then(|| union(node, indexes)).flatten() {
+                Some(union) => union,
+                None => Access::Primary(id_ranges(&ids)),
+            }
+        }
+    }
+}
+
+/// Documents by their ids, whatever other indexes there are.
+pub(crate) fn primary(options: &FindOptions) -> Access<'static> {
+    Access::Primary(id_ranges(&values(options.selector.node(), "_id", Collation::Raw)))
+}
+
+/// An index for each alternative of a `$or` that must hold.
+fn union<'a>(node: &'a Node, indexes: &'a [Index]) -> Option<Access<'a>> {
+    let conjuncts = node.conjuncts();
+    conjuncts.iter().find_map(|conjunct| {
+        let Node::Or(branches) = conjunct else { return None };
+        if branches.is_empty() {
+            return None;
+        }
+        branches.iter().map(|branch| alternative(branch, indexes)).collect::<Option<Vec<_>>>().map(Access::Union)
+    })
+}
+
+/// The best way to the documents of one alternative; `None` if that is to read them all.
+fn alternative<'a>(branch: &'a Node, indexes: &'a [Index]) -> Option<Access<'a>> {
+    let ids = values(branch, "_id", Collation::Raw);
+    if !ids.is_all() {
+        return Some(Access::Primary(id_ranges(&ids)));
+    }
+    let helps = |index: &&'a Index| {
+        index.definition.filter.as_ref().is_none_or(|filter| implies(branch, filter))
+            && requires(branch, index.definition.names())
+            && index.definition.names().next().is_some_and(|first| !column_values(branch, first).is_all())
+    };
+    let sources = indexes.iter().filter(helps).map(Source::Json).collect();
+    let best = ranges::choose(sources, &FieldRanges::of(branch)).into_iter().next()?;
+    best.source.index().map(|index| Access::Index(index, key_ranges(branch, index)))
+}
+
+/// The values of a field with which a document can match.
+fn values(node: &Node, field: &str, collation: Collation) -> Intervals {
+    match node {
+        Node::And(nodes) => {
+            nodes.iter().fold(Intervals::all(), |common, node| common.and(&values(node, field, collation)))
+        }
+        Node::Or(nodes) if !nodes.is_empty() => Intervals::any(nodes.iter().map(|node| values(node, field, collation))),
+        Node::Field(name, condition) if name == field => match &**condition {
+            Node::Leaf(operator, argument) => (operator.bounds)(argument.value(), collation),
+            Node::ElemMatch(_) | Node::AllMatch(_) => operator::of_kind(Kind::Array, collation),
+            Node::KeyMapMatch(_) => operator::of_kind(Kind::Object, collation),
+            _ => Intervals::all(),
+        },
+        Node::Everything
+        | Node::Or(_)
+        | Node::Nor(_)
+        | Node::Not(_)
+        | Node::Field(..)
+        | Node::ElemMatch(_)
+        | Node::AllMatch(_)
+        | Node::KeyMapMatch(_)
+        | Node::Text(_)
+        | Node::Leaf(..) => Intervals::all(),
+    }
+}
+
+/// The same for a column of an index, which is ordered by the collation. Ids are tested by their bytes, so only single
+/// ids can be found there.
+fn column_values(node: &Node, column: &str) -> Intervals {
+    let values = values(node, column, Collation::Unicode);
+    if column == "_id" && values.as_slice().iter().any(|interval| interval.point().is_none()) {
+        return Intervals::all();
+    }
+    values
+}
+
+/// The ranges of an index, in its order.
+fn key_ranges(node: &Node, index: &Index) -> Vec<KeyRange> {
+    let mut columns: Vec<Intervals> = Vec::new();
+    let mut combinations = 1_usize;
+    for name in index.definition.names() {
+        let values = column_values(node, name);
+        let count = values.as_slice().len();
+        combinations = combinations.saturating_mul(count);
+        if values.is_all() || (!columns.is_empty() && combinations > MAX_COMBINATIONS) {
+            break;
+        }
+        columns.push(values);
+    }
+    let mut ranges = Vec::new();
+    combine(&columns, Vec::new(), &mut ranges);
+    ranges
+}
+
+fn combine(columns: &[Intervals], prefix: Vec<Arc<Key>>, out: &mut Vec<KeyRange>) {
+    let Some((first, rest)) = columns.split_first() else {
+        out.push(KeyRange { prefix, low: Cut::Start, high: Cut::End });
+        return;
+    };
+    for interval in first.as_slice() {
+        match interval.point() {
+            Some(key) => {
+                let mut longer = prefix.clone();
+                longer.push(Arc::clone(key));
+                combine(rest, longer, out);
+            }
+            None => {
+                let Interval { low, high } = interval.clone();
+                out.push(KeyRange { prefix: prefix.clone(), low, high });
+            }
+        }
+    }
+}
+
+/// Ranges of ids without those of design documents, which Mango does not see.
+fn id_ranges(values: &Intervals) -> Vec<IdRange> {
+    values.as_slice().iter().filter_map(id_range).flat_map(|(start, end)| around_design(start, end)).collect()
+}
+
+/// The ids between two cuts; what is no string lies before all ids.
+fn id_range(interval: &Interval) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+    let text = |key: &Key| key.json.value().string_bytes().map(Cow::into_owned);
+    let after = |mut id: Vec<u8>| {
+        id.push(0);
+        id
+    };
+    let start = match &interval.low {
+        Cut::Start | Cut::End => Vec::new(),
+        Cut::Before(key) => text(key).unwrap_or_default(),
+        Cut::After(key) => text(key).map(after).unwrap_or_default(),
+    };
+    let end = match &interval.high {
+        Cut::End => None,
+        Cut::Start => return None,
+        Cut::Before(key) => Some(text(key)?),
+        Cut::After(key) => Some(after(text(key)?)),
+    };
+    Some((start, end))
+}
+
+fn around_design(start: Vec<u8>, end: Option<Vec<u8>>) -> impl Iterator<Item = IdRange> {
+    let (first, behind) = DESIGN;
+    let before_end = end.clone().filter(|end| end.as_slice() < first).unwrap_or_else(|| first.to_vec());
+    let behind_start = start.clone().max(behind.to_vec());
+    let before = (start < before_end).then_some(IdRange { start: Some(start), end: Some(before_end) });
+    let is_there = end.as_ref().is_none_or(|end| behind_start < *end);
+    let after = is_there.then_some(IdRange { start: Some(behind_start), end });
+    before.into_iter().chain(after)
+}

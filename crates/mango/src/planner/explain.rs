@@ -1,0 +1,198 @@
+//! [`explain`]: a plan as CouchDB's `_explain` shows it.
+//!
+//! Beyond CouchDB's members there is `access`, which tells what is really read.
+
+use settee_model::json::{Json, write_string};
+
+use super::access::Access;
+use super::usable::{Reason, Source, indexable_fields};
+use super::{Plan, Trace, covers, names_in};
+use crate::bounds::{Cut, Interval, Key};
+use crate::index::write_primary;
+use crate::options::{FindOptions, names};
+use crate::sort::Order;
+
+/// What CouchDB shows for the end of everything.
+const MAX: &[u8] = b"\"<MAX>\"";
+
+/// Writes the whole answer.
+pub(crate) fn explain(database: &str, options: &FindOptions, plan: Option<&Plan<'_>>, trace: &Trace<'_>) -> Vec<u8> {
+    let mut out = b"{\"dbname\":".to_vec();
+    write_string(&mut out, database);
+    out.extend_from_slice(b",\"index\":");
+    match plan {
+        Some(plan) => write_source(plan.source, &mut out),
+        None => out.extend_from_slice(b"null"),
+    }
+    out.extend_from_slice(b",\"partitioned\":false,\"selector\":");
+    out.extend_from_slice(options.selector.to_json().as_bytes());
+    out.extend_from_slice(b",\"opts\":");
+    options.write(&mut out);
+    out.extend_from_slice(format!(",\"limit\":{},\"skip\":{},\"fields\":", options.limit, options.skip).as_bytes());
+    out.extend_from_slice(options.fields.to_json().as_bytes());
+    out.extend_from_slice(b",\"index_candidates\":[");
+    write_candidates(options, plan, trace, &mut out);
+    out.extend_from_slice(b"],\"selector_hints\":[");
+    write_hints(options, &mut out);
+    out.push(b']');
+    if let Some(plan) = plan {
+        out.extend_from_slice(b",\"mrargs\":");
+        write_arguments(options, plan, &mut out);
+        out.extend_from_slice(format!(",\"covering\":{},\"access\":", plan.covering).as_bytes());
+        write_access(&plan.access, &mut out);
+    }
+    out.push(b'}');
+    out
+}
+
+fn write_source(source: Source<'_>, out: &mut Vec<u8>) {
+    match source {
+        Source::Primary => write_primary(out),
+        Source::Json(index) => index.write(out),
+    }
+}
+
+/// Every index that was not used, the next best first.
+fn write_candidates(options: &FindOptions, plan: Option<&Plan<'_>>, trace: &Trace<'_>, out: &mut Vec<u8>) {
+    let is = |a: Source<'_>, b: Source<'_>| a.place() == b.place();
+    let among = |sources: &[Source<'_>], source: Source<'_>| sources.iter().any(|other| is(*other, source));
+    let usable = || trace.judged.iter().filter(|(_, reason)| reason.is_none()).map(|(source, _)| *source);
+    let is_ranked = |source: Source<'_>| trace.ranked.iter().any(|ranked| is(ranked.source, source));
+    let unfavored = trace.filtered.iter().any(|source| !is_ranked(*source));
+    let excluded = usable().any(|source| !among(&trace.filtered, source));
+    let unusable = trace.judged.iter().any(|(_, reason)| reason.is_some_and(|reason| reason != Reason::IsPartial));
+    let unfavored_rank = trace.ranked.len().max(1);
+    let excluded_rank = unfavored_rank + usize::from(unfavored);
+    let unusable_rank = excluded_rank + usize::from(excluded);
+    let partial_rank = unusable_rank + usize::from(unusable);
+    let mut rows: Vec<(usize, Source<'_>, bool, Reason)> = Vec::new();
+    for (source, reason) in &trace.judged {
+        let position = trace.ranked.iter().position(|ranked| is(ranked.source, *source));
+        rows.push(match (reason, position) {
+            (Some(Reason::IsPartial), _) => (partial_rank, *source, false, Reason::IsPartial),
+            (Some(reason), _) => (unusable_rank, *source, false, *reason),
+            (None, Some(0)) if plan.is_some() => continue,
+            (None, Some(position)) => (position, *source, true, trace.ranked[position].reason(&trace.ranked[0])),
+            (None, None) if among(&trace.filtered, *source) => (unfavored_rank, *source, true, Reason::UnfavoredType),
+            (None, None) => (excluded_rank, *source, true, Reason::ExcludedByUser),
+        });
+    }
+    rows.sort_by_key(|(ranking, source, ..)| (*ranking, source.place()));
+    for (index, (ranking, source, usable, reason)) in rows.into_iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(b"{\"index\":");
+        write_source(source, out);
+        let covering = match source {
+            Source::Primary => "null".to_owned(),
+            Source::Json(_) => covers(options, source).to_string(),
+        };
+        out.extend_from_slice(
+            format!(
+                r#","analysis":{{"usable":{usable},"reasons":[{{"name":"{}"}}],"ranking":{ranking},"covering":{covering}}}}}"#,
+                reason.name()
+            )
+            .as_bytes(),
+        );
+    }
+}
+
+fn write_hints(options: &FindOptions, out: &mut Vec<u8>) {
+    let node = options.selector.node();
+    let indexable = indexable_fields(node);
+    let mut all = Vec::new();
+    names_in(node, &mut all);
+    all.sort_unstable();
+    all.dedup();
+    out.extend_from_slice(b"{\"type\":\"json\",\"indexable_fields\":");
+    out.extend_from_slice(names(indexable.iter().copied()).as_bytes());
+    out.extend_from_slice(b",\"unindexable_fields\":");
+    out.extend_from_slice(names(all.into_iter().filter(|name| !indexable.contains(name))).as_bytes());
+    out.push(b'}');
+}
+
+/// The arguments of the view query that CouchDB would make.
+fn write_arguments(options: &FindOptions, plan: &Plan<'_>, out: &mut Vec<u8>) {
+    let (start, end) = keys(plan);
+    let (start, end, direction) = match options.sort.order {
+        Order::Ascending => (start, end, "fwd"),
+        Order::Descending => (end, start, "rev"),
+    };
+    let include_docs = !plan.covering && options.quorum == 1;
+    out.extend_from_slice(
+        format!(r#"{{"include_docs":{include_docs},"view_type":"map","reduce":false,"partition":null,"start_key":"#)
+            .as_bytes(),
+    );
+    out.extend_from_slice(start.as_bytes());
+    out.extend_from_slice(b",\"end_key\":");
+    out.extend_from_slice(end.as_bytes());
+    let conflicts = if options.conflicts { "true" } else { "\"undefined\"" };
+    out.extend_from_slice(
+        format!(
+            r#","direction":"{direction}","stable":{},"update":{},"conflicts":{conflicts}}}"#,
+            options.stable || options.stale,
+            options.updates()
+        )
+        .as_bytes(),
+    );
+}
+
+fn keys(plan: &Plan<'_>) -> (Json, Json) {
+    if plan.is_noop {
+        let null = || Json::trusted(b"null".to_vec());
+        return (null(), null());
+    }
+    let key = |cut: &Cut| match cut {
+        Cut::Start | Cut::End => None,
+        Cut::Before(key) | Cut::After(key) => Some(key.clone()),
+    };
+    if matches!(plan.source, Source::Primary) {
+        let (start, end) = match plan.prefix.first() {
+            Some(Some(Interval { low, high })) => {
+                let text = |key: std::sync::Arc<Key>| key.json.as_bytes().to_vec();
+                (key(low).map_or_else(|| b"\"\"".to_vec(), text), key(high).map_or_else(|| MAX.to_vec(), text))
+            }
+            Some(None) | None => (b"null".to_vec(), MAX.to_vec()),
+        };
+        return (Json::trusted(start), Json::trusted(end));
+    }
+    let ranges: Vec<&Interval> = plan.prefix.iter().flatten().collect();
+    let start = ranges.iter().map_while(|range| key(&range.low));
+    let start: Vec<Vec<u8>> = start.map(|key| key.json.as_bytes().to_vec()).collect();
+    let end = ranges.iter().map_while(|range| key(&range.high));
+    let mut end: Vec<Vec<u8>> = end.map(|key| key.json.as_bytes().to_vec()).collect();
+    end.push(MAX.to_vec());
+    let list = |parts: Vec<Vec<u8>>| {
+        let mut out = b"[".to_vec();
+        out.extend_from_slice(&parts.join(&b','));
+        out.push(b']');
+        Json::trusted(out)
+    };
+    (list(start), list(end))
+}
+
+fn write_access(access: &Access<'_>, out: &mut Vec<u8>) {
+    match access {
+        Access::Primary(ranges) => {
+            out.extend_from_slice(format!(r#"{{"type":"special","ranges":{}}}"#, ranges.len()).as_bytes());
+        }
+        Access::Index(index, ranges) => {
+            out.extend_from_slice(b"{\"type\":\"json\",\"ddoc\":");
+            write_string(out, index.design_id());
+            out.extend_from_slice(b",\"name\":");
+            write_string(out, index.name());
+            out.extend_from_slice(format!(",\"ranges\":{}}}", ranges.len()).as_bytes());
+        }
+        Access::Union(parts) => {
+            out.extend_from_slice(b"{\"type\":\"union\",\"parts\":[");
+            for (index, part) in parts.iter().enumerate() {
+                if index > 0 {
+                    out.push(b',');
+                }
+                write_access(part, out);
+            }
+            out.extend_from_slice(b"]}");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! From a query and the indexes of a database to a [`Plan`].
+//!
+//! 1. [`usable`] sorts out the indexes that cannot answer, with CouchDB's rules and reasons.
+//! 2. [`choose`](ranges::choose) takes the one that CouchDB 3.5 would take.
+//! 3. [`access`] decides what is read of it, which may be less than CouchDB reads: several ranges for `$in` and `$or`,
+//!    several indexes where CouchDB would read all documents, nothing at all for conditions that exclude each other.
+//!
+//! Nothing here reads documents or indexes.
+
+pub(crate) mod access;
+pub(crate) mod explain;
+pub(crate) mod ranges;
+pub(crate) mod usable;
+
+use crate::bookmark::Bookmark;
+use crate::error::Refusal;
+use crate::index::Index;
+use crate::options::FindOptions;
+use crate::selector::Node;
+use access::Access;
+use ranges::{FieldRanges, Ranked};
+use usable::{Reason, Source};
+
+/// How a query is answered.
+pub(crate) struct Plan<'a> {
+    /// The index that CouchDB would use.
+    pub(crate) source: Source<'a>,
+    /// The ranges of its first fields as CouchDB sees them.
+    pub(crate) prefix: Vec<Option<crate::bounds::Interval>>,
+    /// CouchDB does not even begin: its answer has documents and nothing else.
+    pub(crate) is_noop: bool,
+    pub(crate) access: Access<'a>,
+    /// The answer can be made from the index alone.
+    pub(crate) covering: bool,
+}
+
+/// What was considered on the way to a plan, for `_explain`.
+pub(crate) struct Trace<'a> {
+    /// Every index with what speaks against it by itself.
+    pub(crate) judged: Vec<(Source<'a>, Option<Reason>)>,
+    /// Those that `use_index` left.
+    pub(crate) filtered: Vec<Source<'a>>,
+    /// Those of the preferred type, best first.
+    pub(crate) ranked: Vec<Ranked<'a>>,
+}
+
+/// Chooses how to answer. `None` if no index fits, which only a sort can cause.
+///
+/// # Errors
+/// When `use_index` must be obeyed and cannot, or `$text` is used.
+pub(crate) fn plan<'a>(
+    options: &'a FindOptions,
+    indexes: &'a [Index],
+) -> Result<(Option<Plan<'a>>, Trace<'a>), Refusal> {
+    let node = options.selector.node();
+    if node.has_text() {
+        return Err(Refusal::NoTextIndex);
+    }
+    let judged = usable::judge(options, indexes);
+    let usable: Vec<Source<'a>> =
+        judged.iter().filter(|(_, reason)| reason.is_none()).map(|(source, _)| *source).collect();
+    let named: Vec<Source<'a>> = usable.iter().filter(|source| source.is_named_by(options)).copied().collect();
+    if named.is_empty() && !options.allow_fallback {
+        return Err(unsuitable(options));
+    }
+    let filtered = if named.is_empty() { usable } else { named };
+    // Any JSON index is preferred to the primary one, as in CouchDB.
+    let json: Vec<Source<'a>> = filtered.iter().filter(|source| source.index().is_some()).copied().collect();
+    let preferred = if json.is_empty() { filtered.clone() } else { json };
+    let fields = FieldRanges::of(node);
+    let ranked = ranges::choose(preferred, &fields);
+    let plan = ranked.first().map(|best| {
+        let covering = covers(options, best.source);
+        let is_noop = best.prefix.first().is_some_and(Option::is_none) || is_empty_list(node);
+        let access = access::choose(options, indexes, best.source);
+        Plan { source: best.source, prefix: best.prefix.clone(), is_noop, access, covering }
+    });
+    Ok((plan, Trace { judged, filtered, ranked }))
+}
+
+/// Makes a plan go on where the page before ended, even if another index would be chosen by now.
+///
+/// # Errors
+/// When the bookmark is that of another query.
+pub(crate) fn resume<'a>(plan: Plan<'a>, trace: &Trace<'a>, options: &'a FindOptions) -> Result<Plan<'a>, Refusal> {
+    let Some(bookmark) = &options.bookmark else { return Ok(plan) };
+    let invalid = || Refusal::InvalidBookmark(format!("\"{}\"", options.bookmark_text.as_deref().unwrap_or_default()));
+    let usable = |wanted: &dyn Fn(Source<'a>) -> bool| {
+        let found = trace.judged.iter().find(|(source, reason)| reason.is_none() && wanted(*source));
+        found.map(|(source, _)| *source).ok_or_else(invalid)
+    };
+    let (source, access) = match (bookmark, &plan.access) {
+        (Bookmark::Primary { .. }, Access::Primary(_) | Access::Union(_)) => return Ok(plan),
+        (Bookmark::Primary { .. }, Access::Index(..)) => {
+            (usable(&|source| source.index().is_none())?, access::primary(options))
+        }
+        (Bookmark::Index { design, name, .. }, Access::Index(index, _))
+            if index.design_id() == design && index.name() == name =>
+        {
+            return Ok(plan);
+        }
+        (Bookmark::Index { design, name, .. }, _) => {
+            let source = usable(&|source| source.index().is_some() && source.place() == (design, name))?;
+            (source, access::choose(options, &[], source))
+        }
+    };
+    Ok(Plan { source, prefix: Vec::new(), is_noop: plan.is_noop, access, covering: covers(options, source) })
+}
+
+fn unsuitable(options: &FindOptions) -> Refusal {
+    match &options.use_index {
+        None => Refusal::NoFallbackWithoutIndex,
+        Some(wanted) => Refusal::UnsuitableIndex(match &wanted.name {
+            None => wanted.design.clone(),
+            Some(name) => format!("{}, {name}", wanted.design),
+        }),
+    }
+}
+
+/// A combination of nothing at the top finds nothing in CouchDB, although within a selector it is no condition.
+fn is_empty_list(node: &Node) -> bool {
+    matches!(node, Node::And(nodes) | Node::Or(nodes) if nodes.is_empty())
+}
+
+/// Whether everything that is asked for and tested is in the index.
+pub(crate) fn covers(options: &FindOptions, source: Source<'_>) -> bool {
+    let (Some(index), Some(names)) = (source.index(), options.fields.names()) else {
+        return false;
+    };
+    let has = |name: &str| name == "_id" || index.definition.names().any(|column| column == name);
+    let mut tested = Vec::new();
+    names_in(options.selector.node(), &mut tested);
+    names.into_iter().all(has) && tested.into_iter().all(has)
+}
+
+/// The fields that a selector tests, each as often as it does.
+pub(crate) fn names_in<'n>(node: &'n Node, out: &mut Vec<&'n str>) {
+    match node {
+        Node::And(nodes) | Node::Or(nodes) | Node::Nor(nodes) => nodes.iter().for_each(|node| names_in(node, out)),
+        Node::Not(node) => names_in(node, out),
+        Node::Field(name, _) => out.push(name),
+        Node::Everything
+        | Node::ElemMatch(_)
+        | Node::AllMatch(_)
+        | Node::KeyMapMatch(_)
+        | Node::Text(_)
+        | Node::Leaf(..) => {}
+    }
+}

@@ -1,0 +1,86 @@
+//! [`choose`]: CouchDB's choice among usable indexes, by the ranges of fields that it sees.
+//!
+//! CouchDB looks only at comparisons that must all hold, and derives one range for each field from them.
+
+use std::cmp::Reverse;
+
+use settee_model::collate::Collation;
+
+use super::usable::{Reason, Source, indexable_fields};
+use crate::bounds::{Interval, Intervals};
+use crate::selector::Node;
+
+/// A range for each field that has one, by the names of the fields.
+pub(crate) struct FieldRanges<'n>(Vec<(&'n str, Option<Interval>)>);
+
+impl<'n> FieldRanges<'n> {
+    /// The ranges of a selector. If one is empty, that is all there is to know.
+    pub(crate) fn of(node: &'n Node) -> Self {
+        let mut ranges = Vec::new();
+        for field in indexable_fields(node) {
+            let range = range(node, field);
+            if range.is_none() {
+                return Self(vec![(field, None)]);
+            }
+            ranges.push((field, range));
+        }
+        Self(ranges)
+    }
+
+    /// The ranges of the first columns, up to one that has none.
+    fn prefix(&self, columns: &[&str]) -> Vec<Option<Interval>> {
+        let of = |column: &&str| self.0.iter().find(|(field, _)| field == column).map(|(_, range)| range.clone());
+        columns.iter().map_while(of).collect()
+    }
+}
+
+/// The one range that the comparisons of a field leave; `None` if they exclude each other.
+fn range(node: &Node, field: &str) -> Option<Interval> {
+    // CouchDB compares ids by the collation here and by their bytes later; only the latter finds what matches.
+    let collation = if field == "_id" { Collation::Raw } else { Collation::Unicode };
+    let conditions = node.conjuncts().into_iter().filter_map(|node| match node {
+        Node::Field(name, condition) if name == field => match &**condition {
+            Node::Leaf(operator, argument) if operator.indexable => {
+                Some((operator.bounds)(argument.value(), collation))
+            }
+            _ => None,
+        },
+        _ => None,
+    });
+    let common = conditions.fold(Intervals::all(), |common, bounds| common.and(&bounds));
+    common.as_slice().first().cloned()
+}
+
+/// An index with what makes it better or worse than others.
+pub(crate) struct Ranked<'a> {
+    pub(crate) source: Source<'a>,
+    pub(crate) prefix: Vec<Option<Interval>>,
+    /// How many fields with ranges it does not help with.
+    distance: usize,
+}
+
+/// Sorts indexes of one type, the best first: the one that helps with the most fields, then the one with the fewest
+/// fields, then the first by name.
+pub(crate) fn choose<'a>(sources: Vec<Source<'a>>, fields: &FieldRanges<'_>) -> Vec<Ranked<'a>> {
+    let rank = |source: Source<'a>| {
+        let prefix = fields.prefix(&source.columns());
+        let distance = fields.0.len() - prefix.len();
+        Ranked { source, prefix, distance }
+    };
+    let mut ranked: Vec<Ranked<'a>> = sources.into_iter().map(rank).collect();
+    ranked.sort_by_key(|ranked| (Reverse(ranked.prefix.len()), ranked.source.columns().len(), ranked.source.place()));
+    ranked
+}
+
+impl Ranked<'_> {
+    /// Why another index was better.
+    pub(crate) fn reason(&self, best: &Self) -> Reason {
+        if self.distance > 0 {
+            Reason::LessOverlap
+        } else if self.source.columns().len() > best.source.columns().len() {
+            Reason::TooManyFields
+        } else {
+            Reason::AlphabeticallyComesAfter
+        }
+    }
+}

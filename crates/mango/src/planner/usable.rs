@@ -1,0 +1,194 @@
+//! [`judge`]: which indexes can answer a query, and why the others cannot.
+
+use std::collections::BTreeSet;
+
+use crate::index::Index;
+use crate::options::FindOptions;
+use crate::selector::{Node, Selector};
+
+/// Something that can answer a query.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Source<'a> {
+    /// The documents by their ids.
+    Primary,
+    /// A JSON index.
+    Json(&'a Index),
+}
+
+/// Why an index was not used. The names are CouchDB's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    IsPartial,
+    FieldMismatch,
+    SortOrderMismatch,
+    ExcludedByUser,
+    UnfavoredType,
+    LessOverlap,
+    TooManyFields,
+    AlphabeticallyComesAfter,
+}
+
+impl Reason {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::IsPartial => "is_partial",
+            Self::FieldMismatch => "field_mismatch",
+            Self::SortOrderMismatch => "sort_order_mismatch",
+            Self::ExcludedByUser => "excluded_by_user",
+            Self::UnfavoredType => "unfavored_type",
+            Self::LessOverlap => "less_overlap",
+            Self::TooManyFields => "too_many_fields",
+            Self::AlphabeticallyComesAfter => "alphabetically_comes_after",
+        }
+    }
+}
+
+impl<'a> Source<'a> {
+    pub(crate) fn index(self) -> Option<&'a Index> {
+        match self {
+            Self::Primary => None,
+            Self::Json(index) => Some(index),
+        }
+    }
+
+    /// The names of its fields.
+    pub(crate) fn columns(self) -> Vec<&'a str> {
+        match self {
+            Self::Primary => vec!["_id"],
+            Self::Json(index) => index.definition.names().collect(),
+        }
+    }
+
+    /// The order in which equals are taken.
+    pub(crate) fn place(self) -> (&'a str, &'a str) {
+        match self {
+            Self::Primary => ("", "_all_docs"),
+            Self::Json(index) => (index.design_id(), index.name()),
+        }
+    }
+
+    /// Whether `use_index` names it.
+    pub(crate) fn is_named_by(self, options: &FindOptions) -> bool {
+        let (Some(index), Some(wanted)) = (self.index(), &options.use_index) else {
+            return false;
+        };
+        index.design_id() == wanted.design && wanted.name.as_ref().is_none_or(|name| index.name() == name)
+    }
+}
+
+/// All indexes with what speaks against them.
+pub(crate) fn judge<'a>(options: &FindOptions, indexes: &'a [Index]) -> Vec<(Source<'a>, Option<Reason>)> {
+    let sources = std::iter::once(Source::Primary).chain(indexes.iter().map(Source::Json));
+    sources.map(|source| (source, against(options, source))).collect()
+}
+
+fn against(options: &FindOptions, source: Source<'_>) -> Option<Reason> {
+    let node = options.selector.node();
+    let sort = &options.sort.fields;
+    match source {
+        Source::Primary if sort.is_empty() || (*sort == ["_id"] && is_indexable(node, "_id")) => None,
+        Source::Primary => Some(Reason::SortOrderMismatch),
+        Source::Json(index) => {
+            let holds_all = match &index.definition.filter {
+                None => true,
+                // A client that names a partial index knows what it holds.
+                Some(filter) => source.is_named_by(options) || implies(node, filter),
+            };
+            if !holds_all {
+                return Some(Reason::IsPartial);
+            }
+            let columns = source.columns();
+            if !requires(node, columns.iter().copied().filter(|name| !sort.iter().any(|field| field == name))) {
+                return Some(Reason::FieldMismatch);
+            }
+            (!can_sort(&columns, sort, node)).then_some(Reason::SortOrderMismatch)
+        }
+    }
+}
+
+/// Whether CouchDB would look for an index on this field.
+pub(crate) fn is_indexable(node: &Node, field: &str) -> bool {
+    indexable_fields(node).contains(field)
+}
+
+/// The fields with a comparison that must hold.
+pub(crate) fn indexable_fields<'n>(node: &'n Node) -> BTreeSet<&'n str> {
+    let conjuncts = node.conjuncts().into_iter();
+    let field = |node: &'n Node| match node {
+        Node::Field(name, condition) => match &**condition {
+            Node::Leaf(operator, _) if operator.indexable => Some(name.as_str()),
+            _ => None,
+        },
+        _ => None,
+    };
+    conjuncts.filter_map(field).collect()
+}
+
+/// Whether every document that matches has all these fields. Each has `_id` and `_rev`.
+pub(crate) fn requires<'n>(node: &Node, fields: impl Iterator<Item = &'n str>) -> bool {
+    let wanted: BTreeSet<&str> = fields.filter(|name| !["_id", "_rev"].contains(name)).collect();
+    missing(node, wanted).is_empty()
+}
+
+/// Those of the fields that a matching document may lack.
+fn missing<'n>(node: &Node, mut wanted: BTreeSet<&'n str>) -> BTreeSet<&'n str> {
+    if wanted.is_empty() {
+        return wanted;
+    }
+    match node {
+        Node::And(nodes) => nodes.iter().fold(wanted, |wanted, node| missing(node, wanted)),
+        Node::Or(nodes) if nodes.is_empty() => wanted,
+        Node::Or(nodes) => nodes.iter().flat_map(|node| missing(node, wanted.clone())).collect(),
+        Node::Field(name, condition) => {
+            if !matches!(&**condition, Node::Leaf(operator, argument)
+                if operator.name == "$exists" && argument.value().as_bool() == Some(false))
+            {
+                wanted.remove(name.as_str());
+            }
+            wanted
+        }
+        Node::Everything
+        | Node::Nor(_)
+        | Node::Not(_)
+        | Node::ElemMatch(_)
+        | Node::AllMatch(_)
+        | Node::KeyMapMatch(_)
+        | Node::Text(_)
+        | Node::Leaf(..) => wanted,
+    }
+}
+
+/// Whether the rows come in the order asked for. Fields before those of the sort must be constant.
+fn can_sort(columns: &[&str], sort: &[String], node: &Node) -> bool {
+    let Some(first) = sort.first() else { return true };
+    let constant = columns.iter().take_while(|column| *column != first && is_constant(node, column)).count();
+    let rest = &columns[constant..];
+    rest.len() >= sort.len() && sort.iter().zip(rest).all(|(field, column)| field == column)
+}
+
+fn is_constant(node: &Node, field: &str) -> bool {
+    node.conjuncts().into_iter().any(|node| match node {
+        Node::Field(name, condition) if name == field => {
+            matches!(&**condition, Node::Leaf(operator, _) if operator.name == "$eq")
+        }
+        _ => false,
+    })
+}
+
+/// Whether each document that matches the query passes the filter of a partial index: the query says everything that
+/// the filter says, or requires a field that the filter only wants to exist.
+pub(crate) fn implies(node: &Node, filter: &Selector) -> bool {
+    let text = |node: &Node| {
+        let mut out = Vec::new();
+        node.write(&mut out);
+        out
+    };
+    let said: BTreeSet<Vec<u8>> = node.conjuncts().into_iter().map(text).collect();
+    filter.node().conjuncts().into_iter().all(|wanted| {
+        said.contains(&text(wanted))
+            || matches!(wanted, Node::Field(name, condition)
+                if matches!(&**condition, Node::Leaf(operator, argument)
+                    if operator.name == "$exists" && argument.value().as_bool() == Some(true))
+                && requires(node, std::iter::once(name.as_str())))
+    })
+}

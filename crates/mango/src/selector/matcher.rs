@@ -1,0 +1,84 @@
+//! [`Matcher`]: a selector ready to be held against documents.
+
+use settee_model::collate::Collation;
+use settee_model::json::{Kind, Value};
+
+use super::normal::Node;
+use crate::error::Refusal;
+use crate::field::{FieldPath, Found};
+use crate::operator::Test;
+
+/// The compiled form of a [`Node`].
+pub(super) enum Matcher {
+    Always,
+    All(Vec<Matcher>),
+    Any(Vec<Matcher>),
+    Not(Box<Matcher>),
+    Field {
+        path: FieldPath,
+        condition: Box<Matcher>,
+        /// What a field that is not there means. True only for `{"$exists": false}` directly on the field.
+        absent: bool,
+    },
+    SomeElement(Box<Matcher>),
+    EachElement(Box<Matcher>),
+    SomeName(Box<Matcher>),
+    Value(Box<dyn Test>),
+}
+
+impl Matcher {
+    pub(super) fn compile(node: &Node) -> Result<Self, Refusal> {
+        compile(node, Collation::Unicode)
+    }
+
+    pub(super) fn matches(&self, value: Value<'_>) -> bool {
+        match self {
+            Self::Always => true,
+            Self::All(matchers) => matchers.iter().all(|matcher| matcher.matches(value)),
+            // CouchDB takes an empty list for no condition.
+            Self::Any(matchers) => matchers.is_empty() || matchers.iter().any(|matcher| matcher.matches(value)),
+            Self::Not(matcher) => !matcher.matches(value),
+            Self::Field { path, condition, absent } => match path.find(value) {
+                Found::Value(value) => condition.matches(value),
+                Found::Missing => *absent,
+                Found::NoPath => false,
+            },
+            Self::SomeElement(matcher) => value.elements().any(|element| matcher.matches(element)),
+            Self::EachElement(matcher) => {
+                value.elements().next().is_some() && value.elements().all(|element| matcher.matches(element))
+            }
+            Self::SomeName(matcher) => {
+                value.kind() == Kind::Object && value.members().any(|(name, _)| matcher.matches(name))
+            }
+            Self::Value(test) => test.matches(value),
+        }
+    }
+}
+
+fn compile(node: &Node, collation: Collation) -> Result<Matcher, Refusal> {
+    let each = |nodes: &[Node]| nodes.iter().map(|node| compile(node, collation)).collect::<Result<Vec<_>, _>>();
+    let own = |node: &Node| compile(node, collation).map(Box::new);
+    Ok(match node {
+        // Only a text index could tell; the planner refuses the query before anything is matched.
+        Node::Everything | Node::Text(_) => Matcher::Always,
+        Node::And(nodes) => Matcher::All(each(nodes)?),
+        Node::Or(nodes) => Matcher::Any(each(nodes)?),
+        Node::Nor(nodes) => {
+            let none = each(nodes)?.into_iter().map(|matcher| Matcher::Not(Box::new(matcher)));
+            Matcher::All(none.collect())
+        }
+        Node::Not(node) => Matcher::Not(own(node)?),
+        Node::Field(name, node) => {
+            // CouchDB compares ids by their bytes.
+            let collation = if name == "_id" { Collation::Raw } else { collation };
+            let absent = matches!(&**node, Node::Leaf(operator, argument)
+                if operator.name == "$exists" && argument.value().as_bool() == Some(false));
+            let condition = Box::new(compile(node, collation)?);
+            Matcher::Field { path: FieldPath::parse(name)?, condition, absent }
+        }
+        Node::ElemMatch(node) => Matcher::SomeElement(own(node)?),
+        Node::AllMatch(node) => Matcher::EachElement(own(node)?),
+        Node::KeyMapMatch(node) => Matcher::SomeName(own(node)?),
+        Node::Leaf(operator, argument) => Matcher::Value(operator.test(argument.value(), collation)?),
+    })
+}

@@ -1,0 +1,70 @@
+//! [`Selector`]: a condition on documents, parsed, normalised as CouchDB does, and compiled once.
+//!
+//! 1. [`normal`] turns the text into a tree of [`Node`]s in CouchDB's normal form: bare values become `$eq`, several
+//!    members `$and`, nested names dotted ones, and negations move down to the operators.
+//! 2. [`matcher`] compiles the tree; matching looks only at the members that conditions name.
+//!
+//! Choosing an index from the normal form is the planner's work.
+
+mod matcher;
+mod normal;
+#[cfg(test)]
+mod tests;
+
+use settee_model::json::{Json, Value};
+
+use crate::error::Refusal;
+use matcher::Matcher;
+pub(crate) use normal::Node;
+
+/// The deepest nesting of conditions. Documents may be nested deeper; people do not write such selectors.
+pub const MAX_DEPTH: usize = 200;
+
+/// The most conditions in a selector. The members of `$in` and its kin do not count: they cost little.
+pub const MAX_CONDITIONS: usize = 20_000;
+
+/// A condition on documents.
+pub struct Selector {
+    node: Node,
+    matcher: Matcher,
+}
+
+impl std::fmt::Debug for Selector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Selector").field(&String::from_utf8_lossy(self.to_json().as_bytes())).finish()
+    }
+}
+
+impl Selector {
+    /// Parses a selector.
+    ///
+    /// # Errors
+    /// When it is none, with CouchDB's name and text.
+    pub fn parse(value: Value<'_>) -> Result<Self, Refusal> {
+        if !value.is_object() {
+            return Err(Refusal::SelectorNotAnObject(crate::shown(value)));
+        }
+        let node = normal::normalise(value)?;
+        let matcher = Matcher::compile(&node)?;
+        Ok(Self { node, matcher })
+    }
+
+    /// Whether a document matches. It has its members `_id`, `_rev` and so on.
+    #[must_use]
+    pub fn matches(&self, document: Value<'_>) -> bool {
+        self.matcher.matches(document)
+    }
+
+    /// The normal form as JSON text, as CouchDB's `_explain` shows it.
+    #[must_use]
+    pub fn to_json(&self) -> Json {
+        let mut out = Vec::new();
+        self.node.write(&mut out);
+        Json::trusted(out)
+    }
+
+    /// The normal form.
+    pub(crate) fn node(&self) -> &Node {
+        &self.node
+    }
+}

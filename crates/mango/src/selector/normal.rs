@@ -1,0 +1,265 @@
+//! [`Node`]: a selector in CouchDB's normal form, and the three steps that lead there.
+//!
+//! The steps are those of CouchDB 3.5, because what they do to negations and empty lists shows in the answers:
+//! `{"$not": {"a": 1}}` becomes `{"a": {"$ne": 1}}`, which does not match a document without `a`.
+
+use settee_model::json::{Json, Kind, Value, write_string};
+
+use super::{MAX_CONDITIONS, MAX_DEPTH};
+use crate::error::Refusal;
+use crate::operator::{self, EQ, Negation, Operator};
+
+/// A selector or a part of one.
+#[derive(Clone, Debug)]
+pub(crate) enum Node {
+    /// `{}`: everything matches.
+    Everything,
+    /// `$and`. An empty list matches everything.
+    And(Vec<Node>),
+    /// `$or`. An empty list matches everything as well.
+    Or(Vec<Node>),
+    /// `$nor`; left only within `$elemMatch` and its kin.
+    Nor(Vec<Node>),
+    /// `$not`
+    Not(Box<Node>),
+    /// A condition on a field. In the normal form the name is the whole path; an empty one means the value itself.
+    Field(String, Box<Node>),
+    /// `$elemMatch`
+    ElemMatch(Box<Node>),
+    /// `$allMatch`
+    AllMatch(Box<Node>),
+    /// `$keyMapMatch`
+    KeyMapMatch(Box<Node>),
+    /// `$text`
+    Text(Json),
+    /// An operator and its argument.
+    Leaf(&'static Operator, Json),
+}
+
+/// Operators of MongoDB that CouchDB names when it refuses them.
+const NOT_SUPPORTED: &[&str] = &["$where", "$geoWithin", "$geoIntersects", "$near", "$nearSphere"];
+
+/// Brings a selector, which is an object, into its normal form.
+pub(super) fn normalise(selector: Value<'_>) -> Result<Node, Refusal> {
+    if selector.members().next().is_none() {
+        return Ok(Node::Everything);
+    }
+    let mut reader = Reader { conditions: 0 };
+    let node = push_names(reader.condition(selector, 0)?, "")?;
+    let node = push_negations(node);
+    match node {
+        Node::Field(name, _) if name.is_empty() => Err(Refusal::MissingFieldName),
+        node => Ok(node),
+    }
+}
+
+struct Reader {
+    conditions: usize,
+}
+
+impl Reader {
+    /// Reads a condition: an object with operators or names, or a bare value.
+    fn condition(&mut self, value: Value<'_>, depth: usize) -> Result<Node, Refusal> {
+        if depth > MAX_DEPTH {
+            return Err(Refusal::TooDeep);
+        }
+        self.conditions += 1;
+        if self.conditions > MAX_CONDITIONS {
+            return Err(Refusal::TooManyConditions);
+        }
+        let mut members = value.members();
+        match (members.next(), members.next()) {
+            (None, _) => Ok(Node::Leaf(EQ, owned(value))),
+            (Some((name, argument)), None) => self.member(name, argument, depth),
+            (Some(_), Some(_)) => {
+                let parts = value.members().map(|(name, argument)| self.member(name, argument, depth + 1));
+                parts.collect::<Result<_, _>>().map(Node::And)
+            }
+        }
+    }
+
+    fn member(&mut self, name: Value<'_>, argument: Value<'_>, depth: usize) -> Result<Node, Refusal> {
+        let name = name.as_str().unwrap_or_default();
+        match name.as_ref() {
+            "$and" => self.list("$and", argument, depth).map(Node::And),
+            "$or" => self.list("$or", argument, depth).map(Node::Or),
+            "$nor" => self.list("$nor", argument, depth).map(Node::Nor),
+            "$not" => self.object("$not", argument, depth).map(Node::Not),
+            "$elemMatch" => self.object("$elemMatch", argument, depth).map(Node::ElemMatch),
+            "$allMatch" => self.object("$allMatch", argument, depth).map(Node::AllMatch),
+            "$keyMapMatch" => self.object("$keyMapMatch", argument, depth).map(Node::KeyMapMatch),
+            "$text" => match argument.kind() {
+                Kind::String | Kind::Number | Kind::Bool => Ok(Node::Text(owned(argument))),
+                Kind::Null | Kind::Array | Kind::Object => Err(bad_argument("$text", argument)),
+            },
+            name if NOT_SUPPORTED.contains(&name) => Err(Refusal::NotSupported(name.to_owned())),
+            name if name.starts_with('$') => match operator::find(name) {
+                Some(operator) => Ok(Node::Leaf(operator, owned(argument))),
+                None => Err(Refusal::InvalidOperator(name.to_owned())),
+            },
+            name => Ok(Node::Field(name.to_owned(), Box::new(self.condition(argument, depth + 1)?))),
+        }
+    }
+
+    fn list(&mut self, operator: &'static str, argument: Value<'_>, depth: usize) -> Result<Vec<Node>, Refusal> {
+        if !argument.is_array() {
+            return Err(bad_argument(operator, argument));
+        }
+        argument.elements().map(|part| self.condition(part, depth + 1)).collect()
+    }
+
+    fn object(&mut self, operator: &'static str, argument: Value<'_>, depth: usize) -> Result<Box<Node>, Refusal> {
+        if !argument.is_object() {
+            return Err(bad_argument(operator, argument));
+        }
+        self.condition(argument, depth + 1).map(Box::new)
+    }
+}
+
+fn bad_argument(operator: &'static str, argument: Value<'_>) -> Refusal {
+    Refusal::BadArgument { operator, argument: crate::shown(argument) }
+}
+
+fn owned(value: Value<'_>) -> Json {
+    Json::trusted(value.raw().to_vec())
+}
+
+/// Moves names down to the operators: `{"a": {"b": {"$gt": 1}}}` becomes `{"a.b": {"$gt": 1}}`.
+fn push_names(node: Node, path: &str) -> Result<Node, Refusal> {
+    let each = |nodes: Vec<Node>| nodes.into_iter().map(|node| push_names(node, path)).collect::<Result<Vec<_>, _>>();
+    let own = |node: Node| push_names(node, "").map(Box::new);
+    let named = |node: Node| Node::Field(path.to_owned(), Box::new(node));
+    Ok(match node {
+        Node::And(nodes) => Node::And(each(nodes)?),
+        Node::Or(nodes) => Node::Or(each(nodes)?),
+        Node::Nor(nodes) => Node::Nor(each(nodes)?),
+        Node::Not(node) => Node::Not(Box::new(push_names(*node, path)?)),
+        // The names within belong to the elements.
+        Node::ElemMatch(node) => named(Node::ElemMatch(own(*node)?)),
+        Node::AllMatch(node) => named(Node::AllMatch(own(*node)?)),
+        Node::KeyMapMatch(node) => named(Node::KeyMapMatch(own(*node)?)),
+        Node::Text(argument) if path.is_empty() => Node::Text(argument),
+        Node::Text(argument) => return Err(Refusal::BadField(crate::shown(argument.value()))),
+        Node::Leaf(..) | Node::Everything => named(node),
+        Node::Field(name, node) if path.is_empty() => push_names(*node, &name)?,
+        Node::Field(name, node) => push_names(*node, &format!("{path}.{name}"))?,
+    })
+}
+
+/// Moves negations down to the operators. Those within `$elemMatch` and its kin stay where they are, as in CouchDB.
+fn push_negations(node: Node) -> Node {
+    match node {
+        Node::Not(node) => negate(*node),
+        Node::Nor(nodes) => Node::And(nodes.into_iter().map(negate).collect()),
+        Node::And(nodes) => Node::And(nodes.into_iter().map(push_negations).collect()),
+        Node::Or(nodes) => Node::Or(nodes.into_iter().map(push_negations).collect()),
+        Node::Everything
+        | Node::Field(..)
+        | Node::ElemMatch(_)
+        | Node::AllMatch(_)
+        | Node::KeyMapMatch(_)
+        | Node::Text(_)
+        | Node::Leaf(..) => node,
+    }
+}
+
+fn negate(node: Node) -> Node {
+    match node {
+        Node::Not(node) => push_negations(*node),
+        Node::Nor(nodes) => Node::Or(nodes.into_iter().map(push_negations).collect()),
+        Node::And(nodes) => Node::Or(nodes.into_iter().map(negate).collect()),
+        Node::Or(nodes) => Node::And(nodes.into_iter().map(negate).collect()),
+        Node::Field(name, node) => Node::Field(name, Box::new(negate(*node))),
+        Node::Leaf(operator, argument) => negate_leaf(operator, argument),
+        Node::Everything | Node::ElemMatch(_) | Node::AllMatch(_) | Node::KeyMapMatch(_) | Node::Text(_) => {
+            Node::Not(Box::new(node))
+        }
+    }
+}
+
+fn negate_leaf(operator: &'static Operator, argument: Json) -> Node {
+    match operator.negation {
+        Negation::Operator(name) => match operator::find(name) {
+            Some(opposite) => Node::Leaf(opposite, argument),
+            None => Node::Not(Box::new(Node::Leaf(operator, argument))),
+        },
+        Negation::Argument => match argument.value().as_bool() {
+            Some(true) => Node::Leaf(operator, Json::trusted(b"false".to_vec())),
+            Some(false) => Node::Leaf(operator, Json::trusted(b"true".to_vec())),
+            // Not an argument that it may have; compiling says so.
+            None => Node::Leaf(operator, argument),
+        },
+        Negation::Wrapped => Node::Not(Box::new(Node::Leaf(operator, argument))),
+    }
+}
+
+impl Node {
+    /// The parts that all must hold: those of `$and`, however nested, or the node itself.
+    pub(crate) fn conjuncts(&self) -> Vec<&Node> {
+        match self {
+            Self::And(nodes) => nodes.iter().flat_map(Self::conjuncts).collect(),
+            Self::Everything => Vec::new(),
+            node => vec![node],
+        }
+    }
+
+    /// Whether `$text` stands anywhere in it.
+    pub(crate) fn has_text(&self) -> bool {
+        match self {
+            Self::Text(_) => true,
+            Self::And(nodes) | Self::Or(nodes) | Self::Nor(nodes) => nodes.iter().any(Self::has_text),
+            Self::Not(node)
+            | Self::Field(_, node)
+            | Self::ElemMatch(node)
+            | Self::AllMatch(node)
+            | Self::KeyMapMatch(node) => node.has_text(),
+            Self::Everything | Self::Leaf(..) => false,
+        }
+    }
+
+    /// Appends the node as JSON text.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        let named = |out: &mut Vec<u8>, name: &str, node: &Node| {
+            out.push(b'{');
+            write_string(out, name);
+            out.push(b':');
+            node.write(out);
+            out.push(b'}');
+        };
+        let list = |out: &mut Vec<u8>, name: &str, nodes: &[Node]| {
+            out.push(b'{');
+            write_string(out, name);
+            out.extend_from_slice(b":[");
+            for (index, node) in nodes.iter().enumerate() {
+                if index > 0 {
+                    out.push(b',');
+                }
+                node.write(out);
+            }
+            out.extend_from_slice(b"]}");
+        };
+        match self {
+            Self::Everything => out.extend_from_slice(b"{}"),
+            Self::And(nodes) => list(out, "$and", nodes),
+            Self::Or(nodes) => list(out, "$or", nodes),
+            Self::Nor(nodes) => list(out, "$nor", nodes),
+            Self::Not(node) => named(out, "$not", node),
+            Self::Field(name, node) => named(out, name, node),
+            Self::ElemMatch(node) => named(out, "$elemMatch", node),
+            Self::AllMatch(node) => named(out, "$allMatch", node),
+            Self::KeyMapMatch(node) => named(out, "$keyMapMatch", node),
+            Self::Text(argument) => {
+                out.extend_from_slice(b"{\"$default\":{\"$text\":");
+                out.extend_from_slice(argument.as_bytes());
+                out.extend_from_slice(b"}}");
+            }
+            Self::Leaf(operator, argument) => {
+                out.push(b'{');
+                write_string(out, operator.name);
+                out.push(b':');
+                out.extend_from_slice(argument.as_bytes());
+                out.push(b'}');
+            }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Queries on databases in memory, compared with a matcher that knows nothing of indexes.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod edits;
+mod naive;
+mod plans;
+mod random;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use settee_database::tasks::Tasks;
+use settee_database::{Catalog, Database, DatabaseOptions, DocUpdate, EditMode, Layout, UnknownParent, Work};
+use settee_design::{Language, Limits};
+use settee_model::json::Json;
+use settee_model::{Document, RevisionHasher};
+use settee_storage::memory::MemoryEngine;
+use settee_views::{Settings, Views};
+
+use crate::index::edit::{self, NewIndex};
+use crate::{DocumentSink, FindOptions, Found, MangoError, MangoLanguage, Outcome, explain, find};
+
+/// A database with its indexes.
+struct Place {
+    database: Arc<Database>,
+    views: Views,
+}
+
+/// An answer, copied.
+struct Page {
+    documents: Vec<String>,
+    found: Option<Found>,
+}
+
+#[derive(Default)]
+struct Documents(Vec<String>);
+
+impl DocumentSink for Documents {
+    fn document(&mut self, json: &[u8]) -> ControlFlow<()> {
+        self.0.push(String::from_utf8(json.to_vec()).unwrap());
+        ControlFlow::Continue(())
+    }
+}
+
+fn json(text: &str) -> Json {
+    Json::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+impl Place {
+    fn new() -> Self {
+        let catalog = Arc::new(Catalog::open(Arc::new(MemoryEngine::new()), 7).unwrap());
+        let options = DatabaseOptions { created_ms: 0, instance: 1, layout: Layout::Whole };
+        let database = catalog.create("db", options).unwrap();
+        let language: Arc<dyn Language> = Arc::new(MangoLanguage);
+        let languages = Arc::new(move |name: &str| (name == language.name()).then(|| Arc::clone(&language)));
+        let settings = Settings {
+            threads: 1,
+            memory_bytes: 1 << 20,
+            temporary_directory: std::env::temp_dir(),
+            limits: Limits::default(),
+            seed: 1,
+        };
+        let views = Views::new(catalog, languages, Tasks::new(|| 0), Arc::new(|_| {}), settings);
+        Self { database, views }
+    }
+
+    fn write(&self, text: &str) {
+        let mut document = Document::parse(json(text).value()).unwrap();
+        let id = document.id.take().unwrap();
+        let mode = EditMode::Interactive(UnknownParent::Refuse);
+        let update = DocUpdate::prepare(id, document, mode, &mut RevisionHasher::default()).unwrap();
+        self.database.update(Work::Documents(vec![update])).unwrap();
+    }
+
+    fn index(&self, definition: &str, name: &str) {
+        let body = json(&format!(r#"{{"index":{definition},"name":"{name}","ddoc":"d{name}"}}"#));
+        edit::create(&self.database, &NewIndex::parse(body.value()).unwrap()).unwrap();
+    }
+
+    fn find(&self, body: &str) -> Result<Page, MangoError> {
+        let options = FindOptions::parse(json(body).value())?;
+        let mut documents = Documents::default();
+        let outcome = find(&self.views, &self.database, &options, &mut documents)?;
+        let found = match outcome {
+            Outcome::Nothing => None,
+            Outcome::Found(found) => Some(found),
+        };
+        Ok(Page { documents: documents.0, found })
+    }
+
+    fn explain(&self, body: &str) -> Json {
+        let options = FindOptions::parse(json(body).value()).unwrap();
+        Json::parse(&explain(&self.database, &options).unwrap()).unwrap()
+    }
+}

@@ -1,0 +1,207 @@
+//! Which index is used, which ranges of it, and what `_explain` and the warnings say.
+
+use super::{Place, json};
+use crate::{MangoError, Refusal};
+
+fn place(indexes: &[(&str, &str)]) -> Place {
+    let place = Place::new();
+    for number in 0..30 {
+        place.write(&format!(r#"{{"_id":"d{number:02}","n":{number},"s":"s{}","t":{}}}"#, number % 3, number % 2 == 0));
+    }
+    indexes.iter().for_each(|(name, definition)| place.index(definition, name));
+    place
+}
+
+/// A member of the answer of `_explain`, by its path.
+fn explained(place: &Place, query: &str, path: &[&str]) -> String {
+    let answer = place.explain(query);
+    let value = path.iter().fold(answer.value(), |value, name| value.get(name).unwrap());
+    String::from_utf8(value.raw().to_vec()).unwrap()
+}
+
+#[test]
+fn the_choice_is_couchdbs() {
+    let place = place(&[
+        ("n", r#"{"fields":["n"]}"#),
+        ("ns", r#"{"fields":["n","s"]}"#),
+        ("s", r#"{"fields":["s"]}"#),
+        ("p", r#"{"fields":["n"],"partial_filter_selector":{"t":true}}"#),
+    ]);
+    let check = |query: &str, name: &str| assert_eq!(explained(&place, query, &["index", "name"]), name, "{query}");
+    check(r#"{"selector":{"n":1}}"#, r#""n""#);
+    check(r#"{"selector":{"n":1,"s":"a"}}"#, r#""ns""#);
+    check(r#"{"selector":{"n":{"$in":[1]},"s":"a"}}"#, r#""s""#);
+    check(r#"{"selector":{"n":{"$gt":1}},"sort":["n","s"]}"#, r#""ns""#);
+    check(r#"{"selector":{"n":1},"sort":["s"]}"#, r#""ns""#);
+    check(r#"{"selector":{"t":true}}"#, r#""_all_docs""#);
+    check(r#"{"selector":{"_id":"a"}}"#, r#""_all_docs""#);
+    check(r#"{"selector":{"n":1},"use_index":"dp"}"#, r#""p""#);
+    check(r#"{"selector":{"n":1},"use_index":["dns","ns"]}"#, r#""n""#);
+    check(r#"{"selector":{"n":1,"s":{"$exists":true}},"use_index":["dns","ns"]}"#, r#""ns""#);
+    check(r#"{"selector":{"n":1},"use_index":"nosuch"}"#, r#""n""#);
+    // The filter is part of the query, and the name of the index comes last.
+    check(r#"{"selector":{"n":1,"t":true}}"#, r#""n""#);
+}
+
+#[test]
+fn a_partial_index_is_used_when_the_query_says_what_its_filter_says() {
+    let place = place(&[("p", r#"{"fields":["n"],"partial_filter_selector":{"t":true,"s":{"$exists":true}}}"#)]);
+    let check = |selector: &str, name: &str| {
+        let query = format!(r#"{{"selector":{selector}}}"#);
+        assert_eq!(explained(&place, &query, &["index", "name"]), name, "{selector}");
+    };
+    check(r#"{"n":1,"t":true}"#, r#""_all_docs""#);
+    check(r#"{"n":1,"t":true,"s":"a"}"#, r#""p""#);
+    check(r#"{"n":1,"t":true,"s":{"$exists":true}}"#, r#""p""#);
+    check(r#"{"n":1,"t":{"$ne":false},"s":"a"}"#, r#""_all_docs""#);
+}
+
+#[test]
+fn explanations_show_ranges_and_reasons() {
+    let place = place(&[("ns", r#"{"fields":["n","s"]}"#), ("x", r#"{"fields":["x"]}"#), ("n", r#"{"fields":["n"]}"#)]);
+    let check = |query: &str, path: &[&str], expected: &str| assert_eq!(explained(&place, query, path), expected);
+    let query = r#"{"selector":{"n":{"$gt":1,"$lte":5},"s":"a"},"fields":["_id"]}"#;
+    check(query, &["mrargs", "start_key"], r#"[1,"a"]"#);
+    check(query, &["mrargs", "end_key"], r#"[5,"a","<MAX>"]"#);
+    check(query, &["covering"], "true");
+    check(query, &["selector_hints"], r#"[{"type":"json","indexable_fields":["n","s"],"unindexable_fields":[]}]"#);
+    let query = r#"{"selector":{"n":{"$lt":5}},"sort":[{"n":"desc"}]}"#;
+    check(query, &["mrargs", "start_key"], r#"[5,"<MAX>"]"#);
+    check(query, &["mrargs", "end_key"], "[]");
+    check(query, &["mrargs", "direction"], r#""rev""#);
+    check(query, &["opts", "sort"], r#"{"n":"desc"}"#);
+    let query = r#"{"selector":{"s":"x"}}"#;
+    check(query, &["mrargs", "start_key"], "null");
+    check(query, &["mrargs", "end_key"], r#""<MAX>""#);
+    check(r#"{"selector":{"_id":{"$gte":"b"}}}"#, &["mrargs", "start_key"], r#""b""#);
+    let query = r#"{"selector":{"n":1}}"#;
+    let candidates = place.explain(query);
+    let reasons: Vec<String> = candidates
+        .value()
+        .get("index_candidates")
+        .unwrap()
+        .elements()
+        .map(|candidate| {
+            let analysis = candidate.get("analysis").unwrap();
+            let reason = analysis.get("reasons").unwrap().elements().next().unwrap().get("name").unwrap();
+            format!(
+                "{:?} {:?}",
+                candidate.get("index").unwrap().get("name").unwrap().as_str().unwrap(),
+                reason.as_str().unwrap()
+            )
+        })
+        .collect();
+    assert_eq!(reasons, [r#""_all_docs" "unfavored_type""#, r#""ns" "field_mismatch""#, r#""x" "field_mismatch""#]);
+}
+
+#[test]
+fn less_is_read_than_couchdb_reads() {
+    let place = place(&[("n", r#"{"fields":["n"]}"#), ("s", r#"{"fields":["s","n"]}"#)]);
+    let check = |query: &str, keys: u64, docs: u64, results: usize| {
+        let page = place.find(query).unwrap();
+        let stats = page.found.unwrap().stats;
+        assert_eq!((stats.keys_examined, stats.docs_examined, page.documents.len()), (keys, docs, results), "{query}");
+    };
+    check(r#"{"selector":{"n":{"$in":[1,5,7,99]}}}"#, 3, 3, 3);
+    check(r#"{"selector":{"n":{"$in":[1,5,7,99]}},"fields":["n"]}"#, 3, 0, 3);
+    check(r#"{"selector":{"s":{"$in":["s0","s1"]},"n":{"$lt":6}},"use_index":"ds"}"#, 4, 4, 4);
+    check(r#"{"selector":{"$or":[{"n":3},{"s":"s0","n":{"$gt":26}},{"_id":"d05"}]}}"#, 3, 3, 3);
+    check(r#"{"selector":{"_id":{"$in":["d01","d07","x"]}}}"#, 2, 2, 2);
+    check(r#"{"selector":{"n":{"$gt":27}}}"#, 2, 2, 2);
+    check(r#"{"selector":{"n":{"$or":[{"$lt":2},{"$gt":27}]}}}"#, 4, 4, 4);
+    check(r#"{"selector":{"t":{"$gt":5,"$lt":1}}}"#, 30, 30, 0);
+}
+
+#[test]
+fn warnings_are_couchdbs() {
+    let place = place(&[("n", r#"{"fields":["n"]}"#)]);
+    let warning = |query: &str| place.find(query).unwrap().found.unwrap().warning;
+    assert_eq!(warning(r#"{"selector":{"n":{"$gt":20}}}"#), None);
+    let no_index = "No matching index found, create an index to optimize query time.";
+    let many = "The number of documents examined is high in proportion to the number of results returned. Consider adding a more specific index to improve this.";
+    assert_eq!(warning(r#"{"selector":{"s":"s1"}}"#).unwrap(), no_index);
+    assert_eq!(warning(r#"{"selector":{"s":"none"}}"#).unwrap(), format!("{no_index}\n{many}"));
+    assert_eq!(warning(r#"{"selector":{"n":{"$gte":0},"s":"none"}}"#).unwrap(), many);
+    assert_eq!(
+        warning(r#"{"selector":{"n":1},"use_index":"nosuch"}"#).unwrap(),
+        "_design/nosuch was not used because it does not contain a valid index for this query."
+    );
+    assert_eq!(
+        warning(r#"{"selector":{"n":1},"use_index":["dn","x"]}"#).unwrap(),
+        "_design/dn, x was not used because it is not a valid index for this query."
+    );
+}
+
+#[test]
+fn queries_that_cannot_be_answered_are_refused() {
+    let place = place(&[("n", r#"{"fields":["n"]}"#)]);
+    let check = |query: &str, expected: Refusal| match place.find(query) {
+        Err(MangoError::Refused(refusal)) => assert_eq!(refusal, expected, "{query}"),
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("{query} was answered"),
+    };
+    check(r#"{"selector":{"s":"a"},"sort":["s"]}"#, Refusal::NoSortIndex);
+    check(r#"{"selector":{"n":1},"sort":["_id"]}"#, Refusal::NoSortIndex);
+    check(r#"{"selector":{"$text":"a"}}"#, Refusal::NoTextIndex);
+    check(
+        r#"{"selector":{"n":1},"use_index":"x","allow_fallback":false}"#,
+        Refusal::UnsuitableIndex("_design/x".to_owned()),
+    );
+    check(r#"{"selector":{"n":1},"allow_fallback":false}"#, Refusal::NoFallbackWithoutIndex);
+    assert!(place.find(r#"{"selector":{"n":1},"use_index":"dn","allow_fallback":false}"#).is_ok());
+    assert_eq!(explained(&place, r#"{"selector":{"s":"a"},"sort":["s"]}"#, &["index"]), "null");
+}
+
+#[test]
+fn nothing_is_answered_without_a_bookmark() {
+    let place = place(&[("n", r#"{"fields":["n"]}"#)]);
+    for selector in [r#"{"$and":[]}"#, r#"{"$or":[]}"#, r#"{"$nor":[]}"#, r#"{"n":{"$gt":5,"$lt":1}}"#] {
+        let page = place.find(&format!(r#"{{"selector":{selector}}}"#)).unwrap();
+        assert!(page.documents.is_empty() && page.found.is_none(), "{selector}");
+    }
+    let page = place.find(r#"{"selector":{},"limit":0}"#).unwrap();
+    assert!(page.documents.is_empty());
+    assert_eq!(page.found.unwrap().bookmark, "nil");
+}
+
+#[test]
+fn a_bookmark_goes_on_although_another_index_came() {
+    let place = place(&[]);
+    let query = |bookmark: &str| {
+        let page = place
+            .find(&format!(r#"{{"selector":{{"n":{{"$gte":3}}}},"fields":["_id"],"limit":2,"bookmark":"{bookmark}"}}"#))
+            .unwrap();
+        (page.documents.join(""), page.found.unwrap().bookmark)
+    };
+    let (first, bookmark) = query("");
+    assert_eq!(first, r#"{"_id":"d03"}{"_id":"d04"}"#);
+    place.index(r#"{"fields":["n"]}"#, "n");
+    let (second, bookmark) = query(&bookmark);
+    assert_eq!(second, r#"{"_id":"d05"}{"_id":"d06"}"#);
+    assert_eq!(query(&bookmark).0, r#"{"_id":"d07"}{"_id":"d08"}"#);
+
+    let (_, bookmark) = query("");
+    place.index(r#"{"fields":[]}"#, "0");
+    assert_eq!(query(&bookmark).0, r#"{"_id":"d05"}{"_id":"d06"}"#);
+    crate::index::edit::delete(&place.database, "dn", "json", "n").unwrap();
+    let body = format!(r#"{{"selector":{{"n":{{"$gte":3}}}},"bookmark":"{bookmark}"}}"#);
+    let refused = place.find(&body);
+    assert!(matches!(refused, Err(MangoError::Refused(Refusal::InvalidBookmark(_)))));
+    assert!(json(&body).value().is_object());
+}
+
+#[test]
+fn skip_and_limit_count_what_matches() {
+    let place = place(&[("n", r#"{"fields":["n"]}"#)]);
+    let ids = |query: &str| {
+        let page = place.find(query).unwrap();
+        page.documents
+            .iter()
+            .map(|text| json(text).value().get("_id").unwrap().as_str().unwrap().into_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(ids(r#"{"selector":{}}"#).len(), 25);
+    assert_eq!(ids(r#"{"selector":{},"limit":2,"skip":28}"#), ["d28", "d29"]);
+    assert_eq!(ids(r#"{"selector":{"n":{"$gt":20},"s":"s1"},"limit":2,"skip":1}"#), ["d25", "d28"]);
+    assert_eq!(ids(r#"{"selector":{"n":{"$lt":4}},"sort":[{"n":"desc"}],"skip":1}"#), ["d02", "d01", "d00"]);
+}

@@ -1,0 +1,293 @@
+//! Random documents, selectors, sorts and indexes: what an index finds is what a full scan finds.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+use std::hash::{BuildHasher, RandomState};
+
+use settee_model::json::Json;
+
+use super::naive::{Tree, holds};
+use super::{Place, json};
+use crate::{MangoError, Refusal};
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    /// `SETTEE_SEED=…` repeats a run.
+    fn new() -> Self {
+        let given = std::env::var("SETTEE_SEED").ok().and_then(|seed| seed.parse().ok());
+        let seed = given.unwrap_or_else(|| RandomState::new().hash_one(0));
+        eprintln!("SETTEE_SEED={seed}");
+        Self(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+
+    fn pick<'a>(&mut self, among: &[&'a str]) -> &'a str {
+        among[self.below(among.len())]
+    }
+}
+
+const VALUES: &[&str] = &[
+    "null",
+    "false",
+    "true",
+    "-1",
+    "0",
+    "1",
+    "1.0",
+    "1.5",
+    "2",
+    "3",
+    "10",
+    r#""""#,
+    r#""a""#,
+    r#""ab""#,
+    r#""abc""#,
+    r#""b""#,
+    "[]",
+    "[1]",
+    "[1,2]",
+    r#"["a"]"#,
+    "{}",
+    r#"{"x":1}"#,
+    r#"{"x":2,"y":"a"}"#,
+];
+const FIELDS: &[&str] = &["a", "b", "c", "o.x", "o.y", "_id"];
+const IDS: &[&str] = &[r#""d000""#, r#""d003""#, r#""d007""#, r#""d0""#, r#""z""#];
+const INDEXES: &[&str] = &[
+    r#"{"fields":["a"]}"#,
+    r#"{"fields":["b"]}"#,
+    r#"{"fields":["a","b"]}"#,
+    r#"{"fields":["b","a","c"]}"#,
+    r#"{"fields":["o.x","a"]}"#,
+    r#"{"fields":[{"c":"desc"}]}"#,
+    r#"{"fields":["a","_id"]}"#,
+    r#"{"fields":["b"],"partial_filter_selector":{"a":{"$gt":1}}}"#,
+    r#"{"fields":["c"],"partial_filter_selector":{"b":{"$exists":true}}}"#,
+];
+const SORTS: &[&str] = &[
+    "[]",
+    "[]",
+    "[]",
+    r#"["a"]"#,
+    r#"[{"b":"desc"}]"#,
+    r#"["a","b"]"#,
+    r#"["_id"]"#,
+    r#"[{"_id":"desc"}]"#,
+    r#"["c"]"#,
+];
+
+fn document(random: &mut Random, number: usize) -> String {
+    let mut text = format!(r#"{{"_id":"d{number:03}""#);
+    for field in ["a", "b", "c"] {
+        if random.below(4) > 0 {
+            write!(text, r#","{field}":{}"#, random.pick(VALUES)).unwrap();
+        }
+    }
+    match random.below(3) {
+        0 => write!(text, r#","o":{{"x":{},"y":{}}}"#, random.pick(VALUES), random.pick(VALUES)).unwrap(),
+        1 => write!(text, r#","o":{}"#, random.pick(VALUES)).unwrap(),
+        _ => {}
+    }
+    text.push('}');
+    text
+}
+
+fn operator(random: &mut Random, values: &[&str]) -> String {
+    let value = random.pick(values);
+    match random.below(20) {
+        0..=3 => format!(r#"{{"$eq":{value}}}"#),
+        4..=9 => format!(r#"{{"{}":{value}}}"#, random.pick(&["$lt", "$lte", "$gt", "$gte"])),
+        10 => format!(r#"{{"$ne":{value}}}"#),
+        11..=13 => {
+            let count = random.below(4);
+            let list: Vec<&str> = (0..count).map(|_| random.pick(values)).collect();
+            format!(r#"{{"{}":[{}]}}"#, random.pick(&["$in", "$in", "$nin"]), list.join(","))
+        }
+        14 => format!(r#"{{"$exists":{}}}"#, random.pick(&["true", "false"])),
+        15 => format!(r#"{{"$type":"{}"}}"#, random.pick(&["null", "boolean", "number", "string", "array", "object"])),
+        16 => format!(r#"{{"$size":{}}}"#, random.below(3)),
+        17 => format!(r#"{{"$beginsWith":{}}}"#, random.pick(&[r#""a""#, r#""ab""#, r#""""#])),
+        18 => format!(r#"{{"$elemMatch":{{"$gt":{value}}}}}"#),
+        _ => format!(r#"{{"$gte":{value},"$lt":{}}}"#, random.pick(values)),
+    }
+}
+
+fn condition(random: &mut Random, depth: usize) -> String {
+    let list = |random: &mut Random| {
+        let count = 1 + random.below(3);
+        (0..count).map(|_| condition(random, depth - 1)).collect::<Vec<_>>().join(",")
+    };
+    match random.below(if depth == 0 { 1 } else { 7 }) {
+        1 | 2 => format!(r#"{{"$and":[{}]}}"#, list(random)),
+        3 | 4 => format!(r#"{{"$or":[{}]}}"#, list(random)),
+        5 => format!(r#"{{"$nor":[{}]}}"#, list(random)),
+        6 => format!(r#"{{"$not":{}}}"#, condition(random, depth - 1)),
+        _ => {
+            let field = random.pick(FIELDS);
+            let values = if field == "_id" { IDS } else { VALUES };
+            let test = operator(random, values);
+            if random.below(8) == 0 {
+                format!(r#"{{"{field}":{{"$not":{test}}}}}"#)
+            } else {
+                format!(r#"{{"{field}":{test}}}"#)
+            }
+        }
+    }
+}
+
+/// The documents that a full scan finds, in order.
+fn expected(documents: &[Json], selector: &Json, sort: &Json) -> Vec<Tree> {
+    let selector = Tree::of(selector.value());
+    let fields: Vec<(String, bool)> = sort
+        .value()
+        .elements()
+        .map(|field| match field.as_str() {
+            Some(name) => (name.into_owned(), false),
+            None => (field.members().next().unwrap().0.as_str().unwrap().into_owned(), true),
+        })
+        .collect();
+    let mut found: Vec<Tree> = documents.iter().map(|document| Tree::of(document.value())).collect();
+    found.retain(|document| {
+        holds(&selector, "", document, false) && fields.iter().all(|(field, _)| document.get(field).is_ok())
+    });
+    let id = |document: &Tree| document.get("_id").unwrap().clone();
+    let descending = fields.first().is_some_and(|(_, descending)| *descending);
+    found.sort_by(|a, b| {
+        let by_fields = fields.iter().map(|(field, _)| a.get(field).unwrap().compare(b.get(field).unwrap()));
+        let order = by_fields.fold(std::cmp::Ordering::Equal, std::cmp::Ordering::then);
+        if descending { order.reverse() } else { order }
+    });
+    if fields.is_empty() {
+        found.sort_by(|a, b| id(a).compare(&id(b)));
+    }
+    found
+}
+
+fn ids(documents: &[Tree]) -> Vec<String> {
+    let id = |document: &Tree| match document.get("_id") {
+        Ok(Tree::Text(id)) => id.clone(),
+        other => panic!("{other:?}"),
+    };
+    documents.iter().map(id).collect()
+}
+
+fn sorted(mut ids: Vec<String>) -> Vec<String> {
+    ids.sort();
+    ids
+}
+
+fn parsed(documents: &[String]) -> Vec<Tree> {
+    documents.iter().map(|text| Tree::of(json(text).value())).collect()
+}
+
+/// All pages of a query, which must end.
+fn pages(place: &Place, query: &str, limit: usize) -> Vec<String> {
+    let mut all = Vec::new();
+    let mut bookmark = String::new();
+    for _ in 0..200 {
+        let page = place.find(&format!(r#"{{{query},"limit":{limit},"bookmark":"{bookmark}"}}"#)).unwrap();
+        let Some(found) = page.found else { break };
+        let is_last = page.documents.len() < limit;
+        all.extend(page.documents);
+        bookmark = found.bookmark;
+        if is_last {
+            return all;
+        }
+    }
+    assert!(all.is_empty(), "the pages do not end");
+    all
+}
+
+fn check_query(place: &Place, documents: &[Json], selector: &str, sort: &str, limit: usize) -> bool {
+    let query = format!(r#""selector":{selector},"sort":{sort}"#);
+    let found = match place.find(&format!(r#"{{{query},"limit":1000}}"#)) {
+        Ok(found) => found,
+        Err(MangoError::Refused(Refusal::NoSortIndex)) => return false,
+        Err(error) => panic!("{error}: {query}"),
+    };
+    let expected = expected(documents, &json(selector), &json(sort));
+    let got = parsed(&found.documents);
+    let explained = place.explain(&format!(r#"{{{query}}}"#));
+    let context = format!("{query}\n{}", String::from_utf8_lossy(explained.as_bytes()));
+    assert_eq!(sorted(ids(&got)), sorted(ids(&expected)), "{context}");
+    // Equal keys may come in any order of their documents, so the order is that of the keys.
+    for field in json(sort).value().elements() {
+        let name = field
+            .as_str()
+            .map_or_else(|| field.members().next().unwrap().0.as_str().unwrap().into_owned(), Cow::into_owned);
+        let keys = |documents: &[Tree]| documents.iter().map(|doc| doc.get(&name).unwrap().clone()).collect::<Vec<_>>();
+        let (got, expected) = (keys(&got), keys(&expected));
+        let same = got.iter().zip(&expected).all(|(a, b)| a.compare(b).is_eq());
+        assert!(same, "{context}\n{got:?}\n{expected:?}");
+    }
+    assert_eq!(ids(&parsed(&pages(place, &query, limit))), ids(&got), "pages of {limit}: {context}");
+    check_covering(place, &query, &expected);
+    true
+}
+
+/// The same query for fields that an index may have.
+fn check_covering(place: &Place, query: &str, expected: &[Tree]) {
+    let found = place.find(&format!(r#"{{{query},"limit":1000,"fields":["_id","a"]}}"#)).unwrap();
+    let mut got = parsed(&found.documents);
+    let cut = |document: &Tree| {
+        let member = |name: &str| document.get(name).ok().map(|value| (name.to_owned(), value.clone()));
+        Tree::Object(["_id", "a"].into_iter().filter_map(member).collect())
+    };
+    let mut expected: Vec<Tree> = expected.iter().map(cut).collect();
+    let by_id = |a: &Tree, b: &Tree| a.get("_id").unwrap().compare(b.get("_id").unwrap());
+    got.sort_by(by_id);
+    expected.sort_by(by_id);
+    assert_eq!(got, expected, "{query}");
+}
+
+#[test]
+fn any_index_finds_what_a_scan_finds() {
+    let mut random = Random::new();
+    let mut answered = 0;
+    for _ in 0..12 {
+        let place = Place::new();
+        let documents: Vec<String> = (0..40).map(|number| document(&mut random, number)).collect();
+        documents.iter().for_each(|text| place.write(text));
+        let documents: Vec<Json> = documents.iter().map(|text| json(text)).collect();
+        for (number, definition) in INDEXES.iter().enumerate() {
+            if random.below(2) == 0 {
+                place.index(definition, &number.to_string());
+            }
+        }
+        for _ in 0..60 {
+            let selector = condition(&mut random, 3);
+            let sort = random.pick(SORTS);
+            let limit = 1 + random.below(9);
+            answered += usize::from(check_query(&place, &documents, &selector, sort, limit));
+        }
+    }
+    assert!(answered > 300, "only {answered} queries had an answer");
+}
+
+#[test]
+fn indexes_follow_changes() {
+    let mut random = Random::new();
+    let place = Place::new();
+    INDEXES.iter().enumerate().for_each(|(number, definition)| place.index(definition, &number.to_string()));
+    let mut documents: Vec<String> = Vec::new();
+    for round in 0..30 {
+        let text = document(&mut random, round);
+        place.write(&text);
+        documents.push(text);
+        let all: Vec<Json> = documents.iter().map(|text| json(text)).collect();
+        let selector = condition(&mut random, 2);
+        check_query(&place, &all, &selector, "[]", 5);
+    }
+}
