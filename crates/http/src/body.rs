@@ -1,17 +1,29 @@
 //! Reading request bodies: limits, `Content-Encoding: gzip`, and JSON.
 
+pub(crate) mod pieces;
+
 use std::io::Read;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper::body::Incoming;
+use hyper::body::Body;
 use hyper::{HeaderMap, StatusCode, header};
 use settee_model::json::Json;
 
-use crate::Error;
+use crate::{Error, bridge};
+
+/// Bodies beyond this are parsed on a thread that may block.
+const LARGE_BODY_BYTES: usize = 256 << 10;
 
 /// Reads a whole body of at most `limit_bytes`, after decompression too.
-pub(crate) async fn read(body: Incoming, headers: &HeaderMap, limit_bytes: usize) -> Result<Bytes, Error> {
+pub(crate) async fn read<B>(body: B, headers: &HeaderMap, limit_bytes: usize) -> Result<Bytes, Error>
+where
+    B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
+{
+    // A client that waits for "100 Continue" need not send what is refused anyway.
+    if body.size_hint().lower() > limit_bytes as u64 {
+        return Err(too_large());
+    }
     let collected = Limited::new(body, limit_bytes).collect().await.map_err(|error| {
         if error.is::<LengthLimitError>() {
             too_large()
@@ -22,7 +34,7 @@ pub(crate) async fn read(body: Incoming, headers: &HeaderMap, limit_bytes: usize
     let bytes = collected.to_bytes();
     match headers.get(header::CONTENT_ENCODING).map(header::HeaderValue::as_bytes) {
         None | Some(b"identity") => Ok(bytes),
-        Some(b"gzip") => gunzip(&bytes, limit_bytes),
+        Some(b"gzip") => bridge::blocking(move || gunzip(&bytes, limit_bytes)).await,
         Some(_) => Err(Error::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "bad_ctype",
@@ -32,8 +44,11 @@ pub(crate) async fn read(body: Incoming, headers: &HeaderMap, limit_bytes: usize
 }
 
 /// Parses a body as JSON.
-pub(crate) fn json(bytes: &[u8]) -> Result<Json, Error> {
-    Ok(Json::parse(bytes)?)
+pub(crate) async fn json(bytes: Bytes) -> Result<Json, Error> {
+    if bytes.len() > LARGE_BODY_BYTES {
+        return bridge::blocking(move || Ok(Json::parse(&bytes)?)).await;
+    }
+    Ok(Json::parse(&bytes)?)
 }
 
 /// Refuses a request whose body is not called JSON, as CouchDB does for POST.
@@ -45,7 +60,7 @@ pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), Error> {
 
 fn gunzip(bytes: &[u8], limit_bytes: usize) -> Result<Bytes, Error> {
     let mut out = Vec::new();
-    let limit = limit_bytes as u64 + 1;
+    let limit = (limit_bytes as u64).saturating_add(1);
     flate2::read::MultiGzDecoder::new(bytes)
         .take(limit)
         .read_to_end(&mut out)
@@ -56,3 +71,6 @@ fn gunzip(bytes: &[u8], limit_bytes: usize) -> Result<Bytes, Error> {
 fn too_large() -> Error {
     Error::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", "the request entity is too large")
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hyper::StatusCode;
+use hyper::header::{self, HeaderValue};
+use hyper::{HeaderMap, StatusCode};
 use settee_database::{Database, Submitted, UpdateOutcome, Work};
 use tokio::sync::{mpsc, oneshot};
 
@@ -39,11 +40,17 @@ pub(crate) async fn commit(database: &Arc<Database>, works: Vec<Work>) -> Result
     Ok(outcomes)
 }
 
+fn is_validated(work: &Work) -> bool {
+    let Work::Documents(updates) = work else { return true };
+    updates.iter().all(|update| update.is_validated() || !update.is_subject_to_validation())
+}
+
 /// Queues `work` and leads the queue if nobody does. The receiver hears the result.
 pub(crate) fn submit(
     database: &Arc<Database>,
     work: Work,
 ) -> oneshot::Receiver<settee_database::Result<Vec<UpdateOutcome>>> {
+    debug_assert!(is_validated(&work), "documents are written by `validation::commit`");
     let (sender, receiver) = oneshot::channel();
     let done = Box::new(move |result| {
         // Nobody listens when the client has gone; the work is done all the same.
@@ -58,18 +65,19 @@ pub(crate) fn submit(
 
 /// Runs `write` on a thread that may block. What it writes is the body of a JSON answer: whole if it is short,
 /// otherwise in pieces while it goes on. An error after the first piece is appended to the broken body.
+/// [`Output::set_head`] may make another answer of it.
 pub(crate) async fn stream(write: impl FnOnce(&mut Output) -> Result<(), Error> + Send + 'static) -> Answer {
     let (begun, beginning) = oneshot::channel();
     let task = tokio::task::spawn_blocking(move || {
-        let mut output = Output { buffer: Vec::new(), sink: Sink::Unsent(begun) };
+        let mut output = Output { head: Head::default(), buffer: Vec::new(), sink: Sink::Unsent(begun) };
         let result = write(&mut output);
         output.finish(result)
     });
     match beginning.await {
-        Ok(pieces) => Ok(respond::streamed("application/json", pieces)),
+        Ok((head, pieces)) => Ok(head.apply(respond::streamed("application/json", pieces))),
         // The writer ended before the first piece was full.
         Err(_) => match task.await {
-            Ok(body) => body.map(|body| respond::whole(StatusCode::OK, "application/json", body)),
+            Ok(done) => done.map(|(head, body)| head.apply(respond::whole(StatusCode::OK, "application/json", body))),
             Err(panic) => Err(panicked(&panic)),
         },
     }
@@ -80,19 +88,45 @@ fn panicked(panic: &tokio::task::JoinError) -> Error {
     Error::internal("the request failed; the cause is in the server's log")
 }
 
+/// The status and the headers of an answer, where they are not those of a JSON answer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Head(Option<(StatusCode, HeaderMap)>);
+
+impl Head {
+    /// A head with these headers and no others.
+    pub(crate) fn new(status: StatusCode, headers: HeaderMap) -> Self {
+        Self(Some((status, headers)))
+    }
+
+    fn apply(self, mut response: respond::Response) -> respond::Response {
+        if let Some((status, headers)) = self.0 {
+            *response.status_mut() = status;
+            *response.headers_mut() = headers;
+            response.headers_mut().entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
+        }
+        response
+    }
+}
+
 /// The body of an answer while it is written.
 pub(crate) struct Output {
+    head: Head,
     buffer: Vec<u8>,
     sink: Sink,
 }
 
 enum Sink {
-    Unsent(oneshot::Sender<mpsc::Receiver<Result<Bytes, Aborted>>>),
+    Unsent(oneshot::Sender<(Head, mpsc::Receiver<Result<Bytes, Aborted>>)>),
     Pieces(mpsc::Sender<Result<Bytes, Aborted>>),
     Gone,
 }
 
 impl Output {
+    /// Makes this the head of the answer. It does nothing once a piece was sent.
+    pub(crate) fn set_head(&mut self, head: Head) {
+        self.head = head;
+    }
+
     /// Where to append text.
     pub(crate) fn text(&mut self) -> &mut Vec<u8> {
         &mut self.buffer
@@ -103,12 +137,31 @@ impl Output {
         if self.buffer.len() < PIECE_BYTES { ControlFlow::Continue(()) } else { self.send() }
     }
 
+    /// Ends a body that is not JSON with an error: if nothing was sent yet, the error becomes the answer, otherwise
+    /// the connection breaks.
+    pub(crate) fn break_off(&mut self, error: Error) -> Result<(), Error> {
+        match std::mem::replace(&mut self.sink, Sink::Gone) {
+            unsent @ Sink::Unsent(_) => {
+                self.sink = unsent;
+                Err(error)
+            }
+            Sink::Pieces(sender) => {
+                tracing::warn!(name = %error.name, reason = %error.reason, "an answer broke off");
+                self.buffer.clear();
+                // Nobody listens when the client has gone.
+                let _ = sender.blocking_send(Err(Aborted));
+                Ok(())
+            }
+            Sink::Gone => Ok(()),
+        }
+    }
+
     fn send(&mut self) -> ControlFlow<()> {
         let piece = Bytes::from(std::mem::replace(&mut self.buffer, Vec::with_capacity(PIECE_BYTES + 1024)));
         let sender = match std::mem::replace(&mut self.sink, Sink::Gone) {
             Sink::Unsent(begun) => {
                 let (sender, receiver) = mpsc::channel(PIECES_WAITING);
-                if begun.send(receiver).is_err() {
+                if begun.send((std::mem::take(&mut self.head), receiver)).is_err() {
                     return ControlFlow::Break(());
                 }
                 sender
@@ -123,10 +176,10 @@ impl Output {
         ControlFlow::Continue(())
     }
 
-    /// The body, if nothing of it was sent yet.
-    fn finish(mut self, result: Result<(), Error>) -> Result<Bytes, Error> {
+    /// Head and body, if nothing of them was sent yet.
+    fn finish(mut self, result: Result<(), Error>) -> Result<(Head, Bytes), Error> {
         if matches!(self.sink, Sink::Unsent(_)) {
-            return result.map(|()| Bytes::from(self.buffer));
+            return result.map(|()| (self.head, Bytes::from(self.buffer)));
         }
         let failed = result.is_err();
         if let Err(error) = result {
@@ -134,12 +187,15 @@ impl Output {
             self.buffer.extend_from_slice(&respond::error_text(&error));
         }
         if !self.buffer.is_empty() && self.send().is_break() {
-            return Ok(Bytes::new());
+            return Ok((self.head, Bytes::new()));
         }
         if let (true, Sink::Pieces(sender)) = (failed, &self.sink) {
             // Breaks the connection, so that no client takes the text for complete.
             let _ = sender.blocking_send(Err(Aborted));
         }
-        Ok(Bytes::new())
+        Ok((self.head, Bytes::new()))
     }
 }
+
+#[cfg(test)]
+mod tests;

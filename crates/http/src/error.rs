@@ -6,10 +6,13 @@ use hyper::StatusCode;
 use hyper::header::{HeaderName, HeaderValue};
 use settee_auth::AuthError;
 use settee_database::{DatabaseError, StorageError};
-use settee_design::{CompileError, RunError};
+use settee_design::{CallError, CompileError, RunError};
+use settee_mango::{MangoError, Refusal};
 use settee_model::json::JsonError;
-use settee_model::{DocumentError, DocumentErrorKind, InvalidRev};
+use settee_model::partition::{IllegalPartition, InvalidPartitionedId};
+use settee_model::{AttachmentError, DocumentError, DocumentErrorKind, InvalidRev};
 use settee_views::ViewError;
+use settee_wire::multipart::MultipartError;
 
 use crate::SettingsError;
 
@@ -136,6 +139,36 @@ impl From<DocumentError> for Error {
     }
 }
 
+impl From<AttachmentError> for Error {
+    fn from(error: AttachmentError) -> Self {
+        Self::bad_request(error.to_string())
+    }
+}
+
+impl From<MultipartError> for Error {
+    fn from(error: MultipartError) -> Self {
+        Self::bad_request(error.to_string())
+    }
+}
+
+impl From<IllegalPartition> for Error {
+    fn from(error: IllegalPartition) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "illegal_partition", error.to_string())
+    }
+}
+
+impl From<InvalidPartitionedId> for Error {
+    fn from(error: InvalidPartitionedId) -> Self {
+        match error {
+            InvalidPartitionedId::NoPartition => {
+                Self::new(StatusCode::BAD_REQUEST, "illegal_docid", error.to_string())
+            }
+            InvalidPartitionedId::Partition(error) => error.into(),
+            InvalidPartitionedId::Id(error) => error.into(),
+        }
+    }
+}
+
 impl From<AuthError> for Error {
     fn from(error: AuthError) -> Self {
         let reason = error.to_string();
@@ -159,7 +192,10 @@ impl From<SettingsError> for Error {
 
 impl From<CompileError> for Error {
     fn from(error: CompileError) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, "compilation_error", error.to_string())
+        match error {
+            CompileError::Source(reason) => Self::new(StatusCode::BAD_REQUEST, "compilation_error", reason),
+            CompileError::Unavailable(reason) => Self::internal(reason),
+        }
     }
 }
 
@@ -169,6 +205,51 @@ impl From<RunError> for Error {
             RunError::Fatal { name, reason } => Self::new(StatusCode::INTERNAL_SERVER_ERROR, name, reason),
             RunError::Machinery(reason) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "os_process_error", reason),
         }
+    }
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, refusal.name(), refusal.to_string())
+    }
+}
+
+impl From<MangoError> for Error {
+    fn from(error: MangoError) -> Self {
+        let reason = error.to_string();
+        match error {
+            MangoError::Refused(refusal) => refusal.into(),
+            MangoError::NoSuchIndex => Self::not_found(reason),
+            MangoError::ServiceUnavailable(_) => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "required index service unavailable", reason)
+            }
+            MangoError::DesignConflict => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "error_saving_ddoc", reason),
+            MangoError::Database(error) => error.into(),
+            MangoError::View(error) => error.into(),
+        }
+    }
+}
+
+impl From<CallError> for Error {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::Forbidden(reason) => Self::forbidden(reason),
+            CallError::Unauthorized(reason) => Self::unauthorized(reason),
+            CallError::NotFound(reason) => Self::not_found(reason),
+            CallError::Failed { name, reason } => Self::new(thrown_status(&name), name, reason),
+            CallError::Run(error) => error.into(),
+        }
+    }
+}
+
+/// The status of an error that a function named.
+fn thrown_status(name: &str) -> StatusCode {
+    match name {
+        "bad_request" | "compilation_error" => StatusCode::BAD_REQUEST,
+        "method_not_allowed" => StatusCode::METHOD_NOT_ALLOWED,
+        "not_acceptable" => StatusCode::NOT_ACCEPTABLE,
+        "conflict" => StatusCode::CONFLICT,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
 
@@ -184,11 +265,14 @@ impl From<ViewError> for Error {
             }
             ViewError::Run(error) => error.into(),
             ViewError::Storage(error) => error.into(),
+            ViewError::Stopped => Self::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason),
             ViewError::Spill(_)
             | ViewError::Source(_)
-            | ViewError::Stopped
             | ViewError::Contended
             | ViewError::Corrupt(_) => Self::internal(reason),
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,12 +5,15 @@
 //! `respond` encodes. Status codes, header names and query strings are known here and nowhere else. Storage,
 //! documents, views and passwords are other crates'; work that may block runs behind `bridge`.
 
+mod accept;
 mod access;
+mod attachments;
 mod body;
 mod bridge;
 mod config;
 mod error;
 mod feeds;
+mod functions;
 mod node;
 mod params;
 mod request;
@@ -20,6 +23,10 @@ mod router;
 mod routes;
 mod sequence;
 mod server;
+mod target;
+mod validation;
+#[cfg(test)]
+mod tests;
 
 pub use config::{Persist, Settings, SettingsError};
 pub use error::Error;

@@ -10,6 +10,7 @@ use settee_design::Language;
 use settee_views::Views;
 
 use crate::feeds::Feeds;
+use crate::validation::Validators;
 use crate::{Error, Settings};
 
 /// How this server names itself.
@@ -65,6 +66,7 @@ pub struct Node {
     pub(crate) clock_ms: Box<dyn Fn() -> u64 + Send + Sync>,
     pub(crate) entropy: Box<dyn Fn() -> u64 + Send + Sync>,
     pub(crate) feeds: Feeds,
+    pub(crate) validators: Validators,
     pub(crate) started_ms: u64,
     requests: AtomicU64,
 }
@@ -89,6 +91,7 @@ impl Node {
             clock_ms,
             entropy,
             feeds: Feeds::default(),
+            validators: Validators::default(),
             started_ms,
             requests,
         })

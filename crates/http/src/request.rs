@@ -1,42 +1,56 @@
 //! [`Request`]: what a handler gets.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::{HeaderMap, header};
+use hyper::{HeaderMap, Method, Uri, header};
 use settee_auth::UserContext;
 use settee_database::Database;
 use settee_model::json::Json;
 
 use crate::Error;
-use crate::body;
+use crate::body::{self, pieces::Pieces};
 use crate::node::Node;
 use crate::params::Query;
-use crate::router::Captures;
+use crate::router::{Captures, Router};
+
+/// What was asked for, and by whom.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    /// The method in effect; HEAD counts as GET.
+    pub(crate) method: Method,
+    pub(crate) uri: Uri,
+    /// The address of the client.
+    pub(crate) peer: IpAddr,
+    /// The path that the client asked for, if a rewrite led elsewhere, and how many did.
+    pub(crate) requested: Option<String>,
+    pub(crate) rewrites: u64,
+}
+
+/// The body of a request while nobody has read it.
+pub(crate) enum Unread {
+    /// It comes from the client.
+    Incoming(Incoming),
+    /// It is known.
+    Known(Bytes),
+}
 
 /// A request that found its resource and was permitted.
 pub(crate) struct Request {
     pub(crate) node: Arc<Node>,
+    pub(crate) router: Arc<Router>,
+    pub(crate) line: Line,
     pub(crate) headers: HeaderMap,
     pub(crate) query: Query,
     pub(crate) user: UserContext,
     pub(crate) captures: Captures,
-    body: Option<Incoming>,
+    pub(crate) body: Option<Unread>,
 }
 
 impl Request {
-    pub(crate) fn new(
-        node: Arc<Node>,
-        headers: HeaderMap,
-        query: Query,
-        user: UserContext,
-        captures: Captures,
-        body: Incoming,
-    ) -> Self {
-        Self { node, headers, query, user, captures, body: Some(body) }
-    }
-
     /// The database that the path names.
     pub(crate) fn database(&self) -> Result<Arc<Database>, Error> {
         self.node.database(self.captures.get("db"))
@@ -46,15 +60,29 @@ impl Request {
     pub(crate) async fn read_body(&mut self) -> Result<Bytes, Error> {
         let limit = self.node.settings.number("chttpd", "max_http_request_size", 4 << 30);
         match self.body.take() {
-            Some(body) => body::read(body, &self.headers, usize::try_from(limit).unwrap_or(usize::MAX)).await,
+            Some(Unread::Incoming(body)) => {
+                body::read(body, &self.headers, usize::try_from(limit).unwrap_or(usize::MAX)).await
+            }
+            Some(Unread::Known(bytes)) => Ok(bytes),
             None => Ok(Bytes::new()),
+        }
+    }
+
+    /// Runs `work` on a thread that may block, with the pieces of the body as they come.
+    pub(crate) async fn with_pieces<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce(&mut Pieces) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        match self.body.take() {
+            Some(Unread::Incoming(body)) => body::pieces::with_pieces(body, work).await,
+            Some(Unread::Known(bytes)) => body::pieces::with_pieces(Full::new(bytes), work).await,
+            None => body::pieces::with_pieces(Full::default(), work).await,
         }
     }
 
     /// The whole body as JSON, whatever its content type.
     pub(crate) async fn read_json(&mut self) -> Result<Json, Error> {
-        let bytes = self.read_body().await?;
-        body::json(&bytes)
+        body::json(self.read_body().await?).await
     }
 
     /// The whole body as JSON, which it must be called.

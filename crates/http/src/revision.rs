@@ -1,11 +1,19 @@
 //! Encoding a revision of a document with what its reader asked for beside it.
 
-use settee_database::{DocRecord, ReadView, Stored};
+pub(crate) mod attachments;
+pub(crate) mod multipart;
+
+use settee_database::{DatabaseError, DocRecord, ReadView, Stored};
 use settee_model::Rev;
 use settee_model::json;
 
+use self::attachments::Text;
 use crate::Error;
+use crate::params::attachments::Shown;
 use crate::params::document::Extras;
+
+/// How many revisions functions of design documents see: CouchDB's `[query_server_config] revs_limit`.
+const FUNCTION_REVISIONS: usize = 20;
 
 /// Whether members were added that depend on more than the revision, so that it cannot be the entity tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,13 +35,66 @@ pub(crate) fn write(
     node: u32,
     extras: Extras,
 ) -> Result<Encoded, Error> {
+    write_with(out, view, id, record, node, extras, &Shown::default())
+}
+
+/// As [`write`], with attachments as they are to be shown.
+pub(crate) fn write_with(
+    out: &mut impl Text,
+    view: &ReadView,
+    id: &str,
+    record: &DocRecord,
+    node: u32,
+    extras: Extras,
+    shown: &Shown,
+) -> Result<Encoded, Error> {
     let revision = record.tree.node(node);
     let Some(stored) = revision.value else {
         return Ok(Encoded::Gone);
     };
+    let (encoded, members) = members(record, node, extras);
+    let Some(read) = view.revision(stored)? else {
+        return Ok(Encoded::Gone);
+    };
+    read.write_without_attachments(out.text(), id, &revision.rev, stored.deleted, |out| out.extend(members));
+    attachments::write(out, view, &read.attachments, shown.wanted(record, node), shown.info)?;
+    Ok(encoded)
+}
+
+/// Appends the winning revision, with attachments as they are to be shown.
+pub(crate) fn write_winner(
+    out: &mut impl Text,
+    view: &ReadView,
+    id: &str,
+    extras: Extras,
+    shown: &Shown,
+) -> Result<Encoded, Error> {
+    let record = view.record(id)?;
+    let winner = record.as_ref().and_then(|record| record.tree.winner(|stored| stored.deleted));
+    match (record, winner) {
+        (Some(record), Some(winner)) => write_with(out, view, id, &record, winner, extras, shown),
+        _ => Ok(Encoded::Gone),
+    }
+}
+
+/// The failure to read the bytes of an attachment.
+pub(crate) fn unreadable(error: std::io::Error) -> Error {
+    match error.downcast::<DatabaseError>() {
+        Ok(error) => error.into(),
+        Err(error) => Error::internal(format!("an attachment is not readable: {error}")),
+    }
+}
+
+/// What the text of the revision at `node` depends on.
+pub(crate) fn depends(record: &DocRecord, node: u32, extras: Extras) -> Encoded {
+    members(record, node, extras).0
+}
+
+/// The members that go before the body, and what they depend on.
+fn members(record: &DocRecord, node: u32, extras: Extras) -> (Encoded, Vec<u8>) {
     let mut members = Vec::new();
     if extras.revs {
-        write_revisions(&mut members, record, node);
+        write_revisions(&mut members, record, node, usize::MAX);
     }
     let plain = members.len();
     if extras.revs_info {
@@ -49,8 +110,24 @@ pub(crate) fn write(
         write_leaves(&mut members, "_deleted_conflicts", record, node, |stored| stored.deleted);
     }
     let encoded = if members.len() == plain { Encoded::ByRevision } else { Encoded::ByDocument };
-    let found = view.write_document(out, id, &revision.rev, stored, |out| out.extend_from_slice(&members))?;
-    Ok(if found { encoded } else { Encoded::Gone })
+    (encoded, members)
+}
+
+/// Appends the revision at `node` as functions of design documents see it: with the newest of its `_revisions`. `false`
+/// if its body is gone.
+pub(crate) fn write_for_functions(
+    out: &mut Vec<u8>,
+    view: &ReadView,
+    id: &str,
+    record: &DocRecord,
+    node: u32,
+) -> Result<bool, Error> {
+    let revision = record.tree.node(node);
+    let Some(stored) = revision.value else {
+        return Ok(false);
+    };
+    let revisions = |out: &mut Vec<u8>| write_revisions(out, record, node, FUNCTION_REVISIONS);
+    Ok(view.write_document(out, id, &revision.rev, stored, revisions)?)
 }
 
 /// The node to read when a revision is asked for with all that descends from it.
@@ -65,10 +142,10 @@ pub(crate) fn rev_list(out: &mut Vec<u8>, revs: impl Iterator<Item = Rev>) {
     out.push(b']');
 }
 
-fn write_revisions(out: &mut Vec<u8>, record: &DocRecord, node: u32) {
+fn write_revisions(out: &mut Vec<u8>, record: &DocRecord, node: u32, limit: usize) {
     let start = record.tree.node(node).rev.generation;
     out.extend_from_slice(format!(",\"_revisions\":{{\"start\":{start},\"ids\":[").as_bytes());
-    for (index, ancestor) in record.tree.history(node).enumerate() {
+    for (index, ancestor) in record.tree.history(node).take(limit).enumerate() {
         if index > 0 {
             out.push(b',');
         }

@@ -1,18 +1,22 @@
 //! The route table: which path is which [`Resource`], what its methods need, and who handles them.
 //!
-//! Paths are matched segment by segment before they are decoded, so that `%2F` stays inside a database name
-//! or a document id. Resources stand in the order in which they are tried.
+//! A path is split before its segments are decoded, so that `%2F` stays inside a database name or a document
+//! id; patterns are compared with decoded segments, so that `%5Fall_docs` cannot pass for a document. As in
+//! CouchDB empty segments count for nothing. Resources stand in the order in which they are tried.
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use hyper::Method;
+use hyper::{HeaderMap, Method, StatusCode};
+use settee_auth::UserContext;
 
 use crate::Error;
-use crate::access::Permission;
-use crate::params::decode;
-use crate::request::Request;
+use crate::access::{self, Permission};
+use crate::node::Node;
+use crate::params::{Query, decode};
+use crate::request::{Line, Request, Unread};
 use crate::respond::Answer;
 
 type Handler = Arc<dyn Fn(Request) -> Pin<Box<dyn Future<Output = Answer> + Send>> + Send + Sync>;
@@ -121,18 +125,18 @@ impl Resource {
         self.on(Method::DELETE, permission, handler)
     }
 
-    fn matches(&self, parts: &[&str]) -> Option<Captures> {
+    fn matches(&self, parts: &[Cow<'_, str>]) -> Option<Captures> {
         let mut captures = Vec::new();
         for (index, segment) in self.segments.iter().enumerate() {
             match segment {
                 Segment::Rest(name) => {
                     let rest = parts.get(index..).filter(|rest| !rest.is_empty())?;
-                    captures.push((*name, rest.iter().map(|part| decode(part)).collect::<Vec<_>>().join("/")));
+                    captures.push((*name, rest.join("/")));
                     return Some(Captures(captures));
                 }
-                Segment::Literal(literal) if *parts.get(index)? == *literal => {}
+                Segment::Literal(literal) if parts.get(index)? == literal => {}
                 Segment::Literal(_) => return None,
-                Segment::Capture(name) => captures.push((*name, decode(parts.get(index)?).into_owned())),
+                Segment::Capture(name) => captures.push((*name, parts.get(index)?.to_string())),
             }
         }
         (parts.len() == self.segments.len()).then_some(Captures(captures))
@@ -150,13 +154,25 @@ impl Router {
         &self.resources
     }
 
+    /// Has a request served by whom it is for, if it may be.
+    pub(crate) async fn dispatch(
+        self: &Arc<Self>,
+        node: &Arc<Node>,
+        line: Line,
+        headers: HeaderMap,
+        user: UserContext,
+        body: Option<Unread>,
+    ) -> Answer {
+        let matched = self.find(&line.method, line.uri.path())?;
+        access::authorize(node, matched.permission, &user, &matched.captures).await?;
+        let query = Query::parse(line.uri.query())?;
+        let (node, router, captures) = (Arc::clone(node), Arc::clone(self), matched.captures);
+        (matched.handler)(Request { node, router, line, headers, query, user, captures, body }).await
+    }
+
     /// Finds who serves `method` on `path`. HEAD is served as GET.
     pub(crate) fn find(&self, method: &Method, path: &str) -> Result<Matched<'_>, Error> {
-        let normal = unescape_prefix(path);
-        let mut parts: Vec<&str> = normal.as_deref().unwrap_or(path).split('/').skip(1).collect();
-        if parts.last() == Some(&"") {
-            parts.pop();
-        }
+        let parts = segments(path)?;
         let method = if method == Method::HEAD { &Method::GET } else { method };
         for resource in &self.resources {
             let Some(captures) = resource.matches(&parts) else {
@@ -170,14 +186,26 @@ impl Router {
     }
 }
 
-/// `/db/_design%2Fx` is `/db/_design/x`, likewise `_local`.
-fn unescape_prefix(path: &str) -> Option<String> {
-    let mut parts = path.splitn(4, '/');
-    let (_, database, second) = (parts.next()?, parts.next()?, parts.next()?);
-    let prefix = ["_design", "_local"].into_iter().find(|prefix| {
-        second.starts_with(prefix) && second[prefix.len()..].get(..3).is_some_and(|sep| sep.eq_ignore_ascii_case("%2f"))
-    })?;
-    let name = &second[prefix.len() + 3..];
-    let rest = parts.next().map(|rest| format!("/{rest}")).unwrap_or_default();
-    Some(format!("/{database}/{prefix}/{name}{rest}"))
+/// The decoded segments of a path. `/db/_design%2Fx` is `/db/_design/x`, likewise `_local`.
+pub(crate) fn segments(path: &str) -> Result<Vec<Cow<'_, str>>, Error> {
+    let mut segments = Vec::new();
+    for raw in path.split('/').filter(|raw| !raw.is_empty()) {
+        // Replacing bytes that are no text would give several names to one document.
+        let segment = decode(raw)
+            .ok_or_else(|| Error::new(StatusCode::BAD_REQUEST, "illegal_docid", "Document id must be valid UTF-8"))?;
+        let prefix = ["_design", "_local"].into_iter().find(|prefix| {
+            segments.len() == 1 && segment.strip_prefix(prefix).is_some_and(|name| name.starts_with('/'))
+        });
+        match prefix {
+            Some(prefix) => {
+                segments.push(Cow::Borrowed(prefix));
+                segments.push(Cow::Owned(segment[prefix.len() + 1..].to_owned()));
+            }
+            None => segments.push(segment),
+        }
+    }
+    Ok(segments)
 }
+
+#[cfg(test)]
+mod tests;

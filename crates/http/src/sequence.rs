@@ -45,3 +45,6 @@ pub(crate) fn parse(text: &str, database: &Database) -> Result<Since, Error> {
         Err(_) => Err(Error::bad_request("Malformed sequence supplied in 'since' parameter.")),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! Connections: accepting, limits, the way of a request through the stages, and an orderly end.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,17 +9,17 @@ use hyper::body::Incoming;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{HeaderMap, Method, Uri};
+use hyper::{HeaderMap, Method};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::node::Node;
-use crate::params::Query;
-use crate::request::Request;
+use crate::request::{Line, Unread};
 use crate::respond::{self, Answer, Response};
 use crate::router::Router;
+use crate::target::Lenient;
 use crate::{Error, access, routes};
 
 /// The most connections at a time; further ones wait to be accepted.
@@ -66,20 +67,22 @@ impl Default for Shutdown {
 
 /// Serves `listener` until `shutdown` begins and open requests have ended, or have had their time.
 pub async fn serve(node: Arc<Node>, listener: TcpListener, shutdown: Shutdown) {
-    let service = Arc::new(Service { node, router: routes::router(&shutdown), version: version_header() });
+    let router = Arc::new(routes::router(&shutdown));
+    let service = Arc::new(Service { node, router, version: version_header() });
     let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
     let mut stopping = shutdown.watch();
     loop {
-        let Ok(slot) = Arc::clone(&slots).acquire_owned().await else {
-            break;
+        let accept = async {
+            let slot = Arc::clone(&slots).acquire_owned().await;
+            (listener.accept().await, slot)
         };
         tokio::select! {
             biased;
             () = until_true(&mut stopping) => break,
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
-                    let connection = connection(Arc::clone(&service), stream, shutdown.watch());
+            (accepted, slot) = accept => match accepted {
+                Ok((stream, peer)) => {
+                    let connection = connection(Arc::clone(&service), stream, peer.ip(), shutdown.watch());
                     connections.spawn(async move {
                         connection.await;
                         drop(slot);
@@ -95,18 +98,21 @@ pub async fn serve(node: Arc<Node>, listener: TcpListener, shutdown: Shutdown) {
         while connections.try_join_next().is_some() {}
     }
     drop(listener);
+    // A build would hold up the query that waits for it, and is continued after the next start.
+    let node = Arc::clone(&service.node);
+    tokio::task::spawn_blocking(move || node.views.stop());
     let drained = tokio::time::timeout(DRAIN_TIMEOUT, async { while connections.join_next().await.is_some() {} });
     if drained.await.is_err() {
         tracing::warn!(open = connections.len(), "connections were closed before their requests ended");
     }
 }
 
-async fn connection(service: Arc<Service>, stream: TcpStream, mut stopping: watch::Receiver<bool>) {
+async fn connection(service: Arc<Service>, stream: TcpStream, peer: IpAddr, mut stopping: watch::Receiver<bool>) {
     // Answers are written in one go, so waiting for more to send only adds delay.
     let _ = stream.set_nodelay(true);
     let serve = service_fn(move |request| {
         let service = Arc::clone(&service);
-        async move { Ok::<_, Infallible>(service.answer(request).await) }
+        async move { Ok::<_, Infallible>(service.answer(request, peer).await) }
     });
     let mut builder = http1::Builder::new();
     builder
@@ -114,7 +120,7 @@ async fn connection(service: Arc<Service>, stream: TcpStream, mut stopping: watc
         .header_read_timeout(HEAD_TIMEOUT)
         .pipeline_flush(true)
         .max_buf_size(READ_BUFFER_BYTES);
-    let connection = builder.serve_connection(TokioIo::new(stream), serve);
+    let connection = builder.serve_connection(TokioIo::new(Lenient::new(stream)), serve);
     tokio::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => Some(ended),
@@ -140,16 +146,17 @@ pub(crate) async fn until_true(stopping: &mut watch::Receiver<bool>) {
 
 struct Service {
     node: Arc<Node>,
-    router: Router,
+    router: Arc<Router>,
     version: HeaderValue,
 }
 
 impl Service {
-    async fn answer(&self, request: hyper::Request<Incoming>) -> Response {
+    async fn answer(&self, request: hyper::Request<Incoming>, peer: IpAddr) -> Response {
         let (parts, body) = request.into_parts();
         let id = self.request_id(&parts.headers);
         let method = effective_method(&parts.method, &parts.headers);
-        let answer = self.route(&method, &parts.uri, parts.headers, body).await;
+        let line = Line { method: method.clone(), uri: parts.uri.clone(), peer, requested: None, rewrites: 0 };
+        let answer = self.route(line, parts.headers, body).await;
         let mut response = answer.unwrap_or_else(|error| {
             if error.status.is_server_error() {
                 tracing::error!(%method, path = parts.uri.path(), request = id, name = %error.name,
@@ -164,17 +171,16 @@ impl Service {
         response
     }
 
-    async fn route(&self, method: &Method, uri: &Uri, headers: HeaderMap, body: Incoming) -> Answer {
+    async fn route(&self, mut line: Line, headers: HeaderMap, body: Incoming) -> Answer {
         let limit = self.node.settings.number("chttpd", "max_uri_length", 8000);
-        if uri.path_and_query().is_some_and(|target| target.as_str().len() as u64 > limit) {
+        if line.uri.path_and_query().is_some_and(|target| target.as_str().len() as u64 > limit) {
             return Err(Error::new(hyper::StatusCode::URI_TOO_LONG, "too_long", "the request URI is too long"));
         }
         let user = access::authenticate(&self.node, &headers).await?;
-        let matched = self.router.find(method, uri.path())?;
-        access::authorize(&self.node, matched.permission, &user, &matched.captures).await?;
-        let query = Query::parse(uri.query());
-        let request = Request::new(Arc::clone(&self.node), headers, query, user, matched.captures, body);
-        (matched.handler)(request).await
+        if line.method == Method::HEAD {
+            line.method = Method::GET;
+        }
+        self.router.dispatch(&self.node, line, headers, user, Some(Unread::Incoming(body))).await
     }
 
     /// The client's own id if it is harmless, otherwise a fresh one.

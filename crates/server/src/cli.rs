@@ -25,6 +25,11 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Serve a data directory over HTTP until SIGINT or SIGTERM
+    ///
+    /// Without an administrator everybody may do everything, so the server then listens on loopback addresses
+    /// only. Make one with COUCHDB_USER and COUCHDB_PASSWORD in the environment of the first start, or with
+    /// `name = password` in the section [admins] of the configuration file: it is stored hashed.
+    #[command(verbatim_doc_comment)]
     Serve(ServeArgs),
     /// Measure this server, any CouchDB, or two of them side by side
     Bench(Box<settee_bench::BenchArgs>),
@@ -36,12 +41,7 @@ pub(crate) enum Command {
 }
 
 /// `settee serve`
-///
-/// Without an administrator everybody may do everything, so the server then listens on loopback addresses
-/// only. Make one with COUCHDB_USER and COUCHDB_PASSWORD in the environment of the first start, or with
-/// `name = password` in the section [admins] of the configuration file: it is stored hashed.
 #[derive(Debug, Args)]
-#[command(verbatim_doc_comment)]
 pub(crate) struct ServeArgs {
     /// The directory that holds everything; it is created if it is missing
     #[arg(long, value_name = "DIR", default_value = "./data")]

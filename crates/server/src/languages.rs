@@ -5,10 +5,11 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use settee_design::Language;
 use settee_js::{JavaScript, PoolSettings, WorkerCommand};
+use settee_mango::MangoLanguage;
 
 /// All languages. User code of JavaScript runs in processes of this same program.
 pub(crate) fn all() -> anyhow::Result<Vec<Arc<dyn Language>>> {
     let program = std::env::current_exe().context("the path of this program is not known")?;
     let worker = WorkerCommand { program, args: vec!["worker".to_owned()] };
-    Ok(vec![Arc::new(JavaScript::new(worker, PoolSettings::default()))])
+    Ok(vec![Arc::new(JavaScript::new(worker, PoolSettings::default())), Arc::new(MangoLanguage)])
 }

@@ -9,6 +9,8 @@ mod cli;
 mod config;
 mod environment;
 mod languages;
+mod lock;
+mod maintenance;
 mod serve;
 mod uuids;
 

@@ -18,6 +18,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::cli::ServeArgs;
 use crate::config::{Configuration, Options};
 use crate::environment;
+use crate::lock::DataLock;
+use crate::maintenance::Maintenance;
 use crate::uuids::{Algorithm, Entropy, Uuids};
 use crate::{backends, languages};
 
@@ -35,21 +37,23 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     std::fs::create_dir_all(&args.data)
         .with_context(|| format!("the data directory {} cannot be created", args.data.display()))?;
     let data = args.data.canonicalize().context("the data directory cannot be found")?;
+    let lock = DataLock::take(&data)?;
     let configuration = Arc::new(configuration(args, &data)?);
     start_log(&configuration)?;
     for warning in configuration.warnings() {
         tracing::warn!("{warning}");
     }
     let address = address(&configuration)?;
-    let authenticator = authenticator(&configuration);
+    let authenticator = authenticator(&configuration, address);
     refuse_open_server(&authenticator, address)?;
     let engine = backends::open(&data.join("engine"))?;
-    let node = node(&data, Arc::clone(&engine), configuration, authenticator)?;
+    let (node, maintenance) = node(&data, Arc::clone(&engine), configuration, authenticator)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no threads")?;
-    runtime.block_on(listen(node, address, &data))?;
+    runtime.block_on(listen(node, maintenance, address, &data))?;
     // Whatever was committed without a sync, such as view indexes, is not to be built again.
     engine.sync().context("the last writes were not synced")?;
     runtime.shutdown_background();
+    drop(lock);
     Ok(())
 }
 
@@ -97,7 +101,7 @@ fn address(configuration: &Configuration) -> anyhow::Result<SocketAddr> {
     Ok(SocketAddr::new(ip, u16::try_from(port).context("[chttpd] port is no port number")?))
 }
 
-fn authenticator(configuration: &Arc<Configuration>) -> Authenticator {
+fn authenticator(configuration: &Arc<Configuration>, address: SocketAddr) -> Authenticator {
     let mut key = [0; 32];
     environment::random(&mut key);
     let authenticator = Authenticator::new(key);
@@ -105,7 +109,13 @@ fn authenticator(configuration: &Arc<Configuration>) -> Authenticator {
     let (watched, updated) = (Arc::downgrade(configuration), authenticator.clone());
     configuration.on_change(move |change| {
         if let Some(configuration) = watched.upgrade().filter(|_| change.section == "admins") {
-            updated.set_admins(configuration.section("admins"));
+            let mut admins = configuration.section("admins");
+            if admins.is_empty() && !address.ip().is_loopback() {
+                tracing::warn!("the last administrator was removed: everything is refused until there is one again");
+                // Nobody can log in with it, but it keeps the server closed.
+                admins.push((String::new(), String::new()));
+            }
+            updated.set_admins(admins);
         }
     });
     authenticator
@@ -128,14 +138,16 @@ fn node(
     engine: Arc<dyn Engine>,
     configuration: Arc<Configuration>,
     authenticator: Authenticator,
-) -> anyhow::Result<Arc<Node>> {
+) -> anyhow::Result<(Arc<Node>, Maintenance)> {
     let catalog = Arc::new(Catalog::open(engine, environment::random_u64()).context("the databases cannot be read")?);
     let tasks = Tasks::new(|| environment::now_us() / 1_000_000);
     let languages = languages::all()?;
     let views = Arc::new(views(&catalog, &languages, &tasks, &data.join("spill"))?);
     let uuid = configuration.effective("couchdb", "uuid").unwrap_or_default();
     let uuids = uuids(&configuration);
-    Ok(Node::new(NodeParts {
+    let maintenance =
+        Maintenance { catalog: Arc::clone(&catalog), tasks: tasks.clone(), configuration: Arc::clone(&configuration) };
+    let node = Node::new(NodeParts {
         catalog,
         views,
         languages,
@@ -151,7 +163,8 @@ fn node(
         },
         clock_ms: Box::new(environment::now_ms),
         entropy: Box::new(environment::random_u64),
-    }))
+    });
+    Ok((node, maintenance))
 }
 
 fn views(
@@ -203,7 +216,7 @@ fn algorithm(configuration: &Configuration) -> Algorithm {
     Algorithm::named(&name, &suffix).unwrap_or(Algorithm::Sequential)
 }
 
-async fn listen(node: Arc<Node>, address: SocketAddr, data: &Path) -> anyhow::Result<()> {
+async fn listen(node: Arc<Node>, maintenance: Maintenance, address: SocketAddr, data: &Path) -> anyhow::Result<()> {
     let listener = TcpListener::bind(address).await.with_context(|| {
         format!("cannot listen on {address}; is another server running there? Choose a port with --port")
     })?;
@@ -222,6 +235,8 @@ async fn listen(node: Arc<Node>, address: SocketAddr, data: &Path) -> anyhow::Re
         tracing::info!("stopping: feeds end, open requests finish");
         stop.begin();
     });
+    let background = maintenance.start();
     settee_http::serve(node, listener, shutdown).await;
+    background.stop().await;
     Ok(())
 }

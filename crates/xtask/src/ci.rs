@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
+use crate::clients;
 use crate::conformance;
 use crate::process;
 use crate::readme;
@@ -47,6 +48,7 @@ pub(crate) fn everything(workspace: &Workspace) -> bool {
         gate.step("conformance", || {
             conformance::run(workspace, &conformance::Options::default())
         });
+        gate.step("clients", || clients::run(workspace));
         gate.step("readme", || readme::run(workspace));
     }
     gate.close()

@@ -4,6 +4,7 @@
 //! product, and nothing of the product is linked in, so that it compiles in seconds.
 
 mod ci;
+mod clients;
 mod conformance;
 mod process;
 mod readme;
@@ -21,7 +22,8 @@ use workspace::Workspace;
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  ci            fmt, tidy, lint, test, docs, conformance and readme: what must hold before a merge
+  ci            fmt, tidy, lint, test, docs, conformance, clients and readme: what must hold
+                before a merge
   test          the Rust tests; further arguments go to `cargo test`
   lint          clippy and tidy
   tidy          crate edges, names that a crate must not use, file heads and lengths
@@ -32,6 +34,7 @@ cargo xtask COMMAND
                   --url URL    a server that runs already, with an admin's name and password
                   --jobs N     scenarios played at the same time (4)
                   --draft      print a line for conformance/expectations.toml for each surprise
+  clients       plays the suites of PouchDB, nano and couchdb-python against this server
   readme        runs the shell session of README.md against this server
   bench         builds the server and runs `settee bench` with the further arguments
   setup         checks for what the build needs, and installs it where that is possible
@@ -74,6 +77,7 @@ fn run(command: &str, arguments: &[String]) -> Result<bool> {
         "tidy" => ci::tidy(&workspace),
         "fmt" => ci::fmt(&workspace),
         "docs" => ci::docs(&workspace),
+        "clients" => Ok(clients::command(&workspace)?.closing_line()),
         "readme" => Ok(readme::command(&workspace)?.closing_line()),
         "setup" => setup::command(),
         "help" | "--help" | "-h" => {

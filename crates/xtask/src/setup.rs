@@ -59,9 +59,42 @@ const NEEDS: &[Need] = &[
     },
 ];
 
+/// What the suites in `clients/` call. The other commands do without.
+const CLIENT_NEEDS: &[Need] = &[
+    Need {
+        package: "nodejs",
+        why: "version 20 or later plays PouchDB and nano as tests",
+        present: node,
+    },
+    Need {
+        package: "npm",
+        why: "installs PouchDB and nano",
+        present: || process::exists("npm"),
+    },
+    Need {
+        package: "python3-venv",
+        why: "installs couchdb-python",
+        present: || {
+            Command::new("python3")
+                .args(["-c", "import ensurepip, venv"])
+                .output()
+                .is_ok_and(|output| output.status.success())
+        },
+    },
+];
+
 /// False if something is missing that could not be installed.
 pub(crate) fn command() -> Result<bool> {
-    let missing: Vec<&Need> = NEEDS.iter().filter(|need| !(need.present)()).collect();
+    provide(NEEDS)
+}
+
+/// The same for what the suites in `clients/` need.
+pub(crate) fn clients() -> Result<bool> {
+    Ok(provide(CLIENT_NEEDS)? && CLIENT_NEEDS.iter().all(|need| (need.present)()))
+}
+
+fn provide(needs: &[Need]) -> Result<bool> {
+    let missing: Vec<&Need> = needs.iter().filter(|need| !(need.present)()).collect();
     if missing.is_empty() {
         return Ok(true);
     }
@@ -102,6 +135,16 @@ fn is_root() -> bool {
         .arg("-u")
         .output()
         .is_ok_and(|output| output.stdout.trim_ascii() == b"0")
+}
+
+/// Node.js in a version that nano and the test runner's options work with.
+fn node() -> bool {
+    let Ok(output) = Command::new("node").arg("--version").output() else {
+        return false;
+    };
+    let version = String::from_utf8_lossy(&output.stdout);
+    let major = version.trim_start_matches('v').split('.').next();
+    major.and_then(|major| major.parse::<u32>().ok()) >= Some(20)
 }
 
 /// The C headers that belong to the compiler itself, such as `stddef.h`: clang's, or else gcc's.

@@ -38,6 +38,11 @@ impl Workspace {
         Ok(folder.join(format!("{step}.log")))
     }
 
+    /// Where packages of another language are installed for tests.
+    pub(crate) fn packages(&self, language: &str) -> PathBuf {
+        self.profile.join("xtask-packages").join(language)
+    }
+
     /// A folder for the data of one run of a server. It does not exist yet.
     pub(crate) fn scratch(&self, purpose: &str) -> PathBuf {
         std::env::temp_dir().join(format!("settee-{purpose}-{}", std::process::id()))

@@ -5,6 +5,8 @@ use std::time::Duration;
 use settee_database::{Database, Direction};
 
 use super::Query;
+use super::attachments::Shown;
+use super::filter::Filter;
 use crate::Error;
 use crate::sequence::{self, Since};
 
@@ -49,8 +51,11 @@ pub(crate) struct ChangesParams {
     pub(crate) style: Style,
     pub(crate) include_docs: bool,
     pub(crate) conflicts: bool,
+    pub(crate) shown: Shown,
     pub(crate) seq_interval: u64,
     pub(crate) quiet: Quiet,
+    /// Resolved on its own, because its arguments may be in the body.
+    pub(crate) filter: Filter,
 }
 
 /// The longest time between two signs of life, and the default of `timeout` and `heartbeat=true`.
@@ -65,7 +70,7 @@ impl ChangesParams {
         timeout_ms: u64,
         database: &Database,
     ) -> Result<Self, Error> {
-        refuse_filters(query)?;
+        Filter::check_name(query)?;
         let since = last_event_id.or_else(|| query.get("last-event-id")).or_else(|| query.get("since"));
         Ok(Self {
             feed: match query.get("feed") {
@@ -79,21 +84,15 @@ impl ChangesParams {
             direction: if query.is_true("descending") { Direction::Backward } else { Direction::Forward },
             style: if query.get("style") == Some("all_docs") { Style::AllDocs } else { Style::MainOnly },
             include_docs: query.is_true("include_docs"),
+            shown: Shown::switches(query.is_true("attachments"), query.is_true("att_encoding_info")),
             conflicts: query.is_true("conflicts"),
             seq_interval: match query.get("seq_interval") {
                 Some(interval) => number("seq_interval", interval)?.max(1),
                 None => 1,
             },
             quiet: quiet(query, timeout_ms)?,
+            filter: Filter::None,
         })
-    }
-}
-
-/// A filter that is not here must not be mistaken for no filter.
-fn refuse_filters(query: &Query) -> Result<(), Error> {
-    match query.get("filter") {
-        None | Some("") => Ok(()),
-        Some(filter) => Err(Error::not_implemented(format!("The changes filter `{filter}` is not available yet."))),
     }
 }
 
@@ -118,3 +117,6 @@ fn quiet(query: &Query, timeout_ms: u64) -> Result<Quiet, Error> {
 fn number(name: &str, text: &str) -> Result<u64, Error> {
     text.parse().map_err(|_| Error::bad_request(format!("Invalid value for `{name}`: expected a number, got `{text}`")))
 }
+
+#[cfg(test)]
+mod tests;

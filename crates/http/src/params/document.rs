@@ -3,9 +3,10 @@
 use hyper::HeaderMap;
 use hyper::header;
 use settee_model::Rev;
-use settee_model::json::{Json, Kind};
+use settee_model::json::Json;
 
 use super::Query;
+use super::attachments::{Shown, revisions};
 use crate::Error;
 
 /// What to add to a document that is read.
@@ -48,15 +49,13 @@ pub(crate) struct ReadParams {
     /// With a revision: the leaves that descend from it instead.
     pub(crate) latest: bool,
     pub(crate) extras: Extras,
+    pub(crate) attachments: Shown,
 }
 
 impl ReadParams {
     /// Resolves the parameters of a GET.
     pub(crate) fn resolve(query: &Query) -> Result<Self, Error> {
         let meta = query.is_true("meta");
-        if let Some(since) = query.get("atts_since") {
-            revisions(since)?;
-        }
         let open = query.get("open_revs").map(open_revs).transpose()?.flatten();
         let which = match (open, query.get("rev")) {
             (Some(open), _) => Which::Open(open),
@@ -66,6 +65,7 @@ impl ReadParams {
         Ok(Self {
             which,
             latest: query.is_true("latest"),
+            attachments: Shown::from_query(query)?,
             extras: Extras {
                 revs: query.is_true("revs"),
                 revs_info: meta || query.is_true("revs_info"),
@@ -102,14 +102,9 @@ fn open_revs(text: &str) -> Result<Option<OpenRevs>, Error> {
     if text == "all" {
         return Ok(Some(OpenRevs::All));
     }
-    let revs = revisions(text)?;
+    let revs = revisions(Json::parse(text.as_bytes())?.value())?;
     Ok((!revs.is_empty()).then_some(OpenRevs::Some(revs)))
 }
 
-fn revisions(text: &str) -> Result<Vec<Rev>, Error> {
-    let json = Json::parse(text.as_bytes())?;
-    if json.value().kind() != Kind::Array {
-        return Err(Error::bad_request("Invalid rev format"));
-    }
-    json.value().elements().map(|rev| Ok(Rev::parse(rev.as_str().as_deref().unwrap_or_default())?)).collect()
-}
+#[cfg(test)]
+mod tests;

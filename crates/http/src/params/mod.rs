@@ -1,8 +1,10 @@
 //! Parameters: collected raw from the query string ([`Query`]) or a JSON body, then resolved once into a type
 //! that cannot be contradictory.
 
+pub(crate) mod attachments;
 pub(crate) mod changes;
 pub(crate) mod document;
+pub(crate) mod filter;
 pub(crate) mod view;
 
 use std::borrow::Cow;
@@ -28,13 +30,15 @@ pub(crate) enum Raw {
 }
 
 impl Query {
-    pub(crate) fn parse(text: Option<&str>) -> Self {
+    /// Takes a query string apart.
+    pub(crate) fn parse(text: Option<&str>) -> Result<Self, Error> {
         let pairs = text.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
         let pairs = pairs.map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (decode(name).into_owned(), decode(value).into_owned())
+            Some((decode(name)?.into_owned(), decode(value)?.into_owned()))
         });
-        Self { pairs: pairs.collect() }
+        let pairs: Option<Vec<_>> = pairs.collect();
+        Ok(Self { pairs: pairs.ok_or_else(|| Error::bad_request("The query string is not valid UTF-8."))? })
     }
 
     /// The last value of a parameter: later ones win, as in CouchDB.
@@ -53,13 +57,14 @@ impl Query {
     }
 }
 
-/// Decodes a part of a path or a query: percent escapes, and a plus as a space.
-pub(crate) fn decode(text: &str) -> Cow<'_, str> {
+/// Decodes a part of a path or a query: percent escapes, and a plus as a space. A percent sign that begins no
+/// escape stays as it is. `None` if the bytes are no UTF-8.
+pub(crate) fn decode(text: &str) -> Option<Cow<'_, str>> {
     if text.contains('+') {
         let spaced = text.replace('+', " ");
-        return Cow::Owned(percent_decode_str(&spaced).decode_utf8_lossy().into_owned());
+        return Some(Cow::Owned(percent_decode_str(&spaced).decode_utf8().ok()?.into_owned()));
     }
-    percent_decode_str(text).decode_utf8_lossy()
+    percent_decode_str(text).decode_utf8().ok()
 }
 
 impl Raw {
@@ -110,3 +115,6 @@ impl Raw {
         String::from_utf8_lossy(&out).into_owned()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,7 @@
 use settee_model::json::{Json, Kind, Value};
 use settee_views::{Docs, End, Inclusion, Keys, Order, Reduce, Start, Update, ViewQuery};
 
+use super::attachments::Shown;
 use super::{Query, Raw};
 use crate::Error;
 
@@ -24,9 +25,12 @@ pub(crate) struct ViewParams {
     pub(crate) group_level: Option<u64>,
     pub(crate) include_docs: bool,
     pub(crate) conflicts: bool,
+    pub(crate) attachments: bool,
+    pub(crate) att_encoding_info: bool,
     pub(crate) update_seq: bool,
     pub(crate) sorted: Option<bool>,
     pub(crate) update: Update,
+    pub(crate) partition: Option<String>,
 }
 
 /// Where the member `keys` of a body stands: its errors differ.
@@ -54,22 +58,35 @@ impl ViewParams {
         Ok(params)
     }
 
+    /// Parameters of a temporary view: of its body only `keys`, the other members say what it is.
+    pub(crate) fn of_temporary(body: Value<'_>, query: &Query) -> Result<Self, Error> {
+        let mut params = Self::default();
+        if let Some(keys) = body.get("keys") {
+            params.set_member("keys", keys, Source::View)?;
+        }
+        query.raw().try_for_each(|(name, raw)| params.set(name, raw))?;
+        Ok(params)
+    }
+
     /// Adds the members of a body.
     pub(crate) fn set_members(&mut self, body: Value<'_>, source: Source) -> Result<(), Error> {
         if body.kind() != Kind::Object {
             return Err(Error::bad_request("Request body must be a JSON object"));
         }
         for (name, value) in body.members() {
-            let name = name.as_str().unwrap_or_default();
-            if name == "keys" && value.kind() != Kind::Array {
-                return Err(Error::bad_request(match source {
-                    Source::Documents => "`keys` body member must be an array.",
-                    Source::View => "`keys` member must be an array.",
-                }));
-            }
-            self.set(&name, Raw::Json(Json::trusted(value.raw().to_vec())))?;
+            self.set_member(&name.as_str().unwrap_or_default(), value, source)?;
         }
         Ok(())
+    }
+
+    fn set_member(&mut self, name: &str, value: Value<'_>, source: Source) -> Result<(), Error> {
+        if name == "keys" && value.kind() != Kind::Array {
+            return Err(Error::bad_request(match source {
+                Source::Documents => "`keys` body member must be an array.",
+                Source::View => "`keys` member must be an array.",
+            }));
+        }
+        self.set(name, Raw::Json(Json::trusted(value.raw().to_vec())))
     }
 
     fn set(&mut self, name: &str, raw: Raw) -> Result<(), Error> {
@@ -89,6 +106,8 @@ impl ViewParams {
             "group_level" => self.group_level = Some(raw.natural()?),
             "include_docs" => self.include_docs = raw.boolean()?,
             "conflicts" => self.conflicts = raw.boolean()?,
+            "attachments" => self.attachments = raw.boolean()?,
+            "att_encoding_info" => self.att_encoding_info = raw.boolean()?,
             "update_seq" => self.update_seq = raw.boolean()?,
             "sorted" => self.sorted = Some(raw.boolean()?),
             "stable" => {
@@ -96,9 +115,15 @@ impl ViewParams {
             }
             "stale" => self.update = stale(&raw)?,
             "update" => self.update = update(&raw)?,
+            "partition" => self.partition = raw.word().map(Into::into),
             _ => {}
         }
         Ok(())
+    }
+
+    /// How documents beside rows show their attachments.
+    pub(crate) fn shown(&self) -> Shown {
+        Shown::switches(self.attachments, self.att_encoding_info)
     }
 
     /// The query of a view.
@@ -111,6 +136,7 @@ impl ViewParams {
             limit: self.limit,
             docs: if self.include_docs { Docs::Include } else { Docs::Without },
             update: self.update,
+            partition: self.partition.clone(),
         }
     }
 
@@ -170,3 +196,6 @@ fn update(raw: &Raw) -> Result<Update, Error> {
         _ => Err(Error::query_parse("Invalid value for `update`.")),
     }
 }
+
+#[cfg(test)]
+mod tests;

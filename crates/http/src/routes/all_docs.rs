@@ -2,21 +2,30 @@
 
 use std::ops::ControlFlow;
 
-use settee_database::{Direction, Head, IdRange, ReadView};
+use settee_database::{Direction, Head, IdRange, ReadView, partition_range};
 use settee_model::json::{Json, Kind, Value, write_string};
 
+use super::partition;
 use crate::bridge::{self, Output};
 use crate::params::document::Extras;
 use crate::params::view::{Source, ViewParams};
 use crate::request::Request;
 use crate::respond::Answer;
-use crate::{Error, revision, sequence};
+use crate::revision::attachments::Text;
+use crate::revision::{self, Encoded};
+use crate::{Error, sequence};
 
 /// Which documents a list is made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Scope {
     All,
     Design,
+    Partition(String),
+}
+
+/// All documents, or those of the partition that the path names.
+fn scope(request: &Request) -> Result<Scope, Error> {
+    Ok(partition::named(request)?.map_or(Scope::All, Scope::Partition))
 }
 
 /// The ids of all design documents lie from here …
@@ -27,14 +36,14 @@ const DESIGN_END: &[u8] = b"_design0";
 /// `GET /{db}/_all_docs`
 pub(super) async fn get(request: Request) -> Answer {
     let params = ViewParams::from_query(&request.query)?;
-    list(&request, vec![params], Scope::All, false).await
+    list(&request, vec![params], scope(&request)?, false).await
 }
 
 /// `POST /{db}/_all_docs`
 pub(super) async fn post(mut request: Request) -> Answer {
     let body = request.read_called_json().await?;
     let params = ViewParams::from_body(body.value(), &request.query, Source::Documents)?;
-    list(&request, vec![params], Scope::All, false).await
+    list(&request, vec![params], scope(&request)?, false).await
 }
 
 /// `POST /{db}/_all_docs/queries`
@@ -127,7 +136,7 @@ async fn list(request: &Request, queries: Vec<ViewParams>, scope: Scope, several
             if index > 0 {
                 output.text().extend_from_slice(b",\n");
             }
-            let mut list = List::new(output, &view, params, scope)?;
+            let mut list = List::new(output, &view, params, &scope)?;
             let flow = match key_list(params) {
                 Some(keys) => list.by_keys(&keys)?,
                 None => list.by_range()?,
@@ -148,8 +157,8 @@ struct List<'a> {
     view: &'a ReadView,
     params: &'a ViewParams,
     /// The ids that the list is made of.
-    start: &'static [u8],
-    end: Option<&'static [u8]>,
+    start: Vec<u8>,
+    end: Option<Vec<u8>>,
     /// How many documents lie before the list, and how many are in it.
     before: u64,
     total: u64,
@@ -157,15 +166,16 @@ struct List<'a> {
 }
 
 impl<'a> List<'a> {
-    fn new(output: &'a mut Output, view: &'a ReadView, params: &'a ViewParams, scope: Scope) -> Result<Self, Error> {
-        let (start, end, before, total) = match scope {
-            Scope::All => (&b""[..], None, 0, view.counts()?.0),
-            Scope::Design => {
-                let before = view.rank_of_id(DESIGN_START)?;
-                (DESIGN_START, Some(DESIGN_END), before, view.rank_of_id(DESIGN_END)? - before)
-            }
+    fn new(output: &'a mut Output, view: &'a ReadView, params: &'a ViewParams, scope: &Scope) -> Result<Self, Error> {
+        let IdRange { start, end } = match scope {
+            Scope::All => IdRange::default(),
+            Scope::Design => IdRange { start: Some(DESIGN_START.to_vec()), end: Some(DESIGN_END.to_vec()) },
+            Scope::Partition(partition) => partition_range(partition),
         };
-        Ok(Self { output, view, params, start, end, before, total, first: true })
+        let start = start.unwrap_or_default();
+        let before = if start.is_empty() { 0 } else { view.rank_of_id(&start)? };
+        let beyond = end.as_deref().map_or_else(|| Ok(view.counts()?.0), |end| view.rank_of_id(end))?;
+        Ok(Self { output, view, params, start, end, before, total: beyond - before, first: true })
     }
 
     fn by_range(&mut self) -> Result<ControlFlow<()>, Error> {
@@ -226,15 +236,15 @@ impl<'a> List<'a> {
     }
 
     fn contains(&self, id: &str) -> bool {
-        id.as_bytes() >= self.start && self.end.is_none_or(|end| id.as_bytes() < end)
+        id.as_bytes() >= self.start.as_slice() && self.end.as_deref().is_none_or(|end| id.as_bytes() < end)
     }
 
     fn clamp(&self, range: IdRange) -> IdRange {
-        let start = range.start.filter(|start| start.as_slice() > self.start);
-        let end = range.end.filter(|end| self.end.is_none_or(|limit| end.as_slice() < limit));
+        let start = range.start.filter(|start| *start > self.start);
+        let end = range.end.filter(|end| self.end.as_ref().is_none_or(|limit| end < limit));
         IdRange {
-            start: start.or_else(|| (!self.start.is_empty()).then(|| self.start.to_vec())),
-            end: end.or_else(|| self.end.map(<[u8]>::to_vec)),
+            start: start.or_else(|| (!self.start.is_empty()).then(|| self.start.clone())),
+            end: end.or_else(|| self.end.clone()),
         }
     }
 
@@ -275,10 +285,10 @@ impl<'a> List<'a> {
             if head.stored.deleted {
                 out.extend_from_slice(b"null");
             } else {
-                write_winner(out, self.view, id, head, self.params.conflicts)?;
+                write_winner(self.output, self.view, id, head, self.params)?;
             }
         }
-        out.push(b'}');
+        self.output.text().push(b'}');
         Ok(())
     }
 
@@ -291,28 +301,28 @@ impl<'a> List<'a> {
     }
 }
 
-/// Appends the winning revision, with `_conflicts` if that was asked for and there are any.
+/// Appends the winning revision, with its attachments as they are to be shown, and with `_conflicts` if that was asked
+/// for and there are any. `false` if a compaction has removed it.
 pub(super) fn write_winner(
-    out: &mut Vec<u8>,
+    out: &mut impl Text,
     view: &ReadView,
     id: &str,
     head: &Head,
-    conflicts: bool,
-) -> Result<(), Error> {
-    if conflicts
-        && head.has_conflicts
-        && let Some(record) = view.record(id)?
-        && let Some(winner) = record.tree.winner(|stored| stored.deleted)
-    {
-        let extras = Extras { conflicts: true, ..Extras::default() };
-        revision::write(out, view, id, &record, winner, extras)?;
-    } else {
-        view.write_document(out, id, &head.rev, head.stored, |_| {})?;
+    params: &ViewParams,
+) -> Result<bool, Error> {
+    let shown = params.shown();
+    let conflicts = params.conflicts && head.has_conflicts;
+    if shown.is_plain() && !conflicts {
+        return Ok(view.write_document(out.text(), id, &head.rev, head.stored, |_| {})?);
     }
-    Ok(())
+    let extras = Extras { conflicts, ..Extras::default() };
+    Ok(revision::write_winner(out, view, id, extras, &shown)? != Encoded::Gone)
 }
 
 /// The text of a value, if it is one.
 pub(super) fn text(value: Value<'_>) -> Option<String> {
     value.as_str().map(|text| text.into_owned())
 }
+
+#[cfg(test)]
+mod tests;

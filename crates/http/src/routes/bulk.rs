@@ -1,20 +1,20 @@
 //! Many documents in one request.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use hyper::StatusCode;
 use settee_auth::UserContext;
-use settee_database::{Database, DocUpdate, EditMode, ReadView, UnknownParent, UpdateOutcome};
+use settee_database::{Database, DocUpdate, EditMode, UnknownParent};
 use settee_model::json::{Kind, Value, write_string};
 use settee_model::{Document, Rev, RevisionHasher};
 
 use super::{design, write};
+use crate::attachments::{self, Policy};
 use crate::node::Node;
-use crate::params::document::Extras;
 use crate::request::Request;
 use crate::respond::{self, Answer};
-use crate::revision::{self, Encoded};
-use crate::{Error, access, bridge};
+use crate::{Error, access, bridge, validation};
 
 /// One document of a request: ready to be written, or refused alone.
 enum Row {
@@ -27,13 +27,14 @@ pub(super) async fn docs(mut request: Request) -> Answer {
     let database = request.database()?;
     let body = request.read_called_json().await?;
     let mode = edit_mode(body.value())?;
+    check_count(&request.node, doc_list(body.value())?, "max_bulk_docs_count")?;
     if body.value().get("all_or_nothing").and_then(Value::as_bool) == Some(true) {
         return all_or_nothing(body.value());
     }
-    let node = Arc::clone(&request.node);
-    let mut rows = bridge::blocking(move || prepare(&node, body.value(), mode)).await?;
+    let (node, store) = (Arc::clone(&request.node), Arc::clone(&database));
+    let mut rows = bridge::blocking(move || prepare(&node, &store, body.value(), mode)).await?;
     check_design_documents(&request, &mut rows).await?;
-    let ids: Vec<String> = rows.iter().map(|row| row.id().to_owned()).collect();
+    let names: Vec<(String, Option<Rev>)> = rows.iter().map(Row::name).collect();
     let mut refused: Vec<Option<Error>> = Vec::with_capacity(rows.len());
     let mut updates = Vec::with_capacity(rows.len());
     for row in rows {
@@ -45,28 +46,23 @@ pub(super) async fn docs(mut request: Request) -> Answer {
             Row::Refused { error, .. } => refused.push(Some(error)),
         }
     }
-    let mut outcomes = bridge::commit(&database, DocUpdate::into_works(updates)).await?.into_iter();
+    let mut results = validation::commit(&request.node, &database, &request.user, updates).await?.into_iter();
+    let unanswered = || Err(Error::internal("the update was not answered"));
     let mut out = b"[".to_vec();
-    for (id, refused) in ids.iter().zip(refused) {
-        let outcome = match refused {
-            Some(error) => Err(error),
-            None => match outcomes.next() {
-                Some(UpdateOutcome::Saved(rev)) => Ok(rev),
-                Some(UpdateOutcome::Conflict) => Err(Error::conflict()),
-                None => Err(Error::internal("the update was not answered")),
-            },
-        };
-        write_row(&mut out, id, outcome, mode);
+    for ((id, rev), refused) in names.iter().zip(refused) {
+        let result = refused.map_or_else(|| results.next().unwrap_or_else(unanswered), Err);
+        write_row(&mut out, id, rev.as_ref(), result, mode);
     }
     out.push(b']');
     Ok(respond::json(StatusCode::CREATED, out))
 }
 
 impl Row {
-    fn id(&self) -> &str {
+    /// The document, and its new revision if that is known.
+    fn name(&self) -> (String, Option<Rev>) {
         match self {
-            Self::Update(update) => update.id(),
-            Self::Refused { id, .. } => id,
+            Self::Update(update) => (update.id().to_owned(), update.path().first().cloned()),
+            Self::Refused { id, .. } => (id.clone(), None),
         }
     }
 }
@@ -87,16 +83,28 @@ fn doc_list(body: Value<'_>) -> Result<Value<'_>, Error> {
     if docs.kind() == Kind::Array { Ok(docs) } else { Err(Error::bad_request("`docs` parameter must be an array.")) }
 }
 
+/// Refuses more documents than `[couchdb] setting` allows in one request.
+pub(super) fn check_count(node: &Node, docs: Value<'_>, setting: &str) -> Result<(), Error> {
+    let limit = node.settings.number("couchdb", setting, 10_000);
+    if docs.elements().count() as u64 <= limit {
+        return Ok(());
+    }
+    Err(Error::new(StatusCode::PAYLOAD_TOO_LARGE, format!("{setting}_exceeded"), limit.to_string()))
+}
+
 /// A document that is not valid at all spoils the request, as in CouchDB.
-fn prepare(node: &Node, body: Value<'_>, mode: EditMode) -> Result<Vec<Row>, Error> {
+fn prepare(node: &Node, database: &Arc<Database>, body: Value<'_>, mode: EditMode) -> Result<Vec<Row>, Error> {
     let mut hasher = RevisionHasher::default();
+    let policy = Policy::of(node);
     let mut rows = Vec::new();
     for doc in doc_list(body)?.elements() {
         let document = Document::parse(doc)?;
         let id = document.id.clone().unwrap_or_else(|| node.uuid());
-        write::check_id(node, &id)?;
-        write::check_size(node, doc.raw().len(), &id)?;
-        rows.push(Row::Update(write::prepare(id, document, mode, &mut hasher)?));
+        write::check_id(node, database, &id)?;
+        let attached = document.attachments.as_ref().map_or(0, |attachments| attachments.as_bytes().len());
+        write::check_size(node, doc.raw().len() - attached, &id)?;
+        let attachments = attachments::resolve(database, &policy, &id, &document, mode, HashMap::new())?;
+        rows.push(Row::Update(write::prepare(id, document, attachments, mode, &mut hasher)?));
     }
     Ok(rows)
 }
@@ -120,7 +128,7 @@ async fn check_design_documents(request: &Request, rows: &mut [Row]) -> Result<(
     Ok(())
 }
 
-fn write_row(out: &mut Vec<u8>, id: &str, outcome: Result<Rev, Error>, mode: EditMode) {
+fn write_row(out: &mut Vec<u8>, id: &str, rev: Option<&Rev>, outcome: Result<Rev, Error>, mode: EditMode) {
     // A replicator hears of failures only.
     if outcome.is_ok() && mode == EditMode::Replicated {
         return;
@@ -137,13 +145,16 @@ fn write_row(out: &mut Vec<u8>, id: &str, outcome: Result<Rev, Error>, mode: Edi
         Err(error) => {
             out.extend_from_slice(br#"{"id":"#);
             write_string(out, id);
+            if let Some(rev) = rev.filter(|_| mode == EditMode::Replicated) {
+                out.extend_from_slice(format!(r#","rev":"{rev}""#).as_bytes());
+            }
             write_error_members(out, &error);
             out.push(b'}');
         }
     }
 }
 
-fn write_error_members(out: &mut Vec<u8>, error: &Error) {
+pub(super) fn write_error_members(out: &mut Vec<u8>, error: &Error) {
     out.extend_from_slice(br#","error":"#);
     write_string(out, &error.name);
     out.extend_from_slice(br#","reason":"#);
@@ -163,111 +174,4 @@ fn all_or_nothing(body: Value<'_>) -> Answer {
     }
     out.push(b']');
     Ok(respond::json(StatusCode::EXPECTATION_FAILED, out))
-}
-
-/// `POST /{db}/_bulk_get`
-pub(super) async fn get(mut request: Request) -> Answer {
-    let database = request.database()?;
-    let body = request.read_called_json().await?;
-    let listed = body.value().get("docs").is_some_and(|docs| docs.kind() == Kind::Array);
-    if !listed {
-        return Err(Error::bad_request("Missing JSON list of 'docs'."));
-    }
-    let revs = request.query.is_true("revs");
-    let latest = request.query.is_true("latest");
-    let extras = Extras { revs, ..Extras::default() };
-    bridge::stream(move |output| {
-        let view = read(&database)?;
-        output.text().extend_from_slice(br#"{"results": ["#);
-        let docs = body.value().get("docs").map(|docs| docs.elements()).into_iter().flatten();
-        for (index, doc) in docs.enumerate() {
-            if index > 0 {
-                output.text().push(b',');
-            }
-            write_result(output.text(), &view, doc, latest, extras)?;
-            if output.row_done().is_break() {
-                return Ok(());
-            }
-        }
-        output.text().extend_from_slice(b"]}\n");
-        Ok(())
-    })
-    .await
-}
-
-fn read(database: &Arc<Database>) -> Result<ReadView, Error> {
-    Ok(database.read()?)
-}
-
-fn write_result(
-    out: &mut Vec<u8>,
-    view: &ReadView,
-    asked: Value<'_>,
-    latest: bool,
-    extras: Extras,
-) -> Result<(), Error> {
-    let Some(id) = asked.get("id").and_then(Value::as_str) else {
-        out.extend_from_slice(
-            br#"{"id":null,"docs":[{"error":{"id":null,"rev":null,"error":"bad_request","reason":"document id missed"}}]}"#,
-        );
-        return Ok(());
-    };
-    out.extend_from_slice(br#"{"id":"#);
-    write_string(out, &id);
-    out.extend_from_slice(br#","docs":["#);
-    let asked_rev = asked.get("rev").and_then(Value::as_str);
-    match asked_rev.as_deref().map(Rev::parse).transpose() {
-        Err(error) => write_failure(out, &id, asked_rev.as_deref().unwrap_or_default(), &error.into()),
-        Ok(rev) => write_revisions(out, view, &id, rev.as_ref(), latest, extras)?,
-    }
-    out.extend_from_slice(b"]}");
-    Ok(())
-}
-
-fn write_revisions(
-    out: &mut Vec<u8>,
-    view: &ReadView,
-    id: &str,
-    rev: Option<&Rev>,
-    latest: bool,
-    extras: Extras,
-) -> Result<(), Error> {
-    let record = view.record(id)?;
-    let nodes: Vec<u32> = match (&record, rev) {
-        (None, _) => Vec::new(),
-        (Some(record), None) => record.tree.winner(|stored| stored.deleted).into_iter().collect(),
-        (Some(record), Some(rev)) => match record.tree.find(rev) {
-            Some(node) if latest => record.tree.leaves_of(node),
-            found => found.into_iter().collect(),
-        },
-    };
-    let mut written = false;
-    for node in nodes {
-        let Some(record) = &record else { break };
-        let before = out.len();
-        if written {
-            out.push(b',');
-        }
-        out.extend_from_slice(br#"{"ok":"#);
-        if revision::write(out, view, id, record, node, extras)? == Encoded::Gone {
-            out.truncate(before);
-            continue;
-        }
-        out.push(b'}');
-        written = true;
-    }
-    if !written {
-        let rev = rev.map_or_else(|| "undefined".to_owned(), ToString::to_string);
-        write_failure(out, id, &rev, &Error::not_found("missing"));
-    }
-    Ok(())
-}
-
-fn write_failure(out: &mut Vec<u8>, id: &str, rev: &str, error: &Error) {
-    out.extend_from_slice(br#"{"error":{"id":"#);
-    write_string(out, id);
-    out.extend_from_slice(br#","rev":"#);
-    write_string(out, rev);
-    write_error_members(out, error);
-    out.extend_from_slice(b"}}");
 }

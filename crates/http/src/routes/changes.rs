@@ -3,21 +3,29 @@
 //! Rows are read in batches on threads that may block, and sent through a short channel: a slow reader holds
 //! up nobody, and a feed that waits is one task without a thread.
 
+mod judge;
+mod walk;
+
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::{StatusCode, header};
-use settee_database::{Change, Database, Direction, Leaves, ReadView};
-use settee_model::json::{Kind, write_string};
+use settee_database::{Database, Direction, Leaves, ReadView};
+use settee_model::json::{Json, Kind, write_string};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use walk::{Seen, Walk};
+
 use crate::feeds::Progress;
-use crate::params::changes::{ChangesParams, Feed, Quiet, Style};
+use crate::params::changes::{ChangesParams, Feed, Quiet};
 use crate::params::document::Extras;
+use crate::params::filter::{Filter, FunctionPath};
 use crate::request::Request;
 use crate::respond::{self, Aborted, Answer};
+use crate::revision::attachments::Text;
 use crate::sequence::{self, Since};
 use crate::server::until_true;
 use crate::{Error, body, bridge, revision};
@@ -31,9 +39,16 @@ const BATCHES_WAITING: usize = 2;
 /// `GET` and `POST /{db}/_changes`
 pub(super) async fn feed(mut request: Request, stopping: watch::Receiver<bool>) -> Answer {
     let database = request.database()?;
-    check_body(&mut request).await?;
+    let body = read_body(&mut request).await?;
     let timeout_ms = request.node.settings.number("chttpd", "changes_timeout", 60_000);
-    let params = ChangesParams::resolve(&request.query, request.header("last-event-id"), timeout_ms, &database)?;
+    let mut params = ChangesParams::resolve(&request.query, request.header("last-event-id"), timeout_ms, &database)?;
+    params.filter = match FunctionPath::of(&request.query)? {
+        Some(path) => {
+            let body = body.as_ref().map_or(&b""[..], Json::as_bytes);
+            Filter::Function(judge::function(&request, &database, path, body).await?)
+        }
+        None => Filter::resolve(&request.query, body.as_ref())?,
+    };
     match params.feed {
         Feed::Normal => normal(&request, database, params).await,
         Feed::Longpoll | Feed::Continuous | Feed::EventSource => live(&request, database, params, stopping).await,
@@ -41,14 +56,14 @@ pub(super) async fn feed(mut request: Request, stopping: watch::Receiver<bool>) 
 }
 
 /// The body of a POST has the arguments of filters; it may be absent.
-async fn check_body(request: &mut Request) -> Result<(), Error> {
+async fn read_body(request: &mut Request) -> Result<Option<Json>, Error> {
     let bytes = request.read_body().await?;
     if bytes.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
-    let object = body::json(&bytes)?;
+    let object = body::json(bytes).await?;
     if object.value().kind() == Kind::Object {
-        Ok(())
+        Ok(Some(object))
     } else {
         Err(Error::bad_request("Request body must be a JSON object"))
     }
@@ -71,15 +86,15 @@ async fn normal(request: &Request, database: Arc<Database>, params: ChangesParam
         output.text().extend_from_slice(b"{\"results\":[\n");
         let since = start(&params, update_seq);
         let mut rows = Rows::new(params, since, update_seq);
-        let mut changes = view.changes(since, rows.params.direction)?;
+        let filter = rows.params.filter.clone();
+        let mut walk = Walk::open(&view, since, rows.params.direction, &filter, rows.params.style)?;
         while !rows.is_full()
-            && let Some(change) = changes.next()?
+            && let Some(change) = walk.next()?
         {
-            let change = Seen::from(&change);
             if rows.sent > 0 {
                 output.text().extend_from_slice(b",\n");
             }
-            rows.write(output.text(), &view, &change, |out| Ok(changes.write_document(out, |_| {})?))?;
+            rows.write(output, &view, &change, |out| walk.write_document(out))?;
             if output.row_done().is_break() {
                 return Ok(());
             }
@@ -110,27 +125,6 @@ fn write_end(out: &mut Vec<u8>, database: &Database, last_seq: u64, pending: u64
     out.extend_from_slice(b"\n],\n\"last_seq\":");
     sequence::write(out, database, last_seq);
     out.extend_from_slice(format!(",\"pending\":{pending}}}\n").as_bytes());
-}
-
-/// A row without the walk that lent it.
-struct Seen {
-    seq: u64,
-    id: String,
-    rev: String,
-    deleted: bool,
-    leaves: Leaves,
-}
-
-impl From<&Change<'_>> for Seen {
-    fn from(change: &Change<'_>) -> Self {
-        Self {
-            seq: change.seq,
-            id: change.id.to_owned(),
-            rev: change.rev.to_string(),
-            deleted: change.stored.deleted,
-            leaves: change.leaves,
-        }
-    }
 }
 
 /// What was sent of a feed.
@@ -166,13 +160,14 @@ impl Rows {
 
     fn write(
         &mut self,
-        out: &mut Vec<u8>,
+        text: &mut impl Text,
         view: &ReadView,
         change: &Seen,
         write_doc: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         self.sent += 1;
         self.position = change.seq;
+        let out = text.text();
         out.extend_from_slice(b"{\"seq\":");
         if self.sent.is_multiple_of(self.params.seq_interval) {
             sequence::write(out, view.database(), change.seq);
@@ -182,11 +177,9 @@ impl Rows {
         out.extend_from_slice(b",\"id\":");
         write_string(out, &change.id);
         out.extend_from_slice(b",\"changes\":[");
-        let several = change.leaves == Leaves::Several;
-        if several && self.params.style == Style::AllDocs {
-            write_leaves(out, view, &change.id)?;
-        } else {
-            out.extend_from_slice(format!("{{\"rev\":\"{}\"}}", change.rev).as_bytes());
+        for (index, rev) in change.revs.iter().enumerate() {
+            let separator = if index > 0 { "," } else { "" };
+            out.extend_from_slice(format!("{separator}{{\"rev\":\"{rev}\"}}").as_bytes());
         }
         out.push(b']');
         if change.deleted {
@@ -194,35 +187,18 @@ impl Rows {
         }
         if self.params.include_docs {
             out.extend_from_slice(b",\"doc\":");
-            if several && self.params.conflicts {
-                write_with_conflicts(out, view, &change.id)?;
+            let conflicts = change.leaves == Leaves::Several && self.params.conflicts;
+            let selects = matches!(self.params.filter, Filter::Selector(_));
+            if conflicts || (!selects && !self.params.shown.is_plain()) {
+                let extras = Extras { conflicts, ..Extras::default() };
+                revision::write_winner(text, view, &change.id, extras, &self.params.shown)?;
             } else {
                 write_doc(out)?;
             }
         }
-        out.push(b'}');
+        text.text().push(b'}');
         Ok(())
     }
-}
-
-fn write_leaves(out: &mut Vec<u8>, view: &ReadView, id: &str) -> Result<(), Error> {
-    let Some(record) = view.record(id)? else { return Ok(()) };
-    for (index, leaf) in record.tree.leaves_by_rank(|stored| stored.deleted).into_iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        out.extend_from_slice(format!("{{\"rev\":\"{}\"}}", record.tree.node(leaf).rev).as_bytes());
-    }
-    Ok(())
-}
-
-fn write_with_conflicts(out: &mut Vec<u8>, view: &ReadView, id: &str) -> Result<(), Error> {
-    if let Some(record) = view.record(id)?
-        && let Some(winner) = record.tree.winner(|stored| stored.deleted)
-    {
-        revision::write(out, view, id, &record, winner, Extras { conflicts: true, ..Extras::default() })?;
-    }
-    Ok(())
 }
 
 /// A feed that waits for changes.
@@ -299,10 +275,10 @@ impl Live {
     /// Sends everything that is there. `false` when nobody listens.
     async fn send_changes(&mut self) -> Result<bool, Error> {
         loop {
-            let database = Arc::clone(&self.database);
+            let (database, sender) = (Arc::clone(&self.database), self.sender.clone());
             let mut rows = Rows { params: self.rows.params.clone(), ..self.rows };
             let (rows, text, more) = bridge::blocking(move || {
-                let (text, more) = read_batch(&database, &mut rows)?;
+                let (text, more) = read_batch(&database, &mut rows, sender)?;
                 Ok((rows, text, more))
             })
             .await?;
@@ -371,35 +347,61 @@ impl Live {
     }
 }
 
+/// Text of a live feed. What is too much for one batch goes out at once.
+struct Batch {
+    text: Vec<u8>,
+    sender: mpsc::Sender<Result<Bytes, Aborted>>,
+}
+
+impl Text for Batch {
+    fn text(&mut self) -> &mut Vec<u8> {
+        &mut self.text
+    }
+
+    fn piece_done(&mut self) -> ControlFlow<()> {
+        if self.text.len() < BATCH_BYTES {
+            return ControlFlow::Continue(());
+        }
+        let piece = Bytes::from(std::mem::take(&mut self.text));
+        if self.sender.blocking_send(Ok(piece)).is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+}
+
 /// Reads rows until there are enough to send. Tells whether there are more.
-fn read_batch(database: &Arc<Database>, rows: &mut Rows) -> Result<(Vec<u8>, bool), Error> {
+fn read_batch(
+    database: &Arc<Database>,
+    rows: &mut Rows,
+    sender: mpsc::Sender<Result<Bytes, Aborted>>,
+) -> Result<(Vec<u8>, bool), Error> {
     let view = database.read()?;
-    let mut changes = view.changes(rows.position, Direction::Forward)?;
-    let mut out = Vec::new();
+    let filter = rows.params.filter.clone();
+    let mut walk = Walk::open(&view, rows.position, Direction::Forward, &filter, rows.params.style)?;
+    let mut batch = Batch { text: Vec::new(), sender };
     while !rows.is_full() {
-        let Some(change) = changes.next()? else {
-            return Ok((out, false));
+        let Some(change) = walk.next()? else {
+            // What did not pass need not be looked at again.
+            rows.position = rows.position.max(view.update_seq()?);
+            return Ok((batch.text, false));
         };
-        let change = Seen::from(&change);
         let separator: &[u8] = match rows.params.feed {
             Feed::Longpoll if rows.sent > 0 => b",\n",
             Feed::EventSource => b"data: ",
             Feed::Longpoll | Feed::Continuous | Feed::Normal => b"",
         };
-        out.extend_from_slice(separator);
-        rows.write(&mut out, &view, &change, |out| Ok(changes.write_document(out, |_| {})?))?;
+        batch.text.extend_from_slice(separator);
+        rows.write(&mut batch, &view, &change, |out| walk.write_document(out))?;
         match rows.params.feed {
             Feed::EventSource => {
                 let id = sequence::text(database, change.seq);
-                out.extend_from_slice(format!("\nid: \"{id}\"\n\n").as_bytes());
+                batch.text.extend_from_slice(format!("\nid: \"{id}\"\n\n").as_bytes());
             }
-            Feed::Continuous => out.push(b'\n'),
+            Feed::Continuous => batch.text.push(b'\n'),
             Feed::Longpoll | Feed::Normal => {}
         }
-        if out.len() >= BATCH_BYTES {
-            return Ok((out, true));
+        if batch.text.len() >= BATCH_BYTES {
+            return Ok((batch.text, true));
         }
     }
     rows.beyond = rows.pending(&view)?;
-    Ok((out, false))
+    Ok((batch.text, false))
 }

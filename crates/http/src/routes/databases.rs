@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hyper::{StatusCode, header};
-use settee_database::{Database, DatabaseOptions, Work};
+use settee_database::{Database, DatabaseOptions, Layout, Work};
 use settee_model::json::{Json, Kind, write_string};
 
 use super::write::encode_path;
@@ -28,23 +28,33 @@ pub(super) async fn info(request: Request) -> Answer {
     Ok(respond::json(StatusCode::OK, out))
 }
 
-fn write_info(out: &mut Vec<u8>, database: &Arc<Database>) -> Result<(), Error> {
+pub(super) fn write_info(out: &mut Vec<u8>, database: &Arc<Database>) -> Result<(), Error> {
     let info = database.info()?;
     out.extend_from_slice(
         format!(r#"{{"instance_start_time":"{}","db_name":"#, database.created_ms() / 1000).as_bytes(),
     );
     write_string(out, database.name());
     out.extend_from_slice(br#","purge_seq":"#);
-    sequence::write(out, database, 0);
+    sequence::write(out, database, info.purge_seq);
     out.extend_from_slice(br#","update_seq":"#);
     sequence::write(out, database, info.update_seq);
+    let props = match database.layout() {
+        Layout::Whole => "",
+        Layout::Partitioned => r#""partitioned":true"#,
+    };
     out.extend_from_slice(
         format!(
             concat!(
-                r#","sizes":{{"file":{},"external":{},"active":{}}},"props":{{}},"doc_del_count":{},"doc_count":{},"#,
-                r#""disk_format_version":8,"compact_running":false,"cluster":{{"q":1,"n":1,"w":1,"r":1}}}}"#
+                r#","sizes":{{"file":{},"external":{},"active":{}}},"props":{{{}}},"doc_del_count":{},"doc_count":{},"#,
+                r#""disk_format_version":8,"compact_running":{},"cluster":{{"q":1,"n":1,"w":1,"r":1}}}}"#
             ),
-            info.file_bytes, info.external_bytes, info.active_bytes, info.doc_del_count, info.doc_count
+            info.file_bytes,
+            info.external_bytes,
+            info.active_bytes,
+            props,
+            info.doc_del_count,
+            info.doc_count,
+            database.is_compacting(),
         )
         .as_bytes(),
     );
@@ -53,9 +63,10 @@ fn write_info(out: &mut Vec<u8>, database: &Arc<Database>) -> Result<(), Error> 
 
 /// `PUT /{db}`
 pub(super) async fn create(request: Request) -> Answer {
-    check_options(&request.query)?;
+    let layout = options(&request.query)?;
     let name = request.captures.get("db").to_owned();
-    let options = DatabaseOptions { created_ms: (request.node.clock_ms)(), instance: (request.node.entropy)() };
+    let (created_ms, instance) = ((request.node.clock_ms)(), (request.node.entropy)());
+    let options = DatabaseOptions { created_ms, instance, layout };
     let node = Arc::clone(&request.node);
     let created = name.clone();
     bridge::blocking(move || Ok(node.catalog.create(&created, options).map(|_| ())?)).await?;
@@ -66,7 +77,7 @@ pub(super) async fn create(request: Request) -> Answer {
 }
 
 /// One node holds everything, so `q` and `n` are accepted and do nothing; nonsense is refused.
-fn check_options(query: &Query) -> Result<(), Error> {
+fn options(query: &Query) -> Result<Layout, Error> {
     for name in ["q", "n"] {
         if let Some(value) = query.get(name)
             && !value.parse::<u32>().is_ok_and(|number| number > 0)
@@ -75,8 +86,8 @@ fn check_options(query: &Query) -> Result<(), Error> {
         }
     }
     match query.get("partitioned") {
-        None | Some("false") => Ok(()),
-        Some("true") => Err(Error::not_implemented("Partitioned databases are not available yet.")),
+        None | Some("false") => Ok(Layout::Whole),
+        Some("true") => Ok(Layout::Partitioned),
         Some(_) => Err(Error::bad_request("Invalid `partitioned` parameter")),
     }
 }
@@ -93,6 +104,7 @@ pub(super) async fn delete(request: Request) -> Answer {
     bridge::blocking(move || {
         let database = node.catalog.database(&name)?;
         node.views.release(&database);
+        node.validators.forget(&database);
         Ok(node.catalog.delete(&name)?)
     })
     .await?;
@@ -160,7 +172,7 @@ pub(super) async fn info_of_keys(mut request: Request) -> Answer {
     bridge::stream(move |output| write_infos(output.text(), &node.catalog, &names)).await
 }
 
-fn write_infos(out: &mut Vec<u8>, catalog: &settee_database::Catalog, names: &[String]) -> Result<(), Error> {
+pub(super) fn write_infos(out: &mut Vec<u8>, catalog: &settee_database::Catalog, names: &[String]) -> Result<(), Error> {
     out.push(b'[');
     for (index, name) in names.iter().enumerate() {
         if index > 0 {
@@ -222,10 +234,4 @@ pub(super) async fn ensure_full_commit(request: Request) -> Answer {
     let database = request.database()?;
     let out = format!(r#"{{"ok":true,"instance_start_time":"{}"}}"#, database.created_ms() / 1000);
     Ok(respond::json(StatusCode::CREATED, out.into_bytes()))
-}
-
-/// A part of CouchDB's interface that is not here yet.
-pub(super) async fn absent(request: Request) -> Answer {
-    request.database()?;
-    Err(Error::not_implemented("This request is not available yet."))
 }

@@ -1,16 +1,22 @@
 //! Reading documents.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use hyper::{StatusCode, header};
+use hyper::header::HeaderValue;
+use hyper::{HeaderMap, StatusCode, header};
 use settee_database::{DocRecord, ReadView, Stored};
 use settee_model::{Rev, json};
+use settee_wire::multipart::Writer;
 
+use crate::bridge::{Head, Output};
+use crate::params::attachments::Data;
 use crate::params::document::{Extras, OpenRevs, ReadParams, Which};
 use crate::request::Request;
 use crate::respond::{self, Answer, Response};
+use crate::revision::multipart::Related;
 use crate::revision::{self, Encoded};
-use crate::{Error, bridge};
+use crate::{Error, accept, bridge};
 
 /// The id of the document that the path names.
 pub(super) fn doc_id(request: &Request) -> String {
@@ -28,48 +34,117 @@ pub(super) async fn get(request: Request) -> Answer {
     let id = doc_id(&request);
     let params = ReadParams::resolve(&request.query)?;
     let known = request.header(header::IF_NONE_MATCH).map(|tags| tags.to_owned());
-    bridge::blocking(move || {
-        let view = database.read()?;
-        let record = view.record(&id)?;
-        match (&params.which, record) {
-            (Which::Open(open), record) => open_revs(&view, &id, record, open, &params),
-            (_, None) => Err(Error::not_found("missing")),
-            (_, Some(record)) => one(&view, &id, &record, &params, known.as_deref()),
-        }
-    })
-    .await
+    if let Which::Open(open) = &params.which {
+        let open = open.clone();
+        let multipart = accept::names(&request.headers, "multipart/mixed").then(|| boundaries(&request));
+        return bridge::stream(move |output| {
+            let view = database.read()?;
+            match multipart {
+                Some(boundaries) => send_open_revs(output, &view, &id, &open, &params, boundaries),
+                None => write_open_revs(output, &view, &id, &open, &params),
+            }
+        })
+        .await;
+    }
+    if params.attachments.is_plain() {
+        return bridge::blocking(move || one(&database.read()?, &id, &params, known.as_deref())).await;
+    }
+    let related = accept::accepts(&request.headers, "multipart/related") && params.attachments.data != Data::None;
+    let boundary = related.then(|| request.node.uuid());
+    let response = bridge::stream(move |output| {
+        one_with_attachments(output, &database.read()?, &id, &params, known.as_deref(), boundary.as_deref())
+    });
+    let mut response = response.await?;
+    if response.status() == StatusCode::NOT_MODIFIED {
+        response.headers_mut().remove(header::CONTENT_TYPE);
+    }
+    Ok(response)
 }
 
-/// One revision as the whole answer.
-fn one(view: &ReadView, id: &str, record: &DocRecord, params: &ReadParams, known: Option<&str>) -> Answer {
+/// The boundaries of a list and of what is in it.
+pub(super) fn boundaries(request: &Request) -> [String; 2] {
+    [request.node.uuid(), request.node.uuid()]
+}
+
+/// The revision to read, and what may stand beside it.
+fn choose(record: &DocRecord, params: &ReadParams) -> Result<(u32, Extras), Error> {
     let winner = record.tree.winner(is_deleted).ok_or_else(|| Error::not_found("missing"))?;
-    let (node, extras) = match &params.which {
+    match &params.which {
         Which::Rev(rev) if !params.latest => {
             let node = record.tree.find(rev).ok_or_else(|| Error::not_found("missing"))?;
             // Members that tell of other leaves go with the winner only.
-            (node, Extras { revs: params.extras.revs, local_seq: params.extras.local_seq, ..Extras::default() })
+            let Extras { revs, local_seq, .. } = params.extras;
+            Ok((node, Extras { revs, local_seq, ..Extras::default() }))
         }
-        Which::Rev(_) => (winner, params.extras),
+        Which::Rev(_) => Ok((winner, params.extras)),
         Which::Winner { deleted } => {
             if !deleted && record.tree.node(winner).value.as_ref().is_some_and(is_deleted) {
                 return Err(Error::not_found("deleted"));
             }
-            (winner, params.extras)
+            Ok((winner, params.extras))
         }
-        Which::Open(_) => return Err(Error::internal("a list of revisions is no single one")),
-    };
+        Which::Open(_) => Err(Error::internal("a list of revisions is no single one")),
+    }
+}
+
+/// One revision as the whole answer.
+fn one(view: &ReadView, id: &str, params: &ReadParams, known: Option<&str>) -> Answer {
+    let record = view.record(id)?.ok_or_else(|| Error::not_found("missing"))?;
+    let (node, extras) = choose(&record, params)?;
     let mut out = Vec::new();
-    let encoded = revision::write(&mut out, view, id, record, node, extras)?;
+    let encoded = revision::write(&mut out, view, id, &record, node, extras)?;
     let tag = format!("\"{}\"", record.tree.node(node).rev);
     match encoded {
         Encoded::Gone => Err(Error::not_found("missing")),
         Encoded::ByDocument => Ok(respond::json(StatusCode::OK, out)),
         Encoded::ByRevision => {
-            let unchanged =
-                known.is_some_and(|known| known.split(',').any(|one| one.trim() == tag || one.trim() == "*"));
-            let mut response = if unchanged { not_modified() } else { respond::json(StatusCode::OK, out) };
+            let mut response =
+                if is_known(known, &tag) { not_modified() } else { respond::json(StatusCode::OK, out) };
             respond::set(response.headers_mut(), header::ETAG, &tag);
             Ok(response)
+        }
+    }
+}
+
+fn is_known(known: Option<&str>, tag: &str) -> bool {
+    known.is_some_and(|known| known.split(',').any(|one| one.trim() == tag || one.trim() == "*"))
+}
+
+/// One revision with data of its attachments: inside it, or behind it if there is a `boundary`.
+fn one_with_attachments(
+    output: &mut Output,
+    view: &ReadView,
+    id: &str,
+    params: &ReadParams,
+    known: Option<&str>,
+    boundary: Option<&str>,
+) -> Result<(), Error> {
+    let record = view.record(id)?.ok_or_else(|| Error::not_found("missing"))?;
+    let (node, extras) = choose(&record, params)?;
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("must-revalidate"));
+    if revision::depends(&record, node, extras) == Encoded::ByRevision {
+        let tag = format!("\"{}\"", record.tree.node(node).rev);
+        respond::set(&mut headers, header::ETAG, &tag);
+        if is_known(known, &tag) {
+            output.set_head(Head::new(StatusCode::NOT_MODIFIED, headers));
+            return Ok(());
+        }
+    }
+    let shown = &params.attachments;
+    let related = boundary.map(|boundary| Related::read(view, id, &record, node, extras, shown, boundary));
+    match related.transpose()?.flatten().filter(Related::has_parts) {
+        Some(related) => {
+            respond::set(&mut headers, header::CONTENT_TYPE, &related.content_type());
+            headers.insert(header::CONTENT_LENGTH, HeaderValue::from(related.length()));
+            output.set_head(Head::new(StatusCode::OK, headers));
+            related.write(output, view).map_or_else(|error| output.break_off(error), |_| Ok(()))
+        }
+        None => {
+            output.set_head(Head::new(StatusCode::OK, headers));
+            let encoded = revision::write_with(output, view, id, &record, node, extras, shown)?;
+            output.text().push(b'\n');
+            if encoded == Encoded::Gone { Err(Error::not_found("missing")) } else { Ok(()) }
         }
     }
 }
@@ -84,40 +159,87 @@ fn is_deleted(stored: &Stored) -> bool {
     stored.deleted
 }
 
-/// Several revisions as a list of `{"ok":…}` and `{"missing":…}`.
-fn open_revs(view: &ReadView, id: &str, record: Option<DocRecord>, open: &OpenRevs, params: &ReadParams) -> Answer {
-    let record = match (record, open) {
-        (Some(record), _) => record,
-        (None, OpenRevs::All) => return Err(Error::not_found("missing")),
-        (None, OpenRevs::Some(_)) => DocRecord::empty(),
-    };
-    let (nodes, missing) = open_nodes(&record, open, params.latest);
-    let extras = Extras { revs: params.extras.revs, ..Extras::default() };
-    let mut out = b"[".to_vec();
-    for node in nodes {
-        separate(&mut out);
-        out.extend_from_slice(br#"{"ok":"#);
-        revision::write(&mut out, view, id, &record, node, extras)?;
-        out.push(b'}');
+/// The document whose revisions are asked for; one without any if they are named.
+fn opened(view: &ReadView, id: &str, open: &OpenRevs) -> Result<DocRecord, Error> {
+    match (view.record(id)?, open) {
+        (Some(record), _) => Ok(record),
+        (None, OpenRevs::All) => Err(Error::not_found("missing")),
+        (None, OpenRevs::Some(_)) => Ok(DocRecord::empty()),
     }
-    for rev in missing {
-        separate(&mut out);
-        out.extend_from_slice(br#"{"missing":"#);
-        json::write_string(&mut out, &rev.to_string());
-        out.push(b'}');
-    }
-    out.push(b']');
-    Ok(respond::json(StatusCode::OK, out))
 }
 
-fn separate(out: &mut Vec<u8>) {
-    if out.last() != Some(&b'[') {
-        out.push(b',');
+/// Several revisions as a list of `{"ok":…}` and `{"missing":…}`.
+fn write_open_revs(
+    output: &mut Output,
+    view: &ReadView,
+    id: &str,
+    open: &OpenRevs,
+    params: &ReadParams,
+) -> Result<(), Error> {
+    let record = opened(view, id, open)?;
+    let (nodes, missing) = open_nodes(&record, open, params.latest);
+    let extras = Extras { revs: params.extras.revs, ..Extras::default() };
+    let mut separator = b'[';
+    let empty = nodes.is_empty() && missing.is_empty();
+    for node in nodes {
+        output.text().push(std::mem::replace(&mut separator, b','));
+        output.text().extend_from_slice(br#"{"ok":"#);
+        revision::write_with(output, view, id, &record, node, extras, &params.attachments)?;
+        output.text().push(b'}');
+        if output.row_done().is_break() {
+            return Ok(());
+        }
     }
+    for rev in missing {
+        output.text().push(std::mem::replace(&mut separator, b','));
+        output.text().extend_from_slice(br#"{"missing":"#);
+        json::write_string(output.text(), &rev.to_string());
+        output.text().push(b'}');
+    }
+    output.text().extend_from_slice(if empty { b"[]\n" } else { b"]\n" });
+    Ok(())
+}
+
+/// Several revisions as parts, with their attachments as parts of these.
+fn send_open_revs(
+    output: &mut Output,
+    view: &ReadView,
+    id: &str,
+    open: &OpenRevs,
+    params: &ReadParams,
+    [outer, inner]: [String; 2],
+) -> Result<(), Error> {
+    let record = opened(view, id, open)?;
+    let (nodes, missing) = open_nodes(&record, open, params.latest);
+    let extras = Extras { revs: params.extras.revs, ..Extras::default() };
+    let shown = params.attachments.with_data();
+    let writer = Writer::new(outer);
+    let mut headers = HeaderMap::new();
+    respond::set(&mut headers, header::CONTENT_TYPE, &writer.content_type("multipart/mixed"));
+    output.set_head(Head::new(StatusCode::OK, headers));
+    writer.begin(output.text());
+    for node in nodes {
+        let Some(related) = Related::read(view, id, &record, node, extras, &shown, &inner)? else { continue };
+        writer.part(output.text(), [("Content-Type", related.content_type().as_str())]);
+        match related.write(output, view) {
+            Ok(ControlFlow::Continue(())) => writer.part_end(output.text()),
+            Ok(ControlFlow::Break(())) => return Ok(()),
+            Err(error) => return output.break_off(error),
+        }
+    }
+    for rev in missing {
+        writer.part(output.text(), [("Content-Type", "application/json; error=\"true\"")]);
+        output.text().extend_from_slice(br#"{"missing":"#);
+        json::write_string(output.text(), &rev.to_string());
+        output.text().push(b'}');
+        writer.part_end(output.text());
+    }
+    writer.end(output.text());
+    Ok(())
 }
 
 /// The nodes that `open_revs` asks for, in the order of the tree as CouchDB walks it, and what is missing.
-fn open_nodes(record: &DocRecord, open: &OpenRevs, latest: bool) -> (Vec<u32>, Vec<Rev>) {
+pub(super) fn open_nodes(record: &DocRecord, open: &OpenRevs, latest: bool) -> (Vec<u32>, Vec<Rev>) {
     let tree = &record.tree;
     let mut missing = Vec::new();
     let mut nodes: Vec<u32> = match open {
@@ -125,10 +247,11 @@ fn open_nodes(record: &DocRecord, open: &OpenRevs, latest: bool) -> (Vec<u32>, V
         OpenRevs::Some(revs) => {
             let mut nodes = Vec::new();
             for rev in revs {
-                match tree.find(rev).filter(|node| tree.node(*node).value.is_some()) {
+                match tree.find(rev) {
+                    // Also of a revision that is known only as an ancestor.
                     Some(node) if latest => nodes.extend(tree.leaves_of(node)),
-                    Some(node) => nodes.push(node),
-                    None => missing.push(rev.clone()),
+                    Some(node) if tree.node(node).value.is_some() => nodes.push(node),
+                    Some(_) | None => missing.push(rev.clone()),
                 }
             }
             nodes
@@ -166,22 +289,4 @@ pub(super) fn write_local(out: &mut Vec<u8>, id: &str, local: &settee_database::
 pub(super) async fn post(request: Request) -> Answer {
     let _ = Arc::clone(&request.node);
     Err(Error::bad_request("Invalid `Content-Type` header for form upload"))
-}
-
-/// `GET /{db}/{doc}/{attachment}`: documents have no attachments yet.
-pub(super) async fn attachment(request: Request) -> Answer {
-    let database = request.database()?;
-    let id = doc_id(&request);
-    bridge::blocking(move || match database.read()?.head(&id)? {
-        Some(head) if !head.stored.deleted => Err(Error::not_found("Document is missing attachment")),
-        Some(_) => Err(Error::not_found("deleted")),
-        None => Err(Error::not_found("missing")),
-    })
-    .await
-}
-
-/// Writing an attachment: says so instead of losing it.
-pub(super) async fn refuse_attachment(request: Request) -> Answer {
-    request.database()?;
-    Err(Error::not_implemented("Attachments are not available yet."))
 }

@@ -1,22 +1,39 @@
 //! The handlers, by area, and the table of all resources.
 
 mod all_docs;
+mod attachments;
 mod bulk;
+mod bulk_get;
 mod changes;
 mod cluster;
+mod compaction;
 mod config;
 mod databases;
+mod db_updates;
 mod design;
 mod documents;
+mod lists;
 mod local_docs;
+mod mango;
+mod rendered;
+mod request_object;
+mod partition;
+mod purge;
 mod revs;
+mod rewrites;
 mod server;
+mod shows;
+mod updates;
 mod views;
 mod write;
 
+use std::future::Future;
+use std::pin::Pin;
+
 use hyper::Method;
 
-use crate::access::Permission::{Anyone, DatabaseAdmin, ListDatabases, Member, Metrics, ServerAdmin};
+use crate::access::Permission::{Anyone, DatabaseAdmin, ListDatabases, Maintenance, Member, Metrics, ServerAdmin};
+use crate::respond::Answer;
 use crate::router::{Resource, Router};
 use crate::server::{Shutdown, copy};
 
@@ -26,9 +43,13 @@ const DOCUMENT_METHODS: &str = "DELETE,GET,HEAD,POST,PUT,COPY";
 /// All resources of a server that stops with `shutdown`.
 pub(crate) fn router(shutdown: &Shutdown) -> Router {
     let mut resources = server_resources();
+    // `/_db_updates` would be the name of a database otherwise.
+    resources.extend(maintenance_resources(shutdown));
     resources.extend(database_resources(shutdown));
+    resources.extend(partition_resources());
+    resources.extend(mango_resources());
+    resources.extend(function_resources());
     resources.extend(design_resources());
-    resources.extend(absent_resources());
     resources.extend(document_resources());
     Router::new(resources)
 }
@@ -96,7 +117,7 @@ fn database_resources(shutdown: &Shutdown) -> Vec<Resource> {
         Resource::new("/{db}/_local_docs", "GET,HEAD,POST").get(Member, local_docs::get).post(Member, local_docs::post),
         Resource::new("/{db}/_local_docs/queries", "POST").post(Member, local_docs::queries),
         Resource::new("/{db}/_bulk_docs", "POST").post(Member, bulk::docs),
-        Resource::new("/{db}/_bulk_get", "POST").post(Member, bulk::get),
+        Resource::new("/{db}/_bulk_get", "POST").post(Member, bulk_get::get),
         Resource::new("/{db}/_changes", "GET,POST,HEAD").get(Member, feed(shutdown)).post(Member, feed(shutdown)),
         Resource::new("/{db}/_revs_diff", "POST").post(Member, revs::diff),
         Resource::new("/{db}/_missing_revs", "POST").post(Member, revs::missing),
@@ -111,9 +132,92 @@ fn database_resources(shutdown: &Shutdown) -> Vec<Resource> {
         Resource::new("/{db}/_shards/{doc}", "GET").get(Member, cluster::shard_of),
         Resource::new("/{db}/_sync_shards", "POST").post(ServerAdmin, cluster::sync_shards),
         Resource::new("/{db}/_temp_view", "POST").post(DatabaseAdmin, views::temp_view),
-        Resource::new("/{db}/_view_cleanup", "POST").post(DatabaseAdmin, views::cleanup),
+        Resource::new("/{db}/_view_cleanup", "POST").post(Maintenance, views::cleanup),
     ]
 }
+
+fn maintenance_resources(shutdown: &Shutdown) -> Vec<Resource> {
+    let (compacting, feeding) = (shutdown.clone(), shutdown.clone());
+    vec![
+        Resource::new("/_db_updates", "GET")
+            .get(ServerAdmin, move |request| db_updates::feed(request, feeding.watch())),
+        Resource::new("/{db}/_compact", "POST")
+            .post(Maintenance, move |request| compaction::database(request, compacting.watch())),
+        Resource::new("/{db}/_compact/{ddoc}", "POST").post(Maintenance, compaction::view),
+        Resource::new("/{db}/_design/{ddoc}/_compact", "POST").post(Maintenance, compaction::view),
+        Resource::new("/{db}/_purge", "POST").post(ServerAdmin, purge::purge),
+        Resource::new("/{db}/_purged_infos", "GET").get(Member, purge::infos),
+        Resource::new("/{db}/_purged_infos_limit", "GET,PUT")
+            .get(Member, purge::limit)
+            .put(ServerAdmin, purge::set_limit),
+    ]
+}
+
+fn partition_resources() -> Vec<Resource> {
+    vec![
+        Resource::new("/{db}/_partition/{partition}", "GET").get(Member, partition::info),
+        Resource::new("/{db}/_partition/{partition}/_all_docs", "GET,HEAD,POST")
+            .get(Member, all_docs::get)
+            .post(Member, all_docs::post),
+        Resource::new("/{db}/_partition/{partition}/_design/{ddoc}/_view/{view}", "GET,POST,HEAD")
+            .get(Member, views::get)
+            .post(Member, views::post),
+        Resource::new("/{db}/_partition/{partition}/_find", "POST").post(Member, partition::find),
+        Resource::new("/{db}/_partition/{partition}/_explain", "POST").post(Member, partition::find),
+    ]
+}
+
+fn mango_resources() -> Vec<Resource> {
+    vec![
+        Resource::new("/{db}/_find", "POST").post(Member, mango::find),
+        Resource::new("/{db}/_explain", "POST").post(Member, mango::explain),
+        Resource::new("/{db}/_index", "GET,POST").get(Member, mango::list).post(DatabaseAdmin, mango::create),
+        Resource::new("/{db}/_index/_bulk_delete", "POST").post(DatabaseAdmin, mango::bulk_delete),
+        Resource::new("/{db}/_index/_design/{ddoc}/{type}/{name}", "DELETE").delete(DatabaseAdmin, mango::delete),
+        Resource::new("/{db}/_index/{ddoc}/{type}/{name}", "DELETE").delete(DatabaseAdmin, mango::delete),
+    ]
+}
+
+/// What functions of design documents answer.
+fn function_resources() -> Vec<Resource> {
+    let show = |path| Resource::new(path, "GET,HEAD,POST").get(Member, shows::show).post(Member, shows::show);
+    let update = |path| {
+        Resource::new(path, "DELETE,GET,HEAD,POST,PUT")
+            .get(Member, updates::update)
+            .post(Member, updates::update)
+            .put(Member, updates::update)
+            .delete(Member, updates::update)
+    };
+    let list = |path| Resource::new(path, "GET,HEAD,POST").get(Member, lists::get).post(Member, lists::post);
+    let rewrite = |path| {
+        Resource::new(path, "DELETE,GET,HEAD,POST,PUT,COPY")
+            .get(Member, rewrites::rewrite)
+            .post(Member, rewrites::rewrite)
+            .put(Member, rewrites::rewrite)
+            .delete(Member, rewrites::rewrite)
+            .on(copy(), Member, rewrites::rewrite)
+    };
+    let nothing = |path, handler: fn(crate::request::Request) -> InvalidPath| {
+        Resource::new(path, "GET,HEAD,POST").get(Member, handler).post(Member, handler)
+    };
+    vec![
+        show("/{db}/_design/{ddoc}/_show/{function}"),
+        show("/{db}/_design/{ddoc}/_show/{function}/{*doc}"),
+        nothing("/{db}/_design/{ddoc}/_show", |request| Box::pin(shows::invalid_path(request))),
+        update("/{db}/_design/{ddoc}/_update/{function}"),
+        update("/{db}/_design/{ddoc}/_update/{function}/{*doc}"),
+        nothing("/{db}/_design/{ddoc}/_update", |request| Box::pin(updates::invalid_path(request))),
+        list("/{db}/_design/{ddoc}/_list/{function}/{view}"),
+        list("/{db}/_design/{ddoc}/_list/{function}/{other}/{view}"),
+        nothing("/{db}/_design/{ddoc}/_list", |request| Box::pin(lists::invalid_path(request))),
+        nothing("/{db}/_design/{ddoc}/_list/{*path}", |request| Box::pin(lists::invalid_path(request))),
+        rewrite("/{db}/_design/{ddoc}/_rewrite"),
+        rewrite("/{db}/_design/{ddoc}/_rewrite/{*path}"),
+    ]
+}
+
+/// The answer to a path with too few or too many segments.
+type InvalidPath = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
 fn design_resources() -> Vec<Resource> {
     vec![
@@ -128,22 +232,10 @@ fn design_resources() -> Vec<Resource> {
             .delete(DatabaseAdmin, write::delete)
             .on(copy(), Member, write::copy)
             .post(Member, documents::post),
-        Resource::new("/{db}/_design/{ddoc}/{*attachment}", "GET,HEAD,PUT,DELETE")
-            .get(Member, documents::attachment)
-            .put(DatabaseAdmin, documents::refuse_attachment)
-            .delete(DatabaseAdmin, documents::refuse_attachment),
-    ]
-}
-
-/// What CouchDB serves and this server does not yet: it says so, instead of taking the path for a document.
-fn absent_resources() -> Vec<Resource> {
-    vec![
-        Resource::new("/{db}/_compact", "POST").post(DatabaseAdmin, databases::absent),
-        Resource::new("/{db}/_compact/{ddoc}", "POST").post(DatabaseAdmin, databases::absent),
-        Resource::new("/{db}/_purge", "POST").post(ServerAdmin, databases::absent),
-        Resource::new("/{db}/_find", "POST").post(Member, databases::absent),
-        Resource::new("/{db}/_explain", "POST").post(Member, databases::absent),
-        Resource::new("/{db}/_index", "GET,POST").get(Member, databases::absent).post(DatabaseAdmin, databases::absent),
+        Resource::new("/{db}/_design/{ddoc}/{*attachment}", "DELETE,GET,HEAD,PUT")
+            .get(Member, attachments::get)
+            .put(DatabaseAdmin, attachments::put)
+            .delete(DatabaseAdmin, attachments::delete),
     ]
 }
 
@@ -155,15 +247,19 @@ fn document_resources() -> Vec<Resource> {
             .delete(Member, write::delete_local)
             .on(copy(), Member, write::copy_local)
             .on(Method::POST, Member, documents::post),
+        Resource::new("/{db}/_local/{local}/{*attachment}", "DELETE,GET,HEAD,PUT")
+            .get(Member, attachments::refuse_local)
+            .put(Member, attachments::refuse_local)
+            .delete(Member, attachments::refuse_local),
         Resource::new("/{db}/{doc}", DOCUMENT_METHODS)
             .get(Member, documents::get)
             .put(Member, write::put)
             .delete(Member, write::delete)
             .on(copy(), Member, write::copy)
             .post(Member, documents::post),
-        Resource::new("/{db}/{doc}/{*attachment}", "GET,HEAD,PUT,DELETE")
-            .get(Member, documents::attachment)
-            .put(Member, documents::refuse_attachment)
-            .delete(Member, documents::refuse_attachment),
+        Resource::new("/{db}/{doc}/{*attachment}", "DELETE,GET,HEAD,PUT")
+            .get(Member, attachments::get)
+            .put(Member, attachments::put)
+            .delete(Member, attachments::delete),
     ]
 }

@@ -12,11 +12,16 @@ use settee_model::json::{Json, Kind, Value, write_string};
 use settee_views::{Answer as QueryAnswer, Header, MapRow, QueryError, ReduceRow, RowSink, ViewError, Views};
 
 use super::all_docs::{parse_queries, text, write_winner};
+use super::partition;
 use crate::bridge::{self, Output};
 use crate::node::Node;
+use crate::params::attachments::Shown;
+use crate::params::document::Extras;
 use crate::params::view::{Source, ViewParams};
 use crate::request::Request;
 use crate::respond::{self, Answer};
+use crate::revision::attachments::Text;
+use crate::revision::{self, Encoded};
 use crate::{Error, sequence};
 
 /// The name of the only view of a temporary design document.
@@ -31,6 +36,9 @@ pub(super) async fn get(request: Request) -> Answer {
 /// `POST /{db}/_design/{ddoc}/_view/{view}`
 pub(super) async fn post(mut request: Request) -> Answer {
     let body = request.read_json().await?;
+    if body.value().get("queries").is_some() {
+        return Err(Error::bad_request("The `queries` parameter is no longer supported at this endpoint"));
+    }
     let params = ViewParams::from_body(body.value(), &request.query, Source::View)?;
     answer(&request, vec![params], Form::One).await
 }
@@ -46,7 +54,7 @@ pub(super) async fn temp_view(mut request: Request) -> Answer {
     let database = request.database()?;
     let body = request.read_called_json().await?;
     let design = temporary(body.value())?;
-    let params = ViewParams::from_query(&request.query)?;
+    let params = ViewParams::of_temporary(body.value(), &request.query)?;
     run(&request.node, database, Arc::new(design), TEMPORARY.to_owned(), vec![params], Form::One).await
 }
 
@@ -70,12 +78,13 @@ pub(super) async fn info(request: Request) -> Answer {
             format!(
                 concat!(
                     r#"],"updater_running":{},"compact_running":false,"waiting_commit":false,"waiting_clients":{},"#,
-                    r#""update_seq":{},"purge_seq":0,"sizes":{{"file":{},"active":{},"external":{}}},"#,
+                    r#""update_seq":{},"purge_seq":{},"sizes":{{"file":{},"active":{},"external":{}}},"#,
                     r#""updates_pending":{{"minimum":{},"preferred":{},"total":{}}}}}}}"#
                 ),
                 info.updater_running,
                 info.waiting_clients,
                 info.update_seq,
+                info.purge_seq,
                 info.file_bytes,
                 info.file_bytes,
                 info.external_bytes,
@@ -110,8 +119,11 @@ enum Form {
     Several,
 }
 
-async fn answer(request: &Request, queries: Vec<ViewParams>, form: Form) -> Answer {
+async fn answer(request: &Request, mut queries: Vec<ViewParams>, form: Form) -> Answer {
     let database = request.database()?;
+    if let Some(partition) = partition::named(request)? {
+        queries.iter_mut().for_each(|params| params.partition = Some(partition.clone()));
+    }
     let (ddoc, view) = (request.captures.get("ddoc").to_owned(), request.captures.get("view").to_owned());
     let reader = Arc::clone(&database);
     let design = bridge::blocking(move || design_document(&reader, &ddoc)).await?;
@@ -171,7 +183,7 @@ fn one(
 }
 
 /// Brings the indexes up to date after the answer, which nobody waits for.
-fn update_later(views: &Arc<Views>, database: &Arc<Database>, design: &Arc<DesignDocument>) {
+pub(super) fn update_later(views: &Arc<Views>, database: &Arc<Database>, design: &Arc<DesignDocument>) {
     let (views, database, design) = (Arc::clone(views), Arc::clone(database), Arc::clone(design));
     tokio::task::spawn_blocking(move || {
         if let Err(error) = views.update(&database, &design) {
@@ -185,7 +197,6 @@ struct Rows<'a> {
     output: &'a mut Output,
     database: &'a Arc<Database>,
     params: &'a ViewParams,
-    /// Opened with the first document that is asked for: it is then at least as new as the index.
     documents: Option<ReadView>,
     sent: u64,
     flow: ControlFlow<()>,
@@ -223,7 +234,8 @@ impl RowSink for Rows<'_> {
         out.extend_from_slice(row.value);
         if self.params.include_docs {
             out.extend_from_slice(b",\"doc\":");
-            if let Err(error) = self.write_document(row) {
+            let linked = Linked { database: self.database, opened: &mut self.documents };
+            if let Err(error) = linked.write(self.output, row, self.params) {
                 self.error = Some(error);
                 return ControlFlow::Break(());
             }
@@ -256,48 +268,45 @@ impl Rows<'_> {
         self.flow = self.output.row_done();
         self.flow
     }
+}
 
-    /// The document of a row, or the one that its value names; `null` if there is none.
-    fn write_document(&mut self, row: MapRow<'_>) -> Result<(), Error> {
-        if self.documents.is_none() {
-            self.documents = Some(self.database.read()?);
-        }
-        let Some(view) = &self.documents else { return Ok(()) };
+/// Documents beside rows, from a view that is opened with the first of them: it is then at least as new as the index.
+pub(super) struct Linked<'a> {
+    pub(super) database: &'a Arc<Database>,
+    pub(super) opened: &'a mut Option<ReadView>,
+}
+
+impl Linked<'_> {
+    /// Appends the document of a row, or the one that its value names; `null` if there is none.
+    pub(super) fn write(self, out: &mut impl Text, row: MapRow<'_>, params: &ViewParams) -> Result<(), Error> {
+        let view = match self.opened {
+            Some(view) => view,
+            None => self.opened.insert(self.database.read()?),
+        };
         let linked = row.document();
-        let out = self.output.text();
-        let length = out.len();
         let written = match linked.rev.as_deref().map(Rev::parse) {
             Some(Err(_)) => false,
-            Some(Ok(rev)) => write_rev(out, view, &linked.id, &rev)?,
+            Some(Ok(rev)) => write_rev(out, view, &linked.id, &rev, &params.shown())?,
             None => match view.head(&linked.id)?.filter(|head| !head.stored.deleted) {
-                Some(head) => write_head(out, view, &linked.id, &head, self.params.conflicts)?,
+                Some(head) => write_winner(out, view, &linked.id, &head, params)?,
                 None => false,
             },
         };
         if !written {
-            out.truncate(length);
-            out.extend_from_slice(b"null");
+            out.text().extend_from_slice(b"null");
         }
         Ok(())
     }
 }
 
-fn write_head(out: &mut Vec<u8>, view: &ReadView, id: &str, head: &Head, conflicts: bool) -> Result<bool, Error> {
-    write_winner(out, view, id, head, conflicts)?;
-    Ok(true)
-}
-
-fn write_rev(out: &mut Vec<u8>, view: &ReadView, id: &str, rev: &Rev) -> Result<bool, Error> {
-    let record = view.record(id)?;
-    let stored = record.and_then(|record| record.tree.find(rev).and_then(|node| record.tree.node(node).value));
-    match stored {
-        Some(stored) => Ok(view.write_document(out, id, rev, stored, |_| {})?),
-        None => Ok(false),
-    }
+fn write_rev(out: &mut impl Text, view: &ReadView, id: &str, rev: &Rev, shown: &Shown) -> Result<bool, Error> {
+    let Some(record) = view.record(id)? else { return Ok(false) };
+    let Some(node) = record.tree.find(rev) else { return Ok(false) };
+    Ok(revision::write_with(out, view, id, &record, node, Extras::default(), shown)? != Encoded::Gone)
 }
 
 /// Reads and parses a design document; `name` is its id without `_design/`.
-fn design_document(database: &Arc<Database>, name: &str) -> Result<DesignDocument, Error> {
+pub(super) fn design_document(database: &Arc<Database>, name: &str) -> Result<DesignDocument, Error> {
     let view = database.read()?;
     let id = format!("_design/{name}");
     let head = view.head(&id)?.ok_or_else(|| Error::not_found("missing"))?;
@@ -352,6 +361,7 @@ fn temporary(body: Value<'_>) -> Result<DesignDocument, Error> {
         library: None,
         options: DesignOptions { include_design: is_true("include_design"), local_seq: is_true("local_seq") },
         views: vec![view],
+        partitioned: Some(false),
         autoupdate: false,
     })
 }

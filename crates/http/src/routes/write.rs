@@ -1,21 +1,24 @@
 //! Writing one document: PUT, POST, DELETE, COPY, and their forms for local documents.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use hyper::{StatusCode, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use settee_database::{Database, DocUpdate, EditMode, UnknownParent, UpdateOutcome, Work};
+use settee_database::{Database, DocUpdate, EditMode, NewAttachment, NewAttachments, UnknownParent};
 use settee_model::json::{Json, write_string};
 use settee_model::{Document, Rev, RevisionHasher, validate_doc_id};
+use settee_wire::multipart::ContentType;
 
-use super::design;
 use super::documents::doc_id;
+use super::{design, partition};
+use crate::attachments::{self, Policy};
 use crate::node::Node;
 use crate::params::document::replaced_rev;
 use crate::params::{Query, decode};
 use crate::request::Request;
 use crate::respond::{self, Answer, Response};
-use crate::{Error, access, bridge};
+use crate::{Error, access, bridge, validation};
 
 /// The characters that CouchDB leaves as they are in addresses.
 const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b':');
@@ -47,13 +50,43 @@ pub(super) fn encode_path(name: &str) -> String {
 pub(super) async fn put(mut request: Request) -> Answer {
     let database = request.database()?;
     let id = doc_id(&request);
+    let content_type = request.header(header::CONTENT_TYPE).map(ContentType::parse);
+    if let Some(content_type) = content_type.filter(|one| one.essence == "multipart/related") {
+        return put_related(request, database, id, content_type).await;
+    }
     let body = request.read_json().await?;
-    check_size(&request.node, body.as_bytes().len(), "")?;
     let mut document = Document::parse(body.value())?;
-    check_id(&request.node, &id)?;
+    check_size(&request.node, size_of(&body, &document), "")?;
+    check_id(&request.node, &database, &id)?;
     document.rev = replaced_rev(&request.query, &request.headers, document.rev.as_ref())?;
     let mode = edit_mode(&request.query);
     save(&request, &database, id, document, mode).await
+}
+
+/// A document with the data of its attachments behind it.
+async fn put_related(mut request: Request, database: Arc<Database>, id: String, content_type: ContentType) -> Answer {
+    let mode = edit_mode(&request.query);
+    check_id(&request.node, &database, &id)?;
+    let (node, store, named) = (Arc::clone(&request.node), Arc::clone(&database), id.clone());
+    let (query, headers) = (request.query.clone(), request.headers.clone());
+    let (document, attachments) = request
+        .with_pieces(move |pieces| {
+            let policy = Policy::of(&node);
+            let check = |json: &Json, document: &Document| check_size(&node, size_of(json, document), "");
+            let related = attachments::related::receive(&store, &policy, &content_type, pieces, check)?;
+            let mut document = related.document;
+            document.rev = replaced_rev(&query, &headers, document.rev.as_ref())?;
+            let attachments = attachments::resolve(&store, &policy, &named, &document, mode, related.followed)?;
+            Ok((document, attachments))
+        })
+        .await?;
+    save_with(&request, &database, id, document, Incoming::Known(attachments), mode).await
+}
+
+/// The size of a document that is limited: without its attachments.
+fn size_of(text: &Json, document: &Document) -> usize {
+    let attachments = document.attachments.as_ref().map_or(0, |attachments| attachments.as_bytes().len());
+    text.as_bytes().len() - attachments
 }
 
 /// `POST /{db}`
@@ -62,8 +95,8 @@ pub(super) async fn post(mut request: Request) -> Answer {
     let body = request.read_called_json().await?;
     let document = Document::parse(body.value())?;
     let id = document.id.clone().unwrap_or_else(|| request.node.uuid());
-    check_size(&request.node, body.as_bytes().len(), &id)?;
-    check_id(&request.node, &id)?;
+    check_size(&request.node, size_of(&body, &document), &id)?;
+    check_id(&request.node, &database, &id)?;
     if id.starts_with("_design/") {
         access::require_database_admin(&request.node, &request.user, &request.captures).await?;
     }
@@ -99,14 +132,14 @@ pub(super) async fn copy(request: Request) -> Answer {
     let database = request.database()?;
     let source = doc_id(&request);
     let (target, target_rev) = destination(&request)?;
-    check_id(&request.node, &target)?;
+    check_id(&request.node, &database, &target)?;
     if target.starts_with("_design/") {
         access::require_database_admin(&request.node, &request.user, &request.captures).await?;
     }
     let rev = replaced_rev(&request.query, &request.headers, None)?;
     let reader = Arc::clone(&database);
-    let body = bridge::blocking(move || read_source(&reader, &source, rev.as_ref())).await?;
-    save_copy(&request, &database, target, target_rev, body).await
+    let (body, attachments) = bridge::blocking(move || read_source(&reader, &source, rev.as_ref())).await?;
+    save_copy(&request, &database, target, target_rev, body, attachments).await
 }
 
 /// `PUT /{db}/_local/{local}`
@@ -116,7 +149,7 @@ pub(super) async fn put_local(mut request: Request) -> Answer {
     let body = request.read_json().await?;
     check_size(&request.node, body.as_bytes().len(), "")?;
     let mut document = Document::parse(body.value())?;
-    check_id(&request.node, &id)?;
+    check_id(&request.node, &database, &id)?;
     document.rev = replaced_rev(&request.query, &request.headers, document.rev.as_ref())?;
     save(&request, &database, id, document, EditMode::Interactive(UnknownParent::Refuse)).await
 }
@@ -141,21 +174,25 @@ pub(super) async fn copy_local(request: Request) -> Answer {
     let database = request.database()?;
     let source = doc_id(&request);
     let (target, target_rev) = destination(&request)?;
-    check_id(&request.node, &target)?;
+    check_id(&request.node, &database, &target)?;
     let reader = Arc::clone(&database);
     let body = bridge::blocking(move || {
         let local = reader.read()?.local(&source)?;
         Ok(local.ok_or_else(|| Error::not_found("missing"))?.body)
     })
     .await?;
-    save_copy(&request, &database, target, target_rev, body).await
+    save_copy(&request, &database, target, target_rev, body, NewAttachments::none()).await
 }
 
 fn tombstone(rev: Option<Rev>) -> Document {
     Document { id: None, rev, deleted: true, body: Json::empty_object(), attachments: None, revisions: None }
 }
 
-fn read_source(database: &Arc<Database>, id: &str, rev: Option<&Rev>) -> Result<Json, Error> {
+fn read_source(
+    database: &Arc<Database>,
+    id: &str,
+    rev: Option<&Rev>,
+) -> Result<(Json, NewAttachments), Error> {
     let view = database.read()?;
     let record = view.record(id)?.ok_or_else(|| Error::not_found("missing"))?;
     let node = match rev {
@@ -166,8 +203,10 @@ fn read_source(database: &Arc<Database>, id: &str, rev: Option<&Rev>) -> Result<
     if rev.is_none() && stored.deleted {
         return Err(Error::not_found("deleted"));
     }
-    let mut body = Vec::new();
-    if view.read_body(stored, &mut body)? { Ok(Json::trusted(body)) } else { Err(Error::not_found("missing")) }
+    let mut revision = view.revision(stored)?.ok_or_else(|| Error::not_found("missing"))?;
+    let kept = std::mem::take(&mut revision.attachments).into_iter().map(NewAttachment::kept);
+    let attachments = NewAttachments::new(kept.collect())?;
+    Ok((Json::trusted(revision.into_body()), attachments))
 }
 
 async fn save_copy(
@@ -176,10 +215,10 @@ async fn save_copy(
     target: String,
     target_rev: Option<Rev>,
     body: Json,
+    attachments: NewAttachments,
 ) -> Answer {
     let document = Document { id: None, rev: target_rev, deleted: false, body, attachments: None, revisions: None };
-    let mode = EditMode::Interactive(UnknownParent::Refuse);
-    let response = save(request, database, target, document, mode).await?;
+    let response = save_attached(request, database, target, document, attachments).await?;
     let (mut parts, body) = response.into_parts();
     // A copy's answer carries the tag of the revision also for local documents.
     if !parts.headers.contains_key(header::ETAG)
@@ -203,8 +242,10 @@ fn destination(request: &Request) -> Result<(String, Option<Rev>), Error> {
     if path.contains("://") {
         return Err(Error::bad_request("Destination URL must be relative."));
     }
-    let rev = Query::parse(query).get("rev").map(Rev::parse).transpose()?;
-    Ok((decode(path.trim_start_matches('/')).into_owned(), rev))
+    let rev = Query::parse(query)?.get("rev").map(Rev::parse).transpose()?;
+    let id =
+        decode(path.trim_start_matches('/')).ok_or_else(|| Error::bad_request("Destination is not valid UTF-8."))?;
+    Ok((id.into_owned(), rev))
 }
 
 fn edit_mode(query: &Query) -> EditMode {
@@ -225,8 +266,9 @@ pub(super) fn check_size(node: &Node, size: usize, id: &str) -> Result<(), Error
 }
 
 /// Refuses an id that no document can have.
-pub(super) fn check_id(node: &Node, id: &str) -> Result<(), Error> {
+pub(super) fn check_id(node: &Node, database: &Database, id: &str) -> Result<(), Error> {
     validate_doc_id(id)?;
+    partition::check_id(database, id)?;
     let limit = node.settings.number("couchdb", "max_document_id_length", u64::MAX);
     if id.len() as u64 > limit {
         return Err(Error::new(StatusCode::BAD_REQUEST, "illegal_docid", "Document id is too long"));
@@ -234,41 +276,106 @@ pub(super) fn check_id(node: &Node, id: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Turns a document into an update. Refuses what cannot be stored yet instead of losing it.
+/// Turns a document into an update.
 pub(super) fn prepare(
     id: String,
     document: Document,
+    attachments: NewAttachments,
     mode: EditMode,
     hasher: &mut RevisionHasher,
 ) -> Result<DocUpdate, Error> {
-    if document.attachments.is_some() {
-        return Err(Error::not_implemented("Attachments are not available yet."));
-    }
-    DocUpdate::prepare(id, document, mode, hasher).ok_or_else(|| {
+    DocUpdate::prepare_with(id, document, attachments, mode, hasher).ok_or_else(|| {
         Error::bad_request("When `new_edits: false`, the document needs `_rev` or `_revisions` specified")
     })
 }
 
+/// The attachments of a document that is to be saved.
+enum Incoming {
+    /// As its member `_attachments` has it.
+    InDocument,
+    /// These.
+    Known(NewAttachments),
+}
+
 async fn save(request: &Request, database: &Arc<Database>, id: String, document: Document, mode: EditMode) -> Answer {
+    save_with(request, database, id, document, Incoming::InDocument, mode).await
+}
+
+/// Saves an edit with these attachments.
+pub(super) async fn save_attached(
+    request: &Request,
+    database: &Arc<Database>,
+    id: String,
+    document: Document,
+    attachments: NewAttachments,
+) -> Answer {
+    let mode = EditMode::Interactive(UnknownParent::Refuse);
+    save_with(request, database, id, document, Incoming::Known(attachments), mode).await
+}
+
+async fn save_with(
+    request: &Request,
+    database: &Arc<Database>,
+    id: String,
+    document: Document,
+    attachments: Incoming,
+    mode: EditMode,
+) -> Answer {
     let deleted = document.deleted;
-    if id.starts_with("_design/") && !deleted {
-        design::validate(&request.node, &document.body).await?;
-    }
-    let large = document.body.as_bytes().len() > LARGE_DOCUMENT_BYTES;
-    let named = id.clone();
-    let make = move || prepare(named, document, mode, &mut RevisionHasher::default());
-    let update = if large { bridge::blocking(make).await? } else { make()? };
-    let work = Work::Documents(vec![update]);
+    let update = make_update(request, database, id.clone(), document, attachments, mode).await?;
     if Ack::of(&request.query) == Ack::Batch {
         // Written soon, whether or not the client still listens.
-        drop(bridge::submit(database, work));
+        let (node, database, user) = (Arc::clone(&request.node), Arc::clone(database), request.user.clone());
+        tokio::spawn(async move { validation::commit(&node, &database, &user, vec![update]).await });
         return Ok(accepted(request, &id));
     }
-    match bridge::commit(database, vec![work]).await?.pop() {
-        Some(UpdateOutcome::Saved(rev)) => Ok(saved(request, &id, rev, deleted)),
-        Some(UpdateOutcome::Conflict) => Err(Error::conflict()),
-        None => Err(Error::internal("the update was not answered")),
+    let rev = save_one(request, database, update).await?;
+    Ok(saved(request, &id, rev, deleted))
+}
+
+/// Saves a document and answers its new revision.
+pub(super) async fn save_document(
+    request: &Request,
+    database: &Arc<Database>,
+    id: String,
+    document: Document,
+    mode: EditMode,
+) -> Result<Rev, Error> {
+    let update = make_update(request, database, id, document, Incoming::InDocument, mode).await?;
+    save_one(request, database, update).await
+}
+
+async fn make_update(
+    request: &Request,
+    database: &Arc<Database>,
+    id: String,
+    document: Document,
+    attachments: Incoming,
+    mode: EditMode,
+) -> Result<DocUpdate, Error> {
+    if id.starts_with("_design/") && !document.deleted {
+        design::validate(&request.node, &document.body).await?;
     }
+    let waits = matches!(attachments, Incoming::InDocument) && document.attachments.is_some();
+    let large = document.body.as_bytes().len() > LARGE_DOCUMENT_BYTES;
+    let (node, database) = (Arc::clone(&request.node), Arc::clone(database));
+    let make = move || {
+        let attachments = match attachments {
+            Incoming::Known(attachments) => attachments,
+            Incoming::InDocument => {
+                let policy = Policy::of(&node);
+                attachments::resolve(&database, &policy, &id, &document, mode, HashMap::new())?
+            }
+        };
+        prepare(id, document, attachments, mode, &mut RevisionHasher::default())
+    };
+    if waits || large { bridge::blocking(make).await } else { make() }
+}
+
+/// Commits one update past the validation functions.
+async fn save_one(request: &Request, database: &Arc<Database>, update: DocUpdate) -> Result<Rev, Error> {
+    let results = validation::commit(&request.node, database, &request.user, vec![update]).await?;
+    results.into_iter().next().unwrap_or_else(|| Err(Error::internal("the update was not answered")))
 }
 
 fn accepted(request: &Request, id: &str) -> Response {

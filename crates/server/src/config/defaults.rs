@@ -147,6 +147,14 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("cors", "methods", COMMON_METHODS, Kind::Text, "methods that other origins may use"),
     setting("cors", "max_age", "600", Kind::Seconds, "how long browsers may remember the answer"),
 
+    setting("compaction_daemon", "check_interval", "60", Kind::Seconds, "how often databases are looked at for automatic compaction"),
+
+    setting("smoosh.ratio_dbs", "min_priority", "2.0", Kind::Text, "compact a database whose bodies are so many times as large as the current ones"),
+    setting("smoosh.ratio_dbs", "min_size", "16777216", Kind::Limit, "but only if so many bytes are garbage; infinity: no automatic compaction"),
+
+    setting("global_changes", "update_db", "true", Kind::Bool, "keep events for _db_updates, if the database _global_changes exists"),
+    setting("global_changes", "max_write_delay", "500", Kind::Milliseconds, "how long events are collected before they are written"),
+
     setting("uuids", "algorithm", "sequential", Kind::Word(&["sequential", "random", "utc_random", "utc_id", "uuid_v7"]), "how ids are made"),
     setting("uuids", "utc_id_suffix", "", Kind::Text, "what utc_id appends; differs on each node"),
     setting("uuids", "max_count", "1000", COUNT, "ids in one _uuids request"),

@@ -1,0 +1,84 @@
+//! What a client takes: `Accept` and `Accept-Encoding`, judged as CouchDB does.
+
+use hyper::{HeaderMap, header};
+
+/// Whether the client takes this content type. Without a header it takes everything.
+pub(crate) fn accepts(headers: &HeaderMap, content_type: &str) -> bool {
+    let Some(accept) = headers.get(header::ACCEPT) else {
+        return true;
+    };
+    let list = qualities(accept.to_str().unwrap_or_default());
+    let family = content_type.split('/').next().unwrap_or_default();
+    let names_it = |name: &str| name == content_type || name.strip_suffix("/*") == Some(family);
+    list.iter().any(|(name, quality)| *quality > 0.0 && (name == "*/*" || names_it(name)))
+        && !list.iter().any(|(name, quality)| *quality == 0.0 && names_it(name))
+}
+
+/// Whether the client names this content type, as lists of revisions need it.
+pub(crate) fn names(headers: &HeaderMap, content_type: &str) -> bool {
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    qualities(accept).iter().any(|(name, quality)| name == content_type && *quality > 0.0)
+}
+
+/// Whether the client takes compressed data.
+pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
+    let list = qualities(headers.get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or_default());
+    let quality = |wanted: &str| list.iter().find(|(name, _)| name == wanted).map(|(_, quality)| *quality);
+    quality("gzip").or_else(|| quality("*")).is_some_and(|quality| quality > 0.0)
+}
+
+/// The members of a list with their qualities.
+fn qualities(list: &str) -> Vec<(String, f32)> {
+    let members = list.split(',').map(str::trim).filter(|member| !member.is_empty());
+    let members = members.map(|member| {
+        let mut parameters = member.split(';').map(str::trim);
+        let name = parameters.next().unwrap_or_default().to_ascii_lowercase();
+        let quality = parameters.find_map(|parameter| parameter.strip_prefix("q=")?.parse().ok());
+        (name, quality.unwrap_or(1.0))
+    });
+    members.collect()
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    fn headers(name: header::HeaderName, value: Option<&str>) -> HeaderMap {
+        value.map(|value| (name, value.parse().unwrap())).into_iter().collect()
+    }
+
+    #[test]
+    fn content_types() {
+        for (accept, expected) in [
+            (None, true),
+            (Some("*/*"), true),
+            (Some("multipart/related,application/json;q=0.5"), true),
+            (Some("text/html, Multipart/* ;q=0.1"), true),
+            (Some("application/json"), false),
+            (Some("*/*, multipart/related;q=0"), false),
+            (Some("*/*;q=0"), false),
+            (Some(""), false),
+        ] {
+            assert_eq!(accepts(&headers(header::ACCEPT, accept), "multipart/related"), expected, "{accept:?}");
+        }
+        assert!(names(&headers(header::ACCEPT, Some("application/json, multipart/mixed")), "multipart/mixed"));
+        assert!(!names(&headers(header::ACCEPT, Some("*/*")), "multipart/mixed"));
+        assert!(!names(&headers(header::ACCEPT, None), "multipart/mixed"));
+    }
+
+    #[test]
+    fn encodings() {
+        for (accept, expected) in [
+            (None, false),
+            (Some("identity"), false),
+            (Some("gzip"), true),
+            (Some("deflate, GZIP;q=0.5"), true),
+            (Some("gzip;q=0"), false),
+            (Some("*"), true),
+            (Some("gzip;q=0, *"), false),
+        ] {
+            assert_eq!(accepts_gzip(&headers(header::ACCEPT_ENCODING, accept)), expected, "{accept:?}");
+        }
+    }
+}

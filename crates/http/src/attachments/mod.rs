@@ -1,0 +1,168 @@
+//! Attachments on their way in: what of a document's `_attachments` is stored, kept or refused.
+//!
+//! Everything here waits for the database and runs on threads that may block.
+
+pub(crate) mod related;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::StatusCode;
+use settee_database::{
+    Attachment, Compression, Database, EditMode, NewAttachment, NewAttachments, ParentAttachments, Upload, Uploaded,
+};
+use settee_model::{AttachmentData, AttachmentMember, ContentEncoding, Document, Follows, Rev};
+
+use crate::node::Node;
+use crate::{Error, Settings};
+
+/// CouchDB's default of `[attachments] compressible_types`.
+const COMPRESSIBLE_TYPES: &str = "text/*, application/javascript, application/json, application/xml";
+
+/// What the configuration says about attachments.
+#[derive(Clone, Debug)]
+pub(crate) struct Policy {
+    limit_bytes: u64,
+    /// 0 stores everything as it is.
+    level: u32,
+    compressible: Vec<String>,
+}
+
+impl Policy {
+    pub(crate) fn of(node: &Node) -> Self {
+        Self::from_settings(node.settings.as_ref())
+    }
+
+    fn from_settings(settings: &dyn Settings) -> Self {
+        let types = settings.get("attachments", "compressible_types");
+        let types = types.as_deref().unwrap_or(COMPRESSIBLE_TYPES);
+        let limit = settings.get("couchdb", "max_attachment_size");
+        Self {
+            limit_bytes: match limit.as_deref().map(str::trim) {
+                Some("infinity") => u64::MAX,
+                _ => settings.number("couchdb", "max_attachment_size", 1 << 30),
+            },
+            level: settings.number("attachments", "compression_level", 8).min(9) as u32,
+            compressible: types.split(',').map(|one| one.trim().to_ascii_lowercase()).collect(),
+        }
+    }
+
+    /// How data of this type that comes as it is is stored.
+    pub(crate) fn compression(&self, content_type: &str) -> Compression {
+        let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let matches = |pattern: &String| match pattern.split_once('*') {
+            _ if pattern.is_empty() => false,
+            Some((start, end)) => essence.starts_with(start) && essence[start.len()..].ends_with(end),
+            None => *pattern == essence,
+        };
+        if self.level > 0 && self.compressible.iter().any(matches) {
+            Compression::Gzip { level: self.level }
+        } else {
+            Compression::None
+        }
+    }
+
+    /// Refuses more bytes than an attachment may have.
+    pub(crate) fn check(&self, name: &str, bytes: u64) -> Result<(), Error> {
+        if bytes <= self.limit_bytes {
+            return Ok(());
+        }
+        Err(Error::new(StatusCode::PAYLOAD_TOO_LARGE, "attachment_too_large", name.to_owned()))
+    }
+}
+
+/// Takes the bytes of one attachment in.
+pub(crate) fn upload(
+    database: &Arc<Database>,
+    policy: &Policy,
+    name: &str,
+    compression: Compression,
+    mut next: impl FnMut() -> Result<Option<Bytes>, Error>,
+) -> Result<Uploaded, Error> {
+    let mut upload = Upload::new(database, compression);
+    while let Some(piece) = next()? {
+        policy.check(name, upload.received() + piece.len() as u64)?;
+        upload.write(&piece)?;
+    }
+    Ok(upload.finish()?)
+}
+
+/// The attachments that an update of document `id` leaves the document with. `followed` has the data that came in
+/// parts of their own.
+pub(crate) fn resolve(
+    database: &Arc<Database>,
+    policy: &Policy,
+    id: &str,
+    document: &Document,
+    mode: EditMode,
+    mut followed: HashMap<String, Uploaded>,
+) -> Result<NewAttachments, Error> {
+    let Some(attachments) = &document.attachments else {
+        return Ok(NewAttachments::none());
+    };
+    if id.starts_with("_local/") {
+        return Err(no_local());
+    }
+    let members = AttachmentMember::parse_all(attachments.value())?;
+    let mut parent = None;
+    if members.iter().any(|member| member.data == AttachmentData::Stub) {
+        match database.read()?.parent_attachments(id, &path(document), mode)? {
+            ParentAttachments::Of(attachments) => parent = Some(attachments),
+            ParentAttachments::Unneeded => return Ok(NewAttachments::left_out()),
+        }
+    }
+    let mut list = Vec::with_capacity(members.len());
+    for AttachmentMember { name, content_type, revpos, data } in members {
+        let uploaded = match data {
+            AttachmentData::Stub => {
+                list.push(kept(parent.as_deref().unwrap_or_default(), id, &name, revpos)?);
+                continue;
+            }
+            AttachmentData::Inline(bytes) => {
+                let mut bytes = Some(Bytes::from(bytes));
+                upload(database, policy, &name, policy.compression(&content_type), || Ok(bytes.take()))?
+            }
+            AttachmentData::Follows(_) => followed
+                .remove(&name)
+                .ok_or_else(|| Error::bad_request(format!("The data of attachment {name} does not follow")))?,
+        };
+        let revpos = (mode == EditMode::Replicated).then(|| revpos.unwrap_or_default());
+        list.push(NewAttachment::uploaded(name, content_type, revpos, uploaded));
+    }
+    Ok(NewAttachments::new(list)?)
+}
+
+/// The refusal of attachments to local documents.
+pub(crate) fn no_local() -> Error {
+    Error::bad_request("_local documents do not accept attachments.")
+}
+
+/// How the data that follows is stored.
+fn compression_of(policy: &Policy, content_type: &str, follows: &Follows) -> Compression {
+    match follows.encoding {
+        ContentEncoding::Identity => policy.compression(content_type),
+        ContentEncoding::Gzip => Compression::Gzipped { length: follows.length },
+    }
+}
+
+fn path(document: &Document) -> Vec<Rev> {
+    match &document.revisions {
+        Some(revisions) => revisions.path(),
+        None => document.rev.iter().cloned().collect(),
+    }
+}
+
+/// The attachment that a stub names.
+fn kept(parent: &[Attachment], id: &str, name: &str, revpos: Option<u64>) -> Result<NewAttachment, Error> {
+    let found = parent.iter().find(|attachment| attachment.name == name);
+    let found = found.filter(|attachment| revpos.is_none_or(|revpos| revpos == attachment.revpos));
+    let missing = || {
+        let reason = format!("Invalid attachment stub in {id} for {name}");
+        Error::new(StatusCode::PRECONDITION_FAILED, "missing_stub", reason)
+    };
+    found.cloned().map(NewAttachment::kept).ok_or_else(missing)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,145 @@
+//! Documents that come as `multipart/related`: the document first, then the data of its attachments.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::StatusCode;
+use settee_database::{Database, Uploaded};
+use settee_model::json::Json;
+use settee_model::{AttachmentData, AttachmentMember, Document, Follows};
+use settee_wire::multipart::{ContentType, Event, Head, Parser};
+
+use super::{Policy, compression_of, upload};
+use crate::Error;
+use crate::body::pieces::Pieces;
+
+/// A document and the data that followed it.
+pub(crate) struct Related {
+    pub(crate) document: Document,
+    /// By the names of the attachments.
+    pub(crate) followed: HashMap<String, Uploaded>,
+}
+
+/// Reads a document and stores what follows it. `check` may refuse the document before that.
+pub(crate) fn receive(
+    database: &Arc<Database>,
+    policy: &Policy,
+    content_type: &ContentType,
+    pieces: &mut Pieces,
+    check: impl FnOnce(&Json, &Document) -> Result<(), Error>,
+) -> Result<Related, Error> {
+    let mut parts = Parts { parser: Parser::of(content_type)?, pieces, length: 0 };
+    parts.next_part()?.ok_or_else(|| Error::bad_request("The multipart body has no document"))?;
+    let mut text = Vec::new();
+    while let Some(data) = parts.data()? {
+        text.extend_from_slice(&data);
+        if text.len() > MAX_TEXT_BYTES {
+            return Err(Error::new(StatusCode::PAYLOAD_TOO_LARGE, "document_too_large", ""));
+        }
+    }
+    let json = Json::parse(&text)?;
+    drop(text);
+    let document = Document::parse(json.value())?;
+    check(&json, &document)?;
+    let members = match &document.attachments {
+        Some(attachments) => AttachmentMember::parse_all(attachments.value())?,
+        None => Vec::new(),
+    };
+    let mut awaited: Vec<Awaited> = members.into_iter().filter_map(Awaited::of).collect();
+    let mut followed = HashMap::new();
+    while let Some(head) = parts.next_part()? {
+        if awaited.is_empty() {
+            return Err(Error::bad_request("More attachments follow than the document names"));
+        }
+        // Parts are in the order of the document, unless they say their names.
+        let name = head.filename();
+        let index = awaited.iter().position(|one| name.as_deref() == Some(&one.name)).unwrap_or(0);
+        let one = awaited.remove(index);
+        let compression = compression_of(policy, &one.content_type, &one.follows);
+        let uploaded = upload(database, policy, &one.name, compression, || parts.data())?;
+        one.check(&uploaded, parts.length)?;
+        followed.insert(one.name, uploaded);
+    }
+    Ok(Related { document, followed })
+}
+
+/// The longest text of a document with attachments inside it.
+const MAX_TEXT_BYTES: usize = 1 << 30;
+
+/// An attachment whose data is to follow.
+struct Awaited {
+    name: String,
+    content_type: String,
+    follows: Follows,
+}
+
+impl Awaited {
+    fn of(member: AttachmentMember) -> Option<Self> {
+        let AttachmentMember { name, content_type, data, .. } = member;
+        let AttachmentData::Follows(follows) = data else { return None };
+        Some(Self { name, content_type, follows })
+    }
+
+    /// Refuses data that is not what the document told of it.
+    fn check(&self, uploaded: &Uploaded, length: u64) -> Result<(), Error> {
+        if let Some(told) = self.follows.bytes_that_follow()
+            && told != length
+        {
+            let reason = format!("Attachment {} has {length} bytes instead of {told}", self.name);
+            return Err(Error::bad_request(reason));
+        }
+        // Some tell the digest of the data as it was stored where they have it from.
+        let known = [uploaded.received_md5(), uploaded.stored_md5()];
+        if self.follows.md5.is_some_and(|told| !known.contains(&told)) {
+            let reason = "Possible message corruption.";
+            return Err(Error::new(StatusCode::BAD_REQUEST, "content_md5_mismatch", reason));
+        }
+        Ok(())
+    }
+}
+
+/// The parts of a body.
+struct Parts<'a> {
+    parser: Parser,
+    pieces: &'a mut Pieces,
+    /// How many bytes of the current part were read.
+    length: u64,
+}
+
+impl Parts<'_> {
+    fn event(&mut self) -> Result<Option<Event>, Error> {
+        loop {
+            if let Some(event) = self.parser.next()? {
+                return Ok(Some(event));
+            }
+            match self.pieces.next()? {
+                Some(piece) => self.parser.feed(&piece),
+                None => {
+                    self.parser.finish();
+                    return Ok(self.parser.next()?);
+                }
+            }
+        }
+    }
+
+    /// The head of the next part; `None` after the last.
+    fn next_part(&mut self) -> Result<Option<Head>, Error> {
+        self.length = 0;
+        match self.event()? {
+            Some(Event::Part(head)) => Ok(Some(head)),
+            _ => Ok(None),
+        }
+    }
+
+    /// The next data of the current part; `None` at its end.
+    fn data(&mut self) -> Result<Option<Bytes>, Error> {
+        match self.event()? {
+            Some(Event::Data(data)) => {
+                self.length += data.len() as u64;
+                Ok(Some(data))
+            }
+            _ => Ok(None),
+        }
+    }
+}

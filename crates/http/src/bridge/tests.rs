@@ -1,0 +1,133 @@
+//! Streamed answers: how they are cut, and what becomes of errors and of clients that leave.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use http_body_util::BodyExt;
+use hyper::body::Body as _;
+
+use super::*;
+use crate::respond::Body;
+use crate::tests::show;
+
+const ROW: &[u8] = &[b'x'; 1000];
+
+/// Writes rows; `Break` ends it.
+fn write_rows(output: &mut Output, rows: usize) -> ControlFlow<()> {
+    for _ in 0..rows {
+        output.text().extend_from_slice(ROW);
+        output.row_done()?;
+    }
+    ControlFlow::Continue(())
+}
+
+/// The pieces of a body, and whether it ended well.
+async fn pieces(mut body: Body) -> (Vec<Bytes>, bool) {
+    let mut pieces = Vec::new();
+    while let Some(frame) = body.frame().await {
+        match frame {
+            Ok(frame) => pieces.push(frame.into_data().unwrap()),
+            Err(Aborted) => return (pieces, false),
+        }
+    }
+    (pieces, true)
+}
+
+#[tokio::test]
+async fn a_short_answer_is_whole() {
+    for rows in [0, 1, 30] {
+        let answer = stream(move |output| {
+            assert!(write_rows(output, rows).is_continue());
+            Ok(())
+        });
+        let body = answer.await.unwrap().into_body();
+        assert_eq!(body.size_hint().exact(), Some(rows as u64 * 1000), "the length is known");
+        let (pieces, ended) = pieces(body).await;
+        assert_eq!((pieces.concat().len(), ended), (rows * 1000, true));
+    }
+}
+
+#[tokio::test]
+async fn a_long_answer_comes_in_pieces() {
+    let answer = stream(|output| {
+        assert!(write_rows(output, 1000).is_continue());
+        output.text().extend_from_slice(b"end");
+        Ok(())
+    });
+    let body = answer.await.unwrap().into_body();
+    assert_eq!(body.size_hint().exact(), None);
+    let (pieces, ended) = pieces(body).await;
+    assert!(ended && pieces.len() > 10, "{}", pieces.len());
+    for piece in &pieces[..pieces.len() - 1] {
+        assert!((PIECE_BYTES..PIECE_BYTES + 1000).contains(&piece.len()), "{}", piece.len());
+    }
+    assert_eq!(pieces.concat(), [ROW.repeat(1000), b"end".to_vec()].concat());
+}
+
+#[tokio::test]
+async fn an_error_before_the_first_piece_is_the_answer() {
+    let answer = stream(|output| {
+        assert!(write_rows(output, 10).is_continue());
+        Err(Error::not_found("gone"))
+    });
+    assert_eq!(answer.await.map(|_| ()).map_err(|error| show(&error)), Err("404 not_found: gone".to_owned()));
+}
+
+#[tokio::test]
+async fn an_error_after_the_first_piece_breaks_the_answer() {
+    let answer = stream(|output| {
+        assert!(write_rows(output, 100).is_continue());
+        Err(Error::internal("disk"))
+    });
+    let response = answer.await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
+    let (pieces, ended) = pieces(response.into_body()).await;
+    assert!(!ended, "a client must not take it for complete");
+    let text = pieces.concat();
+    assert!(text.ends_with(br#"{"error":"internal_server_error","reason":"disk"}"#));
+}
+
+#[tokio::test]
+async fn a_writer_hears_that_its_client_left() {
+    let (left, hears) = oneshot::channel();
+    let answer = stream(move |output| {
+        let mut sent = 0_u64;
+        while write_rows(output, 1).is_continue() {
+            sent += 1;
+        }
+        left.send(sent).unwrap();
+        Ok(())
+    });
+    let mut body = answer.await.unwrap().into_body();
+    assert!(body.frame().await.unwrap().is_ok());
+    drop(body);
+    let sent = hears.await.unwrap();
+    let most = (PIECES_WAITING + 3) * (PIECE_BYTES + 1000) / 1000;
+    assert!(sent <= most as u64, "{sent} rows were written for nobody");
+}
+
+#[tokio::test]
+async fn a_reader_that_waits_holds_the_writer() {
+    let (progress, seen) = tokio::sync::watch::channel(0_usize);
+    let answer = stream(move |output| {
+        for row in 0..1000 {
+            progress.send_replace(row);
+            if write_rows(output, 1).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    });
+    let response = answer.await.unwrap();
+    let bound = (PIECES_WAITING + 2) * (PIECE_BYTES + 1000) / 1000;
+    assert!(*seen.borrow() <= bound, "written far ahead of the reader");
+    let (pieces, ended) = pieces(response.into_body()).await;
+    assert_eq!((pieces.concat().len(), ended), (1_000_000, true));
+}
+
+#[tokio::test]
+async fn a_panic_is_an_answer_too() {
+    let expected = "500 internal_server_error: the request failed; the cause is in the server's log";
+    let answer = stream(|_| panic!("on purpose"));
+    assert_eq!(answer.await.map(|_| ()).map_err(|error| show(&error)), Err(expected.to_owned()));
+    let result = blocking(|| -> Result<(), Error> { panic!("on purpose") }).await;
+    assert_eq!(result.map_err(|error| show(&error)), Err(expected.to_owned()));
+}

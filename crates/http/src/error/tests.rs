@@ -1,0 +1,110 @@
+//! The table of errors, as a file.
+
+use std::fmt::Write as _;
+
+use settee_design::DesignDocument;
+use settee_model::{Document, Rev, validate_doc_id};
+use settee_views::QueryError;
+
+use super::*;
+use crate::tests::{check_file, json, show};
+
+/// An error with the name of what went wrong.
+fn line(text: &mut String, what: &str, error: impl Into<Error>) {
+    writeln!(text, "{what}\n    {}", show(&error.into())).expect("a String takes everything");
+}
+
+fn storage_errors() -> [(&'static str, StorageError); 4] {
+    [
+        ("Io", StorageError::Io("EIO".to_owned())),
+        ("Corrupt", StorageError::Corrupt("a block".to_owned())),
+        ("Poisoned", StorageError::Poisoned("EIO".to_owned())),
+        ("Full", StorageError::Full("ENOSPC".to_owned())),
+    ]
+}
+
+#[test]
+fn every_error_has_a_status_a_name_and_a_reason() {
+    let mut text = String::new();
+    for (name, error) in storage_errors() {
+        line(&mut text, &format!("storage {name}"), error);
+    }
+    line(&mut text, "database NotFound", DatabaseError::NotFound);
+    line(&mut text, "database Exists", DatabaseError::Exists);
+    line(&mut text, "database IllegalName", DatabaseError::IllegalName("Bad".to_owned()));
+    line(&mut text, "database Corrupt", DatabaseError::Corrupt("record"));
+    for (name, error) in storage_errors() {
+        line(&mut text, &format!("database Storage {name}"), DatabaseError::Storage(error));
+    }
+    line(&mut text, "auth Incorrect", AuthError::Incorrect);
+    line(&mut text, "auth InvalidHeader", AuthError::InvalidHeader);
+    line(&mut text, "settings Unknown", SettingsError::Unknown);
+    line(&mut text, "settings Invalid", SettingsError::Invalid("must be a number".to_owned()));
+    line(&mut text, "settings File", SettingsError::File("read-only".to_owned()));
+    line(&mut text, "compile Source", CompileError::Source("x is not defined".to_owned()));
+    line(&mut text, "compile Unavailable", CompileError::Unavailable("no worker".to_owned()));
+    let fatal = || RunError::Fatal { name: "timeout".into(), reason: "too slow".into() };
+    line(&mut text, "run Fatal", fatal());
+    line(&mut text, "run Machinery", RunError::Machinery("the worker ended".to_owned()));
+    line(&mut text, "call Forbidden", CallError::Forbidden("no".to_owned()));
+    line(&mut text, "call Unauthorized", CallError::Unauthorized("who".to_owned()));
+    line(&mut text, "call NotFound", CallError::NotFound("document not found".to_owned()));
+    for name in ["bad_request", "compilation_error", "method_not_allowed", "not_acceptable", "conflict", "TypeError"] {
+        let error = CallError::Failed { name: name.to_owned(), reason: "thrown".to_owned() };
+        line(&mut text, &format!("call Failed {name}"), error);
+    }
+    line(&mut text, "call Run", CallError::Run(fatal()));
+    line(&mut text, "view MissingView", ViewError::MissingView);
+    for error in [
+        QueryError::ReduceOnMap,
+        QueryError::GroupingOnMap,
+        QueryError::DocsOnReduce,
+        QueryError::ManyKeysOnReduce,
+        QueryError::RangeNotAscending,
+        QueryError::RangeNotDescending,
+    ] {
+        line(&mut text, &format!("view Query {error:?}"), ViewError::Query(error));
+    }
+    line(&mut text, "view Compile", ViewError::Compile(CompileError::Source("x".to_owned())));
+    line(&mut text, "view UnknownLanguage", ViewError::UnknownLanguage("cobol".to_owned()));
+    line(&mut text, "view Run", ViewError::Run(fatal()));
+    for (name, error) in storage_errors() {
+        line(&mut text, &format!("view Storage {name}"), ViewError::Storage(error));
+    }
+    line(&mut text, "view Spill", ViewError::Spill("ENOSPC".to_owned()));
+    line(&mut text, "view Source", ViewError::Source("unreadable".to_owned()));
+    line(&mut text, "view Stopped", ViewError::Stopped);
+    line(&mut text, "view Contended", ViewError::Contended);
+    line(&mut text, "view Corrupt", ViewError::Corrupt("node"));
+    check_file("errors.txt", &text);
+}
+
+/// Texts that CouchDB was recorded to answer, from the errors of other crates.
+#[test]
+fn documents_that_make_no_sense() {
+    let check = |document: &str, expected: &str| {
+        let error = Document::parse(json(document).value()).map(|_| ()).map_err(|error| show(&error.into()));
+        assert_eq!(error, Err(expected.to_owned()), "{document}");
+    };
+    check("[]", "400 bad_request: Document must be a JSON object");
+    check(r#"{"_rev":"x"}"#, "400 bad_request: Invalid rev format");
+    check(r#"{"_id":1}"#, "400 illegal_docid: Document id must be a string");
+    check(r#"{"_id":""}"#, "400 illegal_docid: Document id must not be empty");
+    check(r#"{"_x":1}"#, "400 doc_validation: Bad special document member: _x");
+    check(r#"{"_revisions":{"start":"a","ids":[]}}"#, "400 doc_validation: _revisions.start isn't an integer.");
+    let refuse = |id: &str| validate_doc_id(id).map_err(|error| show(&error.into()));
+    let reserved = "400 illegal_docid: Only reserved document ids may start with underscore.";
+    assert_eq!(refuse("_x"), Err(reserved.to_owned()));
+    assert_eq!(refuse("_design/"), Err("400 illegal_docid: Illegal document id `_design/`".to_owned()));
+    assert_eq!(refuse(&"x".repeat(8001)), Err("400 illegal_docid: Document id is too long".to_owned()));
+    assert_eq!(refuse(&"x".repeat(8000)), Ok(()));
+}
+
+#[test]
+fn texts_that_make_no_sense() {
+    let json_error = settee_model::json::Json::parse(b"{").map(|_| ()).map_err(|error| show(&error.into()));
+    assert_eq!(json_error, Err("400 bad_request: invalid UTF-8 JSON".to_owned()));
+    let rev = Rev::parse("1").map(|_| ()).map_err(|error| show(&error.into()));
+    assert_eq!(rev, Err("400 bad_request: Invalid rev format".to_owned()));
+    assert!(DesignDocument::parse("", json(r#"{"views":1}"#).value()).is_err());
+}

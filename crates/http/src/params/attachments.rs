@@ -1,0 +1,101 @@
+//! Parameters that say how attachments are shown in documents.
+
+use settee_database::{Attachment, DocRecord, EncodingInfo};
+use settee_model::Rev;
+use settee_model::json::{Json, Kind, Value};
+
+use super::Query;
+use crate::Error;
+
+/// How attachments are shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Shown {
+    pub(crate) data: Data,
+    pub(crate) info: EncodingInfo,
+}
+
+/// Which attachments come with their data; the others are stubs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Data {
+    /// None.
+    #[default]
+    None,
+    /// All.
+    All,
+    /// Those that are newer than all of these revisions that are ancestors (`atts_since`).
+    Since(Vec<Rev>),
+}
+
+/// Which attachments of one revision come with their data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    None,
+    All,
+    /// Those that came after this generation.
+    Beyond(u64),
+}
+
+impl Wanted {
+    pub(crate) fn has(self, attachment: &Attachment) -> bool {
+        match self {
+            Self::None => false,
+            Self::All => true,
+            Self::Beyond(generation) => attachment.revpos > generation,
+        }
+    }
+}
+
+impl Shown {
+    /// Resolves `attachments`, `atts_since` and `att_encoding_info`.
+    pub(crate) fn from_query(query: &Query) -> Result<Self, Error> {
+        let since = query.get("atts_since").map(|text| revisions(Json::parse(text.as_bytes())?.value())).transpose()?;
+        let data = match since {
+            Some(since) => Data::Since(since),
+            None if query.is_true("attachments") => Data::All,
+            None => Data::None,
+        };
+        Ok(Self { data, info: info(query.is_true("att_encoding_info")) })
+    }
+
+    /// From two switches.
+    pub(crate) fn switches(attachments: bool, att_encoding_info: bool) -> Self {
+        let data = if attachments { Data::All } else { Data::None };
+        Self { data, info: info(att_encoding_info) }
+    }
+
+    /// The same, with all data unless it says which.
+    pub(crate) fn with_data(&self) -> Self {
+        let data = if self.data == Data::None { Data::All } else { self.data.clone() };
+        Self { data, info: self.info }
+    }
+
+    /// Whether all attachments are plain stubs.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.data == Data::None && self.info == EncodingInfo::Hidden
+    }
+
+    /// Which attachments of the revision at `node` come with their data.
+    pub(crate) fn wanted(&self, record: &DocRecord, node: u32) -> Wanted {
+        match &self.data {
+            Data::None => Wanted::None,
+            Data::All => Wanted::All,
+            Data::Since(revs) if revs.is_empty() => Wanted::All,
+            Data::Since(revs) => {
+                let mut history = record.tree.history(node).map(|ancestor| &record.tree.node(ancestor).rev);
+                Wanted::Beyond(history.find(|rev| revs.contains(rev)).map_or(0, |rev| rev.generation))
+            }
+        }
+    }
+}
+
+fn info(shown: bool) -> EncodingInfo {
+    if shown { EncodingInfo::Shown } else { EncodingInfo::Hidden }
+}
+
+/// An array of revisions.
+pub(crate) fn revisions(list: Value<'_>) -> Result<Vec<Rev>, Error> {
+    if list.kind() != Kind::Array {
+        return Err(Error::bad_request("Invalid rev format"));
+    }
+    list.elements().map(|rev| Ok(Rev::parse(rev.as_str().as_deref().unwrap_or_default())?)).collect()
+}

@@ -1,0 +1,214 @@
+//! [`Filter`]: which documents a changes feed passes.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use settee_mango::{Projection, Selector};
+use settee_model::json::{Json, Value};
+
+use super::Query;
+use crate::Error;
+use crate::functions::Functions;
+use crate::node::Node;
+
+/// Which documents a feed passes.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Filter {
+    /// All.
+    #[default]
+    None,
+    /// Those that match a selector, shown as far as the client wants.
+    Selector(Arc<SelectorFilter>),
+    /// Those with these ids.
+    DocIds(Arc<BTreeSet<String>>),
+    /// Design documents.
+    Design,
+    /// Those that a function of a design document passes.
+    Function(Arc<FunctionFilter>),
+}
+
+/// A filter function, or a map function as a filter (`_view`).
+pub(crate) struct FunctionFilter {
+    pub(crate) node: Arc<Node>,
+    pub(crate) functions: Functions,
+    /// Where it stands in the design document.
+    pub(crate) path: FunctionPath,
+    /// The request as it sees it.
+    pub(crate) request: Vec<u8>,
+    /// What its verdicts depend on, besides documents.
+    pub(crate) mark: String,
+}
+
+impl fmt::Debug for FunctionFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FunctionFilter").field("path", &self.path).field("mark", &self.mark).finish_non_exhaustive()
+    }
+}
+
+/// Which function of which design document is a filter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum FunctionPath {
+    /// `filter=ddoc/name`
+    Filter {
+        /// Without `_design/`.
+        ddoc: String,
+        name: String,
+    },
+    /// `filter=_view&view=ddoc/name`
+    View {
+        /// Without `_design/`.
+        ddoc: String,
+        name: String,
+    },
+}
+
+impl FunctionPath {
+    /// The function that a request names; `None` if its filter is no function, or there is none.
+    pub(crate) fn of(query: &Query) -> Result<Option<Self>, Error> {
+        match query.get("filter") {
+            Some("_view") => {
+                let view = query.get("view").unwrap_or_default();
+                let (ddoc, name) = two_names(view)
+                    .ok_or_else(|| Error::bad_request("`view` must be of the form `designname/viewname`"))?;
+                Ok(Some(Self::View { ddoc, name }))
+            }
+            None | Some("") => Ok(None),
+            Some(builtin) if builtin.starts_with('_') => Ok(None),
+            Some(filter) => {
+                let (ddoc, name) = two_names(filter)
+                    .ok_or_else(|| Error::bad_request("`filter` must be of the form `designname/filtername`"))?;
+                Ok(Some(Self::Filter { ddoc, name }))
+            }
+        }
+    }
+
+    /// The design document, without `_design/`.
+    pub(crate) fn ddoc(&self) -> &str {
+        match self {
+            Self::Filter { ddoc, .. } | Self::View { ddoc, .. } => ddoc,
+        }
+    }
+
+    /// The names that lead to the function.
+    pub(crate) fn names(&self) -> Vec<&str> {
+        match self {
+            Self::Filter { name, .. } => vec!["filters", name],
+            Self::View { name, .. } => vec!["views", name, "map"],
+        }
+    }
+}
+
+fn two_names(text: &str) -> Option<(String, String)> {
+    let (ddoc, name) = text.split_once('/')?;
+    (!ddoc.is_empty() && !name.is_empty() && !name.contains('/')).then(|| (ddoc.to_owned(), name.to_owned()))
+}
+
+/// The arguments of `_selector`.
+#[derive(Debug)]
+pub(crate) struct SelectorFilter {
+    pub(crate) selector: Selector,
+    pub(crate) fields: Projection,
+}
+
+impl Filter {
+    /// The filter that a request names, unless it is a function. `body` is that of a POST.
+    pub(crate) fn resolve(query: &Query, body: Option<&Json>) -> Result<Self, Error> {
+        match query.get("filter") {
+            None | Some("") => Ok(Self::None),
+            Some("_design") => Ok(Self::Design),
+            Some("_doc_ids") => doc_ids(query, body),
+            Some("_selector") => selector(body),
+            Some(_) => Err(unknown()),
+        }
+    }
+
+    /// Refuses a filter that nobody knows: it must not be mistaken for no filter.
+    pub(crate) fn check_name(query: &Query) -> Result<(), Error> {
+        match query.get("filter") {
+            None | Some("" | "_design" | "_doc_ids" | "_selector") => Ok(()),
+            Some(_) if FunctionPath::of(query)?.is_some() => Ok(()),
+            Some(_) => Err(unknown()),
+        }
+    }
+}
+
+fn unknown() -> Error {
+    Error::bad_request("unknown builtin filter name")
+}
+
+fn doc_ids(query: &Query, body: Option<&Json>) -> Result<Filter, Error> {
+    let invalid = || Error::bad_request("`doc_ids` filter parameter is not a list of doc ids.");
+    let of_query = query.get("doc_ids").map(|text| Json::parse(text.as_bytes())).transpose()?;
+    let ids = match (body, &of_query) {
+        (Some(body), _) => body.value().get("doc_ids"),
+        (None, of_query) => of_query.as_ref().map(Json::value),
+    };
+    let ids = ids.filter(|ids| ids.is_array()).ok_or_else(invalid)?;
+    let ids: Option<BTreeSet<String>> = ids.elements().map(|id| Some(id.as_str()?.into_owned())).collect();
+    Ok(Filter::DocIds(Arc::new(ids.ok_or_else(invalid)?)))
+}
+
+fn selector(body: Option<&Json>) -> Result<Filter, Error> {
+    let body = body.ok_or_else(|| Error::bad_request("_selector must be used with POST"))?.value();
+    let selector = body.get("selector").filter(|selector| selector.is_object());
+    let selector = selector.ok_or_else(|| Error::bad_request("Selector error: expected a JSON object"))?;
+    let fields = match body.get("fields").filter(|fields| !fields.is_null()) {
+        None => Projection::default(),
+        Some(fields) if fields.is_array() => Projection::parse(fields)?,
+        Some(_) => return Err(Error::bad_request("Selector error: fields must be JSON array")),
+    };
+    Ok(Filter::Selector(Arc::new(SelectorFilter { selector: Selector::parse(selector)?, fields })))
+}
+
+impl SelectorFilter {
+    /// Whether a document passes.
+    pub(crate) fn passes(&self, document: &[u8]) -> bool {
+        self.selector.matches(Value::trusted(document))
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    fn resolve(query: &str, body: Option<&str>) -> Result<Filter, Error> {
+        let body = body.map(|text| Json::parse(text.as_bytes()).unwrap());
+        Filter::resolve(&Query::parse(Some(query)).unwrap(), body.as_ref())
+    }
+
+    #[test]
+    fn filters_by_their_names() {
+        assert!(matches!(resolve("", None), Ok(Filter::None)));
+        assert!(matches!(resolve("filter=", None), Ok(Filter::None)));
+        assert!(matches!(resolve("filter=_design", None), Ok(Filter::Design)));
+        let ids = |filter| match filter {
+            Ok(Filter::DocIds(ids)) => ids.iter().cloned().collect::<Vec<_>>().join(","),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(ids(resolve(r#"filter=_doc_ids&doc_ids=["b","a"]"#, None)), "a,b");
+        assert_eq!(ids(resolve("filter=_doc_ids", Some(r#"{"doc_ids":["x"]}"#))), "x");
+        let filter = resolve("filter=_selector", Some(r#"{"selector":{"n":{"$gt":1}},"fields":["n"]}"#));
+        let Ok(Filter::Selector(filter)) = filter else { panic!("{filter:?}") };
+        assert!(filter.passes(br#"{"n":2}"#) && !filter.passes(br#"{"n":1}"#));
+    }
+
+    #[test]
+    fn arguments_that_make_no_sense_are_refused() {
+        let check = |query: &str, body: Option<&str>, reason: &str| {
+            let error = resolve(query, body).unwrap_err();
+            assert_eq!(error.reason, reason, "{query}");
+        };
+        let no_list = "`doc_ids` filter parameter is not a list of doc ids.";
+        check("filter=_doc_ids", None, no_list);
+        check("filter=_doc_ids&doc_ids=5", None, no_list);
+        check("filter=_doc_ids", Some(r#"{"doc_ids":[1]}"#), no_list);
+        check("filter=_selector", None, "_selector must be used with POST");
+        check("filter=_selector", Some("{}"), "Selector error: expected a JSON object");
+        let fields = Some(r#"{"selector":{},"fields":"n"}"#);
+        check("filter=_selector", fields, "Selector error: fields must be JSON array");
+        check("filter=_selector", Some(r#"{"selector":{"$x":1}}"#), "Invalid operator: $x");
+        check("filter=_nosuch", None, "unknown builtin filter name");
+    }
+}

@@ -1,0 +1,122 @@
+//! Attachments in documents: stubs, or data as base64, which goes out while it is read.
+
+use std::io::Read;
+use std::ops::ControlFlow;
+
+use settee_database::{Attachment, EncodingInfo, Form, ReadView};
+use settee_model::base64;
+
+use crate::bridge::Output;
+use crate::params::attachments::Wanted;
+use crate::{Error, revision};
+
+/// Text on its way to a client.
+pub(crate) trait Text {
+    /// Where to append.
+    fn text(&mut self) -> &mut Vec<u8>;
+
+    /// Call between pieces of much text. `Break` when nobody reads on.
+    fn piece_done(&mut self) -> ControlFlow<()>;
+}
+
+impl Text for Output {
+    fn text(&mut self) -> &mut Vec<u8> {
+        Output::text(self)
+    }
+
+    fn piece_done(&mut self) -> ControlFlow<()> {
+        self.row_done()
+    }
+}
+
+impl Text for Vec<u8> {
+    fn text(&mut self) -> &mut Vec<u8> {
+        self
+    }
+
+    fn piece_done(&mut self) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}
+
+/// How much is read at a time.
+const PIECE_BYTES: usize = 32 << 10;
+
+/// Makes `_attachments` the last member of the document at the end of `out`. Nothing without attachments.
+pub(crate) fn write(
+    out: &mut impl Text,
+    view: &ReadView,
+    attachments: &[Attachment],
+    wanted: Wanted,
+    info: EncodingInfo,
+) -> Result<(), Error> {
+    if attachments.is_empty() || out.text().pop().is_none() {
+        return Ok(());
+    }
+    out.text().extend_from_slice(b",\"_attachments\":{");
+    for (index, attachment) in attachments.iter().enumerate() {
+        if index > 0 {
+            out.text().push(b',');
+        }
+        attachment.write_beginning(out.text());
+        if wanted.has(attachment) {
+            out.text().extend_from_slice(b",\"data\":\"");
+            if write_data(out, view, attachment)?.is_break() {
+                return Ok(());
+            }
+            out.text().push(b'"');
+        } else {
+            attachment.write_mark("stub", out.text());
+        }
+        attachment.write_end(info, out.text());
+    }
+    out.text().extend_from_slice(b"}}");
+    Ok(())
+}
+
+/// As [`write`], but data that is wanted comes in parts of its own.
+pub(super) fn write_following(out: &mut Vec<u8>, attachments: &[Attachment], wanted: Wanted) {
+    if attachments.is_empty() || out.pop().is_none() {
+        return;
+    }
+    out.extend_from_slice(b",\"_attachments\":{");
+    for (index, attachment) in attachments.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        attachment.write_beginning(out);
+        attachment.write_mark(if wanted.has(attachment) { "follows" } else { "stub" }, out);
+        attachment.write_end(EncodingInfo::Shown, out);
+    }
+    out.extend_from_slice(b"}}");
+}
+
+fn write_data(out: &mut impl Text, view: &ReadView, attachment: &Attachment) -> Result<ControlFlow<()>, Error> {
+    let mut encoder = base64::Encoder::default();
+    let mut reader = view.content(attachment)?.reader(Form::Identity);
+    let flow = each_piece(&mut reader, |piece| {
+        encoder.push(piece, out.text());
+        out.piece_done()
+    })?;
+    if flow.is_continue() {
+        encoder.finish(out.text());
+    }
+    Ok(flow)
+}
+
+/// Calls `each` with all that `reader` gives.
+pub(crate) fn each_piece(
+    reader: &mut (impl Read + ?Sized),
+    mut each: impl FnMut(&[u8]) -> ControlFlow<()>,
+) -> Result<ControlFlow<()>, Error> {
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        let length = reader.read(&mut piece).map_err(revision::unreadable)?;
+        if length == 0 {
+            return Ok(ControlFlow::Continue(()));
+        }
+        if each(&piece[..length]).is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Which path is which resource, and what it captures.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use super::*;
+use crate::routes::router;
+use crate::server::{Shutdown, copy};
+use crate::tests::show;
+
+/// The pattern that serves a request and what it captured, or the error.
+fn find(method: &Method, path: &str) -> Result<String, Error> {
+    let router = router(&Shutdown::new());
+    let matched = router.find(method, path)?;
+    let is_it = |resource: &&Resource| resource.methods.iter().any(|(.., own)| Arc::ptr_eq(own, matched.handler));
+    let pattern = router.resources().iter().find(is_it).unwrap().path;
+    let captures = matched.captures.0.iter().map(|(name, value)| format!(" {name}={value}"));
+    Ok(format!("{pattern}{}", captures.collect::<String>()))
+}
+
+#[test]
+fn paths_find_their_resource() {
+    let check = |path: &str, expected: &str| {
+        assert_eq!(find(&Method::GET, path).map_err(|error| show(&error)).as_deref(), Ok(expected), "{path}");
+    };
+    check("/", "/");
+    check("", "/");
+    check("/_up", "/_up");
+    check("/_all_dbs", "/_all_dbs");
+    check("/_all_dbs/", "/_all_dbs");
+    check("/%5Fall_dbs", "/_all_dbs");
+    check("/_node/_local/_config/log/level", "/_node/{node}/_config/{section}/{key} node=_local section=log key=level");
+    check("/_config/log/level", "/_config/{section}/{key} section=log key=level");
+    check("/db", "/{db} db=db");
+    check("/db/", "/{db} db=db");
+    check("//db//", "/{db} db=db");
+    check("/a%2Fb", "/{db} db=a/b");
+    check("/a%2fb%2Bc", "/{db} db=a/b+c");
+    check("/_users", "/{db} db=_users");
+    check("/db/doc", "/{db}/{doc} db=db doc=doc");
+    check("/db/doc/", "/{db}/{doc} db=db doc=doc");
+    check("/db//doc", "/{db}/{doc} db=db doc=doc");
+    check("/db/a%2Fb", "/{db}/{doc} db=db doc=a/b");
+    check("/db/a+b", "/{db}/{doc} db=db doc=a b");
+    check("/db/a%2Bb", "/{db}/{doc} db=db doc=a+b");
+    check("/db/%C3%A9%00", "/{db}/{doc} db=db doc=é\0");
+    check("/db/100%", "/{db}/{doc} db=db doc=100%");
+    check("/db/%zz%4", "/{db}/{doc} db=db doc=%zz%4");
+    check("/db/_all_docs", "/{db}/_all_docs db=db");
+    check("/db/_all_docs_", "/{db}/{doc} db=db doc=_all_docs_");
+    check("/db/_ALL_DOCS", "/{db}/{doc} db=db doc=_ALL_DOCS");
+    check("/db/doc/a/b%2Fc", "/{db}/{doc}/{*attachment} db=db doc=doc attachment=a/b/c");
+    check("/db/_local/x", "/{db}/_local/{local} db=db local=x");
+    check("/db/_local%2Fx", "/{db}/_local/{local} db=db local=x");
+    check("/db/_local%2Fa%2Fb", "/{db}/_local/{local} db=db local=a/b");
+    check("/db/_local/a%2Fb", "/{db}/_local/{local} db=db local=a/b");
+    check("/db/_design/x", "/{db}/_design/{ddoc} db=db ddoc=x");
+    check("/db/_design%2Fx", "/{db}/_design/{ddoc} db=db ddoc=x");
+    check("/db/_design%2fx/_view/v", "/{db}/_design/{ddoc}/_view/{view} db=db ddoc=x view=v");
+    check("/db/_design/x/_view/v%2Fw", "/{db}/_design/{ddoc}/_view/{view} db=db ddoc=x view=v/w");
+    check("/db/_design/x/file", "/{db}/_design/{ddoc}/{*attachment} db=db ddoc=x attachment=file");
+    check("/db/_design", "/{db}/{doc} db=db doc=_design");
+    check("/db/_designer%2Fx", "/{db}/{doc} db=db doc=_designer/x");
+    check("/db/x/_design%2Fy", "/{db}/{doc}/{*attachment} db=db doc=x attachment=_design/y");
+}
+
+/// An escaped underscore must not reach, as a document, what needs more than membership.
+#[test]
+fn escapes_do_not_change_what_a_path_is() {
+    let check = |plain: &str, escaped: &str| {
+        for method in [Method::GET, Method::PUT, Method::DELETE, Method::POST, copy()] {
+            let show = |found: Result<String, Error>| found.unwrap_or_else(|error| show(&error));
+            let expected = show(find(&method, plain));
+            assert_eq!(show(find(&method, escaped)), expected, "{method} {escaped}");
+        }
+        let permission = |path| router(&Shutdown::new()).find(&Method::GET, path).map(|found| found.permission);
+        assert_eq!(permission(plain).ok(), permission(escaped).ok(), "{escaped}");
+    };
+    check("/db/_design/x", "/db/%5Fdesign/x");
+    check("/db/_design/x", "/db/%5fdesign%2fx");
+    check("/db/_design/x", "/db/_desig%6E%2Fx");
+    check("/db/_design/x/_view/v", "/db/%5Fdesign%2Fx/%5Fview/v");
+    check("/db/_security", "/db/%5Fsecurity");
+    check("/db/_local/x", "/db/%5Flocal%2Fx");
+    check("/db/_bulk_docs", "/db/%5fbulk%5Fdocs");
+    check("/_active_tasks", "/%5Factive_tasks");
+}
+
+#[test]
+fn names_that_are_no_text_are_refused() {
+    for path in ["/%ff", "/db/%ff", "/db/a%C3", "/db/_design/%fe", "/db/x/%ed%a0%80"] {
+        let error = find(&Method::GET, path).unwrap_err();
+        assert_eq!(show(&error), "400 illegal_docid: Document id must be valid UTF-8", "{path}");
+    }
+}
+
+#[test]
+fn head_is_served_as_get() {
+    for path in ["/", "/_all_dbs", "/db", "/db/doc", "/db/_all_docs", "/db/_design/d/_view/v", "/db/_changes"] {
+        assert_eq!(find(&Method::HEAD, path).unwrap(), find(&Method::GET, path).unwrap(), "{path}");
+    }
+}
+
+#[test]
+fn a_method_that_is_not_served_is_told_which_are() {
+    let check = |method: Method, path: &str, allow: &str| {
+        let error = find(&method, path).unwrap_err();
+        assert_eq!(show(&error), format!("405 method_not_allowed: Only {allow} allowed"), "{method} {path}");
+        assert_eq!(error.headers, [(hyper::header::ALLOW, allow.parse().unwrap())], "{method} {path}");
+    };
+    check(Method::POST, "/", "GET,HEAD");
+    check(Method::DELETE, "/_all_dbs", "GET,HEAD");
+    check(Method::PUT, "/_uuids", "GET,HEAD");
+    check(Method::PATCH, "/db", "DELETE,GET,HEAD,POST");
+    check(copy(), "/db", "DELETE,GET,HEAD,POST");
+    check(Method::PUT, "/db/_all_docs", "GET,HEAD,POST");
+    check(Method::GET, "/db/_bulk_docs", "POST");
+    check(Method::HEAD, "/db/_bulk_docs", "POST");
+    check(Method::PUT, "/db/_changes", "GET,POST,HEAD");
+    check(Method::POST, "/db/_security", "PUT,GET");
+    check(Method::DELETE, "/db/_revs_limit", "PUT,GET");
+    check(Method::GET, "/db/_temp_view", "POST");
+    check(Method::PUT, "/db/_design/d/_view/v", "GET,POST,HEAD");
+    check(Method::PATCH, "/db/doc", "DELETE,GET,HEAD,POST,PUT,COPY");
+    check(Method::OPTIONS, "/db/_design/d", "DELETE,GET,HEAD,POST,PUT,COPY");
+    check(Method::PUT, "/_node/_local/_config/log", "GET");
+    check(Method::POST, "/_config/log/level", "GET,PUT,DELETE");
+}
+
+#[test]
+fn what_is_deeper_than_the_server_knows_is_missing() {
+    for path in ["/_up/x/y", "/_node", "/_node/a/b/c/d/e"] {
+        // Names with an underscore are databases too, so these are documents or nothing.
+        let found = find(&Method::GET, path).map_err(|error| show(&error));
+        match found {
+            Ok(pattern) => assert!(pattern.starts_with("/{db}"), "{path}: {pattern}"),
+            Err(error) => assert_eq!(error, "404 not_found: missing", "{path}"),
+        }
+    }
+}

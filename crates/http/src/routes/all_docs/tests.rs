@@ -1,0 +1,109 @@
+//! Which ids lie between the keys of a query.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use super::*;
+use crate::tests::{json, query, show};
+
+/// The keys that bounds are made of: ids, a key before all texts, one after them, and none.
+const KEYS: [Option<&str>; 6] = [None, Some("\"b\""), Some("\"d\""), Some("null"), Some("{}"), Some("\"\"")];
+
+const IDS: [&str; 9] = ["A", "a", "b", "b\0", "bb", "c", "d", "d\0x", "é"];
+
+/// What the documentation of CouchDB says about one id, read aloud.
+fn belongs(id: &str, params: &ViewParams) -> bool {
+    let (first, last) = match &params.key {
+        Some(key) => (Some(key), Some(key)),
+        None => (params.startkey.as_ref(), params.endkey.as_ref()),
+    };
+    let text = |key: &Json| key.value().as_str().map(|text| text.into_owned());
+    // A key that is no text lies before all ids: everything follows it, nothing precedes it.
+    let after = |key: &Json| text(key).is_none_or(|key| id >= key.as_str());
+    let before = |key: &Json| text(key).is_some_and(|key| id <= key.as_str());
+    let is_last = last.and_then(text).is_some_and(|key| id == key);
+    let included = params.inclusive_end != Some(false) || !is_last;
+    let in_range = if params.descending {
+        first.is_none_or(before) && last.is_none_or(after)
+    } else {
+        first.is_none_or(after) && last.is_none_or(before)
+    };
+    in_range && included
+}
+
+fn contains(range: &IdRange, id: &str) -> bool {
+    range.start.as_deref().is_none_or(|start| id.as_bytes() >= start)
+        && range.end.as_deref().is_none_or(|end| id.as_bytes() < end)
+}
+
+#[test]
+fn all_combinations_of_keys() {
+    let mut checked = 0;
+    for key in KEYS {
+        for startkey in KEYS {
+            for endkey in KEYS {
+                for descending in [false, true] {
+                    for inclusive_end in [None, Some(true), Some(false)] {
+                        let parsed = |text: Option<&str>| text.map(json);
+                        let params = ViewParams {
+                            key: parsed(key),
+                            startkey: parsed(startkey),
+                            endkey: parsed(endkey),
+                            descending,
+                            inclusive_end,
+                            ..ViewParams::default()
+                        };
+                        let range = id_range(&params);
+                        for id in IDS {
+                            assert_eq!(contains(&range, id), belongs(id, &params), "{id:?} {range:?} {params:?}");
+                            checked += 1;
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert_eq!(checked, 6 * 6 * 6 * 2 * 3 * IDS.len());
+}
+
+#[test]
+fn ranges_as_bytes() {
+    let check = |text: &str, start: Option<&str>, end: Option<&str>| {
+        let range = id_range(&ViewParams::from_query(&query(text)).unwrap());
+        let bytes = |bound: Option<&str>| bound.map(|bound| bound.as_bytes().to_vec());
+        assert_eq!((range.start, range.end), (bytes(start), bytes(end)), "{text}");
+    };
+    check("", None, None);
+    check("startkey=%22a%22&endkey=%22c%22", Some("a"), Some("c\0"));
+    check("startkey=%22a%22&endkey=%22c%22&inclusive_end=false", Some("a"), Some("c"));
+    check("startkey=%22c%22&endkey=%22a%22&descending=true", Some("a"), Some("c\0"));
+    check("startkey=%22c%22&endkey=%22a%22&descending=true&inclusive_end=false", Some("a\0"), Some("c\0"));
+    check("key=%22a%22", Some("a"), Some("a\0"));
+    check("key=1", None, Some(""));
+    check("endkey=1", None, Some(""));
+    check("startkey=1", None, None);
+    check("startkey=%22%5Cu0000%22", Some("\0"), None);
+}
+
+#[test]
+fn lists_of_keys_follow_the_order() {
+    let keys = |text: &str| key_list(&ViewParams::from_query(&query(text)).unwrap());
+    assert_eq!(keys(""), None);
+    assert_eq!(keys("keys=%5B%5D"), Some(Vec::new()));
+    assert_eq!(keys("keys=%5B%22a%22,2%5D"), Some(vec![json("\"a\""), json("2")]));
+    assert_eq!(keys("keys=%5B%22a%22,2%5D&descending=true"), Some(vec![json("2"), json("\"a\"")]));
+}
+
+#[test]
+fn lists_of_queries() {
+    let check = |body: &str, expected: Result<usize, &str>| {
+        let queries = parse_queries(&json(body), Source::View);
+        let found = queries.map(|queries| queries.len()).map_err(|error| show(&error));
+        assert_eq!(found, expected.map_err(str::to_owned), "{body}");
+    };
+    check(r#"{"queries":[]}"#, Ok(0));
+    check(r#"{"queries":[{},{"limit":1}]}"#, Ok(2));
+    check("{}", Err("400 bad_request: `queries` member must exist."));
+    check("[]", Err("400 bad_request: `queries` member must exist."));
+    check(r#"{"queries":{}}"#, Err("400 bad_request: `queries` member must be an array."));
+    check(r#"{"queries":[1]}"#, Err("400 bad_request: Request body must be a JSON object"));
+    check(r#"{"queries":[{"limit":-1}]}"#, Err("400 query_parse_error: Invalid value for positive integer: -1"));
+}

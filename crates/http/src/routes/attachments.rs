@@ -1,0 +1,328 @@
+//! Attachments by themselves: GET (with ranges), PUT and DELETE.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use hyper::header::{self, HeaderValue};
+use hyper::{HeaderMap, StatusCode};
+use settee_database::{
+    Attachment, Compression, ContentEncoding, Database, Form, Head, NewAttachment, NewAttachments, ReadView,
+};
+use settee_model::json::Json;
+use settee_model::{DEFAULT_CONTENT_TYPE, Document, Rev, validate_attachment_name};
+use settee_wire::multipart::Writer;
+
+use super::documents::doc_id;
+use super::write::{self, check_id, encode_path};
+use crate::attachments::{Policy, no_local, upload};
+use crate::bridge::{self, Output};
+use crate::params::document::replaced_rev;
+use crate::request::Request;
+use crate::respond::{self, Answer};
+use crate::revision::attachments::each_piece;
+use crate::{Error, accept};
+
+/// Requests for more ranges get everything, as in CouchDB.
+const RANGES_MAX: usize = 9;
+
+/// What a GET asks for.
+struct Asked {
+    id: String,
+    rev: Option<Rev>,
+    name: String,
+    takes_gzip: bool,
+    /// The tags of what the client has.
+    known: Option<String>,
+    range: Option<String>,
+    policy: Option<HeaderValue>,
+    boundary: String,
+}
+
+/// `GET /{db}/{doc}/{attachment}`
+pub(super) async fn get(request: Request) -> Answer {
+    let database = request.database()?;
+    let settings = &request.node.settings;
+    let sandbox = settings.switch("csp", "attachments_enable", true);
+    let value = settings.get("csp", "attachments_header_value").unwrap_or_else(|| "sandbox".to_owned());
+    let asked = Asked {
+        id: doc_id(&request),
+        rev: request.query.get("rev").map(Rev::parse).transpose()?,
+        name: request.captures.get("attachment").to_owned(),
+        takes_gzip: accept::accepts_gzip(&request.headers),
+        known: request.header(header::IF_NONE_MATCH).map(str::to_owned),
+        range: request.header(header::RANGE).map(str::to_owned),
+        policy: HeaderValue::from_str(&value).ok().filter(|_| sandbox),
+        boundary: request.node.uuid(),
+    };
+    let mut response = bridge::stream(move |output| {
+        let view = database.read()?;
+        let attachment = find(&view, &asked)?;
+        match send(output, &view, &attachment, &asked) {
+            Ok(_) => Ok(()),
+            Err(error) => output.break_off(error),
+        }
+    })
+    .await?;
+    if response.status() == StatusCode::NOT_MODIFIED {
+        response.headers_mut().remove(header::CONTENT_TYPE);
+    }
+    Ok(response)
+}
+
+fn find(view: &ReadView, asked: &Asked) -> Result<Attachment, Error> {
+    let record = view.record(&asked.id)?.ok_or_else(|| Error::not_found("missing"))?;
+    let node = match &asked.rev {
+        Some(rev) => record.tree.find(rev),
+        None => record.tree.winner(|stored| stored.deleted),
+    };
+    let stored = node.and_then(|node| record.tree.node(node).value).ok_or_else(|| Error::not_found("missing"))?;
+    if asked.rev.is_none() && stored.deleted {
+        return Err(Error::not_found("deleted"));
+    }
+    let revision = view.revision(stored)?.ok_or_else(|| Error::not_found("missing"))?;
+    let found = revision.attachments.into_iter().find(|attachment| attachment.name == asked.name);
+    found.ok_or_else(|| Error::not_found("Document is missing attachment"))
+}
+
+fn send(output: &mut Output, view: &ReadView, attachment: &Attachment, asked: &Asked) -> Result<ControlFlow<()>, Error> {
+    let tag = tag(attachment);
+    let mut headers = HeaderMap::new();
+    respond::set(&mut headers, header::ETAG, &tag);
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("must-revalidate"));
+    if asked.known.as_deref().is_some_and(|known| known.split(',').any(|one| one.trim() == tag || one.trim() == "*")) {
+        output.set_head(bridge::Head::new(StatusCode::NOT_MODIFIED, headers));
+        return Ok(ControlFlow::Continue(()));
+    }
+    headers.insert(header::CONTENT_TYPE, content_type(attachment));
+    let is_plain = attachment.encoding == ContentEncoding::Identity;
+    headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static(if is_plain { "bytes" } else { "none" }));
+    if let Some(policy) = &asked.policy {
+        headers.insert(header::CONTENT_SECURITY_POLICY, policy.clone());
+    }
+    let content = view.content(attachment)?;
+    let ranges = if is_plain { ranges(asked.range.as_deref(), attachment.length)? } else { Vec::new() };
+    if let [(from, to)] = ranges[..] {
+        respond::set(&mut headers, header::CONTENT_RANGE, &format!("bytes {from}-{to}/{}", attachment.length));
+        headers.insert(header::CONTENT_LENGTH, HeaderValue::from(to + 1 - from));
+        output.set_head(bridge::Head::new(StatusCode::PARTIAL_CONTENT, headers));
+        return pass_on(output, &mut content.range(from..to + 1));
+    }
+    if !ranges.is_empty() && ranges.len() <= RANGES_MAX {
+        return send_ranges(output, &content, attachment, &ranges, asked);
+    }
+    let (form, length) = match (is_plain, asked.takes_gzip) {
+        (true, _) => (Form::Stored, Some(attachment.length)),
+        (false, true) => {
+            headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            (Form::Stored, Some(attachment.stored_length))
+        }
+        // Of data that came compressed nobody knows the length.
+        (false, false) if attachment.length == attachment.stored_length => (Form::Identity, None),
+        (false, false) => (Form::Identity, Some(attachment.length)),
+    };
+    if let Some(length) = length {
+        headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+    }
+    output.set_head(bridge::Head::new(StatusCode::OK, headers));
+    pass_on(output, content.reader(form).as_mut())
+}
+
+fn send_ranges(
+    output: &mut Output,
+    content: &settee_database::Content,
+    attachment: &Attachment,
+    ranges: &[(u64, u64)],
+    asked: &Asked,
+) -> Result<ControlFlow<()>, Error> {
+    let writer = Writer::new(asked.boundary.clone());
+    let mut headers = HeaderMap::new();
+    respond::set(&mut headers, header::CONTENT_TYPE, &writer.content_type("multipart/byteranges"));
+    output.set_head(bridge::Head::new(StatusCode::PARTIAL_CONTENT, headers));
+    writer.begin(output.text());
+    for &(from, to) in ranges {
+        let range = format!("bytes {from}-{to}/{}", attachment.length);
+        let headers = [("Content-Type", attachment.content_type.as_str()), ("Content-Range", &range)];
+        writer.part(output.text(), headers);
+        if pass_on(output, &mut content.range(from..to + 1))?.is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        writer.part_end(output.text());
+    }
+    writer.end(output.text());
+    Ok(ControlFlow::Continue(()))
+}
+
+fn pass_on(output: &mut Output, reader: &mut (impl std::io::Read + ?Sized)) -> Result<ControlFlow<()>, Error> {
+    each_piece(reader, |piece| {
+        output.text().extend_from_slice(piece);
+        output.row_done()
+    })
+}
+
+fn tag(attachment: &Attachment) -> String {
+    let mut tag = b"\"".to_vec();
+    attachment.write_digest(&mut tag);
+    tag.push(b'"');
+    String::from_utf8_lossy(&tag).into_owned()
+}
+
+fn content_type(attachment: &Attachment) -> HeaderValue {
+    HeaderValue::from_str(&attachment.content_type).unwrap_or(HeaderValue::from_static(DEFAULT_CONTENT_TYPE))
+}
+
+/// The first and last bytes of the ranges that a client asks for; none if it is to get everything. The rules are
+/// CouchDB's, whose clamping makes `-100` of 10 bytes the last nine.
+fn ranges(header: Option<&str>, length: u64) -> Result<Vec<(u64, u64)>, Error> {
+    let Some(list) = header.and_then(|header| header.strip_prefix("bytes=")) else {
+        return Ok(Vec::new());
+    };
+    let mut ranges = Vec::new();
+    for range in list.split(',').map(str::trim).filter(|range| !range.is_empty()) {
+        let Some((from, to)) = parse_range(range) else {
+            return Ok(Vec::new());
+        };
+        if from == Some(0) && to.is_none() {
+            return Ok(Vec::new());
+        }
+        let last = length.saturating_sub(1);
+        let unsatisfiable = || {
+            let reason = "Requested range not satisfiable";
+            Error::new(StatusCode::RANGE_NOT_SATISFIABLE, "requested_range_not_satisfiable", reason)
+        };
+        let clamped = to.map(|to| to.min(last));
+        let (from, to) = match (from, clamped) {
+            (None, count) => (length - count.unwrap_or_default(), last),
+            (Some(from), to) => (from, to.unwrap_or(last)),
+        };
+        if to < from || from >= length {
+            return Err(unsatisfiable());
+        }
+        ranges.push((from, to));
+    }
+    Ok(ranges)
+}
+
+/// `from-to`, `from-` or `-count`.
+fn parse_range(range: &str) -> Option<(Option<u64>, Option<u64>)> {
+    let (from, to) = range.split_once('-')?;
+    let number = |text: &str| if text.is_empty() { Some(None) } else { text.parse().ok().map(Some) };
+    match (number(from)?, number(to)?) {
+        (None, None) => None,
+        range => Some(range),
+    }
+}
+
+/// The revision that an edit of an attachment begins with.
+struct Base {
+    document: Document,
+    attachments: Vec<Attachment>,
+}
+
+/// Reads it. What is bound to fail does so before any data is taken in.
+fn base(database: &Arc<Database>, id: &str, rev: Option<&Rev>) -> Result<Base, Error> {
+    let view = database.read()?;
+    let missing_rev = || Error::new(StatusCode::CONFLICT, "not_found", "missing_rev");
+    let record = view.record(id)?;
+    let Some(rev) = rev else {
+        let live = |head: &Head| !head.stored.deleted;
+        if record.and_then(|record| record.head()).as_ref().is_some_and(live) {
+            return Err(Error::conflict());
+        }
+        return Ok(Base { document: document(None, false, Json::empty_object()), attachments: Vec::new() });
+    };
+    let record = record.ok_or_else(missing_rev)?;
+    let node = record.tree.find(rev).ok_or_else(missing_rev)?;
+    let stored = record.tree.node(node).value.ok_or_else(missing_rev)?;
+    let mut revision = view.revision(stored)?.ok_or_else(missing_rev)?;
+    if !record.tree.is_leaf(node) {
+        return Err(Error::conflict());
+    }
+    let attachments = std::mem::take(&mut revision.attachments);
+    let body = Json::trusted(revision.into_body());
+    Ok(Base { document: document(Some(rev.clone()), stored.deleted, body), attachments })
+}
+
+fn document(rev: Option<Rev>, deleted: bool, body: Json) -> Document {
+    Document { id: None, rev, deleted, body, attachments: None, revisions: None }
+}
+
+impl Base {
+    /// All attachments but one.
+    fn without(&self, name: &str) -> Vec<NewAttachment> {
+        let others = self.attachments.iter().filter(|attachment| attachment.name != name);
+        others.cloned().map(NewAttachment::kept).collect()
+    }
+}
+
+/// `PUT /{db}/{doc}/{attachment}`
+pub(super) async fn put(mut request: Request) -> Answer {
+    let database = request.database()?;
+    let id = doc_id(&request);
+    let name = request.captures.get("attachment").to_owned();
+    validate_attachment_name(&name)?;
+    check_id(&request.node, &database, &id)?;
+    let rev = replaced_rev(&request.query, &request.headers, None)?;
+    let given = request.headers.get(header::CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let content_type = given.map_or_else(|| DEFAULT_CONTENT_TYPE.to_owned(), std::borrow::Cow::into_owned);
+    let policy = Policy::of(&request.node);
+    let length = request.header(header::CONTENT_LENGTH).and_then(|length| length.parse().ok());
+    policy.check(&name, length.unwrap_or(0))?;
+    let compression = match request.header(header::CONTENT_ENCODING).map(|value| value.trim().to_ascii_lowercase()) {
+        None => policy.compression(&content_type),
+        Some(encoding) if encoding == "identity" => policy.compression(&content_type),
+        Some(encoding) if encoding == "gzip" => Compression::Gzipped { length: None },
+        Some(_) => {
+            let reason = "Only gzip and identity content-encodings are supported";
+            return Err(Error::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "bad_ctype", reason));
+        }
+    };
+    let (store, doc, named) = (Arc::clone(&database), id.clone(), name.clone());
+    let (document, attachments) = request
+        .with_pieces(move |pieces| {
+            let base = base(&store, &doc, rev.as_ref())?;
+            let uploaded = upload(&store, &policy, &named, compression, || pieces.next())?;
+            let mut list = vec![NewAttachment::uploaded(named.clone(), content_type, None, uploaded)];
+            list.extend(base.without(&named));
+            Ok((base.document, NewAttachments::new(list)?))
+        })
+        .await?;
+    let mut response = write::save_attached(&request, &database, id.clone(), document, attachments).await?;
+    let path = format!("/{}/{}/{}", encode_path(request.captures.get("db")), encode_path(&id), encode_path(&name));
+    let headers = response.headers_mut();
+    headers.remove(header::ETAG);
+    respond::set(headers, header::LOCATION, &request.absolute(&path));
+    Ok(response)
+}
+
+/// `DELETE /{db}/{doc}/{attachment}`
+pub(super) async fn delete(request: Request) -> Answer {
+    let database = request.database()?;
+    let id = doc_id(&request);
+    let name = request.captures.get("attachment").to_owned();
+    let rev = replaced_rev(&request.query, &request.headers, None)?;
+    let (store, doc) = (Arc::clone(&database), id.clone());
+    let (document, attachments) = bridge::blocking(move || {
+        let base = base(&store, &doc, rev.as_ref())?;
+        let list = base.without(&name);
+        if list.len() == base.attachments.len() {
+            return Err(Error::not_found("Document is missing attachment"));
+        }
+        Ok((base.document, NewAttachments::new(list)?))
+    })
+    .await?;
+    let mut response = write::save_attached(&request, &database, id, document, attachments).await?;
+    *response.status_mut() = StatusCode::OK;
+    let headers = response.headers_mut();
+    headers.remove(header::ETAG);
+    headers.remove(header::LOCATION);
+    Ok(response)
+}
+
+/// Local documents have no attachments.
+pub(super) async fn refuse_local(request: Request) -> Answer {
+    request.database()?;
+    Err(no_local())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+//! [`Judge`]: the rows of a feed that a function of a design document passes.
+//!
+//! Documents are judged in batches, ahead of the row that is next. The function is asked for only while there are
+//! documents to judge, so that a feed that waits holds nothing.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use settee_database::{Change, Changes, Database, Direction, ReadView, Stored};
+use settee_design::{DesignProgram, DocumentBatch};
+use settee_model::Rev;
+
+use super::walk::Seen;
+use crate::functions::Functions;
+use crate::params::changes::Style;
+use crate::params::filter::{FunctionFilter, FunctionPath};
+use crate::request::Request;
+use crate::routes::request_object::{Members, RequestObject};
+use crate::{Error, bridge, revision};
+
+/// Documents are judged together in batches of about this many …
+const BATCH_DOCUMENTS: usize = 200;
+
+/// … or of this many bytes.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// Finds the function that is to filter a feed.
+pub(super) async fn function(
+    request: &Request,
+    database: &Arc<Database>,
+    path: FunctionPath,
+    body: &[u8],
+) -> Result<Arc<FunctionFilter>, Error> {
+    let object = RequestObject::new(request, None, body)?;
+    let (node, database, user) = (Arc::clone(&request.node), Arc::clone(database), request.user.clone());
+    let target = request.line.uri.to_string();
+    bridge::blocking(move || {
+        let functions = Functions::load(&database.read()?, path.ddoc())?;
+        functions.require(&path.names())?;
+        let request = object.to_json(&database, Members::All)?;
+        let mark = format!("{} {target} {user:?}", functions.rev());
+        Ok(Arc::new(FunctionFilter { node, functions, path, request, mark }))
+    })
+    .await
+}
+
+/// A row that passed.
+struct Passed {
+    seen: Seen,
+    rev: Rev,
+    stored: Stored,
+}
+
+/// A walk through the changes that pass.
+pub(super) struct Judge<'a> {
+    view: &'a ReadView,
+    changes: Changes<'a>,
+    filter: &'a FunctionFilter,
+    style: Style,
+    program: Option<Box<dyn DesignProgram>>,
+    batch: DocumentBatch,
+    passed: VecDeque<Passed>,
+    current: Option<(String, Rev, Stored)>,
+}
+
+impl<'a> Judge<'a> {
+    pub(super) fn new(
+        view: &'a ReadView,
+        since: u64,
+        direction: Direction,
+        filter: &'a FunctionFilter,
+        style: Style,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            view,
+            changes: view.changes(since, direction)?,
+            filter,
+            style,
+            program: None,
+            batch: DocumentBatch::new(),
+            passed: VecDeque::new(),
+            current: None,
+        })
+    }
+
+    /// The next row that passes.
+    pub(super) fn next(&mut self) -> Result<Option<Seen>, Error> {
+        while self.passed.is_empty() {
+            if !self.judge()? {
+                self.current = None;
+                return Ok(None);
+            }
+        }
+        let next = self.passed.pop_front();
+        self.current = next.as_ref().map(|row| (row.seen.id.clone(), row.rev.clone(), row.stored));
+        Ok(next.map(|row| row.seen))
+    }
+
+    /// Appends the document of the row that [`Self::next`] gave.
+    pub(super) fn write_document(&self, out: &mut Vec<u8>) -> Result<(), Error> {
+        if let Some((id, rev, stored)) = &self.current {
+            self.view.write_document(out, id, rev, *stored, |_| {})?;
+        }
+        Ok(())
+    }
+
+    /// Judges the next documents; `false` if there are none.
+    fn judge(&mut self) -> Result<bool, Error> {
+        self.batch.clear();
+        let mut rows = Vec::new();
+        while rows.len() < BATCH_DOCUMENTS && self.batch.size_bytes() < BATCH_BYTES {
+            let Some(change) = self.changes.next()? else { break };
+            let leaves = add_leaves(&mut self.batch, self.view, &change, self.style)?;
+            let row = Passed { rev: change.rev.clone(), stored: change.stored, seen: Seen::of_change(&change) };
+            rows.push((row, leaves));
+        }
+        if rows.is_empty() {
+            return Ok(false);
+        }
+        let verdicts = self.ask()?;
+        let mut verdicts = verdicts.into_iter();
+        for (mut row, leaves) in rows {
+            let revs = leaves.into_iter().zip(verdicts.by_ref()).filter_map(|(rev, passes)| passes.then_some(rev));
+            row.seen.revs = revs.collect();
+            if !row.seen.revs.is_empty() {
+                self.passed.push_back(row);
+            }
+        }
+        Ok(true)
+    }
+
+    fn ask(&mut self) -> Result<Vec<bool>, Error> {
+        let FunctionFilter { node, functions, path, request, .. } = self.filter;
+        let program = match &mut self.program {
+            Some(program) => program,
+            None => self.program.insert(functions.program(node)?),
+        };
+        let verdicts = program.filter(&path.names(), &self.batch, Some(request));
+        functions.log(self.view.database(), program.as_mut());
+        Ok(verdicts?)
+    }
+}
+
+/// Adds the revisions that a row is about to the batch; answers their names, the winner first.
+fn add_leaves(
+    batch: &mut DocumentBatch,
+    view: &ReadView,
+    change: &Change<'_>,
+    style: Style,
+) -> Result<Vec<String>, Error> {
+    let Some(record) = view.record(change.id)? else { return Ok(Vec::new()) };
+    let leaves = record.tree.leaves_by_rank(|stored| stored.deleted);
+    let count = if style == Style::AllDocs { leaves.len() } else { 1 };
+    let mut names = Vec::new();
+    for leaf in leaves.into_iter().take(count) {
+        let added = batch.push_with(change.seq, change.id, |out| {
+            match revision::write_for_functions(out, view, change.id, &record, leaf) {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(None),
+                Err(error) => Err(Some(error)),
+            }
+        });
+        match added {
+            Ok(()) => names.push(record.tree.node(leaf).rev.to_string()),
+            // Its body is gone.
+            Err(None) => {}
+            Err(Some(error)) => return Err(error),
+        }
+    }
+    Ok(names)
+}

@@ -1,0 +1,351 @@
+//! `_list`: a function makes an answer of the rows of a view or of `_all_docs`.
+//!
+//! Rows go to the function in batches while the query runs, and what it sends goes out while it runs: neither the rows
+//! nor the answer lie in memory as a whole.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use hyper::StatusCode;
+use settee_database::{Database, Direction, Head as DocHead, ReadView};
+use settee_design::{CallError, DesignProgram, ListSession, ListSink, ListState, MoreRows};
+use settee_model::json::{Json, Value, write_string};
+use settee_views::{Answer as Answered, Header, MapRow, QueryError, ReduceRow, RowSink, ViewError};
+
+use super::all_docs::{direction, id_range, key_list, write_winner};
+use super::rendered::Rendered;
+use super::request_object::{Members, RequestObject};
+use super::views;
+use crate::bridge::{self, Output};
+use crate::functions::Functions;
+use crate::node::Node;
+use crate::params::view::{Source, ViewParams};
+use crate::request::Request;
+use crate::respond::Answer;
+use crate::{Error, body, sequence};
+
+/// Rows are given to the function when they have about this size together.
+const BATCH_BYTES: usize = 64 << 10;
+
+/// `GET _list/{function}/{view}` and `GET _list/{function}/{other}/{view}`
+pub(super) async fn get(mut request: Request) -> Answer {
+    let params = ViewParams::from_query(&request.query)?;
+    let body = request.read_body().await?;
+    run(request, params, &body).await
+}
+
+/// The same with a body that may have `keys` and other parameters.
+pub(super) async fn post(mut request: Request) -> Answer {
+    body::require_json(&request.headers)?;
+    let body = request.read_body().await?;
+    let parsed = Json::parse(&body)?;
+    let params = ViewParams::from_body(parsed.value(), &request.query, Source::View)?;
+    run(request, params, &body).await
+}
+
+/// `_list` without a function or a view.
+pub(super) async fn invalid_path(request: Request) -> Answer {
+    request.database()?;
+    Err(Error::new(StatusCode::NOT_FOUND, "list_error", "Invalid path."))
+}
+
+async fn run(request: Request, params: ViewParams, body: &[u8]) -> Answer {
+    let database = request.database()?;
+    let object = RequestObject::new(&request, None, body)?;
+    bridge::stream(move |output| {
+        let captures = &request.captures;
+        let view = database.read()?;
+        let functions = Functions::load(&view, captures.get("ddoc"))?;
+        let name = captures.get("function");
+        functions.require(&["lists", name])?;
+        let mut program = functions.program(&request.node)?;
+        let seen = object.to_json(&database, Members::All)?;
+        let list = List {
+            node: &request.node,
+            database: &database,
+            params: &params,
+            name,
+            request: &seen,
+            output,
+            stage: Stage::Before(program.as_mut()),
+            rows: Vec::new(),
+            ends: Vec::new(),
+            documents: None,
+            error: None,
+        };
+        let finished = match (captures.get("other"), captures.get("view")) {
+            ("", "_all_docs") => list.all_docs(&view),
+            (other, name) => {
+                let other = if other.is_empty() { captures.get("ddoc") } else { other };
+                list.view(other, name)
+            }
+        };
+        functions.log(&database, program.as_mut());
+        finished
+    })
+    .await
+}
+
+/// How far the function is.
+enum Stage<'a> {
+    /// It was not called yet.
+    Before(&'a mut dyn DesignProgram),
+    /// It waits for rows.
+    Running(Box<dyn ListSession + 'a>),
+    /// It has ended.
+    After,
+}
+
+/// A function on its way through rows.
+struct List<'a> {
+    node: &'a Arc<Node>,
+    database: &'a Arc<Database>,
+    params: &'a ViewParams,
+    name: &'a str,
+    request: &'a [u8],
+    output: &'a mut Output,
+    stage: Stage<'a>,
+    /// Rows that wait to be given to the function, one after the other, and where each of them ends.
+    rows: Vec<u8>,
+    ends: Vec<usize>,
+    documents: Option<ReadView>,
+    error: Option<Error>,
+}
+
+impl List<'_> {
+    fn view(mut self, ddoc: &str, view: &str) -> Result<(), Error> {
+        if self.params.groups_map_rows() {
+            return Err(ViewError::Query(QueryError::GroupingOnMap).into());
+        }
+        let design = Arc::new(views::design_document(self.database, ddoc)?);
+        let (indexes, database) = (Arc::clone(&self.node.views), self.database);
+        let query = self.params.view_query();
+        let answer = indexes.query(database, &design, view, &query, &mut self)?;
+        self.finish()?;
+        if answer == Answered::UpdateWanted {
+            views::update_later(&indexes, database, &design);
+        }
+        Ok(())
+    }
+
+    fn all_docs(mut self, view: &ReadView) -> Result<(), Error> {
+        let total = view.counts()?.0;
+        match key_list(self.params) {
+            Some(keys) => {
+                self.start(&head_of(Some(total), None))?;
+                self.rows_of_keys(view, &keys)?;
+            }
+            None => self.rows_of_range(view, total)?,
+        }
+        self.finish()
+    }
+
+    fn rows_of_range(&mut self, view: &ReadView, total: u64) -> Result<(), Error> {
+        let (range, direction) = (id_range(self.params), direction(self.params));
+        let before = match direction {
+            Direction::Forward => view.rank_of_id(range.start.as_deref().unwrap_or_default())?,
+            Direction::Backward => match range.end.as_deref() {
+                Some(end) => total - view.rank_of_id(end)?.min(total),
+                None => 0,
+            },
+        };
+        self.start(&head_of(Some(total), Some(before.saturating_add(self.params.skip).min(total))))?;
+        let mut rows = view.all_docs(&range, direction)?;
+        rows.skip(self.params.skip)?;
+        let mut left = self.params.limit.unwrap_or(u64::MAX);
+        while left > 0
+            && let Some(row) = rows.next()?
+        {
+            left -= 1;
+            if self.document_row(view, row.id, &row.head)?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn rows_of_keys(&mut self, view: &ReadView, keys: &[Json]) -> Result<(), Error> {
+        let skip = usize::try_from(self.params.skip).unwrap_or(usize::MAX);
+        let limit = usize::try_from(self.params.limit.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
+        for key in keys.iter().skip(skip).take(limit) {
+            let id = key.value().as_str();
+            let head = id.as_deref().map(|id| view.head(id)).transpose()?.flatten();
+            let flow = match (id, head) {
+                (Some(id), Some(head)) => self.document_row(view, &id, &head)?,
+                _ => {
+                    self.rows.extend_from_slice(b"{\"key\":");
+                    self.rows.extend_from_slice(key.as_bytes());
+                    self.rows.extend_from_slice(b",\"error\":\"not_found\"}");
+                    self.row_done()
+                }
+            };
+            if flow.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn document_row(&mut self, view: &ReadView, id: &str, head: &DocHead) -> Result<ControlFlow<()>, Error> {
+        let out = &mut self.rows;
+        for name in ["{\"id\":", ",\"key\":"] {
+            out.extend_from_slice(name.as_bytes());
+            write_string(out, id);
+        }
+        out.extend_from_slice(format!(",\"value\":{{\"rev\":\"{}\"", head.rev).as_bytes());
+        out.extend_from_slice(if head.stored.deleted { b",\"deleted\":true}" } else { b"}" });
+        if self.params.include_docs {
+            out.extend_from_slice(b",\"doc\":");
+            if head.stored.deleted {
+                out.extend_from_slice(b"null");
+            } else {
+                write_winner(out, view, id, head, self.params)?;
+            }
+        }
+        out.push(b'}');
+        Ok(self.row_done())
+    }
+
+    /// Calls the function.
+    fn start(&mut self, head: &[u8]) -> Result<(), Error> {
+        match std::mem::replace(&mut self.stage, Stage::After) {
+            Stage::Before(program) => {
+                let mut sink = Sink { node: self.node, output: self.output, error: None };
+                let session = program.list(self.name, head, self.request, &mut sink);
+                self.stage = Stage::Running(sink.check(session)?);
+            }
+            called => self.stage = called,
+        }
+        Ok(())
+    }
+
+    /// Gives the rows that wait to the function.
+    fn give(&mut self, more: MoreRows) -> Result<ControlFlow<()>, Error> {
+        let Stage::Running(session) = &mut self.stage else {
+            return Ok(ControlFlow::Break(()));
+        };
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        let rows: Vec<&[u8]> = starts.zip(&self.ends).map(|(start, end)| &self.rows[start..*end]).collect();
+        let mut sink = Sink { node: self.node, output: self.output, error: None };
+        let given = session.rows(&rows, more, &mut sink);
+        let state = sink.check(given)?;
+        self.rows.clear();
+        self.ends.clear();
+        if state == ListState::Ended {
+            self.stage = Stage::After;
+            return Ok(ControlFlow::Break(()));
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn row_done(&mut self) -> ControlFlow<()> {
+        self.ends.push(self.rows.len());
+        if self.rows.len() < BATCH_BYTES {
+            return ControlFlow::Continue(());
+        }
+        self.give(MoreRows::Perhaps).unwrap_or_else(|error| {
+            self.error = Some(error);
+            ControlFlow::Break(())
+        })
+    }
+
+    fn finish(mut self) -> Result<(), Error> {
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
+        self.start(b"{}")?;
+        self.give(MoreRows::No).map(|_| ())
+    }
+}
+
+fn head_of(total_rows: Option<u64>, offset: Option<u64>) -> Vec<u8> {
+    let members = [("total_rows", total_rows), ("offset", offset)];
+    let members = members.into_iter().filter_map(|(name, value)| Some(format!("\"{name}\":{}", value?)));
+    format!("{{{}}}", members.collect::<Vec<_>>().join(",")).into_bytes()
+}
+
+impl RowSink for List<'_> {
+    fn header(&mut self, header: Header) -> ControlFlow<()> {
+        let (mut head, update_seq) = match header {
+            Header::Map { total_rows, offset, update_seq } => (head_of(Some(total_rows), Some(offset)), update_seq),
+            Header::Reduce { update_seq } => (b"{}".to_vec(), update_seq),
+        };
+        if self.params.update_seq {
+            head.pop();
+            head.extend_from_slice(if head.len() > 1 { b",\"update_seq\":" } else { b"\"update_seq\":" });
+            sequence::write(&mut head, self.database, update_seq);
+            head.push(b'}');
+        }
+        match self.start(&head) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                self.error = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    }
+
+    fn map_row(&mut self, row: MapRow<'_>) -> ControlFlow<()> {
+        let out = &mut self.rows;
+        out.extend_from_slice(b"{\"id\":");
+        write_string(out, row.id);
+        out.extend_from_slice(b",\"key\":");
+        out.extend_from_slice(row.key);
+        out.extend_from_slice(b",\"value\":");
+        out.extend_from_slice(row.value);
+        if self.params.include_docs {
+            out.extend_from_slice(b",\"doc\":");
+            let linked = views::Linked { database: self.database, opened: &mut self.documents };
+            if let Err(error) = linked.write(out, row, self.params) {
+                self.error = Some(error);
+                return ControlFlow::Break(());
+            }
+        }
+        self.rows.push(b'}');
+        self.row_done()
+    }
+
+    fn reduce_row(&mut self, row: ReduceRow<'_>) -> ControlFlow<()> {
+        let out = &mut self.rows;
+        out.extend_from_slice(b"{\"key\":");
+        out.extend_from_slice(row.key);
+        out.extend_from_slice(b",\"value\":");
+        out.extend_from_slice(row.value);
+        out.push(b'}');
+        self.row_done()
+    }
+}
+
+/// Where the answer of a function goes.
+struct Sink<'a> {
+    node: &'a Node,
+    output: &'a mut Output,
+    error: Option<Error>,
+}
+
+impl Sink<'_> {
+    /// What a call came to; a response that makes no sense counts first.
+    fn check<T>(self, called: Result<T, CallError>) -> Result<T, Error> {
+        match self.error {
+            Some(error) => Err(error),
+            None => Ok(called?),
+        }
+    }
+}
+
+impl ListSink for Sink<'_> {
+    fn response(&mut self, response: &[u8]) {
+        match Rendered::parse(Value::trusted(response), StatusCode::OK) {
+            Ok(rendered) => self.output.set_head(rendered.sandbox(self.node).into_head()),
+            Err(error) => self.error = Some(error),
+        }
+    }
+
+    fn chunk(&mut self, chunk: &[u8]) -> ControlFlow<()> {
+        if self.error.is_some() {
+            return ControlFlow::Break(());
+        }
+        self.output.text().extend_from_slice(chunk);
+        self.output.row_done()
+    }
+}

@@ -1,0 +1,156 @@
+//! Mango: queries by selector, and the indexes for them.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use hyper::StatusCode;
+use settee_mango::index::edit::{self, NewIndex};
+use settee_mango::{DocumentSink, FindOptions, Found, Outcome, explain as explain_plan, find as find_documents};
+use settee_model::json::{Json, write_string};
+
+use crate::bridge::{self, Output};
+use crate::request::Request;
+use crate::respond::{self, Answer};
+use crate::{Error, bridge::blocking};
+
+/// `POST /{db}/_find`
+pub(super) async fn find(mut request: Request) -> Answer {
+    let body = read_object(&mut request).await?;
+    let database = request.database()?;
+    let node = Arc::clone(&request.node);
+    bridge::stream(move |output| {
+        let options = FindOptions::parse(body.value())?;
+        let begun_ms = (node.clock_ms)();
+        output.text().extend_from_slice(b"{\"docs\":[");
+        let mut documents = Documents { output, first: true, flow: ControlFlow::Continue(()) };
+        let outcome = find_documents(&node.views, &database, &options, &mut documents)?;
+        if documents.flow.is_break() {
+            return Ok(());
+        }
+        output.text().extend_from_slice(b"\r\n]");
+        if let Outcome::Found(found) = outcome {
+            let time_ms = options.execution_stats.then(|| (node.clock_ms)().saturating_sub(begun_ms));
+            write_end(&found, time_ms, output.text());
+        }
+        output.text().extend_from_slice(b"}\n");
+        Ok(())
+    })
+    .await
+}
+
+/// `POST /{db}/_explain`
+pub(super) async fn explain(mut request: Request) -> Answer {
+    let body = read_object(&mut request).await?;
+    let database = request.database()?;
+    let text = blocking(move || Ok(explain_plan(&database, &FindOptions::parse(body.value())?)?)).await?;
+    Ok(respond::json(StatusCode::OK, text))
+}
+
+/// `GET /{db}/_index`
+pub(super) async fn list(request: Request) -> Answer {
+    let database = request.database()?;
+    let page = edit::page(request.query.get("limit"), request.query.get("skip")).ok_or_else(|| {
+        let reason = "Index parameter ranges: limit > 1, skip > 0";
+        Error::new(StatusCode::INTERNAL_SERVER_ERROR, "invalid_list_index_params", reason)
+    })?;
+    let text = blocking(move || {
+        let mut out = Vec::new();
+        edit::write_list(&database, page, &mut out)?;
+        Ok(out)
+    })
+    .await?;
+    Ok(respond::json(StatusCode::OK, text))
+}
+
+/// `POST /{db}/_index`
+pub(super) async fn create(mut request: Request) -> Answer {
+    let body = read_object(&mut request).await?;
+    let database = request.database()?;
+    let created = blocking(move || Ok(edit::create(&database, &NewIndex::parse(body.value())?)?)).await?;
+    let result = if created.existed { "exists" } else { "created" };
+    let mut out = format!("{{\"result\":\"{result}\",\"id\":").into_bytes();
+    write_string(&mut out, &created.id);
+    out.extend_from_slice(b",\"name\":");
+    write_string(&mut out, &created.name);
+    out.push(b'}');
+    Ok(respond::json(StatusCode::OK, out))
+}
+
+/// `DELETE /{db}/_index/{ddoc}/{type}/{name}`; the design document may be written with its prefix.
+pub(super) async fn delete(request: Request) -> Answer {
+    let database = request.database()?;
+    let part = |name: &str| request.captures.get(name).to_owned();
+    let (design, kind, name) = (part("ddoc"), part("type"), part("name"));
+    blocking(move || Ok(edit::delete(&database, &design, &kind, &name)?)).await?;
+    Ok(respond::ok(StatusCode::OK))
+}
+
+/// `POST /{db}/_index/_bulk_delete`
+pub(super) async fn bulk_delete(mut request: Request) -> Answer {
+    let body = read_object(&mut request).await?;
+    let database = request.database()?;
+    let ids = edit::parse_bulk_delete(body.value())?;
+    let text = blocking(move || {
+        let (mut success, mut fail) = (Vec::new(), Vec::new());
+        for id in ids {
+            let (list, rest) = match edit::delete_all_of(&database, &id).map_err(Error::from) {
+                Ok(()) => (&mut success, b",\"ok\":true}".to_vec()),
+                Err(error) => {
+                    let mut rest = b",\"error\":".to_vec();
+                    write_string(&mut rest, &error.name);
+                    rest.push(b'}');
+                    (&mut fail, rest)
+                }
+            };
+            list.extend_from_slice(if list.is_empty() { b"{\"id\":" } else { b",{\"id\":" });
+            write_string(list, &id);
+            list.extend_from_slice(&rest);
+        }
+        Ok([b"{\"success\":[".as_slice(), &success, b"],\"fail\":[", &fail, b"]}"].concat())
+    })
+    .await?;
+    Ok(respond::json(StatusCode::OK, text))
+}
+
+async fn read_object(request: &mut Request) -> Result<Json, Error> {
+    let body = request.read_called_json().await?;
+    if body.value().is_object() { Ok(body) } else { Err(Error::bad_request("Request body must be a JSON object")) }
+}
+
+/// Writes documents as they are found.
+struct Documents<'a> {
+    output: &'a mut Output,
+    first: bool,
+    flow: ControlFlow<()>,
+}
+
+impl DocumentSink for Documents<'_> {
+    fn document(&mut self, json: &[u8]) -> ControlFlow<()> {
+        let out = self.output.text();
+        out.extend_from_slice(if std::mem::take(&mut self.first) { b"\r\n" } else { b",\r\n" });
+        out.extend_from_slice(json);
+        self.flow = self.output.row_done();
+        self.flow
+    }
+}
+
+fn write_end(found: &Found, time_ms: Option<u64>, out: &mut Vec<u8>) {
+    out.extend_from_slice(b",\r\n\"bookmark\": ");
+    write_string(out, &found.bookmark);
+    if let Some(time_ms) = time_ms {
+        out.extend_from_slice(
+            format!(
+                concat!(
+                    ",\r\n\"execution_stats\": {{\"total_keys_examined\":{},\"total_docs_examined\":{},",
+                    "\"total_quorum_docs_examined\":0,\"results_returned\":{},\"execution_time_ms\":{}}}"
+                ),
+                found.stats.keys_examined, found.stats.docs_examined, found.stats.results_returned, time_ms
+            )
+            .as_bytes(),
+        );
+    }
+    if let Some(warning) = &found.warning {
+        out.extend_from_slice(b",\r\n\"warning\": ");
+        write_string(out, warning);
+    }
+}

@@ -1,0 +1,95 @@
+//! Purges: documents are forgotten as if they had never been.
+
+use hyper::StatusCode;
+use settee_database::{Purge, UpdateOutcome, Work};
+use settee_model::Rev;
+use settee_model::json::{Json, Kind, Value, write_string};
+
+use crate::request::Request;
+use crate::respond::{self, Answer};
+use crate::{Error, bridge, revision};
+
+/// So many documents are purged in one commit.
+const PURGES_PER_COMMIT: usize = 100;
+
+/// `POST /{db}/_purge`
+pub(super) async fn purge(mut request: Request) -> Answer {
+    let database = request.database()?;
+    let purges = parse(&request.read_called_json().await?)?;
+    let works = purges.chunks(PURGES_PER_COMMIT).map(|some| Work::Purge(some.to_vec())).collect();
+    let outcomes = bridge::commit(&database, works).await?;
+    // A cluster gives no number that would mean anything.
+    let mut out = br#"{"purge_seq":null,"purged":{"#.to_vec();
+    for (index, (purge, outcome)) in purges.iter().zip(outcomes).enumerate() {
+        let UpdateOutcome::Purged(revs) = outcome else {
+            return Err(Error::internal("the purge was not answered"));
+        };
+        if index > 0 {
+            out.push(b',');
+        }
+        write_string(&mut out, &purge.id);
+        out.push(b':');
+        revision::rev_list(&mut out, revs.into_iter());
+    }
+    out.extend_from_slice(b"}}");
+    Ok(respond::json(StatusCode::CREATED, out))
+}
+
+fn parse(body: &Json) -> Result<Vec<Purge>, Error> {
+    if body.value().kind() != Kind::Object {
+        return Err(Error::bad_request("Request body must be a JSON object"));
+    }
+    let purge = |(id, revs): (Value<'_>, Value<'_>)| {
+        if revs.kind() != Kind::Array {
+            return Err(Error::bad_request("Invalid rev format"));
+        }
+        let rev = |rev: Value<'_>| Ok(Rev::parse(rev.as_str().as_deref().unwrap_or_default())?);
+        let id = id.as_str().map(std::borrow::Cow::into_owned).unwrap_or_default();
+        Ok(Purge { id, revs: revs.elements().map(rev).collect::<Result<_, Error>>()? })
+    };
+    body.value().members().map(purge).collect()
+}
+
+/// `GET /{db}/_purged_infos`
+pub(super) async fn infos(request: Request) -> Answer {
+    let database = request.database()?;
+    bridge::stream(move |output| {
+        let view = database.read()?;
+        let mut separator: &[u8] = br#"{"purged_infos":["#;
+        let mut flow = std::ops::ControlFlow::Continue(());
+        view.purges(0, |_, purge| {
+            if flow.is_break() {
+                return;
+            }
+            let out = output.text();
+            out.extend_from_slice(separator);
+            separator = b",";
+            out.extend_from_slice(br#"{"id":"#);
+            write_string(out, &purge.id);
+            out.extend_from_slice(br#","revs":"#);
+            revision::rev_list(out, purge.revs.into_iter());
+            out.push(b'}');
+            flow = output.row_done();
+        })?;
+        output.text().extend_from_slice(if separator == b"," { b"]}\n" } else { b"{\"purged_infos\":[]}\n" });
+        Ok(())
+    })
+    .await
+}
+
+/// `GET /{db}/_purged_infos_limit`
+pub(super) async fn limit(request: Request) -> Answer {
+    let database = request.database()?;
+    let limit = bridge::blocking(move || Ok(database.purged_infos_limit()?)).await?;
+    Ok(respond::json(StatusCode::OK, limit.to_string().into_bytes()))
+}
+
+/// `PUT /{db}/_purged_infos_limit`
+pub(super) async fn set_limit(mut request: Request) -> Answer {
+    let database = request.database()?;
+    let body = request.read_json().await?;
+    let limit = body.value().as_u64().filter(|limit| *limit > 0);
+    let limit = limit.ok_or_else(|| Error::bad_request("`purge_infos_limit` must be positive integer"))?;
+    bridge::commit(&database, vec![Work::SetPurgedInfosLimit(limit)]).await?;
+    Ok(respond::ok(StatusCode::OK))
+}

@@ -1,0 +1,161 @@
+//! Answers that functions of design documents make: objects with `code`, `headers` and one of `body`, `json` and `base64`
+//! become responses ([`Rendered`]).
+
+use hyper::header::{self, HeaderName, HeaderValue};
+use hyper::{HeaderMap, StatusCode};
+use settee_model::base64;
+use settee_model::json::{Kind, Value};
+
+use crate::bridge::Head;
+use crate::node::Node;
+use crate::respond::{self, Response};
+use crate::{Error, Settings};
+
+/// A response as a function described it.
+#[derive(Debug)]
+pub(super) struct Rendered {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Vec<u8>,
+}
+
+impl Rendered {
+    /// Reads the object. `status` counts where it has no `code`.
+    pub(super) fn parse(object: Value<'_>, status: StatusCode) -> Result<Self, Error> {
+        let mut rendered = Self { status, headers: HeaderMap::new(), body: Vec::new() };
+        let mut content_type = "application/json";
+        for (name, value) in object.members() {
+            let name = name.as_str().unwrap_or_default();
+            match &*name {
+                "code" => rendered.status = code(value)?,
+                "headers" => rendered.set_headers(value)?,
+                "json" => {
+                    rendered.body = value.raw().to_vec();
+                    rendered.body.push(b'\n');
+                    content_type = "application/json";
+                }
+                "body" => {
+                    rendered.body = value.as_str().ok_or_else(|| invalid(&name, value))?.into_owned().into_bytes();
+                    content_type = "text/html; charset=utf-8";
+                }
+                "base64" => {
+                    let text = value.as_str().ok_or_else(|| invalid(&name, value))?;
+                    rendered.body = base64::decode(text.as_bytes()).ok_or_else(|| invalid(&name, value))?;
+                    content_type = "application/binary";
+                }
+                "stop" => {}
+                _ => return Err(invalid(&name, value)),
+            }
+        }
+        rendered.headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static(content_type));
+        Ok(rendered)
+    }
+
+    fn set_headers(&mut self, headers: Value<'_>) -> Result<(), Error> {
+        if headers.kind() != Kind::Object {
+            return Err(invalid("headers", headers));
+        }
+        for (name, value) in headers.members() {
+            let name = name.as_str().unwrap_or_default();
+            let text = match value.as_str() {
+                Some(text) => text.into_owned(),
+                None => String::from_utf8_lossy(value.raw()).into_owned(),
+            };
+            let pair = (HeaderName::try_from(&*name), HeaderValue::try_from(text));
+            let (Ok(name), Ok(text)) = pair else {
+                return Err(invalid(&name, value));
+            };
+            // How the bytes of the body are framed is the server's business.
+            if name != header::CONTENT_LENGTH && name != header::TRANSFER_ENCODING && name != header::CONNECTION {
+                self.headers.insert(name, text);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets a header, whatever the function has set.
+    pub(super) fn set(&mut self, name: HeaderName, value: &str) {
+        respond::set(&mut self.headers, name, value);
+    }
+
+    /// Keeps browsers from running what the function made as if it were the server's own.
+    pub(super) fn sandbox(mut self, node: &Node) -> Self {
+        let settings: &dyn Settings = node.settings.as_ref();
+        if settings.switch("csp", "showlist_enable", true)
+            && !self.headers.contains_key(header::CONTENT_SECURITY_POLICY)
+        {
+            let policy = settings.get("csp", "showlist_header_value").unwrap_or_else(|| "sandbox".to_owned());
+            self.set(header::CONTENT_SECURITY_POLICY, &policy);
+        }
+        self
+    }
+
+    /// The head of the response, for a body that is still to come.
+    pub(super) fn into_head(self) -> Head {
+        Head::new(self.status, self.headers)
+    }
+
+    /// The whole response.
+    pub(super) fn into_response(self) -> Response {
+        let mut response = respond::whole(self.status, "application/json", self.body);
+        *response.headers_mut() = self.headers;
+        response
+    }
+}
+
+fn code(value: Value<'_>) -> Result<StatusCode, Error> {
+    let code = value.as_u64().and_then(|code| u16::try_from(code).ok()).filter(|code| (200..600).contains(code));
+    code.and_then(|code| StatusCode::from_u16(code).ok()).ok_or_else(|| invalid("code", value))
+}
+
+fn invalid(name: &str, value: Value<'_>) -> Error {
+    let reason = format!("Invalid data from external server: \"{name}\": {}", String::from_utf8_lossy(value.raw()));
+    Error::new(StatusCode::INTERNAL_SERVER_ERROR, "external_response_error", reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::{json, show};
+
+    #[test]
+    fn objects_become_responses() {
+        let check = |text: &str, status: u16, content_type: &str, body: &[u8]| {
+            let rendered = Rendered::parse(json(text).value(), StatusCode::OK).expect(text);
+            assert_eq!(rendered.status.as_u16(), status, "{text}");
+            assert_eq!(rendered.headers[header::CONTENT_TYPE], content_type, "{text}");
+            assert_eq!(rendered.body, body, "{text}");
+        };
+        check("{}", 200, "application/json", b"");
+        check(r#"{"body":"x"}"#, 200, "text/html; charset=utf-8", b"x");
+        check(r#"{"json":{"a":1},"code":203}"#, 203, "application/json", b"{\"a\":1}\n");
+        check(r#"{"base64":"AAEC","headers":{"content-type":"x/y"}}"#, 200, "x/y", &[0, 1, 2]);
+        check(r#"{"code":302,"headers":{"Location":"/x"},"stop":true}"#, 302, "application/json", b"");
+        let numbered = Rendered::parse(json(r#"{"headers":{"X-N":5,"Content-Length":9}}"#).value(), StatusCode::OK);
+        let headers = numbered.map(|rendered| rendered.headers).unwrap_or_default();
+        assert_eq!((&headers["x-n"], headers.contains_key(header::CONTENT_LENGTH)), (&HeaderValue::from(5), false));
+    }
+
+    #[test]
+    fn other_objects_are_refused() {
+        let refused =
+            |text: &str| Rendered::parse(json(text).value(), StatusCode::OK).map_err(|error| show(&error)).err();
+        let table = [
+            r#"{"other":1}"#,
+            r#"{"code":"200"}"#,
+            r#"{"code":99}"#,
+            r#"{"body":1}"#,
+            r#"{"base64":"%"}"#,
+            r#"{"headers":[]}"#,
+            r#"{"headers":{"a b":"c"}}"#,
+            r#"{"headers":{"a":"b\nc"}}"#,
+        ];
+        for text in table {
+            let error = refused(text).unwrap_or_default();
+            assert!(
+                error.starts_with("500 external_response_error: Invalid data from external server: "),
+                "{text}: {error}"
+            );
+        }
+    }
+}

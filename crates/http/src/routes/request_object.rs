@@ -1,0 +1,231 @@
+//! The request as functions of design documents see it: [`RequestObject`].
+
+use std::sync::Arc;
+
+use hyper::header;
+use percent_encoding::percent_decode_str;
+use settee_database::Database;
+use settee_model::json::{Json, write_string};
+
+use super::databases::write_info;
+use crate::params::{Query, Raw};
+use crate::request::Request;
+use crate::{Error, access, router, validation};
+
+/// Parameters whose values functions get as JSON values.
+const JSON_PARAMETERS: [&str; 4] = ["startkey", "endkey", "key", "descending"];
+
+/// Headers that functions do not see, as they let who sees them act for the client.
+const SECRET_HEADERS: [header::HeaderName; 2] = [header::AUTHORIZATION, header::COOKIE];
+
+/// What is known of a request before the database is looked at.
+pub(super) struct RequestObject {
+    id: Vec<u8>,
+    /// From `method` to `cookie`.
+    members: Vec<u8>,
+    form: Vec<u8>,
+    uuid: String,
+    user: Vec<u8>,
+}
+
+/// Which members there are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Members {
+    /// All.
+    All,
+    /// Those that rewrites get: not `info`, `uuid`, `id` and `form`.
+    OfRewrite,
+}
+
+impl RequestObject {
+    /// Describes `request`, whose body is `body`.
+    pub(super) fn new(request: &Request, id: Option<&str>, body: &[u8]) -> Result<Self, Error> {
+        let line = &request.line;
+        let mut out = b"\"method\":".to_vec();
+        write_string(&mut out, line.method.as_str());
+        out.extend_from_slice(b",\"requested_path\":");
+        write_path(&mut out, line.requested.as_deref().unwrap_or(line.uri.path()))?;
+        out.extend_from_slice(b",\"path\":");
+        write_path(&mut out, line.uri.path())?;
+        out.extend_from_slice(b",\"raw_path\":");
+        write_string(&mut out, line.uri.path_and_query().map_or("/", |target| target.as_str()));
+        out.extend_from_slice(b",\"query\":");
+        write_query(&mut out, &request.query)?;
+        out.extend_from_slice(b",\"headers\":");
+        write_headers(&mut out, request);
+        out.extend_from_slice(b",\"body\":");
+        write_string(&mut out, &text_of_body(request, body));
+        out.extend_from_slice(b",\"peer\":");
+        write_string(&mut out, &peer(request));
+        out.extend_from_slice(b",\"cookie\":");
+        write_cookies(&mut out, request);
+        let mut form = Vec::new();
+        write_form(&mut form, request, body);
+        let mut user = Vec::new();
+        validation::write_user(&mut user, request.captures.get("db"), &request.user);
+        let id = id.map_or_else(|| b"null".to_vec(), string);
+        Ok(Self { id, members: out, form, uuid: request.node.uuid(), user })
+    }
+
+    /// The JSON text of the object, with what `database` adds to it.
+    pub(super) fn to_json(&self, database: &Arc<Database>, members: Members) -> Result<Vec<u8>, Error> {
+        let mut out = b"{".to_vec();
+        if members == Members::All {
+            out.extend_from_slice(b"\"info\":");
+            write_info(&mut out, database)?;
+            out.extend_from_slice(b",\"uuid\":");
+            write_string(&mut out, &self.uuid);
+            out.extend_from_slice(b",\"id\":");
+            out.extend_from_slice(&self.id);
+            out.extend_from_slice(b",\"form\":");
+            out.extend_from_slice(&self.form);
+            out.push(b',');
+        }
+        out.extend_from_slice(&self.members);
+        out.extend_from_slice(b",\"userCtx\":");
+        out.extend_from_slice(&self.user);
+        out.extend_from_slice(b",\"secObj\":");
+        out.extend_from_slice(access::security(database)?.as_bytes());
+        out.push(b'}');
+        Ok(out)
+    }
+}
+
+/// A body that was not sent at all is `undefined`, as a text.
+fn text_of_body(request: &Request, body: &[u8]) -> String {
+    let sent =
+        [header::CONTENT_LENGTH, header::TRANSFER_ENCODING].iter().any(|name| request.headers.contains_key(name));
+    if !sent && body.is_empty() { "undefined".to_owned() } else { String::from_utf8_lossy(body).into_owned() }
+}
+
+fn write_path(out: &mut Vec<u8>, path: &str) -> Result<(), Error> {
+    out.push(b'[');
+    for (index, segment) in router::segments(path)?.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write_string(out, segment);
+    }
+    out.push(b']');
+    Ok(())
+}
+
+/// Appends an object; of several members with one name the last one counts.
+fn write_object<'a>(out: &mut Vec<u8>, members: impl Iterator<Item = (&'a str, Vec<u8>)>) {
+    let mut last: Vec<(&str, Vec<u8>)> = Vec::new();
+    for (name, value) in members {
+        match last.iter_mut().find(|(known, _)| *known == name) {
+            Some(member) => member.1 = value,
+            None => last.push((name, value)),
+        }
+    }
+    out.push(b'{');
+    for (index, (name, value)) in last.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write_string(out, name);
+        out.push(b':');
+        out.extend_from_slice(value);
+    }
+    out.push(b'}');
+}
+
+fn string(text: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    write_string(&mut out, text);
+    out
+}
+
+fn write_query(out: &mut Vec<u8>, query: &Query) -> Result<(), Error> {
+    let members = query.raw().map(|(name, raw)| match raw {
+        Raw::Text(text) if JSON_PARAMETERS.contains(&name) => Ok((name, Json::parse(text.as_bytes())?.into_bytes())),
+        Raw::Text(text) => Ok((name, string(&text))),
+        Raw::Json(json) => Ok((name, json.into_bytes())),
+    });
+    let members = members.collect::<Result<Vec<_>, Error>>()?;
+    write_object(out, members.into_iter());
+    Ok(())
+}
+
+/// Whether functions may see passwords and cookies: not unless `[chttpd] scrub_json_request` is off.
+fn shows_secrets(request: &Request) -> bool {
+    !request.node.settings.switch("chttpd", "scrub_json_request", true)
+}
+
+fn write_headers(out: &mut Vec<u8>, request: &Request) {
+    let shown = |name: &&header::HeaderName| shows_secrets(request) || !SECRET_HEADERS.contains(name);
+    let names: Vec<(String, Vec<u8>)> = request
+        .headers
+        .keys()
+        .filter(shown)
+        .map(|name| {
+            let values = request.headers.get_all(name).iter();
+            let values: Vec<_> = values.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect();
+            (capitalize(name.as_str()), string(&values.join(", ")))
+        })
+        .collect();
+    write_object(out, names.iter().map(|(name, value)| (name.as_str(), value.clone())));
+}
+
+/// `content-type` as functions know it: `Content-Type`.
+fn capitalize(name: &str) -> String {
+    let mut first = true;
+    let capital = |letter: char| {
+        let capital = if std::mem::replace(&mut first, letter == '-') { letter.to_ascii_uppercase() } else { letter };
+        first = letter == '-';
+        capital
+    };
+    name.chars().map(capital).collect()
+}
+
+/// The address of the client, also behind a proxy of this machine or network.
+fn peer(request: &Request) -> String {
+    let peer = request.line.peer;
+    let is_near = match peer {
+        std::net::IpAddr::V4(address) => address.is_loopback() || address.is_private(),
+        std::net::IpAddr::V6(address) => address.is_loopback(),
+    };
+    let forwarded = request.header("x-forwarded-for").and_then(|list| list.rsplit(',').next());
+    match forwarded.map(str::trim).filter(|address| is_near && !address.is_empty()) {
+        Some(address) => address.to_owned(),
+        None => peer.to_string(),
+    }
+}
+
+fn write_cookies(out: &mut Vec<u8>, request: &Request) {
+    let cookies = request.header(header::COOKIE).filter(|_| shows_secrets(request)).unwrap_or_default();
+    let pairs = cookies.split(';').filter_map(|cookie| cookie.trim().split_once('='));
+    write_object(out, pairs.map(|(name, value)| (name, string(value.trim_matches('"')))));
+}
+
+fn write_form(out: &mut Vec<u8>, request: &Request, body: &[u8]) {
+    let is_form = request
+        .header(header::CONTENT_TYPE)
+        .is_some_and(|content_type| content_type.starts_with("application/x-www-form-urlencoded"));
+    let body = String::from_utf8_lossy(if is_form { body } else { b"" }).into_owned();
+    let decode = |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned();
+    let pairs = body.split('&').filter(|pair| !pair.is_empty());
+    let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    let pairs: Vec<(String, Vec<u8>)> = pairs.map(|(name, value)| (decode(name), string(&decode(value)))).collect();
+    write_object(out, pairs.iter().map(|(name, value)| (name.as_str(), value.clone())));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_are_capitalized() {
+        for (name, expected) in [("content-type", "Content-Type"), ("x-couch-id", "X-Couch-Id"), ("te", "Te")] {
+            assert_eq!(capitalize(name), expected);
+        }
+    }
+
+    #[test]
+    fn the_last_of_equal_members_counts() {
+        let mut out = Vec::new();
+        write_object(&mut out, [("a", b"1".to_vec()), ("b", b"2".to_vec()), ("a", b"3".to_vec())].into_iter());
+        assert_eq!(out, br#"{"a":3,"b":2}"#);
+    }
+}

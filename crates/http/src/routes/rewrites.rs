@@ -1,0 +1,190 @@
+//! `_rewrite`: rules or a function of a design document lead a request elsewhere.
+//!
+//! [`Rule`]s are tried in order. A path that none leads anywhere is no resource; where one leads is served like any other
+//! request, with its own permission. What rules mean is CouchDB's (`chttpd_rewrite`).
+
+mod rules;
+
+use bytes::Bytes;
+use hyper::header::{HeaderName, HeaderValue};
+use hyper::{Method, StatusCode, Uri};
+use settee_model::json::{Kind, Value};
+
+use self::rules::Rewritten;
+use super::rendered::Rendered;
+use super::request_object::{Members, RequestObject};
+use super::write::encode_path;
+use crate::functions::Functions;
+use crate::params::Raw;
+use crate::request::{Line, Request, Unread};
+use crate::respond::Answer;
+use crate::{Error, bridge};
+
+/// `_rewrite` and everything below it.
+pub(super) async fn rewrite(mut request: Request) -> Answer {
+    let limit = request.node.settings.number("httpd", "rewrite_limit", 100);
+    if request.line.rewrites >= limit {
+        return Err(Error::bad_request("Exceeded rewrite recursion limit"));
+    }
+    let database = request.database()?;
+    let (reader, ddoc) = (database.clone(), request.captures.get("ddoc").to_owned());
+    let functions = bridge::blocking(move || Functions::load(&reader.read()?, &ddoc)).await?;
+    let Some(rewrites) = functions.document().get("rewrites") else {
+        return Err(invalid_path());
+    };
+    if rewrites.is_array() {
+        let target = by_rules(&request, rewrites)?;
+        return follow(request, Target { path: target, ..Target::default() }).await;
+    }
+    let body = request.read_body().await?;
+    let object = RequestObject::new(&request, None, &body)?;
+    let node = request.node.clone();
+    let result = bridge::blocking(move || {
+        let seen = object.to_json(&database, Members::OfRewrite)?;
+        functions.call(&node, &database, &["rewrites"], &[&seen])
+    })
+    .await?;
+    let mut parts = result.value().elements();
+    let word = parts.next().and_then(Value::as_str);
+    match (word.as_deref(), parts.next()) {
+        (Some("ok"), Some(rewrite)) => by_function(request, rewrite, body).await,
+        _ => Err(invalid_path()),
+    }
+}
+
+fn invalid_path() -> Error {
+    Error::new(StatusCode::NOT_FOUND, "rewrite_error", "Invalid path.")
+}
+
+/// Where a rewrite leads. What is absent stays as it is.
+#[derive(Default)]
+struct Target {
+    /// Path and query.
+    path: String,
+    method: Option<Method>,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    body: Option<Bytes>,
+}
+
+/// Serves the request as if it had asked for `target`.
+async fn follow(request: Request, target: Target) -> Answer {
+    let Request { node, router, line, mut headers, user, body, .. } = request;
+    let uri: Uri = target.path.parse().map_err(|_| failed("bad path"))?;
+    for (name, value) in target.headers {
+        headers.insert(name, value);
+    }
+    let line = Line {
+        method: target.method.unwrap_or(line.method),
+        requested: Some(line.requested.unwrap_or_else(|| line.uri.path().to_owned())),
+        uri,
+        peer: line.peer,
+        rewrites: line.rewrites + 1,
+    };
+    let body = target.body.map(Unread::Known).or(body);
+    router.dispatch(&node, line, headers, user, body).await
+}
+
+/// What relative paths are relative to.
+fn prefix(request: &Request) -> String {
+    let captures = &request.captures;
+    format!("/{}/_design/{}", encode_path(captures.get("db")), encode_path(captures.get("ddoc")))
+}
+
+fn by_rules(request: &Request, rewrites: Value<'_>) -> Result<String, Error> {
+    let secure = request.node.settings.switch("httpd", "secure_rewrites", true);
+    let rules = rules::parse(rewrites, secure)?;
+    let query: Vec<(String, String)> = request
+        .query
+        .raw()
+        .filter_map(|(name, raw)| match raw {
+            Raw::Text(text) => Some((name.to_owned(), text)),
+            Raw::Json(_) => None,
+        })
+        .collect();
+    let path = request.captures.get("path");
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let found = rules.iter().find_map(|rule| rule.apply(request.line.method.as_str(), &parts, &query));
+    let Rewritten { path, query } = found.ok_or_else(|| Error::not_found("missing"))?;
+    Ok(rules::target(&prefix(request), &path, &query))
+}
+
+fn failed(reason: &str) -> Error {
+    Error::new(StatusCode::INTERNAL_SERVER_ERROR, "rewrite_error", reason.to_owned())
+}
+
+/// Follows what a function returned, or answers what it wants answered.
+async fn by_function(request: Request, rewrite: Value<'_>, body: Bytes) -> Answer {
+    let rewrite = check(rewrite)?;
+    if rewrite.get("code").is_some() {
+        return answer(rewrite);
+    }
+    let path = text_member(rewrite, "path").ok_or_else(|| failed("Rewrite result must produce a new path."))?;
+    let query = match rewrite.get("query") {
+        Some(query) => text_members(query),
+        None => {
+            request.query.raw().filter_map(|(name, raw)| Some((name.to_owned(), raw.word()?.into_owned()))).collect()
+        }
+    };
+    let method = match text_member(rewrite, "method") {
+        Some(name) => Some(Method::from_bytes(name.as_bytes()).map_err(|_| failed("bad method"))?),
+        None => None,
+    };
+    let headers = rewrite.get("headers").map(text_members).unwrap_or_default();
+    let headers = headers.iter().map(|(name, value)| {
+        let pair = (HeaderName::try_from(name.as_str()), HeaderValue::try_from(value.as_str()));
+        if let (Ok(name), Ok(value)) = pair { Ok((name, value)) } else { Err(failed("bad headers")) }
+    });
+    let headers = headers.collect::<Result<Vec<_>, _>>()?;
+    let target = rules::target(&prefix(&request), &path, &query);
+    let body = text_member(rewrite, "body").map(|text| Bytes::from(text.into_bytes())).unwrap_or(body);
+    follow(request, Target { path: target, method, headers, body: Some(body) }).await
+}
+
+fn answer(rewrite: Value<'_>) -> Answer {
+    let mut object = b"{".to_vec();
+    for name in ["code", "headers", "body"] {
+        if let Some(value) = rewrite.get(name) {
+            object.extend_from_slice(if object.len() > 1 { b",\"" } else { b"\"" });
+            object.extend_from_slice(name.as_bytes());
+            object.extend_from_slice(b"\":");
+            object.extend_from_slice(value.raw());
+        }
+    }
+    object.push(b'}');
+    Ok(Rendered::parse(Value::trusted(&object), StatusCode::OK)?.into_response())
+}
+
+fn text_member(object: Value<'_>, name: &str) -> Option<String> {
+    object.get(name)?.as_str().map(Into::into)
+}
+
+fn text_members(object: Value<'_>) -> Vec<(String, String)> {
+    let pairs = object.members().filter_map(|(name, value)| Some((name.as_str()?, value.as_str()?)));
+    pairs.map(|(name, value)| (name.into_owned(), value.into_owned())).collect()
+}
+
+/// Refuses members of the wrong type.
+fn check(rewrite: Value<'_>) -> Result<Value<'_>, Error> {
+    if !rewrite.is_object() {
+        return Err(failed("bad rewrite"));
+    }
+    for name in ["method", "path", "body"] {
+        if rewrite.get(name).is_some_and(|value| value.kind() != Kind::String) {
+            return Err(failed(&format!("bad {name}")));
+        }
+    }
+    for name in ["headers", "query"] {
+        let Some(object) = rewrite.get(name) else { continue };
+        if !object.is_object() {
+            return Err(failed(&format!("bad {name}")));
+        }
+        if object.members().any(|(_, value)| value.kind() != Kind::String) {
+            return Err(failed("object key/value must be strings"));
+        }
+    }
+    let is_code = |value: Value<'_>| value.as_u64().is_some_and(|code| (200..600).contains(&code));
+    if rewrite.get("code").is_some_and(|code| !is_code(code)) {
+        return Err(failed("bad code"));
+    }
+    Ok(rewrite)
+}

@@ -1,0 +1,363 @@
+//! Rewrite rules: matching paths and methods, binding variables, making paths. No request is looked at here.
+
+use hyper::StatusCode;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use settee_model::json::{Kind, Value, write_string};
+
+use crate::Error;
+
+/// What stays as it is in paths and queries that are made.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+/// Parameters whose values are JSON.
+const JSON_PARAMETERS: [&str; 6] = ["key", "startkey", "start_key", "endkey", "end_key", "keys"];
+
+/// How many `..` a target may begin with: as many as lead from a design document to its database.
+const PARENTS_MAX: usize = 2;
+
+/// One rule.
+#[derive(Debug)]
+pub(super) struct Rule {
+    method: Option<String>,
+    from: Vec<Part>,
+    to: Vec<Part>,
+    query: Vec<(String, Template)>,
+    formats: Vec<(String, Format)>,
+}
+
+/// A segment of a path in a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    /// This text.
+    Literal(String),
+    /// `:name`
+    Variable(String),
+    /// `*`
+    Rest,
+}
+
+/// The value of a parameter in a rule.
+#[derive(Clone, Debug)]
+enum Template {
+    /// A text, perhaps `:name` or `*`.
+    Text(String),
+    /// An array of such texts and other values.
+    List(Vec<Template>),
+    /// Any other value, as JSON text.
+    Json(Vec<u8>),
+}
+
+/// `formats`: what the text of a variable is turned into.
+#[derive(Clone, Copy, Debug)]
+enum Format {
+    Int,
+    Bool,
+}
+
+/// A value that a variable or a parameter has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Bound {
+    Text(String),
+    /// JSON text.
+    Json(Vec<u8>),
+}
+
+type Bindings = Vec<(String, Bound)>;
+
+/// Where a rule leads.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Rewritten {
+    /// Relative to the design document.
+    pub(super) path: String,
+    pub(super) query: Vec<(String, String)>,
+}
+
+/// The rules of a design document. `secure` refuses those that lead out of the database.
+pub(super) fn parse(rewrites: Value<'_>, secure: bool) -> Result<Vec<Rule>, Error> {
+    rewrites.elements().filter(|rule| rule.is_object()).map(|rule| Rule::parse(rule, secure)).collect()
+}
+
+impl Rule {
+    fn parse(rule: Value<'_>, secure: bool) -> Result<Self, Error> {
+        let text = |name| rule.get(name).and_then(Value::as_str);
+        let to = text("to")
+            .ok_or_else(|| Error::new(StatusCode::INTERNAL_SERVER_ERROR, "error", "invalid_rewrite_target"))?;
+        let formats = rule.get("formats").into_iter().flat_map(Value::members).filter_map(|(name, format)| {
+            let format = match format.as_str().as_deref() {
+                Some("int") => Format::Int,
+                Some("bool") => Format::Bool,
+                _ => return None,
+            };
+            Some((name.as_str()?.into_owned(), format))
+        });
+        let query = rule.get("query").into_iter().flat_map(Value::members);
+        Ok(Self {
+            method: text("method").filter(|method| method != "*").map(Into::into),
+            from: match text("from") {
+                Some(from) => parts(&from, secure)?,
+                None => vec![Part::Rest],
+            },
+            to: parts(&to, secure)?,
+            query: query.filter_map(|(name, value)| Some((name.as_str()?.into_owned(), Template::of(value)))).collect(),
+            formats: formats.collect(),
+        })
+    }
+
+    /// Where the rule leads a request; `None` if it is not for it.
+    pub(super) fn apply(&self, method: &str, path: &[&str], query: &[(String, String)]) -> Option<Rewritten> {
+        if self.method.as_deref().is_some_and(|wanted| wanted != method) {
+            return None;
+        }
+        let (mut bindings, rest) = bind(&self.from, path)?;
+        for (name, value) in query {
+            let bound = if JSON_PARAMETERS.contains(&name.as_str()) {
+                Bound::Json(value.clone().into_bytes())
+            } else {
+                Bound::Text(value.clone())
+            };
+            bindings.push((name.clone(), bound));
+        }
+        let made: Bindings =
+            self.query.iter().map(|(name, template)| (name.clone(), self.fill(template, &bindings))).collect();
+        // What the rule sets hides what was bound.
+        bindings.retain(|(name, _)| !made.iter().any(|(set, _)| set == name));
+        bindings.extend(made);
+        let path = self.make_path(&bindings, rest);
+        let query = bindings.iter().filter(|(name, _)| name != "*");
+        Some(Rewritten { path, query: query.map(|(name, bound)| (name.clone(), encode(name, bound))).collect() })
+    }
+
+    fn fill(&self, template: &Template, bindings: &Bindings) -> Bound {
+        match template {
+            Template::Text(text) => self.look_up(text, bindings),
+            Template::Json(json) => Bound::Json(json.clone()),
+            Template::List(list) => {
+                let mut out = b"[".to_vec();
+                for (index, element) in list.iter().enumerate() {
+                    if index > 0 {
+                        out.push(b',');
+                    }
+                    write_json(&mut out, &self.fill(element, bindings));
+                }
+                out.push(b']');
+                Bound::Json(out)
+            }
+        }
+    }
+
+    /// The value of `:name`; any other text, or one that nothing is bound to, stands for itself.
+    fn look_up(&self, text: &str, bindings: &Bindings) -> Bound {
+        let Some(name) = text.strip_prefix(':').or_else(|| (text == "*").then_some(text)) else {
+            return Bound::Text(text.to_owned());
+        };
+        let found = bindings.iter().find(|(bound, _)| bound == name).map(|(_, value)| value.clone());
+        let value = found.unwrap_or_else(|| Bound::Text(text.to_owned()));
+        let format = self.formats.iter().find(|(formatted, _)| formatted == name);
+        match (format, &value) {
+            (Some((_, Format::Int)), Bound::Text(text)) if text.parse::<i64>().is_ok() => {
+                Bound::Json(text.clone().into_bytes())
+            }
+            (Some((_, Format::Bool)), Bound::Text(text)) => match text.to_ascii_lowercase().as_str() {
+                word @ ("true" | "false") => Bound::Json(word.as_bytes().to_vec()),
+                _ => value,
+            },
+            _ => value,
+        }
+    }
+
+    fn make_path(&self, bindings: &Bindings, rest: &[&str]) -> String {
+        let mut made: Vec<String> = Vec::new();
+        for part in &self.to {
+            match part {
+                Part::Literal(text) if text == ".." || text == "." => made.push(text.clone()),
+                Part::Literal(text) => made.push(quote(text)),
+                Part::Variable(name) => {
+                    let bound = bindings.iter().find(|(bound, _)| bound == name);
+                    made.push(bound.map_or_else(|| "undefined".to_owned(), |(_, value)| quote(&plain(value))));
+                }
+                Part::Rest => {
+                    made.extend(rest.iter().map(|part| quote(part)));
+                    break;
+                }
+            }
+        }
+        made.join("/")
+    }
+}
+
+impl Template {
+    fn of(value: Value<'_>) -> Self {
+        match (value.kind(), value.as_str()) {
+            (_, Some(text)) => Self::Text(text.into_owned()),
+            (Kind::Array, _) => Self::List(value.elements().map(Self::of).collect()),
+            _ => Self::Json(value.raw().to_vec()),
+        }
+    }
+}
+
+fn quote(text: &str) -> String {
+    utf8_percent_encode(text, PLAIN).to_string()
+}
+
+/// A value as a part of a path.
+fn plain(bound: &Bound) -> String {
+    match bound {
+        Bound::Text(text) => text.clone(),
+        Bound::Json(json) => {
+            let value = Value::trusted(json);
+            value.as_str().map_or_else(|| String::from_utf8_lossy(json).into_owned(), Into::into)
+        }
+    }
+}
+
+/// A value as that of a parameter.
+fn encode(name: &str, bound: &Bound) -> String {
+    match bound {
+        Bound::Text(text) if JSON_PARAMETERS.contains(&name) => {
+            let mut out = Vec::new();
+            write_string(&mut out, text);
+            String::from_utf8_lossy(&out).into_owned()
+        }
+        Bound::Text(text) => text.clone(),
+        Bound::Json(json) => String::from_utf8_lossy(json).into_owned(),
+    }
+}
+
+fn write_json(out: &mut Vec<u8>, bound: &Bound) {
+    match bound {
+        Bound::Text(text) => write_string(out, text),
+        Bound::Json(json) => out.extend_from_slice(json),
+    }
+}
+
+fn parts(path: &str, secure: bool) -> Result<Vec<Part>, Error> {
+    let mut parents = 0;
+    let mut parts = Vec::new();
+    for part in path.split('/').filter(|part| !part.is_empty()) {
+        parents += usize::from(part == "..");
+        if secure && parents > PARENTS_MAX {
+            let reason = "too many ../.. segments";
+            return Err(Error::new(StatusCode::INTERNAL_SERVER_ERROR, "insecure_rewrite_rule", reason));
+        }
+        parts.push(match part.strip_prefix(':') {
+            Some(name) => Part::Variable(name.to_owned()),
+            None if part == "*" => Part::Rest,
+            None => Part::Literal(part.to_owned()),
+        });
+    }
+    Ok(parts)
+}
+
+/// The variables of a path, and what `*` stands for; `None` if the path does not match.
+fn bind<'a>(pattern: &[Part], path: &'a [&'a str]) -> Option<(Bindings, &'a [&'a str])> {
+    let mut bindings = Vec::new();
+    let mut rest = path;
+    for (index, part) in pattern.iter().enumerate() {
+        if *part == Part::Rest && index + 1 == pattern.len() {
+            return Some((bindings, rest));
+        }
+        let (first, others) = rest.split_first()?;
+        match part {
+            Part::Literal(text) if text != first => return None,
+            Part::Literal(_) => {}
+            Part::Variable(name) => bindings.push((name.clone(), Bound::Text((*first).to_owned()))),
+            Part::Rest => bindings.push(("*".to_owned(), Bound::Text((*first).to_owned()))),
+        }
+        rest = others;
+    }
+    rest.is_empty().then_some((bindings, rest))
+}
+
+/// Path and query of a request to `path`, which is relative to `prefix`. Never leads above the root.
+pub(super) fn target(prefix: &str, path: &str, query: &[(String, String)]) -> String {
+    let mut made: Vec<&str> = Vec::new();
+    for part in prefix.split('/').chain(path.split('/')).filter(|part| !part.is_empty()) {
+        match part {
+            "." => {}
+            ".." => {
+                made.pop();
+            }
+            _ => made.push(part),
+        }
+    }
+    let mut target = format!("/{}", made.join("/"));
+    for (index, (name, value)) in query.iter().enumerate() {
+        target.push(if index == 0 && !target.contains('?') { '?' } else { '&' });
+        target.push_str(&format!("{}={}", quote(name), quote(value)));
+    }
+    target
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::tests::{json, show};
+
+    const RULES: &str = r#"[
+        {"from": "/docs/:id", "to": "../../:id"},
+        {"from": "/v/*", "to": "_view/v/*", "query": {"reduce": "false"}},
+        {"from": "/key/:k", "to": "_view/v", "query": {"key": ":k", "limit": ":n"}},
+        {"from": "/put/:id", "to": "../../:id", "method": "PUT"},
+        {"from": "/int/:n/:flag", "to": "_list/l/v", "query": {"key": [":n", "x", 5, ":flag"], "q": {"a": 1}},
+            "formats": {"n": "int", "flag": "bool"}},
+        {"from": "", "to": "_view/v", "query": {"limit": "1"}},
+        {"from": "/up", "to": "../../../db/x y"}
+    ]"#;
+
+    fn check(method: &str, path: &str, query: &[(&str, &str)], expected: Option<&str>) {
+        let json = json(RULES);
+        let rules = parse(json.value(), false).unwrap();
+        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        let query: Vec<(String, String)> =
+            query.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let found = rules.iter().find_map(|rule| rule.apply(method, &parts, &query));
+        let found = found.map(|found| target("/db/_design/d", &found.path, &found.query));
+        assert_eq!(found.as_deref(), expected, "{method} {path}");
+    }
+
+    #[test]
+    fn rules_lead_paths_elsewhere() {
+        check("GET", "/docs/a", &[], Some("/db/a?id=a"));
+        check("GET", "/docs/a b", &[("x", "1&2")], Some("/db/a%20b?id=a%20b&x=1%262"));
+        check("GET", "/v/x/y", &[], Some("/db/_design/d/_view/v/x/y?reduce=false"));
+        check("GET", "/v/", &[("reduce", "true")], Some("/db/_design/d/_view/v?reduce=false"));
+        check("GET", "/key/7", &[], Some("/db/_design/d/_view/v?k=7&key=%227%22&limit=%3An"));
+        check("GET", "/key/7", &[("n", "2")], Some("/db/_design/d/_view/v?k=7&n=2&key=%227%22&limit=2"));
+        check("PUT", "/put/c", &[], Some("/db/c?id=c"));
+        check("GET", "/put/c", &[], None);
+        check("GET", "/nosuch", &[], None);
+        check("GET", "/docs/a/b", &[], None);
+        check("GET", "/", &[], Some("/db/_design/d/_view/v?limit=1"));
+        check("GET", "/up", &[], Some("/db/x%20y"));
+        check(
+            "GET",
+            "/int/5/TRUE",
+            &[],
+            Some("/db/_design/d/_list/l/v?n=5&flag=TRUE&key=%5B5%2C%22x%22%2C5%2Ctrue%5D&q=%7B%22a%22%3A1%7D"),
+        );
+    }
+
+    #[test]
+    fn rules_that_lead_out_of_the_database_are_refused() {
+        let refused = |rules: &str| parse(json(rules).value(), true).map_err(|error| show(&error)).err();
+        assert_eq!(refused(r#"[{"to": "../../a"}]"#), None);
+        let error = refused(r#"[{"to": "../../../a"}]"#).unwrap();
+        assert_eq!(error, "500 insecure_rewrite_rule: too many ../.. segments");
+        assert_eq!(refused(r#"[{"from": "a"}]"#).unwrap(), "500 error: invalid_rewrite_target");
+    }
+
+    #[test]
+    fn targets_stay_below_the_root() {
+        let table = [
+            ("x", "/db/_design/d/x"),
+            ("../../x", "/db/x"),
+            ("../../../../../x", "/x"),
+            ("./a/./b/../c", "/db/_design/d/a/c"),
+            ("/abs", "/db/_design/d/abs"),
+        ];
+        for (path, expected) in table {
+            assert_eq!(target("/db/_design/d", path, &[]), expected);
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! `_show`: a function makes an answer of a document, or of none.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use hyper::{StatusCode, header};
+use settee_database::{DocRecord, ReadView};
+
+use super::rendered::Rendered;
+use super::request_object::{Members, RequestObject};
+use crate::functions::Functions;
+use crate::request::Request;
+use crate::respond::{self, Answer};
+use crate::{Error, bridge, revision};
+
+/// `_show/{function}` and `_show/{function}/{doc}`
+pub(super) async fn show(mut request: Request) -> Answer {
+    let database = request.database()?;
+    let body = request.read_body().await?;
+    let id = doc_id(&request);
+    let object = RequestObject::new(&request, id.as_deref(), &body)?;
+    bridge::blocking(move || {
+        let view = database.read()?;
+        let functions = Functions::load(&view, request.captures.get("ddoc"))?;
+        let name = request.captures.get("function");
+        functions.require(&["shows", name])?;
+        let document = open(&view, id.as_deref())?;
+        let tag = entity_tag(&request, &functions, document.as_ref());
+        if request.header(header::IF_NONE_MATCH).is_some_and(|known| known.contains(&tag)) {
+            let mut response = respond::whole(StatusCode::NOT_MODIFIED, "application/json", Vec::new());
+            respond::set_etag(&mut response, &tag);
+            return Ok(response);
+        }
+        let text = document.map_or_else(|| b"null".to_vec(), |document| document.text);
+        let seen = object.to_json(&database, Members::All)?;
+        let result = functions.call(&request.node, &database, &["shows", name], &[&text, &seen])?;
+        let answer = result.value().elements().nth(1);
+        let answer = answer.ok_or_else(|| Error::internal("a show function gave no response"))?;
+        let mut rendered = Rendered::parse(answer, StatusCode::OK)?;
+        rendered.set(header::ETAG, &format!("\"{tag}\""));
+        rendered.set(header::VARY, "Accept");
+        Ok(rendered.sandbox(&request.node).into_response())
+    })
+    .await
+}
+
+/// `_show` without a function.
+pub(super) async fn invalid_path(request: Request) -> Answer {
+    request.database()?;
+    Err(Error::new(StatusCode::NOT_FOUND, "show_error", "Invalid path."))
+}
+
+/// The document that the path names behind the function.
+pub(super) fn doc_id(request: &Request) -> Option<String> {
+    let id = request.captures.get("doc");
+    (!id.is_empty()).then(|| id.to_owned())
+}
+
+/// A document as functions see it.
+pub(super) struct Opened {
+    pub(super) rev: String,
+    pub(super) text: Vec<u8>,
+}
+
+/// The winner of the document `id`; nothing for a deleted one.
+pub(super) fn open(view: &ReadView, id: Option<&str>) -> Result<Option<Opened>, Error> {
+    let Some(id) = id else { return Ok(None) };
+    if id.starts_with("_local/") {
+        return Ok(None);
+    }
+    let Some(record) = view.record(id)? else { return Ok(None) };
+    let Some(node) = record.tree.winner(|stored| stored.deleted).filter(|node| is_live(&record, *node)) else {
+        return Ok(None);
+    };
+    let mut text = Vec::new();
+    let rev = record.tree.node(node).rev.to_string();
+    Ok(revision::write_for_functions(&mut text, view, id, &record, node)?.then_some(Opened { rev, text }))
+}
+
+fn is_live(record: &DocRecord, node: u32) -> bool {
+    record.tree.node(node).value.is_some_and(|stored| !stored.deleted)
+}
+
+/// Everything that the answer of a well-behaved function depends on.
+fn entity_tag(request: &Request, functions: &Functions, document: Option<&Opened>) -> String {
+    let mut hasher = DefaultHasher::new();
+    functions.rev().hash(&mut hasher);
+    document.map(|document| &document.rev).hash(&mut hasher);
+    request.header(header::ACCEPT).hash(&mut hasher);
+    (&request.user.name, &request.user.roles, request.line.uri.query()).hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}

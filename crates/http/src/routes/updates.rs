@@ -1,0 +1,77 @@
+//! `_update`: a function makes a document and an answer of a document and a request.
+
+use hyper::StatusCode;
+use hyper::header::HeaderName;
+use settee_database::{EditMode, UnknownParent};
+use settee_model::Document;
+use settee_model::json::{Json, Value};
+
+use super::rendered::Rendered;
+use super::request_object::{Members, RequestObject};
+use super::shows::{doc_id, open};
+use super::write;
+use crate::functions::Functions;
+use crate::request::Request;
+use crate::respond::Answer;
+use crate::{Error, access, bridge};
+
+const NEW_REV: HeaderName = HeaderName::from_static("x-couch-update-newrev");
+const ID: HeaderName = HeaderName::from_static("x-couch-id");
+
+/// `_update/{function}` and `_update/{function}/{doc}`
+pub(super) async fn update(mut request: Request) -> Answer {
+    let database = request.database()?;
+    let body = request.read_body().await?;
+    let id = doc_id(&request);
+    let object = RequestObject::new(&request, id.as_deref(), &body)?;
+    let (reader, node) = (database.clone(), request.node.clone());
+    let (ddoc, name) = (request.captures.get("ddoc").to_owned(), request.captures.get("function").to_owned());
+    let result = bridge::blocking(move || {
+        let view = reader.read()?;
+        let functions = Functions::load(&view, &ddoc)?;
+        functions.require(&["updates", &name])?;
+        let document = open(&view, id.as_deref())?;
+        let text = document.map_or_else(|| b"null".to_vec(), |document| document.text);
+        let seen = object.to_json(&reader, Members::All)?;
+        functions.call(&node, &reader, &["updates", &name], &[&text, &seen])
+    })
+    .await?;
+    let mut parts = result.value().elements().skip(1);
+    let (Some(document), Some(answer)) = (parts.next(), parts.next()) else {
+        return Err(Error::internal("an update function gave no response"));
+    };
+    if !document.is_object() {
+        return Ok(Rendered::parse(answer, StatusCode::OK)?.sandbox(&request.node).into_response());
+    }
+    let (id, rev) = save(&request, &database, document).await?;
+    let mut rendered = Rendered::parse(answer, StatusCode::CREATED)?;
+    rendered.set(NEW_REV, &rev);
+    rendered.set(ID, &write::encode_path(&id));
+    Ok(rendered.sandbox(&request.node).into_response())
+}
+
+/// `_update` without a function.
+pub(super) async fn invalid_path(request: Request) -> Answer {
+    request.database()?;
+    Err(Error::new(StatusCode::NOT_FOUND, "update_error", "Invalid path."))
+}
+
+/// Saves the document that a function made; answers its id and its new revision.
+async fn save(
+    request: &Request,
+    database: &std::sync::Arc<settee_database::Database>,
+    document: Value<'_>,
+) -> Result<(String, String), Error> {
+    // The text came out of a sandbox and was checked to be JSON, which says nothing about names that appear twice.
+    let document = Json::parse(document.raw())?;
+    let document = Document::parse(document.value())?;
+    let id = document.id.clone().unwrap_or_default();
+    write::check_id(&request.node, database, &id)?;
+    write::check_size(&request.node, document.body.as_bytes().len(), &id)?;
+    if id.starts_with("_design/") {
+        access::require_database_admin(&request.node, &request.user, &request.captures).await?;
+    }
+    let mode = EditMode::Interactive(UnknownParent::Refuse);
+    let rev = write::save_document(request, database, id.clone(), document, mode).await?;
+    Ok((id, rev.to_string()))
+}

@@ -1,0 +1,51 @@
+//! What the tests of this crate share: a database in memory, queries in short, and texts that are kept in files.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod routes;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use settee_database::{Catalog, Database, DatabaseOptions};
+use settee_model::json::Json;
+use settee_storage::memory::MemoryEngine;
+
+use crate::Error;
+use crate::params::Query;
+
+/// The instance of the [`database`].
+pub(crate) const INSTANCE: u64 = 0x0123_4567_89ab_cdef;
+
+/// An empty database in memory.
+pub(crate) fn database() -> Arc<Database> {
+    let catalog = Catalog::open(Arc::new(MemoryEngine::new()), 1).unwrap();
+    catalog.create("db", DatabaseOptions { created_ms: 0, instance: INSTANCE, layout: settee_database::Layout::Whole }).unwrap()
+}
+
+pub(crate) fn query(text: &str) -> Query {
+    Query::parse(Some(text)).unwrap()
+}
+
+pub(crate) fn json(text: &str) -> Json {
+    Json::parse(text.as_bytes()).unwrap()
+}
+
+/// `status name: reason`
+pub(crate) fn show(error: &Error) -> String {
+    format!("{} {}: {}", error.status.as_u16(), error.name, error.reason)
+}
+
+/// Compares `text` with the file of this name beside the tests. `SETTEE_UPDATE=1` writes the file instead, so
+/// that the difference is reviewed with the change that made it.
+#[track_caller]
+pub(crate) fn check_file(name: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests").join(name);
+    if std::env::var_os("SETTEE_UPDATE").is_some() {
+        std::fs::write(&path, text).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    for (number, (line, expected)) in text.lines().zip(expected.lines()).enumerate() {
+        assert_eq!(line, expected, "{name}:{}; if this is meant, run again with SETTEE_UPDATE=1", number + 1);
+    }
+    assert_eq!(text.lines().count(), expected.lines().count(), "{name}; if this is meant: SETTEE_UPDATE=1");
+}

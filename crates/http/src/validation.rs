@@ -1,0 +1,288 @@
+//! Writing documents past the validation functions of design documents: [`commit`] is how every document gets into a
+//! database.
+//!
+//! Functions run before the update enters the queue, on what a snapshot shows; the queue's leader answers that an
+//! update is stale if the design documents or the old document have changed since, and it is validated again. A
+//! database without such functions pays one look at a number: see [`Validators`].
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use settee_auth::UserContext;
+use settee_database::{
+    Against, Database, Direction, DocRecord, DocUpdate, EncodingInfo, IdRange, Prospect, ReadView, UpdateOutcome,
+    Validated, write_stubs,
+};
+use settee_design::DesignProgram;
+use settee_model::json::write_string;
+use settee_model::{Document, Rev};
+
+use crate::functions::Functions;
+use crate::node::Node;
+use crate::{Error, access, bridge, revision};
+
+/// How often in a row nothing of a request may get through because design documents change all the time.
+const VAIN_ROUNDS_MAX: u32 = 20;
+
+/// Databases whose functions are remembered.
+const REMEMBERED_MAX: usize = 4096;
+
+/// The validation functions of databases, as of the newest change of a design document.
+#[derive(Default)]
+pub(crate) struct Validators {
+    databases: Mutex<HashMap<u64, Known>>,
+}
+
+#[derive(Clone)]
+struct Known {
+    design_seq: u64,
+    /// In the order of their ids.
+    functions: Arc<[Functions]>,
+}
+
+impl Validators {
+    /// Whether it is known that the database has had none since the change `design_seq`.
+    fn has_none(&self, database: &Database, design_seq: u64) -> bool {
+        if design_seq == 0 {
+            return true;
+        }
+        let databases = self.databases.lock();
+        databases
+            .get(&database.instance())
+            .is_some_and(|known| known.design_seq == design_seq && known.functions.is_empty())
+    }
+
+    /// The functions that `view` shows.
+    fn of(&self, view: &ReadView, design_seq: u64) -> Result<Arc<[Functions]>, Error> {
+        let instance = view.database().instance();
+        if let Some(known) = self.databases.lock().get(&instance).filter(|known| known.design_seq == design_seq) {
+            return Ok(Arc::clone(&known.functions));
+        }
+        let functions = read_functions(view)?;
+        let mut databases = self.databases.lock();
+        if databases.len() >= REMEMBERED_MAX {
+            databases.clear();
+        }
+        let known = Known { design_seq, functions: Arc::clone(&functions) };
+        databases.insert(instance, known);
+        Ok(functions)
+    }
+
+    /// Forgets a database that is gone.
+    pub(crate) fn forget(&self, database: &Database) {
+        self.databases.lock().remove(&database.instance());
+    }
+}
+
+fn read_functions(view: &ReadView) -> Result<Arc<[Functions]>, Error> {
+    let range = IdRange { start: Some(b"_design/".to_vec()), end: Some(b"_design0".to_vec()) };
+    let mut rows = view.all_docs(&range, Direction::Forward)?;
+    let mut functions = Vec::new();
+    while let Some(row) = rows.next()? {
+        let found = Functions::of_head(view, row.id, &row.head)?;
+        if found.document().get("validate_doc_update").is_some_and(|function| !function.is_null()) {
+            functions.push(found);
+        }
+    }
+    Ok(functions.into())
+}
+
+/// Commits `updates` on behalf of `user`, in order, each on its own, past the validation functions of the database.
+/// Answers the revision of each, or why it was not written.
+pub(crate) async fn commit(
+    node: &Arc<Node>,
+    database: &Arc<Database>,
+    user: &UserContext,
+    updates: Vec<DocUpdate>,
+) -> Result<Vec<Result<Rev, Error>>, Error> {
+    let mut results: Vec<Option<Result<Rev, Error>>> = updates.iter().map(|_| None).collect();
+    let mut waiting: Vec<(usize, DocUpdate)> = updates.into_iter().enumerate().collect();
+    let mut vain_rounds = 0;
+    let mut round = Round::First;
+    while !waiting.is_empty() {
+        let (before, asked) = (waiting.len(), validate(node, database, user, waiting, round).await?);
+        let (mut places, mut accepted) = (Vec::new(), Vec::new());
+        for (place, verdict) in asked {
+            match verdict {
+                Ok(update) => {
+                    places.push(place);
+                    accepted.push(update);
+                }
+                Err(error) => results[place] = Some(Err(error)),
+            }
+        }
+        let outcomes = bridge::commit(database, DocUpdate::into_works(accepted)).await?;
+        waiting = Vec::new();
+        for (place, outcome) in places.into_iter().zip(outcomes) {
+            results[place] = match outcome {
+                UpdateOutcome::Saved(rev) => Some(Ok(rev)),
+                UpdateOutcome::Conflict => Some(Err(Error::conflict())),
+                UpdateOutcome::Purged(_) => Some(Err(Error::internal("an update is no purge"))),
+                UpdateOutcome::Stale(update) => {
+                    waiting.push((place, *update));
+                    None
+                }
+            };
+        }
+        vain_rounds = if waiting.len() < before { 0 } else { vain_rounds + 1 };
+        if vain_rounds > VAIN_ROUNDS_MAX {
+            return Err(Error::internal("design documents change faster than updates can be validated"));
+        }
+        round = Round::Again;
+    }
+    let unanswered = || Err(Error::internal("the update was not answered"));
+    Ok(results.into_iter().map(|result| result.unwrap_or_else(unanswered)).collect())
+}
+
+/// Whether updates are looked at for the first time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Round {
+    First,
+    Again,
+}
+
+type Verdict = (usize, Result<DocUpdate, Error>);
+
+/// Asks the functions about updates. What passes says what it was validated against.
+async fn validate(
+    node: &Arc<Node>,
+    database: &Arc<Database>,
+    user: &UserContext,
+    mut updates: Vec<(usize, DocUpdate)>,
+    round: Round,
+) -> Result<Vec<Verdict>, Error> {
+    let design_seq = database.design_seq();
+    let unseen = round == Round::First && node.validators.has_none(database, design_seq);
+    if unseen || !updates.iter().any(|(_, update)| update.is_subject_to_validation()) {
+        for (_, update) in updates.iter_mut().filter(|(_, update)| update.is_subject_to_validation()) {
+            update.set_validated(Validated { design_seq, against: Against::Nobody });
+        }
+        return Ok(updates.into_iter().map(|(place, update)| (place, Ok(update))).collect());
+    }
+    let (node, database, user) = (Arc::clone(node), Arc::clone(database), user.clone());
+    bridge::blocking(move || {
+        let view = database.read()?;
+        let design_seq = view.design_seq()?;
+        let functions = node.validators.of(&view, design_seq)?;
+        let mut asking = Asking::new(&node, &view, &functions, &user, design_seq)?;
+        let ask = |(place, update)| (place, asking.ask(update));
+        Ok(updates.into_iter().map(ask).collect())
+    })
+    .await
+}
+
+/// One look at several updates.
+struct Asking<'a> {
+    view: &'a ReadView,
+    design_seq: u64,
+    functions: &'a [Functions],
+    programs: Vec<Box<dyn DesignProgram>>,
+    user: Vec<u8>,
+    security: Vec<u8>,
+}
+
+impl<'a> Asking<'a> {
+    fn new(
+        node: &Node,
+        view: &'a ReadView,
+        functions: &'a [Functions],
+        user: &UserContext,
+        design_seq: u64,
+    ) -> Result<Self, Error> {
+        let database = view.database();
+        let mut text = Vec::new();
+        write_user(&mut text, database.name(), user);
+        let security = if functions.is_empty() { Vec::new() } else { access::security(database)?.into_bytes() };
+        let programs = functions.iter().map(|functions| functions.program(node)).collect::<Result<_, _>>()?;
+        Ok(Self { view, design_seq, functions, programs, user: text, security })
+    }
+
+    fn ask(&mut self, mut update: DocUpdate) -> Result<DocUpdate, Error> {
+        if !update.is_subject_to_validation() {
+            return Ok(update);
+        }
+        let against = if self.functions.is_empty() {
+            Against::Nobody
+        } else {
+            let record = self.view.record(update.id())?;
+            let prospect = update.prospect(record.as_ref());
+            if let Prospect::New { old } = &prospect {
+                self.call(&update, record.as_ref(), old.as_ref())?;
+            }
+            Against::Seen(prospect)
+        };
+        update.set_validated(Validated { design_seq: self.design_seq, against });
+        Ok(update)
+    }
+
+    /// Calls all functions, in the order of their design documents. The first refusal counts.
+    fn call(&mut self, update: &DocUpdate, record: Option<&DocRecord>, old: Option<&Rev>) -> Result<(), Error> {
+        let mut new_text = Vec::new();
+        write_new(&mut new_text, update);
+        let mut old_text = Vec::new();
+        if !write_old(&mut old_text, self.view, update.id(), record, old)? {
+            old_text = b"null".to_vec();
+        }
+        let arguments: [&[u8]; 4] = [&new_text, &old_text, &self.user, &self.security];
+        for (functions, program) in self.functions.iter().zip(&mut self.programs) {
+            let result = program.call(&["validate_doc_update"], &arguments);
+            functions.log(self.view.database(), program.as_mut());
+            result?;
+        }
+        Ok(())
+    }
+}
+
+/// Appends `userCtx`.
+pub(crate) fn write_user(out: &mut Vec<u8>, database: &str, user: &UserContext) {
+    out.extend_from_slice(b"{\"db\":");
+    write_string(out, database);
+    out.extend_from_slice(b",\"name\":");
+    match &user.name {
+        Some(name) => write_string(out, name),
+        None => out.extend_from_slice(b"null"),
+    }
+    out.extend_from_slice(b",\"roles\":[");
+    for (index, role) in user.roles.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write_string(out, role);
+    }
+    out.extend_from_slice(b"]}");
+}
+
+/// Appends the document that an update makes, as functions see it: with `_revisions` and stubs of attachments.
+fn write_new(out: &mut Vec<u8>, update: &DocUpdate) {
+    let Some(rev) = update.path().first() else { return };
+    let write_extra = |out: &mut Vec<u8>| {
+        out.extend_from_slice(format!(",\"_revisions\":{{\"start\":{},\"ids\":[", rev.generation).as_bytes());
+        for (index, ancestor) in update.path().iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            write_string(out, &ancestor.hash.to_string());
+        }
+        out.extend_from_slice(b"]}");
+    };
+    Document::write_json(out, update.id(), rev, update.is_deletion(), write_extra, update.body().as_bytes());
+    write_stubs(out, &update.attachments(), EncodingInfo::Hidden);
+}
+
+/// Appends the old document, if there is one whose body is there.
+fn write_old(
+    out: &mut Vec<u8>,
+    view: &ReadView,
+    id: &str,
+    record: Option<&DocRecord>,
+    rev: Option<&Rev>,
+) -> Result<bool, Error> {
+    let Some((record, node)) = record.and_then(|record| Some((record, record.tree.find(rev?)?))) else {
+        return Ok(false);
+    };
+    revision::write_for_functions(out, view, id, record, node)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,353 @@
+//! Writes past functions that validate: what these see, what refusals become, and that none is ever passed by.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use settee_auth::Authenticator;
+use settee_database::tasks::Tasks;
+use settee_database::{Catalog, DatabaseOptions, EditMode, Layout, Stored, UnknownParent};
+use settee_design::{
+    CallError, CompileError, DesignSource, DocumentBatch, Language, Limits, ListSession, ListSink, MapSource, Program,
+    Reducer,
+};
+use settee_model::RevisionHasher;
+use settee_model::json::{Json, Value};
+use settee_storage::memory::MemoryEngine;
+use settee_views::Views;
+
+use super::*;
+use crate::tests::{json, show};
+use crate::{Identity, NodeParts, Persist, Settings, SettingsError};
+
+struct Defaults;
+
+impl Settings for Defaults {
+    fn get(&self, _section: &str, _key: &str) -> Option<String> {
+        None
+    }
+
+    fn section(&self, _section: &str) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    fn all(&self) -> Vec<(String, Vec<(String, String)>)> {
+        Vec::new()
+    }
+
+    fn set(&self, _: &str, _: &str, _: &str, _: Persist) -> Result<Option<String>, SettingsError> {
+        Err(SettingsError::Unknown)
+    }
+
+    fn delete(&self, _: &str, _: &str, _: Persist) -> Result<String, SettingsError> {
+        Err(SettingsError::Unknown)
+    }
+
+    fn reload(&self) -> Result<(), SettingsError> {
+        Ok(())
+    }
+}
+
+/// A language whose validation functions are words: `least 7`, `grow`, `show`, `forbid`, `login`, `fail`.
+#[derive(Default)]
+struct Words {
+    calls: Arc<AtomicU64>,
+}
+
+struct Rule {
+    text: String,
+    calls: Arc<AtomicU64>,
+}
+
+fn number(document: &[u8]) -> Option<u64> {
+    Value::trusted(document).get("n")?.as_u64()
+}
+
+impl DesignProgram for Rule {
+    fn call(&mut self, path: &[&str], arguments: &[&[u8]]) -> Result<Vec<u8>, CallError> {
+        assert_eq!(path, ["validate_doc_update"]);
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let [new, old, user, security] = arguments else { panic!("four arguments") };
+        let accept = Ok(b"1".to_vec());
+        match self.text.split_once(' ').unwrap_or((&self.text, "")) {
+            ("least", least) if number(new) >= least.parse().ok() => accept,
+            ("least", least) => Err(CallError::Forbidden(format!("less than {least}"))),
+            ("grow", _) if number(old).is_none_or(|old| number(new) > Some(old)) => accept,
+            ("grow", _) => Err(CallError::Forbidden("not grown".to_owned())),
+            ("login", _) => Err(CallError::Unauthorized("log in".to_owned())),
+            ("fail", _) => Err(CallError::Failed { name: "TypeError".to_owned(), reason: "x".to_owned() }),
+            ("show", _) => {
+                let seen = [new, old, user, security].map(|text| String::from_utf8_lossy(text).into_owned());
+                Err(CallError::Forbidden(seen.join(" ")))
+            }
+            _ => Err(CallError::Forbidden("no".to_owned())),
+        }
+    }
+
+    fn filter(&mut self, _: &[&str], _: &DocumentBatch, _: Option<&[u8]>) -> Result<Vec<bool>, CallError> {
+        Err(CallError::NotFound("no filters".to_owned()))
+    }
+
+    fn list<'a>(
+        &'a mut self,
+        _: &str,
+        _: &[u8],
+        _: &[u8],
+        _: &mut dyn ListSink,
+    ) -> Result<Box<dyn ListSession + 'a>, CallError> {
+        Err(CallError::NotFound("no lists".to_owned()))
+    }
+
+    fn take_log(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+impl Language for Words {
+    fn name(&self) -> &str {
+        "javascript"
+    }
+
+    fn program(&self, _: &MapSource, _: Limits) -> Result<Box<dyn Program>, CompileError> {
+        Err(CompileError::Unavailable("no views".to_owned()))
+    }
+
+    fn reducer(&self, _: &str, _: Limits) -> Result<Box<dyn Reducer>, CompileError> {
+        Err(CompileError::Unavailable("no views".to_owned()))
+    }
+
+    fn design_program(&self, source: &DesignSource, _: Limits) -> Result<Box<dyn DesignProgram>, CompileError> {
+        let text = Value::trusted(&source.json).get("validate_doc_update").and_then(Value::as_str).unwrap_or_default();
+        Ok(Box::new(Rule { text: text.into_owned(), calls: Arc::clone(&self.calls) }))
+    }
+}
+
+/// A server with one database, and how often functions were called.
+struct World {
+    node: Arc<Node>,
+    database: Arc<Database>,
+    calls: Arc<AtomicU64>,
+    user: UserContext,
+}
+
+impl World {
+    fn new() -> Self {
+        let catalog = Arc::new(Catalog::open(Arc::new(MemoryEngine::new()), 1).unwrap());
+        let options = DatabaseOptions { created_ms: 0, instance: 7, layout: Layout::Whole };
+        let database = catalog.create("db", options).unwrap();
+        let (tasks, words) = (Tasks::new(|| 0), Words::default());
+        let calls = Arc::clone(&words.calls);
+        let settings = settee_views::Settings {
+            threads: 1,
+            memory_bytes: 1 << 20,
+            temporary_directory: std::env::temp_dir(),
+            limits: Limits::default(),
+            seed: 1,
+        };
+        let views = Views::new(Arc::clone(&catalog), Arc::new(|_| None), tasks.clone(), Arc::new(|_| {}), settings);
+        let parts = NodeParts {
+            catalog,
+            views: Arc::new(views),
+            languages: vec![Arc::new(words)],
+            tasks,
+            settings: Arc::new(Defaults),
+            authenticator: Authenticator::new([0; 32]),
+            uuids: Box::new(|count| vec!["uuid".to_owned(); count]),
+            identity: Identity {
+                couchdb_version: String::new(),
+                version: String::new(),
+                node: String::new(),
+                uuid: String::new(),
+            },
+            clock_ms: Box::new(|| 0),
+            entropy: Box::new(|| 0),
+        };
+        let user = UserContext { name: Some("jo".to_owned()), roles: vec!["editor".to_owned()] };
+        Self { node: Node::new(parts), database, calls, user }
+    }
+
+    async fn write(&self, updates: Vec<DocUpdate>) -> Vec<Result<Rev, Error>> {
+        commit(&self.node, &self.database, &self.user, updates).await.unwrap()
+    }
+
+    async fn save(&self, update: DocUpdate) -> Rev {
+        self.write(vec![update]).await.remove(0).unwrap()
+    }
+
+    async fn refusal(&self, update: DocUpdate) -> String {
+        show(&self.write(vec![update]).await.remove(0).unwrap_err())
+    }
+
+    fn calls(&self) -> u64 {
+        self.calls.swap(0, Ordering::Relaxed)
+    }
+}
+
+fn update(text: &str, mode: EditMode) -> DocUpdate {
+    let document = Document::parse(json(text).value()).unwrap();
+    let id = document.id.clone().unwrap();
+    DocUpdate::prepare(id, document, mode, &mut RevisionHasher::default()).unwrap()
+}
+
+fn edit(text: &str) -> DocUpdate {
+    update(text, EditMode::Interactive(UnknownParent::Refuse))
+}
+
+fn design(name: &str, rev: Option<&Rev>, rule: &str) -> DocUpdate {
+    let rev = rev.map_or_else(String::new, |rev| format!("\"_rev\":\"{rev}\","));
+    edit(&format!("{{\"_id\":\"_design/{name}\",{rev}\"validate_doc_update\":\"{rule}\"}}"))
+}
+
+#[tokio::test]
+async fn refusals_are_errors_of_their_documents() {
+    let world = World::new();
+    world.save(design("rules", None, "least 5")).await;
+    let replicated = |text: &str| update(text, EditMode::Replicated);
+    let results = world
+        .write(vec![
+            edit(r#"{"_id":"a","n":5}"#),
+            edit(r#"{"_id":"b","n":4}"#),
+            replicated(r#"{"_id":"c","_rev":"1-c","n":9}"#),
+            replicated(r#"{"_id":"d","_rev":"1-d"}"#),
+            edit(r#"{"_id":"_local/e"}"#),
+            edit(r#"{"_id":"_design/other"}"#),
+        ])
+        .await;
+    let shown: Vec<String> =
+        results.iter().map(|result| result.as_ref().map_or_else(show, |_| "ok".to_owned())).collect();
+    let refused = "403 forbidden: less than 5";
+    // The last row was written in the same request, and so the others were asked about again, if they were not written.
+    assert_eq!(shown, ["ok", refused, "ok", refused, "ok", "ok"]);
+    world.save(design("a", None, "login")).await;
+    assert_eq!(
+        world.refusal(edit(r#"{"_id":"f"}"#)).await,
+        "401 unauthorized: log in",
+        "the first design document first"
+    );
+    let fails = world.save(design("0", None, "fail")).await;
+    assert_eq!(world.refusal(edit(r#"{"_id":"f"}"#)).await, "500 TypeError: x");
+    world.save(edit(&format!(r#"{{"_id":"_design/0","_rev":"{fails}","_deleted":true}}"#))).await;
+    assert_eq!(world.refusal(edit(r#"{"_id":"f"}"#)).await, "401 unauthorized: log in");
+}
+
+#[tokio::test]
+async fn functions_see_both_documents_the_user_and_the_security_object() {
+    let world = World::new();
+    let first = world.save(edit(r#"{"_id":"a","n":1}"#)).await;
+    let hash = &first.hash;
+    let rules = world.save(design("rules", None, "show")).await;
+    let user = r#"{"db":"db","name":"jo","roles":["editor"]}"#;
+    let security = r#"{"members":{"roles":["_admin"]},"admins":{"roles":["_admin"]}}"#;
+    let deletion = edit(&format!(r#"{{"_id":"a","_rev":"{first}","_deleted":true}}"#));
+    let new = deletion.path()[0].clone();
+    let expected = format!(
+        concat!(
+            r#"403 forbidden: {{"_id":"a","_rev":"{}","_deleted":true,"_revisions":{{"start":2,"ids":["{}","{}"]}}}} "#,
+            r#"{{"_id":"a","_rev":"{}","_revisions":{{"start":1,"ids":["{}"]}},"n":1}} {} {}"#
+        ),
+        new, new.hash, hash, first, hash, user, security
+    );
+    assert_eq!(world.refusal(deletion).await, expected);
+    let refusal = world.refusal(update(r#"{"_id":"b","_rev":"1-b","x":2}"#, EditMode::Replicated)).await;
+    let expected = r#"403 forbidden: {"_id":"b","_rev":"1-b","_revisions":{"start":1,"ids":["b"]},"x":2} null "#;
+    assert_eq!(refusal, format!("{expected}{user} {security}"));
+    // Who names no leaf gets a conflict before anybody is asked; what is there is there.
+    assert_eq!(world.calls(), 2);
+    assert_eq!(world.refusal(edit(r#"{"_id":"a"}"#)).await, "409 conflict: Document update conflict.");
+    world.save(update(&format!(r#"{{"_id":"a","_rev":"{first}"}}"#), EditMode::Replicated)).await;
+    assert_eq!(world.calls(), 0);
+    world.save(design("rules", Some(&rules), "grow")).await;
+    let grown = world.save(edit(&format!(r#"{{"_id":"a","_rev":"{first}","n":2}}"#))).await;
+    let same = edit(&format!(r#"{{"_id":"a","_rev":"{grown}","n":2}}"#));
+    assert_eq!(world.refusal(same).await, "403 forbidden: not grown");
+}
+
+#[tokio::test]
+async fn a_chain_of_revisions_in_one_request_is_asked_about_link_by_link() {
+    let world = World::new();
+    world.save(design("rules", None, "grow")).await;
+    let link = |n: u64, value: u64| {
+        let ids: Vec<String> = (1..=n).rev().map(|n| format!("\"{n}\"")).collect();
+        let text = format!(r#"{{"_id":"a","_revisions":{{"start":{n},"ids":[{}]}},"n":{value}}}"#, ids.join(","));
+        update(&text, EditMode::Replicated)
+    };
+    let results = world.write((1..=6).map(|n| link(n, if n == 5 { 4 } else { n })).collect()).await;
+    let written: Vec<bool> = results.iter().map(Result::is_ok).collect();
+    assert_eq!(written, [true, true, true, true, false, true]);
+}
+
+#[tokio::test]
+async fn a_database_without_functions_calls_none_and_reads_nothing() {
+    let world = World::new();
+    world.save(edit(r#"{"_id":"a"}"#)).await;
+    assert!(world.node.validators.databases.lock().is_empty(), "not even a look at design documents");
+    world.save(edit(r#"{"_id":"_design/views","views":{}}"#)).await;
+    for id in ["b", "c"] {
+        world.save(edit(&format!(r#"{{"_id":"{id}"}}"#))).await;
+    }
+    assert_eq!((world.calls(), world.node.validators.databases.lock().len()), (0, 1));
+    assert!(world.node.validators.has_none(&world.database, world.database.design_seq()));
+    world.node.validators.forget(&world.database);
+    assert!(world.node.validators.databases.lock().is_empty());
+}
+
+fn body(view: &ReadView, stored: Stored) -> Json {
+    let mut body = Vec::new();
+    assert!(view.read_body(stored, &mut body).unwrap());
+    Json::trusted(body)
+}
+
+/// Many write while the rule changes: every revision that was written satisfies the rule of its moment.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn nothing_is_written_that_the_functions_of_its_moment_refuse() {
+    let world = Arc::new(World::new());
+    let done = Arc::new(AtomicBool::new(false));
+    let mut rev = world.save(design("rules", None, "least 0")).await;
+    let writers: Vec<_> = (0..8)
+        .map(|writer: u64| {
+            let (world, done) = (Arc::clone(&world), Arc::clone(&done));
+            tokio::spawn(async move {
+                let (mut number, mut written) = (writer, 0);
+                while !done.load(Ordering::Acquire) {
+                    number += 8;
+                    let text = format!(r#"{{"_id":"{writer}-{number}","n":{}}}"#, number * 7919 % 100);
+                    written += u64::from(world.write(vec![edit(&text)]).await.remove(0).is_ok());
+                }
+                written
+            })
+        })
+        .collect();
+    for round in 0..150u64 {
+        rev = world.save(design("rules", Some(&rev), &format!("least {}", round * 37 % 90))).await;
+        tokio::task::yield_now().await;
+    }
+    done.store(true, Ordering::Release);
+    let mut written = 0;
+    for writer in writers {
+        written += writer.await.unwrap();
+    }
+    let view = world.database.read().unwrap();
+    let rules = view.record("_design/rules").unwrap().unwrap();
+    let rules: Vec<(u64, u64)> = rules
+        .tree
+        .nodes()
+        .iter()
+        .map(|node| {
+            let stored = node.value.unwrap();
+            let rule = body(&view, stored).value().get("validate_doc_update").unwrap().as_str().unwrap().into_owned();
+            (stored.body_seq, rule.trim_start_matches("least ").parse().unwrap())
+        })
+        .collect();
+    let mut changes = view.changes(0, Direction::Forward).unwrap();
+    let mut checked = 0;
+    while let Some(change) = changes.next().unwrap() {
+        if change.id.starts_with("_design/") {
+            continue;
+        }
+        let n = number(body(&view, change.stored).as_bytes()).unwrap();
+        let (_, least) = rules.iter().rfind(|(seq, _)| *seq < change.seq).unwrap();
+        assert!(n >= *least, "{} was written with {n} under {least}", change.id);
+        checked += 1;
+    }
+    assert_eq!(checked, written);
+    assert!(written > 50, "{written}");
+}

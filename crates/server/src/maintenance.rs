@@ -1,0 +1,159 @@
+//! Housekeeping in the background: databases with much garbage are compacted, one at a time, and what happens to
+//! databases is kept for `_db_updates`.
+//!
+//! [`Maintenance`] knows when; how is up to `settee_database`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use settee_database::tasks::Tasks;
+use settee_database::{Catalog, Compaction, Database, DatabaseError, Garbage, throttled};
+use tokio::sync::Notify;
+use tokio::task::{JoinHandle, spawn_blocking};
+
+use crate::config::Configuration;
+
+#[cfg(test)]
+mod tests;
+
+/// Purges that are remembered needlessly are worth a compaction from this number on.
+const PURGES_MAX: u64 = 10_000;
+
+/// Where databases, tasks and settings are found.
+pub(crate) struct Maintenance {
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) tasks: Tasks,
+    pub(crate) configuration: Arc<Configuration>,
+}
+
+/// The work that goes on.
+pub(crate) struct Running {
+    maintenance: Arc<Maintenance>,
+    is_over: Arc<AtomicBool>,
+    loops: Vec<JoinHandle<()>>,
+}
+
+/// When a database is worth a compaction: CouchDB's channel `ratio_dbs`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Threshold {
+    /// How many times as large as its leaves the bodies of a database are at least.
+    ratio: f64,
+    /// How many bytes of garbage there are at least.
+    bytes: u64,
+}
+
+impl Maintenance {
+    /// Begins, on the runtime of the caller.
+    pub(crate) fn start(self) -> Running {
+        let maintenance = Arc::new(self);
+        let is_over = Arc::new(AtomicBool::new(false));
+        let news = Arc::new(Notify::new());
+        let waker = Arc::clone(&news);
+        maintenance.catalog.activity().watch(move || waker.notify_one());
+        let loops = vec![
+            tokio::spawn(compact_from_time_to_time(Arc::clone(&maintenance), Arc::clone(&is_over))),
+            tokio::spawn(keep_events(Arc::clone(&maintenance), news)),
+        ];
+        Running { maintenance, is_over, loops }
+    }
+
+    fn check_interval(&self) -> Duration {
+        Duration::from_secs(self.configuration.get_u64("compaction_daemon", "check_interval").unwrap_or(60).max(1))
+    }
+
+    fn threshold(&self) -> Threshold {
+        let ratio = self.configuration.effective("smoosh.ratio_dbs", "min_priority");
+        Threshold {
+            ratio: ratio.and_then(|ratio| ratio.trim().parse().ok()).unwrap_or(2.0),
+            bytes: self.configuration.get_u64("smoosh.ratio_dbs", "min_size").unwrap_or(16 << 20),
+        }
+    }
+
+    /// Compacts the databases that are due. Those that nobody has used since the start have no new garbage.
+    fn compact(&self, is_over: &AtomicBool) {
+        let threshold = self.threshold();
+        for database in self.catalog.open_databases() {
+            if is_over.load(Ordering::Relaxed) {
+                return;
+            }
+            match self.compact_if_due(&database, threshold, is_over) {
+                // It was deleted meanwhile.
+                Ok(()) | Err(DatabaseError::NotFound) => {}
+                Err(error) => tracing::warn!(%error, database = database.name(), "a compaction failed"),
+            }
+        }
+    }
+
+    fn compact_if_due(
+        &self,
+        database: &Arc<Database>,
+        threshold: Threshold,
+        is_over: &AtomicBool,
+    ) -> settee_database::Result<()> {
+        let garbage = database.garbage()?;
+        if !threshold.is_reached(garbage) {
+            return Ok(());
+        }
+        let done = database.compact(&self.tasks, &mut throttled(|| is_over.load(Ordering::Relaxed)))?;
+        if done == Compaction::Done {
+            tracing::info!(database = database.name(), garbage_bytes = garbage.bytes(), "compacted");
+        }
+        Ok(())
+    }
+
+    /// Writes down what has happened to databases.
+    fn keep_events(&self) {
+        let events = self.catalog.activity().take();
+        if events.is_empty() || self.configuration.effective("global_changes", "update_db").as_deref() == Some("false")
+        {
+            return;
+        }
+        if let Err(error) = self.catalog.keep_events(&events) {
+            tracing::warn!(%error, events = events.len(), "what happened to databases was not kept for _db_updates");
+        }
+    }
+}
+
+impl Threshold {
+    fn is_reached(self, garbage: Garbage) -> bool {
+        let much = garbage.bytes() >= self.bytes.max(1);
+        let ratio = garbage.body_bytes as f64 / garbage.leaf_bytes.max(1) as f64;
+        much && ratio >= self.ratio || garbage.purges >= PURGES_MAX
+    }
+}
+
+async fn compact_from_time_to_time(maintenance: Arc<Maintenance>, is_over: Arc<AtomicBool>) {
+    loop {
+        tokio::time::sleep(maintenance.check_interval()).await;
+        let (working, is_over) = (Arc::clone(&maintenance), Arc::clone(&is_over));
+        if let Err(panic) = spawn_blocking(move || working.compact(&is_over)).await {
+            tracing::error!(%panic, "automatic compaction ended in a panic");
+        }
+    }
+}
+
+async fn keep_events(maintenance: Arc<Maintenance>, news: Arc<Notify>) {
+    loop {
+        news.notified().await;
+        // What happens until then is written in one go.
+        let delay_ms = maintenance.configuration.get_u64("global_changes", "max_write_delay").unwrap_or(500);
+        tokio::time::sleep(Duration::from_millis(delay_ms)).await;
+        let working = Arc::clone(&maintenance);
+        if let Err(panic) = spawn_blocking(move || working.keep_events()).await {
+            tracing::error!(%panic, "keeping events for _db_updates ended in a panic");
+        }
+    }
+}
+
+impl Running {
+    /// Ends everything; a compaction goes on where it was the next time it is due.
+    pub(crate) async fn stop(self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.loops.iter().for_each(JoinHandle::abort);
+        // The last events.
+        if let Err(panic) = spawn_blocking(move || self.maintenance.keep_events()).await {
+            tracing::error!(%panic, "keeping events for _db_updates ended in a panic");
+        }
+    }
+}

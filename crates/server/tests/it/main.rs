@@ -1,0 +1,84 @@
+//! The program as its users meet it: a process of its own, and requests over sockets.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod attacks;
+mod client;
+mod crash;
+mod feeds;
+mod limits;
+mod protocol;
+mod random;
+mod server;
+mod start;
+mod stop;
+
+use std::time::{Duration, Instant};
+
+use client::{Client, Reply};
+use settee_model::json::{Json, Value};
+
+/// How long anything may take before a test gives up.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Asks again until `ready` answers something.
+#[track_caller]
+fn wait_for<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = ready() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "waited too long for {what}");
+        // Looks again soon, and leaves the processor to those that are waited for.
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
+}
+
+/// A member as text.
+#[track_caller]
+fn text(value: Value<'_>, name: &str) -> String {
+    let member = value.get(name).and_then(|member| member.as_str().map(|text| text.into_owned()));
+    member.unwrap_or_else(|| panic!("no text {name} in {}", String::from_utf8_lossy(value.raw())))
+}
+
+/// A member as a number.
+#[track_caller]
+fn number(value: Value<'_>, name: &str) -> i64 {
+    let member = value.get(name).and_then(Value::as_i64);
+    member.unwrap_or_else(|| panic!("no integer {name} in {}", String::from_utf8_lossy(value.raw())))
+}
+
+/// Saves a document and answers its revision.
+#[track_caller]
+fn save(client: &mut Client, path: &str, body: &str) -> String {
+    let reply = client.put(path, body).expect(201);
+    text(reply.json().value(), "rev")
+}
+
+/// Loads `count` documents `d000000`… with the member `n` and a padding of `padding` bytes.
+fn load(client: &mut Client, database: &str, count: usize, padding: usize) {
+    let padding = "x".repeat(padding);
+    for first in (0..count).step_by(1000) {
+        let docs: Vec<String> = (first..count.min(first + 1000))
+            .map(|n| format!(r#"{{"_id":"d{n:06}","n":{n},"g":{},"padding":"{padding}"}}"#, n % 10))
+            .collect();
+        client.post(&format!("{database}/_bulk_docs"), &format!(r#"{{"docs":[{}]}}"#, docs.join(","))).expect(201);
+    }
+}
+
+/// The text of a view with one map function and perhaps a reduce function.
+fn design(map: &str, reduce: Option<&str>) -> String {
+    let mut out = br#"{"views":{"v":{"map":"#.to_vec();
+    settee_model::json::write_string(&mut out, map);
+    if let Some(reduce) = reduce {
+        out.extend_from_slice(br#","reduce":"#);
+        settee_model::json::write_string(&mut out, reduce);
+    }
+    out.extend_from_slice(b"}}}");
+    String::from_utf8(out).unwrap()
+}
+
+/// The rows of a list or a view.
+fn rows(json: &Json) -> Vec<Value<'_>> {
+    json.value().get("rows").map(|rows| rows.elements().collect()).unwrap_or_default()
+}

@@ -1,0 +1,336 @@
+//! Plays the suites of `clients/`, in which clients of CouchDB are the tests, against a server ([`run`]).
+//!
+//! What the suites need is installed from their lockfiles into the build directory, where it stays for
+//! the next run; the checkout stays clean. What a suite tests is its own affair: only its output is
+//! read here, for the counts and for what went wrong.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::ci;
+use crate::process;
+use crate::server::{Access, Server, stopped_tally};
+use crate::setup;
+use crate::tally::Tally;
+use crate::workspace::Workspace;
+
+/// Clients of one language.
+struct Suite {
+    /// Its folder in `clients/`.
+    name: &'static str,
+    /// What decides which packages are installed.
+    lockfiles: &'static [&'static str],
+    /// Prints which version of the language there is.
+    version: &'static [&'static str],
+    install: fn(&Place) -> Result<Vec<Command>>,
+    play: fn(&Place) -> Result<Command>,
+    count: fn(&str) -> Tally,
+    /// The first line of what its output says about failed tests begins so.
+    failures: &'static str,
+}
+
+/// Where a suite lies.
+struct Place {
+    /// In the checkout.
+    sources: PathBuf,
+    /// In the build directory.
+    installed: PathBuf,
+}
+
+const SUITES: [Suite; 2] = [
+    Suite {
+        name: "node",
+        lockfiles: &["package.json", "package-lock.json"],
+        version: &["node", "--version"],
+        install: npm_ci,
+        play: node_test,
+        count: count_node,
+        failures: "✖ failing tests:",
+    },
+    Suite {
+        name: "python",
+        lockfiles: &["requirements.txt"],
+        version: &["python3", "--version"],
+        install: pip_install,
+        play: unittest,
+        count: count_python,
+        failures: "=====",
+    },
+];
+
+/// Builds the server, then [`run`]s.
+pub(crate) fn command(workspace: &Workspace) -> Result<Tally> {
+    let built = ci::build(workspace)?;
+    if built.holds() { run(workspace) } else { Ok(built) }
+}
+
+/// Plays all suites against one server. Every test counts.
+pub(crate) fn run(workspace: &Workspace) -> Result<Tally> {
+    if !setup::clients()? {
+        let required = std::env::var_os("CI").is_some_and(|value| value == "true");
+        println!(
+            "    clients are not tested: their languages are missing{}",
+            if required { "" } else { " (a failure where CI=true)" }
+        );
+        return Ok(Tally {
+            passed: 0,
+            failed: u64::from(required),
+        });
+    }
+    for suite in &SUITES {
+        suite.install(workspace)?;
+    }
+    let mut server = Server::start(workspace, "clients", Access::Admin)?;
+    let mut tally = Tally::default();
+    for suite in &SUITES {
+        tally += suite.run(workspace, &server.url())?;
+    }
+    let stopped = server.stop();
+    if let Err(error) = &stopped {
+        println!("    {error:#}");
+        process::show_tail(server.log());
+    }
+    tally += stopped_tally(&stopped);
+    Ok(tally)
+}
+
+impl Suite {
+    fn place(&self, workspace: &Workspace) -> Place {
+        Place {
+            sources: workspace.root.join("clients").join(self.name),
+            installed: workspace.packages(self.name),
+        }
+    }
+
+    /// Installs the packages unless the same ones were installed for the same version of the language.
+    fn install(&self, workspace: &Workspace) -> Result<()> {
+        let place = self.place(workspace);
+        let mut wanted = self.language()?;
+        for lockfile in self.lockfiles {
+            let path = place.sources.join(lockfile);
+            let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            wanted.push_str(&text);
+        }
+        let stamp = place.installed.join("installed.txt");
+        if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
+            return Ok(());
+        }
+        println!("    installing packages for {}", self.name);
+        if place.installed.exists() {
+            fs::remove_dir_all(&place.installed)
+                .with_context(|| format!("cannot empty {}", place.installed.display()))?;
+        }
+        fs::create_dir_all(&place.installed).with_context(|| format!("cannot create {}", place.installed.display()))?;
+        for mut command in (self.install)(&place)? {
+            let log = workspace.log(&format!("clients-{}-install", self.name))?;
+            if !process::run_logged(&mut command, &log)? {
+                process::show_tail(&log);
+                bail!("the packages for {} could not be installed", self.name);
+            }
+        }
+        fs::write(&stamp, wanted).with_context(|| format!("cannot write {}", stamp.display()))
+    }
+
+    fn language(&self) -> Result<String> {
+        let (program, arguments) = self.version.split_first().expect("a command has a program");
+        let output = Command::new(program)
+            .args(arguments)
+            .output()
+            .with_context(|| format!("cannot start {program}"))?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    fn run(&self, workspace: &Workspace, url: &str) -> Result<Tally> {
+        let log = workspace.log(&format!("clients-{}", self.name))?;
+        let mut command = (self.play)(&self.place(workspace))?;
+        command.env("SETTEE_URL", url).env("SETTEE_BINARY", workspace.binary());
+        let succeeded = process::run_logged(&mut command, &log)?;
+        let output = process::read_lossy(&log);
+        let mut tally = (self.count)(&output);
+        if !succeeded && tally.holds() {
+            // It ended before it counted.
+            tally += Tally::one(false);
+        }
+        println!("    {}: {} passed, {} failed", self.name, tally.passed, tally.failed);
+        if !tally.holds() {
+            match from_line(&output, self.failures) {
+                Some(failures) => {
+                    println!("    {}", failures.trim_end().replace('\n', "\n    "));
+                    println!("    the whole output: {}", log.display());
+                }
+                None => process::show_tail(&log),
+            }
+        }
+        Ok(tally)
+    }
+}
+
+fn npm_ci(place: &Place) -> Result<Vec<Command>> {
+    for file in ["package.json", "package-lock.json"] {
+        fs::copy(place.sources.join(file), place.installed.join(file))
+            .with_context(|| format!("cannot copy {file} into {}", place.installed.display()))?;
+    }
+    let mut npm = Command::new("npm");
+    // leveldb comes compiled; nothing of the packages needs to run now.
+    npm.args(["ci", "--no-audit", "--no-fund", "--ignore-scripts"])
+        .current_dir(&place.installed);
+    Ok(vec![npm])
+}
+
+fn node_test(place: &Place) -> Result<Command> {
+    let mut files: Vec<PathBuf> = fs::read_dir(&place.sources)
+        .with_context(|| format!("cannot list {}", place.sources.display()))?
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.to_string_lossy().ends_with(".test.js"))
+        .collect();
+    files.sort();
+    let mut node = Command::new("node");
+    node.args(["--test", "--test-reporter=spec"])
+        .args(files)
+        .env("NODE_PATH", place.installed.join("node_modules"))
+        .env("NO_COLOR", "1");
+    Ok(node)
+}
+
+/// Adds up the lines `ℹ pass 7`, `ℹ fail 0` and `ℹ cancelled 0` at the end.
+fn count_node(output: &str) -> Tally {
+    let count = |word: &str| -> u64 {
+        let mut numbers = output.lines().filter_map(|line| {
+            let (_, rest) = line.split_once(' ')?;
+            rest.strip_prefix(word)?.trim().parse::<u64>().ok()
+        });
+        numbers.next_back().unwrap_or(0)
+    };
+    Tally {
+        passed: count("pass "),
+        failed: count("fail ") + count("cancelled "),
+    }
+}
+
+fn pip_install(place: &Place) -> Result<Vec<Command>> {
+    let mut venv = Command::new("python3");
+    venv.args(["-m", "venv"]).arg(&place.installed);
+    let mut pip = Command::new(python(&place.installed));
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
+        .args(["--require-hashes", "--only-binary", ":all:", "--requirement"])
+        .arg(place.sources.join("requirements.txt"));
+    Ok(vec![venv, pip])
+}
+
+fn unittest(place: &Place) -> Result<Command> {
+    let mut python = Command::new(python(&place.installed));
+    // -B: no compiled files in the checkout.
+    python
+        .args(["-B", "-m", "unittest", "discover", "--verbose", "--start-directory"])
+        .arg(&place.sources);
+    Ok(python)
+}
+
+fn python(installed: &Path) -> PathBuf {
+    installed.join("bin/python")
+}
+
+/// Reads `Ran 35 tests in 0.4s` and `FAILED (failures=1, errors=2, expected failures=3)`.
+fn count_python(output: &str) -> Tally {
+    let mut total = 0;
+    let mut failed = 0;
+    let mut skipped = 0;
+    for line in output.lines() {
+        let words = line.strip_prefix("Ran ").and_then(|rest| rest.split_once(' '));
+        if let Some((number, _)) = words {
+            total = number.parse().unwrap_or(0);
+        }
+        let Some((_, details)) = line.strip_suffix(')').and_then(|line| line.split_once(" (")) else {
+            continue;
+        };
+        if !line.starts_with("FAILED (") && !line.starts_with("OK (") {
+            continue;
+        }
+        for (what, number) in details.split(", ").filter_map(|detail| detail.split_once('=')) {
+            let number: u64 = number.parse().unwrap_or(0);
+            match what {
+                "failures" | "errors" | "unexpected successes" => failed += number,
+                "skipped" => skipped += number,
+                _ => {}
+            }
+        }
+    }
+    Tally {
+        passed: u64::saturating_sub(total, failed + skipped),
+        failed,
+    }
+}
+
+/// `text` from its first line that begins with `start`.
+fn from_line<'a>(text: &'a str, start: &str) -> Option<&'a str> {
+    if text.starts_with(start) {
+        return Some(text);
+    }
+    let at = text.find(&format!("\n{start}"))?;
+    Some(&text[at + 1..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NODE: &str = "\
+✔ pass 5 of something (3 ms)
+✖ another (4 ms)
+  Error: pass 9
+ℹ tests 9
+ℹ pass 6
+ℹ fail 2
+ℹ cancelled 1
+
+✖ failing tests:
+
+✖ another (4 ms)
+";
+
+    const PYTHON: &str = "\
+test_a (test.Test) ... ok
+test_b (test.Test) ... FAIL
+======================================================================
+FAIL: test_b (test.Test)
+Traceback
+----------------------------------------------------------------------
+Ran 10 tests in 0.444s
+
+FAILED (failures=1, errors=2, skipped=1, expected failures=3, unexpected successes=1)
+";
+
+    #[test]
+    fn results_of_node_are_counted() {
+        assert_eq!(count_node(NODE), Tally { passed: 6, failed: 3 });
+        assert_eq!(count_node("Error: Cannot find module"), Tally::default());
+    }
+
+    #[test]
+    fn results_of_python_are_counted() {
+        assert_eq!(count_python(PYTHON), Tally { passed: 5, failed: 4 });
+        let cases = [
+            ("Ran 3 tests in 0.1s\n\nOK\n", 3),
+            ("Ran 3 tests in 0.1s\n\nOK (expected failures=1)\n", 3),
+            ("Ran 1 test in 0.1s\n\nOK\n", 1),
+            ("No module named couchdb\n", 0),
+        ];
+        for (output, passed) in cases {
+            assert_eq!(count_python(output), Tally { passed, failed: 0 }, "{output}");
+        }
+    }
+
+    #[test]
+    fn failures_are_found_in_outputs() {
+        let [node, python] = SUITES;
+        let shown = from_line(NODE, node.failures);
+        assert_eq!(shown, Some("✖ failing tests:\n\n✖ another (4 ms)\n"));
+        let shown = from_line(PYTHON, python.failures).unwrap_or_default();
+        assert!(shown.contains("Traceback") && !shown.contains("test_a"), "{shown}");
+        assert_eq!(from_line("ok\n", node.failures), None);
+    }
+}
