@@ -9,7 +9,12 @@ const nano = require('nano');
 const { SERVER, event, freshName, http, ids, status, suite } = require('./support.js');
 
 // What the server does not have yet. An entry whose test passes breaks the run: delete it then.
-const NOT_YET = {};
+const NOT_YET = {
+  'server: sessions with cookies': 'there are neither sessions nor users',
+  'server: updates of databases': '_db_updates is absent',
+  'partitioned databases: find': 'no _find within a partition',
+  'replication by the server': '_replicate is absent',
+};
 
 const test = suite(NOT_YET);
 
@@ -193,8 +198,20 @@ test('design functions: show, list, update', async () => {
     {
       views: { at: { map: 'function (doc) { emit(doc.at, null); }' } },
       shows: { at: "function (doc, req) { return {json: {at: doc.at, asked: req.query.a}}; }" },
-      lists: { ids: "function (head, req) { var row, all = []; while (row = getRow()) all.push(row.id); return all.join(' '); }" },
-      updates: { set: 'function (doc, req) { doc.set = JSON.parse(req.body).to; return [doc, "was set"]; }' },
+      lists: {
+        ids: `function (head, req) {
+          start({headers: {'Content-Type': 'text/plain'}});
+          var row, all = [];
+          while (row = getRow()) all.push(row.id);
+          return all.join(' ');
+        }`,
+      },
+      updates: {
+        set: `function (doc, req) {
+          doc.set = JSON.parse(req.body).to;
+          return [doc, {headers: {'Content-Type': 'text/plain'}, body: 'was set'}];
+        }`,
+      },
     },
     '_design/d',
   );
@@ -223,6 +240,8 @@ test('attachments: multipart', async () => {
   const parts = [
     { name: 'b.bin', data: BINARY, content_type: 'application/octet-stream' },
     { name: 't.txt', data: 'plain text', content_type: 'text/plain' },
+    // Texts are sent compressed.
+    { name: 'other', data: 'something else', content_type: 'application/x-other' },
   ];
   const made = await db.multipart.insert({ a: 1 }, parts, 'x');
   assert.equal(made.ok, true);
@@ -230,7 +249,7 @@ test('attachments: multipart', async () => {
   assert.equal((await db.get('x'))._attachments['t.txt'].length, 10);
   const answer = String(await db.multipart.get('x'));
   assert.match(answer, /^\s*--[0-9a-f]+\r\n/i);
-  assert.ok(answer.includes('"a":1') && answer.includes('plain text'));
+  assert.ok(answer.includes('"a":1') && answer.includes('something else'));
 });
 
 test('changes: reader from the start, in batches', async (t) => {

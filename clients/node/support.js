@@ -27,7 +27,7 @@ setTimeout(() => {
 }, 240_000).unref();
 
 const scratch = fs.mkdtempSync(path.join(os.tmpdir(), 'settee-clients-'));
-after(() => fs.rmSync(scratch, { recursive: true, force: true }));
+process.on('exit', () => fs.rmSync(scratch, { recursive: true, force: true }));
 
 let names = 0;
 

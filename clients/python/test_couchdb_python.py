@@ -13,7 +13,10 @@ from couchdb.http import PreconditionFailed, ResourceConflict, ResourceNotFound,
 from couchdb.mapping import Document, IntegerField, ListField, TextField, ViewField
 
 # What the server does not have yet. A test that passes although it is named here breaks the run.
-NOT_YET = {}
+NOT_YET = {
+    "ServerTest.test_replicate": "_replicate is absent",
+    "ServerTest.test_users": "there are neither sessions nor users",
+}
 
 TEXT = "Grüße aus 東京\n".encode()
 BINARY = bytes((at * 11 + (at >> 8)) % 256 for at in range(50_000))
@@ -286,7 +289,13 @@ class ViewsTest(Client):
         self.db["_design/d"] = {
             "views": {"at": {"map": "function(doc) { emit(doc.at); }"}},
             "shows": {"at": "function(doc, req) { return 'at ' + doc.at + ' ' + req.query.a; }"},
-            "lists": {"ids": "function(head, req) { var row; while (row = getRow()) send(row.id + ';'); }"},
+            "lists": {
+                "ids": """function(head, req) {
+                    start({headers: {"Content-Type": "text/plain"}});
+                    var row;
+                    while (row = getRow()) send(row.id + ";");
+                }"""
+            },
             "updates": {"set": "function(doc, req) { doc.set = req.query.to; return [doc, 'set']; }"},
         }
         self.assertEqual(self.db.show("d/at", "doc1", a="b")[1].read(), b"at 1 b")

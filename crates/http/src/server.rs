@@ -118,7 +118,6 @@ async fn connection(service: Arc<Service>, stream: TcpStream, peer: IpAddr, mut 
     builder
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
-        .pipeline_flush(true)
         .max_buf_size(READ_BUFFER_BYTES);
     let connection = builder.serve_connection(TokioIo::new(Lenient::new(stream)), serve);
     tokio::pin!(connection);

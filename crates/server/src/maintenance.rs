@@ -37,7 +37,7 @@ pub(crate) struct Running {
 /// When a database is worth a compaction: CouchDB's channel `ratio_dbs`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Threshold {
-    /// How many times as large as its leaves the bodies of a database are at least.
+    /// How many times as large as what would be left a database is at least.
     ratio: f64,
     /// How many bytes of garbage there are at least.
     bytes: u64,
@@ -97,7 +97,7 @@ impl Maintenance {
         }
         let done = database.compact(&self.tasks, &mut throttled(|| is_over.load(Ordering::Relaxed)))?;
         if done == Compaction::Done {
-            tracing::info!(database = database.name(), garbage_bytes = garbage.bytes(), "compacted");
+            tracing::info!(database = database.name(), garbage_bytes = garbage.bytes, "compacted");
         }
         Ok(())
     }
@@ -117,8 +117,9 @@ impl Maintenance {
 
 impl Threshold {
     fn is_reached(self, garbage: Garbage) -> bool {
-        let much = garbage.bytes() >= self.bytes.max(1);
-        let ratio = garbage.body_bytes as f64 / garbage.leaf_bytes.max(1) as f64;
+        let much = garbage.bytes >= self.bytes.max(1);
+        let left = garbage.total_bytes.saturating_sub(garbage.bytes).max(1);
+        let ratio = garbage.total_bytes as f64 / left as f64;
         much && ratio >= self.ratio || garbage.purges >= PURGES_MAX
     }
 }

@@ -40,6 +40,11 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     let lock = DataLock::take(&data)?;
     let configuration = Arc::new(configuration(args, &data)?);
     start_log(&configuration)?;
+    // Values may be secret, so the log tells only what was changed.
+    configuration.on_change(|change| {
+        let what = if change.value.is_some() { "set" } else { "removed" };
+        tracing::info!(section = change.section, key = change.key, "a setting was {what}");
+    });
     for warning in configuration.warnings() {
         tracing::warn!("{warning}");
     }

@@ -90,11 +90,6 @@ impl Uuids {
         Uuids { state: Mutex::new(state), entropy, now_us: Box::new(now_us) }
     }
 
-    /// One id.
-    pub(crate) fn next(&self) -> String {
-        self.make(&mut self.state())
-    }
-
     /// `count` ids, in order.
     pub(crate) fn take(&self, count: usize) -> Vec<String> {
         let mut state = self.state();

@@ -76,6 +76,12 @@ fn every_error_has_a_status_a_name_and_a_reason() {
     line(&mut text, "view Stopped", ViewError::Stopped);
     line(&mut text, "view Contended", ViewError::Contended);
     line(&mut text, "view Corrupt", ViewError::Corrupt("node"));
+    line(&mut text, "mango Refused", MangoError::Refused(Refusal::InvalidOperator("$nosuch".to_owned())));
+    line(&mut text, "mango NoSuchIndex", MangoError::NoSuchIndex);
+    line(&mut text, "mango ServiceUnavailable", MangoError::ServiceUnavailable("text".to_owned()));
+    line(&mut text, "mango DesignConflict", MangoError::DesignConflict);
+    line(&mut text, "mango Database", MangoError::Database(DatabaseError::NotFound));
+    line(&mut text, "mango View", MangoError::View(ViewError::MissingView));
     check_file("errors.txt", &text);
 }
 

@@ -321,7 +321,7 @@ pub(super) fn write_winner(
 
 /// The text of a value, if it is one.
 pub(super) fn text(value: Value<'_>) -> Option<String> {
-    value.as_str().map(|text| text.into_owned())
+    value.as_str().map(std::borrow::Cow::into_owned)
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ pub(super) async fn get(mut request: Request) -> Answer {
     let multipart = multipart_form(&request.headers).map(|essence| (essence, boundaries(&request)));
     bridge::stream(move |output| {
         let view = database.read()?;
-        let docs = body.value().get("docs").map(|docs| docs.elements()).into_iter().flatten();
+        let docs = body.value().get("docs").map(settee_model::json::Value::elements).into_iter().flatten();
         match multipart {
             Some((essence, boundaries)) => send_parts(output, &view, docs, &asked, essence, boundaries),
             None => write_list(output, &view, docs, &asked),

@@ -129,7 +129,7 @@ pub(super) async fn all(request: Request) -> Answer {
 
 /// The names that a range of them asks for, in its order.
 fn select(mut names: Vec<String>, params: &ViewParams) -> Vec<String> {
-    let bound = |key: &Option<Json>| key.as_ref().and_then(|key| key.value().as_str().map(|text| text.into_owned()));
+    let bound = |key: &Option<Json>| key.as_ref().and_then(|key| key.value().as_str().map(std::borrow::Cow::into_owned));
     let (mut low, mut high) = (bound(&params.startkey), bound(&params.endkey));
     if params.descending {
         std::mem::swap(&mut low, &mut high);
@@ -164,7 +164,7 @@ pub(super) async fn info_of_keys(mut request: Request) -> Answer {
     let body = request.read_called_json().await?;
     let keys = body.value().get("keys").filter(|keys| keys.kind() == Kind::Array);
     let keys = keys.ok_or_else(|| Error::bad_request("`keys` member must exist."))?;
-    let names: Vec<String> = keys.elements().filter_map(|key| key.as_str().map(|name| name.into_owned())).collect();
+    let names: Vec<String> = keys.elements().filter_map(|key| key.as_str().map(std::borrow::Cow::into_owned)).collect();
     if names.len() > INFO_KEYS_MAX {
         return Err(Error::bad_request(format!("Too many databases requested; the most is {INFO_KEYS_MAX}.")));
     }

@@ -33,7 +33,7 @@ pub(super) async fn get(request: Request) -> Answer {
     let database = request.database()?;
     let id = doc_id(&request);
     let params = ReadParams::resolve(&request.query)?;
-    let known = request.header(header::IF_NONE_MATCH).map(|tags| tags.to_owned());
+    let known = request.header(header::IF_NONE_MATCH).map(str::to_owned);
     if let Which::Open(open) = &params.which {
         let open = open.clone();
         let multipart = accept::names(&request.headers, "multipart/mixed").then(|| boundaries(&request));

@@ -8,18 +8,20 @@ use settee_mango::index::edit::{self, NewIndex};
 use settee_mango::{DocumentSink, FindOptions, Found, Outcome, explain as explain_plan, find as find_documents};
 use settee_model::json::{Json, write_string};
 
+use super::partition;
 use crate::bridge::{self, Output};
 use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::{Error, bridge::blocking};
 
-/// `POST /{db}/_find`
+/// `POST /{db}/_find`, also within a partition
 pub(super) async fn find(mut request: Request) -> Answer {
+    let partition = partition::named(&request)?;
     let body = read_object(&mut request).await?;
     let database = request.database()?;
     let node = Arc::clone(&request.node);
     bridge::stream(move |output| {
-        let options = FindOptions::parse(body.value())?;
+        let options = options(&body, partition)?;
         let begun_ms = (node.clock_ms)();
         output.text().extend_from_slice(b"{\"docs\":[");
         let mut documents = Documents { output, first: true, flow: ControlFlow::Continue(()) };
@@ -38,11 +40,12 @@ pub(super) async fn find(mut request: Request) -> Answer {
     .await
 }
 
-/// `POST /{db}/_explain`
+/// `POST /{db}/_explain`, also within a partition
 pub(super) async fn explain(mut request: Request) -> Answer {
+    let partition = partition::named(&request)?;
     let body = read_object(&mut request).await?;
     let database = request.database()?;
-    let text = blocking(move || Ok(explain_plan(&database, &FindOptions::parse(body.value())?)?)).await?;
+    let text = blocking(move || Ok(explain_plan(&database, &options(&body, partition)?)?)).await?;
     Ok(respond::json(StatusCode::OK, text))
 }
 
@@ -110,6 +113,14 @@ pub(super) async fn bulk_delete(mut request: Request) -> Answer {
     })
     .await?;
     Ok(respond::json(StatusCode::OK, text))
+}
+
+fn options(body: &Json, partition: Option<String>) -> Result<FindOptions, Error> {
+    let options = FindOptions::parse(body.value())?;
+    Ok(match partition {
+        Some(partition) => options.within(partition)?,
+        None => options,
+    })
 }
 
 async fn read_object(request: &mut Request) -> Result<Json, Error> {

@@ -162,8 +162,8 @@ fn partition_resources() -> Vec<Resource> {
         Resource::new("/{db}/_partition/{partition}/_design/{ddoc}/_view/{view}", "GET,POST,HEAD")
             .get(Member, views::get)
             .post(Member, views::post),
-        Resource::new("/{db}/_partition/{partition}/_find", "POST").post(Member, partition::find),
-        Resource::new("/{db}/_partition/{partition}/_explain", "POST").post(Member, partition::find),
+        Resource::new("/{db}/_partition/{partition}/_find", "POST").post(Member, mango::find),
+        Resource::new("/{db}/_partition/{partition}/_explain", "POST").post(Member, mango::explain),
     ]
 }
 

@@ -59,9 +59,3 @@ pub(super) async fn info(request: Request) -> Answer {
     .await?;
     Ok(respond::json(StatusCode::OK, out))
 }
-
-/// `POST /{db}/_partition/{partition}/_find` and `_explain`: Mango looks at all partitions or none so far.
-pub(super) async fn find(request: Request) -> Answer {
-    named(&request)?;
-    Err(Error::not_implemented("Queries within a partition are not available yet."))
-}

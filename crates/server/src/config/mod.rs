@@ -13,7 +13,7 @@ mod settings;
 mod store;
 
 use crate::uuids::Entropy;
-use defaults::{INFINITY, Kind};
+use defaults::INFINITY;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -170,19 +170,6 @@ impl Configuration {
             INFINITY => Some(u64::MAX),
             value => value.parse().ok(),
         }
-    }
-
-    /// Whether `true` is in force.
-    pub(crate) fn get_bool(&self, section: &str, key: &str) -> bool {
-        self.effective(section, key).is_some_and(|value| value == "true")
-    }
-
-    /// The time in force in milliseconds, also where CouchDB counts in seconds; like [`get_u64`](Self::get_u64)
-    /// otherwise.
-    pub(crate) fn get_duration_ms(&self, section: &str, key: &str) -> Option<u64> {
-        let number = self.get_u64(section, key)?;
-        let in_seconds = defaults::find(section, key).is_some_and(|setting| setting.kind == Kind::Seconds);
-        Some(if in_seconds { number.saturating_mul(1000) } else { number })
     }
 
     /// Sets a value and returns the old one. Passwords of `[admins]` are hashed first, which takes a while on purpose.

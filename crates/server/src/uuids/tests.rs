@@ -67,7 +67,7 @@ fn form_uniqueness_and_order() {
     ] {
         let case = format!("{algorithm:?}, clock step {step_us}");
         let uuids = uuids(algorithm.clone(), step_us);
-        let first = uuids.next();
+        let first = uuids.take(1).remove(0);
         let mut ids = vec![first.clone()];
         ids.extend(uuids.take(20_000));
         assert_eq!(ids.iter().collect::<HashSet<_>>().len(), 20_001, "{case}");
@@ -145,9 +145,9 @@ fn threads_never_share_an_id() {
 #[test]
 fn the_algorithm_changes_at_run_time() {
     let uuids = uuids(Algorithm::Sequential, 0);
-    let before = uuids.next();
+    let before = uuids.take(1).remove(0);
     uuids.set_algorithm(Algorithm::UuidV7);
-    assert_eq!(&uuids.next()[12..13], "7");
+    assert_eq!(&uuids.take(1)[0][12..13], "7");
     uuids.set_algorithm(Algorithm::Sequential);
-    assert_ne!(uuids.next()[..26], before[..26]);
+    assert_ne!(uuids.take(1)[0][..26], before[..26]);
 }

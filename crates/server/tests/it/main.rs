@@ -37,7 +37,7 @@ fn wait_for<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
 /// A member as text.
 #[track_caller]
 fn text(value: Value<'_>, name: &str) -> String {
-    let member = value.get(name).and_then(|member| member.as_str().map(|text| text.into_owned()));
+    let member = value.get(name).and_then(|member| member.as_str().map(std::borrow::Cow::into_owned));
     member.unwrap_or_else(|| panic!("no text {name} in {}", String::from_utf8_lossy(value.raw())))
 }
 

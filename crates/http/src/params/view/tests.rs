@@ -77,6 +77,16 @@ fn bodies_must_be_objects_with_lists_of_keys() {
 }
 
 #[test]
+fn of_the_body_of_a_temporary_view_only_keys_count() {
+    let of = |body: &str| ViewParams::of_temporary(json(body).value(), &query("limit=2"));
+    let params = of(r#"{"map":"m","reduce":"_sum","skip":"x","keys":[1,"a"]}"#).unwrap();
+    assert_eq!(params.keys, Some(vec![json("1"), json("\"a\"")]));
+    assert_eq!((params.limit, params.skip, params.reduce), (Some(2), 0, None));
+    assert_eq!(of(r#"{"map":"m"}"#).unwrap().keys, None);
+    assert_eq!(show(&of(r#"{"keys":1}"#).unwrap_err()), "400 bad_request: `keys` member must be an array.");
+}
+
+#[test]
 fn reductions_follow_from_three_parameters() {
     let check = |text: &str, expected: Reduce| {
         assert_eq!(from_query(text).unwrap().view_query().reduce, expected, "{text}");

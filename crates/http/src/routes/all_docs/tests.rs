@@ -15,7 +15,7 @@ fn belongs(id: &str, params: &ViewParams) -> bool {
         Some(key) => (Some(key), Some(key)),
         None => (params.startkey.as_ref(), params.endkey.as_ref()),
     };
-    let text = |key: &Json| key.value().as_str().map(|text| text.into_owned());
+    let text = |key: &Json| key.value().as_str().map(std::borrow::Cow::into_owned);
     // A key that is no text lies before all ids: everything follows it, nothing precedes it.
     let after = |key: &Json| text(key).is_none_or(|key| id >= key.as_str());
     let before = |key: &Json| text(key).is_some_and(|key| id <= key.as_str());
