@@ -13,7 +13,7 @@ use super::{design, write};
 use crate::attachments::{self, Policy};
 use crate::node::Node;
 use crate::request::Request;
-use crate::respond::{self, Answer};
+use crate::respond::{self, Answer, Response};
 use crate::{Error, access, bridge, validation};
 
 /// One document of a request: ready to be written, or refused alone.
@@ -22,17 +22,34 @@ enum Row {
     Refused { id: String, error: Error },
 }
 
+/// The body of a request.
+struct Bulk<'a> {
+    docs: Vec<Value<'a>>,
+    mode: EditMode,
+    all_or_nothing: bool,
+}
+
+/// Above this number the documents of a request are prepared on two threads.
+const PARALLEL_DOCS: usize = 128;
+
 /// `POST /{db}/_bulk_docs`
 pub(super) async fn docs(mut request: Request) -> Answer {
     let database = request.database()?;
     let body = request.read_called_json().await?;
-    let mode = edit_mode(body.value())?;
-    check_count(&request.node, doc_list(body.value())?, "max_bulk_docs_count")?;
-    if body.value().get("all_or_nothing").and_then(Value::as_bool) == Some(true) {
-        return all_or_nothing(body.value());
-    }
     let (node, store) = (Arc::clone(&request.node), Arc::clone(&database));
-    let mut rows = bridge::blocking(move || prepare(&node, &store, body.value(), mode)).await?;
+    let (mode, prepared) = bridge::blocking(move || {
+        let bulk = Bulk::parse(body.value())?;
+        check_count(&node, bulk.docs.len(), "max_bulk_docs_count")?;
+        if bulk.all_or_nothing {
+            return Ok((bulk.mode, Err(all_or_nothing(&bulk.docs))));
+        }
+        Ok((bulk.mode, Ok(prepare(&node, &store, &bulk)?)))
+    })
+    .await?;
+    let mut rows = match prepared {
+        Ok(rows) => rows,
+        Err(refusal) => return Ok(refusal),
+    };
     check_design_documents(&request, &mut rows).await?;
     let names: Vec<(String, Option<Rev>)> = rows.iter().map(Row::name).collect();
     let mut refused: Vec<Option<Error>> = Vec::with_capacity(rows.len());
@@ -67,43 +84,77 @@ impl Row {
     }
 }
 
-fn edit_mode(body: Value<'_>) -> Result<EditMode, Error> {
-    if body.kind() != Kind::Object {
-        return Err(Error::bad_request("Request body must be a JSON object"));
+impl<'a> Bulk<'a> {
+    /// Takes a body apart in one pass.
+    fn parse(body: Value<'a>) -> Result<Self, Error> {
+        if body.kind() != Kind::Object {
+            return Err(Error::bad_request("Request body must be a JSON object"));
+        }
+        let (mut docs, mut new_edits, mut all_or_nothing) = (None, None, None);
+        for (name, value) in body.members() {
+            match name.as_str().as_deref() {
+                Some("docs") => docs = Some(value),
+                Some("new_edits") => new_edits = Some(value.as_bool()),
+                Some("all_or_nothing") => all_or_nothing = value.as_bool(),
+                _ => {}
+            }
+        }
+        let mode = match new_edits {
+            Some(Some(false)) => EditMode::Replicated,
+            None | Some(Some(true)) => EditMode::Interactive(UnknownParent::Accept),
+            Some(None) => return Err(Error::bad_request("`new_edits` must be a boolean.")),
+        };
+        let docs = docs.ok_or_else(|| Error::bad_request("POST body must include `docs` parameter."))?;
+        if docs.kind() != Kind::Array {
+            return Err(Error::bad_request("`docs` parameter must be an array."));
+        }
+        Ok(Self { docs: docs.elements().collect(), mode, all_or_nothing: all_or_nothing == Some(true) })
     }
-    match body.get("new_edits").map(Value::as_bool) {
-        Some(Some(false)) => Ok(EditMode::Replicated),
-        None | Some(Some(true)) => Ok(EditMode::Interactive(UnknownParent::Accept)),
-        Some(None) => Err(Error::bad_request("`new_edits` must be a boolean.")),
-    }
-}
-
-fn doc_list(body: Value<'_>) -> Result<Value<'_>, Error> {
-    let docs = body.get("docs").ok_or_else(|| Error::bad_request("POST body must include `docs` parameter."))?;
-    if docs.kind() == Kind::Array { Ok(docs) } else { Err(Error::bad_request("`docs` parameter must be an array.")) }
 }
 
 /// Refuses more documents than `[couchdb] setting` allows in one request.
-pub(super) fn check_count(node: &Node, docs: Value<'_>, setting: &str) -> Result<(), Error> {
+pub(super) fn check_count(node: &Node, count: usize, setting: &str) -> Result<(), Error> {
     let limit = node.settings.number("couchdb", setting, 10_000);
-    if docs.elements().count() as u64 <= limit {
+    if count as u64 <= limit {
         return Ok(());
     }
     Err(Error::new(StatusCode::PAYLOAD_TOO_LARGE, format!("{setting}_exceeded"), limit.to_string()))
 }
 
-/// A document that is not valid at all spoils the request, as in CouchDB.
-fn prepare(node: &Node, database: &Arc<Database>, body: Value<'_>, mode: EditMode) -> Result<Vec<Row>, Error> {
-    let mut hasher = RevisionHasher::default();
+/// Prepares all documents. One that is not valid at all spoils the request, as in CouchDB.
+fn prepare(node: &Node, database: &Arc<Database>, bulk: &Bulk<'_>) -> Result<Vec<Row>, Error> {
+    let limits = write::Limits::of(node);
     let policy = Policy::of(node);
-    let mut rows = Vec::new();
-    for doc in doc_list(body)?.elements() {
-        let document = Document::parse(doc)?;
+    let some = |docs: &[Value<'_>]| prepare_some(node, database, docs, bulk.mode, limits, &policy);
+    if bulk.docs.len() <= PARALLEL_DOCS {
+        return some(&bulk.docs);
+    }
+    let (front, back) = bulk.docs.split_at(bulk.docs.len() / 2);
+    std::thread::scope(|scope| {
+        let back = scope.spawn(|| some(back));
+        let mut rows = some(front)?;
+        rows.extend(back.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+        Ok(rows)
+    })
+}
+
+fn prepare_some(
+    node: &Node,
+    database: &Arc<Database>,
+    docs: &[Value<'_>],
+    mode: EditMode,
+    limits: write::Limits,
+    policy: &Policy,
+) -> Result<Vec<Row>, Error> {
+    let mut hasher = RevisionHasher::default();
+    let mut rows = Vec::with_capacity(docs.len());
+    for doc in docs {
+        let document = Document::parse(*doc)?;
         let id = document.id.clone().unwrap_or_else(|| node.uuid());
-        write::check_id(node, database, &id)?;
+        limits.check_id(database, &id)?;
         let attached = document.attachments.as_ref().map_or(0, |attachments| attachments.as_bytes().len());
-        write::check_size(node, doc.raw().len() - attached, &id)?;
-        let attachments = attachments::resolve(database, &policy, &id, &document, mode, HashMap::new())?;
+        limits.check_size(doc.raw().len() - attached, &id)?;
+        let attachments = attachments::resolve(database, policy, &id, &document, mode, HashMap::new())?;
         rows.push(Row::Update(write::prepare(id, document, attachments, mode, &mut hasher)?));
     }
     Ok(rows)
@@ -112,6 +163,7 @@ fn prepare(node: &Node, database: &Arc<Database>, body: Value<'_>, mode: EditMod
 /// Design documents need an administrator, and functions that compile; each fails alone.
 async fn check_design_documents(request: &Request, rows: &mut [Row]) -> Result<(), Error> {
     let (node, user): (&Arc<Node>, &UserContext) = (&request.node, &request.user);
+    let database = request.database()?;
     for row in rows {
         let Row::Update(update) = row else { continue };
         if !update.id().starts_with("_design/") {
@@ -119,7 +171,7 @@ async fn check_design_documents(request: &Request, rows: &mut [Row]) -> Result<(
         }
         let mut checked = access::require_database_admin(node, user, &request.captures).await;
         if checked.is_ok() && !update.is_deletion() {
-            checked = design::validate(node, update.body()).await;
+            checked = design::validate(node, &database, update.body()).await;
         }
         if let Err(error) = checked {
             *row = Row::Refused { id: update.id().to_owned(), error };
@@ -162,9 +214,9 @@ pub(super) fn write_error_members(out: &mut Vec<u8>, error: &Error) {
 }
 
 /// The old switch for atomic requests: refused document by document.
-fn all_or_nothing(body: Value<'_>) -> Answer {
+fn all_or_nothing(docs: &[Value<'_>]) -> Response {
     let mut out = b"[".to_vec();
-    for doc in doc_list(body)?.elements() {
+    for doc in docs {
         if out.len() > 1 {
             out.push(b',');
         }
@@ -173,5 +225,5 @@ fn all_or_nothing(body: Value<'_>) -> Answer {
         out.extend_from_slice(br#","rev":"0-","error":"not_implemented","reason":"all_or_nothing is not supported"}"#);
     }
     out.push(b']');
-    Ok(respond::json(StatusCode::EXPECTATION_FAILED, out))
+    respond::json(StatusCode::EXPECTATION_FAILED, out)
 }

@@ -34,7 +34,7 @@ pub(super) async fn get(mut request: Request) -> Answer {
     let body = request.read_called_json().await?;
     let docs = body.value().get("docs").filter(|docs| docs.kind() == Kind::Array);
     let docs = docs.ok_or_else(|| Error::bad_request("Missing JSON list of 'docs'."))?;
-    check_count(&request.node, docs, "max_bulk_get_count")?;
+    check_count(&request.node, docs.elements().count(), "max_bulk_get_count")?;
     let asked = Asked {
         extras: Extras { revs: request.query.is_true("revs"), ..Extras::default() },
         latest: request.query.is_true("latest"),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use hyper::StatusCode;
+use settee_database::{Database, Layout};
 use settee_design::{CompileError, DesignDocument, Language, Limits, MapSource, validate_members};
 use settee_model::json::Json;
 
@@ -11,10 +12,13 @@ use crate::{Error, bridge};
 
 /// Refuses a design document whose members have the wrong types or whose functions do not compile. A language
 /// that is not here is accepted, as in CouchDB: its views then answer that.
-pub(super) async fn validate(node: &Arc<Node>, body: &Json) -> Result<(), Error> {
+pub(super) async fn validate(node: &Arc<Node>, database: &Database, body: &Json) -> Result<(), Error> {
     let invalid = |reason: String| Error::new(StatusCode::BAD_REQUEST, "invalid_design_doc", reason);
     validate_members(body.value()).map_err(|member| invalid(member.to_string()))?;
     let design = DesignDocument::parse("", body.value()).map_err(|member| invalid(member.to_string()))?;
+    if design.partitioned == Some(true) && database.layout() == Layout::Whole {
+        return Err(invalid("partitioned option cannot be true in a non-partitioned database.".to_owned()));
+    }
     if let Some(unknown) =
         design.views.iter().filter_map(|view| view.reduce.as_deref()).find(|reduce| is_unknown(reduce))
     {

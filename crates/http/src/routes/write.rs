@@ -256,24 +256,49 @@ fn edit_mode(query: &Query) -> EditMode {
     }
 }
 
-/// Refuses a document above `[couchdb] max_document_size`.
-pub(super) fn check_size(node: &Node, size: usize, id: &str) -> Result<(), Error> {
-    let limit = node.settings.number("couchdb", "max_document_size", 8_000_000);
-    if size as u64 <= limit {
-        return Ok(());
-    }
-    Err(Error::new(StatusCode::PAYLOAD_TOO_LARGE, "document_too_large", id.to_owned()))
+/// How large documents and their ids may be, as configured when a request began.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    document_bytes: u64,
+    id_bytes: u64,
 }
 
-/// Refuses an id that no document can have.
-pub(super) fn check_id(node: &Node, database: &Database, id: &str) -> Result<(), Error> {
-    validate_doc_id(id)?;
-    partition::check_id(database, id)?;
-    let limit = node.settings.number("couchdb", "max_document_id_length", u64::MAX);
-    if id.len() as u64 > limit {
-        return Err(Error::new(StatusCode::BAD_REQUEST, "illegal_docid", "Document id is too long"));
+impl Limits {
+    /// The limits in force: `[couchdb] max_document_size` and `max_document_id_length`.
+    pub(super) fn of(node: &Node) -> Self {
+        Self {
+            document_bytes: node.settings.number("couchdb", "max_document_size", 8_000_000),
+            id_bytes: node.settings.number("couchdb", "max_document_id_length", u64::MAX),
+        }
     }
-    Ok(())
+
+    /// Refuses a document that is too large.
+    pub(super) fn check_size(self, size: usize, id: &str) -> Result<(), Error> {
+        if size as u64 <= self.document_bytes {
+            return Ok(());
+        }
+        Err(Error::new(StatusCode::PAYLOAD_TOO_LARGE, "document_too_large", id.to_owned()))
+    }
+
+    /// Refuses an id that no document of `database` can have.
+    pub(super) fn check_id(self, database: &Database, id: &str) -> Result<(), Error> {
+        validate_doc_id(id)?;
+        partition::check_id(database, id)?;
+        if id.len() as u64 > self.id_bytes {
+            return Err(Error::new(StatusCode::BAD_REQUEST, "illegal_docid", "Document id is too long"));
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a document that is too large, see [`Limits`].
+pub(super) fn check_size(node: &Node, size: usize, id: &str) -> Result<(), Error> {
+    Limits::of(node).check_size(size, id)
+}
+
+/// Refuses an id that no document can have, see [`Limits`].
+pub(super) fn check_id(node: &Node, database: &Database, id: &str) -> Result<(), Error> {
+    Limits::of(node).check_id(database, id)
 }
 
 /// Turns a document into an update.
@@ -354,7 +379,7 @@ async fn make_update(
     mode: EditMode,
 ) -> Result<DocUpdate, Error> {
     if id.starts_with("_design/") && !document.deleted {
-        design::validate(&request.node, &document.body).await?;
+        design::validate(&request.node, database, &document.body).await?;
     }
     let waits = matches!(attachments, Incoming::InDocument) && document.attachments.is_some();
     let large = document.body.as_bytes().len() > LARGE_DOCUMENT_BYTES;
