@@ -52,14 +52,8 @@ struct Admin {
 impl Authenticator {
     /// An authenticator without admins. `key` must be random and of this process only; it protects the cache.
     pub fn new(key: [u8; 32]) -> Authenticator {
-        let shared = Shared {
-            admins: RwLock::default(),
-            verified: Mutex::new(Verified::new(REMEMBERED_MAX)),
-            key,
-        };
-        Authenticator {
-            shared: Arc::new(shared),
-        }
+        let shared = Shared { admins: RwLock::default(), verified: Mutex::new(Verified::new(REMEMBERED_MAX)), key };
+        Authenticator { shared: Arc::new(shared) }
     }
 
     /// Replaces all admins by `admins`: name and stored hash, as the section `[admins]` has them. An entry that is not a hash
@@ -77,21 +71,12 @@ impl Authenticator {
 
     /// Whether the server has an admin; without one everybody is an admin.
     pub fn has_admins(&self) -> bool {
-        !self
-            .shared
-            .admins
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .is_empty()
+        !self.shared.admins.read().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
     /// The context of a request without credentials.
     pub fn without_credentials(&self) -> UserContext {
-        if self.has_admins() {
-            UserContext::anonymous()
-        } else {
-            UserContext::admin_party()
-        }
+        if self.has_admins() { UserContext::anonymous() } else { UserContext::admin_party() }
     }
 
     /// Checks the value of an `Authorization` header (`None`: not sent) without ever doing slow work.
@@ -111,13 +96,7 @@ impl Authenticator {
             return Ok(Check::Known(UserContext::admin(&name)));
         }
         let password = credentials.password;
-        Ok(Check::NeedsHashing(Job {
-            shared: Arc::clone(&self.shared),
-            admin,
-            name,
-            password,
-            fingerprint,
-        }))
+        Ok(Check::NeedsHashing(Job { shared: Arc::clone(&self.shared), admin, name, password, fingerprint }))
     }
 
     /// [`check`](Self::check), and the slow work at once on this thread.
@@ -169,10 +148,7 @@ impl Job {
 
 impl std::fmt::Debug for Job {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("Job")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
+        formatter.debug_struct("Job").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
@@ -195,10 +171,7 @@ fn basic_credentials(authorization: &str) -> Result<Option<Credentials>, AuthErr
     if decoded == b"_:_" {
         return Ok(None);
     }
-    Ok(Some(Credentials {
-        name: decoded[..colon].to_vec(),
-        password: decoded[colon + 1..].to_vec(),
-    }))
+    Ok(Some(Credentials { name: decoded[..colon].to_vec(), password: decoded[colon + 1..].to_vec() }))
 }
 
 #[cfg(test)]

@@ -33,10 +33,7 @@ pub(crate) struct Verified {
 impl Verified {
     /// Holds at most `capacity` fingerprints (at least two).
     pub(crate) fn new(capacity: usize) -> Verified {
-        Verified {
-            generation_size: (capacity / 2).max(1),
-            ..Verified::default()
-        }
+        Verified { generation_size: (capacity / 2).max(1), ..Verified::default() }
     }
 
     pub(crate) fn contains(&mut self, fingerprint: &Fingerprint) -> bool {

@@ -4,12 +4,10 @@ use std::fmt::Write;
 
 /// `bytes` as lower-case hexadecimal digits.
 pub(crate) fn encode(bytes: &[u8]) -> String {
-    bytes
-        .iter()
-        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-            write!(text, "{byte:02x}").expect("writing to a String cannot fail");
-            text
-        })
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("writing to a String cannot fail");
+        text
+    })
 }
 
 /// The bytes of hexadecimal `text` in either case; `None` for anything else.
@@ -18,10 +16,7 @@ pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     if !digits.len().is_multiple_of(2) {
         return None;
     }
-    digits
-        .chunks_exact(2)
-        .map(|pair| Some((digit(pair[0])? << 4) | digit(pair[1])?))
-        .collect()
+    digits.chunks_exact(2).map(|pair| Some((digit(pair[0])? << 4) | digit(pair[1])?)).collect()
 }
 
 fn digit(byte: u8) -> Option<u8> {

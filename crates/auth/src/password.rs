@@ -74,10 +74,7 @@ impl PasswordHash {
 impl std::fmt::Debug for PasswordHash {
     /// Shows the scheme only: hashes are secrets too.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("PasswordHash")
-            .field("scheme", &self.scheme)
-            .finish_non_exhaustive()
+        formatter.debug_struct("PasswordHash").field("scheme", &self.scheme).finish_non_exhaustive()
     }
 }
 
@@ -89,10 +86,7 @@ pub fn is_hashed(text: &str) -> bool {
 /// Hashes `password` as CouchDB 3.4 and later do: PBKDF2 with HMAC-SHA-256. `salt` should be 32 fresh random hexadecimal
 /// digits; it must not contain a comma, which separates the parts.
 pub fn hash_password(password: &str, salt: &str, iterations: NonZeroU32) -> String {
-    debug_assert!(
-        !salt.is_empty() && !salt.contains(','),
-        "a salt that cannot be read back"
-    );
+    debug_assert!(!salt.is_empty() && !salt.contains(','), "a salt that cannot be read back");
     let mut derived = [0; 32];
     Prf::Sha256.derive(password.as_bytes(), salt, iterations, &mut derived);
     format!("-pbkdf2:sha256-{},{salt},{iterations}", hex::encode(&derived))
@@ -137,21 +131,13 @@ impl Prf {
 }
 
 fn simple(password: &[u8], salt: &str) -> [u8; 20] {
-    Sha1::new()
-        .chain_update(password)
-        .chain_update(salt.as_bytes())
-        .finalize()
-        .into()
+    Sha1::new().chain_update(password).chain_update(salt.as_bytes()).finalize().into()
 }
 
 fn parse_simple(rest: &str) -> Option<PasswordHash> {
     let (hash, salt) = rest.split_once(',')?;
     let expected = hex::decode(hash).filter(|bytes| bytes.len() == 20)?;
-    Some(PasswordHash {
-        expected,
-        salt: salt.to_owned(),
-        scheme: Scheme::Simple,
-    })
+    Some(PasswordHash { expected, salt: salt.to_owned(), scheme: Scheme::Simple })
 }
 
 fn parse_pbkdf2(prf: Prf, rest: &str) -> Option<PasswordHash> {
@@ -161,15 +147,8 @@ fn parse_pbkdf2(prf: Prf, rest: &str) -> Option<PasswordHash> {
         return None;
     }
     let expected = hex::decode(hash).filter(|bytes| bytes.len() == prf.output_len())?;
-    let scheme = Scheme::Pbkdf2 {
-        prf,
-        iterations: iterations.parse().ok()?,
-    };
-    Some(PasswordHash {
-        expected,
-        salt: salt.to_owned(),
-        scheme,
-    })
+    let scheme = Scheme::Pbkdf2 { prf, iterations: iterations.parse().ok()? };
+    Some(PasswordHash { expected, salt: salt.to_owned(), scheme })
 }
 
 #[cfg(test)]

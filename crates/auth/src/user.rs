@@ -20,18 +20,12 @@ impl UserContext {
 
     /// The server admin `name`.
     pub fn admin(name: &str) -> UserContext {
-        UserContext {
-            name: Some(name.to_owned()),
-            roles: vec![ADMIN_ROLE.to_owned()],
-        }
+        UserContext { name: Some(name.to_owned()), roles: vec![ADMIN_ROLE.to_owned()] }
     }
 
     /// Everybody while the server has no admins: the role without a name, as CouchDB's admin party has it.
     pub fn admin_party() -> UserContext {
-        UserContext {
-            name: None,
-            roles: vec![ADMIN_ROLE.to_owned()],
-        }
+        UserContext { name: None, roles: vec![ADMIN_ROLE.to_owned()] }
     }
 
     /// Whether this is a server admin.

@@ -256,9 +256,7 @@ mod tests {
         let args = Program::parse_from(["bench", "load", "--docs", "5", "--url", "http://h:1", "--yardstick"]).args;
         assert_eq!(args.common.url, "http://h:1");
         assert!(args.common.with_yardstick);
-        let Command::Load(load) = args.command else {
-            panic!("{:?}", args.command)
-        };
+        let Command::Load(load) = args.command else { panic!("{:?}", args.command) };
         assert_eq!((load.docs, load.batches.len(), load.ids.len()), (5, 6, 2));
     }
 

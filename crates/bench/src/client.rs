@@ -39,9 +39,7 @@ impl Server {
             }
             _ => bail!("{url}: a server's URL begins with http://"),
         };
-        let (authority, path) = rest
-            .split_once('/')
-            .map_or((rest, ""), |(authority, path)| (authority, path));
+        let (authority, path) = rest.split_once('/').map_or((rest, ""), |(authority, path)| (authority, path));
         let (credentials, place) = match authority.rsplit_once('@') {
             Some((credentials, place)) => (Some(credentials), place),
             None => (None, authority),
@@ -50,11 +48,7 @@ impl Server {
         let has_port = place
             .rsplit_once(':')
             .is_some_and(|(host, port)| !port.is_empty() && !host.ends_with(':') && !port.ends_with(']'));
-        let address = if has_port {
-            place.to_string()
-        } else {
-            format!("{}:80", place.trim_end_matches(':'))
-        };
+        let address = if has_port { place.to_string() } else { format!("{}:80", place.trim_end_matches(':')) };
         let port = address.rsplit_once(':').map_or("", |(_, port)| port);
         ensure!(port.parse::<u16>().is_ok(), "{url}: {port} is no port number");
         let authorization = match credentials {
@@ -68,11 +62,7 @@ impl Server {
             None => None,
         };
         let path = path.trim_end_matches('/');
-        let prefix = if path.is_empty() {
-            String::new()
-        } else {
-            format!("/{path}")
-        };
+        let prefix = if path.is_empty() { String::new() } else { format!("/{path}") };
         Ok(Server {
             host: HeaderValue::from_str(place)?,
             shown: format!("http://{place}{prefix}"),
@@ -84,16 +74,11 @@ impl Server {
 
     /// Opens a connection.
     pub(crate) async fn connect(self: &Arc<Server>) -> Result<Connection> {
-        Ok(Connection {
-            sender: self.dial().await?,
-            server: self.clone(),
-        })
+        Ok(Connection { sender: self.dial().await?, server: self.clone() })
     }
 
     async fn dial(&self) -> Result<SendRequest<Full<Bytes>>> {
-        let stream = TcpStream::connect(&self.address)
-            .await
-            .with_context(|| format!("cannot reach {}", self.shown))?;
+        let stream = TcpStream::connect(&self.address).await.with_context(|| format!("cannot reach {}", self.shown))?;
         stream.set_nodelay(true)?;
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
         tokio::spawn(async move {
@@ -146,9 +131,7 @@ impl Connection {
 
     /// GET, which must succeed.
     pub(crate) async fn get(&mut self, path: &str) -> Result<Answer> {
-        self.send(Method::GET, path, Bytes::new())
-            .await?
-            .expect_status(&[200], path)
+        self.send(Method::GET, path, Bytes::new()).await?.expect_status(&[200], path)
     }
 
     /// GET of a JSON document, which must succeed.
@@ -219,11 +202,7 @@ fn base64(bytes: &[u8]) -> String {
         let bits = chunk.iter().fold(0_u32, |bits, byte| (bits << 8) | u32::from(*byte)) << (8 * (3 - chunk.len()));
         for place in 0..4 {
             let sextet = (bits >> (18 - 6 * place)) as usize & 63;
-            out.push(if place <= chunk.len() {
-                char::from(ALPHABET[sextet])
-            } else {
-                '='
-            });
+            out.push(if place <= chunk.len() { char::from(ALPHABET[sextet]) } else { '=' });
         }
     }
     out
@@ -238,16 +217,8 @@ mod tests {
     fn urls() {
         let check = |url: &str, address: &str, shown: &str, authorization: Option<&str>| {
             let server = Server::parse(url).unwrap();
-            assert_eq!(
-                (server.address.as_str(), server.shown.as_str()),
-                (address, shown),
-                "{url}"
-            );
-            assert_eq!(
-                server.authorization.as_ref().map(|value| value.to_str().unwrap()),
-                authorization,
-                "{url}"
-            );
+            assert_eq!((server.address.as_str(), server.shown.as_str()), (address, shown), "{url}");
+            assert_eq!(server.authorization.as_ref().map(|value| value.to_str().unwrap()), authorization, "{url}");
         };
         check("http://127.0.0.1:5984", "127.0.0.1:5984", "http://127.0.0.1:5984", None);
         check("http://localhost/", "localhost:80", "http://localhost", None);
@@ -274,13 +245,7 @@ mod tests {
 
     #[test]
     fn base64_and_escapes() {
-        for (plain, text) in [
-            ("", ""),
-            ("f", "Zg=="),
-            ("fo", "Zm8="),
-            ("foo", "Zm9v"),
-            ("foob", "Zm9vYg=="),
-        ] {
+        for (plain, text) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")] {
             assert_eq!(base64(plain.as_bytes()), text);
         }
         assert_eq!(encode("[2016,\"x\"]"), "%5B2016%2C%22x%22%5D");

@@ -248,12 +248,7 @@ impl Score {
     }
 
     fn write(self, random: &mut Random, out: &mut Vec<u8>) {
-        let Score {
-            year,
-            month,
-            day,
-            score,
-        } = self;
+        let Score { year, month, day, score } = self;
         append(
             out,
             format_args!(
@@ -281,22 +276,12 @@ mod tests {
     use serde_json::Value;
 
     fn documents(shape: Shape, order: IdOrder) -> Documents {
-        Documents {
-            shape,
-            order,
-            seed: 7,
-            count: 500,
-        }
+        Documents { shape, order, seed: 7, count: 500 }
     }
 
     #[test]
     fn same_seed_same_documents() {
-        for shape in [
-            Shape::Score { size: 0 },
-            Shape::Big,
-            Shape::BigTail,
-            Shape::Padded { padding: 50 },
-        ] {
+        for shape in [Shape::Score { size: 0 }, Shape::Big, Shape::BigTail, Shape::Padded { padding: 50 }] {
             let one = documents(shape, IdOrder::Random);
             assert_eq!(one.bulk_body(3..9), one.bulk_body(3..9));
             let other = Documents { seed: 8, ..one };
@@ -311,12 +296,7 @@ mod tests {
 
     #[test]
     fn documents_are_json_and_hold_what_is_summed() {
-        for shape in [
-            Shape::Score { size: 0 },
-            Shape::Score { size: 256 },
-            Shape::Big,
-            Shape::BigTail,
-        ] {
+        for shape in [Shape::Score { size: 0 }, Shape::Score { size: 256 }, Shape::Big, Shape::BigTail] {
             let documents = documents(shape, IdOrder::Random);
             let mut sums: BTreeMap<(u32, u32), u64> = BTreeMap::new();
             let bulk: Value = serde_json::from_slice(&documents.bulk_body(0..documents.count)).unwrap();

@@ -39,10 +39,7 @@ pub(crate) struct Loaded {
 impl Index {
     fn cell(&self, number: usize) -> (Language, SumReduce) {
         let reduces = self.args.reduces.len();
-        (
-            self.args.languages[number / reduces],
-            self.args.reduces[number % reduces],
-        )
+        (self.args.languages[number / reduces], self.args.reduces[number % reduces])
     }
 
     /// Changes done, by time, from the samples of `_active_tasks`.
@@ -67,14 +64,7 @@ impl Index {
             figures.push(Figure::new(SAMPLED, median(&values)));
             figures.push(Figure::new(FASTEST, quantile(&values, 1.0)));
         }
-        (
-            figures,
-            Series {
-                x: "seconds",
-                y: "changes/s",
-                points: rates,
-            },
-        )
+        (figures, Series { x: "seconds", y: "changes/s", points: rates })
     }
 }
 
@@ -106,11 +96,7 @@ impl Workload for Index {
             self.documents.write_members(index, &mut body);
             bytes += body.len() as u64 + 2;
         }
-        Ok(Loaded {
-            database,
-            sums: self.documents.sums_by_month(),
-            bytes,
-        })
+        Ok(Loaded { database, sums: self.documents.sums_by_month(), bytes })
     }
 
     async fn measure(&self, target: &Target, loaded: &mut Loaded, cell: usize, run: u32) -> Result<Measured> {
@@ -151,20 +137,13 @@ impl Workload for Index {
 
 /// JavaScript is everywhere; a server without another language says so in its own words.
 fn skip_or_fail(language: Language, error: anyhow::Error) -> Result<Measured> {
-    if language == Language::Javascript {
-        Err(error)
-    } else {
-        Ok(Measured::Skipped(format!("not offered: {error:#}")))
-    }
+    if language == Language::Javascript { Err(error) } else { Ok(Measured::Skipped(format!("not offered: {error:#}"))) }
 }
 
 /// Asks until the index is built: some servers answer `timeout` while they go on building.
 pub(crate) async fn first_answer(database: &mut Database, path: &str) -> Result<Value> {
     loop {
-        let answer = database
-            .connection
-            .send(hyper::Method::GET, path, bytes::Bytes::new())
-            .await?;
+        let answer = database.connection.send(hyper::Method::GET, path, bytes::Bytes::new()).await?;
         if answer.status == 200 {
             return answer.json();
         }
@@ -190,10 +169,7 @@ async fn sample_tasks(
         let tasks = connection.get_json("/_active_tasks").await?;
         if let Some((done, total)) = changes_done(&tasks, &database) {
             progress.set(done, total);
-            samples
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push((started.elapsed().as_secs_f64(), done));
+            samples.lock().unwrap_or_else(PoisonError::into_inner).push((started.elapsed().as_secs_f64(), done));
         }
     }
 }
@@ -206,19 +182,14 @@ fn changes_done(tasks: &Value, database: &str) -> Option<(u64, u64)> {
     });
     tasks.fold(None, |sum, task| {
         let (done, total) = sum.unwrap_or((0, 0));
-        Some((
-            done + task["changes_done"].as_u64()?,
-            total + task["total_changes"].as_u64()?,
-        ))
+        Some((done + task["changes_done"].as_u64()?, total + task["total_changes"].as_u64()?))
     })
 }
 
 /// The grouped answer must hold exactly the expected months in order.
 pub(crate) fn check_sums(answer: &Value, sums: &BTreeMap<(u32, u32), u64>) -> Result<()> {
     let rows = answer["rows"].as_array().map_or(&[][..], Vec::as_slice);
-    check(rows.len() == sums.len(), || {
-        format!("{} groups instead of {}", rows.len(), sums.len())
-    })?;
+    check(rows.len() == sums.len(), || format!("{} groups instead of {}", rows.len(), sums.len()))?;
     for (row, ((year, month), sum)) in rows.iter().zip(sums) {
         let right = row["key"] == json!([year, month]) && row["value"].as_f64() == Some(*sum as f64);
         check(right, || format!("row {row} instead of [{year},{month}] with {sum}"))?;
@@ -281,12 +252,7 @@ mod tests {
         let answer =
             |second: u64| json!({"rows": [{"key": [2011, 1], "value": 30}, {"key": [2011, 2], "value": second}]});
         check_sums(&answer(7), &sums).unwrap();
-        assert!(
-            check_sums(&answer(8), &sums)
-                .unwrap_err()
-                .to_string()
-                .starts_with("wrong answer: row")
-        );
+        assert!(check_sums(&answer(8), &sums).unwrap_err().to_string().starts_with("wrong answer: row"));
         assert!(check_sums(&json!({"rows": []}), &sums).is_err());
         assert!(check_sums(&json!({"error": "x"}), &sums).is_err());
     }
@@ -307,12 +273,7 @@ mod tests {
 
     #[test]
     fn every_run_has_a_map_function_of_its_own() {
-        for language in [
-            Language::Javascript,
-            Language::Erlang,
-            Language::Python,
-            Language::Coffeescript,
-        ] {
+        for language in [Language::Javascript, Language::Erlang, Language::Python, Language::Coffeescript] {
             let map = |mark| language.design(SumReduce::Sum, mark)["views"]["scoresByMonth"]["map"].clone();
             assert_ne!(map("0-0"), map("0-1"));
             assert_eq!(map("0-0"), map("0-0"));

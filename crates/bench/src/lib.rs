@@ -52,10 +52,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub fn run(args: BenchArgs, raw: &dyn RawStore) -> Result<ExitCode> {
     let BenchArgs { command, common } = args;
     let plan = Plan::new(&command, common.seed);
-    let mut results = Results {
-        seed: common.seed,
-        ..Results::default()
-    };
+    let mut results = Results { seed: common.seed, ..Results::default() };
     let servers = match command {
         Command::Yardstick(_) => Vec::new(),
         _ => [Some(&common.url), common.vs.as_ref()]
@@ -74,11 +71,7 @@ pub fn run(args: BenchArgs, raw: &dyn RawStore) -> Result<ExitCode> {
     let finished = runtime.block_on(measure_all(&plan, &common, servers, &mut results));
     print!("{}", report::table::render(&results));
     write_reports(&common, &results)?;
-    Ok(if finished && results.failures.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(if finished && results.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// The workloads to run.
@@ -101,10 +94,7 @@ impl Plan {
             Command::Load(args) => plan.load(args.clone(), seed),
             Command::Index(args) => plan.index(args, seed),
             Command::Views(args) => plan.views(args, seed),
-            Command::Writes(args) => plan.writes.push(Writes {
-                args: args.clone(),
-                seed,
-            }),
+            Command::Writes(args) => plan.writes.push(Writes { args: args.clone(), seed }),
             Command::Reads(args) => plan.reads(args.clone(), seed),
             Command::Yardstick(args) => {
                 plan.yardstick = true;
@@ -121,45 +111,23 @@ impl Plan {
 
     fn index(&mut self, args: &IndexArgs, seed: u64) {
         for kind in &args.documents {
-            let count = if *kind == DocumentKind::Small {
-                args.docs
-            } else {
-                args.big_docs
-            };
-            let documents = Documents {
-                shape: kind.shape(),
-                order: IdOrder::Sequential,
-                seed,
-                count,
-            };
-            self.indexes.push(Index {
-                args: args.clone(),
-                documents,
-            });
+            let count = if *kind == DocumentKind::Small { args.docs } else { args.big_docs };
+            let documents = Documents { shape: kind.shape(), order: IdOrder::Sequential, seed, count };
+            self.indexes.push(Index { args: args.clone(), documents });
         }
     }
 
     fn views(&mut self, args: &ViewsArgs, seed: u64) {
         for padding in &args.padding {
             let shape = Shape::Padded { padding: *padding };
-            let documents = Documents {
-                shape,
-                order: IdOrder::Sequential,
-                seed,
-                count: args.docs,
-            };
+            let documents = Documents { shape, order: IdOrder::Sequential, seed, count: args.docs };
             self.views.push(Views::new(args, documents));
         }
     }
 
     fn reads(&mut self, args: ReadsArgs, seed: u64) {
         let shape = Shape::Score { size: 0 };
-        let documents = Documents {
-            shape,
-            order: IdOrder::Sequential,
-            seed,
-            count: args.docs,
-        };
+        let documents = Documents { shape, order: IdOrder::Sequential, seed, count: args.docs };
         self.reads.push(Reads { args, documents });
     }
 
@@ -168,44 +136,12 @@ impl Plan {
         let (load, index): (LoadArgs, IndexArgs) = (defaults(), defaults());
         let (views, writes, reads): (ViewsArgs, WritesArgs, ReadsArgs) = (defaults(), defaults(), defaults());
         self.yardstick = true;
-        self.load(
-            LoadArgs {
-                docs: load.docs / fewer,
-                ..load
-            },
-            seed,
-        );
-        self.index(
-            &IndexArgs {
-                docs: index.docs / fewer,
-                big_docs: index.big_docs / fewer,
-                ..index
-            },
-            seed,
-        );
-        self.views(
-            &ViewsArgs {
-                docs: views.docs / fewer,
-                ..views
-            },
-            seed,
-        );
-        self.writes.push(Writes {
-            args: WritesArgs {
-                seconds: writes.seconds / shorter,
-                shared: true,
-                ..writes
-            },
-            seed,
-        });
-        self.reads(
-            ReadsArgs {
-                docs: reads.docs / fewer,
-                seconds: reads.seconds / shorter,
-                ..reads
-            },
-            seed,
-        );
+        self.load(LoadArgs { docs: load.docs / fewer, ..load }, seed);
+        self.index(&IndexArgs { docs: index.docs / fewer, big_docs: index.big_docs / fewer, ..index }, seed);
+        self.views(&ViewsArgs { docs: views.docs / fewer, ..views }, seed);
+        self.writes
+            .push(Writes { args: WritesArgs { seconds: writes.seconds / shorter, shared: true, ..writes }, seed });
+        self.reads(ReadsArgs { docs: reads.docs / fewer, seconds: reads.seconds / shorter, ..reads }, seed);
     }
 
     /// Everything that the yardstick has to measure for these workloads.
@@ -213,9 +149,7 @@ impl Plan {
         let mut limits = self.limits.clone();
         limits.extend(self.loads.iter().flat_map(Load::limits));
         limits.extend(self.indexes.iter().map(|index| Limit::RustMap(index.documents)));
-        limits.extend(self.writes.iter().map(|writes| Limit::SharedSync {
-            clients: writes.args.clients,
-        }));
+        limits.extend(self.writes.iter().map(|writes| Limit::SharedSync { clients: writes.args.clients }));
         limits
     }
 
@@ -245,13 +179,8 @@ async fn greet(servers: &[Server], results: &mut Results) -> Result<()> {
         let welcome = connection.get_json("/").await?;
         let version = welcome["version"].as_str().unwrap_or("of unknown version");
         let vendor = welcome["vendor"]["name"].as_str().or(welcome["couchdb"].as_str());
-        let Some(vendor) = vendor else {
-            bail!("{} does not answer like a CouchDB: {welcome}", server.shown)
-        };
-        results.servers.push(ServerName {
-            url: server.shown.clone(),
-            product: format!("{vendor} {version}"),
-        });
+        let Some(vendor) = vendor else { bail!("{} does not answer like a CouchDB: {welcome}", server.shown) };
+        results.servers.push(ServerName { url: server.shown.clone(), product: format!("{vendor} {version}") });
     }
     Ok(())
 }
@@ -259,9 +188,7 @@ async fn greet(servers: &[Server], results: &mut Results) -> Result<()> {
 /// Measures until all is done or somebody presses Ctrl-C (then false); either way no database is left behind.
 async fn measure_all(plan: &Plan, common: &CommonArgs, servers: Vec<Server>, results: &mut Results) -> bool {
     let databases = Registry::default();
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |now| now.as_millis());
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_millis());
     let targets: Vec<Target> = servers
         .into_iter()
         .enumerate()

@@ -47,11 +47,7 @@ struct Clock {
 impl Load {
     /// What the key-value store alone can do with the same documents.
     pub(crate) fn limits(&self) -> Vec<Limit> {
-        self.args
-            .ids
-            .iter()
-            .map(|order| Limit::RawLoad(self.documents(*order)))
-            .collect()
+        self.args.ids.iter().map(|order| Limit::RawLoad(self.documents(*order))).collect()
     }
 
     fn cell(&self, number: usize) -> (IdOrder, u64) {
@@ -60,12 +56,7 @@ impl Load {
     }
 
     fn documents(&self, order: IdOrder) -> Documents {
-        Documents {
-            shape: Shape::Score { size: self.args.size },
-            order,
-            seed: self.seed,
-            count: self.args.docs,
-        }
+        Documents { shape: Shape::Score { size: self.args.size }, order, seed: self.seed, count: self.args.docs }
     }
 
     /// Documents of a cell: fewer than asked where the number of requests is limited.
@@ -81,16 +72,8 @@ impl Workload for Load {
     type Prepared = ();
 
     fn title(&self) -> String {
-        let clients = if self.args.clients == 1 {
-            String::new()
-        } else {
-            format!(", {} clients", self.args.clients)
-        };
-        format!(
-            "load: {} {}{clients}",
-            self.args.docs,
-            Shape::Score { size: self.args.size }.name()
-        )
+        let clients = if self.args.clients == 1 { String::new() } else { format!(", {} clients", self.args.clients) };
+        format!("load: {} {}{clients}", self.args.docs, Shape::Score { size: self.args.size }.name())
     }
 
     fn cells(&self) -> Vec<Cell> {
@@ -117,10 +100,7 @@ impl Workload for Load {
     async fn measure(&self, target: &Target, _: &mut (), cell: usize, _: u32) -> Result<Measured> {
         let (order, batch) = self.cell(cell);
         let limit = Limit::RawLoad(self.documents(order));
-        let documents = Documents {
-            count: self.count(batch),
-            ..self.documents(order)
-        };
+        let documents = Documents { count: self.count(batch), ..self.documents(order) };
         if let Some(pid) = target.pid {
             memory::forget(pid);
         }
@@ -190,21 +170,11 @@ fn build_round(path: &str, documents: &Documents, batch: u64, start: u64) -> (Ve
 fn build_batch(path: &str, documents: &Documents, range: Range<u64>, batch: u64) -> BatchRequest {
     if batch <= 1 {
         let path = format!("{path}/{}", documents.id(range.start));
-        return BatchRequest {
-            method: Method::PUT,
-            path,
-            body: documents.body(range.start).into(),
-            documents: 1,
-        };
+        return BatchRequest { method: Method::PUT, path, body: documents.body(range.start).into(), documents: 1 };
     }
     let count = range.end - range.start;
     let body = documents.bulk_body(range).into();
-    BatchRequest {
-        method: Method::POST,
-        path: format!("{path}/_bulk_docs"),
-        body,
-        documents: count,
-    }
+    BatchRequest { method: Method::POST, path: format!("{path}/_bulk_docs"), body, documents: count }
 }
 
 /// Lets all clients send until the round is empty; answers are checked when the clock has stopped.
@@ -224,16 +194,8 @@ async fn send_round(
             loop {
                 let next = queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
                 let Some(request) = next else { break };
-                let BatchRequest {
-                    method,
-                    path,
-                    body,
-                    documents,
-                } = request;
-                let answer = connection
-                    .send(method, &path, body)
-                    .await?
-                    .expect_status(&[201, 202], &path)?;
+                let BatchRequest { method, path, body, documents } = request;
+                let answer = connection.send(method, &path, body).await?.expect_status(&[201, 202], &path)?;
                 answers.push((started.elapsed().as_secs_f64(), documents, answer));
                 progress.advance(documents);
             }
@@ -264,10 +226,7 @@ async fn check_samples(database: &mut Database, documents: &Documents) -> Result
     for sample in 0..samples {
         let index = sample * (documents.count - 1) / (samples - 1).max(1);
         let id = documents.id(index);
-        let mut stored = database
-            .connection
-            .get_json(&format!("{}/{}", database.path, encode(&id)))
-            .await?;
+        let mut stored = database.connection.get_json(&format!("{}/{}", database.path, encode(&id))).await?;
         if let Some(members) = stored.as_object_mut() {
             members.remove("_rev");
             members.remove("_id");
@@ -284,11 +243,7 @@ impl Clock {
     fn part(&self, from: f64, to: f64) -> (u64, f64) {
         let share = |documents: u64| documents as f64 / self.documents as f64;
         let start = self.marks.iter().rev().find(|(_, documents)| share(*documents) <= from);
-        let end = self
-            .marks
-            .iter()
-            .find(|(_, documents)| share(*documents) >= to)
-            .or(self.marks.last());
+        let end = self.marks.iter().find(|(_, documents)| share(*documents) >= to).or(self.marks.last());
         let (start, end) = (start.copied().unwrap_or_default(), end.copied().unwrap_or_default());
         (end.1, (end.1 - start.1) as f64 / (end.0 - start.0))
     }
@@ -299,19 +254,11 @@ impl Clock {
 
     /// The rate in fifty parts of the load.
     fn series(&self) -> Series {
-        let mut parts: Vec<(u64, f64)> = (0..50)
-            .map(|part| self.part(f64::from(part) / 50.0, f64::from(part + 1) / 50.0))
-            .collect();
+        let mut parts: Vec<(u64, f64)> =
+            (0..50).map(|part| self.part(f64::from(part) / 50.0, f64::from(part + 1) / 50.0)).collect();
         parts.dedup_by_key(|(documents, _)| *documents);
-        let points = parts
-            .into_iter()
-            .map(|(documents, rate)| (documents as f64, rate))
-            .collect();
-        Series {
-            x: "documents",
-            y: "docs/s",
-            points,
-        }
+        let points = parts.into_iter().map(|(documents, rate)| (documents as f64, rate)).collect();
+        Series { x: "documents", y: "docs/s", points }
     }
 }
 
@@ -322,19 +269,11 @@ mod tests {
     #[test]
     fn rates_of_parts() {
         let marks: Vec<(f64, u64)> = (1..=10).map(|n| (f64::from(n * n), u64::from(n as u32) * 10)).collect();
-        let clock = Clock {
-            seconds: 100.0,
-            documents: 100,
-            marks,
-        };
+        let clock = Clock { seconds: 100.0, documents: 100, marks };
         assert_eq!(clock.rate(0.0, 0.1), 10.0);
         assert_eq!(clock.rate(0.9, 1.0), 10.0 / 19.0);
         assert_eq!(clock.series().points.first(), Some(&(10.0, 10.0)));
-        let single = Clock {
-            seconds: 2.0,
-            documents: 100,
-            marks: vec![(2.0, 100)],
-        };
+        let single = Clock { seconds: 2.0, documents: 100, marks: vec![(2.0, 100)] };
         assert_eq!((single.rate(0.0, 0.1), single.rate(0.9, 1.0)), (50.0, 50.0));
         assert_eq!(single.series().points, [(100.0, 50.0)]);
     }

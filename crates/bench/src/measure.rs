@@ -32,27 +32,15 @@ pub(crate) struct Metric {
 
 impl Metric {
     pub(crate) const fn higher(name: &'static str, unit: &'static str) -> Metric {
-        Metric {
-            name,
-            unit,
-            better: Better::Higher,
-        }
+        Metric { name, unit, better: Better::Higher }
     }
 
     pub(crate) const fn lower(name: &'static str, unit: &'static str) -> Metric {
-        Metric {
-            name,
-            unit,
-            better: Better::Lower,
-        }
+        Metric { name, unit, better: Better::Lower }
     }
 
     pub(crate) const fn neither(name: &'static str, unit: &'static str) -> Metric {
-        Metric {
-            name,
-            unit,
-            better: Better::Neither,
-        }
+        Metric { name, unit, better: Better::Neither }
     }
 }
 
@@ -80,19 +68,11 @@ pub(crate) struct Figure {
 
 impl Figure {
     pub(crate) fn new(metric: Metric, value: f64) -> Figure {
-        Figure {
-            metric,
-            value,
-            limit: None,
-        }
+        Figure { metric, value, limit: None }
     }
 
     pub(crate) fn with_limit(metric: Metric, value: f64, limit: Limit) -> Figure {
-        Figure {
-            metric,
-            value,
-            limit: Some(limit),
-        }
+        Figure { metric, value, limit: Some(limit) }
     }
 }
 
@@ -114,10 +94,7 @@ pub(crate) struct Cell {
 
 impl Cell {
     pub(crate) fn new(label: impl Into<String>) -> Cell {
-        Cell {
-            label: label.into(),
-            point: None,
-        }
+        Cell { label: label.into(), point: None }
     }
 }
 
@@ -193,11 +170,7 @@ impl Target {
     /// Removes a database now.
     pub(crate) async fn remove(&self, mut database: Database) -> Result<()> {
         let path = database.path.clone();
-        database
-            .connection
-            .send(Method::DELETE, &path, Bytes::new())
-            .await?
-            .expect_status(&[200, 202, 404], &path)?;
+        database.connection.send(Method::DELETE, &path, Bytes::new()).await?.expect_status(&[200, 202, 404], &path)?;
         Ok(())
     }
 }
@@ -221,10 +194,7 @@ impl Database {
     pub(crate) async fn check_count(&mut self, documents: u64) -> Result<()> {
         let info = self.connection.get_json(&self.path).await?;
         check(info["doc_count"].as_u64() == Some(documents), || {
-            format!(
-                "doc_count is {}, {documents} documents were acknowledged",
-                info["doc_count"]
-            )
+            format!("doc_count is {}, {documents} documents were acknowledged", info["doc_count"])
         })
     }
 
@@ -320,9 +290,6 @@ mod tests {
         assert!(check_bulk_answer(good, 3).is_err());
         let bad = br#"[{"ok":true,"id":"a","rev":"1-x"},{"id":"b","error":"conflict","reason":"r"}]"#;
         let error = check_bulk_answer(bad, 2).unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "wrong answer: 2 documents were sent in bulk, 1 acknowledged, 1 refused"
-        );
+        assert_eq!(error, "wrong answer: 2 documents were sent in bulk, 1 acknowledged, 1 refused");
     }
 }

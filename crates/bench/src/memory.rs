@@ -40,22 +40,12 @@ fn descendants(pid: u32) -> Vec<u32> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let parents: Vec<(u32, u32)> = pids
-        .filter_map(|pid| {
-            Some((
-                pid,
-                parse_parent(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?,
-            ))
-        })
+        .filter_map(|pid| Some((pid, parse_parent(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?)))
         .collect();
     let mut found = vec![pid];
     let mut next = 0;
     while let Some(&parent) = found.get(next) {
-        found.extend(
-            parents
-                .iter()
-                .filter(|(_, other)| *other == parent)
-                .map(|(pid, _)| *pid),
-        );
+        found.extend(parents.iter().filter(|(_, other)| *other == parent).map(|(pid, _)| *pid));
         next += 1;
     }
     found.remove(0);
@@ -73,10 +63,7 @@ mod tests {
 
     #[test]
     fn proc_files_are_read() {
-        assert_eq!(
-            parse_peak("Name:\tx\nVmHWM:\t   2048 kB\nVmRSS:\t 1 kB\n"),
-            Some(2 << 20)
-        );
+        assert_eq!(parse_peak("Name:\tx\nVmHWM:\t   2048 kB\nVmRSS:\t 1 kB\n"), Some(2 << 20));
         assert_eq!(parse_peak("Name:\tx\n"), None);
         assert_eq!(parse_parent("12 (a) b (c)) S 7 12 12"), Some(7));
         assert_eq!(parse_parent(""), None);

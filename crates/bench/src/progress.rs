@@ -20,15 +20,11 @@ const WIDTH: usize = 30;
 
 impl Progress {
     pub(crate) fn new(title: &str, total: u64) -> Progress {
-        Progress(std::io::stderr().is_terminal().then(|| {
-            Mutex::new(Line {
-                title: title.into(),
-                total,
-                done: 0,
-                started: Instant::now(),
-                drawn: None,
-            })
-        }))
+        Progress(
+            std::io::stderr().is_terminal().then(|| {
+                Mutex::new(Line { title: title.into(), total, done: 0, started: Instant::now(), drawn: None })
+            }),
+        )
     }
 
     /// Adds to what is done.
@@ -55,11 +51,7 @@ impl Progress {
 
 impl Line {
     fn text(&self) -> String {
-        let share = if self.total == 0 {
-            0.0
-        } else {
-            (self.done as f64 / self.total as f64).min(1.0)
-        };
+        let share = if self.total == 0 { 0.0 } else { (self.done as f64 / self.total as f64).min(1.0) };
         let full = (share * WIDTH as f64).round() as usize;
         let rate = self.done as f64 / self.started.elapsed().as_secs_f64().max(1e-6);
         format!(
@@ -86,17 +78,8 @@ mod tests {
 
     #[test]
     fn the_bar_fills() {
-        let mut line = Line {
-            title: "load".into(),
-            total: 10,
-            done: 5,
-            started: Instant::now(),
-            drawn: None,
-        };
-        assert!(
-            line.text()
-                .contains(&format!("[{}{}]  50 %", "#".repeat(15), ".".repeat(15)))
-        );
+        let mut line = Line { title: "load".into(), total: 10, done: 5, started: Instant::now(), drawn: None };
+        assert!(line.text().contains(&format!("[{}{}]  50 %", "#".repeat(15), ".".repeat(15))));
         line.done = 20;
         assert!(line.text().contains("100 %"));
         line.total = 0;

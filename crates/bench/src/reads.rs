@@ -88,21 +88,11 @@ struct Question {
 
 impl Question {
     fn get(path: String, expected: Expected) -> Question {
-        Question {
-            method: Method::GET,
-            path,
-            body: Bytes::new(),
-            expected,
-        }
+        Question { method: Method::GET, path, body: Bytes::new(), expected }
     }
 
     fn keys(path: String, keys: &Value, expected: Expected) -> Question {
-        Question {
-            method: Method::POST,
-            path,
-            body: json!({ "keys": keys }).to_string().into(),
-            expected,
-        }
+        Question { method: Method::POST, path, body: json!({ "keys": keys }).to_string().into(), expected }
     }
 }
 
@@ -197,11 +187,8 @@ impl Reads {
     fn check(&self, loaded: &Loaded, expected: &Expected, answer: &Answer) -> Result<u64> {
         let body = answer.json()?;
         let rows = body["rows"].as_array().map_or(&[][..], Vec::as_slice);
-        let count = |expected: u64| {
-            check(rows.len() as u64 == expected, || {
-                format!("{} rows, not {expected}", rows.len())
-            })
-        };
+        let count =
+            |expected: u64| check(rows.len() as u64 == expected, || format!("{} rows, not {expected}", rows.len()));
         match expected {
             Expected::Anything => return Ok(0),
             Expected::Document(index) => {
@@ -216,12 +203,7 @@ impl Reads {
             }
             Expected::Count(expected) => count(*expected)?,
             Expected::Scores { from, to, limit } => {
-                count(
-                    loaded.by_score[*from as usize..=*to as usize]
-                        .iter()
-                        .sum::<u64>()
-                        .min(*limit),
-                )?;
+                count(loaded.by_score[*from as usize..=*to as usize].iter().sum::<u64>().min(*limit))?;
                 let keys: Vec<u64> = rows.iter().filter_map(|row| row["key"].as_u64()).collect();
                 let inside = keys.iter().all(|key| (from..=to).contains(&key));
                 check(keys.len() == rows.len() && inside && keys.is_sorted(), || {
@@ -230,21 +212,11 @@ impl Reads {
             }
             Expected::Value(expected) => {
                 let value = &rows.first().unwrap_or(&Value::Null)["value"];
-                check(value.as_u64() == Some(*expected), || {
-                    format!("{value} instead of {expected}")
-                })?;
+                check(value.as_u64() == Some(*expected), || format!("{value} instead of {expected}"))?;
             }
             Expected::Months => check_sums(&body, &loaded.by_month)?,
             Expected::FirstMonths(limit) => {
-                check_sums(
-                    &body,
-                    &loaded
-                        .by_month
-                        .iter()
-                        .take(*limit)
-                        .map(|(key, sum)| (*key, *sum))
-                        .collect(),
-                )?;
+                check_sums(&body, &loaded.by_month.iter().take(*limit).map(|(key, sum)| (*key, *sum)).collect())?;
             }
             Expected::Years => {
                 let years = sums_by_year(&loaded.by_month).into_iter();
@@ -260,14 +232,10 @@ impl Reads {
 
     fn check_ids(&self, rows: &[Value], numbers: &[u64]) -> Result<()> {
         for (row, number) in rows.iter().zip(numbers) {
-            check(row["id"] == self.documents.id(*number).as_str(), || {
-                format!("row {row} is not document {number}")
-            })?;
+            check(row["id"] == self.documents.id(*number).as_str(), || format!("row {row} is not document {number}"))?;
             if let Some(document) = row.get("doc") {
                 let score = self.documents.score(*number).score;
-                check(document["score"].as_u64() == Some(score), || {
-                    format!("row {row} without score {score}")
-                })?;
+                check(document["score"].as_u64() == Some(score), || format!("row {row} without score {score}"))?;
             }
         }
         Ok(())
@@ -322,25 +290,17 @@ impl Workload for Reads {
         let mut database = target.create_loaded("reads", &self.documents).await?;
         let by_score =
             json!({"views": {"byScore": {"map": "function (doc) { emit(doc.score, null); }", "reduce": "_count"}}});
-        database
-            .save_design("scores", &Language::Javascript.design(SumReduce::Sum, "reads"))
-            .await?;
+        database.save_design("scores", &Language::Javascript.design(SumReduce::Sum, "reads")).await?;
         database.save_design("reads", &by_score).await?;
         for view in ["scores/_view/scoresByMonth", "reads/_view/byScore"] {
             let path = format!("{}/_design/{view}", database.path);
-            first_answer(&mut database, &path)
-                .await
-                .with_context(|| format!("building {view}"))?;
+            first_answer(&mut database, &path).await.with_context(|| format!("building {view}"))?;
         }
         let mut by_score = vec![0; SCORES as usize];
         for index in 0..self.documents.count {
             by_score[self.documents.score(index).score as usize] += 1;
         }
-        Ok(Loaded {
-            database,
-            by_month: self.documents.sums_by_month(),
-            by_score,
-        })
+        Ok(Loaded { database, by_month: self.documents.sums_by_month(), by_score })
     }
 
     async fn measure(&self, target: &Target, loaded: &mut Loaded, cell: usize, run: u32) -> Result<Measured> {
@@ -353,12 +313,7 @@ impl Workload for Reads {
         let (mut latencies_ms, mut rows) = (Vec::new(), 0);
         let started = Instant::now();
         while latencies_ms.len() < LEAST_REQUESTS || started.elapsed().as_secs_f64() < self.args.seconds {
-            let Question {
-                method,
-                path,
-                body,
-                expected,
-            } = self.question(read, loaded, &mut random);
+            let Question { method, path, body, expected } = self.question(read, loaded, &mut random);
             let asked = Instant::now();
             let answer = loaded.database.connection.send(method, &path, body).await?;
             latencies_ms.push(asked.elapsed().as_secs_f64() * 1e3);
@@ -440,10 +395,6 @@ mod tests {
         check(&[(2011, 3), (2012, 4)]).unwrap();
         assert!(check(&[(2011, 3), (2012, 5)]).is_err());
         assert_eq!(check(&[(2011, 3)]).unwrap_err(), "wrong answer: more groups than keys");
-        assert!(
-            check(&[(2011, 3), (2012, 4), (2013, 0)])
-                .unwrap_err()
-                .contains("row null")
-        );
+        assert!(check(&[(2011, 3), (2012, 4), (2013, 0)]).unwrap_err().contains("row null"));
     }
 }

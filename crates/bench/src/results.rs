@@ -79,10 +79,7 @@ impl Results {
             skipped: Vec::new(),
             series: Vec::new(),
         });
-        self.tables.push(Table {
-            title: title.into(),
-            rows: rows.collect(),
-        });
+        self.tables.push(Table { title: title.into(), rows: rows.collect() });
         self.tables.len() - 1
     }
 
@@ -91,19 +88,11 @@ impl Results {
         let servers = self.servers.len();
         let row = &mut self.tables[table].rows[row];
         for figure in figures {
-            let position = row
-                .records
-                .iter()
-                .position(|record| record.metric == figure.metric)
-                .unwrap_or_else(|| {
-                    let values = vec![Vec::new(); servers];
-                    row.records.push(Record {
-                        metric: figure.metric,
-                        limit: figure.limit,
-                        values,
-                    });
-                    row.records.len() - 1
-                });
+            let position = row.records.iter().position(|record| record.metric == figure.metric).unwrap_or_else(|| {
+                let values = vec![Vec::new(); servers];
+                row.records.push(Record { metric: figure.metric, limit: figure.limit, values });
+                row.records.len() - 1
+            });
             row.records[position].values[server].push(figure.value);
         }
         // One line per cell and server suffices to see the shape; the last run is the one that met warm caches.
@@ -165,15 +154,7 @@ mod tests {
     fn ratios_say_how_much_better_the_first_is() {
         let values = vec![vec![10.0, 30.0], vec![5.0, 10.0]];
         let check = |metric, expected: &[f64]| {
-            assert_eq!(
-                Record {
-                    metric,
-                    limit: None,
-                    values: values.clone()
-                }
-                .ratios(),
-                expected
-            );
+            assert_eq!(Record { metric, limit: None, values: values.clone() }.ratios(), expected);
         };
         check(Metric::higher("rate", "/s"), &[2.0, 3.0]);
         check(Metric::lower("time", "s"), &[0.5, 1.0 / 3.0]);
@@ -182,14 +163,8 @@ mod tests {
 
     #[test]
     fn runs_of_a_cell_meet_in_one_record() {
-        let name = ServerName {
-            url: "u".into(),
-            product: "p".into(),
-        };
-        let mut results = Results {
-            servers: vec![name.clone(), name],
-            ..Results::default()
-        };
+        let name = ServerName { url: "u".into(), product: "p".into() };
+        let mut results = Results { servers: vec![name.clone(), name], ..Results::default() };
         let table = results.table("t", &[Cell::new("a")]);
         let metric = Metric::higher("rate", "/s");
         for value in [1.0, 2.0] {

@@ -12,11 +12,7 @@ impl Spread {
     /// `None` if there are no numbers.
     pub(crate) fn of(values: &[f64]) -> Option<Spread> {
         let sorted = sorted(values);
-        Some(Spread {
-            least: *sorted.first()?,
-            median: middle(&sorted),
-            greatest: *sorted.last()?,
-        })
+        Some(Spread { least: *sorted.first()?, median: middle(&sorted), greatest: *sorted.last()? })
     }
 }
 
@@ -69,14 +65,7 @@ mod tests {
 
     #[test]
     fn spreads() {
-        assert_eq!(
-            Spread::of(&[2.0, 8.0, 4.0]),
-            Some(Spread {
-                least: 2.0,
-                median: 4.0,
-                greatest: 8.0
-            })
-        );
+        assert_eq!(Spread::of(&[2.0, 8.0, 4.0]), Some(Spread { least: 2.0, median: 4.0, greatest: 8.0 }));
         assert_eq!(Spread::of(&[]), None);
     }
 }

@@ -94,17 +94,9 @@ impl Views {
         for key in [Key::Integer, Key::Compound] {
             // Without rows there are no keys to tell apart.
             let rows = args.rows.iter().filter(|rows| key == Key::Integer || **rows > 0);
-            cells.extend(rows.map(|rows| Task::Rows {
-                rows: *rows,
-                key,
-                value: Emitted::Number,
-            }));
+            cells.extend(rows.map(|rows| Task::Rows { rows: *rows, key, value: Emitted::Number }));
         }
-        cells.push(Task::Rows {
-            rows: 1,
-            key: Key::Integer,
-            value: Emitted::Padding,
-        });
+        cells.push(Task::Rows { rows: 1, key: Key::Integer, value: Emitted::Padding });
         for kind in [Siblings::Different, Siblings::Identical, Siblings::Empty] {
             cells.extend(args.views.iter().map(|views| Task::Several { views: *views, kind }));
         }
@@ -115,10 +107,7 @@ impl Views {
 
     /// Saves a design document, builds its views, and checks the number of rows and the answer of the reduce.
     async fn build(&self, database: &mut Database, name: &str, views: &[View]) -> Result<Measured> {
-        let members = views
-            .iter()
-            .enumerate()
-            .map(|(number, view)| (format!("v{number}"), view.json()));
+        let members = views.iter().enumerate().map(|(number, view)| (format!("v{number}"), view.json()));
         let design = json!({ "views": Value::Object(members.collect()) });
         database.save_design(name, &design).await?;
         let path = |number: usize| format!("{}/_design/{name}/_view/v{number}", database.path);
@@ -139,10 +128,7 @@ impl Views {
         for (view, path) in views.iter().zip(&paths).skip(1) {
             self.check(view, &database.connection.get_json(path).await?)?;
         }
-        let figures = vec![
-            Figure::new(BUILD, built.as_secs_f64() * 1e3),
-            Figure::new(READ, read.as_secs_f64() * 1e3),
-        ];
+        let figures = vec![Figure::new(BUILD, built.as_secs_f64() * 1e3), Figure::new(READ, read.as_secs_f64() * 1e3)];
         Ok(Measured::Figures(figures, None))
     }
 
@@ -150,21 +136,13 @@ impl Views {
         let expected_rows = self.documents.count * view.rows;
         let Some(reduce) = view.reduce else {
             let rows = answer["rows"].as_array().map_or(0, Vec::len) as u64;
-            return check(
-                rows == expected_rows && answer["total_rows"].as_u64() == Some(expected_rows),
-                || {
-                    format!(
-                        "{rows} rows, total_rows {}, instead of {expected_rows}",
-                        answer["total_rows"]
-                    )
-                },
-            );
+            return check(rows == expected_rows && answer["total_rows"].as_u64() == Some(expected_rows), || {
+                format!("{rows} rows, total_rows {}, instead of {expected_rows}", answer["total_rows"])
+            });
         };
         let expected = reduce.expected(&self.documents);
         let value = &answer["rows"][0]["value"];
-        check(same_numbers(value, &expected), || {
-            format!("{} answers {value} instead of {expected}", reduce.name())
-        })
+        check(same_numbers(value, &expected), || format!("{} answers {value} instead of {expected}", reduce.name()))
     }
 
     async fn insert(&self, target: &Target) -> Result<Measured> {
@@ -202,26 +180,16 @@ impl Views {
         }
         let expected: u64 = (0..self.documents.count).map(|index| self.documents.value(index)).sum();
         check((count, sum) == (self.documents.count, expected), || {
-            format!(
-                "{count} documents with sum {sum} instead of {} with {expected}",
-                self.documents.count
-            )
+            format!("{count} documents with sum {sum} instead of {} with {expected}", self.documents.count)
         })?;
         Ok(Measured::Figures(vec![figure], None))
     }
 
     async fn temporary(&self, database: &mut Database, reduce: Option<Reduce>, mark: &str) -> Result<Measured> {
-        let view = View {
-            map: map_rows(1, Key::Integer, Emitted::Number, 0, mark),
-            reduce,
-            rows: 1,
-        };
+        let view = View { map: map_rows(1, Key::Integer, Emitted::Number, 0, mark), reduce, rows: 1 };
         let path = format!("{}/_temp_view", database.path);
         let started = Instant::now();
-        let answer = database
-            .connection
-            .send(Method::POST, &path, view.json().to_string())
-            .await?;
+        let answer = database.connection.send(Method::POST, &path, view.json().to_string()).await?;
         let seconds = started.elapsed().as_secs_f64();
         match answer.status {
             200 => {}
@@ -238,11 +206,7 @@ impl Workload for Views {
     type Prepared = Database;
 
     fn title(&self) -> String {
-        format!(
-            "views: {} documents, {}",
-            self.documents.count,
-            self.documents.shape.name()
-        )
+        format!("views: {} documents, {}", self.documents.count, self.documents.shape.name())
     }
 
     fn cells(&self) -> Vec<Cell> {
@@ -278,11 +242,7 @@ impl Workload for Views {
                 self.build(database, &name, &views).await
             }
             Task::Reduce(reduce) => {
-                let views = [view(
-                    map_rows(1, Key::Integer, Emitted::Number, 0, &mark),
-                    Some(*reduce),
-                    1,
-                )];
+                let views = [view(map_rows(1, Key::Integer, Emitted::Number, 0, &mark), Some(*reduce), 1)];
                 self.build(database, &name, &views).await
             }
             Task::Temporary(reduce) => self.temporary(database, *reduce, &mark).await,
@@ -296,16 +256,8 @@ impl Task {
             Task::Insert => Cell::new(format!("insert in batches of {BATCH}")),
             Task::ReadAll => Cell::new("read all"),
             Task::Rows { rows: 0, .. } => Cell::new("emits nothing"),
-            Task::Rows {
-                rows,
-                key,
-                value: Emitted::Number,
-            } => {
-                let key = if *key == Key::Integer {
-                    "key i"
-                } else {
-                    "key [null,\"x\",i]"
-                };
+            Task::Rows { rows, key, value: Emitted::Number } => {
+                let key = if *key == Key::Integer { "key i" } else { "key [null,\"x\",i]" };
                 let plural = if *rows == 1 { "row" } else { "rows" };
                 Cell::new(format!("{rows} {plural}, {key}"))
             }
@@ -341,25 +293,14 @@ impl View {
 
 /// A map function. `mark` and `variant` make it unlike others, because servers share indexes of equal functions.
 fn map_rows(rows: u64, key: Key, value: Emitted, variant: u64, mark: &str) -> String {
-    let value = if value == Emitted::Number {
-        "doc.value"
-    } else {
-        "doc.padding"
-    };
+    let value = if value == Emitted::Number { "doc.value" } else { "doc.padding" };
     let key = |i: u64| {
         let number = format!("doc.n * 10 + {}", i + 100 * variant);
-        if key == Key::Integer {
-            number
-        } else {
-            format!("[null, \"x\", {number}]")
-        }
+        if key == Key::Integer { number } else { format!("[null, \"x\", {number}]") }
     };
     let body = match rows {
         0 => format!("if (doc.nothing) {{ emit({}, null); }}", key(0)),
-        rows => (0..rows)
-            .map(|i| format!("emit({}, {value});", key(i)))
-            .collect::<Vec<_>>()
-            .join(" "),
+        rows => (0..rows).map(|i| format!("emit({}, {value});", key(i))).collect::<Vec<_>>().join(" "),
     };
     format!("function (doc) {{ /* {mark} */ {body} }}")
 }
@@ -426,9 +367,7 @@ fn same_numbers(one: &Value, other: &Value) -> bool {
         (Value::Number(one), Value::Number(other)) => one.as_f64() == other.as_f64(),
         (Value::Object(one), Value::Object(other)) => {
             one.len() == other.len()
-                && one
-                    .iter()
-                    .all(|(name, value)| other.get(name).is_some_and(|other| same_numbers(value, other)))
+                && one.iter().all(|(name, value)| other.get(name).is_some_and(|other| same_numbers(value, other)))
         }
         _ => one == other,
     }
@@ -442,12 +381,8 @@ mod tests {
     use crate::generate::{IdOrder, Shape};
 
     fn views() -> Views {
-        let documents = Documents {
-            shape: Shape::Padded { padding: 1 },
-            order: IdOrder::Sequential,
-            seed: 3,
-            count: 1_000,
-        };
+        let documents =
+            Documents { shape: Shape::Padded { padding: 1 }, order: IdOrder::Sequential, seed: 3, count: 1_000 };
         Views::new(&defaults(), documents)
     }
 
@@ -464,22 +399,14 @@ mod tests {
             "reduce banded counts",
             "_temp_view",
         ] {
-            assert_eq!(
-                labels.iter().filter(|other| *other == label).count(),
-                1,
-                "{label} in {labels:?}"
-            );
+            assert_eq!(labels.iter().filter(|other| *other == label).count(), 1, "{label} in {labels:?}");
         }
     }
 
     #[test]
     fn answers_are_checked() {
         let views = views();
-        let view = |reduce, rows| View {
-            map: String::new(),
-            reduce,
-            rows,
-        };
+        let view = |reduce, rows| View { map: String::new(), reduce, rows };
         let rows = |rows: usize| json!({"total_rows": rows, "rows": vec![json!({}); rows]});
         views.check(&view(None, 2), &rows(2_000)).unwrap();
         assert!(views.check(&view(None, 2), &rows(1_999)).is_err());
@@ -487,10 +414,7 @@ mod tests {
             let expected = reduce.expected(&views.documents);
             let answer = |value: &Value| json!({"rows": [{"key": null, "value": value}]});
             views.check(&view(Some(reduce), 1), &answer(&expected)).unwrap();
-            assert!(
-                views.check(&view(Some(reduce), 1), &answer(&json!(-1))).is_err(),
-                "{reduce:?}"
-            );
+            assert!(views.check(&view(Some(reduce), 1), &answer(&json!(-1))).is_err(), "{reduce:?}");
         }
         assert!(same_numbers(&json!({"a": 3}), &json!({"a": 3.0})));
         assert!(!same_numbers(&json!({"a": 3}), &json!({"a": 3, "b": 1})));

@@ -54,10 +54,7 @@ impl Workload for Writes {
     type Prepared = ();
 
     fn title(&self) -> String {
-        format!(
-            "writes: {} clients for {} s, one document per request",
-            self.args.clients, self.args.seconds
-        )
+        format!("writes: {} clients for {} s, one document per request", self.args.clients, self.args.seconds)
     }
 
     fn cells(&self) -> Vec<Cell> {
@@ -66,11 +63,7 @@ impl Workload for Writes {
             format!("edits, {} documents per client", self.args.hot),
             format!("edits, {} documents for all clients", self.args.hot),
         ];
-        labels
-            .into_iter()
-            .take(if self.args.shared { 3 } else { 2 })
-            .map(Cell::new)
-            .collect()
+        labels.into_iter().take(if self.args.shared { 3 } else { 2 }).map(Cell::new).collect()
     }
 
     async fn prepare(&self, _: &Target) -> Result<()> {
@@ -80,12 +73,8 @@ impl Workload for Writes {
     async fn measure(&self, target: &Target, _: &mut (), cell: usize, run: u32) -> Result<Measured> {
         let mode = MODES[cell];
         let mut database = target.create_database("writes").await?;
-        let documents = |count| Documents {
-            shape: Shape::Score { size: 0 },
-            order: IdOrder::Random,
-            seed: self.seed,
-            count,
-        };
+        let documents =
+            |count| Documents { shape: Shape::Score { size: 0 }, order: IdOrder::Random, seed: self.seed, count };
         let hot = match mode {
             Mode::New => 0,
             Mode::EditOwn => self.args.hot * self.args.clients,
@@ -95,17 +84,12 @@ impl Workload for Writes {
         let hot = prepare_hot(&mut database, &documents).await?;
         let (seconds, findings) = self.write(target, &database, &documents, mode, hot, run).await?;
 
-        let latencies: Vec<f64> = findings
-            .iter()
-            .flat_map(|client| client.latencies_ms.iter().copied())
-            .collect();
+        let latencies: Vec<f64> = findings.iter().flat_map(|client| client.latencies_ms.iter().copied()).collect();
         let conflicts: u64 = findings.iter().map(|client| client.conflicts).sum();
         check_written(&mut database, mode, &documents, latencies.len() as u64, conflicts).await?;
         target.remove(database).await?;
         let (median, p99) = (median(&latencies), quantile(&latencies, 0.99));
-        let limit = Limit::SharedSync {
-            clients: self.args.clients,
-        };
+        let limit = Limit::SharedSync { clients: self.args.clients };
         let mut figures = vec![
             Figure::with_limit(RATE, latencies.len() as f64 / seconds, limit),
             Figure::new(MEDIAN, median),
@@ -243,18 +227,11 @@ async fn prepare_hot(database: &mut Database, documents: &Documents) -> Result<V
     }
     let path = format!("{}/_bulk_docs", database.path);
     let body = documents.bulk_body(0..documents.count);
-    let answer = database
-        .connection
-        .send(Method::POST, &path, body)
-        .await?
-        .expect_status(&[201, 202], &path)?
-        .json()?;
+    let answer =
+        database.connection.send(Method::POST, &path, body).await?.expect_status(&[201, 202], &path)?.json()?;
     let rows = answer.as_array().context("_bulk_docs answers no array")?.iter();
     rows.map(|row| match (row["id"].as_str(), row["rev"].as_str()) {
-        (Some(id), Some(rev)) => Ok(Hot {
-            path: format!("{}/{id}", database.path),
-            rev: rev.into(),
-        }),
+        (Some(id), Some(rev)) => Ok(Hot { path: format!("{}/{id}", database.path), rev: rev.into() }),
         _ => bail!("wrong answer: {row} of _bulk_docs"),
     })
     .collect()
@@ -271,21 +248,12 @@ async fn check_written(
     if mode == Mode::New {
         return database.check_count(written).await;
     }
-    let rows = database
-        .connection
-        .get_json(&format!("{}/_all_docs", database.path))
-        .await?;
+    let rows = database.connection.get_json(&format!("{}/_all_docs", database.path)).await?;
     let rows = rows["rows"].as_array().context("_all_docs has no rows")?;
-    let generations = rows
-        .iter()
-        .filter_map(|row| row["value"]["rev"].as_str())
-        .map(generation);
+    let generations = rows.iter().filter_map(|row| row["value"]["rev"].as_str()).map(generation);
     let edits = generations.sum::<u64>().saturating_sub(rows.len() as u64);
     check(rows.len() as u64 == documents.count && edits == written, || {
-        format!(
-            "{} documents with {edits} edits, acknowledged were {written}, conflicts {conflicts}",
-            rows.len()
-        )
+        format!("{} documents with {edits} edits, acknowledged were {written}, conflicts {conflicts}", rows.len())
     })
 }
 
@@ -305,9 +273,7 @@ fn deal(hot: Vec<Hot>, clients: usize) -> Vec<Arc<Mutex<Vec<Hot>>>> {
 }
 
 fn generation(rev: &str) -> u64 {
-    rev.split_once('-')
-        .and_then(|(generation, _)| generation.parse().ok())
-        .unwrap_or_default()
+    rev.split_once('-').and_then(|(generation, _)| generation.parse().ok()).unwrap_or_default()
 }
 
 /// The text of a member without escapes, found without parsing: this runs once per write beside the server.
@@ -332,17 +298,10 @@ mod tests {
 
     #[test]
     fn documents_are_dealt_evenly() {
-        let hot = (0..10)
-            .map(|n| Hot {
-                path: n.to_string(),
-                rev: String::new(),
-            })
-            .collect();
+        let hot = (0..10).map(|n| Hot { path: n.to_string(), rev: String::new() }).collect();
         let hands = deal(hot, 4);
-        let sizes: Vec<usize> = hands
-            .iter()
-            .map(|hand| hand.lock().unwrap_or_else(PoisonError::into_inner).len())
-            .collect();
+        let sizes: Vec<usize> =
+            hands.iter().map(|hand| hand.lock().unwrap_or_else(PoisonError::into_inner).len()).collect();
         assert_eq!(sizes, [3, 3, 2, 2]);
     }
 }

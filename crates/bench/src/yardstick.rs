@@ -45,12 +45,7 @@ const COPY_BYTES: usize = 256 << 20;
 
 /// The limits that `yardstick` measures when no workload asks for others.
 pub(crate) fn limits(args: &YardstickArgs, seed: u64) -> Vec<Limit> {
-    let documents = |shape, order, count| Documents {
-        shape,
-        order,
-        seed,
-        count,
-    };
+    let documents = |shape, order, count| Documents { shape, order, seed, count };
     let small = Shape::Score { size: args.size };
     vec![
         Limit::RawLoad(documents(small, IdOrder::Sequential, args.docs)),
@@ -70,19 +65,10 @@ pub(crate) fn measure(raw: &dyn RawStore, directory: &Path, limits: &[Limit], re
     let mut add = |label: String, figure: Figure| results.machine.push((label, figure));
     let latencies = sync_latencies_ms(&scratch.0.join("append"))?;
     let sync_ms = median(&latencies);
-    add(
-        format!("append {APPEND_BYTES} B and fsync, median"),
-        Figure::new(LATENCY, sync_ms),
-    );
-    add(
-        "append and fsync, p99".into(),
-        Figure::new(LATENCY, quantile(&latencies, 0.99)),
-    );
+    add(format!("append {APPEND_BYTES} B and fsync, median"), Figure::new(LATENCY, sync_ms));
+    add("append and fsync, p99".into(), Figure::new(LATENCY, quantile(&latencies, 0.99)));
     add("copy memory, one core".into(), Figure::new(BYTES, copy_rate() / 1e6));
-    add(
-        "read a cached file, one core".into(),
-        Figure::new(BYTES, read_rate(&scratch.0.join("read"))? / 1e6),
-    );
+    add("read a cached file, one core".into(), Figure::new(BYTES, read_rate(&scratch.0.join("read"))? / 1e6));
     for limit in limits {
         if results.limits.contains_key(limit) {
             continue;
@@ -90,10 +76,7 @@ pub(crate) fn measure(raw: &dyn RawStore, directory: &Path, limits: &[Limit], re
         let value = match limit {
             Limit::SharedSync { clients } => {
                 let rate = *clients as f64 * 1e3 / sync_ms;
-                results.machine.push((
-                    format!("{clients} clients that share each fsync"),
-                    Figure::new(WRITES, rate),
-                ));
+                results.machine.push((format!("{clients} clients that share each fsync"), Figure::new(WRITES, rate)));
                 rate
             }
             Limit::RawLoad(documents) => {
@@ -109,14 +92,8 @@ pub(crate) fn measure(raw: &dyn RawStore, directory: &Path, limits: &[Limit], re
             Limit::RustMap(documents) => {
                 let map = rust_map(documents)?;
                 let name = documents.shape.name();
-                results.machine.push((
-                    format!("map by hand, {name}, one core"),
-                    Figure::new(RATE, map.one_core),
-                ));
-                results.machine.push((
-                    format!("map by hand, {name}, all cores"),
-                    Figure::new(RATE, map.all_cores),
-                ));
+                results.machine.push((format!("map by hand, {name}, one core"), Figure::new(RATE, map.one_core)));
+                results.machine.push((format!("map by hand, {name}, all cores"), Figure::new(RATE, map.all_cores)));
                 results.machine.push((
                     format!("the same in bytes, {name}, all cores"),
                     Figure::new(BYTES, map.bytes_all_cores / 1e6),
@@ -203,9 +180,7 @@ fn raw_load(raw: &dyn RawStore, directory: &Path, documents: &Documents) -> Resu
     let mut batches = (0..documents.count).step_by(BATCH as usize).map(|start| {
         let end = (start + BATCH).min(documents.count);
         progress.advance(end - start);
-        (start..end)
-            .map(|index| (documents.id(index).into_bytes(), documents.body(index)))
-            .collect()
+        (start..end).map(|index| (documents.id(index).into_bytes(), documents.body(index))).collect()
     });
     fs::create_dir_all(directory)?;
     let seconds = raw.load(directory, &mut batches, true)?;
@@ -235,11 +210,7 @@ fn rust_map(documents: &Documents) -> Result<MapRates> {
     }
     drop(progress);
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let expected = Documents {
-        count: ends.len() as u64,
-        ..*documents
-    }
-    .sums_by_month();
+    let expected = Documents { count: ends.len() as u64, ..*documents }.sums_by_month();
     let rate = |threads| -> Result<f64> {
         // The best of several passes: the first also fetches the pages, and a pass over few documents is over at once.
         let (mut seconds, measuring) = (f64::INFINITY, Instant::now());
@@ -253,11 +224,7 @@ fn rust_map(documents: &Documents) -> Result<MapRates> {
     };
     let one_core = rate(1)?;
     let all_cores = rate(cores)?;
-    Ok(MapRates {
-        one_core,
-        all_cores,
-        bytes_all_cores: all_cores * text.len() as f64 / ends.len().max(1) as f64,
-    })
+    Ok(MapRates { one_core, all_cores, bytes_all_cores: all_cores * text.len() as f64 / ends.len().max(1) as f64 })
 }
 
 type Sums = BTreeMap<(u32, u32), u64>;
@@ -314,10 +281,7 @@ fn month(metadata: &[u8]) -> Option<(u32, u32)> {
         let (name, value) = member(metadata, at)?;
         let end = skip_value(metadata, value)?;
         if name == b"createdAt" {
-            return Some((
-                number(metadata.get(value + 1..value + 5)?)?,
-                number(metadata.get(value + 6..value + 8)?)?,
-            ));
+            return Some((number(metadata.get(value + 1..value + 5)?)?, number(metadata.get(value + 6..value + 8)?)?));
         }
         at = end + 1;
     }
@@ -340,11 +304,7 @@ fn skip_value(text: &[u8], at: usize) -> Option<usize> {
             loop {
                 let rest = text.get(at..)?;
                 // One comparison per eight bytes as long as no quote and no backslash comes.
-                at += rest
-                    .chunks_exact(8)
-                    .take_while(|chunk| !holds_quote_or_escape(chunk))
-                    .count()
-                    * 8;
+                at += rest.chunks_exact(8).take_while(|chunk| !holds_quote_or_escape(chunk)).count() * 8;
                 at += text[at..].iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
                 if text[at] == b'"' {
                     return Some(at + 1);
@@ -407,12 +367,7 @@ mod tests {
     #[test]
     fn the_map_sums_what_was_generated() {
         for shape in [Shape::Score { size: 0 }, Shape::Big, Shape::BigTail] {
-            let documents = Documents {
-                shape,
-                order: IdOrder::Random,
-                seed: 5,
-                count: 200,
-            };
+            let documents = Documents { shape, order: IdOrder::Random, seed: 5, count: 200 };
             let rates = rust_map(&documents).unwrap();
             assert!(rates.one_core > 0.0 && rates.all_cores > 0.0);
         }
@@ -434,27 +389,12 @@ mod tests {
             }
         }
         let directory = std::env::temp_dir();
-        let documents = Documents {
-            shape: Shape::Score { size: 0 },
-            order: IdOrder::Random,
-            seed: 5,
-            count: 2_500,
-        };
+        let documents = Documents { shape: Shape::Score { size: 0 }, order: IdOrder::Random, seed: 5, count: 2_500 };
         let limit = Limit::RawLoad(documents);
         let mut results = Results::default();
-        measure(
-            &Memory,
-            &directory,
-            &[limit, limit, Limit::SharedSync { clients: 10 }],
-            &mut results,
-        )
-        .unwrap();
+        measure(&Memory, &directory, &[limit, limit, Limit::SharedSync { clients: 10 }], &mut results).unwrap();
         assert_eq!(results.limits[&limit], 100.0);
         assert!(results.limits[&Limit::SharedSync { clients: 10 }] > 0.0);
-        assert!(
-            !directory
-                .join(format!("bench-yardstick-{}", std::process::id()))
-                .exists()
-        );
+        assert!(!directory.join(format!("bench-yardstick-{}", std::process::id())).exists());
     }
 }

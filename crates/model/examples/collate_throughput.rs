@@ -15,24 +15,16 @@ fn main() {
     measure("short ASCII, lower case", |n| format!("\"user{n}\""));
     measure("short ASCII, capitals", |n| format!("\"Score {n} Oslo\""));
     measure("ASCII with an escape", |n| format!("\"line\\n{n}\""));
-    measure("long ASCII (200)", |n| {
-        format!("\"{}{n}\"", "The quick brown fox jumps over it. ".repeat(6).trim_end())
-    });
+    measure("long ASCII (200)", |n| format!("\"{}{n}\"", "The quick brown fox jumps over it. ".repeat(6).trim_end()));
     measure("Latin", |n| format!("\"Ångström élève {n}\""));
     measure("Cyrillic", |n| format!("\"Москва улица {n}\""));
-    measure("Chinese", |n| {
-        format!("\"日本語文字列{}\"", char::from_u32(0x4e00 + n * 7).unwrap_or('一'))
-    });
+    measure("Chinese", |n| format!("\"日本語文字列{}\"", char::from_u32(0x4e00 + n * 7).unwrap_or('一')));
     measure("small integers", |n| n.to_string());
-    measure("timestamps", |n| {
-        (1_700_000_000_000_u64 + u64::from(n) * 997).to_string()
-    });
+    measure("timestamps", |n| (1_700_000_000_000_u64 + u64::from(n) * 997).to_string());
     measure("doubles", |n| format!("{}.1{n}", n * 31));
     measure("30-digit integers", |n| format!("123456789012345678901234567{n:03}"));
     measure("[year, month]", |n| format!("[{},{}]", 1990 + n % 40, n % 12 + 1));
-    measure("[name, year, month]", |n| {
-        format!("[\"player{}\",{},{}]", n % 97, 1990 + n % 40, n % 12 + 1)
-    });
+    measure("[name, year, month]", |n| format!("[\"player{}\",{},{}]", n % 97, 1990 + n % 40, n % 12 + 1));
 }
 
 fn measure(name: &str, json: impl Fn(u32) -> String) {

@@ -100,9 +100,7 @@ fn big() -> String {
 }
 
 fn members(count: usize) -> String {
-    let members: Vec<String> = (0..count)
-        .map(|index| format!("\"member{index}\":\"value {index}\""))
-        .collect();
+    let members: Vec<String> = (0..count).map(|index| format!("\"member{index}\":\"value {index}\"")).collect();
     format!("{{{}}}", members.join(","))
 }
 
@@ -112,9 +110,8 @@ fn pretty() -> String {
 }
 
 fn numbers() -> String {
-    let numbers: Vec<String> = (0..2_000)
-        .map(|index| format!("{},{}", index * 7_919, f64::from(index) * 1.37))
-        .collect();
+    let numbers: Vec<String> =
+        (0..2_000).map(|index| format!("{},{}", index * 7_919, f64::from(index) * 1.37)).collect();
     format!("{{\"numbers\":[{}]}}", numbers.join(","))
 }
 

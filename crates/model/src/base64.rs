@@ -141,7 +141,8 @@ mod tests {
         }
         assert_eq!(decode(b"AAEC\nAwQF \r\n"), Some(vec![0, 1, 2, 3, 4, 5]));
         assert_eq!(decode(b"Zg=\n="), Some(vec![b'f']));
-        for bad in ["!!!", "Z", "Zg", "Zg=", "Zm8", "Zg===", "=", "====", "Zm9v=", "Zg==Zg==", "Zm8=x", "Zm9v-_", "é"] {
+        for bad in ["!!!", "Z", "Zg", "Zg=", "Zm8", "Zg===", "=", "====", "Zm9v=", "Zg==Zg==", "Zm8=x", "Zm9v-_", "é"]
+        {
             assert_eq!(decode(bad.as_bytes()), None, "{bad}");
         }
     }

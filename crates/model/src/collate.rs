@@ -57,20 +57,9 @@ mod tag {
     pub(super) const POSITIVE: u8 = 0x22;
     pub(super) const HUGE_POSITIVE: u8 = 0x23;
 
-    pub(super) const UNICODE: Tags = Tags {
-        null: 0x10,
-        boolean: [0x11, 0x12],
-        string: 0x30,
-        array: 0x31,
-        object: 0x32,
-    };
-    pub(super) const RAW: Tags = Tags {
-        null: 0x41,
-        boolean: [0x40, 0x42],
-        string: 0x52,
-        array: 0x51,
-        object: 0x50,
-    };
+    pub(super) const UNICODE: Tags =
+        Tags { null: 0x10, boolean: [0x11, 0x12], string: 0x30, array: 0x31, object: 0x32 };
+    pub(super) const RAW: Tags = Tags { null: 0x41, boolean: [0x40, 0x42], string: 0x52, array: 0x51, object: 0x50 };
 
     /// The tags that depend on the collation.
     pub(super) struct Tags {
@@ -129,11 +118,7 @@ pub fn compare(a: Value<'_>, b: Value<'_>, collation: Collation) -> Ordering {
                     return order;
                 }
             }
-            if others.next().is_some() {
-                Ordering::Less
-            } else {
-                Ordering::Equal
-            }
+            if others.next().is_some() { Ordering::Less } else { Ordering::Equal }
         }
         Kind::Object => {
             let mut others = b.members();
@@ -147,11 +132,7 @@ pub fn compare(a: Value<'_>, b: Value<'_>, collation: Collation) -> Ordering {
                     return order;
                 }
             }
-            if others.next().is_some() {
-                Ordering::Less
-            } else {
-                Ordering::Equal
-            }
+            if others.next().is_some() { Ordering::Less } else { Ordering::Equal }
         }
     }
 }

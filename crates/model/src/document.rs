@@ -44,14 +44,7 @@ impl Revisions {
     /// The revisions, newest first, as [`RevTree::merge`](crate::rev_tree::RevTree::merge) takes them.
     pub fn path(&self) -> Vec<Rev> {
         let generations = (0..=self.start).rev();
-        self.hashes
-            .iter()
-            .zip(generations)
-            .map(|(hash, generation)| Rev {
-                generation,
-                hash: hash.clone(),
-            })
-            .collect()
+        self.hashes.iter().zip(generations).map(|(hash, generation)| Rev { generation, hash: hash.clone() }).collect()
     }
 }
 
@@ -176,21 +169,8 @@ impl Document {
             }
         }
         let body = Json::trusted(body.finish());
-        let Parts {
-            id,
-            rev,
-            deleted,
-            attachments,
-            revisions,
-        } = parts;
-        Ok(Document {
-            id,
-            rev,
-            deleted,
-            body,
-            attachments,
-            revisions,
-        })
+        let Parts { id, rev, deleted, attachments, revisions } = parts;
+        Ok(Document { id, rev, deleted, body, attachments, revisions })
     }
 
     /// Appends a document as clients read it: `_id`, `_rev`, `_deleted` if it is `true`, what `extra` writes, then the
@@ -253,10 +233,7 @@ impl Parts {
             "_attachments" if member.is_object() => self.attachments = Some(Json::trusted(member.raw().to_vec())),
             "_revisions" if member.is_object() => {
                 self.revisions = parse_revisions(member)?;
-                self.rev = self
-                    .revisions
-                    .as_ref()
-                    .and_then(|revisions| revisions.path().into_iter().next());
+                self.rev = self.revisions.as_ref().and_then(|revisions| revisions.path().into_iter().next());
             }
             "_revs_info" | "_local_seq" | "_conflicts" | "_deleted_conflicts" => {}
             "_replication_state"
@@ -275,17 +252,11 @@ fn bad_member(name: &str) -> DocumentError {
 }
 
 fn parse_revisions(value: Value<'_>) -> Result<Option<Revisions>, InvalidRevisions> {
-    let start = value
-        .get("start")
-        .and_then(Value::as_u64)
-        .ok_or(InvalidRevisions::Start)?;
+    let start = value.get("start").and_then(Value::as_u64).ok_or(InvalidRevisions::Start)?;
     if start > crate::limits::MAX_GENERATION {
         return Err(InvalidRevisions::Start);
     }
-    let ids = value
-        .get("ids")
-        .filter(|ids| ids.is_array())
-        .ok_or(InvalidRevisions::Ids)?;
+    let ids = value.get("ids").filter(|ids| ids.is_array()).ok_or(InvalidRevisions::Ids)?;
     let hashes = ids
         .elements()
         .map(|id| {
@@ -316,12 +287,7 @@ impl<'t> BodyWriter<'t> {
     fn new(text: &'t [u8]) -> Self {
         let mut out = Vec::with_capacity(text.len());
         out.push(b'{');
-        BodyWriter {
-            text,
-            out,
-            run: 1,
-            at: 1,
-        }
+        BodyWriter { text, out, run: 1, at: 1 }
     }
 
     /// The next member stays.
@@ -338,8 +304,7 @@ impl<'t> BodyWriter<'t> {
 
     fn finish(mut self) -> Vec<u8> {
         let end = self.text.len() - 1;
-        self.out
-            .extend_from_slice(self.text.get(self.run..end).unwrap_or_default());
+        self.out.extend_from_slice(self.text.get(self.run..end).unwrap_or_default());
         // If the last members were left out, the comma before them is one too many.
         if self.out.last() == Some(&b',') {
             self.out.pop();

@@ -126,10 +126,7 @@ pub struct Rev {
 impl Rev {
     /// Puts a revision id together.
     pub fn new(generation: u64, hash: impl Into<RevHash>) -> Rev {
-        Rev {
-            generation,
-            hash: hash.into(),
-        }
+        Rev { generation, hash: hash.into() }
     }
 
     /// Reads `generation-hash`. Without a hyphen, with a generation that is no number or above
@@ -144,10 +141,7 @@ impl Rev {
         if generation > MAX_GENERATION {
             return Err(InvalidRev);
         }
-        Ok(Rev {
-            generation,
-            hash: RevHash::parse(hash)?,
-        })
+        Ok(Rev { generation, hash: RevHash::parse(hash)? })
     }
 }
 
@@ -180,14 +174,8 @@ mod tests {
     #[test]
     fn reads_and_writes() {
         for (text, written) in [
-            (
-                "1-23202479633c2b380f79507a776743d5",
-                "1-23202479633c2b380f79507a776743d5",
-            ),
-            (
-                "1-23202479633C2B380F79507A776743D5",
-                "1-23202479633c2b380f79507a776743d5",
-            ),
+            ("1-23202479633c2b380f79507a776743d5", "1-23202479633c2b380f79507a776743d5"),
+            ("1-23202479633C2B380F79507A776743D5", "1-23202479633c2b380f79507a776743d5"),
             ("3-c", "3-c"),
             ("0-12", "0-12"),
             ("007-x-y", "7-x-y"),
@@ -222,31 +210,15 @@ mod tests {
             "1-zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz",
             &long,
         ] {
-            assert_eq!(
-                Rev::parse(text).unwrap_err().to_string(),
-                "Invalid rev format",
-                "{text}"
-            );
+            assert_eq!(Rev::parse(text).unwrap_err().to_string(), "Invalid rev format", "{text}");
         }
     }
 
     #[test]
     fn order() {
-        let sorted = [
-            "1-zz",
-            "2-a",
-            "2-aa",
-            "2-b",
-            "10-00000000000000000000000000000000",
-            "10-a",
-        ];
+        let sorted = ["1-zz", "2-a", "2-aa", "2-b", "10-00000000000000000000000000000000", "10-a"];
         for pair in sorted.windows(2) {
-            assert!(
-                Rev::parse(pair[0]).unwrap() < Rev::parse(pair[1]).unwrap(),
-                "{} < {}",
-                pair[0],
-                pair[1]
-            );
+            assert!(Rev::parse(pair[0]).unwrap() < Rev::parse(pair[1]).unwrap(), "{} < {}", pair[0], pair[1]);
         }
     }
 }

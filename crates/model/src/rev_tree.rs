@@ -108,10 +108,7 @@ pub enum InvalidTree {
 
 impl<T> Default for RevTree<T> {
     fn default() -> Self {
-        RevTree {
-            nodes: Vec::new(),
-            leaves: Vec::new(),
-        }
+        RevTree { nodes: Vec::new(), leaves: Vec::new() }
     }
 }
 
@@ -129,25 +126,17 @@ impl<T> RevTree<T> {
         }
         for (index, node) in nodes.iter().enumerate() {
             let Some(parent) = node.parent else { continue };
-            let parent = nodes[..index]
-                .get(parent as usize)
-                .ok_or(InvalidTree::Parent { node: index })?;
+            let parent = nodes[..index].get(parent as usize).ok_or(InvalidTree::Parent { node: index })?;
             if parent.rev.generation.checked_add(1) != Some(node.rev.generation) {
                 return Err(InvalidTree::Parent { node: index });
             }
         }
-        let mut tree = RevTree {
-            nodes,
-            leaves: Vec::new(),
-        };
+        let mut tree = RevTree { nodes, leaves: Vec::new() };
         tree.put_in_order();
         if let Some(repeated) = tree.nodes.windows(2).position(|pair| pair[0].rev == pair[1].rev) {
             return Err(InvalidTree::Repeated { node: repeated + 1 });
         }
-        let empty = tree
-            .leaves
-            .iter()
-            .find(|&&leaf| tree.nodes[leaf as usize].value.is_none());
+        let empty = tree.leaves.iter().find(|&&leaf| tree.nodes[leaf as usize].value.is_none());
         match empty {
             Some(&leaf) => Err(InvalidTree::EmptyLeaf { node: leaf as usize }),
             None => Ok(tree),
@@ -213,13 +202,7 @@ impl<T> RevTree<T> {
 
     /// Nodes are in the order of their ids, so the index stands for generation and hash.
     fn rank(&self, leaf: u32, deleted: impl Fn(&T) -> bool) -> (bool, u32) {
-        (
-            self.nodes[leaf as usize]
-                .value
-                .as_ref()
-                .is_some_and(|value| !deleted(value)),
-            leaf,
-        )
+        (self.nodes[leaf as usize].value.as_ref().is_some_and(|value| !deleted(value)), leaf)
     }
 
     /// The node and its ancestors, newest first.
@@ -230,11 +213,8 @@ impl<T> RevTree<T> {
     /// The leaves that `node` is an ancestor of, or the node itself if it is one: what `latest=true` asks for.
     pub fn leaves_of(&self, node: u32) -> Vec<u32> {
         // Ancestors have smaller indices.
-        let reaches = |leaf: u32| {
-            self.history(leaf)
-                .take_while(|&ancestor| ancestor >= node)
-                .any(|ancestor| ancestor == node)
-        };
+        let reaches =
+            |leaf: u32| self.history(leaf).take_while(|&ancestor| ancestor >= node).any(|ancestor| ancestor == node);
         self.leaves().filter(|&leaf| reaches(leaf)).collect()
     }
 
@@ -298,10 +278,7 @@ impl<T> RevTree<T> {
         for (index, mut node) in std::mem::take(&mut self.nodes).into_iter().enumerate() {
             if keep[index] {
                 new_index[index] = to_index(kept.len());
-                node.parent = node
-                    .parent
-                    .map(|parent| new_index[parent as usize])
-                    .filter(|&parent| parent != GONE);
+                node.parent = node.parent.map(|parent| new_index[parent as usize]).filter(|&parent| parent != GONE);
                 kept.push(node);
             } else {
                 removed.extend(node.value);
@@ -334,10 +311,7 @@ impl<T> RevTree<T> {
         for parent in self.nodes.iter().filter_map(|node| node.parent) {
             is_leaf[parent as usize] = false;
         }
-        self.leaves = (0..)
-            .zip(is_leaf)
-            .filter_map(|(index, is_leaf)| is_leaf.then_some(index))
-            .collect();
+        self.leaves = (0..).zip(is_leaf).filter_map(|(index, is_leaf)| is_leaf.then_some(index)).collect();
     }
 }
 

@@ -100,9 +100,7 @@ fn write_count(term: &mut Vec<u8>, count: usize) {
 }
 
 fn count_bytes(count: usize) -> [u8; 4] {
-    u32::try_from(count)
-        .expect("documents are smaller than 4 GB")
-        .to_be_bytes()
+    u32::try_from(count).expect("documents are smaller than 4 GB").to_be_bytes()
 }
 
 fn write_binary(term: &mut Vec<u8>, bytes: &[u8]) {
@@ -155,11 +153,7 @@ fn write_value(term: &mut Vec<u8>, text: &[u8]) {
                     // An object is a tuple of one, the list of its members.
                     term.extend_from_slice(&[SMALL_TUPLE, 1]);
                 }
-                open.push(Open {
-                    start: term.len(),
-                    elements: 0,
-                    shape,
-                });
+                open.push(Open { start: term.len(), elements: 0, shape });
                 term.extend_from_slice(&[LIST, 0, 0, 0, 0]);
                 at += 1;
             }

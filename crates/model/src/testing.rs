@@ -87,11 +87,7 @@ impl Random {
     }
 
     fn json_object_into(&mut self, depth: usize, out: &mut String) {
-        let members = if self.one_in(10) {
-            17 + self.below(40)
-        } else {
-            self.below(6)
-        };
+        let members = if self.one_in(10) { 17 + self.below(40) } else { self.below(6) };
         let depth = if members > 6 { 0 } else { depth.saturating_sub(1) };
         out.push('{');
         for index in 0..members {
@@ -121,55 +117,24 @@ impl Random {
     }
 
     fn json_number(&mut self, out: &mut String) {
-        let fixed = [
-            "0",
-            "-0",
-            "-1",
-            "255",
-            "256",
-            "1e3",
-            "-0.0",
-            "5e-324",
-            "1.7976931348623157e308",
-            "9007199254740993",
-        ];
+        let fixed =
+            ["0", "-0", "-1", "255", "256", "1e3", "-0.0", "5e-324", "1.7976931348623157e308", "9007199254740993"];
         match self.below(5) {
             0 => out.push_str(self.pick(&fixed)),
             1 => out.push_str(&self.next().to_string()),
             2 => out.push_str(&self.next().cast_signed().to_string()),
             3 => out.push_str(&format!("{:e}", self.next() as f64 / 1e15)),
-            _ => out.push_str(&format!(
-                "-{}{}{:05}",
-                self.next() | 1 << 63,
-                self.next(),
-                self.below(100_000)
-            )),
+            _ => out.push_str(&format!("-{}{}{:05}", self.next() | 1 << 63, self.next(), self.below(100_000))),
         }
     }
 
     fn json_string(&mut self, out: &mut String) {
-        let pieces = [
-            "a", "bc", "defghijk", "{", "}", "[", "]", ",", ":", "é", "日", "😀", "\u{7f}", " ", "_",
-        ];
-        let escapes = [
-            "\\\"",
-            "\\\\",
-            "\\/",
-            "\\n",
-            "\\b",
-            "\\u0000",
-            "\\u00e9",
-            "\\ud83d\\ude00",
-            "\\uFFFE",
-        ];
+        let pieces = ["a", "bc", "defghijk", "{", "}", "[", "]", ",", ":", "é", "日", "😀", "\u{7f}", " ", "_"];
+        let escapes = ["\\\"", "\\\\", "\\/", "\\n", "\\b", "\\u0000", "\\u00e9", "\\ud83d\\ude00", "\\uFFFE"];
         out.push('"');
         let length = if self.one_in(10) { self.below(60) } else { self.below(4) };
         for _ in 0..length {
-            out.push_str(if self.one_in(5) {
-                self.pick(&escapes)
-            } else {
-                self.pick(&pieces)
-            });
+            out.push_str(if self.one_in(5) { self.pick(&escapes) } else { self.pick(&pieces) });
         }
         out.push('"');
     }

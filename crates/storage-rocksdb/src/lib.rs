@@ -23,7 +23,9 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use rocksdb::checkpoint::Checkpoint;
 use rocksdb::statistics::Ticker;
-use rocksdb::{Cache, ColumnFamily, DBWithThreadMode, SingleThreaded, WriteBatch, WriteBufferManager, WriteOptions};
+use rocksdb::{
+    Cache, ColumnFamily, CompactOptions, DBWithThreadMode, SingleThreaded, WriteBatch, WriteBufferManager, WriteOptions,
+};
 use settee_storage::{
     Batch, CommitToken, Durability, Engine, Keyspace, Operation, Outcome, Result, Shard, ShardState, Snapshot,
     StorageError, Version,
@@ -209,9 +211,12 @@ impl Engine for RocksEngine {
 
     fn reclaim(&self, shard: Shard) -> Result<()> {
         self.check_poison()?;
-        let (start, end) = (keys::prefix(shard), keys::end(shard));
+        let mut options = CompactOptions::default();
+        // Everyday compactions go on beside it.
+        options.set_exclusive_manual_compaction(false);
         for space in Keyspace::ALL {
-            self.database.compact_range_cf(column(&self.database, space), Some(start.as_slice()), Some(end.as_slice()));
+            let (start, end) = (keys::prefix(shard), keys::end(shard));
+            self.database.compact_range_cf_opt(column(&self.database, space), Some(start), Some(end), &options);
         }
         Ok(())
     }

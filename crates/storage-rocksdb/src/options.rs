@@ -219,6 +219,9 @@ fn bodies(options: &Options, cache: &Cache) -> rocksdb::Options {
 fn attachments(options: &Options, cache: &Cache) -> rocksdb::Options {
     let mut column = column(options, &table(cache, 16 * KIB));
     blobs(&mut column, KIB);
+    // An upload can be much faster than the disk. Few of its bytes wait in memory, and other writers are held up for
+    // a short time when it has to wait.
+    column.set_write_buffer_size(options.write_buffer_bytes / 8);
     column
 }
 

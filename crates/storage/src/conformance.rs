@@ -25,7 +25,10 @@ pub use scans::{
     cursors_stay_at_the_end, multi_gets_keep_their_order, scans_answer_every_range, scans_keep_to_their_snapshot,
     seeks_go_anywhere_in_the_range,
 };
-pub use shards::{dropped_shards_are_gone, keyspaces_are_isolated, shards_are_isolated, sizes_follow_the_data};
+pub use shards::{
+    dropped_shards_are_gone, keyspaces_are_isolated, reclaiming_changes_nothing, shards_are_isolated,
+    sizes_follow_the_data,
+};
 
 /// Opens a new engine without any entries.
 pub type Open<'a> = &'a dyn Fn() -> Arc<dyn Engine>;
@@ -50,6 +53,7 @@ const PROPERTIES: &[(&str, Property)] = &[
     ("shards are isolated", shards_are_isolated),
     ("keyspaces are isolated", keyspaces_are_isolated),
     ("dropped shards are gone", dropped_shards_are_gone),
+    ("reclaiming changes nothing", reclaiming_changes_nothing),
     ("sizes follow the data", sizes_follow_the_data),
     ("commits to different shards all happen", commits_to_different_shards_all_happen),
     ("commits to one shard lose nothing", commits_to_one_shard_lose_nothing),

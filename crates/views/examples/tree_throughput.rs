@@ -129,7 +129,9 @@ fn main() {
     let documents = arguments.next().unwrap_or(1_000_000);
     let threads = usize::try_from(arguments.next().unwrap_or(1)).unwrap_or(1);
     let catalog = Arc::new(Catalog::open(Arc::new(MemoryEngine::new()), 1).expect("memory is empty"));
-    let database = catalog.create("db", DatabaseOptions { created_ms: 0, instance: 0, layout: settee_database::Layout::Whole }).expect("the name is free");
+    let database = catalog
+        .create("db", DatabaseOptions { created_ms: 0, instance: 0, layout: settee_database::Layout::Whole })
+        .expect("the name is free");
     (0..documents).step_by(10_000).for_each(|from| write(&database, from, (from + 10_000).min(documents)));
 
     let settings = Settings {

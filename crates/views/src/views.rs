@@ -251,8 +251,11 @@ impl Core {
     }
 
     pub(crate) fn cleanup(&self, home: &dyn Home, ddocs: &[DesignDocument]) -> Result<usize> {
-        let needed: HashSet<Signature> =
-            ddocs.iter().flat_map(|ddoc| definitions(home.layout(), ddoc)).map(|definition| definition.signature).collect();
+        let needed: HashSet<Signature> = ddocs
+            .iter()
+            .flat_map(|ddoc| definitions(home.layout(), ddoc))
+            .map(|definition| definition.signature)
+            .collect();
         let indexes = self.indexes_of(home.shard());
         let mut removed = 0;
         for (signature, shard) in home.indexes()? {

@@ -14,24 +14,10 @@ use crate::tally::Tally;
 use crate::tidy;
 use crate::workspace::Workspace;
 
-const CLIPPY: &[&str] = &[
-    "clippy",
-    "--release",
-    "--workspace",
-    "--all-targets",
-    "--",
-    "-D",
-    "warnings",
-];
+const CLIPPY: &[&str] = &["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"];
 const BUILD_TESTS: &[&str] = &["test", "--release", "--workspace", "--no-run"];
 const TEST: &[&str] = &["test", "--release", "--workspace", "--no-fail-fast"];
-const DOC: &[&str] = &[
-    "doc",
-    "--release",
-    "--workspace",
-    "--no-deps",
-    "--document-private-items",
-];
+const DOC: &[&str] = &["doc", "--release", "--workspace", "--no-deps", "--document-private-items"];
 const BUILD: &[&str] = &["build", "--release", "--package", "settee-server"];
 
 /// Runs every step, also after one has failed, and closes with what was counted.
@@ -45,9 +31,7 @@ pub(crate) fn everything(workspace: &Workspace) -> bool {
     }
     gate.step("docs", || document(workspace));
     if gate.step("build", || build(workspace)) {
-        gate.step("conformance", || {
-            conformance::run(workspace, &conformance::Options::default())
-        });
+        gate.step("conformance", || conformance::run(workspace, &conformance::Options::default()));
         gate.step("clients", || clients::run(workspace));
         gate.step("readme", || readme::run(workspace));
     }
@@ -79,11 +63,7 @@ pub(crate) fn bench(workspace: &Workspace, arguments: &[String]) -> Result<bool>
     if !process::run_shown(&mut workspace.cargo(BUILD))? {
         return Ok(false);
     }
-    process::run_shown(
-        std::process::Command::new(workspace.binary())
-            .arg("bench")
-            .args(arguments),
-    )
+    process::run_shown(std::process::Command::new(workspace.binary()).arg("bench").args(arguments))
 }
 
 /// Builds the `settee` program.
@@ -152,10 +132,7 @@ fn count_tests(output: &str) -> Tally {
             }
             0
         };
-        tally += Tally {
-            passed: count("passed"),
-            failed: count("failed"),
-        };
+        tally += Tally { passed: count("passed"), failed: count("failed") };
     }
     tally
 }
@@ -207,12 +184,7 @@ impl Gate {
         let mut sum = Tally::default();
         println!("\n{:<14} {:>8} {:>8} {:>9}", "step", "passed", "failed", "seconds");
         for (name, tally, elapsed) in &self.steps {
-            println!(
-                "{name:<14} {:>8} {:>8} {:>9.1}",
-                tally.passed,
-                tally.failed,
-                elapsed.as_secs_f64()
-            );
+            println!("{name:<14} {:>8} {:>8} {:>9.1}", tally.passed, tally.failed, elapsed.as_secs_f64());
             sum += *tally;
         }
         sum.closing_line()

@@ -75,10 +75,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Tally> {
             "    clients are not tested: their languages are missing{}",
             if required { "" } else { " (a failure where CI=true)" }
         );
-        return Ok(Tally {
-            passed: 0,
-            failed: u64::from(required),
-        });
+        return Ok(Tally { passed: 0, failed: u64::from(required) });
     }
     for suite in &SUITES {
         suite.install(workspace)?;
@@ -99,10 +96,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Tally> {
 
 impl Suite {
     fn place(&self, workspace: &Workspace) -> Place {
-        Place {
-            sources: workspace.root.join("clients").join(self.name),
-            installed: workspace.packages(self.name),
-        }
+        Place { sources: workspace.root.join("clients").join(self.name), installed: workspace.packages(self.name) }
     }
 
     /// Installs the packages unless the same ones were installed for the same version of the language.
@@ -136,10 +130,8 @@ impl Suite {
 
     fn language(&self) -> Result<String> {
         let (program, arguments) = self.version.split_first().expect("a command has a program");
-        let output = Command::new(program)
-            .args(arguments)
-            .output()
-            .with_context(|| format!("cannot start {program}"))?;
+        let output =
+            Command::new(program).args(arguments).output().with_context(|| format!("cannot start {program}"))?;
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
@@ -175,8 +167,7 @@ fn npm_ci(place: &Place) -> Result<Vec<Command>> {
     }
     let mut npm = Command::new("npm");
     // leveldb comes compiled; nothing of the packages needs to run now.
-    npm.args(["ci", "--no-audit", "--no-fund", "--ignore-scripts"])
-        .current_dir(&place.installed);
+    npm.args(["ci", "--no-audit", "--no-fund", "--ignore-scripts"]).current_dir(&place.installed);
     Ok(vec![npm])
 }
 
@@ -205,10 +196,7 @@ fn count_node(output: &str) -> Tally {
         });
         numbers.next_back().unwrap_or(0)
     };
-    Tally {
-        passed: count("pass "),
-        failed: count("fail ") + count("cancelled "),
-    }
+    Tally { passed: count("pass "), failed: count("fail ") + count("cancelled ") }
 }
 
 fn pip_install(place: &Place) -> Result<Vec<Command>> {
@@ -224,9 +212,7 @@ fn pip_install(place: &Place) -> Result<Vec<Command>> {
 fn unittest(place: &Place) -> Result<Command> {
     let mut python = Command::new(python(&place.installed));
     // -B: no compiled files in the checkout.
-    python
-        .args(["-B", "-m", "unittest", "discover", "--verbose", "--start-directory"])
-        .arg(&place.sources);
+    python.args(["-B", "-m", "unittest", "discover", "--verbose", "--start-directory"]).arg(&place.sources);
     Ok(python)
 }
 
@@ -259,10 +245,7 @@ fn count_python(output: &str) -> Tally {
             }
         }
     }
-    Tally {
-        passed: u64::saturating_sub(total, failed + skipped),
-        failed,
-    }
+    Tally { passed: u64::saturating_sub(total, failed + skipped), failed }
 }
 
 /// `text` from its first line that begins with `start`.

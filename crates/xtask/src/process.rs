@@ -18,11 +18,8 @@ pub(crate) fn run_logged(command: &mut Command, log: &Path) -> Result<bool> {
     let output = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
     let errors = output.try_clone().context("cannot share the log")?;
     let program = command.get_program().to_string_lossy().into_owned();
-    let mut child = command
-        .stdout(output)
-        .stderr(errors)
-        .spawn()
-        .with_context(|| format!("cannot start `{program}`"))?;
+    let mut child =
+        command.stdout(output).stderr(errors).spawn().with_context(|| format!("cannot start `{program}`"))?;
     let started = Instant::now();
     let mut next_sign = SIGN_OF_LIFE;
     loop {
@@ -64,17 +61,10 @@ pub(crate) fn show_tail(log: &Path) {
 
 /// The text of a file, as far as it can be read.
 pub(crate) fn read_lossy(path: &Path) -> String {
-    fs::read(path)
-        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-        .unwrap_or_default()
+    fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }
 
 fn last_line(log: &Path) -> String {
     let text = read_lossy(log);
-    text.lines()
-        .rev()
-        .map(str::trim)
-        .find(|line| !line.is_empty())
-        .unwrap_or("no output yet")
-        .to_owned()
+    text.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or("no output yet").to_owned()
 }

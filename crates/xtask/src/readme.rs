@@ -46,10 +46,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Tally> {
     }
     let mut server = Server::start(workspace, "readme", Access::Party)?;
     let script = script(&chunks).replace(ADDRESS, &server.url());
-    let output = Command::new("bash")
-        .args(["-c", &script])
-        .output()
-        .context("cannot start bash")?;
+    let output = Command::new("bash").args(["-c", &script]).output().context("cannot start bash")?;
     // Rows end as HTTP lines do; on a terminal nobody sees that.
     let printed = String::from_utf8_lossy(&output.stdout).replace("\r\n", "\n");
     let mut tally = compare(&chunks, &printed);
@@ -58,10 +55,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Tally> {
         tally += Tally::one(false);
     }
     if !tally.holds() {
-        println!(
-            "    {}",
-            String::from_utf8_lossy(&output.stderr).trim().replace('\n', "\n    ")
-        );
+        println!("    {}", String::from_utf8_lossy(&output.stderr).trim().replace('\n', "\n    "));
     }
     let stopped = server.stop();
     if let Err(error) = &stopped {
@@ -97,11 +91,7 @@ fn chunks(page: &str) -> Result<Vec<Chunk>> {
             chunk.commands.push_str(line);
             chunk.commands.push('\n');
         } else if !line.trim().is_empty() {
-            chunks.push(Chunk {
-                commands: format!("{line}\n"),
-                line: index + 1,
-                expected: None,
-            });
+            chunks.push(Chunk { commands: format!("{line}\n"), line: index + 1, expected: None });
             open = true;
         }
     }
@@ -128,11 +118,7 @@ fn compare(chunks: &[Chunk], output: &str) -> Tally {
         let agree = matches(expected, printed);
         tally += Tally::one(agree);
         if !agree {
-            println!(
-                "    README.md:{}: {}",
-                chunk.line,
-                chunk.commands.trim().replace('\n', "\n      ")
-            );
+            println!("    README.md:{}: {}", chunk.line, chunk.commands.trim().replace('\n', "\n      "));
             println!("      expected {}", expected.replace('\n', "\n               "));
             println!("      printed  {}", printed.replace('\n', "\n               "));
         }
@@ -148,9 +134,7 @@ fn matches(pattern: &str, text: &str) -> bool {
     let Some(text) = text.strip_prefix(start) else {
         return false;
     };
-    (0..=text.len())
-        .filter(|at| text.is_char_boundary(*at))
-        .any(|at| matches(rest, &text[at..]))
+    (0..=text.len()).filter(|at| text.is_char_boundary(*at)).any(|at| matches(rest, &text[at..]))
 }
 
 #[cfg(test)]
@@ -181,10 +165,7 @@ curl http://127.0.0.1:5984/
     #[test]
     fn blocks_become_chunks() -> Result<()> {
         let found = chunks(PAGE)?;
-        let lines: Vec<_> = found
-            .iter()
-            .map(|chunk| (chunk.line, chunk.expected.as_deref()))
-            .collect();
+        let lines: Vec<_> = found.iter().map(|chunk| (chunk.line, chunk.expected.as_deref())).collect();
         assert_eq!(lines, [(6, Some("a b\n")), (10, Some("1\n2\n")), (17, None)]);
         assert_eq!(found[0].commands, "X=a\necho $X \\\n  b\n");
         assert!(chunks("```sh session\n#=> a\n```\n").is_err());
@@ -194,14 +175,8 @@ curl http://127.0.0.1:5984/
     #[test]
     fn outputs_are_compared_chunk_by_chunk() -> Result<()> {
         let found = chunks(PAGE)?;
-        assert_eq!(
-            compare(&found, "a b\n\u{1e}1\n2\n\u{1e}{}\u{1e}"),
-            Tally { passed: 2, failed: 0 }
-        );
-        assert_eq!(
-            compare(&found, "a b\n\u{1e}1\n3\n\u{1e}{}\u{1e}"),
-            Tally { passed: 1, failed: 1 }
-        );
+        assert_eq!(compare(&found, "a b\n\u{1e}1\n2\n\u{1e}{}\u{1e}"), Tally { passed: 2, failed: 0 });
+        assert_eq!(compare(&found, "a b\n\u{1e}1\n3\n\u{1e}{}\u{1e}"), Tally { passed: 1, failed: 1 });
         assert_eq!(compare(&found, "a"), Tally { passed: 0, failed: 2 });
         Ok(())
     }
@@ -210,10 +185,7 @@ curl http://127.0.0.1:5984/
     fn the_session_runs_as_one_script() -> Result<()> {
         let found = chunks(PAGE)?;
         let output = Command::new("bash").args(["-c", &script(&found[..2])]).output()?;
-        assert_eq!(
-            compare(&found[..2], &String::from_utf8_lossy(&output.stdout)),
-            Tally { passed: 2, failed: 0 }
-        );
+        assert_eq!(compare(&found[..2], &String::from_utf8_lossy(&output.stdout)), Tally { passed: 2, failed: 0 });
         Ok(())
     }
 

@@ -45,34 +45,14 @@ impl Server {
         let output = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         let data = workspace.scratch(purpose);
         let mut command = Command::new(&binary);
-        command
-            .args([
-                "serve",
-                "--bind",
-                "127.0.0.1",
-                "--port",
-                &free_port()?.to_string(),
-                "--data",
-            ])
-            .arg(&data);
+        command.args(["serve", "--bind", "127.0.0.1", "--port", &free_port()?.to_string(), "--data"]).arg(&data);
         match access {
             Access::Admin => command.env("COUCHDB_USER", "admin").env("COUCHDB_PASSWORD", "pw"),
             Access::Party => command.env_remove("COUCHDB_USER").env_remove("COUCHDB_PASSWORD"),
         };
-        command
-            .stdin(Stdio::null())
-            .stdout(output.try_clone().context("cannot share the log")?)
-            .stderr(output);
-        let child = command
-            .spawn()
-            .with_context(|| format!("cannot start {}", binary.display()))?;
-        let mut server = Self {
-            child,
-            address: String::new(),
-            access,
-            data,
-            log,
-        };
+        command.stdin(Stdio::null()).stdout(output.try_clone().context("cannot share the log")?).stderr(output);
+        let child = command.spawn().with_context(|| format!("cannot start {}", binary.display()))?;
+        let mut server = Self { child, address: String::new(), access, data, log };
         server.address = server.wait_until_it_listens()?;
         Ok(server)
     }
@@ -102,10 +82,7 @@ impl Server {
             }
             if started.elapsed() > START_LIMIT {
                 process::show_tail(&self.log);
-                bail!(
-                    "the server did not say within {} s where it listens",
-                    START_LIMIT.as_secs()
-                );
+                bail!("the server did not say within {} s where it listens", START_LIMIT.as_secs());
             }
             thread::sleep(POLL);
         }
@@ -119,10 +96,7 @@ impl Server {
         if let Some(status) = self.child.try_wait().context("cannot look at the server")? {
             bail!("the server had ended before it was asked to ({status})");
         }
-        let asked = Command::new("kill")
-            .arg(self.child.id().to_string())
-            .status()
-            .context("cannot call kill")?;
+        let asked = Command::new("kill").arg(self.child.id().to_string()).status().context("cannot call kill")?;
         if !asked.success() {
             bail!("the server could not be asked to end");
         }
@@ -151,10 +125,7 @@ impl Drop for Server {
 
 /// What a stop counts for: nothing unless it went wrong.
 pub(crate) fn stopped_tally(stopped: &Result<()>) -> Tally {
-    Tally {
-        passed: 0,
-        failed: u64::from(stopped.is_err()),
-    }
+    Tally { passed: 0, failed: u64::from(stopped.is_err()) }
 }
 
 /// A port that nobody listens on at this moment.
@@ -180,14 +151,8 @@ mod tests {
             ("", None),
             ("settee 0.1.0\n", None),
             ("listens on http://127.0.0.1:59", None),
-            (
-                "data in /d\nlistens on http://127.0.0.1:5984/\n",
-                Some("http://127.0.0.1:5984"),
-            ),
-            (
-                "\u{1b}[1mhttp://127.0.0.1:80/\u{1b}[0m more",
-                Some("http://127.0.0.1:80"),
-            ),
+            ("data in /d\nlistens on http://127.0.0.1:5984/\n", Some("http://127.0.0.1:5984")),
+            ("\u{1b}[1mhttp://127.0.0.1:80/\u{1b}[0m more", Some("http://127.0.0.1:80")),
         ];
         for (log, expected) in cases {
             assert_eq!(listening_address(log).as_deref(), expected, "{log}");

@@ -17,60 +17,20 @@ struct Need {
 }
 
 const NEEDS: &[Need] = &[
-    Need {
-        package: "g++",
-        why: "compiles RocksDB",
-        present: || process::exists("g++") || process::exists("clang++"),
-    },
-    Need {
-        package: "clang",
-        why: "its headers are read for RocksDB's bindings",
-        present: clang_headers,
-    },
-    Need {
-        package: "libclang-dev",
-        why: "generates RocksDB's bindings",
-        present: libclang,
-    },
-    Need {
-        package: "cmake",
-        why: "configures C libraries",
-        present: || process::exists("cmake"),
-    },
-    Need {
-        package: "make",
-        why: "runs the commands of the Makefile",
-        present: || process::exists("make"),
-    },
-    Need {
-        package: "pkg-config",
-        why: "finds C libraries",
-        present: || process::exists("pkg-config"),
-    },
-    Need {
-        package: "python3",
-        why: "replays the recorded scenarios",
-        present: || process::exists("python3"),
-    },
-    Need {
-        package: "curl",
-        why: "runs the session of the README",
-        present: || process::exists("curl"),
-    },
+    Need { package: "g++", why: "compiles RocksDB", present: || process::exists("g++") || process::exists("clang++") },
+    Need { package: "clang", why: "its headers are read for RocksDB's bindings", present: clang_headers },
+    Need { package: "libclang-dev", why: "generates RocksDB's bindings", present: libclang },
+    Need { package: "cmake", why: "configures C libraries", present: || process::exists("cmake") },
+    Need { package: "make", why: "runs the commands of the Makefile", present: || process::exists("make") },
+    Need { package: "pkg-config", why: "finds C libraries", present: || process::exists("pkg-config") },
+    Need { package: "python3", why: "replays the recorded scenarios", present: || process::exists("python3") },
+    Need { package: "curl", why: "runs the session of the README", present: || process::exists("curl") },
 ];
 
 /// What the suites in `clients/` call. The other commands do without.
 const CLIENT_NEEDS: &[Need] = &[
-    Need {
-        package: "nodejs",
-        why: "version 20 or later plays PouchDB and nano as tests",
-        present: node,
-    },
-    Need {
-        package: "npm",
-        why: "installs PouchDB and nano",
-        present: || process::exists("npm"),
-    },
+    Need { package: "nodejs", why: "version 20 or later plays PouchDB and nano as tests", present: node },
+    Need { package: "npm", why: "installs PouchDB and nano", present: || process::exists("npm") },
     Need {
         package: "python3-venv",
         why: "installs couchdb-python",
@@ -111,9 +71,7 @@ fn provide(needs: &[Need]) -> Result<bool> {
     let mut update = apt_get();
     update.arg("update");
     let mut install = apt_get();
-    install
-        .args(["install", "--yes", "--no-install-recommends"])
-        .args(&packages);
+    install.args(["install", "--yes", "--no-install-recommends"]).args(&packages);
     if !process::run_shown(&mut update)? || !process::run_shown(&mut install)? {
         println!("setup: apt-get failed; its messages above say why");
         return Ok(false);
@@ -123,18 +81,12 @@ fn provide(needs: &[Need]) -> Result<bool> {
 
 fn apt_get() -> Command {
     let mut command = Command::new("apt-get");
-    command
-        .arg("--quiet")
-        .arg("--quiet")
-        .env("DEBIAN_FRONTEND", "noninteractive");
+    command.arg("--quiet").arg("--quiet").env("DEBIAN_FRONTEND", "noninteractive");
     command
 }
 
 fn is_root() -> bool {
-    Command::new("id")
-        .arg("-u")
-        .output()
-        .is_ok_and(|output| output.stdout.trim_ascii() == b"0")
+    Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0")
 }
 
 /// Node.js in a version that nano and the test runner's options work with.
@@ -158,13 +110,8 @@ fn libclang() -> bool {
     if std::env::var_os("LIBCLANG_PATH").is_some() {
         return true;
     }
-    let folders = [
-        "/usr/lib",
-        "/usr/lib64",
-        "/usr/local/lib",
-        "/usr/lib/x86_64-linux-gnu",
-        "/usr/lib/aarch64-linux-gnu",
-    ];
+    let folders =
+        ["/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"];
     folders.iter().any(|folder| any_entry(folder, is_libclang))
         || any_entry("/usr/lib", |name| {
             name.starts_with("llvm") && any_entry(format!("/usr/lib/{name}/lib"), is_libclang)
@@ -177,7 +124,5 @@ fn any_entry(folder: impl AsRef<Path>, accept: impl Fn(&str) -> bool) -> bool {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return false;
     };
-    entries
-        .flatten()
-        .any(|entry| accept(&entry.file_name().to_string_lossy()))
+    entries.flatten().any(|entry| accept(&entry.file_name().to_string_lossy()))
 }

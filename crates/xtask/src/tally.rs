@@ -12,10 +12,7 @@ pub(crate) struct Tally {
 impl Tally {
     /// One check.
     pub(crate) fn one(passed: bool) -> Self {
-        Self {
-            passed: u64::from(passed),
-            failed: u64::from(!passed),
-        }
+        Self { passed: u64::from(passed), failed: u64::from(!passed) }
     }
 
     pub(crate) fn holds(self) -> bool {

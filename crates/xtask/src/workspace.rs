@@ -16,11 +16,7 @@ pub(crate) struct Workspace {
 impl Workspace {
     pub(crate) fn find() -> Result<Self> {
         let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let root = manifest
-            .ancestors()
-            .nth(2)
-            .context("this crate does not lie in crates/")?
-            .to_owned();
+        let root = manifest.ancestors().nth(2).context("this crate does not lie in crates/")?.to_owned();
         let program = std::env::current_exe().context("cannot tell where this program lies")?;
         let profile = program.parent().context("this program lies in no folder")?.to_owned();
         Ok(Self { root, profile })

@@ -95,10 +95,7 @@ fn a_job_that_waited_behind_the_same_credentials_is_free() {
     let (first, mut second) = (job(), job());
     assert_eq!(first.run(), Ok(UserContext::admin("admin")));
     // Without the cache this hash could not let anybody in.
-    second.admin = Arc::new(Admin {
-        stored: String::new(),
-        hash: None,
-    });
+    second.admin = Arc::new(Admin { stored: String::new(), hash: None });
     assert_eq!(second.run(), Ok(UserContext::admin("admin")));
 }
 
@@ -108,8 +105,5 @@ fn debug_output_hides_secrets() {
     let checked = authenticator.check(Some("Basic YWRtaW46c2VjcmV0"));
     let text = format!("{authenticator:?} {checked:?}");
     assert!(text.contains("admin"), "{text}");
-    assert!(
-        !text.contains("secret") && !text.contains("115, 101") && !text.contains("5a17"),
-        "{text}"
-    );
+    assert!(!text.contains("secret") && !text.contains("115, 101") && !text.contains("5a17"), "{text}");
 }

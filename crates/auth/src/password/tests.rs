@@ -64,18 +64,9 @@ const VECTORS: &[Vector] = &[
         password: "Zoë 😀",
         stored: "-hashed-90d0b650383127224e36e149c751fdf26241f189,a1b2c3d4e5f60718293a4b5c6d7e8f90",
     },
-    Vector {
-        password: "",
-        stored: "-pbkdf2-a33dddc30478185515311f8752895d36ea4363a2,salt,1",
-    },
-    Vector {
-        password: "",
-        stored: "-pbkdf2:sha-a33dddc30478185515311f8752895d36ea4363a2,salt,1",
-    },
-    Vector {
-        password: "",
-        stored: "-pbkdf2:sha224-35cc2b821df141e4346ae61836ac2c25a653c02a799e3113c4f6769d,salt,1",
-    },
+    Vector { password: "", stored: "-pbkdf2-a33dddc30478185515311f8752895d36ea4363a2,salt,1" },
+    Vector { password: "", stored: "-pbkdf2:sha-a33dddc30478185515311f8752895d36ea4363a2,salt,1" },
+    Vector { password: "", stored: "-pbkdf2:sha224-35cc2b821df141e4346ae61836ac2c25a653c02a799e3113c4f6769d,salt,1" },
     Vector {
         password: "",
         stored: "-pbkdf2:sha256-f135c27993baf98773c5cdb40a5706ce6a345cde61b000a67858650cd6a324d7,salt,1",
@@ -88,15 +79,9 @@ const VECTORS: &[Vector] = &[
         password: "",
         stored: "-pbkdf2:sha512-00ef42cdbfc98d29db20976608e455567fdddf141f6eb03b5a85addd25974f5d2375bd5082b803e8f4cfa88ae1bd25256fcbddd2318676566ff2797792302aee,salt,1",
     },
-    Vector {
-        password: "",
-        stored: "-hashed-b295d117135a9763da282e7dae73a5ca7d3e5b11,salt",
-    },
+    Vector { password: "", stored: "-hashed-b295d117135a9763da282e7dae73a5ca7d3e5b11,salt" },
     // The old scheme's salt reaches to the end of the line.
-    Vector {
-        password: "secret",
-        stored: "-hashed-9d72c1ec3e4b46e43bc6f83d985a5a99061aa3de,s,alt",
-    },
+    Vector { password: "secret", stored: "-hashed-9d72c1ec3e4b46e43bc6f83d985a5a99061aa3de,s,alt" },
 ];
 
 #[test]
@@ -105,11 +90,7 @@ fn vectors() {
         let hash = PasswordHash::parse(stored).unwrap();
         assert!(hash.verify(password.as_bytes()), "{stored}");
         assert!(is_hashed(stored), "{stored}");
-        for wrong in [
-            format!("{password} "),
-            password.to_uppercase() + "x",
-            String::from("wrong"),
-        ] {
+        for wrong in [format!("{password} "), password.to_uppercase() + "x", String::from("wrong")] {
             assert!(!hash.verify(wrong.as_bytes()), "{stored} with {wrong}");
         }
     }
@@ -118,11 +99,7 @@ fn vectors() {
 #[test]
 fn hashing_gives_the_format_of_couchdb() {
     assert_eq!(
-        hash_password(
-            "Zoë 😀",
-            "a1b2c3d4e5f60718293a4b5c6d7e8f90",
-            NonZeroU32::new(1000).unwrap()
-        ),
+        hash_password("Zoë 😀", "a1b2c3d4e5f60718293a4b5c6d7e8f90", NonZeroU32::new(1000).unwrap()),
         "-pbkdf2:sha256-cfe8bb387b1ce22b545d0f64789117990dc074d49ba62cb296d3432d8a7f1a14,\
          a1b2c3d4e5f60718293a4b5c6d7e8f90,1000",
     );
@@ -158,27 +135,16 @@ fn damaged_hashes_are_not_plain_text() {
         format!("-hashed-{hex40}"),
         format!("-hashed-{hex64},salt"),
     ] {
-        assert_eq!(
-            PasswordHash::parse(&damaged).err(),
-            Some(HashError::Damaged),
-            "{damaged}"
-        );
+        assert_eq!(PasswordHash::parse(&damaged).err(), Some(HashError::Damaged), "{damaged}");
         assert!(is_hashed(&damaged), "{damaged}");
     }
 }
 
 #[test]
 fn everything_else_is_plain_text() {
-    for plain in [
-        "",
-        "secret",
-        "-",
-        "-hashed",
-        "-pbkdf2",
-        "-pbkdf2:md5-00,salt,1",
-        "-pbkdf2:sha1-00,salt,1",
-        " -hashed-x",
-    ] {
+    for plain in
+        ["", "secret", "-", "-hashed", "-pbkdf2", "-pbkdf2:md5-00,salt,1", "-pbkdf2:sha1-00,salt,1", " -hashed-x"]
+    {
         assert_eq!(PasswordHash::parse(plain).err(), Some(HashError::Plain), "{plain}");
         assert!(!is_hashed(plain), "{plain}");
     }
@@ -187,8 +153,5 @@ fn everything_else_is_plain_text() {
 #[test]
 fn debug_output_shows_no_hash() {
     let text = format!("{:?}", PasswordHash::parse(VECTORS[0].stored).unwrap());
-    assert!(
-        text.contains("Sha1") && !text.contains("16d51d2b") && !text.contains("0123456789abcdef"),
-        "{text}"
-    );
+    assert!(text.contains("Sha1") && !text.contains("16d51d2b") && !text.contains("0123456789abcdef"), "{text}");
 }

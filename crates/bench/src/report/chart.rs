@@ -41,24 +41,15 @@ pub(crate) fn bars(out: &mut String, groups: &[Group]) {
     const BAR: f64 = 16.0;
     const GAP: f64 = 8.0;
     let all = || groups.iter().flat_map(|group| group.bars.iter().flatten());
-    let greatest = all()
-        .map(|bar| bar.spread.greatest)
-        .filter(|value| value.is_finite())
-        .fold(0.0, f64::max);
+    let greatest = all().map(|bar| bar.spread.greatest).filter(|value| value.is_finite()).fold(0.0, f64::max);
     let height: f64 = groups.iter().map(|group| group.bars.len() as f64 * BAR + GAP).sum();
-    push(
-        out,
-        format_args!("<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\">"),
-    );
+    push(out, format_args!("<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\">"));
     let mut top = GAP / 2.0;
     for group in groups {
         let middle = top + group.bars.len() as f64 * BAR / 2.0 + 4.0;
         push(
             out,
-            format_args!(
-                "<text x=\"292\" y=\"{middle:.1}\" text-anchor=\"end\">{}</text>",
-                escape(&group.label)
-            ),
+            format_args!("<text x=\"292\" y=\"{middle:.1}\" text-anchor=\"end\">{}</text>", escape(&group.label)),
         );
         for (place, bar) in group.bars.iter().enumerate() {
             if let Some(bar) = bar {
@@ -74,22 +65,11 @@ fn draw_bar(out: &mut String, bar: &Bar, place: usize, y: f64, greatest: f64) {
     const LEFT: f64 = 300.0;
     const NOTE: f64 = 110.0;
     let length = |value: f64| {
-        if greatest > 0.0 {
-            value / greatest * (WIDTH - LEFT - NOTE)
-        } else {
-            0.0
-        }
+        if greatest > 0.0 { value / greatest * (WIDTH - LEFT - NOTE) } else { 0.0 }
     };
-    let Spread {
-        least,
-        median,
-        greatest,
-    } = bar.spread;
+    let Spread { least, median, greatest } = bar.spread;
     let (colour, width) = (place % COLOURS, length(median));
-    push(
-        out,
-        format_args!("<rect class=\"f{colour}\" x=\"{LEFT}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"14\"/>"),
-    );
+    push(out, format_args!("<rect class=\"f{colour}\" x=\"{LEFT}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"14\"/>"));
     let (from, to) = (LEFT + length(least), LEFT + length(greatest));
     if least < greatest {
         let y = y + 7.0;
@@ -99,13 +79,7 @@ fn draw_bar(out: &mut String, bar: &Bar, place: usize, y: f64, greatest: f64) {
         );
     }
     let (x, y) = (to + 5.0, y + 12.0);
-    push(
-        out,
-        format_args!(
-            "<text class=\"soft\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>",
-            escape(&bar.note)
-        ),
-    );
+    push(out, format_args!("<text class=\"soft\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>", escape(&bar.note)));
 }
 
 /// Lines over a common x axis, and their names below.
@@ -114,39 +88,20 @@ pub(crate) fn lines(out: &mut String, lines: &[Line], scale: Scale) {
         return;
     };
     let height = HEIGHT + 20.0 * lines.len() as f64;
-    push(
-        out,
-        format_args!("<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\">"),
-    );
+    push(out, format_args!("<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\">"));
     frame.draw_axes(out, lines);
     for (place, line) in lines.iter().enumerate() {
         let colour = place % COLOURS;
         let finite = line.points.iter().filter(|(x, y)| x.is_finite() && y.is_finite());
         let points: Vec<(f64, f64)> = finite.map(|(x, y)| (frame.x(*x), frame.y(*y))).collect();
         let path: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
-        push(
-            out,
-            format_args!("<polyline class=\"l{colour}\" points=\"{}\"/>", path.join(" ")),
-        );
+        push(out, format_args!("<polyline class=\"l{colour}\" points=\"{}\"/>", path.join(" ")));
         for (x, y) in &points {
-            push(
-                out,
-                format_args!("<circle class=\"f{colour}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.5\"/>"),
-            );
+            push(out, format_args!("<circle class=\"f{colour}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.5\"/>"));
         }
         let (y, foot) = (HEIGHT + 20.0 * place as f64, HEIGHT + 20.0 * place as f64 + 11.0);
-        push(
-            out,
-            format_args!("<rect class=\"f{colour}\" x=\"{LEFT}\" y=\"{y:.1}\" width=\"12\" height=\"12\"/>"),
-        );
-        push(
-            out,
-            format_args!(
-                "<text x=\"{}\" y=\"{foot:.1}\">{}</text>",
-                LEFT + 18.0,
-                escape(&line.name)
-            ),
-        );
+        push(out, format_args!("<rect class=\"f{colour}\" x=\"{LEFT}\" y=\"{y:.1}\" width=\"12\" height=\"12\"/>"));
+        push(out, format_args!("<text x=\"{}\" y=\"{foot:.1}\">{}</text>", LEFT + 18.0, escape(&line.name)));
     }
     push(out, format_args!("</svg>\n"));
 }
@@ -167,21 +122,11 @@ struct Frame {
 impl Frame {
     /// `None` if there is nothing to draw.
     fn around(lines: &[Line], scale: Scale) -> Option<Frame> {
-        let points = || {
-            lines
-                .iter()
-                .flat_map(|line| &line.points)
-                .filter(|(x, y)| x.is_finite() && y.is_finite())
-        };
+        let points = || lines.iter().flat_map(|line| &line.points).filter(|(x, y)| x.is_finite() && y.is_finite());
         let xs = Spread::of(&points().map(|(x, _)| position(*x, scale)).collect::<Vec<_>>())?;
         let ys = Spread::of(&points().map(|(_, y)| *y).collect::<Vec<_>>())?;
         let width = (xs.greatest - xs.least).max(1e-9);
-        Some(Frame {
-            scale,
-            first: xs.least,
-            width,
-            top: nice(ys.greatest),
-        })
+        Some(Frame { scale, first: xs.least, width, top: nice(ys.greatest) })
     }
 
     fn x(&self, x: f64) -> f64 {
@@ -196,22 +141,13 @@ impl Frame {
         for step in 0..=4 {
             let value = self.top * f64::from(step) / 4.0;
             let (y, right) = (self.y(value), WIDTH - RIGHT);
-            push(
-                out,
-                format_args!("<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>"),
-            );
+            push(out, format_args!("<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>"));
             let (x, y, text) = (LEFT - 6.0, y + 4.0, number(value));
-            push(
-                out,
-                format_args!("<text class=\"soft\" x=\"{x}\" y=\"{y:.1}\" text-anchor=\"end\">{text}</text>"),
-            );
+            push(out, format_args!("<text class=\"soft\" x=\"{x}\" y=\"{y:.1}\" text-anchor=\"end\">{text}</text>"));
         }
         for value in ticks(lines, self.scale) {
             let (x, y, text) = (self.x(value), HEIGHT - 10.0, number(value));
-            push(
-                out,
-                format_args!("<text class=\"soft\" x=\"{x:.1}\" y=\"{y}\" text-anchor=\"middle\">{text}</text>"),
-            );
+            push(out, format_args!("<text class=\"soft\" x=\"{x:.1}\" y=\"{y}\" text-anchor=\"middle\">{text}</text>"));
         }
     }
 }
@@ -225,16 +161,13 @@ fn position(x: f64, scale: Scale) -> f64 {
 
 /// The numbers written below a chart: all places of a sweep, five of a continuous axis.
 fn ticks(lines: &[Line], scale: Scale) -> Vec<f64> {
-    let mut xs: Vec<f64> = lines
-        .iter()
-        .flat_map(|line| line.points.iter().map(|(x, _)| *x))
-        .collect();
+    let mut xs: Vec<f64> = lines.iter().flat_map(|line| line.points.iter().map(|(x, _)| *x)).collect();
     xs.sort_by(f64::total_cmp);
     xs.dedup();
     match (scale, xs.first(), xs.last()) {
-        (Scale::Linear, Some(first), Some(last)) => (0..=4)
-            .map(|step| first + (last - first) * f64::from(step) / 4.0)
-            .collect(),
+        (Scale::Linear, Some(first), Some(last)) => {
+            (0..=4).map(|step| first + (last - first) * f64::from(step) / 4.0).collect()
+        }
         _ => xs,
     }
 }
@@ -245,11 +178,7 @@ fn nice(value: f64) -> f64 {
         return 1.0;
     }
     let power = 10_f64.powf(value.log10().floor());
-    [1.0, 2.0, 2.5, 5.0, 10.0]
-        .into_iter()
-        .map(|step| step * power)
-        .find(|top| *top >= value)
-        .unwrap_or(value)
+    [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().map(|step| step * power).find(|top| *top >= value).unwrap_or(value)
 }
 
 pub(crate) fn push(out: &mut String, text: std::fmt::Arguments<'_>) {
@@ -257,10 +186,7 @@ pub(crate) fn push(out: &mut String, text: std::fmt::Arguments<'_>) {
 }
 
 pub(crate) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]
@@ -276,10 +202,7 @@ mod tests {
 
     #[test]
     fn corners_of_a_chart() {
-        let line = Line {
-            name: "a".into(),
-            points: vec![(1.0, 0.0), (100.0, 10.0), (f64::NAN, 5.0)],
-        };
+        let line = Line { name: "a".into(), points: vec![(1.0, 0.0), (100.0, 10.0), (f64::NAN, 5.0)] };
         for (scale, middle) in [(Scale::Linear, 50.5), (Scale::Logarithmic, 10.0)] {
             let frame = Frame::around(std::slice::from_ref(&line), scale).expect("there are points");
             assert!((frame.x(1.0) - LEFT).abs() < 1e-6 && (frame.x(100.0) - (WIDTH - RIGHT)).abs() < 1e-6);

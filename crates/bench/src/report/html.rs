@@ -22,14 +22,8 @@ svg text{fill:var(--text);font:12px system-ui,sans-serif}svg .soft{fill:var(--so
 /// The whole page.
 pub(crate) fn render(results: &Results) -> String {
     let mut out = String::new();
-    push(
-        &mut out,
-        format_args!("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"),
-    );
-    push(
-        &mut out,
-        format_args!("<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">"),
-    );
+    push(&mut out, format_args!("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"));
+    push(&mut out, format_args!("<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">"));
     push(
         &mut out,
         format_args!("<title>settee bench</title><style>{STYLE}</style></head>\n<body><h1>settee bench</h1>\n<ul>"),
@@ -37,12 +31,7 @@ pub(crate) fn render(results: &Results) -> String {
     for (place, server) in results.servers.iter().enumerate() {
         push(
             &mut out,
-            format_args!(
-                "<li><b>{}</b> {} ({})</li>",
-                LETTERS[place],
-                escape(&server.url),
-                escape(&server.product)
-            ),
+            format_args!("<li><b>{}</b> {} ({})</li>", LETTERS[place], escape(&server.url), escape(&server.product)),
         );
     }
     push(
@@ -53,10 +42,8 @@ pub(crate) fn render(results: &Results) -> String {
         ),
     );
     for failure in &results.failures {
-        let text = format!(
-            "FAILED on {}: {}: {}: {}",
-            LETTERS[failure.server], failure.workload, failure.cell, failure.text
-        );
+        let text =
+            format!("FAILED on {}: {}: {}: {}", LETTERS[failure.server], failure.workload, failure.cell, failure.text);
         push(&mut out, format_args!("<p class=\"failed\">{}</p>\n", escape(&text)));
     }
     for table in &results.tables {
@@ -65,27 +52,16 @@ pub(crate) fn render(results: &Results) -> String {
     }
     push(
         &mut out,
-        format_args!(
-            "<h2>All figures</h2>\n<pre>{}</pre>\n</body></html>\n",
-            escape(&table::render(results))
-        ),
+        format_args!("<h2>All figures</h2>\n<pre>{}</pre>\n</body></html>\n", escape(&table::render(results))),
     );
     out
 }
 
 fn charts(out: &mut String, results: &Results, table: &Table) {
-    for metric in table
-        .metrics()
-        .into_iter()
-        .filter(|metric| metric.better != Better::Neither)
-    {
+    for metric in table.metrics().into_iter().filter(|metric| metric.better != Better::Neither) {
         push(
             out,
-            format_args!(
-                "<h3>{} <small>({})</small></h3>\n",
-                escape(&heading(metric)),
-                direction(metric.better)
-            ),
+            format_args!("<h3>{} <small>({})</small></h3>\n", escape(&heading(metric)), direction(metric.better)),
         );
         if table.rows.iter().all(|row| row.cell.point.is_some()) {
             chart::lines(out, &swept(results, table, metric), Scale::Logarithmic);
@@ -93,18 +69,13 @@ fn charts(out: &mut String, results: &Results, table: &Table) {
             bars(out, results, table, metric);
         }
     }
-    let mut titles: Vec<(&str, &str)> = table
-        .rows
-        .iter()
-        .flat_map(|row| &row.series)
-        .map(|(_, series)| (series.x, series.y))
-        .collect();
+    let mut titles: Vec<(&str, &str)> =
+        table.rows.iter().flat_map(|row| &row.series).map(|(_, series)| (series.x, series.y)).collect();
     titles.dedup();
     for (x, y) in titles {
         for group in table.rows.chunks(COLOURS / results.servers.len().max(1)) {
-            let series = group
-                .iter()
-                .flat_map(|row| row.series.iter().map(move |(server, series)| (row, server, series)));
+            let series =
+                group.iter().flat_map(|row| row.series.iter().map(move |(server, series)| (row, server, series)));
             let drawn: Vec<Line> = series
                 .filter(|(_, _, series)| series.points.len() > 1)
                 .map(|(row, server, series)| Line {
@@ -121,11 +92,7 @@ fn charts(out: &mut String, results: &Results, table: &Table) {
 }
 
 fn named(results: &Results, name: &str, server: usize) -> String {
-    if results.servers.len() > 1 {
-        format!("{}: {name}", LETTERS[server])
-    } else {
-        name.into()
-    }
+    if results.servers.len() > 1 { format!("{}: {name}", LETTERS[server]) } else { name.into() }
 }
 
 /// Lines through the cells that say where they lie.
@@ -141,10 +108,7 @@ fn swept(results: &Results, table: &Table, metric: Metric) -> Vec<Line> {
             let line = match lines.iter().position(|line| line.name == name) {
                 Some(line) => line,
                 None => {
-                    lines.push(Line {
-                        name,
-                        points: Vec::new(),
-                    });
+                    lines.push(Line { name, points: Vec::new() });
                     lines.len() - 1
                 }
             };
@@ -163,15 +127,9 @@ fn bars(out: &mut String, results: &Results, table: &Table, metric: Metric) {
             let share =
                 share(results, record, server).map_or_else(String::new, |share| format!(" ({:.0} %)", share * 100.0));
             let letter = if results.servers.len() > 1 { LETTERS[server] } else { "" };
-            Some(Bar {
-                spread,
-                note: format!("{letter} {}{share}", number(spread.median)),
-            })
+            Some(Bar { spread, note: format!("{letter} {}{share}", number(spread.median)) })
         });
-        groups.push(Group {
-            label: row.cell.label.clone(),
-            bars: bars.collect(),
-        });
+        groups.push(Group { label: row.cell.label.clone(), bars: bars.collect() });
     }
     chart::bars(out, &groups);
 }
@@ -183,29 +141,15 @@ mod tests {
     use crate::results::{Failure, Series, ServerName};
 
     fn results() -> Results {
-        let server = |port| ServerName {
-            url: format!("http://h:{port}"),
-            product: "<P> 1".into(),
-        };
-        let mut results = Results {
-            servers: vec![server(1), server(2)],
-            seed: 3,
-            ..Results::default()
-        };
+        let server = |port| ServerName { url: format!("http://h:{port}"), product: "<P> 1".into() };
+        let mut results = Results { servers: vec![server(1), server(2)], seed: 3, ..Results::default() };
         let rate = Metric::higher("rate", "docs/s");
         let plain = results.table("index: small", &[Cell::new("_sum & more")]);
         for (server, value) in [(0, 100.0), (1, 50.0), (0, 200.0), (1, 75.0)] {
-            let series = Series {
-                x: "seconds",
-                y: "changes/s",
-                points: vec![(0.1, 10.0), (0.2, value)],
-            };
+            let series = Series { x: "seconds", y: "changes/s", points: vec![(0.1, 10.0), (0.2, value)] };
             results.add(plain, 0, server, &[Figure::new(rate, value)], Some(series));
         }
-        let point = |x| Cell {
-            label: format!("batches of {x}"),
-            point: Some(("random ids".into(), x)),
-        };
+        let point = |x| Cell { label: format!("batches of {x}"), point: Some(("random ids".into(), x)) };
         let sweep = results.table("load", &[point(1.0), point(1000.0)]);
         for row in 0..2 {
             results.add(sweep, row, 0, &[Figure::new(rate, 10.0 * (row + 1) as f64)], None);
@@ -217,46 +161,25 @@ mod tests {
     fn the_page_is_self_contained_and_escaped() {
         let page = render(&results());
         assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
-        for part in [
-            "prefers-color-scheme:dark",
-            "&lt;P&gt; 1",
-            "_sum &amp; more",
-            "<h2>load</h2>",
-            "A: random ids",
-        ] {
+        for part in ["prefers-color-scheme:dark", "&lt;P&gt; 1", "_sum &amp; more", "<h2>load</h2>", "A: random ids"] {
             assert!(page.contains(part), "{part}");
         }
         for foreign in ["<script", "<link", "src=", "href=", "NaN", "<P>"] {
             assert!(!page.contains(foreign), "{foreign}");
         }
         for tag in ["svg", "h3", "text", "pre", "ul", "style"] {
-            assert_eq!(
-                page.matches(&format!("<{tag}")).count(),
-                page.matches(&format!("</{tag}>")).count(),
-                "{tag}"
-            );
+            assert_eq!(page.matches(&format!("<{tag}")).count(), page.matches(&format!("</{tag}>")).count(), "{tag}");
         }
         // Two bars with whiskers, one line of the sweep, two lines of samples.
         assert_eq!(page.matches("class=\"whisker\"").count(), 2);
         assert_eq!(page.matches("<polyline").count(), 3);
-        assert!(
-            page.contains("width=\"367.5\""),
-            "the median of A, 150, on an axis of 490 that ends at 200"
-        );
+        assert!(page.contains("width=\"367.5\""), "the median of A, 150, on an axis of 490 that ends at 200");
     }
 
     #[test]
     fn failures_are_shown_and_empty_results_draw_nothing() {
-        let mut results = Results {
-            servers: results().servers,
-            ..Results::default()
-        };
-        results.failures.push(Failure {
-            workload: "w".into(),
-            cell: "c".into(),
-            server: 1,
-            text: "1 < 2".into(),
-        });
+        let mut results = Results { servers: results().servers, ..Results::default() };
+        results.failures.push(Failure { workload: "w".into(), cell: "c".into(), server: 1, text: "1 < 2".into() });
         let page = render(&results);
         assert!(page.contains("FAILED on B: w: c: 1 &lt; 2"));
         assert!(!page.contains("<svg"));

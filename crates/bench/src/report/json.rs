@@ -49,9 +49,7 @@ fn figure(results: &Results, record: &Record) -> Value {
     if let Some(limit) = record.limit
         && let Some(value) = results.limits.get(&limit)
     {
-        let shares: Vec<Option<f64>> = (0..record.values.len())
-            .map(|server| share(results, record, server))
-            .collect();
+        let shares: Vec<Option<f64>> = (0..record.values.len()).map(|server| share(results, record, server)).collect();
         out["limit"] = json!({"of": limit_name(limit), "value": value, "shares": shares});
     }
     out
@@ -65,35 +63,19 @@ mod tests {
 
     #[test]
     fn every_run_is_there() {
-        let server = ServerName {
-            url: "http://h".into(),
-            product: "P".into(),
-        };
-        let mut results = Results {
-            servers: vec![server.clone(), server],
-            seed: 9,
-            ..Results::default()
-        };
+        let server = ServerName { url: "http://h".into(), product: "P".into() };
+        let mut results = Results { servers: vec![server.clone(), server], seed: 9, ..Results::default() };
         let limit = Limit::SharedSync { clients: 2 };
         results.limits.insert(limit, 20.0);
         let table = results.table("t", &[Cell::new("c")]);
         for (server, value) in [(0, 10.0), (1, 5.0), (0, 12.0), (1, 4.0)] {
-            results.add(
-                table,
-                0,
-                server,
-                &[Figure::with_limit(Metric::higher("rate", "/s"), value, limit)],
-                None,
-            );
+            results.add(table, 0, server, &[Figure::with_limit(Metric::higher("rate", "/s"), value, limit)], None);
         }
         let text = render(&results);
         assert_eq!(text["seed"], 9);
         let figure = &text["tables"][0]["cells"][0]["figures"][0];
         assert_eq!(figure["values"], json!([[10.0, 12.0], [5.0, 4.0]]));
-        assert_eq!(
-            figure["ratios"],
-            json!({"pairs": [2.0, 3.0], "min": 2.0, "median": 2.5, "max": 3.0})
-        );
+        assert_eq!(figure["ratios"], json!({"pairs": [2.0, 3.0], "min": 2.0, "median": 2.5, "max": 3.0}));
         assert_eq!(figure["limit"]["shares"], json!([0.55, 0.225]));
     }
 }

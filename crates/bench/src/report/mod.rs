@@ -63,12 +63,7 @@ pub(crate) fn heading(metric: Metric) -> String {
 /// The limits that the figures of a table are held against, in the order of their appearance.
 pub(crate) fn limits(results: &Results, table: &Table) -> Vec<(Limit, f64)> {
     let mut limits: Vec<(Limit, f64)> = Vec::new();
-    for limit in table
-        .rows
-        .iter()
-        .flat_map(|row| &row.records)
-        .filter_map(|record| record.limit)
-    {
+    for limit in table.rows.iter().flat_map(|row| &row.records).filter_map(|record| record.limit) {
         if let Some(value) = results.limits.get(&limit)
             && !limits.iter().any(|(other, _)| *other == limit)
         {

@@ -25,11 +25,7 @@ pub(crate) fn render(results: &Results) -> String {
     }
     for table in &results.tables {
         line(format!("\n{}", table.title));
-        let lines = if results.servers.len() == 2 {
-            compared(results, table)
-        } else {
-            alone(results, table)
-        };
+        let lines = if results.servers.len() == 2 { compared(results, table) } else { alone(results, table) };
         line(align(&lines));
         for (limit, value) in super::limits(results, table) {
             line(format!("  100 % is {}: {}/s", limit_name(limit), number(value)));
@@ -38,10 +34,7 @@ pub(crate) fn render(results: &Results) -> String {
     }
     for failure in &results.failures {
         let server = LETTERS[failure.server];
-        line(format!(
-            "\nFAILED on {server}: {}: {}: {}",
-            failure.workload, failure.cell, failure.text
-        ));
+        line(format!("\nFAILED on {server}: {}: {}: {}", failure.workload, failure.cell, failure.text));
     }
     out
 }
@@ -49,15 +42,10 @@ pub(crate) fn render(results: &Results) -> String {
 /// One sentence for all cells that were skipped for the same reason.
 fn skipped(table: &Table) -> Vec<String> {
     let mut reasons: Vec<(usize, &str, Vec<&str>)> = Vec::new();
-    for (row, (server, reason)) in table
-        .rows
-        .iter()
-        .flat_map(|row| row.skipped.iter().map(move |skipped| (row, skipped)))
+    for (row, (server, reason)) in
+        table.rows.iter().flat_map(|row| row.skipped.iter().map(move |skipped| (row, skipped)))
     {
-        match reasons
-            .iter_mut()
-            .find(|(other, text, _)| other == server && text == reason)
-        {
+        match reasons.iter_mut().find(|(other, text, _)| other == server && text == reason) {
             Some((_, _, cells)) => cells.push(&row.cell.label),
             None => reasons.push((*server, reason, vec![&row.cell.label])),
         }
@@ -98,9 +86,7 @@ fn alone(results: &Results, table: &Table) -> Vec<Vec<String>> {
 
 fn compared(results: &Results, table: &Table) -> Vec<Vec<String>> {
     let with_limits = !super::limits(results, table).is_empty();
-    let mut head: Vec<String> = ["", "", "A", "B", "A/B better", "min..max", "pairs"]
-        .map(String::from)
-        .to_vec();
+    let mut head: Vec<String> = ["", "", "A", "B", "A/B better", "min..max", "pairs"].map(String::from).to_vec();
     if with_limits {
         head.extend(["A of limit", "B of limit"].map(String::from));
     }
@@ -114,18 +100,9 @@ fn compared(results: &Results, table: &Table) -> Vec<Vec<String>> {
 }
 
 fn comparison(results: &Results, row: &Row, record: &Record, place: usize, with_limits: bool) -> Vec<String> {
-    let label = if place == 0 {
-        row.cell.label.clone()
-    } else {
-        String::new()
-    };
+    let label = if place == 0 { row.cell.label.clone() } else { String::new() };
     let ratios = record.ratios();
-    let mut line = vec![
-        label,
-        heading(record.metric),
-        spread(&record.values[0]),
-        spread(&record.values[1]),
-    ];
+    let mut line = vec![label, heading(record.metric), spread(&record.values[0]), spread(&record.values[1])];
     match Spread::of(&ratios) {
         Some(spread) if record.metric.better != Better::Neither => {
             line.push(format!("{}x", number(spread.median)));
@@ -145,12 +122,7 @@ fn spread(values: &[f64]) -> String {
     match Spread::of(values) {
         None => "-".into(),
         Some(spread) if values.len() == 1 => number(spread.median),
-        Some(spread) => format!(
-            "{} [{}..{}]",
-            number(spread.median),
-            number(spread.least),
-            number(spread.greatest)
-        ),
+        Some(spread) => format!("{} [{}..{}]", number(spread.median), number(spread.least), number(spread.greatest)),
     }
 }
 
@@ -161,21 +133,11 @@ fn percent(results: &Results, record: &Record, server: usize) -> String {
 /// The first column to the left, all others to the right.
 fn align(lines: &[Vec<String>]) -> String {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
-        lines
-            .iter()
-            .filter_map(|line| line.get(column))
-            .map(|text| text.chars().count())
-            .max()
-    };
+    let width = |column: usize| lines.iter().filter_map(|line| line.get(column)).map(|text| text.chars().count()).max();
     let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
     let lines = lines.iter().map(|line| {
         let cells = line.iter().zip(&widths).enumerate().map(|(column, (text, width))| {
-            if column == 0 {
-                format!("  {text:<width$}")
-            } else {
-                format!("  {text:>width$}")
-            }
+            if column == 0 { format!("  {text:<width$}") } else { format!("  {text:>width$}") }
         });
         cells.collect::<String>().trim_end().to_string()
     });
@@ -191,27 +153,15 @@ mod tests {
     const RATE: Metric = Metric::higher("rate", "docs/s");
 
     fn results(servers: usize) -> Results {
-        let server = |n| ServerName {
-            url: format!("http://h:{n}"),
-            product: "P 1".into(),
-        };
-        let mut results = Results {
-            servers: (1..=servers).map(server).collect(),
-            ..Results::default()
-        };
+        let server = |n| ServerName { url: format!("http://h:{n}"), product: "P 1".into() };
+        let mut results = Results { servers: (1..=servers).map(server).collect(), ..Results::default() };
         let limit = Limit::SharedSync { clients: 10 };
         results.limits.insert(limit, 40_000.0);
         let table = results.table("load", &[Cell::new("one"), Cell::new("two")]);
         for server in 0..servers {
             for run in [1.0, 2.0] {
                 let rate = Figure::with_limit(RATE, 10_000.0 * run / (server + 1) as f64, limit);
-                results.add(
-                    table,
-                    0,
-                    server,
-                    &[rate, Figure::new(Metric::lower("p99", "ms"), 2.5)],
-                    None,
-                );
+                results.add(table, 0, server, &[rate, Figure::new(Metric::lower("p99", "ms"), 2.5)], None);
             }
         }
         results.skip(table, 1, 0, "not offered".into());
@@ -232,36 +182,18 @@ load
         let text = render(&results(1));
         let squeeze = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(squeeze(&text), squeeze(expected), "{text}");
-        let lines: Vec<&str> = text
-            .lines()
-            .filter(|line| line.contains("rate") || line.contains("one"))
-            .collect();
-        assert_eq!(
-            lines[0].find("of limit").map(|at| at + 8),
-            lines[1].find(" %").map(|at| at + 2),
-            "{text}"
-        );
+        let lines: Vec<&str> = text.lines().filter(|line| line.contains("rate") || line.contains("one")).collect();
+        assert_eq!(lines[0].find("of limit").map(|at| at + 8), lines[1].find(" %").map(|at| at + 2), "{text}");
     }
 
     #[test]
     fn two_servers_and_a_failure() {
         let mut results = results(2);
-        let failure = Failure {
-            workload: "load".into(),
-            cell: "two".into(),
-            server: 1,
-            text: "wrong answer: x".into(),
-        };
+        let failure =
+            Failure { workload: "load".into(), cell: "two".into(), server: 1, text: "wrong answer: x".into() };
         results.failures.push(failure);
         let text = render(&results);
-        for part in [
-            "2.00x",
-            "2.00..2.00",
-            "2.00 2.00",
-            "38 %",
-            "19 %",
-            "FAILED on B: load: two: wrong answer: x",
-        ] {
+        for part in ["2.00x", "2.00..2.00", "2.00 2.00", "38 %", "19 %", "FAILED on B: load: two: wrong answer: x"] {
             assert!(text.contains(part), "{part} in\n{text}");
         }
     }

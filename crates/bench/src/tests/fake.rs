@@ -31,11 +31,7 @@ impl Fake {
     pub(super) fn start(honesty: Honesty) -> Fake {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let state = Arc::new(Mutex::new(State {
-            honesty,
-            databases: BTreeMap::new(),
-            unauthorized: 0,
-        }));
+        let state = Arc::new(Mutex::new(State { honesty, databases: BTreeMap::new(), unauthorized: 0 }));
         let shared = state.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -92,12 +88,7 @@ fn serve(stream: TcpStream, state: &Mutex<State>) -> Option<()> {
             state.answer(&method, &target, serde_json::from_slice(&body).unwrap_or_default())
         };
         let text = format!("{answer}\n");
-        write!(
-            writer,
-            "HTTP/1.1 {status} x\r\nContent-Length: {}\r\n\r\n{text}",
-            text.len()
-        )
-        .ok()?;
+        write!(writer, "HTTP/1.1 {status} x\r\nContent-Length: {}\r\n\r\n{text}", text.len()).ok()?;
     }
 }
 
@@ -106,10 +97,7 @@ impl State {
         let path = target.split('?').next().unwrap().trim_start_matches('/').to_string();
         let parts: Vec<&str> = path.split('/').collect();
         match (method, &parts[..]) {
-            ("GET", [""]) => (
-                200,
-                json!({"couchdb": "Welcome", "version": "0", "vendor": {"name": "Fake"}}),
-            ),
+            ("GET", [""]) => (200, json!({"couchdb": "Welcome", "version": "0", "vendor": {"name": "Fake"}})),
             ("GET", ["_active_tasks"]) => (200, json!([])),
             ("PUT", [name]) => {
                 self.databases.insert((*name).into(), BTreeMap::new());
@@ -145,10 +133,7 @@ fn in_database(
     match (method, rest) {
         ("GET", []) => {
             let lost = usize::from(honesty == Honesty::LosesDocument);
-            (
-                200,
-                json!({"doc_count": documents.len() - lost, "sizes": {"file": 1000}}),
-            )
+            (200, json!({"doc_count": documents.len() - lost, "sizes": {"file": 1000}}))
         }
         ("POST", ["_bulk_docs"]) => {
             let rows = body["docs"].as_array().unwrap().iter().map(|document| {
@@ -158,9 +143,7 @@ fn in_database(
             (201, Value::Array(rows.collect()))
         }
         ("GET", ["_all_docs"]) => {
-            let rows = documents
-                .iter()
-                .map(|(id, document)| json!({"id": id, "value": {"rev": document["_rev"]}}));
+            let rows = documents.iter().map(|(id, document)| json!({"id": id, "value": {"rev": document["_rev"]}}));
             (200, json!({"rows": rows.collect::<Vec<_>>()}))
         }
         ("PUT", ["_design", _]) if body["language"] == "javascript" => (201, json!({"ok": true})),
@@ -182,15 +165,11 @@ fn in_database(
 }
 
 fn write(documents: &mut BTreeMap<String, Value>, id: &str, mut document: Value) -> (u16, Value) {
-    let current = documents
-        .get(id)
-        .map_or(Value::Null, |document| document["_rev"].clone());
+    let current = documents.get(id).map_or(Value::Null, |document| document["_rev"].clone());
     if document["_rev"] != current {
         return (409, json!({"error": "conflict"}));
     }
-    let generation: u64 = current
-        .as_str()
-        .map_or(0, |rev| rev.split('-').next().unwrap().parse().unwrap());
+    let generation: u64 = current.as_str().map_or(0, |rev| rev.split('-').next().unwrap().parse().unwrap());
     let rev = format!("{}-x", generation + 1);
     document["_id"] = json!(id);
     document["_rev"] = json!(rev);
@@ -208,8 +187,6 @@ fn sums(documents: &BTreeMap<String, Value>, honesty: Honesty) -> Value {
     if honesty == Honesty::WrongSum {
         *sums.values_mut().next_back().unwrap() += 1;
     }
-    let rows = sums
-        .into_iter()
-        .map(|((year, month), sum)| json!({"key": [year, month], "value": sum}));
+    let rows = sums.into_iter().map(|((year, month), sum)| json!({"key": [year, month], "value": sum}));
     json!({"rows": rows.collect::<Vec<_>>()})
 }

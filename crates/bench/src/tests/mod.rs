@@ -86,26 +86,10 @@ fn right_answers_succeed() {
 #[test]
 fn wrong_answers_fail() {
     for (honesty, words, failure) in [
-        (
-            Honesty::WrongSum,
-            "index --docs 50 --documents small --languages javascript",
-            "wrong answer: row",
-        ),
-        (
-            Honesty::LosesDocument,
-            "load --docs 50 --batches 10 --ids random",
-            "wrong answer: doc_count is 49",
-        ),
-        (
-            Honesty::LosesDocument,
-            "writes --seconds 0.05 --clients 2",
-            "wrong answer: doc_count",
-        ),
-        (
-            Honesty::ChangesDocument,
-            "load --docs 50 --batches 10 --ids random",
-            "sent was",
-        ),
+        (Honesty::WrongSum, "index --docs 50 --documents small --languages javascript", "wrong answer: row"),
+        (Honesty::LosesDocument, "load --docs 50 --batches 10 --ids random", "wrong answer: doc_count is 49"),
+        (Honesty::LosesDocument, "writes --seconds 0.05 --clients 2", "wrong answer: doc_count"),
+        (Honesty::ChangesDocument, "load --docs 50 --batches 10 --ids random", "sent was"),
     ] {
         check(honesty, words, ExitCode::FAILURE, failure);
     }
@@ -156,8 +140,6 @@ fn a_server_that_is_not_there_is_an_error() {
     let free = listener.local_addr().unwrap().port();
     drop(listener);
     assert_ne!(free, port);
-    let error = bench(&["load", "--url", &format!("http://127.0.0.1:{free}")])
-        .unwrap_err()
-        .to_string();
+    let error = bench(&["load", "--url", &format!("http://127.0.0.1:{free}")]).unwrap_err().to_string();
     assert!(error.contains("cannot reach"), "{error}");
 }

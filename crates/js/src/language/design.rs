@@ -22,7 +22,7 @@ const REQUEST_BYTES: usize = 1 << 20;
 /// What functions may log in one call, with room to spare.
 const LOG_BYTES: usize = 1 << 20;
 
-/// The functions of one design document. Holds a worker from the first call on.
+/// The functions of one design document. Holds a worker only during calls, so that nobody who has one waits for another.
 pub(super) struct Calls {
     workers: Arc<DesignWorkers>,
     source: DesignSource,
@@ -67,14 +67,13 @@ impl Calls {
     /// died while it was idle, another one is asked.
     fn ask(&mut self, kind: Kind, wanted: Use, path: &[&str], sink: Sink<'_>) -> Result<Reply, CallError> {
         let mut sink = sink;
+        let mut may_repeat = true;
+        self.borrowed = None;
         loop {
-            let borrowed = match self.borrowed.take().filter(|borrowed| borrowed.wanted == wanted) {
-                Some(borrowed) => borrowed,
-                None => self
-                    .workers
-                    .borrow(&self.key, wanted)
-                    .map_err(|error| CallError::Run(RunError::Machinery(error.to_string())))?,
-            };
+            let borrowed = self
+                .workers
+                .borrow(&self.key, wanted)
+                .map_err(|error| CallError::Run(RunError::Machinery(error.to_string())))?;
             let borrowed = self.borrowed.insert(borrowed);
             let place = borrowed.teach(&self.key, &self.source, self.limits)?;
             let sent = borrowed.worker().and_then(|worker| {
@@ -88,10 +87,19 @@ impl Calls {
             let rested = taught.is_some_and(|taught| taught.rested);
             match answered {
                 Ok(reply) => return Ok(reply),
-                Err(Problem::Worker(WorkerError::Died(..) | WorkerError::Talk(_))) if rested => self.discard(),
+                Err(Problem::Worker(WorkerError::Died(..) | WorkerError::Talk(_))) if rested && may_repeat => {
+                    may_repeat = false;
+                    self.discard();
+                }
                 Err(problem) => return Err(self.error(problem, path)),
             }
         }
+    }
+
+    /// A worker that does not answer as it should is of no more use.
+    fn garbled(&mut self, what: &'static str) -> CallError {
+        self.discard();
+        RunError::Machinery(WorkerError::Garbled(what).to_string()).into()
     }
 
     fn discard(&mut self) {
@@ -155,10 +163,7 @@ impl Calls {
         if let Problem::Threw(text) = problem {
             return match Json::parse(&text) {
                 Ok(thrown) => thrown_error(thrown.value()),
-                Err(_) => {
-                    self.discard();
-                    RunError::Machinery(WorkerError::Garbled("an exception is no JSON").to_string()).into()
-                }
+                Err(_) => self.garbled("an exception is no JSON"),
             };
         }
         let progress = match self.borrowed.as_mut().map(Borrowed::worker) {
@@ -204,15 +209,15 @@ impl Calls {
             count += 1;
         }
         self.request[head..head + 4].copy_from_slice(&count.to_le_bytes());
-        match self.ask(Kind::Filter, Use::Call, path, Sink(None))? {
-            Reply::Done(verdicts) if verdicts.len() == count as usize => {
+        let verdicts = match self.ask(Kind::Filter, Use::Call, path, Sink(None)) {
+            Ok(Reply::Done(verdicts)) if verdicts.len() == count as usize => {
                 Ok(verdicts.into_iter().map(|verdict| verdict != 0).collect())
             }
-            _ => {
-                self.discard();
-                Err(RunError::Machinery(WorkerError::Garbled("verdicts are missing").to_string()).into())
-            }
-        }
+            Ok(_) => Err(self.garbled("verdicts are missing")),
+            Err(error) => Err(error),
+        };
+        self.borrowed = None;
+        verdicts
     }
 }
 
@@ -222,13 +227,16 @@ impl DesignProgram for Calls {
         let mut writer = Writer(&mut self.request);
         writer.u32(u32::try_from(arguments.len()).expect("functions get a handful of arguments"));
         arguments.iter().for_each(|argument| writer.bytes(argument));
-        if let Reply::Done(result) = self.ask(Kind::Call, Use::Call, path, Sink(None))?
-            && let Ok(result) = Json::parse(&result)
-        {
-            return Ok(result.into_bytes());
-        }
-        self.discard();
-        Err(RunError::Machinery(WorkerError::Garbled("a result is no JSON").to_string()).into())
+        let result = match self.ask(Kind::Call, Use::Call, path, Sink(None)) {
+            Ok(Reply::Done(result)) => match Json::parse(&result) {
+                Ok(result) => Ok(result.into_bytes()),
+                Err(_) => Err(self.garbled("a result is no JSON")),
+            },
+            Ok(Reply::Waiting) => Err(self.garbled("rows for a call")),
+            Err(error) => Err(error),
+        };
+        self.borrowed = None;
+        result
     }
 
     fn filter(
@@ -259,10 +267,7 @@ impl DesignProgram for Calls {
         writer.bytes(request);
         match self.ask(Kind::List, Use::List, &path, Sink(Some(sink)))? {
             Reply::Waiting => Ok(Box::new(Rows { calls: self, name: name.to_owned(), state: ListState::Waiting })),
-            Reply::Done(_) => {
-                self.discard();
-                Err(RunError::Machinery(WorkerError::Garbled("a list without rows").to_string()).into())
-            }
+            Reply::Done(_) => Err(self.garbled("a list without rows")),
         }
     }
 
@@ -316,6 +321,7 @@ impl Drop for Rows<'_> {
         if self.state == ListState::Waiting {
             self.calls.discard();
         }
+        self.calls.borrowed = None;
     }
 }
 

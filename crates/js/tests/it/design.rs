@@ -398,3 +398,28 @@ fn log_lines_are_handed_over() {
     assert_eq!(program.take_log(), ["a line", "{\"b\":1}"]);
     assert_eq!(program.take_log(), [""; 0]);
 }
+
+#[test]
+fn those_who_hold_a_worker_do_not_wait_for_another() {
+    let settings = settee_js::PoolSettings { design_calls: 2, ..settee_js::PoolSettings::default() };
+    let language = settee_js::JavaScript::new(super::command(), settings);
+    let source = |rev: &str| DesignSource {
+        database: 1,
+        id: "_design/d".into(),
+        rev: rev.into(),
+        json: br#"{"validate_doc_update":"function() {}"}"#[..].into(),
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let programs = [source("1-a"), source("1-b"), source("1-c")];
+                let mut programs = programs.map(|source| language.design_program(&source, Limits::default()).unwrap());
+                for _ in 0..20 {
+                    for program in &mut programs {
+                        assert_eq!(program.call(&["validate_doc_update"], &[]).map(text).as_deref(), Ok("1"));
+                    }
+                }
+            });
+        }
+    });
+}

@@ -32,18 +32,8 @@ struct Counts {
     chunk: usize,
 }
 
-const SECONDARY: Counts = Counts {
-    low: 0x05,
-    middle: 0x25,
-    high: 0x45,
-    chunk: 0x21,
-};
-const TERTIARY: Counts = Counts {
-    low: 0x05,
-    middle: 0x65,
-    high: 0xc5,
-    chunk: 0x61,
-};
+const SECONDARY: Counts = Counts { low: 0x05, middle: 0x25, high: 0x45, chunk: 0x21 };
+const TERTIARY: Counts = Counts { low: 0x05, middle: 0x65, high: 0xc5, chunk: 0x61 };
 
 /// What follows a run of common weights.
 enum Next {
@@ -77,14 +67,8 @@ struct Weights {
 }
 
 impl Weights {
-    const UNKNOWN: Weights = Weights {
-        class: Class::Unknown,
-        lead: 0,
-        remembered: 0,
-        tail_len: 0,
-        tertiary: 0,
-        tail: [0; 3],
-    };
+    const UNKNOWN: Weights =
+        Weights { class: Class::Unknown, lead: 0, remembered: 0, tail_len: 0, tertiary: 0, tail: [0; 3] };
 
     fn primary(&self) -> [u8; 4] {
         [self.lead, self.tail[0], self.tail[1], self.tail[2]]
@@ -104,11 +88,7 @@ pub(super) fn append_key(text: &[u8], out: &mut Vec<u8>) -> bool {
 /// Compares two strings as the library would, if both are plain ASCII.
 pub(super) fn compare(a: &[u8], b: &[u8]) -> Option<Ordering> {
     // All of both texts, because what follows a letter may combine with it.
-    if a.is_ascii() && b.is_ascii() {
-        Some(TABLE.as_ref()?.compare(a, b))
-    } else {
-        None
-    }
+    if a.is_ascii() && b.is_ascii() { Some(TABLE.as_ref()?.compare(a, b)) } else { None }
 }
 
 impl Table {
@@ -133,11 +113,7 @@ impl Table {
             }
             if weights.lead != previous {
                 if previous != 0 {
-                    buffer[at] = if weights.lead < previous {
-                        LEAVE_DOWNWARDS
-                    } else {
-                        LEAVE_UPWARDS
-                    };
+                    buffer[at] = if weights.lead < previous { LEAVE_DOWNWARDS } else { LEAVE_UPWARDS };
                     at += 1;
                 }
                 buffer[at] = weights.lead;
@@ -192,20 +168,14 @@ impl Table {
                 }
                 (None, None) => return by_tertiary,
                 (left, _) => {
-                    return if left.is_some() {
-                        Ordering::Greater
-                    } else {
-                        Ordering::Less
-                    };
+                    return if left.is_some() { Ordering::Greater } else { Ordering::Less };
                 }
             }
         }
     }
 
     fn weighted<'t>(&'t self, text: &'t [u8]) -> impl Iterator<Item = &'t Weights> {
-        text.iter()
-            .map(|&byte| &self.0[usize::from(byte)])
-            .filter(|weights| weights.class == Class::Weighted)
+        text.iter().map(|&byte| &self.0[usize::from(byte)]).filter(|weights| weights.class == Class::Weighted)
     }
 
     fn learn() -> Option<Table> {
@@ -221,13 +191,7 @@ impl Table {
         let ascending: String = ('\0'..='\x7f').collect();
         let descending: String = ascending.chars().rev().collect();
         let mut probes = vec![String::new(), ascending, descending, "a-1 B.c".to_owned()];
-        for len in [
-            SECONDARY.chunk,
-            SECONDARY.chunk + 1,
-            TERTIARY.chunk,
-            TERTIARY.chunk + 1,
-            3 * TERTIARY.chunk,
-        ] {
+        for len in [SECONDARY.chunk, SECONDARY.chunk + 1, TERTIARY.chunk, TERTIARY.chunk + 1, 3 * TERTIARY.chunk] {
             let lower = "x".repeat(len);
             let upper = lower.to_uppercase();
             probes.extend([format!("{lower}A"), format!("{upper}{lower}{upper}"), lower, upper]);
@@ -250,10 +214,7 @@ fn learn_character(byte: u8) -> Option<Weights> {
     let mut levels = key.split(|&byte| byte == SEPARATOR);
     let (primary, secondary, tertiary) = (levels.next()?, levels.next()?, levels.next()?);
     if primary.is_empty() && secondary.is_empty() && tertiary.is_empty() {
-        return Some(Weights {
-            class: Class::Ignored,
-            ..Weights::UNKNOWN
-        });
+        return Some(Weights { class: Class::Ignored, ..Weights::UNKNOWN });
     }
     let (&lead, tail_bytes) = primary.split_first()?;
     if levels.next().is_some() || tail_bytes.len() > 3 || secondary != [SECONDARY.low] {
@@ -271,14 +232,7 @@ fn learn_character(byte: u8) -> Option<Weights> {
     let primaries = key_of_two.iter().position(|&byte| byte == SEPARATOR)?;
     let remembered = if primaries == 1 + 2 * tail_bytes.len() { lead } else { 0 };
     let tail_len = u8::try_from(tail_bytes.len()).ok()?;
-    Some(Weights {
-        class: Class::Weighted,
-        lead,
-        remembered,
-        tail_len,
-        tertiary,
-        tail,
-    })
+    Some(Weights { class: Class::Weighted, lead, remembered, tail_len, tertiary, tail })
 }
 
 impl Counts {

@@ -25,11 +25,7 @@ pub(super) fn exchange(text: &str) -> Cow<'_, str> {
     if !text.bytes().any(|byte| byte >= FIRST_LEAD_BYTE) {
         return Cow::Borrowed(text);
     }
-    Cow::Owned(
-        text.chars()
-            .map(|character| substitute(character).unwrap_or(character))
-            .collect(),
-    )
+    Cow::Owned(text.chars().map(|character| substitute(character).unwrap_or(character)).collect())
 }
 
 /// The character to use instead of a Han character, which may be itself; `None` for all others.

@@ -66,26 +66,12 @@ fn read(text: &[u8]) -> Text<'_> {
 pub(super) fn compare(a: &[u8], b: &[u8]) -> Ordering {
     match (read(a), read(b)) {
         (Text::Double(a), Text::Double(b)) => a.partial_cmp(&b).expect("JSON has no NaN"),
-        (
-            Text::Integer {
-                negative: false,
-                digits: a,
-            },
-            Text::Integer {
-                negative: false,
-                digits: b,
-            },
-        ) => a.len().cmp(&b.len()).then_with(|| a.cmp(b)),
-        (
-            Text::Integer {
-                negative: true,
-                digits: a,
-            },
-            Text::Integer {
-                negative: true,
-                digits: b,
-            },
-        ) => b.len().cmp(&a.len()).then_with(|| b.cmp(a)),
+        (Text::Integer { negative: false, digits: a }, Text::Integer { negative: false, digits: b }) => {
+            a.len().cmp(&b.len()).then_with(|| a.cmp(b))
+        }
+        (Text::Integer { negative: true, digits: a }, Text::Integer { negative: true, digits: b }) => {
+            b.len().cmp(&a.len()).then_with(|| b.cmp(a))
+        }
         (a_read, b_read) => match (a_read.as_exact_double(), b_read.as_exact_double()) {
             (Some(a), Some(b)) => a.partial_cmp(&b).expect("JSON has no NaN"),
             // A large integer and a double, or large integers of different signs: too rare to have code of their own.
@@ -126,26 +112,16 @@ pub(super) fn content_len(first: u8, rest: &[u8]) -> usize {
         }
         _ => return 0,
     };
-    rest.iter()
-        .position(|byte| byte & 1 == flag)
-        .map_or(rest.len(), |last| last + 1)
+    rest.iter().position(|byte| byte & 1 == flag).map_or(rest.len(), |last| last + 1)
 }
 
 /// The integer, if it has at most 19 digits, which always fit.
 fn small(digits: &[u8]) -> Option<u64> {
-    (digits.len() <= 19).then(|| {
-        digits
-            .iter()
-            .fold(0, |value, digit| value * 10 + u64::from(digit - b'0'))
-    })
+    (digits.len() <= 19).then(|| digits.iter().fold(0, |value, digit| value * 10 + u64::from(digit - b'0')))
 }
 
 fn is_huge(digits: &[u8]) -> bool {
-    digits
-        .len()
-        .cmp(&FIRST_HUGE.len())
-        .then_with(|| digits.cmp(FIRST_HUGE))
-        .is_ge()
+    digits.len().cmp(&FIRST_HUGE.len()).then_with(|| digits.cmp(FIRST_HUGE)).is_ge()
 }
 
 /// The integer that is not huge in binary, the highest bits first, no zeros in front.
@@ -203,11 +179,7 @@ fn encode_integer(negative: bool, limbs: &[u64], out: &mut Vec<u8>) {
 }
 
 fn encode_huge(negative: bool, digits: &[u8], out: &mut Vec<u8>) {
-    let (tag, mask) = if negative {
-        (tag::HUGE_NEGATIVE, 0xff)
-    } else {
-        (tag::HUGE_POSITIVE, 0)
-    };
+    let (tag, mask) = if negative { (tag::HUGE_NEGATIVE, 0xff) } else { (tag::HUGE_POSITIVE, 0) };
     let count = (digits.len() as u64).to_be_bytes();
     out.push(tag);
     out.extend(count.iter().chain(digits).map(|byte| byte ^ mask));
@@ -225,20 +197,11 @@ struct Bits<'a> {
 
 impl<'a> Bits<'a> {
     fn start(negative: bool, out: &'a mut Vec<u8>) -> Bits<'a> {
-        let (tag, mask) = if negative {
-            (tag::NEGATIVE, 0xff)
-        } else {
-            (tag::POSITIVE, 0)
-        };
+        let (tag, mask) = if negative { (tag::NEGATIVE, 0xff) } else { (tag::POSITIVE, 0) };
         // Tag and content of a double; what integers beyond 2^53 need more, they ask for.
         out.reserve(11);
         out.push(tag);
-        Bits {
-            out,
-            mask,
-            partial: 0,
-            partial_len: 0,
-        }
+        Bits { out, mask, partial: 0, partial_len: 0 }
     }
 
     /// Appends the highest `len` of `bits`. A bit that is one must follow later.

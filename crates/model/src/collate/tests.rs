@@ -20,17 +20,9 @@ fn encoded(json: &str, collation: Collation) -> Vec<u8> {
 fn check_pair(a: &str, b: &str, collation: Collation) -> Ordering {
     let order = compare(Value::trusted(a.as_bytes()), Value::trusted(b.as_bytes()), collation);
     let (key_a, key_b) = (encoded(a, collation), encoded(b, collation));
-    assert_eq!(
-        key_a.cmp(&key_b),
-        order,
-        "{a} and {b} in {collation:?}: {key_a:02x?} {key_b:02x?}"
-    );
+    assert_eq!(key_a.cmp(&key_b), order, "{a} and {b} in {collation:?}: {key_a:02x?} {key_b:02x?}");
     let prefix = key_a.starts_with(&key_b) || key_b.starts_with(&key_a);
-    assert_eq!(
-        prefix,
-        order.is_eq(),
-        "one encoding begins the other: {a} and {b} in {collation:?}"
-    );
+    assert_eq!(prefix, order.is_eq(), "one encoding begins the other: {a} and {b} in {collation:?}");
     order
 }
 
@@ -53,13 +45,8 @@ fn random_value(random: &mut Random, depth: usize) -> String {
             format!("[{}]", elements.join(","))
         }
         _ => {
-            let members = (0..random.below(4)).map(|_| {
-                format!(
-                    "{}:{}",
-                    strings::random_literal(random),
-                    random_value(random, depth - 1)
-                )
-            });
+            let members = (0..random.below(4))
+                .map(|_| format!("{}:{}", strings::random_literal(random), random_value(random, depth - 1)));
             format!("{{{}}}", members.collect::<Vec<_>>().join(","))
         }
     }
@@ -209,11 +196,7 @@ fn random_values_compare_as_their_encodings() {
             for (index, a) in values.iter().enumerate() {
                 for b in &values[..=index] {
                     let order = check_pair(a, b, collation);
-                    assert_eq!(
-                        compare_text(b, a, collation),
-                        order.reverse(),
-                        "{b} and {a} in {collation:?}"
-                    );
+                    assert_eq!(compare_text(b, a, collation), order.reverse(), "{b} and {a} in {collation:?}");
                 }
             }
         }
@@ -253,11 +236,7 @@ fn groups_are_beginnings_of_arrays() {
             if group.is_some() {
                 assert_eq!(expected.pop(), Some(0));
             }
-            assert_eq!(
-                group_prefix(&bytes, elements),
-                expected,
-                "{elements} of {array} in {collation:?}"
-            );
+            assert_eq!(group_prefix(&bytes, elements), expected, "{elements} of {array} in {collation:?}");
         }
     };
     check("[1,2,3]", 0, Some("[]"));
@@ -267,16 +246,8 @@ fn groups_are_beginnings_of_arrays() {
     check("[1]", 2, None);
     check("[]", 1, None);
     check(r#"[[1,[2]],{"a":[0,""],"b":{}},"x",-7,null]"#, 1, Some("[[1,[2]]]"));
-    check(
-        r#"[[1,[2]],{"a":[0,""],"b":{}},"x",-7,null]"#,
-        2,
-        Some(r#"[[1,[2]],{"a":[0,""],"b":{}}]"#),
-    );
-    check(
-        r#"[[1,[2]],{"a":[0,""],"b":{}},"x",-7,null]"#,
-        4,
-        Some(r#"[[1,[2]],{"a":[0,""],"b":{}},"x",-7]"#),
-    );
+    check(r#"[[1,[2]],{"a":[0,""],"b":{}},"x",-7,null]"#, 2, Some(r#"[[1,[2]],{"a":[0,""],"b":{}}]"#));
+    check(r#"[[1,[2]],{"a":[0,""],"b":{}},"x",-7,null]"#, 4, Some(r#"[[1,[2]],{"a":[0,""],"b":{}},"x",-7]"#));
     for scalar in ["null", "7", r#""abc""#, r#"{"a":[1,2]}"#] {
         check(scalar, 1, None);
     }
@@ -291,16 +262,8 @@ fn random_groups_are_equal_if_their_elements_are() {
                 let [a, b, c, d, e] = [(); 5].map(|()| random_value(random, 2));
                 let group = |array: &str| group_prefix(&encoded(array, collation), 2).to_vec();
                 let group_of_three = group(&format!("[{a},{b},{c}]"));
-                assert_eq!(
-                    group_of_three,
-                    group(&format!("[{a},{b},{d},{e}]")),
-                    "{a} {b} {c} {d} in {collation:?}"
-                );
-                assert_eq!(
-                    group_of_three,
-                    group(&format!("[{a},{b}]")),
-                    "{a} {b} {c} in {collation:?}"
-                );
+                assert_eq!(group_of_three, group(&format!("[{a},{b},{d},{e}]")), "{a} {b} {c} {d} in {collation:?}");
+                assert_eq!(group_of_three, group(&format!("[{a},{b}]")), "{a} {b} {c} in {collation:?}");
                 assert_ne!(group_of_three, group(&format!("[{a}]")), "{a} {b} {c} in {collation:?}");
                 assert_eq!(
                     group_of_three.cmp(&group(&format!("[{a},{e},{d}]"))),
@@ -317,29 +280,13 @@ fn deep_nesting_is_no_problem() {
     let depth = crate::json::MAX_DEPTH;
     let deep = |inner: &str| format!("{}{inner}{}", "[".repeat(depth), "]".repeat(depth));
     assert_eq!(check_pair(&deep("1"), &deep("2"), Collation::Unicode), Ordering::Less);
-    assert_eq!(
-        encoded_len(&encoded(&deep("1"), Collation::Unicode)),
-        encoded(&deep("1"), Collation::Unicode).len()
-    );
+    assert_eq!(encoded_len(&encoded(&deep("1"), Collation::Unicode)), encoded(&deep("1"), Collation::Unicode).len());
 }
 
 #[test]
 fn version_names_the_library_in_use() {
     let lock = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.lock")).unwrap();
-    let locked = lock
-        .split("[[package]]")
-        .find(|package| package.contains("name = \"icu_collator\""))
-        .unwrap();
-    let number = locked
-        .lines()
-        .find_map(|line| line.strip_prefix("version = "))
-        .unwrap()
-        .trim_matches('"');
-    assert!(
-        version()
-            .split(' ')
-            .any(|part| part == format!("icu_collator-{number}")),
-        "{} {number}",
-        version()
-    );
+    let locked = lock.split("[[package]]").find(|package| package.contains("name = \"icu_collator\"")).unwrap();
+    let number = locked.lines().find_map(|line| line.strip_prefix("version = ")).unwrap().trim_matches('"');
+    assert!(version().split(' ').any(|part| part == format!("icu_collator-{number}")), "{} {number}", version());
 }

@@ -12,11 +12,7 @@ fn parse(text: &str) -> Result<Document, DocumentError> {
 #[track_caller]
 fn check_body(text: &str, expected: &str) {
     let document = parse(text).unwrap();
-    assert_eq!(
-        std::str::from_utf8(document.body.as_bytes()).unwrap(),
-        expected,
-        "{text}"
-    );
+    assert_eq!(std::str::from_utf8(document.body.as_bytes()).unwrap(), expected, "{text}");
 }
 
 #[test]
@@ -28,19 +24,10 @@ fn body_is_what_is_left() {
         (r#"{"_id":"x","_deleted":false}"#, "{}"),
         (r#"{"_id":"x","a":1}"#, r#"{"a":1}"#),
         (r#"{"a":1,"_id":"x"}"#, r#"{"a":1}"#),
-        (
-            r#"{"a":[1,{"_b":2}],"_id":"x","b":"\u00e9","c":1e2}"#,
-            r#"{"a":[1,{"_b":2}],"b":"\u00e9","c":1e2}"#,
-        ),
-        (
-            r#"{"_id":"x","a":1,"_rev":"1-a","b":2,"_deleted":true}"#,
-            r#"{"a":1,"b":2}"#,
-        ),
+        (r#"{"a":[1,{"_b":2}],"_id":"x","b":"\u00e9","c":1e2}"#, r#"{"a":[1,{"_b":2}],"b":"\u00e9","c":1e2}"#),
+        (r#"{"_id":"x","a":1,"_rev":"1-a","b":2,"_deleted":true}"#, r#"{"a":1,"b":2}"#),
         (r#"{"\u005fid":"x","\u0061":1}"#, r#"{"\u0061":1}"#),
-        (
-            r#"{"_conflicts":["1-x"],"_deleted_conflicts":[],"_revs_info":[],"_local_seq":3,"n":1}"#,
-            r#"{"n":1}"#,
-        ),
+        (r#"{"_conflicts":["1-x"],"_deleted_conflicts":[],"_revs_info":[],"_local_seq":3,"n":1}"#, r#"{"n":1}"#),
         (
             r#"{"_replication_state":"done","_id":"x","_replication_id":1}"#,
             r#"{"_replication_state":"done","_replication_id":1}"#,
@@ -62,11 +49,7 @@ fn special_members() {
     assert_eq!(document.revisions, None);
 
     let document = parse(r#"{"_revisions":{"start":3,"ids":["c","b"]},"_rev":"?"}"#).unwrap();
-    assert_eq!(
-        document.rev,
-        Some(Rev::parse("3-c").unwrap()),
-        "the history counts, not _rev"
-    );
+    assert_eq!(document.rev, Some(Rev::parse("3-c").unwrap()), "the history counts, not _rev");
     let path = document.revisions.unwrap().path();
     assert_eq!(path, [Rev::parse("3-c").unwrap(), Rev::parse("2-b").unwrap()]);
 
@@ -77,31 +60,18 @@ fn special_members() {
     assert_eq!(document.rev.unwrap().to_string(), "0-3");
 
     let document = parse("{}").unwrap();
-    assert_eq!(
-        (document.id, document.rev, document.deleted, document.attachments),
-        (None, None, false, None)
-    );
+    assert_eq!((document.id, document.rev, document.deleted, document.attachments), (None, None, false, None));
 }
 
 #[test]
 fn refused() {
     use DocumentErrorKind::{BadRequest, DocValidation, IllegalDocid};
     for (kind, reason, texts) in [
-        (
-            BadRequest,
-            "Document must be a JSON object",
-            &["[]", "1", r#""x""#, "null", "true", "[{}]"][..],
-        ),
+        (BadRequest, "Document must be a JSON object", &["[]", "1", r#""x""#, "null", "true", "[{}]"][..]),
         (
             BadRequest,
             "Invalid rev format",
-            &[
-                r#"{"_rev":"x"}"#,
-                r#"{"_rev":1}"#,
-                r#"{"_rev":null}"#,
-                r#"{"_rev":"-1"}"#,
-                r#"{"_rev":""}"#,
-            ],
+            &[r#"{"_rev":"x"}"#, r#"{"_rev":1}"#, r#"{"_rev":null}"#, r#"{"_rev":"-1"}"#, r#"{"_rev":""}"#],
         ),
         (
             IllegalDocid,
@@ -115,16 +85,8 @@ fn refused() {
             ],
         ),
         (IllegalDocid, "Document id must not be empty", &[r#"{"_id":""}"#]),
-        (
-            IllegalDocid,
-            "Document id must be a string",
-            &[r#"{"_id":1}"#, r#"{"_id":null}"#, r#"{"_id":["a"]}"#],
-        ),
-        (
-            IllegalDocid,
-            "Illegal document id `_design/`",
-            &[r#"{"_id":"_design/"}"#],
-        ),
+        (IllegalDocid, "Document id must be a string", &[r#"{"_id":1}"#, r#"{"_id":null}"#, r#"{"_id":["a"]}"#]),
+        (IllegalDocid, "Illegal document id `_design/`", &[r#"{"_id":"_design/"}"#]),
         (IllegalDocid, "Illegal document id `_local/`", &[r#"{"_id":"_local/"}"#]),
         (
             DocValidation,
@@ -134,21 +96,9 @@ fn refused() {
         (DocValidation, "Bad special document member: _", &[r#"{"_":1}"#]),
         (DocValidation, "Bad special document member: _Rev", &[r#"{"_Rev":1}"#]),
         (DocValidation, "Bad special document member: _rev2", &[r#"{"_rev2":1}"#]),
-        (
-            DocValidation,
-            "Bad special document member: _deleted",
-            &[r#"{"_deleted":1}"#, r#"{"_deleted":null}"#],
-        ),
-        (
-            DocValidation,
-            "Bad special document member: _attachments",
-            &[r#"{"_attachments":[]}"#],
-        ),
-        (
-            DocValidation,
-            "Bad special document member: _revisions",
-            &[r#"{"_revisions":1}"#],
-        ),
+        (DocValidation, "Bad special document member: _deleted", &[r#"{"_deleted":1}"#, r#"{"_deleted":null}"#]),
+        (DocValidation, "Bad special document member: _attachments", &[r#"{"_attachments":[]}"#]),
+        (DocValidation, "Bad special document member: _revisions", &[r#"{"_revisions":1}"#]),
         (
             DocValidation,
             "_revisions.start isn't an integer.",
@@ -161,16 +111,9 @@ fn refused() {
         (
             DocValidation,
             "_revisions.ids isn't a array.",
-            &[
-                r#"{"_revisions":{"start":1}}"#,
-                r#"{"_revisions":{"start":1,"ids":"a"}}"#,
-            ],
+            &[r#"{"_revisions":{"start":1}}"#, r#"{"_revisions":{"start":1,"ids":"a"}}"#],
         ),
-        (
-            DocValidation,
-            "RevId isn't a string",
-            &[r#"{"_revisions":{"start":1,"ids":[1]}}"#],
-        ),
+        (DocValidation, "RevId isn't a string", &[r#"{"_revisions":{"start":1,"ids":[1]}}"#]),
         (
             DocValidation,
             "RevId isn't a valid hexadecimal",
@@ -191,17 +134,7 @@ fn refused() {
 
 #[test]
 fn ids() {
-    for id in [
-        "a",
-        " ",
-        "é",
-        "a/b",
-        "-",
-        "_design/a",
-        "_local/a",
-        "_design/a/b",
-        &"x".repeat(MAX_DOC_ID_LEN),
-    ] {
+    for id in ["a", " ", "é", "a/b", "-", "_design/a", "_local/a", "_design/a/b", &"x".repeat(MAX_DOC_ID_LEN)] {
         assert_eq!(validate_doc_id(id), Ok(()), "{id}");
     }
     let error = validate_doc_id(&"x".repeat(MAX_DOC_ID_LEN + 1)).unwrap_err();
@@ -234,24 +167,13 @@ fn random_documents_come_back() {
     let rev = Rev::parse("12-23202479633c2b380f79507a776743d5").unwrap();
     for _ in 0..2_000 {
         let body = Json::parse(random.json_object().as_bytes()).unwrap();
-        if body
-            .value()
-            .members()
-            .any(|(name, _)| name.as_str().unwrap().starts_with('_'))
-        {
+        if body.value().members().any(|(name, _)| name.as_str().unwrap().starts_with('_')) {
             continue;
         }
         // Special members anywhere between the others.
-        let special = [
-            r#""_id":"x""#,
-            r#""_rev":"12-23202479633c2b380f79507a776743d5""#,
-            r#""_deleted":true"#,
-        ];
-        let mut members: Vec<Vec<u8>> = body
-            .value()
-            .members()
-            .map(|(name, value)| [name.raw(), b":", value.raw()].concat())
-            .collect();
+        let special = [r#""_id":"x""#, r#""_rev":"12-23202479633c2b380f79507a776743d5""#, r#""_deleted":true"#];
+        let mut members: Vec<Vec<u8>> =
+            body.value().members().map(|(name, value)| [name.raw(), b":", value.raw()].concat()).collect();
         for member in special {
             members.insert(random.below(members.len() + 1), member.as_bytes().to_vec());
         }
@@ -260,9 +182,6 @@ fn random_documents_come_back() {
         assert_eq!(document.body, body);
         let mut written = Vec::new();
         Document::write_json(&mut written, "x", &rev, true, |_| {}, body.as_bytes());
-        assert_eq!(
-            Document::parse(Json::parse(&written).unwrap().value()).unwrap(),
-            document
-        );
+        assert_eq!(Document::parse(Json::parse(&written).unwrap().value()).unwrap(), document);
     }
 }

@@ -24,18 +24,8 @@ const FEW_MEMBERS: usize = 16;
 pub fn compact(text: &[u8], out: &mut Vec<u8>) -> Result<(), JsonError> {
     let length_before = out.len();
     let result = match std::str::from_utf8(text) {
-        Ok(_) => Compactor {
-            text,
-            at: 0,
-            copied: 0,
-            out,
-            open: SmallVec::new(),
-            names: SmallVec::new(),
-        }
-        .run(),
-        Err(error) => Err(JsonError::NotUtf8 {
-            offset: error.valid_up_to(),
-        }),
+        Ok(_) => Compactor { text, at: 0, copied: 0, out, open: SmallVec::new(), names: SmallVec::new() }.run(),
+        Err(error) => Err(JsonError::NotUtf8 { offset: error.valid_up_to() }),
     };
     if result.is_err() {
         out.truncate(length_before);
@@ -283,11 +273,7 @@ impl Compactor<'_, '_> {
             let number = std::str::from_utf8(number).expect("digits and signs are ASCII");
             number.parse().is_ok_and(f64::is_finite)
         };
-        if finite && number.len() <= MAX_NUMBER_LEN {
-            Ok(())
-        } else {
-            Err(JsonError::NumberRange { offset: start })
-        }
+        if finite && number.len() <= MAX_NUMBER_LEN { Ok(()) } else { Err(JsonError::NumberRange { offset: start }) }
     }
 
     /// Takes one or more digits; how many.
@@ -297,11 +283,7 @@ impl Compactor<'_, '_> {
         while let Some(b'0'..=b'9') = self.text.get(self.at) {
             self.at += 1;
         }
-        if self.at == start {
-            self.invalid()
-        } else {
-            Ok(self.at - start)
-        }
+        if self.at == start { self.invalid() } else { Ok(self.at - start) }
     }
 
     /// Takes the name of a member and the colon.
@@ -315,18 +297,8 @@ impl Compactor<'_, '_> {
         let escaped = self.string()?;
         let end = self.at - 1;
         let literal = &self.text[start..end];
-        let hash = if escaped {
-            hash_name(&unescaped(literal, true))
-        } else {
-            hash_name(literal)
-        };
-        self.names.push(Name {
-            hash,
-            start,
-            end,
-            out,
-            escaped,
-        });
+        let hash = if escaped { hash_name(&unescaped(literal, true)) } else { hash_name(literal) };
+        self.names.push(Name { hash, start, end, out, escaped });
         if self.peek() != b':' {
             return self.invalid();
         }
@@ -401,10 +373,7 @@ fn maybe_repeated(names: &[Name]) -> bool {
         hashes.sort_unstable();
         return hashes.windows(2).any(|pair| pair[0] == pair[1]);
     }
-    names
-        .iter()
-        .enumerate()
-        .any(|(index, name)| names[..index].iter().any(|other| other.hash == name.hash))
+    names.iter().enumerate().any(|(index, name)| names[..index].iter().any(|other| other.hash == name.hash))
 }
 
 /// Length, the first 32 and the last eight bytes; longer names that differ between these only cost the closer look of
@@ -419,15 +388,10 @@ fn hash_name(name: &[u8]) -> u64 {
     let seed = length as u64;
     match length {
         0 => 0,
-        1..4 => mix(
-            seed,
-            u64::from(name[0]) << 16 | u64::from(name[length / 2]) << 8 | u64::from(name[length - 1]),
-        ),
+        1..4 => mix(seed, u64::from(name[0]) << 16 | u64::from(name[length / 2]) << 8 | u64::from(name[length - 1])),
         4..8 => mix(mix(seed, half(&name[..4])), half(&name[length - 4..])),
         _ => {
-            let head = name[..length.min(32)]
-                .chunks_exact(8)
-                .fold(seed, |hash, bytes| mix(hash, word(bytes)));
+            let head = name[..length.min(32)].chunks_exact(8).fold(seed, |hash, bytes| mix(hash, word(bytes)));
             mix(head, word(&name[length - 8..]))
         }
     }

@@ -13,11 +13,7 @@ use naive::Tree;
 #[track_caller]
 fn check_compact(text: &str, expected: &str) {
     let json = Json::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{text}: {error}"));
-    assert_eq!(
-        std::str::from_utf8(json.as_bytes()).unwrap(),
-        expected,
-        "compacting {text}"
-    );
+    assert_eq!(std::str::from_utf8(json.as_bytes()).unwrap(), expected, "compacting {text}");
 }
 
 #[track_caller]
@@ -50,10 +46,7 @@ fn text_stays_as_it_was_sent() {
 
 #[test]
 fn whitespace_goes() {
-    check_compact(
-        " \t\r\n{ \"a b\" : [ 1 , 2 ] , \"c\" : { } , \"d\" : [ ] }\n",
-        r#"{"a b":[1,2],"c":{},"d":[]}"#,
-    );
+    check_compact(" \t\r\n{ \"a b\" : [ 1 , 2 ] , \"c\" : { } , \"d\" : [ ] }\n", r#"{"a b":[1,2],"c":{},"d":[]}"#);
     check_compact(" 1 ", "1");
     check_compact("[ -1.5e3 , true ]", "[-1.5e3,true]");
 }
@@ -68,23 +61,14 @@ fn repeated_names_keep_the_last() {
     check_compact(&same, &format!(r#"{{"{}":2}}"#, long('x')));
     for (text, expected) in [
         (r#"{"a":1,"a":2}"#, r#"{"a":2}"#),
-        (
-            r#"{ "bar":1, "foo":2, "baz" : 3, "foo" :4 }"#,
-            r#"{"bar":1,"baz":3,"foo":4}"#,
-        ),
+        (r#"{ "bar":1, "foo":2, "baz" : 3, "foo" :4 }"#, r#"{"bar":1,"baz":3,"foo":4}"#),
         (r#"{"foo":1,"foo":2,"foo":3}"#, r#"{"foo":3}"#),
         (r#"{"a":1,"b":2,"a":3,"b":4,"c":5}"#, r#"{"a":3,"b":4,"c":5}"#),
         (r#"{"a":1,"\u0061":2}"#, r#"{"\u0061":2}"#),
         (r#"{"\u0061":1,"x":{"y":1},"a":2}"#, r#"{"x":{"y":1},"a":2}"#),
         (r#"{"":1, "":2}"#, r#"{"":2}"#),
-        (
-            r#"[{"a":{"b":1, "b":2},"a":{"b":3, "b":4}}, {"a":1}]"#,
-            r#"[{"a":{"b":4}},{"a":1}]"#,
-        ),
-        (
-            r#"{"foo\u0000bar":1,"foo\u0000baz":2,"foo\u0000bar":3}"#,
-            r#"{"foo\u0000baz":2,"foo\u0000bar":3}"#,
-        ),
+        (r#"[{"a":{"b":1, "b":2},"a":{"b":3, "b":4}}, {"a":1}]"#, r#"[{"a":{"b":4}},{"a":1}]"#),
+        (r#"{"foo\u0000bar":1,"foo\u0000baz":2,"foo\u0000bar":3}"#, r#"{"foo\u0000baz":2,"foo\u0000bar":3}"#),
     ] {
         check_compact(text, expected);
     }
@@ -95,23 +79,13 @@ fn repeated_names_keep_the_last() {
 fn many_members_are_not_quadratic() {
     let started = Instant::now();
     let name = |index: usize| format!("\"{}{index:09}{}\"", "b".repeat(32), "e".repeat(8));
-    let members = (0..100_000)
-        .map(|index| format!("{}:{index}", name(index % 99_999)))
-        .collect::<Vec<_>>()
-        .join(", ");
+    let members = (0..100_000).map(|index| format!("{}:{index}", name(index % 99_999))).collect::<Vec<_>>().join(", ");
     let json = Json::parse(format!("{{{members}}}").as_bytes()).unwrap();
     let compacted: Vec<(Value<'_>, Value<'_>)> = json.value().members().collect();
     assert_eq!(compacted.len(), 99_999);
-    assert_eq!(
-        compacted[0].1.as_u64(),
-        Some(1),
-        "the first one was repeated at the end"
-    );
+    assert_eq!(compacted[0].1.as_u64(), Some(1), "the first one was repeated at the end");
     assert_eq!(compacted[99_998].1.as_u64(), Some(99_999));
-    assert!(
-        started.elapsed() < Duration::from_secs(10),
-        "a quadratic algorithm takes minutes for this"
-    );
+    assert!(started.elapsed() < Duration::from_secs(10), "a quadratic algorithm takes minutes for this");
 }
 
 #[test]
@@ -189,23 +163,10 @@ fn invalid_utf8() {
 #[test]
 fn numbers_out_of_range() {
     let digits = |count: usize| "9".repeat(count);
-    for text in [
-        "1e309",
-        "-1e309",
-        "1.8e308",
-        "1E400",
-        "1e99999999999999999999",
-        &format!("{}.0", digits(310)),
-    ] {
+    for text in ["1e309", "-1e309", "1.8e308", "1E400", "1e99999999999999999999", &format!("{}.0", digits(310))] {
         check_refused(text.as_bytes(), JsonError::NumberRange { offset: 0 });
     }
-    for text in [
-        "0e999",
-        "0.0e-99999999999",
-        "1e308",
-        &digits(400),
-        &digits(MAX_NUMBER_LEN),
-    ] {
+    for text in ["0e999", "0.0e-99999999999", "1e308", &digits(400), &digits(MAX_NUMBER_LEN)] {
         check_compact(text, text);
     }
     for text in [digits(MAX_NUMBER_LEN + 1), format!("0.{}", digits(MAX_NUMBER_LEN))] {
@@ -221,10 +182,7 @@ fn depth() {
         let offset = open.len() * MAX_DEPTH;
         check_refused(nested(MAX_DEPTH + 1).as_bytes(), JsonError::TooDeep { offset });
     }
-    check_refused(
-        "[".repeat(1_000_000).as_bytes(),
-        JsonError::TooDeep { offset: MAX_DEPTH },
-    );
+    check_refused("[".repeat(1_000_000).as_bytes(), JsonError::TooDeep { offset: MAX_DEPTH });
 }
 
 #[test]
@@ -237,22 +195,9 @@ fn values() {
     assert_eq!(object.get("s").unwrap().as_str().unwrap(), "x\ny");
     assert_eq!(object.get("s").unwrap().raw(), br#""x\ny""#);
     let array = object.get("a").unwrap();
-    assert_eq!(
-        array.elements().map(|element| element.raw().len()).collect::<Vec<_>>(),
-        [1, 2, 3, 9, 3]
-    );
-    let numbers: Vec<_> = array
-        .elements()
-        .map(|value| (value.as_u64(), value.as_i64(), value.as_f64()))
-        .collect();
-    assert_eq!(
-        numbers[..3],
-        [
-            (Some(1), Some(1), Some(1.0)),
-            (None, Some(-2), Some(-2.0)),
-            (None, None, Some(3.5))
-        ]
-    );
+    assert_eq!(array.elements().map(|element| element.raw().len()).collect::<Vec<_>>(), [1, 2, 3, 9, 3]);
+    let numbers: Vec<_> = array.elements().map(|value| (value.as_u64(), value.as_i64(), value.as_f64())).collect();
+    assert_eq!(numbers[..3], [(Some(1), Some(1), Some(1.0)), (None, Some(-2), Some(-2.0)), (None, None, Some(3.5))]);
     assert_eq!(numbers[3], (None, None, None));
     assert_eq!(object.get("t").unwrap().as_bool(), Some(true));
     assert!(object.get("n").unwrap().is_null());
@@ -261,29 +206,17 @@ fn values() {
     assert_eq!((big.as_u64(), big.as_f64()), (None, Some(18_446_744_073_709_551_616.0)));
     assert!(object.get("b").is_none(), "only own members are found");
     assert!(object.get("u0061").is_none());
-    assert_eq!(
-        object.elements().count() + array.members().count() + big.members().count(),
-        0
-    );
+    assert_eq!(object.elements().count() + array.members().count() + big.members().count(), 0);
     assert!(Value::trusted(br#""a\\b""#).is_string("a\\b"));
     assert!(!Value::trusted(br#""\\""#).is_string(r"\\"));
 }
 
 #[test]
 fn write_string_escapes_what_must_be() {
-    let all: String = (0..0x80)
-        .map(char::from_u32)
-        .map(Option::unwrap)
-        .chain("é日😀\u{2028}".chars())
-        .collect();
-    for text in [
-        "",
-        "plain",
-        "\"\\",
-        "\n\r\t\u{8}\u{c}\u{0}\u{1f}\u{7f}",
-        "a long text without anything special / in it",
-        &all,
-    ] {
+    let all: String = (0..0x80).map(char::from_u32).map(Option::unwrap).chain("é日😀\u{2028}".chars()).collect();
+    for text in
+        ["", "plain", "\"\\", "\n\r\t\u{8}\u{c}\u{0}\u{1f}\u{7f}", "a long text without anything special / in it", &all]
+    {
         let mut out = b"x".to_vec();
         write_string(&mut out, text);
         let json = Json::parse(&out[1..]).unwrap();
@@ -316,11 +249,7 @@ fn check_against_naive(text: &str) {
     let compacted = std::str::from_utf8(json.as_bytes()).unwrap();
     assert_eq!(Some(Tree::from(json.value())), expected, "{text} became {compacted}");
     assert_eq!(naive::parse(compacted), expected, "{text} became {compacted}");
-    assert_eq!(
-        Json::parse(json.as_bytes()).unwrap(),
-        json,
-        "compacting {compacted} again"
-    );
+    assert_eq!(Json::parse(json.as_bytes()).unwrap(), json, "compacting {compacted} again");
     assert!(!naive::has_space(compacted), "{compacted}");
 }
 
@@ -342,11 +271,8 @@ fn mutated_text_is_seen_as_by_a_naive_parser() {
         let mut text = random.json().into_bytes();
         for _ in 0..random.below(3) + 1 {
             let at = random.below(text.len().max(1)).min(text.len());
-            let byte = if random.one_in(10) {
-                random.below(256) as u8
-            } else {
-                interesting[random.below(interesting.len())]
-            };
+            let byte =
+                if random.one_in(10) { random.below(256) as u8 } else { interesting[random.below(interesting.len())] };
             match random.below(4) {
                 0 => text.truncate(at),
                 1 => text.insert(at, byte),
@@ -357,12 +283,7 @@ fn mutated_text_is_seen_as_by_a_naive_parser() {
         }
         match std::str::from_utf8(&text) {
             Ok(text) => check_against_naive(text),
-            Err(error) => check_refused(
-                &text,
-                JsonError::NotUtf8 {
-                    offset: error.valid_up_to(),
-                },
-            ),
+            Err(error) => check_refused(&text, JsonError::NotUtf8 { offset: error.valid_up_to() }),
         }
         accepted += usize::from(Json::parse(&text).is_ok());
     }

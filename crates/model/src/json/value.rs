@@ -147,11 +147,7 @@ impl<'a> Value<'a> {
     }
 
     fn number_text(self) -> Option<&'a str> {
-        if self.kind() == Kind::Number {
-            std::str::from_utf8(self.0).ok()
-        } else {
-            None
-        }
+        if self.kind() == Kind::Number { std::str::from_utf8(self.0).ok() } else { None }
     }
 
     /// The elements of an array; nothing if it is none.
@@ -168,9 +164,7 @@ impl<'a> Value<'a> {
 
     /// The member `name` of an object.
     pub fn get(self, name: &str) -> Option<Value<'a>> {
-        self.members()
-            .find(|(key, _)| key.is_string(name))
-            .map(|(_, value)| value)
+        self.members().find(|(key, _)| key.is_string(name)).map(|(_, value)| value)
     }
 }
 
@@ -259,7 +253,5 @@ fn unescape_unicode<'r>(mut rest: &'r [u8], out: &mut Vec<u8>) -> &'r [u8] {
 
 /// The value of the first four characters, if they are hexadecimal digits.
 pub(super) fn hex4(text: &[u8]) -> Option<u32> {
-    text.get(..4)?
-        .iter()
-        .try_fold(0, |code, &digit| Some(code << 4 | char::from(digit).to_digit(16)?))
+    text.get(..4)?.iter().try_fold(0, |code, &digit| Some(code << 4 | char::from(digit).to_digit(16)?))
 }

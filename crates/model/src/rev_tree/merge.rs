@@ -43,11 +43,7 @@ impl<T> RevTree<T> {
         // The greatest revision has no successors, and leaves are in order, so it is the last of them.
         let parent = to_index(self.nodes.len() - 1);
         let node = to_index(self.nodes.len());
-        self.nodes.push(Node {
-            rev,
-            parent: Some(parent),
-            value: Some(value),
-        });
+        self.nodes.push(Node { rev, parent: Some(parent), value: Some(value) });
         *self.leaves.last_mut().expect("a tree with nodes has a leaf") = node;
     }
 
@@ -70,11 +66,7 @@ impl<T> RevTree<T> {
                 first_known = found.map(|node| (age, self.is_leaf(node)));
             }
             let node = found.unwrap_or_else(|| {
-                self.nodes.push(Node {
-                    rev: rev.clone(),
-                    parent: None,
-                    value: None,
-                });
+                self.nodes.push(Node { rev: rev.clone(), parent: None, value: None });
                 to_index(self.nodes.len() - 1)
             });
             if let (Some(child), None) = (child, known_parent) {
@@ -99,9 +91,6 @@ impl<T> RevTree<T> {
 /// The beginning of a path in which generations follow each other.
 fn without_gap(path: &[Rev]) -> &[Rev] {
     let follows = |pair: &[Rev]| pair[1].generation.checked_add(1) == Some(pair[0].generation);
-    let length = path
-        .windows(2)
-        .position(|pair| !follows(pair))
-        .map_or(path.len(), |gap| gap + 1);
+    let length = path.windows(2).position(|pair| !follows(pair)).map_or(path.len(), |gap| gap + 1);
     &path[..length]
 }

@@ -34,11 +34,7 @@ fn show<T>(tree: &RevTree<T>) -> String {
 }
 
 fn names<T>(tree: &RevTree<T>, nodes: impl IntoIterator<Item = u32>) -> String {
-    nodes
-        .into_iter()
-        .map(|node| tree.node(node).rev.to_string())
-        .collect::<Vec<_>>()
-        .join(" ")
+    nodes.into_iter().map(|node| tree.node(node).rev.to_string()).collect::<Vec<_>>().join(" ")
 }
 
 #[test]
@@ -69,11 +65,7 @@ fn merge() {
     ] {
         let mut tree = tree(before);
         let found = tree.merge(&path(merged), true);
-        assert_eq!(
-            (found, show(&tree).as_str()),
-            (outcome, after),
-            "merging {merged} into {before:?}"
-        );
+        assert_eq!((found, show(&tree).as_str()), (outcome, after), "merging {merged} into {before:?}");
         assert_eq!(
             tree.node(tree.find(&path(merged)[0]).unwrap()).value,
             Some(true),
@@ -104,22 +96,12 @@ fn winner() {
         (&["!1-a", "!9-x", "!9-y"], "9-y 9-x 1-a"),
         (&["10-a", "9-z"], "10-a 9-z"),
         // As bytes: 16 of an MD5 against text.
-        (
-            &["1-ffffffffffffffffffffffffffffffff", "1-f"],
-            "1-ffffffffffffffffffffffffffffffff 1-f",
-        ),
-        (
-            &["1-00000000000000000000000000000000", "1-0"],
-            "1-0 1-00000000000000000000000000000000",
-        ),
+        (&["1-ffffffffffffffffffffffffffffffff", "1-f"], "1-ffffffffffffffffffffffffffffffff 1-f"),
+        (&["1-00000000000000000000000000000000", "1-0"], "1-0 1-00000000000000000000000000000000"),
     ] {
         let tree = tree(paths);
         assert_eq!(names(&tree, tree.leaves_by_rank(|live| !live)), ranked, "{paths:?}");
-        assert_eq!(
-            names(&tree, tree.winner(|live| !live)),
-            ranked.split(' ').next().unwrap(),
-            "{paths:?}"
-        );
+        assert_eq!(names(&tree, tree.winner(|live| !live)), ranked.split(' ').next().unwrap(), "{paths:?}");
     }
 }
 
@@ -152,78 +134,35 @@ fn purge() {
         (&["3-c 2-b 1-a", "9-z"], "9-z", "1-a 1-a>2-b 2-b>3-c", Some(1)),
     ] {
         let mut values = tree(paths);
-        assert_eq!(
-            values.purge(&rev(purged)).map(|values| values.len()),
-            removed,
-            "{paths:?}"
-        );
+        assert_eq!(values.purge(&rev(purged)).map(|values| values.len()), removed, "{paths:?}");
         assert_eq!(show(&values), after, "{paths:?} without {purged}");
-        assert_eq!(
-            tree(paths).remove_leaf(&rev(purged)),
-            removed.map(|_| true),
-            "{paths:?} without {purged}"
-        );
+        assert_eq!(tree(paths).remove_leaf(&rev(purged)), removed.map(|_| true), "{paths:?} without {purged}");
     }
 }
 
 #[test]
 fn leaves_of() {
     let tree = tree(&["3-c 2-b 1-a", "4-y 3-x 2-b", "2-d 1-a", "1-z"]);
-    for (node, leaves) in [
-        ("1-a", "2-d 3-c 4-y"),
-        ("2-b", "3-c 4-y"),
-        ("3-x", "4-y"),
-        ("3-c", "3-c"),
-        ("1-z", "1-z"),
-    ] {
-        assert_eq!(
-            names(&tree, tree.leaves_of(tree.find(&rev(node)).unwrap())),
-            leaves,
-            "{node}"
-        );
+    for (node, leaves) in [("1-a", "2-d 3-c 4-y"), ("2-b", "3-c 4-y"), ("3-x", "4-y"), ("3-c", "3-c"), ("1-z", "1-z")] {
+        assert_eq!(names(&tree, tree.leaves_of(tree.find(&rev(node)).unwrap())), leaves, "{node}");
     }
 }
 
 #[test]
 fn from_nodes() {
-    let node = |text: &str, parent: Option<u32>| Node {
-        rev: rev(text),
-        parent,
-        value: Some(true),
-    };
+    let node = |text: &str, parent: Option<u32>| Node { rev: rev(text), parent, value: Some(true) };
     let check = |nodes: Vec<Node<bool>>, expected: Result<&str, InvalidTree>| {
-        assert_eq!(
-            RevTree::from_nodes(nodes).map(|tree| show(&tree)),
-            expected.map(str::to_owned)
-        );
+        assert_eq!(RevTree::from_nodes(nodes).map(|tree| show(&tree)), expected.map(str::to_owned));
     };
     check(vec![], Ok(""));
     check(vec![node("1-a", None), node("2-b", Some(0))], Ok("1-a 1-a>2-b"));
-    check(
-        vec![node("1-b", None), node("2-x", Some(0)), node("1-a", None)],
-        Ok("1-a 1-b 1-b>2-x"),
-    );
-    check(
-        vec![node("2-b", Some(1)), node("1-a", None)],
-        Err(InvalidTree::Parent { node: 0 }),
-    );
+    check(vec![node("1-b", None), node("2-x", Some(0)), node("1-a", None)], Ok("1-a 1-b 1-b>2-x"));
+    check(vec![node("2-b", Some(1)), node("1-a", None)], Err(InvalidTree::Parent { node: 0 }));
     check(vec![node("1-a", Some(0))], Err(InvalidTree::Parent { node: 0 }));
+    check(vec![node("1-a", None), node("3-b", Some(0))], Err(InvalidTree::Parent { node: 1 }));
+    check(vec![node("1-a", None), node("1-a", None)], Err(InvalidTree::Repeated { node: 1 }));
     check(
-        vec![node("1-a", None), node("3-b", Some(0))],
-        Err(InvalidTree::Parent { node: 1 }),
-    );
-    check(
-        vec![node("1-a", None), node("1-a", None)],
-        Err(InvalidTree::Repeated { node: 1 }),
-    );
-    check(
-        vec![
-            node("1-a", None),
-            Node {
-                value: None,
-                ..node("2-b", Some(0))
-            },
-        ],
+        vec![node("1-a", None), Node { value: None, ..node("2-b", Some(0)) }],
         Err(InvalidTree::EmptyLeaf { node: 1 }),
     );
 }
@@ -231,9 +170,7 @@ fn from_nodes() {
 #[test]
 fn long_history() {
     let mut tree = RevTree::new();
-    let revs: Vec<Rev> = (1..=5_000u64)
-        .map(|generation| Rev::new(generation, [generation as u8; 16]))
-        .collect();
+    let revs: Vec<Rev> = (1..=5_000u64).map(|generation| Rev::new(generation, [generation as u8; 16])).collect();
     tree.merge(&revs[..1], 0);
     for (value, pair) in (1..).zip(revs.windows(2)) {
         assert_eq!(tree.merge(&[pair[1].clone(), pair[0].clone()], value), Merge::Extended);
@@ -241,11 +178,7 @@ fn long_history() {
     }
     assert_eq!(tree.nodes().len(), 1_000);
     let winner = tree.winner(|_| false).unwrap();
-    assert!(
-        tree.history(winner)
-            .map(|node| tree.node(node).rev.generation)
-            .eq((4_001..=5_000).rev())
-    );
+    assert!(tree.history(winner).map(|node| tree.node(node).rev.generation).eq((4_001..=5_000).rev()));
 }
 
 /// Revisions and what is known of their parents: the sum of all paths, as sets.
@@ -276,21 +209,12 @@ impl Model {
 
     fn leaves(&self) -> BTreeSet<Rev> {
         let inner: BTreeSet<&Rev> = self.parents.values().flatten().collect();
-        self.parents
-            .keys()
-            .filter(|rev| !inner.contains(rev))
-            .cloned()
-            .collect()
+        self.parents.keys().filter(|rev| !inner.contains(rev)).cloned().collect()
     }
 
     fn history(&self, rev: &Rev) -> Vec<Rev> {
-        let parent = |rev: &Rev| {
-            self.parents
-                .get(rev)
-                .cloned()
-                .flatten()
-                .filter(|parent| self.parents.contains_key(parent))
-        };
+        let parent =
+            |rev: &Rev| self.parents.get(rev).cloned().flatten().filter(|parent| self.parents.contains_key(parent));
         std::iter::successors(Some(rev.clone()), parent).collect()
     }
 
@@ -301,9 +225,7 @@ impl Model {
         for parent in self.parents.values_mut() {
             *parent = parent.take().filter(|parent| parents.contains_key(parent));
         }
-        let (kept, gone) = std::mem::take(&mut self.values)
-            .into_iter()
-            .partition(|(rev, _)| keep.contains(rev));
+        let (kept, gone) = std::mem::take(&mut self.values).into_iter().partition(|(rev, _)| keep.contains(rev));
         self.values = kept;
         BTreeMap::into_values(gone).collect()
     }
@@ -313,20 +235,11 @@ impl Model {
         let found: BTreeMap<Rev, Option<Rev>> = tree
             .nodes()
             .iter()
-            .map(|node| {
-                (
-                    node.rev.clone(),
-                    node.parent.map(|parent| tree.node(parent).rev.clone()),
-                )
-            })
+            .map(|node| (node.rev.clone(), node.parent.map(|parent| tree.node(parent).rev.clone())))
             .collect();
         assert_eq!(found, self.parents);
         assert!(tree.nodes().is_sorted_by(|a, b| a.rev < b.rev));
-        let values = tree
-            .nodes()
-            .iter()
-            .filter_map(|node| Some((node.rev.clone(), node.value?)))
-            .collect();
+        let values = tree.nodes().iter().filter_map(|node| Some((node.rev.clone(), node.value?))).collect();
         assert_eq!(self.values, values);
         let leaves = tree.leaves().map(|leaf| tree.node(leaf).rev.clone()).collect();
         assert_eq!(self.leaves(), leaves);
@@ -338,19 +251,9 @@ impl Model {
         }
         let mut ranked: Vec<Rev> = self.leaves().into_iter().collect();
         let deleted = |value: &usize| value.is_multiple_of(3);
-        ranked.sort_by_key(|rev| {
-            (
-                !deleted(&self.values[rev]),
-                rev.generation,
-                rev.hash.as_bytes().to_vec(),
-            )
-        });
+        ranked.sort_by_key(|rev| (!deleted(&self.values[rev]), rev.generation, rev.hash.as_bytes().to_vec()));
         ranked.reverse();
-        let found: Vec<Rev> = tree
-            .leaves_by_rank(deleted)
-            .iter()
-            .map(|&leaf| tree.node(leaf).rev.clone())
-            .collect();
+        let found: Vec<Rev> = tree.leaves_by_rank(deleted).iter().map(|&leaf| tree.node(leaf).rev.clone()).collect();
         assert_eq!(found, ranked);
         assert_eq!(tree.winner(deleted).map(|leaf| &tree.node(leaf).rev), ranked.first());
         let again = RevTree::from_nodes(tree.nodes().to_vec()).unwrap();
@@ -362,36 +265,13 @@ impl Model {
 fn random_world(random: &mut Random) -> Vec<Vec<Rev>> {
     let mut world: Vec<Vec<Rev>> = Vec::new();
     for number in 0..random.below(30) + 1 {
-        let base = if world.is_empty() || random.one_in(8) {
-            Vec::new()
-        } else {
-            world[random.below(world.len())].clone()
-        };
-        let generation = base
-            .first()
-            .map_or(random.below(3) as u64 + 1, |rev| rev.generation + 1);
+        let base =
+            if world.is_empty() || random.one_in(8) { Vec::new() } else { world[random.below(world.len())].clone() };
+        let generation = base.first().map_or(random.below(3) as u64 + 1, |rev| rev.generation + 1);
         let hash = if random.one_in(2) {
             crate::RevHash::from_bytes(format!("{}{number}", random.below(10)).as_bytes())
         } else {
-            [
-                random.below(256) as u8,
-                number as u8,
-                0,
-                0,
-                0,
-                0,
-                0,
-                0,
-                0,
-                0,
-                0,
-                0,
-                0,
-                0,
-                0,
-                0,
-            ]
-            .into()
+            [random.below(256) as u8, number as u8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0].into()
         };
         world.push(std::iter::once(Rev { generation, hash }).chain(base).collect());
     }
@@ -411,11 +291,7 @@ fn random_trees_equal_the_model() {
         }
         let (mut tree, mut model) = (RevTree::new(), Model::default());
         for (path, value) in &arrivals {
-            assert_eq!(
-                tree.merge(path, *value),
-                model.merge(path, *value),
-                "outcome of {path:?}"
-            );
+            assert_eq!(tree.merge(path, *value), model.merge(path, *value), "outcome of {path:?}");
             model.check(&tree);
         }
         random.shuffle(&mut arrivals);
@@ -427,11 +303,7 @@ fn random_trees_equal_the_model() {
 
         if random.one_in(2) {
             let limit = random.below(4) + 1;
-            let keep = model
-                .leaves()
-                .iter()
-                .flat_map(|leaf| model.history(leaf).into_iter().take(limit))
-                .collect();
+            let keep = model.leaves().iter().flat_map(|leaf| model.history(leaf).into_iter().take(limit)).collect();
             let gone: BTreeSet<usize> = tree.stem(limit).into_iter().collect();
             assert_eq!(gone, model.retain(&keep));
         } else {
@@ -444,11 +316,7 @@ fn random_trees_equal_the_model() {
         }
         model.check(&tree);
         for (path, value) in &arrivals {
-            assert_eq!(
-                tree.merge(path, *value),
-                model.merge(path, *value),
-                "outcome of {path:?}"
-            );
+            assert_eq!(tree.merge(path, *value), model.merge(path, *value), "outcome of {path:?}");
             model.check(&tree);
         }
     }

@@ -19,19 +19,13 @@ pub(super) fn write(term: &mut Vec<u8>, text: &[u8]) -> bool {
         write_big(term, negative, &magnitude(digits));
         return false;
     }
-    let number = digits
-        .iter()
-        .fold(0, |number: u64, digit| number * 10 + u64::from(digit & 15));
+    let number = digits.iter().fold(0, |number: u64, digit| number * 10 + u64::from(digit & 15));
     // Zero has no sign.
     if let (Ok(byte), true) = (u8::try_from(number), !negative || number == 0) {
         term.extend_from_slice(&[SMALL_INTEGER, byte]);
         return true;
     }
-    let signed = if negative {
-        -i128::from(number)
-    } else {
-        i128::from(number)
-    };
+    let signed = if negative { -i128::from(number) } else { i128::from(number) };
     match i32::try_from(signed) {
         Ok(number) => {
             term.push(INTEGER);
@@ -63,9 +57,7 @@ fn magnitude(digits: &[u8]) -> Vec<u8> {
     let mut limbs: Vec<u64> = Vec::with_capacity(digits.len() / CHUNK + 1);
     let mut append = |digits: &[u8]| {
         let scale = 10u64.pow(u32::try_from(digits.len()).expect("a chunk is short"));
-        let mut carry = digits
-            .iter()
-            .fold(0, |number: u64, digit| number * 10 + u64::from(digit & 15));
+        let mut carry = digits.iter().fold(0, |number: u64, digit| number * 10 + u64::from(digit & 15));
         for limb in &mut limbs {
             let wide = u128::from(*limb) * u128::from(scale) + u128::from(carry);
             *limb = wide as u64;

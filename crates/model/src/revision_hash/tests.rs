@@ -16,10 +16,7 @@ const RECORDED: &[(&str, &str)] = &[
     (r#"{"a":2147483647}"#, "534f6b37e49de94740083e676abba387"),
     (r#"{"a":2147483648}"#, "b4f640a52110ec1afa2f52256780e40e"),
     (r#"{"a":-2147483649}"#, "6d036e2911065ed899639be9adb508c3"),
-    (
-        r#"{"a":123456789012345678901234567890}"#,
-        "da1bd830ce681811ea5692e0ec6bd683",
-    ),
+    (r#"{"a":123456789012345678901234567890}"#, "da1bd830ce681811ea5692e0ec6bd683"),
     (r#"{"a":1.5}"#, "c2d94f8474340cfb2476ac9ac18efe99"),
     (r#"{"a":1.0}"#, "8a159b695bf2bd957f1a435bfd6e1739"),
     (r#"{"a":"x"}"#, "44f9bfe91ef7f0894069148b317926c6"),
@@ -37,10 +34,7 @@ const RECORDED: &[(&str, &str)] = &[
         r#"{"a":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}"#,
         "15c5c600d5a11e405720a07a60e3ac11",
     ),
-    (
-        r#"{"é":"日本","😀":[null,-5.5e-3]}"#,
-        "81d79c6af57219e7e068b470500d403b",
-    ),
+    (r#"{"é":"日本","😀":[null,-5.5e-3]}"#, "81d79c6af57219e7e068b470500d403b"),
     (
         r#"{"a":0.1,"b":1.0,"c":1e3,"d":1.5e300,"e":-2.5e-7,"f":123456789.125,"g":1e21,"h":1E+2,"i":0.30000000000000004,"j":5e-324,"k":1.7976931348623157e308,"l":100.0,"m":1e22,"n":-0.0}"#,
         "e0cde5957dfe16ccc2f7b1ba0e2e7089",
@@ -53,10 +47,7 @@ const RECORDED: &[(&str, &str)] = &[
         r#"{"a":"\u0000\u0001\u001f","b":"\"\\\/\b\f\n\r\t","c":"é日😀","d":"\u00e9\u65e5\ud83d\ude00","e":"\u2028\u2029","f":"\u007f","g":"","h":"</script>"}"#,
         "782eda57bbc129082f31c3bb393f0fcb",
     ),
-    (
-        r#"{"z":1,"a":2,"m":{"y":1,"b":2,"10":3,"2":4},"é":3,"A":4,"":5}"#,
-        "5f864102037241be1739ffad1529c0c2",
-    ),
+    (r#"{"z":1,"a":2,"m":{"y":1,"b":2,"10":3,"2":4},"é":3,"A":4,"":5}"#, "5f864102037241be1739ffad1529c0c2"),
     (
         r#"{"a": {}, "b": [], "c": null, "d": true, "e": false, "f": [[], {}, null], "g": {"h": {"i": {}}}}"#,
         "45217e3d3377e21469d224534d97b78c",
@@ -72,9 +63,7 @@ const RECORDED: &[(&str, &str)] = &[
 fn hash(body: &str, parent: Option<&str>) -> String {
     let body = Json::parse(body.as_bytes()).unwrap();
     let parent = parent.map(|parent| Rev::parse(parent).unwrap());
-    Rev::new(1, revision_hash(false, parent.as_ref(), body.value(), &[]))
-        .hash
-        .to_string()
+    Rev::new(1, revision_hash(false, parent.as_ref(), body.value(), &[])).hash.to_string()
 }
 
 fn term(body: &str) -> Vec<u8> {
@@ -104,16 +93,9 @@ fn recorded_successors() {
 
 #[test]
 fn recorded_attachments() {
-    let digest = |name, content_type, md5| AttachmentDigest {
-        name,
-        content_type,
-        md5,
-    };
+    let digest = |name, content_type, md5| AttachmentDigest { name, content_type, md5 };
     let md5 = |data: &[u8]| Md5::digest(data).into();
-    let two = [
-        digest("x", "image/png", md5(&[0, 1, 2])),
-        digest("y", "application/octet-stream", md5(&[0xff])),
-    ];
+    let two = [digest("x", "image/png", md5(&[0, 1, 2])), digest("y", "application/octet-stream", md5(&[0xff]))];
     let hash = revision_hash(false, None, Value::trusted(br#"{"n":1}"#), &two);
     assert_eq!(Rev::new(1, hash).to_string(), "1-1a12bcc0099a19cf257f7ddc4383e031");
 
@@ -137,10 +119,7 @@ fn terms() {
         ("[1,[2],3]", b"l\0\0\0\x03a\x01k\0\x01\x02a\x03j"),
         ("[1,\"\"]", b"l\0\0\0\x02a\x01m\0\0\0\0j"),
         ("[1,1.0]", b"l\0\0\0\x02a\x01F\x3f\xf0\0\0\0\0\0\0j"),
-        (
-            r#"{"\n":{"a":[1]}}"#,
-            b"h\x01l\0\0\0\x01h\x02m\0\0\0\x01\nh\x01l\0\0\0\x01h\x02m\0\0\0\x01ak\0\x01\x01jj",
-        ),
+        (r#"{"\n":{"a":[1]}}"#, b"h\x01l\0\0\0\x01h\x02m\0\0\0\x01\nh\x01l\0\0\0\x01h\x02m\0\0\0\x01ak\0\x01\x01jj"),
         ("-2147483648", b"b\x80\0\0\0"),
         ("-2147483649", b"n\x04\x01\x01\0\0\x80"),
         ("18446744073709551615", b"n\x08\0\xff\xff\xff\xff\xff\xff\xff\xff"),
@@ -150,11 +129,7 @@ fn terms() {
     ] {
         let found = term(body);
         assert!(found.starts_with(expected), "{body}: {}", found.escape_ascii());
-        assert!(
-            found.len() == expected.len() || body == big,
-            "{body}: {}",
-            found.escape_ascii()
-        );
+        assert!(found.len() == expected.len() || body == big, "{body}: {}", found.escape_ascii());
     }
     // A count of a string has two bytes.
     for (elements, tag) in [(65_535, b'k'), (65_536, b'l')] {
@@ -164,12 +139,8 @@ fn terms() {
 
 #[test]
 fn spelling_makes_no_difference() {
-    for (one, other) in [
-        ("10.0", "1e1"),
-        ("0", "-0"),
-        (r#""\u00e9\/""#, "\"é/\""),
-        ("100000000000000000000.0", "1E20"),
-    ] {
+    for (one, other) in [("10.0", "1e1"), ("0", "-0"), (r#""\u00e9\/""#, "\"é/\""), ("100000000000000000000.0", "1E20")]
+    {
         assert_eq!(term(one), term(other), "{one} {other}");
     }
     assert_ne!(term("1"), term("1.0"));
@@ -185,10 +156,7 @@ fn naive(value: Value<'_>, term: &mut Vec<u8>) {
         }
         Kind::String => write_binary(term, value.as_str().unwrap().as_bytes()),
         Kind::Array => {
-            let bytes: Option<Vec<u8>> = value
-                .elements()
-                .map(|element| u8::try_from(element.as_i64()?).ok())
-                .collect();
+            let bytes: Option<Vec<u8>> = value.elements().map(|element| u8::try_from(element.as_i64()?).ok()).collect();
             match (value.elements().count(), bytes) {
                 (0, _) => {}
                 (1..=0xffff, Some(bytes)) => {
@@ -265,9 +233,6 @@ fn hasher_is_reusable() {
     let mut hasher = RevisionHasher::default();
     for (body, _) in RECORDED {
         let body = Json::parse(body.as_bytes()).unwrap();
-        assert_eq!(
-            hasher.hash(false, None, body.value(), &[]),
-            revision_hash(false, None, body.value(), &[])
-        );
+        assert_eq!(hasher.hash(false, None, body.value(), &[]), revision_hash(false, None, body.value(), &[]));
     }
 }

@@ -95,6 +95,34 @@ pub fn dropped_shards_are_gone(open: Open<'_>) {
     engine.drop_shard(Shard(77)).expect("a shard that was never there can be dropped");
 }
 
+/// Giving back space changes nothing that anybody can read, in new snapshots and in old ones.
+pub fn reclaiming_changes_nothing(open: Open<'_>) {
+    let engine = fill(open);
+    let before = view(&*engine);
+    let shard = SHARDS[3];
+    let mut batch = Batch::new();
+    for space in Keyspace::ALL {
+        KEYS[1..].iter().for_each(|key| batch.delete(space, key));
+    }
+    commit(&*engine, shard, batch);
+    for reclaimed in SHARDS {
+        engine.reclaim(reclaimed).expect("reclaim");
+    }
+    engine.reclaim(Shard(77)).expect("a shard that was never there has nothing to give back");
+    let snapshot = view(&*engine);
+    for space in Keyspace::ALL {
+        let left = vec![(KEYS[0].to_vec(), shard.0.to_be_bytes().to_vec())];
+        assert_eq!(entries(&*snapshot, shard, space), left, "entries of {shard:?} in {space:?}");
+    }
+    assert_eq!(snapshot.state(shard).expect("state").version, Version(2));
+    for other in SHARDS.into_iter().filter(|other| *other != shard) {
+        assert_filled(&*snapshot, other, "after all were reclaimed");
+    }
+    for shard in SHARDS {
+        assert_filled(&*before, shard, "in a snapshot from before it was reclaimed");
+    }
+}
+
 /// The size of a shard has about as many bytes as its entries, also right after they were written.
 pub fn sizes_follow_the_data(open: Open<'_>) {
     const BYTES: u64 = 4 << 20;

@@ -45,7 +45,9 @@ fn ids(views: &Views, database: &Arc<Database>, design: &settee_design::DesignDo
 fn indexes_follow_a_database_and_go_with_it() {
     let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
     let (catalog, views_now) = views(Arc::clone(&engine));
-    let database = catalog.create("db", DatabaseOptions { created_ms: 0, instance: 1, layout: settee_database::Layout::Whole }).unwrap();
+    let database = catalog
+        .create("db", DatabaseOptions { created_ms: 0, instance: 1, layout: settee_database::Layout::Whole })
+        .unwrap();
     let design = ddoc(r#""v": {"map": "value k v"}"#);
     assert_eq!(ids(&views_now, &database, &design), "");
     let first = write(&database, r#"{"_id":"a","k":[2,"x"],"v":1}"#);
@@ -71,4 +73,35 @@ fn indexes_follow_a_database_and_go_with_it() {
     views_now.release(&database);
     catalog.delete("db").unwrap();
     assert_eq!(used(), 1, "only the catalog itself");
+}
+
+#[test]
+fn purges_of_a_real_database_reach_its_indexes() {
+    let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
+    let (catalog, views) = views(engine);
+    let options = DatabaseOptions { created_ms: 0, instance: 1, layout: settee_database::Layout::Whole };
+    let database = catalog.create("db", options).unwrap();
+    let design = ddoc(r#""v": {"map": "value k v"}"#);
+    let purge = |id: &str, rev: &Rev| {
+        let purge = settee_database::Purge { id: id.to_owned(), revs: vec![rev.clone()] };
+        database.update(Work::Purge(vec![purge])).unwrap();
+    };
+    let revs: Vec<Rev> =
+        ["a", "b", "c", "d"].iter().map(|id| write(&database, &format!(r#"{{"_id":"{id}","k":1,"v":1}}"#))).collect();
+    assert_eq!(ids(&views, &database, &design), "1:a:1 1:b:1 1:c:1 1:d:1");
+    purge("a", &revs[0]);
+    assert_eq!(ids(&views, &database, &design), "1:b:1 1:c:1 1:d:1");
+    // Gone and written again before the index looks.
+    purge("b", &revs[1]);
+    write(&database, r#"{"_id":"b","k":2,"v":2}"#);
+    assert_eq!(ids(&views, &database, &design), "1:c:1 1:d:1 2:b:2");
+    // The index misses purges that are not remembered any more.
+    database.update(Work::SetPurgedInfosLimit(1)).unwrap();
+    purge("c", &revs[2]);
+    purge("d", &revs[3]);
+    let go_on = &mut || std::ops::ControlFlow::Continue(());
+    database.compact(&Tasks::new(|| 0), go_on).unwrap();
+    assert_eq!(database.read().unwrap().purges_forgotten().unwrap(), 3);
+    assert_eq!(ids(&views, &database, &design), "2:b:2");
+    assert_eq!(views.info(&database, &design).unwrap().purge_seq, 4);
 }

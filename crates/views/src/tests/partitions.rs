@@ -64,12 +64,13 @@ fn the_partition_must_be_named_where_there_are_some_and_nowhere_else() {
     home.put("a:1", Some("\"k\":1,\"v\":1"));
     home.put("b:1", Some("\"k\":2,\"v\":2"));
     let of = |partition: Option<&str>| ViewQuery { partition: partition.map(str::to_owned), ..ViewQuery::default() };
-    let check = |home: &TestHome, ddoc, partition, expected: Result<usize, QueryError>| {
-        match (ask(&core, home, ddoc, "plain", &of(partition)), expected) {
-            (Ok(rows), Ok(count)) => assert_eq!(rows.map.len(), count),
-            (Err(ViewError::Query(error)), Err(expected)) => assert_eq!(error, expected),
-            (answer, _) => panic!("{answer:?}"),
-        }
+    let check = |home: &TestHome, ddoc, partition, expected: Result<usize, QueryError>| match (
+        ask(&core, home, ddoc, "plain", &of(partition)),
+        expected,
+    ) {
+        (Ok(rows), Ok(count)) => assert_eq!(rows.map.len(), count),
+        (Err(ViewError::Query(error)), Err(expected)) => assert_eq!(error, expected),
+        (answer, _) => panic!("{answer:?}"),
     };
     check(&home, &partitioned, Some("a"), Ok(1));
     check(&home, &partitioned, None, Err(QueryError::PartitionMissing));

@@ -32,18 +32,12 @@ impl Expectations {
             }
             let context = || format!("line {}", index + 1);
             if let Some(name) = line.strip_prefix('[') {
-                let name = name
-                    .strip_suffix(']')
-                    .context("a table lacks its `]`")
-                    .with_context(context)?;
+                let name = name.strip_suffix(']').context("a table lacks its `]`").with_context(context)?;
                 found.open(name).with_context(context)?;
                 table = Some(name.to_owned());
                 continue;
             }
-            let table = table
-                .as_deref()
-                .context("stands before the first table")
-                .with_context(context)?;
+            let table = table.as_deref().context("stands before the first table").with_context(context)?;
             let (name, reason) = entry(line).with_context(context)?;
             if found.table(table).insert(name.to_owned(), reason).is_some() {
                 bail!("line {}: `{name}` is listed twice", index + 1);
@@ -80,10 +74,7 @@ impl Expectations {
 
     /// Why a scenario fails, if it is known to.
     pub(super) fn known(&self, scenario: &str) -> Option<&str> {
-        self.areas
-            .iter()
-            .find_map(|(_, known)| known.get(scenario))
-            .map(String::as_str)
+        self.areas.iter().find_map(|(_, known)| known.get(scenario)).map(String::as_str)
     }
 
     /// Why a scenario cannot hold with whole revision ids, if that is known.
@@ -103,9 +94,7 @@ impl Expectations {
         for area in &recorded {
             let named = self.areas.iter().any(|(name, _)| name == area) || self.later.contains_key(*area);
             if !named {
-                problems.push(format!(
-                    "the area `{area}` is recorded: give it a table or a line in [{LATER}]"
-                ));
+                problems.push(format!("the area `{area}` is recorded: give it a table or a line in [{LATER}]"));
             }
         }
         for area in self.areas().into_iter().chain(self.later.keys().map(String::as_str)) {
@@ -114,10 +103,7 @@ impl Expectations {
             }
         }
         for (area, known) in &self.areas {
-            for name in known
-                .keys()
-                .filter(|name| !scenarios.contains(&(area.clone(), (*name).clone())))
-            {
+            for name in known.keys().filter(|name| !scenarios.contains(&(area.clone(), (*name).clone()))) {
                 problems.push(format!("there is no scenario `{name}` in the area `{area}`"));
             }
         }
@@ -137,9 +123,7 @@ fn entry(line: &str) -> Result<(&str, String)> {
     let (name, value) = line.split_once('=').context("must be `name = \"reason\"`")?;
     let value = value.trim();
     let reason = value.strip_prefix('"').and_then(|value| value.strip_suffix('"'));
-    let reason = reason
-        .context("the reason must stand between double quotes")?
-        .replace("\\\"", "\"");
+    let reason = reason.context("the reason must stand between double quotes")?.replace("\\\"", "\"");
     if reason.trim().is_empty() {
         bail!("the reason is missing");
     }

@@ -44,17 +44,11 @@ impl Judged {
                 if lines.len() < text.lines().count() {
                     lines.push("  …");
                 }
-                Some(format!(
-                    "FAILED {}/{}\n    {}",
-                    self.area,
-                    self.name,
-                    lines.join("\n    ")
-                ))
+                Some(format!("FAILED {}/{}\n    {}", self.area, self.name, lines.join("\n    ")))
             }
-            Verdict::UnexpectedPass(advice) => Some(format!(
-                "PASSED {}/{} although it is listed: {advice}",
-                self.area, self.name
-            )),
+            Verdict::UnexpectedPass(advice) => {
+                Some(format!("PASSED {}/{} although it is listed: {advice}", self.area, self.name))
+            }
             Verdict::Passed | Verdict::Known | Verdict::Skipped => None,
         }
     }
@@ -71,16 +65,8 @@ pub(super) fn draft(judged: &[Judged]) -> String {
             area = &one.area;
             lines.push(format!("[{area}]"));
         }
-        let difference = text
-            .lines()
-            .map(str::trim)
-            .find(|line| !line.starts_with("step ") && !line.starts_with("> "));
-        let short: String = difference
-            .unwrap_or_default()
-            .replace('"', "'")
-            .chars()
-            .take(DRAFT_LEN)
-            .collect();
+        let difference = text.lines().map(str::trim).find(|line| !line.starts_with("step ") && !line.starts_with("> "));
+        let short: String = difference.unwrap_or_default().replace('"', "'").chars().take(DRAFT_LEN).collect();
         lines.push(format!("{} = \"WHY? {short}\"", one.name));
     }
     lines.join("\n")
@@ -89,22 +75,17 @@ pub(super) fn draft(judged: &[Judged]) -> String {
 /// Judges a run with whole revision ids. Scenarios that cannot have them must fail in it; they are
 /// otherwise left to [`plain`].
 pub(super) fn exact(cases: &[Case], expectations: &Expectations) -> Vec<Judged> {
-    let judged = cases
-        .iter()
-        .filter_map(|case| match (&case.outcome, expectations.inexact(&case.name)) {
-            (Outcome::Passed, Some(_)) => Some(with(case, Verdict::UnexpectedPass("delete its line from [inexact]"))),
-            (Outcome::Failed(_) | Outcome::Skipped(_), Some(_)) => None,
-            (_, None) => Some(with(case, verdict(case, expectations))),
-        });
+    let judged = cases.iter().filter_map(|case| match (&case.outcome, expectations.inexact(&case.name)) {
+        (Outcome::Passed, Some(_)) => Some(with(case, Verdict::UnexpectedPass("delete its line from [inexact]"))),
+        (Outcome::Failed(_) | Outcome::Skipped(_), Some(_)) => None,
+        (_, None) => Some(with(case, verdict(case, expectations))),
+    });
     judged.collect()
 }
 
 /// Judges a run without whole revision ids.
 pub(super) fn plain(cases: &[Case], expectations: &Expectations) -> Vec<Judged> {
-    cases
-        .iter()
-        .map(|case| with(case, verdict(case, expectations)))
-        .collect()
+    cases.iter().map(|case| with(case, verdict(case, expectations))).collect()
 }
 
 fn verdict(case: &Case, expectations: &Expectations) -> Verdict {
@@ -118,9 +99,5 @@ fn verdict(case: &Case, expectations: &Expectations) -> Verdict {
 }
 
 fn with(case: &Case, verdict: Verdict) -> Judged {
-    Judged {
-        area: case.area.clone(),
-        name: case.name.clone(),
-        verdict,
-    }
+    Judged { area: case.area.clone(), name: case.name.clone(), verdict }
 }

@@ -44,12 +44,7 @@ pub(crate) struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            areas: Vec::new(),
-            url: None,
-            jobs: 4,
-            draft: false,
-        }
+        Self { areas: Vec::new(), url: None, jobs: 4, draft: false }
     }
 }
 
@@ -62,9 +57,7 @@ impl Options {
                 options.draft = true;
                 continue;
             }
-            let value = rest
-                .next()
-                .with_context(|| format!("`{name}` is unknown or lacks its value"))?;
+            let value = rest.next().with_context(|| format!("`{name}` is unknown or lacks its value"))?;
             match name.as_str() {
                 "--area" => options.areas.push(value.clone()),
                 "--url" => options.url = Some(value.clone()),
@@ -112,12 +105,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
         (None, Some(server)) => server.url(),
         (None, None) => bail!("no server was started"),
     };
-    let replay = Replay {
-        folder,
-        url,
-        jobs: options.jobs,
-        report: workspace.log("conformance-report")?,
-    };
+    let replay = Replay { folder, url, jobs: options.jobs, report: workspace.log("conformance-report")? };
     tally += play(&replay, &areas, &expectations, options)?;
     if let Some(server) = &mut own {
         tally += stop(server, tally.holds());
@@ -142,10 +130,7 @@ fn chosen_areas<'a>(options: &'a Options, expectations: &'a Expectations) -> Res
 }
 
 fn play(replay: &Replay, areas: &[&str], expectations: &Expectations, options: &Options) -> Result<Tally> {
-    println!(
-        "    {:<14} {:>7} {:>7} {:>7} {:>7}",
-        "area", "passed", "known", "failed", "skipped"
-    );
+    println!("    {:<14} {:>7} {:>7} {:>7} {:>7}", "area", "passed", "known", "failed", "skipped");
     let mut all = Vec::new();
     for area in areas {
         let judged = judge_area(replay, area, expectations)?;
@@ -180,11 +165,8 @@ fn play(replay: &Replay, areas: &[&str], expectations: &Expectations, options: &
 fn judge_area(replay: &Replay, area: &str, expectations: &Expectations) -> Result<Vec<Judged>> {
     let exact = replay.play(area, &[], true)?;
     let mut judged = judge::exact(&exact, expectations);
-    let inexact: Vec<&str> = exact
-        .iter()
-        .map(|case| case.name.as_str())
-        .filter(|name| expectations.inexact(name).is_some())
-        .collect();
+    let inexact: Vec<&str> =
+        exact.iter().map(|case| case.name.as_str()).filter(|name| expectations.inexact(name).is_some()).collect();
     if !inexact.is_empty() {
         judged.extend(judge::plain(&replay.play(area, &inexact, false)?, expectations));
     }
@@ -230,10 +212,7 @@ impl Replay {
         let _ = std::fs::remove_file(&self.report);
         let output = command.output().context("cannot start python3")?;
         let text = std::fs::read_to_string(&self.report).with_context(|| {
-            format!(
-                "replay.py wrote no report about `{area}`: {}",
-                String::from_utf8_lossy(&output.stderr).trim()
-            )
+            format!("replay.py wrote no report about `{area}`: {}", String::from_utf8_lossy(&output.stderr).trim())
         })?;
         let cases = report::parse(&text)?;
         if cases.is_empty() {
@@ -252,15 +231,9 @@ fn replay_command(folder: &Path) -> Command {
 
 /// Area and name of every recorded scenario.
 fn list(folder: &Path) -> Result<BTreeSet<(String, String)>> {
-    let output = replay_command(folder)
-        .arg("--list")
-        .output()
-        .context("cannot start python3")?;
+    let output = replay_command(folder).arg("--list").output().context("cannot start python3")?;
     if !output.status.success() {
-        bail!(
-            "replay.py --list failed: {}",
-            String::from_utf8_lossy(&output.stderr).trim()
-        );
+        bail!("replay.py --list failed: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
     Ok(report::parse_list(&String::from_utf8_lossy(&output.stdout)))
 }

@@ -34,11 +34,7 @@ fn case(text: &str) -> Result<Case> {
     let area = attribute(head, "classname").context("a case without its area")?;
     let name = attribute(head, "name").context("a case without its name")?;
     if head.ends_with('/') {
-        return Ok(Case {
-            area,
-            name,
-            outcome: Outcome::Passed,
-        });
+        return Ok(Case { area, name, outcome: Outcome::Passed });
     }
     let (body, _) = rest.split_once("</testcase>").context("the report breaks off")?;
     let (inner, text) = body.split_once('>').context("the report breaks off")?;
@@ -52,25 +48,13 @@ fn case(text: &str) -> Result<Case> {
 
 fn attribute(head: &str, name: &str) -> Option<String> {
     let start = format!("{name}=\"");
-    let at = head
-        .match_indices(&start)
-        .find(|(at, _)| *at == 0 || head[..*at].ends_with(' '))?
-        .0
-        + start.len();
+    let at = head.match_indices(&start).find(|(at, _)| *at == 0 || head[..*at].ends_with(' '))?.0 + start.len();
     Some(unescape(head[at..].split('"').next().unwrap_or_default()))
 }
 
 fn unescape(text: &str) -> String {
-    let entities = [
-        ("&lt;", "<"),
-        ("&gt;", ">"),
-        ("&quot;", "\""),
-        ("&#10;", "\n"),
-        ("&amp;", "&"),
-    ];
-    entities.iter().fold(text.to_owned(), |text, (entity, character)| {
-        text.replace(entity, character)
-    })
+    let entities = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#10;", "\n"), ("&amp;", "&")];
+    entities.iter().fold(text.to_owned(), |text, (entity, character)| text.replace(entity, character))
 }
 
 /// Area and name of each line of `replay.py --list`.

@@ -44,10 +44,7 @@ fn check_judged(text: &str, expected: &[&str]) {
 fn reports_are_read() {
     let cases = parse(REPORT).expect("the sample is right");
     let names: Vec<&str> = cases.iter().map(|case| case.name.as_str()).collect();
-    assert_eq!(
-        names,
-        ["server-db-updates", "server-up", "server-uuids", "server-utils"]
-    );
+    assert_eq!(names, ["server-db-updates", "server-up", "server-uuids", "server-utils"]);
     assert!(cases.iter().all(|case| case.area == "server"));
     let difference = "  step 1\n    > GET /_db_updates\n    \
                       status: expected 200, got 404: {\"error\":\"not_found\",\"reason\":\"a &lt; b\"}";
@@ -66,18 +63,10 @@ fn a_report_that_breaks_off_is_an_error() {
 
 #[test]
 fn scenarios_are_judged() {
-    check_judged(
-        "[server]",
-        &["db-updates: failed", "up: passed", "uuids: failed", "utils: skipped"],
-    );
+    check_judged("[server]", &["db-updates: failed", "up: passed", "uuids: failed", "utils: skipped"]);
     check_judged(
         "[server]\nserver-db-updates = \"later\"\nserver-up = \"odd\"\nserver-utils = \"odd\"",
-        &[
-            "db-updates: known",
-            "up: unexpected pass",
-            "uuids: failed",
-            "utils: skipped",
-        ],
+        &["db-updates: known", "up: unexpected pass", "uuids: failed", "utils: skipped"],
     );
     check_judged(
         "[server]\n[inexact]\nserver-uuids = \"random\"\nserver-up = \"random\"",
@@ -88,10 +77,7 @@ fn scenarios_are_judged() {
 #[test]
 fn inexact_scenarios_are_judged_without_whole_revisions() {
     let cases = parse(REPORT).expect("the sample is right");
-    let judged = judge::plain(
-        &cases[1..3],
-        &expectations("[server]\n[inexact]\nserver-up = \"random\""),
-    );
+    let judged = judge::plain(&cases[1..3], &expectations("[server]\n[inexact]\nserver-up = \"random\""));
     assert_eq!(judged[0].verdict, Verdict::Passed);
     assert!(judged[1].verdict.is_surprise());
 }
@@ -102,11 +88,7 @@ fn surprises_are_told() {
     let judged = judge::exact(&cases, &expectations("[server]\nserver-up = \"odd\""));
     let told: Vec<String> = judged.iter().filter_map(Judged::surprise).collect();
     assert_eq!(told.len(), 3);
-    assert!(
-        told[0].starts_with("FAILED server/server-db-updates\n      step 1\n        > GET"),
-        "{}",
-        told[0]
-    );
+    assert!(told[0].starts_with("FAILED server/server-db-updates\n      step 1\n        > GET"), "{}", told[0]);
     assert!(told[1].starts_with("PASSED server/server-up although"), "{}", told[1]);
 }
 
@@ -116,15 +98,9 @@ fn a_draft_can_be_pasted_into_the_list() {
     let draft = judge::draft(&judge::exact(&cases, &expectations("[server]")));
     let lines: Vec<&str> = draft.lines().collect();
     assert_eq!(lines[0], "[server]");
-    assert!(
-        lines[1].starts_with("server-db-updates = \"WHY? status: expected 200, got 404: {'error'"),
-        "{draft}"
-    );
+    assert!(lines[1].starts_with("server-db-updates = \"WHY? status: expected 200, got 404: {'error'"), "{draft}");
     assert_eq!(lines[2], "server-uuids = \"WHY? stopped: no answer to step 1\"");
-    check_judged(
-        &draft,
-        &["db-updates: known", "up: passed", "uuids: known", "utils: skipped"],
-    );
+    check_judged(&draft, &["db-updates: known", "up: passed", "uuids: known", "utils: skipped"]);
 }
 
 #[test]
@@ -163,26 +139,14 @@ fn expectations_must_fit_the_recorded_scenarios() {
         ("[server]\nserver-up = \"x\"\n[later]\nauth = \"y\"", &[]),
         ("[server]", &["the area `auth` is recorded"]),
         ("[server]\n[auth]\n[mango]", &["there is no recorded area `mango`"]),
-        (
-            "[server]\nauth-default-closed = \"x\"\n[auth]",
-            &["there is no scenario `auth-default-closed` in the area"],
-        ),
-        (
-            "[server]\n[auth]\n[inexact]\nserver-down = \"x\"",
-            &["there is no scenario `server-down`"],
-        ),
-        (
-            "[server]\nserver-up = \"x\"\n[auth]\n[inexact]\nserver-up = \"x\"",
-            &["`server-up` is known to fail anyway"],
-        ),
+        ("[server]\nauth-default-closed = \"x\"\n[auth]", &["there is no scenario `auth-default-closed` in the area"]),
+        ("[server]\n[auth]\n[inexact]\nserver-down = \"x\"", &["there is no scenario `server-down`"]),
+        ("[server]\nserver-up = \"x\"\n[auth]\n[inexact]\nserver-up = \"x\"", &["`server-up` is known to fail anyway"]),
     ];
     for (text, expected) in cases {
         let found = expectations(text).problems(&scenarios);
         let agree = found.len() == expected.len()
-            && found
-                .iter()
-                .zip(*expected)
-                .all(|(problem, expectation)| problem.starts_with(expectation));
+            && found.iter().zip(*expected).all(|(problem, expectation)| problem.starts_with(expectation));
         assert!(agree, "{text}: {found:?}");
     }
 }
@@ -191,10 +155,7 @@ fn expectations_must_fit_the_recorded_scenarios() {
 fn options_are_read() {
     let parse = |line: &str| Options::parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
     let options = parse("--area views --area bulk --url http://a:b@c:1 --jobs 2 --draft").expect("the line is right");
-    assert_eq!(
-        (options.areas.len(), options.url.as_deref(), options.jobs),
-        (2, Some("http://a:b@c:1"), 2)
-    );
+    assert_eq!((options.areas.len(), options.url.as_deref(), options.jobs), (2, Some("http://a:b@c:1"), 2));
     assert!(options.draft);
     for line in ["--area", "--jobs many", "--nosuch 1", "views"] {
         assert!(parse(line).is_err(), "{line}");

@@ -37,11 +37,7 @@ impl Allowed {
             let mut words = text.split_whitespace();
             match (words.next(), words.next(), words.next()) {
                 (Some(rule), Some(path), Some(_)) => {
-                    entries.push(Entry {
-                        rule: rule.to_owned(),
-                        path: path.to_owned(),
-                        line,
-                    });
+                    entries.push(Entry { rule: rule.to_owned(), path: path.to_owned(), line });
                 }
                 _ => problems.push(error(line, "a line must be `RULE PATH REASON`: add the reason")),
             }
@@ -52,13 +48,8 @@ impl Allowed {
     /// Removes the findings that an exception covers. Returns a finding for each exception that covers
     /// nothing.
     pub(super) fn apply(&self, findings: &mut Vec<Finding>) -> Vec<Finding> {
-        let unused = self
-            .entries
-            .iter()
-            .filter(|entry| !findings.iter().any(|finding| entry.covers(finding)));
-        let unused = unused
-            .map(|entry| error(entry.line, "this exception is no longer needed: delete it"))
-            .collect();
+        let unused = self.entries.iter().filter(|entry| !findings.iter().any(|finding| entry.covers(finding)));
+        let unused = unused.map(|entry| error(entry.line, "this exception is no longer needed: delete it")).collect();
         findings.retain(|finding| !self.entries.iter().any(|entry| entry.covers(finding)));
         unused
     }
@@ -66,11 +57,5 @@ impl Allowed {
 
 fn error(line: usize, message: &str) -> Finding {
     let message = message.to_owned();
-    Finding {
-        severity: Severity::Error,
-        rule: RULE,
-        path: FILE.to_owned(),
-        line,
-        message,
-    }
+    Finding { severity: Severity::Error, rule: RULE, path: FILE.to_owned(), line, message }
 }

@@ -20,11 +20,7 @@ struct Row {
 }
 
 const fn row(name: &'static str, imports: &'static [&'static str]) -> Row {
-    Row {
-        name,
-        imports,
-        tests_import: &[],
-    }
+    Row { name, imports, tests_import: &[] }
 }
 
 /// The one place where a new crate or a new edge is admitted.
@@ -37,16 +33,8 @@ const ROWS: &[Row] = &[
     row("design", &["model"]),
     row("js", &["model", "design"]),
     row("database", &["model", "storage", "design"]),
-    Row {
-        name: "views",
-        imports: &["model", "storage", "design", "database"],
-        tests_import: &["js"],
-    },
-    Row {
-        name: "mango",
-        imports: &["model", "design", "database", "views"],
-        tests_import: &["storage"],
-    },
+    Row { name: "views", imports: &["model", "storage", "design", "database"], tests_import: &["js"] },
+    Row { name: "mango", imports: &["model", "design", "database", "views"], tests_import: &["storage"] },
     Row {
         name: "http",
         imports: &["model", "wire", "auth", "design", "database", "views", "mango"],
@@ -80,11 +68,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         match ROWS.iter().find(|row| row.name == name) {
             Some(row) => {
                 let dependencies = manifest::dependencies(manifest);
-                findings.extend(
-                    dependencies
-                        .iter()
-                        .filter_map(|dependency| forbidden(row, dependency, &path)),
-                );
+                findings.extend(dependencies.iter().filter_map(|dependency| forbidden(row, dependency, &path)));
                 findings.extend(undocumented(row, tree.text(ARCHITECTURE)));
             }
             None => findings.push(error(
@@ -97,15 +81,8 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             )),
         }
     }
-    for row in ROWS
-        .iter()
-        .filter(|row| tree.manifests().all(|(name, _)| name != row.name))
-    {
-        findings.push(error(
-            HERE,
-            0,
-            format!("there is no crate `{}`: delete its row", row.name),
-        ));
+    for row in ROWS.iter().filter(|row| tree.manifests().all(|(name, _)| name != row.name)) {
+        findings.push(error(HERE, 0, format!("there is no crate `{}`: delete its row", row.name)));
     }
     findings
 }
@@ -128,30 +105,14 @@ fn forbidden(row: &Row, dependency: &Dependency, path: &str) -> Option<Finding> 
 /// ends with its imports.
 fn undocumented(row: &Row, architecture: Option<&str>) -> Option<Finding> {
     let start = format!("| `{}` |", row.name);
-    let Some((index, line)) = architecture
-        .unwrap_or_default()
-        .lines()
-        .enumerate()
-        .find(|(_, line)| line.starts_with(&start))
+    let Some((index, line)) =
+        architecture.unwrap_or_default().lines().enumerate().find(|(_, line)| line.starts_with(&start))
     else {
-        return Some(error(
-            ARCHITECTURE,
-            0,
-            format!("has no line about the crate `{}`: add one", row.name),
-        ));
+        return Some(error(ARCHITECTURE, 0, format!("has no line about the crate `{}`: add one", row.name)));
     };
-    let cell = line
-        .trim()
-        .trim_end_matches('|')
-        .rsplit('|')
-        .next()
-        .unwrap_or_default()
-        .trim();
-    let mut written: Vec<&str> = cell
-        .split(',')
-        .map(|name| name.trim().trim_matches('`'))
-        .filter(|name| !["", "-"].contains(name))
-        .collect();
+    let cell = line.trim().trim_end_matches('|').rsplit('|').next().unwrap_or_default().trim();
+    let mut written: Vec<&str> =
+        cell.split(',').map(|name| name.trim().trim_matches('`')).filter(|name| !["", "-"].contains(name)).collect();
     let mut allowed = row.imports.to_vec();
     written.sort_unstable();
     allowed.sort_unstable();
@@ -159,20 +120,10 @@ fn undocumented(row: &Row, architecture: Option<&str>) -> Option<Finding> {
         && ROWS
             .iter()
             .all(|other| other.name == row.name || other.name == "xtask" || row.imports.contains(&other.name));
-    let message = format!(
-        "says that `{}` imports {cell}, but {HERE} says {}",
-        row.name,
-        allowed.join(", ")
-    );
+    let message = format!("says that `{}` imports {cell}, but {HERE} says {}", row.name, allowed.join(", "));
     (written != allowed && !everything).then(|| error(ARCHITECTURE, index + 1, message))
 }
 
 fn error(path: &str, line: usize, message: String) -> Finding {
-    Finding {
-        severity: Severity::Error,
-        rule: RULE,
-        path: path.to_owned(),
-        line,
-        message,
-    }
+    Finding { severity: Severity::Error, rule: RULE, path: path.to_owned(), line, message }
 }

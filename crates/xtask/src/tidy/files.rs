@@ -19,25 +19,13 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 
 fn length(path: &str, lines: usize) -> Option<Finding> {
     let (severity, message) = if lines > TOO_LONG_LINES {
-        (
-            Severity::Error,
-            format!("{lines} lines are too many (the most is {TOO_LONG_LINES}): split it by concept"),
-        )
+        (Severity::Error, format!("{lines} lines are too many (the most is {TOO_LONG_LINES}): split it by concept"))
     } else if lines > LONG_LINES && !is_test_file(path) {
-        (
-            Severity::Warning,
-            format!("{lines} lines; beyond {LONG_LINES}, think about splitting it by concept"),
-        )
+        (Severity::Warning, format!("{lines} lines; beyond {LONG_LINES}, think about splitting it by concept"))
     } else {
         return None;
     };
-    Some(Finding {
-        severity,
-        rule: "file-length",
-        path: path.to_owned(),
-        line: 0,
-        message,
-    })
+    Some(Finding { severity, rule: "file-length", path: path.to_owned(), line: 0, message })
 }
 
 fn head(path: &str, text: &str) -> Option<Finding> {
@@ -45,11 +33,5 @@ fn head(path: &str, text: &str) -> Option<Finding> {
         return None;
     }
     let message = "must begin with `//!`: what it is for, its main type, and what it does not do".to_owned();
-    Some(Finding {
-        severity: Severity::Error,
-        rule: "module-head",
-        path: path.to_owned(),
-        line: 1,
-        message,
-    })
+    Some(Finding { severity: Severity::Error, rule: "module-head", path: path.to_owned(), line: 1, message })
 }

@@ -29,11 +29,7 @@ pub(super) fn dependencies(text: &str) -> Vec<Dependency> {
         if let Some(header) = line.strip_prefix('[') {
             section = Section::of(header.split(']').next().unwrap_or_default());
             if let Section::One(kind, name) = &section {
-                found.push(Dependency {
-                    name: name.clone(),
-                    kind: *kind,
-                    line: number,
-                });
+                found.push(Dependency { name: name.clone(), kind: *kind, line: number });
             }
             continue;
         }
@@ -43,18 +39,8 @@ pub(super) fn dependencies(text: &str) -> Vec<Dependency> {
         let renamed = match &section {
             Section::Other => continue,
             Section::Table(kind) => {
-                let name = key
-                    .trim()
-                    .split('.')
-                    .next()
-                    .unwrap_or_default()
-                    .trim_matches('"')
-                    .to_owned();
-                found.push(Dependency {
-                    name,
-                    kind: *kind,
-                    line: number,
-                });
+                let name = key.trim().split('.').next().unwrap_or_default().trim_matches('"').to_owned();
+                found.push(Dependency { name, kind: *kind, line: number });
                 value.split_once("package").and_then(|(_, rest)| rest.split('"').nth(1))
             }
             Section::One(..) if key.trim() == "package" => value.split('"').nth(1),
@@ -77,11 +63,8 @@ enum Section {
 
 impl Section {
     fn of(header: &str) -> Self {
-        let tables = [
-            ("dev-dependencies", Kind::Dev),
-            ("build-dependencies", Kind::Normal),
-            ("dependencies", Kind::Normal),
-        ];
+        let tables =
+            [("dev-dependencies", Kind::Dev), ("build-dependencies", Kind::Normal), ("dependencies", Kind::Normal)];
         for (table, kind) in tables {
             if header == table || (header.starts_with("target.") && header.ends_with(&format!(".{table}"))) {
                 return Self::Table(kind);

@@ -17,10 +17,7 @@ fn sound() -> Tree {
         ("database", &["model", "storage", "design"]),
         ("views", &["model", "storage", "design", "database"]),
         ("mango", &["model", "design", "database", "views"]),
-        (
-            "http",
-            &["model", "wire", "auth", "design", "database", "views", "mango"],
-        ),
+        ("http", &["model", "wire", "auth", "design", "database", "views", "mango"]),
         ("bench", &[]),
         ("server", &["model", "http", "storage-rocksdb"]),
         ("xtask", &[]),
@@ -54,10 +51,7 @@ fn check_with(changes: &[(&str, &str)], expected: &[&str]) {
     }
     let found: Vec<String> = check(&tree).iter().map(ToString::to_string).collect();
     let agree = found.len() == expected.len()
-        && found
-            .iter()
-            .zip(expected)
-            .all(|(finding, expectation)| finding.starts_with(expectation));
+        && found.iter().zip(expected).all(|(finding, expectation)| finding.starts_with(expectation));
     assert!(agree, "expected {expected:#?}, found {found:#?}");
 }
 
@@ -74,10 +68,7 @@ fn a_new_edge_is_found() {
         &["error[edge] crates/design/Cargo.toml:3: `design` must not import `views`. Move the code"],
     );
     let renamed = "[dependencies]\nv = { package = \"settee-views\", path = \"../views\" }\n";
-    check_with(
-        &[("crates/design/Cargo.toml", renamed)],
-        &["error[edge] crates/design/Cargo.toml:2: `design`"],
-    );
+    check_with(&[("crates/design/Cargo.toml", renamed)], &["error[edge] crates/design/Cargo.toml:2: `design`"]);
 }
 
 #[test]
@@ -85,42 +76,24 @@ fn tests_may_import_what_their_column_names() {
     let tests = "[dependencies]\n[dev-dependencies]\nsettee-js.workspace = true\n";
     check_with(&[("crates/views/Cargo.toml", tests)], &[]);
     let product = "[dependencies]\nsettee-js.workspace = true\n";
-    check_with(
-        &[("crates/views/Cargo.toml", product)],
-        &["error[edge] crates/views/Cargo.toml:2: `views`"],
-    );
-    check_with(
-        &[("crates/model/Cargo.toml", tests)],
-        &["error[edge] crates/model/Cargo.toml:3: `model`"],
-    );
+    check_with(&[("crates/views/Cargo.toml", product)], &["error[edge] crates/views/Cargo.toml:2: `views`"]);
+    check_with(&[("crates/model/Cargo.toml", tests)], &["error[edge] crates/model/Cargo.toml:3: `model`"]);
 }
 
 #[test]
 fn a_new_crate_is_found() {
     check_with(
-        &[
-            ("crates/replication/Cargo.toml", "[package]\n"),
-            ("crates/replication/src/lib.rs", "//! Replication.\n"),
-        ],
+        &[("crates/replication/Cargo.toml", "[package]\n"), ("crates/replication/src/lib.rs", "//! Replication.\n")],
         &["error[edge] crates/replication/Cargo.toml: `replication` is a new crate. Add a row for it"],
     );
 }
 
 #[test]
 fn the_architecture_page_is_compared() {
-    let page = sound()
-        .text("ARCHITECTURE.md")
-        .unwrap_or_default()
-        .replace("| model, design |", "| model |");
-    check_with(
-        &[("ARCHITECTURE.md", &page)],
-        &["error[edge] ARCHITECTURE.md:7: says that `js` imports model,"],
-    );
+    let page = sound().text("ARCHITECTURE.md").unwrap_or_default().replace("| model, design |", "| model |");
+    check_with(&[("ARCHITECTURE.md", &page)], &["error[edge] ARCHITECTURE.md:7: says that `js` imports model,"]);
     let page = page.replace("| `js` | something | model |\n", "");
-    check_with(
-        &[("ARCHITECTURE.md", &page)],
-        &["error[edge] ARCHITECTURE.md: has no line about the crate `js`"],
-    );
+    check_with(&[("ARCHITECTURE.md", &page)], &["error[edge] ARCHITECTURE.md: has no line about the crate `js`"]);
 }
 
 #[test]
@@ -128,35 +101,20 @@ fn forbidden_packages_are_found() {
     let cases: &[(&str, &str, Option<&str>)] = &[
         ("views", "[dependencies]\nrocksdb = \"1\"\n", Some("key-value-library")),
         ("storage-rocksdb", "[dependencies]\nrocksdb = \"1\"\n", None),
-        (
-            "views",
-            "[dependencies.rquickjs]\nversion = \"1\"\n",
-            Some("javascript-engine"),
-        ),
+        ("views", "[dependencies.rquickjs]\nversion = \"1\"\n", Some("javascript-engine")),
         ("js", "[dependencies]\nrquickjs = \"1\"\n", None),
         ("server", "[dependencies]\nhyper = \"1\"\n", Some("http")),
         ("bench", "[dependencies]\nhyper = \"1\"\n", None),
-        (
-            "database",
-            "[dependencies]\ntokio = { version = \"1\" }\n",
-            Some("async"),
-        ),
+        ("database", "[dependencies]\ntokio = { version = \"1\" }\n", Some("async")),
         ("http", "[dependencies]\ntokio = { version = \"1\" }\n", None),
         ("http", "[dependencies]\nserde_json = \"1\"\n", Some("serde-json")),
         ("http", "[dev-dependencies]\nserde_json = \"1\"\n", None),
-        (
-            "model",
-            "[target.'cfg(unix)'.dependencies]\ngetrandom = \"1\"\n",
-            Some("entropy"),
-        ),
+        ("model", "[target.'cfg(unix)'.dependencies]\ngetrandom = \"1\"\n", Some("entropy")),
     ];
     for (name, manifest, rule) in cases {
         let path = format!("crates/{name}/Cargo.toml");
         let expected = rule.map(|rule| format!("error[{rule}] {path}"));
-        check_with(
-            &[(&path, manifest)],
-            &expected.as_deref().into_iter().collect::<Vec<_>>(),
-        );
+        check_with(&[(&path, manifest)], &expected.as_deref().into_iter().collect::<Vec<_>>());
     }
 }
 
@@ -165,86 +123,38 @@ fn forbidden_names_are_found() {
     let cases: &[(&str, &str, Option<&str>)] = &[
         ("views/src/a.rs", "use rocksdb::DB;", Some("key-value-library")),
         ("server/src/a.rs", "use settee_storage_rocksdb::open;", None),
-        (
-            "views/src/a.rs",
-            "// as rocksdb does\nconst A: &str = \"rocksdb\";",
-            None,
-        ),
+        ("views/src/a.rs", "// as rocksdb does\nconst A: &str = \"rocksdb\";", None),
         ("database/src/a.rs", "async fn f() {}", Some("async")),
         ("http/src/a.rs", "async fn f() {}", None),
-        (
-            "views/src/a.rs",
-            "fn f() { let t = std::time::Instant::now(); }",
-            Some("clock"),
-        ),
+        ("views/src/a.rs", "fn f() { let t = std::time::Instant::now(); }", Some("clock")),
         ("views/src/a.rs", "fn f() { SystemTime :: now(); }", Some("clock")),
         ("server/src/a.rs", "fn f() { Instant::now(); }", None),
         ("views/tests/it/main.rs", "fn f() { Instant::now(); }", None),
         ("views/examples/a.rs", "fn f() { Instant::now(); }", None),
         ("views/src/a/tests.rs", "fn f() { Instant::now(); }", None),
-        (
-            "views/src/a.rs",
-            "#[cfg(test)]\n#[expect(x)]\nmod tests { fn f() { Instant::now(); } }",
-            None,
-        ),
-        (
-            "views/src/a.rs",
-            "#[cfg(not(test))]\nfn f() { Instant::now(); }",
-            Some("clock"),
-        ),
-        (
-            "views/src/a.rs",
-            "#[cfg(test)] use a::B; fn f() { Instant::now(); }",
-            Some("clock"),
-        ),
-        (
-            "views/src/a.rs",
-            "use std::{env, fs}; fn f() { env::var(\"A\"); }",
-            Some("environment"),
-        ),
+        ("views/src/a.rs", "#[cfg(test)]\n#[expect(x)]\nmod tests { fn f() { Instant::now(); } }", None),
+        ("views/src/a.rs", "#[cfg(not(test))]\nfn f() { Instant::now(); }", Some("clock")),
+        ("views/src/a.rs", "#[cfg(test)] use a::B; fn f() { Instant::now(); }", Some("clock")),
+        ("views/src/a.rs", "use std::{env, fs}; fn f() { env::var(\"A\"); }", Some("environment")),
         ("views/src/a.rs", "const A: &str = env!(\"CARGO_PKG_VERSION\");", None),
         ("database/src/a.rs", "fn f(s: StatusCode) {}", Some("http")),
-        (
-            "model/src/a.rs",
-            "#[cfg(test)] mod t { fn f() { serde_json::json!(1); } }",
-            None,
-        ),
+        ("model/src/a.rs", "#[cfg(test)] mod t { fn f() { serde_json::json!(1); } }", None),
         ("model/src/a.rs", "fn f() { serde_json::json!(1); }", Some("serde-json")),
         ("server/src/a.rs", "fn f() { todo!() }", Some("unfinished")),
-        (
-            "server/src/a.rs",
-            "#[cfg(test)] mod t { #[ignore] fn f() {} }",
-            Some("ignored-test"),
-        ),
-        (
-            "server/src/a.rs",
-            "#[cfg(test)] mod t { #[ignore = \"slow disks\"] fn f() {} }",
-            None,
-        ),
+        ("server/src/a.rs", "#[cfg(test)] mod t { #[ignore] fn f() {} }", Some("ignored-test")),
+        ("server/src/a.rs", "#[cfg(test)] mod t { #[ignore = \"slow disks\"] fn f() {} }", None),
     ];
     for (path, code, rule) in cases {
         let path = format!("crates/{path}");
         let expected = rule.map(|rule| format!("error[{rule}] {path}"));
-        check_with(
-            &[(&path, &format!("//! Head.\n{code}\n"))],
-            &expected.as_deref().into_iter().collect::<Vec<_>>(),
-        );
+        check_with(&[(&path, &format!("//! Head.\n{code}\n"))], &expected.as_deref().into_iter().collect::<Vec<_>>());
     }
 }
 
 #[test]
 fn a_module_declared_for_tests_only_is_test_code() {
-    let naive = (
-        "crates/model/src/rev_tree/naive.rs",
-        "//! Head.\nfn f() { Instant::now(); }\n",
-    );
-    check_with(
-        &[
-            naive,
-            ("crates/model/src/rev_tree.rs", "//! Head.\n#[cfg(test)]\nmod naive;\n"),
-        ],
-        &[],
-    );
+    let naive = ("crates/model/src/rev_tree/naive.rs", "//! Head.\nfn f() { Instant::now(); }\n");
+    check_with(&[naive, ("crates/model/src/rev_tree.rs", "//! Head.\n#[cfg(test)]\nmod naive;\n")], &[]);
     check_with(
         &[naive, ("crates/model/src/rev_tree.rs", "//! Head.\nmod naive;\n")],
         &["error[clock] crates/model/src/rev_tree/naive.rs:2: uses `Instant::now`; only `server`"],
@@ -256,19 +166,10 @@ fn long_files_are_found() {
     let lines = |count: usize| format!("//! Head.\n{}", "\n".repeat(count - 1));
     let path = "crates/model/src/a.rs";
     check_with(&[(path, &lines(600))], &[]);
-    check_with(
-        &[(path, &lines(601))],
-        &["warning[file-length] crates/model/src/a.rs: 601 lines"],
-    );
-    check_with(
-        &[(path, &lines(901))],
-        &["error[file-length] crates/model/src/a.rs: 901 lines"],
-    );
+    check_with(&[(path, &lines(601))], &["warning[file-length] crates/model/src/a.rs: 601 lines"]);
+    check_with(&[(path, &lines(901))], &["error[file-length] crates/model/src/a.rs: 901 lines"]);
     check_with(&[("crates/model/src/a/tests.rs", &lines(700))], &[]);
-    check_with(
-        &[("crates/model/tests/it/main.rs", &lines(901))],
-        &["error[file-length]"],
-    );
+    check_with(&[("crates/model/tests/it/main.rs", &lines(901))], &["error[file-length]"]);
 }
 
 #[test]
@@ -289,15 +190,9 @@ fn exceptions_need_a_reason_and_a_use() {
     check_with(&[clock, (allowed::FILE, below)], &[]);
     check_with(
         &[clock, (allowed::FILE, "clock crates/js/src/worker/run.rs\n")],
-        &[
-            "error[clock]",
-            "error[exception] crates/xtask/tidy-allow.txt:1: a line must be",
-        ],
+        &["error[clock]", "error[exception] crates/xtask/tidy-allow.txt:1: a line must be"],
     );
-    check_with(
-        &[(allowed::FILE, exact)],
-        &["error[exception] crates/xtask/tidy-allow.txt:1: this exception"],
-    );
+    check_with(&[(allowed::FILE, exact)], &["error[exception] crates/xtask/tidy-allow.txt:1: this exception"]);
 }
 
 #[test]
@@ -315,10 +210,7 @@ fn manifests_are_read() {
                 # d = \"1\"\n[dev-dependencies]\ne = \"1\"\n[build-dependencies]\nf = \"1\"\n\
                 [dependencies.g]\nversion = \"1\"\nfeatures = [\"x\"]\n[target.'cfg(unix)'.dev-dependencies]\nh = \"1\"\n\
                 [lints]\nworkspace = true\n";
-    let found: Vec<_> = manifest::dependencies(text)
-        .into_iter()
-        .map(|found| (found.name, found.kind))
-        .collect();
+    let found: Vec<_> = manifest::dependencies(text).into_iter().map(|found| (found.name, found.kind)).collect();
     let expected = [
         ("a", Kind::Normal),
         ("c", Kind::Normal),
@@ -335,14 +227,8 @@ fn sources_are_split_into_tokens() {
     let cases: &[(&str, &[&str])] = &[
         ("a::b_1", &["a", "::", "b_1"]),
         ("x /* y /* z */ */ w // v", &["x", "w"]),
-        (
-            "f(\"a \\\" b\", r#\"c \" d\"#, b\"e\")",
-            &["f", "(", "\"", ",", "\"", ",", "\"", ")"],
-        ),
-        (
-            "fn f<'a>(c: &'a str) { '\"' }",
-            &["fn", "f", "<", "a", ">", "(", "c", ":", "&", "a", "str", ")", "{", "}"],
-        ),
+        ("f(\"a \\\" b\", r#\"c \" d\"#, b\"e\")", &["f", "(", "\"", ",", "\"", ",", "\"", ")"]),
+        ("fn f<'a>(c: &'a str) { '\"' }", &["fn", "f", "<", "a", ">", "(", "c", ":", "&", "a", "str", ")", "{", "}"]),
         ("['\\'', '\\\\', '\\u{1F600}', 'é']", &["[", ",", ",", ",", "]"]),
         ("r#type", &["r", "#", "type"]),
     ];
@@ -350,9 +236,6 @@ fn sources_are_split_into_tokens() {
         let found: Vec<&str> = tokens::tokens(source).iter().map(|token| token.text).collect();
         assert_eq!(&found, expected, "{source}");
     }
-    let lines: Vec<usize> = tokens::tokens("a\n\"b\nc\"\nd /*\n*/ e")
-        .iter()
-        .map(|token| token.line)
-        .collect();
+    let lines: Vec<usize> = tokens::tokens("a\n\"b\nc\"\nd /*\n*/ e").iter().map(|token| token.line).collect();
     assert_eq!(lines, [1, 2, 4, 5]);
 }

@@ -12,11 +12,7 @@ pub(super) struct Token<'a> {
 
 /// All tokens of a source.
 pub(super) fn tokens(source: &str) -> Vec<Token<'_>> {
-    let mut lexer = Lexer {
-        rest: source,
-        line: 1,
-        found: Vec::new(),
-    };
+    let mut lexer = Lexer { rest: source, line: 1, found: Vec::new() };
     while !lexer.rest.is_empty() {
         lexer.step();
     }
@@ -38,17 +34,12 @@ impl<'a> Lexer<'a> {
         } else if rest.starts_with("/*") {
             self.skip(block_comment_len(rest));
         } else if let Some(len) = string_len(rest) {
-            self.found.push(Token {
-                text: "\"",
-                line: self.line,
-            });
+            self.found.push(Token { text: "\"", line: self.line });
             self.skip(len);
         } else if first == '\'' {
             self.skip(quote_len(rest));
         } else if first == '_' || first.is_alphanumeric() {
-            let len = rest
-                .find(|c: char| c != '_' && !c.is_alphanumeric())
-                .unwrap_or(rest.len());
+            let len = rest.find(|c: char| c != '_' && !c.is_alphanumeric()).unwrap_or(rest.len());
             self.take(len);
         } else if rest.starts_with("::") {
             self.take(2);
@@ -60,10 +51,7 @@ impl<'a> Lexer<'a> {
     }
 
     fn take(&mut self, len: usize) {
-        self.found.push(Token {
-            text: &self.rest[..len],
-            line: self.line,
-        });
+        self.found.push(Token { text: &self.rest[..len], line: self.line });
         self.skip(len);
     }
 
@@ -99,11 +87,7 @@ fn block_comment_len(text: &str) -> usize {
 fn string_len(text: &str) -> Option<usize> {
     let prefix = ["br", "cr", "b", "c", "r", ""].into_iter().find(|prefix| {
         text.strip_prefix(prefix).is_some_and(|rest| {
-            let hashes = if prefix.ends_with('r') {
-                rest.trim_start_matches('#')
-            } else {
-                rest
-            };
+            let hashes = if prefix.ends_with('r') { rest.trim_start_matches('#') } else { rest };
             hashes.starts_with('"')
         })
     })?;
@@ -112,10 +96,7 @@ fn string_len(text: &str) -> Option<usize> {
         let hashes = rest.len() - rest.trim_start_matches('#').len();
         let end = format!("\"{}", "#".repeat(hashes));
         let body = &rest[hashes + 1..];
-        return Some(
-            body.find(&end)
-                .map_or(text.len(), |at| prefix.len() + hashes + 1 + at + end.len()),
-        );
+        return Some(body.find(&end).map_or(text.len(), |at| prefix.len() + hashes + 1 + at + end.len()));
     }
     let mut escaped = false;
     for (at, byte) in rest.bytes().enumerate().skip(1) {

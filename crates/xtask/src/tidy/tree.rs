@@ -35,11 +35,7 @@ impl Tree {
             let entry = entry.with_context(|| format!("cannot list {folder}"))?;
             let name = entry.file_name().to_string_lossy().into_owned();
             let path = format!("{folder}/{name}");
-            if entry
-                .file_type()
-                .with_context(|| format!("cannot look at {path}"))?
-                .is_dir()
-            {
+            if entry.file_type().with_context(|| format!("cannot look at {path}"))?.is_dir() {
                 if name != "target" {
                     self.read_folder(root, &path)?;
                 }
@@ -69,13 +65,10 @@ impl Tree {
 
     /// Rust files: crate, path, text.
     pub(super) fn sources(&self) -> impl Iterator<Item = (&str, &str, &str)> {
-        self.files
-            .iter()
-            .filter(|(path, _)| is_source(path))
-            .filter_map(|(path, text)| {
-                let (name, _) = path.strip_prefix("crates/")?.split_once('/')?;
-                Some((name, path.as_str(), text.as_str()))
-            })
+        self.files.iter().filter(|(path, _)| is_source(path)).filter_map(|(path, text)| {
+            let (name, _) = path.strip_prefix("crates/")?.split_once('/')?;
+            Some((name, path.as_str(), text.as_str()))
+        })
     }
 }
 

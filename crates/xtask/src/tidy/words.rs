@@ -55,24 +55,8 @@ const RULES: &[Rule] = &[
     },
     Rule {
         name: "http",
-        packages: &[
-            "hyper",
-            "hyper-util",
-            "http",
-            "http-body",
-            "http-body-util",
-            "axum",
-            "tower",
-            "reqwest",
-            "ureq",
-        ],
-        phrases: &[
-            &["hyper"],
-            &["hyper_util"],
-            &["http_body_util"],
-            &["StatusCode"],
-            &["HeaderMap"],
-        ],
+        packages: &["hyper", "hyper-util", "http", "http-body", "http-body-util", "axum", "tower", "reqwest", "ureq"],
+        phrases: &[&["hyper"], &["hyper_util"], &["http_body_util"], &["StatusCode"], &["HeaderMap"]],
         crates: Crates::Only(&["http", "bench"]),
         tests: Tests::Included,
         advice: "only `http` and `bench` know status codes, headers and query strings: answer with a value or an \
@@ -158,13 +142,7 @@ impl Rule {
 
     fn finding(&self, path: &str, line: usize, what: &str) -> Finding {
         let message = format!("uses `{what}`; {}", self.advice);
-        Finding {
-            severity: Severity::Error,
-            rule: self.name,
-            path: path.to_owned(),
-            line,
-            message,
-        }
+        Finding { severity: Severity::Error, rule: self.name, path: path.to_owned(), line, message }
     }
 }
 
@@ -174,9 +152,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         let path = format!("crates/{name}/Cargo.toml");
         for dependency in manifest::dependencies(manifest) {
             let for_tests = dependency.kind == Kind::Dev;
-            let rules = RULES
-                .iter()
-                .filter(|rule| rule.binds(name) && !(for_tests && rule.tests == Tests::Exempt));
+            let rules = RULES.iter().filter(|rule| rule.binds(name) && !(for_tests && rule.tests == Tests::Exempt));
             for rule in rules.filter(|rule| rule.packages.contains(&dependency.name.as_str())) {
                 findings.push(rule.finding(&path, dependency.line, &dependency.name));
             }
@@ -203,10 +179,7 @@ fn matches(rule: &Rule, tokens: &[Token<'_>]) -> impl Iterator<Item = (usize, St
     let mut lines = BTreeSet::new();
     (0..tokens.len())
         .filter_map(|at| {
-            let phrase = rule
-                .phrases
-                .iter()
-                .find(|phrase| tokens::starts_with(&tokens[at..], phrase))?;
+            let phrase = rule.phrases.iter().find(|phrase| tokens::starts_with(&tokens[at..], phrase))?;
             Some((tokens[at].line, phrase.concat()))
         })
         .filter(move |(line, _)| lines.insert(*line))

@@ -17,23 +17,14 @@ pub(super) fn random_number(random: &mut Random) -> String {
         4 => around_power_of_two(sign, random.below(130), random),
         // Integers around the largest double and beyond.
         5 => format!("{sign}{}{:0>308}", random.below(3) + 1, random.next()),
-        6 => format!(
-            "{sign}17976931348623157{}",
-            "081453742373170435"[..random.below(19)].to_owned() + &"0".repeat(292)
-        ),
+        6 => {
+            format!("{sign}17976931348623157{}", "081453742373170435"[..random.below(19)].to_owned() + &"0".repeat(292))
+        }
         7 => {
             let double = f64::from_bits(random.next());
-            if double.is_finite() {
-                format!("{double:e}")
-            } else {
-                "5e-324".to_owned()
-            }
+            if double.is_finite() { format!("{double:e}") } else { "5e-324".to_owned() }
         }
-        _ => format!(
-            "{sign}{}e{}",
-            random.below(30),
-            random.below(308) as i64 - 20 * random.below(20) as i64
-        ),
+        _ => format!("{sign}{}e{}", random.below(30), random.below(308) as i64 - 20 * random.below(20) as i64),
     }
 }
 
@@ -68,19 +59,11 @@ impl Exact {
         let (whole, fraction) = magnitude.split_once('.').unwrap_or((magnitude, ""));
         let (whole, fraction) = (whole.trim_start_matches('0'), fraction.trim_end_matches('0'));
         let negative = negative && !(whole.is_empty() && fraction.is_empty());
-        Exact {
-            negative,
-            whole: whole.to_owned(),
-            fraction: fraction.to_owned(),
-        }
+        Exact { negative, whole: whole.to_owned(), fraction: fraction.to_owned() }
     }
 
     fn compare(&self, other: &Exact) -> Ordering {
-        let by_whole = self
-            .whole
-            .len()
-            .cmp(&other.whole.len())
-            .then_with(|| self.whole.cmp(&other.whole));
+        let by_whole = self.whole.len().cmp(&other.whole.len()).then_with(|| self.whole.cmp(&other.whole));
         let by_magnitude = by_whole.then_with(|| self.fraction.cmp(&other.fraction));
         match (self.negative, other.negative) {
             (false, false) => by_magnitude,
@@ -98,11 +81,7 @@ fn order_is_exact() {
     let exact: Vec<_> = numbers.iter().map(|number| Exact::of(number)).collect();
     for (index, (a, exact_a)) in numbers.iter().zip(&exact).enumerate() {
         for (b, exact_b) in numbers.iter().zip(&exact).take(index + 1) {
-            assert_eq!(
-                check_pair(a, b, Collation::Unicode),
-                exact_a.compare(exact_b),
-                "{a} and {b}"
-            );
+            assert_eq!(check_pair(a, b, Collation::Unicode), exact_a.compare(exact_b), "{a} and {b}");
         }
         let key = encoded(a, Collation::Raw);
         assert_eq!(key, encoded(a, Collation::Unicode), "{a}");
@@ -132,9 +111,7 @@ fn equal_values_are_equal_however_they_are_written() {
 fn recorded_order_and_the_gaps_of_doubles() {
     let (large, larger) = (format!("1{}", "0".repeat(308)), format!("2{}", "0".repeat(308)));
     let (huge, longer) = (format!("3{}", "0".repeat(320)), format!("1{}", "0".repeat(330)));
-    let negative: Vec<_> = [&longer, &huge, &larger, &large]
-        .map(|digits| format!("-{digits}"))
-        .to_vec();
+    let negative: Vec<_> = [&longer, &huge, &larger, &large].map(|digits| format!("-{digits}")).to_vec();
     let mut values: Vec<&str> = negative.iter().map(String::as_str).collect();
     values.extend([
         "-1e308",
@@ -170,14 +147,7 @@ fn recorded_order_and_the_gaps_of_doubles() {
         "1e100",
     ]);
     // The nearest double of 1e308 is above ten to the 308th.
-    let mut positive = [
-        large.as_str(),
-        "1e308",
-        "1.7976931348623157e308",
-        &larger,
-        &huge,
-        &longer,
-    ];
+    let mut positive = [large.as_str(), "1e308", "1.7976931348623157e308", &larger, &huge, &longer];
     positive.sort_by(|a, b| Exact::of(a).compare(&Exact::of(b)));
     values.extend(positive);
     values[3..5].sort_by(|a, b| Exact::of(a).compare(&Exact::of(b)));
@@ -190,29 +160,16 @@ fn the_bounds_of_each_form_are_ordered() {
     let boundary = std::str::from_utf8(number::FIRST_HUGE).expect("digits").to_owned();
     let below = format!("{}5", &boundary[..boundary.len() - 1]);
     let above = format!("{}7", &boundary[..boundary.len() - 1]);
-    check_ascending(
-        &["1.7976931348623157e308", &below, &boundary, &above],
-        Collation::Unicode,
-    );
+    check_ascending(&["1.7976931348623157e308", &below, &boundary, &above], Collation::Unicode);
     let [minus_below, minus_boundary, minus_above] = [&below, &boundary, &above].map(|digits| format!("-{digits}"));
-    check_ascending(
-        &[&minus_above, &minus_boundary, &minus_below, "-1.7976931348623157e308"],
-        Collation::Unicode,
-    );
+    check_ascending(&[&minus_above, &minus_boundary, &minus_below, "-1.7976931348623157e308"], Collation::Unicode);
 }
 
 #[test]
 fn common_numbers_are_short() {
-    for (number, len) in [
-        ("0", 2),
-        ("1", 3),
-        ("-1", 3),
-        ("12", 3),
-        ("2024", 4),
-        ("100000", 5),
-        ("1700000001", 7),
-        ("0.5", 3),
-    ] {
+    for (number, len) in
+        [("0", 2), ("1", 3), ("-1", 3), ("12", 3), ("2024", 4), ("100000", 5), ("1700000001", 7), ("0.5", 3)]
+    {
         assert_eq!(encoded(number, Collation::Unicode).len(), len, "{number}");
     }
 }

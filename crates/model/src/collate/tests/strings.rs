@@ -12,68 +12,18 @@ use crate::testing::Random;
 /// Characters that sort in different ways, and some that combine.
 const PIECES: [&[&str]; 13] = [
     &["a", "b", "A", "B", "z", "Z", "ab", "co-op", "x y"],
-    &[
-        "0", "9", "10", "-", "_", ".", " ", "/", "~", "{", "\"", "\\", "\t", "\n",
-    ],
+    &["0", "9", "10", "-", "_", ".", " ", "/", "~", "{", "\"", "\\", "\t", "\n"],
     // Ignorable: controls, soft hyphen, joiners, variation selectors.
-    &[
-        "\0", "\u{1}", "\u{1f}", "\u{7f}", "\u{ad}", "\u{200b}", "\u{200d}", "\u{fe0f}", "\u{feff}",
-    ],
-    &[
-        "é", "É", "e\u{301}", "ä", "a\u{308}", "å", "ß", "ss", "ſ", "æ", "ø", "ł", "Ĳ", "ǆ", "ﬁ", "½", "²", "l·",
-    ],
-    &[
-        "\u{300}", "\u{301}", "\u{308}", "\u{316}", "\u{323}", "\u{327}", "\u{345}", "\u{34f}", "\u{5b0}",
-    ],
+    &["\0", "\u{1}", "\u{1f}", "\u{7f}", "\u{ad}", "\u{200b}", "\u{200d}", "\u{fe0f}", "\u{feff}"],
+    &["é", "É", "e\u{301}", "ä", "a\u{308}", "å", "ß", "ss", "ſ", "æ", "ø", "ł", "Ĳ", "ǆ", "ﬁ", "½", "²", "l·"],
+    &["\u{300}", "\u{301}", "\u{308}", "\u{316}", "\u{323}", "\u{327}", "\u{345}", "\u{34f}", "\u{5b0}"],
     &["α", "Α", "ά", "ω", "б", "Б", "й", "и\u{306}", "ж", "я", "ա", "ა"],
     &["א", "ש", "\u{5c1}", "ا", "أ", "ب", "\u{64e}", "٣", "ܐ"],
-    &[
-        "क",
-        "क्ष",
-        "\u{93e}",
-        "ก",
-        "เก",
-        "แ",
-        "ไทย",
-        "ลำ",
-        "ক",
-        "ு",
-        "ோ",
-        "ཨ",
-        "ᠠ",
-        "ក",
-    ],
-    &[
-        "あ",
-        "ア",
-        "ｱ",
-        "が",
-        "か\u{3099}",
-        "ー",
-        "カー",
-        "ゝ",
-        "가",
-        "각",
-        "ᄀ",
-        "ᅡ",
-        "ᆨ",
-        "ㄱ",
-    ],
-    &[
-        "日", "本", "一", "丁", "丨", "龥", "㐀", "𠀀", "豈", "﨎", "⼀", "㈱", "㊀", "〇",
-    ],
+    &["क", "क्ष", "\u{93e}", "ก", "เก", "แ", "ไทย", "ลำ", "ক", "ு", "ோ", "ཨ", "ᠠ", "ក"],
+    &["あ", "ア", "ｱ", "が", "か\u{3099}", "ー", "カー", "ゝ", "가", "각", "ᄀ", "ᅡ", "ᆨ", "ㄱ"],
+    &["日", "本", "一", "丁", "丨", "龥", "㐀", "𠀀", "豈", "﨎", "⼀", "㈱", "㊀", "〇"],
     &["😀", "👍🏽", "👩\u{200d}👩", "🇩🇪", "❤\u{fe0f}", "€", "∑", "→", "♥"],
-    &[
-        "\u{fffd}",
-        "\u{ffff}",
-        "\u{fff0}",
-        "\u{fffe}",
-        "\u{e000}",
-        "\u{10ffff}",
-        "\u{fdd0}",
-        "\u{378}",
-        "\u{e0100}",
-    ],
+    &["\u{fffd}", "\u{ffff}", "\u{fff0}", "\u{fffe}", "\u{e000}", "\u{10ffff}", "\u{fdd0}", "\u{378}", "\u{e0100}"],
     &["𐐀", "𒀀", "𝒜", "𐤀", "𑀅"],
 ];
 
@@ -105,10 +55,7 @@ fn literal(text: &str) -> String {
 
 fn check_strings_ascending(strings: &[&str]) {
     let literals: Vec<_> = strings.iter().map(|text| literal(text)).collect();
-    check_ascending(
-        &literals.iter().map(String::as_str).collect::<Vec<_>>(),
-        Collation::Unicode,
-    );
+    check_ascending(&literals.iter().map(String::as_str).collect::<Vec<_>>(), Collation::Unicode);
 }
 
 #[test]
@@ -218,10 +165,7 @@ fn check_ascii(text: &str, library: &mut Vec<u8>, short: &mut Vec<u8>) {
     library.clear();
     short.clear();
     append_library_key(text, library);
-    assert!(
-        ascii::append_key(text.as_bytes(), short),
-        "{text:?} does not take the short way"
-    );
+    assert!(ascii::append_key(text.as_bytes(), short), "{text:?} does not take the short way");
     assert_eq!(short, library, "{text:?}");
     assert!(!library.contains(&0), "{text:?}");
 }
@@ -241,14 +185,7 @@ fn all_ascii_strings_of_up_to_two_characters_have_the_keys_of_the_library() {
 
 #[test]
 fn random_ascii_strings_have_the_keys_of_the_library() {
-    let alphabets: [&[u8]; 6] = [
-        b"aB",
-        b"abcdefXYZ",
-        b"a1B2-. ",
-        b"A-\0\x01b",
-        b"0123456789",
-        b"!#~@az AZ\n\t\"\\",
-    ];
+    let alphabets: [&[u8]; 6] = [b"aB", b"abcdefXYZ", b"a1B2-. ", b"A-\0\x01b", b"0123456789", b"!#~@az AZ\n\t\"\\"];
     let random = &mut Random::new();
     for _ in 0..4 {
         let (library, short) = (&mut Vec::new(), &mut Vec::new());
@@ -260,11 +197,7 @@ fn random_ascii_strings_have_the_keys_of_the_library() {
                 // Runs beyond the lengths at which counts take another byte: 33 and 97, and twice that.
                 let run = if random.below(6) == 0 { random.below(300) } else { 1 };
                 let any = random.below(10) == 0;
-                let byte = if any {
-                    random.below(128) as u8
-                } else {
-                    alphabet[random.below(alphabet.len())]
-                };
+                let byte = if any { random.below(128) as u8 } else { alphabet[random.below(alphabet.len())] };
                 text.extend(std::iter::repeat_n(char::from(byte), run));
             }
             check_ascii(&text, library, short);
@@ -274,11 +207,7 @@ fn random_ascii_strings_have_the_keys_of_the_library() {
         }
         for a in &texts {
             for b in &texts {
-                assert_eq!(
-                    ascii::compare(a.as_bytes(), b.as_bytes()),
-                    Some(COLLATOR.compare(a, b)),
-                    "{a:?} and {b:?}"
-                );
+                assert_eq!(ascii::compare(a.as_bytes(), b.as_bytes()), Some(COLLATOR.compare(a, b)), "{a:?} and {b:?}");
             }
         }
     }
@@ -293,11 +222,7 @@ fn ascii_strings_of_up_to_two_characters_compare_as_with_the_library() {
     }
     for a in &texts {
         for b in &texts {
-            assert_eq!(
-                ascii::compare(a.as_bytes(), b.as_bytes()),
-                Some(COLLATOR.compare(a, b)),
-                "{a:?} and {b:?}"
-            );
+            assert_eq!(ascii::compare(a.as_bytes(), b.as_bytes()), Some(COLLATOR.compare(a, b)), "{a:?} and {b:?}");
         }
     }
 }
@@ -307,13 +232,9 @@ fn runs_of_every_length_have_the_keys_of_the_library() {
     let (library, short) = (&mut Vec::new(), &mut Vec::new());
     for len in 0..400 {
         let (lower, upper) = ("x".repeat(len), "X".repeat(len));
-        for text in [
-            &lower,
-            &upper,
-            &format!("{lower}A{lower}"),
-            &format!("{upper}a{upper}"),
-            &format!("{lower}{upper}"),
-        ] {
+        for text in
+            [&lower, &upper, &format!("{lower}A{lower}"), &format!("{upper}a{upper}"), &format!("{lower}{upper}")]
+        {
             check_ascii(text, library, short);
         }
     }
@@ -332,12 +253,9 @@ fn other_strings_do_not_take_the_short_way() {
 
 #[test]
 fn escapes_do_not_matter() {
-    for (a, b) in [
-        ("\"a\"", "\"\\u0061\""),
-        ("\"/\"", "\"\\/\""),
-        ("\"日\"", "\"\\u65e5\""),
-        ("\"😀\"", "\"\\ud83d\\ude00\""),
-    ] {
+    for (a, b) in
+        [("\"a\"", "\"\\u0061\""), ("\"/\"", "\"\\/\""), ("\"日\"", "\"\\u65e5\""), ("\"😀\"", "\"\\ud83d\\ude00\"")]
+    {
         for collation in [Collation::Unicode, Collation::Raw] {
             assert_eq!(check_pair(a, b, collation), Ordering::Equal, "{a} and {b}");
         }
@@ -365,10 +283,7 @@ fn han_characters_are_exchanged_one_for_one() {
         .filter(|&character| !decomposes(character) && han::substitute(character).is_some())
         .collect();
     assert_eq!(unified.len(), 97_680);
-    let used: BTreeSet<char> = unified
-        .iter()
-        .filter_map(|&character| han::substitute(character))
-        .collect();
+    let used: BTreeSet<char> = unified.iter().filter_map(|&character| han::substitute(character)).collect();
     assert_eq!(used, unified.iter().copied().collect(), "not a permutation");
     // Those that are used stand in the library in the order that the table was made for.
     let block = |character: &char| match character {

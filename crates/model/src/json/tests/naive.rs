@@ -25,10 +25,7 @@ impl From<Value<'_>> for Tree {
             Kind::String => Tree::String(value.as_str().unwrap().into_owned()),
             Kind::Array => Tree::Array(value.elements().map(Tree::from).collect()),
             Kind::Object => Tree::Object(
-                value
-                    .members()
-                    .map(|(name, value)| (name.as_str().unwrap().into_owned(), Tree::from(value)))
-                    .collect(),
+                value.members().map(|(name, value)| (name.as_str().unwrap().into_owned(), Tree::from(value))).collect(),
             ),
         }
     }
