@@ -114,7 +114,8 @@ impl Catalog {
             database.update(Work::SetRevsLimit(REMEMBERED_REVISIONS))?;
         }
         let mut hasher = RevisionHasher::default();
-        let mut ids: Vec<String> = events.iter().map(|(name, happened)| format!("{}:{name}", happened.name())).collect();
+        let mut ids: Vec<String> =
+            events.iter().map(|(name, happened)| format!("{}:{name}", happened.name())).collect();
         // Of several equal ones the last is where it belongs.
         let mut seen = HashSet::new();
         ids.reverse();

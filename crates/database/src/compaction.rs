@@ -38,20 +38,13 @@ pub enum Compaction {
 /// What a compaction could give back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Garbage {
-    /// Bytes of all bodies, uncompressed.
-    pub body_bytes: u64,
-    /// Those of them that are bodies of leaves.
-    pub leaf_bytes: u64,
+    /// Bytes of all bodies, uncompressed, and of all attachments, each content once.
+    pub total_bytes: u64,
+    /// Those of them that a compaction may remove: bodies of revisions that are no leaves, and at most the attachments
+    /// of these, which leaves may have as well.
+    pub bytes: u64,
     /// Purges that are remembered beyond the limit.
     pub purges: u64,
-}
-
-impl Garbage {
-    /// Bytes of bodies that a compaction would remove, uncompressed.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.body_bytes.saturating_sub(self.leaf_bytes)
-    }
 }
 
 /// Whether a compaction runs.
@@ -94,11 +87,7 @@ impl Database {
     ///
     /// # Errors
     /// When the database was deleted meanwhile or the engine failed. What was done until then stays.
-    pub fn compact(
-        self: &Arc<Self>,
-        tasks: &Tasks,
-        pause: &mut dyn FnMut() -> ControlFlow<()>,
-    ) -> Result<Compaction> {
+    pub fn compact(self: &Arc<Self>, tasks: &Tasks, pause: &mut dyn FnMut() -> ControlFlow<()>) -> Result<Compaction> {
         let Some(_running) = self.compacting.begin() else {
             return Ok(Compaction::Running);
         };
@@ -108,7 +97,10 @@ impl Database {
         drop(view);
         let kind = TaskKind::DatabaseCompaction { database: self.name().to_owned() };
         let task = tasks.start(kind, live + deleted);
-        let stripped = if garbage.bytes() > 0 { self.strip(&task, live + deleted, pause)? } else { ControlFlow::Continue(()) };
+        let stripped = match garbage.bytes {
+            0 => ControlFlow::Continue(()),
+            _ => self.strip(&task, live + deleted, pause)?,
+        };
         if stripped.is_break() || self.forget_purges(pause)?.is_break() {
             return Ok(Compaction::Stopped);
         }
@@ -159,9 +151,10 @@ impl Database {
 fn garbage(view: &ReadView) -> Result<Garbage> {
     let counters = view.counters()?;
     let remembered = counters.purge_seq - counters.purges_forgotten;
+    let old_attachments = counters.attachment_bytes.saturating_sub(counters.leaf_attachment_bytes);
     Ok(Garbage {
-        body_bytes: counters.body_bytes,
-        leaf_bytes: counters.leaf_bytes,
+        total_bytes: counters.body_bytes + counters.content_bytes,
+        bytes: counters.body_bytes.saturating_sub(counters.leaf_bytes) + old_attachments.min(counters.content_bytes),
         purges: remembered.saturating_sub(view.purged_infos_limit()?),
     })
 }

@@ -33,6 +33,12 @@ pub(crate) struct Meta {
     pub(crate) leaf_bytes: u64,
     /// Bytes of all bodies that can still be read.
     pub(crate) body_bytes: u64,
+    /// Bytes of the attachments of all leaves; what several have counts for each.
+    pub(crate) leaf_attachment_bytes: u64,
+    /// The same for all revisions that can still be read.
+    pub(crate) attachment_bytes: u64,
+    /// Bytes of attachments as they are stored, each content once.
+    pub(crate) content_bytes: u64,
     /// The update sequence of the newest change of a design document, removals included.
     pub(crate) design_seq: u64,
     /// How many purges there were; the number of the last one.
@@ -44,7 +50,9 @@ pub(crate) struct Meta {
 impl Meta {
     pub(crate) fn encode(self, out: &mut Vec<u8>) {
         let counters = [self.update_seq, self.doc_count, self.doc_del_count, self.leaf_bytes, self.body_bytes];
-        for value in counters.into_iter().chain([self.design_seq, self.purge_seq, self.purges_forgotten]) {
+        let attachments = [self.leaf_attachment_bytes, self.attachment_bytes, self.content_bytes];
+        let numbers = [self.design_seq, self.purge_seq, self.purges_forgotten];
+        for value in counters.into_iter().chain(attachments).chain(numbers) {
             put_varint(out, value);
         }
     }
@@ -57,16 +65,32 @@ impl Meta {
             doc_del_count: reader.varint()?,
             leaf_bytes: reader.varint()?,
             body_bytes: reader.varint()?,
+            leaf_attachment_bytes: reader.varint()?,
+            attachment_bytes: reader.varint()?,
+            content_bytes: reader.varint()?,
             design_seq: reader.varint()?,
             purge_seq: reader.varint()?,
             purges_forgotten: reader.varint()?,
         })
     }
 
+    /// Counts the leaves of a document as they are now instead of as they were.
+    pub(crate) fn count_leaves(&mut self, before: LeafBytes, now: LeafBytes) {
+        self.leaf_bytes = (self.leaf_bytes + now.bodies).saturating_sub(before.bodies);
+        self.leaf_attachment_bytes = (self.leaf_attachment_bytes + now.attachments).saturating_sub(before.attachments);
+    }
+
     /// The counters as `snapshot` has them; zeros for a database that was never written.
     pub(crate) fn read(snapshot: &dyn Snapshot, shard: Shard) -> Result<Self> {
         snapshot.get(shard, Keyspace::Catalog, keys::META)?.map_or(Ok(Self::default()), |bytes| Self::decode(&bytes))
     }
+}
+
+/// How much the leaves of a document have.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LeafBytes {
+    pub(crate) bodies: u64,
+    pub(crate) attachments: u64,
 }
 
 /// What a database tells about itself.
@@ -80,7 +104,7 @@ pub struct DatabaseInfo {
     pub doc_del_count: u64,
     /// Bytes on disk, about.
     pub file_bytes: u64,
-    /// Bytes of the current bodies, uncompressed.
+    /// Bytes of the current bodies, uncompressed, and of their attachments.
     pub external_bytes: u64,
     /// Bytes on disk that would remain after a compaction, about.
     pub active_bytes: u64,
@@ -259,19 +283,17 @@ impl Database {
     pub fn info(self: &Arc<Self>) -> Result<DatabaseInfo> {
         let meta = Meta::read(self.read()?.snapshot().as_ref(), self.shard())?;
         let file_bytes = self.engine.approximate_size(self.shard());
-        let garbage = meta.body_bytes.saturating_sub(meta.leaf_bytes);
-        // Old bodies compress like current ones, so they take their share of the file.
-        let active_bytes = if meta.body_bytes == 0 {
-            file_bytes
-        } else {
-            file_bytes - (u128::from(file_bytes) * u128::from(garbage) / u128::from(meta.body_bytes)) as u64
-        };
+        // What is current compresses like everything, so it takes its share of the file.
+        let live = meta.leaf_bytes + meta.leaf_attachment_bytes.min(meta.content_bytes);
+        let all = meta.body_bytes + meta.content_bytes;
+        let active_bytes =
+            if all == 0 { file_bytes } else { (u128::from(file_bytes) * u128::from(live) / u128::from(all)) as u64 };
         Ok(DatabaseInfo {
             update_seq: meta.update_seq,
             doc_count: meta.doc_count,
             doc_del_count: meta.doc_del_count,
             file_bytes,
-            external_bytes: meta.leaf_bytes,
+            external_bytes: meta.leaf_bytes + meta.leaf_attachment_bytes,
             active_bytes,
             purge_seq: meta.purge_seq,
         })

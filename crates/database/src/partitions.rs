@@ -12,7 +12,7 @@ pub struct PartitionInfo {
     pub doc_count: u64,
     /// Deleted documents.
     pub doc_del_count: u64,
-    /// Bytes of the current bodies, uncompressed.
+    /// Bytes of the current bodies, uncompressed, and of their attachments.
     pub external_bytes: u64,
 }
 
@@ -43,7 +43,7 @@ impl ReadView {
             }
             let tree = DocRecord::decode(bytes)?.tree;
             for (index, node) in (0..).zip(tree.nodes()) {
-                let size = node.value.map_or(0, |stored| u64::from(stored.size));
+                let size = node.value.map_or(0, |stored| u64::from(stored.size) + stored.attachments_length);
                 info.external_bytes += if tree.is_leaf(index) { size } else { 0 };
             }
         }

@@ -17,7 +17,7 @@ const OWN_SEQUENCE: u8 = 8;
 const HAS_ATTACHMENTS: u8 = 16;
 
 /// What is stored for one revision.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stored {
     /// Whether the revision is a deletion.
     pub deleted: bool,
@@ -27,6 +27,8 @@ pub struct Stored {
     pub size: u32,
     /// How many bytes before the body tell of the attachments; 0 without attachments.
     pub attachments_size: u32,
+    /// How many bytes its attachments have together, as they are stored.
+    pub attachments_length: u64,
 }
 
 impl Stored {
@@ -201,6 +203,7 @@ fn put_sizes(out: &mut Vec<u8>, stored: Stored) {
     put_varint(out, u64::from(stored.size));
     if stored.attachments_size > 0 {
         put_varint(out, u64::from(stored.attachments_size));
+        put_varint(out, stored.attachments_length);
     }
 }
 
@@ -212,12 +215,12 @@ fn read_stored(reader: &mut Reader<'_>, flags: u8) -> Result<Stored> {
 fn read_sizes(reader: &mut Reader<'_>, flags: u8, body_seq: u64) -> Result<Stored> {
     let mut size = || u32::try_from(reader.varint()?).map_err(|_| DatabaseError::Corrupt("body size"));
     let deleted = flags & DELETED != 0;
-    Ok(Stored {
-        deleted,
-        body_seq,
-        size: size()?,
-        attachments_size: if flags & HAS_ATTACHMENTS != 0 { size()? } else { 0 },
-    })
+    let mut stored = Stored { deleted, body_seq, size: size()?, attachments_size: 0, attachments_length: 0 };
+    if flags & HAS_ATTACHMENTS != 0 {
+        stored.attachments_size = size()?;
+        stored.attachments_length = reader.varint()?;
+    }
+    Ok(stored)
 }
 
 /// What is stored under an update sequence.

@@ -7,8 +7,11 @@ mod catalog;
 mod concurrency;
 mod crashes;
 mod documents;
+mod events;
 mod faults;
 mod model;
+mod partitions;
+mod reads;
 mod subscriptions;
 mod validation;
 

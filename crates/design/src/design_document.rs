@@ -148,7 +148,9 @@ fn raw(value: Value<'_>) -> Arc<str> {
 /// The first member of a wrong type, in CouchDB's order.
 pub fn validate_members(body: Value<'_>) -> Result<(), InvalidMember> {
     let language = body.get("language");
+    // Maps and validations of Mango are objects.
     let query = language.is_some_and(|language| language.is_string("query"));
+    let function = if query { OBJECT } else { STRING };
     members_of(body, "filters", STRING_OR_OBJECT)?;
     check("language", language, STRING)?;
     members_of(body, "lists", STRING_OR_OBJECT)?;
@@ -160,12 +162,12 @@ pub fn validate_members(body: Value<'_>) -> Result<(), InvalidMember> {
     check("rewrites", body.get("rewrites"), ARRAY_OR_STRING)?;
     members_of(body, "shows", STRING_OR_OBJECT)?;
     members_of(body, "updates", STRING_OR_OBJECT)?;
-    check("validate_doc_update", body.get("validate_doc_update"), STRING)?;
+    check("validate_doc_update", body.get("validate_doc_update"), function)?;
     members_of(body, "views", OBJECT)?;
     for (name, view) in body.get("views").into_iter().flat_map(Value::members) {
         let path = format!("views.{}", name.as_str().unwrap_or_default());
         if path != "views.lib" {
-            check(&format!("{path}.map"), view.get("map"), if query { OBJECT } else { STRING })?;
+            check(&format!("{path}.map"), view.get("map"), function)?;
             check(&format!("{path}.reduce"), view.get("reduce"), STRING)?;
         }
     }
@@ -205,6 +207,11 @@ mod tests {
         check(r#"{"filters": "x"}"#, "`filters` field must have object type");
         check(r#"{"filters": {"f": 5}}"#, "`filters.f` field must have string or object type");
         check(r#"{"validate_doc_update": 1}"#, "`validate_doc_update` field must have string type");
+        check(r#"{"validate_doc_update": {}}"#, "`validate_doc_update` field must have string type");
+        check(
+            r#"{"language": "query", "validate_doc_update": "x"}"#,
+            "`validate_doc_update` field must have object type",
+        );
         check(r#"{"options": 1}"#, "`options` field must have object type");
         check(r#"{"options": {"local_seq": 1}}"#, "`options.local_seq` field must have boolean type");
         check(r#"{"rewrites": 1}"#, "`rewrites` field must have array or string type");
@@ -240,6 +247,7 @@ mod tests {
 
     #[test]
     fn a_design_document_may_be_empty() {
+        assert!(parse(r#"{"language": "query", "validate_doc_update": {}}"#).is_ok());
         let ddoc = parse("{}").unwrap();
         assert_eq!((ddoc.views, ddoc.library, ddoc.options), (Vec::new(), None, DesignOptions::default()));
     }

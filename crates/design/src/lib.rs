@@ -10,6 +10,8 @@ mod functions;
 
 use std::sync::Arc;
 
+use settee_model::json::Value;
+
 pub use batch::{Document, DocumentBatch, Emission, Emissions, MapFailure};
 pub use design_document::{DesignDocument, DesignOptions, InvalidMember, ViewDefinition, validate_members};
 pub use functions::{CallError, DesignProgram, DesignSource, ListSession, ListSink, ListState, MoreRows};
@@ -96,6 +98,16 @@ pub trait Language: Send + Sync {
     fn design_program(&self, source: &DesignSource, limits: Limits) -> Result<Box<dyn DesignProgram>, CompileError> {
         let (_, _) = (source, limits);
         Err(CompileError::Unavailable(format!("the language {} has only views", self.name())))
+    }
+
+    /// Checks a `validate_doc_update` before its design document is saved. A language may leave that to the first
+    /// call, as CouchDB does for JavaScript: then this is not there.
+    ///
+    /// # Errors
+    /// When the function does not compile.
+    fn check_validation(&self, function: Value<'_>) -> Result<(), CompileError> {
+        let _ = function;
+        Ok(())
     }
 }
 

@@ -4,6 +4,7 @@
 //! value's JSON text stands here; numbers look the same in both.
 
 use settee_database::DatabaseError;
+use settee_model::partition::IllegalPartition;
 use settee_views::ViewError;
 
 use crate::selector::{MAX_CONDITIONS, MAX_DEPTH};
@@ -88,6 +89,12 @@ pub enum Refusal {
     /// A sort that no index has.
     #[error("No index exists for this sort, try indexing by the sort fields.")]
     NoSortIndex,
+    /// A sort that no index of partitions has.
+    #[error("No partitioned index exists for this sort, try indexing by the sort fields.")]
+    NoPartitionedSortIndex,
+    /// A sort that no index of all partitions has.
+    #[error("No global index exists for this sort, try indexing by the sort fields.")]
+    NoGlobalSortIndex,
     /// `$text` without a text index.
     #[error("The operator $text needs a text index, and there is none.")]
     NoTextIndex,
@@ -100,6 +107,12 @@ pub enum Refusal {
     /// `partition` in a database that has none.
     #[error("database is not partitioned")]
     NotPartitioned,
+    /// A text that is no partition.
+    #[error(transparent)]
+    IllegalPartition(#[from] IllegalPartition),
+    /// One partition in the path, another in the body.
+    #[error("Partition in the path and in the body differ: {0}")]
+    BadPartition(String),
     /// A partitioned index in a database that has no partitions.
     #[error("`partitioned` option cannot be true in a non-partitioned database.")]
     PartitionedIndex,
@@ -146,7 +159,11 @@ impl Refusal {
             Self::InvalidStale(_) => "invalid_ok_or_false_value",
             Self::InvalidIndexName(_) => "invalid_index_name",
             Self::InvalidBookmark(_) => "invalid_bookmark",
-            Self::NoSortIndex | Self::NoTextIndex => "no_usable_index",
+            Self::NoSortIndex | Self::NoPartitionedSortIndex | Self::NoGlobalSortIndex | Self::NoTextIndex => {
+                "no_usable_index"
+            }
+            Self::IllegalPartition(_) => "illegal_partition",
+            Self::BadPartition(_) => "bad_partition",
             Self::NoFallbackWithoutIndex
             | Self::UnsuitableIndex(_)
             | Self::IndexNotAnObject(_)

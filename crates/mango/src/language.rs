@@ -1,12 +1,17 @@
-//! [`MangoLanguage`]: the language `query` of design documents, whose map functions are index definitions.
+//! [`MangoLanguage`]: the language `query` of design documents, whose map functions are index definitions and whose
+//! validation function is a selector.
 //!
 //! Definitions are evaluated in this process; the indexer, its progress and its tree are those of all views. A map that
 //! is no definition emits nothing, as in CouchDB, instead of holding up the other indexes of its design document.
 
-use settee_design::{CompileError, DocumentBatch, Emissions, Language, Limits, MapSource, Program, Reducer, RunError};
+use settee_design::{
+    CompileError, DesignProgram, DesignSource, DocumentBatch, Emissions, Language, Limits, MapSource, Program, Reducer,
+    RunError,
+};
 use settee_model::json::{Json, Value};
 
 use crate::index::{Definition, LANGUAGE};
+use crate::validation::{self, Validation};
 
 /// The language `query`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,6 +30,14 @@ impl Language for MangoLanguage {
 
     fn reducer(&self, source: &str, _: Limits) -> Result<Box<dyn Reducer>, CompileError> {
         Err(CompileError::Source(format!("`{source}` is not a reduce function of the language `{LANGUAGE}`")))
+    }
+
+    fn design_program(&self, source: &DesignSource, _: Limits) -> Result<Box<dyn DesignProgram>, CompileError> {
+        Ok(Box::new(Validation::new(source)))
+    }
+
+    fn check_validation(&self, function: Value<'_>) -> Result<(), CompileError> {
+        validation::check(function)
     }
 }
 

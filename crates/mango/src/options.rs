@@ -1,6 +1,8 @@
 //! [`FindOptions`]: the body of `_find` and `_explain`, resolved once.
 
+use settee_database::Layout;
 use settee_model::json::{Json, Kind, Value, write_string};
+use settee_model::partition::validate_partition;
 
 use crate::bookmark::Bookmark;
 use crate::error::Refusal;
@@ -32,6 +34,7 @@ pub struct FindOptions {
     pub(crate) skip: u64,
     pub(crate) sort: Sort,
     pub(crate) fields: Projection,
+    pub(crate) partition: Option<String>,
     pub(crate) quorum: u64,
     pub(crate) conflicts: bool,
     pub(crate) stale: bool,
@@ -57,7 +60,7 @@ impl FindOptions {
         let skip = members.take("skip").map(non_negative).transpose()?.unwrap_or(0);
         let sort = members.take("sort").map(Sort::parse).transpose()?.unwrap_or_default();
         let fields = members.take("fields").map(Projection::parse).transpose()?.unwrap_or_default();
-        let partition = members.take("partition");
+        let partition = members.take("partition").map(partition).transpose()?.flatten();
         let quorum = members.take("r").map(positive).transpose()?.unwrap_or(1);
         let conflicts = members.boolean("conflicts", false)?;
         let stale = members.take("stale").map(stale).transpose()?.unwrap_or(false);
@@ -66,9 +69,6 @@ impl FindOptions {
         let execution_stats = members.boolean("execution_stats", false)?;
         let allow_fallback = members.boolean("allow_fallback", true)?;
         members.finish()?;
-        if partition.is_some_and(|partition| !partition.is_string("")) {
-            return Err(Refusal::NotPartitioned);
-        }
         let bookmark = bookmark_text.as_deref().map(Bookmark::parse).transpose()?;
         Ok(Self {
             selector,
@@ -79,6 +79,7 @@ impl FindOptions {
             skip,
             sort,
             fields,
+            partition,
             quorum,
             conflicts,
             stale,
@@ -87,6 +88,37 @@ impl FindOptions {
             execution_stats,
             allow_fallback,
         })
+    }
+
+    /// The same query within a partition, which the path of the request names.
+    ///
+    /// # Errors
+    /// When the body names another.
+    pub fn within(mut self, partition: String) -> Result<Self, Refusal> {
+        match &self.partition {
+            Some(other) if *other != partition => Err(Refusal::BadPartition(other.clone())),
+            Some(_) | None => {
+                self.partition = Some(partition);
+                Ok(self)
+            }
+        }
+    }
+
+    /// Refuses a partition in a database that has none.
+    pub(crate) fn check_layout(&self, layout: Layout) -> Result<(), Refusal> {
+        match (&self.partition, layout) {
+            (Some(_), Layout::Whole) => Err(Refusal::NotPartitioned),
+            (Some(_), Layout::Partitioned) | (None, _) => Ok(()),
+        }
+    }
+
+    /// The refusal of a sort that no index has.
+    pub(crate) fn no_sort_index(&self, layout: Layout) -> Refusal {
+        match (layout, &self.partition) {
+            (Layout::Whole, _) => Refusal::NoSortIndex,
+            (Layout::Partitioned, Some(_)) => Refusal::NoPartitionedSortIndex,
+            (Layout::Partitioned, None) => Refusal::NoGlobalSortIndex,
+        }
     }
 
     /// Whether indexes are brought up to date before they are read.
@@ -120,11 +152,13 @@ impl FindOptions {
         }
         out.extend_from_slice(b"},\"fields\":");
         out.extend_from_slice(self.fields.to_json().as_bytes());
+        out.extend_from_slice(b",\"partition\":");
+        write_string(out, self.partition.as_deref().unwrap_or_default());
         let stale = if self.stale { "\"ok\"" } else { "false" };
         out.extend_from_slice(
             format!(
                 concat!(
-                    r#","partition":"","r":{},"conflicts":{},"stale":{},"update":{},"stable":{},"#,
+                    r#","r":{},"conflicts":{},"stale":{},"update":{},"stable":{},"#,
                     r#""execution_stats":{},"allow_fallback":{}}}"#
                 ),
                 self.quorum, self.conflicts, stale, self.update, self.stable, self.execution_stats, self.allow_fallback
@@ -179,6 +213,17 @@ fn stale(value: Value<'_>) -> Result<bool, Refusal> {
         Some("false") => Ok(false),
         _ if value.as_bool() == Some(false) => Ok(false),
         _ => Err(Refusal::InvalidStale(crate::shown(value))),
+    }
+}
+
+fn partition(value: Value<'_>) -> Result<Option<String>, Refusal> {
+    match value.as_str() {
+        Some(text) if text.is_empty() => Ok(None),
+        Some(text) => {
+            validate_partition(&text)?;
+            Ok(Some(text.into_owned()))
+        }
+        None => Err(Refusal::InvalidString(crate::shown(value))),
     }
 }
 

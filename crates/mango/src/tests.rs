@@ -48,8 +48,16 @@ fn json(text: &str) -> Json {
 
 impl Place {
     fn new() -> Self {
+        Self::with(Layout::Whole)
+    }
+
+    fn partitioned() -> Self {
+        Self::with(Layout::Partitioned)
+    }
+
+    fn with(layout: Layout) -> Self {
         let catalog = Arc::new(Catalog::open(Arc::new(MemoryEngine::new()), 7).unwrap());
-        let options = DatabaseOptions { created_ms: 0, instance: 1, layout: Layout::Whole };
+        let options = DatabaseOptions { created_ms: 0, instance: 1, layout };
         let database = catalog.create("db", options).unwrap();
         let language: Arc<dyn Language> = Arc::new(MangoLanguage);
         let languages = Arc::new(move |name: &str| (name == language.name()).then(|| Arc::clone(&language)));

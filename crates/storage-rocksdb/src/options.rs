@@ -222,6 +222,8 @@ fn attachments(options: &Options, cache: &Cache) -> rocksdb::Options {
     // An upload can be much faster than the disk. Few of its bytes wait in memory, and other writers are held up for
     // a short time when it has to wait.
     column.set_write_buffer_size(options.write_buffer_bytes / 8);
+    // Small buffers make many blob files, and a compaction reads ahead in each of those that it moves blobs out of.
+    column.set_blob_compaction_readahead_size(256 * KIB as u64);
     column
 }
 

@@ -18,7 +18,7 @@ use crate::update::{Stage, Work};
 use crate::{Database, Result, keys};
 
 /// How many bytes an upload, and how many the attachments of a revision, keep in memory before they are stored.
-pub(crate) const MEMORY_BYTES: usize = if cfg!(test) { 1000 } else { 1 << 20 };
+pub(crate) const MEMORY_BYTES: usize = if cfg!(test) { 1000 } else { 256 << 10 };
 
 /// The operating system in the head of what zlib makes on Unix, which the digests of CouchDB's files tell.
 const GZIP_OS_UNIX: u8 = 3;

@@ -16,11 +16,13 @@ fn random_rev(random: &mut Random, generation: u64) -> Rev {
 }
 
 fn random_stored(random: &mut Random) -> Stored {
+    let attachments_size = if random.one_in(3) { random.number() as u32 } else { 0 };
     Stored {
         deleted: random.one_in(3),
         body_seq: random.number(),
         size: random.number() as u32,
-        attachments_size: if random.one_in(3) { random.number() as u32 } else { 0 },
+        attachments_size,
+        attachments_length: if attachments_size > 0 { random.number() } else { 0 },
     }
 }
 
@@ -98,6 +100,9 @@ fn counters_and_local_documents_round_trip() {
             doc_count: random.number(),
             doc_del_count: random.number(),
             leaf_bytes: random.number(),
+            leaf_attachment_bytes: random.number(),
+            attachment_bytes: random.number(),
+            content_bytes: random.number(),
             body_bytes: u64::MAX,
             design_seq: random.number(),
             purge_seq: random.number(),

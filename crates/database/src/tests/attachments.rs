@@ -378,3 +378,22 @@ fn every_write_of_an_upload_can_be_the_last() {
         assert!(done.is_ok() || nth < 60, "the last fault comes too late");
     }
 }
+
+#[test]
+fn attachments_count_among_sizes_and_garbage() {
+    let database = database();
+    let (first, second) = (vec![1; 1000], vec![2; 300]);
+    let sizes = || {
+        let (info, garbage) = (database.info().unwrap(), database.garbage().unwrap());
+        (info.external_bytes, garbage.total_bytes, garbage.bytes)
+    };
+    let a = save(&database, with("a", None, "{}", vec![binary(&database, "x", &first)]));
+    save(&database, with("b", None, "{}", vec![binary(&database, "x", &first)]));
+    // Stored once, but each document has it.
+    assert_eq!(sizes(), (2 * 1002, 2 * 2 + 1000, 0));
+    save(&database, with("a", Some(&a), "{}", vec![binary(&database, "x", &second)]));
+    assert_eq!(sizes(), (1002 + 302, 3 * 2 + 1300, 2 + 1000));
+    compact(&database);
+    assert_eq!(sizes(), (1002 + 302, 2 * 2 + 1300, 0));
+    audit(&database.read().unwrap());
+}

@@ -47,8 +47,10 @@ pub(crate) fn audit(view: &ReadView) {
             assert!(stored.body_seq <= head.seq);
             let size = u64::from(stored.size);
             counted.body_bytes += size;
+            counted.attachment_bytes += stored.attachments_length;
             if record.tree.is_leaf(index) {
                 counted.leaf_bytes += size;
+                counted.leaf_attachment_bytes += stored.attachments_length;
             }
             let own = (0..stored.total_bytes().div_ceil(keys::BODY_CHUNK_BYTES))
                 .map(|chunk| keys::body(stored.body_seq, chunk as u16));
@@ -62,6 +64,9 @@ pub(crate) fn audit(view: &ReadView) {
     }
     assert_eq!(sequence.len(), documents.len(), "one sequence entry for each document");
     assert!(bodies.keys().eq(&chunks), "no body is left behind");
+    let contents: BTreeMap<_, u64> =
+        attachments.iter().map(|attachment| (attachment.content.0, attachment.stored_length)).collect();
+    counted.content_bytes = contents.into_values().sum();
     let meta = Meta::read(view.snapshot().as_ref(), view.database().shard()).unwrap();
     assert!(meta.update_seq >= counted.update_seq && meta.design_seq >= counted.design_seq);
     let Meta { update_seq, design_seq, purge_seq, purges_forgotten, .. } = meta;

@@ -56,6 +56,13 @@ pub(super) struct Contents {
     pub(super) freed: Vec<Stored>,
 }
 
+/// How the stored bytes of attachments change.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ContentBytes {
+    pub(super) added: u64,
+    pub(super) removed: u64,
+}
+
 struct State {
     before: Option<ContentRecord>,
     now: Option<ContentRecord>,
@@ -130,7 +137,7 @@ impl Contents {
     }
 
     /// Completes the batch.
-    pub(super) fn finish(&mut self, look: Look<'_>, batch: &mut Batch) -> Result<()> {
+    pub(super) fn finish(&mut self, look: Look<'_>, batch: &mut Batch) -> Result<ContentBytes> {
         for stored in std::mem::take(&mut self.freed) {
             let attachments = match self.fresh.remove(&stored.body_seq) {
                 Some(attachments) => attachments,
@@ -142,8 +149,11 @@ impl Contents {
                 }
             }
         }
+        let mut bytes = ContentBytes::default();
         let mut scratch = Vec::new();
         for (id, State { before, now }) in &self.states {
+            bytes.removed += before.map_or(0, |before| before.length);
+            bytes.added += now.filter(|now| now.references > 0).map_or(0, |now| now.length);
             let Some(record) = now.filter(|now| before.as_ref() != Some(now)) else { continue };
             let key = keys::content(&id.0);
             if record.references > 0 {
@@ -157,7 +167,7 @@ impl Contents {
                 batch.delete(Keyspace::Attachments, &keys::attachment_chunk(record.blob, number));
             }
         }
-        Ok(())
+        Ok(bytes)
     }
 
     fn state(&mut self, look: Look<'_>, attachment: &Attachment) -> Result<&mut State> {

@@ -13,13 +13,13 @@ use settee_model::rev_tree::RevTree;
 use settee_model::{Rev, RevHash, RevisionHasher};
 use settee_storage::{Batch, Direction, Durability, KeyRange, Keyspace, Shard, ShardState, Snapshot, Version};
 
-use super::contents::{Contents, Look, discard};
+use super::contents::{ContentBytes, Contents, Look, discard};
 use super::queue::Pending;
 use super::{DocUpdate, EditMode, UnknownParent, UpdateOutcome, Work, WorkResult, is_design_id, next_rev};
 use crate::attachment::encode_all;
 use crate::attempt::Attempt;
 use crate::codec::put_varint;
-use crate::database::{Database, Meta, Writer, load_writer};
+use crate::database::{Database, LeafBytes, Meta, Writer, load_writer};
 use crate::local::LocalDocument;
 use crate::rank::{BUCKET_ENTRIES, Overfull, Ranks};
 use crate::record::{DocRecord, Head, SequenceEntry, Stored};
@@ -194,11 +194,11 @@ impl<'a> Group<'a> {
             Known::Everything => return Ok(UpdateOutcome::Saved(path[0].clone())),
             Known::NotAllAncestors => Some(record.tree.clone()),
         };
-        let leaf_bytes_before = leaf_bytes(record);
+        let leaves_before = leaf_bytes(record);
         let seq = self.meta.update_seq + 1;
         let body = update.body.as_bytes();
         let mut stored =
-            Stored { deleted: update.deleted, body_seq: seq, size: body.len() as u32, attachments_size: 0 };
+            Stored { deleted: update.deleted, body_seq: seq, size: body.len() as u32, ..Stored::default() };
         let (attachments, mut bytes) = (update.attachments.stored(path[0].generation), Vec::new());
         if stored_already.is_none() {
             if !update.attachments.is_complete || !self.contents.has_all(look, &update.attachments)? {
@@ -207,6 +207,7 @@ impl<'a> Group<'a> {
             if !attachments.is_empty() {
                 encode_all(&attachments, &mut bytes);
                 stored.attachments_size = bytes.len() as u32;
+                stored.attachments_length = attachments.iter().map(|attachment| attachment.stored_length).sum();
                 bytes.extend_from_slice(body);
             }
         }
@@ -218,6 +219,7 @@ impl<'a> Group<'a> {
             Some(_) => {}
             None => {
                 self.meta.body_bytes += body.len() as u64;
+                self.meta.attachment_bytes += stored.attachments_length;
                 if attachments.is_empty() {
                     put_body(&mut self.batch, seq, body);
                 } else {
@@ -227,7 +229,7 @@ impl<'a> Group<'a> {
             }
         }
         forget(&mut self.meta, &mut self.batch, &mut self.contents, forgotten);
-        self.meta.leaf_bytes = (self.meta.leaf_bytes + leaf_bytes(record)).saturating_sub(leaf_bytes_before);
+        self.meta.count_leaves(leaves_before, leaf_bytes(record));
         self.meta.update_seq = seq;
         if is_design_id(&update.id) {
             self.meta.design_seq = seq;
@@ -256,7 +258,8 @@ impl<'a> Group<'a> {
     fn finish(&mut self, attempt: &mut Attempt, durability: Durability) -> Result<bool> {
         self.put_documents();
         let look = Look { database: self.database, snapshot: self.snapshot };
-        self.contents.finish(look, &mut self.batch)?;
+        let ContentBytes { added, removed } = self.contents.finish(look, &mut self.batch)?;
+        self.meta.content_bytes = (self.meta.content_bytes + added).saturating_sub(removed);
         let given_up = self.database.given_up.lock().clone();
         let discarded = discard(look, &mut self.batch, &given_up)?;
         if self.batch.is_empty() {
@@ -457,9 +460,14 @@ fn known(tree: &RevTree<Stored>, path: &[Rev]) -> Known {
     }
 }
 
-pub(super) fn leaf_bytes(record: &DocRecord) -> u64 {
+pub(super) fn leaf_bytes(record: &DocRecord) -> LeafBytes {
     let nodes = record.tree.nodes();
-    record.tree.leaves().filter_map(|leaf| nodes[leaf as usize].value).map(|stored| u64::from(stored.size)).sum()
+    let mut bytes = LeafBytes::default();
+    for stored in record.tree.leaves().filter_map(|leaf| nodes[leaf as usize].value) {
+        bytes.bodies += u64::from(stored.size);
+        bytes.attachments += stored.attachments_length;
+    }
+    bytes
 }
 
 /// Counts a document, which is absent, live or deleted, before and after.
@@ -498,6 +506,7 @@ pub(super) fn forget(meta: &mut Meta, batch: &mut Batch, contents: &mut Contents
             contents.freed.push(stored);
         }
         meta.body_bytes = meta.body_bytes.saturating_sub(u64::from(stored.size));
+        meta.attachment_bytes = meta.attachment_bytes.saturating_sub(stored.attachments_length);
         delete_body(batch, stored);
     }
 }

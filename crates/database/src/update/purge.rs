@@ -58,7 +58,7 @@ impl Group<'_> {
         self.batch.put(Keyspace::Catalog, &key, &purge.encode());
         let touched = self.documents.get_mut(&purge.id).expect("every document of the group was read");
         let record = &mut touched.record;
-        let leaf_bytes_before = leaf_bytes(record);
+        let leaves_before = leaf_bytes(record);
         let mut purged = Vec::new();
         for rev in &purge.revs {
             if let Some(removed) = record.tree.purge(rev) {
@@ -69,7 +69,7 @@ impl Group<'_> {
         if purged.is_empty() {
             return UpdateOutcome::Purged(purged);
         }
-        self.meta.leaf_bytes = (self.meta.leaf_bytes + leaf_bytes(record)).saturating_sub(leaf_bytes_before);
+        self.meta.count_leaves(leaves_before, leaf_bytes(record));
         // The document moves also if its winner stays, so that whoever follows the changes looks at it again.
         self.meta.update_seq += 1;
         record.seq = self.meta.update_seq;

@@ -12,7 +12,7 @@ use crate::{Error, bridge};
 
 /// Refuses a design document whose members have the wrong types or whose functions do not compile. A language
 /// that is not here is accepted, as in CouchDB: its views then answer that.
-pub(super) async fn validate(node: &Arc<Node>, database: &Database, body: &Json) -> Result<(), Error> {
+pub(crate) async fn validate(node: &Arc<Node>, database: &Database, body: &Json) -> Result<(), Error> {
     let invalid = |reason: String| Error::new(StatusCode::BAD_REQUEST, "invalid_design_doc", reason);
     validate_members(body.value()).map_err(|member| invalid(member.to_string()))?;
     let design = DesignDocument::parse("", body.value()).map_err(|member| invalid(member.to_string()))?;
@@ -24,12 +24,15 @@ pub(super) async fn validate(node: &Arc<Node>, database: &Database, body: &Json)
     {
         return Err(invalid(format!("`{unknown}` is not a supported reduce function.")));
     }
-    if design.views.is_empty() {
-        return Ok(());
-    }
     let Some(language) = node.language(&design.language) else {
         return Ok(());
     };
+    if let Some(function) = body.value().get("validate_doc_update") {
+        language.check_validation(function).map_err(|error| not_compiled("validate_doc_update function", &error))?;
+    }
+    if design.views.is_empty() {
+        return Ok(());
+    }
     bridge::blocking(move || compile(language.as_ref(), &design)).await
 }
 
@@ -51,11 +54,15 @@ fn compile(language: &dyn Language, design: &DesignDocument) -> Result<(), Error
 }
 
 fn failed(kind: &str, view: &str, error: &CompileError) -> Error {
+    not_compiled(&format!("{kind} function in the '{view}' view"), error)
+}
+
+fn not_compiled(function: &str, error: &CompileError) -> Error {
     match error {
         CompileError::Source(reason) => Error::new(
             StatusCode::BAD_REQUEST,
             "compilation_error",
-            format!("Compilation of the {kind} function in the '{view}' view failed: {reason}"),
+            format!("Compilation of the {function} failed: {reason}"),
         ),
         CompileError::Unavailable(reason) => Error::internal(reason.clone()),
     }

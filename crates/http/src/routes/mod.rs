@@ -10,7 +10,7 @@ mod compaction;
 mod config;
 mod databases;
 mod db_updates;
-mod design;
+pub(crate) mod design;
 mod documents;
 mod lists;
 mod local_docs;

@@ -10,12 +10,14 @@ use settee_design::{
     CallError, CompileError, DesignSource, DocumentBatch, Language, Limits, ListSession, ListSink, MapSource, Program,
     Reducer,
 };
+use settee_mango::MangoLanguage;
 use settee_model::RevisionHasher;
 use settee_model::json::{Json, Value};
 use settee_storage::memory::MemoryEngine;
 use settee_views::Views;
 
 use super::*;
+use crate::routes::design::validate as check_design;
 use crate::tests::{json, show};
 use crate::{Identity, NodeParts, Persist, Settings, SettingsError};
 
@@ -147,7 +149,7 @@ impl World {
         let parts = NodeParts {
             catalog,
             views: Arc::new(views),
-            languages: vec![Arc::new(words)],
+            languages: vec![Arc::new(words), Arc::new(MangoLanguage)],
             tasks,
             settings: Arc::new(Defaults),
             authenticator: Authenticator::new([0; 32]),
@@ -273,6 +275,49 @@ async fn a_chain_of_revisions_in_one_request_is_asked_about_link_by_link() {
     let results = world.write((1..=6).map(|n| link(n, if n == 5 { 4 } else { n })).collect()).await;
     let written: Vec<bool> = results.iter().map(Result::is_ok).collect();
     assert_eq!(written, [true, true, true, true, false, true]);
+}
+
+#[tokio::test]
+async fn a_selector_validates_beside_functions() {
+    let world = World::new();
+    let mango = |rev: Option<&Rev>, selector: &str| {
+        let rev = rev.map_or_else(String::new, |rev| format!("\"_rev\":\"{rev}\","));
+        edit(&format!(r#"{{"_id":"_design/m",{rev}"language":"query","validate_doc_update":{selector}}}"#))
+    };
+    let first = world.save(mango(None, r#"{"newDoc":{"n":{"$gt":0}}}"#)).await;
+    let n1 = world.save(edit(r#"{"_id":"a","n":1}"#)).await;
+    let refused = "403 forbidden: document is not valid";
+    assert_eq!(world.refusal(edit(r#"{"_id":"b","n":0}"#)).await, refused);
+    let replicated = update(r#"{"_id":"b","_rev":"1-b"}"#, EditMode::Replicated);
+    assert_eq!(world.refusal(replicated).await, refused);
+    world.save(design("rules", None, "grow")).await;
+    let same = edit(&format!(r#"{{"_id":"a","_rev":"{n1}","n":1}}"#));
+    assert_eq!(world.refusal(same).await, "403 forbidden: not grown");
+    let second = world.save(mango(Some(&first), r#"{"$or":[{"oldDoc":null},{"oldDoc.n":2}]}"#)).await;
+    assert_eq!(world.refusal(edit(&format!(r#"{{"_id":"a","_rev":"{n1}","n":9}}"#))).await, refused);
+    world.save(edit(r#"{"_id":"b","n":0}"#)).await;
+    // One that came by replication may be no selector.
+    let third = world.save(mango(Some(&second), r#"{"newDoc":{"$nosuch":1}}"#)).await;
+    let refusal = world.refusal(edit(r#"{"_id":"c"}"#)).await;
+    assert_eq!(refusal, "400 compilation_error: Invalid operator: $nosuch");
+    world.save(edit(&format!(r#"{{"_id":"_design/m","_rev":"{third}","_deleted":true}}"#))).await;
+    world.save(edit(r#"{"_id":"c"}"#)).await;
+}
+
+#[tokio::test]
+async fn a_selector_is_checked_when_it_is_saved() {
+    let world = World::new();
+    let check = async |body: &str, expected: Result<(), &str>| {
+        let checked = check_design(&world.node, &world.database, &json(body)).await;
+        assert_eq!(checked.map_err(|error| show(&error)), expected.map_err(str::to_owned), "{body}");
+    };
+    check(r#"{"language":"query","validate_doc_update":{"newDoc":{"a":1}}}"#, Ok(())).await;
+    let reason = "400 compilation_error: Compilation of the validate_doc_update function failed: Invalid operator: $x";
+    check(r#"{"language":"query","validate_doc_update":{"newDoc":{"$x":1}}}"#, Err(reason)).await;
+    let reason = "400 invalid_design_doc: `validate_doc_update` field must have object type";
+    check(r#"{"language":"query","validate_doc_update":"x"}"#, Err(reason)).await;
+    let reason = "400 invalid_design_doc: `validate_doc_update` field must have string type";
+    check(r#"{"validate_doc_update":{}}"#, Err(reason)).await;
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use settee_database::{Head, ReadView};
+use settee_database::{Head, ReadView, Revision};
 use settee_model::json::{Json, Value, write_string};
 
 use super::{DocumentSink, Stats};
@@ -39,11 +39,26 @@ impl<'a> Collector<'a> {
 
     /// Reads a document and offers it. `key` is that of the row of an index that led to it.
     pub(super) fn read(&mut self, view: &ReadView, id: &str, head: &Head, key: &[u8]) -> Result<ControlFlow<()>> {
+        match view.revision(head.stored)? {
+            Some(revision) => self.offer_revision(view, (id, head), &revision, key),
+            None => Ok(ControlFlow::Continue(())),
+        }
+    }
+
+    /// Offers a document whose winner was read.
+    pub(super) fn offer_revision(
+        &mut self,
+        view: &ReadView,
+        (id, head): (&str, &Head),
+        revision: &Revision,
+        key: &[u8],
+    ) -> Result<ControlFlow<()>> {
+        let conflicts = if self.options.conflicts { conflicts(view, id, head)? } else { Vec::new() };
         let mut document = std::mem::take(&mut self.document);
         document.clear();
-        let found = write_document(view, id, head, self.options.conflicts, &mut document)?;
-        self.stats.docs_examined += u64::from(found);
-        let flow = if found { self.offer(Value::trusted(&document), id, key) } else { ControlFlow::Continue(()) };
+        revision.write(&mut document, id, &head.rev, head.stored.deleted, |out| out.extend_from_slice(&conflicts));
+        self.stats.docs_examined += 1;
+        let flow = self.offer(Value::trusted(&document), id, key);
         self.document = document;
         Ok(flow)
     }
@@ -91,22 +106,21 @@ impl<'a> Collector<'a> {
     }
 }
 
-/// Appends the winner, with `_conflicts` if that was asked for and there are any. `false` if it is gone.
-fn write_document(view: &ReadView, id: &str, head: &Head, conflicts: bool, out: &mut Vec<u8>) -> Result<bool> {
-    let mut extra = Vec::new();
-    if conflicts
-        && head.has_conflicts
+/// `_conflicts` behind a comma; nothing if there are none.
+fn conflicts(view: &ReadView, id: &str, head: &Head) -> Result<Vec<u8>> {
+    let mut out = Vec::new();
+    if head.has_conflicts
         && let Some(record) = view.record(id)?
     {
         let leaves = record.tree.leaves_by_rank(|stored| stored.deleted).into_iter();
         let others = leaves.map(|leaf| record.tree.node(leaf)).filter(|leaf| leaf.rev != head.rev);
         for leaf in others.filter(|leaf| leaf.value.is_some_and(|stored| !stored.deleted)) {
-            extra.extend_from_slice(if extra.is_empty() { b",\"_conflicts\":[" } else { b"," });
-            write_string(&mut extra, &leaf.rev.to_string());
+            out.extend_from_slice(if out.is_empty() { b",\"_conflicts\":[" } else { b"," });
+            write_string(&mut out, &leaf.rev.to_string());
         }
-        if !extra.is_empty() {
-            extra.push(b']');
+        if !out.is_empty() {
+            out.push(b']');
         }
     }
-    Ok(view.write_document(out, id, &head.rev, head.stored, |out| out.extend_from_slice(&extra))?)
+    Ok(out)
 }

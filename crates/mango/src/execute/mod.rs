@@ -1,5 +1,6 @@
 //! Running a plan: [`find`] hands documents to a [`DocumentSink`], [`explain`] only tells the plan.
 
+mod batch;
 mod collector;
 mod primary;
 mod rows;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use settee_database::Database;
 use settee_views::Views;
 
-use crate::error::{Refusal, Result};
+use crate::error::Result;
 use crate::index;
 use crate::options::{FindOptions, UseIndex};
 use crate::planner::access::Access;
@@ -77,9 +78,11 @@ pub fn find(
     options: &FindOptions,
     sink: &mut dyn DocumentSink,
 ) -> Result<Outcome> {
+    options.check_layout(database.layout())?;
     let indexes = index::all(&database.read()?)?;
     let (plan, trace) = planner::plan(options, &indexes)?;
-    let plan = planner::resume(plan.ok_or(Refusal::NoSortIndex)?, &trace, options)?;
+    let plan = plan.ok_or_else(|| options.no_sort_index(database.layout()))?;
+    let plan = planner::resume(plan, &trace, options)?;
     if plan.is_noop {
         return Ok(Outcome::Nothing);
     }
@@ -109,9 +112,10 @@ fn run(views: &Views, database: &Arc<Database>, plan: &Plan<'_>, collector: &mut
 /// # Errors
 /// When the query makes no sense or the design documents could not be read.
 pub fn explain(database: &Arc<Database>, options: &FindOptions) -> Result<Vec<u8>> {
+    options.check_layout(database.layout())?;
     let indexes = index::all(&database.read()?)?;
     let (plan, trace) = planner::plan(options, &indexes)?;
-    Ok(planner::explain::explain(database.name(), options, plan.as_ref(), &trace))
+    Ok(planner::explain::explain(database, options, plan.as_ref(), &trace))
 }
 
 fn warning(options: &FindOptions, plan: &Plan<'_>, stats: Stats) -> Option<String> {

@@ -8,12 +8,14 @@ use settee_model::collate::{Collation, compare};
 use settee_model::json::{Json, Value, write_string};
 use settee_views::{Header, MapRow, Reduce, ReduceRow, RowSink, Update, ViewQuery, Views};
 
+use super::batch::Batch;
 use super::collector::Collector;
 use super::spans::{Position, queries, view_order};
 use crate::bookmark::Bookmark;
 use crate::error::{MangoError, Result};
 use crate::field::FieldPath;
 use crate::index::Index;
+use crate::options::FindOptions;
 use crate::planner::access::KeyRange;
 use crate::projection::write_object;
 use crate::sort::Order;
@@ -32,11 +34,13 @@ pub(super) fn run(
         Some(Bookmark::Index { key, id, .. }) => Some(Position { key, id }),
         Some(Bookmark::Primary { .. }) | None => None,
     };
-    let update = if options.updates() { Update::True } else { Update::False };
     let documents = if covering { Documents::OfRows(RowDocument::new(index)) } else { Documents::Unread };
     let mut rows = Rows { database, collector, documents, after, error: None, done: false };
-    walk(views, database, index, ranges, options.sort.order, update, &mut rows)?;
-    rows.error.map_or(Ok(()), Err)
+    walk(views, database, (index, ranges), options, options.sort.order, &mut rows)?;
+    if let Some(error) = rows.error.take() {
+        return Err(error);
+    }
+    if rows.done { Ok(()) } else { rows.read().map(|_| ()) }
 }
 
 /// Something that takes rows and may have had enough.
@@ -52,17 +56,18 @@ pub(super) trait Walk: RowSink {
 pub(super) fn walk(
     views: &Views,
     database: &Arc<Database>,
-    index: &Index,
-    ranges: &[KeyRange],
+    (index, ranges): (&Index, &[KeyRange]),
+    options: &FindOptions,
     order: Order,
-    update: Update,
     rows: &mut dyn Walk,
 ) -> Result<()> {
     let columns = index.definition.columns.len();
     let queries = queries(ranges, columns, order, rows.after().as_ref());
-    let mut update = update;
+    let mut update = if options.updates() { Update::True } else { Update::False };
     for keys in queries {
-        let query = ViewQuery { keys, order: view_order(order), reduce: Reduce::Off, update, ..ViewQuery::default() };
+        let partition = options.partition.clone();
+        let order = view_order(order);
+        let query = ViewQuery { keys, order, reduce: Reduce::Off, update, partition, ..ViewQuery::default() };
         // Nobody asked for an update afterwards.
         let _ = views.query(database, &index.design, index.name(), &query, &mut Forward(rows))?;
         if rows.is_done() {
@@ -95,7 +100,8 @@ impl RowSink for Forward<'_> {
 enum Documents {
     /// The database, which is opened with the first row: it is then at least as new as the index.
     Unread,
-    Read(ReadView),
+    /// The database, and rows whose documents were not read yet.
+    Read(ReadView, Batch),
     /// The rows themselves.
     OfRows(RowDocument),
 }
@@ -123,7 +129,7 @@ impl RowSink for Rows<'_, '_> {
     fn header(&mut self, _: Header) -> ControlFlow<()> {
         if matches!(self.documents, Documents::Unread) {
             match self.database.read() {
-                Ok(view) => self.documents = Documents::Read(view),
+                Ok(view) => self.documents = Documents::Read(view, Batch::new(self.collector)),
                 Err(error) => return self.fail(error.into()),
             }
         }
@@ -134,7 +140,6 @@ impl RowSink for Rows<'_, '_> {
         if self.is_known(row) {
             return ControlFlow::Continue(());
         }
-        self.collector.stats.keys_examined += 1;
         match self.offer(row) {
             Ok(ControlFlow::Continue(())) => ControlFlow::Continue(()),
             Ok(ControlFlow::Break(())) => {
@@ -162,15 +167,26 @@ impl Rows<'_, '_> {
         match &mut self.documents {
             Documents::OfRows(document) => {
                 let text = document.write(row);
+                self.collector.stats.keys_examined += 1;
                 Ok(self.collector.offer(Value::trusted(text), row.id, row.key))
             }
-            Documents::Read(view) => match view.head(row.id)?.filter(|head| !head.stored.deleted) {
-                Some(head) => self.collector.read(view, row.id, &head, row.key),
-                None => Ok(ControlFlow::Continue(())),
-            },
+            Documents::Read(_, batch) => {
+                batch.add(row.id, row.key);
+                if batch.is_full() { self.read() } else { Ok(ControlFlow::Continue(())) }
+            }
             // The header comes first.
             Documents::Unread => Ok(ControlFlow::Continue(())),
         }
+    }
+
+    /// Reads the documents of the rows that were gathered, and offers them.
+    fn read(&mut self) -> Result<ControlFlow<()>> {
+        let Documents::Read(view, batch) = &mut self.documents else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        let offered = batch.offer(view, self.collector)?;
+        self.collector.stats.keys_examined += offered.rows;
+        Ok(offered.flow)
     }
 
     fn fail(&mut self, error: MangoError) -> ControlFlow<()> {

@@ -13,6 +13,7 @@ use std::thread;
 use settee_database::{Direction, IdRange, ReadView};
 use settee_model::json::Value;
 
+use super::batch;
 use super::collector::Collector;
 use super::primary::{self, direction, last_id};
 use crate::error::{MangoError, Result};
@@ -71,14 +72,7 @@ pub(super) fn run(view: &ReadView, ranges: &[IdRange], collector: &mut Collector
     collector.stats.keys_examined += examined;
     // Those that are read again were counted already.
     collector.stats.docs_examined += examined - ids.len() as u64;
-    for id in ids {
-        if let Some(head) = view.head(&id)?
-            && collector.read(view, &id, &head, b"")?.is_break()
-        {
-            break;
-        }
-    }
-    Ok(())
+    batch::offer_all(view, ids.iter().map(String::as_str), collector)
 }
 
 /// The work of the threads, and what they all need.

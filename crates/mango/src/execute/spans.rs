@@ -146,3 +146,85 @@ fn between(span: Span, order: Order) -> Keys {
         end: Some(End { key: end, docid: None, inclusion }),
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::sync::Arc;
+
+    use settee_model::json::Value;
+
+    use super::*;
+
+    fn key(text: &str) -> Arc<Key> {
+        Key::new(Json::parse(text.as_bytes()).unwrap().value(), Collation::Unicode)
+    }
+
+    fn point(text: &str) -> KeyRange {
+        KeyRange { prefix: vec![key(text)], low: Cut::Start, high: Cut::End }
+    }
+
+    fn shown(queries: &[Keys]) -> String {
+        let text =
+            |json: &Json| String::from_utf8_lossy(json.as_bytes()).replace(std::str::from_utf8(MAX).unwrap(), "MAX");
+        let parts = queries.iter().map(|query| match query {
+            Keys::Many(keys) => keys.iter().map(text).collect::<Vec<_>>().join("+"),
+            Keys::Range { start, end } => {
+                let (start, end) = (start.as_ref().unwrap(), end.as_ref().unwrap());
+                let id = start.docid.as_ref().map(|id| format!("@{id}")).unwrap_or_default();
+                let bracket = if end.inclusion == Inclusion::Inclusive { "" } else { "!" };
+                format!("{}{id}..{}{bracket}", text(&start.key), text(&end.key))
+            }
+        });
+        parts.collect::<Vec<_>>().join(" ")
+    }
+
+    fn check(ranges: &[KeyRange], order: Order, after: Option<(&str, &str)>, expected: &str) {
+        let place = after.map(|(key, id)| (Json::parse(key.as_bytes()).unwrap(), id));
+        let after = place.as_ref().map(|(key, id)| Position { key, id });
+        assert_eq!(shown(&queries(ranges, 1, order, after.as_ref())), expected);
+    }
+
+    #[test]
+    fn single_keys_become_one_query() {
+        let between = |low: Cut, high: Cut| KeyRange { prefix: Vec::new(), low, high };
+        let ranges = [point("1"), point("2"), between(Cut::After(key("5")), Cut::Before(key("\"a\""))), point("{}")];
+        check(&ranges, Order::Ascending, None, r#"[1]+[2] [5,MAX]..["a"]! [{}]..[{}]"#);
+        check(&ranges, Order::Descending, None, r#"[{}]..[{}] ["a"]..[5,MAX] [1]+[2]"#);
+        let all = [between(Cut::Start, Cut::End)];
+        check(&all, Order::Ascending, None, "[]..[MAX]");
+        check(&all, Order::Descending, None, "[MAX]..[]");
+    }
+
+    #[test]
+    fn a_bookmark_leaves_out_what_was_read() {
+        let between = |low: &str, high: &str| KeyRange {
+            prefix: Vec::new(),
+            low: Cut::Before(key(low)),
+            high: Cut::After(key(high)),
+        };
+        let ranges = [point("1"), point("2"), between("5", "9"), point("20")];
+        let after = |order, key, expected| check(&ranges, order, Some((key, "x")), expected);
+        after(Order::Ascending, "[0]", "[1]+[2] [5]..[9,MAX] [20]..[20]");
+        after(Order::Ascending, "[1]", "[1]@x..[1] [2]..[2] [5]..[9,MAX] [20]..[20]");
+        after(Order::Ascending, "[3]", "[5]..[9,MAX] [20]..[20]");
+        after(Order::Ascending, "[7]", "[7]@x..[9,MAX] [20]..[20]");
+        after(Order::Ascending, "[20]", "[20]@x..[20]");
+        after(Order::Ascending, "[21]", "");
+        after(Order::Descending, "[21]", "[20]..[20] [9,MAX]..[5] [1]+[2]");
+        after(Order::Descending, "[7]", "[7]@x..[5] [1]+[2]");
+        after(Order::Descending, "[2]", "[2]@x..[2] [1]..[1]");
+        after(Order::Descending, "[0]", "");
+    }
+
+    #[test]
+    fn the_end_of_everything_sorts_last() {
+        let max = Value::trusted(MAX);
+        for text in
+            [r#"{"zzz":1}"#, r#"{"\ud7a3":{}}"#, "{\"\u{10ffff}\":1}", "{\"\u{fffd}\":[]}", "[{}]", "\"\u{ffff}\""]
+        {
+            let value = Json::parse(text.as_bytes()).unwrap();
+            assert!(compare(value.value(), max, Collation::Unicode).is_lt(), "{text}");
+        }
+    }
+}

@@ -7,8 +7,9 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use settee_database::{Database, Direction, ReadView};
-use settee_views::{Header, MapRow, ReduceRow, RowSink, Update, Views};
+use settee_views::{Header, MapRow, ReduceRow, RowSink, Views};
 
+use super::batch;
 use super::collector::Collector;
 use super::primary::{self, direction, last_id};
 use super::rows::{Walk, walk};
@@ -28,12 +29,11 @@ pub(super) fn run(
     collector: &mut Collector<'_>,
 ) -> Result<()> {
     let options = collector.options;
-    let update = if options.updates() { Update::True } else { Update::False };
     let mut ids = Ids::default();
     for part in parts {
         match part {
             Access::Index(index, ranges) => {
-                walk(views, database, index, ranges, Order::Ascending, update, &mut ids)?;
+                walk(views, database, (index, ranges), options, Order::Ascending, &mut ids)?;
             }
             Access::Primary(ranges) => ids.add_documents(&database.read()?, ranges)?,
             Access::Union(_) => {}
@@ -56,14 +56,7 @@ fn read(view: &ReadView, ids: &BTreeSet<String>, collector: &mut Collector<'_>) 
         Direction::Forward => Box::new(ids.range::<str, _>((limit, Bound::Unbounded))),
         Direction::Backward => Box::new(ids.range::<str, _>((Bound::Unbounded, limit)).rev()),
     };
-    for id in ordered {
-        if let Some(head) = view.head(id)?.filter(|head| !head.stored.deleted)
-            && collector.read(view, id, &head, b"")?.is_break()
-        {
-            break;
-        }
-    }
-    Ok(())
+    batch::offer_all(view, ordered.map(String::as_str), collector)
 }
 
 #[derive(Default)]

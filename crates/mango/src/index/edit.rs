@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use settee_database::{Database, DocUpdate, EditMode, UnknownParent, UpdateOutcome, Work};
+use settee_database::{Database, DocUpdate, EditMode, Layout, UnknownParent, UpdateOutcome, Work};
 use settee_model::json::{Json, Kind, Value, write_string};
 use settee_model::{Document, Rev, RevisionHasher};
 
@@ -121,7 +121,7 @@ fn boolean(value: Value<'_>) -> Result<bool, Refusal> {
 /// # Errors
 /// When its design document is of another language, or was not saved.
 pub fn create(database: &Arc<Database>, index: &NewIndex) -> Result<Created> {
-    if index.partitioned == Some(true) {
+    if index.partitioned == Some(true) && database.layout() == Layout::Whole {
         return Err(Refusal::PartitionedIndex.into());
     }
     let (rev, old) = load(database, &index.id)?;

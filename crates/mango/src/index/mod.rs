@@ -9,7 +9,7 @@ mod name;
 
 use std::sync::Arc;
 
-use settee_database::{Direction, IdRange, ReadView};
+use settee_database::{Direction, IdRange, Layout, ReadView};
 use settee_design::DesignDocument;
 use settee_model::json::{Json, Value, write_string};
 
@@ -27,6 +27,8 @@ pub struct Index {
     /// The name of the view.
     pub(crate) name: String,
     pub(crate) definition: Arc<Definition>,
+    /// Whether it is read by partitions.
+    pub(crate) is_partitioned: bool,
 }
 
 impl Index {
@@ -48,7 +50,9 @@ impl Index {
         write_string(out, &self.design.id);
         out.extend_from_slice(b",\"name\":");
         write_string(out, &self.name);
-        out.extend_from_slice(b",\"type\":\"json\",\"partitioned\":false,\"def\":");
+        out.extend_from_slice(
+            format!(",\"type\":\"json\",\"partitioned\":{},\"def\":", self.is_partitioned).as_bytes(),
+        );
         self.definition.write_listed(out);
         out.push(b'}');
     }
@@ -70,14 +74,14 @@ pub fn all(view: &ReadView) -> Result<Vec<Index>> {
     while let Some(row) = rows.next()? {
         let mut body = Vec::with_capacity(row.head.stored.size as usize);
         if view.read_body(row.head.stored, &mut body)? {
-            indexes.extend(of_design_document(row.id, &Json::trusted(body)));
+            indexes.extend(of_design_document(row.id, &Json::trusted(body), view.database().layout()));
         }
     }
     Ok(indexes)
 }
 
 /// The indexes of a design document, by name. One that was brought in and makes no sense has none.
-fn of_design_document(id: &str, body: &Json) -> Vec<Index> {
+fn of_design_document(id: &str, body: &Json, layout: Layout) -> Vec<Index> {
     let body = body.value();
     if !body.get("language").is_some_and(|language| language.is_string(LANGUAGE)) {
         return Vec::new();
@@ -85,13 +89,15 @@ fn of_design_document(id: &str, body: &Json) -> Vec<Index> {
     let Ok(design) = DesignDocument::parse(id, body).map(Arc::new) else {
         return Vec::new();
     };
+    // In a partitioned database, indexes are unless they say otherwise.
+    let is_partitioned = layout == Layout::Partitioned && design.partitioned.unwrap_or(true);
     let views = body.get("views").into_iter().flat_map(Value::members);
     let mut indexes: Vec<Index> = views
         .filter(|(_, view)| view.get("options").is_some_and(Value::is_object))
         .filter_map(|(name, view)| {
             let definition = Definition::of_view(view.get("map")?)?;
             let name = name.as_str()?.into_owned();
-            Some(Index { design: Arc::clone(&design), name, definition: Arc::new(definition) })
+            Some(Index { design: Arc::clone(&design), name, definition: Arc::new(definition), is_partitioned })
         })
         .collect();
     indexes.sort_by(|a, b| a.name.cmp(&b.name));

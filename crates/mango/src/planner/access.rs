@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use settee_database::IdRange;
 use settee_model::collate::Collation;
-use settee_model::json::Kind;
+use settee_model::json::{Kind, Value, write_string};
 
 use super::ranges::{self, FieldRanges};
 use super::usable::{Source, implies, requires};
@@ -58,9 +58,9 @@ pub(crate) fn choose<'a>(options: &'a FindOptions, indexes: &'a [Index], source:
         Source::Json(index) => Access::Index(index, key_ranges(node, index)),
         Source::Primary => {
             let ids = values(node, "_id", Collation::Raw);
-            match ids.is_all().then(|| union(node, indexes)).flatten() {
+            match ids.is_all().then(|| union(options, indexes)).flatten() {
                 Some(union) => union,
-                None => Access::Primary(id_ranges(&ids)),
+                None => Access::Primary(id_ranges(&within(ids, options))),
             }
         }
     }
@@ -68,29 +68,46 @@ pub(crate) fn choose<'a>(options: &'a FindOptions, indexes: &'a [Index], source:
 
 /// Documents by their ids, whatever other indexes there are.
 pub(crate) fn primary(options: &FindOptions) -> Access<'static> {
-    Access::Primary(id_ranges(&values(options.selector.node(), "_id", Collation::Raw)))
+    Access::Primary(id_ranges(&within(values(options.selector.node(), "_id", Collation::Raw), options)))
+}
+
+/// Those of the ids that lie in the partition of a query.
+fn within(ids: Intervals, options: &FindOptions) -> Intervals {
+    let Some(partition) = &options.partition else { return ids };
+    let id = |separator: &str| {
+        let mut json = Vec::new();
+        write_string(&mut json, &format!("{partition}{separator}"));
+        Cut::Before(Key::new(Value::trusted(&json), Collation::Raw))
+    };
+    // The character behind the colon is the semicolon.
+    ids.and(&Intervals::between(id(":"), id(";")))
 }
 
 /// An index for each alternative of a `$or` that must hold.
-fn union<'a>(node: &'a Node, indexes: &'a [Index]) -> Option<Access<'a>> {
-    let conjuncts = node.conjuncts();
+fn union<'a>(options: &'a FindOptions, indexes: &'a [Index]) -> Option<Access<'a>> {
+    let conjuncts = options.selector.node().conjuncts();
     conjuncts.iter().find_map(|conjunct| {
         let Node::Or(branches) = conjunct else { return None };
         if branches.is_empty() {
             return None;
         }
-        branches.iter().map(|branch| alternative(branch, indexes)).collect::<Option<Vec<_>>>().map(Access::Union)
+        branches
+            .iter()
+            .map(|branch| alternative(options, branch, indexes))
+            .collect::<Option<Vec<_>>>()
+            .map(Access::Union)
     })
 }
 
 /// The best way to the documents of one alternative; `None` if that is to read them all.
-fn alternative<'a>(branch: &'a Node, indexes: &'a [Index]) -> Option<Access<'a>> {
+fn alternative<'a>(options: &FindOptions, branch: &'a Node, indexes: &'a [Index]) -> Option<Access<'a>> {
     let ids = values(branch, "_id", Collation::Raw);
     if !ids.is_all() {
-        return Some(Access::Primary(id_ranges(&ids)));
+        return Some(Access::Primary(id_ranges(&within(ids, options))));
     }
     let helps = |index: &&'a Index| {
-        index.definition.filter.as_ref().is_none_or(|filter| implies(branch, filter))
+        index.is_partitioned == options.partition.is_some()
+            && index.definition.filter.as_ref().is_none_or(|filter| implies(branch, filter))
             && requires(branch, index.definition.names())
             && index.definition.names().next().is_some_and(|first| !column_values(branch, first).is_all())
     };

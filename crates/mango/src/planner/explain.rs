@@ -2,6 +2,7 @@
 //!
 //! Beyond CouchDB's members there is `access`, which tells what is really read.
 
+use settee_database::{Database, Layout};
 use settee_model::json::{Json, write_string};
 
 use super::access::Access;
@@ -16,15 +17,21 @@ use crate::sort::Order;
 const MAX: &[u8] = b"\"<MAX>\"";
 
 /// Writes the whole answer.
-pub(crate) fn explain(database: &str, options: &FindOptions, plan: Option<&Plan<'_>>, trace: &Trace<'_>) -> Vec<u8> {
+pub(crate) fn explain(
+    database: &Database,
+    options: &FindOptions,
+    plan: Option<&Plan<'_>>,
+    trace: &Trace<'_>,
+) -> Vec<u8> {
     let mut out = b"{\"dbname\":".to_vec();
-    write_string(&mut out, database);
+    write_string(&mut out, database.name());
     out.extend_from_slice(b",\"index\":");
     match plan {
         Some(plan) => write_source(plan.source, &mut out),
         None => out.extend_from_slice(b"null"),
     }
-    out.extend_from_slice(b",\"partitioned\":false,\"selector\":");
+    let is_partitioned = database.layout() == Layout::Partitioned;
+    out.extend_from_slice(format!(",\"partitioned\":{is_partitioned},\"selector\":").as_bytes());
     out.extend_from_slice(options.selector.to_json().as_bytes());
     out.extend_from_slice(b",\"opts\":");
     options.write(&mut out);
@@ -60,16 +67,19 @@ fn write_candidates(options: &FindOptions, plan: Option<&Plan<'_>>, trace: &Trac
     let is_ranked = |source: Source<'_>| trace.ranked.iter().any(|ranked| is(ranked.source, source));
     let unfavored = trace.filtered.iter().any(|source| !is_ranked(*source));
     let excluded = usable().any(|source| !among(&trace.filtered, source));
-    let unusable = trace.judged.iter().any(|(_, reason)| reason.is_some_and(|reason| reason != Reason::IsPartial));
+    let is_judged = |wanted: &dyn Fn(Reason) -> bool| trace.judged.iter().any(|(_, reason)| reason.is_some_and(wanted));
+    let unusable = is_judged(&|reason| ![Reason::IsPartial, Reason::ScopeMismatch].contains(&reason));
     let unfavored_rank = trace.ranked.len().max(1);
     let excluded_rank = unfavored_rank + usize::from(unfavored);
     let unusable_rank = excluded_rank + usize::from(excluded);
-    let partial_rank = unusable_rank + usize::from(unusable);
+    let scope_rank = unusable_rank + usize::from(unusable);
+    let partial_rank = scope_rank + usize::from(is_judged(&|reason| reason == Reason::ScopeMismatch));
     let mut rows: Vec<(usize, Source<'_>, bool, Reason)> = Vec::new();
     for (source, reason) in &trace.judged {
         let position = trace.ranked.iter().position(|ranked| is(ranked.source, *source));
         rows.push(match (reason, position) {
             (Some(Reason::IsPartial), _) => (partial_rank, *source, false, Reason::IsPartial),
+            (Some(Reason::ScopeMismatch), _) => (scope_rank, *source, false, Reason::ScopeMismatch),
             (Some(reason), _) => (unusable_rank, *source, false, *reason),
             (None, Some(0)) if plan.is_some() => continue,
             (None, Some(position)) => (position, *source, true, trace.ranked[position].reason(&trace.ranked[0])),
@@ -121,9 +131,13 @@ fn write_arguments(options: &FindOptions, plan: &Plan<'_>, out: &mut Vec<u8>) {
     };
     let include_docs = !plan.covering && options.quorum == 1;
     out.extend_from_slice(
-        format!(r#"{{"include_docs":{include_docs},"view_type":"map","reduce":false,"partition":null,"start_key":"#)
-            .as_bytes(),
+        format!(r#"{{"include_docs":{include_docs},"view_type":"map","reduce":false,"partition":"#).as_bytes(),
     );
+    match &options.partition {
+        Some(partition) => write_string(out, partition),
+        None => out.extend_from_slice(b"null"),
+    }
+    out.extend_from_slice(b",\"start_key\":");
     out.extend_from_slice(start.as_bytes());
     out.extend_from_slice(b",\"end_key\":");
     out.extend_from_slice(end.as_bytes());

@@ -19,6 +19,7 @@ pub(crate) enum Source<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
     IsPartial,
+    ScopeMismatch,
     FieldMismatch,
     SortOrderMismatch,
     ExcludedByUser,
@@ -32,6 +33,7 @@ impl Reason {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::IsPartial => "is_partial",
+            Self::ScopeMismatch => "scope_mismatch",
             Self::FieldMismatch => "field_mismatch",
             Self::SortOrderMismatch => "sort_order_mismatch",
             Self::ExcludedByUser => "excluded_by_user",
@@ -96,6 +98,9 @@ fn against(options: &FindOptions, source: Source<'_>) -> Option<Reason> {
             };
             if !holds_all {
                 return Some(Reason::IsPartial);
+            }
+            if index.is_partitioned != options.partition.is_some() {
+                return Some(Reason::ScopeMismatch);
             }
             let columns = source.columns();
             if !requires(node, columns.iter().copied().filter(|name| !sort.iter().any(|field| field == name))) {

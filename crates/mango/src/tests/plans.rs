@@ -205,3 +205,73 @@ fn skip_and_limit_count_what_matches() {
     assert_eq!(ids(r#"{"selector":{"n":{"$gt":20},"s":"s1"},"limit":2,"skip":1}"#), ["d25", "d28"]);
     assert_eq!(ids(r#"{"selector":{"n":{"$lt":4}},"sort":[{"n":"desc"}],"skip":1}"#), ["d02", "d01", "d00"]);
 }
+
+#[test]
+fn partitions_are_looked_at_one_by_one_or_together() {
+    let place = Place::partitioned();
+    for (partition, number) in
+        ["a", "b", "c"].iter().flat_map(|partition| (0..5).map(move |number| (partition, number)))
+    {
+        place.write(&format!(r#"{{"_id":"{partition}:{number}","n":{number}}}"#));
+    }
+    let ids = |query: &str| {
+        let page = place.find(query).unwrap();
+        page.documents
+            .iter()
+            .map(|text| json(text).value().get("_id").unwrap().as_str().unwrap().into_owned())
+            .collect::<Vec<_>>()
+    };
+    let check = || {
+        assert_eq!(ids(r#"{"selector":{"n":{"$gt":2}},"partition":"b"}"#), ["b:3", "b:4"]);
+        assert_eq!(ids(r#"{"selector":{"_id":{"$gt":"a:3"}},"partition":"a"}"#), ["a:4"]);
+        assert_eq!(
+            ids(r#"{"selector":{"$or":[{"n":1},{"_id":"c:0"},{"_id":"b:0"}]},"partition":"b"}"#),
+            ["b:0", "b:1"]
+        );
+        assert_eq!(ids(r#"{"selector":{"n":4}}"#), ["a:4", "b:4", "c:4"]);
+        assert!(ids(r#"{"selector":{},"partition":"d"}"#).is_empty());
+    };
+    check();
+    place.index(r#"{"fields":["n"]}"#, "p");
+    check();
+    let name = |query: &str| explained(&place, query, &["index", "name"]);
+    assert_eq!(name(r#"{"selector":{"n":1},"partition":"a"}"#), r#""p""#);
+    assert_eq!(name(r#"{"selector":{"n":1}}"#), r#""_all_docs""#);
+    assert_eq!(ids(r#"{"selector":{"n":{"$in":[1,3]}},"sort":[{"n":"desc"}],"partition":"b"}"#), ["b:3", "b:1"]);
+    let sorted = r#"{"selector":{"n":1},"sort":["n"]}"#;
+    assert!(matches!(place.find(sorted), Err(MangoError::Refused(Refusal::NoGlobalSortIndex))));
+    let body = json(r#"{"index":{"fields":["n"]},"name":"g","ddoc":"dg","partitioned":false}"#);
+    let index = crate::index::edit::NewIndex::parse(body.value()).unwrap();
+    crate::index::edit::create(&place.database, &index).unwrap();
+    assert_eq!(name(sorted), r#""g""#);
+    assert_eq!(ids(sorted), ["a:1", "b:1", "c:1"]);
+    assert_eq!(explained(&place, sorted, &["partitioned"]), "true");
+    check();
+}
+
+#[test]
+fn scans_answer_in_the_order_of_ids_either_way() {
+    let place = place(&[]);
+    let all = |direction: &str, limit: usize| {
+        let mut found = Vec::new();
+        let mut bookmark = String::new();
+        loop {
+            let page = place
+                .find(&format!(
+                    r#"{{"selector":{{"_id":{{"$gt":null}},"s":"s1"}},"sort":[{{"_id":"{direction}"}}],"fields":["n"],"limit":{limit},"bookmark":"{bookmark}"}}"#
+                ))
+                .unwrap();
+            found.extend(page.documents.iter().map(|text| json(text).value().get("n").unwrap().as_u64().unwrap()));
+            bookmark = page.found.unwrap().bookmark;
+            if page.documents.is_empty() {
+                return found;
+            }
+        }
+    };
+    let expected: Vec<u64> = (0..30).filter(|number| number % 3 == 1).collect();
+    let reversed: Vec<u64> = expected.iter().rev().copied().collect();
+    for limit in [1, 2, 3, 7, 10, 100] {
+        assert_eq!(all("asc", limit), expected, "{limit}");
+        assert_eq!(all("desc", limit), reversed, "{limit}");
+    }
+}

@@ -126,6 +126,11 @@ impl Client {
         }
     }
 
+    /// The next `length` bytes of what the server sends.
+    pub(crate) fn take(&mut self, length: u64) -> io::Take<&mut BufReader<TcpStream>> {
+        self.reader.by_ref().take(length)
+    }
+
     /// Reads one chunk of a body; `None` at its end.
     pub(crate) fn chunk(&mut self) -> io::Result<Option<Vec<u8>>> {
         let line = self.line()?;

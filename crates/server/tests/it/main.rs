@@ -1,6 +1,8 @@
 //! The program as its users meet it: a process of its own, and requests over sockets.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+#[cfg(target_os = "linux")]
+mod attachments;
 mod attacks;
 mod client;
 mod crash;

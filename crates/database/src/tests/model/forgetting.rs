@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use super::*;
-use crate::tests::{create, memory, new, open, save};
 use crate::tasks::Tasks;
+use crate::tests::{create, memory, new, open, save};
 use crate::{Compaction, Garbage, Purge};
 
 impl ModelDoc {
@@ -89,7 +89,7 @@ pub(super) fn compact(random: &mut Random, database: &Arc<Database>, model: &mut
     database.update(Work::SetPurgedInfosLimit(limit)).unwrap();
     compact_now(database);
     model.compact();
-    assert_eq!(database.garbage().unwrap().bytes(), 0);
+    assert_eq!(database.garbage().unwrap().bytes, 0);
     let view = database.read().unwrap();
     note_gone(model, before, &view);
     assert_eq!(view.purged_infos_limit().unwrap(), limit);
@@ -151,7 +151,7 @@ fn compaction_beside_writers_loses_nothing() {
         }
     }
     let garbage = database.garbage().unwrap();
-    assert_eq!((garbage.bytes(), garbage.purges), (0, 0));
+    assert_eq!((garbage.bytes, garbage.purges), (0, 0));
 }
 
 #[test]
@@ -174,10 +174,10 @@ fn a_compaction_is_one_at_a_time_and_can_be_ended() {
     assert_eq!(ended.unwrap(), Compaction::Stopped);
     assert!(!database.is_compacting() && tasks.list().is_empty());
     assert_eq!(progress, [(7, 60), (14, 60), (21, 60)]);
-    assert_eq!(database.garbage().unwrap(), Garbage { body_bytes: (60 + 39) * 7, leaf_bytes: 60 * 7, purges: 0 });
+    assert_eq!(database.garbage().unwrap(), Garbage { total_bytes: (60 + 39) * 7, bytes: 39 * 7, purges: 0 });
     audit(&database.read().unwrap());
     compact_now(&database);
-    assert_eq!(database.garbage().unwrap().bytes(), 0);
+    assert_eq!(database.garbage().unwrap().bytes, 0);
     // Without garbage nothing is looked at.
     let unasked = database.compact(&tasks, &mut || panic!("there is nothing to do"));
     assert_eq!(unasked.unwrap(), Compaction::Done);
