@@ -40,8 +40,8 @@ pub use partitions::{PartitionInfo, partition_range};
 pub use read::{AllDocs, DocRow, IdRange, ReadView, Revision};
 pub use record::{DocRecord, Head, Stored};
 pub use update::{
-    Against, Completion, DocUpdate, EditMode, Prospect, Purge, Stage, Submitted, UnknownParent,
-    UpdateOutcome, Validated, Work, WorkResult,
+    Against, Completion, DocUpdate, EditMode, Prospect, Purge, Stage, Submitted, UnknownParent, UpdateOutcome,
+    Validated, Work, WorkResult,
 };
 
 /// The order of walks, and why an engine failed, for those who do not import the storage interface.

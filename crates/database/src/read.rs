@@ -203,7 +203,7 @@ impl ReadView {
     ) -> Result<()> {
         for (batch, stored) in (0..).step_by(REVISIONS_TOGETHER).zip(stored.chunks(REVISIONS_TOGETHER)) {
             let keys: Vec<_> = stored.iter().map(|stored| keys::body(stored.body_seq, 0)).collect();
-            let keys: Vec<&[u8]> = keys.iter().map(|key| key.as_slice()).collect();
+            let keys: Vec<&[u8]> = keys.iter().map(<[u8; 10]>::as_slice).collect();
             let beginnings = self.snapshot.multi_get(self.shard(), Keyspace::Bodies, &keys)?;
             for ((index, stored), beginning) in (batch..).zip(stored).zip(beginnings) {
                 let revision = match beginning {

@@ -22,7 +22,8 @@ pub(crate) fn names(headers: &HeaderMap, content_type: &str) -> bool {
 
 /// Whether the client takes compressed data.
 pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
-    let list = qualities(headers.get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or_default());
+    let list =
+        qualities(headers.get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or_default());
     let quality = |wanted: &str| list.iter().find(|(name, _)| name == wanted).map(|(_, quality)| *quality);
     quality("gzip").or_else(|| quality("*")).is_some_and(|quality| quality > 0.0)
 }

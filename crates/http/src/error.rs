@@ -160,9 +160,7 @@ impl From<IllegalPartition> for Error {
 impl From<InvalidPartitionedId> for Error {
     fn from(error: InvalidPartitionedId) -> Self {
         match error {
-            InvalidPartitionedId::NoPartition => {
-                Self::new(StatusCode::BAD_REQUEST, "illegal_docid", error.to_string())
-            }
+            InvalidPartitionedId::NoPartition => Self::new(StatusCode::BAD_REQUEST, "illegal_docid", error.to_string()),
             InvalidPartitionedId::Partition(error) => error.into(),
             InvalidPartitionedId::Id(error) => error.into(),
         }
@@ -266,10 +264,9 @@ impl From<ViewError> for Error {
             ViewError::Run(error) => error.into(),
             ViewError::Storage(error) => error.into(),
             ViewError::Stopped => Self::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason),
-            ViewError::Spill(_)
-            | ViewError::Source(_)
-            | ViewError::Contended
-            | ViewError::Corrupt(_) => Self::internal(reason),
+            ViewError::Spill(_) | ViewError::Source(_) | ViewError::Contended | ViewError::Corrupt(_) => {
+                Self::internal(reason)
+            }
         }
     }
 }

@@ -24,9 +24,9 @@ mod routes;
 mod sequence;
 mod server;
 mod target;
-mod validation;
 #[cfg(test)]
 mod tests;
+mod validation;
 
 pub use config::{Persist, Settings, SettingsError};
 pub use error::Error;

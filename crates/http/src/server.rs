@@ -115,10 +115,8 @@ async fn connection(service: Arc<Service>, stream: TcpStream, peer: IpAddr, mut 
         async move { Ok::<_, Infallible>(service.answer(request, peer).await) }
     });
     let mut builder = http1::Builder::new();
-    builder
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
-        .max_buf_size(READ_BUFFER_BYTES);
+    // No flushing of several answers at once: with it the library takes in whole answers that nobody reads.
+    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(READ_BUFFER_BYTES);
     let connection = builder.serve_connection(TokioIo::new(Lenient::new(stream)), serve);
     tokio::pin!(connection);
     let ended = tokio::select! {

@@ -126,7 +126,9 @@ impl Framing {
         let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
         if name.eq_ignore_ascii_case(b"content-length") {
             let length = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
-            if length.is_none() || self.length.replace(length.unwrap_or_default()).is_some_and(|told| Some(told) != length) {
+            if length.is_none()
+                || self.length.replace(length.unwrap_or_default()).is_some_and(|told| Some(told) != length)
+            {
                 return State::Lost;
             }
         } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
@@ -250,7 +252,8 @@ mod tests {
         let post = "POST /db?x=\"1\" HTTP/1.1\r\ncontent-LENGTH: 9\r\n\r\n{\"a\":\"b\"}";
         let posted = "POST /db?x=%221%22 HTTP/1.1\r\ncontent-LENGTH: 9\r\n\r\n{\"a\":\"b\"}";
         check(&format!("{post}{get}{post}\r\n{post}"), &format!("{posted}{escaped}{posted}\r\n{posted}"));
-        let chunks = "PUT /db/`x` HTTP/1.1\nTransfer-Encoding: Chunked\n\n3;\"x\"\r\n{\"\n\r\n1\r\n\"\r\n0\r\nT: \"\r\n\r\n";
+        let chunks =
+            "PUT /db/`x` HTTP/1.1\nTransfer-Encoding: Chunked\n\n3;\"x\"\r\n{\"\n\r\n1\r\n\"\r\n0\r\nT: \"\r\n\r\n";
         let chunked = chunks.replace('`', "%60");
         check(&format!("{chunks}{get}"), &format!("{chunked}{escaped}"));
     }

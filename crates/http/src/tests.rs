@@ -19,7 +19,9 @@ pub(crate) const INSTANCE: u64 = 0x0123_4567_89ab_cdef;
 /// An empty database in memory.
 pub(crate) fn database() -> Arc<Database> {
     let catalog = Catalog::open(Arc::new(MemoryEngine::new()), 1).unwrap();
-    catalog.create("db", DatabaseOptions { created_ms: 0, instance: INSTANCE, layout: settee_database::Layout::Whole }).unwrap()
+    catalog
+        .create("db", DatabaseOptions { created_ms: 0, instance: INSTANCE, layout: settee_database::Layout::Whole })
+        .unwrap()
 }
 
 pub(crate) fn query(text: &str) -> Query {

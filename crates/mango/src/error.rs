@@ -7,7 +7,7 @@ use settee_database::DatabaseError;
 use settee_model::partition::IllegalPartition;
 use settee_views::ViewError;
 
-use crate::selector::{MAX_CONDITIONS, MAX_DEPTH};
+use crate::selector::{MAX_CONDITIONS, MAX_DEPTH, MAX_EXPRESSIONS, MAX_NAME_BYTES};
 
 /// What a client did wrong. [`Refusal::name`] is CouchDB's `error`, the text its `reason`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,6 +41,12 @@ pub enum Refusal {
     /// Too many conditions.
     #[error("The selector has more than {MAX_CONDITIONS} conditions.")]
     TooManyConditions,
+    /// Too many regular expressions.
+    #[error("The selector has more than {MAX_EXPRESSIONS} regular expressions.")]
+    TooManyExpressions,
+    /// Too much text in the names of fields.
+    #[error("The field names of the selector have more than {MAX_NAME_BYTES} bytes together.")]
+    NamesTooLong,
     /// The selector is no object.
     #[error("Selector must be a JSON object, not: {0}")]
     SelectorNotAnObject(String),
@@ -141,7 +147,11 @@ impl Refusal {
             Self::InvalidOperator(_) => "invalid_operator",
             Self::NotSupported(_) => "not_supported",
             Self::BadArgument { .. } => "bad_arg",
-            Self::MissingFieldName | Self::TooDeep | Self::TooManyConditions => "invalid_selector",
+            Self::MissingFieldName
+            | Self::TooDeep
+            | Self::TooManyConditions
+            | Self::TooManyExpressions
+            | Self::NamesTooLong => "invalid_selector",
             Self::BadField(_) => "bad_field",
             Self::InvalidFieldName(_) => "invalid_field_name",
             Self::SelectorNotAnObject(_) => "invalid_selector_json",

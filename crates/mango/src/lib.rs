@@ -33,7 +33,7 @@ pub use execute::{DocumentSink, Found, Outcome, Stats, explain, find};
 pub use language::MangoLanguage;
 pub use options::{DEFAULT_LIMIT, FindOptions};
 pub use projection::Projection;
-pub use selector::{MAX_CONDITIONS, MAX_DEPTH, Selector};
+pub use selector::{MAX_CONDITIONS, MAX_DEPTH, MAX_EXPRESSIONS, MAX_NAME_BYTES, Selector};
 
 use settee_model::json::Value;
 

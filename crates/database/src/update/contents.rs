@@ -10,9 +10,7 @@ use std::collections::hash_map::Entry;
 use bytes::Bytes;
 use settee_storage::{Batch, Direction, KeyRange, Keyspace, Shard, Snapshot};
 
-use crate::attachment::{
-    Attachment, ContentId, ContentRecord, NewAttachment, NewAttachments, Source, decode_all,
-};
+use crate::attachment::{Attachment, ContentId, ContentRecord, NewAttachment, NewAttachments, Source, decode_all};
 use crate::record::Stored;
 use crate::{Database, DatabaseError, Result, keys};
 

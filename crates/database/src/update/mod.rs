@@ -212,8 +212,7 @@ impl DocUpdate {
 
     /// About how many bytes the update adds to a commit.
     fn size_bytes(&self) -> usize {
-        self.attachments.size_bytes()
-            + self.body.as_bytes().len() + 2 * self.id.len() + 32 * self.path.len() + 64
+        self.attachments.size_bytes() + self.body.as_bytes().len() + 2 * self.id.len() + 32 * self.path.len() + 64
     }
 
     /// Divides updates into works that fit into one commit each.

@@ -19,7 +19,11 @@ use crate::tests::{database, show};
 const INTERACTIVE: EditMode = EditMode::Interactive(UnknownParent::Refuse);
 
 fn policy() -> Policy {
-    Policy { limit_bytes: 1000, level: 8, compressible: vec!["text/*".into(), "application/json".into(), String::new()] }
+    Policy {
+        limit_bytes: 1000,
+        level: 8,
+        compressible: vec!["text/*".into(), "application/json".into(), String::new()],
+    }
 }
 
 fn document(text: &str) -> Document {
@@ -89,7 +93,9 @@ fn stubs_must_name_the_generation_that_is_stored() {
     let wrong = resolve_text(&database, "doc", &with(r#","revpos":2"#), INTERACTIVE);
     assert_eq!(refusal(wrong), "412 missing_stub: Invalid attachment stub in doc for x");
     // A conflict is for the database to find.
-    assert!(resolve_text(&database, "doc", r#"{"_rev":"1-a","_attachments":{"x":{"stub":true}}}"#, INTERACTIVE).is_ok());
+    assert!(
+        resolve_text(&database, "doc", r#"{"_rev":"1-a","_attachments":{"x":{"stub":true}}}"#, INTERACTIVE).is_ok()
+    );
     let replicated = r#"{"_revisions":{"start":3,"ids":["c","b"]},"_attachments":{"x":{"stub":true}}}"#;
     let missing = resolve_text(&database, "doc", replicated, EditMode::Replicated);
     assert_eq!(refusal(missing), "412 missing_stub: Invalid attachment stub in doc for x");
@@ -136,8 +142,11 @@ impl Body for Pieced {
 
 #[tokio::test]
 async fn documents_come_with_their_attachments_behind_them() {
-    let document = |members: &str| format!("--sep\r\nContent-Type: application/json\r\n\r\n{{\"_attachments\":{{{members}}}}}");
-    let plain = document(r#""a":{"follows":true,"length":3},"b":{"follows":true,"content_type":"text/plain"},"c":{"data":"Yw=="}"#);
+    let document =
+        |members: &str| format!("--sep\r\nContent-Type: application/json\r\n\r\n{{\"_attachments\":{{{members}}}}}");
+    let plain = document(
+        r#""a":{"follows":true,"length":3},"b":{"follows":true,"content_type":"text/plain"},"c":{"data":"Yw=="}"#,
+    );
     let named = "\r\n--sep\r\nContent-Disposition: attachment; filename=\"b\"\r\n\r\nbb\r\n--sep\r\n\r\naaa\r\n--sep--";
     let expected = [("a", "aaa"), ("b", "bb"), ("c", "c")].map(|(name, text)| (name.to_owned(), text.to_owned()));
     for body in [format!("{plain}\r\n--sep\r\n\r\naaa\r\n--sep\r\n\r\nbb\r\n--sep--"), format!("{plain}{named}")] {
@@ -154,7 +163,10 @@ async fn documents_come_with_their_attachments_behind_them() {
         (follows(md5, "abd"), "400 content_md5_mismatch: Possible message corruption."),
         (follows(r#","length":4"#, "abc"), "400 bad_request: Attachment a has 3 bytes instead of 4"),
         (follows("", &"x".repeat(1001)), "413 attachment_too_large: a"),
-        (format!("{}\r\n--sep--", document(r#""a":{"follows":true}"#)), "400 bad_request: The data of attachment a does not follow"),
+        (
+            format!("{}\r\n--sep--", document(r#""a":{"follows":true}"#)),
+            "400 bad_request: The data of attachment a does not follow",
+        ),
         (format!("{plain}\r\n--sep\r\n\r\naaa"), "400 bad_request: the multipart body ended early"),
         ("--sep--".to_owned(), "400 bad_request: The multipart body has no document"),
         (follows("", "a") + "x", ""),

@@ -84,7 +84,12 @@ fn find(view: &ReadView, asked: &Asked) -> Result<Attachment, Error> {
     found.ok_or_else(|| Error::not_found("Document is missing attachment"))
 }
 
-fn send(output: &mut Output, view: &ReadView, attachment: &Attachment, asked: &Asked) -> Result<ControlFlow<()>, Error> {
+fn send(
+    output: &mut Output,
+    view: &ReadView,
+    attachment: &Attachment,
+    asked: &Asked,
+) -> Result<ControlFlow<()>, Error> {
     let tag = tag(attachment);
     let mut headers = HeaderMap::new();
     respond::set(&mut headers, header::ETAG, &tag);

@@ -73,9 +73,7 @@ impl<'a> Entry<'a> {
         let Some(id) = doc.get("id").and_then(Value::as_str) else { return Ok(None) };
         let shown = match doc.get("atts_since") {
             None => Cow::Borrowed(&asked.shown),
-            Some(since) => {
-                Cow::Owned(Shown { data: Data::Since(revisions(since)?), info: asked.shown.info })
-            }
+            Some(since) => Cow::Owned(Shown { data: Data::Since(revisions(since)?), info: asked.shown.info }),
         };
         Ok(Some(Self { id, rev: doc.get("rev").and_then(Value::as_str), shown }))
     }

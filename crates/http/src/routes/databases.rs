@@ -129,7 +129,8 @@ pub(super) async fn all(request: Request) -> Answer {
 
 /// The names that a range of them asks for, in its order.
 fn select(mut names: Vec<String>, params: &ViewParams) -> Vec<String> {
-    let bound = |key: &Option<Json>| key.as_ref().and_then(|key| key.value().as_str().map(std::borrow::Cow::into_owned));
+    let bound =
+        |key: &Option<Json>| key.as_ref().and_then(|key| key.value().as_str().map(std::borrow::Cow::into_owned));
     let (mut low, mut high) = (bound(&params.startkey), bound(&params.endkey));
     if params.descending {
         std::mem::swap(&mut low, &mut high);
@@ -172,7 +173,11 @@ pub(super) async fn info_of_keys(mut request: Request) -> Answer {
     bridge::stream(move |output| write_infos(output.text(), &node.catalog, &names)).await
 }
 
-pub(super) fn write_infos(out: &mut Vec<u8>, catalog: &settee_database::Catalog, names: &[String]) -> Result<(), Error> {
+pub(super) fn write_infos(
+    out: &mut Vec<u8>,
+    catalog: &settee_database::Catalog,
+    names: &[String],
+) -> Result<(), Error> {
     out.push(b'[');
     for (index, name) in names.iter().enumerate() {
         if index > 0 {

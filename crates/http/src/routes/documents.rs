@@ -98,8 +98,7 @@ fn one(view: &ReadView, id: &str, params: &ReadParams, known: Option<&str>) -> A
         Encoded::Gone => Err(Error::not_found("missing")),
         Encoded::ByDocument => Ok(respond::json(StatusCode::OK, out)),
         Encoded::ByRevision => {
-            let mut response =
-                if is_known(known, &tag) { not_modified() } else { respond::json(StatusCode::OK, out) };
+            let mut response = if is_known(known, &tag) { not_modified() } else { respond::json(StatusCode::OK, out) };
             respond::set(response.headers_mut(), header::ETAG, &tag);
             Ok(response)
         }

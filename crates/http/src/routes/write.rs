@@ -188,11 +188,7 @@ fn tombstone(rev: Option<Rev>) -> Document {
     Document { id: None, rev, deleted: true, body: Json::empty_object(), attachments: None, revisions: None }
 }
 
-fn read_source(
-    database: &Arc<Database>,
-    id: &str,
-    rev: Option<&Rev>,
-) -> Result<(Json, NewAttachments), Error> {
+fn read_source(database: &Arc<Database>, id: &str, rev: Option<&Rev>) -> Result<(Json, NewAttachments), Error> {
     let view = database.read()?;
     let record = view.record(id)?.ok_or_else(|| Error::not_found("missing"))?;
     let node = match rev {

@@ -10,7 +10,7 @@ use settee_model::json::{Kind, Value};
 use super::{Negation, Operator, Test, Wrong, of_kind};
 
 /// The most memory that a compiled expression may take.
-const SIZE_LIMIT_BYTES: usize = 4 << 20;
+const SIZE_LIMIT_BYTES: usize = 1 << 20;
 
 struct Matches(Regex);
 

@@ -120,7 +120,10 @@ fn alternative<'a>(options: &FindOptions, branch: &'a Node, indexes: &'a [Index]
 fn values(node: &Node, field: &str, collation: Collation) -> Intervals {
     match node {
         Node::And(nodes) => {
-            nodes.iter().fold(Intervals::all(), |common, node| common.and(&values(node, field, collation)))
+            let mut parts: Vec<_> = nodes.iter().map(|node| values(node, field, collation)).collect();
+            // Many ranges are then cut by few, and not by each of many again.
+            parts.sort_by_key(|part| part.as_slice().len());
+            parts.into_iter().filter(|part| !part.is_all()).fold(Intervals::all(), |common, part| common.and(&part))
         }
         Node::Or(nodes) if !nodes.is_empty() => Intervals::any(nodes.iter().map(|node| values(node, field, collation))),
         Node::Field(name, condition) if name == field => match &**condition {

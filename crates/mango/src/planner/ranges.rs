@@ -3,10 +3,11 @@
 //! CouchDB looks only at comparisons that must all hold, and derives one range for each field from them.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use settee_model::collate::Collation;
 
-use super::usable::{Reason, Source, indexable_fields};
+use super::usable::{Reason, Source, comparisons};
 use crate::bounds::{Interval, Intervals};
 use crate::selector::Node;
 
@@ -16,15 +17,19 @@ pub(crate) struct FieldRanges<'n>(Vec<(&'n str, Option<Interval>)>);
 impl<'n> FieldRanges<'n> {
     /// The ranges of a selector. If one is empty, that is all there is to know.
     pub(crate) fn of(node: &'n Node) -> Self {
-        let mut ranges = Vec::new();
-        for field in indexable_fields(node) {
-            let range = range(node, field);
-            if range.is_none() {
-                return Self(vec![(field, None)]);
-            }
-            ranges.push((field, range));
+        let mut fields: BTreeMap<&str, Intervals> = BTreeMap::new();
+        for (field, operator, argument) in comparisons(node) {
+            // CouchDB compares ids by the collation here and by their bytes later; only the latter finds what matches.
+            let collation = if field == "_id" { Collation::Raw } else { Collation::Unicode };
+            let bounds = (operator.bounds)(argument.value(), collation);
+            fields.entry(field).and_modify(|common| *common = common.and(&bounds)).or_insert(bounds);
         }
-        Self(ranges)
+        let range = |common: Intervals| common.as_slice().first().cloned();
+        let ranges: Vec<_> = fields.into_iter().map(|(field, common)| (field, range(common))).collect();
+        match ranges.iter().find(|(_, range)| range.is_none()) {
+            Some(empty) => Self(vec![empty.clone()]),
+            None => Self(ranges),
+        }
     }
 
     /// The ranges of the first columns, up to one that has none.
@@ -32,23 +37,6 @@ impl<'n> FieldRanges<'n> {
         let of = |column: &&str| self.0.iter().find(|(field, _)| field == column).map(|(_, range)| range.clone());
         columns.iter().map_while(of).collect()
     }
-}
-
-/// The one range that the comparisons of a field leave; `None` if they exclude each other.
-fn range(node: &Node, field: &str) -> Option<Interval> {
-    // CouchDB compares ids by the collation here and by their bytes later; only the latter finds what matches.
-    let collation = if field == "_id" { Collation::Raw } else { Collation::Unicode };
-    let conditions = node.conjuncts().into_iter().filter_map(|node| match node {
-        Node::Field(name, condition) if name == field => match &**condition {
-            Node::Leaf(operator, argument) if operator.indexable => {
-                Some((operator.bounds)(argument.value(), collation))
-            }
-            _ => None,
-        },
-        _ => None,
-    });
-    let common = conditions.fold(Intervals::all(), |common, bounds| common.and(&bounds));
-    common.as_slice().first().cloned()
 }
 
 /// An index with what makes it better or worse than others.

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use settee_model::json::Json;
+
 use crate::index::Index;
+use crate::operator::Operator;
 use crate::options::FindOptions;
 use crate::selector::{Node, Selector};
 
@@ -117,16 +120,19 @@ pub(crate) fn is_indexable(node: &Node, field: &str) -> bool {
 }
 
 /// The fields with a comparison that must hold.
-pub(crate) fn indexable_fields<'n>(node: &'n Node) -> BTreeSet<&'n str> {
-    let conjuncts = node.conjuncts().into_iter();
-    let field = |node: &'n Node| match node {
+pub(crate) fn indexable_fields(node: &Node) -> BTreeSet<&str> {
+    comparisons(node).map(|(field, ..)| field).collect()
+}
+
+/// The comparisons that must hold: field, operator, argument.
+pub(crate) fn comparisons(node: &Node) -> impl Iterator<Item = (&str, &'static Operator, &Json)> {
+    node.conjuncts().into_iter().filter_map(|node| match node {
         Node::Field(name, condition) => match &**condition {
-            Node::Leaf(operator, _) if operator.indexable => Some(name.as_str()),
+            Node::Leaf(operator, argument) if operator.indexable => Some((name.as_str(), *operator, argument)),
             _ => None,
         },
         _ => None,
-    };
-    conjuncts.filter_map(field).collect()
+    })
 }
 
 /// Whether every document that matches has all these fields. Each has `_id` and `_rev`.

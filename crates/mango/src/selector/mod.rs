@@ -23,6 +23,13 @@ pub const MAX_DEPTH: usize = 200;
 /// The most conditions in a selector. The members of `$in` and its kin do not count: they cost little.
 pub const MAX_CONDITIONS: usize = 20_000;
 
+/// The most regular expressions in a selector: each may take a megabyte when it is compiled.
+pub const MAX_EXPRESSIONS: usize = 200;
+
+/// The most bytes that the names of fields may have together. Where names are nested, each condition counts the whole
+/// path to it.
+pub const MAX_NAME_BYTES: usize = 2 << 20;
+
 /// A condition on documents.
 pub struct Selector {
     node: Node,

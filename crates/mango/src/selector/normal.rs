@@ -5,7 +5,7 @@
 
 use settee_model::json::{Json, Kind, Value, write_string};
 
-use super::{MAX_CONDITIONS, MAX_DEPTH};
+use super::{MAX_CONDITIONS, MAX_DEPTH, MAX_EXPRESSIONS, MAX_NAME_BYTES};
 use crate::error::Refusal;
 use crate::operator::{self, EQ, Negation, Operator};
 
@@ -44,8 +44,8 @@ pub(super) fn normalise(selector: Value<'_>) -> Result<Node, Refusal> {
     if selector.members().next().is_none() {
         return Ok(Node::Everything);
     }
-    let mut reader = Reader { conditions: 0 };
-    let node = push_names(reader.condition(selector, 0)?, "")?;
+    let node = Reader::default().condition(selector, 0)?;
+    let node = Names::default().push(node, "")?;
     let node = push_negations(node);
     match node {
         Node::Field(name, _) if name.is_empty() => Err(Refusal::MissingFieldName),
@@ -53,13 +53,16 @@ pub(super) fn normalise(selector: Value<'_>) -> Result<Node, Refusal> {
     }
 }
 
-struct Reader {
-    conditions: usize,
+/// Reads the text, up to the limits.
+#[derive(Default)]
+pub(super) struct Reader {
+    pub(super) conditions: usize,
+    expressions: usize,
 }
 
 impl Reader {
     /// Reads a condition: an object with operators or names, or a bare value.
-    fn condition(&mut self, value: Value<'_>, depth: usize) -> Result<Node, Refusal> {
+    pub(super) fn condition(&mut self, value: Value<'_>, depth: usize) -> Result<Node, Refusal> {
         if depth > MAX_DEPTH {
             return Err(Refusal::TooDeep);
         }
@@ -94,7 +97,13 @@ impl Reader {
             },
             name if NOT_SUPPORTED.contains(&name) => Err(Refusal::NotSupported(name.to_owned())),
             name if name.starts_with('$') => match operator::find(name) {
-                Some(operator) => Ok(Node::Leaf(operator, owned(argument))),
+                Some(operator) => {
+                    self.expressions += usize::from(operator.name == "$regex");
+                    if self.expressions > MAX_EXPRESSIONS {
+                        return Err(Refusal::TooManyExpressions);
+                    }
+                    Ok(Node::Leaf(operator, owned(argument)))
+                }
                 None => Err(Refusal::InvalidOperator(name.to_owned())),
             },
             name => Ok(Node::Field(name.to_owned(), Box::new(self.condition(argument, depth + 1)?))),
@@ -124,26 +133,61 @@ fn owned(value: Value<'_>) -> Json {
     Json::trusted(value.raw().to_vec())
 }
 
-/// Moves names down to the operators: `{"a": {"b": {"$gt": 1}}}` becomes `{"a.b": {"$gt": 1}}`.
-fn push_names(node: Node, path: &str) -> Result<Node, Refusal> {
-    let each = |nodes: Vec<Node>| nodes.into_iter().map(|node| push_names(node, path)).collect::<Result<Vec<_>, _>>();
-    let own = |node: Node| push_names(node, "").map(Box::new);
-    let named = |node: Node| Node::Field(path.to_owned(), Box::new(node));
-    Ok(match node {
-        Node::And(nodes) => Node::And(each(nodes)?),
-        Node::Or(nodes) => Node::Or(each(nodes)?),
-        Node::Nor(nodes) => Node::Nor(each(nodes)?),
-        Node::Not(node) => Node::Not(Box::new(push_names(*node, path)?)),
-        // The names within belong to the elements.
-        Node::ElemMatch(node) => named(Node::ElemMatch(own(*node)?)),
-        Node::AllMatch(node) => named(Node::AllMatch(own(*node)?)),
-        Node::KeyMapMatch(node) => named(Node::KeyMapMatch(own(*node)?)),
-        Node::Text(argument) if path.is_empty() => Node::Text(argument),
-        Node::Text(argument) => return Err(Refusal::BadField(crate::shown(argument.value()))),
-        Node::Leaf(..) | Node::Everything => named(node),
-        Node::Field(name, node) if path.is_empty() => push_names(*node, &name)?,
-        Node::Field(name, node) => push_names(*node, &format!("{path}.{name}"))?,
-    })
+/// Moves names down to the operators: `{"a": {"b": {"$gt": 1}}}` becomes `{"a.b": {"$gt": 1}}`. A long name would be
+/// copied to each of many conditions, so the copies are counted.
+#[derive(Default)]
+struct Names {
+    bytes: usize,
+}
+
+impl Names {
+    fn push(&mut self, node: Node, path: &str) -> Result<Node, Refusal> {
+        Ok(match node {
+            Node::And(nodes) => Node::And(self.push_each(nodes, path)?),
+            Node::Or(nodes) => Node::Or(self.push_each(nodes, path)?),
+            Node::Nor(nodes) => Node::Nor(self.push_each(nodes, path)?),
+            Node::Not(node) => Node::Not(self.push_own(*node, path)?),
+            // The names within belong to the elements.
+            Node::ElemMatch(node) => {
+                let node = Node::ElemMatch(self.push_own(*node, "")?);
+                self.named(node, path)?
+            }
+            Node::AllMatch(node) => {
+                let node = Node::AllMatch(self.push_own(*node, "")?);
+                self.named(node, path)?
+            }
+            Node::KeyMapMatch(node) => {
+                let node = Node::KeyMapMatch(self.push_own(*node, "")?);
+                self.named(node, path)?
+            }
+            Node::Text(argument) if path.is_empty() => Node::Text(argument),
+            Node::Text(argument) => return Err(Refusal::BadField(crate::shown(argument.value()))),
+            Node::Leaf(..) | Node::Everything => self.named(node, path)?,
+            Node::Field(name, node) if path.is_empty() => self.push(*node, &name)?,
+            Node::Field(name, node) => {
+                self.count(path.len() + name.len())?;
+                self.push(*node, &format!("{path}.{name}"))?
+            }
+        })
+    }
+
+    fn push_each(&mut self, nodes: Vec<Node>, path: &str) -> Result<Vec<Node>, Refusal> {
+        nodes.into_iter().map(|node| self.push(node, path)).collect()
+    }
+
+    fn push_own(&mut self, node: Node, path: &str) -> Result<Box<Node>, Refusal> {
+        self.push(node, path).map(Box::new)
+    }
+
+    fn named(&mut self, node: Node, path: &str) -> Result<Node, Refusal> {
+        self.count(path.len())?;
+        Ok(Node::Field(path.to_owned(), Box::new(node)))
+    }
+
+    fn count(&mut self, bytes: usize) -> Result<(), Refusal> {
+        self.bytes += bytes;
+        if self.bytes > MAX_NAME_BYTES { Err(Refusal::NamesTooLong) } else { Ok(()) }
+    }
 }
 
 /// Moves negations down to the operators. Those within `$elemMatch` and its kin stay where they are, as in CouchDB.

@@ -67,18 +67,86 @@ fn selectors_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn there_are_limits() {
-    let nested = |levels: usize| format!("{}{{\"a\":1}}{}", "{\"$and\":[".repeat(levels), "]}".repeat(levels));
-    assert!(parse(&nested(100)).is_ok());
-    assert_eq!(parse(&nested(300)).unwrap_err(), Refusal::TooDeep);
+fn nesting_has_a_limit_of_its_own() {
+    let check = |open: &str, close: &str, levels: usize| {
+        let text = format!("{}{{\"a\":[[[1]]]}}{}", open.repeat(levels), close.repeat(levels));
+        let selector = parse(&text);
+        // A field with an operator is two levels; the innermost condition is one more.
+        let depth = levels * open.matches(':').count() + 1;
+        assert_eq!(selector.as_ref().err(), (depth > MAX_DEPTH).then_some(&Refusal::TooDeep), "{levels} of {open}");
+        if let Ok(selector) = selector {
+            // Says no more than that it ends.
+            let _ = selector.matches(Json::parse(br#"{"a":[[[1]]]}"#).unwrap().value());
+        }
+    };
+    for levels in [1, 150, MAX_DEPTH - 1, MAX_DEPTH, 300, 497] {
+        check(r#"{"$and":["#, "]}", levels);
+        check(r#"{"$or":["#, "]}", levels);
+        check(r#"{"$nor":["#, "]}", levels);
+        check(r#"{"$not":"#, "}", levels);
+        check(r#"{"a":"#, "}", levels);
+        check(r#"{"a":{"$elemMatch":"#, "}}", levels / 2);
+    }
+    check(r#"{"$not":"#, "}", 990);
+    check(r#"{"l":"#, "}", 990);
+    let name = Refusal::TooDeep;
+    let text = "The selector is nested deeper than 200 levels.";
+    assert_eq!((name.name(), name.to_string().as_str()), ("invalid_selector", text));
+}
+
+#[test]
+fn deep_element_matches_look_at_each_element_once() {
+    // 150 arrays within each other, and a condition for each.
+    let selector = format!("{}{{\"$gt\":0}}{}", r#"{"$elemMatch":"#.repeat(150), "}".repeat(150));
+    let selector = parse(&format!("{{\"l\":{selector}}}")).unwrap();
+    let nested = |inner: &str| format!("{{\"l\":{}{inner}{}}}", "[".repeat(150), "]".repeat(150));
+    let matches = |inner: &str| selector.matches(Json::parse(nested(inner).as_bytes()).unwrap().value());
+    let zeros = vec!["0"; 10_000].join(",");
+    assert!(matches("0,1") && matches(&format!("{zeros},1")) && !matches(&zeros));
+}
+
+#[test]
+fn conditions_and_names_are_counted() {
     let many = |count: usize| format!("{{\"$or\":[{}]}}", vec![r#"{"a":1}"#; count].join(","));
     assert!(parse(&many(1_000)).is_ok());
     assert_eq!(parse(&many(MAX_CONDITIONS)).unwrap_err(), Refusal::TooManyConditions);
+    let hundred_thousand = Json::parse(many(100_000).as_bytes()).unwrap();
+    let mut reader = normal::Reader::default();
+    assert_eq!(reader.condition(hundred_thousand.value(), 0).unwrap_err(), Refusal::TooManyConditions);
+    assert_eq!(reader.conditions, MAX_CONDITIONS + 1, "the rest is not read");
+    // A name is copied to each condition below it.
+    let below = |bytes: usize, count: usize| {
+        let conditions = vec![r#"{"$gt":1}"#; count].join(",");
+        parse(&format!("{{\"{}\":{{\"$or\":[{conditions}]}}}}", "n".repeat(bytes)))
+    };
+    assert!(below(100, 10_000).is_ok() && below(1 << 20, 1).is_ok());
+    assert_eq!(below(1_000, 10_000).unwrap_err(), Refusal::NamesTooLong);
+    let deep = format!("{}1{}", format!("{{\"{}\":", "n".repeat(10_000)).repeat(150), "}".repeat(150));
+    assert_eq!(parse(&deep).unwrap_err(), Refusal::NamesTooLong);
+}
+
+#[test]
+fn long_lists_and_expressions_are_bounded() {
     // The members of a list are no conditions.
     let members: Vec<String> = (0..100_000).map(|number| format!("\"key {number}\"")).collect();
     let selector = parse(&format!("{{\"a\":{{\"$in\":[{}]}}}}", members.join(","))).unwrap();
     let matches = |text: &str| selector.matches(Json::parse(text.as_bytes()).unwrap().value());
     assert!(matches(r#"{"a":"key 77777"}"#) && !matches(r#"{"a":"key 100000"}"#));
+    let expressions =
+        |count: usize| parse(&format!("{{\"$or\":[{}]}}", vec![r#"{"a":{"$regex":"x"}}"#; count].join(",")));
+    assert!(expressions(MAX_EXPRESSIONS).is_ok());
+    assert_eq!(expressions(MAX_EXPRESSIONS + 1).unwrap_err(), Refusal::TooManyExpressions);
+    let check = |expression: &str, because: &str| {
+        let reason = parse(&format!("{{\"a\":{{\"$regex\":\"{expression}\"}}}}")).unwrap_err().to_string();
+        assert!(reason.starts_with("Bad argument for operator $regex: \"") && reason.ends_with(because), "{reason}");
+        assert!(reason.len() < 500, "{}", reason.len());
+    };
+    check(&"a".repeat(1 << 20), "Compiled regex exceeds size limit of 1048576 bytes.");
+    check(&"(a|b){100}".repeat(1_000), "Compiled regex exceeds size limit of 1048576 bytes.");
+    check(
+        &format!("{}a{}", "(".repeat(150), ")".repeat(150)),
+        "exceed the maximum number of nested parentheses/brackets (100)",
+    );
 }
 
 #[test]

@@ -275,3 +275,46 @@ fn scans_answer_in_the_order_of_ids_either_way() {
         assert_eq!(all("desc", limit), reversed, "{limit}");
     }
 }
+
+#[test]
+fn long_lists_read_what_they_find_and_no_more() {
+    let place = Place::new();
+    for number in 0..30 {
+        place.write(&format!(r#"{{"_id":"d{number:02}","a":{},"b":{number}}}"#, number % 10));
+    }
+    place.index(r#"{"fields":["a"]}"#, "a");
+    let list = |count: usize| (5..5 + count).map(|number| number.to_string()).collect::<Vec<_>>().join(",");
+    let page = place.find(&format!(r#"{{"selector":{{"a":{{"$in":[{}]}}}}}}"#, list(100_000))).unwrap();
+    assert_eq!((page.documents.len(), page.found.unwrap().stats.keys_examined), (15, 15));
+    // Each of many conditions on other fields costs nothing for each member of the list.
+    let others: Vec<String> = (0..5_000).map(|number| format!(r#"{{"x{number}":{{"$exists":false}}}}"#)).collect();
+    let selector = format!(r#"{{"$and":[{{"a":{{"$in":[{}]}}}},{}]}}"#, list(20_000), others.join(","));
+    let page = place.find(&format!(r#"{{"selector":{selector}}}"#)).unwrap();
+    assert_eq!((page.documents.len(), page.found.unwrap().stats.keys_examined), (15, 15));
+    let branches: Vec<String> = (5..9_000).map(|number| format!(r#"{{"a":{number}}}"#)).collect();
+    let page = place.find(&format!(r#"{{"selector":{{"$or":[{}]}}}}"#, branches.join(","))).unwrap();
+    assert_eq!((page.documents.len(), page.found.unwrap().stats.keys_examined), (15, 15));
+}
+
+#[test]
+fn reading_many_together_counts_as_reading_one_by_one() {
+    let place = Place::new();
+    for number in 0..40 {
+        place.write(&format!(r#"{{"_id":"d{number:02}","a":1,"b":{}}}"#, number % 7));
+    }
+    place.index(r#"{"fields":["a"]}"#, "a");
+    let matching = |number: &usize| number % 7 == 3;
+    for skip in 0..4 {
+        for limit in 1..8 {
+            let body = format!(r#"{{"selector":{{"a":1,"b":3}},"limit":{limit},"skip":{skip}}}"#);
+            let page = place.find(&body).unwrap();
+            let expected: Vec<usize> = (0..40).filter(matching).skip(skip).take(limit).collect();
+            let ids: Vec<String> = expected.iter().map(|number| format!(r#"{{"_id":"d{number:02}""#)).collect();
+            assert_eq!(page.documents.len(), ids.len(), "{body}");
+            assert!(page.documents.iter().zip(&ids).all(|(text, id)| text.starts_with(id.as_str())), "{body}");
+            let examined = if ids.len() < limit { 40 } else { expected.last().map_or(40, |last| *last as u64 + 1) };
+            let stats = page.found.unwrap().stats;
+            assert_eq!((stats.keys_examined, stats.docs_examined), (examined, examined), "{body}");
+        }
+    }
+}

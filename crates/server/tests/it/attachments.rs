@@ -121,7 +121,8 @@ fn large_attachments_do_not_lie_in_memory() {
     // The same bytes in another form make the same revision, and lie there once.
     reset_peak(&server);
     let before = memory_mb(&server, "VmRSS");
-    let document = format!(r#"{{"_attachments":{{"x":{{"follows":true,"length":{length},"content_type":"image/png"}}}}}}"#);
+    let document =
+        format!(r#"{{"_attachments":{{"x":{{"follows":true,"length":{length},"content_type":"image/png"}}}}}}"#);
     let begin = format!("--sep\r\nContent-Type: application/json\r\n\r\n{document}\r\n--sep\r\n\r\n");
     let kind = "multipart/related; boundary=sep";
     assert_eq!(upload(&mut client, "/db/related", kind, &begin, length, "\r\n--sep--"), rev);

@@ -17,7 +17,8 @@ fn ranges_are_cut_to_what_is_there() {
     check("bytes=0-9", &[(0, 9)]);
     check("bytes=-100", &[(1, 9)]);
     check("bytes=0-1, 4-5,-1", &[(0, 1), (4, 5), (9, 9)]);
-    for everything in ["bytes=0-", "bytes=x-y", "items=0-1", "bytes=", "bytes=-", "bytes=1", "bytes=1-2,x-3", "bytes=2-3,0-"]
+    for everything in
+        ["bytes=0-", "bytes=x-y", "items=0-1", "bytes=", "bytes=-", "bytes=1", "bytes=1-2,x-3", "bytes=2-3,0-"]
     {
         check(everything, &[]);
     }
