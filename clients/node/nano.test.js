@@ -12,7 +12,6 @@ const { SERVER, event, freshName, http, ids, status, suite } = require('./suppor
 const NOT_YET = {
   'server: sessions with cookies': 'there are neither sessions nor users',
   'server: updates of databases': '_db_updates is absent',
-  'partitioned databases: find': 'no _find within a partition',
   'replication by the server': '_replicate is absent',
 };
 

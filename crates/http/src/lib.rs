@@ -1,6 +1,6 @@
 //! The HTTP interface: CouchDB's requests in, CouchDB's answers out.
 //!
-//! [`serve`] accepts connections and hands each request through four stages: [`router`] finds the resource
+//! [`serve`] accepts connections and hands each request through four stages: `router` finds the resource
 //! and its declared permission, `access` decides who may, the handler in `routes` calls the domain once, and
 //! `respond` encodes. Status codes, header names and query strings are known here and nowhere else. Storage,
 //! documents, views and passwords are other crates'; work that may block runs behind `bridge`.

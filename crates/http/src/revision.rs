@@ -38,7 +38,7 @@ pub(crate) fn write(
     write_with(out, view, id, record, node, extras, &Shown::default())
 }
 
-/// As [`write`], with attachments as they are to be shown.
+/// As [`write()`], with attachments as they are to be shown.
 pub(crate) fn write_with(
     out: &mut impl Text,
     view: &ReadView,

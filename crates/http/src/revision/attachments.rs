@@ -74,7 +74,7 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// As [`write`], but data that is wanted comes in parts of its own.
+/// As [`write()`], but data that is wanted comes in parts of its own.
 pub(super) fn write_following(out: &mut Vec<u8>, attachments: &[Attachment], wanted: Wanted) {
     if attachments.is_empty() || out.pop().is_none() {
         return;

@@ -1,6 +1,6 @@
 //! `_rewrite`: rules or a function of a design document lead a request elsewhere.
 //!
-//! [`Rule`]s are tried in order. A path that none leads anywhere is no resource; where one leads is served like any other
+//! `Rule`s are tried in order. A path that none leads anywhere is no resource; where one leads is served like any other
 //! request, with its own permission. What rules mean is CouchDB's (`chttpd_rewrite`).
 
 mod rules;
