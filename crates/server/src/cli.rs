@@ -28,7 +28,7 @@ pub(crate) enum Command {
     ///
     /// Without an administrator everybody may do everything, so the server then listens on loopback addresses
     /// only. Make one with COUCHDB_USER and COUCHDB_PASSWORD in the environment of the first start, or with
-    /// `name = password` in the section [admins] of the configuration file: it is stored hashed.
+    /// `name = password` in the section `admins` of the configuration file: it is stored hashed.
     #[command(verbatim_doc_comment)]
     Serve(ServeArgs),
     /// Measure this server, any CouchDB, or two of them side by side
@@ -46,11 +46,11 @@ pub(crate) struct ServeArgs {
     /// The directory that holds everything; it is created if it is missing
     #[arg(long, value_name = "DIR", default_value = "./data")]
     pub(crate) data: PathBuf,
-    /// The address to listen on [default: [chttpd] bind_address, 127.0.0.1]
-    #[arg(long, value_name = "ADDR")]
+    /// The address to listen on.
+    #[arg(long, value_name = "ADDR", help = "The address to listen on [default: [chttpd] bind_address, 127.0.0.1]")]
     pub(crate) bind: Option<IpAddr>,
-    /// The port to listen on, 0 for any free one [default: [chttpd] port, 5984]
-    #[arg(long, value_name = "N")]
+    /// The port to listen on.
+    #[arg(long, value_name = "N", help = "The port to listen on, 0 for any free one [default: [chttpd] port, 5984]")]
     pub(crate) port: Option<u16>,
     /// The configuration file [default: local.ini in the data directory]
     #[arg(long, value_name = "FILE")]
