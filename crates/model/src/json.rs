@@ -3,7 +3,7 @@
 //! A document is stored as the text the client sent, minus insignificant whitespace. Member order, the spelling of numbers
 //! and the escapes inside strings survive byte for byte, so nothing a client can express is lost. Two steps:
 //!
-//! 1. [`compact`] (or [`Json::parse`]) checks untrusted text once, when it enters.
+//! 1. [`fn@compact`] (or [`Json::parse`]) checks untrusted text once, when it enters.
 //! 2. [`Value`] walks the checked text lazily; it does not check again.
 //!
 //! What is accepted is what CouchDB 3.5 accepts (its parser is jiffy, called with `dedupe_keys`):
@@ -14,7 +14,7 @@
 //! * Numbers with a fraction or an exponent must be within the range of a double, because CouchDB keeps them as one;
 //!   those too small for a double count as zero. Integers are exact, up to [`MAX_NUMBER_LEN`] characters.
 //! * Of several members with the same name the last one stays, **at the place of the last one**; the earlier ones are
-//!   dropped. Names are compared after unescaping. After [`compact`] no object holds a name twice.
+//!   dropped. Names are compared after unescaping. After [`fn@compact`] no object holds a name twice.
 //! * Nesting up to [`MAX_DEPTH`]; CouchDB has no such limit.
 //!
 //! This module does not know documents, collation or revisions, and it never changes the value of anything.
@@ -71,7 +71,7 @@ pub enum JsonError {
 pub struct Json(Vec<u8>);
 
 impl Json {
-    /// Validates and compacts `text`, see [`compact`].
+    /// Validates and compacts `text`, see [`fn@compact`].
     pub fn parse(text: &[u8]) -> Result<Json, JsonError> {
         let mut out = Vec::with_capacity(text.len());
         compact(text, &mut out)?;

@@ -1,7 +1,7 @@
 //! Documents, revisions, JSON text and collation as pure values.
 //!
 //! A document enters as text: [`json::compact`] validates it, [`Document::parse`] separates the client's members from those
-//! that begin with an underscore, [`revision_hash`] names the new revision, and [`rev_tree::RevTree`] finds its place among the
+//! that begin with an underscore, [`mod@revision_hash`] names the new revision, and [`rev_tree::RevTree`] finds its place among the
 //! others. Views order what they emit with [`collate`].
 //!
 //! Nothing here reads a clock, a file or a socket, and nothing knows how values are stored.

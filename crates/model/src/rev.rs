@@ -1,6 +1,6 @@
 //! Revision ids: [`Rev`], a generation and a hash, written `3-917fa2381192822767f010b95b45325b`.
 //!
-//! How the hash of a new revision is computed is told in [`crate::revision_hash`], how revisions form a tree in
+//! How the hash of a new revision is computed is told in [`mod@crate::revision_hash`], how revisions form a tree in
 //! [`crate::rev_tree`].
 
 use std::cmp::Ordering;

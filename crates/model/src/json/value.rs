@@ -1,7 +1,7 @@
 //! [`Value`]: a lazy view of checked text.
 //!
 //! Finding a member costs one scan over the members before it; nothing is allocated unless a string with escapes is asked
-//! for. This module trusts its text: on text that never passed [`compact`](super::compact) answers are meaningless.
+//! for. This module trusts its text: on text that never passed [`compact`](fn@super::compact) answers are meaningless.
 
 use std::borrow::Cow;
 

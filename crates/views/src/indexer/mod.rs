@@ -7,7 +7,7 @@
 //!    functions on the batch, and sorts what they emitted into runs of its own ([`worker`]).
 //! 2. An index that is empty, or has little compared to what changed, is loaded: all runs, spilled to disk where memory is
 //!    short, and what is stored are merged into new trees. Otherwise changes are taken in rounds, and the runs of a round
-//!    change the leaves that they touch ([`write`]).
+//!    change the leaves that they touch ([`mod@write`]).
 //! 3. The last commit moves the index to the update sequence of the snapshot that was scanned.
 //!
 //! Which indexes lag, who may write them, and who waits is not decided here, but by [`Views`](crate::Views).
