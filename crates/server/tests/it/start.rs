@@ -21,7 +21,7 @@ fn help_teaches() {
         }
     };
     check(&["--help"], &["settee serve", "curl -X PUT", "serve", "bench", "config"]);
-    check(&["serve", "--help"], &["--data", "--bind", "--port", "--config", "COUCHDB_USER", "[admins]", "loopback"]);
+    check(&["serve", "--help"], &["--data", "--bind", "--port", "--config", "COUCHDB_USER", "`admins`", "loopback"]);
     check(&["--version"], &[concat!("settee ", env!("CARGO_PKG_VERSION"))]);
     check(
         &["config", "--defaults"],
