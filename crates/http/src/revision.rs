@@ -130,7 +130,7 @@ pub(crate) fn write_for_functions(
     Ok(view.write_document(out, id, &revision.rev, stored, revisions)?)
 }
 
-/// The node to read when a revision is asked for with all that descends from it.
+/// Appends revisions as a JSON array of strings.
 pub(crate) fn rev_list(out: &mut Vec<u8>, revs: impl Iterator<Item = Rev>) {
     out.push(b'[');
     for (index, rev) in revs.enumerate() {

@@ -1,7 +1,6 @@
 //! Reading documents.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use hyper::header::HeaderValue;
 use hyper::{HeaderMap, StatusCode, header};
@@ -285,7 +284,6 @@ pub(super) fn write_local(out: &mut Vec<u8>, id: &str, local: &settee_database::
 }
 
 /// `POST /{db}/{doc}`: the upload form of old consoles is not served.
-pub(super) async fn post(request: Request) -> Answer {
-    let _ = Arc::clone(&request.node);
+pub(super) async fn post(_: Request) -> Answer {
     Err(Error::bad_request("Invalid `Content-Type` header for form upload"))
 }
