@@ -5,6 +5,7 @@ mod attachments;
 mod audit;
 mod catalog;
 mod concurrency;
+mod convergence;
 mod crashes;
 mod documents;
 mod events;
