@@ -65,7 +65,8 @@ fn replicate(source: &Arc<Database>, target: &Arc<Database>) {
         changed.push(change.id.to_owned());
     }
     for id in changed {
-        let updates = leaves(source, &id).into_iter().map(|(deleted, _, path, text)| replicated(&id, &path, deleted, &text));
+        let updates =
+            leaves(source, &id).into_iter().map(|(deleted, _, path, text)| replicated(&id, &path, deleted, &text));
         assert!(write(target, updates.collect()).into_iter().all(|outcome| saved(outcome).is_some()));
     }
 }
