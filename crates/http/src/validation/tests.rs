@@ -346,18 +346,19 @@ fn body(view: &ReadView, stored: Stored) -> Json {
 async fn nothing_is_written_that_the_functions_of_its_moment_refuse() {
     let world = Arc::new(World::new());
     let done = Arc::new(AtomicBool::new(false));
+    let accepted = Arc::new(AtomicU64::new(0));
     let mut rev = world.save(design("rules", None, "least 0")).await;
     let writers: Vec<_> = (0..8)
         .map(|writer: u64| {
-            let (world, done) = (Arc::clone(&world), Arc::clone(&done));
+            let (world, done, accepted) = (Arc::clone(&world), Arc::clone(&done), Arc::clone(&accepted));
             tokio::spawn(async move {
-                let (mut number, mut written) = (writer, 0);
+                let mut number = writer;
                 while !done.load(Ordering::Acquire) {
                     number += 8;
                     let text = format!(r#"{{"_id":"{writer}-{number}","n":{}}}"#, number * 7919 % 100);
-                    written += u64::from(world.write(vec![edit(&text)]).await.remove(0).is_ok());
+                    let is_written = world.write(vec![edit(&text)]).await.remove(0).is_ok();
+                    accepted.fetch_add(u64::from(is_written), Ordering::AcqRel);
                 }
-                written
             })
         })
         .collect();
@@ -365,11 +366,15 @@ async fn nothing_is_written_that_the_functions_of_its_moment_refuse() {
         rev = world.save(design("rules", Some(&rev), &format!("least {}", round * 37 % 90))).await;
         tokio::task::yield_now().await;
     }
-    done.store(true, Ordering::Release);
-    let mut written = 0;
-    for writer in writers {
-        written += writer.await.unwrap();
+    // On a busy machine the rounds may be over before every writer had its turn.
+    while accepted.load(Ordering::Acquire) < 100 {
+        tokio::task::yield_now().await;
     }
+    done.store(true, Ordering::Release);
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    let written = accepted.load(Ordering::Acquire);
     let view = world.database.read().unwrap();
     let rules = view.record("_design/rules").unwrap().unwrap();
     let rules: Vec<(u64, u64)> = rules
@@ -394,5 +399,4 @@ async fn nothing_is_written_that_the_functions_of_its_moment_refuse() {
         checked += 1;
     }
     assert_eq!(checked, written);
-    assert!(written > 50, "{written}");
 }
