@@ -27,7 +27,7 @@ pub use args::{
     ViewsArgs, WritesArgs, YardstickArgs,
 };
 pub use generate::IdOrder;
-pub use yardstick::RawStore;
+pub use yardstick::{RawLoad, RawStore};
 
 use crate::args::defaults;
 use crate::client::Server;

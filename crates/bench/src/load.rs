@@ -10,6 +10,7 @@ use crate::measure::{Cell, Database, Figure, Limit, Measured, Metric, Target, Wo
 use crate::memory;
 use crate::progress::Progress;
 use crate::results::Series;
+use crate::yardstick::RawLoad;
 use anyhow::Result;
 use bytes::Bytes;
 use hyper::Method;
@@ -47,7 +48,9 @@ struct Clock {
 impl Load {
     /// What the key-value store alone can do with the same documents.
     pub(crate) fn limits(&self) -> Vec<Limit> {
-        self.args.ids.iter().map(|order| Limit::RawLoad(self.documents(*order))).collect()
+        let loads = [RawLoad::Pairs, RawLoad::Documents];
+        let limits = |order| loads.map(|load| Limit::RawLoad(load, self.documents(order)));
+        self.args.ids.iter().flat_map(|order| limits(*order)).collect()
     }
 
     fn cell(&self, number: usize) -> (IdOrder, u64) {
@@ -99,7 +102,7 @@ impl Workload for Load {
 
     async fn measure(&self, target: &Target, _: &mut (), cell: usize, _: u32) -> Result<Measured> {
         let (order, batch) = self.cell(cell);
-        let limit = Limit::RawLoad(self.documents(order));
+        let limit = Limit::RawLoad(RawLoad::Pairs, self.documents(order));
         let documents = Documents { count: self.count(batch), ..self.documents(order) };
         if let Some(pid) = target.pid {
             memory::forget(pid);

@@ -6,8 +6,10 @@
 
 use crate::client::{Connection, Server};
 use crate::generate::Documents;
+
 use crate::progress::Progress;
 use crate::results::{Failure, Results, Series};
+use crate::yardstick::RawLoad;
 use anyhow::{Result, ensure};
 use bytes::Bytes;
 use hyper::Method;
@@ -48,7 +50,7 @@ impl Metric {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Limit {
     /// Loading the same bytes straight into the key-value store, batches of 1,000, each synced; documents/s.
-    RawLoad(Documents),
+    RawLoad(RawLoad, Documents),
     /// A map written by hand in Rust over the same documents in memory, on all cores; documents/s.
     RustMap(Documents),
     /// Writes/s if all clients that wait share one fsync of median latency.

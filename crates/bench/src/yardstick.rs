@@ -16,16 +16,36 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+/// What a bare store writes of a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RawLoad {
+    /// Its id and body as one pair: the same bytes in the fewest entries. Nothing is read.
+    Pairs,
+    /// What a database of documents cannot do without: the id is looked up; a record under the id, an entry in the order
+    /// of updates and the body are written.
+    Documents,
+}
+
 /// The bare key-value store below the server.
 pub trait RawStore {
-    /// Opens an empty store in `directory` and writes the batches of keys and values, syncing after each one if
+    /// Opens an empty store in `directory` and writes the batches of ids and bodies, syncing after each one if
     /// `sync_each_batch`. Returns the seconds spent in the store: making the batches does not count.
     fn load(
         &self,
         directory: &Path,
+        load: RawLoad,
         batches: &mut dyn Iterator<Item = Vec<(Vec<u8>, Vec<u8>)>>,
         sync_each_batch: bool,
     ) -> Result<f64>;
+}
+
+impl RawLoad {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Pairs => "one entry a document",
+            Self::Documents => "a lookup and three entries a document",
+        }
+    }
 }
 
 const RATE: Metric = Metric::higher("rate", "docs/s");
@@ -48,8 +68,10 @@ pub(crate) fn limits(args: &YardstickArgs, seed: u64) -> Vec<Limit> {
     let documents = |shape, order, count| Documents { shape, order, seed, count };
     let small = Shape::Score { size: args.size };
     vec![
-        Limit::RawLoad(documents(small, IdOrder::Sequential, args.docs)),
-        Limit::RawLoad(documents(small, IdOrder::Random, args.docs)),
+        Limit::RawLoad(RawLoad::Pairs, documents(small, IdOrder::Sequential, args.docs)),
+        Limit::RawLoad(RawLoad::Pairs, documents(small, IdOrder::Random, args.docs)),
+        Limit::RawLoad(RawLoad::Documents, documents(small, IdOrder::Sequential, args.docs)),
+        Limit::RawLoad(RawLoad::Documents, documents(small, IdOrder::Random, args.docs)),
         Limit::RustMap(documents(small, IdOrder::Sequential, args.docs)),
         Limit::RustMap(documents(Shape::Big, IdOrder::Sequential, args.docs.min(10_000))),
         Limit::RustMap(documents(Shape::BigTail, IdOrder::Sequential, args.docs.min(10_000))),
@@ -79,13 +101,11 @@ pub(crate) fn measure(raw: &dyn RawStore, directory: &Path, limits: &[Limit], re
                 results.machine.push((format!("{clients} clients that share each fsync"), Figure::new(WRITES, rate)));
                 rate
             }
-            Limit::RawLoad(documents) => {
-                let rate = raw_load(raw, &scratch.0.join("raw"), documents)?;
-                let label = format!(
-                    "key-value store, {}, {} ids, {BATCH} per fsync",
-                    documents.shape.name(),
-                    documents.order.name()
-                );
+            Limit::RawLoad(load, documents) => {
+                let rate = raw_load(raw, &scratch.0.join("raw"), *load, documents)?;
+                let (entries, shape) = (load.name(), documents.shape.name());
+                let label =
+                    format!("key-value store, {entries}, {shape}, {} ids, {BATCH} per fsync", documents.order.name());
                 results.machine.push((label, Figure::new(RATE, rate)));
                 rate
             }
@@ -175,7 +195,7 @@ fn read_rate(path: &Path) -> Result<f64> {
     Ok(bytes as f64 / seconds)
 }
 
-fn raw_load(raw: &dyn RawStore, directory: &Path, documents: &Documents) -> Result<f64> {
+fn raw_load(raw: &dyn RawStore, directory: &Path, load: RawLoad, documents: &Documents) -> Result<f64> {
     let progress = Progress::new("yardstick: key-value store", documents.count);
     let mut batches = (0..documents.count).step_by(BATCH as usize).map(|start| {
         let end = (start + BATCH).min(documents.count);
@@ -183,7 +203,7 @@ fn raw_load(raw: &dyn RawStore, directory: &Path, documents: &Documents) -> Resu
         (start..end).map(|index| (documents.id(index).into_bytes(), documents.body(index))).collect()
     });
     fs::create_dir_all(directory)?;
-    let seconds = raw.load(directory, &mut batches, true)?;
+    let seconds = raw.load(directory, load, &mut batches, true)?;
     fs::remove_dir_all(directory)?;
     Ok(documents.count as f64 / seconds)
 }
@@ -381,6 +401,7 @@ mod tests {
             fn load(
                 &self,
                 directory: &Path,
+                _: RawLoad,
                 batches: &mut dyn Iterator<Item = Vec<(Vec<u8>, Vec<u8>)>>,
                 _: bool,
             ) -> Result<f64> {
@@ -390,7 +411,7 @@ mod tests {
         }
         let directory = std::env::temp_dir();
         let documents = Documents { shape: Shape::Score { size: 0 }, order: IdOrder::Random, seed: 5, count: 2_500 };
-        let limit = Limit::RawLoad(documents);
+        let limit = Limit::RawLoad(RawLoad::Documents, documents);
         let mut results = Results::default();
         measure(&Memory, &directory, &[limit, limit, Limit::SharedSync { clients: 10 }], &mut results).unwrap();
         assert_eq!(results.limits[&limit], 100.0);

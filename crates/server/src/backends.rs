@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use settee_bench::RawStore;
+use settee_bench::{RawLoad, RawStore};
 use settee_storage::Engine;
 use settee_storage_rocksdb::{Options, RocksEngine, raw};
 
@@ -22,10 +22,15 @@ impl RawStore for RawRocks {
     fn load(
         &self,
         directory: &Path,
+        load: RawLoad,
         batches: &mut dyn Iterator<Item = Vec<(Vec<u8>, Vec<u8>)>>,
         sync_each_batch: bool,
     ) -> anyhow::Result<f64> {
-        let report = raw::RawStore::load(directory, batches, sync_each_batch)?;
+        let pattern = match load {
+            RawLoad::Pairs => raw::RawPattern::Pair,
+            RawLoad::Documents => raw::RawPattern::Document,
+        };
+        let report = raw::RawStore::load(directory, pattern, batches, sync_each_batch)?;
         Ok(report.seconds)
     }
 }

@@ -10,7 +10,7 @@ use settee_storage::conformance::Generator;
 use settee_storage::{
     Batch, CommitToken, Direction, Durability, Engine, KeyRange, Keyspace, Outcome, Result, Shard, Version,
 };
-use settee_storage_rocksdb::raw::RawStore;
+use settee_storage_rocksdb::raw::{RawPattern, RawStore};
 use settee_storage_rocksdb::{Options, RocksEngine};
 
 const ENTRIES: u64 = 1_000_000;
@@ -22,7 +22,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     // Fails if it is there, rather than measure a store with something in it.
     fs::create_dir(directory)?;
     println!("fsync after 300 bytes: {:.0}/s", disk(&directory.join("disk"))?);
-    let raw = RawStore::load(&directory.join("raw"), batches(), true)?;
+    let raw = RawStore::load(&directory.join("raw"), RawPattern::Pair, batches(), true)?;
     println!("raw store, random keys, sync per {BATCH}: {:.0} puts/s", raw.entries as f64 / raw.seconds);
     for threads in [1, 4, 16] {
         let engine = RocksEngine::open(&directory.join(format!("threads{threads}")), &Options::default())?;

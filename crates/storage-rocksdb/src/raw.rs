@@ -4,60 +4,109 @@
 use std::path::Path;
 use std::time::Instant;
 
-use rocksdb::{WriteBatch, WriteOptions};
-use settee_storage::{Keyspace, Result};
+use rocksdb::{ColumnFamily, WriteBatch, WriteOptions};
+use settee_storage::{Keyspace, Result, Shard};
 
 use crate::error::translate;
 use crate::options::Tuned;
-use crate::{Database, Options};
+use crate::{Database, Options, keys};
 
-/// A bare store, tuned like the keyspace of bodies.
+/// What is written for each pair of an id and a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RawPattern {
+    /// One entry, into a store tuned like the keyspace of bodies. Nothing is read.
+    Pair,
+    /// What a database of documents cannot do without, in the keyspaces of a real store: the id is looked up, and a
+    /// record under the id, an entry in the order of updates and the body are written.
+    Document,
+}
+
+/// The bytes of a record of one revision: its hash, and where its body lies.
+const RECORD: [u8; 32] = [7; 32];
+
+/// A bare store.
 #[derive(Debug)]
 pub struct RawStore;
 
 /// What a load took.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RawReport {
-    /// How many entries were written.
+    /// How many pairs were written.
     pub entries: u64,
     /// How many batches these came in.
     pub batches: u64,
-    /// Bytes of the keys and values.
+    /// Bytes of the pairs.
     pub bytes: u64,
-    /// Seconds spent in the store: building and writing batches, not making the entries.
+    /// Seconds spent in the store: building and writing batches, not making the pairs.
     pub seconds: f64,
 }
 
 impl RawStore {
-    /// Writes `batches` of keys and values into a store at `path`, with a sync after each batch or one at the end.
+    /// Writes `batches` of ids and bodies as `pattern` says into a store at `path`, with a sync after each batch or
+    /// one at the end.
     ///
     /// # Errors
     /// When the store cannot be opened or written.
     pub fn load(
         path: &Path,
+        pattern: RawPattern,
         batches: impl Iterator<Item = Vec<(Vec<u8>, Vec<u8>)>>,
         sync_each_batch: bool,
     ) -> Result<RawReport> {
-        let tuned = Tuned::bare(&Options::default(), Keyspace::Bodies);
+        let tuned = match pattern {
+            RawPattern::Pair => Tuned::bare(&Options::default(), Keyspace::Bodies),
+            RawPattern::Document => Tuned::new(&Options::default()),
+        };
         let database = Database::open_cf_descriptors(&tuned.database, path, tuned.columns).map_err(translate)?;
         let mut durability = WriteOptions::default();
         durability.set_sync(sync_each_batch);
         let mut report = RawReport { entries: 0, batches: 0, bytes: 0, seconds: 0.0 };
-        for entries in batches {
+        for pairs in batches {
             let start = Instant::now();
-            let mut batch = WriteBatch::default();
-            for (key, value) in &entries {
-                batch.put(key, value);
-                report.bytes += (key.len() + value.len()) as u64;
-            }
+            let batch = match pattern {
+                RawPattern::Pair => pair_batch(&pairs),
+                RawPattern::Document => document_batch(&database, report.entries, &pairs)?,
+            };
             database.write_opt(batch, &durability).map_err(translate)?;
-            report.entries += entries.len() as u64;
-            report.batches += 1;
             report.seconds += start.elapsed().as_secs_f64();
+            report.bytes += pairs.iter().map(|(id, body)| (id.len() + body.len()) as u64).sum::<u64>();
+            report.entries += pairs.len() as u64;
+            report.batches += 1;
         }
         let start = Instant::now();
         database.flush_wal(true).map_err(translate)?;
         report.seconds += start.elapsed().as_secs_f64();
         Ok(report)
     }
+}
+
+fn pair_batch(pairs: &[(Vec<u8>, Vec<u8>)]) -> WriteBatch {
+    let mut batch = WriteBatch::default();
+    for (id, body) in pairs {
+        batch.put(id, body);
+    }
+    batch
+}
+
+fn document_batch(database: &Database, written: u64, pairs: &[(Vec<u8>, Vec<u8>)]) -> Result<WriteBatch> {
+    let column = |space: Keyspace| -> &ColumnFamily {
+        database.cf_handle(space.name()).expect("the store was opened with all keyspaces")
+    };
+    let key = |key: &[u8]| [keys::prefix(Shard(1)).as_slice(), key].concat();
+    let mut documents: Vec<(Vec<u8>, u64)> = (written..).zip(pairs).map(|(seq, (id, _))| (key(id), seq)).collect();
+    documents.sort_unstable();
+    let heads = documents.iter().map(|(id, _)| id);
+    for head in database.batched_multi_get_cf(column(Keyspace::Documents), heads, true) {
+        std::hint::black_box(head.map_err(translate)?);
+    }
+    let mut batch = WriteBatch::default();
+    for (id, _) in &documents {
+        batch.put_cf(column(Keyspace::Documents), id, RECORD);
+    }
+    for (seq, (id, body)) in (written..).zip(pairs) {
+        let seq = key(&seq.to_be_bytes());
+        batch.put_cf(column(Keyspace::Sequence), &seq, [RECORD.as_slice(), id].concat());
+        batch.put_cf(column(Keyspace::Bodies), &seq, body);
+    }
+    Ok(batch)
 }

@@ -49,7 +49,9 @@ pub(crate) fn share(results: &Results, record: &Record, server: usize) -> Option
 /// What a limit is called beside a share.
 pub(crate) fn limit_name(limit: Limit) -> String {
     match limit {
-        Limit::RawLoad(documents) => format!("the key-value store alone, {} ids", documents.order.name()),
+        Limit::RawLoad(load, documents) => {
+            format!("the key-value store alone, {}, {} ids", load.name(), documents.order.name())
+        }
         Limit::RustMap(_) => "a map by hand in Rust, all cores".into(),
         Limit::SharedSync { clients } => format!("{clients} clients that share each fsync"),
     }

@@ -4,7 +4,7 @@
 
 mod fake;
 
-use crate::{BenchArgs, RawStore, run};
+use crate::{BenchArgs, RawLoad, RawStore, run};
 use clap::Parser;
 use fake::{Fake, Honesty};
 use serde_json::Value;
@@ -17,6 +17,7 @@ impl RawStore for NoStore {
     fn load(
         &self,
         _: &Path,
+        _: RawLoad,
         batches: &mut dyn Iterator<Item = Vec<(Vec<u8>, Vec<u8>)>>,
         _: bool,
     ) -> anyhow::Result<f64> {

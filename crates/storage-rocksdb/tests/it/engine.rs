@@ -6,7 +6,7 @@ use std::thread;
 
 use settee_storage::conformance::{self, Generator};
 use settee_storage::{Durability, Engine, Keyspace, Shard, ShardState, StorageError, Version};
-use settee_storage_rocksdb::raw::RawStore;
+use settee_storage_rocksdb::raw::{RawPattern, RawStore};
 use settee_storage_rocksdb::{Options, RocksEngine, Tickers};
 
 use crate::{child, open, step, steps};
@@ -195,10 +195,14 @@ fn a_failed_write_poisons_until_the_store_is_opened_again() {
 #[test]
 fn a_raw_load_counts_what_it_wrote() {
     let directory = tempfile::tempdir().unwrap();
-    for (name, sync_each_batch) in [("synced", true), ("buffered", false)] {
+    for (name, pattern, sync_each_batch) in [
+        ("synced", RawPattern::Pair, true),
+        ("buffered", RawPattern::Pair, false),
+        ("documents", RawPattern::Document, true),
+    ] {
         let batches = (0..10_u64)
             .map(|batch| (0..20_u64).map(|entry| ((batch * 20 + entry).to_be_bytes().to_vec(), vec![7; 92])).collect());
-        let report = RawStore::load(&directory.path().join(name), batches, sync_each_batch).unwrap();
+        let report = RawStore::load(&directory.path().join(name), pattern, batches, sync_each_batch).unwrap();
         assert_eq!((report.entries, report.batches, report.bytes), (200, 10, 20_000));
         assert!(report.seconds > 0.0);
     }
