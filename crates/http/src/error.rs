@@ -78,6 +78,11 @@ impl Error {
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "bad_content_type", "Content-Type must be application/json")
     }
 
+    /// 408: a client that stopped in the middle.
+    pub(crate) fn request_timeout(reason: &'static str) -> Self {
+        Self::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", reason)
+    }
+
     /// 501: a part of CouchDB's interface that is not here.
     pub fn not_implemented(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::NOT_IMPLEMENTED, "not_implemented", reason)

@@ -12,6 +12,7 @@ use settee_database::Database;
 use settee_model::json::Json;
 
 use crate::Error;
+use crate::body::patient::Patience;
 use crate::body::{self, pieces::Pieces};
 use crate::node::Node;
 use crate::params::Query;
@@ -61,7 +62,8 @@ impl Request {
         let limit = self.node.settings.number("chttpd", "max_http_request_size", 4 << 30);
         match self.body.take() {
             Some(Unread::Incoming(body)) => {
-                body::read(body, &self.headers, usize::try_from(limit).unwrap_or(usize::MAX)).await
+                let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+                body::read(body, &self.headers, limit, Patience::new(self.node.inward().patience())).await
             }
             Some(Unread::Known(bytes)) => Ok(bytes),
             None => Ok(Bytes::new()),
@@ -73,10 +75,11 @@ impl Request {
         &mut self,
         work: impl FnOnce(&mut Pieces) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
+        let passage = self.node.inward();
         match self.body.take() {
-            Some(Unread::Incoming(body)) => body::pieces::with_pieces(body, work).await,
-            Some(Unread::Known(bytes)) => body::pieces::with_pieces(Full::new(bytes), work).await,
-            None => body::pieces::with_pieces(Full::default(), work).await,
+            Some(Unread::Incoming(body)) => body::pieces::with_pieces(passage, body, work).await,
+            Some(Unread::Known(bytes)) => body::pieces::with_pieces(passage, Full::new(bytes), work).await,
+            None => body::pieces::with_pieces(passage, Full::default(), work).await,
         }
     }
 

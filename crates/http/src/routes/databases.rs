@@ -153,7 +153,7 @@ fn select(mut names: Vec<String>, params: &ViewParams) -> Vec<String> {
 pub(super) async fn info_of_range(request: Request) -> Answer {
     let params = ViewParams::from_query(&request.query)?;
     let node = Arc::clone(&request.node);
-    bridge::stream(move |output| {
+    bridge::stream(request.node.outward(), move |output| {
         let names = select(node.catalog.names()?, &params);
         write_infos(output.text(), &node.catalog, &names)
     })
@@ -170,7 +170,7 @@ pub(super) async fn info_of_keys(mut request: Request) -> Answer {
         return Err(Error::bad_request(format!("Too many databases requested; the most is {INFO_KEYS_MAX}.")));
     }
     let node = Arc::clone(&request.node);
-    bridge::stream(move |output| write_infos(output.text(), &node.catalog, &names)).await
+    bridge::stream(request.node.outward(), move |output| write_infos(output.text(), &node.catalog, &names)).await
 }
 
 pub(super) fn write_infos(

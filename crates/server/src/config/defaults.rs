@@ -131,6 +131,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("chttpd", "max_uri_length", "8000", Kind::Limit, "bytes of a request's path and query"),
     setting("chttpd", "max_db_number_for_dbs_info_req", "100", COUNT, "databases in one _dbs_info request"),
     setting("chttpd", "changes_timeout", "60000", Kind::Milliseconds, "how long a feed without heartbeat waits for a change"),
+    setting("chttpd", "send_timeout_ms", "300000", Kind::Milliseconds, "how long a client may take nothing of an answer before it is cut off"),
+    setting("chttpd", "receive_timeout_ms", "60000", Kind::Milliseconds, "how long a client may send nothing of a body before it is refused"),
     setting("chttpd", "server_header_versions", "true", Kind::Bool, "show versions in the header Server"),
     setting("chttpd", "prefer_minimal", "Cache-Control, Content-Length, Content-Range, Content-Type, ETag, Server, Transfer-Encoding, Vary", Kind::Text, "headers that stay with Prefer: return=minimal"),
     unset("chttpd", "WWW-Authenticate", Kind::Text, "sent with answers 401, so that browsers ask for a password"),
