@@ -12,6 +12,8 @@ use settee_views::Views;
 
 use crate::bridge::lanes::{Lanes, Passage};
 use crate::feeds::Feeds;
+use crate::policy::{Policies, Policy};
+use crate::rate::Rates;
 use crate::validation::Validators;
 use crate::{Error, Settings};
 
@@ -70,6 +72,8 @@ pub struct Node {
     pub(crate) feeds: Feeds,
     pub(crate) validators: Validators,
     lanes: Arc<Lanes>,
+    policies: Policies,
+    pub(crate) rates: Rates,
     pub(crate) started_ms: u64,
     requests: AtomicU64,
 }
@@ -96,6 +100,8 @@ impl Node {
             feeds: Feeds::default(),
             validators: Validators::default(),
             lanes: Lanes::new(),
+            policies: Policies::default(),
+            rates: Rates::default(),
             started_ms,
             requests,
         })
@@ -109,6 +115,11 @@ impl Node {
     /// The language of this name, if this server offers it.
     pub(crate) fn language(&self, name: &str) -> Option<Arc<dyn Language>> {
         self.languages.iter().find(|language| language.name() == name).cloned()
+    }
+
+    /// What holds for all requests.
+    pub(crate) fn policy(&self) -> Arc<Policy> {
+        self.policies.current(self.settings.as_ref())
     }
 
     /// The way of an answer that may be long.

@@ -14,6 +14,7 @@ use settee_model::json::Json;
 use crate::Error;
 use crate::body::patient::Patience;
 use crate::body::{self, pieces::Pieces};
+use crate::connection::Scheme;
 use crate::node::Node;
 use crate::params::Query;
 use crate::router::{Captures, Router};
@@ -26,6 +27,8 @@ pub(crate) struct Line {
     pub(crate) uri: Uri,
     /// The address of the client.
     pub(crate) peer: IpAddr,
+    /// What the client's address of this server begins with.
+    pub(crate) scheme: Scheme,
     /// The path that the client asked for, if a rewrite led elsewhere, and how many did.
     pub(crate) requested: Option<String>,
     pub(crate) rewrites: u64,
@@ -102,6 +105,6 @@ impl Request {
     /// The address of `path` (which begins with a slash) as the client would write it.
     pub(crate) fn absolute(&self, path: &str) -> String {
         let host = self.header(header::HOST).unwrap_or("localhost");
-        format!("http://{host}{path}")
+        format!("{}://{host}{path}", self.line.scheme.name())
     }
 }

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 pub(crate) mod live;
+mod protocols;
 mod routes;
 mod slow_readers;
 

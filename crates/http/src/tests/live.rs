@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -18,22 +19,38 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::node::Node;
-use crate::{Identity, NodeParts, Persist, Settings, SettingsError, Shutdown};
+use crate::{Identity, Listener, NodeParts, Persist, Settings, SettingsError, Shutdown};
 
 /// How long anything may take before a test fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Settings in memory.
 #[derive(Default)]
-pub(crate) struct Values(Mutex<BTreeMap<(String, String), String>>);
+pub(crate) struct Values {
+    values: Mutex<BTreeMap<(String, String), String>>,
+    version: AtomicU64,
+}
+
+impl Values {
+    /// Settings of the form `section/key=value`.
+    pub(crate) fn of(settings: &[&str]) -> Self {
+        let values = Self::default();
+        for setting in settings {
+            let (path, value) = setting.split_once('=').unwrap();
+            let (section, key) = path.split_once('/').unwrap();
+            values.set(section, key, value, Persist::No).unwrap();
+        }
+        values
+    }
+}
 
 impl Settings for Values {
     fn get(&self, section: &str, key: &str) -> Option<String> {
-        self.0.lock().get(&(section.to_owned(), key.to_owned())).cloned()
+        self.values.lock().get(&(section.to_owned(), key.to_owned())).cloned()
     }
 
     fn section(&self, section: &str) -> Vec<(String, String)> {
-        let values = self.0.lock();
+        let values = self.values.lock();
         values
             .iter()
             .filter(|((own, _), _)| own == section)
@@ -46,15 +63,20 @@ impl Settings for Values {
     }
 
     fn set(&self, section: &str, key: &str, value: &str, _: Persist) -> Result<Option<String>, SettingsError> {
-        Ok(self.0.lock().insert((section.to_owned(), key.to_owned()), value.to_owned()))
+        self.version.fetch_add(1, Ordering::Relaxed);
+        Ok(self.values.lock().insert((section.to_owned(), key.to_owned()), value.to_owned()))
     }
 
     fn delete(&self, section: &str, key: &str, _: Persist) -> Result<String, SettingsError> {
-        self.0.lock().remove(&(section.to_owned(), key.to_owned())).ok_or(SettingsError::Unknown)
+        self.values.lock().remove(&(section.to_owned(), key.to_owned())).ok_or(SettingsError::Unknown)
     }
 
     fn reload(&self) -> Result<(), SettingsError> {
         Ok(())
+    }
+
+    fn version(&self) -> Option<u64> {
+        Some(self.version.load(Ordering::Relaxed))
     }
 }
 
@@ -99,17 +121,12 @@ fn node(settings: Arc<Values>) -> Arc<Node> {
 impl Live {
     /// Starts a server with these settings: `section/key=value`.
     pub(crate) async fn start(settings: &[&str]) -> Self {
-        let values = Values::default();
-        for setting in settings {
-            let (path, value) = setting.split_once('=').unwrap();
-            let (section, key) = path.split_once('/').unwrap();
-            values.set(section, key, value, Persist::No).unwrap();
-        }
+        let values = Values::of(settings);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let shutdown = Shutdown::new();
         let node = node(Arc::new(values));
-        let serving = tokio::spawn(crate::serve(Arc::clone(&node), listener, shutdown.clone()));
+        let serving = tokio::spawn(crate::serve(Arc::clone(&node), vec![Listener::Tcp(listener)], shutdown.clone()));
         Self { address, node, shutdown, serving }
     }
 
@@ -180,6 +197,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
 
     pub(crate) async fn write(&mut self, bytes: &[u8]) {
         timeout(PATIENCE, self.0.write_all(bytes)).await.unwrap().unwrap();
+    }
+
+    /// Writes what the server takes before it has enough.
+    pub(crate) async fn try_write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        timeout(PATIENCE, self.0.write_all(bytes)).await.unwrap()
     }
 
     /// Reads an answer; `None` if the connection ends first.
