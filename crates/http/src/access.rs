@@ -116,7 +116,7 @@ fn is_empty(group: Value<'_>, list: &str) -> bool {
 pub(crate) fn refuse(node: &Node, error: &Error) -> respond::Response {
     let mut response = respond::error(error);
     if error.status == hyper::StatusCode::UNAUTHORIZED
-        && let Some(challenge) = node.settings.get("chttpd", "WWW-Authenticate").filter(|value| !value.is_empty())
+        && let Some(challenge) = node.settings.effective("chttpd", "WWW-Authenticate").filter(|value| !value.is_empty())
     {
         respond::set(response.headers_mut(), header::WWW_AUTHENTICATE, &challenge);
     }

@@ -1,13 +1,14 @@
 //! Reading request bodies: limits, `Content-Encoding: gzip`, and JSON.
 
+pub(crate) mod patient;
 pub(crate) mod pieces;
 
 use std::io::Read;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body;
 use hyper::{HeaderMap, StatusCode, header};
+use patient::Patience;
 use settee_model::json::Json;
 
 use crate::{Error, bridge};
@@ -16,22 +17,29 @@ use crate::{Error, bridge};
 const LARGE_BODY_BYTES: usize = 256 << 10;
 
 /// Reads a whole body of at most `limit_bytes`, after decompression too.
-pub(crate) async fn read<B>(body: B, headers: &HeaderMap, limit_bytes: usize) -> Result<Bytes, Error>
+pub(crate) async fn read<B>(
+    mut body: B,
+    headers: &HeaderMap,
+    limit_bytes: usize,
+    mut patience: Patience,
+) -> Result<Bytes, Error>
 where
-    B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
+    B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
 {
     // A client that waits for "100 Continue" need not send what is refused anyway.
     if body.size_hint().lower() > limit_bytes as u64 {
         return Err(too_large());
     }
-    let collected = Limited::new(body, limit_bytes).collect().await.map_err(|error| {
-        if error.is::<LengthLimitError>() {
-            too_large()
-        } else {
-            Error::bad_request(format!("the request body ended early: {error}"))
+    let (mut pieces, mut length) = (Vec::new(), 0_usize);
+    while let Some(frame) = patience.frame(&mut body).await {
+        let Ok(piece) = frame?.into_data() else { continue };
+        length += piece.len();
+        if length > limit_bytes {
+            return Err(too_large());
         }
-    })?;
-    let bytes = collected.to_bytes();
+        pieces.push(piece);
+    }
+    let bytes = if pieces.len() == 1 { pieces.remove(0) } else { pieces.concat().into() };
     match headers.get(header::CONTENT_ENCODING).map(header::HeaderValue::as_bytes) {
         None | Some(b"identity") => Ok(bytes),
         Some(b"gzip") => bridge::blocking(move || gunzip(&bytes, limit_bytes)).await,

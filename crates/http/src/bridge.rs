@@ -1,14 +1,21 @@
 //! The bridge from the asynchronous edge to the synchronous core: the only place that moves work to threads
 //! that may block.
 
+pub(crate) mod lanes;
+pub(crate) mod pipe;
+
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::header::{self, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
 use settee_database::{Database, Submitted, UpdateOutcome, Work};
 use tokio::sync::{mpsc, oneshot};
+
+use lanes::{Passage, Place};
+use pipe::{Pieces, Pipe};
 
 use crate::Error;
 use crate::respond::{self, Aborted, Answer};
@@ -63,13 +70,19 @@ pub(crate) fn submit(
     receiver
 }
 
-/// Runs `write` on a thread that may block. What it writes is the body of a JSON answer: whole if it is short,
-/// otherwise in pieces while it goes on. An error after the first piece is appended to the broken body.
+/// Runs `write` on a thread that may block for its client. What it writes is the body of a JSON answer: whole if it is
+/// short, otherwise in pieces while it goes on. An error after the first piece is appended to the broken body.
 /// [`Output::set_head`] may make another answer of it.
-pub(crate) async fn stream(write: impl FnOnce(&mut Output) -> Result<(), Error> + Send + 'static) -> Answer {
+pub(crate) async fn stream(
+    passage: Passage,
+    write: impl FnOnce(&mut Output) -> Result<(), Error> + Send + 'static,
+) -> Answer {
+    let place = passage.enter().await;
     let (begun, beginning) = oneshot::channel();
-    let task = tokio::task::spawn_blocking(move || {
-        let mut output = Output { head: Head::default(), buffer: Vec::new(), sink: Sink::Unsent(begun) };
+    let patience = passage.patience();
+    let task = passage.spawn(move || {
+        let sink = Sink::Unsent { begun, place, patience };
+        let mut output = Output { head: Head::default(), buffer: Vec::new(), sink };
         let result = write(&mut output);
         output.finish(result)
     });
@@ -83,7 +96,18 @@ pub(crate) async fn stream(write: impl FnOnce(&mut Output) -> Result<(), Error> 
     }
 }
 
-fn panicked(panic: &tokio::task::JoinError) -> Error {
+/// Runs `work` on a thread that may block for the client who gets what `sender` is sent.
+pub(crate) async fn piping<T: Send + 'static>(
+    passage: Passage,
+    sender: mpsc::Sender<Result<Bytes, Aborted>>,
+    work: impl FnOnce(Pipe) -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    let place = passage.enter().await;
+    let pipe = Pipe::beside(sender, place, passage.patience());
+    passage.spawn(move || work(pipe)).await.unwrap_or_else(|panic| Err(panicked(&panic)))
+}
+
+pub(crate) fn panicked(panic: &tokio::task::JoinError) -> Error {
     tracing::error!(%panic, "a request ended in a panic");
     Error::internal("the request failed; the cause is in the server's log")
 }
@@ -116,8 +140,8 @@ pub(crate) struct Output {
 }
 
 enum Sink {
-    Unsent(oneshot::Sender<(Head, mpsc::Receiver<Result<Bytes, Aborted>>)>),
-    Pieces(mpsc::Sender<Result<Bytes, Aborted>>),
+    Unsent { begun: oneshot::Sender<(Head, Pieces)>, place: Place, patience: Duration },
+    Pieces(Pipe),
     Gone,
 }
 
@@ -141,15 +165,14 @@ impl Output {
     /// the connection breaks.
     pub(crate) fn break_off(&mut self, error: Error) -> Result<(), Error> {
         match std::mem::replace(&mut self.sink, Sink::Gone) {
-            unsent @ Sink::Unsent(_) => {
+            unsent @ Sink::Unsent { .. } => {
                 self.sink = unsent;
                 Err(error)
             }
-            Sink::Pieces(sender) => {
+            Sink::Pieces(pipe) => {
                 tracing::warn!(name = %error.name, reason = %error.reason, "an answer broke off");
                 self.buffer.clear();
-                // Nobody listens when the client has gone.
-                let _ = sender.blocking_send(Err(Aborted));
+                drop(pipe);
                 Ok(())
             }
             Sink::Gone => Ok(()),
@@ -158,27 +181,25 @@ impl Output {
 
     fn send(&mut self) -> ControlFlow<()> {
         let piece = Bytes::from(std::mem::replace(&mut self.buffer, Vec::with_capacity(PIECE_BYTES + 1024)));
-        let sender = match std::mem::replace(&mut self.sink, Sink::Gone) {
-            Sink::Unsent(begun) => {
-                let (sender, receiver) = mpsc::channel(PIECES_WAITING);
-                if begun.send((std::mem::take(&mut self.head), receiver)).is_err() {
+        let mut pipe = match std::mem::replace(&mut self.sink, Sink::Gone) {
+            Sink::Unsent { begun, place, patience } => {
+                let (pipe, pieces) = Pipe::new(PIECES_WAITING, place, patience);
+                if begun.send((std::mem::take(&mut self.head), pieces)).is_err() {
                     return ControlFlow::Break(());
                 }
-                sender
+                pipe
             }
-            Sink::Pieces(sender) => sender,
+            Sink::Pieces(pipe) => pipe,
             Sink::Gone => return ControlFlow::Break(()),
         };
-        if sender.blocking_send(Ok(piece)).is_err() {
-            return ControlFlow::Break(());
-        }
-        self.sink = Sink::Pieces(sender);
+        pipe.send(piece)?;
+        self.sink = Sink::Pieces(pipe);
         ControlFlow::Continue(())
     }
 
     /// Head and body, if nothing of them was sent yet.
     fn finish(mut self, result: Result<(), Error>) -> Result<(Head, Bytes), Error> {
-        if matches!(self.sink, Sink::Unsent(_)) {
+        if matches!(self.sink, Sink::Unsent { .. }) {
             return result.map(|()| (self.head, Bytes::from(self.buffer)));
         }
         let failed = result.is_err();
@@ -189,9 +210,9 @@ impl Output {
         if !self.buffer.is_empty() && self.send().is_break() {
             return Ok((self.head, Bytes::new()));
         }
-        if let (true, Sink::Pieces(sender)) = (failed, &self.sink) {
-            // Breaks the connection, so that no client takes the text for complete.
-            let _ = sender.blocking_send(Err(Aborted));
+        // No client must take the text of an error for a complete answer.
+        if let (false, Sink::Pieces(pipe)) = (failed, self.sink) {
+            pipe.end();
         }
         Ok((self.head, Bytes::new()))
     }

@@ -47,6 +47,16 @@ pub trait Settings: Send + Sync {
     /// When a file could not be read.
     fn reload(&self) -> Result<(), SettingsError>;
 
+    /// Another number after every change; `None` if nobody counts.
+    fn version(&self) -> Option<u64> {
+        None
+    }
+
+    /// The value in force: the default counts, and so do old names of sections.
+    fn effective(&self, section: &str, key: &str) -> Option<String> {
+        self.get(section, key)
+    }
+
     /// A value as a number.
     fn number(&self, section: &str, key: &str, default: u64) -> u64 {
         self.get(section, key).and_then(|value| value.trim().parse().ok()).unwrap_or(default)

@@ -1,6 +1,7 @@
 //! [`Error`]: the one table from what went wrong to status, name and reason.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use hyper::StatusCode;
 use hyper::header::{HeaderName, HeaderValue};
@@ -73,9 +74,28 @@ impl Error {
         error
     }
 
+    /// 414.
+    pub(crate) fn uri_too_long() -> Self {
+        Self::new(StatusCode::URI_TOO_LONG, "too_long", "the request URI is too long")
+    }
+
     /// 415 for a body that is not called JSON.
     pub fn bad_content_type() -> Self {
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "bad_content_type", "Content-Type must be application/json")
+    }
+
+    /// 408: a client that stopped in the middle.
+    pub(crate) fn request_timeout(reason: &'static str) -> Self {
+        Self::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", reason)
+    }
+
+    /// 429: to be tried again after `wait`.
+    pub(crate) fn too_many_requests(wait: Duration) -> Self {
+        let reason = "this client makes more requests than it may; see the header Retry-After";
+        let mut error = Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", reason);
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        error.headers.push((hyper::header::RETRY_AFTER, HeaderValue::from(seconds.max(1))));
+        error
     }
 
     /// 501: a part of CouchDB's interface that is not here.

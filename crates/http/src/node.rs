@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use settee_auth::Authenticator;
 use settee_database::tasks::Tasks;
@@ -9,7 +10,10 @@ use settee_database::{Catalog, Database};
 use settee_design::Language;
 use settee_views::Views;
 
+use crate::bridge::lanes::{Lanes, Passage};
 use crate::feeds::Feeds;
+use crate::policy::{Policies, Policy};
+use crate::rate::Rates;
 use crate::validation::Validators;
 use crate::{Error, Settings};
 
@@ -67,6 +71,9 @@ pub struct Node {
     pub(crate) entropy: Box<dyn Fn() -> u64 + Send + Sync>,
     pub(crate) feeds: Feeds,
     pub(crate) validators: Validators,
+    lanes: Arc<Lanes>,
+    policies: Policies,
+    pub(crate) rates: Rates,
     pub(crate) started_ms: u64,
     requests: AtomicU64,
 }
@@ -92,6 +99,9 @@ impl Node {
             entropy,
             feeds: Feeds::default(),
             validators: Validators::default(),
+            lanes: Lanes::new(),
+            policies: Policies::default(),
+            rates: Rates::default(),
             started_ms,
             requests,
         })
@@ -105,6 +115,36 @@ impl Node {
     /// The language of this name, if this server offers it.
     pub(crate) fn language(&self, name: &str) -> Option<Arc<dyn Language>> {
         self.languages.iter().find(|language| language.name() == name).cloned()
+    }
+
+    /// What holds for all requests.
+    pub(crate) fn policy(&self) -> Arc<Policy> {
+        self.policies.current(self.settings.as_ref())
+    }
+
+    /// The way of an answer that may be long.
+    pub(crate) fn outward(&self) -> Passage {
+        self.lanes.answer(self.patience("send_timeout_ms", 300_000))
+    }
+
+    /// The way of what a list function answers.
+    pub(crate) fn list_outward(&self) -> Passage {
+        self.lanes.list(self.patience("send_timeout_ms", 300_000))
+    }
+
+    /// The way of a body that is read piece by piece.
+    pub(crate) fn inward(&self) -> Passage {
+        self.lanes.upload(self.patience("receive_timeout_ms", 60_000))
+    }
+
+    /// How many long answers are on their way.
+    #[cfg(test)]
+    pub(crate) fn answers_under_way(&self) -> usize {
+        self.lanes.answers_under_way()
+    }
+
+    fn patience(&self, key: &str, default_ms: u64) -> Duration {
+        Duration::from_millis(self.settings.number("chttpd", key, default_ms))
     }
 
     /// One fresh identifier.

@@ -12,7 +12,9 @@ use settee_database::Database;
 use settee_model::json::Json;
 
 use crate::Error;
+use crate::body::patient::Patience;
 use crate::body::{self, pieces::Pieces};
+use crate::connection::Scheme;
 use crate::node::Node;
 use crate::params::Query;
 use crate::router::{Captures, Router};
@@ -25,6 +27,8 @@ pub(crate) struct Line {
     pub(crate) uri: Uri,
     /// The address of the client.
     pub(crate) peer: IpAddr,
+    /// What the client's address of this server begins with.
+    pub(crate) scheme: Scheme,
     /// The path that the client asked for, if a rewrite led elsewhere, and how many did.
     pub(crate) requested: Option<String>,
     pub(crate) rewrites: u64,
@@ -61,7 +65,8 @@ impl Request {
         let limit = self.node.settings.number("chttpd", "max_http_request_size", 4 << 30);
         match self.body.take() {
             Some(Unread::Incoming(body)) => {
-                body::read(body, &self.headers, usize::try_from(limit).unwrap_or(usize::MAX)).await
+                let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+                body::read(body, &self.headers, limit, Patience::new(self.node.inward().patience())).await
             }
             Some(Unread::Known(bytes)) => Ok(bytes),
             None => Ok(Bytes::new()),
@@ -73,10 +78,11 @@ impl Request {
         &mut self,
         work: impl FnOnce(&mut Pieces) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
+        let passage = self.node.inward();
         match self.body.take() {
-            Some(Unread::Incoming(body)) => body::pieces::with_pieces(body, work).await,
-            Some(Unread::Known(bytes)) => body::pieces::with_pieces(Full::new(bytes), work).await,
-            None => body::pieces::with_pieces(Full::default(), work).await,
+            Some(Unread::Incoming(body)) => body::pieces::with_pieces(passage, body, work).await,
+            Some(Unread::Known(bytes)) => body::pieces::with_pieces(passage, Full::new(bytes), work).await,
+            None => body::pieces::with_pieces(passage, Full::default(), work).await,
         }
     }
 
@@ -99,6 +105,6 @@ impl Request {
     /// The address of `path` (which begins with a slash) as the client would write it.
     pub(crate) fn absolute(&self, path: &str) -> String {
         let host = self.header(header::HOST).unwrap_or("localhost");
-        format!("http://{host}{path}")
+        format!("{}://{host}{path}", self.line.scheme.name())
     }
 }

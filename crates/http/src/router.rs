@@ -163,11 +163,27 @@ impl Router {
         user: UserContext,
         body: Option<Unread>,
     ) -> Answer {
-        let matched = self.find(&line.method, line.uri.path())?;
+        let matched = match self.find(&line.method, line.uri.path()) {
+            Err(error) if error.status == StatusCode::METHOD_NOT_ALLOWED => {
+                self.require_member(node, line.uri.path(), &user).await?;
+                return Err(error);
+            }
+            found => found?,
+        };
         access::authorize(node, matched.permission, &user, &matched.captures).await?;
         let query = Query::parse(line.uri.query())?;
         let (node, router, captures) = (Arc::clone(node), Arc::clone(self), matched.captures);
         (matched.handler)(Request { node, router, line, headers, query, user, captures, body }).await
+    }
+
+    /// What serves a closed database is known to its members only: others hear that it is closed, whatever they ask.
+    async fn require_member(&self, node: &Arc<Node>, path: &str, user: &UserContext) -> Result<(), Error> {
+        let parts = segments(path)?;
+        let captures = self.resources.iter().find_map(|resource| resource.matches(&parts)).unwrap_or_default();
+        if captures.get("db").is_empty() {
+            return Ok(());
+        }
+        access::authorize(node, Permission::Member, user, &captures).await
     }
 
     /// Finds who serves `method` on `path`. HEAD is served as GET.

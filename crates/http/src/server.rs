@@ -1,35 +1,29 @@
-//! Connections: accepting, limits, the way of a request through the stages, and an orderly end.
+//! Accepting connections, the way of a request through the stages, and an orderly end.
 
-use std::convert::Infallible;
-use std::net::IpAddr;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderName, HeaderValue};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper::{HeaderMap, Method};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::{TcpListener, TcpStream};
+use hyper::{HeaderMap, Method, Uri, Version};
+use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
+use crate::browser::{self, Viewer};
+use crate::connection::{self, Accepted, Peer};
 use crate::node::Node;
+use crate::policy::Policy;
+use crate::rate::{Client, ClientKind};
 use crate::request::{Line, Unread};
 use crate::respond::{self, Answer, Response};
 use crate::router::Router;
-use crate::target::Lenient;
-use crate::{Error, access, routes};
+use crate::tls::Tls;
+use crate::{Error, Settings, access, routes, target};
 
-/// The most connections at a time; further ones wait to be accepted.
-const CONNECTIONS_MAX: usize = 20_000;
-
-/// How long a client may take to send the head of a request.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// The most bytes of a request's head, and of what is read ahead of its body.
-const READ_BUFFER_BYTES: usize = 128 << 10;
+/// The most connections at a time unless `[chttpd] max_connections` says otherwise; further ones wait to be accepted.
+const CONNECTIONS_MAX: u64 = 20_000;
 
 /// How long open requests may take to finish when the server stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(4);
@@ -65,11 +59,61 @@ impl Default for Shutdown {
     }
 }
 
-/// Serves `listener` until `shutdown` begins and open requests have ended, or have had their time.
-pub async fn serve(node: Arc<Node>, listener: TcpListener, shutdown: Shutdown) {
+/// Where clients come in.
+pub enum Listener {
+    /// HTTP/1.1 and HTTP/2 in plain text.
+    Tcp(TcpListener),
+    /// The same over TLS.
+    Tls(TcpListener, Tls),
+    /// The same over a socket in the file system.
+    Unix(UnixListener),
+}
+
+impl Listener {
+    async fn accept(&self) -> io::Result<Accepted> {
+        match self {
+            Self::Tcp(listener) => listener.accept().await.map(|(stream, peer)| Accepted::Tcp(stream, peer.ip())),
+            Self::Tls(listener, tls) => {
+                let (stream, peer) = listener.accept().await?;
+                Ok(Accepted::Tls(stream, peer.ip(), tls.clone()))
+            }
+            Self::Unix(listener) => listener.accept().await.map(|(stream, _)| Accepted::Unix(stream)),
+        }
+    }
+}
+
+/// Serves `listeners` until `shutdown` begins and open requests have ended, or have had their time.
+pub async fn serve(node: Arc<Node>, listeners: Vec<Listener>, shutdown: Shutdown) {
     let router = Arc::new(routes::router(&shutdown));
+    let most = node.settings.number("chttpd", "max_connections", CONNECTIONS_MAX).clamp(1, u64::from(u32::MAX));
+    let slots = Arc::new(Semaphore::new(usize::try_from(most).unwrap_or(Semaphore::MAX_PERMITS)));
     let service = Arc::new(Service { node, router, version: version_header() });
-    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut accepting = JoinSet::new();
+    for listener in listeners {
+        accepting.spawn(accept_all(Arc::clone(&service), listener, Arc::clone(&slots), shutdown.clone()));
+    }
+    let mut connections = accepting.join_all().await;
+    // A build would hold up the query that waits for it, and is continued after the next start.
+    let node = Arc::clone(&service.node);
+    tokio::task::spawn_blocking(move || node.views.stop());
+    let drained = tokio::time::timeout(DRAIN_TIMEOUT, async {
+        for connections in &mut connections {
+            while connections.join_next().await.is_some() {}
+        }
+    });
+    if drained.await.is_err() {
+        let open: usize = connections.iter().map(JoinSet::len).sum();
+        tracing::warn!(open, "connections were closed before their requests ended");
+    }
+}
+
+/// Accepts clients until the end begins. Those that are still there are given back.
+async fn accept_all(
+    service: Arc<Service>,
+    listener: Listener,
+    slots: Arc<Semaphore>,
+    shutdown: Shutdown,
+) -> JoinSet<()> {
     let mut connections = JoinSet::new();
     let mut stopping = shutdown.watch();
     loop {
@@ -79,10 +123,10 @@ pub async fn serve(node: Arc<Node>, listener: TcpListener, shutdown: Shutdown) {
         };
         tokio::select! {
             biased;
-            () = until_true(&mut stopping) => break,
+            () = until_true(&mut stopping) => return connections,
             (accepted, slot) = accept => match accepted {
-                Ok((stream, peer)) => {
-                    let connection = connection(Arc::clone(&service), stream, peer.ip(), shutdown.watch());
+                Ok(client) => {
+                    let connection = connection::serve(Arc::clone(&service), client, shutdown.watch());
                     connections.spawn(async move {
                         connection.await;
                         drop(slot);
@@ -97,42 +141,6 @@ pub async fn serve(node: Arc<Node>, listener: TcpListener, shutdown: Shutdown) {
         }
         while connections.try_join_next().is_some() {}
     }
-    drop(listener);
-    // A build would hold up the query that waits for it, and is continued after the next start.
-    let node = Arc::clone(&service.node);
-    tokio::task::spawn_blocking(move || node.views.stop());
-    let drained = tokio::time::timeout(DRAIN_TIMEOUT, async { while connections.join_next().await.is_some() {} });
-    if drained.await.is_err() {
-        tracing::warn!(open = connections.len(), "connections were closed before their requests ended");
-    }
-}
-
-async fn connection(service: Arc<Service>, stream: TcpStream, peer: IpAddr, mut stopping: watch::Receiver<bool>) {
-    // Answers are written in one go, so waiting for more to send only adds delay.
-    let _ = stream.set_nodelay(true);
-    let serve = service_fn(move |request| {
-        let service = Arc::clone(&service);
-        async move { Ok::<_, Infallible>(service.answer(request, peer).await) }
-    });
-    let mut builder = http1::Builder::new();
-    // No flushing of several answers at once: with it the library takes in whole answers that nobody reads.
-    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(READ_BUFFER_BYTES);
-    let connection = builder.serve_connection(TokioIo::new(Lenient::new(stream)), serve);
-    tokio::pin!(connection);
-    let ended = tokio::select! {
-        ended = connection.as_mut() => Some(ended),
-        () = until_true(&mut stopping) => None,
-    };
-    let ended = match ended {
-        Some(ended) => ended,
-        None => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended");
-    }
 }
 
 /// Ends when the end of the server has begun.
@@ -141,19 +149,29 @@ pub(crate) async fn until_true(stopping: &mut watch::Receiver<bool>) {
     drop(stopping.wait_for(|stopping| *stopping).await);
 }
 
-struct Service {
+/// What answers requests.
+pub(crate) struct Service {
     node: Arc<Node>,
     router: Arc<Router>,
     version: HeaderValue,
 }
 
 impl Service {
-    async fn answer(&self, request: hyper::Request<Incoming>, peer: IpAddr) -> Response {
-        let (parts, body) = request.into_parts();
+    pub(crate) fn settings(&self) -> &dyn Settings {
+        self.node.settings.as_ref()
+    }
+
+    pub(crate) async fn answer(&self, request: hyper::Request<Incoming>, peer: Peer) -> Response {
+        let (mut parts, body) = request.into_parts();
+        as_http1(&mut parts);
         let id = self.request_id(&parts.headers);
         let method = effective_method(&parts.method, &parts.headers);
-        let line = Line { method: method.clone(), uri: parts.uri.clone(), peer, requested: None, rewrites: 0 };
-        let answer = self.route(line, parts.headers, body).await;
+        let policy = self.node.policy();
+        let viewer = Viewer::of(&parts.headers, peer.scheme);
+        let Peer { ip: peer, scheme } = peer;
+        let uri = parts.uri.clone();
+        let line = Line { method: method.clone(), uri, peer, scheme, requested: None, rewrites: 0 };
+        let answer = self.route(&policy, line, parts.headers, body).await;
         let mut response = answer.unwrap_or_else(|error| {
             if error.status.is_server_error() {
                 tracing::error!(%method, path = parts.uri.path(), request = id, name = %error.name,
@@ -162,22 +180,45 @@ impl Service {
             access::refuse(&self.node, &error)
         });
         tracing::debug!(%method, path = parts.uri.path(), status = response.status().as_u16(), request = id, "answered");
+        policy.browser.mark(&viewer, parts.uri.path(), &mut response);
         let headers = response.headers_mut();
         headers.insert(header::SERVER, self.version.clone());
         respond::set(headers, REQUEST_ID, &id);
         response
     }
 
-    async fn route(&self, mut line: Line, headers: HeaderMap, body: Incoming) -> Answer {
-        let limit = self.node.settings.number("chttpd", "max_uri_length", 8000);
-        if line.uri.path_and_query().is_some_and(|target| target.as_str().len() as u64 > limit) {
-            return Err(Error::new(hyper::StatusCode::URI_TOO_LONG, "too_long", "the request URI is too long"));
+    async fn route(&self, policy: &Policy, mut line: Line, headers: HeaderMap, body: Incoming) -> Answer {
+        if let Some(error) = target::refused(&headers) {
+            return Err(error);
         }
+        let limit = policy.max_uri_length;
+        if line.uri.path_and_query().is_some_and(|target| target.as_str().len() as u64 > limit) {
+            return Err(Error::uri_too_long());
+        }
+        if let Some(response) = policy.browser.preflight(&line.method, &headers) {
+            return Ok(response);
+        }
+        let anybody_is_admin = !self.node.authenticator.has_admins();
+        if anybody_is_admin {
+            browser::refuse_public_name(&headers)?;
+        }
+        policy.browser.refuse_forged(&line.method, &headers, anybody_is_admin)?;
+        let by_address = Client::of_address(line.peer);
+        self.count(policy, ClientKind::Address, || by_address.clone())?;
         let user = access::authenticate(&self.node, &headers).await?;
+        self.count(policy, ClientKind::User, || user.name.clone().map_or(by_address, Client::User))?;
         if line.method == Method::HEAD {
             line.method = Method::GET;
         }
         self.router.dispatch(&self.node, line, headers, user, Some(Unread::Incoming(body))).await
+    }
+
+    /// Refuses the request if its client makes too many and this is how clients are told apart.
+    fn count(&self, policy: &Policy, kind: ClientKind, client: impl FnOnce() -> Client) -> Result<(), Error> {
+        match &policy.rate_limit {
+            Some(limit) if limit.by == kind => self.node.rates.take(limit, client()),
+            _ => Ok(()),
+        }
     }
 
     /// The client's own id if it is harmless, otherwise a fresh one.
@@ -187,6 +228,17 @@ impl Service {
             (1..=36).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
         };
         given.filter(harmless).map_or_else(|| self.node.request_id(), str::to_owned)
+    }
+}
+
+/// Gives a request of HTTP/2 the form of one of HTTP/1.1: handlers know the host by its header, and the target has none.
+fn as_http1(parts: &mut hyper::http::request::Parts) {
+    let Some(authority) = parts.uri.authority().filter(|_| parts.version == Version::HTTP_2) else { return };
+    if !parts.headers.contains_key(header::HOST) {
+        respond::set(&mut parts.headers, header::HOST, authority.as_str());
+    }
+    if let Some(target) = parts.uri.path_and_query().cloned() {
+        parts.uri = Uri::from(target);
     }
 }
 

@@ -1,170 +1,111 @@
-//! Request targets as people type them: `?key="a"` with its quotes, as every guide to CouchDB has it.
+//! Heads of requests as people and broken programs send them.
 //!
-//! The HTTP library refuses a target with characters that should have been escaped. [`Lenient`] escapes them on their way in.
-//! It must know where requests begin, so it follows the framing of bodies; where it is not sure of it, it changes nothing
+//! The HTTP library refuses a target with characters that should have been escaped, though every guide to CouchDB has
+//! `?key="a"` with its quotes: [`Lenient`] escapes them on their way in. And it refuses what is no head, or too much of one,
+//! with an empty answer: [`Lenient`] puts in its place a head that tells the server what was wrong, so that the client hears
+//! it. It must know where requests begin, so it follows the framing of bodies; where it is not sure of it, it changes nothing
 //! any more. It decides nothing else about requests.
+
+mod framing;
 
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
+use hyper::header::{HeaderMap, HeaderName};
+use hyper::{StatusCode, header};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Sleep;
 
-/// How much of a header line is looked at: more than any line has that tells of framing.
-const LINE_BYTES: usize = 128;
+use crate::Error;
+use framing::Framing;
+pub(crate) use framing::HeadLimits;
 
-/// A connection whose request targets are escaped.
+/// Names what was wrong with a head. A client that sends it itself gets what it asks for.
+const REFUSED: HeaderName = HeaderName::from_static("x-settee-refused");
+
+/// How long, and for how many bytes, a client that was refused may go on sending: who closes a connection while something
+/// comes takes the answer back.
+const LINGER_TIME: Duration = Duration::from_secs(2);
+const LINGER_BYTES: usize = 4 << 20;
+
+/// Why a head is not passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refusal {
+    BadLine,
+    BadHead,
+    LongTarget,
+    LargeHead,
+}
+
+impl Refusal {
+    const ALL: [(Self, &str); 4] =
+        [(Self::BadLine, "line"), (Self::BadHead, "head"), (Self::LongTarget, "target"), (Self::LargeHead, "size")];
+
+    /// What ends the head that goes on in its place.
+    fn header(self) -> String {
+        let word = Self::ALL.iter().find(|(own, _)| *own == self).map_or("", |(_, word)| word);
+        format!("{REFUSED}: {word}\r\n\r\n")
+    }
+
+    fn error(self) -> Error {
+        let mut error = match self {
+            Self::BadLine => Error::bad_request("the request line is not one of HTTP/1.1"),
+            Self::BadHead => Error::bad_request("the request's headers are not those of HTTP/1.1"),
+            Self::LongTarget => Error::uri_too_long(),
+            Self::LargeHead => Error::new(
+                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                "too_large",
+                "the request's headers are too many or too large",
+            ),
+        };
+        error.headers.push((header::CONNECTION, header::HeaderValue::from_static("close")));
+        error
+    }
+}
+
+/// Whether these headers stand for a head that was refused, and why.
+pub(crate) fn refused(headers: &HeaderMap) -> Option<Error> {
+    let word = headers.get(REFUSED)?.as_bytes();
+    Refusal::ALL.iter().find(|(_, own)| own.as_bytes() == word).map(|(refusal, _)| refusal.error())
+}
+
+/// A connection whose heads are made fit for the library.
 pub(crate) struct Lenient<S> {
     inner: S,
     framing: Framing,
-    /// Escaped bytes that did not fit where they were read to, and how many of them were taken.
+    /// Changed bytes that did not fit where they were read to, and how many of them were taken.
     pending: Vec<u8>,
     taken: usize,
+    head_time: Duration,
+    /// While a head is on its way: until when it must be there.
+    head_end: Option<Pin<Box<Sleep>>>,
+    linger: Option<Linger>,
 }
 
-/// Follows requests and escapes their targets.
-#[derive(Default)]
-struct Framing {
-    state: State,
-    /// The beginning of the current line.
-    line: Vec<u8>,
-    length: Option<u64>,
-    is_chunked: bool,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
-    /// In the line that has the target.
-    #[default]
-    Request,
-    Headers,
-    /// In a body that has so many bytes left.
-    Body(u64),
-    /// In a line that tells the size of a chunk.
-    ChunkSize,
-    Chunk(u64),
-    /// In the line end behind a chunk.
-    ChunkEnd,
-    /// Behind the last chunk.
-    Trailers,
-    /// Nobody knows.
-    Lost,
-}
-
-impl Framing {
-    /// Whether `bytes` can be passed on as they are; otherwise `escaped` has what to pass on instead.
-    fn follow(&mut self, bytes: &[u8], escaped: &mut Vec<u8>) -> bool {
-        let mut copied = 0;
-        let mut at = 0;
-        while let Some(&byte) = bytes.get(at) {
-            match &mut self.state {
-                State::Lost => break,
-                State::Body(left) | State::Chunk(left) => {
-                    let step = (bytes.len() - at).min(usize::try_from(*left).unwrap_or(usize::MAX));
-                    *left -= step as u64;
-                    at += step;
-                    self.body_moved();
-                    continue;
-                }
-                State::Request if is_to_escape(byte) => {
-                    escaped.extend_from_slice(&bytes[copied..at]);
-                    escaped.extend_from_slice(format!("%{byte:02X}").as_bytes());
-                    copied = at + 1;
-                }
-                _ => {}
-            }
-            if byte == b'\n' {
-                self.line_ended();
-            } else if self.line.len() < LINE_BYTES {
-                self.line.push(byte);
-            }
-            at += 1;
-        }
-        if copied > 0 {
-            escaped.extend_from_slice(&bytes[copied..]);
-        }
-        copied == 0
-    }
-
-    fn body_moved(&mut self) {
-        match self.state {
-            State::Body(0) => self.state = State::Request,
-            State::Chunk(0) => self.state = State::ChunkEnd,
-            _ => {}
-        }
-    }
-
-    fn line_ended(&mut self) {
-        let mut line = std::mem::take(&mut self.line);
-        if line.last() == Some(&b'\r') {
-            line.pop();
-        }
-        self.state = match self.state {
-            // Some clients send an empty line before a request.
-            State::Request if line.is_empty() => State::Request,
-            State::Request => State::Headers,
-            State::Headers if line.is_empty() => self.head_ended(),
-            State::Headers => self.header(&line),
-            State::ChunkSize => match chunk_size(&line) {
-                Some(0) => State::Trailers,
-                Some(size) => State::Chunk(size),
-                None => State::Lost,
-            },
-            State::ChunkEnd if line.is_empty() => State::ChunkSize,
-            State::Trailers if line.is_empty() => State::Request,
-            State::Trailers => State::Trailers,
-            State::ChunkEnd | State::Body(_) | State::Chunk(_) | State::Lost => State::Lost,
-        };
-        line.clear();
-        self.line = line;
-    }
-
-    fn header(&mut self, line: &[u8]) -> State {
-        let Some(colon) = line.iter().position(|byte| *byte == b':') else {
-            return State::Lost;
-        };
-        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
-        if name.eq_ignore_ascii_case(b"content-length") {
-            let length = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
-            if length.is_none()
-                || self.length.replace(length.unwrap_or_default()).is_some_and(|told| Some(told) != length)
-            {
-                return State::Lost;
-            }
-        } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
-            if !value.eq_ignore_ascii_case(b"chunked") {
-                return State::Lost;
-            }
-            self.is_chunked = true;
-        } else if name.eq_ignore_ascii_case(b"upgrade") {
-            return State::Lost;
-        }
-        State::Headers
-    }
-
-    fn head_ended(&mut self) -> State {
-        match (std::mem::take(&mut self.is_chunked), self.length.take()) {
-            (true, Some(_)) => State::Lost,
-            (true, None) => State::ChunkSize,
-            (false, None | Some(0)) => State::Request,
-            (false, Some(length)) => State::Body(length),
-        }
-    }
-}
-
-fn chunk_size(line: &[u8]) -> Option<u64> {
-    let digits = line.split(|byte| *byte == b';').next()?.trim_ascii();
-    u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
-}
-
-/// The characters that the library refuses and people write.
-fn is_to_escape(byte: u8) -> bool {
-    matches!(byte, b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}')
+struct Linger {
+    end: Pin<Box<Sleep>>,
+    left: usize,
 }
 
 impl<S> Lenient<S> {
-    pub(crate) fn new(inner: S) -> Self {
-        Self { inner, framing: Framing::default(), pending: Vec::new(), taken: 0 }
+    /// A client may take `head_time` for each head that it has begun.
+    pub(crate) fn new(inner: S, limits: HeadLimits, head_time: Duration) -> Self {
+        let framing = Framing::new(limits);
+        Self { inner, framing, pending: Vec::new(), taken: 0, head_time, head_end: None, linger: None }
+    }
+
+    /// Waits for more of a head, but not for ever.
+    fn wait_for_head(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.framing.is_in_head() {
+            self.head_end = None;
+            return Poll::Pending;
+        }
+        let time = self.head_time;
+        let end = self.head_end.get_or_insert_with(|| Box::pin(tokio::time::sleep(time)));
+        ready!(end.as_mut().poll(cx));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the head of a request did not come in time")))
     }
 
     fn give_pending(&mut self, buffer: &mut ReadBuf<'_>) {
@@ -173,19 +114,52 @@ impl<S> Lenient<S> {
         buffer.put_slice(&rest[..length]);
         self.taken += length;
         if self.taken == self.pending.len() {
-            self.pending.clear();
+            self.pending = Vec::new();
             self.taken = 0;
         }
+    }
+}
+
+impl<S: AsyncRead + Unpin> Lenient<S> {
+    /// Reads what comes behind a head that was refused. Ready at its end, or when it is enough.
+    fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let start = || Linger { end: Box::pin(tokio::time::sleep(LINGER_TIME)), left: LINGER_BYTES };
+        let linger = self.linger.get_or_insert_with(start);
+        let mut space = [0; 8192];
+        while linger.left > 0 && linger.end.as_mut().poll(cx).is_pending() {
+            let mut buffer = ReadBuf::new(&mut space);
+            match ready!(Pin::new(&mut self.inner).poll_read(cx, &mut buffer)) {
+                Ok(()) if !buffer.filled().is_empty() => {
+                    linger.left = linger.left.saturating_sub(buffer.filled().len());
+                }
+                _ => break,
+            }
+        }
+        Poll::Ready(())
     }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Lenient<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        if this.pending.is_empty() {
+        while this.pending.is_empty() {
+            if this.framing.is_refused() {
+                // The answer ends the connection; until then there is nothing more to say.
+                return match this.poll_linger(cx) {
+                    Poll::Ready(()) | Poll::Pending => Poll::Pending,
+                };
+            }
             let before = buffer.filled().len();
-            std::task::ready!(Pin::new(&mut this.inner).poll_read(cx, buffer))?;
-            if this.framing.follow(&buffer.filled()[before..], &mut this.pending) {
+            match Pin::new(&mut this.inner).poll_read(cx, buffer) {
+                Poll::Ready(read) => read?,
+                Poll::Pending => return this.wait_for_head(cx),
+            }
+            let is_end = buffer.filled().len() == before;
+            let is_same = this.framing.follow(&buffer.filled()[before..], &mut this.pending);
+            if !this.framing.is_in_head() {
+                this.head_end = None;
+            }
+            if is_end || is_same {
                 return Poll::Ready(Ok(()));
             }
             buffer.set_filled(before);
@@ -195,7 +169,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Lenient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Lenient<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lenient<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.inner).poll_write(cx, bytes)
     }
@@ -205,7 +179,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Lenient<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_shutdown(cx)
+        let shut = ready!(Pin::new(&mut self.inner).poll_shutdown(cx));
+        if shut.is_ok() && self.framing.is_refused() {
+            ready!(self.poll_linger(cx));
+        }
+        Poll::Ready(shut)
     }
 
     fn poll_write_vectored(
@@ -222,56 +200,4 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Lenient<S> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "tests")]
-mod tests {
-    use super::*;
-
-    /// What comes out, if it comes in pieces of `size` bytes.
-    fn pass(text: &str, size: usize) -> String {
-        let mut framing = Framing::default();
-        let mut out = Vec::new();
-        for piece in text.as_bytes().chunks(size) {
-            let mut escaped = Vec::new();
-            let same = framing.follow(piece, &mut escaped);
-            out.extend_from_slice(if same { piece } else { &escaped });
-        }
-        String::from_utf8(out).unwrap()
-    }
-
-    fn check(text: &str, expected: &str) {
-        for size in [1, 2, 3, 7, 1000] {
-            assert_eq!(pass(text, size), expected, "in pieces of {size}");
-        }
-    }
-
-    #[test]
-    fn targets_are_escaped_and_nothing_else() {
-        let get = "GET /db/_all_docs?key=\"a b\"&keys=[{}] HTTP/1.1\r\nHost: \"x\"\r\nA: {\r\n\r\n";
-        let escaped = "GET /db/_all_docs?key=%22a b%22&keys=[%7B%7D] HTTP/1.1\r\nHost: \"x\"\r\nA: {\r\n\r\n";
-        check(get, escaped);
-        let post = "POST /db?x=\"1\" HTTP/1.1\r\ncontent-LENGTH: 9\r\n\r\n{\"a\":\"b\"}";
-        let posted = "POST /db?x=%221%22 HTTP/1.1\r\ncontent-LENGTH: 9\r\n\r\n{\"a\":\"b\"}";
-        check(&format!("{post}{get}{post}\r\n{post}"), &format!("{posted}{escaped}{posted}\r\n{posted}"));
-        let chunks =
-            "PUT /db/`x` HTTP/1.1\nTransfer-Encoding: Chunked\n\n3;\"x\"\r\n{\"\n\r\n1\r\n\"\r\n0\r\nT: \"\r\n\r\n";
-        let chunked = chunks.replace('`', "%60");
-        check(&format!("{chunks}{get}"), &format!("{chunked}{escaped}"));
-    }
-
-    #[test]
-    fn what_is_not_understood_is_left_alone() {
-        for head in [
-            "Content-Length: x",
-            "Content-Length: 1\r\nContent-Length: 2",
-            "Content-Length: 1\r\nTransfer-Encoding: chunked",
-            "Transfer-Encoding: gzip, chunked",
-            "Upgrade: websocket",
-            "no header",
-        ] {
-            let text = format!("GET / HTTP/1.1\r\n{head}\r\n\r\n\"GET /\"\r\n\r\n\"");
-            check(&text, &text);
-        }
-        let broken = "PUT / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n\"\r\n\r\n\"";
-        check(broken, broken);
-    }
-}
+mod tests;

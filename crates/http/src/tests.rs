@@ -1,7 +1,10 @@
 //! What the tests of this crate share: a database in memory, queries in short, and texts that are kept in files.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+pub(crate) mod live;
+mod protocols;
 mod routes;
+mod slow_readers;
 
 use std::path::Path;
 use std::sync::Arc;

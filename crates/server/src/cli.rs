@@ -52,6 +52,9 @@ pub(crate) struct ServeArgs {
     /// The port to listen on.
     #[arg(long, value_name = "N", help = "The port to listen on, 0 for any free one [default: [chttpd] port, 5984]")]
     pub(crate) port: Option<u16>,
+    /// Listen on a socket in the file system as well
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
     /// The configuration file [default: local.ini in the data directory]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,

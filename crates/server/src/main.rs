@@ -9,9 +9,11 @@ mod cli;
 mod config;
 mod environment;
 mod languages;
+mod listen;
 mod lock;
 mod maintenance;
 mod serve;
+mod tls;
 mod uuids;
 
 use std::process::ExitCode;

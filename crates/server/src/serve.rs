@@ -12,7 +12,6 @@ use settee_design::{Language, Limits};
 use settee_http::{Identity, Node, NodeParts, Shutdown};
 use settee_storage::Engine;
 use settee_views::{LogLine, Views};
-use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::ServeArgs;
@@ -21,7 +20,7 @@ use crate::environment;
 use crate::lock::DataLock;
 use crate::maintenance::Maintenance;
 use crate::uuids::{Algorithm, Entropy, Uuids};
-use crate::{backends, languages};
+use crate::{backends, languages, listen};
 
 /// The version of CouchDB whose interface is served.
 const COUCHDB_VERSION: &str = "3.5.2";
@@ -52,9 +51,9 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     let authenticator = authenticator(&configuration, address);
     refuse_open_server(&authenticator, address)?;
     let engine = backends::open(&data.join("engine"))?;
-    let (node, maintenance) = node(&data, Arc::clone(&engine), configuration, authenticator)?;
+    let (node, maintenance) = node(&data, Arc::clone(&engine), Arc::clone(&configuration), authenticator)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no threads")?;
-    runtime.block_on(listen(node, maintenance, address, &data))?;
+    runtime.block_on(listen(node, maintenance, &configuration, address, &data))?;
     // Whatever was committed without a sync, such as view indexes, is not to be built again.
     engine.sync().context("the last writes were not synced")?;
     runtime.shutdown_background();
@@ -69,6 +68,9 @@ fn configuration(args: &ServeArgs, data: &Path) -> anyhow::Result<Configuration>
     }
     if let Some(port) = args.port {
         overrides.push(("chttpd".to_owned(), "port".to_owned(), port.to_string()));
+    }
+    if let Some(socket) = &args.socket {
+        overrides.push(("chttpd".to_owned(), "unix_socket".to_owned(), socket.display().to_string()));
     }
     let options = Options {
         data_dir: data.to_owned(),
@@ -221,12 +223,15 @@ fn algorithm(configuration: &Configuration) -> Algorithm {
     Algorithm::named(&name, &suffix).unwrap_or(Algorithm::Sequential)
 }
 
-async fn listen(node: Arc<Node>, maintenance: Maintenance, address: SocketAddr, data: &Path) -> anyhow::Result<()> {
-    let listener = TcpListener::bind(address).await.with_context(|| {
-        format!("cannot listen on {address}; is another server running there? Choose a port with --port")
-    })?;
-    let bound = listener.local_addr().context("the listening address is not known")?;
-    println!("Settee {} listens at http://{bound}/", env!("CARGO_PKG_VERSION"));
+async fn listen(
+    node: Arc<Node>,
+    maintenance: Maintenance,
+    configuration: &Arc<Configuration>,
+    address: SocketAddr,
+    data: &Path,
+) -> anyhow::Result<()> {
+    let opened = listen::open(configuration, address).await?;
+    println!("Settee {} listens at {}", env!("CARGO_PKG_VERSION"), opened.addresses.join(" and "));
     println!("Data lies in {}", data.display());
     println!("Stop with Ctrl-C.");
     let shutdown = Shutdown::new();
@@ -241,7 +246,12 @@ async fn listen(node: Arc<Node>, maintenance: Maintenance, address: SocketAddr, 
         stop.begin();
     });
     let background = maintenance.start();
-    settee_http::serve(node, listener, shutdown).await;
+    let watching = opened.certificates.map(|certificates| tokio::spawn(certificates.watch()));
+    settee_http::serve(node, opened.listeners, shutdown).await;
+    if let Some(watching) = watching {
+        watching.abort();
+    }
+    drop(opened.socket);
     background.stop().await;
     Ok(())
 }

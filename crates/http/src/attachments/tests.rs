@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::io::Read;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use hyper::body::{Body, Frame};
 use settee_database::{DocUpdate, Form, UnknownParent, UpdateOutcome, Work};
@@ -14,6 +15,7 @@ use settee_wire::multipart::ContentType;
 
 use super::*;
 use crate::body::pieces::with_pieces;
+use crate::bridge::lanes::Lanes;
 use crate::tests::{database, show};
 
 const INTERACTIVE: EditMode = EditMode::Interactive(UnknownParent::Refuse);
@@ -105,7 +107,7 @@ fn stubs_must_name_the_generation_that_is_stored() {
 async fn receive(body: &str, size: usize) -> Result<Vec<(String, String)>, String> {
     let pieces = body.as_bytes().chunks(size).map(|piece| Frame::data(Bytes::copy_from_slice(piece)));
     let body = Pieced(pieces.collect());
-    let received = with_pieces(body, |pieces| {
+    let received = with_pieces(Lanes::new().upload(Duration::from_secs(60)), body, |pieces| {
         let database = database();
         let content_type = ContentType::parse("multipart/related; boundary=sep");
         let related = related::receive(&database, &policy(), &content_type, pieces, |_, _| Ok(()))?;

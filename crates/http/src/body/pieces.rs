@@ -1,10 +1,13 @@
 //! Bodies that are too large to be read whole: [`Pieces`] brings them to a thread that may block.
 
+use std::time::Duration;
+
 use bytes::Bytes;
-use http_body_util::BodyExt;
 use hyper::body::Body;
 use tokio::sync::mpsc;
 
+use crate::body::patient::{Patience, timed_out};
+use crate::bridge::lanes::{Passage, Place};
 use crate::{Error, bridge};
 
 /// How many pieces may wait for their reader.
@@ -24,8 +27,9 @@ impl Pieces {
     }
 }
 
-/// Runs `work` on a thread that may block, with the pieces of `body`.
+/// Runs `work` on a thread that may block for its client, with the pieces of `body`.
 pub(crate) async fn with_pieces<B, T>(
+    passage: Passage,
     body: B,
     work: impl FnOnce(&mut Pieces) -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error>
@@ -33,26 +37,30 @@ where
     B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
     T: Send + 'static,
 {
+    let place = passage.enter().await;
     let (sender, receiver) = mpsc::channel(PIECES_WAITING);
-    let work = bridge::blocking(move || work(&mut Pieces(receiver)));
-    let (done, ()) = tokio::join!(work, send(body, sender));
-    done
+    let task = passage.spawn(move || work(&mut Pieces(receiver)));
+    let (done, ()) = tokio::join!(task, send(body, sender, place, passage.patience()));
+    done.unwrap_or_else(|panic| Err(bridge::panicked(&panic)))
 }
 
-async fn send<B>(mut body: B, sender: mpsc::Sender<Result<Bytes, Error>>)
+async fn send<B>(mut body: B, sender: mpsc::Sender<Result<Bytes, Error>>, place: Place, pause: Duration)
 where
     B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
 {
-    let mut drained = 0;
+    let (mut patience, mut drained) = (Patience::new(pause), 0);
     while drained < DRAINED_BYTES {
-        let piece = match body.frame().await {
+        let frame = tokio::select! {
+            frame = patience.frame(&mut body) => frame,
+            () = place.contested() => Some(Err(timed_out())),
+        };
+        let piece = match frame {
             None => return,
             Some(Ok(frame)) => match frame.into_data() {
                 Ok(piece) => piece,
                 Err(_) => continue,
             },
             Some(Err(error)) => {
-                let error = Error::bad_request(format!("the request body ended early: {error}"));
                 // Nobody cares when the reader has stopped.
                 let _ = sender.send(Err(error)).await;
                 return;

@@ -5,10 +5,15 @@ use http_body_util::BodyExt;
 use hyper::body::Body as _;
 
 use super::*;
+use crate::bridge::lanes::Lanes;
 use crate::respond::Body;
 use crate::tests::show;
 
 const ROW: &[u8] = &[b'x'; 1000];
+
+fn passage() -> Passage {
+    Lanes::new().answer(Duration::from_secs(60))
+}
 
 /// Writes rows; `Break` ends it.
 fn write_rows(output: &mut Output, rows: usize) -> ControlFlow<()> {
@@ -34,7 +39,7 @@ async fn pieces(mut body: Body) -> (Vec<Bytes>, bool) {
 #[tokio::test]
 async fn a_short_answer_is_whole() {
     for rows in [0, 1, 30] {
-        let answer = stream(move |output| {
+        let answer = stream(passage(), move |output| {
             assert!(write_rows(output, rows).is_continue());
             Ok(())
         });
@@ -47,7 +52,7 @@ async fn a_short_answer_is_whole() {
 
 #[tokio::test]
 async fn a_long_answer_comes_in_pieces() {
-    let answer = stream(|output| {
+    let answer = stream(passage(), |output| {
         assert!(write_rows(output, 1000).is_continue());
         output.text().extend_from_slice(b"end");
         Ok(())
@@ -64,7 +69,7 @@ async fn a_long_answer_comes_in_pieces() {
 
 #[tokio::test]
 async fn an_error_before_the_first_piece_is_the_answer() {
-    let answer = stream(|output| {
+    let answer = stream(passage(), |output| {
         assert!(write_rows(output, 10).is_continue());
         Err(Error::not_found("gone"))
     });
@@ -73,7 +78,7 @@ async fn an_error_before_the_first_piece_is_the_answer() {
 
 #[tokio::test]
 async fn an_error_after_the_first_piece_breaks_the_answer() {
-    let answer = stream(|output| {
+    let answer = stream(passage(), |output| {
         assert!(write_rows(output, 100).is_continue());
         Err(Error::internal("disk"))
     });
@@ -88,7 +93,7 @@ async fn an_error_after_the_first_piece_breaks_the_answer() {
 #[tokio::test]
 async fn a_writer_hears_that_its_client_left() {
     let (left, hears) = oneshot::channel();
-    let answer = stream(move |output| {
+    let answer = stream(passage(), move |output| {
         let mut sent = 0_u64;
         while write_rows(output, 1).is_continue() {
             sent += 1;
@@ -107,7 +112,7 @@ async fn a_writer_hears_that_its_client_left() {
 #[tokio::test]
 async fn a_reader_that_waits_holds_the_writer() {
     let (progress, seen) = tokio::sync::watch::channel(0_usize);
-    let answer = stream(move |output| {
+    let answer = stream(passage(), move |output| {
         for row in 0..1000 {
             progress.send_replace(row);
             if write_rows(output, 1).is_break() {
@@ -126,7 +131,7 @@ async fn a_reader_that_waits_holds_the_writer() {
 #[tokio::test]
 async fn a_panic_is_an_answer_too() {
     let expected = "500 internal_server_error: the request failed; the cause is in the server's log";
-    let answer = stream(|_| panic!("on purpose"));
+    let answer = stream(passage(), |_| panic!("on purpose"));
     assert_eq!(answer.await.map(|_| ()).map_err(|error| show(&error)), Err(expected.to_owned()));
     let result = blocking(|| -> Result<(), Error> { panic!("on purpose") }).await;
     assert_eq!(result.map_err(|error| show(&error)), Err(expected.to_owned()));

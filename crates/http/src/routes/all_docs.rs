@@ -127,7 +127,7 @@ fn after(mut id: Vec<u8>) -> Vec<u8> {
 
 async fn list(request: &Request, queries: Vec<ViewParams>, scope: Scope, several: bool) -> Answer {
     let database = request.database()?;
-    bridge::stream(move |output| {
+    bridge::stream(request.node.outward(), move |output| {
         let view = database.read()?;
         if several {
             output.text().extend_from_slice(b"{\"results\":[");

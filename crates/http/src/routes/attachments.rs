@@ -54,7 +54,7 @@ pub(super) async fn get(request: Request) -> Answer {
         policy: HeaderValue::from_str(&value).ok().filter(|_| sandbox),
         boundary: request.node.uuid(),
     };
-    let mut response = bridge::stream(move |output| {
+    let mut response = bridge::stream(request.node.outward(), move |output| {
         let view = database.read()?;
         let attachment = find(&view, &asked)?;
         match send(output, &view, &attachment, &asked) {

@@ -41,7 +41,7 @@ pub(super) async fn get(mut request: Request) -> Answer {
         shown: Shown::from_query(&request.query)?,
     };
     let multipart = multipart_form(&request.headers).map(|essence| (essence, boundaries(&request)));
-    bridge::stream(move |output| {
+    bridge::stream(request.node.outward(), move |output| {
         let view = database.read()?;
         let docs = body.value().get("docs").map(settee_model::json::Value::elements).into_iter().flatten();
         match multipart {

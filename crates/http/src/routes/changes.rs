@@ -19,7 +19,9 @@ use tokio::time::Instant;
 
 use walk::{Seen, Walk};
 
+use crate::bridge::pipe::Pipe;
 use crate::feeds::Progress;
+use crate::node::Node;
 use crate::params::changes::{ChangesParams, Feed, Quiet};
 use crate::params::document::Extras;
 use crate::params::filter::{Filter, FunctionPath};
@@ -82,7 +84,7 @@ async fn normal(request: &Request, database: Arc<Database>, params: ChangesParam
         respond::set_etag(&mut response, &tag);
         return Ok(response);
     }
-    let mut response = bridge::stream(move |output| {
+    let mut response = bridge::stream(request.node.outward(), move |output| {
         output.text().extend_from_slice(b"{\"results\":[\n");
         let since = start(&params, update_seq);
         let mut rows = Rows::new(params, since, update_seq);
@@ -218,12 +220,14 @@ async fn live(
         Feed::Normal | Feed::Longpoll | Feed::Continuous => "application/json",
     };
     let since = start(&params, update_seq);
-    let live = Live { database, rows: Rows::new(params, since, since), sender, progress, stopping };
+    let node = Arc::clone(&request.node);
+    let live = Live { node, database, rows: Rows::new(params, since, since), sender, progress, stopping };
     tokio::spawn(live.run());
     Ok(respond::streamed(content_type, receiver))
 }
 
 struct Live {
+    node: Arc<Node>,
     database: Arc<Database>,
     rows: Rows,
     sender: mpsc::Sender<Result<Bytes, Aborted>>,
@@ -277,11 +281,15 @@ impl Live {
         loop {
             let (database, sender) = (Arc::clone(&self.database), self.sender.clone());
             let mut rows = Rows { params: self.rows.params.clone(), ..self.rows };
-            let (rows, text, more) = bridge::blocking(move || {
-                let (text, more) = read_batch(&database, &mut rows, sender)?;
+            let read = move |pipe| {
+                let (text, more) = read_batch(&database, &mut rows, pipe)?;
                 Ok((rows, text, more))
-            })
-            .await?;
+            };
+            let (rows, text, more) = if self.rows.params.shown.is_plain() {
+                bridge::blocking(move || read(None)).await?
+            } else {
+                bridge::piping(self.node.outward(), sender, move |pipe| read(Some(pipe))).await?
+            };
             self.rows = rows;
             if !text.is_empty() && self.send(text).await.is_err() {
                 return Ok(false);
@@ -347,10 +355,11 @@ impl Live {
     }
 }
 
-/// Text of a live feed. What is too much for one batch goes out at once.
+/// Text of a live feed. What is too much for one batch, which only attachments can be, goes out at once.
 struct Batch {
     text: Vec<u8>,
-    sender: mpsc::Sender<Result<Bytes, Aborted>>,
+    pipe: Option<Pipe>,
+    flow: ControlFlow<()>,
 }
 
 impl Text for Batch {
@@ -359,24 +368,22 @@ impl Text for Batch {
     }
 
     fn piece_done(&mut self) -> ControlFlow<()> {
-        if self.text.len() < BATCH_BYTES {
-            return ControlFlow::Continue(());
+        match &mut self.pipe {
+            Some(pipe) if self.text.len() >= BATCH_BYTES && self.flow.is_continue() => {
+                self.flow = pipe.send(Bytes::from(std::mem::take(&mut self.text)));
+            }
+            _ => {}
         }
-        let piece = Bytes::from(std::mem::take(&mut self.text));
-        if self.sender.blocking_send(Ok(piece)).is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        self.flow
     }
 }
 
 /// Reads rows until there are enough to send. Tells whether there are more.
-fn read_batch(
-    database: &Arc<Database>,
-    rows: &mut Rows,
-    sender: mpsc::Sender<Result<Bytes, Aborted>>,
-) -> Result<(Vec<u8>, bool), Error> {
+fn read_batch(database: &Arc<Database>, rows: &mut Rows, pipe: Option<Pipe>) -> Result<(Vec<u8>, bool), Error> {
     let view = database.read()?;
     let filter = rows.params.filter.clone();
     let mut walk = Walk::open(&view, rows.position, Direction::Forward, &filter, rows.params.style)?;
-    let mut batch = Batch { text: Vec::new(), sender };
+    let mut batch = Batch { text: Vec::new(), pipe, flow: ControlFlow::Continue(()) };
     while !rows.is_full() {
         let Some(change) = walk.next()? else {
             // What did not pass need not be looked at again.
@@ -390,6 +397,9 @@ fn read_batch(
         };
         batch.text.extend_from_slice(separator);
         rows.write(&mut batch, &view, &change, |out| walk.write_document(out))?;
+        if batch.flow.is_break() {
+            return Err(Error::request_timeout("the client took nothing for too long"));
+        }
         match rows.params.feed {
             Feed::EventSource => {
                 let id = sequence::text(database, change.seq);

@@ -16,11 +16,6 @@ pub(super) async fn membership(request: Request) -> Answer {
     Ok(respond::json(StatusCode::OK, out.into_bytes()))
 }
 
-/// `GET /_cluster_setup`
-pub(super) async fn setup_state(_: Request) -> Answer {
-    Ok(respond::json(StatusCode::OK, br#"{"state":"single_node_enabled"}"#.to_vec()))
-}
-
 /// `GET /{db}/_shards`
 pub(super) async fn shards(request: Request) -> Answer {
     request.database()?;

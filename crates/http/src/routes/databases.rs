@@ -7,6 +7,7 @@ use settee_database::{Database, DatabaseOptions, Layout, Work};
 use settee_model::json::{Json, Kind, write_string};
 
 use super::write::encode_path;
+use crate::node::Node;
 use crate::params::view::ViewParams;
 use crate::params::{Query, Raw};
 use crate::request::Request;
@@ -65,15 +66,20 @@ pub(super) fn write_info(out: &mut Vec<u8>, database: &Arc<Database>) -> Result<
 pub(super) async fn create(request: Request) -> Answer {
     let layout = options(&request.query)?;
     let name = request.captures.get("db").to_owned();
-    let (created_ms, instance) = ((request.node.clock_ms)(), (request.node.entropy)());
-    let options = DatabaseOptions { created_ms, instance, layout };
     let node = Arc::clone(&request.node);
     let created = name.clone();
-    bridge::blocking(move || Ok(node.catalog.create(&created, options).map(|_| ())?)).await?;
+    bridge::blocking(move || create_now(&node, &created, layout)).await?;
     let mut response = respond::ok(StatusCode::CREATED);
     let location = request.absolute(&format!("/{}", encode_path(&name)));
     respond::set(response.headers_mut(), header::LOCATION, &location);
     Ok(response)
+}
+
+/// Creates a database. Waits for the disk.
+pub(super) fn create_now(node: &Node, name: &str, layout: Layout) -> Result<(), Error> {
+    let (created_ms, instance) = ((node.clock_ms)(), (node.entropy)());
+    node.catalog.create(name, DatabaseOptions { created_ms, instance, layout })?;
+    Ok(())
 }
 
 /// One node holds everything, so `q` and `n` are accepted and do nothing; nonsense is refused.
@@ -153,7 +159,7 @@ fn select(mut names: Vec<String>, params: &ViewParams) -> Vec<String> {
 pub(super) async fn info_of_range(request: Request) -> Answer {
     let params = ViewParams::from_query(&request.query)?;
     let node = Arc::clone(&request.node);
-    bridge::stream(move |output| {
+    bridge::stream(request.node.outward(), move |output| {
         let names = select(node.catalog.names()?, &params);
         write_infos(output.text(), &node.catalog, &names)
     })
@@ -170,7 +176,7 @@ pub(super) async fn info_of_keys(mut request: Request) -> Answer {
         return Err(Error::bad_request(format!("Too many databases requested; the most is {INFO_KEYS_MAX}.")));
     }
     let node = Arc::clone(&request.node);
-    bridge::stream(move |output| write_infos(output.text(), &node.catalog, &names)).await
+    bridge::stream(request.node.outward(), move |output| write_infos(output.text(), &node.catalog, &names)).await
 }
 
 pub(super) fn write_infos(

@@ -36,7 +36,7 @@ pub(super) async fn get(request: Request) -> Answer {
     if let Which::Open(open) = &params.which {
         let open = open.clone();
         let multipart = accept::names(&request.headers, "multipart/mixed").then(|| boundaries(&request));
-        return bridge::stream(move |output| {
+        return bridge::stream(request.node.outward(), move |output| {
             let view = database.read()?;
             match multipart {
                 Some(boundaries) => send_open_revs(output, &view, &id, &open, &params, boundaries),
@@ -50,7 +50,7 @@ pub(super) async fn get(request: Request) -> Answer {
     }
     let related = accept::accepts(&request.headers, "multipart/related") && params.attachments.data != Data::None;
     let boundary = related.then(|| request.node.uuid());
-    let response = bridge::stream(move |output| {
+    let response = bridge::stream(request.node.outward(), move |output| {
         one_with_attachments(output, &database.read()?, &id, &params, known.as_deref(), boundary.as_deref())
     });
     let mut response = response.await?;

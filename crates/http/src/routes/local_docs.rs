@@ -34,7 +34,7 @@ pub(super) async fn queries(mut request: Request) -> Answer {
 
 async fn list(request: &Request, queries: Vec<ViewParams>, several: bool) -> Answer {
     let database = request.database()?;
-    bridge::stream(move |output| {
+    bridge::stream(request.node.outward(), move |output| {
         let view = database.read()?;
         if several {
             output.text().extend_from_slice(b"{\"results\":[");

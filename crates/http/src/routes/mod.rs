@@ -22,6 +22,7 @@ mod request_object;
 mod revs;
 mod rewrites;
 mod server;
+mod setup;
 mod shows;
 mod updates;
 mod views;
@@ -65,7 +66,7 @@ fn server_resources() -> Vec<Resource> {
         Resource::new("/_active_tasks", "GET,HEAD").get(ServerAdmin, server::active_tasks),
         Resource::new("/_uuids", "GET,HEAD").get(Anyone, server::uuids),
         Resource::new("/_membership", "GET,HEAD").get(ServerAdmin, cluster::membership),
-        Resource::new("/_cluster_setup", "GET,POST").get(ServerAdmin, cluster::setup_state),
+        Resource::new("/_cluster_setup", "GET,POST").get(ServerAdmin, setup::state).post(ServerAdmin, setup::run),
         Resource::new("/_node/{node}", "GET").get(ServerAdmin, server::node),
         Resource::new("/_node/{node}/_system", "GET").get(Metrics, server::system),
         Resource::new("/_node/{node}/_versions", "GET").get(ServerAdmin, server::versions),

@@ -44,7 +44,7 @@ async fn compare(
     if body.value().kind() != Kind::Object {
         return Err(Error::bad_request("Request body must be a JSON object"));
     }
-    bridge::stream(move |output| {
+    bridge::stream(request.node.outward(), move |output| {
         let view = read(&database)?;
         let mut first = true;
         output.text().extend_from_slice(head);

@@ -78,6 +78,7 @@ async fn follow(request: Request, target: Target) -> Answer {
         requested: Some(line.requested.unwrap_or_else(|| line.uri.path().to_owned())),
         uri,
         peer: line.peer,
+        scheme: line.scheme,
         rewrites: line.rewrites + 1,
     };
     let body = target.body.map(Unread::Known).or(body);

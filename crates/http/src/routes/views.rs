@@ -142,7 +142,7 @@ async fn run(
         return Err(ViewError::Query(QueryError::GroupingOnMap).into());
     }
     let views = Arc::clone(&node.views);
-    bridge::stream(move |output| {
+    bridge::stream(node.outward(), move |output| {
         if form == Form::Several {
             output.text().extend_from_slice(b"{\"results\":[");
         }

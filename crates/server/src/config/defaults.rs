@@ -76,8 +76,10 @@ pub(crate) const INFINITY: &str = "infinity";
 const PORT: Kind = Kind::Integer(0, 65_535);
 const COUNT: Kind = Kind::Integer(1, u32::MAX as u64);
 const COMMON_HEADERS: &str = "accept, accept-language, authorization, content-length, content-range, content-type, \
-     destination, expires, if-match, last-modified, origin, pragma, x-couch-full-commit, x-couch-id, x-couch-persist, \
+     destination, expires, if-match, if-none-match, last-modified, origin, pragma, x-couch-full-commit, x-couch-id, x-couch-persist, \
      x-couchdb-www-authenticate, x-http-method-override, x-requested-with, x-couchdb-vhost-path";
+const UTILS_POLICY: &str = "child-src 'self' data: blob:; default-src 'self'; img-src 'self' data:; font-src 'self'; \
+     script-src 'self' 'unsafe-eval'; style-src 'self' 'unsafe-inline';";
 const COMMON_METHODS: &str = "CONNECT, COPY, DELETE, GET, HEAD, OPTIONS, POST, PUT, TRACE";
 
 const fn setting(
@@ -131,8 +133,19 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("chttpd", "max_uri_length", "8000", Kind::Limit, "bytes of a request's path and query"),
     setting("chttpd", "max_db_number_for_dbs_info_req", "100", COUNT, "databases in one _dbs_info request"),
     setting("chttpd", "changes_timeout", "60000", Kind::Milliseconds, "how long a feed without heartbeat waits for a change"),
+    setting("chttpd", "max_connections", "20000", COUNT, "connections at a time, from the next start on; further ones wait"),
+    setting("chttpd", "max_header_bytes", "131072", Kind::Integer(8192, 16_777_216), "bytes of a request's head"),
+    setting("chttpd", "max_headers", "100", Kind::Integer(1, 10_000), "headers of a request"),
+    setting("chttpd", "max_streams_per_connection", "100", COUNT, "requests that an HTTP/2 client may have open on a connection"),
+    setting("chttpd", "header_timeout_ms", "60000", Kind::Milliseconds, "how long a handshake, or a head that has begun, may take"),
+    setting("chttpd", "idle_timeout_ms", "300000", Kind::Milliseconds, "how long a connection without requests stays open"),
+    setting("chttpd", "send_timeout_ms", "300000", Kind::Milliseconds, "how long a client may take nothing of an answer before it is cut off"),
+    setting("chttpd", "receive_timeout_ms", "60000", Kind::Milliseconds, "how long a client may send nothing of a body before it is refused"),
     setting("chttpd", "server_header_versions", "true", Kind::Bool, "show versions in the header Server"),
     setting("chttpd", "prefer_minimal", "Cache-Control, Content-Length, Content-Range, Content-Type, ETag, Server, Transfer-Encoding, Vary", Kind::Text, "headers that stay with Prefer: return=minimal"),
+    unset("chttpd", "unix_socket", Kind::Text, "a path: listen on a socket in the file system as well"),
+    setting("chttpd", "unix_socket_mode", "660", Kind::Text, "who may use that socket"),
+    setting("chttpd", "enable_xframe_options", "false", Kind::Bool, "say which pages may show answers in a frame, see [x_frame_options]"),
     unset("chttpd", "WWW-Authenticate", Kind::Text, "sent with answers 401, so that browsers ask for a password"),
 
     setting("chttpd_auth", "iterations", "600000", COUNT, "rounds of PBKDF2 for new password hashes"),
@@ -145,7 +158,31 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("cors", "credentials", "false", Kind::Bool, "let other origins send credentials"),
     setting("cors", "headers", COMMON_HEADERS, Kind::Text, "request headers that other origins may send"),
     setting("cors", "methods", COMMON_METHODS, Kind::Text, "methods that other origins may use"),
+    setting("cors", "exposed_headers", "accept-ranges, etag, server, x-couch-request-id, x-couch-update-newrev, x-couchdb-body-time", Kind::Text, "response headers that pages of other origins may see"),
     setting("cors", "max_age", "600", Kind::Seconds, "how long browsers may remember the answer"),
+
+    setting("x_frame_options", "same_origin", "false", Kind::Bool, "pages of this server may"),
+    setting("x_frame_options", "hosts", "", Kind::Text, "origins under which this server may, separated by commas; * for all"),
+
+    setting("csp", "utils_enable", "true", Kind::Bool, "limit what pages under /_utils may load"),
+    setting("csp", "utils_header_value", UTILS_POLICY, Kind::Text, "to this"),
+    setting("csp", "attachments_enable", "true", Kind::Bool, "keep attachments from acting in the name of this server"),
+    setting("csp", "attachments_header_value", "sandbox", Kind::Text, "by this"),
+    setting("csp", "showlist_enable", "true", Kind::Bool, "the same for what show and list functions answer"),
+    setting("csp", "showlist_header_value", "sandbox", Kind::Text, "by this"),
+
+    setting("rate_limit", "requests_per_second", "0", Kind::Limit, "requests that one client may make, on average; 0: no limit"),
+    setting("rate_limit", "burst", "0", Kind::Limit, "and at once; 0: twice as many"),
+    setting("rate_limit", "by", "ip", Kind::Word(&["ip", "user"]), "what one client is: an address, or a user (an address for who is none)"),
+
+    setting("ssl", "enable", "false", Kind::Bool, "listen for TLS as well; the address is that of [chttpd]"),
+    setting("ssl", "port", "6984", PORT, "where"),
+    unset("ssl", "cert_file", Kind::Text, "the certificate and those that lead to its root, in PEM; read again when it changes"),
+    unset("ssl", "key_file", Kind::Text, "its key, in PEM and not encrypted; read again when it changes"),
+    unset("ssl", "tls_versions", Kind::Text, "['tlsv1.2', 'tlsv1.3'] unless set"),
+    setting("ssl", "verify_ssl_certificates", "false", Kind::Bool, "check the certificates of clients"),
+    unset("ssl", "cacert_file", Kind::Text, "the roots of their certificates, in PEM"),
+    setting("ssl", "fail_if_no_peer_cert", "false", Kind::Bool, "refuse clients without a certificate"),
 
     setting("compaction_daemon", "check_interval", "60", Kind::Seconds, "how often databases are looked at for automatic compaction"),
 

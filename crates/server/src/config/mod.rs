@@ -17,6 +17,7 @@ use defaults::INFINITY;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use store::Files;
 
@@ -95,6 +96,8 @@ pub(crate) struct Configuration {
     overrides: Vec<(String, String, String)>,
     entropy: Arc<dyn Entropy>,
     sections: RwLock<Sections>,
+    /// Another number after every change of the sections.
+    version: AtomicU64,
     listeners: RwLock<Vec<Listener>>,
     warnings: RwLock<Vec<String>>,
     /// Held during any change, from the first file read to the last listener.
@@ -119,6 +122,7 @@ impl Configuration {
             overrides,
             entropy,
             sections: RwLock::default(),
+            version: AtomicU64::default(),
             listeners: RwLock::default(),
             warnings: RwLock::default(),
             changing: Mutex::default(),
@@ -136,6 +140,11 @@ impl Configuration {
     /// The value as the API shows it. A default may be in force where this is `None`: see [`effective`](Self::effective).
     pub(crate) fn get(&self, section: &str, key: &str) -> Option<String> {
         lookup(&self.sections(), section, key).map(|value| value.text.clone())
+    }
+
+    /// Another number after every change.
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Relaxed)
     }
 
     /// Keys and values of a section, sorted by key; empty for an unknown one.
@@ -289,7 +298,10 @@ impl Configuration {
     }
 
     fn sections_mut(&self) -> std::sync::RwLockWriteGuard<'_, Sections> {
-        self.sections.write().unwrap_or_else(PoisonError::into_inner)
+        let sections = self.sections.write().unwrap_or_else(PoisonError::into_inner);
+        // Within the lock: who sees the new number waits for the new values.
+        self.version.fetch_add(1, Ordering::Relaxed);
+        sections
     }
 
     fn changing(&self) -> MutexGuard<'_, ()> {

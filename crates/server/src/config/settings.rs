@@ -39,6 +39,14 @@ impl Settings for Configuration {
         Ok(Configuration::reload(self)?)
     }
 
+    fn version(&self) -> Option<u64> {
+        Some(Configuration::version(self))
+    }
+
+    fn effective(&self, section: &str, key: &str) -> Option<String> {
+        Configuration::effective(self, section, key)
+    }
+
     /// The number in force: old section names and the table of defaults count, `infinity` is `u64::MAX`.
     fn number(&self, section: &str, key: &str, default: u64) -> u64 {
         self.get_u64(section, key).unwrap_or(default)

@@ -11,8 +11,10 @@ mod limits;
 mod protocol;
 mod random;
 mod server;
+mod setup;
 mod start;
 mod stop;
+mod transport;
 
 use std::time::{Duration, Instant};
 

@@ -1,0 +1,217 @@
+//! Threads that wait for clients: [`Lanes`].
+//!
+//! An answer in pieces holds a thread and a snapshot until its client has taken it, and an attachment on its way in holds a
+//! thread until it has come. Clients can be as slow as they like, so such work has threads of its own, in a limited number;
+//! what is beyond it waits as a task. Commits and short reads run elsewhere and never stand behind a client.
+//!
+//! Who keeps a [`Place`] while its client does nothing gives it up after a time; after a much shorter one if somebody waits
+//! for a place. This module decides when, not what becomes of the client.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::runtime::Runtime;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+/// How many answers may be on their way out. Each has a thread, and up to a few hundred kilobytes if its client is slow.
+const ANSWERS_MAX: usize = 1024;
+
+/// How many answers of list functions may be on their way out. Each has a process besides.
+const LISTS_MAX: usize = 64;
+
+/// How many bodies may be on their way in to a thread.
+const UPLOADS_MAX: usize = 512;
+
+/// How long a client may do nothing while others wait for its place. A slow line takes a piece in less: the system's
+/// buffers swallow some hundred kilobytes at once.
+const CONTESTED_AFTER: Duration = Duration::from_secs(5);
+
+/// The threads, and who may have one.
+pub(crate) struct Lanes {
+    /// Only its threads that may block are used. `None` when it ends.
+    threads: Option<Runtime>,
+    answers: Arc<Lane>,
+    lists: Arc<Lane>,
+    uploads: Arc<Lane>,
+}
+
+/// How many may be in each lane.
+pub(crate) struct Places {
+    pub(crate) answers: usize,
+    pub(crate) lists: usize,
+    pub(crate) uploads: usize,
+}
+
+/// One direction.
+pub(crate) struct Lane {
+    places: Arc<Semaphore>,
+    contested_after: Duration,
+    line: Mutex<Line>,
+    joined: Notify,
+}
+
+#[derive(Default)]
+struct Line {
+    /// How many wait for a place.
+    waiting: usize,
+    /// How many of them somebody leaves for.
+    promised: usize,
+}
+
+/// The right to keep a thread waiting for one client.
+pub(crate) struct Place {
+    lane: Arc<Lane>,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// Which lane work is for, and how long its client may do nothing.
+pub(crate) struct Passage {
+    lanes: Arc<Lanes>,
+    lane: Arc<Lane>,
+    patience: Duration,
+}
+
+impl Lanes {
+    /// # Panics
+    /// If the system has no memory for it.
+    pub(crate) fn new() -> Arc<Self> {
+        let places = Places { answers: ANSWERS_MAX, lists: LISTS_MAX, uploads: UPLOADS_MAX };
+        Self::with_places(&places, CONTESTED_AFTER)
+    }
+
+    pub(crate) fn with_places(places: &Places, contested_after: Duration) -> Arc<Self> {
+        let Places { answers, lists, uploads } = *places;
+        let threads = tokio::runtime::Builder::new_current_thread()
+            .max_blocking_threads(answers + lists + uploads)
+            .thread_name("settee-client")
+            .build()
+            .expect("a runtime without drivers asks nothing of the system");
+        Arc::new(Self {
+            threads: Some(threads),
+            answers: Lane::new(answers, contested_after),
+            lists: Lane::new(lists, contested_after),
+            uploads: Lane::new(uploads, contested_after),
+        })
+    }
+
+    /// For an answer whose client may take nothing for `patience`.
+    pub(crate) fn answer(self: &Arc<Self>, patience: Duration) -> Passage {
+        Passage { lanes: Arc::clone(self), lane: Arc::clone(&self.answers), patience }
+    }
+
+    /// The same for what a list function answers.
+    pub(crate) fn list(self: &Arc<Self>, patience: Duration) -> Passage {
+        Passage { lanes: Arc::clone(self), lane: Arc::clone(&self.lists), patience }
+    }
+
+    /// For a body whose client may send nothing for `patience`.
+    pub(crate) fn upload(self: &Arc<Self>, patience: Duration) -> Passage {
+        Passage { lanes: Arc::clone(self), lane: Arc::clone(&self.uploads), patience }
+    }
+
+    /// How many answers have a place.
+    #[cfg(test)]
+    pub(crate) fn answers_under_way(&self) -> usize {
+        ANSWERS_MAX - self.answers.places.available_permits()
+    }
+}
+
+impl Drop for Lanes {
+    fn drop(&mut self) {
+        // The last owner may be one of its threads, which cannot wait for itself.
+        if let Some(threads) = self.threads.take() {
+            threads.shutdown_background();
+        }
+    }
+}
+
+impl Passage {
+    /// How long the client may do nothing.
+    pub(crate) fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// Waits for a place.
+    pub(crate) async fn enter(&self) -> Place {
+        self.lane.enter().await
+    }
+
+    /// Runs `work`, which keeps a [`Place`], on a thread. What it spawns belongs to the runtime of the caller.
+    pub(crate) fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+        let caller = tokio::runtime::Handle::current();
+        let threads = self.lanes.threads.as_ref().expect("they are there until the end");
+        threads.spawn_blocking(move || {
+            let _caller = caller.enter();
+            work()
+        })
+    }
+}
+
+impl Lane {
+    fn new(places: usize, contested_after: Duration) -> Arc<Self> {
+        let places = Arc::new(Semaphore::new(places));
+        Arc::new(Self { places, contested_after, line: Mutex::default(), joined: Notify::new() })
+    }
+
+    async fn enter(self: &Arc<Self>) -> Place {
+        let permit = match Arc::clone(&self.places).try_acquire_owned() {
+            Ok(permit) => permit,
+            Err(_) => {
+                let _waiting = Waiting::join(self);
+                Arc::clone(&self.places).acquire_owned().await.expect("the semaphore is never closed")
+            }
+        };
+        Place { lane: Arc::clone(self), _permit: permit }
+    }
+}
+
+/// Somebody in the line; out of it when dropped.
+struct Waiting<'a>(&'a Lane);
+
+impl<'a> Waiting<'a> {
+    fn join(lane: &'a Lane) -> Self {
+        lane.line.lock().waiting += 1;
+        lane.joined.notify_one();
+        Self(lane)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut line = self.0.line.lock();
+        line.waiting -= 1;
+        line.promised = line.promised.saturating_sub(1);
+    }
+}
+
+impl Place {
+    /// Ends when the place must be given up, if its client does nothing from now on.
+    pub(crate) async fn overdue(&self, patience: Duration) {
+        tokio::select! {
+            () = sleep(patience) => {}
+            () = self.contested() => {}
+        }
+    }
+
+    /// Ends when others need this place, if its client does nothing from now on.
+    pub(crate) async fn contested(&self) {
+        sleep(self.lane.contested_after).await;
+        loop {
+            let joined = self.lane.joined.notified();
+            {
+                let mut line = self.lane.line.lock();
+                if line.waiting > line.promised {
+                    line.promised += 1;
+                    return;
+                }
+            }
+            joined.await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

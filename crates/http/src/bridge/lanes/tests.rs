@@ -1,0 +1,97 @@
+//! Who keeps a place, and for how long.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::time::{Instant, timeout};
+
+use super::*;
+
+const PATIENCE: Duration = Duration::from_secs(100);
+const CONTESTED: Duration = Duration::from_secs(5);
+
+fn lanes(answers: usize) -> Arc<Lanes> {
+    Lanes::with_places(&Places { answers, lists: 1, uploads: 1 }, CONTESTED)
+}
+
+/// Enters and keeps the place until it is overdue. Answers how long it had it.
+async fn stall(passage: Passage) -> Duration {
+    let place = passage.enter().await;
+    let begun = Instant::now();
+    place.overdue(passage.patience()).await;
+    begun.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn places_that_nobody_wants_are_kept() {
+    let lanes = lanes(2);
+    let (one, two) = tokio::join!(stall(lanes.answer(PATIENCE)), stall(lanes.answer(PATIENCE)));
+    assert_eq!((one.as_secs(), two.as_secs()), (100, 100));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_goes_on_to_who_waits() {
+    let lanes = lanes(2);
+    let stalled: Vec<_> = (0..2).map(|_| tokio::spawn(stall(lanes.answer(PATIENCE)))).collect();
+    sleep(Duration::from_secs(10)).await;
+    // Both have done nothing for long; one of them has to go, at once.
+    let entered = Instant::now();
+    let place = lanes.answer(PATIENCE).enter().await;
+    assert_eq!(entered.elapsed(), Duration::ZERO);
+    let mut kept: Vec<u64> = Vec::new();
+    for task in stalled {
+        kept.push(task.await.unwrap().as_secs());
+    }
+    kept.sort_unstable();
+    assert_eq!(kept, [10, 100]);
+    drop(place);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_leaves_before_the_time() {
+    let lanes = lanes(1);
+    let stalled = tokio::spawn(stall(lanes.answer(PATIENCE)));
+    tokio::task::yield_now().await;
+    let begun = Instant::now();
+    let place = lanes.answer(PATIENCE).enter().await;
+    assert_eq!(begun.elapsed(), CONTESTED);
+    assert_eq!(stalled.await.unwrap(), CONTESTED);
+    drop(place);
+}
+
+#[tokio::test(start_paused = true)]
+async fn as_many_leave_as_wait() {
+    let lanes = lanes(10);
+    let left = Arc::new(AtomicUsize::new(0));
+    for _ in 0..10 {
+        let (passage, left) = (lanes.answer(PATIENCE), Arc::clone(&left));
+        tokio::spawn(async move {
+            stall(passage).await;
+            left.fetch_add(1, Ordering::Relaxed);
+        });
+    }
+    tokio::task::yield_now().await;
+    let mut places = Vec::new();
+    for round in 1..=4 {
+        places.push(lanes.answer(PATIENCE).enter().await);
+        sleep(Duration::from_secs(2)).await;
+        assert_eq!(left.load(Ordering::Relaxed), round);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn directions_do_not_share_places() {
+    let lanes = lanes(1);
+    let _answer = lanes.answer(PATIENCE).enter().await;
+    let _list = lanes.list(PATIENCE).enter().await;
+    let _upload = lanes.upload(PATIENCE).enter().await;
+    assert!(timeout(Duration::from_secs(1), lanes.list(PATIENCE).enter()).await.is_err());
+}
+
+#[tokio::test]
+async fn work_spawns_into_the_runtime_of_its_caller() {
+    let lanes = lanes(1);
+    let caller = tokio::runtime::Handle::current().id();
+    let seen = lanes.answer(PATIENCE).spawn(|| tokio::runtime::Handle::current().id()).await.unwrap();
+    assert_eq!(seen, caller);
+}

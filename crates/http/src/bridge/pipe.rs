@@ -1,0 +1,73 @@
+//! [`Pipe`]: pieces of an answer on their way from a thread to a connection. A client that takes none is cut off.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
+
+use super::lanes::Place;
+use crate::respond::Aborted;
+
+/// The other end of a pipe.
+pub(crate) type Pieces = mpsc::Receiver<Result<Bytes, Aborted>>;
+
+/// The end of the thread. An answer whose pipe is dropped before its [`Pipe::end`] is broken.
+pub(crate) struct Pipe {
+    sender: mpsc::Sender<Result<Bytes, Aborted>>,
+    /// Room for the word that the answer is not whole: without it a client would take a broken answer for complete.
+    /// `None` once it is whole, or if somebody else sees to it.
+    last_word: Option<mpsc::OwnedPermit<Result<Bytes, Aborted>>>,
+    place: Place,
+    patience: Duration,
+}
+
+impl Pipe {
+    /// A pipe in which `pieces` may wait.
+    pub(crate) fn new(pieces: usize, place: Place, patience: Duration) -> (Self, Pieces) {
+        let (sender, receiver) = mpsc::channel(pieces + 1);
+        let last_word = sender.clone().try_reserve_owned().expect("the channel is empty");
+        (Self { sender, last_word: Some(last_word), place, patience }, receiver)
+    }
+
+    /// A pipe that shares `sender` with others, who see to the end of the answer.
+    pub(crate) fn beside(sender: mpsc::Sender<Result<Bytes, Aborted>>, place: Place, patience: Duration) -> Self {
+        Self { sender, last_word: None, place, patience }
+    }
+
+    /// Sends a piece. Waits for room: only for threads that may. `Break` when nobody reads on.
+    pub(crate) fn send(&mut self, piece: Bytes) -> ControlFlow<()> {
+        let piece = match self.sender.try_send(Ok(piece)) {
+            Ok(()) => return ControlFlow::Continue(()),
+            Err(TrySendError::Closed(_)) => return ControlFlow::Break(()),
+            Err(TrySendError::Full(piece)) => piece,
+        };
+        Handle::current().block_on(async {
+            tokio::select! {
+                sent = self.sender.send(piece) => match sent {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(_) => ControlFlow::Break(()),
+                },
+                () = self.place.overdue(self.patience) => {
+                    tracing::info!("an answer broke off: its client took nothing for too long");
+                    ControlFlow::Break(())
+                }
+            }
+        })
+    }
+
+    /// Says that the answer is whole.
+    pub(crate) fn end(mut self) {
+        self.last_word = None;
+    }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        if let Some(last_word) = self.last_word.take() {
+            last_word.send(Err(Aborted));
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! What browsers are told and kept from: [`BrowserPolicy`].
+//!
+//! Requests from pages of other origins (CORS, answered as CouchDB's `chttpd_cors` does), frames around answers
+//! (`X-Frame-Options`), what pages under `/_utils` may load (`Content-Security-Policy`; attachments and functions of design
+//! documents set theirs in their handlers). Requests that a foreign page can have a browser send without asking this server
+//! are refused if they would count for more than an anonymous one. Who the user is and what they may do is not decided here.
+
+mod cors;
+
+use hyper::header::{self, HeaderName, HeaderValue};
+use hyper::{HeaderMap, Method};
+
+use crate::connection::Scheme;
+use crate::respond::{self, Response};
+use crate::{Error, Settings};
+
+use cors::Cors;
+
+/// CouchDB's own default for the console.
+const UTILS_POLICY: &str = "child-src 'self' data: blob:; default-src 'self'; img-src 'self' data:; font-src 'self'; \
+     script-src 'self' 'unsafe-eval'; style-src 'self' 'unsafe-inline';";
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// The settings that concern browsers.
+pub(crate) struct BrowserPolicy {
+    cors: Option<Cors>,
+    frames: Option<Frames>,
+    utils: Option<HeaderValue>,
+}
+
+/// `[x_frame_options]`
+enum Frames {
+    SameOrigin,
+    From(Vec<String>),
+}
+
+/// What of a request decides how its answer is marked.
+pub(crate) struct Viewer {
+    origin: Option<HeaderValue>,
+    host: Option<HeaderValue>,
+    scheme: Scheme,
+}
+
+impl Viewer {
+    pub(crate) fn of(headers: &HeaderMap, scheme: Scheme) -> Self {
+        Self { origin: headers.get(header::ORIGIN).cloned(), host: headers.get(header::HOST).cloned(), scheme }
+    }
+}
+
+impl BrowserPolicy {
+    pub(crate) fn of(settings: &dyn Settings) -> Self {
+        let frames = settings.switch("chttpd", "enable_xframe_options", false).then(|| {
+            if settings.switch("x_frame_options", "same_origin", false) {
+                Frames::SameOrigin
+            } else {
+                Frames::From(cors::list(&settings.effective("x_frame_options", "hosts").unwrap_or_default()))
+            }
+        });
+        let utils = settings.switch("csp", "utils_enable", true).then(|| {
+            let value = settings.effective("csp", "utils_header_value").unwrap_or_else(|| UTILS_POLICY.to_owned());
+            HeaderValue::from_str(&value).ok()
+        });
+        Self { cors: Cors::of(settings), frames, utils: utils.flatten() }
+    }
+
+    /// The answer to a preflight request, which needs no credentials. `None`: it is a request like others.
+    pub(crate) fn preflight(&self, method: &Method, headers: &HeaderMap) -> Option<Response> {
+        self.cors.as_ref().filter(|_| method == Method::OPTIONS)?.preflight(headers)
+    }
+
+    /// Refuses what the page of another origin can make a browser send with the user's credentials, though this server would
+    /// not let the page ask for it.
+    ///
+    /// Everything else that changes something needs a method or a content type for which browsers ask first, and what they
+    /// ask is answered by the rules of CORS.
+    pub(crate) fn refuse_forged(
+        &self,
+        method: &Method,
+        headers: &HeaderMap,
+        anybody_is_admin: bool,
+    ) -> Result<(), Error> {
+        if method != Method::POST || text(headers, SEC_FETCH_SITE) != Some("cross-site") {
+            return Ok(());
+        }
+        let counts =
+            anybody_is_admin || [header::COOKIE, header::AUTHORIZATION].iter().any(|name| headers.contains_key(name));
+        let origin = text(headers, header::ORIGIN);
+        let is_known = self.cors.as_ref().is_some_and(|cors| origin.is_some_and(|origin| cors.knows(origin)));
+        if !counts || is_known || !is_simple_type(text(headers, header::CONTENT_TYPE)) {
+            return Ok(());
+        }
+        let reason = "a page of another site may not send this for its visitor; list its origin in [cors] origins";
+        Err(Error::forbidden(reason))
+    }
+
+    /// Adds what browsers have to know to an answer.
+    pub(crate) fn mark(&self, viewer: &Viewer, path: &str, response: &mut Response) {
+        if let Some(cors) = &self.cors {
+            let origin = viewer.origin.as_ref().and_then(|origin| origin.to_str().ok());
+            cors.mark(origin, response.headers_mut());
+        }
+        if let Some(frames) = &self.frames {
+            respond::set(response.headers_mut(), header::X_FRAME_OPTIONS, &frames.option(viewer));
+        }
+        if let Some(policy) = self.utils.as_ref().filter(|_| is_utils(path)) {
+            response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy.clone());
+        }
+    }
+}
+
+/// Without an administrator everybody who reaches this machine may do everything. A page whose name its owner lets point to
+/// this machine reaches it too, under that name. So only names count then that nobody on the internet can own.
+pub(crate) fn refuse_public_name(headers: &HeaderMap) -> Result<(), Error> {
+    let host = text(headers, header::HOST).unwrap_or_default();
+    let name = if host.starts_with('[') { "" } else { host.rsplit_once(':').map_or(host, |(name, _)| name) };
+    let name = name.trim_end_matches('.').to_ascii_lowercase();
+    let Some((_, last)) = name.rsplit_once('.') else { return Ok(()) };
+    let is_address = name.parse::<std::net::Ipv4Addr>().is_ok();
+    let is_private = ["localhost", "test", "local", "internal", "lan", "arpa"].contains(&last);
+    if is_address || is_private {
+        return Ok(());
+    }
+    let reason = "without an administrator this server answers under names of this machine only, such as localhost; \
+                  make one in [admins], or with COUCHDB_USER and COUCHDB_PASSWORD";
+    Err(Error::forbidden(reason))
+}
+
+fn text(headers: &HeaderMap, name: impl header::AsHeaderName) -> Option<&str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+fn is_utils(path: &str) -> bool {
+    path.strip_prefix("/_utils").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Whether a page may send a body of this type without asking.
+fn is_simple_type(content_type: Option<&str>) -> bool {
+    let essence = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    let simple = ["", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"];
+    simple.iter().any(|known| essence.eq_ignore_ascii_case(known))
+}
+
+impl Frames {
+    fn option(&self, viewer: &Viewer) -> String {
+        match self {
+            Self::SameOrigin => "SAMEORIGIN".to_owned(),
+            Self::From(hosts) => {
+                let host = viewer.host.as_ref().and_then(|host| host.to_str().ok()).unwrap_or_default();
+                let own = format!("{}://{host}", viewer.scheme.name());
+                let is_listed = hosts.iter().any(|host| *host == own) || hosts[..] == ["*"];
+                if is_listed { format!("ALLOW-FROM {own}") } else { "DENY".to_owned() }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

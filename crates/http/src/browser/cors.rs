@@ -1,0 +1,113 @@
+//! [`Cors`]: which pages of other origins may ask what.
+
+use hyper::header::{self, HeaderName, HeaderValue};
+use hyper::{HeaderMap, StatusCode};
+
+use super::text;
+use crate::Settings;
+use crate::respond::{self, Body, Response};
+
+/// What pages may send unless `[cors] headers` says otherwise. CouchDB lacks `if-none-match`, without which a page cannot use
+/// what it has.
+const REQUEST_HEADERS: &str = "accept, accept-language, authorization, content-length, content-range, content-type, \
+     destination, expires, if-match, if-none-match, last-modified, origin, pragma, x-couch-full-commit, x-couch-id, \
+     x-couch-persist, x-couchdb-www-authenticate, x-http-method-override, x-requested-with, x-couchdb-vhost-path";
+
+const METHODS: &str = "CONNECT, COPY, DELETE, GET, HEAD, OPTIONS, POST, PUT, TRACE";
+
+/// What pages may see besides [`SIMPLE_HEADERS`].
+const EXPOSED: &str = "accept-ranges, etag, server, x-couch-request-id, x-couch-update-newrev, x-couchdb-body-time";
+
+/// What of an answer pages see anyway. CouchDB lists those that are there all the same.
+const SIMPLE_HEADERS: [HeaderName; 5] =
+    [header::CACHE_CONTROL, header::CONTENT_LANGUAGE, header::EXPIRES, header::LAST_MODIFIED, header::PRAGMA];
+
+/// The section `[cors]`, if it is in force.
+pub(super) struct Cors {
+    origins: Vec<String>,
+    credentials: bool,
+    methods: Vec<String>,
+    /// In lower case.
+    headers: Vec<String>,
+    exposed: String,
+    max_age: String,
+}
+
+impl Cors {
+    /// `None` unless `[chttpd] enable_cors` is on.
+    pub(super) fn of(settings: &dyn Settings) -> Option<Self> {
+        if !settings.switch("chttpd", "enable_cors", false) {
+            return None;
+        }
+        let words =
+            |key: &str, default: &str| list(&settings.effective("cors", key).unwrap_or_else(|| default.to_owned()));
+        Some(Self {
+            origins: words("origins", ""),
+            credentials: settings.switch("cors", "credentials", false),
+            methods: words("methods", METHODS),
+            headers: words("headers", REQUEST_HEADERS).iter().map(|name| name.to_ascii_lowercase()).collect(),
+            exposed: words("exposed_headers", EXPOSED).join(", ").to_ascii_lowercase(),
+            max_age: settings.effective("cors", "max_age").unwrap_or_else(|| "600".to_owned()),
+        })
+    }
+
+    /// Whether pages of this origin may ask at all.
+    pub(super) fn knows(&self, origin: &str) -> bool {
+        self.origins.iter().any(|known| known == "*" || known == origin)
+    }
+
+    pub(super) fn preflight(&self, asked: &HeaderMap) -> Option<Response> {
+        let origin = text(asked, header::ORIGIN).filter(|origin| self.knows(origin))?;
+        let method = text(asked, header::ACCESS_CONTROL_REQUEST_METHOD)?;
+        if !self.methods.iter().any(|known| known == method) {
+            return None;
+        }
+        let wanted = text(asked, header::ACCESS_CONTROL_REQUEST_HEADERS).unwrap_or_default();
+        if !list(wanted).iter().all(|name| self.headers.contains(&name.to_ascii_lowercase())) {
+            return None;
+        }
+        let mut response = Response::new(Body::Whole(None));
+        *response.status_mut() = StatusCode::NO_CONTENT;
+        let headers = response.headers_mut();
+        self.allow(origin, headers);
+        respond::set(headers, header::ACCESS_CONTROL_MAX_AGE, &self.max_age);
+        respond::set(headers, header::ACCESS_CONTROL_ALLOW_METHODS, &self.methods.join(", "));
+        if !wanted.is_empty() {
+            respond::set(headers, header::ACCESS_CONTROL_ALLOW_HEADERS, wanted);
+        }
+        Some(response)
+    }
+
+    /// Adds what lets a page see the answer.
+    pub(super) fn mark(&self, origin: Option<&str>, headers: &mut HeaderMap) {
+        // Caches must not give what one origin may see to others.
+        headers.append(header::VARY, HeaderValue::from_static("Origin"));
+        if headers.contains_key(header::ACCESS_CONTROL_ALLOW_METHODS) {
+            return;
+        }
+        let Some(origin) = origin.filter(|origin| self.knows(origin)) else { return };
+        let mut exposed = "content-type".to_owned();
+        for name in headers.keys().filter(|name| SIMPLE_HEADERS.contains(name)) {
+            exposed.push_str(", ");
+            exposed.push_str(name.as_str());
+        }
+        if !self.exposed.is_empty() {
+            exposed.push_str(", ");
+            exposed.push_str(&self.exposed);
+        }
+        self.allow(origin, headers);
+        respond::set(headers, header::ACCESS_CONTROL_EXPOSE_HEADERS, &exposed);
+    }
+
+    fn allow(&self, origin: &str, headers: &mut HeaderMap) {
+        respond::set(headers, header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        if self.credentials && origin != "*" {
+            headers.insert(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
+        }
+    }
+}
+
+/// The words of a list with commas.
+pub(super) fn list(text: &str) -> Vec<String> {
+    text.split(',').map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+}

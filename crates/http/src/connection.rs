@@ -1,0 +1,267 @@
+//! One connection: its protocol is found out, its limits are watched, and it ends in order.
+//!
+//! HTTP/1.1 and HTTP/2 share each port: with TLS the client chooses in the handshake (ALPN), without it by what it sends
+//! first (prior knowledge). What requests mean is [`Service`]'s part.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+
+use crate::Settings;
+use crate::server::{Service, until_true};
+use crate::stream::{Begun, Paced};
+use crate::target::{HeadLimits, Lenient};
+use crate::tls::Tls;
+
+/// What a client sends first that speaks HTTP/2 without TLS.
+const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// More than a head may have, so that [`Lenient`] and not the library finds what is too much.
+const ROOM_BYTES: usize = 16 << 10;
+const ROOM_HEADERS: usize = 8;
+
+/// What of a request's body may lie around unread, for each stream and for all of a connection.
+const H2_WINDOW_BYTES: u32 = 1 << 20;
+
+/// What of an answer may lie around unsent, for each stream.
+const H2_SEND_BUFFER_BYTES: usize = 128 << 10;
+
+/// Streams that were reset before anybody had looked at them; a client that makes more is cut off.
+const H2_RESETS_MAX: usize = 100;
+
+/// A connection without traffic is asked for a sign of life.
+const H2_PING_EVERY: Duration = Duration::from_secs(75);
+const H2_PING_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// What bounds a connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    /// What a head may have at most.
+    pub(crate) head: HeadLimits,
+    /// How long a client may take for a handshake, and for each head that it has begun.
+    pub(crate) head_time: Duration,
+    /// How long a connection may stay without a request.
+    pub(crate) idle_time: Duration,
+    /// How long a client may take nothing of what is sent.
+    pub(crate) send_time: Duration,
+    /// How many requests an HTTP/2 client may have open on a connection.
+    pub(crate) streams: u32,
+}
+
+impl Limits {
+    pub(crate) fn of(settings: &dyn Settings) -> Self {
+        let number = |key, default| settings.number("chttpd", key, default);
+        let time = |key, default| Duration::from_millis(number(key, default));
+        Self {
+            head: HeadLimits {
+                bytes: usize::try_from(number("max_header_bytes", 128 << 10).clamp(8192, 16 << 20)).unwrap_or(8192),
+                headers: usize::try_from(number("max_headers", 100).clamp(1, 10_000)).unwrap_or(100),
+            },
+            head_time: time("header_timeout_ms", 60_000),
+            idle_time: time("idle_timeout_ms", 300_000),
+            send_time: time("send_timeout_ms", 300_000),
+            streams: u32::try_from(number("max_streams_per_connection", 100).max(1)).unwrap_or(u32::MAX),
+        }
+    }
+}
+
+/// How a request came in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer {
+    /// The client's address; who comes over a Unix socket is on this machine.
+    pub(crate) ip: IpAddr,
+    pub(crate) scheme: Scheme,
+}
+
+/// How the client names the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scheme {
+    Http,
+    Https,
+}
+
+impl Scheme {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+}
+
+/// A client that was accepted.
+pub(crate) enum Accepted {
+    Tcp(TcpStream, IpAddr),
+    Tls(TcpStream, IpAddr, Tls),
+    Unix(UnixStream),
+}
+
+/// Serves a client until it leaves, or until the server stops.
+pub(crate) async fn serve(service: Arc<Service>, client: Accepted, stopping: watch::Receiver<bool>) {
+    let limits = Limits::of(service.settings());
+    let ended = match client {
+        Accepted::Tcp(stream, ip) => {
+            set_options(&stream);
+            begin(service, stream, Peer { ip, scheme: Scheme::Http }, &limits, stopping).await
+        }
+        Accepted::Unix(stream) => {
+            let peer = Peer { ip: Ipv4Addr::LOCALHOST.into(), scheme: Scheme::Http };
+            begin(service, stream, peer, &limits, stopping).await
+        }
+        Accepted::Tls(stream, ip, tls) => {
+            set_options(&stream);
+            match timeout(limits.head_time, tls.accept(stream)).await {
+                Ok(Ok(stream)) => begin(service, stream, Peer { ip, scheme: Scheme::Https }, &limits, stopping).await,
+                Ok(Err(error)) => Err(error.into()),
+                Err(_) => Err(io::Error::from(io::ErrorKind::TimedOut).into()),
+            }
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended");
+    }
+}
+
+fn set_options(stream: &TcpStream) {
+    // Answers are written in one go, so waiting for more to send only adds delay.
+    let _ = stream.set_nodelay(true);
+}
+
+type Ended = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
+/// Finds out what the client speaks.
+async fn begin<S>(
+    service: Arc<Service>,
+    mut stream: S,
+    peer: Peer,
+    limits: &Limits,
+    mut stopping: watch::Receiver<bool>,
+) -> Ended
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let beginning = tokio::select! {
+        beginning = timeout(limits.head_time, read_beginning(&mut stream)) => beginning??,
+        () = until_true(&mut stopping) => return Ok(()),
+    };
+    if beginning.is_empty() {
+        return Ok(());
+    }
+    let is_h2 = beginning == H2_PREFACE;
+    let stream = Begun::new(Paced::new(stream, limits.send_time), beginning);
+    if is_h2 {
+        h2(service, stream, peer, limits, stopping).await
+    } else {
+        h1(service, stream, peer, limits, stopping).await
+    }
+}
+
+/// Reads until it is sure whether this is the preface of HTTP/2. Empty if the client leaves.
+async fn read_beginning(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
+    let mut beginning = Vec::with_capacity(H2_PREFACE.len());
+    while beginning.len() < H2_PREFACE.len() && H2_PREFACE.starts_with(&beginning) {
+        let room = H2_PREFACE.len() - beginning.len();
+        if (&mut *stream).take(room as u64).read_buf(&mut beginning).await? == 0 {
+            break;
+        }
+    }
+    Ok(beginning)
+}
+
+async fn h1<S>(
+    service: Arc<Service>,
+    stream: Begun<Paced<S>>,
+    peer: Peer,
+    limits: &Limits,
+    mut stopping: watch::Receiver<bool>,
+) -> Ended
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let serve = service_fn(move |request| {
+        let service = Arc::clone(&service);
+        async move { Ok::<_, Infallible>(service.answer(request, peer).await) }
+    });
+    let mut builder = http1::Builder::new();
+    // No flushing of several answers at once: with it the library takes in whole answers that nobody reads.
+    // Its time-out runs while nothing comes as well; that for a head that has begun is in `Lenient`.
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.idle_time)
+        .max_buf_size(limits.head.bytes + ROOM_BYTES)
+        .max_headers(limits.head.headers + ROOM_HEADERS);
+    let stream = Lenient::new(stream, limits.head, limits.head_time);
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), serve));
+    tokio::select! {
+        ended = connection.as_mut() => return Ok(ended?),
+        () = until_true(&mut stopping) => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    Ok(connection.await?)
+}
+
+async fn h2<S>(
+    service: Arc<Service>,
+    stream: Begun<Paced<S>>,
+    peer: Peer,
+    limits: &Limits,
+    mut stopping: watch::Receiver<bool>,
+) -> Ended
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let begun = Instant::now();
+    let since_begun = move || u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let last_ms = Arc::new(AtomicU64::new(0));
+    let noted_ms = Arc::clone(&last_ms);
+    let serve = service_fn(move |request: Request<Incoming>| {
+        let service = Arc::clone(&service);
+        noted_ms.store(since_begun(), Ordering::Relaxed);
+        async move { Ok::<_, Infallible>(service.answer(request, peer).await) }
+    });
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(limits.streams)
+        .max_header_list_size(u32::try_from(limits.head.bytes).unwrap_or(u32::MAX))
+        .max_pending_accept_reset_streams(H2_RESETS_MAX)
+        .max_local_error_reset_streams(H2_RESETS_MAX)
+        .initial_stream_window_size(H2_WINDOW_BYTES)
+        .initial_connection_window_size(H2_WINDOW_BYTES)
+        .max_send_buf_size(H2_SEND_BUFFER_BYTES)
+        .keep_alive_interval(H2_PING_EVERY)
+        .keep_alive_timeout(H2_PING_TIMEOUT);
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), serve));
+    let idle = async {
+        loop {
+            let last = Duration::from_millis(last_ms.load(Ordering::Relaxed));
+            let end = begun + last + limits.idle_time;
+            if end <= Instant::now() {
+                return;
+            }
+            tokio::time::sleep_until(end).await;
+        }
+    };
+    tokio::select! {
+        ended = connection.as_mut() => return Ok(ended?),
+        () = until_true(&mut stopping) => {}
+        () = idle => {}
+    }
+    // What is open may end by itself.
+    connection.as_mut().graceful_shutdown();
+    Ok(connection.await?)
+}

@@ -1,0 +1,256 @@
+//! A whole server on a port of this machine, with its data in memory, and a client that speaks HTTP/1.1 byte by byte.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use settee_auth::Authenticator;
+use settee_database::Catalog;
+use settee_database::tasks::Tasks;
+use settee_design::Limits;
+use settee_storage::memory::MemoryEngine;
+use settee_views::Views;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::node::Node;
+use crate::{Identity, Listener, NodeParts, Persist, Settings, SettingsError, Shutdown};
+
+/// How long anything may take before a test fails.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Settings in memory.
+#[derive(Default)]
+pub(crate) struct Values {
+    values: Mutex<BTreeMap<(String, String), String>>,
+    version: AtomicU64,
+}
+
+impl Values {
+    /// Settings of the form `section/key=value`.
+    pub(crate) fn of(settings: &[&str]) -> Self {
+        let values = Self::default();
+        for setting in settings {
+            let (path, value) = setting.split_once('=').unwrap();
+            let (section, key) = path.split_once('/').unwrap();
+            values.set(section, key, value, Persist::No).unwrap();
+        }
+        values
+    }
+}
+
+impl Settings for Values {
+    fn get(&self, section: &str, key: &str) -> Option<String> {
+        self.values.lock().get(&(section.to_owned(), key.to_owned())).cloned()
+    }
+
+    fn section(&self, section: &str) -> Vec<(String, String)> {
+        let values = self.values.lock();
+        values
+            .iter()
+            .filter(|((own, _), _)| own == section)
+            .map(|((_, key), value)| (key.clone(), value.clone()))
+            .collect()
+    }
+
+    fn all(&self) -> Vec<(String, Vec<(String, String)>)> {
+        Vec::new()
+    }
+
+    fn set(&self, section: &str, key: &str, value: &str, _: Persist) -> Result<Option<String>, SettingsError> {
+        self.version.fetch_add(1, Ordering::Relaxed);
+        Ok(self.values.lock().insert((section.to_owned(), key.to_owned()), value.to_owned()))
+    }
+
+    fn delete(&self, section: &str, key: &str, _: Persist) -> Result<String, SettingsError> {
+        self.values.lock().remove(&(section.to_owned(), key.to_owned())).ok_or(SettingsError::Unknown)
+    }
+
+    fn reload(&self) -> Result<(), SettingsError> {
+        Ok(())
+    }
+
+    fn version(&self) -> Option<u64> {
+        Some(self.version.load(Ordering::Relaxed))
+    }
+}
+
+/// A running server. Without administrators everybody may do everything.
+pub(crate) struct Live {
+    pub(crate) address: SocketAddr,
+    pub(crate) node: Arc<Node>,
+    shutdown: Shutdown,
+    serving: JoinHandle<()>,
+}
+
+fn node(settings: Arc<Values>) -> Arc<Node> {
+    let catalog = Arc::new(Catalog::open(Arc::new(MemoryEngine::new()), 1).unwrap());
+    let tasks = Tasks::new(|| 0);
+    let indexing = settee_views::Settings {
+        threads: 1,
+        memory_bytes: 1 << 20,
+        temporary_directory: std::env::temp_dir(),
+        limits: Limits::default(),
+        seed: 1,
+    };
+    let views = Views::new(Arc::clone(&catalog), Arc::new(|_| None), tasks.clone(), Arc::new(|_| {}), indexing);
+    Node::new(NodeParts {
+        catalog,
+        views: Arc::new(views),
+        languages: Vec::new(),
+        tasks,
+        settings,
+        authenticator: Authenticator::new([0; 32]),
+        uuids: Box::new(|count| vec!["uuid".to_owned(); count]),
+        identity: Identity {
+            couchdb_version: "3.5.2".to_owned(),
+            version: "0".to_owned(),
+            node: "nonode@nohost".to_owned(),
+            uuid: "uuid".to_owned(),
+        },
+        clock_ms: Box::new(|| 0),
+        entropy: Box::new(|| 0),
+    })
+}
+
+impl Live {
+    /// Starts a server with these settings: `section/key=value`.
+    pub(crate) async fn start(settings: &[&str]) -> Self {
+        let values = Values::of(settings);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let shutdown = Shutdown::new();
+        let node = node(Arc::new(values));
+        let serving = tokio::spawn(crate::serve(Arc::clone(&node), vec![Listener::Tcp(listener)], shutdown.clone()));
+        Self { address, node, shutdown, serving }
+    }
+
+    pub(crate) async fn client(&self) -> Client<TcpStream> {
+        Client::new(TcpStream::connect(self.address).await.unwrap())
+    }
+
+    /// One request on a connection of its own.
+    pub(crate) async fn request(&self, line: &str, body: &str) -> Reply {
+        self.client().await.request(line, &[], body).await
+    }
+
+    /// Stops the server and waits for its end.
+    pub(crate) async fn stop(self) {
+        self.shutdown.begin();
+        timeout(PATIENCE, self.serving).await.unwrap().unwrap();
+    }
+}
+
+/// Waits until something is so.
+pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let waiting = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("{what}: this does not happen"));
+}
+
+/// One connection.
+pub(crate) struct Client<S>(BufReader<S>);
+
+/// An answer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: String,
+}
+
+impl Reply {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
+    pub(crate) fn new(stream: S) -> Self {
+        Self(BufReader::new(stream))
+    }
+
+    /// Sends `line`, such as `GET /db`, and reads the answer.
+    pub(crate) async fn request(&mut self, line: &str, headers: &[(&str, &str)], body: &str) -> Reply {
+        self.send(line, headers, body).await;
+        self.reply(line.starts_with("HEAD ")).await.unwrap_or_else(|| panic!("{line}: no answer"))
+    }
+
+    pub(crate) async fn send(&mut self, line: &str, headers: &[(&str, &str)], body: &str) {
+        let mut text = format!("{line} HTTP/1.1\r\nHost: settee.test\r\n");
+        for (name, value) in headers {
+            text.push_str(&format!("{name}: {value}\r\n"));
+        }
+        if !body.is_empty() {
+            text.push_str(&format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len()));
+        }
+        self.write(format!("{text}\r\n{body}").as_bytes()).await;
+    }
+
+    pub(crate) async fn write(&mut self, bytes: &[u8]) {
+        timeout(PATIENCE, self.0.write_all(bytes)).await.unwrap().unwrap();
+    }
+
+    /// Writes what the server takes before it has enough.
+    pub(crate) async fn try_write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        timeout(PATIENCE, self.0.write_all(bytes)).await.unwrap()
+    }
+
+    /// Reads an answer; `None` if the connection ends first.
+    pub(crate) async fn reply(&mut self, is_head: bool) -> Option<Reply> {
+        timeout(PATIENCE, self.read_reply(is_head)).await.expect("no answer in time")
+    }
+
+    async fn read_reply(&mut self, is_head: bool) -> Option<Reply> {
+        let line = self.line().await?;
+        let status = line.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or_else(|| panic!("{line:?}"));
+        let mut reply = Reply { status, ..Reply::default() };
+        loop {
+            let line = self.line().await?;
+            let Some((name, value)) = line.split_once(": ") else { break };
+            reply.headers.push((name.to_ascii_lowercase(), value.to_owned()));
+        }
+        if is_head || matches!(status, 204 | 304) {
+            return Some(reply);
+        }
+        let mut body = Vec::new();
+        if reply.header("transfer-encoding") == Some("chunked") {
+            loop {
+                let size = usize::from_str_radix(&self.line().await?, 16).unwrap();
+                let mut chunk = vec![0; size + 2];
+                self.0.read_exact(&mut chunk).await.ok()?;
+                if size == 0 {
+                    break;
+                }
+                body.extend_from_slice(&chunk[..size]);
+            }
+        } else {
+            body = vec![0; reply.header("content-length").map_or(0, |length| length.parse().unwrap())];
+            self.0.read_exact(&mut body).await.ok()?;
+        }
+        reply.body = String::from_utf8(body).unwrap();
+        Some(reply)
+    }
+
+    async fn line(&mut self) -> Option<String> {
+        let mut line = String::new();
+        let length = self.0.read_line(&mut line).await.ok()?;
+        (length > 0).then(|| line.trim_end_matches("\r\n").to_owned())
+    }
+
+    /// Reads until the server ends the connection, and answers what came.
+    pub(crate) async fn rest(&mut self) -> Vec<u8> {
+        let mut rest = Vec::new();
+        // A reset is an end as well.
+        let _ = timeout(PATIENCE, self.0.read_to_end(&mut rest)).await.expect("the connection stays open");
+        rest
+    }
+}

@@ -1,0 +1,116 @@
+//! A slow reader never delays writers or other readers.
+
+use std::time::{Duration, Instant};
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::JoinSet;
+
+use crate::tests::live::{Live, PATIENCE, until};
+
+/// More than there are threads for everything that is not a client's.
+const READERS: usize = 700;
+
+/// One request, while all others wait for their clients. Far more than it needs.
+const PROMPT: Duration = Duration::from_secs(20);
+
+async fn load(server: &Live) {
+    assert_eq!(server.request("PUT /db", "").await.status, 201);
+    let padding = "x".repeat(100_000);
+    for batch in 0..12 {
+        let docs: Vec<String> = (0..10).map(|n| format!(r#"{{"_id":"{batch}-{n}","padding":"{padding}"}}"#)).collect();
+        let saved = server.request("POST /db/_bulk_docs", &format!(r#"{{"docs":[{}]}}"#, docs.join(","))).await;
+        assert_eq!(saved.status, 201);
+    }
+}
+
+/// Asks for `path` and reads nothing of the answer.
+async fn ask(server: &Live, path: &str) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    // A small window: what the system takes in nobody waits for.
+    socket.set_recv_buffer_size(4096).unwrap();
+    let mut stream = socket.connect(server.address).await.unwrap();
+    let head = format!("GET {path} HTTP/1.1\r\nHost: settee.test\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    // The answer has begun: somebody works for this reader.
+    stream.readable().await.unwrap();
+    stream
+}
+
+async fn within(what: &str, limit: Duration, work: impl Future<Output = ()>) {
+    let begun = Instant::now();
+    tokio::time::timeout(PATIENCE, work).await.unwrap_or_else(|_| panic!("{what} never ends"));
+    let taken = begun.elapsed();
+    assert!(taken < limit, "{what} took {taken:?}");
+}
+
+/// Streamed answers once held one thread each of those that commits need as well: about five hundred clients that did not
+/// read stopped all writes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hundreds_of_clients_that_never_read_hold_up_nobody() {
+    let server = Live::start(&[]).await;
+    load(&server).await;
+    let mut readers = Vec::new();
+    for count in 0..READERS {
+        let path = ["/db/_all_docs?include_docs=true", "/db/_changes?include_docs=true"][count % 2];
+        readers.push(ask(&server, path).await);
+    }
+    for round in 0..5 {
+        within("a write", PROMPT, async {
+            let saved = server.request(&format!("PUT /db/new-{round}"), "{}").await;
+            assert_eq!(saved.status, 201);
+        })
+        .await;
+        within("a read", PROMPT, async {
+            assert_eq!(server.request(&format!("GET /db/new-{round}"), "").await.status, 200);
+        })
+        .await;
+        within("a list", PROMPT, async {
+            let list = server.request("GET /db/_all_docs?include_docs=true", "").await;
+            assert!(list.status == 200 && list.body.len() > 12_000_000, "{} {}", list.status, list.body.len());
+        })
+        .await;
+    }
+    let mut writers = JoinSet::new();
+    for writer in 0..20 {
+        let mut client = server.client().await;
+        writers.spawn(async move {
+            for round in 0..20 {
+                let saved = client.request(&format!("PUT /db/{writer}-{round}-many"), &[], "{}").await;
+                assert_eq!(saved.status, 201);
+            }
+        });
+    }
+    within("many writes", PROMPT, async { while writers.join_next().await.is_some() {} }).await;
+    drop(readers);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_client_that_takes_nothing_is_cut_off() {
+    let server = Live::start(&["chttpd/send_timeout_ms=300"]).await;
+    load(&server).await;
+    let mut reader = server.client().await;
+    reader.send("GET /db/_all_docs?include_docs=true", &[], "").await;
+    // It reads once the server has given up: otherwise the answer would be whole.
+    until("an answer begins", || server.node.answers_under_way() == 1).await;
+    until("the answer is given up", || server.node.answers_under_way() == 0).await;
+    let rest = reader.rest().await;
+    assert!(rest.len() < 12_000_000 && !rest.ends_with(b"0\r\n\r\n"), "{} bytes came", rest.len());
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_client_that_stops_sending_hears_of_it() {
+    let server = Live::start(&["chttpd/receive_timeout_ms=300"]).await;
+    assert_eq!(server.request("PUT /db", "").await.status, 201);
+    for path in ["/db/doc", "/db/doc/attachment"] {
+        let mut client = server.client().await;
+        client.write(format!("PUT {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 20\r\n\r\n{{\"a\"").as_bytes()).await;
+        let reply = client.reply(false).await.unwrap();
+        let body = "{\"error\":\"request_timeout\",\"reason\":\"the request body did not come in time\"}\n";
+        assert_eq!((reply.status, reply.body.as_str()), (408, body), "{path}");
+        assert!(client.rest().await.is_empty());
+    }
+    server.stop().await;
+}

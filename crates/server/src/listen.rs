@@ -1,0 +1,101 @@
+//! Where the server listens: plain HTTP, TLS, and a socket in the file system.
+
+use std::net::SocketAddr;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::{fs, io};
+
+use anyhow::{Context as _, bail};
+use settee_http::Listener;
+use tokio::net::{TcpListener, UnixListener};
+
+use crate::config::Configuration;
+use crate::tls::Certificates;
+
+/// What was opened.
+pub(crate) struct Opened {
+    pub(crate) listeners: Vec<Listener>,
+    /// How to reach them, for people.
+    pub(crate) addresses: Vec<String>,
+    /// To be watched while the server runs.
+    pub(crate) certificates: Option<Certificates>,
+    /// Kept while the server runs.
+    pub(crate) socket: Option<SocketFile>,
+}
+
+/// Opens everything that the configuration asks for. `plain` is where plain HTTP is served; TLS is served on the same address.
+pub(crate) async fn open(configuration: &Arc<Configuration>, plain: SocketAddr) -> anyhow::Result<Opened> {
+    let mut opened = Opened { listeners: Vec::new(), addresses: Vec::new(), certificates: None, socket: None };
+    let listener = bind(plain, "--port").await?;
+    opened.addresses.push(format!("http://{}/", local(&listener)?));
+    opened.listeners.push(Listener::Tcp(listener));
+    if configuration.effective("ssl", "enable").as_deref() == Some("true") {
+        let certificates = Certificates::open(Arc::clone(configuration))?;
+        let port = configuration.get_u64("ssl", "port").unwrap_or(6984);
+        let port = u16::try_from(port).context("[ssl] port is no port number")?;
+        let listener = bind(SocketAddr::new(plain.ip(), port), "[ssl] port").await?;
+        opened.addresses.push(format!("https://{}/", local(&listener)?));
+        opened.listeners.push(Listener::Tls(listener, certificates.tls()));
+        opened.certificates = Some(certificates);
+    }
+    if let Some(path) = configuration.effective("chttpd", "unix_socket") {
+        let mode = configuration.effective("chttpd", "unix_socket_mode").unwrap_or_default();
+        let mode = u32::from_str_radix(&mode, 8).ok().filter(|mode| *mode <= 0o777);
+        let mode = mode.context("[chttpd] unix_socket_mode must be an octal number such as 660")?;
+        let (listener, file) = bind_socket(Path::new(&path), mode)?;
+        opened.addresses.push(format!("unix:{path}"));
+        opened.listeners.push(Listener::Unix(listener));
+        opened.socket = Some(file);
+    }
+    Ok(opened)
+}
+
+async fn bind(address: SocketAddr, setting: &str) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| {
+        format!("cannot listen on {address}; is another server running there? Choose a port with {setting}")
+    })
+}
+
+fn local(listener: &TcpListener) -> anyhow::Result<SocketAddr> {
+    listener.local_addr().context("the listening address is not known")
+}
+
+/// A socket in the file system; removed when dropped.
+pub(crate) struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // It may have been removed by somebody else.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn bind_socket(path: &Path, mode: u32) -> anyhow::Result<(UnixListener, SocketFile)> {
+    remove_stale(path)?;
+    let shown = path.display();
+    let listener = UnixListener::bind(path).with_context(|| format!("cannot listen on the socket {shown}"))?;
+    let file = SocketFile(path.to_owned());
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+        .with_context(|| format!("the permissions of the socket {shown} cannot be set"))?;
+    Ok((listener, file))
+}
+
+/// Removes what a server left behind that ended without notice, and nothing else.
+fn remove_stale(path: &Path) -> anyhow::Result<()> {
+    let shown = path.display();
+    let metadata = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found.with_context(|| format!("the socket {shown} cannot be looked at"))?,
+    };
+    if !metadata.file_type().is_socket() {
+        bail!("[chttpd] unix_socket: {shown} is there and is no socket; choose another path");
+    }
+    match std::os::unix::net::UnixStream::connect(path) {
+        Ok(_) => bail!("another server listens on the socket {shown}"),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            fs::remove_file(path).with_context(|| format!("the old socket {shown} cannot be removed"))
+        }
+        Err(error) => Err(error).with_context(|| format!("the socket {shown} cannot be looked at")),
+    }
+}

@@ -1,0 +1,166 @@
+//! `[ssl]`: certificates from files, and new ones when the files change. [`Certificates`] makes what handshakes need of them;
+//! connections are the HTTP crate's part.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context as _, bail, ensure};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ServerConfig, WebPkiClientVerifier};
+use rustls::{RootCertStore, SupportedProtocolVersion, crypto, version};
+use settee_http::Tls;
+
+use crate::config::Configuration;
+
+/// How often the files are looked at.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
+
+/// The files of `[ssl]`, and what handshakes are made with.
+pub(crate) struct Certificates {
+    configuration: Arc<Configuration>,
+    tls: Tls,
+    seen: Seen,
+}
+
+/// What tells that something may have changed.
+#[derive(Debug, PartialEq, Eq)]
+struct Seen {
+    version: u64,
+    files: Vec<Option<(SystemTime, u64)>>,
+}
+
+impl Certificates {
+    /// Reads the files that the configuration names; an error says what is wrong with them.
+    pub(crate) fn open(configuration: Arc<Configuration>) -> anyhow::Result<Self> {
+        let seen = Seen::of(&configuration);
+        let tls = Tls::new(read(&configuration)?);
+        Ok(Self { configuration, tls, seen })
+    }
+
+    pub(crate) fn tls(&self) -> Tls {
+        self.tls.clone()
+    }
+
+    /// Reads the files again whenever they or the configuration have changed. Until they are right again the old ones hold.
+    pub(crate) async fn watch(mut self) {
+        loop {
+            tokio::time::sleep(CHECK_EVERY).await;
+            let work = tokio::task::spawn_blocking(move || {
+                self.refresh();
+                self
+            });
+            match work.await {
+                Ok(certificates) => self = certificates,
+                Err(error) => {
+                    tracing::error!(%error, "certificates are not read again until the next start");
+                    return;
+                }
+            }
+        }
+    }
+
+    fn refresh(&mut self) {
+        let seen = Seen::of(&self.configuration);
+        if seen == self.seen {
+            return;
+        }
+        self.seen = seen;
+        match read(&self.configuration) {
+            Ok(config) => {
+                self.tls.replace(config);
+                tracing::info!("certificates were read again");
+            }
+            Err(error) => tracing::error!("the old certificates stay in use: {error:#}"),
+        }
+    }
+}
+
+impl Seen {
+    fn of(configuration: &Configuration) -> Self {
+        let files = ["cert_file", "key_file", "cacert_file"].map(|key| {
+            let metadata = fs::metadata(configuration.effective("ssl", key)?).ok()?;
+            Some((metadata.modified().ok()?, metadata.len()))
+        });
+        Self { version: configuration.version(), files: files.into() }
+    }
+}
+
+fn read(configuration: &Configuration) -> anyhow::Result<ServerConfig> {
+    let setting = |key: &str| configuration.effective("ssl", key);
+    let certificates = certificates(&setting("cert_file").context(
+        "[ssl] enable is on, but there is no cert_file: name a PEM file with the certificate and those that lead to its root",
+    )?)?;
+    let key =
+        key(&setting("key_file").context("[ssl] has no key_file: name the PEM file with the certificate's key")?)?;
+    let provider = Arc::new(crypto::ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(&versions(setting("tls_versions").as_deref())?)
+        .context("[ssl] tls_versions cannot be used")?;
+    let builder = if is_on(setting("verify_ssl_certificates")) {
+        let file = setting("cacert_file").context(
+            "[ssl] verify_ssl_certificates is on, but there is no cacert_file: name a PEM file with the roots of clients' \
+             certificates",
+        )?;
+        let mut roots = RootCertStore::empty();
+        for certificate in self::certificates(&file)? {
+            roots
+                .add(certificate)
+                .with_context(|| format!("[ssl] cacert_file {file} has a certificate that is no root"))?;
+        }
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+        let verifier = if is_on(setting("fail_if_no_peer_cert")) { verifier } else { verifier.allow_unauthenticated() };
+        builder.with_client_cert_verifier(verifier.build().context("[ssl] cacert_file cannot be used")?)
+    } else {
+        builder.with_no_client_auth()
+    };
+    builder.with_single_cert(certificates, key).context("[ssl] cert_file and key_file do not fit together")
+}
+
+fn is_on(value: Option<String>) -> bool {
+    value.as_deref() == Some("true")
+}
+
+fn certificates(file: &str) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+    let text = fs::read(file).with_context(|| format!("the certificate file {file} cannot be read"))?;
+    let certificates = CertificateDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>();
+    let certificates = certificates.with_context(|| format!("the certificate file {file} is no PEM file"))?;
+    ensure!(!certificates.is_empty(), "the certificate file {file} has no certificate");
+    Ok(certificates)
+}
+
+fn key(file: &str) -> anyhow::Result<PrivateKeyDer<'static>> {
+    let text = fs::read(file).with_context(|| format!("the key file {file} cannot be read"))?;
+    let is_encrypted = |mark: &[u8]| text.windows(mark.len()).any(|window| window == mark);
+    if is_encrypted(b"BEGIN ENCRYPTED PRIVATE KEY") || is_encrypted(b"Proc-Type: 4,ENCRYPTED") {
+        bail!(
+            "the key file {file} is encrypted, which is not supported: write it without a password \
+             (openssl pkey -in {file} -out new.pem) into a file that only this server's user can read"
+        );
+    }
+    warn_if_readable(file.as_ref());
+    PrivateKeyDer::from_pem_slice(&text).with_context(|| format!("the key file {file} has no key in PEM"))
+}
+
+/// A key that others can read is no secret, but servers in containers often have no choice.
+fn warn_if_readable(file: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    if fs::metadata(file).is_ok_and(|metadata| metadata.permissions().mode() & 0o004 != 0) {
+        tracing::warn!(file = %file.display(), "everybody on this machine can read the key of the certificate");
+    }
+}
+
+/// The versions that an Erlang list such as `['tlsv1.2', 'tlsv1.3']` names.
+fn versions(list: Option<&str>) -> anyhow::Result<Vec<&'static SupportedProtocolVersion>> {
+    let Some(list) = list else { return Ok(vec![&version::TLS13, &version::TLS12]) };
+    let known = [("tlsv1.3", &version::TLS13), ("tlsv1.2", &version::TLS12)];
+    let words: Vec<&str> = list.split(|c: char| "[]', \"".contains(c)).filter(|word| !word.is_empty()).collect();
+    let versions: Vec<_> = known.iter().filter(|(name, _)| words.contains(name)).map(|(_, version)| *version).collect();
+    ensure!(
+        !versions.is_empty(),
+        "[ssl] tls_versions must name tlsv1.2 or tlsv1.3; older ones are not safe and not served"
+    );
+    Ok(versions)
+}
