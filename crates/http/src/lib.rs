@@ -14,6 +14,7 @@ mod config;
 mod error;
 mod feeds;
 mod functions;
+mod modules;
 mod node;
 mod params;
 mod request;
