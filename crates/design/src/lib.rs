@@ -7,6 +7,7 @@
 mod batch;
 mod design_document;
 mod functions;
+mod modules;
 
 use std::sync::Arc;
 

@@ -16,6 +16,7 @@ mod connection;
 mod error;
 mod feeds;
 mod functions;
+mod modules;
 mod node;
 mod params;
 mod policy;

@@ -15,7 +15,7 @@ use crate::{Error, bridge};
 pub(crate) async fn validate(node: &Arc<Node>, database: &Database, body: &Json) -> Result<(), Error> {
     let invalid = |reason: String| Error::new(StatusCode::BAD_REQUEST, "invalid_design_doc", reason);
     validate_members(body.value()).map_err(|member| invalid(member.to_string()))?;
-    let design = DesignDocument::parse("", body.value()).map_err(|member| invalid(member.to_string()))?;
+    let mut design = DesignDocument::parse("", body.value()).map_err(|member| invalid(member.to_string()))?;
     if design.partitioned == Some(true) && database.layout() == Layout::Whole {
         return Err(invalid("partitioned option cannot be true in a non-partitioned database.".to_owned()));
     }
@@ -33,24 +33,35 @@ pub(crate) async fn validate(node: &Arc<Node>, database: &Database, body: &Json)
     if design.views.is_empty() {
         return Ok(());
     }
+    design.embed_modules(|_| Ok::<_, Error>(None))?;
     bridge::blocking(move || compile(language.as_ref(), &design)).await
 }
 
 /// Whether a reduce function is written as a built-in and is none.
 fn is_unknown(reduce: &str) -> bool {
-    reduce.trim_start().starts_with('_') && !settee_views::is_builtin_reduce(reduce)
+    is_builtin(reduce) && !settee_views::is_builtin_reduce(reduce)
 }
 
 fn compile(language: &dyn Language, design: &DesignDocument) -> Result<(), Error> {
     let limits = Limits::default();
+    // What is attached is perhaps not there yet: the first query compiles it.
     for view in &design.views {
         let source = MapSource { functions: vec![Arc::clone(&view.map)], library: design.library.clone() };
-        language.program(&source, limits).map_err(|error| failed("map", &view.name, &error))?;
-        if let Some(reduce) = view.reduce.as_deref().filter(|reduce| !reduce.trim_start().starts_with('_')) {
+        if !design.awaits_attachment(&view.map) {
+            language.program(&source, limits).map_err(|error| failed("map", &view.name, &error))?;
+        }
+        if let Some(reduce) = view.reduce.as_deref().filter(|reduce| !is_builtin(reduce)) {
+            if design.awaits_attachment(reduce) {
+                continue;
+            }
             language.reducer(reduce, limits).map_err(|error| failed("reduce", &view.name, &error))?;
         }
     }
     Ok(())
+}
+
+fn is_builtin(reduce: &str) -> bool {
+    reduce.trim_start().starts_with('_')
 }
 
 fn failed(kind: &str, view: &str, error: &CompileError) -> Error {

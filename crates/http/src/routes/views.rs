@@ -22,7 +22,7 @@ use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::revision::attachments::Text;
 use crate::revision::{self, Encoded};
-use crate::{Error, sequence};
+use crate::{Error, modules, sequence};
 
 /// The name of the only view of a temporary design document.
 const TEMPORARY: &str = "temp";
@@ -322,8 +322,10 @@ fn parse(view: &ReadView, id: &str, head: &Head) -> Result<DesignDocument, Error
         return Err(Error::not_found("missing"));
     }
     let body = Json::trusted(body);
-    DesignDocument::parse(id, body.value())
-        .map_err(|error| Error::new(StatusCode::BAD_REQUEST, "invalid_design_doc", error.to_string()))
+    let mut design = DesignDocument::parse(id, body.value())
+        .map_err(|error| Error::new(StatusCode::BAD_REQUEST, "invalid_design_doc", error.to_string()))?;
+    modules::embed(view, head.stored, &mut design)?;
+    Ok(design)
 }
 
 fn all_design_documents(database: &Arc<Database>) -> Result<Vec<DesignDocument>, Error> {

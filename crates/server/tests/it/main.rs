@@ -7,6 +7,7 @@ mod attacks;
 mod client;
 mod crash;
 mod feeds;
+mod languages;
 mod limits;
 mod protocol;
 mod random;

@@ -1,0 +1,258 @@
+//! The server's side of a running module: [`Guest`] calls its functions, [`Host`] takes what they say through imports.
+//!
+//! Everything that comes from a module is checked: bounds, JSON, counts and sizes.
+
+use settee_design::{CompileError, Limits, RunError};
+use settee_model::json;
+use wasmtime::{
+    Caller, Engine, Error, Instance, Linker, Memory, ResourceLimiter, Store, Trap, TypedFunc, UpdateDeadline,
+};
+
+use crate::engine::{self, Machine};
+use crate::source::Source;
+
+/// The longest message that a function may give as the reason of its failure, or log.
+const MESSAGE_BYTES_MAX: usize = 4 << 10;
+/// Lines that one call may log.
+const LOG_LINES_MAX: usize = 100;
+/// Elements of all tables of a module.
+const TABLE_ELEMENTS_MAX: usize = 100_000;
+
+/// What a module has said during a call.
+pub(crate) struct Host {
+    memory: Option<Memory>,
+    limits: Limits,
+    /// Keys and values, one after the other, as compact JSON.
+    pub(crate) text: Vec<u8>,
+    /// Lengths of each key and value.
+    pub(crate) rows: Vec<(u32, u32)>,
+    pub(crate) log: Vec<String>,
+    failed: Option<String>,
+    stopped: Option<&'static str>,
+    was_memory_refused: bool,
+}
+
+/// How a call ended that did not end well.
+pub(crate) enum Failure {
+    /// The function failed, as one that throws an exception: the text is the reason.
+    Failed(String),
+    /// It broke a limit: the name and the reason of the error, without the place.
+    Stopped(&'static str, String),
+}
+
+/// A function of a module, ready to be called.
+pub(crate) struct Guest {
+    store: Store<Host>,
+    memory: Memory,
+    alloc: TypedFunc<u32, u32>,
+    function: TypedFunc<(u32, u32), u32>,
+    /// Where input is written, and how much fits there.
+    buffer: (u32, u32),
+    limits: Limits,
+}
+
+impl Host {
+    fn new(limits: Limits) -> Self {
+        Self {
+            memory: None,
+            limits,
+            text: Vec::new(),
+            rows: Vec::new(),
+            log: Vec::new(),
+            failed: None,
+            stopped: None,
+            was_memory_refused: false,
+        }
+    }
+
+    fn begin(&mut self) {
+        self.text.clear();
+        self.rows.clear();
+        self.log.clear();
+        (self.failed, self.stopped, self.was_memory_refused) = (None, None, false);
+    }
+
+    /// Takes a value; an empty one is null.
+    fn take(&mut self, what: &str, bytes: &[u8]) -> Result<u32, Error> {
+        let before = self.text.len();
+        if (before + bytes.len()) as u64 > self.limits.bytes_per_document {
+            self.stopped = Some("emitted too many bytes");
+            return Err(Error::msg("limit"));
+        }
+        let bytes = if bytes.is_empty() { b"null" } else { bytes };
+        if let Err(error) = json::compact(bytes, &mut self.text) {
+            self.failed = Some(format!("{what} is not JSON: {error}"));
+            return Err(Error::msg("not JSON"));
+        }
+        Ok((self.text.len() - before) as u32)
+    }
+}
+
+impl ResourceLimiter for Host {
+    fn memory_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        let may_grow = desired as u64 <= self.limits.memory_bytes;
+        self.was_memory_refused |= !may_grow;
+        Ok(may_grow)
+    }
+
+    fn table_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        Ok(desired <= TABLE_ELEMENTS_MAX)
+    }
+
+    fn instances(&self) -> usize {
+        1
+    }
+
+    fn tables(&self) -> usize {
+        10
+    }
+
+    fn memories(&self) -> usize {
+        1
+    }
+}
+
+/// The imports that there are.
+pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<Host>> {
+    let mut linker = Linker::new(engine);
+    linker.func_wrap("settee", "emit", emit)?;
+    linker.func_wrap("settee", "result", |mut caller: Caller<'_, Host>, at: u32, len: u32| -> Result<(), Error> {
+        let (memory, host) = parts(&mut caller)?;
+        let value = piece(memory, at, len)?;
+        (host.text.clear(), host.rows.clear());
+        let len = host.take("the result", value)?;
+        host.rows.push((0, len));
+        Ok(())
+    })?;
+    linker.func_wrap("settee", "log", |mut caller: Caller<'_, Host>, at: u32, len: u32| -> Result<(), Error> {
+        let (memory, host) = parts(&mut caller)?;
+        if host.log.len() < LOG_LINES_MAX {
+            host.log.push(message(piece(memory, at, len)?));
+        }
+        Ok(())
+    })?;
+    linker.func_wrap("settee", "fail", |mut caller: Caller<'_, Host>, at: u32, len: u32| -> Result<(), Error> {
+        let (memory, host) = parts(&mut caller)?;
+        host.failed = Some(message(piece(memory, at, len)?));
+        Err(Error::msg("failed"))
+    })?;
+    // What AssemblyScript calls when an assertion fails: message and file as pointers to its strings, line and column.
+    linker.func_wrap("env", "abort", |_: u32, _: u32, line: u32, column: u32| -> Result<(), Error> {
+        Err(Error::msg(format!("aborted at line {line}, column {column}")))
+    })?;
+    Ok(linker)
+}
+
+fn emit(mut caller: Caller<'_, Host>, key: u32, key_len: u32, value: u32, value_len: u32) -> Result<(), Error> {
+    let (memory, host) = parts(&mut caller)?;
+    if host.rows.len() >= host.limits.rows_per_document as usize {
+        host.stopped = Some("emitted too many rows");
+        return Err(Error::msg("limit"));
+    }
+    let key_len = host.take("an emitted key", piece(memory, key, key_len)?)?;
+    let value_len = host.take("an emitted value", piece(memory, value, value_len)?)?;
+    host.rows.push((key_len, value_len));
+    Ok(())
+}
+
+fn parts<'a>(caller: &'a mut Caller<'_, Host>) -> Result<(&'a mut [u8], &'a mut Host), Error> {
+    let memory = caller.data().memory.ok_or_else(|| Error::msg("imports cannot be called while the module starts"))?;
+    Ok(memory.data_and_store_mut(caller))
+}
+
+fn piece(memory: &[u8], at: u32, len: u32) -> Result<&[u8], Error> {
+    let range = at as usize..(at as usize).saturating_add(len as usize);
+    memory.get(range).ok_or_else(|| Error::msg("an import was called with a range outside of the memory"))
+}
+
+fn message(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(MESSAGE_BYTES_MAX)]).into_owned()
+}
+
+impl Guest {
+    /// Makes an instance of the module of `source` and finds what it must export.
+    pub(crate) fn new(machine: &Machine, source: &Source<'_>, limits: Limits) -> Result<Self, CompileError> {
+        let module = machine.module(source)?;
+        let refuse = |reason: String| CompileError::Source(reason);
+        let mut store = Store::new(machine.engine(), Host::new(limits));
+        store.limiter(|host| host);
+        store.epoch_deadline_callback(|_| Ok(UpdateDeadline::Interrupt));
+        store.set_epoch_deadline(engine::ticks(limits));
+        store.set_fuel(engine::fuel(limits)).map_err(|error| CompileError::Unavailable(error.to_string()))?;
+        let running = machine.run();
+        let instance: Instance =
+            machine.linker().instantiate(&mut store, &module).map_err(|error| refuse(format!("{error:#}")))?;
+        drop(running);
+        let memory = instance
+            .get_memory(&mut store, "memory")
+            .ok_or_else(|| refuse("the module exports no memory named `memory`".to_owned()))?;
+        let missing = |name: &str, kind: &str| refuse(format!("the module exports no function `{name}` {kind}"));
+        let alloc = instance
+            .get_typed_func(&mut store, "settee_alloc")
+            .map_err(|_| missing("settee_alloc", "from a size to an address (i32 -> i32)"))?;
+        let function = instance
+            .get_typed_func(&mut store, source.export)
+            .map_err(|_| missing(source.export, "from address and length to a status (i32, i32 -> i32)"))?;
+        store.data_mut().memory = Some(memory);
+        Ok(Self { store, memory, alloc, function, buffer: (0, 0), limits })
+    }
+
+    /// Calls the function with `input` and answers what it said. After a failure a new guest is needed: nobody knows
+    /// what state this one is in.
+    pub(crate) fn call(&mut self, input: &[u8]) -> Result<&mut Host, Failure> {
+        self.store.data_mut().begin();
+        self.store.set_epoch_deadline(engine::ticks(self.limits));
+        let fuelled = self.store.set_fuel(engine::fuel(self.limits));
+        match fuelled.and_then(|()| self.enter(input)) {
+            Ok(0) => Ok(self.store.data_mut()),
+            Ok(status) => Err(self.failure(&Error::msg(format!("answered status {status}")))),
+            Err(error) => Err(self.failure(&error)),
+        }
+    }
+
+    fn enter(&mut self, input: &[u8]) -> wasmtime::Result<u32> {
+        let len = u32::try_from(input.len()).map_err(|_| Error::msg("the input is too long for a module"))?;
+        if len > self.buffer.1 {
+            // Some more, so that documents that grow slowly do not ask each time.
+            let size = len.saturating_add(len / 2).max(64 << 10);
+            self.buffer = (self.alloc.call(&mut self.store, size)?, size);
+        }
+        let start = self.buffer.0 as usize;
+        let target = self.memory.data_mut(&mut self.store).get_mut(start..start + input.len());
+        target
+            .ok_or_else(|| Error::msg("settee_alloc answered an address outside of the memory"))?
+            .copy_from_slice(input);
+        self.function.call(&mut self.store, (self.buffer.0, len))
+    }
+
+    fn failure(&mut self, error: &Error) -> Failure {
+        let limits = self.limits;
+        let host = self.store.data_mut();
+        if let Some(reason) = host.failed.take() {
+            return Failure::Failed(reason);
+        }
+        if let Some(reason) = host.stopped {
+            return Failure::Stopped("limit_exceeded", reason.to_owned());
+        }
+        if host.was_memory_refused {
+            return Failure::Stopped(
+                "limit_exceeded",
+                format!("needs more than {} bytes of memory", limits.memory_bytes),
+            );
+        }
+        match error.downcast_ref::<Trap>() {
+            Some(Trap::Interrupt | Trap::OutOfFuel) => {
+                Failure::Stopped("timeout", format!("took longer than {} ms", limits.timeout_ms))
+            }
+            Some(trap) => Failure::Failed(trap.to_string()),
+            None => Failure::Failed(error.root_cause().to_string()),
+        }
+    }
+}
+
+impl Failure {
+    /// The error of a run that cannot go on; `place` tells of what.
+    pub(crate) fn fatal(name: &str, place: &str, reason: &str) -> RunError {
+        RunError::Fatal { name: name.to_owned(), reason: format!("{place} {reason}") }
+    }
+}

@@ -1,0 +1,51 @@
+//! WebAssembly as a language of views: [`Wasm`] compiles modules and runs their map and reduce functions.
+//!
+//! A function is an export of a module; it gets JSON text in the module's own memory and answers through imports. The
+//! contract with modules is written down in `docs/webassembly.md`. Code runs in this process, because it can reach
+//! nothing but its memory and these imports; instructions, time and memory are limited. There are no other
+//! imports: no files, no clock, no network, no WASI.
+
+mod engine;
+mod host;
+mod map;
+mod reduce;
+mod source;
+
+use std::sync::Arc;
+
+use settee_design::{CompileError, Language, Limits, MapSource, Program, Reducer};
+
+use self::engine::Machine;
+
+/// The value of `language` in design documents.
+pub const NAME: &str = "wasm";
+
+/// WebAssembly modules as `"language": "wasm"`. Nothing is started before the first module is compiled.
+#[derive(Clone)]
+pub struct Wasm {
+    machine: Arc<Machine>,
+}
+
+impl Wasm {
+    /// The language.
+    ///
+    /// # Errors
+    /// When this processor is not supported; the text says why.
+    pub fn new() -> Result<Self, CompileError> {
+        Ok(Self { machine: Arc::new(Machine::new()?) })
+    }
+}
+
+impl Language for Wasm {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn program(&self, source: &MapSource, limits: Limits) -> Result<Box<dyn Program>, CompileError> {
+        Ok(Box::new(map::Mapper::new(&self.machine, source, limits)?))
+    }
+
+    fn reducer(&self, source: &str, limits: Limits) -> Result<Box<dyn Reducer>, CompileError> {
+        Ok(Box::new(reduce::FunctionReducer::new(&self.machine, source, limits)?))
+    }
+}

@@ -1,0 +1,48 @@
+//! What stands in a design document for a function: `MODULE` or `MODULE#EXPORT`, where `MODULE` is a module in base64.
+//! Main type: [`Source`]. Modules that stand elsewhere were put in their place before ([`settee_design::DesignDocument::embed_modules`]).
+
+use settee_design::CompileError;
+use settee_model::base64;
+
+/// The longest module that is compiled: compiling takes about a second for ten million bytes.
+const MODULE_BYTES_MAX: usize = 8 << 20;
+
+/// A function of a module.
+pub(crate) struct Source<'a> {
+    /// The module in base64.
+    pub(crate) module: &'a str,
+    /// The name of the exported function.
+    pub(crate) export: &'a str,
+}
+
+impl<'a> Source<'a> {
+    /// Takes `text` apart; `default` is the export if it names none.
+    pub(crate) fn parse(text: &'a str, default: &'a str) -> Self {
+        let (module, export) = text.trim().split_once('#').unwrap_or((text.trim(), default));
+        Self { module, export }
+    }
+
+    /// The module's bytes.
+    pub(crate) fn bytes(&self) -> Result<Vec<u8>, CompileError> {
+        let refuse = |reason: String| Err(CompileError::Source(reason));
+        if let Some(name) = self.module.strip_prefix("attachment:") {
+            return refuse(format!(
+                "the design document has no attachment `{name}` of at most {MODULE_BYTES_MAX} bytes"
+            ));
+        }
+        if let Some(name) = self.module.strip_prefix("lib:") {
+            return refuse(format!("`views.lib` has no member `{name}` that is a text"));
+        }
+        if self.module.len() / 4 * 3 > MODULE_BYTES_MAX {
+            return refuse(format!("the module has more than {MODULE_BYTES_MAX} bytes"));
+        }
+        match base64::decode(self.module.as_bytes()) {
+            Some(bytes) if bytes.starts_with(b"\0asm") => Ok(bytes),
+            Some(_) => refuse("the text is base64, but no WebAssembly module".to_owned()),
+            None => refuse(
+                "a function is written as a module in base64, `attachment:NAME` or `lib:NAME`, and `#EXPORT` after it"
+                    .to_owned(),
+            ),
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Modules written by hand, good and hostile ones, through the interface of languages.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::time::{Duration, Instant};
+
+use settee_design::{CompileError, DocumentBatch, Emissions, Language, Limits, MapSource, ReduceRows, RunError};
+use settee_model::base64;
+use settee_wasm::Wasm;
+
+/// The beginning of every module here: imports, memory, an allocator that gives the second page away.
+const PRELUDE: &str = r#"
+    (import "settee" "emit" (func $emit (param i32 i32 i32 i32)))
+    (import "settee" "log" (func $log (param i32 i32)))
+    (import "settee" "fail" (func $fail (param i32 i32)))
+    (import "settee" "result" (func $result (param i32 i32)))
+    (memory (export "memory") 4)
+    (func (export "settee_alloc") (param i32) (result i32) i32.const 65536)
+    (data (i32.const 0) "\"k\"1[2,3]nonsensebecause")
+"#;
+
+fn source(wat: &str) -> String {
+    let bytes = wat::parse_str(format!("(module {PRELUDE} {wat})")).unwrap();
+    let mut text = Vec::new();
+    base64::encode(&bytes, &mut text);
+    String::from_utf8(text).unwrap()
+}
+
+fn map_of(body: &str) -> String {
+    source(&format!(r#"(func (export "map") (param $at i32) (param $len i32) (result i32) {body})"#))
+}
+
+fn batch(documents: &[(&str, &str)]) -> DocumentBatch {
+    let mut batch = DocumentBatch::new();
+    for (seq, (id, json)) in (1..).zip(documents) {
+        let write = |out: &mut Vec<u8>| {
+            out.extend_from_slice(json.as_bytes());
+            Ok::<_, ()>(())
+        };
+        batch.push_with(seq, id, write).unwrap();
+    }
+    batch
+}
+
+fn limits() -> Limits {
+    Limits { timeout_ms: 200, memory_bytes: 1 << 20, rows_per_document: 100, bytes_per_document: 10_000 }
+}
+
+/// Rows as `document.function:key=value`, then failures as `document.function!message`, then the log.
+fn run(functions: &[String], documents: &[(&str, &str)]) -> Result<Vec<String>, RunError> {
+    let source =
+        MapSource { functions: functions.iter().map(|source| source.as_str().into()).collect(), library: None };
+    let mut program = Wasm::new().unwrap().program(&source, limits()).unwrap();
+    let mut output = Emissions::new();
+    program.map(&batch(documents), &mut output)?;
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let mut said: Vec<String> = output
+        .rows()
+        .map(|row| format!("{}.{}:{}={}", row.document, row.function, text(row.key), text(row.value)))
+        .collect();
+    said.extend(
+        output.failures.iter().map(|failure| format!("{}.{}!{}", failure.document, failure.function, failure.message)),
+    );
+    said.extend(output.log);
+    Ok(said)
+}
+
+const EMIT_DOCUMENT: &str = "(call $emit (i32.const 0) (i32.const 3) (local.get $at) (local.get $len)) i32.const 0";
+const EMIT_KEY: &str = "(call $emit (i32.const 3) (i32.const 1) (i32.const 0) (i32.const 0)) i32.const 0";
+
+#[test]
+fn documents_go_in_and_rows_come_out() {
+    let documents = [("a", r#"{"_id":"a"}"#), ("b", r#"{ "_id": "b" }"#)];
+    let said = run(&[map_of(EMIT_DOCUMENT), map_of(EMIT_KEY)], &documents).unwrap();
+    assert_eq!(said, [r#"0.0:"k"={"_id":"a"}"#, "0.1:1=null", r#"1.0:"k"={"_id":"b"}"#, "1.1:1=null"]);
+}
+
+#[test]
+fn a_document_longer_than_the_buffer_gets_a_larger_one() {
+    // Gives the size that was asked for as the second import's argument, by growing the memory first.
+    let long = format!(r#"{{"text":"{}"}}"#, "x".repeat(9_000));
+    let said = run(&[map_of(EMIT_DOCUMENT)], &[("a", "{}"), ("b", &long), ("c", "{}")]).unwrap();
+    assert_eq!(said, [r#"0.0:"k"={}"#.to_owned(), format!(r#"1.0:"k"={long}"#), r#"2.0:"k"={}"#.to_owned()]);
+}
+
+#[test]
+fn a_function_that_fails_emits_nothing_and_goes_on() {
+    let check = |body: &str, expected: &str| {
+        let said = run(&[map_of(body), map_of(EMIT_KEY)], &[("a", "{}")]).unwrap();
+        assert_eq!(said, ["0.1:1=null", expected], "{body}");
+    };
+    let emit = "(call $emit (i32.const 3) (i32.const 1) (i32.const 0) (i32.const 0))";
+    check(&format!("{emit} (call $fail (i32.const 17) (i32.const 7)) i32.const 0"), "0.0!because");
+    check(&format!("{emit} i32.const 3"), "0.0!answered status 3");
+    check(&format!("{emit} unreachable"), "0.0!wasm trap: wasm `unreachable` instruction executed");
+    check(&format!("{emit} (i32.load (i32.const -1)) drop i32.const 0"), "0.0!wasm trap: out of bounds memory access");
+    check(
+        "(call $emit (i32.const 9) (i32.const 8) (i32.const 0) (i32.const 0)) i32.const 0",
+        "0.0!an emitted key is not JSON: invalid JSON at byte 0",
+    );
+}
+
+#[test]
+fn log_lines_come_with_the_rows() {
+    assert_eq!(
+        run(&[map_of("(call $log (i32.const 17) (i32.const 7)) i32.const 0")], &[("a", "{}")]).unwrap(),
+        ["because"]
+    );
+}
+
+#[test]
+fn limits_end_the_build_and_say_where() {
+    let check = |body: &str, name: &str, reason: &str| {
+        let began = Instant::now();
+        let error = run(&[map_of(EMIT_KEY), map_of(body)], &[("a", "{}"), ("b", "{}")]).unwrap_err();
+        let expected = RunError::Fatal {
+            name: name.to_owned(),
+            reason: format!("map function 2 (map) on document \"a\" {reason}"),
+        };
+        assert_eq!(error, expected, "{body}");
+        assert!(began.elapsed() < Duration::from_secs(20), "{body}");
+    };
+    check("(loop (br 0)) i32.const 0", "timeout", "took longer than 200 ms");
+    check(
+        "(loop (call $emit (i32.const 3) (i32.const 1) (i32.const 0) (i32.const 0)) (br 0)) i32.const 0",
+        "limit_exceeded",
+        "emitted too many rows",
+    );
+    check(
+        "(call $emit (i32.const 0) (i32.const 20000) (i32.const 0) (i32.const 0)) i32.const 0",
+        "limit_exceeded",
+        "emitted too many bytes",
+    );
+    check(
+        "(if (i32.eq (memory.grow (i32.const 100)) (i32.const -1)) (then unreachable)) i32.const 0",
+        "limit_exceeded",
+        "needs more than 1048576 bytes of memory",
+    );
+}
+
+#[test]
+fn endless_recursion_is_a_failure_of_the_document() {
+    let recursive =
+        source(r#"(func $down (export "map") (param i32 i32) (result i32) (call $down (local.get 0) (local.get 1)))"#);
+    let said = run(&[recursive], &[("a", "{}"), ("b", "{}")]).unwrap();
+    assert_eq!(said, ["0.0!wasm trap: call stack exhausted", "1.0!wasm trap: call stack exhausted"]);
+}
+
+#[test]
+fn a_program_goes_on_after_a_limit() {
+    // Loops on documents that are longer than two bytes.
+    let body = "(if (i32.gt_u (local.get $len) (i32.const 2)) (then (loop (br 0)))) i32.const 0";
+    let source = MapSource { functions: vec![map_of(body).into()], library: None };
+    let mut program = Wasm::new().unwrap().program(&source, limits()).unwrap();
+    let mut output = Emissions::new();
+    program.map(&batch(&[("a", r#"{"x":1}"#)]), &mut output).unwrap_err();
+    program.map(&batch(&[("a", "{}")]), &mut output).unwrap();
+}
+
+#[test]
+fn what_cannot_be_compiled_is_refused_with_a_reason() {
+    let check = |source: &str, expected: &str| {
+        let source = MapSource { functions: vec![source.into()], library: None };
+        let Err(CompileError::Source(reason)) = Wasm::new().unwrap().program(&source, limits()) else {
+            panic!("{source:?} compiles")
+        };
+        assert!(reason.contains(expected), "{reason}");
+    };
+    check("function(doc) {}", "a function is written as a module in base64");
+    check("e30=", "no WebAssembly module");
+    check("AGFzbQ==", "unexpected end");
+    check("attachment:m.wasm", "no attachment `m.wasm`");
+    check("lib:m#f", "no member `m`");
+    check(&source(""), "exports no function `map` from address and length to a status");
+    check(&format!("{}#other", map_of(EMIT_KEY)), "exports no function `other`");
+    let wasi = r#"(module (import "wasi_snapshot_preview1" "fd_write" (func (param i32 i32 i32 i32) (result i32))))"#;
+    let mut text = Vec::new();
+    base64::encode(&wat::parse_str(wasi).unwrap(), &mut text);
+    check(&String::from_utf8(text).unwrap(), "unknown import");
+    check(
+        &source(
+            r#"(func $begin (loop (br 0))) (start $begin) (func (export "map") (param i32 i32) (result i32) i32.const 0)"#,
+        ),
+        "wasm trap",
+    );
+}
+
+#[test]
+fn functions_of_one_module_share_no_memory() {
+    let counter = source(
+        r#"(global $n (mut i32) (i32.const 48))
+        (func (export "map") (param i32 i32) (result i32)
+            (global.set $n (i32.add (global.get $n) (i32.const 1)))
+            (i32.store8 (i32.const 30) (global.get $n))
+            (call $emit (i32.const 30) (i32.const 1) (i32.const 0) (i32.const 0)) i32.const 0)"#,
+    );
+    let said = run(&[counter.clone(), counter], &[("a", "{}"), ("b", "{}")]).unwrap();
+    assert_eq!(said, ["0.0:1=null", "0.1:1=null", "1.0:2=null", "1.1:2=null"]);
+}
+
+#[test]
+fn groups_are_reduced() {
+    let echo = source(
+        r#"(func (export "reduce") (param $at i32) (param $len i32) (result i32)
+            (call $result (local.get $at) (local.get $len)) i32.const 0)"#,
+    );
+    let mut reducer = Wasm::new().unwrap().reducer(&echo, limits()).unwrap();
+    let rows = vec![(&b"1"[..], "a", &b"2"[..]), (&b"[3]"[..], "b\"", &b"{}"[..])];
+    let reduced = reducer.reduce(&[ReduceRows { rows }, ReduceRows::default()]).unwrap();
+    let expected = [
+        r#"{"rereduce":false,"keys":[[1,"a"],[[3],"b\""]],"values":[2,{}]}"#,
+        r#"{"rereduce":false,"keys":[],"values":[]}"#,
+    ];
+    assert_eq!(reduced, expected.map(|text| text.as_bytes().to_vec()));
+    let rereduced = reducer.rereduce(&[vec![b"1", b"2"]]).unwrap();
+    assert_eq!(rereduced, [br#"{"rereduce":true,"keys":null,"values":[1,2]}"#.to_vec()]);
+}
+
+#[test]
+fn a_reduction_that_fails_is_null_and_one_that_hangs_an_error() {
+    let reduce_of = |body: &str| source(&format!(r#"(func (export "reduce") (param i32 i32) (result i32) {body})"#));
+    let wasm = Wasm::new().unwrap();
+    for body in ["unreachable", "i32.const 1", "i32.const 0"] {
+        let mut reducer = wasm.reducer(&reduce_of(body), limits()).unwrap();
+        assert_eq!(reducer.rereduce(&[vec![], vec![]]).unwrap(), [b"null".to_vec(), b"null".to_vec()], "{body}");
+    }
+    let mut reducer = wasm.reducer(&reduce_of("(loop (br 0)) i32.const 0"), limits()).unwrap();
+    let error = reducer.rereduce(&[vec![]]).unwrap_err();
+    assert_eq!(error.to_string(), "timeout: reduce function (reduce) took longer than 200 ms");
+}
