@@ -20,7 +20,18 @@ impl<'a> Run<'a, '_> {
                 self.emit(key, value)?;
                 return Ok(Val::Undefined);
             }
-            Builtin::Math(function) => return self.math(function, arguments),
+            Builtin::Math(function) => {
+                let values = self.arguments(arguments)?;
+                return self.math(function, &values);
+            }
+            Builtin::MathApply(function) => {
+                let [Val::Array(array)] = self.first_arguments(arguments)? else {
+                    return Err(Stop::GiveUp);
+                };
+                let values = array.items(self.arena);
+                self.steps.pay(values.len())?;
+                return self.math(function, &values);
+            }
             Builtin::NewDate | Builtin::DateUtc => return self.new_date(builtin, arguments),
             Builtin::FromCharCode => return self.from_char_code(arguments),
             _ => {}
@@ -58,11 +69,10 @@ impl<'a> Run<'a, '_> {
         })
     }
 
-    fn math(&mut self, function: Math, arguments: &'a [Expression]) -> Result<Val<'a>, Stop> {
-        let values = self.arguments(arguments)?;
+    fn math(&mut self, function: Math, values: &[Val<'a>]) -> Result<Val<'a>, Stop> {
         let mut given = ArenaVec::with_capacity_in(values.len(), self.arena);
         for value in values {
-            let number = self.make().number(value)?;
+            let number = self.make().number(*value)?;
             given.push(number);
         }
         numbers::math(function, &given).map(Val::Number)

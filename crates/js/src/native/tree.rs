@@ -230,6 +230,8 @@ pub(super) enum Builtin {
     DateParse,
     DateUtc,
     Math(Math),
+    /// `Math.max.apply(null, array)` and its like.
+    MathApply(Math),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use settee_design::{Language as _, Limits, MapSource};
 
-use super::{native_language, run};
+use super::{language, native_language, run, show};
 
 /// What would run each function.
 fn engines(functions: &[&str]) -> Vec<&'static str> {
@@ -51,4 +51,39 @@ fn cases_of_letters_are_the_engines() {
     let documents: Vec<_> = documents.iter().map(String::as_str).collect();
     run(&[source], &documents, Limits::default()).unwrap();
     assert_eq!(engines(&[source]), ["native"]);
+}
+
+/// Map functions as people publish them, in other words, each after a line with its name.
+const PUBLISHED: &str = include_str!("../data/published.js");
+
+/// Documents that they were written for, and some that they were not.
+const DOCUMENTS: &str = include_str!("../data/published.ndjson");
+
+#[test]
+fn published_functions_come_to_the_same_and_most_run_natively() {
+    let documents: Vec<_> = DOCUMENTS.lines().collect();
+    let library = r#"{"tools":"exports.key = function(doc) { return [doc.type, doc._id]; };"}"#;
+    let mut natives = 0;
+    let mut alone = (0, 0);
+    let mut refused = Vec::new();
+    let functions: Vec<_> = PUBLISHED.split("//// ").skip(1).filter_map(|part| part.split_once('\n')).collect();
+    for (name, source) in &functions {
+        let source = MapSource { functions: vec![Arc::from(*source)], library: Some(library.into()) };
+        let [engine, native] = [language(), native_language()].map(|language| {
+            fuzz::outcome(language, &source, &documents).unwrap_or_else(|error| panic!("{name}: {error}"))
+        });
+        assert_eq!(show(&native), show(&engine), "{name}");
+        assert_eq!((native.failures, native.log), (engine.failures, engine.log), "{name}");
+        if native_language().engines(&source) == ["native"] {
+            natives += 1;
+            let done = fuzz::without_help(&source, &documents);
+            alone = (alone.0 + done, alone.1 + documents.len());
+            println!("native, {done} of {} documents without help: {name}", documents.len());
+        } else {
+            refused.push(*name);
+        }
+    }
+    println!("{natives} of {} published functions run natively; not: {refused:?}", functions.len());
+    assert!(functions.len() >= 100 && natives >= 90, "{natives} of {}", functions.len());
+    assert!(alone.0 * 10 >= alone.1 * 8, "{alone:?}");
 }

@@ -125,7 +125,16 @@ impl Compiler {
             && self.look_up(&object.name).is_none()
         {
             let builtin = member(&object.name, name).ok_or(Refused("a function that is not known"))?;
+            if let (Builtin::Math(function), [ast::Argument::SpreadElement(spread)]) = (builtin, arguments) {
+                let array = self.expression(&spread.argument)?;
+                return Ok(Expression::Builtin(Builtin::MathApply(function), vec![array]));
+            }
             return Ok(Expression::Builtin(builtin, self.arguments(arguments)?));
+        }
+        if name == "apply"
+            && let Some(function) = self.math_function(&callee.object)
+        {
+            return self.applied(function, arguments);
         }
         let object = self.before(&callee.object, callee.optional)?;
         if let Some(visitor) = visitor(name) {
@@ -141,6 +150,40 @@ impl Compiler {
         }
         let method = Method::named(name).ok_or(Refused("a method that is not known"))?;
         Ok(Expression::Method(Box::new(object), method, self.arguments(arguments)?))
+    }
+
+    /// The function of `Math` that an expression is.
+    fn math_function(&self, node: &Node<'_>) -> Option<Math> {
+        let Node::StaticMemberExpression(function) = node else {
+            return None;
+        };
+        let Node::Identifier(object) = &function.object else {
+            return None;
+        };
+        match member(&object.name, &function.property.name) {
+            Some(Builtin::Math(function)) if self.look_up(&object.name).is_none() => Some(function),
+            _ => None,
+        }
+    }
+
+    /// `Math.max.apply(…)` and its like. What `this` is does not matter to these functions.
+    fn applied(&mut self, function: Math, arguments: &[ast::Argument<'_>]) -> Result<Expression> {
+        let [this, array] = arguments else {
+            return refuse("a function that is applied");
+        };
+        let known = match this.as_expression() {
+            Some(Node::NullLiteral(_)) => true,
+            Some(Node::Identifier(name)) => {
+                matches!(name.name.as_str(), "Math" | "undefined") && self.look_up(&name.name).is_none()
+            }
+            _ => false,
+        };
+        match array.as_expression() {
+            Some(array) if known => {
+                Ok(Expression::Builtin(Builtin::MathApply(function), vec![self.expression(array)?]))
+            }
+            _ => refuse("a function that is applied"),
+        }
     }
 
     fn visit(&mut self, object: Expression, visitor: Visitor, arguments: &[ast::Argument<'_>]) -> Result<Expression> {

@@ -169,10 +169,10 @@ impl Compiler {
     fn loop_body(&mut self, node: &Node<'_>) -> Result<Statement> {
         self.frame().loops += 1;
         self.frame().breakable += 1;
-        let body = self.body(node);
+        let body = self.body(node)?;
         self.frame().loops -= 1;
         self.frame().breakable -= 1;
-        body
+        Ok(body)
     }
 
     fn declaration(&mut self, declaration: &ast::VariableDeclaration<'_>) -> Result<Statement> {

@@ -411,9 +411,9 @@ impl Writer<'_> {
             }
             11 => {
                 let operator = self.random.pick(&["!", "-", "+", "~", "typeof ", "void ", "!!"]);
-                write!(self.out, "({operator}").unwrap();
+                write!(self.out, "({operator}(").unwrap();
                 self.expression(depth + 1);
-                self.out.push(')');
+                self.out.push_str("))");
             }
             12 => {
                 self.out.push('(');
@@ -690,11 +690,18 @@ fn alone() -> JavaScript {
     JavaScript::new(nobody, PoolSettings::default()).with_evaluator(Evaluator::Native)
 }
 
-fn outcome(language: &JavaScript, source: &MapSource, documents: &[&str]) -> Result<Emissions, RunError> {
+/// What a language makes of documents.
+pub(super) fn outcome(language: &JavaScript, source: &MapSource, documents: &[&str]) -> Result<Emissions, RunError> {
     let mut output = Emissions::new();
     let mut program = language.program(source, Limits::default()).unwrap_or_else(|error| panic!("{source:?}: {error}"));
     program.map(&batch(documents), &mut output)?;
     Ok(output)
+}
+
+/// On how many documents the native evaluator does not give up.
+pub(super) fn without_help(source: &MapSource, documents: &[&str]) -> usize {
+    let alone = alone();
+    documents.iter().filter(|document| outcome(&alone, source, &[document]).is_ok()).count()
 }
 
 /// Checks that both engines come to the same; answers for how many functions and documents the native one needed no help.
@@ -710,12 +717,11 @@ fn compare(seed: u64) -> (usize, usize) {
         explain(seed, &source, &documents);
     }
     let mut natives = (0, 0);
-    let alone = alone();
     for function in &source.functions {
         let source = MapSource { functions: vec![Arc::clone(function)], library: None };
-        if alone.engines(&source) == ["native"] {
+        if native_language().engines(&source) == ["native"] {
             natives.0 += 1;
-            natives.1 += documents.iter().filter(|document| outcome(&alone, &source, &[document]).is_ok()).count();
+            natives.1 += without_help(&source, &documents);
         }
     }
     natives
