@@ -16,8 +16,7 @@ impl<'a> Run<'a, '_> {
     pub(super) fn builtin(&mut self, builtin: Builtin, arguments: &'a [Expression]) -> Result<Val<'a>, Stop> {
         match builtin {
             Builtin::Emit => {
-                let [key, value] = self.first_arguments(arguments)?;
-                self.emit(key, value)?;
+                self.emit_call(arguments)?;
                 return Ok(Val::Undefined);
             }
             Builtin::Math(function) => {
@@ -153,13 +152,12 @@ impl<'a> Run<'a, '_> {
     fn parse_int(&mut self, value: Val<'a>, radix: Val<'a>) -> Result<Val<'a>, Stop> {
         let text = self.make().text(value)?;
         let radix = convert::to_int32(self.make().number(radix)?);
-        let text = convert::as_str(text)?.trim_start_matches(convert::is_space);
-        numbers::parse_int(text.as_bytes(), radix).map(Val::Number)
+        numbers::parse_int(trim_start(text)?, radix).map(Val::Number)
     }
 
     fn parse_float(&mut self, value: Val<'a>) -> Result<Val<'a>, Stop> {
         let text = self.make().text(value)?;
-        let text = convert::as_str(text)?.trim_start_matches(convert::is_space).as_bytes();
+        let text = trim_start(text)?;
         let (negative, digits) = match text.first() {
             Some(b'-') => (true, &text[1..]),
             Some(b'+') => (false, &text[1..]),
@@ -274,5 +272,12 @@ impl<'a> Run<'a, '_> {
             Method::GetMilliseconds | Method::GetUtcMilliseconds => field(|parts| parts.millisecond),
             _ => Err(Stop::GiveUp),
         }
+    }
+}
+
+fn trim_start(text: &[u8]) -> Result<&[u8], Stop> {
+    match text.first() {
+        Some(first) if first.is_ascii_graphic() => Ok(text),
+        _ => Ok(convert::as_str(text)?.trim_start_matches(convert::is_space).as_bytes()),
     }
 }

@@ -118,14 +118,17 @@ impl<'a> Lazy<'a> {
             let found = sorted.binary_search_by_key(&name, |index| members[*index as usize].name);
             return Ok(found.ok().map(|at| sorted[at] as usize));
         }
-        let known = self.members.borrow().iter().position(|member| member.name == name);
-        if known.is_some() {
-            return Ok(known);
+        {
+            let members = self.members.borrow();
+            let known = members.iter().position(|member| same(member.name, name));
+            if known.is_some() {
+                return Ok(known);
+            }
+            steps.pay(members.len() / 8)?;
         }
-        steps.pay(self.members.borrow().len() / 8)?;
         while self.scan(arena) {
             let members = self.members.borrow();
-            if members.last().is_some_and(|member| member.name == name) {
+            if members.last().is_some_and(|member| same(member.name, name)) {
                 return Ok(Some(members.len() - 1));
             }
         }
@@ -166,6 +169,9 @@ impl<'a> Lazy<'a> {
         let name = inside(arena, text, at, end, escaped);
         let colon = text::skip_space(text, end);
         let at = text::skip_space(text, colon + 1);
+        if members.is_empty() {
+            members.reserve(8);
+        }
         members.push(Member { name, at, value: Cell::new(None) });
         // Where the value ends is found out when the next member is wanted.
         self.next.set(0);
@@ -250,13 +256,13 @@ impl<'a> Object<'a> {
     pub(super) fn get(&self, name: &[u8], steps: &mut Steps) -> Result<Option<Val<'a>>, Stop> {
         let members = self.members.borrow();
         steps.pay(members.len() / 8)?;
-        Ok(members.iter().find(|(own, _)| *own == name).map(|(_, value)| *value))
+        Ok(members.iter().find(|(own, _)| same(own, name)).map(|(_, value)| *value))
     }
 
     pub(super) fn set(&self, name: &'a [u8], value: Val<'a>, steps: &mut Steps) -> Result<(), Stop> {
         let mut members = self.members.borrow_mut();
         steps.pay(members.len() / 8)?;
-        match members.iter_mut().find(|(own, _)| *own == name) {
+        match members.iter_mut().find(|(own, _)| same(own, name)) {
             Some((_, old)) => *old = value,
             None => {
                 steps.take_bytes(64)?;
@@ -295,6 +301,12 @@ impl Steps {
         self.bytes = self.bytes.checked_sub(bytes).ok_or(Stop::GiveUp)?;
         Ok(())
     }
+}
+
+/// Whether names are the same: most are not, which their first bytes tell.
+#[inline]
+fn same(left: &[u8], right: &[u8]) -> bool {
+    left.len() == right.len() && left.first() == right.first() && left == right
 }
 
 fn order_names(names: &mut [&[u8]]) {

@@ -17,6 +17,20 @@ pub(super) fn write<'a>(arena: &'a Bump, value: Val<'a>, out: &mut Vec<u8>, step
     Ok(())
 }
 
+/// As [`write`], inside an array.
+pub(super) fn write_inner<'a>(
+    arena: &'a Bump,
+    value: Val<'a>,
+    out: &mut Vec<u8>,
+    steps: &mut Steps,
+) -> Result<(), Stop> {
+    let mut writer = Writer { arena, out, steps };
+    if !writer.value(value, 1)? {
+        writer.out.extend_from_slice(b"null");
+    }
+    Ok(())
+}
+
 /// As `JSON.stringify`: `None` for what has no text.
 pub(super) fn stringify<'a>(
     arena: &'a Bump,
