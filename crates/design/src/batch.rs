@@ -164,6 +164,21 @@ impl Emissions {
         self.rows.push(RowSlot { document, function, start, key_len, value_len });
     }
 
+    /// Forgets the rows from the one at index `rows` on.
+    pub fn truncate(&mut self, rows: usize) {
+        if let Some(row) = self.rows.get(rows) {
+            self.bytes.truncate(row.start);
+            self.rows.truncate(rows);
+        }
+    }
+
+    /// Puts rows and failures that were added out of order into the order of documents and functions. Those of one
+    /// document and function keep theirs. Rows must not be truncated afterwards.
+    pub fn sort(&mut self) {
+        self.rows.sort_by_key(|row| (row.document, row.function));
+        self.failures.sort_by_key(|failure| (failure.document, failure.function));
+    }
+
     /// How many rows there are.
     #[must_use]
     pub fn len(&self) -> usize {

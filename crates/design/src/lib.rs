@@ -91,6 +91,13 @@ pub trait Language: Send + Sync {
     /// When it does not compile or the language is not available.
     fn reducer(&self, source: &str, limits: Limits) -> Result<Box<dyn Reducer>, CompileError>;
 
+    /// What would run each map function of `source`, as [`Program::engine`] names it. A language with one engine names
+    /// none.
+    fn engines(&self, source: &MapSource) -> Vec<&'static str> {
+        let _ = source;
+        Vec::new()
+    }
+
     /// Prepares the other functions of a design document for calls. A language may have views only: then this is
     /// not there.
     ///
@@ -120,6 +127,13 @@ pub trait Program: Send {
     /// # Errors
     /// When the build of the index cannot go on.
     fn map(&mut self, batch: &DocumentBatch, output: &mut Emissions) -> Result<(), RunError>;
+
+    /// The name of what runs the map function at index `function`, for example `native` or `quickjs`; `None` where a
+    /// language has one engine only.
+    fn engine(&self, function: usize) -> Option<&'static str> {
+        let _ = function;
+        None
+    }
 }
 
 /// Rows that are reduced together. Keys and values are JSON text.

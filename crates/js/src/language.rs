@@ -5,6 +5,7 @@
 
 mod design;
 mod map;
+mod native;
 mod reduce;
 
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use settee_design::{
 };
 
 use self::design::{Calls, DesignWorkers};
-use self::map::Mapper;
+use self::native::{NATIVE, Programs, QUICKJS};
 use self::reduce::FunctionReducer;
 use crate::pool::{Answer, Lease, Pool, PoolSettings, Worker, WorkerCommand, WorkerError};
 use crate::protocol::{Kind, Reader, Stop, Writer};
@@ -28,6 +29,17 @@ pub struct JavaScript {
     pool: Arc<Pool>,
     designs: Arc<DesignWorkers>,
     reduce_limit: ReduceLimit,
+    evaluator: Evaluator,
+}
+
+/// Whether map functions of the common subset run in the server's own process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Evaluator {
+    /// They do: results are the same, and come sooner.
+    #[default]
+    Native,
+    /// All functions run in worker processes.
+    Workers,
 }
 
 /// When a reduction counts as growing too fast: CouchDB's `reduce_limit`, `reduce_limit_threshold` and
@@ -66,13 +78,20 @@ impl JavaScript {
     pub fn new(command: WorkerCommand, settings: PoolSettings) -> Self {
         let pool = Pool::new(command, settings);
         let designs = Arc::new(DesignWorkers::new(Arc::clone(&pool), settings));
-        Self { pool, designs, reduce_limit: ReduceLimit::default() }
+        Self { pool, designs, reduce_limit: ReduceLimit::default(), evaluator: Evaluator::default() }
     }
 
     /// The same language with another limit on reductions.
     #[must_use]
     pub fn with_reduce_limit(mut self, limit: ReduceLimit) -> Self {
         self.reduce_limit = limit;
+        self
+    }
+
+    /// The same language with the native evaluator on or off.
+    #[must_use]
+    pub fn with_evaluator(mut self, evaluator: Evaluator) -> Self {
+        self.evaluator = evaluator;
         self
     }
 
@@ -111,7 +130,12 @@ impl Language for JavaScript {
     }
 
     fn program(&self, source: &MapSource, limits: Limits) -> Result<Box<dyn Program>, CompileError> {
-        Ok(Box::new(Mapper::new(Arc::clone(&self.pool), source.clone(), limits)?))
+        Ok(Box::new(Programs::compile(&self.pool, source, limits, self.evaluator)?))
+    }
+
+    fn engines(&self, source: &MapSource) -> Vec<&'static str> {
+        let natives = native::compile(source, self.evaluator);
+        natives.iter().map(|function| if function.is_some() { NATIVE } else { QUICKJS }).collect()
     }
 
     fn reducer(&self, source: &str, limits: Limits) -> Result<Box<dyn Reducer>, CompileError> {

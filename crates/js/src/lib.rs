@@ -11,11 +11,13 @@
 //! No server code touches the engine, and no worker code touches files, sockets or other processes.
 
 mod language;
+mod native;
 mod pool;
 mod protocol;
 mod shared_memory;
+mod text;
 mod worker;
 
-pub use language::{JavaScript, ReduceLimit, SandboxReport};
+pub use language::{Evaluator, JavaScript, ReduceLimit, SandboxReport};
 pub use pool::{PoolSettings, WorkerCommand};
 pub use worker::worker_main;

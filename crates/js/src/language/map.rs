@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use settee_design::{CompileError, DocumentBatch, Emissions, Limits, MapFailure, MapSource, Program, RunError};
+use settee_design::{CompileError, Document, DocumentBatch, Emissions, Limits, MapFailure, MapSource, RunError};
 use settee_model::json;
 
 use super::{Failure, compile, excerpt, run_error, timeout, write_limits};
@@ -16,12 +16,37 @@ const REQUEST_BYTES: usize = 1 << 20;
 pub(super) struct Mapper {
     pool: Arc<Pool>,
     source: MapSource,
+    /// Which function of the design document each of them is, for messages.
+    numbers: Vec<u32>,
     limits: Limits,
-    /// None after a failure, until the next request.
+    /// None before the first request and after a failure.
     lease: Option<Lease>,
     /// A private copy of what the worker wrote, and is not yet checked.
     received: Vec<u8>,
     checked: Vec<u8>,
+    /// What was logged, by document and function.
+    pub(super) log: Vec<LogLine>,
+}
+
+/// A line of the log.
+#[derive(Clone, Debug)]
+pub(super) struct LogLine {
+    pub(super) document: u32,
+    pub(super) function: u32,
+    pub(super) line: String,
+}
+
+/// Documents of a batch, by their indexes.
+#[derive(Clone, Copy)]
+pub(super) struct Selection<'a> {
+    pub(super) batch: &'a DocumentBatch,
+    pub(super) documents: &'a [u32],
+}
+
+impl<'a> Selection<'a> {
+    fn get(self, index: usize) -> Document<'a> {
+        self.batch.get(self.documents[index] as usize)
+    }
 }
 
 /// Where in a request the answer stands.
@@ -33,17 +58,14 @@ struct Position {
 }
 
 impl Mapper {
-    pub(super) fn new(pool: Arc<Pool>, source: MapSource, limits: Limits) -> Result<Self, CompileError> {
-        if source.functions.len() > usize::from(u16::MAX) {
-            return Err(CompileError::Unavailable("more map functions than one program can have".to_owned()));
-        }
-        let (received, checked) = Default::default();
-        let mut mapper = Self { pool, source, limits, lease: None, received, checked };
-        mapper.compile()?;
-        Ok(mapper)
+    /// Functions that are compiled when they are needed.
+    pub(super) fn new(pool: Arc<Pool>, source: MapSource, numbers: Vec<u32>, limits: Limits) -> Self {
+        let (received, checked, log) = Default::default();
+        Self { pool, source, numbers, limits, lease: None, received, checked, log }
     }
 
-    fn compile(&mut self) -> Result<(), CompileError> {
+    /// Compiles the functions in a worker.
+    pub(super) fn compile(&mut self) -> Result<(), CompileError> {
         let mut program = Vec::new();
         let mut writer = Writer(&mut program);
         write_limits(&mut writer, self.limits);
@@ -60,8 +82,17 @@ impl Mapper {
         Ok(())
     }
 
+    /// Maps documents, adding rows and failures to `output` and lines to the log.
+    pub(super) fn map(&mut self, batch: Selection<'_>, output: &mut Emissions) -> Result<(), RunError> {
+        let mut first = 0;
+        while first < batch.documents.len() {
+            first += self.map_part(batch, first, output)?;
+        }
+        Ok(())
+    }
+
     /// Maps documents from `first` on, about a request's worth of them; answers how many.
-    fn map_part(&mut self, batch: &DocumentBatch, first: usize, output: &mut Emissions) -> Result<usize, RunError> {
+    fn map_part(&mut self, batch: Selection<'_>, first: usize, output: &mut Emissions) -> Result<usize, RunError> {
         if self.lease.is_none() {
             self.compile().map_err(|error| RunError::Machinery(error.to_string()))?;
         }
@@ -90,11 +121,12 @@ impl Mapper {
         }
     }
 
-    fn error(&self, failure: Failure<'_>, batch: &DocumentBatch, first: usize, count: usize) -> RunError {
+    fn error(&self, failure: Failure<'_>, batch: Selection<'_>, first: usize, count: usize) -> RunError {
         run_error(failure, self.limits, |document, function| {
             let source = self.source.functions.get(function).map_or_else(String::new, |source| excerpt(source));
             let id = if document < count { batch.get(first + document).id } else { "?" };
-            format!("map function {} ({source}) on document \"{id}\"", function + 1)
+            let number = self.numbers.get(function).map_or(0, |number| number + 1);
+            format!("map function {number} ({source}) on document \"{id}\"")
         })
     }
 
@@ -103,11 +135,11 @@ impl Mapper {
     }
 
     /// Sends documents, each after its length; answers how many.
-    fn send(&mut self, batch: &DocumentBatch, first: usize) -> Result<usize, WorkerError> {
+    fn send(&mut self, batch: Selection<'_>, first: usize) -> Result<usize, WorkerError> {
         let worker = self.worker();
         let mut at = 0;
         let mut index = first;
-        while index < batch.len() {
+        while index < batch.documents.len() {
             let text = batch.get(index).json;
             let end = at + 4 + text.len();
             if end > REQUEST_BYTES && index > first {
@@ -127,7 +159,7 @@ impl Mapper {
     /// Takes in what comes of the documents that were sent. Answers the progress at which the worker stopped early.
     fn receive(
         &mut self,
-        batch: &DocumentBatch,
+        batch: Selection<'_>,
         first: usize,
         count: usize,
         output: &mut Emissions,
@@ -156,7 +188,7 @@ impl Mapper {
     /// Checks the complete records of what was received, and keeps the rest.
     fn take_records(
         &mut self,
-        batch: &DocumentBatch,
+        batch: Selection<'_>,
         first: usize,
         count: usize,
         position: &mut Position,
@@ -175,8 +207,7 @@ impl Mapper {
             };
             rest = &rest[Record::BYTES + record.body_len()..];
             let (key, value) = body.split_at(record.first as usize);
-            let document = u32::try_from(first + record.document as usize)
-                .map_err(|_| WorkerError::Garbled("a batch too long"))?;
+            let document = batch.documents[first + record.document as usize];
             let function = u32::from(record.function);
             position.take(record);
             match record.kind {
@@ -191,10 +222,13 @@ impl Mapper {
                 RecordKind::Failure => {
                     let message = String::from_utf8_lossy(key).into_owned();
                     let id = batch.get(first + record.document as usize).id;
-                    output.log.push(format!("function raised exception {message} with doc._id {id}"));
+                    let line = format!("function raised exception {message} with doc._id {id}");
+                    self.log.push(LogLine { document, function, line });
                     output.failures.push(MapFailure { document, function, message });
                 }
-                RecordKind::Log => output.log.push(String::from_utf8_lossy(key).into_owned()),
+                RecordKind::Log => {
+                    self.log.push(LogLine { document, function, line: String::from_utf8_lossy(key).into_owned() });
+                }
             }
         }
         let used = self.received.len() - rest.len();
@@ -231,16 +265,6 @@ impl Position {
 /// Texts about a document are short beside its rows.
 const TEXT_BYTES: u64 = 1 << 30;
 
-impl Program for Mapper {
-    fn map(&mut self, batch: &DocumentBatch, output: &mut Emissions) -> Result<(), RunError> {
-        let mut first = 0;
-        while first < batch.len() {
-            first += self.map_part(batch, first, output)?;
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
@@ -260,11 +284,13 @@ mod tests {
         let command = WorkerCommand { program: "/does/not/exist".into(), args: Vec::new() };
         let source = MapSource { functions: vec!["a".into(), "b".into()], library: None };
         let limits = Limits { rows_per_document: 2, bytes_per_document: 100, ..Limits::default() };
-        let checked = Vec::new();
         let pool = Pool::new(command, PoolSettings::default());
-        let mut mapper = Mapper { pool, source, limits, lease: None, received: bytes.to_vec(), checked };
+        let mut mapper = Mapper::new(pool, source, vec![0, 1], limits);
+        mapper.received = bytes.to_vec();
         let mut output = Emissions::new();
-        mapper.take_records(&batch(), 1, 2, &mut Position::default(), &mut output)?;
+        let batch = Selection { batch: &batch(), documents: &[0, 1, 2] };
+        mapper.take_records(batch, 1, 2, &mut Position::default(), &mut output)?;
+        output.log.extend(mapper.log.into_iter().map(|line| line.line));
         Ok((output, mapper.received.len()))
     }
 

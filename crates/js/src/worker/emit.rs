@@ -12,8 +12,8 @@ use settee_model::json::MAX_DEPTH;
 
 use super::engine::Host;
 use super::qjs::{Context, Ref, Thrown, Value};
-use super::text;
 use crate::protocol::{Record, RecordKind, Stop};
+use crate::text;
 
 /// Rows that wait for the end of their function; more are written at once, to bound the memory.
 const WAITING_ROWS: usize = 4096;

@@ -19,7 +19,7 @@ use rquickjs::qjs as c;
 use super::engine::Host;
 use super::names::{Name, NameCache, hash};
 use super::qjs::{Context, Ref, Thrown, Value};
-use super::text;
+use crate::text;
 
 /// Objects with more members than this find them by hash.
 const FEW_MEMBERS: usize = 16;

@@ -17,7 +17,6 @@ mod qjs;
 mod reduce;
 mod sandbox;
 mod session;
-mod text;
 
 use std::collections::HashMap;
 use std::io::{self, Write as _};

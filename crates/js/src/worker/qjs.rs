@@ -148,7 +148,7 @@ impl Text {
         match std::str::from_utf8(self.bytes()) {
             Ok(text) => text.to_owned(),
             Err(_) => {
-                String::from_utf8(super::text::without_surrogates(self.bytes())).expect("surrogates are replaced")
+                String::from_utf8(crate::text::without_surrogates(self.bytes())).expect("surrogates are replaced")
             }
         }
     }

@@ -9,8 +9,8 @@ use super::emit::{WriteError, write_json};
 use super::engine::{Engine, Function};
 use super::map::{Halt, judge};
 use super::qjs::{Context, Ref, Thrown, Value};
-use super::text;
 use crate::protocol::{Stop, Writer};
+use crate::text;
 
 /// A compiled reduce function.
 pub(super) struct ReduceProgram {

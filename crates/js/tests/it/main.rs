@@ -5,18 +5,25 @@ mod design;
 mod documents;
 mod limits;
 mod map;
+mod native;
 mod processes;
 mod reduce;
 
 use std::sync::{Arc, OnceLock};
 
 use settee_design::{CompileError, DocumentBatch, Emissions, Language as _, Limits, MapSource, Program, RunError};
-use settee_js::{JavaScript, PoolSettings, WorkerCommand};
+use settee_js::{Evaluator, JavaScript, PoolSettings, WorkerCommand};
 
-/// Tests share workers as the programs of a server do.
+/// Tests share workers as the programs of a server do. All functions run there.
 fn language() -> &'static JavaScript {
     static LANGUAGE: OnceLock<JavaScript> = OnceLock::new();
-    LANGUAGE.get_or_init(|| JavaScript::new(command(), PoolSettings::default()))
+    LANGUAGE.get_or_init(|| JavaScript::new(command(), PoolSettings::default()).with_evaluator(Evaluator::Workers))
+}
+
+/// The same with the native evaluator, as servers have it.
+fn native_language() -> &'static JavaScript {
+    static LANGUAGE: OnceLock<JavaScript> = OnceLock::new();
+    LANGUAGE.get_or_init(|| language().clone().with_evaluator(Evaluator::Native))
 }
 
 fn command() -> WorkerCommand {
@@ -40,10 +47,24 @@ fn batch(documents: &[&str]) -> DocumentBatch {
     batch
 }
 
+/// Runs functions in workers, and once more as far as possible natively: both must come to the same.
 fn run(functions: &[&str], documents: &[&str], limits: Limits) -> Result<Emissions, RunError> {
-    let mut output = Emissions::new();
-    program(functions, None, limits).unwrap().map(&batch(documents), &mut output)?;
-    Ok(output)
+    let source = MapSource { functions: functions.iter().map(|source| Arc::from(*source)).collect(), library: None };
+    let run = |language: &JavaScript| {
+        let mut output = Emissions::new();
+        language.program(&source, limits).unwrap().map(&batch(documents), &mut output)?;
+        Ok(output)
+    };
+    let (engine, native) = (run(language()), run(native_language()));
+    match (&engine, &native) {
+        (Ok(engine), Ok(native)) => {
+            assert_eq!(show(native), show(engine), "{functions:?}");
+            assert_eq!((&native.failures, &native.log), (&engine.failures, &engine.log), "{functions:?}");
+        }
+        (Err(RunError::Fatal { name, .. }), Err(RunError::Fatal { name: native, .. })) => assert_eq!(native, name),
+        (engine, native) => assert_eq!(engine.is_ok(), native.is_ok(), "{functions:?}: {engine:?}, {native:?}"),
+    }
+    native
 }
 
 /// Rows as `[[document,function,key,value],…]`.

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Command, Stdio};
 
 use settee_design::{CompileError, Emissions, Language as _, Limits, MapSource};
-use settee_js::{JavaScript, PoolSettings, WorkerCommand};
+use settee_js::{Evaluator, JavaScript, PoolSettings, WorkerCommand};
 
 use super::{batch, check_fatal, command, language};
 
@@ -32,7 +32,8 @@ pub(crate) fn kill(process: u32) {
 }
 
 pub(crate) fn marked(mark: &str) -> JavaScript {
-    JavaScript::new(WorkerCommand { args: vec![mark.to_owned()], ..command() }, PoolSettings::default())
+    let command = WorkerCommand { args: vec![mark.to_owned()], ..command() };
+    JavaScript::new(command, PoolSettings::default()).with_evaluator(Evaluator::Workers)
 }
 
 #[test]
@@ -141,7 +142,8 @@ fn a_worker_ends_with_its_server() {
 fn programs_that_are_no_workers_are_reported() {
     let settings = PoolSettings { start_timeout_ms: 2_000, ..PoolSettings::default() };
     for program in ["/does/not/exist", "/bin/true"] {
-        let language = JavaScript::new(WorkerCommand { program: program.into(), args: Vec::new() }, settings);
+        let language = JavaScript::new(WorkerCommand { program: program.into(), args: Vec::new() }, settings)
+            .with_evaluator(Evaluator::Workers);
         let refused = language.program(&source("function(doc) {}"), Limits::default()).err();
         assert!(matches!(refused, Some(CompileError::Unavailable(_))), "{program}: {refused:?}");
     }

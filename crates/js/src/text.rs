@@ -9,7 +9,7 @@ use settee_model::json::MAX_DEPTH;
 
 /// The first index from `at` that is no whitespace.
 #[inline]
-pub(super) fn skip_space(text: &[u8], mut at: usize) -> usize {
+pub(crate) fn skip_space(text: &[u8], mut at: usize) -> usize {
     while text.get(at).is_some_and(|byte| *byte <= b' ') {
         at += 1;
     }
@@ -18,22 +18,34 @@ pub(super) fn skip_space(text: &[u8], mut at: usize) -> usize {
 
 /// The end of a string literal: the index after its closing quote, and whether it has escapes.
 #[inline]
-pub(super) fn string_end(text: &[u8], open: usize) -> (usize, bool) {
+pub(crate) fn string_end(text: &[u8], open: usize) -> (usize, bool) {
     let mut at = open + 1;
-    // Names and most values are shorter than what pays for a call of memchr.
-    let near = text.len().min(at + 16);
-    while at < near {
-        match text[at] {
-            b'"' => return (at + 1, false),
-            b'\\' => return escaped_string_end(text, at),
-            _ => at += 1,
+    // Names and most values are shorter than what pays for a call of memchr: these are searched eight bytes at a time.
+    let near = at + 48;
+    while at < near
+        && let Some(bytes) = text.get(at..at + 8)
+    {
+        let word = u64::from_le_bytes(bytes.try_into().expect("the slice has eight bytes"));
+        let found = equal(word, b'"') | equal(word, b'\\');
+        if found != 0 {
+            at += (found.trailing_zeros() / 8) as usize;
+            return if text[at] == b'"' { (at + 1, false) } else { escaped_string_end(text, at) };
         }
+        at += 8;
     }
     match memchr::memchr2(b'"', b'\\', text.get(at..).unwrap_or_default()) {
         Some(found) if text[at + found] == b'"' => (at + found + 1, false),
         Some(found) => escaped_string_end(text, at + found),
         None => (text.len(), false),
     }
+}
+
+/// The high bit of each byte of `word` that equals `byte`; only the lowest one is exact.
+#[inline(always)]
+const fn equal(word: u64, byte: u8) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let difference = word ^ (ONES * byte as u64);
+    difference.wrapping_sub(ONES) & !difference & (ONES << 7)
 }
 
 #[cold]
@@ -49,7 +61,7 @@ fn escaped_string_end(text: &[u8], mut at: usize) -> (usize, bool) {
 }
 
 /// The index after the value that begins at `at`.
-pub(super) fn skip_value(text: &[u8], at: usize) -> usize {
+pub(crate) fn skip_value(text: &[u8], at: usize) -> usize {
     match text.get(at) {
         Some(b'"') => string_end(text, at).0,
         Some(b'{' | b'[') => skip_container(text, at),
@@ -81,7 +93,7 @@ fn skip_container(text: &[u8], mut at: usize) -> usize {
 
 /// The index after a number or a word.
 #[inline]
-pub(super) fn scalar_end(text: &[u8], mut at: usize) -> usize {
+pub(crate) fn scalar_end(text: &[u8], mut at: usize) -> usize {
     while text.get(at).is_some_and(|byte| !matches!(byte, b',' | b'}' | b']' | b':' | 0..=b' ')) {
         at += 1;
     }
@@ -89,12 +101,12 @@ pub(super) fn scalar_end(text: &[u8], mut at: usize) -> usize {
 }
 
 /// The number that a literal stands for.
-pub(super) fn number(literal: &[u8]) -> f64 {
+pub(crate) fn number(literal: &[u8]) -> f64 {
     std::str::from_utf8(literal).ok().and_then(|text| text.parse().ok()).unwrap_or(f64::NAN)
 }
 
 /// The text that the inside of a string literal stands for.
-pub(super) fn unescape(inside: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn unescape(inside: &[u8], out: &mut Vec<u8>) {
     let mut rest = inside;
     while let Some(at) = memchr::memchr(b'\\', rest) {
         out.extend_from_slice(&rest[..at]);
@@ -140,7 +152,7 @@ fn escaped_character(rest: &[u8]) -> (char, usize) {
 }
 
 /// The array index that a property name is, if it is one: such names come first in the order of an object's members.
-pub(super) fn array_index(name: &[u8]) -> Option<u32> {
+pub(crate) fn array_index(name: &[u8]) -> Option<u32> {
     if name.is_empty() || name.len() > 10 || (name[0] == b'0' && name.len() > 1) {
         return None;
     }
@@ -155,7 +167,7 @@ pub(super) fn array_index(name: &[u8]) -> Option<u32> {
 }
 
 /// Appends a string literal. `text` is UTF-8 except for lone surrogates, as the engine gives it.
-pub(super) fn write_string(out: &mut Vec<u8>, text: &[u8]) {
+pub(crate) fn write_string(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
     match std::str::from_utf8(text) {
         Ok(text) => write_escaped(out, text.as_bytes()),
@@ -188,7 +200,7 @@ fn write_escaped(out: &mut Vec<u8>, text: &[u8]) {
 }
 
 /// `text` with lone surrogates, three bytes each, replaced by U+FFFD.
-pub(super) fn without_surrogates(text: &[u8]) -> Vec<u8> {
+pub(crate) fn without_surrogates(text: &[u8]) -> Vec<u8> {
     let mut clean = Vec::with_capacity(text.len());
     let mut rest = text;
     loop {
@@ -208,7 +220,7 @@ pub(super) fn without_surrogates(text: &[u8]) -> Vec<u8> {
 }
 
 /// Appends a number as `JSON.stringify` writes it.
-pub(super) fn write_number(out: &mut Vec<u8>, number: f64) {
+pub(crate) fn write_number(out: &mut Vec<u8>, number: f64) {
     if !number.is_finite() {
         out.extend_from_slice(b"null");
     } else if number.abs() < 1e15 && number.trunc() == number {
@@ -220,7 +232,7 @@ pub(super) fn write_number(out: &mut Vec<u8>, number: f64) {
 }
 
 /// Appends an integer.
-pub(super) fn write_integer(out: &mut Vec<u8>, number: i64) {
+pub(crate) fn write_integer(out: &mut Vec<u8>, number: i64) {
     if number < 0 {
         out.push(b'-');
     }
@@ -274,11 +286,11 @@ fn write_fraction(out: &mut Vec<u8>, number: f64) {
 
 /// Text that is nested deeper than [`MAX_DEPTH`].
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct TooDeep;
+pub(crate) struct TooDeep;
 
 /// Appends the value that begins at `at` as `JSON.stringify(JSON.parse(…))` would write it: numbers in their shortest form,
 /// only the escapes that are needed, array-index names first. Answers the index after the value.
-pub(super) fn copy_value(text: &[u8], at: usize, out: &mut Vec<u8>, depth: usize) -> Result<usize, TooDeep> {
+pub(crate) fn copy_value(text: &[u8], at: usize, out: &mut Vec<u8>, depth: usize) -> Result<usize, TooDeep> {
     let mut copier = Copier { text, out, verbatim: at };
     let end = copier.value(at, depth)?;
     copier.flush(end);

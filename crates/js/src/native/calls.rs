@@ -1,0 +1,283 @@
+//! Calls of what the environment offers: global functions, and methods by the type of their object.
+
+use bumpalo::collections::Vec as ArenaVec;
+
+use super::convert::{self, truthy};
+use super::date;
+use super::inherited;
+use super::numbers;
+use super::run::{Run, Stop, count};
+use super::tree::{Builtin, Expression, Math, Method};
+use super::value::{Array, Val};
+use super::write;
+
+impl<'a> Run<'a, '_> {
+    /// A function of the global environment.
+    pub(super) fn builtin(&mut self, builtin: Builtin, arguments: &'a [Expression]) -> Result<Val<'a>, Stop> {
+        match builtin {
+            Builtin::Emit => {
+                self.emit_call(arguments)?;
+                return Ok(Val::Undefined);
+            }
+            Builtin::Math(function) => {
+                let values = self.arguments(arguments)?;
+                return self.math(function, &values);
+            }
+            Builtin::MathApply(function) => {
+                let [Val::Array(array)] = self.first_arguments(arguments)? else {
+                    return Err(Stop::GiveUp);
+                };
+                let values = array.items(self.arena);
+                self.steps.pay(values.len())?;
+                return self.math(function, &values);
+            }
+            Builtin::NewDate | Builtin::DateUtc => return self.new_date(builtin, arguments),
+            Builtin::FromCharCode => return self.from_char_code(arguments),
+            _ => {}
+        }
+        let given = arguments.len();
+        let [first, second] = self.first_arguments(arguments)?;
+        Ok(match builtin {
+            Builtin::Log => {
+                self.log(first)?;
+                Val::Undefined
+            }
+            Builtin::Sum => self.sum(first)?,
+            Builtin::Stringify => self.stringify(first, given)?,
+            Builtin::IsArray => Val::Bool(matches!(first, Val::Array(_))),
+            Builtin::Keys | Builtin::Values | Builtin::Entries => self.names_or_values(builtin, first)?,
+            Builtin::ParseInt => self.parse_int(first, second)?,
+            Builtin::ParseFloat => self.parse_float(first)?,
+            Builtin::IsNaN => Val::Bool(self.make().number(first)?.is_nan()),
+            Builtin::IsFinite => Val::Bool(self.make().number(first)?.is_finite()),
+            Builtin::NumberIsNaN => Val::Bool(matches!(first, Val::Number(number) if number.is_nan())),
+            Builtin::NumberIsFinite => Val::Bool(matches!(first, Val::Number(number) if number.is_finite())),
+            Builtin::NumberIsInteger => {
+                Val::Bool(matches!(first, Val::Number(number) if number.is_finite() && number.trunc() == number))
+            }
+            Builtin::ToString if given == 0 => Val::Text(b""),
+            Builtin::ToString => Val::Text(self.make().text(first)?),
+            Builtin::ToNumber if given == 0 => Val::Number(0.0),
+            Builtin::ToNumber => Val::Number(self.make().number(first)?),
+            Builtin::ToBoolean => Val::Bool(truthy(first)),
+            Builtin::DateParse => {
+                let text = self.make().text(first)?;
+                Val::Number(date::parse(text)?)
+            }
+            _ => return Err(Stop::GiveUp),
+        })
+    }
+
+    fn math(&mut self, function: Math, values: &[Val<'a>]) -> Result<Val<'a>, Stop> {
+        let mut given = ArenaVec::with_capacity_in(values.len(), self.arena);
+        for value in values {
+            let number = self.make().number(*value)?;
+            given.push(number);
+        }
+        numbers::math(function, &given).map(Val::Number)
+    }
+
+    fn from_char_code(&mut self, arguments: &'a [Expression]) -> Result<Val<'a>, Stop> {
+        let mut text = String::new();
+        for value in self.arguments(arguments)? {
+            let code = self.make().number(value)?;
+            let code = convert::to_uint32(code) & 0xffff;
+            text.push(char::from_u32(code).ok_or(Stop::GiveUp)?);
+        }
+        Ok(Val::Text(self.make().keep(text.as_bytes())?))
+    }
+
+    /// As the prelude: numbers are added up, starting with 0; anything else is the engine's.
+    fn sum(&mut self, values: Val<'a>) -> Result<Val<'a>, Stop> {
+        let Val::Array(array) = values else {
+            return Err(Stop::GiveUp);
+        };
+        let mut sum = 0.0;
+        for index in 0..array.len(self.arena) {
+            self.steps.pay(1)?;
+            let Some(Val::Number(number)) = array.get(self.arena, index) else {
+                return Err(Stop::GiveUp);
+            };
+            sum += number;
+        }
+        Ok(Val::Number(sum))
+    }
+
+    fn stringify(&mut self, value: Val<'a>, given: usize) -> Result<Val<'a>, Stop> {
+        if given > 1 {
+            return Err(Stop::GiveUp);
+        }
+        let mut out = Vec::new();
+        if !write::stringify(self.arena, value, &mut out, &mut self.steps)? {
+            return Ok(Val::Undefined);
+        }
+        Ok(Val::Text(self.make().keep(&out)?))
+    }
+
+    fn names_or_values(&mut self, builtin: Builtin, value: Val<'a>) -> Result<Val<'a>, Stop> {
+        let mut items = ArenaVec::new_in(self.arena);
+        if let Val::Array(array) = value {
+            if array.is_match {
+                return Err(Stop::GiveUp);
+            }
+            for index in 0..array.len(self.arena) {
+                self.steps.pay(1)?;
+                let Val::Number(number) = count(index) else { return Err(Stop::GiveUp) };
+                let name = Val::Text(self.make().number_text(number)?);
+                let item = array.get(self.arena, index).unwrap_or(Val::Undefined);
+                items.push(self.entry(builtin, name, item)?);
+            }
+        } else {
+            for (name, member) in self.members(value)? {
+                items.push(self.entry(builtin, Val::Text(name), member)?);
+            }
+        }
+        self.keep_parts(items)
+    }
+
+    fn entry(&mut self, builtin: Builtin, name: Val<'a>, value: Val<'a>) -> Result<Val<'a>, Stop> {
+        Ok(match builtin {
+            Builtin::Keys => name,
+            Builtin::Values => value,
+            _ => {
+                self.steps.take_bytes(192)?;
+                let mut pair = ArenaVec::with_capacity_in(2, self.arena);
+                pair.push(name);
+                pair.push(value);
+                Val::Array(Array::new(self.arena, pair))
+            }
+        })
+    }
+
+    fn parse_int(&mut self, value: Val<'a>, radix: Val<'a>) -> Result<Val<'a>, Stop> {
+        let text = self.make().text(value)?;
+        let radix = convert::to_int32(self.make().number(radix)?);
+        numbers::parse_int(trim_start(text)?, radix).map(Val::Number)
+    }
+
+    fn parse_float(&mut self, value: Val<'a>) -> Result<Val<'a>, Stop> {
+        let text = self.make().text(value)?;
+        let text = trim_start(text)?;
+        let (negative, digits) = match text.first() {
+            Some(b'-') => (true, &text[1..]),
+            Some(b'+') => (false, &text[1..]),
+            _ => (false, text),
+        };
+        if digits.starts_with(b"Infinity") {
+            return Ok(Val::Number(if negative { f64::NEG_INFINITY } else { f64::INFINITY }));
+        }
+        let length = convert::decimal_length(digits);
+        if length == 0 {
+            return Ok(Val::Number(f64::NAN));
+        }
+        let number = convert::parse_decimal(&digits[..length])?;
+        Ok(Val::Number(if negative { -number } else { number }))
+    }
+
+    fn new_date(&mut self, builtin: Builtin, arguments: &'a [Expression]) -> Result<Val<'a>, Stop> {
+        let values = self.arguments(arguments)?;
+        let time = match values[..] {
+            [] => return Err(Stop::GiveUp),
+            [value] if builtin == Builtin::NewDate => match value {
+                Val::Date(time) => *time,
+                Val::Text(text) => date::parse(text)?,
+                Val::Number(_) | Val::Undefined | Val::Null | Val::Bool(_) => date::clip(self.make().number(value)?),
+                _ => return Err(Stop::GiveUp),
+            },
+            _ => {
+                let mut fields = [f64::NAN, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0];
+                for (field, value) in fields.iter_mut().zip(&values) {
+                    *field = self.make().number(*value)?;
+                }
+                date::make(fields)?
+            }
+        };
+        if builtin == Builtin::DateUtc {
+            return Ok(Val::Number(time));
+        }
+        self.steps.take_bytes(8)?;
+        Ok(Val::Date(self.arena.alloc(time)))
+    }
+
+    /// A method call.
+    pub(super) fn method(
+        &mut self,
+        object: Val<'a>,
+        method: Method,
+        arguments: &'a [Expression],
+    ) -> Result<Val<'a>, Stop> {
+        match object {
+            Val::Text(text) => self.text_method(text, method, arguments),
+            Val::Array(array) => self.array_method(array, method, arguments),
+            Val::Number(number) => self.number_method(number, method, arguments),
+            Val::Date(time) => self.date_method(*time, method, arguments),
+            Val::Pattern(pattern) => self.pattern_method(pattern, method, arguments),
+            Val::Lazy(_) | Val::Object(_) => self.object_method(object, method, arguments),
+            Val::Bool(value) if method == Method::ToString && arguments.is_empty() => {
+                self.make().text(Val::Bool(value)).map(Val::Text)
+            }
+            _ => Err(Stop::GiveUp),
+        }
+    }
+
+    fn object_method(&mut self, object: Val<'a>, method: Method, arguments: &'a [Expression]) -> Result<Val<'a>, Stop> {
+        // A member of this name is no function: calling it is an exception.
+        if self.own_member(object, method.name().as_bytes())?.is_some() {
+            return Err(Stop::GiveUp);
+        }
+        let [first] = self.first_arguments(arguments)?;
+        match method {
+            Method::HasOwnProperty => {
+                let name = self.make().text(first)?;
+                Ok(Val::Bool(self.own_member(object, name)?.is_some()))
+            }
+            _ => Err(Stop::GiveUp),
+        }
+    }
+
+    fn own_member(&mut self, object: Val<'a>, name: &[u8]) -> Result<Option<Val<'a>>, Stop> {
+        match object {
+            Val::Lazy(lazy) => lazy.get(self.arena, name, &mut self.steps),
+            Val::Object(object) => object.get(name, &mut self.steps),
+            _ => inherited::absent(name).map(|_| None),
+        }
+    }
+
+    fn date_method(&mut self, time: f64, method: Method, arguments: &'a [Expression]) -> Result<Val<'a>, Stop> {
+        let [] = self.first_arguments(arguments)?;
+        if matches!(method, Method::GetTime | Method::ValueOf) {
+            return Ok(Val::Number(time));
+        }
+        if matches!(method, Method::ToIsoString | Method::ToJson) {
+            return match date::iso(time)? {
+                Some(text) => Ok(Val::Text(self.make().keep(text.as_bytes())?)),
+                None if method == Method::ToJson => Ok(Val::Null),
+                None => Err(Stop::GiveUp),
+            };
+        }
+        let parts = date::parts(time);
+        let field = |field: fn(&date::Parts) -> i64| {
+            #[expect(clippy::cast_precision_loss, reason = "fields of dates are small")]
+            let number = parts.as_ref().map_or(f64::NAN, |parts| field(parts) as f64);
+            Ok(Val::Number(number))
+        };
+        match method {
+            Method::GetFullYear | Method::GetUtcFullYear => field(|parts| parts.year),
+            Method::GetMonth | Method::GetUtcMonth => field(|parts| parts.month),
+            Method::GetDate | Method::GetUtcDate => field(|parts| parts.day),
+            Method::GetDay | Method::GetUtcDay => field(|parts| parts.weekday),
+            Method::GetHours | Method::GetUtcHours => field(|parts| parts.hour),
+            Method::GetMinutes | Method::GetUtcMinutes => field(|parts| parts.minute),
+            Method::GetSeconds | Method::GetUtcSeconds => field(|parts| parts.second),
+            Method::GetMilliseconds | Method::GetUtcMilliseconds => field(|parts| parts.millisecond),
+            _ => Err(Stop::GiveUp),
+        }
+    }
+}
+
+fn trim_start(text: &[u8]) -> Result<&[u8], Stop> {
+    match text.first() {
+        Some(first) if first.is_ascii_graphic() => Ok(text),
+        _ => Ok(convert::as_str(text)?.trim_start_matches(convert::is_space).as_bytes()),
+    }
+}

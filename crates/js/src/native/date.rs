@@ -1,0 +1,168 @@
+//! Dates, in the workers' time zone, which is UTC.
+//!
+//! Only texts in the language's own format are read ([`parse`]); every engine reads others in its own way.
+
+use super::run::Stop;
+
+const DAY_MS: f64 = 86_400_000.0;
+
+/// The farthest times from 1970.
+const MAX_MS: f64 = 8.64e15;
+
+/// A time taken apart.
+pub(super) struct Parts {
+    pub(super) year: i64,
+    /// From 0.
+    pub(super) month: i64,
+    pub(super) day: i64,
+    /// From 0, Sunday.
+    pub(super) weekday: i64,
+    pub(super) hour: i64,
+    pub(super) minute: i64,
+    pub(super) second: i64,
+    pub(super) millisecond: i64,
+}
+
+/// `None` for invalid dates.
+pub(super) fn parts(time: f64) -> Option<Parts> {
+    if !time.is_finite() {
+        return None;
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "within the farthest times")]
+    let time = time as i64;
+    let days = time.div_euclid(86_400_000);
+    let rest = time.rem_euclid(86_400_000);
+    // Days from 1 March 0000, in eras of 400 years.
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 2 } else { shifted_month - 10 };
+    let year = year_of_era + era * 400 + i64::from(month <= 1);
+    Some(Parts {
+        year,
+        month,
+        day,
+        weekday: (days + 4).rem_euclid(7),
+        hour: rest / 3_600_000,
+        minute: rest / 60_000 % 60,
+        second: rest / 1_000 % 60,
+        millisecond: rest % 1_000,
+    })
+}
+
+/// Days from 1970 to the first day of a month.
+fn days(year: i64, month: i64) -> i64 {
+    let year = year + month.div_euclid(12);
+    let month = month.rem_euclid(12);
+    let shifted_year = if month <= 1 { year - 1 } else { year };
+    let era = shifted_year.div_euclid(400);
+    let year_of_era = shifted_year.rem_euclid(400);
+    let shifted_month = (month + 10) % 12;
+    let day_of_year = (153 * shifted_month + 2) / 5;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    era * 146_097 + day_of_era - 719_468
+}
+
+/// A time within the range of dates, or none.
+pub(super) fn clip(time: f64) -> f64 {
+    if time.is_finite() && time.abs() <= MAX_MS { time.trunc() + 0.0 } else { f64::NAN }
+}
+
+/// The time of year, month (from 0), day, hour, minute, second and millisecond, each of any size.
+pub(super) fn make(fields: [f64; 7]) -> Result<f64, Stop> {
+    let [year, month, day, hour, minute, second, millisecond] = fields;
+    if fields.iter().any(|field| !field.is_finite()) {
+        return Ok(f64::NAN);
+    }
+    // Sums of large numbers depend on the order in which they are added.
+    if fields.iter().any(|field| field.abs() > 1e6) {
+        return Err(Stop::GiveUp);
+    }
+    let year = year.trunc();
+    let year = if (0.0..=99.0).contains(&year) { 1900.0 + year } else { year };
+    #[expect(clippy::cast_possible_truncation, reason = "below a million")]
+    let days = days(year as i64, month.trunc() as i64);
+    #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
+    let day = days as f64 + day.trunc() - 1.0;
+    let time = hour.trunc() * 3_600_000.0 + minute.trunc() * 60_000.0 + second.trunc() * 1_000.0 + millisecond.trunc();
+    Ok(clip(day * DAY_MS + time))
+}
+
+/// `toISOString`; `None` for invalid dates. Years beyond four digits are the engine's.
+pub(super) fn iso(time: f64) -> Result<Option<String>, Stop> {
+    let Some(parts) = parts(time) else {
+        return Ok(None);
+    };
+    if !(0..=9999).contains(&parts.year) {
+        return Err(Stop::GiveUp);
+    }
+    Ok(Some(format!(
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z",
+        parts.year,
+        parts.month + 1,
+        parts.day,
+        parts.hour,
+        parts.minute,
+        parts.second,
+        parts.millisecond
+    )))
+}
+
+/// Reads `YYYY-MM-DD`, with `THH:MM`, `:SS`, `.mmm` and `Z`.
+pub(super) fn parse(text: &[u8]) -> Result<f64, Stop> {
+    let digits = |from: usize, count: usize| -> Result<f64, Stop> {
+        let part = text.get(from..from + count).ok_or(Stop::GiveUp)?;
+        part.iter().try_fold(0.0, |sum, byte| {
+            if byte.is_ascii_digit() { Ok(sum * 10.0 + f64::from(byte - b'0')) } else { Err(Stop::GiveUp) }
+        })
+    };
+    let mark = |at: usize, byte: u8| if text.get(at) == Some(&byte) { Ok(()) } else { Err(Stop::GiveUp) };
+    let (year, month, day) = (digits(0, 4)?, digits(5, 2)?, digits(8, 2)?);
+    mark(4, b'-')?;
+    mark(7, b'-')?;
+    let mut time = [0.0; 4];
+    let mut at = 10;
+    if text.len() > at {
+        mark(10, b'T')?;
+        mark(13, b':')?;
+        time[0] = digits(11, 2)?;
+        time[1] = digits(14, 2)?;
+        at = 16;
+        if text.get(at) == Some(&b':') {
+            time[2] = digits(17, 2)?;
+            at = 19;
+            if text.get(at) == Some(&b'.') {
+                time[3] = digits(20, 3)?;
+                at = 23;
+            }
+        }
+        if text.get(at) == Some(&b'Z') {
+            at += 1;
+        }
+    }
+    // What is out of range, the engine may read in another way or refuse.
+    let month_length = 28.0;
+    let sound = (1.0..=12.0).contains(&month)
+        && day >= 1.0
+        && (day <= month_length || (day <= 31.0 && exists(year, month, day)))
+        && time[0] <= 23.0
+        && time[1] <= 59.0
+        && time[2] <= 59.0;
+    if at != text.len() || !sound || year < 100.0 {
+        return Err(Stop::GiveUp);
+    }
+    make([year, month - 1.0, day, time[0], time[1], time[2], time[3]])
+}
+
+fn exists(year: f64, month: f64, day: f64) -> bool {
+    let Ok(time) = make([year, month - 1.0, day, 0.0, 0.0, 0.0, 0.0]) else {
+        return false;
+    };
+    #[expect(clippy::cast_precision_loss, reason = "months are small")]
+    let same = parts(time).is_some_and(|parts| parts.month as f64 == month - 1.0);
+    same
+}

@@ -1,0 +1,107 @@
+//! The native evaluator: map functions of a strict subset of JavaScript, run in the server's own process.
+//!
+//! [`NativeFunction`] is a compiled function. No code of users runs natively: a function is a tree that is walked. The
+//! subset has no way to keep anything from one document to the next and none to see anything but its document; and what
+//! it cannot do exactly as the engine it leaves to the engine, if need be in the middle of a document
+//! ([`NativeFunction::map`] then answers [`Mapped::GivenUp`]). So results are the workers', only sooner.
+//!
+//! 1. [`compile`] reads the source and makes the [`tree`].
+//! 2. [`run`] walks it for one document, in an arena that is emptied afterwards; [`value`] knows the document's text.
+//! 3. [`write`] makes JSON text of what was emitted.
+
+mod arrays;
+mod calls;
+mod compile;
+mod convert;
+mod date;
+mod inherited;
+mod numbers;
+mod pattern;
+mod run;
+mod strings;
+mod tree;
+mod value;
+mod write;
+
+use bumpalo::Bump;
+
+use self::run::{Run, Sink, Stop};
+use self::tree::Program;
+use self::value::Steps;
+
+/// Longer documents are left to the engine: their values would fill the memory of the server.
+const MAX_DOCUMENT_BYTES: usize = 1 << 20;
+
+/// What one call may do before the engine takes over, whose own limits are wider. A step is about a node of the tree or an
+/// element of an array.
+const STEPS: Steps = Steps { steps: 500_000, bytes: 16 << 20 };
+
+/// An arena that has grown beyond this is not kept.
+const KEPT_ARENA_BYTES: usize = 4 << 20;
+
+/// A map function of the subset.
+pub(crate) struct NativeFunction {
+    program: Program,
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mapped {
+    /// Its rows and lines were given to the sink.
+    Done,
+    /// The engine shall run the function on this document. What the sink was given does not count.
+    GivenUp,
+}
+
+/// Memory that calls use one after another.
+#[derive(Default)]
+pub(crate) struct Workspace {
+    arena: Bump,
+    row: Vec<u8>,
+}
+
+/// Takes the rows and lines of a call.
+pub(crate) trait RowSink {
+    /// Takes a row, key and value as JSON text; false if there are too many.
+    fn row(&mut self, key: &[u8], value: &[u8]) -> bool;
+    /// Takes a line that was logged.
+    fn line(&mut self, line: &[u8]);
+}
+
+impl NativeFunction {
+    /// Compiles a function, if it is in the subset.
+    pub(crate) fn compile(source: &str) -> Result<Self, compile::Refused> {
+        compile::compile(source).map(|program| Self { program })
+    }
+
+    /// Runs the function on a document.
+    pub(crate) fn map(&self, document: &[u8], workspace: &mut Workspace, sink: &mut dyn RowSink) -> Mapped {
+        if document.len() > MAX_DOCUMENT_BYTES || document.first() != Some(&b'{') {
+            return Mapped::GivenUp;
+        }
+        let mut sink = Guarded(sink);
+        let arena = &workspace.arena;
+        let called = Run::call_program(&self.program, arena, STEPS, document, &mut workspace.row, &mut sink);
+        if workspace.arena.allocated_bytes() > KEPT_ARENA_BYTES {
+            workspace.arena = Bump::new();
+        } else {
+            workspace.arena.reset();
+        }
+        match called {
+            Ok(()) => Mapped::Done,
+            Err(Stop::GiveUp | Stop::Short) => Mapped::GivenUp,
+        }
+    }
+}
+
+struct Guarded<'s>(&'s mut dyn RowSink);
+
+impl Sink for Guarded<'_> {
+    fn row(&mut self, key: &[u8], value: &[u8]) -> Result<(), Stop> {
+        if self.0.row(key, value) { Ok(()) } else { Err(Stop::GiveUp) }
+    }
+
+    fn line(&mut self, line: &[u8]) {
+        self.0.line(line);
+    }
+}

@@ -1,0 +1,118 @@
+//! Regular expressions: [`Pattern`] is one in a form that is run, [`compile`] makes it.
+//!
+//! A backtracking matcher with the language's rules, for what map functions use: classes, groups, alternatives, greedy and
+//! lazy repetition, assertions, lookahead; the flags `g`, `i`, `m` and `s`. Refused are references back, lookbehind,
+//! named groups, Unicode sets, and the old forms of sloppy patterns (a lone brace, octal escapes), and repetitions of what
+//! may match nothing.
+
+mod matcher;
+mod methods;
+mod parse;
+
+/// A regular expression.
+#[derive(Debug)]
+pub(super) struct Pattern {
+    pub(super) code: Vec<Code>,
+    pub(super) classes: Vec<Class>,
+    /// How many groups capture, the whole match included.
+    pub(super) groups: usize,
+    pub(super) global: bool,
+    pub(super) ignore_case: bool,
+    pub(super) multiline: bool,
+    pub(super) dot_all: bool,
+}
+
+/// An instruction of the matcher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Code {
+    Character(char),
+    /// Any character but line ends.
+    Any,
+    Class(u16),
+    /// Tries the first place, and later the second.
+    Split(u16, u16),
+    Jump(u16),
+    Save(u16),
+    /// Forgets what the groups from the first up to, not including, the second have captured.
+    Forget(u16, u16),
+    Start,
+    End,
+    Boundary,
+    NotBoundary,
+    /// The code up to the place must match here, or must not; it goes on at the place.
+    Ahead(bool, u16),
+    Match,
+}
+
+/// A set of characters.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Class {
+    pub(super) negated: bool,
+    pub(super) ranges: Vec<(char, char)>,
+    pub(super) sets: Vec<Set>,
+}
+
+/// `\d`, `\w`, `\s` and their negations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Set {
+    Digit(bool),
+    Word(bool),
+    Space(bool),
+}
+
+/// The flags as the parser of the language numbers them.
+const GLOBAL: u8 = 1;
+const IGNORE_CASE: u8 = 1 << 1;
+const MULTILINE: u8 = 1 << 2;
+const DOT_ALL: u8 = 1 << 3;
+
+/// Compiles a regular expression; `None` if it is not in the subset.
+pub(super) fn compile(text: &str, flags: u8) -> Option<Pattern> {
+    if flags & !(GLOBAL | IGNORE_CASE | MULTILINE | DOT_ALL) != 0 {
+        return None;
+    }
+    let ignore_case = flags & IGNORE_CASE != 0;
+    if ignore_case && !text.is_ascii() {
+        return None;
+    }
+    let parsed = parse::parse(text)?;
+    Some(Pattern {
+        code: parsed.code,
+        classes: parsed.classes,
+        groups: parsed.groups,
+        global: flags & GLOBAL != 0,
+        ignore_case,
+        multiline: flags & MULTILINE != 0,
+        dot_all: flags & DOT_ALL != 0,
+    })
+}
+
+impl Class {
+    fn has(&self, character: char) -> bool {
+        self.ranges.iter().any(|(first, last)| (*first..=*last).contains(&character))
+            || self.sets.iter().any(|set| set.has(character))
+    }
+
+    /// Whether the class matches a character.
+    pub(super) fn matches(&self, character: char, ignore_case: bool) -> bool {
+        let found = self.has(character)
+            || (ignore_case
+                && character.is_ascii_alphabetic()
+                && (self.has(character.to_ascii_lowercase()) || self.has(character.to_ascii_uppercase())));
+        found != self.negated
+    }
+}
+
+impl Set {
+    fn has(self, character: char) -> bool {
+        match self {
+            Set::Digit(positive) => character.is_ascii_digit() == positive,
+            Set::Word(positive) => is_word(character) == positive,
+            Set::Space(positive) => super::convert::is_space(character) == positive,
+        }
+    }
+}
+
+pub(super) fn is_word(character: char) -> bool {
+    character.is_ascii_alphanumeric() || character == '_'
+}

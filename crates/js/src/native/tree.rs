@@ -1,0 +1,333 @@
+//! The form in which functions of the subset are run: [`Program`], a tree whose names are resolved to slots.
+//!
+//! The tree is made by [`super::compile`] and walked by [`super::run`]; it holds no state of a run.
+
+/// A function and everything nested in it.
+#[derive(Debug)]
+pub(super) struct Program {
+    /// The index of the map function.
+    pub(super) main: u16,
+    pub(super) functions: Vec<Function>,
+}
+
+/// One function.
+#[derive(Debug, Default)]
+pub(super) struct Function {
+    pub(super) parameters: u16,
+    /// Variables, the parameters first.
+    pub(super) slots: u16,
+    /// Variables of `let` and `const`, which have no value before their declarations run.
+    pub(super) unset: Vec<u16>,
+    pub(super) body: Vec<Statement>,
+    /// How deep its evaluation nests.
+    pub(super) depth: u16,
+}
+
+/// A variable: how many functions further out it lives, and in which slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Variable {
+    pub(super) levels: u16,
+    pub(super) slot: u16,
+}
+
+/// A function that is called by its name, or where it stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Callee {
+    pub(super) function: u16,
+    /// How many functions further out it was defined.
+    pub(super) levels: u16,
+    /// Where it is a variable: it must have been set.
+    pub(super) variable: Option<Variable>,
+}
+
+#[derive(Debug)]
+pub(super) enum Statement {
+    Expression(Expression),
+    /// Statements that stand together, such as several declarations.
+    Block(Vec<Statement>),
+    If(Expression, Box<Statement>, Option<Box<Statement>>),
+    /// A loop: `for`, `while`, `do`.
+    Loop(Box<Loop>),
+    /// `for (… in …)`
+    ForIn(Place, Expression, Box<Statement>),
+    /// `for (… of …)`
+    ForOf(Place, Expression, Box<Statement>),
+    Switch(Expression, Vec<(Option<Expression>, Vec<Statement>)>),
+    Return(Option<Expression>),
+    Break,
+    Continue,
+    /// Anything that ends the native run: exceptions are the engine's business.
+    GiveUp,
+    Empty,
+}
+
+#[derive(Debug)]
+pub(super) struct Loop {
+    pub(super) init: Option<Statement>,
+    /// `do` runs the body before the first test.
+    pub(super) body_first: bool,
+    pub(super) test: Option<Expression>,
+    pub(super) update: Option<Expression>,
+    pub(super) body: Statement,
+}
+
+/// What can be assigned to.
+#[derive(Debug)]
+pub(super) enum Place {
+    Variable(Variable),
+    Member(Box<Expression>, Box<[u8]>),
+    Index(Box<(Expression, Expression)>),
+}
+
+#[derive(Debug)]
+pub(super) enum Expression {
+    Undefined,
+    Null,
+    Bool(bool),
+    Number(f64),
+    Text(Box<[u8]>),
+    Variable(Variable),
+    /// Sets the slot of a function that is a variable.
+    SetFunction(u16),
+    Assign(Place, Box<Expression>),
+    /// `a += b` and its like.
+    Compound(Place, Binary, Box<Expression>),
+    /// `a ||= b` and its like.
+    CompoundLogical(Place, Logical, Box<Expression>),
+    /// `++a`, `a++`: the amount, and whether the new value is the result.
+    Update(Place, f64, bool),
+    Member(Box<Expression>, Box<[u8]>),
+    Index(Box<(Expression, Expression)>),
+    /// The part of a chain before `?.`.
+    Guard(Box<Expression>),
+    /// A chain with `?.`.
+    Chain(Box<Expression>),
+    Method(Box<Expression>, Method, Vec<Expression>),
+    Visit(Box<Visit>),
+    Builtin(Builtin, Vec<Expression>),
+    Call(Callee, Vec<Expression>),
+    Binary(Binary, Box<(Expression, Expression)>),
+    Logical(Logical, Box<(Expression, Expression)>),
+    Conditional(Box<(Expression, Expression, Expression)>),
+    Unary(Unary, Box<Expression>),
+    /// `value instanceof Array`, `instanceof Object`
+    InstanceOf(Box<Expression>, Class),
+    Template(Vec<Expression>),
+    Array(Vec<Element>),
+    Object(Vec<Property>),
+    Sequence(Vec<Expression>),
+    Pattern(Box<super::pattern::Pattern>),
+}
+
+#[derive(Debug)]
+pub(super) enum Element {
+    One(Expression),
+    Spread(Expression),
+}
+
+#[derive(Debug)]
+pub(super) enum Property {
+    Named(Box<[u8]>, Expression),
+    Computed(Expression, Expression),
+    Spread(Expression),
+}
+
+/// A method that calls a function for each element of an array.
+#[derive(Debug)]
+pub(super) struct Visit {
+    pub(super) object: Expression,
+    pub(super) visitor: Visitor,
+    pub(super) callee: Callee,
+    pub(super) initial: Option<Expression>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Visitor {
+    ForEach,
+    Map,
+    Filter,
+    Some,
+    Every,
+    Find,
+    FindIndex,
+    Reduce,
+    /// `Object.keys(…).forEach` and so on need nothing else; sorting only knows `a - b` and `b - a`.
+    SortAscending,
+    SortDescending,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    Array,
+    Object,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unary {
+    Not,
+    Minus,
+    Plus,
+    BitNot,
+    TypeOf,
+    Void,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Logical {
+    And,
+    Or,
+    Nullish,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Binary {
+    Equal,
+    NotEqual,
+    StrictEqual,
+    StrictNotEqual,
+    Less,
+    LessEqual,
+    Greater,
+    GreaterEqual,
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Remainder,
+    Power,
+    ShiftLeft,
+    ShiftRight,
+    ShiftRightUnsigned,
+    BitAnd,
+    BitOr,
+    BitXor,
+    In,
+}
+
+/// Functions of the global environment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Builtin {
+    Emit,
+    Log,
+    Sum,
+    Stringify,
+    IsArray,
+    Keys,
+    Values,
+    Entries,
+    ParseInt,
+    ParseFloat,
+    IsNaN,
+    IsFinite,
+    NumberIsNaN,
+    NumberIsFinite,
+    NumberIsInteger,
+    ToString,
+    ToNumber,
+    ToBoolean,
+    FromCharCode,
+    NewDate,
+    DateParse,
+    DateUtc,
+    Math(Math),
+    /// `Math.max.apply(null, array)` and its like.
+    MathApply(Math),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Math {
+    Abs,
+    Ceil,
+    Floor,
+    Max,
+    Min,
+    Pow,
+    Round,
+    Sign,
+    Sqrt,
+    Trunc,
+    Sin,
+    Cos,
+    Atan2,
+    Log,
+}
+
+macro_rules! methods {
+    ($($variant:ident $name:literal,)*) => {
+        /// Methods of strings, arrays, numbers, dates, patterns and objects, by their names.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum Method {
+            $($variant,)*
+        }
+
+        impl Method {
+            pub(super) fn named(name: &str) -> Option<Self> {
+                match name {
+                    $($name => Some(Self::$variant),)*
+                    _ => None,
+                }
+            }
+
+            pub(super) fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+        }
+    };
+}
+
+methods! {
+    CharAt "charAt",
+    CharCodeAt "charCodeAt",
+    Concat "concat",
+    EndsWith "endsWith",
+    GetDate "getDate",
+    GetDay "getDay",
+    GetFullYear "getFullYear",
+    GetHours "getHours",
+    GetMilliseconds "getMilliseconds",
+    GetMinutes "getMinutes",
+    GetMonth "getMonth",
+    GetSeconds "getSeconds",
+    GetTime "getTime",
+    GetUtcDate "getUTCDate",
+    GetUtcDay "getUTCDay",
+    GetUtcFullYear "getUTCFullYear",
+    GetUtcHours "getUTCHours",
+    GetUtcMilliseconds "getUTCMilliseconds",
+    GetUtcMinutes "getUTCMinutes",
+    GetUtcMonth "getUTCMonth",
+    GetUtcSeconds "getUTCSeconds",
+    HasOwnProperty "hasOwnProperty",
+    Includes "includes",
+    IndexOf "indexOf",
+    Join "join",
+    LastIndexOf "lastIndexOf",
+    Match "match",
+    PadEnd "padEnd",
+    PadStart "padStart",
+    Pop "pop",
+    Push "push",
+    Repeat "repeat",
+    Replace "replace",
+    Reverse "reverse",
+    Search "search",
+    Shift "shift",
+    Slice "slice",
+    Sort "sort",
+    Split "split",
+    StartsWith "startsWith",
+    Substr "substr",
+    Substring "substring",
+    Test "test",
+    Exec "exec",
+    ToFixed "toFixed",
+    ToIsoString "toISOString",
+    ToJson "toJSON",
+    ToLowerCase "toLowerCase",
+    ToString "toString",
+    ToUpperCase "toUpperCase",
+    Trim "trim",
+    ValueOf "valueOf",
+}

@@ -1,0 +1,356 @@
+//! Values of a native run ([`Val`]): the document's text as far as it was touched, and what the function makes itself.
+//!
+//! Everything lives in the arena of one call, so values are copied freely and nothing is freed one by one. Objects and
+//! arrays of the document are never changed: they are frozen, as in the engine. This module does not compute.
+
+use std::cell::{Cell, OnceCell, RefCell};
+
+use bumpalo::Bump;
+use bumpalo::collections::Vec as ArenaVec;
+
+use super::pattern::Pattern;
+use super::run::Stop;
+use crate::text;
+
+/// A value.
+#[derive(Clone, Copy)]
+pub(super) enum Val<'a> {
+    /// A variable before its declaration has run.
+    Unset,
+    Undefined,
+    Null,
+    Bool(bool),
+    Number(f64),
+    /// UTF-8; strings with lone surrogates never come into being.
+    Text(&'a [u8]),
+    /// An object of the document.
+    Lazy(&'a Lazy<'a>),
+    Array(&'a Array<'a>),
+    Object(&'a Object<'a>),
+    /// Milliseconds since 1970.
+    Date(&'a f64),
+    Pattern(&'a Pattern),
+    /// In the slot of a function that is a variable, once that is set.
+    Function,
+}
+
+/// An object of the document: its text from the opening brace on, and the members found so far.
+pub(super) struct Lazy<'a> {
+    text: &'a [u8],
+    members: RefCell<ArenaVec<'a, Member<'a>>>,
+    /// Where the next member begins; [`WHOLE`] after the last.
+    next: Cell<usize>,
+    /// The members by their names, once all are known and many.
+    sorted: OnceCell<&'a [u32]>,
+}
+
+struct Member<'a> {
+    name: &'a [u8],
+    /// Where its value begins.
+    at: usize,
+    value: Cell<Option<Val<'a>>>,
+}
+
+const WHOLE: usize = usize::MAX;
+
+/// Objects with more members than this find them by sorting.
+const FEW_MEMBERS: usize = 24;
+
+/// An array: of the document, or made by the function.
+pub(super) struct Array<'a> {
+    /// Its text from the opening bracket on, if it is the document's.
+    text: Option<&'a [u8]>,
+    /// Elements of the document's array, once touched.
+    frozen: OnceCell<&'a [Val<'a>]>,
+    items: RefCell<ArenaVec<'a, Val<'a>>>,
+    /// Whether it is what a pattern found, which has more members than its elements.
+    pub(super) is_match: bool,
+}
+
+/// An object that the function made.
+pub(super) struct Object<'a> {
+    pub(super) members: RefCell<ArenaVec<'a, (&'a [u8], Val<'a>)>>,
+}
+
+impl<'a> Lazy<'a> {
+    /// The object whose opening brace is the first byte of `text`.
+    pub(super) fn new(arena: &'a Bump, text: &'a [u8]) -> &'a Self {
+        arena.alloc(Self {
+            text,
+            members: RefCell::new(ArenaVec::new_in(arena)),
+            next: Cell::new(1),
+            sorted: OnceCell::new(),
+        })
+    }
+
+    /// The text, which goes on behind the object.
+    pub(super) fn text(&self) -> &'a [u8] {
+        self.text
+    }
+
+    /// The value of a member. `steps` pays for the search.
+    pub(super) fn get(&self, arena: &'a Bump, name: &[u8], steps: &mut Steps) -> Result<Option<Val<'a>>, Stop> {
+        let Some(index) = self.find(arena, name, steps)? else {
+            return Ok(None);
+        };
+        let members = self.members.borrow();
+        let member = &members[index];
+        Ok(Some(match member.value.get() {
+            Some(value) => value,
+            None => {
+                let (value, _) = parse(arena, self.text, member.at);
+                member.value.set(Some(value));
+                value
+            }
+        }))
+    }
+
+    fn find(&self, arena: &'a Bump, name: &[u8], steps: &mut Steps) -> Result<Option<usize>, Stop> {
+        if self.next.get() == WHOLE && self.members.borrow().len() > FEW_MEMBERS {
+            steps.pay(1)?;
+            let members = self.members.borrow();
+            let sorted = self.sorted.get_or_init(|| {
+                let mut order = ArenaVec::with_capacity_in(members.len(), arena);
+                order.extend((0u32..).take(members.len()));
+                order.sort_by_key(|index| members[*index as usize].name);
+                order.into_bump_slice()
+            });
+            let found = sorted.binary_search_by_key(&name, |index| members[*index as usize].name);
+            return Ok(found.ok().map(|at| sorted[at] as usize));
+        }
+        {
+            let members = self.members.borrow();
+            let known = members.iter().position(|member| same(member.name, name));
+            if known.is_some() {
+                return Ok(known);
+            }
+            steps.pay(members.len() / 8)?;
+        }
+        while self.scan(arena) {
+            let members = self.members.borrow();
+            if members.last().is_some_and(|member| same(member.name, name)) {
+                return Ok(Some(members.len() - 1));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Names in the order of ordinary objects: array indexes first.
+    pub(super) fn names(&self, arena: &'a Bump) -> ArenaVec<'a, &'a [u8]> {
+        while self.scan(arena) {}
+        let members = self.members.borrow();
+        let mut names = ArenaVec::with_capacity_in(members.len(), arena);
+        names.extend(members.iter().map(|member| member.name));
+        order_names(&mut names);
+        names
+    }
+
+    /// Finds one more member; answers whether there was one.
+    fn scan(&self, arena: &'a Bump) -> bool {
+        let mut at = self.next.get();
+        if at == WHOLE {
+            return false;
+        }
+        let text = self.text;
+        let mut members = self.members.borrow_mut();
+        if at == 0 {
+            let last = members.last().map_or(1, |member| member.at);
+            at = text::skip_value(text, last).max(last + 1);
+        }
+        at = text::skip_space(text, at);
+        if text.get(at) == Some(&b',') {
+            at = text::skip_space(text, at + 1);
+        }
+        if text.get(at) != Some(&b'"') {
+            self.next.set(WHOLE);
+            return false;
+        }
+        let (end, escaped) = text::string_end(text, at);
+        let name = inside(arena, text, at, end, escaped);
+        let colon = text::skip_space(text, end);
+        let at = text::skip_space(text, colon + 1);
+        if members.is_empty() {
+            members.reserve(8);
+        }
+        members.push(Member { name, at, value: Cell::new(None) });
+        // Where the value ends is found out when the next member is wanted.
+        self.next.set(0);
+        true
+    }
+}
+
+impl<'a> Array<'a> {
+    /// An array that the function makes.
+    pub(super) fn new(arena: &'a Bump, items: ArenaVec<'a, Val<'a>>) -> &'a Self {
+        arena.alloc(Self { text: None, frozen: OnceCell::new(), items: RefCell::new(items), is_match: false })
+    }
+
+    /// What a pattern found.
+    pub(super) fn of_match(arena: &'a Bump, items: ArenaVec<'a, Val<'a>>) -> &'a Self {
+        arena.alloc(Self { text: None, frozen: OnceCell::new(), items: RefCell::new(items), is_match: true })
+    }
+
+    /// The array of the document whose opening bracket is the first byte of `text`.
+    fn of_document(arena: &'a Bump, text: &'a [u8]) -> &'a Self {
+        let items = RefCell::new(ArenaVec::new_in(arena));
+        arena.alloc(Self { text: Some(text), frozen: OnceCell::new(), items, is_match: false })
+    }
+
+    /// Its text in the document, which goes on behind the array.
+    pub(super) fn text(&self) -> Option<&'a [u8]> {
+        self.text
+    }
+
+    pub(super) fn len(&self, arena: &'a Bump) -> usize {
+        match self.text {
+            Some(text) => self.frozen(arena, text).len(),
+            None => self.items.borrow().len(),
+        }
+    }
+
+    pub(super) fn get(&self, arena: &'a Bump, index: usize) -> Option<Val<'a>> {
+        match self.text {
+            Some(text) => self.frozen(arena, text).get(index).copied(),
+            None => self.items.borrow().get(index).copied(),
+        }
+    }
+
+    /// The elements of an array that may be changed.
+    pub(super) fn own(&self) -> Option<&RefCell<ArenaVec<'a, Val<'a>>>> {
+        if self.text.is_some() { None } else { Some(&self.items) }
+    }
+
+    /// A copy of its elements.
+    pub(super) fn items(&self, arena: &'a Bump) -> ArenaVec<'a, Val<'a>> {
+        let mut copy = ArenaVec::new_in(arena);
+        match self.text {
+            Some(text) => copy.extend_from_slice_copy(self.frozen(arena, text)),
+            None => copy.extend_from_slice_copy(&self.items.borrow()),
+        }
+        copy
+    }
+
+    fn frozen(&self, arena: &'a Bump, text: &'a [u8]) -> &'a [Val<'a>] {
+        self.frozen.get_or_init(|| {
+            let mut items = ArenaVec::new_in(arena);
+            let mut at = text::skip_space(text, 1);
+            while !matches!(text.get(at), Some(b']') | None) {
+                if text[at] == b',' {
+                    at = text::skip_space(text, at + 1);
+                }
+                let (value, end) = parse(arena, text, at);
+                items.push(value);
+                let end = end.unwrap_or_else(|| text::skip_value(text, at));
+                at = text::skip_space(text, end.max(at + 1));
+            }
+            items.into_bump_slice()
+        })
+    }
+}
+
+impl<'a> Object<'a> {
+    pub(super) fn new(arena: &'a Bump) -> &'a Self {
+        arena.alloc(Self { members: RefCell::new(ArenaVec::new_in(arena)) })
+    }
+
+    pub(super) fn get(&self, name: &[u8], steps: &mut Steps) -> Result<Option<Val<'a>>, Stop> {
+        let members = self.members.borrow();
+        steps.pay(members.len() / 8)?;
+        Ok(members.iter().find(|(own, _)| same(own, name)).map(|(_, value)| *value))
+    }
+
+    pub(super) fn set(&self, name: &'a [u8], value: Val<'a>, steps: &mut Steps) -> Result<(), Stop> {
+        let mut members = self.members.borrow_mut();
+        steps.pay(members.len() / 8)?;
+        match members.iter_mut().find(|(own, _)| same(own, name)) {
+            Some((_, old)) => *old = value,
+            None => {
+                steps.take_bytes(64)?;
+                members.push((name, value));
+            }
+        }
+        Ok(())
+    }
+
+    /// Names in the order of ordinary objects: array indexes first.
+    pub(super) fn names(&self, arena: &'a Bump) -> ArenaVec<'a, &'a [u8]> {
+        let members = self.members.borrow();
+        let mut names = ArenaVec::with_capacity_in(members.len(), arena);
+        names.extend(members.iter().map(|(name, _)| *name));
+        order_names(&mut names);
+        names
+    }
+}
+
+/// What a call may still use.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Steps {
+    pub(super) steps: usize,
+    pub(super) bytes: usize,
+}
+
+impl Steps {
+    #[inline]
+    pub(super) fn pay(&mut self, steps: usize) -> Result<(), Stop> {
+        self.steps = self.steps.checked_sub(steps).ok_or(Stop::GiveUp)?;
+        Ok(())
+    }
+
+    #[inline]
+    pub(super) fn take_bytes(&mut self, bytes: usize) -> Result<(), Stop> {
+        self.bytes = self.bytes.checked_sub(bytes).ok_or(Stop::GiveUp)?;
+        Ok(())
+    }
+}
+
+/// Whether names are the same: most are not, which their first bytes tell.
+#[inline]
+fn same(left: &[u8], right: &[u8]) -> bool {
+    left.len() == right.len() && left.first() == right.first() && left == right
+}
+
+fn order_names(names: &mut [&[u8]]) {
+    if names.iter().any(|name| text::array_index(name).is_some()) {
+        // Stable: other names keep their order.
+        names.sort_by_key(|name| text::array_index(name).map_or((true, 0), |index| (false, index)));
+    }
+}
+
+/// The value that begins at `at`, and where it ends if that was found out.
+fn parse<'a>(arena: &'a Bump, text: &'a [u8], at: usize) -> (Val<'a>, Option<usize>) {
+    match text.get(at) {
+        Some(b'{') => (Val::Lazy(Lazy::new(arena, &text[at..])), None),
+        Some(b'[') => (Val::Array(Array::of_document(arena, &text[at..])), None),
+        Some(b'"') => {
+            let (end, escaped) = text::string_end(text, at);
+            (Val::Text(inside(arena, text, at, end, escaped)), Some(end))
+        }
+        Some(b't') => (Val::Bool(true), Some(at + 4)),
+        Some(b'f') => (Val::Bool(false), Some(at + 5)),
+        Some(b'n') => (Val::Null, Some(at + 4)),
+        _ => {
+            let end = text::scalar_end(text, at);
+            (Val::Number(number(text.get(at..end).unwrap_or_default())), Some(end))
+        }
+    }
+}
+
+/// The text of a string literal from `open` to `end`.
+fn inside<'a>(arena: &'a Bump, text: &'a [u8], open: usize, end: usize, escaped: bool) -> &'a [u8] {
+    let inside = text.get(open + 1..end - 1).unwrap_or_default();
+    if !escaped {
+        return inside;
+    }
+    let mut plain = Vec::with_capacity(inside.len());
+    text::unescape(inside, &mut plain);
+    arena.alloc_slice_copy(&plain)
+}
+
+fn number(literal: &[u8]) -> f64 {
+    // Nine digits fit in 32 bits; most numbers are that small.
+    if literal.len() <= 9 && !literal.is_empty() && literal.iter().all(u8::is_ascii_digit) {
+        let small = literal.iter().fold(0, |sum: u32, digit| sum * 10 + u32::from(digit - b'0'));
+        return f64::from(small);
+    }
+    text::number(literal)
+}
