@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::{HeaderMap, Method, Uri, header};
+use parking_lot::Mutex;
 use settee_auth::UserContext;
 use settee_database::Database;
 use settee_model::json::Json;
@@ -36,6 +37,8 @@ pub(crate) enum Unread {
     Incoming(Incoming),
     /// It is known.
     Known(Bytes),
+    /// It comes from this process. The lock makes it shareable; nobody waits for it.
+    Streamed(Mutex<settee_replication::Body>),
 }
 
 /// A request that found its resource and was permitted.
@@ -59,10 +62,10 @@ impl Request {
     /// The whole body.
     pub(crate) async fn read_body(&mut self) -> Result<Bytes, Error> {
         let limit = self.node.settings.number("chttpd", "max_http_request_size", 4 << 30);
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         match self.body.take() {
-            Some(Unread::Incoming(body)) => {
-                body::read(body, &self.headers, usize::try_from(limit).unwrap_or(usize::MAX)).await
-            }
+            Some(Unread::Incoming(body)) => body::read(body, &self.headers, limit).await,
+            Some(Unread::Streamed(body)) => body::read(body.into_inner(), &self.headers, limit).await,
             Some(Unread::Known(bytes)) => Ok(bytes),
             None => Ok(Bytes::new()),
         }
@@ -75,6 +78,7 @@ impl Request {
     ) -> Result<T, Error> {
         match self.body.take() {
             Some(Unread::Incoming(body)) => body::pieces::with_pieces(body, work).await,
+            Some(Unread::Streamed(body)) => body::pieces::with_pieces(body.into_inner(), work).await,
             Some(Unread::Known(bytes)) => body::pieces::with_pieces(Full::new(bytes), work).await,
             None => body::pieces::with_pieces(Full::default(), work).await,
         }

@@ -7,9 +7,13 @@
 //!
 //! Nothing here reads the clock of the wall or makes random ids: see [`Services`].
 
+pub mod documents;
 mod endpoint;
 mod id;
+pub mod net;
 mod peer;
+mod replicator;
+pub mod scheduler;
 mod session;
 mod spec;
 mod transport;
@@ -17,6 +21,9 @@ mod transport;
 pub use crate::endpoint::{Auth, Endpoint, EndpointError, Local, Remote, User};
 pub use crate::id::{IdError, Identity, ReplicationId};
 pub use crate::peer::{Peer, PeerError};
+pub use crate::replicator::{
+    JobState, Parts, ReplicateError, Replicated, Replicator, Settings, TaskState,
+};
 pub use crate::session::{Control, Failure, Outcome, Progress, Services, Session, Statistics};
 pub use crate::spec::{CancelTarget, Filter, Request, Spec, SpecError, Tuning};
 pub use crate::transport::{Body, BoxFuture, Connect, Transport, TransportError, empty_body, full_body};

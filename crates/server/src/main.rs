@@ -11,6 +11,7 @@ mod environment;
 mod languages;
 mod lock;
 mod maintenance;
+mod replication;
 mod serve;
 mod uuids;
 

@@ -21,7 +21,7 @@ use crate::environment;
 use crate::lock::DataLock;
 use crate::maintenance::Maintenance;
 use crate::uuids::{Algorithm, Entropy, Uuids};
-use crate::{backends, languages};
+use crate::{backends, languages, replication};
 
 /// The version of CouchDB whose interface is served.
 const COUCHDB_VERSION: &str = "3.5.2";
@@ -31,6 +31,9 @@ const NODE_NAME: &str = "nonode@nohost";
 
 /// Emitted rows beyond this are sorted on disk.
 const SORT_BYTES: usize = 64 << 20;
+
+/// How long replications may take to record how far they came.
+const REPLICATION_STOP: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// Serves until SIGINT or SIGTERM.
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
@@ -52,9 +55,9 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     let authenticator = authenticator(&configuration, address);
     refuse_open_server(&authenticator, address)?;
     let engine = backends::open(&data.join("engine"))?;
-    let (node, maintenance) = node(&data, Arc::clone(&engine), configuration, authenticator)?;
+    let (node, maintenance) = node(&data, Arc::clone(&engine), Arc::clone(&configuration), authenticator)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no threads")?;
-    runtime.block_on(listen(node, maintenance, address, &data))?;
+    runtime.block_on(listen(node, maintenance, &configuration, address, &data))?;
     // Whatever was committed without a sync, such as view indexes, is not to be built again.
     engine.sync().context("the last writes were not synced")?;
     runtime.shutdown_background();
@@ -221,7 +224,13 @@ fn algorithm(configuration: &Configuration) -> Algorithm {
     Algorithm::named(&name, &suffix).unwrap_or(Algorithm::Sequential)
 }
 
-async fn listen(node: Arc<Node>, maintenance: Maintenance, address: SocketAddr, data: &Path) -> anyhow::Result<()> {
+async fn listen(
+    node: Arc<Node>,
+    maintenance: Maintenance,
+    configuration: &Arc<Configuration>,
+    address: SocketAddr,
+    data: &Path,
+) -> anyhow::Result<()> {
     let listener = TcpListener::bind(address).await.with_context(|| {
         format!("cannot listen on {address}; is another server running there? Choose a port with --port")
     })?;
@@ -241,7 +250,18 @@ async fn listen(node: Arc<Node>, maintenance: Maintenance, address: SocketAddr, 
         stop.begin();
     });
     let background = maintenance.start();
+    let replication = replication::start(&node, configuration, bound.port(), &shutdown).await?;
+    let ending = shutdown.clone();
+    // While open requests finish, so that peers that are this server still answer.
+    let replication = tokio::spawn(async move {
+        ending.begun().await;
+        replication.stop().await;
+    });
     settee_http::serve(node, listener, shutdown).await;
+    let stopped = tokio::time::timeout(REPLICATION_STOP, replication).await;
+    if stopped.is_err() {
+        tracing::warn!("replications did not end in time; they go on where their last checkpoints are");
+    }
     background.stop().await;
     Ok(())
 }

@@ -70,6 +70,9 @@ pub(super) async fn create(request: Request) -> Answer {
     let node = Arc::clone(&request.node);
     let created = name.clone();
     bridge::blocking(move || Ok(node.catalog.create(&created, options).map(|_| ())?)).await?;
+    if let Some(replicator) = request.node.replicator.get() {
+        replicator.database_found(&name);
+    }
     let mut response = respond::ok(StatusCode::CREATED);
     let location = request.absolute(&format!("/{}", encode_path(&name)));
     respond::set(response.headers_mut(), header::LOCATION, &location);
@@ -105,7 +108,11 @@ pub(super) async fn delete(request: Request) -> Answer {
         let database = node.catalog.database(&name)?;
         node.views.release(&database);
         node.validators.forget(&database);
-        Ok(node.catalog.delete(&name)?)
+        node.catalog.delete(&name)?;
+        if let Some(replicator) = node.replicator.get() {
+            replicator.database_deleted(&name);
+        }
+        Ok(())
     })
     .await?;
     Ok(respond::ok(StatusCode::OK))

@@ -229,9 +229,10 @@ pub struct DocumentState {
 /// All states of documents.
 pub const STATES: [&str; 7] = ["initializing", "error", "pending", "running", "crashing", "completed", "failed"];
 
-/// The entry of `_scheduler/docs` of a document that is not at work, read from the document itself.
+/// The entry of `_scheduler/docs` of a document that is not at work, read from the document itself: its end has come, or its
+/// beginning has not.
 #[must_use]
-pub fn finished(database: &str, id: &str, document: Value<'_>) -> Option<DocumentState> {
+pub fn resting(database: &str, id: &str, document: Value<'_>) -> DocumentState {
     let text = |name: &str| document.get(name).and_then(Value::as_str).map(std::borrow::Cow::into_owned);
     let url = |name: &str| {
         let value = document.get(name)?;
@@ -260,9 +261,9 @@ pub fn finished(database: &str, id: &str, document: Value<'_>) -> Option<Documen
             shown.started = shown.updated.clone();
             shown.info = error_info(&text("_replication_state_reason").unwrap_or_default());
         }
-        _ => return None,
+        _ => shown.state = "initializing",
     }
-    Some(DocumentState { state: shown.state, json: shown.write() })
+    DocumentState { state: shown.state, json: shown.write() }
 }
 
 fn error_info(reason: &str) -> Vec<u8> {

@@ -52,11 +52,8 @@ pub(super) fn spawn(replicator: &Arc<Replicator>, database: &Arc<str>, id: &Arc<
 
 async fn store(replicator: &Replicator, database: &str, id: &str, change: &Change) -> Result<(), String> {
     let transport = connect(replicator, database)?;
-    let uri = format!(
-        "/{}/{}",
-        utf8_percent_encode(database, NON_ALPHANUMERIC),
-        utf8_percent_encode(id, NON_ALPHANUMERIC)
-    );
+    let uri =
+        format!("/{}/{}", utf8_percent_encode(database, NON_ALPHANUMERIC), utf8_percent_encode(id, NON_ALPHANUMERIC));
     for attempt in 1..=TRIES_MAX {
         let (status, text) = call(&*transport, Method::GET, &uri, empty_body()).await?;
         if status == StatusCode::NOT_FOUND {
@@ -95,7 +92,12 @@ pub(super) fn connect(replicator: &Replicator, database: &str) -> Result<Arc<dyn
     replicator.parts.connect.connect(&endpoint, &tuning).map_err(|error| error.to_string())
 }
 
-async fn call(transport: &dyn Transport, method: Method, uri: &str, body: Body) -> Result<(StatusCode, Vec<u8>), String> {
+async fn call(
+    transport: &dyn Transport,
+    method: Method,
+    uri: &str,
+    body: Body,
+) -> Result<(StatusCode, Vec<u8>), String> {
     let request = http::Request::builder()
         .method(method)
         .uri(uri)
@@ -202,8 +204,13 @@ mod tests {
 
     #[test]
     fn members_are_replaced_where_they_stand() {
-        let members: Members =
-            vec![("a", Some(b"1".to_vec())), ("b", None), ("c", Some(b"3".to_vec())), ("d", None), ("e", Some(b"5".to_vec()))];
+        let members: Members = vec![
+            ("a", Some(b"1".to_vec())),
+            ("b", None),
+            ("c", Some(b"3".to_vec())),
+            ("d", None),
+            ("e", Some(b"5".to_vec())),
+        ];
         let cases = [
             ("{}", r#"{"a":1,"c":3,"e":5}"#),
             (r#"{"x":0,"c":[],"y":{"a":0},"b":2}"#, r#"{"x":0,"c":3,"y":{"a":0},"a":1,"e":5}"#),

@@ -95,7 +95,12 @@ impl Replicator {
         if let Origin::Document { database, id } = &job.origin
             && self.settings().update_docs
         {
-            store::spawn(self, database, id, Change::Error { id: Some(job.key.to_string()), reason: reason.to_owned() });
+            store::spawn(
+                self,
+                database,
+                id,
+                Change::Error { id: Some(job.key.to_string()), reason: reason.to_owned() },
+            );
         }
     }
 }

@@ -197,12 +197,7 @@ impl Replicator {
         }
     }
 
-    async fn begin(
-        self: &Arc<Self>,
-        spec: Spec,
-        id: ReplicationId,
-        user: &User,
-    ) -> Result<Replicated, ReplicateError> {
+    async fn begin(self: &Arc<Self>, spec: Spec, id: ReplicationId, user: &User) -> Result<Replicated, ReplicateError> {
         let key: Arc<str> = id.to_string().into();
         let continuous = spec.continuous;
         let (sender, ended) = oneshot::channel();

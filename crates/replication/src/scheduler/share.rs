@@ -91,7 +91,12 @@ impl Shares {
 }
 
 fn kept(amount: u64, share: f64) -> u64 {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "an estimate")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "an estimate"
+    )]
     let kept = (amount as f64 * share) as u64;
     kept
 }
