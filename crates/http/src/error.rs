@@ -245,20 +245,15 @@ impl From<ReplicateError> for Error {
 
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Self {
-        let failed = |reason| Self::new(StatusCode::INTERNAL_SERVER_ERROR, "replication_error", reason);
-        match &failure {
-            Failure::Source(error) | Failure::Target(error) => match error {
-                PeerError::DbNotFound(url) => {
-                    Self::new(StatusCode::NOT_FOUND, "db_not_found", format!("could not open {url}"))
-                }
-                PeerError::Unauthorized(url) => {
-                    Self::unauthorized(format!("unauthorized to access or create database {url}"))
-                }
-                PeerError::Status { .. } | PeerError::Transport { .. } | PeerError::Protocol { .. } => {
-                    failed(failure.to_string())
-                }
-            },
-            Failure::Checkpoint(_) => failed(failure.to_string()),
+        let reason = failure.to_string();
+        match failure {
+            Failure::Source(PeerError::DbNotFound(url)) | Failure::Target(PeerError::DbNotFound(url)) => {
+                Self::new(StatusCode::NOT_FOUND, "db_not_found", format!("could not open {url}"))
+            }
+            Failure::Source(PeerError::Unauthorized(url)) | Failure::Target(PeerError::Unauthorized(url)) => {
+                Self::unauthorized(format!("unauthorized to access or create database {url}"))
+            }
+            _ => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "replication_error", reason),
         }
     }
 }

@@ -145,9 +145,7 @@ struct Ending {
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        let broken = || Outcome::Failed(Failure::Checkpoint("the replication ended in a panic".to_owned()));
-        let outcome = self.outcome.take().unwrap_or_else(broken);
-        self.replicator.ended(&self.job, self.number, outcome);
+        self.replicator.ended(&self.job, self.number, self.outcome.take());
         self.replicator.active.send_modify(|active| *active -= 1);
     }
 }

@@ -306,8 +306,8 @@ impl Replicator {
         (self.parts.random)() % (most_ms + 1)
     }
 
-    /// A run has ended by itself.
-    fn ended(self: &Arc<Self>, job: &Arc<Job>, run: u64, outcome: Outcome) {
+    /// A run has ended by itself; without an outcome in a panic.
+    fn ended(self: &Arc<Self>, job: &Arc<Job>, run: u64, outcome: Option<Outcome>) {
         // One that was told to end ends silently.
         if *self.is_over.borrow() || !job.is_run(run) {
             return;
@@ -318,27 +318,29 @@ impl Replicator {
             return;
         }
         job.forget_run();
-        let decisions = match outcome {
-            Outcome::Completed(answer) => {
+        let (reason, ended) = match outcome {
+            Some(Outcome::Completed(answer)) => {
                 tracing::info!(id = &*job.key, "a replication is complete");
                 state.jobs.remove(&job.key);
                 job.end(&Ended::Completed(answer));
                 self.document_completed(job);
-                state.scheduler.completed(&job.key, now_ms)
+                let decisions = state.scheduler.completed(&job.key, now_ms);
+                self.obey(&mut state, decisions);
+                self.wake.notify_one();
+                return;
             }
-            Outcome::Stopped => state.scheduler.crashed(&job.key, "stopped", now_ms),
-            Outcome::Failed(failure) => {
-                tracing::warn!(id = &*job.key, source = %job.spec.source, target = %job.spec.target, %failure,
-                    "a replication failed");
-                if matches!(job.origin, Origin::Transient { .. }) {
-                    state.jobs.remove(&job.key);
-                }
-                self.document_crashed(job, &failure.to_string());
-                let decisions = state.scheduler.crashed(&job.key, &failure.to_string(), now_ms);
-                job.end(&Ended::Failed(failure));
-                decisions
-            }
+            Some(Outcome::Failed(failure)) => (failure.to_string(), Ended::Failed(failure)),
+            Some(Outcome::Stopped) => ("stopped".to_owned(), Ended::Removed),
+            None => ("the replication ended in a panic".to_owned(), Ended::Removed),
         };
+        let (id, source, target) = (&*job.key, &job.spec.source, &job.spec.target);
+        tracing::warn!(id, %source, %target, reason, "a replication failed");
+        if matches!(job.origin, Origin::Transient { .. }) {
+            state.jobs.remove(&job.key);
+        }
+        self.document_crashed(job, &reason);
+        job.end(&ended);
+        let decisions = state.scheduler.crashed(&job.key, &reason, now_ms);
         self.obey(&mut state, decisions);
         self.wake.notify_one();
     }
