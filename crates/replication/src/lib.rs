@@ -7,6 +7,8 @@
 //!
 //! Nothing here reads the clock of the wall or makes random ids: see [`Services`].
 
+mod checkpoint;
+mod dates;
 pub mod documents;
 mod endpoint;
 mod id;
@@ -16,14 +18,15 @@ mod replicator;
 pub mod scheduler;
 mod session;
 mod spec;
+#[cfg(test)]
+mod testing;
+mod text;
 mod transport;
 
 pub use crate::endpoint::{Auth, Endpoint, EndpointError, Local, Remote, User};
 pub use crate::id::{IdError, Identity, ReplicationId};
 pub use crate::peer::{Peer, PeerError};
-pub use crate::replicator::{
-    JobState, Parts, ReplicateError, Replicated, Replicator, Settings, TaskState,
-};
+pub use crate::replicator::{JobState, Parts, ReplicateError, Replicated, Replicator, Settings, TaskState};
 pub use crate::session::{Control, Failure, Outcome, Progress, Services, Session, Statistics};
 pub use crate::spec::{CancelTarget, Filter, Request, Spec, SpecError, Tuning};
 pub use crate::transport::{Body, BoxFuture, Connect, Transport, TransportError, empty_body, full_body};
