@@ -72,8 +72,10 @@ impl ReplicationId {
                 extension.push_str(name);
             }
         }
-        let older = [Version::Three, Version::Two, Version::One].map(version).to_vec();
-        Self { base: version(Version::Four), extension, older }
+        let base = version(Version::Four);
+        let older = [Version::Three, Version::Two, Version::One].map(version);
+        let older = older.into_iter().filter(|older| *older != base).collect();
+        Self { base, extension, older }
     }
 }
 

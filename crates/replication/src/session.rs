@@ -181,7 +181,8 @@ impl Run {
         let (sender, items) = mpsc::channel(2 * tuning.worker_batch_size);
         let mut reader = JoinSet::new();
         let query = ChangesQuery::of(&spec);
-        reader.spawn(reader::read(context.source.clone(), query, started.since.clone(), sender));
+        let since = started.since.clone();
+        reader.spawn(reader::read(context.source.clone(), query, since, started.instance, sender));
         Self {
             spec,
             context,
@@ -253,6 +254,7 @@ impl Run {
         match item {
             Item::Row(row) => self.rows.push(row),
             Item::Failed(error) => return Err(Failure::Source(error)),
+            Item::MadeAnew => return Err(start::made_anew("Source database")),
             Item::End { last_seq, pending } => {
                 self.give();
                 self.slots.push_back(Slot { ordinal: self.next_ordinal, seq: Some(last_seq), done: true });

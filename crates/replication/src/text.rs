@@ -53,6 +53,8 @@ pub(crate) struct Splitter {
     scanned: usize,
     place: Place,
     depth: usize,
+    /// Whether nothing but separators came since the last row.
+    behind_row: bool,
     /// What is around the rows.
     frame: Vec<u8>,
 }
@@ -63,7 +65,15 @@ impl Splitter {
             Rows::InArray => 2,
             Rows::Lines => 0,
         };
-        Self { level, buffer: BytesMut::new(), scanned: 0, place: Place::Plain, depth: 0, frame: Vec::new() }
+        Self {
+            level,
+            buffer: BytesMut::new(),
+            scanned: 0,
+            place: Place::Plain,
+            depth: 0,
+            behind_row: false,
+            frame: Vec::new(),
+        }
     }
 
     /// Adds bytes. Take all rows before adding more.
@@ -114,7 +124,8 @@ impl Splitter {
                 (Place::Plain, _) => {}
             }
             // Commas between rows are not kept.
-            if self.depth < self.level || self.place != Place::Plain || !matches!(byte, b',' | b' ' | b'\n' | b'\r') {
+            if !self.behind_row || !matches!(byte, b',' | b' ' | b'\t' | b'\n' | b'\r') {
+                self.behind_row = false;
                 self.frame.push(byte);
             }
             self.scanned += 1;
@@ -158,6 +169,7 @@ impl Splitter {
                             depth -= 1;
                             if depth == self.level {
                                 (self.scanned, self.depth, self.place) = (0, depth, Place::Plain);
+                                self.behind_row = true;
                                 return Ok(Some(self.buffer.split_to(at).freeze()));
                             }
                         }
@@ -296,11 +308,11 @@ mod tests {
 
     #[test]
     fn rows_are_cut_wherever_pieces_end() {
-        let text = "{\"results\":[\n{\"id\":\"a]}\\\"\\\\\",\"x\":[{},[]]},\n{\"id\":\"b\"}\n],\n\"last_seq\":\"5-[\",\"pending\":0}\n";
+        let text = "{\"results\":[\n{\"id\":\"a]}\\\"\\\\\",\"x\":[{},[]]},\n{\"id\":\"b\"}\n],\n\"last_seq\":[5,\"-[\"],\"pending\":0}\n";
         for piece in 1..text.len() {
             let (found, frame, balanced) = rows(text, Rows::InArray, piece);
             assert_eq!(found, ["{\"id\":\"a]}\\\"\\\\\",\"x\":[{},[]]}", "{\"id\":\"b\"}"], "pieces of {piece}");
-            assert_eq!(frame.replace('\n', ""), "{\"results\":[],\"last_seq\":\"5-[\",\"pending\":0}");
+            assert_eq!(frame.replace('\n', ""), "{\"results\":[],\"last_seq\":[5,\"-[\"],\"pending\":0}");
             assert!(balanced);
             let (found, _, _) = rows("\n\n{\"a\":1}\n\n{\"b\":\"}\"}\n{", Rows::Lines, piece);
             assert_eq!(found, ["{\"a\":1}", "{\"b\":\"}\"}"]);

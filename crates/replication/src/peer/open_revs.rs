@@ -4,6 +4,7 @@
 //! inside. Others answer a JSON array, without those bytes.
 
 use bytes::Bytes;
+use settee_model::json::Json;
 use settee_wire::multipart::{ContentType, Event, MultipartError, Parser};
 
 use super::{Ask, MAX_ANSWER_BYTES, Peer, PeerError, Stream, document_path, encoded};
@@ -32,8 +33,8 @@ pub(crate) struct OpenRevs {
 }
 
 enum Shape {
-    /// The rows of a JSON array.
-    Array(std::vec::IntoIter<Arriving>),
+    /// The rows of a JSON array, once it was read.
+    Array(Option<std::vec::IntoIter<Arriving>>),
     Mixed {
         outer: Box<Parser>,
         inner: Option<Box<Parser>>,
@@ -75,15 +76,7 @@ impl Peer {
             let outer = Parser::of(&content_type).map_err(|error| ask.protocol(error.to_string()))?;
             return Ok(OpenRevs { ask, stream, shape: Shape::Mixed { outer: Box::new(outer), inner: None } });
         }
-        let mut stream = stream;
-        let body = collect(&mut stream).await.map_err(|error| ask.transport(error))?;
-        let rows: Vec<Arriving> = elements(&body)
-            .map(|(_, row)| match member(row, "ok") {
-                Some(document) => Arriving::Document(body.slice_ref(document)),
-                None => Arriving::Missing,
-            })
-            .collect();
-        Ok(OpenRevs { ask, stream, shape: Shape::Array(rows.into_iter()) })
+        Ok(OpenRevs { ask, stream, shape: Shape::Array(None) })
     }
 
     /// The bytes of an attachment and how many they are, where the peer says so.
@@ -102,6 +95,16 @@ impl Peer {
     }
 }
 
+/// The rows of an array; `None` if it is none or broke off without an error.
+fn array_rows(body: &Bytes) -> Option<Vec<Arriving>> {
+    Json::parse(body).ok().filter(|json| json.value().is_array())?;
+    let rows = elements(body).map(|(_, row)| match member(row, "ok") {
+        Some(document) => Arriving::Document(body.slice_ref(document)),
+        None => Arriving::Missing,
+    });
+    Some(rows.collect())
+}
+
 async fn collect(stream: &mut Stream) -> Result<Bytes, TransportError> {
     let mut all = Vec::new();
     while let Some(bytes) = stream.next().await? {
@@ -117,6 +120,13 @@ impl OpenRevs {
     /// The next revision; `None` behind the last one. What was not taken of the one before is passed over.
     pub(crate) async fn next(&mut self) -> Result<Option<Arriving>, PeerError> {
         if let Shape::Array(rows) = &mut self.shape {
+            let rows = match rows {
+                Some(rows) => rows,
+                None => {
+                    let body = collect(&mut self.stream).await.map_err(|error| self.ask.transport(error))?;
+                    rows.insert(array_rows(&body).ok_or_else(|| self.ask.protocol("not an array"))?.into_iter())
+                }
+            };
             return Ok(rows.next());
         }
         loop {

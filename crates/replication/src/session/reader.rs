@@ -16,14 +16,24 @@ pub(super) enum Item {
     End { last_seq: Json, pending: Option<u64> },
     /// It cannot go on.
     Failed(PeerError),
+    /// There is another database of the same name, whose sequences are others.
+    MadeAnew,
 }
 
 /// Reads until the end of a normal feed, or for ever. `items` is bounded, so that a slow target slows the source down.
-pub(super) async fn read(source: Peer, query: ChangesQuery, since: Json, items: mpsc::Sender<Item>) {
-    let mut reader = Reader { tries: Tries::new(source.tuning()), source, query, since, items };
-    if let Err(error) = reader.run().await {
+/// `instance` is the source's `instance_start_time` when the session began.
+pub(super) async fn read(
+    source: Peer,
+    query: ChangesQuery,
+    since: Json,
+    instance: Option<Json>,
+    items: mpsc::Sender<Item>,
+) {
+    let mut reader = Reader { tries: Tries::new(source.tuning()), source, query, since, instance, items };
+    let end = reader.run().await.unwrap_or_else(|error| Some(Item::Failed(error)));
+    if let Some(end) = end {
         // Nobody listens if the session is over.
-        let _ = reader.items.send(Item::Failed(error)).await;
+        let _ = reader.items.send(end).await;
     }
 }
 
@@ -31,25 +41,27 @@ struct Reader {
     source: Peer,
     query: ChangesQuery,
     since: Json,
+    instance: Option<Json>,
     items: mpsc::Sender<Item>,
     tries: Tries,
 }
 
 impl Reader {
-    async fn run(&mut self) -> Result<(), PeerError> {
+    /// Answers what to say at the end, or nothing if nobody listens.
+    async fn run(&mut self) -> Result<Option<Item>, PeerError> {
         loop {
             let error = match self.feed().await {
-                Ok(Some(end)) => {
-                    let _ = self.items.send(end).await;
-                    return Ok(());
-                }
-                Ok(None) => return Ok(()),
+                Ok(end) => return Ok(end),
                 Err(error) => error,
             };
             if !error.is_passing() || !self.tries.wait(None).await {
                 return Err(error);
             }
             tracing::info!("the feed of changes of {} is opened again: {error}", self.source.endpoint());
+            let instance = self.source.info().await?.instance_start_time;
+            if self.instance.is_some() && instance.is_some() && self.instance != instance {
+                return Ok(Some(Item::MadeAnew));
+            }
         }
     }
 

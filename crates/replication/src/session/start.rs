@@ -13,6 +13,8 @@ use crate::spec::{Filter, Spec};
 pub(super) struct Started {
     /// Behind this sequence.
     pub(super) since: Json,
+    /// The `instance_start_time` of the source.
+    pub(super) instance: Option<Json>,
     pub(super) checkpoints: Checkpoints,
 }
 
@@ -37,6 +39,7 @@ pub(super) async fn start(spec: &Spec, id: &ReplicationId, context: &Context) ->
         statistics.checkpointed_source_seq = Some(since.clone());
         statistics.source_seq = Some(since.clone());
     });
+    let instance = source.instance_start_time.clone();
     let checkpoints = Checkpoints {
         name: id.base.clone(),
         used: spec.tuning.use_checkpoints,
@@ -50,7 +53,7 @@ pub(super) async fn start(spec: &Spec, id: &ReplicationId, context: &Context) ->
         source: Side { rev: source_log.rev, instance: source.instance_start_time },
         target: Side { rev: target_log.rev, instance: target.instance_start_time },
     };
-    Ok(Started { since, checkpoints })
+    Ok(Started { since, instance, checkpoints })
 }
 
 /// What one side remembers.
@@ -148,8 +151,13 @@ impl Checkpoints {
             (false, true) => "Target database",
             (true, true) => "Source and target databases",
         };
-        Err(Failure::Checkpoint(format!("{side} out of sync: made anew since the replication began.")))
+        Err(made_anew(side))
     }
+}
+
+/// That a database is not the one that it was when the session began.
+pub(super) fn made_anew(side: &str) -> Failure {
+    Failure::Checkpoint(format!("{side} out of sync: made anew since the replication began."))
 }
 
 /// Writes one side's checkpoint; answers its new revision.

@@ -51,6 +51,8 @@ pub(crate) struct Database {
     /// Leaves by revision, and the sequence of the last change.
     pub(crate) documents: BTreeMap<String, (u64, BTreeMap<String, Leaf>)>,
     pub(crate) locals: BTreeMap<String, (u64, Json)>,
+    /// Documents and revisions that the feed names although they are not there.
+    pub(crate) phantoms: Vec<(String, String)>,
     /// How often a revision was written that was not there.
     pub(crate) writes: BTreeMap<(String, String), u64>,
 }
@@ -91,7 +93,8 @@ impl Database {
 
     /// Leaves of a document, the winner first.
     pub(crate) fn leaves(&self, id: &str) -> Vec<&Leaf> {
-        let mut leaves: Vec<&Leaf> = self.documents.get(id).into_iter().flat_map(|(_, leaves)| leaves.values()).collect();
+        let mut leaves: Vec<&Leaf> =
+            self.documents.get(id).into_iter().flat_map(|(_, leaves)| leaves.values()).collect();
         let rank = |leaf: &Leaf| (!leaf.deleted, generation(&leaf.history[0]), leaf.history[0].clone());
         leaves.sort_by_key(|leaf| std::cmp::Reverse(rank(leaf)));
         leaves
@@ -100,11 +103,6 @@ impl Database {
     /// All leaves of all documents, to compare databases.
     pub(crate) fn state(&self) -> BTreeMap<String, Vec<Leaf>> {
         self.documents.keys().map(|id| (id.clone(), self.leaves(id).into_iter().cloned().collect())).collect()
-    }
-
-    pub(crate) fn purge(&mut self, id: &str) {
-        self.documents.remove(id);
-        self.seq += 1;
     }
 }
 

@@ -22,6 +22,8 @@ pub(crate) enum Fault {
     Cut,
     /// An answer with this status, and nothing happened.
     Status(u16),
+    /// No answer, ever; nothing happened at the peer.
+    Stall,
 }
 
 /// Passes exchanges on, but for some.
@@ -56,6 +58,7 @@ impl Transport for Faulty {
             let broken = || TransportError::Broken("injected".to_owned());
             match self.fault {
                 Fault::Before => Err(broken()),
+                Fault::Stall => std::future::pending().await,
                 Fault::Status(status) => {
                     let body = "{\"error\":\"injected\",\"reason\":\"injected\"}";
                     Ok(Response::builder().status(status).body(full_body(body)).unwrap())

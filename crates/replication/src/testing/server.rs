@@ -35,7 +35,7 @@ pub(crate) struct Server {
     pub(crate) longest: usize,
     /// Method and path of all requests.
     pub(crate) log: Mutex<Vec<String>>,
-    changed: watch::Sender<u64>,
+    pub(crate) changed: watch::Sender<u64>,
 }
 
 type Answer = (u16, String);
@@ -99,7 +99,15 @@ impl Server {
             .collect();
         let path = head.uri.path().trim_start_matches('/');
         let (database, rest) = path.split_once('/').unwrap_or((path, ""));
-        let rest = percent_decode_str(rest).decode_utf8().unwrap().into_owned();
+        let decoded = |text: &str| percent_decode_str(text).decode_utf8().unwrap().into_owned();
+        if query.contains_key("rev") {
+            let (id, name) = rest.split_once('/').unwrap();
+            let bytes = self.database(database).leaf(&decoded(id), &query["rev"]).unwrap().attachments[&decoded(name)]
+                .2
+                .clone();
+            return Ok(Response::new(full_body(bytes)));
+        }
+        let rest = decoded(rest);
         if head.method == Method::PUT && rest.is_empty() {
             let mut databases = self.databases.lock();
             let instance = databases.len() as u64 + 1;
@@ -163,9 +171,13 @@ impl Server {
         let (databases, name, query) = (self.databases.clone(), name.to_owned(), query.clone());
         let mut changed = self.changed.subscribe();
         let (sender, receiver) = mpsc::channel(4);
+        let instance = self.database(&name).instance;
         tokio::spawn(async move {
             loop {
-                let rows = rows(&databases.lock()[&name], sequences, since, &query, b"");
+                let rows = match databases.lock().get(&name) {
+                    Some(database) if database.instance == instance => rows(database, sequences, since, &query, b""),
+                    _ => return,
+                };
                 for (seq, row) in rows {
                     since = seq;
                     if sender.send(Ok(Bytes::from(format!("{row}\n")))).await.is_err() {
@@ -239,7 +251,8 @@ impl Server {
         for rev in revs_in(query.get("open_revs")) {
             out.extend_from_slice(b"--outer\r\n");
             let Some(leaf) = database.leaf(id, &rev) else {
-                let part = format!("Content-Type: application/json; error=\"true\"\r\n\r\n{{\"missing\":\"{rev}\"}}\r\n");
+                let part =
+                    format!("Content-Type: application/json; error=\"true\"\r\n\r\n{{\"missing\":\"{rev}\"}}\r\n");
                 out.extend_from_slice(part.as_bytes());
                 continue;
             };
@@ -298,6 +311,13 @@ fn rows(
         rows.push((*seq, format!("{{\"seq\":{seq_text},\"id\":{},\"changes\":[{}]}}", quoted(id), revs.join(","))));
     }
     rows.sort();
+    for (id, rev) in &database.phantoms {
+        let seq_text = sequences.write(database.seq);
+        rows.push((
+            database.seq,
+            format!("{{\"seq\":{seq_text},\"id\":{},\"changes\":[{{\"rev\":\"{rev}\"}}]}}", quoted(id)),
+        ));
+    }
     rows
 }
 
@@ -374,13 +394,8 @@ fn bulk_get(database: &Database, body: &[u8]) -> Answer {
     (200, format!("{{\"results\": [{}]}}", rows.join(",\n")))
 }
 
-/// One document (`open_revs` without multipart), or an attachment.
+/// One document; with `open_revs` without multipart.
 fn get(database: &Database, path: &str, query: &BTreeMap<String, String>) -> Answer {
-    if let Some(rev) = query.get("rev") {
-        let (id, name) = path.rsplit_once('/').unwrap();
-        let bytes = &database.leaf(id, rev).unwrap().attachments[name].2;
-        return (200, String::from_utf8(bytes.clone()).unwrap());
-    }
     if !query.contains_key("open_revs") {
         return match database.leaves(path).first() {
             Some(leaf) => (200, written(path, leaf, |_| "stub")),
