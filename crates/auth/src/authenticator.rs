@@ -74,6 +74,11 @@ impl Authenticator {
         !self.shared.admins.read().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
+    /// Whether there is an admin of this name.
+    pub fn is_admin(&self, name: &str) -> bool {
+        self.shared.admins.read().unwrap_or_else(PoisonError::into_inner).contains_key(name)
+    }
+
     /// The context of a request without credentials.
     pub fn without_credentials(&self) -> UserContext {
         if self.has_admins() { UserContext::anonymous() } else { UserContext::admin_party() }

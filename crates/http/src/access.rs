@@ -20,6 +20,8 @@ use crate::{Error, respond};
 pub(crate) enum Permission {
     /// Nothing.
     Anyone,
+    /// To be somebody.
+    User,
     /// To be a server administrator.
     ServerAdmin,
     /// To be a server administrator, unless `[chttpd] admin_only_all_dbs` is off.
@@ -55,6 +57,8 @@ pub(crate) async fn authorize(
     }
     match permission {
         Permission::Anyone => Ok(()),
+        Permission::User if user.name.is_some() => Ok(()),
+        Permission::User => Err(Error::unauthorized("You are not an authenticated user")),
         Permission::ServerAdmin => Err(Error::unauthorized("You are not a server admin.")),
         Permission::ListDatabases if !node.settings.switch("chttpd", "admin_only_all_dbs", true) => Ok(()),
         Permission::ListDatabases => Err(Error::unauthorized("You are not a server admin.")),

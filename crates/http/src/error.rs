@@ -12,6 +12,7 @@ use settee_mango::{MangoError, Refusal};
 use settee_model::json::JsonError;
 use settee_model::partition::{IllegalPartition, InvalidPartitionedId};
 use settee_model::{AttachmentError, DocumentError, DocumentErrorKind, InvalidRev};
+use settee_replication::{Failure, PeerError, ReplicateError};
 use settee_views::ViewError;
 use settee_wire::multipart::MultipartError;
 
@@ -244,6 +245,35 @@ impl From<MangoError> for Error {
             MangoError::DesignConflict => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "error_saving_ddoc", reason),
             MangoError::Database(error) => error.into(),
             MangoError::View(error) => error.into(),
+        }
+    }
+}
+
+impl From<ReplicateError> for Error {
+    fn from(error: ReplicateError) -> Self {
+        let reason = error.to_string();
+        match error {
+            ReplicateError::Spec(_) | ReplicateError::Transport(_) => Self::bad_request(reason),
+            ReplicateError::Id(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "filter_fetch_error", reason),
+            ReplicateError::NotFound => Self::not_found(reason),
+            ReplicateError::NotYours => Self::unauthorized(reason),
+            ReplicateError::Failed(failure) => failure.into(),
+            ReplicateError::Cancelled => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "cancelled", reason),
+        }
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        let reason = failure.to_string();
+        match failure {
+            Failure::Source(PeerError::DbNotFound(url)) | Failure::Target(PeerError::DbNotFound(url)) => {
+                Self::new(StatusCode::NOT_FOUND, "db_not_found", format!("could not open {url}"))
+            }
+            Failure::Source(PeerError::Unauthorized(url)) | Failure::Target(PeerError::Unauthorized(url)) => {
+                Self::unauthorized(format!("unauthorized to access or create database {url}"))
+            }
+            _ => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "replication_error", reason),
         }
     }
 }

@@ -1,13 +1,15 @@
 //! [`Node`]: the components that requests are served with.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use hyper::StatusCode;
 use settee_auth::Authenticator;
 use settee_database::tasks::Tasks;
 use settee_database::{Catalog, Database};
 use settee_design::Language;
+use settee_replication::Replicator;
 use settee_views::Views;
 
 use crate::bridge::lanes::{Lanes, Passage};
@@ -74,6 +76,8 @@ pub struct Node {
     lanes: Arc<Lanes>,
     policies: Policies,
     pub(crate) rates: Rates,
+    /// There when replication has begun.
+    pub(crate) replicator: OnceLock<Arc<Replicator>>,
     pub(crate) started_ms: u64,
     requests: AtomicU64,
 }
@@ -102,6 +106,7 @@ impl Node {
             lanes: Lanes::new(),
             policies: Policies::default(),
             rates: Rates::default(),
+            replicator: OnceLock::new(),
             started_ms,
             requests,
         })
@@ -110,6 +115,15 @@ impl Node {
     /// The database of this name.
     pub(crate) fn database(&self, name: &str) -> Result<Arc<Database>, Error> {
         Ok(self.catalog.database(name)?)
+    }
+
+    /// The replications of this server.
+    pub(crate) fn replicator(&self) -> Result<&Arc<Replicator>, Error> {
+        let unavailable = || {
+            let reason = "Replications do not run yet, or not any more.";
+            Error::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason)
+        };
+        self.replicator.get().ok_or_else(unavailable)
     }
 
     /// The language of this name, if this server offers it.

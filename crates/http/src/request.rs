@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::{HeaderMap, Method, Uri, header};
+use parking_lot::Mutex;
 use settee_auth::UserContext;
 use settee_database::Database;
 use settee_model::json::Json;
@@ -40,6 +41,8 @@ pub(crate) enum Unread {
     Incoming(Incoming),
     /// It is known.
     Known(Bytes),
+    /// It comes from this process. The lock makes it shareable; nobody waits for it.
+    Streamed(Mutex<settee_replication::Body>),
 }
 
 /// A request that found its resource and was permitted.
@@ -63,11 +66,11 @@ impl Request {
     /// The whole body.
     pub(crate) async fn read_body(&mut self) -> Result<Bytes, Error> {
         let limit = self.node.settings.number("chttpd", "max_http_request_size", 4 << 30);
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let patience = Patience::new(self.node.inward().patience());
         match self.body.take() {
-            Some(Unread::Incoming(body)) => {
-                let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-                body::read(body, &self.headers, limit, Patience::new(self.node.inward().patience())).await
-            }
+            Some(Unread::Incoming(body)) => body::read(body, &self.headers, limit, patience).await,
+            Some(Unread::Streamed(body)) => body::read(body.into_inner(), &self.headers, limit, patience).await,
             Some(Unread::Known(bytes)) => Ok(bytes),
             None => Ok(Bytes::new()),
         }
@@ -81,6 +84,7 @@ impl Request {
         let passage = self.node.inward();
         match self.body.take() {
             Some(Unread::Incoming(body)) => body::pieces::with_pieces(passage, body, work).await,
+            Some(Unread::Streamed(body)) => body::pieces::with_pieces(passage, body.into_inner(), work).await,
             Some(Unread::Known(bytes)) => body::pieces::with_pieces(passage, Full::new(bytes), work).await,
             None => body::pieces::with_pieces(passage, Full::default(), work).await,
         }

@@ -16,6 +16,7 @@ use crate::Error;
 use crate::access::{self, Permission};
 use crate::node::Node;
 use crate::params::{Query, decode};
+use crate::replicator_documents;
 use crate::request::{Line, Request, Unread};
 use crate::respond::Answer;
 
@@ -173,7 +174,12 @@ impl Router {
         access::authorize(node, matched.permission, &user, &matched.captures).await?;
         let query = Query::parse(line.uri.query())?;
         let (node, router, captures) = (Arc::clone(node), Arc::clone(self), matched.captures);
-        (matched.handler)(Request { node, router, line, headers, query, user, captures, body }).await
+        let mask = replicator_documents::mask(&line, &captures, &user)?;
+        let answer = (matched.handler)(Request { node, router, line, headers, query, user, captures, body }).await;
+        match mask {
+            None => answer,
+            Some(mask) => mask.cover(answer?).await,
+        }
     }
 
     /// What serves a closed database is known to its members only: others hear that it is closed, whatever they ask.

@@ -16,6 +16,7 @@ pub mod partition;
 mod rev;
 pub mod rev_tree;
 mod revision_hash;
+pub mod term;
 #[cfg(test)]
 mod testing;
 

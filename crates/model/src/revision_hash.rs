@@ -16,18 +16,18 @@ use smallvec::SmallVec;
 use crate::json::{Value, scan, unescape};
 use crate::rev::Rev;
 
-mod integer;
+pub(crate) mod integer;
 #[cfg(test)]
 mod tests;
 
-const VERSION: u8 = 131;
+pub(crate) const VERSION: u8 = 131;
 const NEW_FLOAT: u8 = 70;
 const SMALL_INTEGER: u8 = 97;
 const ATOM: u8 = 100;
-const SMALL_TUPLE: u8 = 104;
-const NIL: u8 = 106;
-const STRING: u8 = 107;
-const LIST: u8 = 108;
+pub(crate) const SMALL_TUPLE: u8 = 104;
+pub(crate) const NIL: u8 = 106;
+pub(crate) const STRING: u8 = 107;
+pub(crate) const LIST: u8 = 108;
 const BINARY: u8 = 109;
 
 /// What a hash needs to know of an attachment.
@@ -90,12 +90,12 @@ impl RevisionHasher {
     }
 }
 
-fn write_atom(term: &mut Vec<u8>, word: &[u8]) {
+pub(crate) fn write_atom(term: &mut Vec<u8>, word: &[u8]) {
     term.extend_from_slice(&[ATOM, 0, u8::try_from(word.len()).expect("atoms are short words")]);
     term.extend_from_slice(word);
 }
 
-fn write_count(term: &mut Vec<u8>, count: usize) {
+pub(crate) fn write_count(term: &mut Vec<u8>, count: usize) {
     term.extend_from_slice(&count_bytes(count));
 }
 
@@ -103,7 +103,7 @@ fn count_bytes(count: usize) -> [u8; 4] {
     u32::try_from(count).expect("documents are smaller than 4 GB").to_be_bytes()
 }
 
-fn write_binary(term: &mut Vec<u8>, bytes: &[u8]) {
+pub(crate) fn write_binary(term: &mut Vec<u8>, bytes: &[u8]) {
     term.push(BINARY);
     write_count(term, bytes.len());
     term.extend_from_slice(bytes);
@@ -141,7 +141,7 @@ enum Shape {
 }
 
 /// Writes a value given as valid compact text.
-fn write_value(term: &mut Vec<u8>, text: &[u8]) {
+pub(crate) fn write_value(term: &mut Vec<u8>, text: &[u8]) {
     let mut open: SmallVec<[Open; 16]> = SmallVec::new();
     let mut at = 0;
     while let Some(&byte) = text.get(at) {

@@ -18,6 +18,8 @@ pub(crate) struct Opened {
     pub(crate) listeners: Vec<Listener>,
     /// How to reach them, for people.
     pub(crate) addresses: Vec<String>,
+    /// The port of plain HTTP.
+    pub(crate) port: u16,
     /// To be watched while the server runs.
     pub(crate) certificates: Option<Certificates>,
     /// Kept while the server runs.
@@ -26,8 +28,9 @@ pub(crate) struct Opened {
 
 /// Opens everything that the configuration asks for. `plain` is where plain HTTP is served; TLS is served on the same address.
 pub(crate) async fn open(configuration: &Arc<Configuration>, plain: SocketAddr) -> anyhow::Result<Opened> {
-    let mut opened = Opened { listeners: Vec::new(), addresses: Vec::new(), certificates: None, socket: None };
     let listener = bind(plain, "--port").await?;
+    let port = local(&listener)?.port();
+    let mut opened = Opened { listeners: Vec::new(), addresses: Vec::new(), port, certificates: None, socket: None };
     opened.addresses.push(format!("http://{}/", local(&listener)?));
     opened.listeners.push(Listener::Tcp(listener));
     if configuration.effective("ssl", "enable").as_deref() == Some("true") {

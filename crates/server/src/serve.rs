@@ -20,7 +20,7 @@ use crate::environment;
 use crate::lock::DataLock;
 use crate::maintenance::Maintenance;
 use crate::uuids::{Algorithm, Entropy, Uuids};
-use crate::{backends, languages, listen};
+use crate::{backends, languages, listen, replication};
 
 /// The version of CouchDB whose interface is served.
 const COUCHDB_VERSION: &str = "3.5.2";
@@ -30,6 +30,9 @@ const NODE_NAME: &str = "nonode@nohost";
 
 /// Emitted rows beyond this are sorted on disk.
 const SORT_BYTES: usize = 64 << 20;
+
+/// How long replications may take to record how far they came.
+const REPLICATION_STOP: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// Serves until SIGINT or SIGTERM.
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
@@ -247,7 +250,18 @@ async fn listen(
     });
     let background = maintenance.start();
     let watching = opened.certificates.map(|certificates| tokio::spawn(certificates.watch()));
+    let replication = replication::start(&node, configuration, opened.port, &shutdown).await?;
+    let ending = shutdown.clone();
+    // While open requests finish, so that peers that are this server still answer.
+    let replication = tokio::spawn(async move {
+        ending.begun().await;
+        replication.stop().await;
+    });
     settee_http::serve(node, opened.listeners, shutdown).await;
+    let stopped = tokio::time::timeout(REPLICATION_STOP, replication).await;
+    if stopped.is_err() {
+        tracing::warn!("replications did not end in time; they go on where their last checkpoints are");
+    }
     if let Some(watching) = watching {
         watching.abort();
     }

@@ -8,10 +8,12 @@ use settee_auth::UserContext;
 use settee_database::{Database, DocUpdate, EditMode, UnknownParent};
 use settee_model::json::{Kind, Value, write_string};
 use settee_model::{Document, Rev, RevisionHasher};
+use settee_replication::documents::is_replicator_database;
 
 use super::{design, write};
 use crate::attachments::{self, Policy};
 use crate::node::Node;
+use crate::replicator_documents::before_update;
 use crate::request::Request;
 use crate::respond::{self, Answer, Response};
 use crate::{Error, access, bridge, validation};
@@ -36,14 +38,14 @@ const PARALLEL_DOCS: usize = 128;
 pub(super) async fn docs(mut request: Request) -> Answer {
     let database = request.database()?;
     let body = request.read_called_json().await?;
-    let (node, store) = (Arc::clone(&request.node), Arc::clone(&database));
+    let (node, store, user) = (Arc::clone(&request.node), Arc::clone(&database), request.user.clone());
     let (mode, prepared) = bridge::blocking(move || {
         let bulk = Bulk::parse(body.value())?;
         check_count(&node, bulk.docs.len(), "max_bulk_docs_count")?;
         if bulk.all_or_nothing {
             return Ok((bulk.mode, Err(all_or_nothing(&bulk.docs))));
         }
-        Ok((bulk.mode, Ok(prepare(&node, &store, &bulk)?)))
+        Ok((bulk.mode, Ok(prepare(&node, &store, &user, &bulk)?)))
     })
     .await?;
     let mut rows = match prepared {
@@ -122,10 +124,10 @@ pub(super) fn check_count(node: &Node, count: usize, setting: &str) -> Result<()
 }
 
 /// Prepares all documents. One that is not valid at all spoils the request, as in CouchDB.
-fn prepare(node: &Node, database: &Arc<Database>, bulk: &Bulk<'_>) -> Result<Vec<Row>, Error> {
+fn prepare(node: &Node, database: &Arc<Database>, user: &UserContext, bulk: &Bulk<'_>) -> Result<Vec<Row>, Error> {
     let limits = write::Limits::of(node);
     let policy = Policy::of(node);
-    let some = |docs: &[Value<'_>]| prepare_some(node, database, docs, bulk.mode, limits, &policy);
+    let some = |docs: &[Value<'_>]| prepare_some((node, user), database, docs, bulk.mode, limits, &policy);
     if bulk.docs.len() <= PARALLEL_DOCS {
         return some(&bulk.docs);
     }
@@ -139,7 +141,7 @@ fn prepare(node: &Node, database: &Arc<Database>, bulk: &Bulk<'_>) -> Result<Vec
 }
 
 fn prepare_some(
-    node: &Node,
+    (node, user): (&Node, &UserContext),
     database: &Arc<Database>,
     docs: &[Value<'_>],
     mode: EditMode,
@@ -148,12 +150,17 @@ fn prepare_some(
 ) -> Result<Vec<Row>, Error> {
     let mut hasher = RevisionHasher::default();
     let mut rows = Vec::with_capacity(docs.len());
+    let judged = is_replicator_database(database.name());
     for doc in docs {
-        let document = Document::parse(*doc)?;
+        let mut document = Document::parse(*doc)?;
         let id = document.id.clone().unwrap_or_else(|| node.uuid());
         limits.check_id(database, &id)?;
         let attached = document.attachments.as_ref().map_or(0, |attachments| attachments.as_bytes().len());
         limits.check_size(doc.raw().len() - attached, &id)?;
+        if judged && let Err(error) = before_update(database, user, &id, &mut document, mode) {
+            rows.push(Row::Refused { id, error });
+            continue;
+        }
         let attachments = attachments::resolve(database, policy, &id, &document, mode, HashMap::new())?;
         rows.push(Row::Update(write::prepare(id, document, attachments, mode, &mut hasher)?));
     }

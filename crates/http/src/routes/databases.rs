@@ -79,6 +79,9 @@ pub(super) async fn create(request: Request) -> Answer {
 pub(super) fn create_now(node: &Node, name: &str, layout: Layout) -> Result<(), Error> {
     let (created_ms, instance) = ((node.clock_ms)(), (node.entropy)());
     node.catalog.create(name, DatabaseOptions { created_ms, instance, layout })?;
+    if let Some(replicator) = node.replicator.get() {
+        replicator.database_found(name);
+    }
     Ok(())
 }
 
@@ -111,7 +114,11 @@ pub(super) async fn delete(request: Request) -> Answer {
         let database = node.catalog.database(&name)?;
         node.views.release(&database);
         node.validators.forget(&database);
-        Ok(node.catalog.delete(&name)?)
+        node.catalog.delete(&name)?;
+        if let Some(replicator) = node.replicator.get() {
+            replicator.database_deleted(&name);
+        }
+        Ok(())
     })
     .await?;
     Ok(respond::ok(StatusCode::OK))

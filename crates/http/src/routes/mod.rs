@@ -18,6 +18,7 @@ mod mango;
 mod partition;
 mod purge;
 mod rendered;
+mod replication;
 mod request_object;
 mod revs;
 mod rewrites;
@@ -33,7 +34,9 @@ use std::pin::Pin;
 
 use hyper::Method;
 
-use crate::access::Permission::{Anyone, DatabaseAdmin, ListDatabases, Maintenance, Member, Metrics, ServerAdmin};
+use crate::access::Permission::{
+    Anyone, DatabaseAdmin, ListDatabases, Maintenance, Member, Metrics, ServerAdmin, User,
+};
 use crate::respond::Answer;
 use crate::router::{Resource, Router};
 use crate::server::{Shutdown, copy};
@@ -45,6 +48,7 @@ const DOCUMENT_METHODS: &str = "DELETE,GET,HEAD,POST,PUT,COPY";
 pub(crate) fn router(shutdown: &Shutdown) -> Router {
     let mut resources = server_resources();
     // `/_db_updates` would be the name of a database otherwise.
+    resources.extend(replication_resources());
     resources.extend(maintenance_resources(shutdown));
     resources.extend(database_resources(shutdown));
     resources.extend(partition_resources());
@@ -151,6 +155,16 @@ fn maintenance_resources(shutdown: &Shutdown) -> Vec<Resource> {
         Resource::new("/{db}/_purged_infos_limit", "GET,PUT")
             .get(Member, purge::limit)
             .put(ServerAdmin, purge::set_limit),
+    ]
+}
+
+fn replication_resources() -> Vec<Resource> {
+    vec![
+        Resource::new("/_replicate", "POST").post(User, replication::replicate),
+        Resource::new("/_scheduler/jobs", "GET,HEAD").get(ServerAdmin, replication::jobs),
+        Resource::new("/_scheduler/jobs/{job}", "GET,HEAD").get(ServerAdmin, replication::job),
+        Resource::new("/_scheduler/docs", "GET,HEAD").get(ServerAdmin, replication::docs),
+        Resource::new("/_scheduler/docs/{*path}", "GET,HEAD").get(ServerAdmin, replication::docs_of),
     ]
 }
 

@@ -76,6 +76,12 @@ pub(super) async fn active_tasks(request: Request) -> Answer {
         }
         write_task(&mut out, task, &request.node.identity.node);
     }
+    for task in request.node.replicator.get().map(|replicator| replicator.tasks()).unwrap_or_default() {
+        if out.len() > 1 {
+            out.push(b',');
+        }
+        out.extend_from_slice(&task.json);
+    }
     out.push(b']');
     Ok(respond::json(StatusCode::OK, out))
 }

@@ -8,6 +8,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use settee_database::{Database, DocUpdate, EditMode, NewAttachment, NewAttachments, UnknownParent};
 use settee_model::json::{Json, write_string};
 use settee_model::{Document, Rev, RevisionHasher, validate_doc_id};
+use settee_replication::documents::is_replicator_database;
 use settee_wire::multipart::ContentType;
 
 use super::documents::doc_id;
@@ -18,7 +19,7 @@ use crate::params::document::replaced_rev;
 use crate::params::{Query, decode};
 use crate::request::Request;
 use crate::respond::{self, Answer, Response};
-use crate::{Error, access, bridge, validation};
+use crate::{Error, access, bridge, replicator_documents, validation};
 
 /// The characters that CouchDB leaves as they are in addresses.
 const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b':');
@@ -370,10 +371,18 @@ async fn make_update(
     request: &Request,
     database: &Arc<Database>,
     id: String,
-    document: Document,
+    mut document: Document,
     attachments: Incoming,
     mode: EditMode,
 ) -> Result<DocUpdate, Error> {
+    if is_replicator_database(database.name()) {
+        let (database, user, id) = (Arc::clone(database), request.user.clone(), id.clone());
+        let judge = move || {
+            replicator_documents::before_update(&database, &user, &id, &mut document, mode)?;
+            Ok(document)
+        };
+        document = bridge::blocking(judge).await?;
+    }
     if id.starts_with("_design/") && !document.deleted {
         design::validate(&request.node, database, &document.body).await?;
     }

@@ -10,7 +10,7 @@ const LARGE_BIG: u8 = 111;
 const DIGITS_OF_U64: usize = 19;
 
 /// Writes an integer given in decimal digits, perhaps with a minus sign; whether it is one from 0 to 255.
-pub(super) fn write(term: &mut Vec<u8>, text: &[u8]) -> bool {
+pub(crate) fn write(term: &mut Vec<u8>, text: &[u8]) -> bool {
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
         digits => (false, digits),

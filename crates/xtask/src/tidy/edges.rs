@@ -38,9 +38,10 @@ const ROWS: &[Row] = &[
     Row { name: "mango", imports: &["model", "design", "database", "views"], tests_import: &["storage"] },
     Row {
         name: "http",
-        imports: &["model", "wire", "auth", "design", "database", "views", "mango"],
+        imports: &["model", "wire", "auth", "design", "database", "views", "mango", "replication"],
         tests_import: &["storage", "js"],
     },
+    row("replication", &["model", "wire"]),
     row("bench", &[]),
     row(
         "server",
@@ -56,6 +57,7 @@ const ROWS: &[Row] = &[
             "database",
             "views",
             "mango",
+            "replication",
             "http",
             "bench",
         ],

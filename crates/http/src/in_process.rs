@@ -1,0 +1,82 @@
+//! [`InProcess`]: requests of this process to its own databases, without sockets, through the same router.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Weak};
+
+use http_body_util::BodyExt;
+use hyper::{HeaderMap, Method};
+use parking_lot::Mutex;
+use settee_auth::UserContext;
+use settee_replication::{Body, BoxFuture, Transport, TransportError, User};
+
+use crate::access;
+use crate::connection::Scheme;
+use crate::node::Node;
+use crate::request::{Line, Unread};
+use crate::respond::Response;
+use crate::router::Router;
+
+/// Requests on behalf of one user.
+pub(crate) struct InProcess {
+    node: Weak<Node>,
+    router: Arc<Router>,
+    user: User,
+}
+
+impl InProcess {
+    pub(crate) fn new(node: Weak<Node>, router: Arc<Router>, user: User) -> Self {
+        Self { node, router, user }
+    }
+
+    async fn answer(&self, request: http::Request<Body>) -> Result<http::Response<Body>, TransportError> {
+        let gone = || TransportError::Refused("the server has ended".to_owned());
+        let node = self.node.upgrade().ok_or_else(gone)?;
+        let (parts, body) = request.into_parts();
+        let is_head = parts.method == Method::HEAD;
+        let method = if is_head { Method::GET } else { parts.method };
+        let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let scheme = Scheme::Http;
+        let line = Line { method, uri: parts.uri, peer, scheme, requested: None, rewrites: 0 };
+        let user = context(&node, &self.user);
+        let answer = self.dispatch(&node, line, parts.headers, user, body).await;
+        let (parts, body) = answer.into_parts();
+        let body = match is_head {
+            true => settee_replication::empty_body(),
+            false => body.map_err(|aborted| TransportError::Broken(aborted.to_string())).boxed_unsync(),
+        };
+        Ok(http::Response::from_parts(parts, body))
+    }
+
+    async fn dispatch(
+        &self,
+        node: &Arc<Node>,
+        line: Line,
+        headers: HeaderMap,
+        user: UserContext,
+        body: Body,
+    ) -> Response {
+        let answer = self.router.dispatch(node, line, headers, user, Some(Unread::Streamed(Mutex::new(body)))).await;
+        answer.unwrap_or_else(|error| access::refuse(node, &error))
+    }
+}
+
+impl Transport for InProcess {
+    fn call(&self, request: http::Request<Body>) -> BoxFuture<'_, Result<http::Response<Body>, TransportError>> {
+        Box::pin(self.answer(request))
+    }
+}
+
+/// What a user may now: who is named by a document has the roles that the server gives the name.
+fn context(node: &Node, user: &User) -> UserContext {
+    let mut roles = user.roles.clone();
+    let given = match &user.name {
+        Some(name) => node.authenticator.is_admin(name).then(|| UserContext::admin(name)),
+        None => Some(node.authenticator.without_credentials()),
+    };
+    for role in given.into_iter().flat_map(|given| given.roles) {
+        if !roles.contains(&role) {
+            roles.push(role);
+        }
+    }
+    UserContext { name: user.name.clone(), roles }
+}

@@ -1,0 +1,143 @@
+//! Replications of this server: [`Replication`] puts the replicator together, with ways to the databases of this server and
+//! of others, and ends it in order. How replication works is up to `settee_replication`.
+
+use std::sync::Arc;
+
+use settee_database::{DatabaseError, DatabaseOptions, Layout};
+use settee_replication::documents::REPLICATOR_DATABASE;
+use settee_replication::scheduler::{self, Limits};
+use settee_replication::{
+    Connect, Endpoint, Identity, Parts, Replicator, Services, Settings, Transport, TransportError, Tuning,
+};
+use tokio::task::JoinHandle;
+
+use crate::in_process::InProcess;
+use crate::node::Node;
+use crate::router::Router;
+use crate::server::Shutdown;
+use crate::{bridge, routes};
+
+/// What only the server knows.
+pub struct ReplicationParts {
+    /// The way to other servers.
+    pub network: Arc<dyn Connect>,
+    /// The name of this host.
+    pub hostname: String,
+    /// The port on which this server listens.
+    pub port: u16,
+}
+
+/// The replications of a server.
+pub struct Replication {
+    replicator: Arc<Replicator>,
+    timekeeper: JoinHandle<()>,
+}
+
+impl Replication {
+    /// Begins, on the runtime of the caller: creates the database `_replicator` if it is not there, and goes on with what
+    /// documents ask for.
+    ///
+    /// # Errors
+    /// When the databases could not be read.
+    pub async fn start(node: &Arc<Node>, parts: ReplicationParts, shutdown: &Shutdown) -> Result<Self, crate::Error> {
+        let ReplicationParts { network, hostname, port } = parts;
+        let ways = Ways { node: Arc::downgrade(node), router: Arc::new(routes::router(shutdown)), network };
+        let replicator = Replicator::new(make_parts(node, ways, hostname, port));
+        // Nobody else sets it.
+        let _ = node.replicator.set(Arc::clone(&replicator));
+        let opened = Arc::clone(node);
+        let names = bridge::blocking(move || {
+            ensure_database(&opened)?;
+            Ok(opened.catalog.names()?)
+        })
+        .await?;
+        for name in names {
+            replicator.database_found(&name);
+        }
+        let timekeeper = tokio::spawn(Arc::clone(&replicator).run());
+        Ok(Self { replicator, timekeeper })
+    }
+
+    /// Ends all replications; each records how far it came.
+    pub async fn stop(self) {
+        self.replicator.stop().await;
+        // It ends by itself, unless it broke.
+        let _ = self.timekeeper.await;
+    }
+}
+
+fn ensure_database(node: &Node) -> Result<(), crate::Error> {
+    let options = DatabaseOptions { created_ms: (node.clock_ms)(), instance: (node.entropy)(), layout: Layout::Whole };
+    match node.catalog.create(REPLICATOR_DATABASE, options) {
+        Ok(_) | Err(DatabaseError::Exists) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn make_parts(node: &Arc<Node>, ways: Ways, hostname: String, port: u16) -> Parts {
+    let (seconds, ids, clock, random, settings) =
+        (Arc::clone(node), Arc::clone(node), Arc::clone(node), Arc::clone(node), Arc::clone(node));
+    Parts {
+        connect: Arc::new(ways),
+        services: Services {
+            now_s: Arc::new(move || (seconds.clock_ms)() / 1000),
+            new_uuid: Arc::new(move || format!("{:016x}{:016x}", (ids.entropy)(), (ids.entropy)())),
+        },
+        identity: Identity { uuid: node.identity.uuid.clone(), hostname, port },
+        node: node.identity.node.clone(),
+        now_ms: Arc::new(move || (clock.clock_ms)()),
+        random: Arc::new(move || (random.entropy)()),
+        settings: Arc::new(move || read_settings(&settings)),
+    }
+}
+
+/// The section `[replicator]`, with CouchDB's defaults.
+fn read_settings(node: &Node) -> Settings {
+    let number = |key: &str, default: u64| node.settings.number("replicator", key, default);
+    let count = |key: &str, default: u64| usize::try_from(number(key, default)).unwrap_or(usize::MAX);
+    let switch = |key: &str, default: bool| node.settings.switch("replicator", key, default);
+    let shares = node.settings.section("replicator.shares");
+    let defaults = Tuning::default();
+    Settings {
+        scheduling: scheduler::Settings {
+            max_jobs: count("max_jobs", 500),
+            max_churn: count("max_churn", 20),
+            interval_ms: number("interval", 60_000),
+            history: Limits {
+                events: count("max_history", 20),
+                healthy_ms: number("health_threshold", 120).saturating_mul(1000),
+            },
+            shares: shares.into_iter().filter_map(|(name, shares)| Some((name, shares.trim().parse().ok()?))).collect(),
+        },
+        tuning: Tuning {
+            worker_processes: count("worker_processes", 4).clamp(1, Tuning::MAX_WORKERS),
+            worker_batch_size: count("worker_batch_size", 500).clamp(1, Tuning::MAX_BATCH_SIZE),
+            http_connections: count("http_connections", 20).clamp(1, Tuning::MAX_WORKERS),
+            connection_timeout_ms: number("connection_timeout", defaults.connection_timeout_ms).max(1),
+            retries_per_request: u32::try_from(number("retries_per_request", 5)).unwrap_or(u32::MAX),
+            checkpoint_interval_ms: number("checkpoint_interval", defaults.checkpoint_interval_ms).max(1),
+            use_checkpoints: switch("use_checkpoints", true),
+            use_bulk_get: switch("use_bulk_get", true),
+        },
+        startup_jitter_ms: number("startup_jitter", 5000),
+        update_docs: switch("update_docs", false),
+    }
+}
+
+/// To databases of this server without sockets, to others through the network.
+struct Ways {
+    node: std::sync::Weak<Node>,
+    router: Arc<Router>,
+    network: Arc<dyn Connect>,
+}
+
+impl Connect for Ways {
+    fn connect(&self, endpoint: &Endpoint, tuning: &Tuning) -> Result<Arc<dyn Transport>, TransportError> {
+        match endpoint {
+            Endpoint::Remote(_) => self.network.connect(endpoint, tuning),
+            Endpoint::Local(local) => {
+                Ok(Arc::new(InProcess::new(self.node.clone(), Arc::clone(&self.router), local.user.clone())))
+            }
+        }
+    }
+}

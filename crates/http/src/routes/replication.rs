@@ -1,0 +1,230 @@
+//! Replications: beginning and ending them, and how they are doing.
+
+use std::sync::Arc;
+
+use hyper::StatusCode;
+use settee_database::{Direction, IdRange};
+use settee_model::json::{Json, Value};
+use settee_replication::documents::{DocumentState, REPLICATOR_DATABASE, STATES, is_replicator_database, resting};
+use settee_replication::{Replicated, User};
+
+use crate::params::view::ViewParams;
+use crate::params::{Query, Raw};
+use crate::request::Request;
+use crate::respond::{self, Answer};
+use crate::{Error, bridge};
+
+/// How many jobs are listed unless more are asked for.
+const JOBS_LISTED: u64 = 100;
+
+/// `POST /_replicate`
+pub(super) async fn replicate(mut request: Request) -> Answer {
+    let body = request.read_called_json().await?;
+    check_query_params(body.value())?;
+    let replicator = Arc::clone(request.node.replicator()?);
+    let user = User { name: request.user.name.clone(), roles: request.user.roles.clone() };
+    match replicator.replicate(body.value(), &user).await? {
+        Replicated::Completed(answer) => {
+            let mut out = br#"{"ok":true"#.to_vec();
+            let members = answer.as_bytes();
+            if members.len() > 2 {
+                out.push(b',');
+            }
+            out.extend_from_slice(&members[1..]);
+            Ok(respond::json(StatusCode::OK, out))
+        }
+        Replicated::Continuous(id) => Ok(respond::json(StatusCode::ACCEPTED, write_id(&id))),
+        Replicated::Cancelled(id) => Ok(respond::json(StatusCode::OK, write_id(&id))),
+    }
+}
+
+/// Filters get their parameters from a query string, where everything is text.
+fn check_query_params(body: Value<'_>) -> Result<(), Error> {
+    let Some(params) = body.get("query_params").filter(|params| params.is_object()) else { return Ok(()) };
+    match params.members().find(|(_, value)| value.as_str().is_none()) {
+        None => Ok(()),
+        Some((name, _)) => {
+            Err(Error::bad_request(format!("{} value must be a string.", name.as_str().unwrap_or_default())))
+        }
+    }
+}
+
+fn write_id(id: &str) -> Vec<u8> {
+    let mut out = br#"{"ok":true,"_local_id":"#.to_vec();
+    settee_model::json::write_string(&mut out, id);
+    out.push(b'}');
+    out
+}
+
+/// `GET /_scheduler/jobs`
+pub(super) async fn jobs(request: Request) -> Answer {
+    let replicator = request.node.replicator()?;
+    let limit = number(&request.query, "limit", JOBS_LISTED)?;
+    let skip = number(&request.query, "skip", 0)?;
+    let (total, jobs) = replicator.jobs(skip, limit);
+    let mut out = format!(r#"{{"total_rows":{total},"offset":{},"jobs":["#, skip.min(total)).into_bytes();
+    for (index, job) in jobs.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(&job.json);
+    }
+    out.extend_from_slice(b"]}");
+    Ok(respond::json(StatusCode::OK, out))
+}
+
+fn number(query: &Query, name: &str, default: u64) -> Result<usize, Error> {
+    let number = match query.get(name) {
+        None => default,
+        Some(text) => {
+            let number = Raw::Text(text.to_owned()).natural();
+            number.map_err(|_| Error::query_parse(format!("{name} must be an integer")))?
+        }
+    };
+    Ok(usize::try_from(number).unwrap_or(usize::MAX))
+}
+
+/// `GET /_scheduler/jobs/{job}`
+pub(super) async fn job(request: Request) -> Answer {
+    // In a path a plus may be taken for a space.
+    let id = request.captures.get("job").replace(' ', "+");
+    let job = request.node.replicator()?.job(&id).ok_or_else(|| Error::not_found("missing"))?;
+    Ok(respond::json(StatusCode::OK, job.json))
+}
+
+/// `GET /_scheduler/docs`
+pub(super) async fn docs(request: Request) -> Answer {
+    list(request, REPLICATOR_DATABASE.to_owned()).await
+}
+
+/// `GET /_scheduler/docs/{database}` and `GET /_scheduler/docs/{database}/{id}`, where slashes of the database's name may
+/// stand unescaped.
+pub(super) async fn docs_of(request: Request) -> Answer {
+    let path = request.captures.get("path").to_owned();
+    if is_replicator_database(&path) {
+        return list(request, path).await;
+    }
+    let end = match path.starts_with("_replicator/") {
+        true => Some("_replicator".len()),
+        false => path.find("/_replicator/").map(|at| at + "/_replicator".len()),
+    };
+    let invalid = || Error::bad_request("The path must name a database `_replicator` or `…/_replicator`.");
+    let (database, id) = path.split_at(end.ok_or_else(invalid)?);
+    one(&request, database, &id[1..]).await
+}
+
+async fn one(request: &Request, database: &str, id: &str) -> Answer {
+    let store = request.node.database(database)?;
+    let (database, id) = (database.to_owned(), id.to_owned());
+    let replicator = Arc::clone(request.node.replicator()?);
+    let state = bridge::blocking(move || {
+        let view = store.read()?;
+        let head = view.head(&id)?.filter(|head| !head.stored.deleted && !id.starts_with("_design/"));
+        let head = head.ok_or_else(|| Error::not_found("missing"))?;
+        if let Some(state) = replicator.document(&database, &id) {
+            return Ok(state);
+        }
+        let mut text = Vec::new();
+        view.write_document(&mut text, &id, &head.rev, head.stored, |_| {})?;
+        Ok(resting(&database, &id, Json::trusted(text).value()))
+    })
+    .await?;
+    Ok(respond::json(StatusCode::OK, state.json))
+}
+
+async fn list(request: Request, name: String) -> Answer {
+    let params = ViewParams::from_query(&request.query)?;
+    let states = states(request.query.get("states"))?;
+    let store = request.node.database(&name)?;
+    let replicator = Arc::clone(request.node.replicator()?);
+    bridge::stream(request.node.outward(), move |output| {
+        let view = store.read()?;
+        let total = documents(&view)?;
+        let offset = params.skip.min(total);
+        output
+            .text()
+            .extend_from_slice(format!("{{\"total_rows\":{total},\"offset\":{offset},\"docs\":[\r\n").as_bytes());
+        let range = range(&params);
+        let direction = if params.descending { Direction::Backward } else { Direction::Forward };
+        let mut rows = view.all_docs(&range, direction)?;
+        let (mut skipped, mut sent) = (0, 0);
+        while let Some(row) = rows.next()? {
+            if row.id.starts_with("_design/") {
+                continue;
+            }
+            if params.limit.is_some_and(|limit| sent >= limit) {
+                break;
+            }
+            let state = match replicator.document(&name, row.id) {
+                Some(state) => state,
+                None => {
+                    let mut text = Vec::new();
+                    view.write_document(&mut text, row.id, &row.head.rev, row.head.stored, |_| {})?;
+                    resting(&name, row.id, Json::trusted(text).value())
+                }
+            };
+            if !wanted(&states, &state) {
+                continue;
+            }
+            if skipped < params.skip {
+                skipped += 1;
+                continue;
+            }
+            if sent > 0 {
+                output.text().extend_from_slice(b",\r\n");
+            }
+            output.text().extend_from_slice(&state.json);
+            sent += 1;
+            if output.row_done().is_break() {
+                return Ok(());
+            }
+        }
+        output.text().extend_from_slice(b"\r\n]}\n");
+        Ok(())
+    })
+    .await
+}
+
+/// How many documents describe replications.
+fn documents(view: &settee_database::ReadView) -> Result<u64, Error> {
+    let range = IdRange { start: Some(b"_design/".to_vec()), end: Some(b"_design0".to_vec()) };
+    let mut rows = view.all_docs(&range, Direction::Forward)?;
+    let mut design = 0;
+    while rows.next()?.is_some() {
+        design += 1;
+    }
+    let (documents, _) = view.counts()?;
+    Ok(documents.saturating_sub(design))
+}
+
+/// The ids that are asked for, as in `_all_docs`.
+fn range(params: &ViewParams) -> IdRange {
+    let id = |key: &Option<Json>| {
+        let key = key.as_ref().or(params.key.as_ref())?;
+        key.value().as_str().map(|id| id.into_owned().into_bytes())
+    };
+    let (mut low, mut high) = (id(&params.startkey), id(&params.endkey));
+    if params.descending && params.key.is_none() {
+        std::mem::swap(&mut low, &mut high);
+    }
+    // The least id behind one is that with a zero appended.
+    if let Some(high) = &mut high {
+        high.push(0);
+    }
+    IdRange { start: low, end: high }
+}
+
+fn wanted(states: &[&str], state: &DocumentState) -> bool {
+    states.is_empty() || states.contains(&state.state)
+}
+
+fn states(text: Option<&str>) -> Result<Vec<&'static str>, Error> {
+    let words = text.into_iter().flat_map(|text| text.split(',')).map(str::trim).filter(|word| !word.is_empty());
+    words
+        .map(|word| {
+            let known = STATES.iter().find(|state| state.eq_ignore_ascii_case(word));
+            let all = STATES.join(",");
+            known.copied().ok_or_else(|| Error::query_parse(format!("States must be one or more of [{all}]")))
+        })
+        .collect()
+}

@@ -1,0 +1,315 @@
+//! Documents in `_replicator` databases: what they ask for, who may write and read what, and in which state they are.
+//!
+//! [`watch`] follows the databases, [`work`] turns documents into jobs, and [`store`] writes states back. Everything goes
+//! through the protocol, as for any other client. The rules are those of CouchDB's `couch_replicator_docs`.
+
+mod store;
+mod watch;
+mod work;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use settee_model::json::{Value, write_string};
+use tokio::task::AbortHandle;
+
+use crate::endpoint::{EndpointError, User};
+use crate::replicator::show::{Object, iso8601, proxy, write_statistics};
+use crate::replicator::{Job, Replicator};
+use crate::spec::{Spec, SpecError, Tuning};
+
+/// The database in which documents describe replications.
+pub const REPLICATOR_DATABASE: &str = "_replicator";
+
+/// The role under which states are written: what is written so is not judged.
+pub const REPLICATOR_ROLE: &str = "_replicator";
+
+/// The member that says to whom a document belongs.
+pub const OWNER: &str = "owner";
+
+/// Whether documents of this database describe replications.
+#[must_use]
+pub fn is_replicator_database(name: &str) -> bool {
+    name == REPLICATOR_DATABASE || name.ends_with("/_replicator")
+}
+
+/// Takes what a document asks for. It acts as its `user_ctx`, or else as its owner.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse(document: Value<'_>, tuning: &Tuning) -> Result<Spec, SpecError> {
+    Spec::parse(document, &user(document), tuning)
+}
+
+/// For whom a document acts.
+#[must_use]
+pub fn user(document: Value<'_>) -> User {
+    let text = |value: Value<'_>| value.as_str().map(std::borrow::Cow::into_owned);
+    match document.get("user_ctx").filter(|user| user.is_object()) {
+        Some(user) => User {
+            name: user.get("name").and_then(text),
+            roles: user.get("roles").map(|roles| roles.elements().filter_map(text).collect()).unwrap_or_default(),
+        },
+        None => User { name: document.get(OWNER).and_then(text), roles: Vec::new() },
+    }
+}
+
+/// Appends a document (or the members of one) as those may see it whom it does not belong to: without what is secret.
+pub fn write_without_credentials(out: &mut Vec<u8>, document: Value<'_>) {
+    out.push(b'{');
+    for (index, (name, value)) in document.members().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(name.raw());
+        out.push(b':');
+        match name.as_str().as_deref() {
+            Some("source" | "target") => write_endpoint(out, value),
+            Some("proxy" | "source_proxy" | "target_proxy") => write_url(out, value),
+            _ => out.extend_from_slice(value.raw()),
+        }
+    }
+    out.push(b'}');
+}
+
+fn write_endpoint(out: &mut Vec<u8>, value: Value<'_>) {
+    if !value.is_object() {
+        return write_url(out, value);
+    }
+    let mut object = Object::new();
+    for (name, member) in value.members() {
+        match name.as_str().as_deref() {
+            Some("headers" | "auth") | None => {}
+            Some("url") => object.raw("url", |out| write_url(out, member)),
+            Some(name) => object.raw(name, |out| out.extend_from_slice(member.raw())),
+        }
+    }
+    out.extend_from_slice(&object.end());
+}
+
+fn write_url(out: &mut Vec<u8>, value: Value<'_>) {
+    match value.as_str() {
+        Some(url) => write_string(out, &strip_credentials(&url)),
+        None => out.extend_from_slice(value.raw()),
+    }
+}
+
+/// A URL without name and password.
+#[must_use]
+pub fn strip_credentials(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    // A password may hold anything that is no slash, and careless people also write slashes.
+    match (authority.rsplit_once('@'), rest.rsplit_once('@')) {
+        (Some((_, host)), _) => format!("{scheme}://{host}{path}"),
+        (None, Some((before, host))) if before.contains(':') => format!("{scheme}://{host}"),
+        _ => url.to_owned(),
+    }
+}
+
+/// A complaint about a document without the texts of its endpoints.
+#[must_use]
+pub fn complaint(error: &SpecError) -> String {
+    match error {
+        SpecError::Endpoint(EndpointError::Missing) => "Missing replicator database".to_owned(),
+        error => error.to_string(),
+    }
+}
+
+/// The documents that are on their way to become jobs, or are jobs.
+#[derive(Default)]
+pub(crate) struct Documents {
+    entries: BTreeMap<(Arc<str>, Arc<str>), Entry>,
+    watched: BTreeMap<Arc<str>, AbortHandle>,
+    numbers: u64,
+}
+
+/// A document that is at work.
+struct Entry {
+    /// Tells it from an earlier version of the same document.
+    number: u64,
+    phase: Phase,
+    added_ms: u64,
+    updated_ms: u64,
+    worker: Option<AbortHandle>,
+}
+
+/// How far a document has come.
+enum Phase {
+    /// Its id is computed.
+    Initializing(Arc<Spec>),
+    /// That did not work; it is tried again.
+    Error { spec: Arc<Spec>, reason: String, count: u32 },
+    /// It is the job of this id.
+    Scheduled(Arc<str>),
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        if let Some(worker) = &self.worker {
+            worker.abort();
+        }
+    }
+}
+
+impl Documents {
+    /// Forgets all; nothing is watched any more.
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+        for (_, watch) in std::mem::take(&mut self.watched) {
+            watch.abort();
+        }
+    }
+}
+
+impl Replicator {
+    /// The entry of `_scheduler/docs` of a document that is at work.
+    #[must_use]
+    pub fn document(&self, database: &str, id: &str) -> Option<DocumentState> {
+        let state = self.state.lock();
+        let key = (Arc::from(database), Arc::from(id));
+        let entry = state.documents.entries.get(&key)?;
+        let mut shown = Shown { database, id, node: Some(&self.parts.node), ..Shown::default() };
+        let (spec, count);
+        let job: Arc<Job>;
+        match &entry.phase {
+            Phase::Scheduled(key) => {
+                job = state.find(key)?;
+                spec = &job.spec;
+                let (history, runs) = state.scheduler().find(key)?;
+                count = history.crashes(state.scheduler().settings().history);
+                shown.state = match (runs, history.is_crashed()) {
+                    (true, _) => "running",
+                    (false, true) => "crashing",
+                    (false, false) => "pending",
+                };
+                shown.info = match &history.last().happened {
+                    crate::scheduler::Happened::Crashed(reason) => error_info(reason),
+                    _ => {
+                        let mut info = Vec::new();
+                        write_statistics(&mut info, &job.progress.statistics());
+                        info
+                    }
+                };
+                shown.job = Some(key);
+                shown.updated = Some(iso8601(history.last().at_ms));
+            }
+            Phase::Initializing(of) => {
+                spec = of;
+                count = 0;
+                shown.state = "initializing";
+                shown.updated = Some(iso8601(entry.updated_ms));
+            }
+            Phase::Error { spec: of, reason, count: errors } => {
+                spec = of;
+                count = *errors;
+                shown.state = "error";
+                shown.info = error_info(reason);
+                shown.updated = Some(iso8601(entry.updated_ms));
+            }
+        }
+        shown.error_count = count;
+        shown.started = Some(iso8601(entry.added_ms));
+        shown.source = Some(spec.source.to_string());
+        shown.target = Some(spec.target.to_string());
+        shown.proxies = (proxy(&spec.source), proxy(&spec.target));
+        Some(DocumentState { state: shown.state, json: shown.write() })
+    }
+}
+
+/// An entry of `_scheduler/docs`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DocumentState {
+    /// One of [`STATES`].
+    pub state: &'static str,
+    /// The entry.
+    pub json: Vec<u8>,
+}
+
+/// All states of documents.
+pub const STATES: [&str; 7] = ["initializing", "error", "pending", "running", "crashing", "completed", "failed"];
+
+/// The entry of `_scheduler/docs` of a document that is not at work, read from the document itself: its end has come, or its
+/// beginning has not.
+#[must_use]
+pub fn resting(database: &str, id: &str, document: Value<'_>) -> DocumentState {
+    let text = |name: &str| document.get(name).and_then(Value::as_str).map(std::borrow::Cow::into_owned);
+    let url = |name: &str| {
+        let value = document.get(name)?;
+        let url = value.get("url").filter(|_| value.is_object()).unwrap_or(value).as_str()?;
+        Some(strip_credentials(&url))
+    };
+    let mut shown = Shown { database, id, source: url("source"), target: url("target"), ..Shown::default() };
+    shown.updated = text("_replication_state_time");
+    match text("_replication_state").as_deref() {
+        Some("completed") => {
+            shown.state = "completed";
+            let mut info = Object::new();
+            let statistics = document.get("_replication_stats").filter(|statistics| statistics.is_object());
+            for (name, value) in statistics.into_iter().flat_map(Value::members) {
+                match name.as_str().as_deref() {
+                    Some("start_time") => shown.started = value.as_str().map(std::borrow::Cow::into_owned),
+                    Some(name) => info.raw(name, |out| out.extend_from_slice(value.raw())),
+                    None => {}
+                }
+            }
+            shown.info = info.end();
+        }
+        Some("failed") => {
+            shown.state = "failed";
+            shown.error_count = 1;
+            shown.started = shown.updated.clone();
+            shown.info = error_info(&text("_replication_state_reason").unwrap_or_default());
+        }
+        _ => shown.state = "initializing",
+    }
+    DocumentState { state: shown.state, json: shown.write() }
+}
+
+fn error_info(reason: &str) -> Vec<u8> {
+    let mut object = Object::new();
+    object.text("error", Some(reason));
+    object.end()
+}
+
+/// What is shown of a document.
+#[derive(Default)]
+struct Shown<'a> {
+    database: &'a str,
+    id: &'a str,
+    job: Option<&'a str>,
+    node: Option<&'a str>,
+    source: Option<String>,
+    target: Option<String>,
+    state: &'static str,
+    info: Vec<u8>,
+    error_count: u32,
+    updated: Option<String>,
+    started: Option<String>,
+    proxies: (Option<String>, Option<String>),
+}
+
+impl Shown<'_> {
+    fn write(&self) -> Vec<u8> {
+        let mut object = Object::new();
+        object.text("database", Some(self.database));
+        object.text("doc_id", Some(self.id));
+        object.text("id", self.job);
+        if let Some(node) = self.node {
+            object.text("node", Some(node));
+        }
+        object.text("source", self.source.as_deref());
+        object.text("target", self.target.as_deref());
+        object.text("state", Some(self.state));
+        object.raw("info", |out| out.extend_from_slice(if self.info.is_empty() { b"null" } else { &self.info }));
+        object.number("error_count", self.error_count.into());
+        object.text("last_updated", self.updated.as_deref());
+        object.text("start_time", self.started.as_deref());
+        object.text("source_proxy", self.proxies.0.as_deref());
+        object.text("target_proxy", self.proxies.1.as_deref());
+        object.end()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,237 @@
+//! From a document to a job: what a changed document does to the jobs, and the worker that finds out a replication's id.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use settee_model::json::Value;
+
+use super::store::Change;
+use super::{Entry, Phase, complaint, parse, store};
+use crate::id::ReplicationId;
+use crate::replicator::{Job, Origin, Replicator, State};
+use crate::spec::{Filter, Spec};
+
+/// After an id could not be computed, it is tried again at a random time up to this, doubled with each error.
+const ERROR_BACKOFF_S: u64 = 64;
+
+/// The most doublings of that time: about three days.
+const ERROR_DOUBLINGS_MAX: u32 = 12;
+
+/// The code of a filter function is part of the id, so it is looked at from time to time, but not before so many seconds.
+const FILTER_CHECK_S: u64 = 60;
+
+impl Replicator {
+    /// A document was written, or stood there at the start.
+    pub(super) fn document_changed(self: &Arc<Self>, database: &Arc<str>, id: &str, document: Value<'_>) {
+        if id.starts_with("_design/") {
+            return;
+        }
+        let id: Arc<str> = id.into();
+        let replication_state = document.get("_replication_state").and_then(Value::as_str);
+        match replication_state.as_deref() {
+            Some("completed" | "failed") => return self.document_removed(database, &id),
+            Some(_) if !self.settings().update_docs => {
+                // States that pass were written by somebody else, or when the settings were others.
+                store::spawn(self, database, &id, Change::Cleared);
+            }
+            _ => {}
+        }
+        let spec = match parse(document, &self.settings().tuning) {
+            Ok(spec) => Arc::new(spec),
+            Err(error) => {
+                self.document_removed(database, &id);
+                tracing::warn!(database = &**database, id = &*id, %error, "a document describes no replication");
+                store::spawn(self, database, &id, Change::Failed(complaint(&error)));
+                return;
+            }
+        };
+        let mut state = self.state.lock();
+        if state.document_spec(database, &id).is_some_and(|known| *known == *spec) {
+            return;
+        }
+        self.forget(&mut state, database, &id);
+        state.documents.numbers += 1;
+        let number = state.documents.numbers;
+        let now_ms = (self.parts.now_ms)();
+        let work = Work { database: Arc::clone(database), id: Arc::clone(&id), spec: Arc::clone(&spec), number };
+        let worker = tokio::spawn(work.run(Arc::clone(self))).abort_handle();
+        let phase = Phase::Initializing(spec);
+        let entry = Entry { number, phase, added_ms: now_ms, updated_ms: now_ms, worker: Some(worker) };
+        state.documents.entries.insert((Arc::clone(database), id), entry);
+    }
+
+    /// A document was deleted, or needs nothing any more.
+    pub(super) fn document_removed(&self, database: &Arc<str>, id: &Arc<str>) {
+        let mut state = self.state.lock();
+        self.forget(&mut state, database, id);
+    }
+
+    /// All documents of a database are gone.
+    pub(super) fn documents_removed(&self, database: &Arc<str>) {
+        let mut state = self.state.lock();
+        let keys = state.documents.entries.keys();
+        let ids: Vec<Arc<str>> = keys.filter(|(name, _)| name == database).map(|(_, id)| Arc::clone(id)).collect();
+        for id in ids {
+            self.forget(&mut state, database, &id);
+        }
+    }
+
+    fn forget(&self, state: &mut State, database: &Arc<str>, id: &Arc<str>) {
+        let entry = state.documents.entries.remove(&(Arc::clone(database), Arc::clone(id)));
+        if let Some(Phase::Scheduled(key)) = entry.as_ref().map(|entry| &entry.phase) {
+            self.take_out(state, key);
+        }
+    }
+
+    /// The job of a document has come to its end.
+    pub(crate) fn document_completed(self: &Arc<Self>, job: &Arc<Job>) {
+        if let Origin::Document { database, id } = &job.origin {
+            store::spawn(self, database, id, Change::Completed(Arc::clone(job)));
+        }
+    }
+
+    /// The job of a document has failed for now.
+    pub(crate) fn document_crashed(self: &Arc<Self>, job: &Job, reason: &str) {
+        if let Origin::Document { database, id } = &job.origin
+            && self.settings().update_docs
+        {
+            store::spawn(
+                self,
+                database,
+                id,
+                Change::Error { id: Some(job.key.to_string()), reason: reason.to_owned() },
+            );
+        }
+    }
+}
+
+impl State {
+    /// What a document at work asks for.
+    fn document_spec(&self, database: &Arc<str>, id: &Arc<str>) -> Option<Arc<Spec>> {
+        let entry = self.documents.entries.get(&(Arc::clone(database), Arc::clone(id)))?;
+        match &entry.phase {
+            Phase::Initializing(spec) | Phase::Error { spec, .. } => Some(Arc::clone(spec)),
+            Phase::Scheduled(key) => self.find(key).map(|job| Arc::new(job.spec.clone())),
+        }
+    }
+}
+
+/// Finds out the id of a document's replication and makes it a job.
+struct Work {
+    database: Arc<str>,
+    id: Arc<str>,
+    spec: Arc<Spec>,
+    number: u64,
+}
+
+/// What a worker does next.
+enum Next {
+    /// Nothing.
+    End,
+    /// The same again after so many seconds.
+    Again(u64),
+}
+
+impl Work {
+    async fn run(self, replicator: Arc<Replicator>) {
+        loop {
+            let next = match replicator.identify(&self.spec).await {
+                Ok(id) => self.schedule(&replicator, id),
+                Err(error) => self.errored(&replicator, error.to_string()),
+            };
+            match next {
+                Next::End => return,
+                Next::Again(wait_s) => tokio::time::sleep(Duration::from_secs(wait_s)).await,
+            }
+        }
+    }
+
+    fn schedule(&self, replicator: &Arc<Replicator>, id: ReplicationId) -> Next {
+        let key: Arc<str> = id.to_string().into();
+        let mut state = replicator.state.lock();
+        let Some(known) = self.entry(&mut state).map(|entry| match &entry.phase {
+            Phase::Scheduled(key) => Some(Arc::clone(key)),
+            Phase::Initializing(_) | Phase::Error { .. } => None,
+        }) else {
+            return Next::End;
+        };
+        if known.as_ref() == Some(&key) {
+            return self.look_again(replicator);
+        }
+        let origin = Origin::Document { database: Arc::clone(&self.database), id: Arc::clone(&self.id) };
+        if let Some(other) = state.find(&key).filter(|job| job.origin != origin) {
+            drop(state);
+            return self.refuse_double(replicator, &other);
+        }
+        if let Some(old) = known {
+            tracing::info!(old = &*old, new = &*key, "the filter has changed, and with it the id of a replication");
+            replicator.take_out(&mut state, &old);
+        }
+        let (now_ms, spec) = ((replicator.parts.now_ms)(), Spec::clone(&self.spec));
+        if let Some(entry) = self.entry(&mut state) {
+            entry.phase = Phase::Scheduled(Arc::clone(&key));
+            entry.updated_ms = now_ms;
+        }
+        replicator.put(&mut state, Arc::new(Job::new(Arc::clone(&key), id, spec, origin, now_ms)));
+        drop(state);
+        if replicator.settings().update_docs {
+            store::spawn(replicator, &self.database, &self.id, Change::Triggered(key.to_string()));
+        }
+        self.look_again(replicator)
+    }
+
+    fn look_again(&self, replicator: &Replicator) -> Next {
+        match self.spec.filter {
+            Filter::Function { .. } => {
+                let documents = replicator.state.try_lock().map_or(0, |state| state.documents.entries.len() as u64);
+                Next::Again(FILTER_CHECK_S + (replicator.parts.random)() % (1 + documents / 5))
+            }
+            Filter::All | Filter::BuiltIn(_) | Filter::DocIds(_) | Filter::Selector(_) => Next::End,
+        }
+    }
+
+    /// Another job does the same already.
+    fn refuse_double(&self, replicator: &Arc<Replicator>, other: &Job) -> Next {
+        let (key, database, id) = (&other.key, &self.database, &self.id);
+        let what = format!("Replication `{key}` specified by document `{id}` in db `{database}`");
+        match &other.origin {
+            // It ends some day.
+            Origin::Transient { .. } => {
+                let how = "already running as a transient replication, started via `_replicate` API endpoint";
+                self.errored(replicator, format!("{what} {how}"))
+            }
+            Origin::Document { database: other_database, id: other_id } => {
+                let how = format!("already started, triggered by document `{other_id}` from db `{other_database}`");
+                replicator.document_removed(database, id);
+                store::spawn(replicator, database, id, Change::Failed(format!("{what} {how}")));
+                Next::End
+            }
+        }
+    }
+
+    fn errored(&self, replicator: &Arc<Replicator>, reason: String) -> Next {
+        let mut state = replicator.state.lock();
+        let Some(entry) = self.entry(&mut state) else { return Next::End };
+        let errors = match &entry.phase {
+            // The filter cannot be looked at now, but the job runs.
+            Phase::Scheduled(_) => return Next::Again(FILTER_CHECK_S),
+            Phase::Initializing(_) => 1,
+            Phase::Error { count, .. } => count + 1,
+        };
+        tracing::warn!(database = &*self.database, id = &*self.id, reason, "a replication cannot begin yet");
+        entry.phase = Phase::Error { spec: Arc::clone(&self.spec), reason: reason.clone(), count: errors };
+        entry.updated_ms = (replicator.parts.now_ms)();
+        drop(state);
+        if replicator.settings().update_docs {
+            store::spawn(replicator, &self.database, &self.id, Change::Error { id: None, reason });
+        }
+        let most_s = ERROR_BACKOFF_S << (errors - 1).min(ERROR_DOUBLINGS_MAX);
+        Next::Again(1 + (replicator.parts.random)() % most_s)
+    }
+
+    /// The entry of the document, unless it has changed since.
+    fn entry<'a>(&self, state: &'a mut State) -> Option<&'a mut Entry> {
+        let entry = state.documents.entries.get_mut(&(Arc::clone(&self.database), Arc::clone(&self.id)));
+        entry.filter(|entry| entry.number == self.number)
+    }
+}

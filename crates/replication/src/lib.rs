@@ -1,0 +1,32 @@
+//! Replication: documents and their revisions go from one database to another, with CouchDB, PouchDB and ourselves.
+//!
+//! This is a *client of the HTTP protocol* ([`Transport`]); local databases are reached by the same protocol without sockets.
+//! A [`Spec`] says what is asked for, [`ReplicationId`] names it as CouchDB does, a [`Peer`] is one of its two databases, and
+//! a [`Session`] carries it out: it reads changes, asks the target which revisions it lacks, fetches and writes those, and
+//! records in `_local/<id>` on both sides how far it came.
+//!
+//! Nothing here reads the clock of the wall or makes random ids: see [`Services`].
+
+mod checkpoint;
+mod dates;
+pub mod documents;
+mod endpoint;
+mod id;
+pub mod net;
+mod peer;
+mod replicator;
+pub mod scheduler;
+mod session;
+mod spec;
+#[cfg(test)]
+mod testing;
+mod text;
+mod transport;
+
+pub use crate::endpoint::{Auth, Endpoint, EndpointError, Local, Remote, User};
+pub use crate::id::{IdError, Identity, ReplicationId};
+pub use crate::peer::{Peer, PeerError};
+pub use crate::replicator::{JobState, Parts, ReplicateError, Replicated, Replicator, Settings, TaskState};
+pub use crate::session::{Control, Failure, Outcome, Progress, Services, Session, Statistics};
+pub use crate::spec::{CancelTarget, Filter, Request, Spec, SpecError, Tuning};
+pub use crate::transport::{Body, BoxFuture, Connect, Transport, TransportError, empty_body, full_body};

@@ -1,0 +1,139 @@
+//! [`Network`]: the way to databases of other servers, over sockets, TLS and proxies.
+//!
+//! Connections are shared by all replications and kept for a while; how many exchanges one replication has with one peer at
+//! a time is limited by its own setting. An exchange without a sign of life is given up. Redirects are followed as CouchDB
+//! does, but credentials stay with the host that they are for. Nothing is tried again here.
+
+mod connector;
+mod exchange;
+mod proxy;
+mod tls;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+
+use crate::endpoint::Endpoint;
+use crate::spec::Tuning;
+use crate::transport::{Body, BoxFuture, Connect, Transport, TransportError};
+use connector::Connector;
+pub use connector::SocketOptions;
+use proxy::Proxy;
+pub use tls::{TlsOptions, Trust};
+
+/// How long a connection is kept that nobody uses.
+const IDLE: Duration = Duration::from_secs(20);
+
+/// How many unused connections to one host are kept.
+const IDLE_CONNECTIONS: usize = 20;
+
+/// So many proxies are remembered, each with its connections.
+const PROXIES_MAX: usize = 64;
+
+/// Options of all connections.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Whom to trust.
+    pub tls: TlsOptions,
+    /// Options of sockets.
+    pub sockets: SocketOptions,
+}
+
+/// The way to other servers.
+pub struct Network {
+    state: Mutex<State>,
+}
+
+struct State {
+    tls: Arc<rustls::ClientConfig>,
+    sockets: SocketOptions,
+    clients: HashMap<Option<String>, HttpClient>,
+}
+
+type HttpClient = Client<Connector, Body>;
+
+impl Network {
+    /// A network with these options.
+    ///
+    /// # Errors
+    /// When certificates or keys cannot be used; the text says which.
+    pub fn new(options: &Options) -> Result<Self, TransportError> {
+        let tls = options.tls.client_config()?;
+        Ok(Self { state: Mutex::new(State { tls, sockets: options.sockets, clients: HashMap::new() }) })
+    }
+
+    /// Takes other options, for connections from now on.
+    ///
+    /// # Errors
+    /// When certificates or keys cannot be used; the options are then as before.
+    pub fn configure(&self, options: &Options) -> Result<(), TransportError> {
+        let tls = options.tls.client_config()?;
+        *self.state.lock() = State { tls, sockets: options.sockets, clients: HashMap::new() };
+        Ok(())
+    }
+
+    fn client(&self, proxy: Option<&str>, timeout: Duration) -> Result<HttpClient, TransportError> {
+        let mut state = self.state.lock();
+        let key = proxy.map(str::to_owned);
+        if let Some(client) = state.clients.get(&key) {
+            return Ok(client.clone());
+        }
+        if state.clients.len() >= PROXIES_MAX {
+            state.clients.clear();
+        }
+        let proxy = proxy.map(Proxy::parse).transpose()?.map(Arc::new);
+        let connector = Connector { tls: Arc::clone(&state.tls), sockets: state.sockets, proxy, timeout };
+        let client = Client::builder(TokioExecutor::new())
+            .pool_idle_timeout(IDLE)
+            .pool_max_idle_per_host(IDLE_CONNECTIONS)
+            .pool_timer(TokioTimer::new())
+            .build(connector);
+        state.clients.insert(key, client.clone());
+        Ok(client)
+    }
+}
+
+impl Connect for Network {
+    fn connect(&self, endpoint: &Endpoint, tuning: &Tuning) -> Result<Arc<dyn Transport>, TransportError> {
+        let Endpoint::Remote(remote) = endpoint else {
+            return Err(TransportError::Unusable("a database of this server is not reached by the network".to_owned()));
+        };
+        let timeout = Duration::from_millis(tuning.connection_timeout_ms);
+        let proxy = remote.proxy.as_deref();
+        // In the requests themselves only where the proxy reads them.
+        let authorization = match proxy.filter(|_| remote.scheme == "http").map(Proxy::parse).transpose()? {
+            Some(proxy) if proxy.reads_requests() => proxy.authorization(),
+            Some(_) | None => None,
+        };
+        Ok(Arc::new(Peering {
+            client: self.client(proxy, timeout)?,
+            authorization,
+            // One more, because a feed holds one as long as it goes on.
+            connections: Arc::new(Semaphore::new(tuning.http_connections.saturating_add(1))),
+            timeout,
+        }))
+    }
+}
+
+/// The exchanges of one replication with one of its peers.
+struct Peering {
+    client: HttpClient,
+    /// For the proxy.
+    authorization: Option<http::HeaderValue>,
+    connections: Arc<Semaphore>,
+    timeout: Duration,
+}
+
+impl Transport for Peering {
+    fn call(&self, request: http::Request<Body>) -> BoxFuture<'_, Result<http::Response<Body>, TransportError>> {
+        Box::pin(exchange::call(self, request))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,450 @@
+//! Exchanges with peers and proxies of this test, over loopback. The certificates in `certificates/` are for `localhost`,
+//! signed by an authority of their own, and good for a hundred years.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::future::Future;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use http::{Method, Request, Response, header};
+use http_body_util::BodyExt;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use settee_model::json::Json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+
+use super::connector::{BoxedIo, Io};
+use super::*;
+use crate::endpoint::User;
+use crate::transport::{empty_body, full_body};
+
+const AUTHORITY: &[u8] = include_bytes!("certificates/authority.pem");
+const CERTIFICATE: &[u8] = include_bytes!("certificates/peer.pem");
+const KEY: &[u8] = include_bytes!("certificates/peer.key");
+
+/// What peers and proxies were sent, head by head, each with its body behind it.
+type Seen = Arc<Mutex<Vec<String>>>;
+
+/// Listens on loopback and has `serve` speak on each connection.
+async fn listen<F, T>(serve: F) -> u16
+where
+    F: Fn(TcpStream) -> T + Send + 'static,
+    T: Future<Output = ()> + Send + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(serve(stream));
+        }
+    });
+    port
+}
+
+/// Reads a head and as much of a body as it names. `None` at the end of the connection.
+async fn read_request<T: Io + ?Sized>(stream: &mut T) -> Option<String> {
+    let mut text = Vec::new();
+    while !text.ends_with(b"\r\n\r\n") {
+        text.push(stream.read_u8().await.ok()?);
+    }
+    let head = String::from_utf8(text).unwrap().to_ascii_lowercase();
+    let length = head.split("content-length: ").nth(1).and_then(|rest| rest.lines().next()?.parse().ok()).unwrap_or(0);
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).await.ok()?;
+    Some(head + std::str::from_utf8(&body).unwrap())
+}
+
+/// Answers every request by what `answer` says of it.
+async fn speak(mut stream: BoxedIo, seen: Seen, answer: impl Fn(&str) -> String) {
+    while let Some(request) = read_request(&mut *stream).await {
+        let text = answer(&request);
+        seen.lock().push(request);
+        if stream.write_all(text.as_bytes()).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// A peer that answers so.
+async fn peer(answer: impl Fn(&str) -> String + Clone + Send + Sync + 'static) -> (u16, Seen) {
+    let seen = Seen::default();
+    let heard = Arc::clone(&seen);
+    let port = listen(move |stream| speak(Box::new(stream), Arc::clone(&heard), answer.clone())).await;
+    (port, seen)
+}
+
+fn answer(status: &str, headers: &str, body: &str) -> String {
+    format!("HTTP/1.1 {status}\r\n{headers}Content-Length: {}\r\n\r\n{body}", body.len())
+}
+
+fn tuning(timeout_ms: u64) -> Tuning {
+    Tuning { connection_timeout_ms: timeout_ms, ..Tuning::default() }
+}
+
+fn transport_by(options: &Options, url: &str, proxy: Option<&str>, tuning: &Tuning) -> Arc<dyn Transport> {
+    let text = Json::parse(format!("{{\"url\":\"{url}\"}}").as_bytes()).unwrap();
+    let endpoint = Endpoint::parse(Some(text.value()), proxy, &User::default()).unwrap();
+    Network::new(options).unwrap().connect(&endpoint, tuning).unwrap()
+}
+
+fn transport(url: &str) -> Arc<dyn Transport> {
+    transport_by(&Options::default(), url, None, &tuning(5000))
+}
+
+fn get(url: &str) -> Request<Body> {
+    Request::get(url).body(empty_body()).unwrap()
+}
+
+async fn text(response: Response<Body>) -> String {
+    String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
+}
+
+fn first_lines(seen: &Seen) -> Vec<String> {
+    seen.lock().iter().map(|request| request.lines().next().unwrap_or_default().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_connection_is_used_again() {
+    let connections = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&connections);
+    let port = listen(move |stream| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        speak(Box::new(stream), Seen::default(), |request| answer("200 OK", "", &request.len().to_string()))
+    })
+    .await;
+    let url = format!("http://127.0.0.1:{port}/db");
+    let transport = transport(&url);
+    for _ in 0..3 {
+        let response = transport.call(get(&url)).await.unwrap();
+        assert_eq!(response.status(), 200);
+        text(response).await;
+    }
+    assert_eq!(connections.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn redirects_are_followed_as_couchdb_does() {
+    let (elsewhere, strangers) = peer(|_| answer("200 OK", "", "elsewhere")).await;
+    let (port, seen) = peer(move |request| {
+        match request.split(' ').nth(1).unwrap() {
+            "/moved" => answer("301 Moved", "Location: /here?x=1\r\n", ""),
+            "/other" => answer("303 See Other", "Location: here\r\n", ""),
+            "/kept" => answer("307 Kept", "Location: http://127.0.0.1:PORT/here\r\n", ""),
+            "/away" => answer("302 Away", &format!("Location: http://127.0.0.1:{elsewhere}/there\r\n"), ""),
+            "/loop" => answer("302 Loop", "Location: /loop\r\n", ""),
+            _ => answer("200 OK", "", "here"),
+        }
+        .replace("PORT", &request.split("host: 127.0.0.1:").nth(1).unwrap()[..5])
+    })
+    .await;
+    let transport = transport(&format!("http://127.0.0.1:{port}/db"));
+    // (method, path, the request that is answered in the end)
+    let cases = [
+        (Method::GET, "/moved", "get /here?x=1 http/1.1"),
+        (Method::POST, "/moved", "post /here?x=1 http/1.1"),
+        (Method::POST, "/other", "get /here http/1.1"),
+        (Method::PUT, "/kept", "put /here http/1.1"),
+    ];
+    for (method, path, expected) in cases {
+        let body = if method == Method::GET { empty_body() } else { full_body("the body") };
+        let request = Request::builder()
+            .method(method.clone())
+            .uri(format!("http://127.0.0.1:{port}{path}"))
+            .header(header::AUTHORIZATION, "Basic c2VjcmV0");
+        let response = transport.call(request.body(body).unwrap()).await.unwrap();
+        assert_eq!(text(response).await, "here", "{method} {path}");
+        let last = seen.lock().last().unwrap().clone();
+        assert_eq!(last.lines().next().unwrap(), expected, "{method} {path}");
+        assert_eq!(last.ends_with("the body"), !expected.starts_with("get"), "{method} {path}");
+        assert!(last.contains("basic c2vjcmv0"), "credentials stay with their host: {method} {path}");
+    }
+    let request = Request::get(format!("http://127.0.0.1:{port}/away"))
+        .header(header::AUTHORIZATION, "Basic c2VjcmV0")
+        .header(header::COOKIE, "AuthSession=secret")
+        .header("x-test", "1");
+    let response = transport.call(request.body(empty_body()).unwrap()).await.unwrap();
+    assert_eq!(text(response).await, "elsewhere");
+    let there = strangers.lock().last().unwrap().clone();
+    assert!(there.contains("x-test: 1") && !there.contains("authorization") && !there.contains("cookie"), "{there}");
+    let error = transport.call(get(&format!("http://127.0.0.1:{port}/loop"))).await.unwrap_err();
+    assert_eq!(error, TransportError::Unusable("more than 10 redirects".to_owned()));
+}
+
+#[tokio::test]
+async fn who_gives_no_sign_of_life_is_given_up() {
+    let port = listen(|mut stream| async move {
+        let request = read_request(&mut stream).await.unwrap();
+        if request.starts_with("get /begun") {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nbegun").await.unwrap();
+        }
+        std::future::pending::<()>().await;
+    })
+    .await;
+    let base = format!("http://127.0.0.1:{port}");
+    let transport = transport_by(&Options::default(), &format!("{base}/db"), None, &tuning(50));
+    assert_eq!(transport.call(get(&format!("{base}/never"))).await.unwrap_err(), TransportError::Timeout);
+    let response = transport.call(get(&format!("{base}/begun"))).await.unwrap();
+    let error = response.into_body().collect().await.unwrap_err();
+    assert_eq!(error, TransportError::Timeout);
+}
+
+#[tokio::test]
+async fn broken_connections_are_told_from_those_that_did_not_come_about() {
+    let port = listen(|mut stream| async move {
+        let request = read_request(&mut stream).await.unwrap();
+        if request.starts_with("get /cut") {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\ncut").await.unwrap();
+        }
+    })
+    .await;
+    let base = format!("http://127.0.0.1:{port}");
+    let transport = transport(&format!("{base}/db"));
+    let error = transport.call(get(&format!("{base}/silent"))).await.unwrap_err();
+    assert!(matches!(error, TransportError::Broken(_)), "{error:?}");
+    let response = transport.call(get(&format!("{base}/cut"))).await.unwrap();
+    let error = response.into_body().collect().await.unwrap_err();
+    assert!(matches!(error, TransportError::Broken(_)), "{error:?}");
+    let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    let error = transport.call(get(&format!("http://127.0.0.1:{free}/"))).await.unwrap_err();
+    assert!(matches!(error, TransportError::Refused(_)), "{error:?}");
+    let error = transport.call(get("http://no-such-host.invalid/")).await.unwrap_err();
+    assert!(matches!(error, TransportError::Refused(_)), "{error:?}");
+}
+
+#[tokio::test]
+async fn exchanges_at_a_time_are_limited() {
+    let open = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&open);
+    let port = listen(move |mut stream| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        async move {
+            read_request(&mut stream).await.unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n").await.unwrap();
+            std::future::pending::<()>().await;
+        }
+    })
+    .await;
+    let url = format!("http://127.0.0.1:{port}/db");
+    let limited = Tuning { http_connections: 2, ..tuning(5000) };
+    let transport = transport_by(&Options::default(), &url, None, &limited);
+    let mut held = Vec::new();
+    // One more than was said, for a feed.
+    for _ in 0..3 {
+        held.push(transport.call(get(&url)).await.unwrap());
+    }
+    let next = tokio::time::timeout(Duration::from_millis(50), transport.call(get(&url))).await;
+    assert!(next.is_err(), "a fourth exchange began");
+    held.pop();
+    transport.call(get(&url)).await.unwrap();
+    assert_eq!(open.load(Ordering::Relaxed), 4);
+}
+
+/// Under TLS as `localhost`, perhaps only for who has a certificate.
+fn tls(wants_certificate: bool) -> TlsAcceptor {
+    let certificates = CertificateDer::pem_slice_iter(CERTIFICATE).collect::<Result<Vec<_>, _>>().unwrap();
+    let key = PrivateKeyDer::from_pem_slice(KEY).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .unwrap();
+    let builder = if wants_certificate {
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(AUTHORITY).unwrap()).unwrap();
+        let verifier = rustls::server::WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+        builder.with_client_cert_verifier(verifier.build().unwrap())
+    } else {
+        builder.with_no_client_auth()
+    };
+    TlsAcceptor::from(Arc::new(builder.with_single_cert(certificates, key).unwrap()))
+}
+
+/// A peer that speaks TLS.
+async fn secure_peer(wants_certificate: bool) -> u16 {
+    let acceptor = tls(wants_certificate);
+    listen(move |stream| {
+        let acceptor = acceptor.clone();
+        async move {
+            if let Ok(stream) = acceptor.accept(stream).await {
+                speak(Box::new(stream), Seen::default(), |_| answer("200 OK", "", "secure")).await;
+            }
+        }
+    })
+    .await
+}
+
+fn trusting(trust: Trust) -> Options {
+    Options { tls: TlsOptions { trust, identity: None }, ..Options::default() }
+}
+
+#[tokio::test]
+async fn certificates_are_verified_as_configured() {
+    let port = secure_peer(false).await;
+    let url = format!("https://localhost:{port}/db");
+    let by_address = format!("https://127.0.0.1:{port}/db");
+    for (trust, url) in [
+        (Trust::Authorities(AUTHORITY.to_vec()), &url),
+        (Trust::Authorities(AUTHORITY.to_vec()), &by_address),
+        (Trust::Anybody, &url),
+    ] {
+        let transport = transport_by(&trusting(trust), url, None, &tuning(5000));
+        assert_eq!(text(transport.call(get(url)).await.unwrap()).await, "secure");
+    }
+    let transport = transport_by(&trusting(Trust::Web), &url, None, &tuning(5000));
+    let error = transport.call(get(&url)).await.unwrap_err().to_string();
+    assert!(error.starts_with("TLS: localhost: ") && error.contains("ssl_trusted_certificates_file"), "{error}");
+    for trust in [Trust::Authorities(b"nonsense".to_vec()), Trust::Authorities(Vec::new())] {
+        let Err(error) = Network::new(&trusting(trust)) else { panic!("nonsense was accepted") };
+        assert!(error.to_string().contains("ssl_trusted_certificates_file"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn who_has_a_certificate_shows_it() {
+    let port = secure_peer(true).await;
+    let url = format!("https://localhost:{port}/db");
+    let trust = Trust::Authorities(AUTHORITY.to_vec());
+    let nobody = transport_by(&trusting(trust.clone()), &url, None, &tuning(5000));
+    assert!(nobody.call(get(&url)).await.is_err());
+    let identity = Some((CERTIFICATE.to_vec(), KEY.to_vec()));
+    let options = Options { tls: TlsOptions { trust, identity }, ..Options::default() };
+    let somebody = transport_by(&options, &url, None, &tuning(5000));
+    assert_eq!(text(somebody.call(get(&url)).await.unwrap()).await, "secure");
+}
+
+/// A proxy that makes connections on CONNECT and answers everything else itself. It wants `user:SECRET`, or says no.
+async fn http_proxy() -> (u16, Seen) {
+    let seen = Seen::default();
+    let heard = Arc::clone(&seen);
+    let port = listen(move |mut stream| {
+        let seen = Arc::clone(&heard);
+        async move {
+            let Some(request) = read_request(&mut stream).await else { return };
+            let first = request.lines().next().unwrap().to_owned();
+            let permitted = request.contains("proxy-authorization: basic dxnlcjptrunsrvq=");
+            seen.lock().push(request);
+            if !permitted {
+                stream.write_all(answer("407 Proxy Authentication Required", "", "").as_bytes()).await.unwrap();
+                return;
+            }
+            if let Some(host) = first.strip_prefix("connect ") {
+                let mut peer = TcpStream::connect(host.split(' ').next().unwrap()).await.unwrap();
+                stream.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await.unwrap();
+                let _ = tokio::io::copy_bidirectional(&mut stream, &mut peer).await;
+            } else {
+                stream.write_all(answer("200 OK", "", "by proxy").as_bytes()).await.unwrap();
+            }
+        }
+    })
+    .await;
+    (port, seen)
+}
+
+#[tokio::test]
+async fn an_http_proxy_is_given_requests_or_asked_for_connections() {
+    let (port, seen) = http_proxy().await;
+    let proxy = format!("http://user:SECRET@127.0.0.1:{port}");
+    let plain = "http://peer.invalid:5984/db";
+    let transport = transport_by(&Options::default(), plain, Some(&proxy), &tuning(5000));
+    assert_eq!(text(transport.call(get(plain)).await.unwrap()).await, "by proxy");
+    let peer_port = secure_peer(false).await;
+    let url = format!("https://localhost:{peer_port}/db");
+    let options = trusting(Trust::Authorities(AUTHORITY.to_vec()));
+    let transport = transport_by(&options, &url, Some(&proxy), &tuning(5000));
+    assert_eq!(text(transport.call(get(&url)).await.unwrap()).await, "secure");
+    let expected =
+        ["get http://peer.invalid:5984/db http/1.1".to_owned(), format!("connect localhost:{peer_port} http/1.1")];
+    assert_eq!(first_lines(&seen), expected);
+    let wrong = format!("http://user:WRONG@127.0.0.1:{port}");
+    let transport = transport_by(&options, &url, Some(&wrong), &tuning(5000));
+    let error = transport.call(get(&url)).await.unwrap_err().to_string();
+    let expected = format!("no connection: the proxy 127.0.0.1:{port}: HTTP/1.1 407 Proxy Authentication Required");
+    assert_eq!(error, expected);
+}
+
+/// A SOCKS proxy that wants this name and password, if any, and connects to a name or an address.
+async fn socks_proxy(credentials: Option<(&'static str, &'static str)>) -> u16 {
+    listen(move |mut stream| async move {
+        let mut greeting = [0; 2];
+        stream.read_exact(&mut greeting).await.unwrap();
+        let mut methods = vec![0; usize::from(greeting[1])];
+        stream.read_exact(&mut methods).await.unwrap();
+        if let Some((name, password)) = credentials {
+            stream.write_all(&[5, 2]).await.unwrap();
+            let mut given = Vec::new();
+            stream.read_u8().await.unwrap();
+            for _ in 0..2 {
+                let mut text = vec![0; usize::from(stream.read_u8().await.unwrap())];
+                stream.read_exact(&mut text).await.unwrap();
+                given.push(String::from_utf8(text).unwrap());
+            }
+            let permitted = given == [name, password];
+            stream.write_all(&[1, u8::from(!permitted)]).await.unwrap();
+            if !permitted {
+                return;
+            }
+        } else {
+            stream.write_all(&[5, 0]).await.unwrap();
+        }
+        let mut request = [0; 4];
+        stream.read_exact(&mut request).await.unwrap();
+        let host = if request[3] == 1 {
+            let mut address = [0; 4];
+            stream.read_exact(&mut address).await.unwrap();
+            std::net::Ipv4Addr::from(address).to_string()
+        } else {
+            let mut name = vec![0; usize::from(stream.read_u8().await.unwrap())];
+            stream.read_exact(&mut name).await.unwrap();
+            String::from_utf8(name).unwrap()
+        };
+        let port = stream.read_u16().await.unwrap();
+        let mut peer = TcpStream::connect((host.as_str(), port)).await.unwrap();
+        stream.write_all(&[5, 0, 0, 1, 127, 0, 0, 1, 0, 0]).await.unwrap();
+        let _ = tokio::io::copy_bidirectional(&mut stream, &mut peer).await;
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_socks_proxy_makes_connections() {
+    let (port, seen) = peer(|_| answer("200 OK", "", "by socks")).await;
+    let (open, closed) = (socks_proxy(None).await, socks_proxy(Some(("user", "SECRET"))).await);
+    let cases = [
+        (format!("socks5://127.0.0.1:{open}"), "127.0.0.1", Ok("by socks")),
+        (format!("socks5://127.0.0.1:{open}"), "localhost", Ok("by socks")),
+        (format!("socks5://user:SECRET@127.0.0.1:{closed}"), "localhost", Ok("by socks")),
+        (
+            format!("socks5://user:WRONG@127.0.0.1:{closed}"),
+            "localhost",
+            Err(format!("no connection: the proxy 127.0.0.1:{closed}: it does not accept the credentials")),
+        ),
+    ];
+    for (proxy, host, expected) in cases {
+        let url = format!("http://{host}:{port}/db");
+        let transport = transport_by(&Options::default(), &url, Some(&proxy), &tuning(5000));
+        let outcome = match transport.call(get(&url)).await {
+            Ok(response) => Ok(text(response).await),
+            Err(error) => Err(error.to_string()),
+        };
+        assert_eq!(outcome, expected.map(str::to_owned), "{proxy} {host}");
+    }
+    assert_eq!(first_lines(&seen), vec!["get /db http/1.1"; 3], "the peer sees a path, as without a proxy");
+}
+
+#[test]
+fn proxies_are_taken_apart() {
+    let cases = [
+        ("http://proxy", "proxy", 80, false),
+        ("https://proxy:8443/", "proxy", 8443, true),
+        ("http://a:b%40c@proxy:3128", "proxy", 3128, false),
+        ("socks5://[::1]", "[::1]", 1080, false),
+        ("socks5://[::1]:1081", "[::1]", 1081, false),
+    ];
+    for (url, host, port, is_tls) in cases {
+        let proxy = Proxy::parse(url).unwrap();
+        assert_eq!((proxy.host.as_str(), proxy.port, proxy.is_tls()), (host, port, is_tls), "{url}");
+    }
+    for url in ["proxy", "ftp://proxy", "http://", "http://proxy:x"] {
+        assert!(Proxy::parse(url).is_err(), "{url}");
+    }
+}

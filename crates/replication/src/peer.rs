@@ -1,0 +1,496 @@
+//! [`Peer`]: a database that is spoken to by the protocol.
+//!
+//! Exchanges whose outcome is unclear are tried again with growing waits; everything that is asked here may be done twice.
+//! What the answers mean for a replication is not decided here.
+
+mod auth;
+mod changes;
+mod database;
+mod documents;
+mod open_revs;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, RETRY_AFTER, SET_COOKIE, USER_AGENT};
+use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
+use http_body::Frame;
+use http_body_util::BodyExt;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use settee_model::json::Json;
+use tokio::sync::mpsc;
+
+use crate::endpoint::Endpoint;
+use crate::spec::Tuning;
+use crate::transport::{Body, Transport, TransportError, full_body};
+
+pub(crate) use changes::{ChangesQuery, Feed};
+pub(crate) use documents::{BulkDocs, Put, Refused, Wanted};
+pub(crate) use open_revs::{Arriving, OpenRevs};
+
+/// What may stay as it is in a segment of a path or in a value of a query.
+const COMPONENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+/// The longest answer that is held in memory as a whole.
+const MAX_ANSWER_BYTES: usize = 64 << 20;
+
+/// The wait before the second try; it doubles from try to try.
+const FIRST_WAIT_MS: u64 = 250;
+
+/// The longest wait, also where the peer asks for more.
+const MAX_WAIT_MS: u64 = 300_000;
+
+/// A database at the other end of a [`Transport`].
+#[derive(Clone)]
+pub struct Peer {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    endpoint: Endpoint,
+    database_uri: String,
+    transport: Arc<dyn Transport>,
+    tuning: Tuning,
+    auth: auth::State,
+    /// Cleared once the peer turns out not to know `_bulk_get`.
+    has_bulk_get: AtomicBool,
+}
+
+/// Why a peer did not do what it was asked, after all tries.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PeerError {
+    /// The database is not there.
+    #[error("db_not_found: could not open {0}")]
+    DbNotFound(String),
+    /// The peer does not let us.
+    #[error("unauthorized: unauthorized to access or create database {0}")]
+    Unauthorized(String),
+    /// The peer said something that does not help.
+    #[error("{method} {url}: {status} {error}: {reason}")]
+    Status {
+        /// The method of the request.
+        method: String,
+        /// Its URL without credentials.
+        url: String,
+        /// The status of the answer.
+        status: u16,
+        /// `error` of the answer.
+        error: String,
+        /// `reason` of the answer.
+        reason: String,
+    },
+    /// The exchange did not come about.
+    #[error("{method} {url}: {error}")]
+    Transport {
+        /// The method of the request.
+        method: String,
+        /// Its URL without credentials.
+        url: String,
+        /// What went wrong.
+        error: TransportError,
+    },
+    /// The answer is none of this protocol.
+    #[error("{method} {url}: the answer is not understood: {what}")]
+    Protocol {
+        /// The method of the request.
+        method: String,
+        /// Its URL without credentials.
+        url: String,
+        /// What is wrong.
+        what: String,
+    },
+}
+
+impl PeerError {
+    /// Whether another try of the same may go better: the connection broke, or the peer was busy.
+    pub(crate) fn is_passing(&self) -> bool {
+        match self {
+            Self::Transport { error, .. } => !matches!(error, TransportError::Unusable(_)),
+            Self::Status { status, .. } => is_passing(*status),
+            Self::DbNotFound(_) | Self::Unauthorized(_) | Self::Protocol { .. } => false,
+        }
+    }
+}
+
+fn is_passing(status: u16) -> bool {
+    status >= 500 && status != 501 || status == 408 || status == 429
+}
+
+/// A request that can be sent more than once.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask {
+    method: Method,
+    uri: String,
+    accept: &'static str,
+    body: Bytes,
+}
+
+impl Ask {
+    fn get(uri: String) -> Self {
+        Self { method: Method::GET, uri, accept: "application/json", body: Bytes::new() }
+    }
+
+    fn post(uri: String, body: impl Into<Bytes>) -> Self {
+        Self { method: Method::POST, body: body.into(), ..Self::get(uri) }
+    }
+
+    fn put(uri: String, body: impl Into<Bytes>) -> Self {
+        Self { method: Method::PUT, body: body.into(), ..Self::get(uri) }
+    }
+
+    pub(crate) fn transport(&self, error: TransportError) -> PeerError {
+        PeerError::Transport { method: self.method.to_string(), url: self.uri.clone(), error }
+    }
+
+    fn protocol(&self, what: impl Into<String>) -> PeerError {
+        PeerError::Protocol { method: self.method.to_string(), url: self.uri.clone(), what: what.into() }
+    }
+
+    fn status(&self, status: u16, body: &[u8]) -> PeerError {
+        let (error, reason) = error_of(body);
+        PeerError::Status { method: self.method.to_string(), url: self.uri.clone(), status, error, reason }
+    }
+}
+
+fn error_of(body: &[u8]) -> (String, String) {
+    let text = |json: &Json, name| json.value().get(name).and_then(|text| text.as_str()).map(|text| text.into_owned());
+    match Json::parse(body) {
+        Ok(json) => (text(&json, "error").unwrap_or_default(), text(&json, "reason").unwrap_or_default()),
+        Err(_) => Default::default(),
+    }
+}
+
+/// A whole answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: Bytes,
+}
+
+impl Answer {
+    fn json(&self, ask: &Ask) -> Result<Json, PeerError> {
+        Json::parse(&self.body).map_err(|error| ask.protocol(error.to_string()))
+    }
+
+    fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+}
+
+/// A body that arrives.
+pub(crate) struct Stream {
+    body: Body,
+    patience: Option<Duration>,
+}
+
+impl Stream {
+    /// The next bytes.
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, TransportError> {
+        loop {
+            let frame = match self.patience {
+                Some(patience) => {
+                    tokio::time::timeout(patience, self.body.frame()).await.map_err(|_| TransportError::Timeout)?
+                }
+                None => self.body.frame().await,
+            };
+            match frame {
+                None => return Ok(None),
+                Some(frame) => match frame?.into_data() {
+                    Ok(data) if data.is_empty() => {}
+                    Ok(data) => return Ok(Some(data)),
+                    Err(_trailers) => {}
+                },
+            }
+        }
+    }
+
+    /// All bytes, up to [`MAX_ANSWER_BYTES`].
+    async fn all(mut self) -> Result<Bytes, TransportError> {
+        let Some(first) = self.next().await? else { return Ok(Bytes::new()) };
+        let Some(second) = self.next().await? else { return Ok(first) };
+        let mut all = Vec::with_capacity(2 * (first.len() + second.len()));
+        all.extend_from_slice(&first);
+        all.extend_from_slice(&second);
+        while let Some(bytes) = self.next().await? {
+            if all.len() + bytes.len() > MAX_ANSWER_BYTES {
+                return Err(TransportError::Unusable("the answer is too long".to_owned()));
+            }
+            all.extend_from_slice(&bytes);
+        }
+        Ok(Bytes::from(all))
+    }
+}
+
+impl Peer {
+    /// A peer at `endpoint`, reached by `transport`. Nothing is sent yet.
+    #[must_use]
+    pub fn new(endpoint: Endpoint, transport: Arc<dyn Transport>, tuning: &Tuning) -> Self {
+        let database_uri = endpoint.database_uri();
+        let auth = auth::State::of(&endpoint);
+        let has_bulk_get = AtomicBool::new(tuning.use_bulk_get);
+        Self {
+            inner: Arc::new(Inner { endpoint, database_uri, transport, tuning: tuning.clone(), auth, has_bulk_get }),
+        }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.inner.endpoint
+    }
+
+    pub(crate) fn tuning(&self) -> &Tuning {
+        &self.inner.tuning
+    }
+
+    /// The URI of something in the database.
+    fn uri(&self, path: &str) -> String {
+        format!("{}/{path}", self.inner.database_uri)
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        match &self.inner.endpoint {
+            Endpoint::Remote(_) => Some(Duration::from_millis(self.inner.tuning.connection_timeout_ms)),
+            // A commit of this server takes as long as it takes.
+            Endpoint::Local(_) => None,
+        }
+    }
+
+    /// Sends a request, tries again where that may help, and reads the whole answer.
+    pub(crate) async fn exchange(&self, ask: &Ask) -> Result<Answer, PeerError> {
+        let mut tries = Tries::new(&self.inner.tuning);
+        loop {
+            let result = match self.send(ask, full_body(ask.body.clone()), Length::Known(ask.body.len())).await {
+                Ok(response) => {
+                    let (status, wait_ms) = (response.status().as_u16(), asked_wait_ms(&response));
+                    self.stream(response).all().await.map(|body| (Answer { status, body }, wait_ms))
+                }
+                Err(error) => Err(error),
+            };
+            match result {
+                Ok((answer, wait_ms)) if is_passing(answer.status) => {
+                    if !tries.wait(wait_ms).await {
+                        return Err(ask.status(answer.status, &answer.body));
+                    }
+                }
+                Ok((answer, _)) => return Ok(answer),
+                Err(error @ TransportError::Unusable(_)) => return Err(ask.transport(error)),
+                Err(error) => {
+                    if !tries.wait(None).await {
+                        return Err(ask.transport(error));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends a request, tries again until an answer begins, and gives its body as a stream.
+    async fn open(&self, ask: &Ask) -> Result<Response<Body>, PeerError> {
+        let mut tries = Tries::new(&self.inner.tuning);
+        loop {
+            match self.send(ask, full_body(ask.body.clone()), Length::Known(ask.body.len())).await {
+                Ok(response) if is_passing(response.status().as_u16()) => {
+                    let (status, wait_ms) = (response.status().as_u16(), asked_wait_ms(&response));
+                    let body = self.stream(response).all().await.unwrap_or_default();
+                    if !tries.wait(wait_ms).await {
+                        return Err(ask.status(status, &body));
+                    }
+                }
+                Ok(response) => return Ok(response),
+                Err(error @ TransportError::Unusable(_)) => return Err(ask.transport(error)),
+                Err(error) => {
+                    if !tries.wait(None).await {
+                        return Err(ask.transport(error));
+                    }
+                }
+            }
+        }
+    }
+
+    fn stream(&self, response: Response<Body>) -> Stream {
+        Stream { body: response.into_body(), patience: self.patience() }
+    }
+
+    /// One try, or two if the first one showed that the session is over.
+    async fn send(&self, ask: &Ask, body: Body, length: Length) -> Result<Response<Body>, TransportError> {
+        let cookie = self.inner.auth.cookie(self).await?;
+        let again = matches!(length, Length::Known(_)).then(|| full_body(ask.body.clone()));
+        let content_type = (!ask.body.is_empty()).then_some("application/json");
+        let response = self.send_once(ask, content_type, body, length.clone(), cookie.as_deref()).await?;
+        match (again, cookie) {
+            (Some(body), Some(cookie)) if response.status() == StatusCode::UNAUTHORIZED => {
+                drop(response);
+                let cookie = self.inner.auth.renew(self, &cookie).await?;
+                self.send_once(ask, content_type, body, length, cookie.as_deref()).await
+            }
+            _ => Ok(response),
+        }
+    }
+
+    async fn send_once(
+        &self,
+        ask: &Ask,
+        content_type: Option<&str>,
+        body: Body,
+        length: Length,
+        cookie: Option<&str>,
+    ) -> Result<Response<Body>, TransportError> {
+        let unusable = |what: &dyn std::fmt::Display| TransportError::Unusable(format!("{}: {what}", ask.uri));
+        let mut request = http::Request::builder()
+            .method(ask.method.clone())
+            .uri(ask.uri.as_str())
+            .body(())
+            .map_err(|error| unusable(&error))?;
+        let headers = request.headers_mut();
+        headers.insert(USER_AGENT, HeaderValue::from_static(concat!("Settee-Replicator/", env!("CARGO_PKG_VERSION"))));
+        if let Endpoint::Remote(remote) = &self.inner.endpoint {
+            for (name, value) in &remote.headers {
+                let name = HeaderName::from_bytes(name.as_bytes()).map_err(|error| unusable(&error))?;
+                headers.insert(name, HeaderValue::from_str(value).map_err(|error| unusable(&error))?);
+            }
+        }
+        headers.insert(ACCEPT, HeaderValue::from_static(ask.accept));
+        if let Some(content_type) = content_type {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_str(content_type).map_err(|error| unusable(&error))?);
+        }
+        match length {
+            Length::Known(0) if ask.method == Method::GET => {}
+            Length::Known(length) => drop(headers.insert(CONTENT_LENGTH, HeaderValue::from(length))),
+            Length::Streamed(length) => drop(headers.insert(CONTENT_LENGTH, HeaderValue::from(length))),
+        }
+        match cookie {
+            Some(cookie) => {
+                headers.insert(COOKIE, HeaderValue::from_str(cookie).map_err(|error| unusable(&error))?);
+            }
+            None => self.inner.auth.authorize(headers),
+        }
+        let response = self.call(request.map(|()| body)).await?;
+        if let Some(cookie) = response.headers().get_all(SET_COOKIE).iter().find_map(auth::session_cookie) {
+            self.inner.auth.update(cookie);
+        }
+        Ok(response)
+    }
+
+    /// Waits for the head of the answer as long as the request's body goes on.
+    async fn call(&self, request: http::Request<Body>) -> Result<Response<Body>, TransportError> {
+        let Some(patience) = self.patience() else { return self.inner.transport.call(request).await };
+        let sent = Arc::new(AtomicU64::new(0));
+        let (head, body) = request.into_parts();
+        let request = http::Request::from_parts(head, watched(body, sent.clone()));
+        let mut exchange = self.inner.transport.call(request);
+        let mut seen = 0;
+        loop {
+            match tokio::time::timeout(patience, &mut exchange).await {
+                Ok(result) => return result,
+                Err(_) if sent.load(Ordering::Relaxed) != seen => seen = sent.load(Ordering::Relaxed),
+                Err(_) => return Err(TransportError::Timeout),
+            }
+        }
+    }
+}
+
+/// How long a request's body is.
+#[derive(Clone, Debug)]
+enum Length {
+    Known(usize),
+    Streamed(u64),
+}
+
+/// Counts the frames that were taken.
+fn watched(body: Body, taken: Arc<AtomicU64>) -> Body {
+    body.map_frame(move |frame| {
+        taken.fetch_add(1, Ordering::Relaxed);
+        frame
+    })
+    .boxed_unsync()
+}
+
+/// A body of `length` bytes, made of pieces that another task sends. It breaks if that task ends early.
+pub(crate) fn channel_body(pieces: mpsc::Receiver<Result<Bytes, TransportError>>, length: u64) -> Body {
+    Pieces { pieces, left: length }.boxed_unsync()
+}
+
+struct Pieces {
+    pieces: mpsc::Receiver<Result<Bytes, TransportError>>,
+    left: u64,
+}
+
+impl http_body::Body for Pieces {
+    type Data = Bytes;
+    type Error = TransportError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, TransportError>>> {
+        if self.left == 0 {
+            return Poll::Ready(None);
+        }
+        let piece = match std::task::ready!(self.pieces.poll_recv(context)) {
+            Some(Ok(piece)) => piece,
+            Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+            None => return Poll::Ready(Some(Err(TransportError::Broken("the source ended early".to_owned())))),
+        };
+        let broken = || TransportError::Broken("the source sent more than it had announced".to_owned());
+        self.left = match self.left.checked_sub(piece.len() as u64) {
+            Some(left) => left,
+            None => return Poll::Ready(Some(Err(broken()))),
+        };
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == 0
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        http_body::SizeHint::with_exact(self.left)
+    }
+}
+
+fn asked_wait_ms(response: &Response<Body>) -> Option<u64> {
+    let seconds: u64 = response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    Some(seconds.saturating_mul(1000))
+}
+
+/// How often something is tried, and the waits in between.
+pub(crate) struct Tries {
+    left: u32,
+    wait_ms: u64,
+}
+
+impl Tries {
+    pub(crate) fn new(tuning: &Tuning) -> Self {
+        Self { left: tuning.retries_per_request, wait_ms: FIRST_WAIT_MS }
+    }
+
+    /// Waits before another try; `false` if there was the last one. `asked_ms` is what the peer wants us to wait.
+    pub(crate) async fn wait(&mut self, asked_ms: Option<u64>) -> bool {
+        if self.left == 0 {
+            return false;
+        }
+        self.left -= 1;
+        let wait_ms = self.wait_ms.max(asked_ms.unwrap_or(0)).min(MAX_WAIT_MS);
+        self.wait_ms = (self.wait_ms * 2).min(MAX_WAIT_MS);
+        tokio::time::sleep(Duration::from_millis(wait_ms)).await;
+        true
+    }
+}
+
+fn encoded(text: &str) -> String {
+    utf8_percent_encode(text, COMPONENT).to_string()
+}
+
+/// The path of a document: the slash behind `_design` and `_local` stays.
+fn document_path(id: &str) -> String {
+    for prefix in ["_design/", "_local/"] {
+        if let Some(name) = id.strip_prefix(prefix) {
+            return format!("{prefix}{}", encoded(name));
+        }
+    }
+    encoded(id)
+}

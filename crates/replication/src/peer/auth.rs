@@ -1,0 +1,120 @@
+//! Who we are at a peer: a session cookie where the peer gives one, a basic authorization otherwise.
+//!
+//! CouchDB does the same: a password is expensive to check, so it is checked once and not for each request.
+
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderValue, Method};
+use parking_lot::Mutex;
+use settee_model::{base64, json};
+
+use super::{Ask, Length, Peer};
+use crate::endpoint::{Auth, Endpoint};
+use crate::transport::{TransportError, full_body};
+
+/// What is known of the session.
+pub(super) struct State {
+    auth: Auth,
+    session: Mutex<Session>,
+    /// Held while a new session is asked for, so that one request does that for all.
+    login: tokio::sync::Mutex<()>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Session {
+    /// It was not tried.
+    Unknown,
+    /// The peer gives none.
+    Basic,
+    /// This is the cookie.
+    Cookie(String),
+}
+
+impl State {
+    pub(super) fn of(endpoint: &Endpoint) -> Self {
+        let auth = match endpoint {
+            Endpoint::Remote(remote) => remote.auth.clone(),
+            Endpoint::Local(_) => Auth::None,
+        };
+        Self { auth, session: Mutex::new(Session::Unknown), login: tokio::sync::Mutex::new(()) }
+    }
+
+    /// The cookie to send, if there is a session; asks for one at first.
+    pub(super) async fn cookie(&self, peer: &Peer) -> Result<Option<String>, TransportError> {
+        if self.auth == Auth::None {
+            return Ok(None);
+        }
+        match self.session.lock().clone() {
+            Session::Cookie(cookie) => return Ok(Some(cookie)),
+            Session::Basic => return Ok(None),
+            Session::Unknown => {}
+        }
+        let _login = self.login.lock().await;
+        let session = self.session.lock().clone();
+        match session {
+            Session::Cookie(cookie) => Ok(Some(cookie)),
+            Session::Basic => Ok(None),
+            Session::Unknown => self.begin(peer).await,
+        }
+    }
+
+    /// Another cookie than `old`, which is no longer taken.
+    pub(super) async fn renew(&self, peer: &Peer, old: &str) -> Result<Option<String>, TransportError> {
+        let _login = self.login.lock().await;
+        let session = self.session.lock().clone();
+        match session {
+            Session::Cookie(cookie) if cookie != old => Ok(Some(cookie)),
+            Session::Basic => Ok(None),
+            Session::Cookie(_) | Session::Unknown => self.begin(peer).await,
+        }
+    }
+
+    async fn begin(&self, peer: &Peer) -> Result<Option<String>, TransportError> {
+        let Auth::Basic { username, password } = &self.auth else { return Ok(None) };
+        let mut body = b"{\"name\":".to_vec();
+        json::write_string(&mut body, username);
+        body.extend_from_slice(b",\"password\":");
+        json::write_string(&mut body, password);
+        body.push(b'}');
+        let uri = format!("{}/_session", peer.inner.endpoint.server_uri());
+        let ask = Ask { method: Method::POST, ..Ask::get(uri) };
+        let length = Length::Known(body.len());
+        // Without a cookie the name and password are in the header too, which peers that want them there expect.
+        let response = peer.send_once(&ask, Some("application/json"), full_body(body), length, None).await?;
+        let status = response.status();
+        drop(response);
+        let mut session = self.session.lock();
+        match (&*session, status.is_success()) {
+            // The answer's cookie was taken by `update`.
+            (Session::Cookie(cookie), true) => Ok(Some(cookie.clone())),
+            _ => {
+                *session = Session::Basic;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Remembers a cookie that came with an answer.
+    pub(super) fn update(&self, cookie: String) {
+        if self.auth != Auth::None {
+            *self.session.lock() = Session::Cookie(cookie);
+        }
+    }
+
+    /// Adds name and password.
+    pub(super) fn authorize(&self, headers: &mut HeaderMap) {
+        let Auth::Basic { username, password } = &self.auth else { return };
+        let mut value = b"Basic ".to_vec();
+        base64::encode(format!("{username}:{password}").as_bytes(), &mut value);
+        if let Ok(mut value) = HeaderValue::from_bytes(&value) {
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+    }
+}
+
+/// `AuthSession=…` of a `Set-Cookie` header, unless it is empty.
+pub(super) fn session_cookie(value: &HeaderValue) -> Option<String> {
+    let cookie = value.to_str().ok()?.split(';').next()?.trim();
+    let (name, token) = cookie.split_once('=')?;
+    (name == "AuthSession" && !token.is_empty()).then(|| cookie.to_owned())
+}

@@ -1,0 +1,167 @@
+//! The feed of changes of a source.
+
+use bytes::Bytes;
+use settee_model::json::{Json, Value};
+
+use super::{Ask, Peer, PeerError, Stream, encoded};
+use crate::spec::{Filter, Spec};
+use crate::text::{Rows, Splitter};
+use crate::transport::TransportError;
+
+/// What is asked of `_changes`, apart from `since`.
+#[derive(Clone, Debug)]
+pub(crate) struct ChangesQuery {
+    query: String,
+    /// A filter that is sent as a body.
+    body: Option<Bytes>,
+    pub(crate) feed: Feed,
+}
+
+/// Kinds of feeds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Feed {
+    /// Ends with what is there.
+    Normal,
+    /// Goes on.
+    Continuous,
+}
+
+/// Parameters of `_view` that are JSON; others are text.
+const VIEW_PARAMETERS: [&str; 9] =
+    ["key", "keys", "start_key", "startkey", "end_key", "endkey", "descending", "include_docs", "reduce"];
+
+impl ChangesQuery {
+    /// The query of a replication.
+    pub(crate) fn of(spec: &Spec) -> Self {
+        let feed = if spec.continuous { Feed::Continuous } else { Feed::Normal };
+        let name = if spec.continuous { "continuous" } else { "normal" };
+        let style = if spec.winning_revs_only { "main_only" } else { "all_docs" };
+        // A sign of life comes three times in the time after which a silent connection is given up.
+        let heartbeat_ms = (spec.tuning.connection_timeout_ms / 3).max(1);
+        let mut query = format!("feed={name}&style={style}&heartbeat={heartbeat_ms}");
+        let mut body = None;
+        match &spec.filter {
+            Filter::All => {}
+            Filter::Function { design, name } => {
+                query.push_str(&format!("&filter={}", encoded(&format!("{design}/{name}"))));
+            }
+            Filter::BuiltIn(name) => query.push_str(&format!("&filter={}", encoded(name))),
+            Filter::DocIds(ids) => {
+                query.push_str("&filter=_doc_ids");
+                let mut text = b"{\"doc_ids\":[".to_vec();
+                for (index, id) in ids.iter().enumerate() {
+                    if index > 0 {
+                        text.push(b',');
+                    }
+                    settee_model::json::write_string(&mut text, id);
+                }
+                text.extend_from_slice(b"]}");
+                body = Some(Bytes::from(text));
+            }
+            Filter::Selector(selector) => {
+                query.push_str("&filter=_selector");
+                body = Some(Bytes::from([b"{\"selector\":", selector.as_bytes(), b"}"].concat()));
+            }
+        }
+        if let (Some(parameters), Filter::Function { .. } | Filter::BuiltIn(_)) = (&spec.query_params, &spec.filter) {
+            query.push_str(&filter_parameters(parameters.value(), spec.filter == Filter::BuiltIn("_view".to_owned())));
+        }
+        Self { query, body, feed }
+    }
+}
+
+/// The query parameters that a filter sees; those of the feed itself cannot be replaced.
+fn filter_parameters(parameters: Value<'_>, of_view: bool) -> String {
+    const TAKEN: [&str; 7] = ["feed", "style", "heartbeat", "since", "filter", "timeout", "limit"];
+    let mut query = String::new();
+    for (name, value) in parameters.members() {
+        let Some(name) = name.as_str() else { continue };
+        if TAKEN.contains(&name.as_ref()) {
+            continue;
+        }
+        let raw = || String::from_utf8_lossy(value.raw()).into_owned();
+        let text = match value.as_str() {
+            Some(text) if !(of_view && VIEW_PARAMETERS.contains(&name.as_ref())) => text.into_owned(),
+            _ => raw(),
+        };
+        query.push_str(&format!("&{}={}", encoded(&name), encoded(&text)));
+    }
+    query
+}
+
+/// A sequence as the value of a parameter: a string as it is, anything else as JSON.
+pub(super) fn since_parameter(since: &Json) -> String {
+    match since.value().as_str() {
+        Some(text) => encoded(&text),
+        None => encoded(&String::from_utf8_lossy(since.as_bytes())),
+    }
+}
+
+/// An open feed.
+pub(crate) struct ChangesFeed {
+    ask: Ask,
+    stream: Stream,
+    rows: Splitter,
+    ended: bool,
+}
+
+impl Peer {
+    /// Opens the feed after `since`.
+    pub(crate) async fn changes(&self, query: &ChangesQuery, since: &Json) -> Result<ChangesFeed, PeerError> {
+        let uri = self.uri(&format!("_changes?{}&since={}", query.query, since_parameter(since)));
+        let ask = match &query.body {
+            Some(body) => Ask::post(uri, body.clone()),
+            None => Ask::get(uri),
+        };
+        let response = self.open(&ask).await?;
+        let status = response.status();
+        let stream = self.stream(response);
+        if !status.is_success() {
+            let body = stream.all().await.unwrap_or_default();
+            return Err(ask.status(status.as_u16(), &body));
+        }
+        let rows = match query.feed {
+            Feed::Normal => Rows::InArray,
+            Feed::Continuous => Rows::Lines,
+        };
+        Ok(ChangesFeed { ask, stream, rows: Splitter::new(rows), ended: false })
+    }
+}
+
+impl ChangesFeed {
+    /// The next row: a whole JSON object, unchecked. `None` at the end of the feed.
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, PeerError> {
+        loop {
+            if let Some(row) = self.rows.next().map_err(|error| self.ask.protocol(error.to_string()))? {
+                return Ok(Some(row));
+            }
+            if self.ended {
+                return Ok(None);
+            }
+            match self.stream.next().await.map_err(|error| self.ask.transport(error))? {
+                Some(bytes) => self.rows.feed(&bytes),
+                None if self.rows.is_balanced() => self.ended = true,
+                None => {
+                    let error = TransportError::Broken("the feed of changes ended in the middle".to_owned());
+                    return Err(self.ask.transport(error));
+                }
+            }
+        }
+    }
+
+    /// That a feed ended which should have gone on; it is opened again.
+    pub(crate) fn ended(&self) -> PeerError {
+        self.ask.transport(TransportError::Broken("the feed of changes ended".to_owned()))
+    }
+
+    /// Behind the last row of a normal feed: `last_seq` and how many changes are `pending`.
+    pub(crate) fn end(&self) -> Result<(Json, Option<u64>), PeerError> {
+        let json = Json::parse(self.rows.frame()).map_err(|error| self.ask.protocol(error.to_string()))?;
+        let value = json.value();
+        match value.get("last_seq") {
+            Some(last) => Ok((Json::trusted(last.raw().to_vec()), value.get("pending").and_then(Value::as_u64))),
+            None if value.get("error").is_some() => Err(self.ask.status(500, json.as_bytes())),
+            None => Err(self.ask.protocol("there is no `last_seq`")),
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! What is asked of a database as a whole: its information, its creation, its local documents.
+
+use settee_model::json::{Json, Value};
+
+use super::changes::since_parameter;
+use super::{Ask, Peer, PeerError, document_path, encoded};
+
+/// What a session needs to know of a database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Info {
+    /// The newest sequence; any JSON.
+    pub(crate) update_seq: Json,
+    /// Tells a database from a later one of the same name. Compared only; any JSON.
+    pub(crate) instance_start_time: Option<Json>,
+}
+
+impl Peer {
+    /// Reads the database's information.
+    pub(crate) async fn info(&self) -> Result<Info, PeerError> {
+        let ask = Ask::get(self.uri(""));
+        let shown = || self.endpoint().to_string();
+        let answer = self.exchange(&ask).await?;
+        match answer.status {
+            200 => {
+                let json = answer.json(&ask).map_err(|_| PeerError::DbNotFound(shown()))?;
+                let update_seq = json.value().get("update_seq").ok_or_else(|| PeerError::DbNotFound(shown()))?;
+                Ok(Info {
+                    update_seq: owned(update_seq),
+                    instance_start_time: json.value().get("instance_start_time").map(owned),
+                })
+            }
+            401 | 403 => Err(PeerError::Unauthorized(shown())),
+            _ => Err(PeerError::DbNotFound(shown())),
+        }
+    }
+
+    /// Makes the database, unless it is there.
+    pub(crate) async fn create(&self, parameters: &[(String, String)]) -> Result<(), PeerError> {
+        let query: Vec<String> =
+            parameters.iter().map(|(name, value)| format!("{}={}", encoded(name), encoded(value))).collect();
+        let query = if query.is_empty() { String::new() } else { format!("?{}", query.join("&")) };
+        let ask = Ask::put(format!("{}{query}", self.uri("")), "");
+        let answer = self.exchange(&ask).await?;
+        match answer.status {
+            401 | 403 => Err(PeerError::Unauthorized(self.endpoint().to_string())),
+            // That it exists is as good; what else is wrong shows when it is opened.
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes everything durable; answers the database's `instance_start_time`.
+    pub(crate) async fn ensure_full_commit(&self) -> Result<Option<Json>, PeerError> {
+        let ask = Ask::post(self.uri("_ensure_full_commit"), "{}");
+        let answer = self.exchange(&ask).await?;
+        if !answer.is_success() {
+            return Err(ask.status(answer.status, &answer.body));
+        }
+        Ok(answer.json(&ask)?.value().get("instance_start_time").map(owned))
+    }
+
+    /// A local document, if it is there. `name` is without `_local/`.
+    pub(crate) async fn local_document(&self, name: &str) -> Result<Option<Json>, PeerError> {
+        let ask = Ask::get(self.uri(&document_path(&format!("_local/{name}"))));
+        let answer = self.exchange(&ask).await?;
+        match answer.status {
+            200 => answer.json(&ask).map(Some),
+            404 => Ok(None),
+            status => Err(ask.status(status, &answer.body)),
+        }
+    }
+
+    /// Writes a local document; `body` has its `_id` and `_rev`. Answers the new revision, or `None` at a conflict.
+    pub(crate) async fn put_local_document(&self, name: &str, body: Vec<u8>) -> Result<Option<String>, PeerError> {
+        let ask = Ask::put(self.uri(&document_path(&format!("_local/{name}"))), body);
+        let answer = self.exchange(&ask).await?;
+        match answer.status {
+            200..300 => {
+                let json = answer.json(&ask)?;
+                let rev = json.value().get("rev").and_then(Value::as_str);
+                rev.map(|rev| Some(rev.into_owned())).ok_or_else(|| ask.protocol("there is no `rev`"))
+            }
+            409 => Ok(None),
+            status => Err(ask.status(status, &answer.body)),
+        }
+    }
+
+    /// A document as JSON.
+    pub(crate) async fn document(&self, id: &str) -> Result<Json, PeerError> {
+        let ask = Ask::get(self.uri(&document_path(id)));
+        let answer = self.exchange(&ask).await?;
+        match answer.status {
+            200 => answer.json(&ask),
+            status => Err(ask.status(status, &answer.body)),
+        }
+    }
+
+    /// How many changes come after `since`; `None` where the peer does not say.
+    pub(crate) async fn pending(&self, since: &Json) -> Result<Option<u64>, PeerError> {
+        let ask = Ask::get(self.uri(&format!("_changes?since={}&limit=0", since_parameter(since))));
+        let answer = self.exchange(&ask).await?;
+        match answer.status {
+            200 => Ok(answer.json(&ask)?.value().get("pending").and_then(Value::as_u64)),
+            status => Err(ask.status(status, &answer.body)),
+        }
+    }
+}
+
+fn owned(value: Value<'_>) -> Json {
+    Json::trusted(value.raw().to_vec())
+}

@@ -1,0 +1,269 @@
+//! Documents in batches: `_revs_diff`, `_bulk_get`, `_bulk_docs`; and single ones that are written on their own.
+
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use http::Method;
+use settee_model::json::{Json, Value};
+
+use super::{Ask, Length, Peer, PeerError, Stream, document_path};
+use crate::text::{Rows, Splitter, elements, member, members};
+use crate::transport::{Body, TransportError};
+
+/// Revisions of a document that a target lacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// The id as a JSON string.
+    pub(crate) id: Json,
+    pub(crate) revs: Vec<String>,
+    /// Revisions that the target has and that may be their parents.
+    pub(crate) possible_ancestors: Vec<String>,
+}
+
+impl Wanted {
+    /// The id.
+    pub(crate) fn id(&self) -> String {
+        self.id.value().as_str().unwrap_or_default().into_owned()
+    }
+}
+
+/// A revision that a target did not take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refused {
+    pub(crate) id: String,
+    pub(crate) rev: String,
+    pub(crate) error: String,
+    pub(crate) reason: String,
+}
+
+/// What a target said to a batch of documents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum BulkDocs {
+    /// All but these were taken.
+    Taken(Vec<Refused>),
+    /// The body as a whole was not: too long (413), or not understood (400).
+    BodyRefused(u16),
+}
+
+/// What a target said to one document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Put {
+    Taken,
+    /// It was not and never will be.
+    Refused(Refused),
+    /// An attachment whose bytes were not sent is not there (412).
+    MissingStub,
+}
+
+impl Peer {
+    /// Which of the revisions are missing. `body` is that of `_revs_diff`: `{"id":["1-a"]}`.
+    pub(crate) async fn revs_diff(&self, body: Bytes) -> Result<Vec<Wanted>, PeerError> {
+        let ask = Ask::post(self.uri("_revs_diff"), body);
+        let answer = self.exchange(&ask).await?;
+        if answer.status != 200 {
+            return Err(ask.status(answer.status, &answer.body));
+        }
+        let json = answer.json(&ask)?;
+        let texts = |value: Option<Value<'_>>| -> Vec<String> {
+            let values = value.into_iter().flat_map(Value::elements);
+            values.filter_map(|value| value.as_str().map(|text| text.into_owned())).collect()
+        };
+        let wanted = json.value().members().map(|(id, diff)| Wanted {
+            id: Json::trusted(id.raw().to_vec()),
+            revs: texts(diff.get("missing")),
+            possible_ancestors: texts(diff.get("possible_ancestors")),
+        });
+        Ok(wanted.filter(|wanted| !wanted.revs.is_empty()).collect())
+    }
+
+    /// Asks for revisions with their histories, and for leaves that came after them. `None` where the peer has no
+    /// `_bulk_get`.
+    pub(crate) async fn bulk_get(&self, wanted: &[Wanted]) -> Result<Option<BulkGet>, PeerError> {
+        if !self.inner.has_bulk_get.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let ask = Ask::post(self.uri("_bulk_get?revs=true&latest=true&attachments=false"), bulk_get_body(wanted));
+        let response = self.open(&ask).await?;
+        let status = response.status().as_u16();
+        let stream = self.stream(response);
+        match status {
+            200 => Ok(Some(BulkGet { ask, stream, rows: Splitter::new(Rows::InArray), ended: false })),
+            // Whoever does not know it says one of these.
+            400 | 404 | 405 | 406 | 415 | 501 => {
+                self.inner.has_bulk_get.store(false, Ordering::Relaxed);
+                Ok(None)
+            }
+            _ => {
+                let body = stream.all().await.unwrap_or_default();
+                Err(ask.status(status, &body))
+            }
+        }
+    }
+
+    /// Writes documents as they are (`new_edits=false`).
+    pub(crate) async fn bulk_docs(&self, documents: &[Bytes]) -> Result<BulkDocs, PeerError> {
+        let ask = Ask::post(self.uri("_bulk_docs"), bulk_docs_body(documents));
+        let answer = self.exchange(&ask).await?;
+        match answer.status {
+            200..300 => {
+                let json = answer.json(&ask)?;
+                if !json.value().is_array() {
+                    return Err(ask.protocol("not an array"));
+                }
+                Ok(BulkDocs::Taken(json.value().elements().filter_map(refused).collect()))
+            }
+            // 417 is how old servers say that all documents were refused.
+            417 => Ok(BulkDocs::Taken(answer.json(&ask)?.value().elements().filter_map(refused).collect())),
+            status @ (400 | 413) => Ok(BulkDocs::BodyRefused(status)),
+            status => Err(ask.status(status, &answer.body)),
+        }
+    }
+
+    /// Writes one document as it is.
+    pub(crate) async fn put_document(&self, id: &str, rev: &str, document: Bytes) -> Result<Put, PeerError> {
+        let ask = Ask::put(self.uri(&format!("{}?new_edits=false", document_path(id))), document);
+        let answer = self.exchange(&ask).await?;
+        put_result(&ask, id, rev, answer.status, &answer.body)
+    }
+
+    /// Writes one document with its attachments, a `multipart/related` body. One try: the body cannot be sent again.
+    pub(crate) async fn put_related(
+        &self,
+        id: &str,
+        rev: &str,
+        content_type: &str,
+        body: Body,
+        length: u64,
+    ) -> Result<Put, PeerError> {
+        let uri = self.uri(&format!("{}?new_edits=false", document_path(id)));
+        let ask = Ask { method: Method::PUT, ..Ask::get(uri) };
+        let broken = |error: TransportError| ask.transport(error);
+        let cookie = self.inner.auth.cookie(self).await.map_err(broken)?;
+        let length = Length::Streamed(length);
+        let response =
+            self.send_once(&ask, Some(content_type), body, length, cookie.as_deref()).await.map_err(broken)?;
+        let status = response.status().as_u16();
+        let answer = self.stream(response).all().await.map_err(broken)?;
+        if let (401, Some(cookie)) = (status, cookie) {
+            // The caller tries again, then with another cookie.
+            self.inner.auth.renew(self, &cookie).await.map_err(broken)?;
+            return Err(ask.transport(TransportError::Broken("the session is over".to_owned())));
+        }
+        put_result(&ask, id, rev, status, &answer)
+    }
+}
+
+fn put_result(ask: &Ask, id: &str, rev: &str, status: u16, body: &[u8]) -> Result<Put, PeerError> {
+    match status {
+        200..300 => Ok(Put::Taken),
+        412 => Ok(Put::MissingStub),
+        400 | 401 | 403 | 404 | 409 | 413 | 415 | 422 => {
+            let (error, reason) = super::error_of(body);
+            // A database that is gone is no refusal of a document.
+            if status == 404 {
+                return Err(ask.status(status, body));
+            }
+            Ok(Put::Refused(Refused { id: id.to_owned(), rev: rev.to_owned(), error, reason }))
+        }
+        _ => Err(ask.status(status, body)),
+    }
+}
+
+fn refused(row: Value<'_>) -> Option<Refused> {
+    let text = |name| row.get(name).and_then(Value::as_str).map(|text| text.into_owned()).unwrap_or_default();
+    row.get("error")?;
+    Some(Refused { id: text("id"), rev: text("rev"), error: text("error"), reason: text("reason") })
+}
+
+fn bulk_get_body(wanted: &[Wanted]) -> Vec<u8> {
+    let mut body = b"{\"docs\":[".to_vec();
+    for wanted in wanted {
+        for rev in &wanted.revs {
+            body.extend_from_slice(b"{\"id\":");
+            body.extend_from_slice(wanted.id.as_bytes());
+            body.extend_from_slice(b",\"rev\":");
+            settee_model::json::write_string(&mut body, rev);
+            body.extend_from_slice(b"},");
+        }
+    }
+    if body.last() == Some(&b',') {
+        body.pop();
+    }
+    body.extend_from_slice(b"]}");
+    body
+}
+
+fn bulk_docs_body(documents: &[Bytes]) -> Vec<u8> {
+    const HEAD: &[u8] = b"{\"new_edits\":false,\"docs\":[";
+    let length: usize = documents.iter().map(|document| document.len() + 1).sum();
+    let mut body = Vec::with_capacity(HEAD.len() + length + 2);
+    body.extend_from_slice(HEAD);
+    for (index, document) in documents.iter().enumerate() {
+        if index > 0 {
+            body.push(b',');
+        }
+        body.extend_from_slice(document);
+    }
+    body.extend_from_slice(b"]}");
+    body
+}
+
+/// An answer of `_bulk_get` that arrives.
+pub(crate) struct BulkGet {
+    ask: Ask,
+    stream: Stream,
+    rows: Splitter,
+    ended: bool,
+}
+
+/// What `_bulk_get` says to one document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Got {
+    /// The id as JSON text.
+    pub(crate) id: Bytes,
+    /// The revisions, as JSON text that was not checked.
+    pub(crate) documents: Vec<Bytes>,
+    /// How many more could not be given.
+    pub(crate) errors: usize,
+}
+
+impl BulkGet {
+    /// The next document.
+    pub(crate) async fn next(&mut self) -> Result<Option<Got>, PeerError> {
+        loop {
+            if let Some(row) = self.rows.next().map_err(|error| self.ask.protocol(error.to_string()))? {
+                return Ok(Some(got(&row)));
+            }
+            if self.ended {
+                return Ok(None);
+            }
+            match self.stream.next().await.map_err(|error| self.ask.transport(error))? {
+                Some(bytes) => self.rows.feed(&bytes),
+                None if self.rows.is_balanced() => self.ended = true,
+                None => {
+                    let error = TransportError::Broken("the answer ended in the middle".to_owned());
+                    return Err(self.ask.transport(error));
+                }
+            }
+        }
+    }
+}
+
+fn got(row: &Bytes) -> Got {
+    let mut got = Got { id: Bytes::new(), documents: Vec::new(), errors: 0 };
+    for (name, value) in members(row) {
+        match name {
+            b"\"id\"" => got.id = row.slice_ref(value),
+            b"\"docs\"" => {
+                for (_, result) in elements(value) {
+                    match member(result, "ok") {
+                        Some(document) => got.documents.push(row.slice_ref(document)),
+                        None => got.errors += 1,
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    got
+}

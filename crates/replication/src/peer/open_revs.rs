@@ -1,0 +1,221 @@
+//! One document with its attachments: `GET /db/doc?open_revs=["1-a"]`, streamed.
+//!
+//! CouchDB answers `multipart/mixed`, one part a revision; a revision with bytes of attachments is a `multipart/related` body
+//! inside. Others answer a JSON array, without those bytes.
+
+use bytes::Bytes;
+use settee_model::json::Json;
+use settee_wire::multipart::{ContentType, Event, MultipartError, Parser};
+
+use super::{Ask, MAX_ANSWER_BYTES, Peer, PeerError, Stream, document_path, encoded};
+use crate::text::{elements, member};
+use crate::transport::TransportError;
+
+/// The longest URL; beyond it, fewer possible ancestors are named.
+const MAX_URL_BYTES: usize = 7_000;
+
+/// What comes next in an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Arriving {
+    /// A revision, as JSON text that was not checked. Attachments are stubs, or in it.
+    Document(Bytes),
+    /// A revision in several parts: take [`OpenRevs::related`] until it says `End`.
+    Related,
+    /// A revision that is not there.
+    Missing,
+}
+
+/// An answer that arrives.
+pub(crate) struct OpenRevs {
+    ask: Ask,
+    stream: Stream,
+    shape: Shape,
+}
+
+enum Shape {
+    /// The rows of a JSON array, once it was read.
+    Array(Option<std::vec::IntoIter<Arriving>>),
+    Mixed {
+        outer: Box<Parser>,
+        inner: Option<Box<Parser>>,
+    },
+}
+
+impl Peer {
+    /// Asks for a revision (and for leaves that came after it) with attachments that are newer than `possible_ancestors`.
+    pub(crate) async fn open_revs(
+        &self,
+        id: &str,
+        rev: &str,
+        possible_ancestors: &[String],
+    ) -> Result<OpenRevs, PeerError> {
+        let revs = encoded(&format!("[\"{rev}\"]"));
+        let mut uri = self.uri(&format!("{}?revs=true&latest=true&open_revs={revs}", document_path(id)));
+        let mut since = String::new();
+        for ancestor in possible_ancestors {
+            let text = encoded(&format!("{}\"{ancestor}\"", if since.is_empty() { "" } else { "," }));
+            if uri.len() + since.len() + text.len() + "&atts_since=%5B%5D".len() > MAX_URL_BYTES {
+                break;
+            }
+            since.push_str(&text);
+        }
+        if !since.is_empty() {
+            uri.push_str(&format!("&atts_since=%5B{since}%5D"));
+        }
+        let ask = Ask { accept: "multipart/mixed", ..Ask::get(uri) };
+        let response = self.open(&ask).await?;
+        let status = response.status().as_u16();
+        let content_type = response.headers().get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let content_type = ContentType::parse(content_type.unwrap_or_default());
+        let stream = self.stream(response);
+        if status != 200 {
+            let body = stream.all().await.unwrap_or_default();
+            return Err(ask.status(status, &body));
+        }
+        if content_type.is_multipart() {
+            let outer = Parser::of(&content_type).map_err(|error| ask.protocol(error.to_string()))?;
+            return Ok(OpenRevs { ask, stream, shape: Shape::Mixed { outer: Box::new(outer), inner: None } });
+        }
+        Ok(OpenRevs { ask, stream, shape: Shape::Array(None) })
+    }
+
+    /// The bytes of an attachment and how many they are, where the peer says so.
+    pub(crate) async fn attachment(&self, id: &str, rev: &str, name: &str) -> Result<(Ask, Stream), PeerError> {
+        let name: Vec<String> = name.split('/').map(encoded).collect();
+        let uri = self.uri(&format!("{}/{}?rev={}", document_path(id), name.join("/"), encoded(rev)));
+        let ask = Ask { accept: "*/*", ..Ask::get(uri) };
+        let response = self.open(&ask).await?;
+        let status = response.status().as_u16();
+        let stream = self.stream(response);
+        if status != 200 {
+            let body = stream.all().await.unwrap_or_default();
+            return Err(ask.status(status, &body));
+        }
+        Ok((ask, stream))
+    }
+}
+
+/// The rows of an array; `None` if it is none or broke off without an error.
+fn array_rows(body: &Bytes) -> Option<Vec<Arriving>> {
+    Json::parse(body).ok().filter(|json| json.value().is_array())?;
+    let rows = elements(body).map(|(_, row)| match member(row, "ok") {
+        Some(document) => Arriving::Document(body.slice_ref(document)),
+        None => Arriving::Missing,
+    });
+    Some(rows.collect())
+}
+
+async fn collect(stream: &mut Stream) -> Result<Bytes, TransportError> {
+    let mut all = Vec::new();
+    while let Some(bytes) = stream.next().await? {
+        if all.len() + bytes.len() > MAX_ANSWER_BYTES {
+            return Err(TransportError::Unusable("the answer is too long".to_owned()));
+        }
+        all.extend_from_slice(&bytes);
+    }
+    Ok(Bytes::from(all))
+}
+
+impl OpenRevs {
+    /// The next revision; `None` behind the last one. What was not taken of the one before is passed over.
+    pub(crate) async fn next(&mut self) -> Result<Option<Arriving>, PeerError> {
+        if let Shape::Array(rows) = &mut self.shape {
+            let rows = match rows {
+                Some(rows) => rows,
+                None => {
+                    let body = collect(&mut self.stream).await.map_err(|error| self.ask.transport(error))?;
+                    rows.insert(array_rows(&body).ok_or_else(|| self.ask.protocol("not an array"))?.into_iter())
+                }
+            };
+            return Ok(rows.next());
+        }
+        loop {
+            let Some(event) = self.outer().await? else { return Ok(None) };
+            let Event::Part(head) = event else { continue };
+            let content_type = head.content_type().unwrap_or_else(|| ContentType::parse("application/json"));
+            if content_type.is_multipart() {
+                let parser = Parser::of(&content_type).map_err(|error| self.ask.protocol(error.to_string()))?;
+                if let Shape::Mixed { inner, .. } = &mut self.shape {
+                    *inner = Some(Box::new(parser));
+                }
+                return Ok(Some(Arriving::Related));
+            }
+            let text = self.part_text().await?;
+            let missing = content_type.parameter("error").is_some();
+            return Ok(Some(if missing { Arriving::Missing } else { Arriving::Document(text) }));
+        }
+    }
+
+    /// The next event of a revision in several parts.
+    pub(crate) async fn related(&mut self) -> Result<Event, PeerError> {
+        loop {
+            let Shape::Mixed { inner: Some(inner), .. } = &mut self.shape else { return Ok(Event::End) };
+            if let Some(event) = inner.next().map_err(|error| self.misunderstood(error))? {
+                if event == Event::End
+                    && let Shape::Mixed { inner, .. } = &mut self.shape
+                {
+                    *inner = None;
+                }
+                return Ok(event);
+            }
+            let event = self.outer().await?;
+            let Shape::Mixed { inner: Some(inner), .. } = &mut self.shape else { return Ok(Event::End) };
+            match event {
+                Some(Event::Data(bytes)) => inner.feed(&bytes),
+                _ => inner.finish(),
+            }
+        }
+    }
+
+    /// The rest of a part, as a whole.
+    async fn part_text(&mut self) -> Result<Bytes, PeerError> {
+        let mut text = Vec::new();
+        loop {
+            match self.outer().await? {
+                Some(Event::Data(bytes)) if text.len() + bytes.len() > MAX_ANSWER_BYTES => {
+                    return Err(self.ask.protocol("a document is too long"));
+                }
+                Some(Event::Data(bytes)) => text.extend_from_slice(&bytes),
+                _ => return Ok(Bytes::from(text)),
+            }
+        }
+    }
+
+    /// The next event of the whole; `None` at its end.
+    async fn outer(&mut self) -> Result<Option<Event>, PeerError> {
+        loop {
+            let Shape::Mixed { outer, .. } = &mut self.shape else { return Ok(None) };
+            match outer.next() {
+                Ok(Some(Event::End)) => return Ok(None),
+                Ok(Some(event)) => return Ok(Some(event)),
+                Ok(None) => {}
+                Err(error) => return Err(self.misunderstood(error)),
+            }
+            let bytes = self.stream.next().await.map_err(|error| self.ask.transport(error))?;
+            let Shape::Mixed { outer, .. } = &mut self.shape else { return Ok(None) };
+            match bytes {
+                Some(bytes) => outer.feed(&bytes),
+                None => outer.finish(),
+            }
+        }
+    }
+
+    fn misunderstood(&self, error: MultipartError) -> PeerError {
+        match error {
+            // A connection that broke may show as nothing but an early end.
+            MultipartError::EndedEarly => self.ask.transport(TransportError::Broken(error.to_string())),
+            _ => self.ask.protocol(error.to_string()),
+        }
+    }
+
+    /// Whether stubs stand for attachments whose bytes are not sent along, also for those that are newer than the possible
+    /// ancestors.
+    pub(crate) fn sends_no_attachments(&self) -> bool {
+        matches!(self.shape, Shape::Array(_))
+    }
+
+    /// That this answer broke the rules.
+    pub(crate) fn protocol(&self, what: impl Into<String>) -> PeerError {
+        self.ask.protocol(what)
+    }
+}

@@ -1,0 +1,380 @@
+//! [`Replicator`]: all replications of a server, from requests to their ends.
+//!
+//! Jobs come from `_replicate` ([`Replicator::replicate`]) or from documents in `_replicator` databases
+//! (`documents::watch`). The [`Scheduler`] says which of them run; a run is one [`Session`](crate::Session) in a task of its
+//! own. How a database is reached is up to [`Connect`]; who may ask for what is decided here, who may read or write where is
+//! decided by the databases.
+
+mod job;
+pub(crate) mod show;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use settee_model::json::{Json, Value};
+use tokio::sync::{Notify, oneshot, watch};
+
+pub(crate) use job::{Ended, Job, Origin};
+pub use show::{JobState, TaskState};
+
+use crate::documents::Documents;
+use crate::endpoint::User;
+use crate::id::{IdError, Identity, ReplicationId};
+use crate::peer::Peer;
+use crate::scheduler::{self, Course, Decision, Lifetime, Scheduler};
+use crate::session::{Failure, Outcome, Services};
+use crate::spec::{CancelTarget, Request, Spec, SpecError, Tuning};
+use crate::transport::{Connect, TransportError};
+
+/// What the section `[replicator]` says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Which jobs run.
+    pub scheduling: scheduler::Settings,
+    /// How they are carried out where they do not say themselves.
+    pub tuning: Tuning,
+    /// A run begins after a random time up to this, so that a start of the server is no stampede.
+    pub startup_jitter_ms: u64,
+    /// Whether documents also tell of states that pass.
+    pub update_docs: bool,
+}
+
+/// What a [`Replicator`] is made of.
+pub struct Parts {
+    /// How databases are reached.
+    pub connect: Arc<dyn Connect>,
+    /// What sessions need.
+    pub services: Services,
+    /// What of this server enters into ids.
+    pub identity: Identity,
+    /// The name of this server in lists.
+    pub node: String,
+    /// The time in milliseconds of the Unix epoch.
+    pub now_ms: Arc<dyn Fn() -> u64 + Send + Sync>,
+    /// Random numbers.
+    pub random: Arc<dyn Fn() -> u64 + Send + Sync>,
+    /// The settings in force.
+    pub settings: Arc<dyn Fn() -> Settings + Send + Sync>,
+}
+
+/// What a request to replicate has come to.
+#[derive(Clone, Debug)]
+pub enum Replicated {
+    /// It is done: the members of the answer behind `ok`, an object.
+    Completed(Json),
+    /// It goes on, under this id.
+    Continuous(String),
+    /// It was stopped, under this id.
+    Cancelled(String),
+}
+
+/// Why a request to replicate was not carried out.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ReplicateError {
+    /// It makes no sense.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// It needs something of the source that was not to be had.
+    #[error(transparent)]
+    Id(#[from] IdError),
+    /// An endpoint cannot be reached with these options.
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+    /// There is nothing to cancel.
+    #[error("missing")]
+    NotFound,
+    /// It belongs to somebody else.
+    #[error("You are not a server admin.")]
+    NotYours,
+    /// It began, and then something went wrong.
+    #[error(transparent)]
+    Failed(#[from] Failure),
+    /// It was stopped while it ran.
+    #[error("the replication was cancelled")]
+    Cancelled,
+}
+
+/// All replications of a server.
+pub struct Replicator {
+    pub(crate) parts: Parts,
+    pub(crate) state: Mutex<State>,
+    /// The timetable has changed.
+    wake: Notify,
+    /// How many tasks there are: jobs that run or have not ended yet.
+    active: watch::Sender<usize>,
+    is_over: watch::Sender<bool>,
+}
+
+/// Jobs and documents.
+pub(crate) struct State {
+    scheduler: Scheduler,
+    jobs: HashMap<Arc<str>, Arc<Job>>,
+    pub(crate) documents: Documents,
+    runs: u64,
+}
+
+impl Replicator {
+    /// A replicator without jobs.
+    #[must_use]
+    pub fn new(parts: Parts) -> Arc<Self> {
+        let settings = (parts.settings)();
+        let scheduler = Scheduler::new(settings.scheduling, (parts.now_ms)());
+        let state = State { scheduler, jobs: HashMap::new(), documents: Documents::default(), runs: 0 };
+        Arc::new(Self {
+            parts,
+            state: Mutex::new(state),
+            wake: Notify::new(),
+            active: watch::Sender::new(0),
+            is_over: watch::Sender::new(false),
+        })
+    }
+
+    /// Keeps time until [`Self::stop`].
+    pub async fn run(self: Arc<Self>) {
+        let mut is_over = self.is_over.subscribe();
+        let mut tick_ms = (self.parts.now_ms)() + self.settings().scheduling.interval_ms;
+        loop {
+            let now_ms = (self.parts.now_ms)();
+            let due_ms = self.state.lock().scheduler.due_ms().map_or(tick_ms, |due_ms| due_ms.min(tick_ms));
+            tokio::select! {
+                () = tokio::time::sleep(std::time::Duration::from_millis(due_ms.saturating_sub(now_ms))) => {}
+                () = self.wake.notified() => {}
+                _ = is_over.wait_for(|is_over| *is_over) => return,
+            }
+            let now_ms = (self.parts.now_ms)();
+            let mut state = self.state.lock();
+            let decisions = if now_ms >= tick_ms {
+                let settings = self.settings().scheduling;
+                // A setting of nothing would be a loop without rest.
+                tick_ms = now_ms + settings.interval_ms.max(100);
+                state.scheduler.configure(settings);
+                state.scheduler.reschedule(now_ms)
+            } else {
+                state.scheduler.fill(now_ms)
+            };
+            self.obey(&mut state, decisions);
+        }
+    }
+
+    /// Ends all runs; each records how far it came. Nothing starts any more.
+    pub async fn stop(&self) {
+        self.is_over.send_replace(true);
+        let jobs: Vec<Arc<Job>> = {
+            let mut state = self.state.lock();
+            state.documents.clear();
+            state.jobs.values().cloned().collect()
+        };
+        for job in jobs {
+            job.stop();
+        }
+        let mut active = self.active.subscribe();
+        // The sender is ours.
+        let _ = active.wait_for(|active| *active == 0).await;
+    }
+
+    /// The settings in force.
+    pub(crate) fn settings(&self) -> Settings {
+        (self.parts.settings)()
+    }
+
+    /// Carries out what the body of a `_replicate` asks for on behalf of `user`: replicates and answers at the end, begins a
+    /// continuous replication, or cancels one.
+    ///
+    /// # Errors
+    /// When nothing was done, or not all.
+    pub async fn replicate(self: &Arc<Self>, body: Value<'_>, user: &User) -> Result<Replicated, ReplicateError> {
+        match Request::parse(body, user, &self.settings().tuning)? {
+            Request::Cancel(CancelTarget::Id(id)) => self.cancel(&id, user),
+            Request::Cancel(CancelTarget::Like(spec)) => {
+                let id = self.identify(&spec).await?;
+                self.cancel(&id.to_string(), user)
+            }
+            Request::Replicate(spec) => {
+                let id = self.identify(&spec).await?;
+                self.begin(*spec, id, user).await
+            }
+        }
+    }
+
+    async fn begin(self: &Arc<Self>, spec: Spec, id: ReplicationId, user: &User) -> Result<Replicated, ReplicateError> {
+        let key: Arc<str> = id.to_string().into();
+        let continuous = spec.continuous;
+        let (sender, ended) = oneshot::channel();
+        {
+            let mut state = self.state.lock();
+            let known = state.jobs.get(&key).cloned();
+            if let Some(job) = &known {
+                require_owner(job, user)?;
+            }
+            // Who asks again for what goes on already waits for the same end.
+            let same = known.filter(|job| job.spec == spec || !matches!(job.origin, Origin::Transient { .. }));
+            let job = match same {
+                Some(job) => job,
+                None => {
+                    let origin = Origin::Transient { user: user.name.as_deref().map(Into::into) };
+                    let job = Arc::new(Job::new(Arc::clone(&key), id, spec, origin, (self.parts.now_ms)()));
+                    self.put(&mut state, Arc::clone(&job));
+                    job
+                }
+            };
+            if !continuous {
+                job.wait(sender);
+            }
+        }
+        if continuous {
+            return Ok(Replicated::Continuous(key.to_string()));
+        }
+        match ended.await {
+            Ok(Ended::Completed(answer)) => Ok(Replicated::Completed(answer)),
+            Ok(Ended::Failed(failure)) => Err(failure.into()),
+            Ok(Ended::Removed) | Err(_) => Err(ReplicateError::Cancelled),
+        }
+    }
+
+    /// Ends a job, named with or without its extension.
+    fn cancel(&self, id: &str, user: &User) -> Result<Replicated, ReplicateError> {
+        let mut state = self.state.lock();
+        let job = state.find(id).ok_or(ReplicateError::NotFound)?;
+        require_owner(&job, user)?;
+        self.take_out(&mut state, &job.key);
+        Ok(Replicated::Cancelled(job.key.to_string()))
+    }
+
+    /// The id of a replication.
+    pub(crate) async fn identify(&self, spec: &Spec) -> Result<ReplicationId, ReplicateError> {
+        let transport = self.parts.connect.connect(&spec.source, &spec.tuning)?;
+        let source = Peer::new(spec.source.clone(), transport, &spec.tuning);
+        Ok(ReplicationId::compute(spec, &self.parts.identity, &source).await?)
+    }
+
+    /// Puts a job in, in the place of one with the same key.
+    pub(crate) fn put(self: &Arc<Self>, state: &mut State, job: Arc<Job>) {
+        if *self.is_over.borrow() {
+            job.end(&Ended::Removed);
+            return;
+        }
+        self.take_out(state, &job.key);
+        let scheduled = scheduler::Job {
+            group: job.origin.group(),
+            lifetime: match job.origin {
+                Origin::Transient { .. } => Lifetime::Transient,
+                Origin::Document { .. } => Lifetime::Persistent,
+            },
+            course: if job.spec.continuous { Course::Continuous } else { Course::OneShot },
+        };
+        let key = Arc::clone(&job.key);
+        tracing::info!(id = &*key, source = %job.spec.source, target = %job.spec.target, "a replication was added");
+        state.jobs.insert(Arc::clone(&key), job);
+        let decisions = state.scheduler.add(&key, scheduled, (self.parts.now_ms)());
+        self.obey(state, decisions);
+    }
+
+    /// Takes a job out and ends its run.
+    pub(crate) fn take_out(&self, state: &mut State, key: &str) {
+        if let Some(job) = state.jobs.remove(key) {
+            state.scheduler.remove(key, (self.parts.now_ms)());
+            job.stop();
+            job.end(&Ended::Removed);
+            tracing::info!(id = key, "a replication was removed");
+            self.wake.notify_one();
+        }
+    }
+
+    fn obey(self: &Arc<Self>, state: &mut State, decisions: Vec<Decision>) {
+        for decision in decisions {
+            match decision {
+                Decision::Stop(key) => {
+                    if let Some(job) = state.jobs.get(&key) {
+                        job.stop();
+                    }
+                }
+                Decision::Start(key) => {
+                    let Some(job) = state.jobs.get(&key).cloned() else { continue };
+                    state.runs += 1;
+                    let jitter = self.jitter_ms(state.scheduler.running());
+                    job::start(self, job, state.runs, jitter);
+                }
+            }
+        }
+    }
+
+    /// A random time that grows with what runs: one job alone need not wait for anybody.
+    fn jitter_ms(&self, running: usize) -> u64 {
+        const EACH_MS: u64 = 10;
+        let most_ms = self.settings().startup_jitter_ms.min(EACH_MS * (running as u64).saturating_sub(1));
+        (self.parts.random)() % (most_ms + 1)
+    }
+
+    /// A run has ended by itself; without an outcome in a panic.
+    fn ended(self: &Arc<Self>, job: &Arc<Job>, run: u64, outcome: Option<Outcome>) {
+        // One that was told to end ends silently.
+        if *self.is_over.borrow() || !job.is_run(run) {
+            return;
+        }
+        let mut state = self.state.lock();
+        let now_ms = (self.parts.now_ms)();
+        if !job.is_run(run) {
+            return;
+        }
+        job.forget_run();
+        let (reason, ended) = match outcome {
+            Some(Outcome::Completed(answer)) => {
+                tracing::info!(id = &*job.key, "a replication is complete");
+                state.jobs.remove(&job.key);
+                job.end(&Ended::Completed(answer));
+                self.document_completed(job);
+                let decisions = state.scheduler.completed(&job.key, now_ms);
+                self.obey(&mut state, decisions);
+                self.wake.notify_one();
+                return;
+            }
+            Some(Outcome::Failed(failure)) => (failure.to_string(), Ended::Failed(failure)),
+            Some(Outcome::Stopped) => ("stopped".to_owned(), Ended::Removed),
+            None => ("the replication ended in a panic".to_owned(), Ended::Removed),
+        };
+        let (id, source, target) = (&*job.key, &job.spec.source, &job.spec.target);
+        tracing::warn!(id, %source, %target, reason, "a replication failed");
+        if matches!(job.origin, Origin::Transient { .. }) {
+            state.jobs.remove(&job.key);
+        }
+        self.document_crashed(job, &reason);
+        job.end(&ended);
+        let decisions = state.scheduler.crashed(&job.key, &reason, now_ms);
+        self.obey(&mut state, decisions);
+        self.wake.notify_one();
+    }
+}
+
+impl State {
+    /// The job of this id. Without its extension it is found where only one fits.
+    pub(crate) fn find(&self, id: &str) -> Option<Arc<Job>> {
+        if let Some(job) = self.jobs.get(id) {
+            return Some(Arc::clone(job));
+        }
+        let mut fitting = self.jobs.values().filter(|job| job.id.base == id);
+        let found = fitting.next()?;
+        fitting.next().is_none().then(|| Arc::clone(found))
+    }
+
+    pub(crate) fn jobs(&self) -> impl Iterator<Item = &Arc<Job>> {
+        self.jobs.values()
+    }
+
+    pub(crate) fn scheduler(&self) -> &Scheduler {
+        &self.scheduler
+    }
+}
+
+/// Only who began a replication, and admins, may touch it.
+fn require_owner(job: &Job, user: &User) -> Result<(), ReplicateError> {
+    let is_admin = user.roles.iter().any(|role| role == "_admin");
+    let is_owner = match &job.origin {
+        Origin::Transient { user: owner } => owner.as_deref() == user.name.as_deref(),
+        Origin::Document { .. } => job.spec.user.name == user.name,
+    };
+    if is_admin || is_owner { Ok(()) } else { Err(ReplicateError::NotYours) }
+}
+
+#[cfg(test)]
+mod tests;

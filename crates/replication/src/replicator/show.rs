@@ -1,0 +1,251 @@
+//! What is shown of jobs: the entries of `_scheduler/jobs` and `_active_tasks`, as JSON in CouchDB's words. Endpoints are
+//! shown without credentials, always.
+
+use std::sync::Arc;
+
+use settee_model::json::write_string;
+
+use super::{Job, Origin, Replicator};
+use crate::endpoint::Endpoint;
+use crate::scheduler::{Event, Happened};
+use crate::session::Statistics;
+
+/// An entry of `_scheduler/jobs`.
+#[derive(Clone, Debug)]
+pub struct JobState {
+    /// Its id, by which entries are sorted.
+    pub id: Arc<str>,
+    /// The entry.
+    pub json: Vec<u8>,
+}
+
+/// An entry of `_active_tasks`.
+#[derive(Clone, Debug)]
+pub struct TaskState {
+    /// The entry.
+    pub json: Vec<u8>,
+}
+
+impl Replicator {
+    /// How many jobs there are, and those that stand from `skip` on, sorted by id.
+    #[must_use]
+    pub fn jobs(&self, skip: usize, limit: usize) -> (usize, Vec<JobState>) {
+        let state = self.state.lock();
+        let mut jobs: Vec<&Arc<Job>> = state.jobs().collect();
+        jobs.sort_by(|a, b| a.key.cmp(&b.key));
+        let shown = jobs.iter().skip(skip).take(limit);
+        let shown = shown.map(|job| self.show_job(job, state.scheduler().find(&job.key).map(|(history, _)| history)));
+        (jobs.len(), shown.collect())
+    }
+
+    /// One entry of [`Self::jobs`].
+    #[must_use]
+    pub fn job(&self, id: &str) -> Option<JobState> {
+        let state = self.state.lock();
+        let job = state.find(id)?;
+        let shown = self.show_job(&job, state.scheduler().find(&job.key).map(|(history, _)| history));
+        Some(shown)
+    }
+
+    /// What runs now.
+    #[must_use]
+    pub fn tasks(&self) -> Vec<TaskState> {
+        let state = self.state.lock();
+        let mut running: Vec<_> =
+            state.jobs().filter_map(|job| job.running().map(|(number, started)| (number, started, job))).collect();
+        running.sort_by_key(|(number, ..)| *number);
+        let now_s = (self.parts.now_ms)() / 1000;
+        running.into_iter().map(|(number, started_ms, job)| self.show_task(job, number, started_ms, now_s)).collect()
+    }
+
+    fn show_job(&self, job: &Job, history: Option<&crate::scheduler::History>) -> JobState {
+        let mut object = Object::new();
+        object.text("database", job.origin.database());
+        object.text("id", Some(&job.key));
+        object.text("pid", job.running().map(|(number, _)| pid(number)).as_deref());
+        object.text("source", Some(&job.spec.source.to_string()));
+        object.text("target", Some(&job.spec.target.to_string()));
+        object.text("user", job.spec.user.name.as_deref());
+        object.text("doc_id", job.origin.document());
+        object.raw("info", |out| write_statistics(out, &job.progress.statistics()));
+        object.raw("history", |out| {
+            out.push(b'[');
+            for (index, event) in history.into_iter().flat_map(crate::scheduler::History::events).enumerate() {
+                if index > 0 {
+                    out.push(b',');
+                }
+                write_event(out, event);
+            }
+            out.push(b']');
+        });
+        object.text("node", Some(&self.parts.node));
+        object.text("start_time", Some(&iso8601(job.added_ms)));
+        JobState { id: Arc::clone(&job.key), json: object.end() }
+    }
+
+    fn show_task(&self, job: &Job, number: u64, started_ms: u64, now_s: u64) -> TaskState {
+        let statistics = job.progress.statistics();
+        let mut object = Object::new();
+        object.text("node", Some(&self.parts.node));
+        object.text("pid", Some(&pid(number)));
+        object.text("type", Some("replication"));
+        object.text("user", job.spec.user.name.as_deref());
+        object.text("replication_id", Some(&job.key));
+        object.text("database", job.origin.database());
+        object.text("doc_id", job.origin.document());
+        object.text("source", Some(&job.spec.source.to_string()));
+        object.text("target", Some(&job.spec.target.to_string()));
+        object.raw("continuous", |out| out.extend_from_slice(job.spec.continuous.to_string().as_bytes()));
+        object.number("checkpoint_interval", job.spec.tuning.checkpoint_interval_ms);
+        object.number("started_on", started_ms / 1000);
+        object.number("updated_on", now_s);
+        write_counters(&mut object, &statistics);
+        TaskState { json: object.end() }
+    }
+}
+
+impl Origin {
+    pub(crate) fn database(&self) -> Option<&str> {
+        match self {
+            Self::Transient { .. } => None,
+            Self::Document { database, .. } => Some(database),
+        }
+    }
+
+    pub(crate) fn document(&self) -> Option<&str> {
+        match self {
+            Self::Transient { .. } => None,
+            Self::Document { id, .. } => Some(id),
+        }
+    }
+}
+
+fn pid(number: u64) -> String {
+    format!("<0.{number}.0>")
+}
+
+fn write_event(out: &mut Vec<u8>, event: &Event) {
+    let mut object = Object::new();
+    object.text("timestamp", Some(&iso8601(event.at_ms)));
+    object.text("type", Some(event.happened.name()));
+    if let Happened::Crashed(reason) = &event.happened {
+        object.text("reason", Some(reason));
+    }
+    out.extend_from_slice(&object.end());
+}
+
+/// Appends the object `info` of a replication.
+pub(crate) fn write_statistics(out: &mut Vec<u8>, statistics: &Statistics) {
+    let mut object = Object::new();
+    write_counters(&mut object, statistics);
+    out.extend_from_slice(&object.end());
+}
+
+pub(crate) fn write_counters(object: &mut Object, statistics: &Statistics) {
+    let Statistics { revisions_checked, missing_revisions_found, docs_read, docs_written, .. } = *statistics;
+    object.number("revisions_checked", revisions_checked);
+    object.number("missing_revisions_found", missing_revisions_found);
+    object.number("docs_read", docs_read);
+    object.number("docs_written", docs_written);
+    object.raw("changes_pending", |out| match statistics.changes_pending {
+        Some(pending) => out.extend_from_slice(pending.to_string().as_bytes()),
+        None => out.extend_from_slice(b"null"),
+    });
+    object.number("doc_write_failures", statistics.doc_write_failures);
+    object.number("bulk_get_docs", statistics.bulk_get_docs);
+    object.number("bulk_get_attempts", statistics.bulk_get_attempts);
+    let sequences = [
+        ("checkpointed_source_seq", &statistics.checkpointed_source_seq),
+        ("source_seq", &statistics.source_seq),
+        ("through_seq", &statistics.through_seq),
+    ];
+    for (name, seq) in sequences {
+        object.raw(name, |out| out.extend_from_slice(seq.as_ref().map_or(b"0", |seq| seq.as_bytes())));
+    }
+}
+
+/// The URL of an endpoint's proxy without its credentials.
+pub(crate) fn proxy(endpoint: &Endpoint) -> Option<String> {
+    let Endpoint::Remote(remote) = endpoint else { return None };
+    let proxy = remote.proxy.as_deref()?;
+    let (scheme, rest) = proxy.split_once("://")?;
+    let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+    Some(format!("{scheme}://{host}"))
+}
+
+/// An object while its members are written.
+pub(crate) struct Object(Vec<u8>);
+
+impl Object {
+    pub(crate) fn new() -> Self {
+        Self(b"{".to_vec())
+    }
+
+    pub(crate) fn raw(&mut self, name: &str, write: impl FnOnce(&mut Vec<u8>)) {
+        if self.0.len() > 1 {
+            self.0.push(b',');
+        }
+        write_string(&mut self.0, name);
+        self.0.push(b':');
+        write(&mut self.0);
+    }
+
+    /// A text, or `null`.
+    pub(crate) fn text(&mut self, name: &str, text: Option<&str>) {
+        self.raw(name, |out| match text {
+            Some(text) => write_string(out, text),
+            None => out.extend_from_slice(b"null"),
+        });
+    }
+
+    pub(crate) fn number(&mut self, name: &str, number: u64) {
+        self.raw(name, |out| out.extend_from_slice(number.to_string().as_bytes()));
+    }
+
+    pub(crate) fn end(mut self) -> Vec<u8> {
+        self.0.push(b'}');
+        self.0
+    }
+}
+
+/// `2026-11-20T14:30:00Z`
+pub(crate) fn iso8601(at_ms: u64) -> String {
+    let (days, second) = (at_ms / 86_400_000, at_ms / 1000 % 86_400);
+    let (year, month, day) = civil(days);
+    let (hour, minute) = (second / 3600, second / 60 % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{:02}Z", second % 60)
+}
+
+/// Year, month and day of a number of days since 1970. Years begin in March here, so that a leap day is the last of all.
+fn civil(days: u64) -> (u64, u64, u64) {
+    const ERA_DAYS: u64 = 146_097;
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / ERA_DAYS, days % ERA_DAYS);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    (year, month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates() {
+        let cases = [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399_999, "2000-02-28T23:59:59Z"),
+            (951_782_400_000, "2000-02-29T00:00:00Z"),
+            (951_868_800_000, "2000-03-01T00:00:00Z"),
+            (1_795_184_999_000, "2026-11-20T14:29:59Z"),
+            (4_107_542_400_000, "2100-03-01T00:00:00Z"),
+        ];
+        for (at_ms, expected) in cases {
+            assert_eq!(iso8601(at_ms), expected, "{at_ms}");
+        }
+    }
+}

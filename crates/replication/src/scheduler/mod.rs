@@ -1,0 +1,295 @@
+//! [`Scheduler`]: which of many jobs run now.
+//!
+//! A pure state machine: it is told what happened and what time it is, and answers which jobs to start and to stop. It runs
+//! nothing, waits for nothing, and knows nothing of what a job does. The rules are CouchDB's: at most `max_jobs` run; once
+//! an interval at most `max_churn` continuous jobs make room for others that wait; jobs that crash wait longer and longer;
+//! who has waited longest is next, weighed by [`share`]. A transient job (one that no document describes) is not tried again.
+
+mod history;
+mod share;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+pub use history::{Event, Happened, History, Limits};
+use share::Shares;
+
+/// What the section `[replicator]` says about scheduling.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// How many jobs may run at a time.
+    pub max_jobs: usize,
+    /// How many jobs make room in an interval.
+    pub max_churn: usize,
+    /// How long an interval is.
+    pub interval_ms: u64,
+    /// How histories are kept and judged.
+    pub history: Limits,
+    /// The section `[replicator.shares]`.
+    pub shares: Vec<(String, u32)>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            max_jobs: 500,
+            max_churn: 20,
+            interval_ms: 60_000,
+            history: Limits { events: 20, healthy_ms: 120_000 },
+            shares: Vec::new(),
+        }
+    }
+}
+
+/// Whether a job is tried again when it crashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lifetime {
+    /// It ends with its first run, well or not.
+    Transient,
+    /// It is tried until it succeeds or is removed.
+    Persistent,
+}
+
+/// Whether a job ends by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Course {
+    /// It ends when all is done, and is not interrupted before.
+    OneShot,
+    /// It goes on, and may be stopped to let others run.
+    Continuous,
+}
+
+/// What the scheduler needs to know of a job.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// With whom it shares: the name of a `_replicator` database, or of a user.
+    pub group: Arc<str>,
+    /// Whether it is tried again.
+    pub lifetime: Lifetime,
+    /// Whether it ends by itself.
+    pub course: Course,
+}
+
+/// What is to be done about a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Let it run.
+    Start(Arc<str>),
+    /// End its run; it waits again.
+    Stop(Arc<str>),
+}
+
+/// All jobs.
+#[derive(Debug, Default)]
+pub struct Scheduler {
+    settings: Settings,
+    jobs: HashMap<Arc<str>, Entry>,
+    running: usize,
+    shares: Shares,
+    settled_ms: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    job: Job,
+    history: History,
+    runs: bool,
+}
+
+impl Scheduler {
+    /// A scheduler without jobs.
+    #[must_use]
+    pub fn new(settings: Settings, now_ms: u64) -> Self {
+        let mut scheduler = Self { settled_ms: now_ms, ..Self::default() };
+        scheduler.configure(settings);
+        scheduler
+    }
+
+    /// Takes other settings; they count from the next decision on.
+    pub fn configure(&mut self, settings: Settings) {
+        self.shares.configure(settings.shares.clone());
+        self.settings = settings;
+    }
+
+    /// The settings in force.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Puts a job in, which may start at once. One of the same id is replaced; it must have been stopped before.
+    pub fn add(&mut self, id: &Arc<str>, job: Job, now_ms: u64) -> Vec<Decision> {
+        self.remove(id, now_ms);
+        self.shares.add(id, &job.group);
+        self.jobs.insert(Arc::clone(id), Entry { job, history: History::new(now_ms), runs: false });
+        if self.running < self.settings.max_jobs {
+            return vec![self.start(id, now_ms)];
+        }
+        Vec::new()
+    }
+
+    /// Takes a job out. Tells whether it was running: the caller ends that run.
+    pub fn remove(&mut self, id: &str, now_ms: u64) -> bool {
+        self.charge(id, now_ms);
+        let Some((id, entry)) = self.jobs.remove_entry(id) else { return false };
+        self.shares.remove(&id, &entry.job.group);
+        if entry.runs {
+            self.running -= 1;
+        }
+        entry.runs
+    }
+
+    /// A run has ended well; the job is over. Others may start in its place.
+    pub fn completed(&mut self, id: &str, now_ms: u64) -> Vec<Decision> {
+        self.remove(id, now_ms);
+        self.fill(now_ms)
+    }
+
+    /// A run has ended with an error. A transient job is over. Others may start in its place.
+    pub fn crashed(&mut self, id: &str, reason: &str, now_ms: u64) -> Vec<Decision> {
+        let limits = self.settings.history;
+        let Some(entry) = self.jobs.get(id).filter(|entry| entry.runs) else { return Vec::new() };
+        if entry.job.lifetime == Lifetime::Transient {
+            return self.completed(id, now_ms);
+        }
+        self.charge(id, now_ms);
+        let entry = self.jobs.get_mut(id).expect("it was there");
+        entry.runs = false;
+        entry.history.push(now_ms, Happened::Crashed(reason.into()), limits);
+        self.running -= 1;
+        self.fill(now_ms)
+    }
+
+    /// An interval has ended: too many jobs stop, waiting ones start, and some change places.
+    pub fn reschedule(&mut self, now_ms: u64) -> Vec<Decision> {
+        self.settle(now_ms);
+        let mut decisions = Vec::new();
+        let excess = self.running.saturating_sub(self.settings.max_jobs);
+        if excess > 0 {
+            decisions.extend(self.stop(excess, Course::Continuous, now_ms));
+            let excess = self.running.saturating_sub(self.settings.max_jobs);
+            decisions.extend(self.stop(excess, Course::OneShot, now_ms));
+        }
+        let started = self.fill(now_ms);
+        let churned = started.len();
+        decisions.extend(started);
+        // Only those that could run now are worth a place.
+        let waiting = self.pending(now_ms).len();
+        let churn = self.settings.max_churn.saturating_sub(churned).min(waiting);
+        if churn > 0 && self.running >= self.settings.max_jobs {
+            let next = self.next(churn, now_ms);
+            decisions.extend(self.stop(churn, Course::Continuous, now_ms));
+            let free = self.settings.max_jobs.saturating_sub(self.running);
+            for id in next.into_iter().take(free) {
+                decisions.push(self.start(&id, now_ms));
+            }
+        }
+        decisions
+    }
+
+    /// Starts what may start, for callers whose clock passed [`Self::due_ms`].
+    pub fn fill(&mut self, now_ms: u64) -> Vec<Decision> {
+        let free = self.settings.max_jobs.saturating_sub(self.running);
+        if free == 0 || self.jobs.len() == self.running {
+            return Vec::new();
+        }
+        let next = self.next(free, now_ms);
+        next.iter().map(|id| self.start(id, now_ms)).collect()
+    }
+
+    /// When the next job that crashed may run again, if there is a place for it.
+    #[must_use]
+    pub fn due_ms(&self) -> Option<u64> {
+        if self.running >= self.settings.max_jobs {
+            return None;
+        }
+        let waiting = self.jobs.values().filter(|entry| !entry.runs);
+        waiting.map(|entry| entry.history.due_ms(self.settings.history)).min()
+    }
+
+    /// The history of a job, and whether it runs.
+    #[must_use]
+    pub fn find(&self, id: &str) -> Option<(&History, bool)> {
+        self.jobs.get(id).map(|entry| (&entry.history, entry.runs))
+    }
+
+    /// How many jobs there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    /// How many jobs run.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        self.running
+    }
+
+    fn pending(&self, now_ms: u64) -> Vec<&Arc<str>> {
+        let limits = self.settings.history;
+        let due = self.jobs.iter().filter(|(_, entry)| !entry.runs && entry.history.due_ms(limits) <= now_ms);
+        due.map(|(id, _)| id).collect()
+    }
+
+    /// Who runs next: the least burdened, and among those who waited longest.
+    fn next(&self, count: usize, now_ms: u64) -> Vec<Arc<str>> {
+        let mut pending = self.pending(now_ms);
+        pending.sort_by_cached_key(|id| (self.shares.of(id), self.jobs[*id].history.started_ms(), Arc::clone(id)));
+        pending.into_iter().take(count).cloned().collect()
+    }
+
+    fn start(&mut self, id: &Arc<str>, now_ms: u64) -> Decision {
+        let limits = self.settings.history;
+        let entry = self.jobs.get_mut(id).expect("only jobs that are there are started");
+        entry.runs = true;
+        entry.history.push(now_ms, Happened::Started, limits);
+        self.running += 1;
+        Decision::Start(Arc::clone(id))
+    }
+
+    /// Stops the most burdened jobs of this kind, and among those who ran longest.
+    fn stop(&mut self, count: usize, course: Course, now_ms: u64) -> Vec<Decision> {
+        let running = self.jobs.iter().filter(|(_, entry)| entry.runs && entry.job.course == course);
+        let mut running: Vec<Arc<str>> = running.map(|(id, _)| Arc::clone(id)).collect();
+        let key = |id: &Arc<str>| (std::cmp::Reverse(self.shares.of(id)), self.jobs[id].history.started_ms());
+        running.sort_by_cached_key(|id| (key(id), Arc::clone(id)));
+        running.truncate(count);
+        for id in &running {
+            self.charge(id, now_ms);
+            let entry = self.jobs.get_mut(id).expect("it was found in there");
+            entry.runs = false;
+            entry.history.push(now_ms, Happened::Stopped, self.settings.history);
+            self.running -= 1;
+        }
+        running.into_iter().map(Decision::Stop).collect()
+    }
+
+    /// Charges a job that ends to run for what was not charged yet.
+    fn charge(&mut self, id: &str, now_ms: u64) {
+        if let Some(entry) = self.jobs.get(id).filter(|entry| entry.runs) {
+            let from = entry.history.started_ms().max(self.settled_ms);
+            self.shares.charge(&entry.job.group, now_ms.saturating_sub(from));
+        }
+    }
+
+    /// Charges what ran since the last time.
+    fn settle(&mut self, now_ms: u64) {
+        let Self { jobs, shares, settled_ms, .. } = self;
+        let running = || jobs.iter().filter(|(_, entry)| entry.runs);
+        for (_, entry) in running() {
+            let from = entry.history.started_ms().max(*settled_ms);
+            shares.charge(&entry.job.group, now_ms.saturating_sub(from));
+        }
+        shares.settle(running().map(|(id, entry)| (id, &entry.job.group)));
+        *settled_ms = now_ms;
+    }
+}
+
+#[cfg(test)]
+mod tests;

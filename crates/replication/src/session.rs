@@ -1,0 +1,339 @@
+//! [`Session`]: carries a replication out, once or continuously.
+//!
+//! 1. Both databases are opened (and the target made, if wanted), and their checkpoints compared.
+//! 2. A reader follows the changes of the source behind the common checkpoint. Its queue is bounded.
+//! 3. Batches of changes are copied by up to `worker_processes` workers at the same time. They end in any order.
+//! 4. Every `checkpoint_interval`, and at the end, both sides record the sequence up to which *all* batches are written: after a
+//!    crash at any step the next session begins at or before what is missing.
+//!
+//! Nothing here knows other jobs; when a session failed, the scheduler decides when the next one begins.
+
+mod batch;
+mod progress;
+mod reader;
+mod single;
+mod start;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use settee_model::json::Json;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use self::reader::Item;
+use self::start::Started;
+use crate::id::ReplicationId;
+use crate::peer::{ChangesQuery, Peer, PeerError, Refused};
+use crate::spec::Spec;
+pub use progress::{Progress, Statistics};
+
+/// What a session needs from outside.
+#[derive(Clone)]
+pub struct Services {
+    /// Seconds since 1970 by the clock of the wall, for the dates in checkpoints.
+    pub now_s: Arc<dyn Fn() -> u64 + Send + Sync>,
+    /// A new random id of 32 hexadecimal digits.
+    pub new_uuid: Arc<dyn Fn() -> String + Send + Sync>,
+}
+
+/// What a running session is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Control {
+    /// Go on.
+    #[default]
+    Run,
+    /// Record how far it came and end.
+    Stop,
+}
+
+/// How a session ended.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// A one-shot replication is through. The members of the answer of `_replicate` behind `ok`: an object with
+    /// `session_id`, `source_last_seq`, `history` and so on, as CouchDB answers it.
+    Completed(Json),
+    /// It was told to stop, and the checkpoint is written (or could not be).
+    Stopped,
+    /// It cannot go on; perhaps a later session can.
+    Failed(Failure),
+}
+
+/// Why a session ended early.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// An exchange with the source.
+    #[error("{0}")]
+    Source(#[source] PeerError),
+    /// An exchange with the target.
+    #[error("{0}")]
+    Target(#[source] PeerError),
+    /// A checkpoint.
+    #[error("checkpoint_commit_failure: {0}")]
+    Checkpoint(String),
+    /// The target does not take this document now, with this error, and may take it later.
+    #[error("the target does not take document `{0}` now: {1}")]
+    Document(String, String),
+    /// The source named this document and revision and does not have it.
+    #[error("document `{0}` is missing revision {1} at the source")]
+    Missing(String, String),
+}
+
+/// What all tasks of a session share.
+struct Context {
+    source: Peer,
+    target: Peer,
+    services: Services,
+    progress: Arc<Progress>,
+}
+
+impl Context {
+    /// Counts a revision that the target will not take.
+    fn refused(&self, refused: &Refused) {
+        let Refused { id, rev, error, reason } = refused;
+        let target = self.target.endpoint();
+        tracing::warn!("replication could not write document `{id}`, revision {rev}, to {target}: {error}: {reason}");
+        self.progress.update(|statistics| statistics.doc_write_failures += 1);
+    }
+}
+
+/// One run of a replication.
+pub struct Session {
+    spec: Spec,
+    id: ReplicationId,
+    context: Arc<Context>,
+}
+
+impl Session {
+    /// A session that has not begun. `progress` goes on counting where earlier sessions of the job ended.
+    #[must_use]
+    pub fn new(
+        spec: Spec,
+        id: ReplicationId,
+        source: Peer,
+        target: Peer,
+        services: Services,
+        progress: Arc<Progress>,
+    ) -> Self {
+        Self { spec, id, context: Arc::new(Context { source, target, services, progress }) }
+    }
+
+    /// Runs to its end. A one-shot session completes when it has seen what the source had when it came there; a continuous
+    /// one runs until it is told to stop or fails.
+    pub async fn run(self, mut control: watch::Receiver<Control>) -> Outcome {
+        let started = tokio::select! {
+            biased;
+            () = stopped(&mut control) => return Outcome::Stopped,
+            started = start::start(&self.spec, &self.id, &self.context) => started,
+        };
+        match started {
+            Ok(started) => Run::new(self, started).run(control).await,
+            Err(failure) => Outcome::Failed(failure),
+        }
+    }
+}
+
+/// Waits until the session is to stop. Whoever drops the sender wants nothing any more either.
+async fn stopped(control: &mut watch::Receiver<Control>) {
+    let _ = control.wait_for(|control| *control == Control::Stop).await;
+}
+
+/// A batch that was given to a worker.
+struct Slot {
+    ordinal: u64,
+    /// The sequence of its last change, if it has one.
+    seq: Option<Json>,
+    done: bool,
+}
+
+struct Run {
+    spec: Spec,
+    context: Arc<Context>,
+    checkpoints: start::Checkpoints,
+    items: mpsc::Receiver<Item>,
+    /// Ends when the run is dropped.
+    _reader: JoinSet<()>,
+    workers: JoinSet<(u64, Result<(), Failure>)>,
+    /// Rows that wait for a worker.
+    rows: Vec<Bytes>,
+    slots: VecDeque<Slot>,
+    next_ordinal: u64,
+    /// Everything up to here is at the target.
+    through: Json,
+    reading: Reading,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Reading {
+    Goes,
+    /// All was read; this many changes came later.
+    Ended(Option<u64>),
+}
+
+impl Run {
+    fn new(session: Session, started: Started) -> Self {
+        let Session { spec, context, .. } = session;
+        let tuning = &spec.tuning;
+        let (sender, items) = mpsc::channel(2 * tuning.worker_batch_size);
+        let mut reader = JoinSet::new();
+        let query = ChangesQuery::of(&spec);
+        let since = started.since.clone();
+        reader.spawn(reader::read(context.source.clone(), query, since, started.instance, sender));
+        Self {
+            spec,
+            context,
+            through: started.since,
+            checkpoints: started.checkpoints,
+            items,
+            _reader: reader,
+            workers: JoinSet::new(),
+            rows: Vec::new(),
+            slots: VecDeque::new(),
+            next_ordinal: 0,
+            reading: Reading::Goes,
+        }
+    }
+
+    async fn run(mut self, mut control: watch::Receiver<Control>) -> Outcome {
+        match self.work(&mut control).await {
+            Ok(Control::Run) => self.complete().await,
+            Ok(Control::Stop) => {
+                self.workers.shutdown().await;
+                if let Err(failure) = self.checkpoint().await {
+                    tracing::warn!("the last checkpoint of a replication that was stopped: {failure}");
+                }
+                Outcome::Stopped
+            }
+            Err(failure) => {
+                self.workers.shutdown().await;
+                // What was done need not be done again, if both sides can still be reached.
+                if let Err(other) = self.checkpoint().await {
+                    tracing::debug!("the last checkpoint of a replication that failed: {other}");
+                }
+                Outcome::Failed(failure)
+            }
+        }
+    }
+
+    /// Until all is copied, or it is told to stop.
+    async fn work(&mut self, control: &mut watch::Receiver<Control>) -> Result<Control, Failure> {
+        let interval = Duration::from_millis(self.spec.tuning.checkpoint_interval_ms);
+        let mut timer = Box::pin(tokio::time::sleep(interval));
+        let mut received = Vec::new();
+        loop {
+            self.dispatch();
+            if self.reading != Reading::Goes && self.workers.is_empty() && self.rows.is_empty() {
+                return Ok(Control::Run);
+            }
+            let room = self.spec.tuning.worker_batch_size.saturating_sub(self.rows.len());
+            tokio::select! {
+                biased;
+                () = stopped(control) => return Ok(Control::Stop),
+                Some(ended) = self.workers.join_next() => self.record(ended)?,
+                () = &mut timer => {
+                    self.checkpoint().await?;
+                    timer = Box::pin(tokio::time::sleep(interval));
+                }
+                count = self.items.recv_many(&mut received, room), if room > 0 && self.reading == Reading::Goes => {
+                    if count == 0 {
+                        return Err(Failure::Checkpoint("the reader of changes ended".to_owned()));
+                    }
+                    for item in received.drain(..) {
+                        self.take(item)?;
+                    }
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, item: Item) -> Result<(), Failure> {
+        match item {
+            Item::Row(row) => self.rows.push(row),
+            Item::Failed(error) => return Err(Failure::Source(error)),
+            Item::MadeAnew => return Err(start::made_anew("Source database")),
+            Item::End { last_seq, pending } => {
+                self.give();
+                self.slots.push_back(Slot { ordinal: self.next_ordinal, seq: Some(last_seq), done: true });
+                self.next_ordinal += 1;
+                self.reading = Reading::Ended(pending);
+                self.settle();
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the rows that wait to a worker, if one is free and it is time.
+    fn dispatch(&mut self) {
+        let tuning = &self.spec.tuning;
+        // Continuous replications bring what there is at once; the batches grow while all workers are busy.
+        let ready = self.spec.continuous || self.rows.len() >= tuning.worker_batch_size;
+        if ready && self.workers.len() < tuning.worker_processes {
+            self.give();
+        }
+    }
+
+    fn give(&mut self) {
+        let Some(last) = self.rows.last() else { return };
+        let seq = reader::sequence(last);
+        let ordinal = self.next_ordinal;
+        self.next_ordinal += 1;
+        if let Some(seq) = &seq {
+            self.context.progress.update(|statistics| statistics.source_seq = Some(seq.clone()));
+        }
+        self.slots.push_back(Slot { ordinal, seq, done: false });
+        let (context, rows) = (self.context.clone(), std::mem::take(&mut self.rows));
+        self.workers.spawn(async move { (ordinal, batch::copy(context, rows).await) });
+    }
+
+    fn record(&mut self, ended: Result<(u64, Result<(), Failure>), tokio::task::JoinError>) -> Result<(), Failure> {
+        let (ordinal, result) = match ended {
+            Ok(ended) => ended,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(error) => return Err(Failure::Checkpoint(error.to_string())),
+            },
+        };
+        result?;
+        if let Some(slot) = self.slots.iter_mut().find(|slot| slot.ordinal == ordinal) {
+            slot.done = true;
+        }
+        self.settle();
+        Ok(())
+    }
+
+    /// Moves on over the batches at the front that are written.
+    fn settle(&mut self) {
+        while self.slots.front().is_some_and(|slot| slot.done) {
+            if let Some(seq) = self.slots.pop_front().and_then(|slot| slot.seq) {
+                self.through = seq;
+            }
+        }
+        let through = self.through.clone();
+        self.context.progress.update(|statistics| statistics.through_seq = Some(through));
+    }
+
+    async fn checkpoint(&mut self) -> Result<(), Failure> {
+        self.checkpoints.record(&self.context, &self.through).await?;
+        if self.spec.continuous
+            && let Ok(Some(pending)) = self.context.source.pending(&self.through).await
+        {
+            self.context.progress.update(|statistics| statistics.changes_pending = Some(pending));
+        }
+        Ok(())
+    }
+
+    async fn complete(mut self) -> Outcome {
+        if let Reading::Ended(pending) = self.reading {
+            let pending = Some(pending.unwrap_or(0));
+            self.context.progress.update(|statistics| statistics.changes_pending = pending);
+        }
+        match self.checkpoints.record(&self.context, &self.through).await {
+            Ok(()) => Outcome::Completed(self.checkpoints.answer()),
+            Err(failure) => Outcome::Failed(failure),
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! A batch of changes: asks the target what it lacks, fetches that from the source, and writes it.
+//!
+//! Documents stay bytes: a row of `_bulk_get` holds a slice that goes into a body of `_bulk_docs`. What a batch holds in memory
+//! is bounded by [`FLUSH_BYTES`] and one document. A batch that breaks begins again with the question what is missing, so
+//! nothing is written twice.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use memchr::memmem;
+
+use super::single::{self, Single};
+use super::{Context, Failure};
+use crate::peer::{BulkDocs, PeerError, Refused, Tries, Wanted};
+use crate::text::{elements, member};
+
+/// Documents are written when they are so many bytes.
+const FLUSH_BYTES: usize = 2 << 20;
+
+/// Errors that a target gives to a document but that say nothing of the document.
+const PASSING_ERRORS: [&str; 6] = [
+    "internal_server_error",
+    "timeout",
+    "unknown_error",
+    "service_unavailable",
+    "too_many_requests",
+    "all_workers_died",
+];
+
+/// Why a try of a batch ended.
+pub(super) enum Ended {
+    /// In the middle; another try may go better.
+    Broken(Failure),
+    /// For good.
+    Failed(Failure),
+}
+
+impl Ended {
+    /// An answer of the source that was read in part.
+    pub(super) fn source(error: PeerError) -> Self {
+        if error.is_passing() { Self::Broken(Failure::Source(error)) } else { Self::Failed(Failure::Source(error)) }
+    }
+}
+
+/// Brings the changes of these rows of a feed to the target.
+pub(super) async fn copy(context: Arc<Context>, rows: Vec<Bytes>) -> Result<(), Failure> {
+    let (question, checked) = question(&rows);
+    drop(rows);
+    if checked == 0 {
+        return Ok(());
+    }
+    context.progress.update(|statistics| statistics.revisions_checked += checked);
+    let mut tries = Tries::new(context.source.tuning());
+    let mut first = true;
+    loop {
+        let failure = match attempt(&context, question.clone(), first).await {
+            Ok(()) => return Ok(()),
+            Err(Ended::Failed(failure)) => return Err(failure),
+            Err(Ended::Broken(failure)) => failure,
+        };
+        first = false;
+        if !tries.wait(None).await {
+            return Err(failure);
+        }
+        tracing::info!("a batch of a replication is tried again: {failure}");
+    }
+}
+
+/// The body of `_revs_diff` and how many revisions it names. Later rows of the same document replace earlier ones, as the last
+/// member of a name counts.
+fn question(rows: &[Bytes]) -> (Bytes, u64) {
+    let mut body = b"{".to_vec();
+    let mut checked = 0;
+    for row in rows {
+        let (Some(id), Some(changes)) = (member(row, "id"), member(row, "changes")) else { continue };
+        if body.len() > 1 {
+            body.push(b',');
+        }
+        body.extend_from_slice(id);
+        body.extend_from_slice(b":[");
+        for (_, change) in elements(changes) {
+            let Some(rev) = member(change, "rev") else { continue };
+            if body.last() != Some(&b'[') {
+                body.push(b',');
+            }
+            body.extend_from_slice(rev);
+            checked += 1;
+        }
+        body.push(b']');
+    }
+    body.push(b'}');
+    (Bytes::from(body), checked)
+}
+
+async fn attempt(context: &Arc<Context>, question: Bytes, first: bool) -> Result<(), Ended> {
+    let wanted = context.target.revs_diff(question).await.map_err(|error| Ended::Failed(Failure::Target(error)))?;
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let revisions: u64 = wanted.iter().map(|wanted| wanted.revs.len() as u64).sum();
+    if first {
+        context.progress.update(|statistics| statistics.missing_revisions_found += revisions);
+    }
+    let mut writer = Writer::new(context);
+    let mut singles = Vec::new();
+    match fetch(context, &wanted, &mut writer, &mut singles).await {
+        Ok(()) => {}
+        Err(ended @ Ended::Broken(_)) => {
+            // What came is kept: the next try does not ask for it again.
+            writer.flush().await?;
+            return Err(ended);
+        }
+        Err(ended) => return Err(ended),
+    }
+    single::copy_all(context, singles, &mut writer).await?;
+    writer.flush().await
+}
+
+/// Takes what `_bulk_get` gives; the rest goes into `singles`.
+async fn fetch(
+    context: &Context,
+    wanted: &[Wanted],
+    writer: &mut Writer<'_>,
+    singles: &mut Vec<Single>,
+) -> Result<(), Ended> {
+    let bulk = context.source.bulk_get(wanted).await.map_err(|error| Ended::Failed(Failure::Source(error)))?;
+    let Some(mut bulk) = bulk else {
+        singles.extend(wanted.iter().flat_map(Single::of));
+        return Ok(());
+    };
+    let asked: u64 = wanted.iter().map(|wanted| wanted.revs.len() as u64).sum();
+    context.progress.update(|statistics| statistics.bulk_get_attempts += asked);
+    let mut places = Places::new(wanted);
+    // How many revisions of each document are settled.
+    let mut settled = vec![0usize; wanted.len()];
+    while let Some(got) = bulk.next().await.map_err(Ended::source)? {
+        let Some(place) = places.find(&got.id) else { continue };
+        let count = got.documents.len();
+        context.progress.update(|statistics| statistics.bulk_get_docs += count as u64);
+        settled[place] += count;
+        for document in got.documents {
+            if has_attachments(&document) {
+                singles.extend(Single::attached(&wanted[place], &document));
+            } else if wanted[place].id.as_bytes().starts_with(b"\"_design/") {
+                singles.push(Single::design(&wanted[place], document));
+            } else {
+                context.progress.update(|statistics| statistics.docs_read += 1);
+                writer.push(document).await?;
+            }
+        }
+    }
+    let unsettled = wanted.iter().zip(settled).filter(|(wanted, settled)| *settled < wanted.revs.len());
+    singles.extend(unsettled.flat_map(|(wanted, _)| Single::of(wanted)));
+    Ok(())
+}
+
+/// Whether bytes of attachments belong to a document.
+pub(super) fn has_attachments(document: &[u8]) -> bool {
+    // Nearly all documents are settled by a look for the name, wherever it stands.
+    memmem::find(document, b"\"_attachments\"").is_some()
+        && member(document, "_attachments")
+            .is_some_and(|attachments| crate::text::members(attachments).next().is_some())
+}
+
+/// Finds documents by their ids; answers come in the order of the questions nearly always.
+struct Places<'a> {
+    wanted: &'a [Wanted],
+    next: usize,
+    by_id: HashMap<&'a [u8], usize>,
+}
+
+impl<'a> Places<'a> {
+    fn new(wanted: &'a [Wanted]) -> Self {
+        Self { wanted, next: 0, by_id: HashMap::new() }
+    }
+
+    fn find(&mut self, id: &[u8]) -> Option<usize> {
+        for place in self.next..self.wanted.len().min(self.next + 2) {
+            if self.wanted[place].id.as_bytes() == id {
+                self.next = place;
+                return Some(place);
+            }
+        }
+        if self.by_id.is_empty() {
+            self.by_id = self.wanted.iter().enumerate().map(|(place, wanted)| (wanted.id.as_bytes(), place)).collect();
+        }
+        if let Some(place) = self.by_id.get(id) {
+            return Some(*place);
+        }
+        // The same id may be escaped otherwise.
+        let json = settee_model::json::Json::parse(id).ok()?;
+        let id = json.value().as_str()?;
+        self.wanted.iter().position(|wanted| wanted.id() == id)
+    }
+}
+
+/// Collects documents and writes them in batches.
+pub(super) struct Writer<'a> {
+    context: &'a Context,
+    documents: Vec<Bytes>,
+    bytes: usize,
+}
+
+impl<'a> Writer<'a> {
+    fn new(context: &'a Context) -> Self {
+        Self { context, documents: Vec::new(), bytes: 0 }
+    }
+
+    /// Adds a document.
+    pub(super) async fn push(&mut self, document: Bytes) -> Result<(), Ended> {
+        self.bytes += document.len();
+        self.documents.push(document);
+        if self.bytes >= FLUSH_BYTES { self.flush().await } else { Ok(()) }
+    }
+
+    async fn flush(&mut self) -> Result<(), Ended> {
+        let documents = std::mem::take(&mut self.documents);
+        self.bytes = 0;
+        write(self.context, &documents).await
+    }
+}
+
+/// Writes documents, in smaller batches where the target wants that.
+async fn write(context: &Context, documents: &[Bytes]) -> Result<(), Ended> {
+    let mut batches = vec![documents];
+    while let Some(batch) = batches.pop() {
+        if batch.is_empty() {
+            continue;
+        }
+        let answer = context.target.bulk_docs(batch).await.map_err(|error| Ended::Failed(Failure::Target(error)))?;
+        match answer {
+            BulkDocs::Taken(refused) => {
+                let (passing, refused): (Vec<Refused>, Vec<Refused>) =
+                    refused.into_iter().partition(|refused| PASSING_ERRORS.contains(&refused.error.as_str()));
+                let written = batch.len().saturating_sub(refused.len() + passing.len()) as u64;
+                refused.iter().for_each(|refused| context.refused(refused));
+                context.progress.update(|statistics| statistics.docs_written += written);
+                if let Some(passing) = passing.into_iter().next() {
+                    return Err(Ended::Broken(Failure::Document(passing.id, passing.error)));
+                }
+            }
+            BulkDocs::BodyRefused(status) if batch.len() == 1 => {
+                let text = |name| member(&batch[0], name).map(|text| String::from_utf8_lossy(text).into_owned());
+                context.refused(&Refused {
+                    id: text("_id").unwrap_or_default(),
+                    rev: text("_rev").unwrap_or_default(),
+                    error: status.to_string(),
+                    reason: "the target does not take a body with this document".to_owned(),
+                });
+            }
+            BulkDocs::BodyRefused(_) => {
+                let (first, second) = batch.split_at(batch.len() / 2);
+                batches.push(second);
+                batches.push(first);
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,48 @@
+//! [`Progress`]: what a replication has done so far, readable at any time.
+
+use parking_lot::Mutex;
+use settee_model::json::Json;
+
+/// Shared by a session, its workers and whoever wants to know.
+#[derive(Debug, Default)]
+pub struct Progress(Mutex<Statistics>);
+
+/// The counters and positions of a replication, under the names that CouchDB shows in `_active_tasks`, `_scheduler/jobs` and
+/// `_replicator` documents. Sequences are JSON text; `None` shows as `null` or 0.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Revisions that the target was asked about.
+    pub revisions_checked: u64,
+    /// Revisions that the target lacked.
+    pub missing_revisions_found: u64,
+    /// Revisions read from the source.
+    pub docs_read: u64,
+    /// Revisions that the target took.
+    pub docs_written: u64,
+    /// Revisions that the target refused.
+    pub doc_write_failures: u64,
+    /// `_bulk_get` requests.
+    pub bulk_get_attempts: u64,
+    /// Revisions that came by `_bulk_get`.
+    pub bulk_get_docs: u64,
+    /// Changes of the source that are ahead; unknown before the first answer of `_changes`.
+    pub changes_pending: Option<u64>,
+    /// The sequence of the last checkpoint.
+    pub checkpointed_source_seq: Option<Json>,
+    /// The newest sequence of the source that was seen.
+    pub source_seq: Option<Json>,
+    /// All changes up to here are at the target.
+    pub through_seq: Option<Json>,
+}
+
+impl Progress {
+    /// A copy of the counters.
+    pub fn statistics(&self) -> Statistics {
+        self.0.lock().clone()
+    }
+
+    /// Changes the counters.
+    pub(crate) fn update(&self, change: impl FnOnce(&mut Statistics)) {
+        change(&mut self.0.lock());
+    }
+}

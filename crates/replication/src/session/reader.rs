@@ -1,0 +1,115 @@
+//! Reads the changes of a source, row by row, and opens the feed again where it broke.
+
+use bytes::Bytes;
+use settee_model::json::Json;
+use tokio::sync::mpsc;
+
+use crate::peer::{ChangesQuery, Feed, Peer, PeerError, Tries};
+use crate::text::member;
+
+/// What the reader found.
+#[derive(Clone, Debug)]
+pub(super) enum Item {
+    /// A row of the feed: a JSON object, unchecked.
+    Row(Bytes),
+    /// All changes were read.
+    End { last_seq: Json, pending: Option<u64> },
+    /// It cannot go on.
+    Failed(PeerError),
+    /// There is another database of the same name, whose sequences are others.
+    MadeAnew,
+}
+
+/// Reads until the end of a normal feed, or for ever. `items` is bounded, so that a slow target slows the source down.
+/// `instance` is the source's `instance_start_time` when the session began.
+pub(super) async fn read(
+    source: Peer,
+    query: ChangesQuery,
+    since: Json,
+    instance: Option<Json>,
+    items: mpsc::Sender<Item>,
+) {
+    let mut reader = Reader { tries: Tries::new(source.tuning()), source, query, since, instance, items };
+    let end = reader.run().await.unwrap_or_else(|error| Some(Item::Failed(error)));
+    if let Some(end) = end {
+        // Nobody listens if the session is over.
+        let _ = reader.items.send(end).await;
+    }
+}
+
+struct Reader {
+    source: Peer,
+    query: ChangesQuery,
+    since: Json,
+    instance: Option<Json>,
+    items: mpsc::Sender<Item>,
+    tries: Tries,
+}
+
+impl Reader {
+    /// Answers what to say at the end, or nothing if nobody listens.
+    async fn run(&mut self) -> Result<Option<Item>, PeerError> {
+        loop {
+            let error = match self.feed().await {
+                Ok(end) => return Ok(end),
+                Err(error) => error,
+            };
+            if !error.is_passing() || !self.tries.wait(None).await {
+                return Err(error);
+            }
+            tracing::info!("the feed of changes of {} is opened again: {error}", self.source.endpoint());
+            let instance = self.source.info().await?.instance_start_time;
+            if self.instance.is_some() && instance.is_some() && self.instance != instance {
+                return Ok(Some(Item::MadeAnew));
+            }
+        }
+    }
+
+    /// One feed to its end. Answers what to say at the end, or nothing if nobody listens.
+    async fn feed(&mut self) -> Result<Option<Item>, PeerError> {
+        let mut feed = self.source.changes(&self.query, &self.since).await?;
+        let mut last: Option<Bytes> = None;
+        let mut rows = 0u64;
+        let ended = loop {
+            match feed.next().await {
+                Ok(Some(row)) if self.query.feed == Feed::Continuous && ends_feed(&row) => {
+                    last = Some(row);
+                }
+                Ok(Some(row)) => {
+                    rows += 1;
+                    last = Some(row.clone());
+                    if self.items.send(Item::Row(row)).await.is_err() {
+                        return Ok(None);
+                    }
+                }
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        if let Some(seq) = last.as_deref().and_then(sequence) {
+            self.since = seq;
+        }
+        if rows > 0 {
+            self.tries = Tries::new(self.source.tuning());
+        }
+        match (ended, self.query.feed) {
+            (Err(error), _) => Err(error),
+            (Ok(()), Feed::Normal) => {
+                let (last_seq, pending) = feed.end()?;
+                Ok(Some(Item::End { last_seq, pending }))
+            }
+            (Ok(()), Feed::Continuous) => Err(feed.ended()),
+        }
+    }
+}
+
+/// Whether this row of a continuous feed is its last one: `{"last_seq":…,"pending":0}`.
+fn ends_feed(row: &[u8]) -> bool {
+    member(row, "last_seq").is_some() && member(row, "changes").is_none()
+}
+
+/// The sequence of a row; `None` where the source left it out.
+pub(super) fn sequence(row: &[u8]) -> Option<Json> {
+    let seq = member(row, "seq").or_else(|| member(row, "last_seq"))?;
+    Json::parse(seq).ok().filter(|seq| !seq.value().is_null())
+}

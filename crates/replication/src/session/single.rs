@@ -1,0 +1,477 @@
+//! Documents that are brought over on their own: those with attachments, whose bytes are streamed from the source to the
+//! target; design documents, which a target may refuse to whom it lets write others; and what `_bulk_get` did not give.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use settee_model::json::{Json, Value, write_string};
+use settee_wire::multipart::{Attached, Event, Writer as Parts};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::batch::{Ended, Writer, has_attachments};
+use super::{Context, Failure};
+use crate::peer::{Arriving, OpenRevs, PeerError, Put, Refused, Tries, Wanted, channel_body};
+use crate::text::{MAX_ROW_BYTES, member};
+use crate::transport::TransportError;
+
+/// Pieces of a body that wait for the target.
+const PIECES: usize = 4;
+
+/// A revision to bring over.
+#[derive(Clone, Debug)]
+pub(super) struct Single {
+    id: String,
+    rev: String,
+    possible_ancestors: Vec<String>,
+    /// The document, if it came already and nothing of it is missing.
+    document: Option<Bytes>,
+}
+
+impl Single {
+    /// All revisions of a document.
+    pub(super) fn of(wanted: &Wanted) -> impl Iterator<Item = Self> {
+        wanted.revs.iter().map(|rev| Self {
+            id: wanted.id(),
+            rev: rev.clone(),
+            possible_ancestors: wanted.possible_ancestors.clone(),
+            document: None,
+        })
+    }
+
+    /// The revision of a document that came without the bytes of its attachments.
+    pub(super) fn attached(wanted: &Wanted, document: &[u8]) -> Option<Self> {
+        let possible_ancestors = wanted.possible_ancestors.clone();
+        Some(Self { id: wanted.id(), rev: rev_of(document)?, possible_ancestors, document: None })
+    }
+
+    /// A design document that came.
+    pub(super) fn design(wanted: &Wanted, document: Bytes) -> Self {
+        let rev = rev_of(&document).unwrap_or_default();
+        Self { id: wanted.id(), rev, possible_ancestors: Vec::new(), document: Some(document) }
+    }
+}
+
+fn rev_of(document: &[u8]) -> Option<String> {
+    let json = Json::parse(member(document, "_rev")?).ok()?;
+    json.value().as_str().map(|rev| rev.into_owned())
+}
+
+/// Brings all over, several at a time. Documents without attachments go to `writer`.
+pub(super) async fn copy_all(
+    context: &Arc<Context>,
+    singles: Vec<Single>,
+    writer: &mut Writer<'_>,
+) -> Result<(), Ended> {
+    let tuning = context.source.tuning();
+    let at_once = (tuning.http_connections / tuning.worker_processes).max(1);
+    let mut running = JoinSet::new();
+    let mut singles = singles.into_iter();
+    loop {
+        while running.len() < at_once
+            && let Some(single) = singles.next()
+        {
+            running.spawn(copy(context.clone(), single));
+        }
+        match running.join_next().await {
+            None => return Ok(()),
+            Some(Ok(documents)) => {
+                for document in documents? {
+                    context.progress.update(|statistics| statistics.docs_read += 1);
+                    writer.push(document).await?;
+                }
+            }
+            Some(Err(error)) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_cancelled) => return Ok(()),
+            },
+        }
+    }
+}
+
+/// Brings one over; tries again where the connection breaks in the middle. Answers documents that can go into a batch.
+async fn copy(context: Arc<Context>, single: Single) -> Result<Vec<Bytes>, Ended> {
+    let mut tries = Tries::new(context.source.tuning());
+    let mut single = single;
+    loop {
+        let failure = match attempt(&context, &single).await {
+            Ok(Attempt::Done(documents)) => return Ok(documents),
+            Ok(Attempt::MissingStub) if !single.possible_ancestors.is_empty() => {
+                // The target lost what it had: send all bytes.
+                single.possible_ancestors.clear();
+                continue;
+            }
+            Ok(Attempt::MissingStub) => {
+                let (error, reason) = ("missing_stub".to_owned(), String::new());
+                context.refused(&Refused { id: single.id, rev: single.rev, error, reason });
+                return Ok(Vec::new());
+            }
+            // It may be on its way to this node of a cluster, or purged; then the feed does not name it when it is read again.
+            Ok(Attempt::Missing) => Failure::Missing(single.id.clone(), single.rev.clone()),
+            Err(Ended::Broken(failure)) => failure,
+            Err(ended @ Ended::Failed(_)) => return Err(ended),
+        };
+        if !tries.wait(None).await {
+            return Err(Ended::Failed(failure));
+        }
+        tracing::info!("a document of a replication is tried again: {failure}");
+    }
+}
+
+enum Attempt {
+    /// It is over, but for these documents.
+    Done(Vec<Bytes>),
+    /// The source does not have the revision.
+    Missing,
+    /// The target does not have an attachment whose bytes were not sent.
+    MissingStub,
+}
+
+async fn attempt(context: &Context, single: &Single) -> Result<Attempt, Ended> {
+    if let Some(document) = &single.document {
+        return put_alone(context, single, document.clone()).await;
+    }
+    let opened = context.source.open_revs(&single.id, &single.rev, &single.possible_ancestors).await;
+    let mut opened = opened.map_err(|error| Ended::Failed(Failure::Source(error)))?;
+    let (mut documents, mut missing) = (Vec::new(), false);
+    while let Some(arriving) = opened.next().await.map_err(Ended::source)? {
+        let attempt = match arriving {
+            Arriving::Missing => {
+                missing = true;
+                continue;
+            }
+            Arriving::Related => related(context, single, &mut opened).await?,
+            Arriving::Document(document) if has_attachments(&document) && opened.sends_no_attachments() => {
+                stubbed(context, single, &document).await?
+            }
+            Arriving::Document(document) if has_attachments(&document) || single.id.starts_with("_design/") => {
+                put_alone(context, single, document).await?
+            }
+            Arriving::Document(document) => {
+                documents.push(document);
+                continue;
+            }
+        };
+        if matches!(attempt, Attempt::MissingStub) {
+            return Ok(attempt);
+        }
+        missing = false;
+    }
+    Ok(if missing && documents.is_empty() { Attempt::Missing } else { Attempt::Done(documents) })
+}
+
+/// Writes a document that needs no bytes beside it.
+async fn put_alone(context: &Context, single: &Single, document: Bytes) -> Result<Attempt, Ended> {
+    let rev = rev_of(&document).unwrap_or_else(|| single.rev.clone());
+    let put = context.target.put_document(&single.id, &rev, document).await;
+    done(context, put.map_err(|error| Ended::Failed(Failure::Target(error)))?)
+}
+
+fn done(context: &Context, put: Put) -> Result<Attempt, Ended> {
+    match put {
+        Put::MissingStub => return Ok(Attempt::MissingStub),
+        Put::Taken => context.progress.update(|statistics| {
+            statistics.docs_read += 1;
+            statistics.docs_written += 1;
+        }),
+        Put::Refused(refused) => {
+            context.progress.update(|statistics| statistics.docs_read += 1);
+            context.refused(&refused);
+        }
+    }
+    Ok(Attempt::Done(Vec::new()))
+}
+
+/// An attachment whose bytes follow the document.
+struct Following {
+    name: String,
+    content_type: String,
+    length: u64,
+    encoding: Option<String>,
+}
+
+/// How bytes of attachments come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Coding {
+    /// As the source stores them, perhaps compressed.
+    Stored,
+    /// As they were written.
+    Identity,
+}
+
+/// The attachments with this member set, in their order. `None` if one says no length.
+fn attachments_with(document: &Json, mark: &str, coding: Coding) -> Option<Vec<Following>> {
+    let attachments = document.value().get("_attachments")?;
+    let marked = attachments.members().filter(|(_, value)| value.get(mark).and_then(Value::as_bool) == Some(true));
+    let following = marked.map(|(name, value)| {
+        let text = |name| value.get(name).and_then(Value::as_str).map(|text| text.into_owned());
+        let encoding = text("encoding").filter(|encoding| coding == Coding::Stored && encoding != "identity");
+        let length = match encoding {
+            Some(_) => value.get("encoded_length"),
+            None => value.get("length"),
+        };
+        Some(Following {
+            name: name.as_str()?.into_owned(),
+            content_type: text("content_type").unwrap_or_else(|| "application/octet-stream".to_owned()),
+            length: length?.as_u64()?,
+            encoding,
+        })
+    });
+    following.collect()
+}
+
+/// Passes a revision in several parts on.
+async fn related(context: &Context, single: &Single, opened: &mut OpenRevs) -> Result<Attempt, Ended> {
+    let text = related_document(opened).await.map_err(Ended::source)?;
+    let document = Json::parse(&text).map_err(|_| Ended::source(opened.protocol("a document is no JSON")))?;
+    let following = attachments_with(&document, "follows", Coding::Stored)
+        .ok_or_else(|| Ended::source(opened.protocol("an attachment has no length")))?;
+    let body = Body::new(context, &text, &following);
+    let (sender, receiver) = mpsc::channel(PIECES);
+    let pump = async {
+        let result = pump_related(opened, &following, &body, &sender).await;
+        finish(result, sender).await
+    };
+    let rev = rev_of(&text).unwrap_or_else(|| single.rev.clone());
+    let put = put_streamed(context, single, &rev, &body, receiver, pump).await?;
+    done(context, put)
+}
+
+async fn related_document(opened: &mut OpenRevs) -> Result<Bytes, PeerError> {
+    let mut text = Vec::new();
+    loop {
+        match opened.related().await? {
+            Event::Part(_) => {}
+            Event::Data(bytes) if text.len() + bytes.len() > MAX_ROW_BYTES => {
+                return Err(opened.protocol("a document is too long"));
+            }
+            Event::Data(bytes) => text.extend_from_slice(&bytes),
+            Event::PartEnd => return Ok(Bytes::from(text)),
+            Event::End => return Err(opened.protocol("there is no document")),
+        }
+    }
+}
+
+/// A body of several parts without the bytes of its attachments.
+struct Body {
+    content_type: String,
+    /// The document and all before it.
+    begin: Bytes,
+    /// The head of each attachment.
+    heads: Vec<Bytes>,
+    end: Bytes,
+    length: u64,
+}
+
+impl Body {
+    fn new(context: &Context, document: &[u8], following: &[Following]) -> Self {
+        let parts = Parts::new((context.services.new_uuid)());
+        let mut begin = Vec::with_capacity(document.len() + 128);
+        parts.begin(&mut begin);
+        parts.part(&mut begin, [("Content-Type", "application/json")]);
+        begin.extend_from_slice(document);
+        let heads = following.iter().map(|following| {
+            let mut head = Vec::new();
+            parts.part_end(&mut head);
+            parts.attachment(
+                &mut head,
+                Attached {
+                    name: &following.name,
+                    content_type: &following.content_type,
+                    length: following.length,
+                    encoding: following.encoding.as_deref(),
+                },
+            );
+            Bytes::from(head)
+        });
+        let heads: Vec<Bytes> = heads.collect();
+        let mut end = Vec::new();
+        parts.part_end(&mut end);
+        parts.end(&mut end);
+        let text = begin.len() + end.len() + heads.iter().map(Bytes::len).sum::<usize>();
+        let length = text as u64 + following.iter().map(|following| following.length).sum::<u64>();
+        let content_type = parts.content_type("multipart/related");
+        Self { content_type, begin: begin.into(), heads, end: end.into(), length }
+    }
+}
+
+type Pieces = mpsc::Sender<Result<Bytes, TransportError>>;
+
+/// Nobody takes the pieces any longer: the target answered already.
+struct Unwanted;
+
+/// What interrupts a pump.
+enum Stop {
+    Unwanted,
+    Source(PeerError),
+}
+
+impl From<Unwanted> for Stop {
+    fn from(_: Unwanted) -> Self {
+        Self::Unwanted
+    }
+}
+
+impl From<PeerError> for Stop {
+    fn from(error: PeerError) -> Self {
+        Self::Source(error)
+    }
+}
+
+async fn send(pieces: &Pieces, bytes: Bytes) -> Result<(), Unwanted> {
+    pieces.send(Ok(bytes)).await.map_err(|_| Unwanted)
+}
+
+/// Sends the parts of `opened` behind its document.
+async fn pump_related(
+    opened: &mut OpenRevs,
+    following: &[Following],
+    body: &Body,
+    pieces: &Pieces,
+) -> Result<(), Stop> {
+    send(pieces, body.begin.clone()).await?;
+    let mut waiting: Vec<usize> = (0..following.len()).collect();
+    loop {
+        match opened.related().await? {
+            Event::Part(head) => {
+                // Parts without a name come in the order of the document.
+                let name = head.filename();
+                let named = waiting.iter().position(|place| Some(&following[*place].name) == name.as_ref());
+                if waiting.is_empty() {
+                    return Err(opened.protocol("there are more parts than attachments").into());
+                }
+                let place = waiting.remove(named.unwrap_or(0));
+                send(pieces, body.heads[place].clone()).await?;
+            }
+            Event::Data(bytes) => send(pieces, bytes).await?,
+            Event::PartEnd => {}
+            Event::End => break,
+        }
+    }
+    send(pieces, body.end.clone()).await?;
+    Ok(())
+}
+
+/// Breaks the body where the source broke, and says how it ended.
+async fn finish(result: Result<(), Stop>, pieces: Pieces) -> Result<(), PeerError> {
+    match result {
+        Ok(()) | Err(Stop::Unwanted) => Ok(()),
+        Err(Stop::Source(error)) => {
+            let _ = pieces.send(Err(TransportError::Broken("the source broke".to_owned()))).await;
+            Err(error)
+        }
+    }
+}
+
+/// Runs a pump and the request that takes its pieces.
+async fn put_streamed(
+    context: &Context,
+    single: &Single,
+    rev: &str,
+    body: &Body,
+    pieces: mpsc::Receiver<Result<Bytes, TransportError>>,
+    pump: impl Future<Output = Result<(), PeerError>>,
+) -> Result<Put, Ended> {
+    let stream = channel_body(pieces, body.length);
+    let put = context.target.put_related(&single.id, rev, &body.content_type, stream, body.length);
+    tokio::pin!(put, pump);
+    let mut pumped = None;
+    let put = loop {
+        tokio::select! {
+            put = &mut put => break put,
+            result = &mut pump, if pumped.is_none() => pumped = Some(result),
+        }
+    };
+    match (put, pumped) {
+        (_, Some(Err(error))) => Err(Ended::source(error)),
+        (Ok(put), _) => Ok(put),
+        (Err(error), _) if error.is_passing() => Err(Ended::Broken(Failure::Target(error))),
+        (Err(error), _) => Err(Ended::Failed(Failure::Target(error))),
+    }
+}
+
+/// Passes on a document from a source that does not send bytes of attachments along: each is asked for.
+async fn stubbed(context: &Context, single: &Single, text: &[u8]) -> Result<Attempt, Ended> {
+    let fail = |url: &str, what: &str| {
+        let (method, url, what) = ("GET".to_owned(), url.to_owned(), what.to_owned());
+        Ended::Failed(Failure::Source(PeerError::Protocol { method, url, what }))
+    };
+    let document = Json::parse(text).map_err(|_| fail(&single.id, "a document is no JSON"))?;
+    let following = attachments_with(&document, "stub", Coding::Identity)
+        .ok_or_else(|| fail(&single.id, "an attachment has no length"))?;
+    let rev = rev_of(text).unwrap_or_else(|| single.rev.clone());
+    let body = Body::new(context, &following_document(&document), &following);
+    let (sender, receiver) = mpsc::channel(PIECES);
+    let pump = async {
+        let result = pump_stubs(context, single, &rev, &following, &body, &sender).await;
+        finish(result, sender).await
+    };
+    let put = put_streamed(context, single, &rev, &body, receiver, pump).await?;
+    done(context, put)
+}
+
+async fn pump_stubs(
+    context: &Context,
+    single: &Single,
+    rev: &str,
+    following: &[Following],
+    body: &Body,
+    pieces: &Pieces,
+) -> Result<(), Stop> {
+    send(pieces, body.begin.clone()).await?;
+    for (attachment, head) in following.iter().zip(&body.heads) {
+        send(pieces, head.clone()).await?;
+        let (ask, mut stream) = context.source.attachment(&single.id, rev, &attachment.name).await?;
+        while let Some(bytes) = stream.next().await.map_err(|error| ask.transport(error))? {
+            send(pieces, bytes).await?;
+        }
+    }
+    send(pieces, body.end.clone()).await?;
+    Ok(())
+}
+
+/// The document with `follows` in place of `stub`, and without what describes an encoding.
+fn following_document(document: &Json) -> Vec<u8> {
+    let mut out = b"{".to_vec();
+    for (name, value) in document.value().members() {
+        if out.len() > 1 {
+            out.push(b',');
+        }
+        out.extend_from_slice(name.raw());
+        out.push(b':');
+        if name.is_string("_attachments") {
+            write_following(value, &mut out);
+        } else {
+            out.extend_from_slice(value.raw());
+        }
+    }
+    out.push(b'}');
+    out
+}
+
+fn write_following(attachments: Value<'_>, out: &mut Vec<u8>) {
+    out.push(b'{');
+    for (index, (name, attachment)) in attachments.members().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(name.raw());
+        out.extend_from_slice(b":{");
+        let mut first = true;
+        for (name, value) in attachment.members() {
+            let name = name.as_str().unwrap_or_default();
+            // The digest is that of the encoded bytes.
+            if ["encoding", "encoded_length", "digest"].contains(&name.as_ref()) {
+                continue;
+            }
+            if !std::mem::take(&mut first) {
+                out.push(b',');
+            }
+            write_string(out, if name == "stub" { "follows" } else { &name });
+            out.push(b':');
+            out.extend_from_slice(value.raw());
+        }
+        out.push(b'}');
+    }
+    out.push(b'}');
+}

@@ -1,0 +1,178 @@
+//! The beginning of a session: both databases are opened and their checkpoints compared; and the checkpoints that follow.
+
+use settee_model::json::{Json, Value};
+
+use super::{Context, Failure};
+use crate::checkpoint::{self, Entry};
+use crate::dates::rfc1123;
+use crate::id::ReplicationId;
+use crate::peer::{Peer, PeerError};
+use crate::spec::{Filter, Spec};
+
+/// A session that may begin.
+pub(super) struct Started {
+    /// Behind this sequence.
+    pub(super) since: Json,
+    /// The `instance_start_time` of the source.
+    pub(super) instance: Option<Json>,
+    pub(super) checkpoints: Checkpoints,
+}
+
+/// Opens both sides and finds where to begin.
+pub(super) async fn start(spec: &Spec, id: &ReplicationId, context: &Context) -> Result<Started, Failure> {
+    let source = context.source.info().await.map_err(Failure::Source)?;
+    if spec.create_target {
+        context.target.create(&spec.create_target_params).await.map_err(Failure::Target)?;
+    }
+    let target = context.target.info().await.map_err(Failure::Target)?;
+    let (source_log, target_log) = match spec.tuning.use_checkpoints {
+        true => (
+            Log::find(&context.source, id).await.map_err(Failure::Source)?,
+            Log::find(&context.target, id).await.map_err(Failure::Target)?,
+        ),
+        false => (Log::default(), Log::default()),
+    };
+    let compared = checkpoint::compare(source_log.document.as_ref(), target_log.document.as_ref());
+    let since = spec.since_seq.clone().unwrap_or(compared.since);
+    context.progress.update(|statistics| {
+        statistics.through_seq = Some(since.clone());
+        statistics.checkpointed_source_seq = Some(since.clone());
+        statistics.source_seq = Some(since.clone());
+    });
+    let instance = source.instance_start_time.clone();
+    let checkpoints = Checkpoints {
+        name: id.base.clone(),
+        used: spec.tuning.use_checkpoints,
+        by_doc_ids: matches!(spec.filter, Filter::DocIds(_)),
+        session_id: (context.services.new_uuid)(),
+        start_time: rfc1123((context.services.now_s)()),
+        start_seq: since.clone(),
+        recorded: since.clone(),
+        history: compared.history,
+        answer: checkpoint::no_changes(source_log.document.as_ref()),
+        source: Side { rev: source_log.rev, instance: source.instance_start_time },
+        target: Side { rev: target_log.rev, instance: target.instance_start_time },
+    };
+    Ok(Started { since, instance, checkpoints })
+}
+
+/// What one side remembers.
+#[derive(Clone, Debug, Default)]
+struct Log {
+    document: Option<Json>,
+    /// The revision that the next one replaces.
+    rev: Option<String>,
+}
+
+impl Log {
+    /// The checkpoint under the id of today, or one under an older id, which then goes on under that of today.
+    async fn find(peer: &Peer, id: &ReplicationId) -> Result<Self, PeerError> {
+        if let Some(document) = peer.local_document(&id.base).await? {
+            let rev = document.value().get("_rev").and_then(Value::as_str).map(|rev| rev.into_owned());
+            return Ok(Self { document: Some(document), rev });
+        }
+        for name in &id.older {
+            if let Some(document) = peer.local_document(name).await? {
+                let document = checkpoint::stripped(&document);
+                let body = checkpoint::local_document(&id.base, None, &document);
+                let rev = peer.put_local_document(&id.base, body).await?;
+                return Ok(Self { document: Some(document), rev });
+            }
+        }
+        Ok(Self::default())
+    }
+}
+
+/// One side of the checkpoints of a session.
+struct Side {
+    rev: Option<String>,
+    instance: Option<Json>,
+}
+
+/// The checkpoints of a session.
+pub(super) struct Checkpoints {
+    name: String,
+    used: bool,
+    by_doc_ids: bool,
+    session_id: String,
+    start_time: String,
+    start_seq: Json,
+    /// Up to here both sides know.
+    recorded: Json,
+    /// Entries of earlier sessions.
+    history: Vec<Json>,
+    answer: Json,
+    source: Side,
+    target: Side,
+}
+
+impl Checkpoints {
+    /// What `_replicate` answers.
+    pub(super) fn answer(&self) -> Json {
+        if self.used { self.answer.clone() } else { Json::trusted(b"{\"use_checkpoints\":false}".to_vec()) }
+    }
+
+    /// Makes both sides durable and remember `through`.
+    pub(super) async fn record(&mut self, context: &Context, through: &Json) -> Result<(), Failure> {
+        if !self.used || *through == self.recorded {
+            return Ok(());
+        }
+        self.commit(context).await?;
+        let statistics = context.progress.statistics();
+        let entry = Entry {
+            session_id: &self.session_id,
+            start_time: &self.start_time,
+            end_time: &rfc1123((context.services.now_s)()),
+            start_last_seq: &self.start_seq,
+            recorded_seq: through,
+            statistics: &statistics,
+            by_doc_ids: self.by_doc_ids,
+        };
+        let document = checkpoint::document(&entry, &self.history);
+        // The source first, as CouchDB does: what only the source knows is not common.
+        self.source.rev = Some(write(&context.source, "source", &self.name, &self.source, &document).await?);
+        self.target.rev = Some(write(&context.target, "target", &self.name, &self.target, &document).await?);
+        self.answer = document;
+        self.recorded = through.clone();
+        context.progress.update(|statistics| statistics.checkpointed_source_seq = Some(through.clone()));
+        Ok(())
+    }
+
+    /// Makes both sides durable, and finds out whether they are still the databases that they were.
+    async fn commit(&self, context: &Context) -> Result<(), Failure> {
+        let (source, target) = tokio::join!(context.source.ensure_full_commit(), context.target.ensure_full_commit());
+        let failed = |side: &str, error: PeerError| Failure::Checkpoint(format!("Failure on {side} commit: {error}"));
+        let source = source.map_err(|error| failed("source", error))?;
+        let target = target.map_err(|error| failed("target", error))?;
+        let changed = |before: &Option<Json>, now: &Option<Json>| before.is_some() && now.is_some() && before != now;
+        let side = match (changed(&self.source.instance, &source), changed(&self.target.instance, &target)) {
+            (false, false) => return Ok(()),
+            (true, false) => "Source database",
+            (false, true) => "Target database",
+            (true, true) => "Source and target databases",
+        };
+        Err(made_anew(side))
+    }
+}
+
+/// That a database is not the one that it was when the session began.
+pub(super) fn made_anew(side: &str) -> Failure {
+    Failure::Checkpoint(format!("{side} out of sync: made anew since the replication began."))
+}
+
+/// Writes one side's checkpoint; answers its new revision.
+async fn write(peer: &Peer, which: &str, name: &str, side: &Side, document: &Json) -> Result<String, Failure> {
+    let failed = |what: String| Failure::Checkpoint(format!("Error updating the {which} checkpoint document: {what}"));
+    let body = checkpoint::local_document(name, side.rev.as_deref(), document);
+    match peer.put_local_document(name, body).await.map_err(|error| failed(error.to_string()))? {
+        Some(rev) => Ok(rev),
+        None => {
+            // Perhaps a try whose answer was lost did it.
+            let there = peer.local_document(name).await.map_err(|error| failed(error.to_string()))?;
+            there
+                .filter(|there| checkpoint::stripped(there) == *document)
+                .and_then(|there| there.value().get("_rev").and_then(Value::as_str).map(|rev| rev.into_owned()))
+                .ok_or_else(|| failed("conflict".to_owned()))
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Exchanges that fail, one after the other and all from one on: nothing is lost, nothing is written twice.
+
+use std::sync::Arc;
+
+use super::varied;
+use crate::session::{Outcome, Statistics};
+use crate::spec::Spec;
+use crate::testing::{Fault, Faulty, Leaf, Missing, Sequences, Server, Sides, services, spec};
+
+/// Which side's exchanges fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Source,
+    Target,
+}
+
+const FAULTS: [Fault; 7] = [
+    Fault::Before,
+    Fault::After,
+    Fault::Cut,
+    Fault::Status(500),
+    Fault::Status(429),
+    Fault::Status(503),
+    Fault::Status(401),
+];
+
+/// Small batches, so that there are many exchanges.
+fn spec_of_batches() -> Spec {
+    spec("a", "b", "\"worker_batch_size\":3,\"worker_processes\":2,\"checkpoint_interval\":1")
+}
+
+/// A session in which the exchanges from `first` on fail; how many exchanges there were.
+async fn faulty(server: &Arc<Server>, side: Side, fault: Fault, first: u64, count: u64) -> (Outcome, Statistics, u64) {
+    let broken = Faulty::new(server.clone(), fault, first, count);
+    let sides = match side {
+        Side::Source => Sides { source: broken.clone(), target: server.clone() },
+        Side::Target => Sides { source: server.clone(), target: broken.clone() },
+    };
+    let (outcome, statistics) = sides.run(&spec_of_batches(), &services()).await;
+    (outcome, statistics, broken.exchanges())
+}
+
+/// Both databases are equal and each revision was written once.
+fn assert_copied(server: &Server, context: &str) {
+    let (source, target) = (server.database("a"), server.database("b"));
+    assert_eq!(source.state(), target.state(), "{context}");
+    let twice: Vec<_> = target.writes.iter().filter(|(_, count)| **count != 1).collect();
+    assert!(twice.is_empty(), "{context}: {twice:?}");
+}
+
+async fn check_every_exchange(missing: Missing) {
+    for side in [Side::Source, Side::Target] {
+        for fault in FAULTS {
+            let mut first = 0;
+            loop {
+                let context = format!("{side:?} {fault:?} at exchange {first}, {missing:?}");
+                let server = varied(Sequences::Strings, missing);
+                let (outcome, statistics, exchanges) = faulty(&server, side, fault, first, 1).await;
+                let passing = fault != Fault::Status(401);
+                assert!(matches!(outcome, Outcome::Completed(_)) || !passing, "{context}: {outcome:?}");
+                if passing {
+                    assert_copied(&server, &context);
+                    assert_eq!(statistics.docs_written, 9, "{context}");
+                }
+                let whole = Sides { source: server.clone(), target: server.clone() };
+                let (outcome, _) = whole.run(&spec_of_batches(), &services()).await;
+                assert!(matches!(outcome, Outcome::Completed(_)), "{context}: {outcome:?}");
+                if passing || first < 4 {
+                    assert_copied(&server, &context);
+                }
+                if first >= exchanges {
+                    break;
+                }
+                first += 1;
+            }
+            assert!(first > 10, "{side:?} {fault:?}: only {first} exchanges");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_exchange_fails() {
+    check_every_exchange(Missing::default()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_exchange_with_an_old_server_fails() {
+    check_every_exchange(Missing { bulk_get: true, multipart: true }).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_side_dies_at_any_exchange_and_comes_back() {
+    for side in [Side::Source, Side::Target] {
+        for fault in [Fault::Before, Fault::After, Fault::Cut] {
+            let mut first = 0;
+            loop {
+                let context = format!("{side:?} {fault:?} from exchange {first} on");
+                let server = varied(Sequences::Strings, Missing::default());
+                let (outcome, _, exchanges) = faulty(&server, side, fault, first, u64::MAX / 2).await;
+                if first >= exchanges {
+                    assert!(matches!(outcome, Outcome::Completed(_)), "{context}: {outcome:?}");
+                    assert_copied(&server, &context);
+                    break;
+                }
+                // What was cut off may have been all there was to say.
+                assert!(matches!(outcome, Outcome::Failed(_)) || fault == Fault::Cut, "{context}: {outcome:?}");
+                server.write("a", "meanwhile", Leaf::new(&["1-m"], "{}"));
+                let whole = Sides { source: server.clone(), target: server.clone() };
+                let (outcome, _) = whole.run(&spec_of_batches(), &services()).await;
+                assert!(matches!(outcome, Outcome::Completed(_)), "{context}: {outcome:?}");
+                assert_copied(&server, &context);
+                first += 1;
+            }
+            assert!(first > 10, "{side:?} {fault:?}: only {first} exchanges");
+        }
+    }
+}
+
+/// The process that replicates dies: its tasks end wherever they are.
+#[tokio::test(start_paused = true)]
+async fn a_session_is_killed_at_any_exchange() {
+    for side in [Side::Source, Side::Target] {
+        let mut first = 0;
+        loop {
+            let server = varied(Sequences::Strings, Missing::default());
+            let stalled = Faulty::new(server.clone(), Fault::Stall, first, u64::MAX / 2);
+            let sides = match side {
+                Side::Source => Sides { source: stalled.clone(), target: server.clone() },
+                Side::Target => Sides { source: server.clone(), target: stalled.clone() },
+            };
+            let (_control, session, _) = sides.begin(&spec_of_batches(), &services()).await;
+            let mut session = session;
+            // Time passes only while nothing else can happen: then the session waits for what will never come.
+            let ended = tokio::time::timeout(std::time::Duration::from_secs(60), &mut session).await;
+            session.abort();
+            let context = format!("{side:?} at exchange {first}");
+            let whole = Sides { source: server.clone(), target: server.clone() };
+            let (outcome, _) = whole.run(&spec_of_batches(), &services()).await;
+            assert!(matches!(outcome, Outcome::Completed(_)), "{context}: {outcome:?}");
+            assert_copied(&server, &context);
+            if ended.is_ok() {
+                break;
+            }
+            first += 1;
+        }
+        assert!(first > 10, "{side:?}: only {first} exchanges");
+    }
+}

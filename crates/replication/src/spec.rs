@@ -1,0 +1,295 @@
+//! [`Spec`]: what a replication is asked to do, taken from a body of `_replicate` or from a document in `_replicator`.
+//!
+//! Members and complaints are CouchDB's (`couch_replicator_parse`). Members that are not known are passed over.
+
+use percent_encoding::percent_decode_str;
+use settee_model::json::{Json, Value};
+
+use crate::endpoint::{Endpoint, EndpointError, User};
+
+/// A request to replicate, or to stop replicating.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Begin (or go on).
+    Replicate(Box<Spec>),
+    /// Stop.
+    Cancel(CancelTarget),
+}
+
+/// Which replication is to be stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CancelTarget {
+    /// The one with this id, with or without its extension (`+continuous`).
+    Id(String),
+    /// The one that this would begin.
+    Like(Box<Spec>),
+}
+
+/// What a replication is asked to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spec {
+    /// From where.
+    pub source: Endpoint,
+    /// To where.
+    pub target: Endpoint,
+    /// Goes on with what changes later.
+    pub continuous: bool,
+    /// Makes the target if it is not there.
+    pub create_target: bool,
+    /// Query parameters of that request by name, values as text.
+    pub create_target_params: Vec<(String, String)>,
+    /// Which documents.
+    pub filter: Filter,
+    /// An object: parameters of the filter function or of `_view`.
+    pub query_params: Option<Json>,
+    /// Begins after this sequence, whatever checkpoints say. Any JSON value.
+    pub since_seq: Option<Json>,
+    /// Only winning revisions instead of all leaves.
+    pub winning_revs_only: bool,
+    /// Who asked.
+    pub user: User,
+    /// How.
+    pub tuning: Tuning,
+}
+
+/// Which documents are replicated.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Filter {
+    /// All.
+    #[default]
+    All,
+    /// Those that a filter function `ddoc/name` of the source lets pass.
+    Function {
+        /// The name of the design document, without `_design/`.
+        design: String,
+        /// The name of the function.
+        name: String,
+    },
+    /// A filter that is built in: `_view`, `_design` and the like.
+    BuiltIn(String),
+    /// Those with these ids, sorted and without doubles.
+    DocIds(Vec<String>),
+    /// Those that match a selector, an object.
+    Selector(Json),
+}
+
+/// How a replication is carried out: the defaults come from the configuration, members of the request go before them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tuning {
+    /// Batches in flight.
+    pub worker_processes: usize,
+    /// Changes in a batch.
+    pub worker_batch_size: usize,
+    /// Connections to one peer at the same time.
+    pub http_connections: usize,
+    /// Milliseconds without a sign of life after which an exchange is given up.
+    pub connection_timeout_ms: u64,
+    /// How often an exchange is tried again.
+    pub retries_per_request: u32,
+    /// Milliseconds between checkpoints.
+    pub checkpoint_interval_ms: u64,
+    /// Whether checkpoints are read and written.
+    pub use_checkpoints: bool,
+    /// Whether `_bulk_get` is tried.
+    pub use_bulk_get: bool,
+}
+
+impl Default for Tuning {
+    /// CouchDB's defaults.
+    fn default() -> Self {
+        Self {
+            worker_processes: 4,
+            worker_batch_size: 500,
+            http_connections: 20,
+            connection_timeout_ms: 30_000,
+            retries_per_request: 5,
+            checkpoint_interval_ms: 30_000,
+            use_checkpoints: true,
+            use_bulk_get: true,
+        }
+    }
+}
+
+/// What is wrong with a request.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SpecError {
+    /// A member that cannot be used (`bad_request`).
+    #[error("{0}")]
+    BadRequest(String),
+    /// The source or the target.
+    #[error("{0}")]
+    Endpoint(#[from] EndpointError),
+}
+
+impl Request {
+    /// Takes a body of `_replicate` apart. `user` is the one who asks, `defaults` are those of the configuration.
+    ///
+    /// # Errors
+    /// What is wrong with it, in CouchDB's words.
+    pub fn parse(body: Value<'_>, user: &User, defaults: &Tuning) -> Result<Self, SpecError> {
+        if !body.is_object() {
+            return Err(bad("Request body must be a JSON object"));
+        }
+        let cancel = boolean(body, "cancel")?.unwrap_or(false);
+        let id = ["_local_id", "replication_id", "id"].iter().find_map(|name| body.get(name).and_then(Value::as_str));
+        match (cancel, id) {
+            // A plus sign in a URL became a space on the way of many ids.
+            (true, Some(id)) => Ok(Self::Cancel(CancelTarget::Id(id.replace(' ', "+")))),
+            (true, None) => {
+                Spec::parse(body, user, defaults).map(|spec| Self::Cancel(CancelTarget::Like(Box::new(spec))))
+            }
+            (false, _) => Spec::parse(body, user, defaults).map(|spec| Self::Replicate(Box::new(spec))),
+        }
+    }
+}
+
+impl Spec {
+    /// Takes a body of `_replicate`, or a document of `_replicator`, apart.
+    ///
+    /// # Errors
+    /// What is wrong with it, in CouchDB's words.
+    pub fn parse(body: Value<'_>, user: &User, defaults: &Tuning) -> Result<Self, SpecError> {
+        let (source_proxy, target_proxy) = proxies(body)?;
+        let continuous = boolean(body, "continuous")?.unwrap_or(false);
+        let create_target = boolean(body, "create_target")?.unwrap_or(false);
+        let winning_revs_only = boolean(body, "winning_revs_only")?.unwrap_or(false);
+        let create_target_params = object(body, "create_target_params", "a JSON object")?;
+        let query_params = object(body, "query_params", "an object")?;
+        let tuning = Tuning::parse(body, defaults)?;
+        let filter = Filter::parse(body)?;
+        if filter == Filter::BuiltIn("_view".to_owned()) {
+            let view = query_params.and_then(|params| params.get("view")).and_then(Value::as_str);
+            if view.is_none_or(|view| view.split('/').count() != 2) {
+                return Err(bad("Invalid `view` parameter."));
+            }
+        }
+        Ok(Self {
+            source: Endpoint::parse(body.get("source"), source_proxy.as_deref(), user)?,
+            target: Endpoint::parse(body.get("target"), target_proxy.as_deref(), user)?,
+            continuous,
+            create_target,
+            create_target_params: create_target_params.map(parameters).unwrap_or_default(),
+            filter,
+            query_params: query_params.map(owned),
+            since_seq: body.get("since_seq").filter(|since| !since.is_null()).map(owned),
+            winning_revs_only,
+            user: user.clone(),
+            tuning,
+        })
+    }
+}
+
+impl Filter {
+    fn parse(body: Value<'_>) -> Result<Self, SpecError> {
+        let doc_ids = body.get("doc_ids").filter(|ids| !ids.is_null());
+        if doc_ids.is_some_and(|ids| !ids.is_array()) {
+            return Err(bad("parameter `doc_ids` must be an array"));
+        }
+        let selector = object(body, "selector", "a JSON object")?;
+        let filter = body.get("filter").filter(|filter| !filter.is_null());
+        match (doc_ids, filter, selector) {
+            (None, None, None) => Ok(Self::All),
+            (Some(ids), None, None) => {
+                let ids: Option<Vec<String>> = ids.elements().map(|id| id.as_str().map(|id| unquote(&id))).collect();
+                let mut ids = ids.ok_or_else(|| bad("parameter `doc_ids` must be an array of strings"))?;
+                ids.sort_unstable();
+                ids.dedup();
+                Ok(Self::DocIds(ids))
+            }
+            (None, None, Some(selector)) => Ok(Self::Selector(owned(selector))),
+            (None, Some(filter), None) => {
+                let invalid = || bad("Invalid filter. Must match `ddocname/filtername`.");
+                let text = filter.as_str().ok_or_else(invalid)?;
+                if text.starts_with('_') {
+                    return Ok(Self::BuiltIn(text.into_owned()));
+                }
+                let (design, name) = text.split_once('/').ok_or_else(invalid)?;
+                Ok(Self::Function { design: design.to_owned(), name: name.to_owned() })
+            }
+            _ => Err(bad("`doc_ids`,`filter`,`selector` are mutually exclusive")),
+        }
+    }
+}
+
+impl Tuning {
+    /// The most batches in flight, changes in a batch and connections that a request may ask for.
+    pub const MAX_WORKERS: usize = 64;
+    /// The most changes in a batch that a request may ask for.
+    pub const MAX_BATCH_SIZE: usize = 10_000;
+
+    fn parse(body: Value<'_>, defaults: &Self) -> Result<Self, SpecError> {
+        let number = |name, default: u64| integer(body, name).map(|value| value.unwrap_or(default));
+        let count = |name, default: usize, most: usize| {
+            let asked = integer(body, name)?.map(|value| usize::try_from(value).unwrap_or(usize::MAX));
+            Ok::<_, SpecError>(asked.unwrap_or(default).clamp(1, most))
+        };
+        Ok(Self {
+            worker_processes: count("worker_processes", defaults.worker_processes, Self::MAX_WORKERS)?,
+            worker_batch_size: count("worker_batch_size", defaults.worker_batch_size, Self::MAX_BATCH_SIZE)?,
+            http_connections: count("http_connections", defaults.http_connections, Self::MAX_WORKERS)?,
+            connection_timeout_ms: number("connection_timeout", defaults.connection_timeout_ms)?.max(1),
+            retries_per_request: u32::try_from(number("retries_per_request", defaults.retries_per_request.into())?)
+                .unwrap_or(u32::MAX),
+            checkpoint_interval_ms: number("checkpoint_interval", defaults.checkpoint_interval_ms)?.max(1),
+            use_checkpoints: boolean(body, "use_checkpoints")?.unwrap_or(defaults.use_checkpoints),
+            use_bulk_get: boolean(body, "use_bulk_get")?.unwrap_or(defaults.use_bulk_get),
+        })
+    }
+}
+
+fn bad(reason: impl Into<String>) -> SpecError {
+    SpecError::BadRequest(reason.into())
+}
+
+fn owned(value: Value<'_>) -> Json {
+    Json::trusted(value.raw().to_vec())
+}
+
+fn boolean(body: Value<'_>, name: &str) -> Result<Option<bool>, SpecError> {
+    let Some(value) = body.get(name) else { return Ok(None) };
+    value.as_bool().map(Some).ok_or_else(|| bad(format!("parameter `{name}` must be a boolean")))
+}
+
+fn object<'a>(body: Value<'a>, name: &str, what: &str) -> Result<Option<Value<'a>>, SpecError> {
+    match body.get(name) {
+        Some(value) if !value.is_object() => Err(bad(format!("parameter `{name}` must be {what}"))),
+        value => Ok(value),
+    }
+}
+
+/// A number, also one in a string.
+fn integer(body: Value<'_>, name: &str) -> Result<Option<u64>, SpecError> {
+    let Some(value) = body.get(name) else { return Ok(None) };
+    let number = value.as_u64().or_else(|| value.as_str()?.parse().ok());
+    number.map(Some).ok_or_else(|| bad(format!("parameter `{name}` must be an integer")))
+}
+
+/// CouchDB takes percent-encoded ids as well as plain ones.
+fn unquote(id: &str) -> String {
+    percent_decode_str(id).decode_utf8().map_or_else(|_| id.to_owned(), std::borrow::Cow::into_owned)
+}
+
+fn parameters(object: Value<'_>) -> Vec<(String, String)> {
+    let text = |value: Value<'_>| match value.as_str() {
+        Some(text) => text.into_owned(),
+        None => String::from_utf8_lossy(value.raw()).into_owned(),
+    };
+    object.members().map(|(name, value)| (text(name), text(value))).collect()
+}
+
+/// The proxies of the source and of the target.
+fn proxies(body: Value<'_>) -> Result<(Option<String>, Option<String>), SpecError> {
+    let text = |name| match body.get(name).filter(|value| !value.is_null()) {
+        None => Ok(None),
+        Some(value) => match value.as_str() {
+            Some(text) => Ok(Some(text.into_owned()).filter(|text| !text.is_empty())),
+            None => Err(SpecError::Endpoint(EndpointError::InvalidProxy)),
+        },
+    };
+    match (text("proxy")?, text("source_proxy")?, text("target_proxy")?) {
+        (Some(_), Some(_), _) => Err(bad("`proxy` is mutually exclusive with `source_proxy`")),
+        (Some(_), None, Some(_)) => Err(bad("`proxy` is mutually exclusive with `target_proxy`")),
+        (Some(proxy), None, None) => Ok((Some(proxy.clone()), Some(proxy))),
+        (None, source, target) => Ok((source, target)),
+    }
+}

@@ -1,0 +1,83 @@
+//! A naive model of a server of databases ([`Server`]) that speaks the protocol through [`Transport`], and a wrapper that
+//! makes exchanges fail ([`Faulty`]).
+//!
+//! The model keeps the leaves of each document with their histories in maps, and nothing else. It shares no code with the
+//! real server.
+
+mod database;
+mod faulty;
+mod server;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use settee_model::json::Json;
+use tokio::sync::watch;
+
+use crate::endpoint::{Endpoint, User};
+use crate::id::{Identity, ReplicationId};
+use crate::peer::Peer;
+use crate::session::{Control, Outcome, Progress, Services, Session, Statistics};
+use crate::spec::{Spec, Tuning};
+use crate::transport::Transport;
+
+pub(crate) use database::{Database, Leaf, Sequences};
+pub(crate) use faulty::{Fault, Faulty};
+pub(crate) use server::{Missing, Server};
+
+/// Services with a clock that stands still and ids that count.
+pub(crate) fn services() -> Services {
+    let next = Arc::new(AtomicU64::new(1));
+    Services {
+        now_s: Arc::new(|| 1_795_184_917),
+        new_uuid: Arc::new(move || format!("{:032x}", next.fetch_add(1, Ordering::Relaxed))),
+    }
+}
+
+pub(crate) fn identity() -> Identity {
+    Identity { uuid: "0123456789abcdef0123456789abcdef".to_owned(), hostname: "here".to_owned(), port: 5984 }
+}
+
+/// A specification from the members of a `_replicate` body behind `source` and `target`, which are databases of this server.
+pub(crate) fn spec(source: &str, target: &str, members: &str) -> Spec {
+    let comma = if members.is_empty() { "" } else { "," };
+    let text = format!("{{\"source\":\"{source}\",\"target\":\"{target}\"{comma}{members}}}");
+    let json = Json::parse(text.as_bytes()).unwrap();
+    Spec::parse(json.value(), &User::default(), &Tuning::default()).unwrap()
+}
+
+/// Both sides of a replication.
+pub(crate) struct Sides {
+    pub(crate) source: Arc<dyn Transport>,
+    pub(crate) target: Arc<dyn Transport>,
+}
+
+impl Sides {
+    pub(crate) fn peers(&self, spec: &Spec) -> (Peer, Peer) {
+        let peer = |endpoint: &Endpoint, transport: &Arc<dyn Transport>| {
+            Peer::new(endpoint.clone(), transport.clone(), &spec.tuning)
+        };
+        (peer(&spec.source, &self.source), peer(&spec.target, &self.target))
+    }
+
+    /// Begins a session and answers what stops it and what it will have come to.
+    pub(crate) async fn begin(
+        &self,
+        spec: &Spec,
+        services: &Services,
+    ) -> (watch::Sender<Control>, tokio::task::JoinHandle<Outcome>, Arc<Progress>) {
+        let (source, target) = self.peers(spec);
+        let id = ReplicationId::compute(spec, &identity(), &source).await.unwrap();
+        let progress = Arc::new(Progress::default());
+        let session = Session::new(spec.clone(), id, source, target, services.clone(), progress.clone());
+        let (control, controlled) = watch::channel(Control::Run);
+        (control, tokio::spawn(session.run(controlled)), progress)
+    }
+
+    /// One session from beginning to end.
+    pub(crate) async fn run(&self, spec: &Spec, services: &Services) -> (Outcome, Statistics) {
+        let (_control, outcome, progress) = self.begin(spec, services).await;
+        let outcome = outcome.await.unwrap();
+        (outcome, progress.statistics())
+    }
+}

@@ -1,0 +1,71 @@
+//! [`Transport`]: one exchange with a peer, wherever it is.
+//!
+//! Implementations reach the network, the databases of this server without sockets, or a model in a test; wrappers make
+//! exchanges fail. A transport does not retry, and it does not look into statuses: an answer of 500 is an answer.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
+
+use crate::endpoint::Endpoint;
+use crate::spec::Tuning;
+
+/// A body that is streamed, in both directions.
+pub type Body = UnsyncBoxBody<Bytes, TransportError>;
+
+/// A future on the heap.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// One exchange with a peer.
+pub trait Transport: Send + Sync + 'static {
+    /// Sends a request and answers when the head of the response is there; its body is streamed.
+    ///
+    /// The URI is in absolute form for remote endpoints (`http://host:5984/db/_changes?…`, without credentials) and a path
+    /// for local ones (`/db/_changes?…`). Dropping the future or the body of the response ends the exchange.
+    fn call(&self, request: http::Request<Body>) -> BoxFuture<'_, Result<http::Response<Body>, TransportError>>;
+}
+
+/// Gives the transport on which an endpoint is reached. Transports for one host may share connections.
+pub trait Connect: Send + Sync + 'static {
+    /// A transport for `endpoint`. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// Where the endpoint names options that cannot be used, such as an unknown kind of proxy.
+    fn connect(&self, endpoint: &Endpoint, tuning: &Tuning) -> Result<Arc<dyn Transport>, TransportError>;
+}
+
+/// Why an exchange did not come about or broke. The texts never hold credentials.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TransportError {
+    /// The peer took too long.
+    #[error("the peer did not answer in time")]
+    Timeout,
+    /// No connection came about: the name is not known, nobody listens, a proxy said no.
+    #[error("no connection: {0}")]
+    Refused(String),
+    /// The connection broke, perhaps in the middle of a body.
+    #[error("the connection broke: {0}")]
+    Broken(String),
+    /// The certificate or the handshake is not acceptable.
+    #[error("TLS: {0}")]
+    Tls(String),
+    /// What was asked for cannot be sent at all; trying again does not help.
+    #[error("{0}")]
+    Unusable(String),
+}
+
+/// A body of nothing.
+#[must_use]
+pub fn empty_body() -> Body {
+    full_body(Bytes::new())
+}
+
+/// A body that is in memory.
+#[must_use]
+pub fn full_body(bytes: impl Into<Bytes>) -> Body {
+    Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
+}

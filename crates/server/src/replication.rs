@@ -1,0 +1,95 @@
+//! Replication as configured: the network with the options of `[replicator]`, and its start. What a replication does is up to
+//! `settee_replication`.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use settee_http::{Node, Replication, ReplicationParts, Shutdown};
+use settee_replication::net::{Network, Options, SocketOptions, TlsOptions, Trust};
+
+use crate::config::Configuration;
+
+/// Starts replicating. Changed options of TLS and sockets count for connections from then on.
+pub(crate) async fn start(
+    node: &Arc<Node>,
+    configuration: &Arc<Configuration>,
+    port: u16,
+    shutdown: &Shutdown,
+) -> anyhow::Result<Replication> {
+    let network = Arc::new(Network::new(&options(configuration)?).context("replication cannot begin")?);
+    let (watched, updated) = (Arc::downgrade(configuration), Arc::clone(&network));
+    configuration.on_change(move |change| {
+        let Some(configuration) = watched.upgrade().filter(|_| concerns_network(change.section, change.key)) else {
+            return;
+        };
+        let configured = options(&configuration).and_then(|options| Ok(updated.configure(&options)?));
+        if let Err(error) = configured {
+            tracing::warn!("the options of replication stay as they are: {error:#}");
+        }
+    });
+    let hostname = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let parts = ReplicationParts { network, hostname: hostname.trim().to_owned(), port };
+    let started = Replication::start(node, parts, shutdown).await;
+    started.map_err(|error| anyhow::anyhow!("replication cannot begin: {}", error.reason))
+}
+
+fn concerns_network(section: &str, key: &str) -> bool {
+    let keys = ["verify_ssl_certificates", "ssl_trusted_certificates_file", "cert_file", "key_file", "socket_options"];
+    section == "replicator" && keys.contains(&key)
+}
+
+fn options(configuration: &Configuration) -> anyhow::Result<Options> {
+    let value = |key: &str| configuration.effective("replicator", key).filter(|value| !value.trim().is_empty());
+    let read = |key: &str| -> anyhow::Result<Option<Vec<u8>>> {
+        let Some(path) = value(key) else { return Ok(None) };
+        let text = std::fs::read(path.trim()).with_context(|| format!("[replicator] {key} = {path} cannot be read"))?;
+        Ok(Some(text))
+    };
+    let trust = match (value("verify_ssl_certificates").as_deref(), read("ssl_trusted_certificates_file")?) {
+        (Some("false"), _) => Trust::Anybody,
+        (_, Some(authorities)) => Trust::Authorities(authorities),
+        (_, None) => Trust::Web,
+    };
+    let identity = read("cert_file")?.zip(read("key_file")?);
+    let sockets = socket_options(&value("socket_options").unwrap_or_default());
+    Ok(Options { tls: TlsOptions { trust, identity }, sockets })
+}
+
+/// Reads `[{keepalive, true}, {nodelay, false}]`, as CouchDB writes it. What is not known is passed over.
+fn socket_options(text: &str) -> SocketOptions {
+    let mut options = SocketOptions::default();
+    for pair in text.split('{').skip(1).filter_map(|rest| rest.split('}').next()) {
+        let Some((name, value)) = pair.split_once(',') else { continue };
+        let value = value.trim();
+        match name.trim() {
+            "keepalive" => options.keepalive = value == "true",
+            "nodelay" => options.nodelay = value == "true",
+            "recbuf" => options.receive_buffer_bytes = value.parse().ok(),
+            "sndbuf" => options.send_buffer_bytes = value.parse().ok(),
+            _ => {}
+        }
+    }
+    options
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn socket_options_are_read() {
+        let default = SocketOptions::default();
+        let cases = [
+            ("", default),
+            ("nonsense", default),
+            ("[{keepalive, false}, {nodelay, false}]", SocketOptions { keepalive: false, nodelay: false, ..default }),
+            (
+                "[{sndbuf,65536},{recbuf, 1024},{priority, 3}]",
+                SocketOptions { send_buffer_bytes: Some(65536), receive_buffer_bytes: Some(1024), ..default },
+            ),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(socket_options(text), expected, "{text}");
+        }
+    }
+}
