@@ -1,15 +1,18 @@
-//! [`Authenticator`]: checks basic credentials against the server's admins. Users of the `_users` database, cookies and tokens
-//! are not known here yet.
+//! [`Authenticator`]: the server's admins, and the check of passwords against accounts: what was verified before, what failed
+//! too often, and what has to be hashed. It reads no headers and no databases.
 
-use crate::base64;
-use crate::cache::{Fingerprint, Verified, fingerprint};
-use crate::password::PasswordHash;
-use crate::user::UserContext;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-/// Verified credentials that are remembered. Each takes 32 bytes.
-const REMEMBERED_MAX: usize = 1000;
+use crate::account::Account;
+use crate::cache::{Fingerprint, Known, Verified, fingerprint};
+use crate::lockout::{LockoutMode, LockoutPolicy, Lockouts, Suspect};
+use crate::user::UserContext;
+
+/// Verified passwords that are remembered. Each takes 64 bytes.
+const REMEMBERED_MAX: usize = 20_000;
 
 /// Why credentials are refused. The texts are CouchDB's `reason`s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,59 +20,90 @@ pub enum AuthError {
     /// No such name, or another password (`unauthorized`). CouchDB does not say which, so neither do we.
     #[error("Name or password is incorrect.")]
     Incorrect,
-    /// The header's value cannot be decoded (`bad_request`).
-    #[error("Authorization header has invalid base64 value")]
-    InvalidHeader,
+    /// Too many logins failed (`forbidden`).
+    #[error("Account is temporarily locked due to multiple authentication failures")]
+    LockedOut,
+    /// The hash takes fewer rounds than this server accepts (`forbidden`).
+    #[error("Iteration count is too low for this server")]
+    IterationsTooLow,
+    /// The hash takes more rounds than this server accepts (`forbidden`).
+    #[error("Iteration count is too high for this server")]
+    IterationsTooHigh,
+    /// The hash names a function that does not exist (`forbidden`).
+    #[error("PRF is invalid")]
+    InvalidPrf,
+}
+
+/// A login that is to be judged.
+#[derive(Clone)]
+pub struct Login {
+    /// The user that is named.
+    pub account: Arc<Account>,
+    /// The password that came along.
+    pub password: Vec<u8>,
+    /// Where the request comes from.
+    pub peer: IpAddr,
+    /// The time.
+    pub now_ms: u64,
+}
+
+/// What is in force when a login is judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoginPolicy {
+    /// How many rounds hashes may take.
+    pub iterations: RangeInclusive<u32>,
+    /// What becomes of many failures.
+    pub lockout: LockoutPolicy,
 }
 
 /// What [`Authenticator::check`] found.
 #[derive(Debug)]
 pub enum Check {
-    /// The request may go on under this context.
-    Known(UserContext),
+    /// The password is right.
+    Right,
     /// The password has to be hashed first.
     NeedsHashing(Job),
 }
 
-/// Checks credentials. Clones share the admins and the cache.
+/// Checks credentials. Clones share the admins and what is remembered.
 #[derive(Clone)]
 pub struct Authenticator {
     shared: Arc<Shared>,
 }
 
 struct Shared {
-    admins: RwLock<HashMap<String, Arc<Admin>>>,
+    admins: RwLock<HashMap<String, Arc<Account>>>,
     verified: Mutex<Verified>,
+    lockouts: Mutex<Lockouts>,
     key: [u8; 32],
 }
 
-struct Admin {
-    stored: String,
-    /// `None`: damaged or in plain text. Such an admin exists, which ends the admin party, but cannot log in.
-    hash: Option<PasswordHash>,
-}
-
 impl Authenticator {
-    /// An authenticator without admins. `key` must be random and of this process only; it protects the cache.
+    /// An authenticator without admins. `key` must be random and of this process only; it protects what is remembered.
+    #[must_use]
     pub fn new(key: [u8; 32]) -> Authenticator {
-        let shared = Shared { admins: RwLock::default(), verified: Mutex::new(Verified::new(REMEMBERED_MAX)), key };
+        let shared = Shared {
+            admins: RwLock::default(),
+            verified: Mutex::new(Verified::new(REMEMBERED_MAX)),
+            lockouts: Mutex::default(),
+            key,
+        };
         Authenticator { shared: Arc::new(shared) }
     }
 
     /// Replaces all admins by `admins`: name and stored hash, as the section `[admins]` has them. An entry that is not a hash
     /// still counts as an admin, so that a damaged line never opens the server to everybody, but nobody can log in with it.
     pub fn set_admins(&self, admins: impl IntoIterator<Item = (String, String)>) {
-        let admins = admins
-            .into_iter()
-            .map(|(name, stored)| {
-                let hash = PasswordHash::parse(&stored).ok();
-                (name, Arc::new(Admin { stored, hash }))
-            })
-            .collect();
+        let account = |(name, stored): (String, String)| {
+            let account = Arc::new(Account::of_admin(&name, &stored));
+            (name, account)
+        };
+        let admins = admins.into_iter().map(account).collect();
         *self.shared.admins.write().unwrap_or_else(PoisonError::into_inner) = admins;
     }
 
     /// Whether the server has an admin; without one everybody is an admin.
+    #[must_use]
     pub fn has_admins(&self) -> bool {
         !self.shared.admins.read().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
@@ -79,37 +113,80 @@ impl Authenticator {
         self.shared.admins.read().unwrap_or_else(PoisonError::into_inner).contains_key(name)
     }
 
+    /// The server admin of this name.
+    #[must_use]
+    pub fn admin(&self, name: &str) -> Option<Arc<Account>> {
+        self.shared.admins.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
     /// The context of a request without credentials.
+    #[must_use]
     pub fn without_credentials(&self) -> UserContext {
         if self.has_admins() { UserContext::anonymous() } else { UserContext::admin_party() }
     }
 
-    /// Checks the value of an `Authorization` header (`None`: not sent) without ever doing slow work.
+    /// Judges a login without ever doing slow work.
     ///
-    /// As in CouchDB, another scheme than `Basic`, credentials without a colon and the pair `_:_` (which browsers send to log
-    /// out) count as no credentials; and a name that is not an admin's is refused even during the admin party.
-    pub fn check(&self, authorization: Option<&str>) -> Result<Check, AuthError> {
-        let Some(credentials) = authorization.map(basic_credentials).transpose()?.flatten() else {
-            return Ok(Check::Known(self.without_credentials()));
-        };
-        let name = String::from_utf8(credentials.name).map_err(|_| AuthError::Incorrect)?;
-        let admins = self.shared.admins.read().unwrap_or_else(PoisonError::into_inner);
-        let admin = admins.get(&name).cloned().ok_or(AuthError::Incorrect)?;
-        drop(admins);
-        let fingerprint = fingerprint(&self.shared.key, &name, &credentials.password, &admin.stored);
-        if self.shared.verified().contains(&fingerprint) {
-            return Ok(Check::Known(UserContext::admin(&name)));
+    /// # Errors
+    /// When it is refused.
+    pub fn check(&self, login: Login, policy: &LoginPolicy) -> Result<Check, AuthError> {
+        let Login { account, password, peer, now_ms } = login;
+        let shared = &self.shared;
+        let suspect = Suspect::new(&shared.key, peer, account.name(), account.salt());
+        shared.refuse_suspect(&suspect, &policy.lockout, now_ms)?;
+        let known_as = fingerprint(&shared.key, &[account.name().as_bytes(), account.stored().as_bytes()]);
+        let tried = fingerprint(&shared.key, &[b"password", &password]);
+        match shared.verified().look_up(&known_as, &tried) {
+            Known::Right => return Ok(Check::Right),
+            Known::Wrong => {
+                shared.lockouts().note(&suspect, &policy.lockout, now_ms);
+                return Err(AuthError::Incorrect);
+            }
+            Known::Unknown => {}
         }
-        let password = credentials.password;
-        Ok(Check::NeedsHashing(Job { shared: Arc::clone(&self.shared), admin, name, password, fingerprint }))
+        let job = Job {
+            shared: Arc::clone(shared),
+            account,
+            password,
+            known_as,
+            tried,
+            suspect,
+            policy: policy.clone(),
+            now_ms,
+        };
+        Ok(Check::NeedsHashing(job))
     }
 
-    /// [`check`](Self::check), and the slow work at once on this thread.
-    pub fn basic(&self, authorization: Option<&str>) -> Result<UserContext, AuthError> {
-        match self.check(authorization)? {
-            Check::Known(context) => Ok(context),
-            Check::NeedsHashing(job) => job.run(),
+    /// What becomes of a login with a name that nobody has: it is refused, and counted like one with a wrong password.
+    #[must_use]
+    pub fn refuse_unknown(&self, name: &str, peer: IpAddr, now_ms: u64, policy: &LockoutPolicy) -> AuthError {
+        let suspect = Suspect::new(&self.shared.key, peer, name, "");
+        if let Err(error) = self.shared.refuse_suspect(&suspect, policy, now_ms) {
+            return error;
         }
+        self.shared.lockouts().note(&suspect, policy, now_ms);
+        AuthError::Incorrect
+    }
+
+    /// Remembers that `password` is right, because the caller has just hashed it anew.
+    pub fn remember(&self, account: &Account, password: &[u8]) {
+        let key = &self.shared.key;
+        let known_as = fingerprint(key, &[account.name().as_bytes(), account.stored().as_bytes()]);
+        self.shared.verified().insert(known_as, fingerprint(key, &[b"password", password]));
+    }
+
+    /// The digest under the key of this process of what was verified elsewhere, such as signatures.
+    pub(crate) fn fingerprint(&self, parts: &[&[u8]]) -> Fingerprint {
+        fingerprint(&self.shared.key, parts)
+    }
+
+    /// Whether this was [remembered](Self::remember_fingerprint).
+    pub(crate) fn knows_fingerprint(&self, fingerprint: &Fingerprint) -> bool {
+        self.shared.verified().look_up(fingerprint, fingerprint) == Known::Right
+    }
+
+    pub(crate) fn remember_fingerprint(&self, fingerprint: Fingerprint) {
+        self.shared.verified().insert(fingerprint, fingerprint);
     }
 }
 
@@ -120,64 +197,64 @@ impl std::fmt::Debug for Authenticator {
 }
 
 impl Shared {
-    fn verified(&self) -> std::sync::MutexGuard<'_, Verified> {
+    fn verified(&self) -> MutexGuard<'_, Verified> {
         self.verified.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lockouts(&self) -> MutexGuard<'_, Lockouts> {
+        self.lockouts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn refuse_suspect(&self, suspect: &Suspect, policy: &LockoutPolicy, now_ms: u64) -> Result<(), AuthError> {
+        if policy.mode == LockoutMode::Off || !self.lockouts().is_over(suspect, policy, now_ms) {
+            return Ok(());
+        }
+        if policy.mode == LockoutMode::Enforce { Err(AuthError::LockedOut) } else { Ok(()) }
     }
 }
 
-/// Slow work that decides about one request: the derivation of a key from a password.
+/// Slow work that decides about one login: the derivation of a key from a password.
 pub struct Job {
     shared: Arc<Shared>,
-    admin: Arc<Admin>,
-    name: String,
+    account: Arc<Account>,
     password: Vec<u8>,
-    fingerprint: Fingerprint,
+    known_as: Fingerprint,
+    tried: Fingerprint,
+    suspect: Suspect,
+    policy: LoginPolicy,
+    now_ms: u64,
 }
 
 impl Job {
     /// Verifies the password. Blocks for as long as its hash has iterations (100 ms and more for CouchDB's default of 600,000).
-    /// Credentials that are right are remembered; wrong ones cost the same each time.
-    pub fn run(self) -> Result<UserContext, AuthError> {
-        // Many requests with the same credentials may have queued up behind the first one.
-        if self.shared.verified().contains(&self.fingerprint) {
-            return Ok(UserContext::admin(&self.name));
+    /// A password that is right is remembered; so is how many were wrong.
+    ///
+    /// # Errors
+    /// When the login is refused.
+    pub fn run(self) -> Result<(), AuthError> {
+        // Many logins may have queued up behind the first one: it may have decided about them.
+        let known = self.shared.verified().look_up(&self.known_as, &self.tried);
+        if known == Known::Right {
+            return Ok(());
         }
-        let hash = self.admin.hash.as_ref().ok_or(AuthError::Incorrect)?;
-        if !hash.verify(&self.password) {
+        self.shared.refuse_suspect(&self.suspect, &self.policy.lockout, self.now_ms)?;
+        let hash = self.account.hash(&self.policy.iterations)?;
+        if known == Known::Wrong || !hash.verify(&self.password) {
+            self.shared.lockouts().note(&self.suspect, &self.policy.lockout, self.now_ms);
             return Err(AuthError::Incorrect);
         }
-        self.shared.verified().insert(self.fingerprint);
-        Ok(UserContext::admin(&self.name))
+        self.shared.verified().insert(self.known_as, self.tried);
+        Ok(())
     }
 }
 
 impl std::fmt::Debug for Job {
+    /// Shows no password.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Job").field("name", &self.name).finish_non_exhaustive()
+        formatter.debug_struct("Job").field("name", &self.account.name()).finish_non_exhaustive()
     }
-}
-
-struct Credentials {
-    name: Vec<u8>,
-    password: Vec<u8>,
-}
-
-fn basic_credentials(authorization: &str) -> Result<Option<Credentials>, AuthError> {
-    let Some((scheme, value)) = authorization.trim().split_once(' ') else {
-        return Ok(None);
-    };
-    if !scheme.eq_ignore_ascii_case("basic") {
-        return Ok(None);
-    }
-    let decoded = base64::decode(value.trim()).ok_or(AuthError::InvalidHeader)?;
-    let Some(colon) = decoded.iter().position(|&byte| byte == b':') else {
-        return Ok(None);
-    };
-    if decoded == b"_:_" {
-        return Ok(None);
-    }
-    Ok(Some(Credentials { name: decoded[..colon].to_vec(), password: decoded[colon + 1..].to_vec() }))
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
 mod tests;

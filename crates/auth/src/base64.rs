@@ -1,4 +1,4 @@
-//! Decoding of standard base64, as basic credentials use it. There is no encoder: nothing here sends credentials.
+//! Base64: the standard alphabet, as basic credentials use it, and that of addresses, as cookies and tokens do.
 
 /// The bytes of `text`; `None` if it is not base64. Padding may be missing, because some clients leave it out.
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
@@ -21,6 +21,28 @@ pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
+/// The bytes of `text` in the alphabet of addresses, without padding; `None` if it is not that.
+pub(crate) fn decode_url(text: &str) -> Option<Vec<u8>> {
+    if text.contains(['+', '/', '=']) {
+        return None;
+    }
+    decode(&text.replace('-', "+").replace('_', "/"))
+}
+
+/// `bytes` in the alphabet of addresses, without padding.
+pub(crate) fn encode_url(bytes: &[u8]) -> String {
+    const SYMBOLS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let bits =
+            group.iter().enumerate().fold(0u32, |bits, (index, byte)| bits | u32::from(*byte) << (16 - 8 * index));
+        for index in 0..=group.len() {
+            text.push(char::from(SYMBOLS[(bits >> (18 - 6 * index) & 63) as usize]));
+        }
+    }
+    text
+}
+
 fn sextet(symbol: u8) -> Option<u32> {
     let value = match symbol {
         b'A'..=b'Z' => symbol - b'A',
@@ -36,6 +58,19 @@ fn sextet(symbol: u8) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses() {
+        for (bytes, expected) in
+            [(&b""[..], ""), (b"a", "YQ"), (b"ab", "YWI"), (b"abc", "YWJj"), (&[0xfb, 0xff, 0xbf, 0x00], "-_-_AA")]
+        {
+            assert_eq!(encode_url(bytes), expected);
+            assert_eq!(decode_url(expected).as_deref(), Some(bytes));
+        }
+        for bad in ["YQ==", "+/+/AA", "Y", "é"] {
+            assert_eq!(decode_url(bad), None, "{bad}");
+        }
+    }
 
     #[test]
     fn vectors() {

@@ -1,57 +1,66 @@
-//! [`Verified`]: which credentials were verified before, so that a deliberately slow derivation happens once per process and
-//! not once per request. It never holds a password, nor anything that could be tested offline without the process's key, and
-//! never a refusal.
+//! [`Verified`]: which password of an account was verified before, so that a deliberately slow derivation happens once per
+//! process and not once per request. It never holds a password, nor anything that could be tested offline without the
+//! process's key. Another password of an account whose right one is known is wrong without a derivation.
 
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
-use std::collections::HashSet;
+use std::collections::HashMap;
 
-/// Keyed digest of one verified combination of name, password and stored hash.
+use subtle::ConstantTimeEq;
+
+use crate::algorithm::Algorithm;
+
+/// Keyed digest of something.
 pub(crate) type Fingerprint = [u8; 32];
 
-/// Computes the fingerprint under the process's `key`. The stored hash is part of it, so that a changed password needs no
-/// invalidation: its old fingerprint is simply never asked for again.
-pub(crate) fn fingerprint(key: &[u8; 32], name: &str, password: &[u8], stored: &str) -> Fingerprint {
-    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("an HMAC key may have any length");
-    for part in [name.as_bytes(), password, stored.as_bytes()] {
-        // Lengths keep ("ab", "c") and ("a", "bc") apart.
-        mac.update(&(part.len() as u64).to_be_bytes());
-        mac.update(part);
-    }
-    mac.finalize().into_bytes().into()
+/// Computes the fingerprint of `parts` under the process's `key`.
+pub(crate) fn fingerprint(key: &[u8; 32], parts: &[&[u8]]) -> Fingerprint {
+    let lengths: Vec<[u8; 8]> = parts.iter().map(|part| (part.len() as u64).to_be_bytes()).collect();
+    // Lengths keep ("ab", "c") and ("a", "bc") apart.
+    let framed: Vec<&[u8]> = lengths.iter().zip(parts).flat_map(|(length, part)| [length.as_slice(), part]).collect();
+    let mut fingerprint = [0; 32];
+    fingerprint.copy_from_slice(&Algorithm::Sha256.mac(key, &framed));
+    fingerprint
 }
 
-/// A bounded set with two generations: what was not asked for during a whole generation is forgotten. That is within a factor of
-/// two of LRU and needs no list.
+/// What is remembered of a password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    Right,
+    Wrong,
+    Unknown,
+}
+
+/// A bounded map with two generations: what was not asked for during a whole generation is forgotten. That is within a factor
+/// of two of LRU and needs no list. From the account, with its stored hash, to its password.
 #[derive(Default)]
 pub(crate) struct Verified {
-    young: HashSet<Fingerprint>,
-    old: HashSet<Fingerprint>,
+    young: HashMap<Fingerprint, Fingerprint>,
+    old: HashMap<Fingerprint, Fingerprint>,
     generation_size: usize,
 }
 
 impl Verified {
-    /// Holds at most `capacity` fingerprints (at least two).
+    /// Remembers at most `capacity` (at least two).
     pub(crate) fn new(capacity: usize) -> Verified {
         Verified { generation_size: (capacity / 2).max(1), ..Verified::default() }
     }
 
-    pub(crate) fn contains(&mut self, fingerprint: &Fingerprint) -> bool {
-        if self.young.contains(fingerprint) {
-            return true;
-        }
-        let known = self.old.remove(fingerprint);
-        if known {
-            self.insert(*fingerprint);
-        }
-        known
+    pub(crate) fn look_up(&mut self, account: &Fingerprint, password: &Fingerprint) -> Known {
+        let right = match (self.young.get(account), self.old.remove(account)) {
+            (Some(right), _) => *right,
+            (None, Some(right)) => {
+                self.insert(*account, right);
+                right
+            }
+            (None, None) => return Known::Unknown,
+        };
+        if bool::from(right.ct_eq(password)) { Known::Right } else { Known::Wrong }
     }
 
-    pub(crate) fn insert(&mut self, fingerprint: Fingerprint) {
+    pub(crate) fn insert(&mut self, account: Fingerprint, password: Fingerprint) {
         if self.young.len() >= self.generation_size {
             self.old = std::mem::take(&mut self.young);
         }
-        self.young.insert(fingerprint);
+        self.young.insert(account, password);
     }
 
     #[cfg(test)]
@@ -65,34 +74,45 @@ mod tests {
     use super::*;
 
     fn numbered(number: u32) -> Fingerprint {
-        fingerprint(&[7; 32], &number.to_string(), b"", "")
+        fingerprint(&[7; 32], &[&number.to_be_bytes()])
     }
 
     #[test]
     fn every_part_counts() {
-        let base = fingerprint(&[7; 32], "ab", b"c", "d");
+        let base = fingerprint(&[7; 32], &[b"ab", b"c", b"d"]);
         for other in [
-            fingerprint(&[8; 32], "ab", b"c", "d"),
-            fingerprint(&[7; 32], "a", b"bc", "d"),
-            fingerprint(&[7; 32], "ab", b"cd", ""),
-            fingerprint(&[7; 32], "ab", b"", "cd"),
+            fingerprint(&[8; 32], &[b"ab", b"c", b"d"]),
+            fingerprint(&[7; 32], &[b"a", b"bc", b"d"]),
+            fingerprint(&[7; 32], &[b"ab", b"cd", b""]),
+            fingerprint(&[7; 32], &[b"ab", b"", b"cd"]),
+            fingerprint(&[7; 32], &[b"ab", b"cd"]),
         ] {
             assert_ne!(base, other);
         }
-        assert_eq!(base, fingerprint(&[7; 32], "ab", b"c", "d"));
+        assert_eq!(base, fingerprint(&[7; 32], &[b"ab", b"c", b"d"]));
+    }
+
+    #[test]
+    fn right_wrong_and_unknown() {
+        let mut verified = Verified::new(10);
+        assert_eq!(verified.look_up(&numbered(1), &numbered(2)), Known::Unknown);
+        verified.insert(numbered(1), numbered(2));
+        assert_eq!(verified.look_up(&numbered(1), &numbered(2)), Known::Right);
+        assert_eq!(verified.look_up(&numbered(1), &numbered(3)), Known::Wrong);
+        assert_eq!(verified.look_up(&numbered(2), &numbered(2)), Known::Unknown);
     }
 
     #[test]
     fn bounded_and_what_is_used_stays() {
         let mut verified = Verified::new(10);
         let hot = numbered(0);
-        verified.insert(hot);
+        verified.insert(hot, hot);
         for number in 1..1000 {
-            verified.insert(numbered(number));
-            assert!(verified.contains(&hot), "after {number}");
+            verified.insert(numbered(number), hot);
+            assert_eq!(verified.look_up(&hot, &hot), Known::Right, "after {number}");
             assert!(verified.len() <= 10, "after {number}: {}", verified.len());
         }
-        assert!(!verified.contains(&numbered(1)));
-        assert!(verified.contains(&numbered(999)));
+        assert_eq!(verified.look_up(&numbered(1), &hot), Known::Unknown);
+        assert_eq!(verified.look_up(&numbered(999), &hot), Known::Right);
     }
 }

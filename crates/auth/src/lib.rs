@@ -1,23 +1,43 @@
-//! Who a request speaks for: user contexts, password hashes and the check of credentials against the server's admins.
+//! Who a request speaks for: accounts, passwords, session cookies, tokens, and the context that comes of them.
 //!
 //! A request with basic credentials goes this way:
 //!
-//! 1. [`Authenticator::check`] reads the `Authorization` header. No credentials: the anonymous context, or an admin when
-//!    the server has no admins at all (the admin party).
-//! 2. A name and password that were verified before answer from the cache, in microseconds.
+//! 1. The caller finds the [`Account`]: of a server admin ([`Authenticator::admin`]), or of a document of the users database
+//!    ([`Account::of_document`]).
+//! 2. [`Authenticator::check`] judges the [`Login`]. A password that was verified before is right, and any other of that
+//!    account wrong, in microseconds; too many failures lock the user out.
 //! 3. Otherwise the caller gets a [`Job`]. [`Job::run`] derives the key, which takes a tenth of a second or more on purpose,
 //!    so it belongs on a thread that serves no requests, and few may run at once.
 //!
-//! Everything here is synchronous and pure: salts, keys and settings are handed in. The crate reads no clock, no entropy
-//! and no configuration, and knows no status codes.
+//! Cookies ([`SessionCookie`]), tokens ([`jwt`]) and proxies ([`proxy_token_matches`]) prove with signatures, which are
+//! quick.
+//!
+//! Everything here is synchronous and pure: time, salts, keys and settings are handed in. The crate reads no clock, no
+//! entropy and no configuration, and knows no status codes.
 
+mod account;
+mod algorithm;
 mod authenticator;
 mod base64;
+mod basic;
 mod cache;
+mod cookie;
 mod hex;
+pub mod jwt;
+mod lockout;
 mod password;
+mod proxy;
+mod totp;
 mod user;
+pub mod user_document;
 
-pub use authenticator::{AuthError, Authenticator, Check, Job};
-pub use password::{HashError, PasswordHash, hash_password, is_hashed};
+pub use account::Account;
+pub use algorithm::Algorithm;
+pub use authenticator::{AuthError, Authenticator, Check, Job, Login, LoginPolicy};
+pub use basic::{BasicCredentials, InvalidHeader};
+pub use cookie::{MalformedCookie, SESSION_COOKIE, SessionCookie};
+pub use lockout::{LockoutMode, LockoutPolicy};
+pub use password::{HashError, Hashing, NewScheme, PasswordHash, hash_password, is_hashed};
+pub use proxy::proxy_token_matches;
+pub use totp::Totp;
 pub use user::{ADMIN_ROLE, UserContext};

@@ -8,9 +8,9 @@
 //!
 //! The salt is used as the text it is, also when it looks like hexadecimal digits. Anything else is a password in plain text.
 
+use crate::algorithm::Algorithm;
 use crate::hex;
-use sha1::Sha1;
-use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
+use sha1::{Digest, Sha1};
 use std::num::NonZeroU32;
 use subtle::ConstantTimeEq;
 
@@ -26,13 +26,13 @@ pub enum HashError {
 }
 
 /// Pseudo-random functions of PBKDF2, by CouchDB's names (`[chttpd_auth] pbkdf2_prf`).
-const PRFS: [(&str, Prf); 6] = [
-    ("-pbkdf2-", Prf::Sha1),
-    ("-pbkdf2:sha-", Prf::Sha1),
-    ("-pbkdf2:sha224-", Prf::Sha224),
-    ("-pbkdf2:sha256-", Prf::Sha256),
-    ("-pbkdf2:sha384-", Prf::Sha384),
-    ("-pbkdf2:sha512-", Prf::Sha512),
+const PRFS: [(&str, Algorithm); 6] = [
+    ("-pbkdf2-", Algorithm::Sha1),
+    ("-pbkdf2:sha-", Algorithm::Sha1),
+    ("-pbkdf2:sha224-", Algorithm::Sha224),
+    ("-pbkdf2:sha256-", Algorithm::Sha256),
+    ("-pbkdf2:sha384-", Algorithm::Sha384),
+    ("-pbkdf2:sha512-", Algorithm::Sha512),
 ];
 
 const SIMPLE_PREFIX: &str = "-hashed-";
@@ -66,8 +66,100 @@ impl PasswordHash {
         match self.scheme {
             Scheme::Simple => actual.copy_from_slice(&simple(password, &self.salt)),
             Scheme::Pbkdf2 { prf, iterations } => prf.derive(password, &self.salt, iterations, &mut actual),
+            Scheme::SimplePbkdf2 { prf, iterations } => {
+                let simple = hex::encode(&simple(password, &self.salt));
+                prf.derive(simple.as_bytes(), &self.salt, iterations, &mut actual);
+            }
         }
         actual.ct_eq(&self.expected).into()
+    }
+
+    /// A hash of the scheme `simple`, as user documents have it (`password_sha`). `None` if it is none.
+    pub(crate) fn of_simple(password_sha: &str, salt: &str) -> Option<PasswordHash> {
+        let expected = hex::decode(password_sha).filter(|bytes| bytes.len() == Algorithm::Sha1.output_len())?;
+        Some(PasswordHash { expected, salt: salt.to_owned(), scheme: Scheme::Simple })
+    }
+
+    /// A hash of the schemes `pbkdf2` and `simple+pbkdf2`, as user documents have it. `None` if it is none.
+    pub(crate) fn of_derived(
+        derived_key: &str,
+        salt: &str,
+        prf: Algorithm,
+        iterations: NonZeroU32,
+        over: Over,
+    ) -> Option<PasswordHash> {
+        let expected = hex::decode(derived_key).filter(|bytes| bytes.len() == prf.output_len())?;
+        let scheme = match over {
+            Over::Password => Scheme::Pbkdf2 { prf, iterations },
+            Over::SimpleHash => Scheme::SimplePbkdf2 { prf, iterations },
+        };
+        Some(PasswordHash { expected, salt: salt.to_owned(), scheme })
+    }
+
+    /// The text that passwords were hashed with.
+    pub(crate) fn salt(&self) -> &str {
+        &self.salt
+    }
+
+    /// How many rounds it takes; `None` if there are none to be counted.
+    pub(crate) fn iterations(&self) -> Option<NonZeroU32> {
+        match self.scheme {
+            Scheme::Simple => None,
+            Scheme::Pbkdf2 { iterations, .. } | Scheme::SimplePbkdf2 { iterations, .. } => Some(iterations),
+        }
+    }
+
+    /// Whether new passwords are hashed in this way.
+    pub(crate) fn is_made_by(&self, hashing: &Hashing) -> bool {
+        match (self.scheme, hashing.scheme) {
+            (Scheme::Simple, NewScheme::Simple) => true,
+            (Scheme::Pbkdf2 { prf, iterations }, NewScheme::Pbkdf2) => {
+                (prf, iterations) == (hashing.prf, hashing.iterations)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// What a key was derived from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Over {
+    Password,
+    SimpleHash,
+}
+
+/// How new passwords are hashed (`[chttpd_auth] password_scheme`, `pbkdf2_prf` and `iterations`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hashing {
+    /// The scheme.
+    pub scheme: NewScheme,
+    /// The pseudo-random function of PBKDF2.
+    pub prf: Algorithm,
+    /// The rounds of PBKDF2.
+    pub iterations: NonZeroU32,
+}
+
+/// The schemes that new passwords can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NewScheme {
+    /// SHA-1 of password and salt. For old peers only.
+    Simple,
+    /// PBKDF2.
+    Pbkdf2,
+}
+
+impl Hashing {
+    /// The hash of `password` as hexadecimal text. Slow on purpose.
+    #[must_use]
+    pub fn hash(&self, password: &[u8], salt: &str) -> String {
+        match self.scheme {
+            NewScheme::Simple => hex::encode(&simple(password, salt)),
+            NewScheme::Pbkdf2 => {
+                let mut derived = vec![0; self.prf.output_len()];
+                self.prf.derive(password, salt, self.iterations, &mut derived);
+                hex::encode(&derived)
+            }
+        }
     }
 }
 
@@ -88,46 +180,22 @@ pub fn is_hashed(text: &str) -> bool {
 pub fn hash_password(password: &str, salt: &str, iterations: NonZeroU32) -> String {
     debug_assert!(!salt.is_empty() && !salt.contains(','), "a salt that cannot be read back");
     let mut derived = [0; 32];
-    Prf::Sha256.derive(password.as_bytes(), salt, iterations, &mut derived);
+    Algorithm::Sha256.derive(password.as_bytes(), salt, iterations, &mut derived);
     format!("-pbkdf2:sha256-{},{salt},{iterations}", hex::encode(&derived))
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Scheme {
     Simple,
-    Pbkdf2 { prf: Prf, iterations: NonZeroU32 },
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Prf {
-    Sha1,
-    Sha224,
-    Sha256,
-    Sha384,
-    Sha512,
-}
-
-impl Prf {
-    fn output_len(self) -> usize {
-        match self {
-            Prf::Sha1 => 20,
-            Prf::Sha224 => 28,
-            Prf::Sha256 => 32,
-            Prf::Sha384 => 48,
-            Prf::Sha512 => 64,
-        }
-    }
-
-    fn derive(self, password: &[u8], salt: &str, iterations: NonZeroU32, out: &mut [u8]) {
-        let (salt, rounds) = (salt.as_bytes(), iterations.get());
-        match self {
-            Prf::Sha1 => pbkdf2::pbkdf2_hmac::<Sha1>(password, salt, rounds, out),
-            Prf::Sha224 => pbkdf2::pbkdf2_hmac::<Sha224>(password, salt, rounds, out),
-            Prf::Sha256 => pbkdf2::pbkdf2_hmac::<Sha256>(password, salt, rounds, out),
-            Prf::Sha384 => pbkdf2::pbkdf2_hmac::<Sha384>(password, salt, rounds, out),
-            Prf::Sha512 => pbkdf2::pbkdf2_hmac::<Sha512>(password, salt, rounds, out),
-        }
-    }
+    Pbkdf2 {
+        prf: Algorithm,
+        iterations: NonZeroU32,
+    },
+    /// PBKDF2 over the hexadecimal text of what `Simple` makes of the password: old hashes, made stronger without it.
+    SimplePbkdf2 {
+        prf: Algorithm,
+        iterations: NonZeroU32,
+    },
 }
 
 fn simple(password: &[u8], salt: &str) -> [u8; 20] {
@@ -140,7 +208,7 @@ fn parse_simple(rest: &str) -> Option<PasswordHash> {
     Some(PasswordHash { expected, salt: salt.to_owned(), scheme: Scheme::Simple })
 }
 
-fn parse_pbkdf2(prf: Prf, rest: &str) -> Option<PasswordHash> {
+fn parse_pbkdf2(prf: Algorithm, rest: &str) -> Option<PasswordHash> {
     let mut parts = rest.split(',');
     let (hash, salt, iterations) = (parts.next()?, parts.next()?, parts.next()?);
     if parts.next().is_some() {

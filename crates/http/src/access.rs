@@ -1,19 +1,18 @@
 //! Who may do what: the one place that decides.
 //!
 //! Each resource of the router declares a [`Permission`] for each of its methods; there is no default. Paths
-//! within a database are judged by the database's security object, which is closed unless it says otherwise.
+//! within a database are judged by the database's security object, which is closed unless it says otherwise. In the
+//! databases of the system only what is declared to care for itself is open to others than server administrators.
 
 use std::sync::Arc;
 
-use hyper::{HeaderMap, header};
-use settee_auth::{Check, UserContext};
-use settee_database::Database;
+use settee_auth::UserContext;
+use settee_database::{Database, validate_name};
 use settee_model::json::{Json, Value};
 
-use crate::bridge;
 use crate::node::Node;
 use crate::router::Captures;
-use crate::{Error, respond};
+use crate::{Error, bridge, users};
 
 /// What a request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,21 +27,15 @@ pub(crate) enum Permission {
     ListDatabases,
     /// To be a server administrator or to have the role `_metrics`.
     Metrics,
-    /// To be a member of the database that the path names.
+    /// To be a member of the database that the path names. In databases of the system, to be a server administrator.
     Member,
+    /// To be a member of the database that the path names, also in databases of the system: who serves this shows everybody
+    /// there only what they may see, see [`crate::users::Sight`].
+    Document,
     /// To be an administrator of the database that the path names.
     DatabaseAdmin,
     /// The same, for requests that keep house. CouchDB refuses these in other words.
     Maintenance,
-}
-
-/// Finds out who sends the request. A password that was not seen before is hashed off the request threads.
-pub(crate) async fn authenticate(node: &Node, headers: &HeaderMap) -> Result<UserContext, Error> {
-    let authorization = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    match node.authenticator.check(authorization)? {
-        Check::Known(user) => Ok(user),
-        Check::NeedsHashing(job) => bridge::blocking(move || Ok(job.run()?)).await,
-    }
 }
 
 /// Lets the request pass or says why not.
@@ -64,18 +57,49 @@ pub(crate) async fn authorize(
         Permission::ListDatabases => Err(Error::unauthorized("You are not a server admin.")),
         Permission::Metrics if user.roles.iter().any(|role| role == "_metrics") => Ok(()),
         Permission::Metrics => Err(Error::unauthorized("You are not a server admin or read-only metrics user")),
-        Permission::Member | Permission::DatabaseAdmin | Permission::Maintenance => {
+        Permission::Member | Permission::Document | Permission::DatabaseAdmin | Permission::Maintenance => {
+            // Whatever else the server may have under such a name one day is for administrators; browsers may look for
+            // a console, to log in there.
+            let name = captures.get("db");
+            if name.starts_with('_') && name != "_utils" && validate_name(name).is_err() {
+                return Err(Error::unauthorized("You are not a server admin."));
+            }
+            let is_listing = permission == Permission::Member && is_of_system(node, captures.get("db"));
+            let of_design = !captures.get("ddoc").is_empty();
+            if is_listing && !of_design {
+                return Err(Error::unauthorized("You are not a server admin."));
+            }
             let database = node.database(captures.get("db"))?;
-            let security = bridge::blocking(move || security(&database)).await?;
-            judge(permission, user, security.value())
+            let user = user.clone();
+            bridge::blocking(move || {
+                let security = security(&database)?;
+                judge(permission, &user, security.value())?;
+                if is_listing && judge(Permission::DatabaseAdmin, &user, security.value()).is_err() {
+                    let reason = "Only administrators can view design docs in the users database.";
+                    return Err(Error::forbidden(reason));
+                }
+                Ok(())
+            })
+            .await
         }
     }
+}
+
+/// Whether a database is one of users or of replications.
+fn is_of_system(node: &Node, name: &str) -> bool {
+    users::is_users_db(&node.auth_policy(), name) || name.rsplit('/').next() == Some("_replicator")
 }
 
 /// The security object of a database: closed to all but administrators if none was set.
 pub(crate) fn security(database: &Arc<Database>) -> Result<Json, Error> {
     let closed = || Json::trusted(br#"{"members":{"roles":["_admin"]},"admins":{"roles":["_admin"]}}"#.to_vec());
     Ok(database.security()?.unwrap_or_else(closed))
+}
+
+/// Whether `user` is an administrator of `database`. Reads it, so it belongs on a thread that may block.
+pub(crate) fn administers(database: &Arc<Database>, user: &UserContext) -> Result<bool, Error> {
+    let security = security(database)?;
+    Ok(user.is_admin() || security.value().get("admins").is_some_and(|admins| names_user(admins, user)))
 }
 
 /// Refuses a design document to who is no administrator of the database.
@@ -99,7 +123,7 @@ fn judge(permission: Permission, user: &UserContext, security: Value<'_>) -> Res
     match (is_member, &user.name) {
         (false, None) => Err(Error::unauthorized("You are not authorized to access this db.")),
         (false, Some(_)) => Err(Error::forbidden("You are not allowed to access this db.")),
-        (true, _) if permission == Permission::Member || is_admin => Ok(()),
+        (true, _) if permission != Permission::DatabaseAdmin || is_admin => Ok(()),
         (true, None) => Err(Error::unauthorized("You are not a db or server admin.")),
         (true, Some(_)) => Err(Error::forbidden("You are not a db or server admin.")),
     }
@@ -114,17 +138,6 @@ fn names_user(group: Value<'_>, user: &UserContext) -> bool {
 
 fn is_empty(group: Value<'_>, list: &str) -> bool {
     group.get(list).is_none_or(|list| list.elements().next().is_none())
-}
-
-/// The answer to who was refused: a browser that has no credentials is asked for some only if configured.
-pub(crate) fn refuse(node: &Node, error: &Error) -> respond::Response {
-    let mut response = respond::error(error);
-    if error.status == hyper::StatusCode::UNAUTHORIZED
-        && let Some(challenge) = node.settings.effective("chttpd", "WWW-Authenticate").filter(|value| !value.is_empty())
-    {
-        respond::set(response.headers_mut(), header::WWW_AUTHENTICATE, &challenge);
-    }
-    response
 }
 
 #[cfg(test)]

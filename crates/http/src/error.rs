@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 use hyper::header::{HeaderName, HeaderValue};
-use settee_auth::AuthError;
+use settee_auth::jwt::{JwtError, KeyError};
+use settee_auth::user_document::PasswordRefused;
+use settee_auth::{AuthError, InvalidHeader, MalformedCookie};
 use settee_database::{DatabaseError, StorageError};
 use settee_design::{CallError, CompileError, RunError};
 use settee_mango::{MangoError, Refusal};
@@ -193,7 +195,47 @@ impl From<AuthError> for Error {
         let reason = error.to_string();
         match error {
             AuthError::Incorrect => Self::unauthorized(reason),
-            AuthError::InvalidHeader => Self::bad_request(reason),
+            AuthError::LockedOut
+            | AuthError::IterationsTooLow
+            | AuthError::IterationsTooHigh
+            | AuthError::InvalidPrf => Self::forbidden(reason),
+        }
+    }
+}
+
+impl From<InvalidHeader> for Error {
+    fn from(error: InvalidHeader) -> Self {
+        Self::bad_request(error.to_string())
+    }
+}
+
+impl From<MalformedCookie> for Error {
+    fn from(error: MalformedCookie) -> Self {
+        Self::bad_request(error.to_string())
+    }
+}
+
+impl From<JwtError> for Error {
+    fn from(error: JwtError) -> Self {
+        match error {
+            JwtError::BadRequest(reason) => Self::bad_request(reason),
+            JwtError::Unauthorized(reason) => Self::unauthorized(reason),
+        }
+    }
+}
+
+impl From<KeyError> for Error {
+    fn from(error: KeyError) -> Self {
+        Self::bad_request(error.to_string())
+    }
+}
+
+impl From<PasswordRefused> for Error {
+    fn from(error: PasswordRefused) -> Self {
+        let reason = error.to_string();
+        match error {
+            PasswordRefused::NoText(_) | PasswordRefused::Misconfigured => Self::forbidden(reason),
+            PasswordRefused::Unfit(_) => Self::bad_request(reason),
         }
     }
 }

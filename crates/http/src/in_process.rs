@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use settee_auth::UserContext;
 use settee_replication::{Body, BoxFuture, Transport, TransportError, User};
 
-use crate::access;
+use crate::authentication::Caller;
 use crate::connection::Scheme;
 use crate::node::Node;
 use crate::request::{Line, Unread};
@@ -36,7 +36,7 @@ impl InProcess {
         let method = if is_head { Method::GET } else { parts.method };
         let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let scheme = Scheme::Http;
-        let line = Line { method, uri: parts.uri, peer, scheme, requested: None, rewrites: 0 };
+        let line = Line { method, uri: parts.uri, peer, scheme, handler: None, requested: None, rewrites: 0 };
         let user = context(&node, &self.user);
         let answer = self.dispatch(&node, line, parts.headers, user, body).await;
         let (parts, body) = answer.into_parts();
@@ -56,7 +56,7 @@ impl InProcess {
         body: Body,
     ) -> Response {
         let answer = self.router.dispatch(node, line, headers, user, Some(Unread::Streamed(Mutex::new(body)))).await;
-        answer.unwrap_or_else(|error| access::refuse(node, &error))
+        answer.unwrap_or_else(|error| Caller::default().refuse(node, &error))
     }
 }
 

@@ -8,14 +8,17 @@
 mod accept;
 mod access;
 mod attachments;
+mod authentication;
 mod body;
 mod bridge;
 mod browser;
 mod config;
 mod connection;
+mod dates;
 mod error;
 mod feeds;
 mod functions;
+mod hashing;
 mod in_process;
 mod modules;
 mod node;
@@ -32,15 +35,18 @@ mod routes;
 mod sequence;
 mod server;
 mod stream;
+mod system;
 mod target;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod users;
 mod validation;
 
+pub use authentication::fetch::{FetchError, KeyFetcher};
 pub use config::{Persist, Settings, SettingsError};
 pub use error::Error;
-pub use node::{Identity, Node, NodeParts};
+pub use node::{Identity, KeyReader, Node, NodeParts, Surroundings};
 pub use replication::{Replication, ReplicationParts};
 pub use server::{Listener, Shutdown, serve};
 pub use tls::Tls;

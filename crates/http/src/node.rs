@@ -1,5 +1,7 @@
 //! [`Node`]: the components that requests are served with.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -12,10 +14,14 @@ use settee_design::Language;
 use settee_replication::Replicator;
 use settee_views::Views;
 
+use crate::authentication::jwt::Keys;
+use crate::authentication::policy::AuthPolicy;
 use crate::bridge::lanes::{Lanes, Passage};
 use crate::feeds::Feeds;
+use crate::hashing::Hashers;
 use crate::policy::{Policies, Policy};
 use crate::rate::Rates;
+use crate::users::Users;
 use crate::validation::Validators;
 use crate::{Error, Settings};
 
@@ -34,6 +40,27 @@ pub struct Identity {
 
 /// Makes identifiers for `/_uuids` and for documents without an id.
 pub(crate) type UuidSource = Box<dyn Fn(usize) -> Vec<String> + Send + Sync>;
+
+/// What authentication needs of the world outside.
+pub struct Surroundings {
+    /// How many threads hash passwords.
+    pub hash_threads: usize,
+    /// Called first on these threads: makes them give way to others.
+    pub give_way: Arc<dyn Fn() + Send + Sync>,
+    /// Reads the keys of an identity provider: from an address that begins with `http:` or `https:`, or else from a file.
+    /// The error is for the log.
+    pub read_keys: KeyReader,
+}
+
+/// See [`Surroundings::read_keys`].
+pub type KeyReader = Arc<dyn Fn(String) -> Pin<Box<dyn Future<Output = Result<Vec<u8>, String>> + Send>> + Send + Sync>;
+
+impl Default for Surroundings {
+    fn default() -> Self {
+        let read_keys: KeyReader = Arc::new(|_| Box::pin(async { Err("no keys can be read here".to_owned()) }));
+        Self { hash_threads: 1, give_way: Arc::new(|| {}), read_keys }
+    }
+}
 
 /// What a [`Node`] is made of.
 pub struct NodeParts {
@@ -57,6 +84,8 @@ pub struct NodeParts {
     pub clock_ms: Box<dyn Fn() -> u64 + Send + Sync>,
     /// Random numbers.
     pub entropy: Box<dyn Fn() -> u64 + Send + Sync>,
+    /// What authentication needs besides.
+    pub surroundings: Surroundings,
 }
 
 /// A running server, without its sockets.
@@ -73,6 +102,9 @@ pub struct Node {
     pub(crate) entropy: Box<dyn Fn() -> u64 + Send + Sync>,
     pub(crate) feeds: Feeds,
     pub(crate) validators: Validators,
+    pub(crate) users: Users,
+    pub(crate) hashers: Hashers,
+    pub(crate) keys: Keys,
     lanes: Arc<Lanes>,
     policies: Policies,
     pub(crate) rates: Rates,
@@ -86,8 +118,8 @@ impl Node {
     /// Puts the components together.
     #[must_use]
     pub fn new(parts: NodeParts) -> Arc<Self> {
-        let NodeParts { catalog, views, languages, tasks, settings, authenticator, uuids, identity, clock_ms, entropy } =
-            parts;
+        let NodeParts { catalog, views, languages, tasks, settings, authenticator, .. } = parts;
+        let NodeParts { uuids, identity, clock_ms, entropy, surroundings, .. } = parts;
         let requests = AtomicU64::new(entropy());
         let started_ms = clock_ms();
         Arc::new(Self {
@@ -103,6 +135,9 @@ impl Node {
             entropy,
             feeds: Feeds::default(),
             validators: Validators::default(),
+            users: Users::default(),
+            hashers: Hashers::start(surroundings.hash_threads, &surroundings.give_way),
+            keys: Keys::new(surroundings.read_keys),
             lanes: Lanes::new(),
             policies: Policies::default(),
             rates: Rates::default(),
@@ -159,6 +194,16 @@ impl Node {
 
     fn patience(&self, key: &str, default_ms: u64) -> Duration {
         Duration::from_millis(self.settings.number("chttpd", key, default_ms))
+    }
+
+    /// The settings of authentication.
+    pub(crate) fn auth_policy(&self) -> Arc<AuthPolicy> {
+        Arc::clone(&self.policy().authentication)
+    }
+
+    /// 32 hexadecimal digits that nobody can guess.
+    pub(crate) fn random_hex(&self) -> String {
+        format!("{:016x}{:016x}", (self.entropy)(), (self.entropy)())
     }
 
     /// One fresh identifier.

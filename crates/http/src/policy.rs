@@ -5,6 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::Settings;
+use crate::authentication::policy::AuthPolicy;
 use crate::browser::BrowserPolicy;
 use crate::rate::RateLimit;
 
@@ -14,6 +15,7 @@ pub(crate) struct Policy {
     pub(crate) max_uri_length: u64,
     pub(crate) browser: BrowserPolicy,
     pub(crate) rate_limit: Option<RateLimit>,
+    pub(crate) authentication: Arc<AuthPolicy>,
 }
 
 /// The policy of the configuration as it is.
@@ -42,6 +44,7 @@ impl Policy {
             max_uri_length: settings.number("chttpd", "max_uri_length", 8000),
             browser: BrowserPolicy::of(settings),
             rate_limit: RateLimit::of(settings),
+            authentication: Arc::new(AuthPolicy::of(settings)),
         }
     }
 }

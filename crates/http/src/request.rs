@@ -13,6 +13,7 @@ use settee_database::Database;
 use settee_model::json::Json;
 
 use crate::Error;
+use crate::authentication::policy::Handler;
 use crate::body::patient::Patience;
 use crate::body::{self, pieces::Pieces};
 use crate::connection::Scheme;
@@ -33,6 +34,8 @@ pub(crate) struct Line {
     /// The path that the client asked for, if a rewrite led elsewhere, and how many did.
     pub(crate) requested: Option<String>,
     pub(crate) rewrites: u64,
+    /// How the user was found out.
+    pub(crate) handler: Option<Handler>,
 }
 
 /// The body of a request while nobody has read it.

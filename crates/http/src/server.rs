@@ -11,6 +11,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
+use crate::authentication::{self, Caller};
 use crate::browser::{self, Viewer};
 use crate::connection::{self, Accepted, Peer};
 use crate::node::Node;
@@ -20,7 +21,7 @@ use crate::request::{Line, Unread};
 use crate::respond::{self, Answer, Response};
 use crate::router::Router;
 use crate::tls::Tls;
-use crate::{Error, Settings, access, routes, target};
+use crate::{Error, Settings, routes, target};
 
 /// The most connections at a time unless `[chttpd] max_connections` says otherwise; further ones wait to be accepted.
 const CONNECTIONS_MAX: u64 = 20_000;
@@ -175,15 +176,18 @@ impl Service {
         let viewer = Viewer::of(&parts.headers, peer.scheme);
         let Peer { ip: peer, scheme } = peer;
         let uri = parts.uri.clone();
-        let line = Line { method: method.clone(), uri, peer, scheme, requested: None, rewrites: 0 };
-        let answer = self.route(&policy, line, parts.headers, body).await;
+        let line = Line { method: method.clone(), uri, peer, scheme, handler: None, requested: None, rewrites: 0 };
+        let caller = Caller::of(&line, &parts.headers);
+        let mut renewed = None;
+        let answer = self.route(&policy, line, parts.headers, body, &mut renewed).await;
         let mut response = answer.unwrap_or_else(|error| {
             if error.status.is_server_error() {
                 tracing::error!(%method, path = parts.uri.path(), request = id, name = %error.name,
                     reason = %error.reason, "a request failed");
             }
-            access::refuse(&self.node, &error)
+            caller.refuse(&self.node, &error)
         });
+        authentication::renew(&mut response, renewed);
         tracing::debug!(%method, path = parts.uri.path(), status = response.status().as_u16(), request = id, "answered");
         policy.browser.mark(&viewer, parts.uri.path(), &mut response);
         let headers = response.headers_mut();
@@ -192,7 +196,14 @@ impl Service {
         response
     }
 
-    async fn route(&self, policy: &Policy, mut line: Line, headers: HeaderMap, body: Incoming) -> Answer {
+    async fn route(
+        &self,
+        policy: &Policy,
+        mut line: Line,
+        headers: HeaderMap,
+        body: Incoming,
+        renewed: &mut Option<HeaderValue>,
+    ) -> Answer {
         if let Some(error) = target::refused(&headers) {
             return Err(error);
         }
@@ -210,12 +221,13 @@ impl Service {
         policy.browser.refuse_forged(&line.method, &headers, anybody_is_admin)?;
         let by_address = Client::of_address(line.peer);
         self.count(policy, ClientKind::Address, || by_address.clone())?;
-        let user = access::authenticate(&self.node, &headers).await?;
-        self.count(policy, ClientKind::User, || user.name.clone().map_or(by_address, Client::User))?;
+        let found = authentication::authenticate(&self.node, &line, &headers).await?;
+        (line.handler, *renewed) = (found.handler, found.renewed);
+        self.count(policy, ClientKind::User, || found.user.name.clone().map_or(by_address, Client::User))?;
         if line.method == Method::HEAD {
             line.method = Method::GET;
         }
-        self.router.dispatch(&self.node, line, headers, user, Some(Unread::Incoming(body))).await
+        self.router.dispatch(&self.node, line, headers, found.user, Some(Unread::Incoming(body))).await
     }
 
     /// Refuses the request if its client makes too many and this is how clients are told apart.

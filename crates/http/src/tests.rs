@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 pub(crate) mod live;
+mod matrix;
+pub(crate) mod node;
 mod protocols;
 mod routes;
 mod slow_readers;

@@ -20,7 +20,7 @@ use settee_model::{Document, Rev};
 
 use crate::functions::Functions;
 use crate::node::Node;
-use crate::{Error, access, bridge, revision};
+use crate::{Error, access, bridge, revision, users};
 
 /// How often in a row nothing of a request may get through because design documents change all the time.
 const VAIN_ROUNDS_MAX: u32 = 20;
@@ -97,7 +97,13 @@ pub(crate) async fn commit(
     updates: Vec<DocUpdate>,
 ) -> Result<Vec<Result<Rev, Error>>, Error> {
     let mut results: Vec<Option<Result<Rev, Error>>> = updates.iter().map(|_| None).collect();
-    let mut waiting: Vec<(usize, DocUpdate)> = updates.into_iter().enumerate().collect();
+    let mut waiting: Vec<(usize, DocUpdate)> = Vec::with_capacity(updates.len());
+    for (place, update) in users::before_write(node, database, user, updates).await?.into_iter().enumerate() {
+        match update {
+            Ok(update) => waiting.push((place, update)),
+            Err(error) => results[place] = Some(Err(error)),
+        }
+    }
     let mut vain_rounds = 0;
     let mut round = Round::First;
     while !waiting.is_empty() {

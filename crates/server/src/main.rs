@@ -8,6 +8,7 @@ mod backends;
 mod cli;
 mod config;
 mod environment;
+mod keys;
 mod languages;
 mod listen;
 mod lock;

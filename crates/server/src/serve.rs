@@ -9,7 +9,7 @@ use settee_auth::Authenticator;
 use settee_database::Catalog;
 use settee_database::tasks::Tasks;
 use settee_design::{Language, Limits};
-use settee_http::{Identity, Node, NodeParts, Shutdown};
+use settee_http::{Identity, Node, NodeParts, Shutdown, Surroundings};
 use settee_storage::Engine;
 use settee_views::{LogLine, Views};
 use tokio::signal::unix::{SignalKind, signal};
@@ -20,7 +20,7 @@ use crate::environment;
 use crate::lock::DataLock;
 use crate::maintenance::Maintenance;
 use crate::uuids::{Algorithm, Entropy, Uuids};
-use crate::{backends, languages, listen, replication};
+use crate::{backends, keys, languages, listen, replication};
 
 /// The version of CouchDB whose interface is served.
 const COUCHDB_VERSION: &str = "3.5.2";
@@ -173,8 +173,15 @@ fn node(
         },
         clock_ms: Box::new(environment::now_ms),
         entropy: Box::new(environment::random_u64),
+        surroundings: surroundings()?,
     });
     Ok((node, maintenance))
+}
+
+fn surroundings() -> anyhow::Result<Surroundings> {
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let give_way = Arc::new(environment::give_way);
+    Ok(Surroundings { hash_threads: processors.div_ceil(2), give_way, read_keys: keys::reader()? })
 }
 
 fn views(
@@ -234,6 +241,7 @@ async fn listen(
     data: &Path,
 ) -> anyhow::Result<()> {
     let opened = listen::open(configuration, address).await?;
+    node.make_users_database().await.map_err(|error| anyhow::anyhow!("{}", error.reason))?;
     println!("Settee {} listens at {}", env!("CARGO_PKG_VERSION"), opened.addresses.join(" and "));
     println!("Data lies in {}", data.display());
     println!("Stop with Ctrl-C.");

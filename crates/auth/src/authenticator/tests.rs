@@ -1,109 +1,123 @@
-//! Who gets in: the admin party, basic credentials, and what is remembered of them.
+//! Which logins are right, what is remembered of them, and when there were too many.
 
 use super::*;
 use crate::password::hash_password;
+use std::net::Ipv4Addr;
 use std::num::NonZeroU32;
 
-/// `admin:secret` and `zoë:p:w` (a colon in the password), hashed with few iterations.
+const POLICY: LoginPolicy = LoginPolicy {
+    iterations: 1..=1000,
+    lockout: LockoutPolicy { mode: LockoutMode::Enforce, threshold: 3, max_lifetime_ms: 1000 },
+};
+
+fn stored(name: &str, password: &str) -> (String, String) {
+    (name.to_owned(), hash_password(password, "5a17", NonZeroU32::MIN))
+}
+
 fn authenticator() -> Authenticator {
     let authenticator = Authenticator::new([1; 32]);
     authenticator.set_admins([stored("admin", "secret"), stored("zoë", "p:w")]);
     authenticator
 }
 
-fn stored(name: &str, password: &str) -> (String, String) {
-    (name.to_owned(), hash_password(password, "5a17", NonZeroU32::MIN))
-}
-
-#[track_caller]
-fn check(authenticator: &Authenticator, header: &str, expect: &Result<UserContext, AuthError>) {
-    assert_eq!(&authenticator.basic(Some(header)), expect, "{header}");
+/// How a login went: its cost, and its result.
+fn login(
+    authenticator: &Authenticator,
+    name: &str,
+    password: &str,
+    peer: u32,
+    now_ms: u64,
+) -> (&'static str, Result<(), AuthError>) {
+    let account = authenticator.admin(name).unwrap();
+    let login = Login { account, password: password.into(), peer: Ipv4Addr::from(peer).into(), now_ms };
+    match authenticator.check(login, &POLICY) {
+        Ok(Check::Right) => ("cheap", Ok(())),
+        Ok(Check::NeedsHashing(job)) => ("slow", job.run()),
+        Err(error) => ("cheap", Err(error)),
+    }
 }
 
 #[test]
-fn headers() {
+fn a_password_is_hashed_once_and_then_others_are_wrong_at_once() {
     let authenticator = authenticator();
-    for (header, expect) in [
-        ("Basic YWRtaW46c2VjcmV0", Ok(UserContext::admin("admin"))),
-        ("basic  YWRtaW46c2VjcmV0 ", Ok(UserContext::admin("admin"))),
-        // zoë:p:w
-        ("Basic em/DqzpwOnc=", Ok(UserContext::admin("zoë"))),
-        // admin:wrong, admin: and nobody:secret
-        ("Basic YWRtaW46d3Jvbmc=", Err(AuthError::Incorrect)),
-        ("Basic YWRtaW46", Err(AuthError::Incorrect)),
-        ("Basic bm9ib2R5OnNlY3JldA==", Err(AuthError::Incorrect)),
-        // a name that is not UTF-8
-        ("Basic /zpzZWNyZXQ=", Err(AuthError::Incorrect)),
-        ("Basic nonsense!", Err(AuthError::InvalidHeader)),
-        // decodes, but has no colon
-        ("Basic nonsense", Ok(UserContext::anonymous())),
-        ("Basic Xzpf", Ok(UserContext::anonymous())),
-        ("Basic", Ok(UserContext::anonymous())),
-        ("Bearer YWRtaW46c2VjcmV0", Ok(UserContext::anonymous())),
-        ("", Ok(UserContext::anonymous())),
-    ] {
-        check(&authenticator, header, &expect);
+    assert_eq!(login(&authenticator, "admin", "wrong", 1, 0), ("slow", Err(AuthError::Incorrect)));
+    assert_eq!(login(&authenticator, "admin", "secret", 1, 0), ("slow", Ok(())));
+    assert_eq!(login(&authenticator, "admin", "secret", 2, 0), ("cheap", Ok(())));
+    assert_eq!(login(&authenticator, "admin", "wrong", 2, 0), ("cheap", Err(AuthError::Incorrect)));
+    assert_eq!(login(&authenticator, "zoë", "secret", 2, 0), ("slow", Err(AuthError::Incorrect)));
+    assert_eq!(login(&authenticator, "zoë", "p:w", 2, 0), ("slow", Ok(())));
+}
+
+#[test]
+fn a_new_password_ends_the_old_one_at_once() {
+    let authenticator = authenticator();
+    assert_eq!(login(&authenticator, "admin", "secret", 1, 0), ("slow", Ok(())));
+    authenticator.set_admins([("admin".to_owned(), hash_password("new", "other", NonZeroU32::MIN))]);
+    assert_eq!(login(&authenticator, "admin", "secret", 1, 0), ("slow", Err(AuthError::Incorrect)));
+    assert_eq!(login(&authenticator, "admin", "new", 1, 0), ("slow", Ok(())));
+    assert!(authenticator.admin("zoë").is_none());
+}
+
+#[test]
+fn logins_that_queued_up_cost_one_derivation() {
+    let authenticator = authenticator();
+    let account = authenticator.admin("admin").unwrap();
+    let job = |password: &str| {
+        let (account, peer) = (Arc::clone(&account), Ipv4Addr::LOCALHOST.into());
+        match authenticator.check(Login { account, password: password.into(), peer, now_ms: 0 }, &POLICY).unwrap() {
+            Check::NeedsHashing(job) => job,
+            Check::Right => panic!("nothing is remembered yet"),
+        }
+    };
+    let jobs = [job("secret"), job("secret"), job("wrong")];
+    authenticator.set_admins([]);
+    let results = jobs.map(Job::run);
+    assert_eq!(results, [Ok(()), Ok(()), Err(AuthError::Incorrect)]);
+}
+
+#[test]
+fn too_many_failures_lock_out_here_but_not_elsewhere() {
+    let authenticator = authenticator();
+    assert_eq!(login(&authenticator, "admin", "secret", 1, 0), ("slow", Ok(())));
+    for _ in 0..3 {
+        assert_eq!(login(&authenticator, "admin", "wrong", 1, 0), ("cheap", Err(AuthError::Incorrect)));
     }
-    assert_eq!(authenticator.basic(None), Ok(UserContext::anonymous()));
+    for password in ["secret", "wrong"] {
+        assert_eq!(login(&authenticator, "admin", password, 1, 999), ("cheap", Err(AuthError::LockedOut)));
+    }
+    assert_eq!(login(&authenticator, "admin", "secret", 2, 0), ("cheap", Ok(())));
+    assert_eq!(login(&authenticator, "admin", "secret", 1, 1000), ("cheap", Ok(())));
+    let unknown = |peer: u32| authenticator.refuse_unknown("nobody", Ipv4Addr::from(peer).into(), 0, &POLICY.lockout);
+    for _ in 0..3 {
+        assert_eq!(unknown(1), AuthError::Incorrect);
+    }
+    assert_eq!(unknown(1), AuthError::LockedOut);
+    assert_eq!(unknown(2), AuthError::Incorrect);
 }
 
 #[test]
 fn the_party_ends_with_the_first_admin_even_a_damaged_one() {
     let authenticator = Authenticator::new([1; 32]);
-    assert_eq!(authenticator.basic(None), Ok(UserContext::admin_party()));
-    check(&authenticator, "Basic YWRtaW46c2VjcmV0", &Err(AuthError::Incorrect));
+    assert_eq!(authenticator.without_credentials(), UserContext::admin_party());
     for damaged in ["-pbkdf2:sha256-zz,salt,10", "secret", ""] {
         authenticator.set_admins([("admin".to_owned(), damaged.to_owned())]);
-        assert_eq!(authenticator.basic(None), Ok(UserContext::anonymous()), "{damaged}");
-        check(&authenticator, "Basic YWRtaW46c2VjcmV0", &Err(AuthError::Incorrect));
+        assert_eq!(authenticator.without_credentials(), UserContext::anonymous(), "{damaged}");
+        for password in ["secret", ""] {
+            assert_eq!(login(&authenticator, "admin", password, 1, 0).1, Err(AuthError::Incorrect), "{damaged}");
+        }
+        authenticator.set_admins([]);
     }
-    authenticator.set_admins([]);
-    assert_eq!(authenticator.basic(None), Ok(UserContext::admin_party()));
+    assert_eq!(authenticator.without_credentials(), UserContext::admin_party());
 }
 
 #[test]
-fn only_right_passwords_are_remembered() {
+fn debug_output_shows_no_secrets() {
     let authenticator = authenticator();
-    let needs_hashing = |header| matches!(authenticator.check(Some(header)), Ok(Check::NeedsHashing(_)));
-    let (right, wrong) = ("Basic YWRtaW46c2VjcmV0", "Basic YWRtaW46d3Jvbmc=");
-    assert!(needs_hashing(right));
-    check(&authenticator, right, &Ok(UserContext::admin("admin")));
-    assert!(!needs_hashing(right));
-    for _ in 0..3 {
-        assert!(needs_hashing(wrong));
-        check(&authenticator, wrong, &Err(AuthError::Incorrect));
-    }
-    // The same password under a fresh salt is another stored hash.
-    authenticator.set_admins([("admin".to_owned(), hash_password("secret", "0ther", NonZeroU32::MIN))]);
-    assert!(needs_hashing(right));
-    check(&authenticator, right, &Ok(UserContext::admin("admin")));
-    authenticator.set_admins([stored("admin", "changed")]);
-    check(&authenticator, right, &Err(AuthError::Incorrect));
-    authenticator.set_admins([stored("other", "secret")]);
-    check(&authenticator, right, &Err(AuthError::Incorrect));
-}
-
-#[test]
-fn a_job_that_waited_behind_the_same_credentials_is_free() {
-    let slow = hash_password("secret", "5a17", NonZeroU32::MIN);
-    let authenticator = Authenticator::new([1; 32]);
-    authenticator.set_admins([("admin".to_owned(), slow)]);
-    let job = || match authenticator.check(Some("Basic YWRtaW46c2VjcmV0")) {
-        Ok(Check::NeedsHashing(job)) => job,
-        other => panic!("{other:?}"),
-    };
-    let (first, mut second) = (job(), job());
-    assert_eq!(first.run(), Ok(UserContext::admin("admin")));
-    // Without the cache this hash could not let anybody in.
-    second.admin = Arc::new(Admin { stored: String::new(), hash: None });
-    assert_eq!(second.run(), Ok(UserContext::admin("admin")));
-}
-
-#[test]
-fn debug_output_hides_secrets() {
-    let authenticator = authenticator();
-    let checked = authenticator.check(Some("Basic YWRtaW46c2VjcmV0"));
-    let text = format!("{authenticator:?} {checked:?}");
-    assert!(text.contains("admin"), "{text}");
-    assert!(!text.contains("secret") && !text.contains("115, 101") && !text.contains("5a17"), "{text}");
+    let account = authenticator.admin("admin").unwrap();
+    let login =
+        Login { account: Arc::clone(&account), password: "secret".into(), peer: Ipv4Addr::LOCALHOST.into(), now_ms: 0 };
+    let check = authenticator.check(login, &POLICY).unwrap();
+    let shown = format!("{authenticator:?} {check:?} {account:?}");
+    let hash = hash_password("secret", "5a17", NonZeroU32::MIN);
+    assert!(!shown.contains("secret") && !shown.contains(&hash[16..]) && !shown.contains("5a17"), "{shown}");
 }

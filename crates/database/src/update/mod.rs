@@ -178,6 +178,16 @@ impl DocUpdate {
         Some(Self { id, deleted, body, mode, path, local_rev: 0, validated: None, attachments })
     }
 
+    /// The same update with another body: the revision of an edit is computed anew, that of a replicated document stays.
+    #[must_use]
+    pub fn with_body(mut self, body: Json, hasher: &mut RevisionHasher) -> Self {
+        self.body = body;
+        if let (EditMode::Interactive(_), Some((newest, parents))) = (self.mode, self.path.split_first_mut()) {
+            *newest = next_rev(hasher, self.deleted, parents.first(), &self.body, &self.attachments);
+        }
+        self
+    }
+
     /// The document id.
     #[must_use]
     pub fn id(&self) -> &str {

@@ -37,7 +37,20 @@ fn every_error_has_a_status_a_name_and_a_reason() {
         line(&mut text, &format!("database Storage {name}"), DatabaseError::Storage(error));
     }
     line(&mut text, "auth Incorrect", AuthError::Incorrect);
-    line(&mut text, "auth InvalidHeader", AuthError::InvalidHeader);
+    line(&mut text, "auth LockedOut", AuthError::LockedOut);
+    line(&mut text, "auth IterationsTooLow", AuthError::IterationsTooLow);
+    line(&mut text, "auth IterationsTooHigh", AuthError::IterationsTooHigh);
+    line(&mut text, "auth InvalidPrf", AuthError::InvalidPrf);
+    line(&mut text, "auth InvalidHeader", InvalidHeader);
+    line(&mut text, "auth MalformedCookie", MalformedCookie);
+    line(&mut text, "jwt BadRequest", JwtError::BadRequest("Malformed token".to_owned()));
+    line(&mut text, "jwt Unauthorized", JwtError::Unauthorized("exp not in future".to_owned()));
+    for error in [KeyError::Invalid, KeyError::NotRsa, KeyError::NotEc] {
+        line(&mut text, &format!("jwt key {error:?}"), error);
+    }
+    line(&mut text, "password NoText", PasswordRefused::NoText("5".to_owned()));
+    line(&mut text, "password Unfit", PasswordRefused::Unfit("Too short.".to_owned()));
+    line(&mut text, "password Misconfigured", PasswordRefused::Misconfigured);
     line(&mut text, "settings Unknown", SettingsError::Unknown);
     line(&mut text, "settings Invalid", SettingsError::Invalid("must be a number".to_owned()));
     line(&mut text, "settings File", SettingsError::File("read-only".to_owned()));

@@ -20,7 +20,7 @@ use crate::params::document::replaced_rev;
 use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::revision::attachments::each_piece;
-use crate::{Error, accept};
+use crate::{Error, accept, users};
 
 /// Requests for more ranges get everything, as in CouchDB.
 const RANGES_MAX: usize = 9;
@@ -41,6 +41,7 @@ struct Asked {
 /// `GET /{db}/{doc}/{attachment}`
 pub(super) async fn get(request: Request) -> Answer {
     let database = request.database()?;
+    users::sight(&request, &database, &doc_id(&request)).await?.require_whole()?;
     let settings = &request.node.settings;
     let sandbox = settings.switch("csp", "attachments_enable", true);
     let value = settings.get("csp", "attachments_header_value").unwrap_or_else(|| "sandbox".to_owned());

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use hyper::header;
 use hyper::{HeaderMap, StatusCode};
@@ -19,14 +20,18 @@ use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::revision::multipart::Related;
 use crate::revision::{self, Encoded};
-use crate::{Error, accept, bridge};
+use crate::{Error, accept, bridge, users};
 
 /// What holds for all revisions of a request.
 struct Asked {
     extras: Extras,
     latest: bool,
     shown: Shown,
+    /// Refuses documents that the user may not see.
+    sees: Sees,
 }
+
+type Sees = Box<dyn Fn(&str) -> Result<(), Error> + Send + Sync>;
 
 /// `POST /{db}/_bulk_get`
 pub(super) async fn get(mut request: Request) -> Answer {
@@ -35,10 +40,12 @@ pub(super) async fn get(mut request: Request) -> Answer {
     let docs = body.value().get("docs").filter(|docs| docs.kind() == Kind::Array);
     let docs = docs.ok_or_else(|| Error::bad_request("Missing JSON list of 'docs'."))?;
     check_count(&request.node, docs.elements().count(), "max_bulk_get_count")?;
+    let (node, user, store) = (Arc::clone(&request.node), request.user.clone(), Arc::clone(&database));
     let asked = Asked {
         extras: Extras { revs: request.query.is_true("revs"), ..Extras::default() },
         latest: request.query.is_true("latest"),
         shown: Shown::from_query(&request.query)?,
+        sees: Box::new(move |id| users::Sight::of(&node, &store, &user, id)?.require_whole()),
     };
     let multipart = multipart_form(&request.headers).map(|essence| (essence, boundaries(&request)));
     bridge::stream(request.node.outward(), move |output| {
@@ -126,7 +133,8 @@ fn write_result(output: &mut Output, view: &ReadView, doc: Value<'_>, asked: &As
     out.extend_from_slice(br#"{"id":"#);
     write_string(out, &entry.id);
     out.extend_from_slice(br#","docs":["#);
-    match entry.parse_rev() {
+    let seen = (asked.sees)(&entry.id).and_then(|()| entry.parse_rev());
+    match seen {
         Err(error) => write_failure(out, &entry.id, entry.rev.as_deref().unwrap_or_default(), &error),
         Ok(rev) => write_revisions(output, view, &entry, rev.as_ref(), asked)?,
     }
@@ -209,7 +217,8 @@ fn send_entry(
         send_failure(output, writer, "null", &Error::bad_request("document id missed"));
         return Ok(ControlFlow::Continue(()));
     };
-    let rev = match entry.parse_rev() {
+    let seen = (asked.sees)(&entry.id).and_then(|()| entry.parse_rev());
+    let rev = match seen {
         Ok(rev) => rev,
         Err(error) => {
             send_failure(output, writer, entry.rev.as_deref().unwrap_or_default(), &error);

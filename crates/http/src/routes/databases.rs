@@ -12,7 +12,7 @@ use crate::params::view::ViewParams;
 use crate::params::{Query, Raw};
 use crate::request::Request;
 use crate::respond::{self, Answer};
-use crate::{Error, access, bridge, sequence};
+use crate::{Error, access, bridge, sequence, system, users};
 
 /// How many databases one request may describe by name.
 const INFO_KEYS_MAX: usize = 100;
@@ -76,9 +76,10 @@ pub(super) async fn create(request: Request) -> Answer {
 }
 
 /// Creates a database. Waits for the disk.
-pub(super) fn create_now(node: &Node, name: &str, layout: Layout) -> Result<(), Error> {
+pub(crate) fn create_now(node: &Node, name: &str, layout: Layout) -> Result<(), Error> {
     let (created_ms, instance) = ((node.clock_ms)(), (node.entropy)());
-    node.catalog.create(name, DatabaseOptions { created_ms, instance, layout })?;
+    let database = node.catalog.create(name, DatabaseOptions { created_ms, instance, layout })?;
+    system::furnish(node, &database)?;
     if let Some(replicator) = node.replicator.get() {
         replicator.database_found(name);
     }
@@ -221,6 +222,12 @@ pub(super) async fn security(request: Request) -> Answer {
 /// `PUT /{db}/_security`
 pub(super) async fn set_security(mut request: Request) -> Answer {
     let database = request.database()?;
+    let policy = request.node.auth_policy();
+    if users::is_users_db(&policy, database.name())
+        && !request.node.settings.switch("couchdb", "users_db_security_editable", false)
+    {
+        return Err(Error::forbidden("You can't edit the security object of the user database."));
+    }
     let security = request.read_json().await?;
     if security.value().kind() != Kind::Object {
         return Err(Error::bad_request("Request body must be a JSON object"));

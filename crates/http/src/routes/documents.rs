@@ -15,7 +15,8 @@ use crate::request::Request;
 use crate::respond::{self, Answer, Response};
 use crate::revision::multipart::Related;
 use crate::revision::{self, Encoded};
-use crate::{Error, accept, bridge};
+use crate::users::Sight;
+use crate::{Error, accept, bridge, users};
 
 /// The id of the document that the path names.
 pub(super) fn doc_id(request: &Request) -> String {
@@ -33,6 +34,15 @@ pub(super) async fn get(request: Request) -> Answer {
     let id = doc_id(&request);
     let params = ReadParams::resolve(&request.query)?;
     let known = request.header(header::IF_NONE_MATCH).map(str::to_owned);
+    if let Sight::Public(fields) = users::sight(&request, &database, &id).await? {
+        return bridge::blocking(move || {
+            let (rev, out) = users::public_part(&database.read()?, &id, &fields)?;
+            let mut response = respond::json(StatusCode::OK, out);
+            respond::set_etag(&mut response, &rev.to_string());
+            Ok(response)
+        })
+        .await;
+    }
     if let Which::Open(open) = &params.which {
         let open = open.clone();
         let multipart = accept::names(&request.headers, "multipart/mixed").then(|| boundaries(&request));

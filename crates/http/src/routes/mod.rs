@@ -8,7 +8,7 @@ mod changes;
 mod cluster;
 mod compaction;
 mod config;
-mod databases;
+pub(crate) mod databases;
 mod db_updates;
 pub(crate) mod design;
 mod documents;
@@ -23,6 +23,7 @@ mod request_object;
 mod revs;
 mod rewrites;
 mod server;
+mod session;
 mod setup;
 mod shows;
 mod updates;
@@ -35,7 +36,7 @@ use std::pin::Pin;
 use hyper::Method;
 
 use crate::access::Permission::{
-    Anyone, DatabaseAdmin, ListDatabases, Maintenance, Member, Metrics, ServerAdmin, User,
+    Anyone, DatabaseAdmin, Document, ListDatabases, Maintenance, Member, Metrics, ServerAdmin, User,
 };
 use crate::respond::Answer;
 use crate::router::{Resource, Router};
@@ -67,6 +68,10 @@ fn server_resources() -> Vec<Resource> {
         Resource::new("/_dbs_info", "GET,HEAD,POST")
             .get(ListDatabases, databases::info_of_range)
             .post(ListDatabases, databases::info_of_keys),
+        Resource::new("/_session", "GET,HEAD,POST,DELETE")
+            .get(Anyone, session::get)
+            .post(Anyone, session::post)
+            .delete(Anyone, session::delete),
         Resource::new("/_active_tasks", "GET,HEAD").get(ServerAdmin, server::active_tasks),
         Resource::new("/_uuids", "GET,HEAD").get(Anyone, server::uuids),
         Resource::new("/_membership", "GET,HEAD").get(ServerAdmin, cluster::membership),
@@ -109,10 +114,10 @@ fn database_resources(shutdown: &Shutdown) -> Vec<Resource> {
     };
     vec![
         Resource::new("/{db}", "DELETE,GET,HEAD,POST")
-            .get(Member, databases::info)
+            .get(Document, databases::info)
             .put(ServerAdmin, databases::create)
             .delete(ServerAdmin, databases::delete)
-            .post(Member, write::post),
+            .post(Document, write::post),
         Resource::new("/{db}/_all_docs", "GET,HEAD,POST").get(Member, all_docs::get).post(Member, all_docs::post),
         Resource::new("/{db}/_all_docs/queries", "POST").post(Member, all_docs::queries),
         Resource::new("/{db}/_design_docs", "GET,HEAD,POST")
@@ -121,18 +126,18 @@ fn database_resources(shutdown: &Shutdown) -> Vec<Resource> {
         Resource::new("/{db}/_design_docs/queries", "POST").post(Member, all_docs::queries_design),
         Resource::new("/{db}/_local_docs", "GET,HEAD,POST").get(Member, local_docs::get).post(Member, local_docs::post),
         Resource::new("/{db}/_local_docs/queries", "POST").post(Member, local_docs::queries),
-        Resource::new("/{db}/_bulk_docs", "POST").post(Member, bulk::docs),
-        Resource::new("/{db}/_bulk_get", "POST").post(Member, bulk_get::get),
+        Resource::new("/{db}/_bulk_docs", "POST").post(Document, bulk::docs),
+        Resource::new("/{db}/_bulk_get", "POST").post(Document, bulk_get::get),
         Resource::new("/{db}/_changes", "GET,POST,HEAD").get(Member, feed(shutdown)).post(Member, feed(shutdown)),
         Resource::new("/{db}/_revs_diff", "POST").post(Member, revs::diff),
         Resource::new("/{db}/_missing_revs", "POST").post(Member, revs::missing),
         Resource::new("/{db}/_security", "PUT,GET")
-            .get(Member, databases::security)
+            .get(Document, databases::security)
             .put(DatabaseAdmin, databases::set_security),
         Resource::new("/{db}/_revs_limit", "PUT,GET")
-            .get(Member, databases::revs_limit)
+            .get(Document, databases::revs_limit)
             .put(DatabaseAdmin, databases::set_revs_limit),
-        Resource::new("/{db}/_ensure_full_commit", "POST").post(Member, databases::ensure_full_commit),
+        Resource::new("/{db}/_ensure_full_commit", "POST").post(Document, databases::ensure_full_commit),
         Resource::new("/{db}/_shards", "GET").get(Member, cluster::shards),
         Resource::new("/{db}/_shards/{doc}", "GET").get(Member, cluster::shard_of),
         Resource::new("/{db}/_sync_shards", "POST").post(ServerAdmin, cluster::sync_shards),
@@ -267,14 +272,14 @@ fn document_resources() -> Vec<Resource> {
             .put(Member, attachments::refuse_local)
             .delete(Member, attachments::refuse_local),
         Resource::new("/{db}/{doc}", DOCUMENT_METHODS)
-            .get(Member, documents::get)
-            .put(Member, write::put)
-            .delete(Member, write::delete)
-            .on(copy(), Member, write::copy)
-            .post(Member, documents::post),
+            .get(Document, documents::get)
+            .put(Document, write::put)
+            .delete(Document, write::delete)
+            .on(copy(), Document, write::copy)
+            .post(Document, documents::post),
         Resource::new("/{db}/{doc}/{*attachment}", "DELETE,GET,HEAD,PUT")
-            .get(Member, attachments::get)
-            .put(Member, attachments::put)
-            .delete(Member, attachments::delete),
+            .get(Document, attachments::get)
+            .put(Document, attachments::put)
+            .delete(Document, attachments::delete),
     ]
 }

@@ -80,6 +80,7 @@ async fn follow(request: Request, target: Target) -> Answer {
         peer: line.peer,
         scheme: line.scheme,
         rewrites: line.rewrites + 1,
+        handler: line.handler,
     };
     let body = target.body.map(Unread::Known).or(body);
     router.dispatch(&node, line, headers, user, body).await

@@ -19,7 +19,7 @@ use crate::params::document::replaced_rev;
 use crate::params::{Query, decode};
 use crate::request::Request;
 use crate::respond::{self, Answer, Response};
-use crate::{Error, access, bridge, replicator_documents, validation};
+use crate::{Error, access, bridge, replicator_documents, users, validation};
 
 /// The characters that CouchDB leaves as they are in addresses.
 const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b':');
@@ -137,6 +137,7 @@ pub(super) async fn copy(request: Request) -> Answer {
     if target.starts_with("_design/") {
         access::require_database_admin(&request.node, &request.user, &request.captures).await?;
     }
+    users::sight(&request, &database, &source).await?.require_whole()?;
     let rev = replaced_rev(&request.query, &request.headers, None)?;
     let reader = Arc::clone(&database);
     let (body, attachments) = bridge::blocking(move || read_source(&reader, &source, rev.as_ref())).await?;

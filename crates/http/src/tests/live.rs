@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::node::Node;
-use crate::{Identity, Listener, NodeParts, Persist, Settings, SettingsError, Shutdown};
+use crate::{Identity, Listener, NodeParts, Persist, Settings, SettingsError, Shutdown, Surroundings};
 
 /// How long anything may take before a test fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -115,6 +115,7 @@ fn node(settings: Arc<Values>) -> Arc<Node> {
         },
         clock_ms: Box::new(|| 0),
         entropy: Box::new(|| 0),
+        surroundings: Surroundings::default(),
     })
 }
 

@@ -19,7 +19,7 @@ use settee_views::Views;
 use super::*;
 use crate::routes::design::validate as check_design;
 use crate::tests::{json, show};
-use crate::{Identity, NodeParts, Persist, Settings, SettingsError};
+use crate::{Identity, NodeParts, Persist, Settings, SettingsError, Surroundings};
 
 struct Defaults;
 
@@ -162,6 +162,7 @@ impl World {
             },
             clock_ms: Box::new(|| 0),
             entropy: Box::new(|| 0),
+            surroundings: Surroundings::default(),
         };
         let user = UserContext { name: Some("jo".to_owned()), roles: vec!["editor".to_owned()] };
         Self { node: Node::new(parts), database, calls, user }

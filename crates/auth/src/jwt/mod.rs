@@ -1,0 +1,343 @@
+//! JSON web tokens: [`Token`] takes one apart, checks what it claims against a [`TokenPolicy`], and its signature against a
+//! [`VerifyingKey`]. Where keys come from is decided elsewhere. The texts of errors are those of CouchDB's `jwtf`.
+
+mod key;
+mod key_set;
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests;
+
+pub use key::{KeyError, KeyType, VerifyingKey};
+pub use key_set::KeySet;
+
+use settee_model::json::{Json, Value};
+
+use crate::authenticator::Authenticator;
+use crate::base64;
+use crate::user::UserContext;
+
+/// The longest token: requests' heads are not longer.
+const TOKEN_MAX_BYTES: usize = 64 << 10;
+
+/// Why a token is not accepted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JwtError {
+    /// It makes no sense, or nobody signed it (`bad_request`).
+    #[error("{0}")]
+    BadRequest(String),
+    /// It does not hold now, or for nobody (`unauthorized`).
+    #[error("{0}")]
+    Unauthorized(String),
+}
+
+fn bad_request(reason: impl Into<String>) -> JwtError {
+    JwtError::BadRequest(reason.into())
+}
+
+/// How a token is signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JwtAlgorithm {
+    /// HMAC with SHA-256, 384 or 512.
+    Hs(Bits),
+    /// RSA PKCS#1 v1.5.
+    Rs(Bits),
+    /// RSA-PSS.
+    Ps(Bits),
+    /// ECDSA over the curve with as many bits.
+    Es(Bits),
+}
+
+/// The size of a hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bits {
+    /// 256
+    B256,
+    /// 384
+    B384,
+    /// 512
+    B512,
+}
+
+const ALGORITHMS: [(&str, JwtAlgorithm); 11] = [
+    ("HS256", JwtAlgorithm::Hs(Bits::B256)),
+    ("HS384", JwtAlgorithm::Hs(Bits::B384)),
+    ("HS512", JwtAlgorithm::Hs(Bits::B512)),
+    ("RS256", JwtAlgorithm::Rs(Bits::B256)),
+    ("RS384", JwtAlgorithm::Rs(Bits::B384)),
+    ("RS512", JwtAlgorithm::Rs(Bits::B512)),
+    ("PS256", JwtAlgorithm::Ps(Bits::B256)),
+    ("PS384", JwtAlgorithm::Ps(Bits::B384)),
+    ("PS512", JwtAlgorithm::Ps(Bits::B512)),
+    ("ES256", JwtAlgorithm::Es(Bits::B256)),
+    ("ES384", JwtAlgorithm::Es(Bits::B384)),
+];
+
+impl JwtAlgorithm {
+    fn named(name: &str) -> Option<JwtAlgorithm> {
+        ALGORITHMS.into_iter().find(|(known, _)| *known == name).map(|(_, algorithm)| algorithm)
+    }
+
+    /// The algorithms of a list of names, separated by commas (`[jwt_auth] allowed_algorithms`); all if it is empty. Unknown
+    /// names do not count.
+    #[must_use]
+    pub fn list(text: &str) -> Vec<JwtAlgorithm> {
+        if text.trim().is_empty() {
+            return ALGORITHMS.into_iter().map(|(_, algorithm)| algorithm).collect();
+        }
+        text.split(',').filter_map(|name| JwtAlgorithm::named(name.trim().trim_matches('"'))).collect()
+    }
+
+    /// Which keys it needs.
+    #[must_use]
+    pub fn key_type(self) -> KeyType {
+        match self {
+            JwtAlgorithm::Hs(_) => KeyType::Hmac,
+            JwtAlgorithm::Rs(_) | JwtAlgorithm::Ps(_) => KeyType::Rsa,
+            JwtAlgorithm::Es(_) => KeyType::Ec,
+        }
+    }
+}
+
+/// A claim that tokens need.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RequiredClaim {
+    /// It has to be there, and to make sense.
+    Present(String),
+    /// It has to have this value.
+    Equals(String, String),
+}
+
+impl RequiredClaim {
+    /// Reads `[jwt_auth] required_claims`: names, and pairs such as `{iss, "https://example.com"}`. `None` if it is neither.
+    #[must_use]
+    pub fn list(setting: &str) -> Option<Vec<RequiredClaim>> {
+        let is_name =
+            |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        let mut claims = Vec::new();
+        let mut rest = setting.trim();
+        while !rest.is_empty() {
+            let (claim, after) = match rest.strip_prefix('{') {
+                Some(pair) => {
+                    let (name, value) = pair.split_once(',')?;
+                    let (value, after) = value.trim_start().strip_prefix('"')?.split_once('"')?;
+                    let name = name.trim().to_owned();
+                    (RequiredClaim::Equals(name, value.to_owned()), after.trim_start().strip_prefix('}')?)
+                }
+                None => {
+                    let end = rest.find(',').unwrap_or(rest.len());
+                    (RequiredClaim::Present(rest[..end].trim().to_owned()), &rest[end..])
+                }
+            };
+            let (RequiredClaim::Present(name) | RequiredClaim::Equals(name, _)) = &claim;
+            if !is_name(name) {
+                return None;
+            }
+            claims.push(claim);
+            rest = after.trim_start();
+            if !rest.is_empty() {
+                rest = rest.strip_prefix(',')?.trim_start();
+            }
+        }
+        Some(claims)
+    }
+}
+
+/// Where the roles are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RolesClaim {
+    /// In the claim of this name.
+    Name(String),
+    /// Under these names, one within the other.
+    Path(Vec<String>),
+}
+
+impl RolesClaim {
+    /// Reads `[jwt_auth] roles_claim_path`: names separated by dots; `\.` is a dot within a name.
+    #[must_use]
+    pub fn path(setting: &str) -> RolesClaim {
+        let mut names = vec![String::new()];
+        let mut symbols = setting.chars().peekable();
+        while let Some(symbol) = symbols.next() {
+            let last = names.last_mut().expect("there is always one");
+            match symbol {
+                '\\' if symbols.peek() == Some(&'.') => last.extend(symbols.next()),
+                '.' => names.push(String::new()),
+                other => last.push(other),
+            }
+        }
+        RolesClaim::Path(names)
+    }
+
+    fn find<'a>(&self, claims: Value<'a>) -> Option<Value<'a>> {
+        match self {
+            RolesClaim::Name(name) => claims.get(name),
+            RolesClaim::Path(names) => names.iter().try_fold(claims, |value, name| value.get(name)),
+        }
+    }
+}
+
+/// What tokens have to be like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenPolicy {
+    /// The claims that they need. `exp` and `nbf` count also where they are not required.
+    pub required: Vec<RequiredClaim>,
+    /// How they may be signed.
+    pub algorithms: Vec<JwtAlgorithm>,
+    /// Where their roles are.
+    pub roles: RolesClaim,
+}
+
+/// A token that claims something. Nothing is proven before [`Token::verify`].
+pub struct Token<'a> {
+    algorithm: JwtAlgorithm,
+    key_id: Option<String>,
+    header: Json,
+    claims: Json,
+    /// What the signature is made of.
+    signed: &'a str,
+    signature: Vec<u8>,
+}
+
+impl<'a> Token<'a> {
+    /// Takes a token apart.
+    ///
+    /// # Errors
+    /// When it is none, or signed in a way that is not allowed.
+    pub fn parse(text: &'a str, policy: &TokenPolicy) -> Result<Token<'a>, JwtError> {
+        let malformed = || bad_request("Malformed token");
+        if text.len() > TOKEN_MAX_BYTES {
+            return Err(malformed());
+        }
+        let (signed, signature) = text.rsplit_once('.').ok_or_else(malformed)?;
+        let (header, claims) = signed.split_once('.').ok_or_else(malformed)?;
+        if claims.contains('.') {
+            return Err(malformed());
+        }
+        let (header, claims) = (object(header)?, object(claims)?);
+        let name = header.value().get("alg").ok_or_else(|| bad_request("Missing alg header parameter"))?;
+        let algorithm = name.as_str().and_then(|name| JwtAlgorithm::named(&name));
+        let algorithm = algorithm.filter(|algorithm| policy.algorithms.contains(algorithm));
+        let algorithm = algorithm.ok_or_else(|| bad_request("Invalid alg header parameter"))?;
+        let key_id = header.value().get("kid").and_then(Value::as_str).map(std::borrow::Cow::into_owned);
+        let signature = base64::decode_url(signature).ok_or_else(malformed)?;
+        Ok(Token { algorithm, key_id, header, claims, signed, signature })
+    }
+
+    /// How it is signed.
+    #[must_use]
+    pub fn algorithm(&self) -> JwtAlgorithm {
+        self.algorithm
+    }
+
+    /// The key that it names.
+    #[must_use]
+    pub fn key_id(&self) -> Option<&str> {
+        self.key_id.as_deref()
+    }
+
+    /// Checks the claims.
+    ///
+    /// # Errors
+    /// When one is missing, or does not hold.
+    pub fn check(&self, policy: &TokenPolicy, now_s: u64) -> Result<(), JwtError> {
+        for required in &policy.required {
+            match required {
+                RequiredClaim::Present(name) => self.check_present(name)?,
+                RequiredClaim::Equals(name, expected) => self.check_equals(name, expected)?,
+            }
+        }
+        let time = |name: &str| match self.claims.value().get(name) {
+            None => Ok(None),
+            Some(value) => value.as_f64().map(Some).ok_or_else(|| bad_request(format!("Invalid {name} claim"))),
+        };
+        let now = now_s as f64;
+        if time("nbf")?.is_some_and(|nbf| nbf >= now) {
+            return Err(JwtError::Unauthorized("nbf not in past".to_owned()));
+        }
+        if time("exp")?.is_some_and(|exp| exp <= now) {
+            return Err(JwtError::Unauthorized("exp not in future".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn check_present(&self, name: &str) -> Result<(), JwtError> {
+        match name {
+            // Both are checked anyway.
+            "alg" | "sig" => Ok(()),
+            "typ" => match self.header.value().get("typ") {
+                None => Err(bad_request("Missing typ header parameter")),
+                Some(typ) if typ.is_string("JWT") => Ok(()),
+                Some(_) => Err(bad_request("Invalid typ header parameter")),
+            },
+            "kid" if self.key_id.is_none() => Err(bad_request("Missing kid claim")),
+            "kid" => Ok(()),
+            _ => match self.claims.value().get(name) {
+                None => Err(bad_request(format!("Missing {name} claim"))),
+                Some(value) if name == "iat" && !value.is_integer() => Err(bad_request("Invalid iat claim")),
+                Some(_) => Ok(()),
+            },
+        }
+    }
+
+    fn check_equals(&self, name: &str, expected: &str) -> Result<(), JwtError> {
+        let value = self.claims.value().get(name).ok_or_else(|| bad_request(format!("Missing {name} claim")))?;
+        // An audience may be a list of them.
+        let is_it = value.is_string(expected) || value.elements().any(|element| element.is_string(expected));
+        if is_it { Ok(()) } else { Err(bad_request(format!("Invalid {name} claim"))) }
+    }
+
+    /// Checks the signature. What was right before is remembered by `authenticator`.
+    ///
+    /// # Errors
+    /// When `key` has not signed it.
+    pub fn verify(&self, key: &VerifyingKey, authenticator: &Authenticator) -> Result<(), JwtError> {
+        let signed = self.signed.as_bytes();
+        if let VerifyingKey::Hmac(_) = key {
+            return key.verify(self.algorithm, signed, &self.signature);
+        }
+        let algorithm = format!("{:?}", self.algorithm);
+        let parts = [b"token", algorithm.as_bytes(), &key.identity(), signed, &self.signature];
+        let fingerprint = authenticator.fingerprint(&parts);
+        if authenticator.knows_fingerprint(&fingerprint) {
+            return Ok(());
+        }
+        key.verify(self.algorithm, signed, &self.signature)?;
+        authenticator.remember_fingerprint(fingerprint);
+        Ok(())
+    }
+
+    /// Who it speaks for.
+    ///
+    /// # Errors
+    /// When it does not say.
+    pub fn context(&self, policy: &TokenPolicy) -> Result<UserContext, JwtError> {
+        let missing = || JwtError::Unauthorized("Token missing sub claim.".to_owned());
+        let malformed = || bad_request("Malformed token");
+        let name = self.claims.value().get("sub").ok_or_else(missing)?.as_str().ok_or_else(malformed)?;
+        let roles = match policy.roles.find(self.claims.value()) {
+            None => Vec::new(),
+            Some(roles) if roles.is_array() => {
+                let roles = roles.elements().map(|role| role.as_str().map(std::borrow::Cow::into_owned));
+                roles.collect::<Option<Vec<_>>>().ok_or_else(malformed)?
+            }
+            Some(roles) => {
+                let roles = roles.as_str().ok_or_else(malformed)?;
+                roles.split(',').map(str::trim).filter(|role| !role.is_empty()).map(str::to_owned).collect()
+            }
+        };
+        Ok(UserContext { name: Some(name.into_owned()), roles })
+    }
+}
+
+impl std::fmt::Debug for Token<'_> {
+    /// Shows nothing that could be sent again.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Token").field("algorithm", &self.algorithm).finish_non_exhaustive()
+    }
+}
+
+fn object(part: &str) -> Result<Json, JwtError> {
+    let malformed = || bad_request("Malformed token");
+    let json = Json::parse(&base64::decode_url(part).ok_or_else(malformed)?).map_err(|_| malformed())?;
+    if json.value().is_object() { Ok(json) } else { Err(bad_request("Not an object")) }
+}

@@ -1,0 +1,190 @@
+//! Tokens of all algorithms, keys in all forms, and everything that is wrong with tokens.
+
+use super::*;
+
+const VECTORS: &str = include_str!("vectors.txt");
+
+fn vector(name: &str) -> &'static str {
+    let mut lines = VECTORS.lines().filter_map(|line| line.split_once(' '));
+    lines.find(|(known, _)| *known == name).map(|(_, value)| value).unwrap()
+}
+
+fn policy() -> TokenPolicy {
+    TokenPolicy {
+        required: vec![RequiredClaim::Present("exp".to_owned())],
+        algorithms: JwtAlgorithm::list(""),
+        roles: RolesClaim::Name("_couchdb.roles".to_owned()),
+    }
+}
+
+fn key(key_type: KeyType, name: &str) -> VerifyingKey {
+    VerifyingKey::parse(key_type, vector(name)).unwrap()
+}
+
+/// Parses, checks and verifies a token at time 1000.
+fn judge(text: &str, key: &VerifyingKey, policy: &TokenPolicy) -> Result<UserContext, String> {
+    let authenticator = Authenticator::new([3; 32]);
+    let judge = || {
+        let token = Token::parse(text, policy)?;
+        token.check(policy, 1000)?;
+        token.verify(key, &authenticator)?;
+        // The second time it may be remembered.
+        token.verify(key, &authenticator)?;
+        token.context(policy)
+    };
+    judge().map_err(|error| match error {
+        JwtError::BadRequest(reason) => format!("400 {reason}"),
+        JwtError::Unauthorized(reason) => format!("401 {reason}"),
+    })
+}
+
+#[test]
+fn all_algorithms() {
+    let hmac = VerifyingKey::parse(KeyType::Hmac, "c2VjcmV0").unwrap();
+    let (rsa, ec, ec384) = (key(KeyType::Rsa, "rsa"), key(KeyType::Ec, "ec"), key(KeyType::Ec, "ec384"));
+    let ann = UserContext { name: Some("ann".to_owned()), roles: vec!["x".to_owned()] };
+    for (name, key) in [
+        ("HS256", &hmac),
+        ("HS512", &hmac),
+        ("RS256", &rsa),
+        ("RS512", &rsa),
+        ("PS256", &rsa),
+        ("ES256", &ec),
+        ("ES384", &ec384),
+    ] {
+        let text = vector(name);
+        assert_eq!(judge(text, key, &policy()), Ok(ann.clone()), "{name}");
+        // A bit of the claims, and one of the signature.
+        for at in [text.find('.').unwrap() + 12, text.len() - 8] {
+            let mut forged = text.as_bytes().to_vec();
+            forged[at] = if forged[at] == b'A' { b'B' } else { b'A' };
+            let forged = String::from_utf8(forged).unwrap();
+            assert!(judge(&forged, key, &policy()).is_err(), "{name} {at}");
+        }
+        let only = TokenPolicy { algorithms: JwtAlgorithm::list("RS384, nonsense"), ..policy() };
+        assert_eq!(judge(text, key, &only), Err("400 Invalid alg header parameter".to_owned()), "{name}");
+        for other in [&hmac, &rsa, &ec, &ec384].into_iter().filter(|other| *other != key) {
+            assert_eq!(judge(text, other, &policy()), Err("400 Bad signature".to_owned()), "{name} {other:?}");
+        }
+    }
+}
+
+#[test]
+fn keys_in_all_forms() {
+    assert_eq!(key(KeyType::Rsa, "rsa"), key(KeyType::Rsa, "rsa-pkcs1"));
+    let lines = vector("rsa").replace("\\n", "\n");
+    assert_eq!(VerifyingKey::parse(KeyType::Rsa, &lines).unwrap(), key(KeyType::Rsa, "rsa"));
+    let check = |key_type, text: &str, expected: &str| {
+        assert_eq!(VerifyingKey::parse(key_type, text).unwrap_err().to_string(), expected, "{text}");
+    };
+    check(KeyType::Rsa, vector("ec"), "not an RSA public key");
+    check(KeyType::Ec, vector("rsa"), "not an EC public key");
+    check(KeyType::Hmac, "not base64!", "Not a valid key");
+    check(KeyType::Hmac, "", "Not a valid key");
+    for damaged in
+        ["", "x", "-----BEGIN PUBLIC KEY-----", "-----BEGIN PUBLIC KEY-----\\nMA==\\n-----END PUBLIC KEY-----"]
+    {
+        check(KeyType::Rsa, damaged, "Not a valid key");
+        check(KeyType::Ec, damaged, "Not a valid key");
+    }
+    // Cut anywhere, a key is none, and nothing breaks.
+    let whole = vector("ec");
+    let body = whole.split("\\n").nth(1).unwrap();
+    for end in 0..body.len() {
+        let cut = whole.replace(body, &body[..end]);
+        assert!(VerifyingKey::parse(KeyType::Ec, &cut).is_err(), "{end}");
+    }
+    assert_eq!(format!("{:?}", key(KeyType::Rsa, "rsa")), "rsa");
+}
+
+#[test]
+fn sets_of_keys() {
+    let set = KeySet::parse(vector("jwks").as_bytes()).unwrap();
+    assert_eq!(set.find(KeyType::Rsa, Some("k")), Some(&key(KeyType::Rsa, "rsa")));
+    assert_eq!(set.find(KeyType::Rsa, None), Some(&key(KeyType::Rsa, "rsa")));
+    assert_eq!(set.find(KeyType::Ec, Some("c")), Some(&key(KeyType::Ec, "ec")));
+    for (key_type, id) in [(KeyType::Rsa, "c"), (KeyType::Ec, "k"), (KeyType::Hmac, "o"), (KeyType::Rsa, "enc")] {
+        assert_eq!(set.find(key_type, Some(id)), None, "{id}");
+    }
+    let two = vector("jwks").replace(r#""kty":"oct","kid":"o""#, r#""kty":"RSA","n":"AQAB","e":"AQAB""#);
+    assert_eq!(KeySet::parse(two.as_bytes()).unwrap().find(KeyType::Rsa, None), None, "there is a choice");
+    for nonsense in ["", "[]", "{}", r#"{"keys":{}}"#] {
+        assert_eq!(KeySet::parse(nonsense.as_bytes()), None, "{nonsense}");
+    }
+}
+
+/// An HMAC token of these parts.
+fn token(header: &str, claims: &str) -> String {
+    let signed = format!("{}.{}", base64::encode_url(header.as_bytes()), base64::encode_url(claims.as_bytes()));
+    let mac = crate::Algorithm::Sha256.mac(b"secret", &[signed.as_bytes()]);
+    format!("{signed}.{}", base64::encode_url(&mac))
+}
+
+#[test]
+fn claims() {
+    const HEADER: &str = r#"{"alg":"HS256","kid":"k"}"#;
+    let hmac = VerifyingKey::parse(KeyType::Hmac, "c2VjcmV0").unwrap();
+    let check = |required: &str, header: &str, claims: &str, expected: Result<(), &str>| {
+        let policy = TokenPolicy { required: RequiredClaim::list(required).unwrap(), ..policy() };
+        let result = judge(&token(header, claims), &hmac, &policy).map(|_| ());
+        assert_eq!(result, expected.map_err(str::to_owned), "{required} {header} {claims}");
+    };
+    for (required, claims, expected) in [
+        ("exp", r#"{"sub":"u"}"#, Err("400 Missing exp claim")),
+        ("exp", r#"{"sub":"u","exp":1000}"#, Err("401 exp not in future")),
+        ("exp", r#"{"sub":"u","exp":1000.5}"#, Ok(())),
+        ("exp", r#"{"sub":"u","exp":"x"}"#, Err("400 Invalid exp claim")),
+        ("", r#"{"sub":"u"}"#, Ok(())),
+        ("", r#"{"sub":"u","exp":999}"#, Err("401 exp not in future")),
+        ("", r#"{"sub":"u","nbf":1000}"#, Err("401 nbf not in past")),
+        ("nbf", r#"{"sub":"u","nbf":999}"#, Ok(())),
+        ("nbf, iat", r#"{"sub":"u","nbf":999}"#, Err("400 Missing iat claim")),
+        ("iat", r#"{"sub":"u","iat":"x"}"#, Err("400 Invalid iat claim")),
+        (r#"{iss, "me"}"#, r#"{"sub":"u"}"#, Err("400 Missing iss claim")),
+        (r#"{iss, "me"}"#, r#"{"sub":"u","iss":"you"}"#, Err("400 Invalid iss claim")),
+        (r#"{iss,"me"},{aud , "us"}"#, r#"{"sub":"u","iss":"me","aud":["them","us"]}"#, Ok(())),
+        ("kid", r#"{"sub":"u"}"#, Ok(())),
+        ("typ", r#"{"sub":"u"}"#, Err("400 Missing typ header parameter")),
+        ("", "{}", Err("401 Token missing sub claim.")),
+        ("", r#"{"sub":1}"#, Err("400 Malformed token")),
+        ("", r#"{"sub":"u","_couchdb.roles":[1]}"#, Err("400 Malformed token")),
+        ("", r#"{"sub":"u","_couchdb.roles":7}"#, Err("400 Malformed token")),
+        ("", "[]", Err("400 Not an object")),
+        ("", "x", Err("400 Malformed token")),
+    ] {
+        check(required, HEADER, claims, expected);
+    }
+    for (header, expected) in [
+        ("{}", "400 Missing alg header parameter"),
+        (r#"{"alg":"none"}"#, "400 Invalid alg header parameter"),
+        (r#"{"alg":"ES512"}"#, "400 Invalid alg header parameter"),
+        (r#"{"alg":1}"#, "400 Invalid alg header parameter"),
+    ] {
+        check("", header, r#"{"sub":"u"}"#, Err(expected));
+    }
+    for malformed in ["", "a", "a.b", "a.b.c.d", "eyJhbGciOiJIUzI1NiJ9.e30.+", "....", &"x".repeat(TOKEN_MAX_BYTES + 1)]
+    {
+        assert_eq!(judge(malformed, &hmac, &policy()), Err("400 Malformed token".to_owned()));
+    }
+    for nonsense in ["{iss", "{iss,}", "{iss, \"x\"", "a b", ",", "a,,b", "{,\"x\"}"] {
+        assert_eq!(RequiredClaim::list(nonsense), None, "{nonsense}");
+    }
+}
+
+#[test]
+fn roles() {
+    let claims = r#"{"sub":"u","_couchdb.roles":["a","b"],"list":"c, d,","deep":{"er.er":{"roles":["e"]}}}"#;
+    let text = token(r#"{"alg":"HS256"}"#, claims);
+    let hmac = VerifyingKey::parse(KeyType::Hmac, "c2VjcmV0").unwrap();
+    for (roles, expected) in [
+        (RolesClaim::Name("_couchdb.roles".to_owned()), &["a", "b"][..]),
+        (RolesClaim::Name("list".to_owned()), &["c", "d"]),
+        (RolesClaim::Name("none".to_owned()), &[]),
+        (RolesClaim::path(r"_couchdb\.roles"), &["a", "b"]),
+        (RolesClaim::path(r"deep.er\.er.roles"), &["e"]),
+        (RolesClaim::path("deep.er.er.roles"), &[]),
+    ] {
+        let policy = TokenPolicy { required: Vec::new(), roles: roles.clone(), ..policy() };
+        assert_eq!(judge(&text, &hmac, &policy).unwrap().roles, expected, "{roles:?}");
+    }
+}

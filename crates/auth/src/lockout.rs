@@ -1,0 +1,160 @@
+//! [`Lockouts`]: how often logins failed lately, so that guessing passwords ends soon. Counted for an address, a name and
+//! the salt of its password, as CouchDB does: a new password begins anew, and nobody locks others out from elsewhere.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use crate::algorithm::Algorithm;
+
+/// Failures that are remembered, of all users together.
+const REMEMBERED_MAX: usize = 10_000;
+
+/// What becomes of a login after many failures (`[chttpd_auth_lockout]`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockoutPolicy {
+    /// Whether it is refused.
+    pub mode: LockoutMode,
+    /// After how many failures.
+    pub threshold: u64,
+    /// How long a failure counts, from the first one.
+    pub max_lifetime_ms: u64,
+}
+
+/// What is done about too many failures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockoutMode {
+    /// Nothing.
+    Off,
+    /// They are counted, and every failure is logged.
+    Warn,
+    /// Logins are refused, also with the right password.
+    Enforce,
+}
+
+/// Who fails.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Suspect([u8; 16]);
+
+impl Suspect {
+    /// `key` is the process's own.
+    pub(crate) fn new(key: &[u8], peer: IpAddr, name: &str, salt: &str) -> Suspect {
+        let length = (name.len() as u64).to_be_bytes();
+        let mac =
+            Algorithm::Sha256.mac(key, &[peer.to_string().as_bytes(), b"/", &length, name.as_bytes(), salt.as_bytes()]);
+        let mut short = [0; 16];
+        short.copy_from_slice(&mac[..16]);
+        Suspect(short)
+    }
+}
+
+/// How many failures there were.
+#[derive(Debug, Default)]
+pub(crate) struct Lockouts {
+    failures: HashMap<Suspect, Failures>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Failures {
+    count: u64,
+    first_ms: u64,
+}
+
+impl Lockouts {
+    /// Whether there were too many.
+    pub(crate) fn is_over(&self, suspect: &Suspect, policy: &LockoutPolicy, now_ms: u64) -> bool {
+        let failures = self.failures.get(suspect);
+        failures.is_some_and(|failures| failures.lasts(policy, now_ms) && failures.count >= policy.threshold)
+    }
+
+    /// Counts one more.
+    pub(crate) fn note(&mut self, suspect: &Suspect, policy: &LockoutPolicy, now_ms: u64) {
+        if policy.mode == LockoutMode::Off {
+            return;
+        }
+        if self.failures.len() >= REMEMBERED_MAX && !self.failures.contains_key(suspect) {
+            self.make_room(policy, now_ms);
+        }
+        let failures = self.failures.entry(suspect.clone()).or_insert(Failures { count: 0, first_ms: now_ms });
+        if !failures.lasts(policy, now_ms) {
+            *failures = Failures { count: 0, first_ms: now_ms };
+        }
+        failures.count += 1;
+    }
+
+    fn make_room(&mut self, policy: &LockoutPolicy, now_ms: u64) {
+        self.failures.retain(|_, failures| failures.lasts(policy, now_ms));
+        if self.failures.len() < REMEMBERED_MAX {
+            return;
+        }
+        // Those who failed most stay.
+        let mut counts: Vec<u64> = self.failures.values().map(|failures| failures.count).collect();
+        let middle = counts.len() / 2;
+        let (_, median, _) = counts.select_nth_unstable(middle);
+        let median = *median;
+        let mut kept = 0;
+        self.failures.retain(|_, failures| {
+            let keep = failures.count >= median && kept < REMEMBERED_MAX / 2;
+            kept += usize::from(keep);
+            keep
+        });
+    }
+}
+
+impl Failures {
+    fn lasts(self, policy: &LockoutPolicy, now_ms: u64) -> bool {
+        now_ms.saturating_sub(self.first_ms) < policy.max_lifetime_ms
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    const POLICY: LockoutPolicy = LockoutPolicy { mode: LockoutMode::Enforce, threshold: 3, max_lifetime_ms: 1000 };
+
+    fn suspect(address: u32, name: &str, salt: &str) -> Suspect {
+        Suspect::new(&[1], Ipv4Addr::from(address).into(), name, salt)
+    }
+
+    #[test]
+    fn the_threshold_locks_until_the_first_failure_is_old() {
+        let mut lockouts = Lockouts::default();
+        let ann = suspect(1, "ann", "s");
+        for now_ms in [0, 10, 20] {
+            assert!(!lockouts.is_over(&ann, &POLICY, now_ms));
+            lockouts.note(&ann, &POLICY, now_ms);
+        }
+        assert!(lockouts.is_over(&ann, &POLICY, 20));
+        assert!(lockouts.is_over(&ann, &POLICY, 999));
+        for other in [suspect(2, "ann", "s"), suspect(1, "anns", ""), suspect(1, "ann", "t")] {
+            assert!(!lockouts.is_over(&other, &POLICY, 20));
+        }
+        assert!(!lockouts.is_over(&ann, &POLICY, 1000));
+        lockouts.note(&ann, &POLICY, 1000);
+        assert!(!lockouts.is_over(&ann, &POLICY, 1000), "a new count has begun");
+    }
+
+    #[test]
+    fn memory_is_bounded_and_the_worst_stay() {
+        let mut lockouts = Lockouts::default();
+        let worst = suspect(0, "worst", "");
+        for _ in 0..3 {
+            lockouts.note(&worst, &POLICY, 0);
+        }
+        for number in 1..25_000 {
+            lockouts.note(&suspect(number, "", ""), &POLICY, 1);
+            assert!(lockouts.failures.len() <= REMEMBERED_MAX);
+        }
+        // With as many equals as there is room the choice among them is free, but not above them.
+        assert!(lockouts.failures.contains_key(&worst) || lockouts.failures.len() >= REMEMBERED_MAX / 2);
+    }
+
+    #[test]
+    fn nothing_is_counted_when_it_is_off() {
+        let mut lockouts = Lockouts::default();
+        let ann = suspect(1, "ann", "s");
+        lockouts.note(&ann, &LockoutPolicy { mode: LockoutMode::Off, ..POLICY }, 0);
+        assert!(lockouts.failures.is_empty());
+    }
+}

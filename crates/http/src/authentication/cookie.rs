@@ -1,0 +1,81 @@
+//! Session cookies: reading them from requests, and writing their attributes as CouchDB does.
+
+use std::sync::Arc;
+
+use hyper::HeaderMap;
+use hyper::header::{self, HeaderValue};
+use settee_auth::{Account, SESSION_COOKIE, SessionCookie, UserContext};
+
+use super::policy::{AuthPolicy, CookiePolicy};
+use crate::Error;
+use crate::connection::Scheme;
+use crate::dates::http_date;
+use crate::node::Node;
+use crate::request::Line;
+use crate::users;
+
+/// The user of a session, and a new cookie if a tenth of its time is over.
+pub(super) async fn user(
+    node: &Arc<Node>,
+    policy: &AuthPolicy,
+    line: &Line,
+    headers: &HeaderMap,
+) -> Result<Option<(UserContext, Option<HeaderValue>)>, Error> {
+    let Some(value) = value(headers).filter(|value| !value.is_empty()) else { return Ok(None) };
+    let cookie = SessionCookie::parse(value)?;
+    let Some(secret) = &policy.secret else { return Ok(None) };
+    let Some(account) = users::account(node, policy, cookie.name()).await? else { return Ok(None) };
+    let now_s = (node.clock_ms)() / 1000;
+    let timeout_s = policy.cookie.timeout_s;
+    let left_s = cookie.verify(secret.as_bytes(), account.salt(), &policy.algorithms, now_s, timeout_s);
+    Ok(left_s.map(|left_s| {
+        let is_old = u128::from(left_s) * 10 < u128::from(timeout_s) * 9;
+        (account.context(), is_old.then(|| issue(node, policy, line, secret, &account)).flatten())
+    }))
+}
+
+/// The value of the session cookie of a request.
+fn value(headers: &HeaderMap) -> Option<&str> {
+    let pairs = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut pairs = pairs.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(name, _)| *name == SESSION_COOKIE).map(|(_, value)| value.trim_matches('"'))
+}
+
+/// A cookie that begins a session of the user.
+pub(crate) fn issue(
+    node: &Node,
+    policy: &AuthPolicy,
+    line: &Line,
+    secret: &str,
+    account: &Account,
+) -> Option<HeaderValue> {
+    let algorithm = *policy.algorithms.first()?;
+    let now_s = (node.clock_ms)() / 1000;
+    let value = SessionCookie::issue(account.name(), secret.as_bytes(), account.salt(), algorithm, now_s);
+    header(&value, &policy.cookie, line, now_s)
+}
+
+/// A cookie that ends the session.
+pub(crate) fn clear(node: &Node, policy: &AuthPolicy, line: &Line) -> Option<HeaderValue> {
+    header("", &policy.cookie, line, (node.clock_ms)() / 1000)
+}
+
+fn header(value: &str, policy: &CookiePolicy, line: &Line, now_s: u64) -> Option<HeaderValue> {
+    let mut text = format!("{SESSION_COOKIE}={value}; Version=1");
+    if policy.persistent {
+        let expires = http_date(now_s.saturating_add(policy.timeout_s));
+        text.push_str(&format!("; Expires={expires}; Max-Age={}", policy.timeout_s));
+    }
+    if let Some(domain) = &policy.domain {
+        text.push_str(&format!("; Domain={domain}"));
+    }
+    text.push_str("; Path=/");
+    if line.scheme == Scheme::Https {
+        text.push_str("; Secure");
+    }
+    text.push_str("; HttpOnly");
+    if let Some(same_site) = policy.same_site {
+        text.push_str(&format!("; SameSite={same_site}"));
+    }
+    HeaderValue::from_str(&text).ok()
+}

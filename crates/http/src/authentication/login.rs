@@ -1,0 +1,78 @@
+//! Logging in with a name and a password, for basic credentials and for sessions.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use settee_auth::{Account, AuthError, BasicCredentials, Check, Login, UserContext};
+
+use super::policy::AuthPolicy;
+use crate::Error;
+use crate::node::Node;
+use crate::users;
+
+/// The user of basic credentials. Users with one-time passwords have to begin sessions instead.
+pub(super) async fn basic(
+    node: &Arc<Node>,
+    policy: &AuthPolicy,
+    peer: IpAddr,
+    credentials: BasicCredentials,
+) -> Result<UserContext, Error> {
+    let name = String::from_utf8(credentials.name).map_err(|_| AuthError::Incorrect)?;
+    let account = users::account(node, policy, &name).await?.ok_or(AuthError::Incorrect)?;
+    if account.totp().is_some() {
+        return Err(AuthError::Incorrect.into());
+    }
+    check(node, policy, peer, Arc::clone(&account), credentials.password).await?;
+    Ok(account.context())
+}
+
+/// The account of `name`, if the password and the one-time password are right.
+pub(crate) async fn session(
+    node: &Arc<Node>,
+    policy: &AuthPolicy,
+    peer: IpAddr,
+    name: &str,
+    password: Vec<u8>,
+    token: &str,
+) -> Result<Arc<Account>, Error> {
+    let now_ms = (node.clock_ms)();
+    let Some(account) = users::account(node, policy, name).await? else {
+        warn(name, peer);
+        return Err(node.authenticator.refuse_unknown(name, peer, now_ms, &policy.login.lockout).into());
+    };
+    check(node, policy, peer, Arc::clone(&account), password).await?;
+    if account.totp().is_some_and(|totp| !totp.verify(token, now_ms / 1000)) {
+        warn(name, peer);
+        return Err(AuthError::Incorrect.into());
+    }
+    Ok(account)
+}
+
+async fn check(
+    node: &Arc<Node>,
+    policy: &AuthPolicy,
+    peer: IpAddr,
+    account: Arc<Account>,
+    password: Vec<u8>,
+) -> Result<(), Error> {
+    let login = Login { account: Arc::clone(&account), password: password.clone(), peer, now_ms: (node.clock_ms)() };
+    let result = match node.authenticator.check(login, &policy.login) {
+        Ok(Check::Right) => return Ok(()),
+        Ok(Check::NeedsHashing(job)) => node.hashers.run(Some(peer), move || job.run()).await?,
+        Err(error) => Err(error),
+    };
+    match result {
+        Ok(()) => {
+            users::upgrade(node, policy, &account, password);
+            Ok(())
+        }
+        Err(error) => {
+            warn(account.name(), peer);
+            Err(error.into())
+        }
+    }
+}
+
+fn warn(user: &str, peer: IpAddr) {
+    tracing::warn!(user, %peer, "authentication failed");
+}

@@ -1,0 +1,137 @@
+//! Who sends a request: [`authenticate`] tries the configured handlers one after the other, each of which may know the
+//! user, have no opinion, or refuse the request. What the user may do is decided in `access`.
+
+mod cookie;
+pub(crate) mod fetch;
+pub(crate) mod jwt;
+pub(crate) mod login;
+pub(crate) mod policy;
+mod proxy;
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests;
+
+use std::sync::Arc;
+
+use hyper::header::{self, HeaderValue};
+use hyper::{HeaderMap, Method, StatusCode};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use settee_auth::{BasicCredentials, UserContext};
+
+pub(crate) use cookie::{clear, issue};
+
+use crate::node::Node;
+use crate::request::Line;
+use crate::respond::{self, Response};
+use crate::{Error, accept};
+use policy::{Anonymous, AuthPolicy, Handler};
+
+/// The user of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Authenticated {
+    pub(crate) user: UserContext,
+    /// How the user was found out.
+    pub(crate) handler: Option<Handler>,
+    /// A new session cookie for one that has lasted for a while.
+    pub(crate) renewed: Option<HeaderValue>,
+}
+
+/// Finds out who sends a request.
+pub(crate) async fn authenticate(node: &Arc<Node>, line: &Line, headers: &HeaderMap) -> Result<Authenticated, Error> {
+    let policy = node.auth_policy();
+    for handler in &policy.handlers {
+        let found = match handler {
+            Handler::Cookie => cookie::user(node, &policy, line, headers).await?,
+            Handler::Default => default_user(node, &policy, line, headers).await?.map(|user| (user, None)),
+            Handler::Proxy => proxy::user(&policy, headers).map(|user| (user, None)),
+            Handler::Jwt => jwt::user(node, &policy, headers).await?.map(|user| (user, None)),
+        };
+        if let Some((user, renewed)) = found {
+            return Ok(Authenticated { user, handler: Some(*handler), renewed });
+        }
+    }
+    if refuses_anonymous(policy.anonymous, line) {
+        return Err(Error::unauthorized("Authentication required."));
+    }
+    Ok(Authenticated { user: UserContext::anonymous(), handler: None, renewed: None })
+}
+
+/// Basic credentials; without any, everybody is an admin while there is none.
+async fn default_user(
+    node: &Arc<Node>,
+    policy: &AuthPolicy,
+    line: &Line,
+    headers: &HeaderMap,
+) -> Result<Option<UserContext>, Error> {
+    let header = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let Some(credentials) = header.map(BasicCredentials::parse).transpose()?.flatten() else {
+        let party = policy.anonymous == Anonymous::Accepted && !node.authenticator.has_admins();
+        return Ok(party.then(UserContext::admin_party));
+    };
+    login::basic(node, policy, line.peer, credentials).await.map(Some)
+}
+
+/// A login must always be possible.
+fn refuses_anonymous(anonymous: Anonymous, line: &Line) -> bool {
+    let path = line.uri.path().trim_matches('/');
+    match anonymous {
+        Anonymous::Accepted => false,
+        Anonymous::RefusedExceptUp if path == "_up" => false,
+        Anonymous::Refused | Anonymous::RefusedExceptUp => (&line.method, path) != (&Method::POST, "_session"),
+    }
+}
+
+/// What of a request decides how it is refused.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Caller {
+    /// How the client wants to be asked for credentials.
+    challenge: Option<HeaderValue>,
+    /// The path of a browser that shows pages, and takes no JSON.
+    page: Option<String>,
+    host: Option<HeaderValue>,
+}
+
+impl Caller {
+    pub(crate) fn of(line: &Line, headers: &HeaderMap) -> Self {
+        let browses = !accept::accepts(headers, "application/json") && accept::accepts(headers, "text/html");
+        Self {
+            challenge: headers.get("x-couchdb-www-authenticate").cloned(),
+            page: browses.then(|| line.uri.path().to_owned()),
+            host: headers.get(header::HOST).filter(|_| browses).cloned(),
+        }
+    }
+
+    /// The answer to who was refused. A client without credentials is asked for some only if it or the configuration wants
+    /// that, or if nothing goes without; a browser is sent to where its user can log in.
+    pub(crate) fn refuse(&self, node: &Node, error: &Error) -> Response {
+        let mut response = respond::error(error);
+        if error.status != StatusCode::UNAUTHORIZED {
+            return response;
+        }
+        let policy = node.auth_policy();
+        let configured = policy.challenge.as_deref().and_then(|value| HeaderValue::from_str(value).ok());
+        let closed =
+            || (policy.anonymous != Anonymous::Accepted).then(|| HeaderValue::from_static("Basic realm=\"server\""));
+        if let Some(challenge) = self.challenge.clone().or(configured).or_else(closed) {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+        } else if let Some(page) = &self.page {
+            let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+            let host = self.host.as_ref().and_then(|host| host.to_str().ok()).unwrap_or("localhost");
+            let redirect = &policy.redirect;
+            let base = if redirect.contains("://") { String::new() } else { format!("http://{host}") };
+            let location = format!("{base}{redirect}?return={}&reason={}", encode(page), encode(&error.reason));
+            *response.status_mut() = StatusCode::FOUND;
+            respond::set(response.headers_mut(), header::LOCATION, &location);
+        }
+        response
+    }
+}
+
+/// Adds the cookie that a session goes on with, unless the answer has one of its own.
+pub(crate) fn renew(response: &mut Response, renewed: Option<HeaderValue>) {
+    if let Some(cookie) = renewed
+        && !response.headers().contains_key(header::SET_COOKIE)
+    {
+        response.headers_mut().insert(header::SET_COOKIE, cookie);
+    }
+}

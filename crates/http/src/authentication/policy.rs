@@ -1,0 +1,274 @@
+//! [`AuthPolicy`]: the settings of authentication, read once for all requests until some setting changes.
+
+use std::num::NonZeroU32;
+
+use settee_auth::jwt::{JwtAlgorithm, RequiredClaim, RolesClaim, TokenPolicy};
+use settee_auth::{Algorithm, Hashing, LockoutMode, LockoutPolicy, LoginPolicy, NewScheme};
+
+use crate::Settings;
+
+/// The section of most of these settings. Its older name is `couch_httpd_auth`.
+const SECTION: &str = "chttpd_auth";
+
+/// How long a session lasts unless configured, in seconds.
+const TIMEOUT_S: u64 = 600;
+
+/// Rounds of PBKDF2 unless configured.
+const ITERATIONS: u64 = 600_000;
+
+/// How long the keys of an identity provider count unless configured, in seconds.
+const JWKS_REFRESH_S: u64 = 3600;
+
+/// How soon a change of a file of keys counts.
+const JWKS_FILE_FRESH_MS: u64 = 2000;
+
+/// A way in which a request may prove who it comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Handler {
+    /// The cookie `AuthSession`.
+    Cookie,
+    /// Basic credentials, and the admin party.
+    Default,
+    /// A proxy in front names the user.
+    Proxy,
+    /// A JSON web token.
+    Jwt,
+}
+
+const HANDLERS: [(&str, Handler); 4] =
+    [("cookie", Handler::Cookie), ("default", Handler::Default), ("proxy", Handler::Proxy), ("jwt", Handler::Jwt)];
+
+impl Handler {
+    /// CouchDB's name.
+    pub(crate) fn name(self) -> &'static str {
+        HANDLERS.into_iter().find(|(_, handler)| *handler == self).map_or("", |(name, _)| name)
+    }
+
+    /// The handlers of `[chttpd] authentication_handlers`, such as `{chttpd_auth, cookie_authentication_handler}`, in their
+    /// order. What is unknown does not count.
+    fn list(setting: &str) -> Vec<Handler> {
+        let words = setting.split(|symbol: char| !symbol.is_ascii_alphanumeric() && symbol != '_');
+        let handler = |word: &str| {
+            // The second spelling is that of old configurations.
+            let name = word
+                .strip_suffix("_authentication_handler")
+                .or_else(|| word.strip_suffix("_authentification_handler"))?;
+            HANDLERS.into_iter().find(|(known, _)| *known == name).map(|(_, handler)| handler)
+        };
+        let mut handlers = Vec::new();
+        for handler in words.filter_map(handler) {
+            if !handlers.contains(&handler) {
+                handlers.push(handler);
+            }
+        }
+        handlers
+    }
+}
+
+/// Whether requests without credentials are refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Anonymous {
+    /// They are judged like others.
+    Accepted,
+    /// They are refused, except for attempts to log in.
+    Refused,
+    /// The same, but `/_up` is open.
+    RefusedExceptUp,
+}
+
+/// What session cookies are like.
+#[derive(Clone, Debug)]
+pub(crate) struct CookiePolicy {
+    pub(crate) timeout_s: u64,
+    /// Whether browsers keep them after they are closed.
+    pub(crate) persistent: bool,
+    pub(crate) domain: Option<String>,
+    /// `None`, `Lax` or `Strict`.
+    pub(crate) same_site: Option<&'static str>,
+}
+
+/// What proxies send.
+#[derive(Clone, Debug)]
+pub(crate) struct ProxyPolicy {
+    /// Whether they have to prove that they know the secret.
+    pub(crate) needs_token: bool,
+    pub(crate) name_header: String,
+    pub(crate) roles_header: String,
+    pub(crate) token_header: String,
+}
+
+/// Where an identity provider publishes its keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeySource {
+    /// `http:` and `https:` are asked for, everything else is the path of a file.
+    pub(crate) address: String,
+    /// How long what was read counts.
+    pub(crate) fresh_ms: u64,
+}
+
+/// Tokens.
+#[derive(Clone, Debug)]
+pub(crate) struct JwtPolicy {
+    /// `None` if the required claims make no sense.
+    pub(crate) tokens: Option<TokenPolicy>,
+    pub(crate) sources: Vec<KeySource>,
+}
+
+/// The settings of authentication.
+#[derive(Clone, Debug)]
+pub(crate) struct AuthPolicy {
+    pub(crate) handlers: Vec<Handler>,
+    pub(crate) anonymous: Anonymous,
+    /// The database of users.
+    pub(crate) users_db: String,
+    /// Whether documents of users may be used that have conflicts.
+    pub(crate) conflicted_users: bool,
+    /// Members of user documents that everybody may see.
+    pub(crate) public_fields: String,
+    pub(crate) secret: Option<String>,
+    pub(crate) algorithms: Vec<Algorithm>,
+    pub(crate) cookie: CookiePolicy,
+    pub(crate) proxy: ProxyPolicy,
+    pub(crate) jwt: JwtPolicy,
+    pub(crate) login: LoginPolicy,
+    /// How new passwords are hashed; `None` if the configuration names a scheme that is none.
+    pub(crate) hashing: Option<Hashing>,
+    /// Whether old hashes are replaced when their users log in.
+    pub(crate) upgrade: bool,
+    pub(crate) password_regexp: String,
+    /// Sent with answers 401.
+    pub(crate) challenge: Option<String>,
+    /// Where browsers are sent to log in.
+    pub(crate) redirect: String,
+}
+
+impl AuthPolicy {
+    pub(crate) fn of(settings: &dyn Settings) -> Self {
+        let auth = |key: &str| settings.effective(SECTION, key).filter(|value| !value.trim().is_empty());
+        let or = |key: &str, default: &str| auth(key).unwrap_or_else(|| default.to_owned());
+        let handlers = settings.effective("chttpd", "authentication_handlers");
+        let timeout_s = settings.number(SECTION, "timeout", TIMEOUT_S);
+        Self {
+            handlers: handlers.map_or_else(|| vec![Handler::Cookie, Handler::Default], |text| Handler::list(&text)),
+            anonymous: anonymous(settings),
+            users_db: or("authentication_db", "_users"),
+            conflicted_users: settings.switch(SECTION, "allow_conflicted_user_docs", false),
+            public_fields: or("public_fields", ""),
+            secret: auth("secret"),
+            algorithms: Algorithm::list(&or("hash_algorithms", "")),
+            cookie: CookiePolicy {
+                timeout_s,
+                persistent: settings.switch(SECTION, "allow_persistent_cookies", true),
+                domain: auth("cookie_domain"),
+                same_site: same_site(&or("same_site", "")),
+            },
+            proxy: ProxyPolicy {
+                needs_token: settings.switch(SECTION, "proxy_use_secret", false),
+                name_header: or("x_auth_username", "X-Auth-CouchDB-UserName"),
+                roles_header: or("x_auth_roles", "X-Auth-CouchDB-Roles"),
+                token_header: or("x_auth_token", "X-Auth-CouchDB-Token"),
+            },
+            jwt: jwt(settings),
+            login: LoginPolicy {
+                iterations: rounds(settings, "min_iterations", 1)..=rounds(settings, "max_iterations", 1_000_000_000),
+                lockout: lockout(settings),
+            },
+            hashing: hashing(settings),
+            upgrade: settings.switch(SECTION, "upgrade_hash_on_auth", true),
+            password_regexp: or("password_regexp", ""),
+            challenge: settings.effective("chttpd", "WWW-Authenticate").filter(|value| !value.is_empty()),
+            redirect: or("authentication_redirect", "/_utils/session.html"),
+        }
+    }
+}
+
+fn rounds(settings: &dyn Settings, key: &str, default: u64) -> u32 {
+    u32::try_from(settings.number(SECTION, key, default)).unwrap_or(u32::MAX)
+}
+
+fn hashing(settings: &dyn Settings) -> Option<Hashing> {
+    let text = |key: &str| settings.effective(SECTION, key).filter(|value| !value.is_empty());
+    let scheme = match text("password_scheme").as_deref() {
+        None | Some("pbkdf2") => NewScheme::Pbkdf2,
+        Some("simple") => NewScheme::Simple,
+        Some(_) => return None,
+    };
+    let prf = text("pbkdf2_prf").map_or(Some(Algorithm::Sha256), |name| Algorithm::named(&name))?;
+    Some(Hashing { scheme, prf, iterations: NonZeroU32::new(rounds(settings, "iterations", ITERATIONS))? })
+}
+
+fn jwt(settings: &dyn Settings) -> JwtPolicy {
+    let text = |key: &str| settings.effective("jwt_auth", key);
+    let roles = match text("roles_claim_path").filter(|path| !path.is_empty()) {
+        Some(path) => RolesClaim::path(&path),
+        None => RolesClaim::Name(text("roles_claim_name").unwrap_or_else(|| "_couchdb.roles".to_owned())),
+    };
+    // An empty value takes the default back, so an empty list has to be written.
+    let required = text("required_claims").unwrap_or_else(|| "exp".to_owned());
+    let required = if required.trim() == "[]" { String::new() } else { required };
+    let tokens = RequiredClaim::list(&required).map(|required| TokenPolicy {
+        required,
+        algorithms: JwtAlgorithm::list(&text("allowed_algorithms").unwrap_or_default()),
+        roles,
+    });
+    let refresh_ms = settings.number("jwt_auth", "jwks_refresh", JWKS_REFRESH_S).saturating_mul(1000);
+    let sources = [("jwks_file", JWKS_FILE_FRESH_MS), ("jwks_url", refresh_ms)];
+    let sources = sources.into_iter().filter_map(|(key, fresh_ms)| {
+        let address = text(key).map(|address| address.trim().to_owned()).filter(|address| !address.is_empty())?;
+        Some(KeySource { address, fresh_ms })
+    });
+    JwtPolicy { tokens, sources: sources.collect() }
+}
+
+fn lockout(settings: &dyn Settings) -> LockoutPolicy {
+    const SECTION: &str = "chttpd_auth_lockout";
+    let mode = match settings.effective(SECTION, "mode").as_deref() {
+        None | Some("enforce") => LockoutMode::Enforce,
+        Some("warn") => LockoutMode::Warn,
+        Some(_) => LockoutMode::Off,
+    };
+    LockoutPolicy {
+        mode,
+        threshold: settings.number(SECTION, "threshold", 5),
+        max_lifetime_ms: settings.number(SECTION, "max_lifetime", 300_000),
+    }
+}
+
+/// Both sections count: CouchDB knew the switch first in one and then in the other, and scripts write both.
+fn anonymous(settings: &dyn Settings) -> Anonymous {
+    let required = ["chttpd", SECTION].iter().any(|section| settings.switch(section, "require_valid_user", false));
+    match (settings.switch("chttpd", "require_valid_user_except_for_up", false), required) {
+        (true, _) => Anonymous::RefusedExceptUp,
+        (false, true) => Anonymous::Refused,
+        (false, false) => Anonymous::Accepted,
+    }
+}
+
+fn same_site(setting: &str) -> Option<&'static str> {
+    ["None", "Lax", "Strict"].into_iter().find(|known| known.eq_ignore_ascii_case(setting.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handlers_in_their_order() {
+        use Handler::{Cookie, Default, Jwt, Proxy};
+        for (setting, expected) in [
+            (
+                "{chttpd_auth, cookie_authentication_handler}, {chttpd_auth, default_authentication_handler}",
+                vec![Cookie, Default],
+            ),
+            (
+                "{chttpd_auth,jwt_authentication_handler},{couch_httpd_auth, proxy_authentification_handler}",
+                vec![Jwt, Proxy],
+            ),
+            ("{chttpd_auth, null_authentication_handler}", vec![]),
+            ("default_authentication_handler, default_authentication_handler", vec![Default]),
+            ("cookie", vec![]),
+        ] {
+            assert_eq!(Handler::list(setting), expected, "{setting}");
+        }
+    }
+}

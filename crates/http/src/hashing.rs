@@ -1,0 +1,212 @@
+//! [`Hashers`]: the threads that hash passwords. Hashing is slow on purpose, so it has threads of its own, few of them and of
+//! low priority: no flood of logins takes the processors from those who are logged in. Who waits is served in turns by
+//! address, and only so many wait.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use hyper::StatusCode;
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::oneshot;
+
+use crate::Error;
+
+/// The most that wait for a thread.
+const WAITING_MAX: usize = 1024;
+
+/// The most of them that come from one address.
+const WAITING_FROM_ONE_MAX: usize = 64;
+
+type Work = Box<dyn FnOnce() + Send>;
+
+/// Threads that hash.
+pub(crate) struct Hashers {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    arrived: Condvar,
+}
+
+/// Who waits, by address; `None` for the server itself.
+#[derive(Default)]
+struct Queue {
+    waiting: HashMap<Option<IpAddr>, VecDeque<Work>>,
+    /// Whose turn it is.
+    turns: VecDeque<Option<IpAddr>>,
+    count: usize,
+    closed: bool,
+}
+
+impl Hashers {
+    /// Starts `threads` threads, each of which calls `begin` first.
+    pub(crate) fn start(threads: usize, begin: &Arc<dyn Fn() + Send + Sync>) -> Self {
+        let shared = Arc::<Shared>::default();
+        for _ in 0..threads.max(1) {
+            let (shared, begin) = (Arc::clone(&shared), Arc::clone(begin));
+            let run = move || {
+                begin();
+                while let Some(work) = shared.next() {
+                    work();
+                }
+            };
+            if let Err(error) = std::thread::Builder::new().name("hash".to_owned()).spawn(run) {
+                tracing::error!(%error, "a thread that hashes passwords cannot be started");
+            }
+        }
+        Self { shared }
+    }
+
+    /// Runs `work` when it is the turn of `peer`. Work nobody waits for any more is left out.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        peer: Option<IpAddr>,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        let (sender, receiver) = oneshot::channel();
+        let work = Box::new(move || {
+            if !sender.is_closed() {
+                // Nobody listens when the client has gone meanwhile.
+                let _ = sender.send(work());
+            }
+        });
+        self.shared.push(peer, work)?;
+        receiver.await.map_err(|_| Error::internal("a password was not hashed; the cause is in the server's log"))
+    }
+}
+
+impl Drop for Hashers {
+    fn drop(&mut self) {
+        let mut queue = self.shared.queue.lock();
+        queue.closed = true;
+        queue.waiting.clear();
+        self.shared.arrived.notify_all();
+    }
+}
+
+impl Shared {
+    fn push(&self, peer: Option<IpAddr>, work: Work) -> Result<(), Error> {
+        let mut queue = self.queue.lock();
+        let from_peer = queue.waiting.get(&peer).map_or(0, VecDeque::len);
+        if queue.count >= WAITING_MAX || (peer.is_some() && from_peer >= WAITING_FROM_ONE_MAX) {
+            let reason = "Too many logins wait to be checked. Try again later.";
+            return Err(Error::new(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", reason));
+        }
+        queue.count += 1;
+        if from_peer == 0 {
+            queue.turns.push_back(peer);
+        }
+        queue.waiting.entry(peer).or_default().push_back(work);
+        self.arrived.notify_one();
+        Ok(())
+    }
+
+    /// Waits for the next work. `None` when there will be none.
+    fn next(&self) -> Option<Work> {
+        let mut queue = self.queue.lock();
+        loop {
+            if queue.closed {
+                return None;
+            }
+            if let Some(work) = queue.pop() {
+                return Some(work);
+            }
+            self.arrived.wait(&mut queue);
+        }
+    }
+}
+
+impl Queue {
+    fn pop(&mut self) -> Option<Work> {
+        let peer = self.turns.pop_front()?;
+        let works = self.waiting.get_mut(&peer)?;
+        let work = works.pop_front();
+        if works.is_empty() {
+            self.waiting.remove(&peer);
+        } else {
+            self.turns.push_back(peer);
+        }
+        self.count -= usize::from(work.is_some());
+        work
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::tests::show;
+    use std::net::Ipv4Addr;
+    use std::sync::mpsc;
+
+    fn idle() -> Arc<dyn Fn() + Send + Sync> {
+        Arc::new(|| {})
+    }
+
+    fn peer(number: u32) -> Option<IpAddr> {
+        Some(Ipv4Addr::from(number).into())
+    }
+
+    /// Hashers whose one thread is busy until the sender is dropped.
+    fn busy() -> (Arc<Hashers>, mpsc::Sender<()>) {
+        let hashers = Hashers::start(1, &idle());
+        let (free, wait) = mpsc::channel::<()>();
+        let (started, begun) = mpsc::channel();
+        let block = Box::new(move || {
+            started.send(()).unwrap();
+            wait.recv().unwrap_err();
+        });
+        hashers.shared.push(None, block).unwrap();
+        begun.recv().unwrap();
+        (Arc::new(hashers), free)
+    }
+
+    #[tokio::test]
+    async fn addresses_take_turns() {
+        let (hashers, free) = busy();
+        let (order, seen) = mpsc::channel();
+        for (from, name) in [(1, "a"), (1, "b"), (1, "c"), (2, "x"), (3, "y")] {
+            let order = order.clone();
+            hashers.shared.push(peer(from), Box::new(move || order.send(name).unwrap())).unwrap();
+        }
+        drop((free, order));
+        let order: Vec<_> = tokio::task::spawn_blocking(move || seen.iter().collect()).await.unwrap();
+        assert_eq!(order, ["a", "x", "y", "b", "c"]);
+        assert_eq!(hashers.run(peer(1), || 7).await.map_err(|error| show(&error)), Ok(7));
+    }
+
+    #[tokio::test]
+    async fn only_so_many_wait_and_each_address_has_its_share() {
+        let (hashers, free) = busy();
+        let push = |from: u32| hashers.shared.push(peer(from), Box::new(|| {})).map_err(|error| show(&error));
+        for _ in 0..WAITING_FROM_ONE_MAX {
+            assert_eq!(push(1), Ok(()));
+        }
+        let refused = Err("429 too_many_requests: Too many logins wait to be checked. Try again later.".to_owned());
+        assert_eq!(push(1), refused);
+        for from in 2..2 + (WAITING_MAX - WAITING_FROM_ONE_MAX) as u32 {
+            assert_eq!(push(from), Ok(()));
+        }
+        assert_eq!(push(1_000_000), refused);
+        drop(free);
+        // Waits behind all of them.
+        while hashers.run(None, || ()).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(push(1), Ok(()));
+    }
+
+    #[tokio::test]
+    async fn work_nobody_waits_for_is_left_out() {
+        let (hashers, free) = busy();
+        let (ran, seen) = mpsc::channel::<()>();
+        let waiting = hashers.run(peer(1), move || ran.send(()));
+        let gone = tokio::time::timeout(std::time::Duration::ZERO, waiting).await;
+        assert!(gone.is_err());
+        drop(free);
+        assert!(tokio::task::spawn_blocking(move || seen.recv()).await.unwrap().is_err(), "dropped, not run");
+    }
+}

@@ -1,0 +1,183 @@
+//! Sessions: `/_session`.
+
+use hyper::StatusCode;
+use hyper::header::{self, HeaderValue};
+use settee_auth::UserContext;
+use settee_model::json::write_string;
+
+use crate::authentication::{self, login};
+use crate::params::Query;
+use crate::request::Request;
+use crate::respond::{self, Answer, Response};
+use crate::{Error, Persist, bridge};
+
+/// `GET /_session`: who the client is.
+pub(super) async fn get(request: Request) -> Answer {
+    if request.user.name.is_none() && request.query.get("basic") == Some("true") {
+        return Err(Error::unauthorized("Please login."));
+    }
+    let policy = request.node.auth_policy();
+    let mut out = br#"{"ok":true,"userCtx":"#.to_vec();
+    write_context(&mut out, &request.user);
+    out.extend_from_slice(br#","info":{"authentication_handlers":["#);
+    for (index, handler) in policy.handlers.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write_string(&mut out, handler.name());
+    }
+    out.push(b']');
+    if let Some(handler) = request.line.handler {
+        out.extend_from_slice(br#","authenticated":"#);
+        write_string(&mut out, handler.name());
+    }
+    if let Some(users_db) = request.node.settings.get("chttpd_auth", "authentication_db") {
+        out.extend_from_slice(br#","authentication_db":"#);
+        write_string(&mut out, &users_db);
+    }
+    out.extend_from_slice(b"}}");
+    Ok(respond::json(StatusCode::OK, out))
+}
+
+fn write_context(out: &mut Vec<u8>, user: &UserContext) {
+    out.extend_from_slice(br#"{"name":"#);
+    match &user.name {
+        Some(name) => write_string(out, name),
+        None => out.extend_from_slice(b"null"),
+    }
+    out.extend_from_slice(br#","roles":"#);
+    write_list(out, &user.roles);
+    out.push(b'}');
+}
+
+fn write_list(out: &mut Vec<u8>, list: &[String]) {
+    out.push(b'[');
+    for (index, item) in list.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write_string(out, item);
+    }
+    out.push(b']');
+}
+
+/// What a client logs in with.
+#[derive(Default)]
+struct Form {
+    name: Option<String>,
+    username: Option<String>,
+    password: String,
+    token: String,
+}
+
+/// `POST /_session`: begins a session.
+pub(super) async fn post(mut request: Request) -> Answer {
+    let form = read_form(&mut request).await?;
+    let name = match (form.name, form.username) {
+        (None, None) => return Err(Error::bad_request("request body must contain a username")),
+        (Some(name), Some(username)) if name != username => {
+            return Err(Error::bad_request("request body contains different usernames"));
+        }
+        (Some(name), _) | (None, Some(name)) => name,
+    };
+    let (node, policy) = (&request.node, request.node.auth_policy());
+    let peer = request.line.peer;
+    let account = match login::session(node, &policy, peer, &name, form.password.into_bytes(), &form.token).await {
+        Ok(account) => account,
+        Err(error) if error.status == StatusCode::UNAUTHORIZED => {
+            let mut response = respond::error(&error);
+            set_cookie(&mut response, authentication::clear(node, &policy, &request.line));
+            return redirected(&request, "fail", response);
+        }
+        Err(error) => return Err(error),
+    };
+    let secret = secret(&request).await?;
+    let mut out = br#"{"ok":true,"name":"#.to_vec();
+    write_string(&mut out, &name);
+    out.extend_from_slice(br#","roles":"#);
+    write_list(&mut out, &account.context().roles);
+    out.push(b'}');
+    let mut response = respond::json(StatusCode::OK, out);
+    set_cookie(&mut response, authentication::issue(node, &policy, &request.line, &secret, &account));
+    redirected(&request, "next", response)
+}
+
+/// `DELETE /_session`: ends the session of this client.
+pub(super) async fn delete(request: Request) -> Answer {
+    let mut response = respond::ok(StatusCode::OK);
+    set_cookie(&mut response, authentication::clear(&request.node, &request.node.auth_policy(), &request.line));
+    redirected(&request, "next", response)
+}
+
+async fn read_form(request: &mut Request) -> Result<Form, Error> {
+    let content_type = request.header(header::CONTENT_TYPE).unwrap_or_default().to_ascii_lowercase();
+    let mut form = Form::default();
+    if content_type.starts_with("application/x-www-form-urlencoded") {
+        let body = request.read_body().await?;
+        let text = std::str::from_utf8(&body).map_err(|_| Error::bad_request("The form is not valid UTF-8."))?;
+        let query = Query::parse(Some(text.trim()))?;
+        let field = |name: &str| query.get(name).map(str::to_owned);
+        form = Form {
+            name: field("name"),
+            username: field("username"),
+            password: field("password").unwrap_or_default(),
+            token: field("token").unwrap_or_default(),
+        };
+    } else if content_type.starts_with("application/json") {
+        let body = request.read_json().await?;
+        if !body.value().is_object() {
+            return Err(Error::bad_request("Request body must be a JSON object"));
+        }
+        let member = |name: &str| match body.value().get(name) {
+            None => Ok(None),
+            Some(value) => {
+                let text = value.as_str().map(std::borrow::Cow::into_owned);
+                text.map(Some).ok_or_else(|| Error::bad_request(format!("`{name}` must be a string.")))
+            }
+        };
+        form.name = member("name")?;
+        form.username = member("username")?;
+        form.password = member("password")?.unwrap_or_default();
+        form.token = member("token")?.unwrap_or_default();
+    } else {
+        let reason = "Content-Type must be 'application/x-www-form-urlencoded' or 'application/json'";
+        return Err(Error::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "bad_content_type", reason));
+    }
+    Ok(form)
+}
+
+/// The secret that cookies are signed with; made up at the first login.
+async fn secret(request: &Request) -> Result<String, Error> {
+    let node = std::sync::Arc::clone(&request.node);
+    if let Some(secret) = &node.auth_policy().secret {
+        return Ok(secret.clone());
+    }
+    bridge::blocking(move || {
+        let _making = node.users.making_secret.lock();
+        // Another login may have been first.
+        if let Some(secret) = &node.auth_policy().secret {
+            return Ok(secret.clone());
+        }
+        let secret = node.random_hex();
+        node.settings.set("chttpd_auth", "secret", &secret, Persist::Yes)?;
+        Ok(secret)
+    })
+    .await
+}
+
+fn set_cookie(response: &mut Response, cookie: Option<HeaderValue>) {
+    if let Some(cookie) = cookie {
+        response.headers_mut().insert(header::SET_COOKIE, cookie);
+    }
+}
+
+/// The answer as a redirection, if the query's `parameter` asks for that. It leads to paths of this server only.
+fn redirected(request: &Request, parameter: &str, mut response: Response) -> Answer {
+    let Some(path) = request.query.get(parameter) else { return Ok(response) };
+    if !path.starts_with('/') {
+        return Err(Error::bad_request("path must begin with a /."));
+    }
+    *response.status_mut() = StatusCode::FOUND;
+    respond::set(response.headers_mut(), header::LOCATION, &request.absolute(path));
+    Ok(response)
+}

@@ -1,0 +1,261 @@
+//! A server without sockets: [`World`] takes requests as data and answers them.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::header::{HeaderName, HeaderValue};
+use hyper::{HeaderMap, Method, StatusCode};
+use settee_auth::{Authenticator, hash_password};
+use settee_database::tasks::Tasks;
+use settee_database::{Catalog, DatabaseOptions, Layout};
+use settee_design::{
+    CallError, CompileError, DesignProgram, DesignSource, DocumentBatch, Language, Limits, ListSession, ListSink,
+    MapSource, Program, Reducer,
+};
+use settee_storage::memory::MemoryEngine;
+use settee_views::Views;
+
+use crate::authentication::{self, Caller};
+use crate::connection::Scheme;
+use crate::node::{KeyReader, Node, NodeParts, Surroundings};
+use crate::request::{Line, Unread};
+use crate::router::Router;
+use crate::routes::router;
+use crate::server::Shutdown;
+use crate::tests::live::Values;
+use crate::{Identity, Persist, Settings};
+
+/// A language whose functions accept everything.
+struct Yes;
+
+impl DesignProgram for Yes {
+    fn call(&mut self, _: &[&str], _: &[&[u8]]) -> Result<Vec<u8>, CallError> {
+        Ok(b"1".to_vec())
+    }
+
+    fn filter(&mut self, _: &[&str], _: &DocumentBatch, _: Option<&[u8]>) -> Result<Vec<bool>, CallError> {
+        Err(CallError::NotFound("no filters".to_owned()))
+    }
+
+    fn list<'a>(
+        &'a mut self,
+        _: &str,
+        _: &[u8],
+        _: &[u8],
+        _: &mut dyn ListSink,
+    ) -> Result<Box<dyn ListSession + 'a>, CallError> {
+        Err(CallError::NotFound("no lists".to_owned()))
+    }
+
+    fn take_log(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+impl Language for Yes {
+    fn name(&self) -> &str {
+        "javascript"
+    }
+
+    fn program(&self, _: &MapSource, _: Limits) -> Result<Box<dyn Program>, CompileError> {
+        Err(CompileError::Unavailable("no views".to_owned()))
+    }
+
+    fn reducer(&self, _: &str, _: Limits) -> Result<Box<dyn Reducer>, CompileError> {
+        Err(CompileError::Unavailable("no views".to_owned()))
+    }
+
+    fn design_program(&self, _: &DesignSource, _: Limits) -> Result<Box<dyn DesignProgram>, CompileError> {
+        Ok(Box::new(Yes))
+    }
+}
+
+/// A request as data.
+pub(crate) struct Ask<'a> {
+    method: Method,
+    target: &'a str,
+    headers: HeaderMap,
+    body: Vec<u8>,
+    peer: IpAddr,
+    scheme: Scheme,
+}
+
+impl<'a> Ask<'a> {
+    /// `line` is a method and a target.
+    pub(crate) fn new(line: &'a str) -> Self {
+        let (method, target) = line.split_once(' ').unwrap();
+        Self {
+            method: method.parse().unwrap(),
+            target,
+            headers: HeaderMap::new(),
+            body: Vec::new(),
+            peer: Ipv4Addr::LOCALHOST.into(),
+            scheme: Scheme::Http,
+        }
+    }
+
+    pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.insert(HeaderName::try_from(name).unwrap(), HeaderValue::try_from(value).unwrap());
+        self
+    }
+
+    pub(crate) fn json(self, text: &str) -> Self {
+        let body = text.as_bytes().to_vec();
+        Self { body, ..self.header("content-type", "application/json") }
+    }
+
+    pub(crate) fn text(self, content_type: &str, text: &str) -> Self {
+        Self { body: text.as_bytes().to_vec(), ..self.header("content-type", content_type) }
+    }
+
+    pub(crate) fn basic(self, name: &str, password: &str) -> Self {
+        let mut out = Vec::new();
+        let mut encoder = settee_model::base64::Encoder::default();
+        encoder.push(format!("{name}:{password}").as_bytes(), &mut out);
+        encoder.finish(&mut out);
+        let value = format!("Basic {}", String::from_utf8(out).unwrap());
+        self.header("authorization", &value)
+    }
+
+    pub(crate) fn into_headers(self) -> HeaderMap {
+        self.headers
+    }
+
+    pub(crate) fn from(self, last: u8) -> Self {
+        Self { peer: Ipv4Addr::new(10, 0, 0, last).into(), ..self }
+    }
+
+    pub(crate) fn encrypted(self) -> Self {
+        Self { scheme: Scheme::Https, ..self }
+    }
+}
+
+/// What comes back.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: String,
+}
+
+impl Told {
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    /// Status and body.
+    pub(crate) fn line(&self) -> String {
+        format!("{} {}", self.status.as_u16(), self.body.trim_end())
+    }
+}
+
+/// A server with the admin `admin`, whose password is `pw`.
+pub(crate) struct World {
+    pub(crate) node: Arc<Node>,
+    pub(crate) settings: Arc<Values>,
+    pub(crate) authenticator: Authenticator,
+    router: Arc<Router>,
+    now_ms: Arc<AtomicU64>,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self::with_keys(Surroundings::default().read_keys)
+    }
+
+    /// A server that reads the keys of identity providers so.
+    pub(crate) fn with_keys(read_keys: KeyReader) -> Self {
+        let catalog = Arc::new(Catalog::open(Arc::new(MemoryEngine::new()), 1).unwrap());
+        let tasks = Tasks::new(|| 0);
+        let limits = settee_views::Settings {
+            threads: 1,
+            memory_bytes: 1 << 20,
+            temporary_directory: std::env::temp_dir(),
+            limits: Limits::default(),
+            seed: 1,
+        };
+        let views = Views::new(Arc::clone(&catalog), Arc::new(|_| None), tasks.clone(), Arc::new(|_| {}), limits);
+        let (settings, now_ms) = (Arc::new(Values::default()), Arc::new(AtomicU64::new(1_700_000_000_000)));
+        settings.set("chttpd_auth", "iterations", "2", Persist::No).unwrap();
+        let authenticator = Authenticator::new([7; 32]);
+        let clock = Arc::clone(&now_ms);
+        let numbers = AtomicU64::new(1);
+        let node = Node::new(NodeParts {
+            catalog,
+            views: Arc::new(views),
+            languages: vec![Arc::new(Yes)],
+            tasks,
+            settings: Arc::clone(&settings) as Arc<dyn Settings>,
+            authenticator: authenticator.clone(),
+            uuids: Box::new(|count| vec!["uuid".to_owned(); count]),
+            identity: Identity {
+                couchdb_version: String::new(),
+                version: String::new(),
+                node: "node".to_owned(),
+                uuid: String::new(),
+            },
+            clock_ms: Box::new(move || clock.load(Ordering::Relaxed)),
+            entropy: Box::new(move || numbers.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed)),
+            surroundings: Surroundings { read_keys, ..Surroundings::default() },
+        });
+        let world = Self { node, settings, authenticator, router: Arc::new(router(&Shutdown::new())), now_ms };
+        world.set_admins(&["admin"]);
+        world
+    }
+
+    /// Makes these the admins, all with the password `pw`.
+    pub(crate) fn set_admins(&self, names: &[&str]) {
+        let rounds = std::num::NonZeroU32::new(2).unwrap();
+        let admins = names.iter().map(|name| ((*name).to_owned(), hash_password("pw", "salt", rounds)));
+        self.authenticator.set_admins(admins.collect::<Vec<_>>());
+    }
+
+    pub(crate) fn set(&self, section: &str, key: &str, value: &str) {
+        self.settings.set(section, key, value, Persist::No).unwrap();
+    }
+
+    /// Lets time go by.
+    pub(crate) fn wait_s(&self, seconds: u64) {
+        self.now_ms.fetch_add(seconds * 1000, Ordering::Relaxed);
+    }
+
+    pub(crate) fn back_to_s(&self, time_s: u64) {
+        self.now_ms.store(time_s * 1000, Ordering::Relaxed);
+    }
+
+    pub(crate) fn make_database(&self, name: &str) {
+        let options = DatabaseOptions { created_ms: 0, instance: 7, layout: Layout::Whole };
+        self.node.catalog.create(name, options).unwrap();
+    }
+
+    /// Answers a request as the server does between its sockets.
+    pub(crate) async fn ask(&self, ask: Ask<'_>) -> Told {
+        let Ask { method, target, headers, body, peer, scheme } = ask;
+        let uri = target.parse().unwrap();
+        let mut line = Line { method, uri, peer, requested: None, rewrites: 0, handler: None, scheme };
+        let caller = Caller::of(&line, &headers);
+        let mut renewed = None;
+        let answer = async {
+            let found = authentication::authenticate(&self.node, &line, &headers).await?;
+            (line.handler, renewed) = (found.handler, found.renewed);
+            let body = Some(Unread::Known(Bytes::from(body)));
+            self.router.dispatch(&self.node, line, headers, found.user, body).await
+        };
+        let mut response = answer.await.unwrap_or_else(|error| caller.refuse(&self.node, &error));
+        authentication::renew(&mut response, renewed);
+        let (parts, body) = response.into_parts();
+        let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+        let body = String::from_utf8(body.to_vec()).unwrap();
+        Told { status: parts.status, headers: parts.headers, body }
+    }
+
+    /// As the admin; it has to succeed.
+    pub(crate) async fn admin(&self, line: &str, json: &str) -> Told {
+        let told = self.ask(Ask::new(line).basic("admin", "pw").json(json)).await;
+        assert!(told.status.is_success(), "{line}: {told:?}");
+        told
+    }
+}
