@@ -8,7 +8,7 @@ use settee_auth::Authenticator;
 use settee_database::tasks::Tasks;
 use settee_database::{Catalog, Database};
 use settee_design::Language;
-use settee_views::Views;
+use settee_views::{Languages, Views};
 
 use crate::bridge::lanes::{Lanes, Passage};
 use crate::feeds::Feeds;
@@ -40,7 +40,7 @@ pub struct NodeParts {
     /// Their view indexes.
     pub views: Arc<Views>,
     /// The languages of design documents.
-    pub languages: Vec<Arc<dyn Language>>,
+    pub languages: Languages,
     /// What runs in the background.
     pub tasks: Tasks,
     /// The configuration.
@@ -61,7 +61,7 @@ pub struct NodeParts {
 pub struct Node {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) views: Arc<Views>,
-    languages: Vec<Arc<dyn Language>>,
+    languages: Languages,
     pub(crate) tasks: Tasks,
     pub(crate) settings: Arc<dyn Settings>,
     pub(crate) authenticator: Authenticator,
@@ -114,7 +114,7 @@ impl Node {
 
     /// The language of this name, if this server offers it.
     pub(crate) fn language(&self, name: &str) -> Option<Arc<dyn Language>> {
-        self.languages.iter().find(|language| language.name() == name).cloned()
+        (self.languages)(name)
     }
 
     /// What holds for all requests.

@@ -12,6 +12,7 @@ mod languages;
 mod listen;
 mod lock;
 mod maintenance;
+mod query_servers;
 mod serve;
 mod tls;
 mod uuids;
