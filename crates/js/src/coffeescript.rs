@@ -127,7 +127,7 @@ impl CoffeeScript {
         let Some(source) = value.as_str() else {
             return write(out, value);
         };
-        json::write_string(out, &*self.compile_or_fail(&source)?);
+        json::write_string(out, &self.compile_or_fail(&source)?);
         Ok(())
     }
 }
