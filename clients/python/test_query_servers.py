@@ -52,6 +52,15 @@ class PythonTest(Configured):
         self.db["new"] = {"date": "2017-01-01", "score": 1}
         self.assertEqual(self.view("scores/own", group=True), [*expected, ([2017, 1], 1)])
 
+    def test_the_example_of_the_documentation(self):
+        page = os.path.join(os.path.dirname(__file__), "..", "..", "docs", "languages.md")
+        with open(page, encoding="utf-8") as file:
+            blocks = ["\n".join(line[4:] for line in block.splitlines()) for block in file.read().split("\n\n")]
+        by_month, total = [block for block in blocks if block.startswith("def ")]
+        expected = self.months()
+        self.save("d", {"language": "python", "views": {"v": {"map": by_month, "reduce": total}}})
+        self.assertEqual(self.view("d/v", group=True), expected)
+
     def test_values(self):
         value = {"é": ["ü\n", 1.5, -7, None, True, {"deep": [[]]}], "big": 123456789012345678901234567890}
         self.db["a"] = {"value": value}

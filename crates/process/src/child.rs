@@ -22,7 +22,7 @@ const PIPE_BYTES: usize = 1 << 20;
 const WRITE_BYTES: usize = 128 << 10;
 
 /// How much is read at a time.
-const READ_BYTES: usize = 256 << 10;
+const READ_BYTES: usize = 64 << 10;
 
 /// The longest line that a server may answer. An answer holds all rows of one document.
 const LINE_BYTES: usize = 256 << 20;
@@ -95,6 +95,8 @@ pub(crate) struct Process {
     log: Log,
     /// What the input pipe holds.
     pipe_bytes: usize,
+    /// Where reads go.
+    buffer: Vec<u8>,
     /// What was read and not yet taken, from `taken` on; no line feed stands before `scanned`.
     received: Vec<u8>,
     taken: usize,
@@ -152,6 +154,7 @@ impl Process {
             settings: Arc::clone(settings),
             log: Arc::clone(log),
             pipe_bytes: 64 << 10,
+            buffer: vec![0; READ_BYTES],
             received: Vec::new(),
             taken: 0,
             scanned: 0,
@@ -292,13 +295,10 @@ impl Process {
     /// Reads what is there and takes the complete lines.
     fn read(&mut self, flow: &mut Flow, exchange: &mut dyn Exchange) -> Result<(), Failure> {
         loop {
-            let len = self.received.len();
-            self.received.resize(len + READ_BYTES, 0);
-            let result = self.stdout.read(&mut self.received[len..]);
-            self.received.truncate(len + result.as_ref().map_or(0, |count| *count));
-            match result {
+            match self.stdout.read(&mut self.buffer) {
                 Ok(0) => return Err(self.died()),
                 Ok(count) => {
+                    self.received.extend_from_slice(&self.buffer[..count]);
                     self.take_lines(flow, exchange)?;
                     if count < READ_BYTES {
                         return Ok(());

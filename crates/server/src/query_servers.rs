@@ -69,7 +69,8 @@ impl QueryServers {
         if let Some(current) = current {
             return Some(Arc::new(current.server.clone()));
         }
-        tracing::info!(language = name, command, "a query server is configured");
+        // The command line may hold secrets.
+        tracing::info!(language = name, "a query server is used for the first time, or differently");
         let server = QueryServer::new(name, &command, settings.clone(), log());
         let found = Arc::new(server.clone());
         let replaced = running.insert(name.to_owned(), Running { command, settings, server });

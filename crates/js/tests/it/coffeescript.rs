@@ -43,6 +43,15 @@ fn map_functions_run() {
 }
 
 #[test]
+fn the_example_of_the_documentation_runs() {
+    let page = include_str!("../../../../docs/languages.md");
+    let lines = page.lines().skip_while(|line| *line != "    (doc) ->");
+    let example: Vec<&str> = lines.map_while(|line| line.strip_prefix("    ")).collect();
+    let rows = rows(&example.join("\n"), None, r#"{"date":"2016","tags":["a","b"]}"#);
+    assert_eq!(rows, r#"[[0,0,["a","2016"],null],[0,0,["b","2016"],null]]"#);
+}
+
+#[test]
 fn modules_are_javascript() {
     let library = r#"{"m":"exports.twice = function (x) { return 2 * x; };"}"#;
     assert_eq!(

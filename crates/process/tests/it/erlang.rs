@@ -63,6 +63,15 @@ fn published_functions_run_unchanged() {
 }
 
 #[test]
+fn the_example_of_the_documentation_runs() {
+    let page = include_str!("../../../../docs/languages.md");
+    let lines = page.lines().skip_while(|line| !line.starts_with("    fun({Doc}) ->"));
+    let example: Vec<&str> = lines.take_while(|line| line.starts_with("    ")).collect();
+    assert_eq!(example.len(), 6);
+    check(&example.join("\n"), r#"{"tags":["a","b"]}"#, r#"[[0,0,"a",1],[0,0,"b",1]]"#);
+}
+
+#[test]
 fn values_survive_the_way_there_and_back() {
     let echo = r#"fun({Doc}) -> Emit(proplists:get_value(<<"v">>, Doc), null) end."#;
     let same = [
