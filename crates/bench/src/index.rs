@@ -203,6 +203,8 @@ impl Language {
             Language::Javascript => "javascript",
             Language::Erlang => "erlang",
             Language::Python => "python",
+            Language::Simplejson => "simplejson",
+            Language::Pypy => "pypy",
             Language::Coffeescript => "coffeescript",
         }
     }
@@ -223,7 +225,7 @@ impl Language {
                 ),
                 "fun(_Keys, Values, _ReReduce) -> lists:sum(Values) end.",
             ),
-            Language::Python => (
+            Language::Python | Language::Simplejson | Language::Pypy => (
                 format!(
                     "def scores_by_month(doc): # {mark}\n    if 'metadata' in doc:\n        date = doc['metadata']['createdAt'].split('-')\n        yield [int(date[0]), int(date[1])], doc['score']\n"
                 ),
@@ -273,7 +275,7 @@ mod tests {
 
     #[test]
     fn every_run_has_a_map_function_of_its_own() {
-        for language in [Language::Javascript, Language::Erlang, Language::Python, Language::Coffeescript] {
+        for language in <Language as clap::ValueEnum>::value_variants().iter().copied() {
             let map = |mark| language.design(SumReduce::Sum, mark)["views"]["scoresByMonth"]["map"].clone();
             assert_ne!(map("0-0"), map("0-1"));
             assert_eq!(map("0-0"), map("0-0"));

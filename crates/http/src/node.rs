@@ -12,7 +12,7 @@ use settee_database::tasks::Tasks;
 use settee_database::{Catalog, Database};
 use settee_design::Language;
 use settee_replication::Replicator;
-use settee_views::Views;
+use settee_views::{Languages, Views};
 
 use crate::authentication::jwt::Keys;
 use crate::authentication::policy::AuthPolicy;
@@ -69,7 +69,7 @@ pub struct NodeParts {
     /// Their view indexes.
     pub views: Arc<Views>,
     /// The languages of design documents.
-    pub languages: Vec<Arc<dyn Language>>,
+    pub languages: Languages,
     /// What runs in the background.
     pub tasks: Tasks,
     /// The configuration.
@@ -92,7 +92,7 @@ pub struct NodeParts {
 pub struct Node {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) views: Arc<Views>,
-    languages: Vec<Arc<dyn Language>>,
+    languages: Languages,
     pub(crate) tasks: Tasks,
     pub(crate) settings: Arc<dyn Settings>,
     pub(crate) authenticator: Authenticator,
@@ -163,7 +163,7 @@ impl Node {
 
     /// The language of this name, if this server offers it.
     pub(crate) fn language(&self, name: &str) -> Option<Arc<dyn Language>> {
-        self.languages.iter().find(|language| language.name() == name).cloned()
+        (self.languages)(name)
     }
 
     /// What holds for all requests.

@@ -10,6 +10,7 @@
 //!
 //! No server code touches the engine, and no worker code touches files, sockets or other processes.
 
+mod coffeescript;
 mod language;
 mod native;
 mod pool;
@@ -18,6 +19,7 @@ mod shared_memory;
 mod text;
 mod worker;
 
+pub use coffeescript::CoffeeScript;
 pub use language::{Evaluator, JavaScript, ReduceLimit, SandboxReport};
 pub use pool::{PoolSettings, WorkerCommand};
 pub use worker::worker_main;

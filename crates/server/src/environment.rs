@@ -1,5 +1,7 @@
 //! The outside world that the other crates do not see: clock, random numbers, environment variables.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::config::AdminSeed;
@@ -44,4 +46,32 @@ pub(crate) fn admin() -> Option<AdminSeed> {
     let name = std::env::var("COUCHDB_USER").ok().filter(|name| !name.is_empty())?;
     let password = std::env::var("COUCHDB_PASSWORD").ok().filter(|password| !password.is_empty())?;
     Some(AdminSeed { name, password })
+}
+
+/// The commands of query servers as CouchDB 3 has them: `COUCHDB_QUERY_SERVER_PYTHON` is that for the language `python`.
+pub(crate) fn query_servers() -> BTreeMap<String, String> {
+    let server = |(name, command): (OsString, OsString)| {
+        let language = name.to_str()?.strip_prefix("COUCHDB_QUERY_SERVER_")?.to_ascii_lowercase();
+        let command = command.to_str()?.trim();
+        (!command.is_empty()).then(|| (language, command.to_owned()))
+    };
+    std::env::vars_os().filter_map(server).collect()
+}
+
+/// Whether `COUCHDB_NATIVE_QUERY_SERVER_ERLANG` names anything.
+pub(crate) fn is_native_erlang_on() -> bool {
+    std::env::var_os("COUCHDB_NATIVE_QUERY_SERVER_ERLANG").is_some_and(|value| !value.is_empty())
+}
+
+/// The environment of query servers: where programs are, and in which language they talk. Never secrets such as
+/// `COUCHDB_PASSWORD`.
+pub(crate) fn for_query_servers() -> Vec<(OsString, OsString)> {
+    const KEPT: [&str; 8] = ["PATH", "HOME", "USER", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR"];
+    let variable = |name: &str| Some((OsString::from(name), std::env::var_os(name)?));
+    let mut kept: Vec<_> = KEPT.into_iter().filter_map(variable).collect();
+    if !kept.iter().any(|(name, _)| name == "LANG" || name == "LC_ALL") {
+        // Lines are UTF-8, and many programs go by this.
+        kept.push(("LANG".into(), "C.UTF-8".into()));
+    }
+    kept
 }

@@ -1,19 +1,35 @@
-//! The view languages that this server offers.
+//! The view languages that this server offers: those that are part of it, and those of configured query servers.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use settee_design::Language;
-use settee_js::{JavaScript, PoolSettings, WorkerCommand};
+use settee_js::{CoffeeScript, JavaScript, PoolSettings, WorkerCommand};
 use settee_mango::MangoLanguage;
+use settee_views::Languages;
 use settee_wasm::Wasm;
 
-/// All languages. User code of JavaScript runs in processes of this same program.
-pub(crate) fn all() -> anyhow::Result<Vec<Arc<dyn Language>>> {
+use crate::config::Configuration;
+use crate::query_servers::QueryServers;
+
+/// Finds languages by their names. What is part of the server wins over what is configured.
+pub(crate) fn find(configuration: &Arc<Configuration>, data: &Path) -> anyhow::Result<Languages> {
+    let own = own()?;
+    let others = QueryServers::start(configuration, &data.join("query_servers"));
+    Ok(Arc::new(move |name: &str| {
+        own.iter().find(|language| language.name() == name).cloned().or_else(|| others.find(name))
+    }))
+}
+
+/// The languages that are part of the server. User code of JavaScript runs in processes of this same program.
+fn own() -> anyhow::Result<Vec<Arc<dyn Language>>> {
     let program = std::env::current_exe().context("the path of this program is not known")?;
     let worker = WorkerCommand { program, args: vec!["worker".to_owned()] };
+    let javascript = JavaScript::new(worker, PoolSettings::default());
     Ok(vec![
-        Arc::new(JavaScript::new(worker, PoolSettings::default())),
+        Arc::new(CoffeeScript::new(javascript.clone())),
+        Arc::new(javascript),
         Arc::new(MangoLanguage),
         Arc::new(Wasm::new()?),
     ])

@@ -13,6 +13,7 @@ mod languages;
 mod listen;
 mod lock;
 mod maintenance;
+mod query_servers;
 mod replication;
 mod serve;
 mod tls;

@@ -8,10 +8,10 @@ use anyhow::{Context as _, bail};
 use settee_auth::Authenticator;
 use settee_database::Catalog;
 use settee_database::tasks::Tasks;
-use settee_design::{Language, Limits};
+use settee_design::Limits;
 use settee_http::{Identity, Node, NodeParts, Shutdown, Surroundings};
 use settee_storage::Engine;
-use settee_views::{LogLine, Views};
+use settee_views::{Languages, LogLine, Views};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::ServeArgs;
@@ -151,7 +151,7 @@ fn node(
 ) -> anyhow::Result<(Arc<Node>, Maintenance)> {
     let catalog = Arc::new(Catalog::open(engine, environment::random_u64()).context("the databases cannot be read")?);
     let tasks = Tasks::new(|| environment::now_us() / 1_000_000);
-    let languages = languages::all()?;
+    let languages = languages::find(&configuration, data)?;
     let views = Arc::new(views(&catalog, &languages, &tasks, &data.join("spill"))?);
     let uuid = configuration.effective("couchdb", "uuid").unwrap_or_default();
     let uuids = uuids(&configuration);
@@ -184,19 +184,12 @@ fn surroundings() -> anyhow::Result<Surroundings> {
     Ok(Surroundings { hash_threads: processors.div_ceil(2), give_way, read_keys: keys::reader()? })
 }
 
-fn views(
-    catalog: &Arc<Catalog>,
-    languages: &[Arc<dyn Language>],
-    tasks: &Tasks,
-    spill: &Path,
-) -> anyhow::Result<Views> {
+fn views(catalog: &Arc<Catalog>, languages: &Languages, tasks: &Tasks, spill: &Path) -> anyhow::Result<Views> {
     // What an interrupted build left behind is of no use.
     if spill.exists() {
         std::fs::remove_dir_all(spill).context("temporary files cannot be removed")?;
     }
     std::fs::create_dir_all(spill).context("the directory for temporary files cannot be created")?;
-    let languages = languages.to_vec();
-    let find = move |name: &str| languages.iter().find(|language| language.name() == name).cloned();
     let settings = settee_views::Settings {
         threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         memory_bytes: SORT_BYTES,
@@ -204,7 +197,7 @@ fn views(
         limits: Limits::default(),
         seed: environment::random_u64(),
     };
-    Ok(Views::new(Arc::clone(catalog), Arc::new(find), tasks.clone(), Arc::new(log_line), settings))
+    Ok(Views::new(Arc::clone(catalog), Arc::clone(languages), tasks.clone(), Arc::new(log_line), settings))
 }
 
 /// What map functions throw or log.

@@ -43,9 +43,19 @@ const CLIENT_NEEDS: &[Need] = &[
     },
 ];
 
+/// Query servers that tests run if they are there. Without them these tests say so and are left out.
+const LANGUAGE_NEEDS: &[Need] = &[
+    Need { package: "erlang-base", why: "runs design documents in Erlang", present: || process::exists("escript") },
+    Need { package: "pypy3", why: "runs couchpy faster than Python does", present: || process::exists("pypy3") },
+];
+
 /// False if something is missing that could not be installed.
 pub(crate) fn command() -> Result<bool> {
-    provide(NEEDS)
+    let provided = provide(NEEDS)?;
+    if !provide(LANGUAGE_NEEDS)? {
+        println!("setup: without these, the tests of their languages are left out");
+    }
+    Ok(provided)
 }
 
 /// The same for what the suites in `clients/` need.

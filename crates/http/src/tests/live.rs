@@ -102,7 +102,7 @@ fn node(settings: Arc<Values>) -> Arc<Node> {
     Node::new(NodeParts {
         catalog,
         views: Arc::new(views),
-        languages: Vec::new(),
+        languages: Arc::new(|_| None),
         tasks,
         settings,
         authenticator: Authenticator::new([0; 32]),

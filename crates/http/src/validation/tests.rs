@@ -146,10 +146,11 @@ impl World {
             seed: 1,
         };
         let views = Views::new(Arc::clone(&catalog), Arc::new(|_| None), tasks.clone(), Arc::new(|_| {}), settings);
+        let languages: [Arc<dyn Language>; 2] = [Arc::new(words), Arc::new(MangoLanguage)];
         let parts = NodeParts {
             catalog,
             views: Arc::new(views),
-            languages: vec![Arc::new(words), Arc::new(MangoLanguage)],
+            languages: Arc::new(move |name| languages.iter().find(|language| language.name() == name).cloned()),
             tasks,
             settings: Arc::new(Defaults),
             authenticator: Authenticator::new([0; 32]),

@@ -254,7 +254,13 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("log", "level", "info", Kind::Word(&["debug", "info", "notice", "warning", "warn", "error", "critical", "crit", "alert", "emergency", "emerg", "none"]), "what is worth a line in the log"),
 
     setting("query_server_config", "reduce_limit", "true", Kind::Word(&["true", "false", "log"]), "refuse reduce functions whose results grow without end"),
+    setting("query_server_config", "os_process_limit", "100", COUNT, "processes of one query server that work at a time"),
+    setting("query_server_config", "os_process_soft_limit", "100", Kind::Limit, "idle processes of one query server that are kept"),
+    setting("query_server_config", "os_process_idle_limit", "300", Kind::Seconds, "how long a process may be idle before it is ended"),
+    setting("query_server_config", "os_process_memory_limit", "2147483648", Kind::Limit, "bytes that one process of a query server may allocate"),
     setting("query_server_config", "query_limit", "268435456", Kind::Limit, "rows that one view query may answer"),
+    setting("native_query_servers", "enable_erlang_query_server", "false", Kind::Bool, "run design documents in Erlang, without a sandbox"),
+
     setting("attachments", "compressible_types", "text/*, application/javascript, application/json, application/xml", Kind::Text, "types of attachments that are stored compressed"),
     setting("attachments", "compression_level", "8", Kind::Integer(0, 9), "zlib's level; 0 stores them as they are"),
 ];

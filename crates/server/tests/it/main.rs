@@ -10,6 +10,7 @@ mod feeds;
 mod languages;
 mod limits;
 mod protocol;
+mod query_servers;
 mod random;
 mod server;
 mod setup;

@@ -73,6 +73,7 @@ const RULES: &[Rule] = &[
             "auth",
             "design",
             "js",
+            "process",
             "database",
             "views",
             "xtask",

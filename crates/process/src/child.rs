@@ -1,0 +1,531 @@
+//! One query server process: [`Process`]. Starts it, feeds it commands and takes its answers ([`Process::exchange`]), kills it.
+//!
+//! What commands mean is the business of others; here an answer is a line of JSON that is neither a log line nor an error.
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use settee_model::json::{self, Kind, Value};
+
+use crate::language::{Log, Settings};
+
+/// What is asked of the system for each pipe; the default of Linux is a sixteenth of it.
+const PIPE_BYTES: usize = 1 << 20;
+
+/// Commands are collected up to this length before they are written.
+const WRITE_BYTES: usize = 128 << 10;
+
+/// How much is read at a time.
+const READ_BYTES: usize = 64 << 10;
+
+/// The longest line that a server may answer. An answer holds all rows of one document.
+const LINE_BYTES: usize = 256 << 20;
+
+/// While a server has plenty to do it is left alone for this long: otherwise each of its answers wakes the reader, which
+/// costs the server more than a small document does.
+const NAP: Duration = Duration::from_micros(500);
+
+/// What is kept of standard error to explain an end.
+const TAIL_BYTES: usize = 1_000;
+
+/// What one process may write into the log from standard error in one use.
+const ERROR_LOG_BYTES: usize = 16 << 10;
+
+/// How long a process that closed its output may take to end by itself, so that its exit status is known.
+const END_WAIT: Duration = Duration::from_millis(500);
+
+/// Why an exchange failed. The process is of no use after any of these but [`Failure::Refused`].
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// The program could not be started at all.
+    #[error("the query server for {language} cannot be started: {error}")]
+    Start { language: Arc<str>, error: io::Error },
+    /// It ended, or closed its output.
+    #[error("the query server for {language} ended: {how}")]
+    Died { language: Arc<str>, how: String },
+    /// One answer took too long.
+    #[error("the query server for {language} gave no answer within {timeout_ms} ms")]
+    Timeout { language: Arc<str>, timeout_ms: u64 },
+    /// What it answered makes no sense.
+    #[error("the query server for {language} broke the protocol: {what}")]
+    Garbled { language: Arc<str>, what: String },
+    /// An answer is beyond a limit.
+    #[error("{0}")]
+    Limit(String),
+    /// The server answered with an error.
+    #[error("{name}: {reason}")]
+    Refused { name: String, reason: String },
+    /// As many processes as are allowed were busy for too long.
+    #[error("all processes of the query server for {language} are busy; see [query_server_config] os_process_limit")]
+    Busy { language: Arc<str> },
+}
+
+/// Why an answer cannot be taken.
+pub(crate) enum Problem {
+    Garbled(String),
+    Limit(String),
+}
+
+/// Commands and what becomes of them.
+pub(crate) trait Exchange {
+    /// Appends the next command without a line feed; false if there is none.
+    fn next_command(&mut self, out: &mut Vec<u8>) -> bool;
+
+    /// Takes the answer to the first command that has none yet.
+    fn answer(&mut self, answer: Value<'_>) -> Result<(), Problem>;
+
+    /// Takes a line that the server wants to be logged.
+    fn log(&mut self, line: String);
+}
+
+/// A running query server.
+pub(crate) struct Process {
+    language: Arc<str>,
+    child: Child,
+    stdin: ChildStdin,
+    stdout: ChildStdout,
+    stderr: Option<ChildStderr>,
+    settings: Arc<Settings>,
+    log: Log,
+    /// What the input pipe holds.
+    pipe_bytes: usize,
+    /// Where reads go.
+    buffer: Vec<u8>,
+    /// What was read and not yet taken, from `taken` on; no line feed stands before `scanned`.
+    received: Vec<u8>,
+    taken: usize,
+    scanned: usize,
+    /// The line that is looked at.
+    line: Vec<u8>,
+    /// The last of standard error.
+    tail: Vec<u8>,
+    error_log_left: usize,
+    is_error_log_cut: bool,
+}
+
+/// The state of one exchange.
+struct Flow {
+    out: Vec<u8>,
+    written: usize,
+    /// The lengths of commands without an answer.
+    open: VecDeque<usize>,
+    /// Their sum.
+    open_bytes: usize,
+    is_more: bool,
+    last_answer: Instant,
+}
+
+impl Process {
+    pub(crate) fn start(
+        language: &Arc<str>,
+        command: &str,
+        settings: &Arc<Settings>,
+        log: &Log,
+    ) -> Result<Self, Failure> {
+        let failed = |error| Failure::Start { language: Arc::clone(language), error };
+        let mut child = Command::new("/bin/sh")
+            .arg("-c")
+            // The shell takes the command line apart, as it does for CouchDB, and makes way for the server.
+            .arg(format!("exec {command}"))
+            .env_clear()
+            .envs(settings.environment.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // With a group of its own it is killed together with what it started.
+            .process_group(0)
+            .spawn()
+            .map_err(failed)?;
+        let (Some(stdin), Some(stdout), stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take()) else {
+            return Err(failed(io::Error::other("no pipes")));
+        };
+        let mut process = Self {
+            language: Arc::clone(language),
+            child,
+            stdin,
+            stdout,
+            stderr,
+            settings: Arc::clone(settings),
+            log: Arc::clone(log),
+            pipe_bytes: 64 << 10,
+            buffer: vec![0; READ_BYTES],
+            received: Vec::new(),
+            taken: 0,
+            scanned: 0,
+            line: Vec::new(),
+            tail: Vec::new(),
+            error_log_left: ERROR_LOG_BYTES,
+            is_error_log_cut: false,
+        };
+        process.set_up().map_err(failed)?;
+        Ok(process)
+    }
+
+    fn set_up(&mut self) -> io::Result<()> {
+        unblock(&self.stdin)?;
+        unblock(&self.stdout)?;
+        if let Some(stderr) = &self.stderr {
+            unblock(stderr)?;
+        }
+        self.pipe_bytes = enlarge(&self.stdin).unwrap_or(self.pipe_bytes);
+        // Small pipes cost speed only.
+        let _ = enlarge(&self.stdout);
+        #[cfg(target_os = "linux")]
+        if let Some(bytes) = self.settings.memory_bytes {
+            use rustix::process::{Resource, Rlimit, prlimit};
+            let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };
+            // Counts memory that can be written to; address space that is only reserved does no harm.
+            let pid = rustix::process::Pid::from_child(&self.child);
+            match prlimit(Some(pid), Resource::Data, limit) {
+                // It has ended already: its first command tells how.
+                Ok(_) | Err(rustix::io::Errno::SRCH) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes room in the log for another use.
+    pub(crate) fn begin_use(&mut self) {
+        self.error_log_left = ERROR_LOG_BYTES;
+        self.is_error_log_cut = false;
+    }
+
+    /// One command, and its answer as compact JSON text.
+    pub(crate) fn ask(&mut self, command: &[u8], log: &mut dyn FnMut(String)) -> Result<Vec<u8>, Failure> {
+        struct One<'a> {
+            command: Option<&'a [u8]>,
+            answer: Vec<u8>,
+            log: &'a mut dyn FnMut(String),
+        }
+        impl Exchange for One<'_> {
+            fn next_command(&mut self, out: &mut Vec<u8>) -> bool {
+                self.command.take().map(|command| out.extend_from_slice(command)).is_some()
+            }
+
+            fn answer(&mut self, answer: Value<'_>) -> Result<(), Problem> {
+                self.answer.extend_from_slice(answer.raw());
+                Ok(())
+            }
+
+            fn log(&mut self, line: String) {
+                (self.log)(line);
+            }
+        }
+        let mut one = One { command: Some(command), answer: Vec::new(), log };
+        self.exchange(&mut one)?;
+        Ok(one.answer)
+    }
+
+    /// Writes all commands and takes all answers, both as the pipes allow. Each answer has the time-out of the settings,
+    /// counted from the one before it.
+    pub(crate) fn exchange(&mut self, exchange: &mut dyn Exchange) -> Result<(), Failure> {
+        let mut flow = Flow {
+            out: Vec::new(),
+            written: 0,
+            open: VecDeque::new(),
+            open_bytes: 0,
+            is_more: true,
+            last_answer: Instant::now(),
+        };
+        // Nothing was asked yet, so nothing but log lines may be there.
+        self.read(&mut flow, exchange)?;
+        loop {
+            flow.fill(exchange);
+            self.write(&mut flow)?;
+            if flow.is_done() {
+                return Ok(());
+            }
+            if flow.written_open_bytes() >= self.pipe_bytes - self.pipe_bytes / 4 {
+                std::thread::sleep(NAP);
+            }
+            self.wait(&flow)?;
+            self.read(&mut flow, exchange)?;
+            self.read_errors();
+        }
+    }
+
+    /// Waits until something can be read or written.
+    fn wait(&mut self, flow: &Flow) -> Result<(), Failure> {
+        let timeout_ms = self.settings.timeout_ms;
+        let left = Duration::from_millis(timeout_ms).saturating_sub(flow.last_answer.elapsed());
+        if left.is_zero() {
+            return Err(Failure::Timeout { language: Arc::clone(&self.language), timeout_ms });
+        }
+        let mut fds = vec![PollFd::new(&self.stdout, PollFlags::IN)];
+        if let Some(stderr) = &self.stderr {
+            fds.push(PollFd::new(stderr, PollFlags::IN));
+        }
+        if flow.written < flow.out.len() {
+            fds.push(PollFd::new(&self.stdin, PollFlags::OUT));
+        }
+        // Rounded up, or the last millisecond would be spent in a loop. Longer than a day is as good as for ever.
+        let left = left.min(Duration::from_secs(86_400)) + Duration::from_millis(1);
+        let timeout = Timespec::try_from(left).expect("a day fits");
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(self.garbled(format!("its pipes cannot be watched: {error}"))),
+        }
+    }
+
+    /// Writes as much as the pipe takes.
+    fn write(&mut self, flow: &mut Flow) -> Result<(), Failure> {
+        while flow.written < flow.out.len() {
+            match self.stdin.write(&flow.out[flow.written..]) {
+                Ok(0) => return Ok(()),
+                Ok(count) => flow.written += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // It does not read any more; what it said before is worth more than this error.
+                Err(_) => {
+                    flow.written = flow.out.len();
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what is there and takes the complete lines.
+    fn read(&mut self, flow: &mut Flow, exchange: &mut dyn Exchange) -> Result<(), Failure> {
+        loop {
+            match self.stdout.read(&mut self.buffer) {
+                Ok(0) => return Err(self.died()),
+                Ok(count) => {
+                    self.received.extend_from_slice(&self.buffer[..count]);
+                    self.take_lines(flow, exchange)?;
+                    if count < READ_BYTES {
+                        return Ok(());
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Err(self.died()),
+            }
+        }
+    }
+
+    fn take_lines(&mut self, flow: &mut Flow, exchange: &mut dyn Exchange) -> Result<(), Failure> {
+        while let Some(length) = memchr::memchr(b'\n', &self.received[self.scanned..]) {
+            let end = self.scanned + length;
+            let line = self.received[self.taken..end].trim_ascii();
+            // Taken out, because the answer is looked at while the process is at hand for errors.
+            let mut compacted = std::mem::take(&mut self.line);
+            compacted.clear();
+            let result = match json::compact(line, &mut compacted) {
+                _ if line.is_empty() => Ok(()),
+                Ok(()) => self.take_line(&compacted, flow, exchange),
+                Err(error) => Err(self.garbled(format!("it wrote no JSON ({error}): {}", excerpt(line)))),
+            };
+            self.line = compacted;
+            (self.taken, self.scanned) = (end + 1, end + 1);
+            result?;
+        }
+        self.scanned = self.received.len();
+        if self.received.len() - self.taken > LINE_BYTES {
+            return Err(Failure::Limit(format!("answered with more than {LINE_BYTES} bytes")));
+        }
+        if self.taken == self.received.len() {
+            self.received.clear();
+        } else {
+            self.received.drain(..self.taken);
+        }
+        self.scanned -= self.taken;
+        self.taken = 0;
+        Ok(())
+    }
+
+    fn take_line(&mut self, line: &[u8], flow: &mut Flow, exchange: &mut dyn Exchange) -> Result<(), Failure> {
+        let value = Value::trusted(line);
+        match message(value) {
+            Message::Log(text) => {
+                exchange.log(text);
+                Ok(())
+            }
+            Message::Error { name, reason } => Err(Failure::Refused { name, reason }),
+            Message::Answer => {
+                let Some(length) = flow.open.pop_front() else {
+                    return Err(self.garbled(format!("it answered what nobody asked: {}", excerpt(line))));
+                };
+                flow.open_bytes -= length;
+                flow.last_answer = Instant::now();
+                exchange.answer(value).map_err(|problem| match problem {
+                    Problem::Garbled(what) => self.garbled(format!("{what}: {}", excerpt(line))),
+                    Problem::Limit(what) => Failure::Limit(what),
+                })
+            }
+        }
+    }
+
+    /// Takes what is there of standard error.
+    fn read_errors(&mut self) {
+        let mut buffer = [0; 4096];
+        while let Some(stderr) = &mut self.stderr {
+            match stderr.read(&mut buffer) {
+                Ok(0) => self.stderr = None,
+                Ok(count) => self.take_errors(&buffer[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => self.stderr = None,
+            }
+        }
+    }
+
+    fn take_errors(&mut self, bytes: &[u8]) {
+        let shown = &bytes[..bytes.len().min(self.error_log_left)];
+        self.error_log_left -= shown.len();
+        for line in String::from_utf8_lossy(shown).lines().filter(|line| !line.trim().is_empty()) {
+            (self.log)(&self.language, line);
+        }
+        if shown.len() < bytes.len() && !std::mem::replace(&mut self.is_error_log_cut, true) {
+            (self.log)(&self.language, "(what else it wrote to standard error is left out)");
+        }
+        self.tail.extend_from_slice(bytes);
+        let surplus = self.tail.len().saturating_sub(TAIL_BYTES);
+        self.tail.drain(..surplus);
+    }
+
+    fn garbled(&self, what: String) -> Failure {
+        Failure::Garbled { language: Arc::clone(&self.language), what }
+    }
+
+    /// Finds out how it ended.
+    fn died(&mut self) -> Failure {
+        let began = Instant::now();
+        let status = loop {
+            match self.child.try_wait() {
+                Ok(None) if began.elapsed() < END_WAIT => std::thread::sleep(NAP),
+                Ok(status) => break status,
+                Err(_) => break None,
+            }
+        };
+        self.read_errors();
+        let mut how = status.map_or_else(|| "it closed its output".to_owned(), |status| status.to_string());
+        let tail = String::from_utf8_lossy(&self.tail);
+        let said = tail.trim().lines().rev().take(2).collect::<Vec<_>>();
+        if !said.is_empty() {
+            how.push_str("; it said: ");
+            how.push_str(&said.into_iter().rev().collect::<Vec<_>>().join(" "));
+        }
+        Failure::Died { language: Arc::clone(&self.language), how }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself; what it started is killed with it in any case.
+        let group = rustix::process::Pid::from_child(&self.child);
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Flow {
+    fn fill(&mut self, exchange: &mut dyn Exchange) {
+        if self.written < self.out.len() {
+            return;
+        }
+        self.out.clear();
+        self.written = 0;
+        while self.is_more && self.out.len() < WRITE_BYTES {
+            let before = self.out.len();
+            self.is_more = exchange.next_command(&mut self.out);
+            if self.is_more {
+                self.out.push(b'\n');
+                let length = self.out.len() - before;
+                if self.open.is_empty() {
+                    self.last_answer = Instant::now();
+                }
+                self.open.push_back(length);
+                self.open_bytes += length;
+            }
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        !self.is_more && self.open.is_empty() && self.written == self.out.len()
+    }
+
+    /// Bytes that the server has been given and has not answered.
+    fn written_open_bytes(&self) -> usize {
+        self.open_bytes.saturating_sub(self.out.len() - self.written)
+    }
+}
+
+/// What a line is.
+enum Message {
+    Log(String),
+    Error { name: String, reason: String },
+    Answer,
+}
+
+/// Tells answers from log lines and errors, in the forms of all versions of the protocol.
+fn message(value: Value<'_>) -> Message {
+    match value.kind() {
+        Kind::Array => {
+            let mut elements = value.elements();
+            let Some(first) = elements.next().filter(|first| first.kind() == Kind::String) else {
+                return Message::Answer;
+            };
+            if first.is_string("log") {
+                return Message::Log(elements.next().map(text).unwrap_or_default());
+            }
+            if first.is_string("error") || first.is_string("fatal") {
+                let name = elements.next().map(text).unwrap_or_default();
+                let reason = elements.next().map(text).unwrap_or_default();
+                return Message::Error { name, reason };
+            }
+            Message::Answer
+        }
+        Kind::Object => {
+            if let Some(line) = value.get("log") {
+                return Message::Log(text(line));
+            }
+            let Some(error) = value.get("error") else {
+                return Message::Answer;
+            };
+            let part = |name| error.get(name).filter(|_| error.is_object()).map(text);
+            let name = part("id").unwrap_or_else(|| text(error));
+            let reason = part("reason").or_else(|| value.get("reason").map(text)).unwrap_or_default();
+            Message::Error { name, reason }
+        }
+        Kind::Null | Kind::Bool | Kind::Number | Kind::String => Message::Answer,
+    }
+}
+
+/// A string as it is, anything else as JSON.
+pub(crate) fn text(value: Value<'_>) -> String {
+    value.as_str().map_or_else(|| String::from_utf8_lossy(value.raw()).into_owned(), Into::into)
+}
+
+/// The beginning of something, for messages.
+pub(crate) fn excerpt(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(400)]);
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(60) {
+        Some((at, _)) => format!("{}…", &line[..at]),
+        None => line,
+    }
+}
+
+fn unblock(pipe: &impl AsFd) -> io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(pipe)?;
+    Ok(rustix::fs::fcntl_setfl(pipe, flags | rustix::fs::OFlags::NONBLOCK)?)
+}
+
+#[cfg(target_os = "linux")]
+fn enlarge(pipe: &impl AsFd) -> Option<usize> {
+    rustix::pipe::fcntl_setpipe_size(pipe, PIPE_BYTES).ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn enlarge(_: &impl AsFd) -> Option<usize> {
+    None
+}

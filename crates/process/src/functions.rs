@@ -1,0 +1,340 @@
+//! The other functions of design documents: [`Calls`] is the [`DesignProgram`].
+//!
+//! A process is taught the whole design document once (`["ddoc","new",…]`); then its functions are called by their paths.
+//! Servers that only know views, as `couchpy`, end at that: the error then says so.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use settee_design::{
+    CallError, DesignProgram, DesignSource, DocumentBatch, Limits, ListSession, ListSink, ListState, MoreRows,
+};
+use settee_model::json::{self, Value};
+
+use crate::child::{Failure, text};
+use crate::language::{Shared, run_error};
+use crate::pool::{Lease, Server, Use};
+
+/// Documents of one question to a filter.
+const FILTER_DOCUMENTS: usize = 100;
+const FILTER_BYTES: usize = 1 << 20;
+
+/// Log lines that are kept of one call.
+const LOG_LINES: usize = 1_000;
+
+/// The functions of one design document. Holds a process only during calls.
+pub(crate) struct Calls {
+    shared: Arc<Shared>,
+    source: DesignSource,
+    limits: Limits,
+    log: Vec<String>,
+}
+
+impl Calls {
+    pub(crate) fn new(shared: Arc<Shared>, source: DesignSource, limits: Limits) -> Self {
+        Self { shared, source, limits, log: Vec::new() }
+    }
+
+    fn knows(&self, server: &Server) -> bool {
+        server.taught.iter().any(|(database, id, rev)| {
+            (*database, id, rev) == (self.source.database, &self.source.id, &self.source.rev)
+        })
+    }
+
+    fn place(&self, path: &[&str]) -> String {
+        format!("the function {} of {}", path.join("."), self.source.id)
+    }
+
+    /// Borrows a process that knows the design document, and asks it something. One that died while it was idle is
+    /// replaced.
+    fn ask(&mut self, wanted: Use, path: &[&str], command: &[u8]) -> Result<(Lease, Vec<u8>), CallError> {
+        let lease = self.shared.pool.lease(wanted, |server| self.knows(server));
+        let mut lease = lease.map_err(|failure| self.call_error(failure, path))?;
+        loop {
+            let was_fresh = lease.is_fresh();
+            let failure = match self.try_ask(&mut lease, command) {
+                Ok(answer) => return Ok((lease, answer)),
+                Err(Failure::Refused { name, reason }) => return Err(refused(name, reason)),
+                Err(failure) => failure,
+            };
+            lease.discard();
+            if was_fresh || !matches!(failure, Failure::Died { .. }) {
+                return Err(self.call_error(failure, path));
+            }
+        }
+    }
+
+    fn try_ask(&mut self, lease: &mut Lease, command: &[u8]) -> Result<Vec<u8>, Failure> {
+        let server = lease.server()?;
+        let lines = &mut self.log;
+        let mut log = |line| {
+            if lines.len() < LOG_LINES {
+                lines.push(line);
+            }
+        };
+        let source = &self.source;
+        let key = (source.database, Arc::clone(&source.id), Arc::clone(&source.rev));
+        if !server.taught.contains(&key) {
+            self.shared.prepare(server)?;
+            let mut lesson = b"[\"ddoc\",\"new\",".to_vec();
+            json::write_string(&mut lesson, &source.id);
+            lesson.push(b',');
+            lesson.extend_from_slice(&source.json);
+            lesson.push(b']');
+            let answer = server.process.ask(&lesson, &mut log).map_err(|failure| match failure {
+                Failure::Died { language, how } => {
+                    let how = format!("{how}; perhaps it does not know the command ddoc and has views only");
+                    Failure::Died { language, how }
+                }
+                other => other,
+            })?;
+            if answer != b"true" {
+                let what = format!("it does not learn {}", source.id);
+                return Err(Failure::Garbled { language: Arc::clone(&self.shared.pool.language), what });
+            }
+            // An id stands for the document that was taught last.
+            server.taught.retain(|(_, id, _)| *id != source.id);
+            server.taught.push(key);
+        }
+        server.process.ask(command, &mut log)
+    }
+
+    fn call_error(&self, failure: Failure, path: &[&str]) -> CallError {
+        CallError::Run(run_error(failure, &self.place(path)))
+    }
+
+    /// The process has answered something strange, and ends.
+    fn garbled(&self, lease: &mut Lease, path: &[&str], answer: &[u8]) -> CallError {
+        lease.discard();
+        let what = format!("it answered {}", crate::child::excerpt(answer));
+        let language = Arc::clone(&self.shared.pool.language);
+        self.call_error(Failure::Garbled { language, what }, path)
+    }
+
+    /// Which documents from `first` on pass, about a hundred of them.
+    fn filter_part(
+        &mut self,
+        path: &[&str],
+        documents: &DocumentBatch,
+        first: usize,
+        request: Option<&[u8]>,
+    ) -> Result<Vec<bool>, CallError> {
+        let mut command = call_head(&self.source.id, path);
+        command.push(b'[');
+        let mut count = 0;
+        while first + count < documents.len() && count < FILTER_DOCUMENTS && command.len() < FILTER_BYTES {
+            if count > 0 {
+                command.push(b',');
+            }
+            command.extend_from_slice(documents.get(first + count).json);
+            count += 1;
+        }
+        command.push(b']');
+        if let Some(request) = request {
+            command.push(b',');
+            command.extend_from_slice(request);
+        }
+        command.extend_from_slice(b"]]");
+        let (mut lease, answer) = self.ask(Use::Call, path, &command)?;
+        let verdicts = Value::trusted(&answer);
+        let verdicts = verdicts.is_array().then(|| verdicts.elements().nth(1)).flatten();
+        let verdicts = verdicts.filter(|verdicts| verdicts.is_array()).map(Value::elements);
+        let passed: Option<Vec<bool>> = verdicts.and_then(|verdicts| verdicts.map(Value::as_bool).collect());
+        match passed.filter(|passed| passed.len() == count) {
+            Some(passed) => Ok(passed),
+            None => Err(self.garbled(&mut lease, path, &answer)),
+        }
+    }
+}
+
+impl DesignProgram for Calls {
+    fn call(&mut self, path: &[&str], arguments: &[&[u8]]) -> Result<Vec<u8>, CallError> {
+        let mut command = call_head(&self.source.id, path);
+        command.extend_from_slice(&arguments.join(&b","[..]));
+        command.extend_from_slice(b"]]");
+        let (mut lease, answer) = self.ask(Use::Call, path, &command)?;
+        if answer.len() as u64 > self.limits.bytes_per_document {
+            let what = format!("answered with more than {} bytes", self.limits.bytes_per_document);
+            return Err(self.call_error(Failure::Limit(what), path));
+        }
+        let value = Value::trusted(&answer);
+        if path == ["validate_doc_update"] {
+            return verdict(value);
+        }
+        let head = value.is_array().then(|| value.elements().next()).flatten();
+        match (path.first(), head.and_then(Value::as_str).as_deref()) {
+            (Some(&"shows"), Some("resp")) | (Some(&"updates"), Some("up")) => Ok(answer),
+            (Some(&"rewrites"), Some("ok" | "no_dispatch_rule")) => Ok(answer),
+            _ => Err(self.garbled(&mut lease, path, &answer)),
+        }
+    }
+
+    fn filter(
+        &mut self,
+        path: &[&str],
+        documents: &DocumentBatch,
+        request: Option<&[u8]>,
+    ) -> Result<Vec<bool>, CallError> {
+        let mut verdicts = Vec::with_capacity(documents.len());
+        while verdicts.len() < documents.len() {
+            let part = self.filter_part(path, documents, verdicts.len(), request)?;
+            verdicts.extend(part);
+        }
+        Ok(verdicts)
+    }
+
+    fn list<'a>(
+        &'a mut self,
+        name: &str,
+        head: &[u8],
+        request: &[u8],
+        sink: &mut dyn ListSink,
+    ) -> Result<Box<dyn ListSession + 'a>, CallError> {
+        let path = ["lists", name];
+        let mut command = call_head(&self.source.id, &path);
+        command.extend_from_slice(&[head, request].join(&b","[..]));
+        command.extend_from_slice(b"]]");
+        let (lease, answer) = self.ask(Use::List, &path, &command)?;
+        let mut rows = Rows { calls: self, lease, name: name.to_owned(), state: ListState::Waiting };
+        rows.take(&answer, sink)?;
+        Ok(Box::new(rows))
+    }
+
+    fn take_log(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.log)
+    }
+}
+
+/// A running list function. Dropped before its end, it takes its process with it.
+struct Rows<'a> {
+    calls: &'a mut Calls,
+    lease: Lease,
+    name: String,
+    state: ListState,
+}
+
+impl Rows<'_> {
+    /// Takes `["start",chunks,response]`, `["chunks",chunks]`, perhaps with a response, or `["end",chunks]`.
+    fn take(&mut self, answer: &[u8], sink: &mut dyn ListSink) -> Result<(), CallError> {
+        let value = Value::trusted(answer);
+        let mut parts = value.is_array().then(|| value.elements()).into_iter().flatten();
+        let kind = parts.next().and_then(Value::as_str);
+        let (Some(kind @ ("start" | "chunks" | "end")), Some(chunks)) = (kind.as_deref(), parts.next()) else {
+            return Err(self.garbled(answer));
+        };
+        if let Some(response) = parts.next().filter(|response| response.is_object()) {
+            sink.response(response.raw());
+        }
+        if !chunks.is_array() {
+            return Err(self.garbled(answer));
+        }
+        if kind == "end" {
+            self.state = ListState::Ended;
+        }
+        for chunk in chunks.elements() {
+            if sink.chunk(text(chunk).as_bytes()) == ControlFlow::Break(()) {
+                self.give_up();
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn garbled(&mut self, answer: &[u8]) -> CallError {
+        self.state = ListState::Ended;
+        self.calls.garbled(&mut self.lease, &["lists", &self.name], answer)
+    }
+
+    fn give_up(&mut self) {
+        if self.state == ListState::Waiting {
+            self.lease.discard();
+        }
+        self.state = ListState::Ended;
+    }
+
+    fn ask(&mut self, command: &[u8], sink: &mut dyn ListSink) -> Result<(), CallError> {
+        let lines = &mut self.calls.log;
+        let mut log = |line| {
+            if lines.len() < LOG_LINES {
+                lines.push(line);
+            }
+        };
+        let answered = self.lease.server().and_then(|server| server.process.ask(command, &mut log));
+        match answered {
+            Ok(answer) => self.take(&answer, sink),
+            Err(failure) => {
+                self.lease.discard();
+                self.state = ListState::Ended;
+                match failure {
+                    Failure::Refused { name, reason } => Err(refused(name, reason)),
+                    failure => Err(self.calls.call_error(failure, &["lists", &self.name])),
+                }
+            }
+        }
+    }
+}
+
+impl ListSession for Rows<'_> {
+    fn rows(&mut self, rows: &[&[u8]], more: MoreRows, sink: &mut dyn ListSink) -> Result<ListState, CallError> {
+        // A function may end at any row, and must not be sent another one then: these cannot be written ahead.
+        for row in rows {
+            if self.state == ListState::Ended {
+                return Ok(ListState::Ended);
+            }
+            self.ask(&[b"[\"list_row\",", *row, b"]"].concat(), sink)?;
+        }
+        if more == MoreRows::No && self.state == ListState::Waiting {
+            self.ask(b"[\"list_end\"]", sink)?;
+            // It was told that there are no more rows, and asks for one.
+            self.give_up();
+        }
+        Ok(self.state)
+    }
+}
+
+impl Drop for Rows<'_> {
+    fn drop(&mut self) {
+        self.give_up();
+    }
+}
+
+/// `["ddoc",id,path,[`
+fn call_head(id: &str, path: &[&str]) -> Vec<u8> {
+    let mut command = b"[\"ddoc\",".to_vec();
+    json::write_string(&mut command, id);
+    command.extend_from_slice(b",[");
+    for (number, name) in path.iter().enumerate() {
+        if number > 0 {
+            command.push(b',');
+        }
+        json::write_string(&mut command, name);
+    }
+    command.extend_from_slice(b"],[");
+    command
+}
+
+/// What a `validate_doc_update` decided.
+fn verdict(value: Value<'_>) -> Result<Vec<u8>, CallError> {
+    if value.as_u64() == Some(1) || value.as_bool() == Some(true) || value.is_string("ok") {
+        return Ok(b"1".to_vec());
+    }
+    let unknown = |reason| CallError::Failed { name: "unknown_error".to_owned(), reason };
+    if !value.is_object() {
+        return Err(unknown(text(value)));
+    }
+    Err(match (value.get("forbidden"), value.get("unauthorized")) {
+        (Some(reason), _) => CallError::Forbidden(text(reason)),
+        (None, Some(reason)) => CallError::Unauthorized(text(reason)),
+        (None, None) => unknown(value.members().next().map_or_else(|| text(value), |(_, value)| text(value))),
+    })
+}
+
+/// An error that the server answered.
+fn refused(name: String, reason: String) -> CallError {
+    match name.as_str() {
+        "not_found" => CallError::NotFound(reason),
+        "forbidden" => CallError::Forbidden(reason),
+        "unauthorized" => CallError::Unauthorized(reason),
+        _ => CallError::Failed { name, reason },
+    }
+}

@@ -1,0 +1,150 @@
+//! Map functions: [`Mapper`].
+
+use std::sync::Arc;
+
+use settee_design::{CompileError, DocumentBatch, Emissions, Limits, MapSource, Program, RunError};
+use settee_model::json::{Kind, Value};
+
+use crate::child::{Exchange, Failure, Problem, excerpt};
+use crate::language::{Shared, run_error, unavailable};
+use crate::pool::Use;
+
+/// What functions may log about one batch.
+const LOG_BYTES: usize = 1 << 20;
+
+/// Compiled map functions. Holds a process only while it maps.
+pub(crate) struct Mapper {
+    shared: Arc<Shared>,
+    source: Arc<MapSource>,
+    limits: Limits,
+}
+
+impl Mapper {
+    pub(crate) fn new(shared: Arc<Shared>, source: MapSource, limits: Limits) -> Result<Self, CompileError> {
+        let mapper = Self { shared, source: Arc::new(source), limits };
+        let mut lease = mapper.shared.pool.lease(Use::Call, |_| false).map_err(|failure| unavailable(&failure))?;
+        mapper.shared.compile(&mut lease, &mapper.source)?;
+        drop(lease);
+        Ok(mapper)
+    }
+
+    /// A function on a document, for messages. With several functions nobody knows which one it was.
+    fn place(&self, batch: &DocumentBatch, index: usize) -> String {
+        let functions = match &self.source.functions[..] {
+            [function] => format!("map function ({})", excerpt(function.as_bytes())),
+            functions => format!("one of {} map functions", functions.len()),
+        };
+        match index < batch.len() {
+            true => format!("{functions} on document \"{}\"", batch.get(index).id),
+            false => functions,
+        }
+    }
+}
+
+impl Program for Mapper {
+    fn map(&mut self, batch: &DocumentBatch, output: &mut Emissions) -> Result<(), RunError> {
+        let source = &self.source;
+        let knows = |server: &crate::pool::Server| server.program.as_ref() == Some(source);
+        let mut lease = self.shared.pool.lease(Use::Call, knows).map_err(|failure| run_error(failure, ""))?;
+        let mut run = Run::new(batch, &self.source, self.limits, output);
+        // The document at which a process died last.
+        let mut died_at = None;
+        loop {
+            self.shared.compile(&mut lease, &self.source).map_err(|error| match error {
+                CompileError::Source(reason) => RunError::Fatal { name: "compilation_error".to_owned(), reason },
+                CompileError::Unavailable(reason) => RunError::Machinery(reason),
+            })?;
+            let mapped = lease.server().and_then(|server| server.process.exchange(&mut run));
+            let Err(failure) = mapped else {
+                return Ok(());
+            };
+            lease.discard();
+            let at = run.answered;
+            // Somebody may have killed the process; a document that does is met again.
+            if matches!(failure, Failure::Died { .. }) && died_at != Some(at) {
+                died_at = Some(at);
+                run.asked = at;
+                continue;
+            }
+            return Err(run_error(failure, &self.place(batch, at)));
+        }
+    }
+}
+
+/// One batch on its way through a process.
+struct Run<'a> {
+    batch: &'a DocumentBatch,
+    functions: usize,
+    limits: Limits,
+    output: &'a mut Emissions,
+    asked: usize,
+    answered: usize,
+    log_left: usize,
+}
+
+impl<'a> Run<'a> {
+    fn new(batch: &'a DocumentBatch, source: &MapSource, limits: Limits, output: &'a mut Emissions) -> Self {
+        let functions = source.functions.len();
+        Self { batch, functions, limits, output, asked: 0, answered: 0, log_left: LOG_BYTES }
+    }
+
+    /// Adds the rows of one function.
+    fn take_rows(&mut self, document: u32, function: u32, rows: Value<'_>) -> Result<(), Problem> {
+        let strange = || Problem::Garbled("the rows of a document are no pairs of key and value".to_owned());
+        if !rows.is_array() {
+            return Err(strange());
+        }
+        for (number, row) in rows.elements().enumerate() {
+            if number >= self.limits.rows_per_document as usize {
+                let limit = self.limits.rows_per_document;
+                return Err(Problem::Limit(format!("emitted more than {limit} rows")));
+            }
+            if !row.is_array() {
+                return Err(strange());
+            }
+            let mut parts = row.elements();
+            let (Some(key), Some(value), None) = (parts.next(), parts.next(), parts.next()) else {
+                return Err(strange());
+            };
+            self.output.push(document, function, key.raw(), value.raw());
+        }
+        Ok(())
+    }
+}
+
+impl Exchange for Run<'_> {
+    fn next_command(&mut self, out: &mut Vec<u8>) -> bool {
+        if self.asked == self.batch.len() {
+            return false;
+        }
+        out.extend_from_slice(b"[\"map_doc\",");
+        out.extend_from_slice(self.batch.get(self.asked).json);
+        out.push(b']');
+        self.asked += 1;
+        true
+    }
+
+    fn answer(&mut self, answer: Value<'_>) -> Result<(), Problem> {
+        if answer.kind() != Kind::Array || answer.elements().count() != self.functions {
+            let wanted = self.functions;
+            return Err(Problem::Garbled(format!("the answer to map_doc is no list with {wanted} lists of rows")));
+        }
+        if answer.raw().len() as u64 > self.limits.bytes_per_document {
+            let limit = self.limits.bytes_per_document;
+            return Err(Problem::Limit(format!("emitted more than {limit} bytes")));
+        }
+        let document = u32::try_from(self.answered).expect("batches are shorter than that");
+        for (function, rows) in (0..).zip(answer.elements()) {
+            self.take_rows(document, function, rows)?;
+        }
+        self.answered += 1;
+        Ok(())
+    }
+
+    fn log(&mut self, line: String) {
+        if let Some(left) = self.log_left.checked_sub(line.len()) {
+            self.log_left = left;
+            self.output.log.push(line);
+        }
+    }
+}

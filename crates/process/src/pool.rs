@@ -1,0 +1,164 @@
+//! The processes of one query server: [`Pool`]. Idle ones are kept for whoever comes next, and there are never more than
+//! allowed. What a process was taught is remembered with it, so that it need not be taught again.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use settee_design::MapSource;
+
+use crate::child::{Failure, Process};
+use crate::language::{Log, Settings};
+
+/// The longest time that somebody waits for others to end.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// Design documents that one process learns before it is replaced: the protocol has no way to make it forget one.
+const TAUGHT_MAX: usize = 100;
+
+/// Where processes come from.
+pub(crate) struct Pool {
+    pub(crate) language: Arc<str>,
+    command: String,
+    pub(crate) settings: Arc<Settings>,
+    log: Log,
+    state: Mutex<State>,
+    freed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// The one used last stands last.
+    idle: Vec<(Server, Instant)>,
+    calls: usize,
+    lists: usize,
+}
+
+/// What a process is wanted for. List functions are counted apart: they last as long as their clients read, and the rows
+/// that they wait for may need processes themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    Call,
+    List,
+}
+
+/// A process and what it knows.
+pub(crate) struct Server {
+    pub(crate) process: Process,
+    /// Whether it was told the settings.
+    pub(crate) is_prepared: bool,
+    /// The map functions that were added since its last reset.
+    pub(crate) program: Option<Arc<MapSource>>,
+    /// Design documents, each as its database, id and revision.
+    pub(crate) taught: Vec<(u64, Arc<str>, Arc<str>)>,
+    /// Whether it was idle before this use: it may have died meanwhile.
+    pub(crate) rested: bool,
+}
+
+/// A borrowed process. It goes back when this is dropped, unless it was discarded.
+pub(crate) struct Lease {
+    pool: Arc<Pool>,
+    wanted: Use,
+    server: Option<Server>,
+}
+
+impl Pool {
+    pub(crate) fn new(language: Arc<str>, command: String, settings: Arc<Settings>, log: Log) -> Arc<Self> {
+        Arc::new(Self { language, command, settings, log, state: Mutex::default(), freed: Condvar::new() })
+    }
+
+    /// Waits until another process may work, and borrows one: one that `knows` if there is one.
+    pub(crate) fn lease(self: &Arc<Self>, wanted: Use, knows: impl Fn(&Server) -> bool) -> Result<Lease, Failure> {
+        let mut state = self.state.lock();
+        let limit = self.settings.process_limit.max(1);
+        let is_full = |state: &mut State| *state.running(wanted) >= limit;
+        if self.freed.wait_while_for(&mut state, is_full, WAIT_MAX).timed_out() {
+            return Err(Failure::Busy { language: Arc::clone(&self.language) });
+        }
+        *state.running(wanted) += 1;
+        let place = state.idle.iter().rposition(|(server, _)| knows(server)).or(state.idle.len().checked_sub(1));
+        let server = place.map(|place| state.idle.remove(place).0);
+        drop(state);
+        let mut lease = Lease { pool: Arc::clone(self), wanted, server };
+        match &mut lease.server {
+            Some(server) => {
+                server.rested = true;
+                server.process.begin_use();
+            }
+            None => lease.server = Some(self.start()?),
+        }
+        Ok(lease)
+    }
+
+    fn start(&self) -> Result<Server, Failure> {
+        let process = Process::start(&self.language, &self.command, &self.settings, &self.log)?;
+        Ok(Server { process, is_prepared: false, program: None, taught: Vec::new(), rested: false })
+    }
+
+    /// Ends processes that nobody has used for so long.
+    pub(crate) fn end_idle(&self, idle: Duration) {
+        let mut state = self.state.lock();
+        let (old, kept) = std::mem::take(&mut state.idle).into_iter().partition(|(_, since)| since.elapsed() >= idle);
+        state.idle = kept;
+        drop(state);
+        // Ends processes, so not under the lock.
+        drop::<Vec<_>>(old);
+    }
+
+    /// How many processes there are at work, and how many idle.
+    pub(crate) fn count(&self) -> (usize, usize) {
+        let state = self.state.lock();
+        (state.calls + state.lists, state.idle.len())
+    }
+
+    pub(crate) fn log(&self, line: &str) {
+        (self.log)(&self.language, line);
+    }
+}
+
+impl State {
+    fn running(&mut self, wanted: Use) -> &mut usize {
+        match wanted {
+            Use::Call => &mut self.calls,
+            Use::List => &mut self.lists,
+        }
+    }
+}
+
+impl Lease {
+    /// The process. A discarded one is replaced by another one, that knows nothing.
+    pub(crate) fn server(&mut self) -> Result<&mut Server, Failure> {
+        if self.server.is_none() {
+            self.server = Some(self.pool.start()?);
+        }
+        Ok(self.server.as_mut().expect("it was set before"))
+    }
+
+    /// Ends the process.
+    pub(crate) fn discard(&mut self) {
+        self.server = None;
+    }
+
+    /// Whether the process has not been idle before this use, or is yet to be started.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.server.as_ref().is_none_or(|server| !server.rested)
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let server = self.server.take();
+        let mut state = self.pool.state.lock();
+        *state.running(self.wanted) -= 1;
+        let mut surplus = None;
+        if let Some(server) = server.filter(|server| server.taught.len() < TAUGHT_MAX) {
+            state.idle.push((server, Instant::now()));
+            if state.idle.len() > self.pool.settings.idle_limit {
+                surplus = Some(state.idle.remove(0));
+            }
+        }
+        drop(state);
+        self.pool.freed.notify_all();
+        drop(surplus);
+    }
+}

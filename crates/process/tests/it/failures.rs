@@ -1,0 +1,172 @@
+//! Servers that die, hang, talk nonsense, or cannot be started; and what is made of it.
+
+use std::time::{Duration, Instant};
+
+use settee_design::{CompileError, Emissions};
+use settee_process::{QueryServer, Settings};
+
+use super::{batch, check_fatal, command, pid, program, run, server, server_with, settings, show};
+
+fn impatient() -> QueryServer {
+    server_with(&command(), Settings { timeout_ms: 700, ..settings() }).0
+}
+
+#[track_caller]
+fn check_compile(server: &QueryServer, function: &str, expected: &CompileError) {
+    let error = program(server, &["act", function]).err().unwrap();
+    match (&error, expected) {
+        (CompileError::Unavailable(text), CompileError::Unavailable(part)) => assert!(text.contains(part), "{text}"),
+        _ => assert_eq!(&error, expected),
+    }
+}
+
+#[test]
+fn functions_that_do_not_compile_are_refused_in_the_words_of_the_server() {
+    let refused = |text: &str| CompileError::Source(text.to_owned());
+    let server = server();
+    check_compile(&server, "42", &refused("Expression does not eval to a function. (42)"));
+    check_compile(&server, "old", &refused("an old error"));
+    check_compile(&server, "oldest", &refused("the oldest error"));
+    // The process is as good as before.
+    assert_eq!(server.processes(), (0, 1));
+    assert!(program(&server, &["act"]).is_ok());
+}
+
+#[test]
+fn compiling_ends_in_time() {
+    let unavailable = |text: &str| CompileError::Unavailable(text.to_owned());
+    let server = impatient();
+    check_compile(&server, "hang", &unavailable("the query server for test gave no answer within 700 ms"));
+    check_compile(&server, "die", &unavailable("the query server for test ended: exit status: 7"));
+    assert_eq!(server.processes(), (0, 0));
+}
+
+#[test]
+fn programs_that_are_no_query_servers_are_reported() {
+    let check = |command: &str, part: &str| {
+        let (server, _) = server_with(command, Settings { timeout_ms: 700, ..settings() });
+        let began = Instant::now();
+        check_compile(&server, "f", &CompileError::Unavailable(part.to_owned()));
+        assert!(began.elapsed() < Duration::from_secs(5));
+    };
+    check("/does/not/exist --option", "ended: exit status: 127; it said: /bin/sh: 1: exec: /does/not/exist: not found");
+    check("/dev/null", "exit status: 126");
+    check("true", "ended: exit status: 0");
+    check("sh -c 'echo no such module >&2; exit 1'", "exit status: 1; it said: no such module");
+    check("sleep 1000", "gave no answer within 700 ms");
+    check("echo hello", "broke the protocol: it wrote no JSON (invalid JSON at byte 0): hello");
+    check("echo '[]'", "broke the protocol");
+    check("sh -c 'read line; echo 7; sleep 1000'", "its answer to reset is not true but 7");
+}
+
+#[test]
+fn a_process_that_was_killed_is_replaced_and_nothing_is_lost() {
+    let server = server();
+    let flag = std::env::temp_dir().join(format!("settee-process-{}", std::process::id()));
+    let _ = std::fs::remove_file(&flag);
+    let mut documents: Vec<String> = (0..500).map(|number| format!("{{\"value\":{number}}}")).collect();
+    documents[321] = format!("{{\"do\":\"die_once\",\"flag\":\"{}\",\"value\":321}}", flag.display());
+    let output = run(&server, &["act", "nothing"], &documents).unwrap();
+    std::fs::remove_file(&flag).unwrap();
+    let documents: Vec<u32> = output.rows().map(|row| row.document).collect();
+    assert_eq!(documents, (0..500).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_document_that_ends_every_process_is_named() {
+    let server = server();
+    let fatal = |document: &str, parts: &[&str]| {
+        check_fatal(run(&server, &["act"], &["{}", document, "{}"]), "os_process_error", parts);
+        assert_eq!(server.processes(), (0, 0));
+        assert_eq!(run(&server, &["act"], &["{}"]).unwrap().len(), 1);
+    };
+    let place = r#"(map function (act) on document "doc2")"#;
+    fatal(r#"{"do":"die"}"#, &["ended: exit status: 3; it said: I am dying", place]);
+    fatal(r#"{"do":"kill"}"#, &["signal: 9", place]);
+    let several = run(&server, &["act", "f"], &[r#"{"do":"die"}"#]);
+    check_fatal(several, "os_process_error", &[r#"(one of 2 map functions on document "doc1")"#]);
+}
+
+#[test]
+fn a_document_that_takes_too_long_is_named() {
+    let server = impatient();
+    let began = Instant::now();
+    let place = r#"OS process timed out: map function (act) on document "doc2" took longer than 700 ms"#;
+    check_fatal(run(&server, &["act"], &["{}", r#"{"do":"hang"}"#, "{}"]), "os_process_error", &[place]);
+    assert!(began.elapsed() < Duration::from_secs(5));
+    // Each document has the whole time.
+    let slow = vec![r#"{"do":"slow","seconds":0.2}"#; 6];
+    assert_eq!(run(&server, &["act"], &slow).unwrap().len(), 6);
+}
+
+#[test]
+fn a_server_that_closes_its_output_is_found_out() {
+    let result = run(&server(), &["act"], &[r#"{"do":"close"}"#]);
+    check_fatal(result, "os_process_error", &["it closed its output", "doc1"]);
+}
+
+#[test]
+fn errors_and_nonsense_end_the_build_and_name_the_document() {
+    let server = server();
+    let say = |line: &str, name: &str, parts: &[&str]| {
+        let document = format!("{{\"do\":\"say\",\"line\":{line}}}");
+        let result = run(&server, &["act"], &["{}", &document, "{}"]);
+        let parts: Vec<&str> = parts.iter().copied().chain([r#"map function (act) on document "doc2""#]).collect();
+        check_fatal(result, name, &parts);
+    };
+    say(r#""[\"error\",\"my_key\",\"my reason\"]""#, "my_key", &["my reason"]);
+    say(r#""[\"fatal\",\"my_key\",{\"a\":1}]""#, "my_key", &["{\"a\":1}"]);
+    say(r#""{\"error\":\"old_key\",\"reason\":\"old reason\"}""#, "old_key", &["old reason"]);
+    say(r#""{\"error\":{\"id\":\"oldest\",\"reason\":\"its reason\"}}""#, "oldest", &["its reason"]);
+    say(r#""[\"error\"]""#, "", &[]);
+    let nonsense = |line: &str, part: &str| say(line, "os_process_error", &["broke the protocol", part]);
+    nonsense(r#""what?""#, "it wrote no JSON (invalid JSON at byte 0): what?");
+    nonsense(r#""[[[\"a\",NaN]]]""#, "it wrote no JSON");
+    nonsense(r#""[[[\"\\ud800\",1]]]""#, "it wrote no JSON");
+    nonsense(r#""true""#, "the answer to map_doc is no list with 1 lists of rows: true");
+    nonsense(r#""[[],[]]""#, "no list with 1 lists");
+    nonsense(r#""[1]""#, "no pairs of key and value: [1]");
+    nonsense(r#""[[[1,2,3]]]""#, "no pairs");
+    nonsense(r#""[[{\"a\":1}]]""#, "no pairs");
+    assert_eq!(run(&server, &["act"], &["{}"]).unwrap().len(), 1);
+}
+
+#[test]
+fn answers_that_nobody_asked_for_are_not_taken_for_others() {
+    let server = server();
+    let result = run(&server, &["act"], &[r#"{"do":"twice"}"#]);
+    // The second answer comes before the end or after it; either way no other document gets it.
+    if let Ok(output) = result {
+        assert_eq!(output.len(), 0);
+    }
+    let output = run(&server, &["act"], &[r#"{"value":1}"#]);
+    match output {
+        Ok(output) => assert_eq!(show(&output), r#"[[0,0,"doc1",1]]"#),
+        Err(error) => assert!(error.to_string().contains("it answered what nobody asked: [[]]"), "{error}"),
+    }
+}
+
+#[test]
+fn processes_that_die_while_idle_are_no_failure() {
+    let server = server();
+    for _ in 0..3 {
+        let idle = pid(&server);
+        let killed = std::process::Command::new("kill").args(["-9", &idle]).status().unwrap();
+        assert!(killed.success());
+        assert_ne!(pid(&server), idle);
+    }
+}
+
+#[test]
+fn a_program_goes_on_after_a_failure() {
+    let server = server();
+    let mut program = program(&server, &["act"]).unwrap();
+    let mut output = Emissions::new();
+    for _ in 0..2 {
+        output.clear();
+        assert!(program.map(&batch(&[r#"{"do":"die"}"#]), &mut output).is_err());
+        output.clear();
+        program.map(&batch(&["{}"]), &mut output).unwrap();
+        assert_eq!(output.len(), 1);
+    }
+}

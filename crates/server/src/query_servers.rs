@@ -1,0 +1,152 @@
+//! Which query servers there are: [`QueryServers`]. They are configured as in CouchDB 1.x (`[query_servers]`, also over HTTP)
+//! and as in 3.x (`COUCHDB_QUERY_SERVER_PYTHON`); Erlang is switched on in `[native_query_servers]`.
+//!
+//! The configuration is read whenever a language is asked for, so a change applies at once: processes of the old command
+//! finish what they do and end. How query servers are driven is up to `settee_process`.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use settee_design::Language;
+use settee_process::{Log, QueryServer, ReduceLimit, Settings, erlang};
+
+use crate::config::Configuration;
+use crate::environment;
+
+/// How often idle processes are looked for.
+const CHECK_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The query servers of a configuration.
+pub(crate) struct QueryServers {
+    configuration: Arc<Configuration>,
+    /// Commands from the environment, by language.
+    commands: BTreeMap<String, String>,
+    /// Where the Erlang query server is written to.
+    directory: PathBuf,
+    /// The command that runs it, once it was written.
+    erlang: OnceLock<String>,
+    running: Mutex<HashMap<String, Running>>,
+}
+
+/// A language that somebody has asked for.
+struct Running {
+    command: String,
+    settings: Settings,
+    server: QueryServer,
+}
+
+impl QueryServers {
+    /// No process is started before somebody asks for its language. Idle ones are ended in the background.
+    pub(crate) fn start(configuration: &Arc<Configuration>, directory: &Path) -> Arc<Self> {
+        let servers = Arc::new(Self {
+            configuration: Arc::clone(configuration),
+            commands: environment::query_servers(),
+            directory: directory.to_owned(),
+            erlang: OnceLock::new(),
+            running: Mutex::default(),
+        });
+        let watched = Arc::downgrade(&servers);
+        let watch = move || end_idle_processes(&watched);
+        if let Err(error) = std::thread::Builder::new().name("query servers".to_owned()).spawn(watch) {
+            tracing::warn!("idle query servers will not be ended: {error}");
+        }
+        servers
+    }
+
+    /// The language `name`, if a query server for it is configured.
+    pub(crate) fn find(&self, name: &str) -> Option<Arc<dyn Language>> {
+        let command = self.command(name);
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(command) = command else {
+            running.remove(name);
+            return None;
+        };
+        let settings = self.settings();
+        let current =
+            running.get(name).filter(|current| (&current.command, &current.settings) == (&command, &settings));
+        if let Some(current) = current {
+            return Some(Arc::new(current.server.clone()));
+        }
+        // The command line may hold secrets.
+        tracing::info!(language = name, "a query server is used for the first time, or differently");
+        let server = QueryServer::new(name, &command, settings.clone(), log());
+        let found = Arc::new(server.clone());
+        let replaced = running.insert(name.to_owned(), Running { command, settings, server });
+        drop(running);
+        // Its last user ends its processes: perhaps this one.
+        drop(replaced);
+        Some(found)
+    }
+
+    fn command(&self, name: &str) -> Option<String> {
+        let configured = self.configuration.effective("query_servers", name);
+        let configured = configured.map(|command| command.trim().to_owned()).filter(|command| !command.is_empty());
+        configured.or_else(|| self.commands.get(name).cloned()).or_else(|| {
+            let is_on = name == ERLANG && self.is_erlang_on();
+            is_on.then(|| self.erlang_command()).flatten()
+        })
+    }
+
+    /// Either switch of CouchDB: that of 3.x, or the name of its Erlang module as in 1.x.
+    fn is_erlang_on(&self) -> bool {
+        let setting = |key| self.configuration.effective("native_query_servers", key).filter(|value| !value.is_empty());
+        setting("enable_erlang_query_server").as_deref() == Some("true")
+            || setting(ERLANG).is_some()
+            || environment::is_native_erlang_on()
+    }
+
+    fn erlang_command(&self) -> Option<String> {
+        if let Some(command) = self.erlang.get() {
+            return Some(command.clone());
+        }
+        match erlang::install(&self.directory) {
+            Ok(command) => Some(self.erlang.get_or_init(|| command).clone()),
+            Err(error) => {
+                tracing::error!("the Erlang query server cannot be written to {}: {error}", self.directory.display());
+                None
+            }
+        }
+    }
+
+    fn settings(&self) -> Settings {
+        let number = |section, key| self.configuration.get_u64(section, key);
+        let count = |key| number(SECTION, key).map_or(100, |count| usize::try_from(count).unwrap_or(usize::MAX));
+        let reduce_limit = match self.configuration.effective(SECTION, "reduce_limit").as_deref() {
+            Some("false") => ReduceLimit::Off,
+            Some("log") => ReduceLimit::Log,
+            _ => ReduceLimit::On,
+        };
+        Settings {
+            process_limit: count("os_process_limit"),
+            idle_limit: count("os_process_soft_limit"),
+            timeout_ms: number("couchdb", "os_process_timeout").unwrap_or(5_000),
+            memory_bytes: number(SECTION, "os_process_memory_limit").filter(|bytes| *bytes != u64::MAX),
+            reduce_limit,
+            environment: environment::for_query_servers(),
+        }
+    }
+}
+
+const SECTION: &str = "query_server_config";
+const ERLANG: &str = "erlang";
+
+/// What servers write to standard error, and what reduce functions log.
+fn log() -> Log {
+    Arc::new(|language, line| tracing::info!(language, "query server says: {line}"))
+}
+
+fn end_idle_processes(watched: &Weak<QueryServers>) {
+    loop {
+        std::thread::sleep(CHECK_INTERVAL);
+        let Some(servers) = watched.upgrade() else {
+            return;
+        };
+        let idle = servers.configuration.get_u64(SECTION, "os_process_idle_limit").unwrap_or(300);
+        let running = servers.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let languages: Vec<QueryServer> = running.values().map(|running| running.server.clone()).collect();
+        drop(running);
+        languages.iter().for_each(|server| server.end_idle(Duration::from_secs(idle)));
+    }
+}

@@ -1,0 +1,107 @@
+//! Query servers as administrators configure them, and what becomes of requests when they fail.
+
+use crate::server::{Directory, Server, serve};
+use crate::{Client, load, save, wait_for};
+
+/// A query server that was written for tests: documents say what it does.
+fn command() -> String {
+    format!("python3 -S -E {}/../process/tests/it/server.py", env!("CARGO_MANIFEST_DIR"))
+}
+
+const DESIGN: &str = r#"{"language":"test","views":{"v":{"map":"act"}}}"#;
+
+/// A server whose environment names the query server, and a database.
+fn start(directory: &Directory) -> (Server, Client) {
+    let mut serve = serve(directory);
+    serve.env("COUCHDB_QUERY_SERVER_TEST", command()).env("COUCHDB_PASSWORD", "secret").env("COUCHDB_USER", "");
+    let server = Server::start_as(directory, &mut serve);
+    let mut client = server.client();
+    client.put("/db", "").expect(201);
+    (server, client)
+}
+
+#[test]
+fn query_servers_are_named_in_the_environment_and_see_little_of_it() {
+    let directory = Directory::new();
+    let (_server, mut client) = start(&directory);
+    save(&mut client, "/db/_design/d", DESIGN);
+    save(&mut client, "/db/a", r#"{"do":"environment"}"#);
+    let rows = client.get("/db/_design/d/_view/v").expect(200).text();
+    assert!(rows.contains("\"PATH\"") && !rows.contains("COUCHDB"), "{rows}");
+}
+
+#[test]
+fn the_configuration_wins_and_a_change_applies_at_once() {
+    let directory = Directory::new();
+    directory.configure("[query_servers]\ntest = /does/not/exist\nother = /does/not/exist\n");
+    let (_server, mut client) = start(&directory);
+    let refused = client.put("/db/_design/d", DESIGN).expect(500).text();
+    assert!(refused.contains("/does/not/exist: not found"), "{refused}");
+    client.put("/_config/query_servers/test", &format!("\"{}\"", command())).expect(200);
+    save(&mut client, "/db/_design/d", DESIGN);
+    save(&mut client, "/db/a", r#"{"value":7}"#);
+    assert!(client.get("/db/_design/d/_view/v").expect(200).text().contains(r#""value":7"#));
+    client.delete("/_config/query_servers/other").expect(200);
+    save(&mut client, "/db/_design/other", r#"{"language":"other","views":{"v":{"map":"act"}}}"#);
+    client.get("/db/_design/other/_view/v").expect_error(500, "unknown_query_language", "other");
+}
+
+#[test]
+fn functions_that_do_not_compile_are_refused() {
+    let directory = Directory::new();
+    let (_server, mut client) = start(&directory);
+    let refused = |client: &mut Client, view: &str, kind: &str| {
+        let reason = format!(
+            "Compilation of the {kind} function in the 'v' view failed: Expression does not eval to a function. (42)"
+        );
+        let design = format!(r#"{{"language":"test","views":{{"v":{view}}}}}"#);
+        client.put("/db/_design/d", &design).expect_error(400, "compilation_error", &reason);
+    };
+    refused(&mut client, r#"{"map":"42"}"#, "map");
+    refused(&mut client, r#"{"map":"act","reduce":"42"}"#, "reduce");
+}
+
+#[test]
+fn a_document_that_hangs_or_kills_is_named_and_other_indexes_go_on() {
+    let directory = Directory::new();
+    directory.configure("[couchdb]\nos_process_timeout = 700\n");
+    let (_server, mut client) = start(&directory);
+    save(&mut client, "/db/_design/d", DESIGN);
+    save(&mut client, "/db/_design/js", r#"{"views":{"v":{"map":"function(doc) { emit(doc._id); }"}}}"#);
+    for (number, action) in ["hang", "die"].iter().enumerate() {
+        let path = format!("/db/bad{number}");
+        let rev = save(&mut client, &path, &format!(r#"{{"do":"{action}"}}"#));
+        let failed = client.get("/db/_design/d/_view/v").expect(500).text();
+        let place = format!(r#"map function (act) on document \"bad{number}\""#);
+        assert!(failed.contains("os_process_error") && failed.contains(&place), "{failed}");
+        assert!(client.get("/db/_design/js/_view/v").expect(200).text().contains("bad"));
+        client.delete(&format!("{path}?rev={rev}")).expect(200);
+        client.get("/db/_design/d/_view/v").expect(200);
+    }
+}
+
+#[test]
+fn an_index_is_whole_when_processes_of_its_build_are_killed() {
+    const DOCUMENTS: usize = 40_000;
+    let directory = Directory::new();
+    let (server, mut client) = start(&directory);
+    load(&mut client, "/db", DOCUMENTS, 0);
+    let design = r#"{"language":"test","views":{"v":{"map":"act","reduce":"_count"}}}"#;
+    save(&mut client, "/db/_design/d", design);
+    // The one that compiled the function is idle, and will map.
+    let before = server.children();
+    let mut other = server.client();
+    let query = std::thread::spawn(move || other.get("/db/_design/d/_view/v").expect(200).text());
+    wait_for("the build to be under way", || {
+        client.get("/_active_tasks").expect(200).text().contains("indexer").then_some(())
+    });
+    let mut victims = server.children();
+    victims.retain(|pid| !before.contains(pid));
+    victims.extend(before);
+    for pid in victims.iter().take(2) {
+        // It may have ended by itself when the build was quick.
+        let _ = std::process::Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap();
+    }
+    let answer = query.join().unwrap();
+    assert!(answer.contains(&format!("\"value\":{DOCUMENTS}")), "{answer}");
+}
