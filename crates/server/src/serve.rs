@@ -146,7 +146,7 @@ fn node(
 ) -> anyhow::Result<(Arc<Node>, Maintenance)> {
     let catalog = Arc::new(Catalog::open(engine, environment::random_u64()).context("the databases cannot be read")?);
     let tasks = Tasks::new(|| environment::now_us() / 1_000_000);
-    let languages = languages::all()?;
+    let languages = languages::all(&configuration)?;
     let views = Arc::new(views(&catalog, &languages, &tasks, &data.join("spill"))?);
     let uuid = configuration.effective("couchdb", "uuid").unwrap_or_default();
     let uuids = uuids(&configuration);

@@ -165,6 +165,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("log", "level", "info", Kind::Word(&["debug", "info", "notice", "warning", "warn", "error", "critical", "crit", "alert", "emergency", "emerg", "none"]), "what is worth a line in the log"),
 
     setting("query_server_config", "reduce_limit", "true", Kind::Word(&["true", "false", "log"]), "refuse reduce functions whose results grow without end"),
+    setting("query_server_config", "native_evaluator", "true", Kind::Bool, "run map functions of the common subset without a JavaScript engine; results are the same"),
     setting("query_server_config", "query_limit", "268435456", Kind::Limit, "rows that one view query may answer"),
     setting("attachments", "compressible_types", "text/*, application/javascript, application/json, application/xml", Kind::Text, "types of attachments that are stored compressed"),
     setting("attachments", "compression_level", "8", Kind::Integer(0, 9), "zlib's level; 0 stores them as they are"),
