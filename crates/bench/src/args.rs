@@ -108,7 +108,11 @@ pub struct IndexArgs {
     #[arg(long, value_delimiter = ',', default_value = "small,big")]
     pub documents: Vec<DocumentKind>,
     /// Languages; those that the server does not offer are left out
-    #[arg(long, value_delimiter = ',', default_value = "javascript,erlang,python,simplejson,pypy,coffeescript")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "javascript,quickjs,erlang,python,simplejson,pypy,coffeescript"
+    )]
     pub languages: Vec<Language>,
     /// Reduce functions: one in the view's own language, or the built-in `_sum`
     #[arg(long, value_delimiter = ',', default_value = "own,sum")]
@@ -144,6 +148,8 @@ impl DocumentKind {
 pub enum Language {
     /// CouchDB's default
     Javascript,
+    /// The same with Settee's native evaluator off, which needs an administrator
+    Quickjs,
     /// CouchDB's native query server
     Erlang,
     /// The query server `python`, for example couchpy
@@ -267,7 +273,7 @@ mod tests {
     #[test]
     fn every_subcommand_has_defaults() {
         assert_eq!(defaults::<LoadArgs>().docs, 100_000);
-        assert_eq!(defaults::<IndexArgs>().languages.len(), 6);
+        assert_eq!(defaults::<IndexArgs>().languages.len(), 7);
         assert_eq!(defaults::<ViewsArgs>().padding, [1, 1000, 2000]);
         assert_eq!(defaults::<WritesArgs>().clients, 10);
         assert_eq!(defaults::<ReadsArgs>().page, 100);

@@ -21,6 +21,7 @@ const RATE: Metric = Metric::higher("average", "changes/s");
 const SAMPLED: Metric = Metric::neither("sampled median", "changes/s");
 const FASTEST: Metric = Metric::neither("sampled max", "changes/s");
 const BYTES: Metric = Metric::higher("documents read", "MB/s");
+const EMITTED: Metric = Metric::higher("rows", "rows/s");
 const TIME: Metric = Metric::lower("time", "s");
 
 /// The workload `index` over one kind of documents.
@@ -36,10 +37,61 @@ pub(crate) struct Loaded {
     bytes: u64,
 }
 
+/// What a cell builds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Build {
+    /// The founding index.
+    Scores(Language, SumReduce),
+    /// A view of ten rows for each document.
+    TenRows(Language),
+    /// Four views of one design document, one of them the founding one.
+    FourViews(Language),
+}
+
+/// Rows of each document in [`Build::TenRows`].
+const ROWS: u64 = 10;
+
+impl Build {
+    fn language(self) -> Language {
+        match self {
+            Build::Scores(language, _) | Build::TenRows(language) | Build::FourViews(language) => language,
+        }
+    }
+
+    fn design(self, mark: &str) -> Value {
+        let scores = self.language().design(SumReduce::Sum, mark);
+        match self {
+            Build::Scores(language, reduce) => language.design(reduce, mark),
+            Build::TenRows(_) => {
+                let map = format!(
+                    "function (doc) {{ /* {mark} */ if (doc.metadata) for (var i = 0; i < {ROWS}; i++) emit([i, doc.score], null); }}"
+                );
+                json!({"language": "javascript", "views": {"tenRows": {"map": map}}})
+            }
+            Build::FourViews(_) => {
+                let other = |condition: &str, row: &str| {
+                    let map = format!("function (doc) {{ /* {mark} */ if ({condition}) emit({row}); }}");
+                    json!({"map": map, "reduce": "_count"})
+                };
+                let mut design = scores;
+                design["views"]["byUser"] = other("doc.username", "doc.username, null");
+                design["views"]["byScore"] = other("doc.score !== undefined", "doc.score, doc.username");
+                design["views"]["byDay"] = other("doc.metadata", "doc.metadata.createdAt.substr(0, 10), doc.score");
+                design
+            }
+        }
+    }
+}
+
 impl Index {
-    fn cell(&self, number: usize) -> (Language, SumReduce) {
-        let reduces = self.args.reduces.len();
-        (self.args.languages[number / reduces], self.args.reduces[number % reduces])
+    fn builds(&self) -> Vec<Build> {
+        let args = &self.args;
+        let scores = args.languages.iter().flat_map(|language| args.reduces.iter().map(|reduce| (*language, *reduce)));
+        let mut builds: Vec<Build> = scores.map(|(language, reduce)| Build::Scores(language, reduce)).collect();
+        for language in args.languages.iter().filter(|language| language.is_javascript()) {
+            builds.extend([Build::TenRows(*language), Build::FourViews(*language)]);
+        }
+        builds
     }
 
     /// Changes done, by time, from the samples of `_active_tasks`.
@@ -76,14 +128,16 @@ impl Workload for Index {
     }
 
     fn cells(&self) -> Vec<Cell> {
-        let cells = 0..self.args.languages.len() * self.args.reduces.len();
-        cells
-            .map(|number| {
-                let (language, reduce) = self.cell(number);
-                let reduce = if reduce == SumReduce::Sum { "_sum" } else { "own reduce" };
-                Cell::new(format!("{}, {reduce}", language.name()))
-            })
-            .collect()
+        let name = |build: &Build| {
+            let what = match build {
+                Build::Scores(_, SumReduce::Sum) => "_sum",
+                Build::Scores(..) => "own reduce",
+                Build::TenRows(_) => "ten rows a document",
+                Build::FourViews(_) => "four views",
+            };
+            Cell::new(format!("{}, {what}", build.language().name()))
+        };
+        self.builds().iter().map(name).collect()
     }
 
     async fn prepare(&self, target: &Target) -> Result<Loaded> {
@@ -100,17 +154,50 @@ impl Workload for Index {
     }
 
     async fn measure(&self, target: &Target, loaded: &mut Loaded, cell: usize, run: u32) -> Result<Measured> {
-        let (language, reduce) = self.cell(cell);
-        let design = language.design(reduce, &format!("{cell}-{run}"));
+        let build = self.builds()[cell];
+        let language = build.language();
         let name = format!("scores-{cell}-{run}");
-        if let Err(error) = loaded.database.save_design(&name, &design).await {
+        if language == Language::Quickjs && !set_native_evaluator(&mut loaded.database, false).await? {
+            return Ok(Measured::Skipped("one JavaScript engine, or no administrator".into()));
+        }
+        let measured = self.build(target, loaded, build, &name, &format!("{cell}-{run}")).await;
+        if language == Language::Quickjs {
+            set_native_evaluator(&mut loaded.database, true).await?;
+        }
+        measured
+    }
+}
+
+/// Switches the engine of map functions; false where there is no such switch.
+async fn set_native_evaluator(database: &mut Database, on: bool) -> Result<bool> {
+    let path = "/_node/_local/_config/query_server_config/native_evaluator";
+    // Other servers keep any setting: only who has it by default knows it.
+    if database.connection.get(path).await?.status != 200 {
+        return Ok(false);
+    }
+    let answer = database.connection.send(hyper::Method::PUT, path, format!("\"{on}\"")).await?;
+    Ok(answer.status == 200)
+}
+
+impl Index {
+    async fn build(
+        &self,
+        target: &Target,
+        loaded: &mut Loaded,
+        build: Build,
+        name: &str,
+        mark: &str,
+    ) -> Result<Measured> {
+        let language = build.language();
+        if let Err(error) = loaded.database.save_design(name, &build.design(mark)).await {
             return skip_or_fail(language, error);
         }
         if let Some(pid) = target.pid {
             memory::forget(pid);
         }
         let samples = Arc::new(Mutex::new(Vec::new()));
-        let path = format!("{}/_design/{name}/_view/scoresByMonth?group=true", loaded.database.path);
+        let view = if matches!(build, Build::TenRows(_)) { "tenRows?limit=1" } else { "scoresByMonth?group=true" };
+        let path = format!("{}/_design/{name}/_view/{view}", loaded.database.path);
         let started = Instant::now();
         let sampler = tokio::spawn(sample_tasks(
             target.server.clone(),
@@ -127,9 +214,19 @@ impl Workload for Index {
             Ok(rows) => rows,
             Err(error) => return skip_or_fail(language, error),
         };
-        check_sums(&rows, &loaded.sums)?;
+        let mut emitted = Vec::new();
+        if let Build::TenRows(_) = build {
+            let count = self.documents.count * ROWS;
+            check(rows["total_rows"].as_u64() == Some(count), || {
+                format!("{} rows instead of {count}", rows["total_rows"])
+            })?;
+            emitted.push(Figure::new(EMITTED, count as f64 / seconds));
+        } else {
+            check_sums(&rows, &loaded.sums)?;
+        }
         let samples = std::mem::take(&mut *samples.lock().unwrap_or_else(PoisonError::into_inner));
         let (mut figures, series) = self.figures(loaded, seconds, &samples);
+        figures.extend(emitted);
         figures.extend(target.pid.map(memory::figures).unwrap_or_default());
         Ok(Measured::Figures(figures, Some(series)))
     }
@@ -137,7 +234,7 @@ impl Workload for Index {
 
 /// JavaScript is everywhere; a server without another language says so in its own words.
 fn skip_or_fail(language: Language, error: anyhow::Error) -> Result<Measured> {
-    if language == Language::Javascript { Err(error) } else { Ok(Measured::Skipped(format!("not offered: {error:#}"))) }
+    if language.is_javascript() { Err(error) } else { Ok(Measured::Skipped(format!("not offered: {error:#}"))) }
 }
 
 /// Asks until the index is built: some servers answer `timeout` while they go on building.
@@ -198,9 +295,14 @@ pub(crate) fn check_sums(answer: &Value, sums: &BTreeMap<(u32, u32), u64>) -> Re
 }
 
 impl Language {
+    fn is_javascript(self) -> bool {
+        matches!(self, Language::Javascript | Language::Quickjs)
+    }
+
     fn name(self) -> &'static str {
         match self {
             Language::Javascript => "javascript",
+            Language::Quickjs => "quickjs",
             Language::Erlang => "erlang",
             Language::Python => "python",
             Language::Simplejson => "simplejson",
@@ -213,7 +315,7 @@ impl Language {
     /// of equal functions.
     pub(crate) fn design(self, reduce: SumReduce, mark: &str) -> Value {
         let (map, own) = match self {
-            Language::Javascript => (
+            Language::Javascript | Language::Quickjs => (
                 format!(
                     "function (doc) {{ /* {mark} */\n  if (doc.metadata && doc.metadata.docType === 'userscore') {{\n    var date = doc.metadata.createdAt.split('-');\n    emit([parseInt(date[0], 10), parseInt(date[1], 10)], doc.score);\n  }}\n}}"
                 ),
@@ -239,7 +341,8 @@ impl Language {
             ),
         };
         let reduce = if reduce == SumReduce::Sum { "_sum" } else { own };
-        json!({"language": self.name(), "views": {"scoresByMonth": {"map": map, "reduce": reduce}}})
+        let name = if self.is_javascript() { "javascript" } else { self.name() };
+        json!({"language": name, "views": {"scoresByMonth": {"map": map, "reduce": reduce}}})
     }
 }
 

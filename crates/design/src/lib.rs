@@ -158,4 +158,9 @@ pub trait Reducer: Send {
     /// # Errors
     /// When the machinery failed or a limit was broken.
     fn rereduce(&mut self, groups: &[Vec<&[u8]>]) -> Result<Vec<Vec<u8>>, RunError>;
+
+    /// Takes the lines that the function wrote with `log` since this was last asked, if it can.
+    fn take_log(&mut self) -> Vec<String> {
+        Vec::new()
+    }
 }

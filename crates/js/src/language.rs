@@ -9,6 +9,7 @@ mod native;
 mod reduce;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use settee_design::{
@@ -29,7 +30,7 @@ pub struct JavaScript {
     pool: Arc<Pool>,
     designs: Arc<DesignWorkers>,
     reduce_limit: ReduceLimit,
-    evaluator: Evaluator,
+    natively: Arc<AtomicBool>,
 }
 
 /// Whether map functions of the common subset run in the server's own process.
@@ -78,7 +79,7 @@ impl JavaScript {
     pub fn new(command: WorkerCommand, settings: PoolSettings) -> Self {
         let pool = Pool::new(command, settings);
         let designs = Arc::new(DesignWorkers::new(Arc::clone(&pool), settings));
-        Self { pool, designs, reduce_limit: ReduceLimit::default(), evaluator: Evaluator::default() }
+        Self { pool, designs, reduce_limit: ReduceLimit::default(), natively: Arc::new(AtomicBool::new(true)) }
     }
 
     /// The same language with another limit on reductions.
@@ -91,8 +92,18 @@ impl JavaScript {
     /// The same language with the native evaluator on or off.
     #[must_use]
     pub fn with_evaluator(mut self, evaluator: Evaluator) -> Self {
-        self.evaluator = evaluator;
+        self.natively = Arc::default();
+        self.set_evaluator(evaluator);
         self
+    }
+
+    /// Turns the native evaluator on or off, for this and its clones. Programs that run go on as they are.
+    pub fn set_evaluator(&self, evaluator: Evaluator) {
+        self.natively.store(evaluator == Evaluator::Native, Ordering::Relaxed);
+    }
+
+    fn evaluator(&self) -> Evaluator {
+        if self.natively.load(Ordering::Relaxed) { Evaluator::Native } else { Evaluator::Workers }
     }
 
     /// Ends the processes that nobody uses at the moment, as CouchDB's `_reload_query_servers` does.
@@ -130,11 +141,11 @@ impl Language for JavaScript {
     }
 
     fn program(&self, source: &MapSource, limits: Limits) -> Result<Box<dyn Program>, CompileError> {
-        Ok(Box::new(Programs::compile(&self.pool, source, limits, self.evaluator)?))
+        Ok(Box::new(Programs::compile(&self.pool, source, limits, self.evaluator())?))
     }
 
     fn engines(&self, source: &MapSource) -> Vec<&'static str> {
-        let natives = native::compile(source, self.evaluator);
+        let natives = native::compile(source, self.evaluator());
         natives.iter().map(|function| if function.is_some() { NATIVE } else { QUICKJS }).collect()
     }
 

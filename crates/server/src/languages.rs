@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use settee_design::Language;
-use settee_js::{CoffeeScript, JavaScript, PoolSettings, WorkerCommand};
+use settee_js::{CoffeeScript, Evaluator, JavaScript, PoolSettings, WorkerCommand};
 use settee_mango::MangoLanguage;
 use settee_views::Languages;
 use settee_wasm::Wasm;
@@ -15,22 +15,37 @@ use crate::query_servers::QueryServers;
 
 /// Finds languages by their names. What is part of the server wins over what is configured.
 pub(crate) fn find(configuration: &Arc<Configuration>, data: &Path) -> anyhow::Result<Languages> {
-    let own = own()?;
+    let own = own(configuration)?;
     let others = QueryServers::start(configuration, &data.join("query_servers"));
     Ok(Arc::new(move |name: &str| {
         own.iter().find(|language| language.name() == name).cloned().or_else(|| others.find(name))
     }))
 }
 
-/// The languages that are part of the server. User code of JavaScript runs in processes of this same program.
-fn own() -> anyhow::Result<Vec<Arc<dyn Language>>> {
+/// The languages that are part of the server. User code of JavaScript runs in processes of this same program, as far as
+/// it is not run natively.
+fn own(configuration: &Arc<Configuration>) -> anyhow::Result<Vec<Arc<dyn Language>>> {
     let program = std::env::current_exe().context("the path of this program is not known")?;
     let worker = WorkerCommand { program, args: vec!["worker".to_owned()] };
     let javascript = JavaScript::new(worker, PoolSettings::default());
+    javascript.set_evaluator(evaluator(configuration));
+    let (watched, updated) = (Arc::downgrade(configuration), javascript.clone());
+    configuration.on_change(move |change| {
+        if let Some(configuration) = watched.upgrade().filter(|_| change.section == "query_server_config") {
+            updated.set_evaluator(evaluator(&configuration));
+        }
+    });
     Ok(vec![
         Arc::new(CoffeeScript::new(javascript.clone())),
         Arc::new(javascript),
         Arc::new(MangoLanguage),
         Arc::new(Wasm::new()?),
     ])
+}
+
+fn evaluator(configuration: &Configuration) -> Evaluator {
+    match configuration.effective("query_server_config", "native_evaluator").as_deref() {
+        Some("false") => Evaluator::Workers,
+        _ => Evaluator::Native,
+    }
 }

@@ -23,10 +23,10 @@ use crate::reduce::Column;
 /// Finds the language that a design document names.
 pub type Languages = Arc<dyn Fn(&str) -> Option<Arc<dyn Language>> + Send + Sync>;
 
-/// Takes what map functions threw and logged.
+/// Takes what map functions threw, and what map and reduce functions logged.
 pub type Log = Arc<dyn Fn(&LogLine<'_>) + Send + Sync>;
 
-/// Something that a map function said.
+/// Something that a function said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogLine<'a> {
     /// The database.
@@ -176,6 +176,7 @@ impl Core {
         query: &ViewQuery,
         sink: &mut dyn RowSink,
     ) -> Result<Answer> {
+        let context = format!("{}/{}/_view/{view}", home.name(), ddoc.id);
         let view = ddoc.view(view).ok_or(ViewError::MissingView)?;
         let plan = Plan::new(query, view.reduce.is_some(), view.collation, layout_of(home.layout(), ddoc))?;
         let reduce = view.reduce.clone().filter(|_| plan.reduces());
@@ -196,10 +197,14 @@ impl Core {
         };
         let shown = Shown { tree: handle.store.tree(&*snapshot), meta: &meta };
         let mut column = match &reduce {
-            Some(reduce) => Some((self.column(ddoc, reduce)?, meta.column(reduce).unwrap_or(0))),
+            Some(reduce) => Some((self.column(ddoc, reduce)?.with_context(context), meta.column(reduce).unwrap_or(0))),
             None => None,
         };
-        plan.run(shown, column.as_mut().map(|(column, index)| (column, *index)), sink)?;
+        let shown = plan.run(shown, column.as_mut().map(|(column, index)| (column, *index)), sink);
+        for message in column.iter_mut().flat_map(|(column, _)| column.take_log()) {
+            self.say(home, ddoc, None, &message);
+        }
+        shown?;
         Ok(if query.update == Update::Lazy { Answer::UpdateWanted } else { Answer::Complete })
     }
 
@@ -427,14 +432,18 @@ impl Core {
     }
 
     fn report(&self, home: &dyn Home, ddoc: &DesignDocument, documents: &DocumentBatch, emissions: &Emissions) {
-        let line = LogLine { database: home.name(), design_document: &ddoc.id, failed_document: None, message: "" };
         for failure in &emissions.failures {
-            let failed_document = Some(documents.get(failure.document as usize).id);
-            (self.log)(&LogLine { failed_document, message: &failure.message, ..line });
+            let failed_document = documents.get(failure.document as usize).id;
+            self.say(home, ddoc, Some(failed_document), &failure.message);
         }
         for message in &emissions.log {
-            (self.log)(&LogLine { message, ..line });
+            self.say(home, ddoc, None, message);
         }
+    }
+
+    fn say(&self, home: &dyn Home, ddoc: &DesignDocument, failed_document: Option<&str>, message: &str) {
+        let (database, design_document) = (home.name(), &*ddoc.id);
+        (self.log)(&LogLine { database, design_document, failed_document, message });
     }
 }
 

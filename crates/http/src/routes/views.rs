@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hyper::StatusCode;
 use settee_database::{Database, Direction, Head, IdRange, ReadView};
-use settee_design::{DesignDocument, DesignOptions, ViewDefinition};
+use settee_design::{DesignDocument, DesignOptions, MapSource, ViewDefinition};
 use settee_model::Rev;
 use settee_model::collate::Collation;
 use settee_model::json::{Json, Kind, Value, write_string};
@@ -62,10 +62,10 @@ pub(super) async fn temp_view(mut request: Request) -> Answer {
 pub(super) async fn info(request: Request) -> Answer {
     let database = request.database()?;
     let name = request.captures.get("ddoc").to_owned();
-    let views = Arc::clone(&request.node.views);
+    let node = Arc::clone(&request.node);
     let out = bridge::blocking(move || {
         let design = design_document(&database, &name)?;
-        let info = views.info(&database, &design)?;
+        let info = node.views.info(&database, &design)?;
         let mut out = br#"{"name":"#.to_vec();
         write_string(&mut out, &name);
         out.extend_from_slice(br#","view_index":{"signature":"#);
@@ -79,7 +79,7 @@ pub(super) async fn info(request: Request) -> Answer {
                 concat!(
                     r#"],"updater_running":{},"compact_running":false,"waiting_commit":false,"waiting_clients":{},"#,
                     r#""update_seq":{},"purge_seq":{},"sizes":{{"file":{},"active":{},"external":{}}},"#,
-                    r#""updates_pending":{{"minimum":{},"preferred":{},"total":{}}}}}}}"#
+                    r#""updates_pending":{{"minimum":{},"preferred":{},"total":{}}}}}"#
                 ),
                 info.updater_running,
                 info.waiting_clients,
@@ -94,10 +94,28 @@ pub(super) async fn info(request: Request) -> Answer {
             )
             .as_bytes(),
         );
+        write_engines(&node, &design, &mut out);
+        out.push(b'}');
         Ok(out)
     })
     .await?;
     Ok(respond::json(StatusCode::OK, out))
+}
+
+/// What runs each map function, where the language has several engines. CouchDB's answer has no such member.
+fn write_engines(node: &Node, design: &DesignDocument, out: &mut Vec<u8>) {
+    let functions = design.views.iter().map(|view| Arc::clone(&view.map)).collect();
+    let source = MapSource { functions, library: design.library.clone() };
+    let engines = node.language(&design.language).map(|language| language.engines(&source)).unwrap_or_default();
+    for (number, (view, engine)) in design.views.iter().zip(&engines).enumerate() {
+        out.extend_from_slice(if number == 0 { br#","engines":{"# } else { b"," });
+        write_string(out, &view.name);
+        out.push(b':');
+        write_string(out, engine);
+    }
+    if !engines.is_empty() {
+        out.push(b'}');
+    }
 }
 
 /// `POST /{db}/_view_cleanup`

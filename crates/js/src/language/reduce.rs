@@ -26,6 +26,7 @@ pub(super) struct FunctionReducer {
     lease: Option<Lease>,
     uses_keys: bool,
     request: Vec<u8>,
+    log: Vec<String>,
 }
 
 /// Groups of one request: how long CouchDB's query server would find the input of each.
@@ -41,8 +42,8 @@ impl FunctionReducer {
         limits: Limits,
         reduce_limit: ReduceLimit,
     ) -> Result<Self, CompileError> {
-        let (source, request) = (Arc::from(source), Vec::new());
-        let mut reducer = Self { pool, source, limits, reduce_limit, lease: None, uses_keys: true, request };
+        let (source, request, log) = (Arc::from(source), Vec::new(), Vec::new());
+        let mut reducer = Self { pool, source, limits, reduce_limit, lease: None, uses_keys: true, request, log };
         reducer.compile()?;
         Ok(reducer)
     }
@@ -73,8 +74,9 @@ impl FunctionReducer {
         self.request.clear();
         let failure = match &answer {
             Ok((Kind::Done, bytes)) => match self.take_results(bytes, &inputs) {
-                Some(mut groups) => {
+                Some((mut groups, mut log)) => {
                     results.append(&mut groups);
+                    self.log.append(&mut log);
                     return Ok(());
                 }
                 None => Failure::Worker(WorkerError::Garbled("a reduction is no JSON")),
@@ -93,7 +95,8 @@ impl FunctionReducer {
         Err(run_error(failure, self.limits, place))
     }
 
-    fn take_results(&self, bytes: &[u8], inputs: &[u64]) -> Option<Vec<Vec<u8>>> {
+    /// Reductions, and what was logged.
+    fn take_results(&self, bytes: &[u8], inputs: &[u64]) -> Option<(Vec<Vec<u8>>, Vec<String>)> {
         let mut reader = Reader(bytes);
         let mut groups = Vec::with_capacity(inputs.len());
         for input in inputs {
@@ -102,7 +105,11 @@ impl FunctionReducer {
             json::compact(text, &mut checked).ok()?;
             groups.push(self.overflow(checked.len() as u64, *input).unwrap_or(checked));
         }
-        reader.0.is_empty().then_some(groups)
+        let mut log = Vec::new();
+        while let Some(line) = reader.bytes() {
+            log.push(String::from_utf8_lossy(line).into_owned());
+        }
+        reader.0.is_empty().then_some((groups, log))
     }
 
     /// What is stored instead of a reduction that did not shrink.
@@ -186,6 +193,10 @@ impl Reducer for FunctionReducer {
         }
         self.flush(Kind::Rereduce, &mut pending, &mut results)?;
         Ok(results)
+    }
+
+    fn take_log(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.log)
     }
 }
 

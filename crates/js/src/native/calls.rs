@@ -8,7 +8,7 @@ use super::inherited;
 use super::numbers;
 use super::run::{Run, Stop, count};
 use super::tree::{Builtin, Expression, Math, Method};
-use super::value::{Array, Val};
+use super::value::{Array, Packed, Val};
 use super::write;
 
 impl<'a> Run<'a, '_> {
@@ -237,7 +237,7 @@ impl<'a> Run<'a, '_> {
 
     fn own_member(&mut self, object: Val<'a>, name: &[u8]) -> Result<Option<Val<'a>>, Stop> {
         match object {
-            Val::Lazy(lazy) => lazy.get(self.arena, name, &mut self.steps),
+            Val::Lazy(lazy) => Ok(lazy.get(self.arena, name, &mut self.steps)?.map(Packed::open)),
             Val::Object(object) => object.get(name, &mut self.steps),
             _ => inherited::absent(name).map(|_| None),
         }

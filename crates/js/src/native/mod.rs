@@ -89,7 +89,7 @@ impl NativeFunction {
         }
         match called {
             Ok(()) => Mapped::Done,
-            Err(Stop::GiveUp | Stop::Short) => Mapped::GivenUp,
+            Err(Stop::GiveUp) => Mapped::GivenUp,
         }
     }
 }

@@ -13,7 +13,7 @@ use super::tree::{
     Binary, Callee, Class, Element, Expression, Function, Logical, Loop, Place, Program, Property, Statement, Unary,
     Variable,
 };
-use super::value::{Array, Lazy, Object, Steps, Val};
+use super::value::{Array, Lazy, Object, Packed, Steps, Val};
 use super::write;
 
 /// Evaluation nested deeper than this is left to the engine.
@@ -31,10 +31,8 @@ const LOG_BYTES: usize = 64 << 10;
 /// Why evaluation does not go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// The engine shall do it.
+    /// The engine shall do it. Also, with [`Run::short`], that the rest of a chain is not evaluated.
     GiveUp,
-    /// The rest of a chain is not evaluated.
-    Short,
 }
 
 /// How a statement ended.
@@ -58,11 +56,13 @@ pub(super) struct Run<'a, 's> {
     program: &'a Program,
     pub(super) arena: &'a Bump,
     pub(super) steps: Steps,
-    stack: ArenaVec<'a, Val<'a>>,
+    stack: ArenaVec<'a, Packed<'a>>,
     frames: ArenaVec<'a, Frame>,
     frame: usize,
     base: usize,
     depth: u16,
+    /// Set while a chain is left because something before `?.` is not there.
+    short: bool,
     /// Rows that are written at the end of the call.
     rows: ArenaVec<'a, (Val<'a>, Val<'a>)>,
     /// How many rows the engine would have waiting.
@@ -99,6 +99,7 @@ impl<'a, 's> Run<'a, 's> {
             frame: 0,
             base: 0,
             depth: main.depth,
+            short: false,
             rows: ArenaVec::new_in(arena),
             waiting: 0,
             row_text,
@@ -106,7 +107,7 @@ impl<'a, 's> Run<'a, 's> {
             sink,
         };
         run.frames.push(Frame { base: 0, parent: 0 });
-        run.stack.push(Val::Lazy(Lazy::new(arena, text)));
+        run.stack.push(Packed::Lazy(Lazy::new(arena, text)));
         run.finish_frame(main, 1);
         run.block(&main.body)?;
         run.write_rows()
@@ -118,9 +119,9 @@ impl<'a, 's> Run<'a, 's> {
         if given > usize::from(function.parameters) {
             self.stack.truncate(base + usize::from(function.parameters));
         }
-        self.stack.resize(base + usize::from(function.slots), Val::Undefined);
+        self.stack.resize(base + usize::from(function.slots), Packed::Undefined);
         for slot in &function.unset {
-            self.stack[base + usize::from(*slot)] = Val::Unset;
+            self.stack[base + usize::from(*slot)] = Packed::Unset;
         }
     }
 
@@ -133,7 +134,7 @@ impl<'a, 's> Run<'a, 's> {
         let program = self.program;
         let function = &program.functions[usize::from(callee.function)];
         if let Some(variable) = callee.variable
-            && !matches!(self.stack[self.place(variable)], Val::Function)
+            && !matches!(self.stack[self.place(variable)], Packed::Function)
         {
             return Err(Stop::GiveUp);
         }
@@ -149,7 +150,7 @@ impl<'a, 's> Run<'a, 's> {
         }
         let saved = (self.frame, self.base, self.depth);
         let base = self.stack.len();
-        self.stack.extend_from_slice_copy(arguments);
+        self.stack.extend(arguments.iter().map(|argument| argument.pack(self.arena)));
         self.finish_frame(function, arguments.len());
         self.frames.push(Frame { base, parent });
         (self.frame, self.base, self.depth) = (self.frames.len() - 1, base, depth);
@@ -312,16 +313,54 @@ impl<'a, 's> Run<'a, 's> {
     }
 
     /// Evaluates an expression.
+    #[inline(always)]
     pub(super) fn eval(&mut self, expression: &'a Expression) -> Result<Val<'a>, Stop> {
+        self.eval_packed(expression).map(Packed::open)
+    }
+
+    fn eval_packed(&mut self, expression: &'a Expression) -> Result<Packed<'a>, Stop> {
         match expression {
             Expression::Variable(variable) => match self.stack[self.place(*variable)] {
-                Val::Unset | Val::Function => Err(Stop::GiveUp),
+                Packed::Unset | Packed::Function => Err(Stop::GiveUp),
                 value => Ok(value),
             },
             Expression::Member(object, name) => {
-                let object = self.eval(object)?;
-                self.member(object, name)
+                let object = self.eval_packed(object)?;
+                self.packed_member(object, name)
             }
+            Expression::Logical(operator, sides) => {
+                let left = self.eval_packed(&sides.0)?;
+                if decided(*operator, left.open()) { Ok(left) } else { self.eval_packed(&sides.1) }
+            }
+            Expression::Conditional(parts) => {
+                if truthy(self.eval(&parts.0)?) {
+                    self.eval_packed(&parts.1)
+                } else {
+                    self.eval_packed(&parts.2)
+                }
+            }
+            _ => {
+                let value = self.eval_other(expression)?;
+                Ok(value.pack(self.arena))
+            }
+        }
+    }
+
+    fn packed_member(&mut self, object: Packed<'a>, name: &[u8]) -> Result<Packed<'a>, Stop> {
+        if let Packed::Lazy(lazy) = object {
+            return match lazy.get(self.arena, name, &mut self.steps)? {
+                Some(value) => Ok(value),
+                None if inherited::by_objects(name) => Err(Stop::GiveUp),
+                None => Ok(Packed::Undefined),
+            };
+        }
+        let value = self.member(object.open(), name)?;
+        Ok(value.pack(self.arena))
+    }
+
+    #[inline(always)]
+    fn eval_other(&mut self, expression: &'a Expression) -> Result<Val<'a>, Stop> {
+        match expression {
             Expression::Text(text) => Ok(Val::Text(text)),
             Expression::Number(number) => Ok(Val::Number(*number)),
             Expression::Null => Ok(Val::Null),
@@ -332,10 +371,6 @@ impl<'a, 's> Run<'a, 's> {
                 let right = self.eval(&sides.1)?;
                 self.binary(*operator, left, right)
             }
-            Expression::Logical(operator, sides) => {
-                let left = self.eval(&sides.0)?;
-                if decided(*operator, left) { Ok(left) } else { self.eval(&sides.1) }
-            }
             Expression::Builtin(builtin, arguments) => self.builtin(*builtin, arguments),
             Expression::Array(elements) => self.array(elements),
             Expression::Index(sides) => self.index(sides),
@@ -344,13 +379,6 @@ impl<'a, 's> Run<'a, 's> {
                 self.method(object, *method, arguments)
             }
             Expression::Unary(operator, operand) => self.unary(*operator, operand),
-            Expression::Conditional(parts) => {
-                if truthy(self.eval(&parts.0)?) {
-                    self.eval(&parts.1)
-                } else {
-                    self.eval(&parts.2)
-                }
-            }
             Expression::Assign(place, value) => self.assign_expression(place, value),
             Expression::Update(place, amount, prefix) => self.update(place, *amount, *prefix),
             _ => self.eval_rare(expression),
@@ -360,17 +388,20 @@ impl<'a, 's> Run<'a, 's> {
     fn eval_rare(&mut self, expression: &'a Expression) -> Result<Val<'a>, Stop> {
         match expression {
             Expression::SetFunction(slot) => {
-                self.stack[self.base + usize::from(*slot)] = Val::Function;
+                self.stack[self.base + usize::from(*slot)] = Packed::Function;
                 Ok(Val::Undefined)
             }
             Expression::Compound(place, operator, value) => self.compound(place, *operator, value),
             Expression::CompoundLogical(place, operator, value) => self.compound_logical(place, *operator, value),
             Expression::Guard(object) => match self.eval(object)? {
-                Val::Undefined | Val::Null => Err(Stop::Short),
+                Val::Undefined | Val::Null => {
+                    self.short = true;
+                    Err(Stop::GiveUp)
+                }
                 value => Ok(value),
             },
             Expression::Chain(chain) => match self.eval(chain) {
-                Err(Stop::Short) => Ok(Val::Undefined),
+                Err(Stop::GiveUp) if std::mem::take(&mut self.short) => Ok(Val::Undefined),
                 result => result,
             },
             Expression::Visit(visit) => self.visit(visit),
@@ -426,7 +457,7 @@ impl<'a, 's> Run<'a, 's> {
     /// A member of a value.
     pub(super) fn member(&mut self, object: Val<'a>, name: &[u8]) -> Result<Val<'a>, Stop> {
         let found = match object {
-            Val::Lazy(lazy) => lazy.get(self.arena, name, &mut self.steps)?,
+            Val::Lazy(lazy) => lazy.get(self.arena, name, &mut self.steps)?.map(Packed::open),
             Val::Object(object) => object.get(name, &mut self.steps)?,
             Val::Array(array) => {
                 if name == b"length" {
@@ -615,10 +646,10 @@ impl<'a, 's> Run<'a, 's> {
     fn assign_expression(&mut self, place: &'a Place, value: &'a Expression) -> Result<Val<'a>, Stop> {
         match place {
             Place::Variable(variable) => {
-                let value = self.eval(value)?;
+                let value = self.eval_packed(value)?;
                 let at = self.place(*variable);
                 self.stack[at] = value;
-                Ok(value)
+                Ok(value.open())
             }
             _ => {
                 let target = self.target(place)?;
@@ -648,7 +679,7 @@ impl<'a, 's> Run<'a, 's> {
 
     fn get(&mut self, target: Target<'a>) -> Result<Val<'a>, Stop> {
         match target {
-            Target::Slot(at) => match self.stack[at] {
+            Target::Slot(at) => match self.stack[at].open() {
                 Val::Unset | Val::Function => Err(Stop::GiveUp),
                 value => Ok(value),
             },
@@ -668,7 +699,7 @@ impl<'a, 's> Run<'a, 's> {
     fn set(&mut self, target: Target<'a>, value: Val<'a>) -> Result<(), Stop> {
         match target {
             Target::Slot(at) => {
-                self.stack[at] = value;
+                self.stack[at] = value.pack(self.arena);
                 Ok(())
             }
             Target::Member(Val::Object(object), key) => {

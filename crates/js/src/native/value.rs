@@ -34,6 +34,68 @@ pub(super) enum Val<'a> {
     Function,
 }
 
+/// A value in two words, as functions return it and variables hold it. Larger ones would go through memory in pieces whose
+/// sizes differ from those they were written in, which costs more than anything else here.
+#[derive(Clone, Copy)]
+pub(super) enum Packed<'a> {
+    Unset,
+    Undefined,
+    Null,
+    False,
+    True,
+    /// The bits of the number.
+    Number(u64),
+    Text(&'a &'a [u8]),
+    Lazy(&'a Lazy<'a>),
+    Array(&'a Array<'a>),
+    Object(&'a Object<'a>),
+    Date(&'a f64),
+    Pattern(&'a Pattern),
+    Function,
+}
+
+impl<'a> Packed<'a> {
+    #[inline(always)]
+    pub(super) fn open(self) -> Val<'a> {
+        match self {
+            Packed::Unset => Val::Unset,
+            Packed::Undefined => Val::Undefined,
+            Packed::Null => Val::Null,
+            Packed::False => Val::Bool(false),
+            Packed::True => Val::Bool(true),
+            Packed::Number(bits) => Val::Number(f64::from_bits(bits)),
+            Packed::Text(text) => Val::Text(text),
+            Packed::Lazy(lazy) => Val::Lazy(lazy),
+            Packed::Array(array) => Val::Array(array),
+            Packed::Object(object) => Val::Object(object),
+            Packed::Date(time) => Val::Date(time),
+            Packed::Pattern(pattern) => Val::Pattern(pattern),
+            Packed::Function => Val::Function,
+        }
+    }
+}
+
+impl<'a> Val<'a> {
+    #[inline(always)]
+    pub(super) fn pack(self, arena: &'a Bump) -> Packed<'a> {
+        match self {
+            Val::Unset => Packed::Unset,
+            Val::Undefined => Packed::Undefined,
+            Val::Null => Packed::Null,
+            Val::Bool(false) => Packed::False,
+            Val::Bool(true) => Packed::True,
+            Val::Number(number) => Packed::Number(number.to_bits()),
+            Val::Text(text) => Packed::Text(arena.alloc(text)),
+            Val::Lazy(lazy) => Packed::Lazy(lazy),
+            Val::Array(array) => Packed::Array(array),
+            Val::Object(object) => Packed::Object(object),
+            Val::Date(time) => Packed::Date(time),
+            Val::Pattern(pattern) => Packed::Pattern(pattern),
+            Val::Function => Packed::Function,
+        }
+    }
+}
+
 /// An object of the document: its text from the opening brace on, and the members found so far.
 pub(super) struct Lazy<'a> {
     text: &'a [u8],
@@ -48,7 +110,7 @@ struct Member<'a> {
     name: &'a [u8],
     /// Where its value begins.
     at: usize,
-    value: Cell<Option<Val<'a>>>,
+    value: Cell<Option<Packed<'a>>>,
 }
 
 const WHOLE: usize = usize::MAX;
@@ -89,7 +151,7 @@ impl<'a> Lazy<'a> {
     }
 
     /// The value of a member. `steps` pays for the search.
-    pub(super) fn get(&self, arena: &'a Bump, name: &[u8], steps: &mut Steps) -> Result<Option<Val<'a>>, Stop> {
+    pub(super) fn get(&self, arena: &'a Bump, name: &[u8], steps: &mut Steps) -> Result<Option<Packed<'a>>, Stop> {
         let Some(index) = self.find(arena, name, steps)? else {
             return Ok(None);
         };
@@ -99,6 +161,7 @@ impl<'a> Lazy<'a> {
             Some(value) => value,
             None => {
                 let (value, _) = parse(arena, self.text, member.at);
+                let value = value.pack(arena);
                 member.value.set(Some(value));
                 value
             }
@@ -353,4 +416,15 @@ fn number(literal: &[u8]) -> f64 {
         return f64::from(small);
     }
     text::number(literal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_returned_in_registers() {
+        assert_eq!(size_of::<Result<Packed<'_>, Stop>>(), 16);
+        assert_eq!(size_of::<Option<Packed<'_>>>(), 16);
+    }
 }

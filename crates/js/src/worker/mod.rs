@@ -231,6 +231,10 @@ impl Worker {
         }
         program.engine().run_jobs();
         drop(request);
+        // What was logged follows the reductions.
+        for line in program.take_log() {
+            Writer(&mut out).bytes(line.as_bytes());
+        }
         self.program = Program::Reduce(program);
         Ok(Ok(out))
     }

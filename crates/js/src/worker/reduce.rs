@@ -12,10 +12,16 @@ use super::qjs::{Context, Ref, Thrown, Value};
 use crate::protocol::{Stop, Writer};
 use crate::text;
 
+/// Bytes of lines that are kept of one request, whose groups may be many; more are dropped.
+const LOG_BYTES: usize = 256 << 10;
+
 /// A compiled reduce function.
 pub(super) struct ReduceProgram {
     function: Function,
     scratch: Vec<u8>,
+    /// What was logged during a request.
+    log: Vec<String>,
+    log_bytes: usize,
     // Last, so that everything made by the engine is dropped before it.
     engine: Engine,
 }
@@ -26,11 +32,26 @@ impl ReduceProgram {
         let mut engine = Engine::new(limits).ok_or("InternalError: out of memory")?;
         let function = engine.function(source, None)?;
         engine.settle();
-        Ok(Self { function, scratch: Vec::new(), engine })
+        Ok(Self { function, scratch: Vec::new(), log: Vec::new(), log_bytes: 0, engine })
     }
 
     pub(super) fn engine(&self) -> &Engine {
         &self.engine
+    }
+
+    /// Takes what was logged during a request.
+    pub(super) fn take_log(&mut self) -> Vec<String> {
+        self.log_bytes = 0;
+        std::mem::take(&mut self.log)
+    }
+
+    fn keep_log(&mut self) {
+        for line in self.engine.host().emitter.take_log() {
+            self.log_bytes += line.len();
+            if self.log_bytes <= LOG_BYTES {
+                self.log.push(line);
+            }
+        }
     }
 
     /// Reduces one group and appends the length and the text of the result. `keys` is the JSON text of the keys, or `null`
@@ -51,6 +72,7 @@ impl ReduceProgram {
         });
         let host = self.engine.host();
         host.emitter.drop_rows(mark);
+        self.keep_log();
         match written {
             Ok(()) => {}
             Err(WriteError::TooLong) => {

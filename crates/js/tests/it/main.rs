@@ -1,6 +1,7 @@
 //! The language as the server uses it, with real worker processes.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod attacks;
 mod coffeescript;
 mod design;
 mod documents;

@@ -1,6 +1,7 @@
 //! The native evaluator against the engine: the same functions on the same documents must come to the same.
 
 mod fuzz;
+mod quirks;
 
 use std::sync::Arc;
 

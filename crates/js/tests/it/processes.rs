@@ -28,7 +28,24 @@ pub(crate) fn processes_with(mark: &str) -> Vec<u32> {
 }
 
 pub(crate) fn kill(process: u32) {
-    assert!(Command::new("kill").args(["-9", &process.to_string()]).status().unwrap().success());
+    signal(process, 9);
+}
+
+pub(crate) fn signal(process: u32, number: u32) {
+    let arguments = [format!("-{number}"), process.to_string()];
+    assert!(Command::new("kill").args(arguments).status().unwrap().success());
+}
+
+/// Waits until a process has got so many more hundredths of a second of processor time, as only a busy one does.
+pub(crate) fn wait_until_busy(process: u32, more_ticks: u64) {
+    let ticks = || {
+        let line = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+        line.rsplit(')').next().unwrap().split_whitespace().nth(11).unwrap().parse::<u64>().unwrap()
+    };
+    let idle = ticks();
+    while ticks() < idle + more_ticks {
+        std::thread::yield_now();
+    }
 }
 
 pub(crate) fn marked(mark: &str) -> JavaScript {
@@ -89,15 +106,7 @@ fn a_worker_killed_at_work_blames_its_function_and_document() {
         language.program(&source("function(doc) { if (doc.n == 2) for (;;); emit(doc.n, 1); }"), limits).unwrap();
     let victim = processes_with("victim")[0];
     let killer = std::thread::spawn(move || {
-        // Only a busy process gets processor time.
-        let ticks = || {
-            let line = std::fs::read_to_string(format!("/proc/{victim}/stat")).unwrap();
-            line.rsplit(')').next().unwrap().split_whitespace().nth(11).unwrap().parse::<u64>().unwrap()
-        };
-        let idle = ticks();
-        while ticks() < idle + 5 {
-            std::thread::yield_now();
-        }
+        wait_until_busy(victim, 5);
         kill(victim);
     });
     let mut output = Emissions::new();

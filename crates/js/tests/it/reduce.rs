@@ -56,6 +56,20 @@ fn strange_results_become_json() {
 }
 
 #[test]
+fn what_reduce_functions_log_can_be_asked_for() {
+    let mut reducer = reducer("function(k, v, r) { log(r ? 'again' : 'first'); log(v); return v.length; }");
+    assert_eq!(reducer.take_log(), Vec::<String>::new());
+    reducer.reduce(&[ReduceRows { rows: ROWS[2..].to_vec() }, ReduceRows { rows: vec![] }]).unwrap();
+    assert_eq!(reducer.take_log(), ["first", "[\"three\\n\"]", "first", "[]"]);
+    reducer.rereduce(&[vec![b"1"]]).unwrap();
+    assert_eq!(reducer.take_log(), ["again", "[1]"]);
+    let mut noisy =
+        language().reducer("function() { log(Array(10001).join('x')); return 1; }", Limits::default()).unwrap();
+    noisy.reduce(&vec![ReduceRows { rows: vec![] }; 100]).unwrap();
+    assert_eq!(noisy.take_log().len(), 26);
+}
+
+#[test]
 fn exceptions_make_null_of_their_group_only() {
     let groups: Vec<_> = ROWS.iter().map(|row| ReduceRows { rows: vec![*row] }).collect();
     let results = reducer("function(k, v) { if (v[0].n) null.x; return v[0]; }").reduce(&groups);

@@ -254,6 +254,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("log", "level", "info", Kind::Word(&["debug", "info", "notice", "warning", "warn", "error", "critical", "crit", "alert", "emergency", "emerg", "none"]), "what is worth a line in the log"),
 
     setting("query_server_config", "reduce_limit", "true", Kind::Word(&["true", "false", "log"]), "refuse reduce functions whose results grow without end"),
+    setting("query_server_config", "native_evaluator", "true", Kind::Bool, "run map functions of the common subset without a JavaScript engine; results are the same"),
     setting("query_server_config", "os_process_limit", "100", COUNT, "processes of one query server that work at a time"),
     setting("query_server_config", "os_process_soft_limit", "100", Kind::Limit, "idle processes of one query server that are kept"),
     setting("query_server_config", "os_process_idle_limit", "300", Kind::Seconds, "how long a process may be idle before it is ended"),

@@ -1,6 +1,7 @@
 //! The program as its users meet it: a process of its own, and requests over sockets.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod astray;
 #[cfg(target_os = "linux")]
 mod attachments;
 mod attacks;

@@ -224,6 +224,11 @@ impl Pass<'_> {
                 let next = queue.lock().next();
                 let Some((writing, found)) = next else { return Ok(()) };
                 write(writing, found)?;
+                let mut said = Emissions::new();
+                said.log.extend(writing.columns.iter_mut().flat_map(Column::take_log));
+                if !said.log.is_empty() {
+                    (self.report)(&DocumentBatch::new(), &said);
+                }
             }
         };
         std::thread::scope(|scope| {

@@ -74,7 +74,11 @@ pub fn is_builtin_reduce(source: &str) -> bool {
 }
 
 /// A reduce function that is attached to an index.
-pub(crate) struct Column(Kind);
+pub(crate) struct Column {
+    kind: Kind,
+    /// The view that is queried, as CouchDB names it to query servers; for messages.
+    context: Option<String>,
+}
 
 enum Kind {
     Builtin(Box<dyn Builtin>),
@@ -102,18 +106,33 @@ impl Column {
     /// Finds a function.
     pub(crate) fn open(source: &Arc<str>, language: &Arc<dyn Language>, limits: Limits) -> Result<Self> {
         if let Some(builtin) = builtin(source) {
-            return Ok(Self(Kind::Builtin(builtin)));
+            return Ok(Self { kind: Kind::Builtin(builtin), context: None });
         }
         if source.starts_with('_') {
             return Err(CompileError::Source(format!("`{source}` is not a supported reduce function.")).into());
         }
         let (source, language) = (Arc::clone(source), Arc::clone(language));
-        Ok(Self(Kind::Custom(Custom { source, language, limits, reducer: None })))
+        let kind = Kind::Custom(Custom { source, language, limits, reducer: None });
+        Ok(Self { kind, context: None })
+    }
+
+    /// The same function, for a query of a view.
+    pub(crate) fn with_context(mut self, context: String) -> Self {
+        self.context = Some(context);
+        self
+    }
+
+    /// Takes the lines that the function has logged.
+    pub(crate) fn take_log(&mut self) -> Vec<String> {
+        match &mut self.kind {
+            Kind::Custom(Custom { reducer: Some(reducer), .. }) => reducer.take_log(),
+            _ => Vec::new(),
+        }
     }
 
     /// The stored reductions of groups of rows, none of which is empty.
     pub(crate) fn reduce(&mut self, groups: &[Group<'_>]) -> Result<Vec<Vec<u8>>> {
-        match &mut self.0 {
+        match &mut self.kind {
             Kind::Builtin(builtin) => Ok(groups
                 .iter()
                 .map(|group| {
@@ -134,7 +153,7 @@ impl Column {
 
     /// The stored reductions of groups of stored reductions, none of which is empty.
     pub(crate) fn rereduce(&mut self, groups: &[Vec<&[u8]>]) -> Result<Vec<Vec<u8>>> {
-        match &mut self.0 {
+        match &mut self.kind {
             Kind::Builtin(builtin) => Ok(groups
                 .iter()
                 .map(|parts| match parts[..] {
@@ -155,16 +174,19 @@ impl Column {
     /// the function once more, even if there is one shard: functions that do not care for `rereduce` show it.
     pub(crate) fn conclude(&mut self, groups: &[Vec<&[u8]>]) -> Result<Vec<Vec<u8>>> {
         let reductions = self.rereduce(groups)?;
-        let Kind::Custom(custom) = &mut self.0 else { return Ok(reductions) };
+        let Kind::Custom(custom) = &mut self.kind else { return Ok(reductions) };
         let singles: Vec<Vec<&[u8]>> = reductions.iter().map(|reduction| vec![reduction.as_slice()]).collect();
         rereduce_custom(custom, &singles, is_overflow)
     }
 
     /// Appends the JSON text of a stored reduction.
     pub(crate) fn finish(&self, stored: &[u8], out: &mut Vec<u8>) {
-        match &self.0 {
+        match &self.kind {
             Kind::Builtin(builtin) => builtin.finish(stored, out),
-            Kind::Custom(_) => out.extend_from_slice(stored),
+            Kind::Custom(_) => match self.context.as_deref().and_then(|context| overflow_of(stored, context)) {
+                Some(overflow) => out.extend_from_slice(overflow.as_bytes()),
+                None => out.extend_from_slice(stored),
+            },
         }
     }
 }
@@ -194,6 +216,22 @@ fn rereduce_custom(
     // A reducer that answers too little has no result for the rest, which is what `undefined` means as well.
     Ok(reductions.into_iter().map(|reduction| reduction.unwrap_or_else(|| b"null".to_vec())).collect())
 }
+
+/// The text of a reduction that grew too large, as a query of one view shows it. In the index it names none, because views
+/// share their reductions; CouchDB's line to the query server holds the name, so that the input is longer by it.
+fn overflow_of(stored: &[u8], context: &str) -> Option<String> {
+    let text = std::str::from_utf8(stored).ok()?.strip_prefix(OVERFLOW)?.strip_suffix("\"}")?;
+    let (head, rest) = text.split_once("input size: ")?;
+    let (input, output) = rest.split_once(" output size: ")?;
+    let input = input.parse::<usize>().ok()? + context.len() + 3;
+    output.parse::<usize>().ok()?;
+    let mut quoted = Vec::new();
+    settee_model::json::write_string(&mut quoted, context);
+    let context = std::str::from_utf8(&quoted).ok()?.trim_matches('"').to_owned();
+    Some(format!("{OVERFLOW}{head}input size: {input} output size: {output} context: {context}\"}}"))
+}
+
+const OVERFLOW: &str = "{\"reduce_overflow_error\":\"";
 
 fn is_overflow(reduction: &[u8]) -> bool {
     reduction.starts_with(br#"{"error":"reduce_overflow_error""#)

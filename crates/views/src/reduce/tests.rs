@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use super::{Column, Group, is_builtin_reduce};
+use super::{Column, Group, is_builtin_reduce, overflow_of};
 use crate::testing::{NoLanguage, Random};
 use crate::tree::{Leaf, Row};
 
@@ -30,6 +30,17 @@ fn reduced(name: &str, values: &[&str]) -> String {
     let mut column = column(name);
     let stored = column.reduce(&[Group::whole(&leaf(values))]).unwrap().pop().unwrap();
     text(&column, &stored)
+}
+
+#[test]
+fn overflows_name_the_view_that_is_queried() {
+    let stored =
+        r#"{"reduce_overflow_error":"Reduce output must shrink more rapidly: input size: 67 output size: 81"}"#;
+    let shown = r#"{"reduce_overflow_error":"Reduce output must shrink more rapidly: input size: 90 output size: 81 context: db/_design/t/_view/v"}"#;
+    assert_eq!(overflow_of(stored.as_bytes(), "db/_design/t/_view/v").as_deref(), Some(shown));
+    for other in ["1", r#"{"reduce_overflow_error":"mine"}"#, r#"{"reduce_overflow_error":7}"#] {
+        assert_eq!(overflow_of(other.as_bytes(), "db/_design/t/_view/v"), None);
+    }
 }
 
 #[test]
