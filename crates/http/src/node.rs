@@ -12,7 +12,7 @@ use settee_design::Language;
 use settee_replication::Replicator;
 use settee_views::Views;
 
-use crate::bridge::lanes::{Lanes, Passage};
+use crate::bridge::lanes::{Lanes, Passage, Places};
 use crate::feeds::Feeds;
 use crate::policy::{Policies, Policy};
 use crate::rate::Rates;
@@ -90,6 +90,7 @@ impl Node {
             parts;
         let requests = AtomicU64::new(entropy());
         let started_ms = clock_ms();
+        let lanes = Lanes::new(&Places::of(settings.as_ref()));
         Arc::new(Self {
             catalog,
             views,
@@ -103,7 +104,7 @@ impl Node {
             entropy,
             feeds: Feeds::default(),
             validators: Validators::default(),
-            lanes: Lanes::new(),
+            lanes,
             policies: Policies::default(),
             rates: Rates::default(),
             replicator: OnceLock::new(),
@@ -151,10 +152,10 @@ impl Node {
         self.lanes.upload(self.patience("receive_timeout_ms", 60_000))
     }
 
-    /// How many long answers are on their way.
+    /// How many more long answers could be on their way.
     #[cfg(test)]
-    pub(crate) fn answers_under_way(&self) -> usize {
-        self.lanes.answers_under_way()
+    pub(crate) fn free_answers(&self) -> usize {
+        self.lanes.free_answers()
     }
 
     fn patience(&self, key: &str, default_ms: u64) -> Duration {
