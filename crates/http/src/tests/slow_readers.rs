@@ -1,5 +1,6 @@
 //! A slow reader never delays writers or other readers.
 
+use std::mem::ManuallyDrop;
 use std::time::{Duration, Instant};
 
 use tokio::io::AsyncWriteExt;
@@ -52,7 +53,10 @@ async fn within(what: &str, limit: Duration, work: impl Future<Output = ()>) {
 fn hundreds_of_clients_that_never_read_hold_up_nobody() {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).max_blocking_threads(THREADS).enable_all().build().unwrap();
+    // After a failure its threads may wait for ever, and its end for them.
+    let runtime = ManuallyDrop::new(runtime);
     runtime.block_on(hold_up_nobody());
+    ManuallyDrop::into_inner(runtime).shutdown_background();
 }
 
 async fn hold_up_nobody() {
