@@ -148,7 +148,7 @@ impl Frames {
             Self::From(hosts) => {
                 let host = viewer.host.as_ref().and_then(|host| host.to_str().ok()).unwrap_or_default();
                 let own = format!("{}://{host}", viewer.scheme.name());
-                let is_listed = hosts.iter().any(|host| *host == own) || hosts[..] == ["*"];
+                let is_listed = hosts.contains(&own) || hosts[..] == ["*"];
                 if is_listed { format!("ALLOW-FROM {own}") } else { "DENY".to_owned() }
             }
         }

@@ -113,19 +113,22 @@ pub(crate) enum Accepted {
 /// Serves a client until it leaves, or until the server stops.
 pub(crate) async fn serve(service: Arc<Service>, client: Accepted, stopping: watch::Receiver<bool>) {
     let limits = Limits::of(service.settings());
+    // In boxes, so that each kind of connection has only the room that it needs itself.
     let ended = match client {
         Accepted::Tcp(stream, ip) => {
             set_options(&stream);
-            begin(service, stream, Peer { ip, scheme: Scheme::Http }, &limits, stopping).await
+            Box::pin(begin(service, stream, Peer { ip, scheme: Scheme::Http }, &limits, stopping)).await
         }
         Accepted::Unix(stream) => {
             let peer = Peer { ip: Ipv4Addr::LOCALHOST.into(), scheme: Scheme::Http };
-            begin(service, stream, peer, &limits, stopping).await
+            Box::pin(begin(service, stream, peer, &limits, stopping)).await
         }
         Accepted::Tls(stream, ip, tls) => {
             set_options(&stream);
-            match timeout(limits.head_time, tls.accept(stream)).await {
-                Ok(Ok(stream)) => begin(service, stream, Peer { ip, scheme: Scheme::Https }, &limits, stopping).await,
+            match Box::pin(timeout(limits.head_time, tls.accept(stream))).await {
+                Ok(Ok(stream)) => {
+                    Box::pin(begin(service, stream, Peer { ip, scheme: Scheme::Https }, &limits, stopping)).await
+                }
                 Ok(Err(error)) => Err(error.into()),
                 Err(_) => Err(io::Error::from(io::ErrorKind::TimedOut).into()),
             }
@@ -164,9 +167,9 @@ where
     let is_h2 = beginning == H2_PREFACE;
     let stream = Begun::new(Paced::new(stream, limits.send_time), beginning);
     if is_h2 {
-        h2(service, stream, peer, limits, stopping).await
+        Box::pin(h2(service, stream, peer, limits, stopping)).await
     } else {
-        h1(service, stream, peer, limits, stopping).await
+        Box::pin(h1(service, stream, peer, limits, stopping)).await
     }
 }
 
@@ -193,8 +196,9 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let serve = service_fn(move |request| {
-        let service = Arc::clone(&service);
-        async move { Ok::<_, Infallible>(service.answer(request, peer).await) }
+        // In a box, so that a connection that waits for requests has no room for one.
+        let answer = Box::pin(Arc::clone(&service).answer(request, peer));
+        async move { Ok::<_, Infallible>(answer.await) }
     });
     let mut builder = http1::Builder::new();
     // No flushing of several answers at once: with it the library takes in whole answers that nobody reads.
@@ -229,9 +233,9 @@ where
     let last_ms = Arc::new(AtomicU64::new(0));
     let noted_ms = Arc::clone(&last_ms);
     let serve = service_fn(move |request: Request<Incoming>| {
-        let service = Arc::clone(&service);
         noted_ms.store(since_begun(), Ordering::Relaxed);
-        async move { Ok::<_, Infallible>(service.answer(request, peer).await) }
+        let answer = Box::pin(Arc::clone(&service).answer(request, peer));
+        async move { Ok::<_, Infallible>(answer.await) }
     });
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder

@@ -16,7 +16,7 @@ use settee_views::{Languages, Views};
 
 use crate::authentication::jwt::Keys;
 use crate::authentication::policy::AuthPolicy;
-use crate::bridge::lanes::{Lanes, Passage};
+use crate::bridge::lanes::{Lanes, Passage, Places};
 use crate::feeds::Feeds;
 use crate::hashing::Hashers;
 use crate::policy::{Policies, Policy};
@@ -122,6 +122,7 @@ impl Node {
         let NodeParts { uuids, identity, clock_ms, entropy, surroundings, .. } = parts;
         let requests = AtomicU64::new(entropy());
         let started_ms = clock_ms();
+        let lanes = Lanes::new(&Places::of(settings.as_ref()));
         Arc::new(Self {
             catalog,
             views,
@@ -138,7 +139,7 @@ impl Node {
             users: Users::default(),
             hashers: Hashers::start(surroundings.hash_threads, &surroundings.give_way),
             keys: Keys::new(surroundings.read_keys),
-            lanes: Lanes::new(),
+            lanes,
             policies: Policies::default(),
             rates: Rates::default(),
             replicator: OnceLock::new(),
@@ -186,10 +187,10 @@ impl Node {
         self.lanes.upload(self.patience("receive_timeout_ms", 60_000))
     }
 
-    /// How many long answers are on their way.
+    /// How many more long answers could be on their way.
     #[cfg(test)]
-    pub(crate) fn answers_under_way(&self) -> usize {
-        self.lanes.answers_under_way()
+    pub(crate) fn free_answers(&self) -> usize {
+        self.lanes.free_answers()
     }
 
     fn patience(&self, key: &str, default_ms: u64) -> Duration {

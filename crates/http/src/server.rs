@@ -167,7 +167,7 @@ impl Service {
         self.node.settings.as_ref()
     }
 
-    pub(crate) async fn answer(&self, request: hyper::Request<Incoming>, peer: Peer) -> Response {
+    pub(crate) async fn answer(self: Arc<Self>, request: hyper::Request<Incoming>, peer: Peer) -> Response {
         let (mut parts, body) = request.into_parts();
         as_http1(&mut parts);
         let id = self.request_id(&parts.headers);

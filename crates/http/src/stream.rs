@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Instant, Sleep};
+use tokio::time::Sleep;
 
 /// A stream whose beginning was read.
 pub(crate) struct Begun<S> {
@@ -85,9 +85,7 @@ impl<S> Paced<S> {
             return written;
         }
         let patience = self.patience;
-        let far = Duration::from_secs(365 * 24 * 3600);
-        let waiting =
-            self.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + patience.min(far))));
+        let waiting = self.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
         ready!(waiting.as_mut().poll(cx));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client took nothing for too long")))
     }

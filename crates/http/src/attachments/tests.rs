@@ -15,7 +15,7 @@ use settee_wire::multipart::ContentType;
 
 use super::*;
 use crate::body::pieces::with_pieces;
-use crate::bridge::lanes::Lanes;
+use crate::bridge::lanes::{Lanes, Places};
 use crate::tests::{database, show};
 
 const INTERACTIVE: EditMode = EditMode::Interactive(UnknownParent::Refuse);
@@ -107,23 +107,27 @@ fn stubs_must_name_the_generation_that_is_stored() {
 async fn receive(body: &str, size: usize) -> Result<Vec<(String, String)>, String> {
     let pieces = body.as_bytes().chunks(size).map(|piece| Frame::data(Bytes::copy_from_slice(piece)));
     let body = Pieced(pieces.collect());
-    let received = with_pieces(Lanes::new().upload(Duration::from_secs(60)), body, |pieces| {
-        let database = database();
-        let content_type = ContentType::parse("multipart/related; boundary=sep");
-        let related = related::receive(&database, &policy(), &content_type, pieces, |_, _| Ok(()))?;
-        let attachments = resolve(&database, &policy(), "doc", &related.document, INTERACTIVE, related.followed)?;
-        let rev = save(&database, "doc", "{}", attachments);
-        let view = database.read()?;
-        let stored = view.head("doc")?.unwrap();
-        assert_eq!(stored.rev, rev);
-        let attachments = view.revision(stored.stored)?.unwrap().attachments;
-        let read = |attachment: &Attachment| {
-            let mut text = String::new();
-            view.content(attachment).unwrap().reader(Form::Identity).read_to_string(&mut text).unwrap();
-            (attachment.name.clone(), text)
-        };
-        Ok(attachments.iter().map(read).collect())
-    });
+    let received = with_pieces(
+        Lanes::new(&Places { answers: 1, lists: 1, uploads: 1 }).upload(Duration::from_secs(60)),
+        body,
+        |pieces| {
+            let database = database();
+            let content_type = ContentType::parse("multipart/related; boundary=sep");
+            let related = related::receive(&database, &policy(), &content_type, pieces, |_, _| Ok(()))?;
+            let attachments = resolve(&database, &policy(), "doc", &related.document, INTERACTIVE, related.followed)?;
+            let rev = save(&database, "doc", "{}", attachments);
+            let view = database.read()?;
+            let stored = view.head("doc")?.unwrap();
+            assert_eq!(stored.rev, rev);
+            let attachments = view.revision(stored.stored)?.unwrap().attachments;
+            let read = |attachment: &Attachment| {
+                let mut text = String::new();
+                view.content(attachment).unwrap().reader(Form::Identity).read_to_string(&mut text).unwrap();
+                (attachment.name.clone(), text)
+            };
+            Ok(attachments.iter().map(read).collect())
+        },
+    );
     received.await.map_err(|error| show(&error))
 }
 

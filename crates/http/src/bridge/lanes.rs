@@ -16,14 +16,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-/// How many answers may be on their way out. Each has a thread, and up to a few hundred kilobytes if its client is slow.
-const ANSWERS_MAX: usize = 1024;
-
-/// How many answers of list functions may be on their way out. Each has a process besides.
-const LISTS_MAX: usize = 64;
-
-/// How many bodies may be on their way in to a thread.
-const UPLOADS_MAX: usize = 512;
+use crate::Settings;
 
 /// How long a client may do nothing while others wait for its place. A slow line takes a piece in less: the system's
 /// buffers swallow some hundred kilobytes at once.
@@ -38,11 +31,24 @@ pub(crate) struct Lanes {
     uploads: Arc<Lane>,
 }
 
-/// How many may be in each lane.
+/// How many may be in each lane. Each has a thread; an answer besides up to a few hundred kilobytes if its client is slow,
+/// and one of a list function a process.
 pub(crate) struct Places {
     pub(crate) answers: usize,
     pub(crate) lists: usize,
     pub(crate) uploads: usize,
+}
+
+impl Places {
+    pub(crate) fn of(settings: &dyn Settings) -> Self {
+        let number = |key, default| settings.number("chttpd", key, default).clamp(1, 10_000);
+        let places = |key, default| usize::try_from(number(key, default)).unwrap_or(1);
+        Self {
+            answers: places("max_long_answers", 1024),
+            lists: places("max_list_answers", 64),
+            uploads: places("max_uploads", 512),
+        }
+    }
 }
 
 /// One direction.
@@ -75,14 +81,11 @@ pub(crate) struct Passage {
 }
 
 impl Lanes {
-    /// # Panics
-    /// If the system has no memory for it.
-    pub(crate) fn new() -> Arc<Self> {
-        let places = Places { answers: ANSWERS_MAX, lists: LISTS_MAX, uploads: UPLOADS_MAX };
-        Self::with_places(&places, CONTESTED_AFTER)
+    pub(crate) fn new(places: &Places) -> Arc<Self> {
+        Self::with_patience(places, CONTESTED_AFTER)
     }
 
-    pub(crate) fn with_places(places: &Places, contested_after: Duration) -> Arc<Self> {
+    fn with_patience(places: &Places, contested_after: Duration) -> Arc<Self> {
         let Places { answers, lists, uploads } = *places;
         let threads = tokio::runtime::Builder::new_current_thread()
             .max_blocking_threads(answers + lists + uploads)
@@ -112,10 +115,10 @@ impl Lanes {
         Passage { lanes: Arc::clone(self), lane: Arc::clone(&self.uploads), patience }
     }
 
-    /// How many answers have a place.
+    /// How many more answers would have a place.
     #[cfg(test)]
-    pub(crate) fn answers_under_way(&self) -> usize {
-        ANSWERS_MAX - self.answers.places.available_permits()
+    pub(crate) fn free_answers(&self) -> usize {
+        self.answers.places.available_permits()
     }
 }
 

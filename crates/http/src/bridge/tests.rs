@@ -5,14 +5,14 @@ use http_body_util::BodyExt;
 use hyper::body::Body as _;
 
 use super::*;
-use crate::bridge::lanes::Lanes;
+use crate::bridge::lanes::{Lanes, Places};
 use crate::respond::Body;
 use crate::tests::show;
 
 const ROW: &[u8] = &[b'x'; 1000];
 
 fn passage() -> Passage {
-    Lanes::new().answer(Duration::from_secs(60))
+    Lanes::new(&Places { answers: 1, lists: 1, uploads: 1 }).answer(Duration::from_secs(60))
 }
 
 /// Writes rows; `Break` ends it.

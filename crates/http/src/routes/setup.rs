@@ -32,7 +32,7 @@ pub(super) async fn run(mut request: Request) -> Answer {
     if !setup.is_object() {
         return Err(Error::bad_request("Missing JSON body'"));
     }
-    let action = setup.get("action").and_then(|action| action.as_str()).unwrap_or_default().into_owned();
+    let action = setup.get("action").and_then(Value::as_str).unwrap_or_default().into_owned();
     let node = Arc::clone(&request.node);
     match action.as_str() {
         "enable_single_node" => {

@@ -85,7 +85,7 @@ async fn broken_heads_are_answered() {
         let mut client = server.client().await;
         client.write(text.as_bytes()).await;
         let reply = client.reply(false).await.unwrap();
-        assert_eq!((reply.status, reply.body.trim_end()), (status, body), "{:.60}", text);
+        assert_eq!((reply.status, reply.body.trim_end()), (status, body), "{text:.60}");
         assert!(reply.header("content-type") == Some("application/json") && client.rest().await.is_empty());
     }
     server.stop().await;

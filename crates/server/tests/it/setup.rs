@@ -1,7 +1,5 @@
 //! The calls with which installers and clients prepare a server, and that what they set outlives a restart.
 
-use settee_model::json::Value;
-
 use crate::server::{Directory, Server, serve};
 use crate::{Client, text};
 
@@ -106,9 +104,8 @@ fn obsidian_livesync_sets_a_server_up() {
         );
     }
     let set = |section: &str, key: &str| {
-        configuration.value().get(section).and_then(|section| {
-            section.get(key).and_then(|value: Value<'_>| value.as_str().map(|text| text.into_owned()))
-        })
+        let value = configuration.value().get(section).and_then(|section| section.get(key));
+        value.and_then(|value| value.as_str().map(std::borrow::Cow::into_owned))
     };
     assert_eq!(set("cluster", "n").as_deref(), Some("1"));
     assert!(set("admins", "admin").is_some_and(|hash| hash.starts_with("-pbkdf2")));
