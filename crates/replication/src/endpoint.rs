@@ -4,9 +4,11 @@
 
 use std::fmt;
 
-use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use percent_encoding::{percent_decode_str, utf8_percent_encode};
 use settee_model::base64;
 use settee_model::json::Value;
+
+use crate::peer::COMPONENT;
 
 /// Where a database is.
 #[derive(Clone, PartialEq, Eq)]
@@ -124,11 +126,8 @@ impl Endpoint {
     #[must_use]
     pub fn database_uri(&self) -> String {
         match self {
-            Self::Remote(remote) => {
-                let path = remote.path.split('?').next().unwrap_or_default().trim_end_matches('/');
-                format!("{}://{}:{}{path}", remote.scheme, remote.host, remote.port)
-            }
-            Self::Local(local) => format!("/{}", utf8_percent_encode(&local.name, NON_ALPHANUMERIC)),
+            Self::Remote(remote) => remote.url.split('?').next().unwrap_or_default().trim_end_matches('/').to_owned(),
+            Self::Local(local) => format!("/{}", utf8_percent_encode(&local.name, COMPONENT)),
         }
     }
 

@@ -8,6 +8,8 @@ mod changes;
 mod database;
 mod documents;
 mod open_revs;
+#[cfg(test)]
+mod tests;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -33,7 +35,7 @@ pub(crate) use documents::{BulkDocs, Put, Refused, Wanted};
 pub(crate) use open_revs::{Arriving, OpenRevs};
 
 /// What may stay as it is in a segment of a path or in a value of a query.
-const COMPONENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+pub(crate) const COMPONENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// The longest answer that is held in memory as a whole.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
