@@ -3,6 +3,7 @@
 //! waits in no time.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod convergence;
 mod documents;
 mod peers;
 mod requests;
