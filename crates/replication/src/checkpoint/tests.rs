@@ -1,4 +1,5 @@
 //! Checkpoints.
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 use settee_model::json::Json;
 

@@ -173,6 +173,7 @@ fn negated(tree: Tree) -> Tree {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use settee_model::json::Json;
 

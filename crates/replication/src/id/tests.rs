@@ -1,4 +1,5 @@
 //! Ids compared with those of an independent implementation of the algorithm.
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::Arc;
 

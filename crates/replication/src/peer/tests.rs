@@ -1,4 +1,5 @@
 //! What a peer sends, who it says we are, and how long it waits.
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::Arc;
 use std::time::Duration;

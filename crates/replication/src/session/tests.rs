@@ -1,4 +1,5 @@
 //! Whole sessions against the model of a server.
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 mod faults;
 mod random;
@@ -150,7 +151,7 @@ async fn documents_that_a_target_refuses() {
 async fn batches_that_are_too_long_are_divided() {
     let server = Arc::new(Server { longest: 1000, ..Arc::into_inner(Server::with(&["a", "b"])).unwrap() });
     for number in 0..20 {
-        server.write("a", &format!("doc{number}"), Leaf::new(&["1-a"], &format!("{{\"x\":\"{:0120}\"}}", number)));
+        server.write("a", &format!("doc{number}"), Leaf::new(&["1-a"], &format!("{{\"x\":\"{number:0120}\"}}")));
     }
     server.write("a", "long", Leaf::new(&["1-a"], &format!("{{\"x\":\"{:02000}\"}}", 1)));
     let spec = spec("a", "b", "\"worker_batch_size\":15");
