@@ -376,6 +376,3 @@ fn require_owner(job: &Job, user: &User) -> Result<(), ReplicateError> {
     };
     if is_admin || is_owner { Ok(()) } else { Err(ReplicateError::NotYours) }
 }
-
-#[cfg(test)]
-mod tests;
