@@ -33,19 +33,19 @@ let names = 0;
 
 // Declares tests. `notYet` maps the name of a test that the server cannot pass yet to the reason. Such
 // a test must fail; one that passes, and an entry without a test, fail the run.
-function suite(notYet) {
+function suite(notYet, limitMs = LIMIT_MS) {
   const unused = new Set(Object.keys(notYet));
   after(() => assert.deepEqual([...unused], [], 'entries of the list that name no test'));
   return (name, body) => {
     unused.delete(name);
     const reason = notYet[name];
-    const timeout = LIMIT_MS + 5_000;
+    const timeout = limitMs + 5_000;
     if (reason === undefined) {
-      test(name, { timeout }, (t) => within(body(t), name));
+      test(name, { timeout }, (t) => within(body(t), name, limitMs));
       return;
     }
     test(`${name} (not yet: ${reason})`, { timeout }, async (t) => {
-      await assert.rejects(within(body(t), name), () => true, 'this passes: delete its line in the list');
+      await assert.rejects(within(body(t), name, limitMs), () => true, 'this passes: delete its line in the list');
     });
   };
 }
@@ -66,6 +66,13 @@ async function within(promise, what, limitMs = LIMIT_MS) {
 function freshName(prefix = 'clients') {
   names += 1;
   return `${prefix}-${process.pid}-${names}`;
+}
+
+// A directory that is removed at the end.
+function scratchDirectory() {
+  const directory = path.join(scratch, freshName('directory'));
+  fs.mkdirSync(directory);
+  return directory;
 }
 
 // The address of a database that nobody else uses and that does not exist yet.
@@ -201,6 +208,7 @@ module.exports = {
   ids,
   local,
   remote,
+  scratchDirectory,
   startServer,
   status,
   suite,

@@ -58,9 +58,15 @@ impl Replication {
         Ok(Self { replicator, timekeeper })
     }
 
+    /// Tells all replications to end. Do so before the server begins to: what they read would end otherwise before they do.
+    pub fn begin_stop(&self) {
+        self.replicator.begin_stop();
+    }
+
     /// Ends all replications; each records how far it came.
     pub async fn stop(self) {
-        self.replicator.stop().await;
+        self.replicator.begin_stop();
+        self.replicator.stopped().await;
         // It ends by itself, unless it broke.
         let _ = self.timekeeper.await;
     }
@@ -141,3 +147,6 @@ impl Connect for Ways {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

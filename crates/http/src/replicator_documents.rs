@@ -204,6 +204,3 @@ impl Mask {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

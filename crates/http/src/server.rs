@@ -48,11 +48,6 @@ impl Shutdown {
         self.0.send_replace(true);
     }
 
-    /// Waits until the end has begun.
-    pub async fn begun(&self) {
-        until_true(&mut self.watch()).await;
-    }
-
     /// Becomes true when the end has begun.
     pub(crate) fn watch(&self) -> watch::Receiver<bool> {
         self.0.subscribe()

@@ -4,6 +4,9 @@
 //! newest session first in its `history`. A session goes on from the newest entry that both sides know: one of them may have
 //! been restored from a backup, or a checkpoint may have reached only one.
 
+#[cfg(test)]
+mod tests;
+
 use settee_model::json::{Json, Value, write_string, write_u64};
 
 use crate::session::Statistics;

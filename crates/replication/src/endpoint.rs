@@ -2,11 +2,14 @@
 //!
 //! `Display` and `Debug` never show credentials: neither those of the URL, nor headers, nor the `auth` object.
 
+use std::borrow::Cow;
 use std::fmt;
 
-use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use percent_encoding::{percent_decode_str, utf8_percent_encode};
 use settee_model::base64;
 use settee_model::json::Value;
+
+use crate::peer::COMPONENT;
 
 /// Where a database is.
 #[derive(Clone, PartialEq, Eq)]
@@ -124,11 +127,8 @@ impl Endpoint {
     #[must_use]
     pub fn database_uri(&self) -> String {
         match self {
-            Self::Remote(remote) => {
-                let path = remote.path.split('?').next().unwrap_or_default().trim_end_matches('/');
-                format!("{}://{}:{}{path}", remote.scheme, remote.host, remote.port)
-            }
-            Self::Local(local) => format!("/{}", utf8_percent_encode(&local.name, NON_ALPHANUMERIC)),
+            Self::Remote(remote) => remote.url.split('?').next().unwrap_or_default().trim_end_matches('/').to_owned(),
+            Self::Local(local) => format!("/{}", utf8_percent_encode(&local.name, COMPONENT)),
         }
     }
 
@@ -220,7 +220,7 @@ fn split_url(url: &str) -> Option<UrlParts<'_>> {
 }
 
 fn decode(text: &str) -> Option<String> {
-    percent_decode_str(text).decode_utf8().ok().map(|text| text.into_owned())
+    percent_decode_str(text).decode_utf8().ok().map(Cow::into_owned)
 }
 
 /// Headers by name, and the credentials of a basic authorization, which stands among them no longer.
@@ -266,7 +266,7 @@ fn take_auth(value: Option<Value<'_>>) -> Result<Auth, EndpointError> {
         return Err(EndpointError::InvalidAuth);
     }
     let Some(basic) = value.get("basic") else { return Ok(Auth::None) };
-    let text = |name| basic.get(name).and_then(Value::as_str).map(|text| text.into_owned());
+    let text = |name| basic.get(name).and_then(Value::as_str).map(Cow::into_owned);
     match (text("username"), text("password")) {
         (Some(username), Some(password)) => Ok(Auth::Basic { username, password }),
         _ => Err(EndpointError::InvalidAuth),

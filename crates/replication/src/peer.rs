@@ -8,7 +8,10 @@ mod changes;
 mod database;
 mod documents;
 mod open_revs;
+#[cfg(test)]
+mod tests;
 
+use std::borrow::Cow;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,7 +24,7 @@ use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::BodyExt;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use settee_model::json::Json;
+use settee_model::json::{Json, Value};
 use tokio::sync::mpsc;
 
 use crate::endpoint::Endpoint;
@@ -33,7 +36,7 @@ pub(crate) use documents::{BulkDocs, Put, Refused, Wanted};
 pub(crate) use open_revs::{Arriving, OpenRevs};
 
 /// What may stay as it is in a segment of a path or in a value of a query.
-const COMPONENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+pub(crate) const COMPONENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// The longest answer that is held in memory as a whole.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
@@ -157,7 +160,7 @@ impl Ask {
 }
 
 fn error_of(body: &[u8]) -> (String, String) {
-    let text = |json: &Json, name| json.value().get(name).and_then(|text| text.as_str()).map(|text| text.into_owned());
+    let text = |json: &Json, name| json.value().get(name).and_then(Value::as_str).map(Cow::into_owned);
     match Json::parse(body) {
         Ok(json) => (text(&json, "error").unwrap_or_default(), text(&json, "reason").unwrap_or_default()),
         Err(_) => Default::default(),

@@ -32,6 +32,9 @@ use crate::peer::{ChangesQuery, Peer, PeerError, Refused};
 use crate::spec::Spec;
 pub use progress::{Progress, Statistics};
 
+/// How long a session that ends early tries to record how far it came.
+const LAST_CHECKPOINT: Duration = Duration::from_secs(10);
+
 /// What a session needs from outside.
 #[derive(Clone)]
 pub struct Services {
@@ -164,6 +167,8 @@ struct Run {
     next_ordinal: u64,
     /// Everything up to here is at the target.
     through: Json,
+    /// For this sequence it was asked how many changes come behind it.
+    counted: Option<Json>,
     reading: Reading,
 }
 
@@ -194,6 +199,7 @@ impl Run {
             rows: Vec::new(),
             slots: VecDeque::new(),
             next_ordinal: 0,
+            counted: None,
             reading: Reading::Goes,
         }
     }
@@ -202,20 +208,24 @@ impl Run {
         match self.work(&mut control).await {
             Ok(Control::Run) => self.complete().await,
             Ok(Control::Stop) => {
-                self.workers.shutdown().await;
-                if let Err(failure) = self.checkpoint().await {
-                    tracing::warn!("the last checkpoint of a replication that was stopped: {failure}");
-                }
+                self.last_checkpoint().await;
                 Outcome::Stopped
             }
             Err(failure) => {
-                self.workers.shutdown().await;
-                // What was done need not be done again, if both sides can still be reached.
-                if let Err(other) = self.checkpoint().await {
-                    tracing::debug!("the last checkpoint of a replication that failed: {other}");
-                }
+                self.last_checkpoint().await;
                 Outcome::Failed(failure)
             }
+        }
+    }
+
+    /// What was done need not be done again, if both sides can be reached and answer soon.
+    async fn last_checkpoint(&mut self) {
+        self.workers.shutdown().await;
+        let record = self.checkpoints.record(&self.context, &self.through);
+        match tokio::time::timeout(LAST_CHECKPOINT, record).await {
+            Ok(Ok(())) => {}
+            Ok(Err(failure)) => tracing::info!("the last checkpoint of a replication that ended early: {failure}"),
+            Err(_) => tracing::info!("the last checkpoint of a replication that ended early took too long"),
         }
     }
 
@@ -270,7 +280,9 @@ impl Run {
     fn dispatch(&mut self) {
         let tuning = &self.spec.tuning;
         // Continuous replications bring what there is at once; the batches grow while all workers are busy.
-        let ready = self.spec.continuous || self.rows.len() >= tuning.worker_batch_size;
+        // A one-shot one waits for whole batches as long as there is something else to do.
+        let idle = self.workers.is_empty() && self.items.is_empty();
+        let ready = self.spec.continuous || self.rows.len() >= tuning.worker_batch_size || idle;
         if ready && self.workers.len() < tuning.worker_processes {
             self.give();
         }
@@ -318,11 +330,14 @@ impl Run {
 
     async fn checkpoint(&mut self) -> Result<(), Failure> {
         self.checkpoints.record(&self.context, &self.through).await?;
-        if self.spec.continuous
-            && let Ok(Some(pending)) = self.context.source.pending(&self.through).await
-        {
+        // Thousands of replications may have nothing to do: they do not ask again.
+        if self.counted.as_ref() == Some(&self.through) {
+            return Ok(());
+        }
+        if let Ok(Some(pending)) = self.context.source.pending(&self.through).await {
             self.context.progress.update(|statistics| statistics.changes_pending = Some(pending));
         }
+        self.counted = Some(self.through.clone());
         Ok(())
     }
 

@@ -2,6 +2,9 @@
 //!
 //! Members and complaints are CouchDB's (`couch_replicator_parse`). Members that are not known are passed over.
 
+#[cfg(test)]
+mod tests;
+
 use percent_encoding::percent_decode_str;
 use settee_model::json::{Json, Value};
 

@@ -3,6 +3,7 @@
 //!
 //! The model keeps the leaves of each document with their histories in maps, and nothing else. It shares no code with the
 //! real server.
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 mod database;
 mod faulty;

@@ -291,6 +291,7 @@ fn skip_value(text: &[u8], at: usize) -> Option<usize> {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::{Rows, Splitter, elements, member, members};
 

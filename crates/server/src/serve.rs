@@ -240,22 +240,19 @@ async fn listen(
     println!("Stop with Ctrl-C.");
     let shutdown = Shutdown::new();
     let mut terminate = signal(SignalKind::terminate()).context("signals cannot be received")?;
+    let background = maintenance.start();
+    let watching = opened.certificates.map(|certificates| tokio::spawn(certificates.watch()));
+    let replication = replication::start(&node, configuration, opened.port, &shutdown).await?;
     let stop = shutdown.clone();
-    tokio::spawn(async move {
+    let replication = tokio::spawn(async move {
         tokio::select! {
             _ = tokio::signal::ctrl_c() => {}
             _ = terminate.recv() => {}
         }
         tracing::info!("stopping: feeds end, open requests finish");
+        // First of all, so that no replication takes the end of its feed for a fault.
+        replication.begin_stop();
         stop.begin();
-    });
-    let background = maintenance.start();
-    let watching = opened.certificates.map(|certificates| tokio::spawn(certificates.watch()));
-    let replication = replication::start(&node, configuration, opened.port, &shutdown).await?;
-    let ending = shutdown.clone();
-    // While open requests finish, so that peers that are this server still answer.
-    let replication = tokio::spawn(async move {
-        ending.begun().await;
         replication.stop().await;
     });
     settee_http::serve(node, opened.listeners, shutdown).await;

@@ -102,6 +102,8 @@ pub(crate) struct ChangesFeed {
     ask: Ask,
     stream: Stream,
     rows: Splitter,
+    /// Whether anything came, be it a heartbeat.
+    alive: bool,
     ended: bool,
 }
 
@@ -124,7 +126,7 @@ impl Peer {
             Feed::Normal => Rows::InArray,
             Feed::Continuous => Rows::Lines,
         };
-        Ok(ChangesFeed { ask, stream, rows: Splitter::new(rows), ended: false })
+        Ok(ChangesFeed { ask, stream, rows: Splitter::new(rows), alive: false, ended: false })
     }
 }
 
@@ -139,7 +141,10 @@ impl ChangesFeed {
                 return Ok(None);
             }
             match self.stream.next().await.map_err(|error| self.ask.transport(error))? {
-                Some(bytes) => self.rows.feed(&bytes),
+                Some(bytes) => {
+                    self.alive = true;
+                    self.rows.feed(&bytes);
+                }
                 None if self.rows.is_balanced() => self.ended = true,
                 None => {
                     let error = TransportError::Broken("the feed of changes ended in the middle".to_owned());
@@ -147,6 +152,11 @@ impl ChangesFeed {
                 }
             }
         }
+    }
+
+    /// Whether something came, and nothing of a row is lost.
+    pub(crate) fn ended_alive(&self) -> bool {
+        self.alive && self.rows.is_balanced()
     }
 
     /// That a feed ended which should have gone on; it is opened again.

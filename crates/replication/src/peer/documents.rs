@@ -1,5 +1,6 @@
 //! Documents in batches: `_revs_diff`, `_bulk_get`, `_bulk_docs`; and single ones that are written on their own.
 
+use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
@@ -66,7 +67,7 @@ impl Peer {
         let json = answer.json(&ask)?;
         let texts = |value: Option<Value<'_>>| -> Vec<String> {
             let values = value.into_iter().flat_map(Value::elements);
-            values.filter_map(|value| value.as_str().map(|text| text.into_owned())).collect()
+            values.filter_map(|value| value.as_str().map(Cow::into_owned)).collect()
         };
         let wanted = json.value().members().map(|(id, diff)| Wanted {
             id: Json::trusted(id.raw().to_vec()),
@@ -170,7 +171,7 @@ fn put_result(ask: &Ask, id: &str, rev: &str, status: u16, body: &[u8]) -> Resul
 }
 
 fn refused(row: Value<'_>) -> Option<Refused> {
-    let text = |name| row.get(name).and_then(Value::as_str).map(|text| text.into_owned()).unwrap_or_default();
+    let text = |name| row.get(name).and_then(Value::as_str).map(Cow::into_owned).unwrap_or_default();
     row.get("error")?;
     Some(Refused { id: text("id"), rev: text("rev"), error: text("error"), reason: text("reason") })
 }

@@ -145,7 +145,10 @@ struct Ending {
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        self.replicator.ended(&self.job, self.number, self.outcome.take());
+        // A run that is dropped on its way belongs to a runtime that ends, and then nobody wants to know.
+        if self.outcome.is_some() || std::thread::panicking() {
+            self.replicator.ended(&self.job, self.number, self.outcome.take());
+        }
         self.replicator.active.send_modify(|active| *active -= 1);
     }
 }

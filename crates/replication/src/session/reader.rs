@@ -89,7 +89,8 @@ impl Reader {
         if let Some(seq) = last.as_deref().and_then(sequence) {
             self.since = seq;
         }
-        if rows > 0 {
+        // Many proxies end a feed after a while. That is no failure of one that was alive and ended between rows.
+        if rows > 0 || feed.ended_alive() {
             self.tries = Tries::new(self.source.tuning());
         }
         match (ended, self.query.feed) {

@@ -1,6 +1,7 @@
 //! Documents that are brought over on their own: those with attachments, whose bytes are streamed from the source to the
 //! target; design documents, which a target may refuse to whom it lets write others; and what `_bulk_get` did not give.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -54,7 +55,7 @@ impl Single {
 
 fn rev_of(document: &[u8]) -> Option<String> {
     let json = Json::parse(member(document, "_rev")?).ok()?;
-    json.value().as_str().map(|rev| rev.into_owned())
+    json.value().as_str().map(Cow::into_owned)
 }
 
 /// Brings all over, several at a time. Documents without attachments go to `writer`.
@@ -204,7 +205,7 @@ fn attachments_with(document: &Json, mark: &str, coding: Coding) -> Option<Vec<F
     let attachments = document.value().get("_attachments")?;
     let marked = attachments.members().filter(|(_, value)| value.get(mark).and_then(Value::as_bool) == Some(true));
     let following = marked.map(|(name, value)| {
-        let text = |name| value.get(name).and_then(Value::as_str).map(|text| text.into_owned());
+        let text = |name| value.get(name).and_then(Value::as_str).map(Cow::into_owned);
         let encoding = text("encoding").filter(|encoding| coding == Coding::Stored && encoding != "identity");
         let length = match encoding {
             Some(_) => value.get("encoded_length"),

@@ -1,5 +1,7 @@
 //! The beginning of a session: both databases are opened and their checkpoints compared; and the checkpoints that follow.
 
+use std::borrow::Cow;
+
 use settee_model::json::{Json, Value};
 
 use super::{Context, Failure};
@@ -68,7 +70,7 @@ impl Log {
     /// The checkpoint under the id of today, or one under an older id, which then goes on under that of today.
     async fn find(peer: &Peer, id: &ReplicationId) -> Result<Self, PeerError> {
         if let Some(document) = peer.local_document(&id.base).await? {
-            let rev = document.value().get("_rev").and_then(Value::as_str).map(|rev| rev.into_owned());
+            let rev = document.value().get("_rev").and_then(Value::as_str).map(Cow::into_owned);
             return Ok(Self { document: Some(document), rev });
         }
         for name in &id.older {
@@ -171,7 +173,7 @@ async fn write(peer: &Peer, which: &str, name: &str, side: &Side, document: &Jso
             let there = peer.local_document(name).await.map_err(|error| failed(error.to_string()))?;
             there
                 .filter(|there| checkpoint::stripped(there) == *document)
-                .and_then(|there| there.value().get("_rev").and_then(Value::as_str).map(|rev| rev.into_owned()))
+                .and_then(|there| there.value().get("_rev").and_then(Value::as_str).map(Cow::into_owned))
                 .ok_or_else(|| failed("conflict".to_owned()))
         }
     }

@@ -1,4 +1,5 @@
 //! Whole sessions against the model of a server.
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 mod faults;
 mod random;
@@ -150,7 +151,7 @@ async fn documents_that_a_target_refuses() {
 async fn batches_that_are_too_long_are_divided() {
     let server = Arc::new(Server { longest: 1000, ..Arc::into_inner(Server::with(&["a", "b"])).unwrap() });
     for number in 0..20 {
-        server.write("a", &format!("doc{number}"), Leaf::new(&["1-a"], &format!("{{\"x\":\"{:0120}\"}}", number)));
+        server.write("a", &format!("doc{number}"), Leaf::new(&["1-a"], &format!("{{\"x\":\"{number:0120}\"}}")));
     }
     server.write("a", "long", Leaf::new(&["1-a"], &format!("{{\"x\":\"{:02000}\"}}", 1)));
     let spec = spec("a", "b", "\"worker_batch_size\":15");
@@ -254,4 +255,56 @@ async fn checkpoints_under_older_ids_go_on_under_the_newest() {
     for name in ["a", "b"] {
         assert_eq!(server.database(name).locals.len(), 2);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_document_that_is_no_json_does_not_stop_the_others() {
+    let server = Server::with(&["a", "b"]);
+    for number in 0..10 {
+        server.write("a", &format!("doc{number}"), Leaf::new(&["1-a"], "{\"x\":1}"));
+    }
+    server.write("a", "bad", Leaf::new(&["1-a"], "{\"x\":01,\"y\":\"\\q\"}"));
+    let (outcome, statistics) = sides(&server).run(&spec("a", "b", ""), &services()).await;
+    answer(&outcome);
+    assert_eq!((statistics.docs_written, statistics.doc_write_failures), (10, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn clocks_that_jump_show_in_dates_only() {
+    let server = varied(Sequences::Strings, Missing::default());
+    let (mut services, spec) = (services(), spec("a", "b", "\"continuous\":true,\"checkpoint_interval\":1000"));
+    let jumps = std::sync::atomic::AtomicU64::new(0);
+    services.now_s = Arc::new(move || match jumps.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % 3 {
+        0 => 4_000_000_000,
+        1 => 0,
+        _ => 1_795_184_917,
+    });
+    let both = sides(&server);
+    let (control, outcome, _) = both.begin(&spec, &services).await;
+    for round in 0..5 {
+        server.write("a", &format!("round{round}"), Leaf::new(&["1-r"], "{}"));
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(server.database("a").state(), server.database("b").state());
+    }
+    control.send(Control::Stop).unwrap();
+    assert!(matches!(outcome.await.unwrap(), Outcome::Stopped));
+    let log = server.database("b").locals.into_values().next().unwrap();
+    assert_eq!(log.0, 5, "a checkpoint for each round");
+}
+
+/// A session that ends early does not wait long for a side that is silent.
+#[tokio::test(start_paused = true)]
+async fn a_stop_does_not_wait_for_a_silent_side() {
+    use crate::testing::{Fault, Faulty};
+    let server = varied(Sequences::Strings, Missing::default());
+    // Behind its information, its checkpoint and the first two batches the target says nothing more.
+    let target = Faulty::new(server.clone(), Fault::Stall, 6, u64::MAX / 2);
+    let both = Sides { source: server.clone(), target };
+    let spec = spec("a", "b", "\"continuous\":true,\"worker_processes\":1,\"worker_batch_size\":2");
+    let (control, outcome, _) = both.begin(&spec, &services()).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let begun = tokio::time::Instant::now();
+    control.send(Control::Stop).unwrap();
+    assert!(matches!(outcome.await.unwrap(), Outcome::Stopped));
+    assert!(begun.elapsed() <= Duration::from_secs(11), "{:?}", begun.elapsed());
 }

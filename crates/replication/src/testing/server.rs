@@ -1,5 +1,6 @@
 //! A server of the model: routes, and what the answers look like.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,12 +41,15 @@ pub(crate) struct Server {
 
 type Answer = (u16, String);
 
+/// Bytes of attachments by name.
+type Parts = BTreeMap<String, Vec<u8>>;
+
 fn error(status: u16, error: &str) -> Answer {
     (status, format!("{{\"error\":\"{error}\",\"reason\":\"said the model\"}}"))
 }
 
 fn text(value: Option<Value<'_>>) -> String {
-    value.and_then(Value::as_str).map(|text| text.into_owned()).unwrap_or_default()
+    value.and_then(Value::as_str).map(Cow::into_owned).unwrap_or_default()
 }
 
 fn quoted(text: &str) -> String {
@@ -413,7 +417,7 @@ fn get(database: &Database, path: &str, query: &BTreeMap<String, String>) -> Ans
 }
 
 /// What a document with `_revisions` says; `None` if bytes of an attachment are nowhere.
-fn leaf_of(database: &Database, document: Value<'_>, parts: &BTreeMap<String, Vec<u8>>) -> Option<Leaf> {
+fn leaf_of(database: &Database, document: Value<'_>, parts: &Parts) -> Option<Leaf> {
     let revisions = document.get("_revisions").unwrap();
     let start = revisions.get("start").and_then(Value::as_u64).unwrap();
     let history: Vec<String> = revisions
@@ -452,7 +456,7 @@ fn utf8(bytes: &[u8]) -> &str {
 }
 
 /// The document and the attachments of a body of several parts.
-fn related(content_type: &ContentType, body: &[u8]) -> Option<(Vec<u8>, BTreeMap<String, Vec<u8>>)> {
+fn related(content_type: &ContentType, body: &[u8]) -> Option<(Vec<u8>, Parts)> {
     let mut parser = Parser::of(content_type).ok()?;
     parser.feed(body);
     parser.finish();

@@ -57,9 +57,9 @@ const RULES: &[Rule] = &[
         name: "http",
         packages: &["hyper", "hyper-util", "http", "http-body", "http-body-util", "axum", "tower", "reqwest", "ureq"],
         phrases: &[&["hyper"], &["hyper_util"], &["http_body_util"], &["StatusCode"], &["HeaderMap"]],
-        crates: Crates::Only(&["http", "bench"]),
+        crates: Crates::Only(&["http", "replication", "bench"]),
         tests: Tests::Included,
-        advice: "only `http` and `bench` know status codes, headers and query strings: answer with a value or an \
+        advice: "only `http`, `replication` and `bench` know status codes, headers and query strings: answer with a value or an \
                  error enum, and let `http` turn it into a response",
     },
     Rule {

@@ -1,0 +1,328 @@
+//! Replications of a whole server in memory: requests go through the router, sessions through the protocol. Other servers
+//! are servers of the same kind, behind a network that fails when it is told to. The clock is that of the test: what waits,
+//! waits in no time.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod convergence;
+mod documents;
+mod peers;
+mod requests;
+
+use std::collections::HashMap;
+use std::sync::Weak;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use http_body_util::BodyExt;
+use hyper::Method;
+use parking_lot::Mutex;
+use settee_auth::{Authenticator, UserContext};
+use settee_database::Catalog;
+use settee_database::tasks::Tasks;
+use settee_mango::MangoLanguage;
+use settee_model::json::{Json, Value};
+use settee_replication::{Body, BoxFuture, User, full_body};
+use settee_storage::memory::MemoryEngine;
+use settee_views::Views;
+use tokio::time::Instant;
+
+use super::*;
+use crate::request::{Line, Unread};
+use crate::{NodeParts, Persist, SettingsError};
+
+/// What the clock of the wall shows when a test begins.
+const BEGIN_MS: u64 = 1_795_184_917_000;
+
+/// How long, by the clock of the test, anything may take.
+const PATIENCE: Duration = Duration::from_secs(24 * 3600);
+
+/// Settings that a test may change.
+#[derive(Default)]
+struct Changeable(Mutex<HashMap<(String, String), String>>);
+
+impl crate::Settings for Changeable {
+    fn get(&self, section: &str, key: &str) -> Option<String> {
+        self.0.lock().get(&(section.to_owned(), key.to_owned())).cloned()
+    }
+
+    fn section(&self, _: &str) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    fn all(&self) -> Vec<(String, Vec<(String, String)>)> {
+        Vec::new()
+    }
+
+    fn set(&self, section: &str, key: &str, value: &str, _: Persist) -> Result<Option<String>, SettingsError> {
+        Ok(self.0.lock().insert((section.to_owned(), key.to_owned()), value.to_owned()))
+    }
+
+    fn delete(&self, _: &str, _: &str, _: Persist) -> Result<String, SettingsError> {
+        Err(SettingsError::Unknown)
+    }
+
+    fn reload(&self) -> Result<(), SettingsError> {
+        Ok(())
+    }
+}
+
+/// What the network does instead of what it should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    /// Nobody answers.
+    Refused,
+    /// Somebody answers this status.
+    Status(u16),
+    /// The body of the answer breaks off after so many bytes.
+    Cut(usize),
+}
+
+/// A network with one other server in it.
+#[derive(Default)]
+struct OneServer {
+    there: Mutex<Option<(Weak<Node>, Arc<Router>)>>,
+    fault: Mutex<Option<Fault>>,
+    calls: AtomicU64,
+}
+
+struct Wire {
+    network: Arc<OneServer>,
+    inner: InProcess,
+}
+
+impl Transport for Wire {
+    fn call(&self, request: http::Request<Body>) -> BoxFuture<'_, Result<http::Response<Body>, TransportError>> {
+        Box::pin(async move {
+            self.network.calls.fetch_add(1, Ordering::Relaxed);
+            let fault = *self.network.fault.lock();
+            let (mut parts, body) = request.into_parts();
+            parts.uri = parts.uri.path_and_query().unwrap().as_str().parse().unwrap();
+            match fault {
+                Some(Fault::Refused) => return Err(TransportError::Refused("nobody listens".to_owned())),
+                Some(Fault::Status(status)) => {
+                    let body = full_body(r#"{"error":"fault","reason":"as the test wants it"}"#);
+                    return Ok(http::Response::builder().status(status).body(body).unwrap());
+                }
+                Some(Fault::Cut(_)) | None => {}
+            }
+            let response = self.inner.call(http::Request::from_parts(parts, body)).await?;
+            let Some(Fault::Cut(bytes)) = fault else { return Ok(response) };
+            Ok(response.map(|body| Cut { body, left: bytes }.boxed_unsync()))
+        })
+    }
+}
+
+/// A body that breaks.
+struct Cut {
+    body: Body,
+    left: usize,
+}
+
+impl hyper::body::Body for Cut {
+    type Data = bytes::Bytes;
+    type Error = TransportError;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<hyper::body::Frame<bytes::Bytes>, TransportError>>> {
+        use std::task::Poll;
+        match std::pin::Pin::new(&mut self.body).poll_frame(cx) {
+            Poll::Ready(Some(Ok(frame))) => {
+                let length = frame.data_ref().map_or(0, bytes::Bytes::len);
+                if length > self.left {
+                    return Poll::Ready(Some(Err(TransportError::Broken("cut".to_owned()))));
+                }
+                self.left -= length;
+                Poll::Ready(Some(Ok(frame)))
+            }
+            other => other,
+        }
+    }
+}
+
+/// The way through [`OneServer`]: whoever has credentials is the admin there.
+struct Way(Arc<OneServer>);
+
+impl Connect for Way {
+    fn connect(&self, _: &Endpoint, _: &Tuning) -> Result<Arc<dyn Transport>, TransportError> {
+        let there = self.0.there.lock().clone();
+        let (node, router) = there.ok_or_else(|| TransportError::Refused("no other server".to_owned()))?;
+        let user = User { name: Some("admin".to_owned()), roles: vec!["_admin".to_owned()] };
+        Ok(Arc::new(Wire { network: Arc::clone(&self.0), inner: InProcess::new(node, router, user) }))
+    }
+}
+
+/// A server in memory.
+struct World {
+    engine: Arc<MemoryEngine>,
+    settings: Arc<Changeable>,
+    node: Arc<Node>,
+    router: Arc<Router>,
+    shutdown: Shutdown,
+    network: Arc<OneServer>,
+    replication: Replication,
+}
+
+fn admin() -> UserContext {
+    UserContext::admin("admin")
+}
+
+fn user(name: &str) -> UserContext {
+    UserContext { name: Some(name.to_owned()), roles: Vec::new() }
+}
+
+impl World {
+    async fn new() -> Self {
+        Self::on(Arc::new(MemoryEngine::new()), Arc::default()).await
+    }
+
+    async fn on(engine: Arc<MemoryEngine>, settings: Arc<Changeable>) -> Self {
+        let catalog = Arc::new(Catalog::open(Arc::clone(&engine) as Arc<_>, 1).unwrap());
+        let tasks = Tasks::new(|| 0);
+        let index = settee_views::Settings {
+            threads: 1,
+            memory_bytes: 1 << 20,
+            temporary_directory: std::env::temp_dir(),
+            limits: settee_design::Limits::default(),
+            seed: 1,
+        };
+        let views = Views::new(Arc::clone(&catalog), Arc::new(|_| None), tasks.clone(), Arc::new(|_| {}), index);
+        let authenticator = Authenticator::new([0; 32]);
+        authenticator.set_admins([("admin".to_owned(), "somehow".to_owned())]);
+        let (begin, numbers, uuids) = (Instant::now(), AtomicU64::new(1), AtomicU64::new(1));
+        let parts = NodeParts {
+            catalog,
+            views: Arc::new(views),
+            languages: vec![Arc::new(MangoLanguage)],
+            tasks,
+            settings: Arc::clone(&settings) as Arc<_>,
+            authenticator,
+            uuids: Box::new(move |count| {
+                (0..count).map(|_| format!("uuid{}", uuids.fetch_add(1, Ordering::Relaxed))).collect()
+            }),
+            identity: crate::Identity {
+                couchdb_version: "3.5.2".to_owned(),
+                version: "0".to_owned(),
+                node: "node".to_owned(),
+                uuid: "0123456789abcdef".to_owned(),
+            },
+            clock_ms: Box::new(move || BEGIN_MS + u64::try_from(begin.elapsed().as_millis()).unwrap()),
+            entropy: Box::new(move || numbers.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed)),
+        };
+        let (node, shutdown, network) = (Node::new(parts), Shutdown::new(), Arc::new(OneServer::default()));
+        let router = Arc::new(routes::router(&shutdown));
+        let parts =
+            ReplicationParts { network: Arc::new(Way(Arc::clone(&network))), hostname: "here".to_owned(), port: 5984 };
+        let replication = Replication::start(&node, parts, &shutdown).await.unwrap();
+        Self { engine, settings, node, router, shutdown, network, replication }
+    }
+
+    /// Two servers; the network of the first leads to the second.
+    async fn pair() -> (Self, Self) {
+        let (here, there) = (Self::new().await, Self::new().await);
+        *here.network.there.lock() = Some((Arc::downgrade(&there.node), Arc::clone(&there.router)));
+        (here, there)
+    }
+
+    /// Ends in order and begins again with the same data.
+    async fn restarted(self) -> Self {
+        self.replication.begin_stop();
+        self.shutdown.begin();
+        self.replication.stop().await;
+        Self::on(self.engine, self.settings).await
+    }
+
+    fn set(&self, key: &str, value: &str) {
+        self.settings.0.lock().insert(("replicator".to_owned(), key.to_owned()), value.to_owned());
+    }
+
+    /// The status and the body of the answer.
+    async fn ask(&self, user: &UserContext, method: Method, path: &str, body: &str) -> (u16, Json) {
+        let mut headers = hyper::HeaderMap::new();
+        headers.insert(hyper::header::CONTENT_TYPE, "application/json".parse().unwrap());
+        let peer = std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+        let line = Line { method, uri: path.parse().unwrap(), peer, requested: None, rewrites: 0 };
+        let body = Unread::Known(body.to_owned().into());
+        let answer = self.router.dispatch(&self.node, line, headers, user.clone(), Some(body)).await;
+        let answer = answer.unwrap_or_else(|error| crate::access::refuse(&self.node, &error));
+        let status = answer.status().as_u16();
+        let text = answer.into_body().collect().await.unwrap().to_bytes();
+        let json = Json::parse(&text).unwrap_or_else(|_| Json::empty_object());
+        (status, json)
+    }
+
+    async fn get(&self, path: &str) -> (u16, Json) {
+        self.ask(&admin(), Method::GET, path, "").await
+    }
+
+    /// A request of the admin that goes well.
+    #[track_caller]
+    fn done(&self, method: Method, path: &str, body: &str) -> impl Future<Output = Json> {
+        let (path, body, caller) = (path.to_owned(), body.to_owned(), std::panic::Location::caller());
+        async move {
+            let (status, json) = self.ask(&admin(), method, &path, &body).await;
+            assert!(status < 300, "{caller}: {path}: {status} {}", show(&json));
+            json
+        }
+    }
+
+    async fn put(&self, path: &str, body: &str) -> Json {
+        self.done(Method::PUT, path, body).await
+    }
+
+    async fn post(&self, path: &str, body: &str) -> Json {
+        self.done(Method::POST, path, body).await
+    }
+
+    /// Makes databases.
+    async fn databases(&self, names: &[&str]) {
+        for name in names {
+            self.put(&format!("/{name}"), "").await;
+        }
+    }
+
+    /// Waits until a GET answers `status` and a body that holds.
+    async fn until(&self, path: &str, what: &str, holds: impl Fn(u16, Value<'_>) -> bool) -> Json {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let (status, json) = self.get(path).await;
+            if holds(status, json.value()) {
+                return json;
+            }
+            assert!(Instant::now() < deadline, "waited too long until {what}: {status} {}", show(&json));
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    }
+
+    /// Waits until a document of `_replicator` is in this state.
+    async fn until_state(&self, id: &str, state: &str) -> Json {
+        let path = format!("/_scheduler/docs/_replicator/{id}");
+        self.until(&path, state, |_, json| text(json, "state").as_deref() == Some(state)).await
+    }
+
+    async fn until_found(&self, path: &str) -> Json {
+        self.until(path, path, |status, _| status == 200).await
+    }
+
+    async fn until_gone(&self, path: &str) {
+        self.until(path, path, |status, _| status == 404).await;
+    }
+
+    async fn jobs(&self) -> u64 {
+        let (_, json) = self.get("/_scheduler/jobs").await;
+        json.value().get("total_rows").and_then(Value::as_u64).unwrap()
+    }
+}
+
+fn text(json: Value<'_>, name: &str) -> Option<String> {
+    json.get(name).and_then(Value::as_str).map(std::borrow::Cow::into_owned)
+}
+
+fn rev(json: &Json) -> String {
+    text(json.value(), "rev").or_else(|| text(json.value(), "_rev")).unwrap()
+}
+
+fn show(json: &Json) -> String {
+    String::from_utf8_lossy(json.as_bytes()).into_owned()
+}

@@ -1,0 +1,142 @@
+//! `_replicate`: answers, refusals, who may cancel what.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_replication_runs_to_its_end_and_has_nothing_to_do_the_second_time() {
+    let world = World::new().await;
+    world.databases(&["a", "b"]).await;
+    for id in ["x", "y"] {
+        world.put(&format!("/a/{id}"), "{}").await;
+    }
+    let first = world.post("/_replicate", r#"{"source":"a","target":"b"}"#).await;
+    let history = first.value().get("history").unwrap().elements().next().unwrap();
+    for (member, expected) in [("docs_read", 2), ("docs_written", 2), ("missing_found", 2), ("doc_write_failures", 0)] {
+        assert_eq!(history.get(member).and_then(Value::as_u64), Some(expected), "{member}: {}", show(&first));
+    }
+    assert_eq!(world.get("/b/y").await.0, 200);
+    let second = world.post("/_replicate", r#"{"source":"a","target":"b"}"#).await;
+    assert_eq!(second.value().get("no_changes").and_then(Value::as_bool), Some(true), "{}", show(&second));
+    assert_eq!(world.jobs().await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn refusals() {
+    let world = World::new().await;
+    world.databases(&["a"]).await;
+    let anonymous = UserContext::anonymous();
+    let cases = [
+        (admin(), "[]", 400, "bad_request"),
+        (admin(), "{}", 400, "bad_request"),
+        (admin(), r#"{"source":"a"}"#, 400, "bad_request"),
+        (admin(), r#"{"source":"ftp://a","target":"a"}"#, 400, "bad_request"),
+        (admin(), r#"{"source":"a","target":"a","continuous":1}"#, 400, "bad_request"),
+        (admin(), r#"{"source":"a","target":"a","query_params":{"n":1}}"#, 400, "bad_request"),
+        (admin(), r#"{"source":"a","target":"none"}"#, 404, "db_not_found"),
+        (admin(), r#"{"source":"none","target":"a"}"#, 404, "db_not_found"),
+        (admin(), r#"{"replication_id":"none","cancel":true}"#, 404, "not_found"),
+        (admin(), r#"{"source":"a","target":"a","cancel":true}"#, 404, "not_found"),
+        (anonymous, r#"{"source":"a","target":"a"}"#, 401, "unauthorized"),
+        // Databases of this server are reached with the rights of who asks.
+        (user("ann"), r#"{"source":"a","target":"a"}"#, 401, "unauthorized"),
+    ];
+    for (user, body, status, error) in cases {
+        let (answered, json) = world.ask(&user, Method::POST, "/_replicate", body).await;
+        assert_eq!(answered, status, "{body}: {}", show(&json));
+        assert_eq!(text(json.value(), "error").as_deref(), Some(error), "{body}");
+    }
+    assert_eq!(world.jobs().await, 0, "what failed is gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_began_a_replication_may_cancel_it_and_admins_may() {
+    let world = World::new().await;
+    world.databases(&["a", "b"]).await;
+    for database in ["a", "b"] {
+        world.put(&format!("/{database}/_security"), r#"{"members":{"names":["ann"]}}"#).await;
+    }
+    let begin = r#"{"source":"a","target":"b","continuous":true}"#;
+    let cancel = r#"{"source":"a","target":"b","continuous":true,"cancel":true}"#;
+    let (status, json) = world.ask(&user("ann"), Method::POST, "/_replicate", begin).await;
+    assert_eq!(status, 202);
+    let id = text(json.value(), "_local_id").unwrap();
+    assert!(id.ends_with("+continuous"), "{id}");
+    world.put("/a/x", "{}").await;
+    world.until_found("/b/x").await;
+    // The same once more changes nothing.
+    assert_eq!(world.ask(&user("ann"), Method::POST, "/_replicate", begin).await.0, 202);
+    assert_eq!(world.jobs().await, 1);
+    let by_id = format!("{{\"replication_id\":\"{id}\",\"cancel\":true}}");
+    for body in [cancel, begin, by_id.as_str()] {
+        assert_eq!(world.ask(&user("bob"), Method::POST, "/_replicate", body).await.0, 401, "{body}");
+    }
+    assert_eq!(world.jobs().await, 1);
+    assert_eq!(world.ask(&user("ann"), Method::POST, "/_replicate", cancel).await.0, 200);
+    assert_eq!(world.jobs().await, 0);
+    assert_eq!(world.ask(&user("ann"), Method::POST, "/_replicate", begin).await.0, 202);
+    let base = id.trim_end_matches("+continuous");
+    let by_base = format!("{{\"_local_id\":\"{base}\",\"cancel\":true}}");
+    assert_eq!(world.ask(&admin(), Method::POST, "/_replicate", &by_base).await.0, 200);
+    assert_eq!(world.jobs().await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_replication_hears_that_it_was_cancelled() {
+    let (here, there) = World::pair().await;
+    here.databases(&["a"]).await;
+    there.databases(&["b"]).await;
+    here.put("/a/x", "{}").await;
+    *here.network.fault.lock() = Some(Fault::Status(500));
+    let admin = admin();
+    let body = r#"{"source":"a","target":"http://u:p@peer/b"}"#;
+    let asking = here.ask(&admin, Method::POST, "/_replicate", body);
+    let cancelling = async {
+        let one = |_: u16, json: Value<'_>| json.get("total_rows").and_then(Value::as_u64) == Some(1);
+        here.until("/_scheduler/jobs", "a job", one).await;
+        here.post("/_replicate", &body.replace('}', r#","cancel":true}"#)).await
+    };
+    let ((status, json), _) = tokio::join!(asking, cancelling);
+    assert_eq!((status, text(json.value(), "error").as_deref()), (500, Some("cancelled")), "{}", show(&json));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_runs_is_listed() {
+    let (here, there) = World::pair().await;
+    here.databases(&["a"]).await;
+    there.databases(&["b"]).await;
+    here.put("/a/x", "{}").await;
+    let json =
+        here.post("/_replicate", r#"{"source":"a","target":"http://user:SECRET@peer:81/b","continuous":true}"#).await;
+    let id = text(json.value(), "_local_id").unwrap();
+    there.until_found("/b/x").await;
+    let written = |json: Value<'_>| json.get("docs_written").and_then(Value::as_u64) == Some(1);
+    let path = format!("/_scheduler/jobs/{id}");
+    let job = here.until(&path, "a written document", |_, json| json.get("info").is_some_and(written)).await;
+    let expected = [
+        ("database", None),
+        ("doc_id", None),
+        ("id", Some(id.as_str())),
+        ("node", Some("node")),
+        ("source", Some("a")),
+        ("target", Some("http://peer:81/b/")),
+        ("user", Some("admin")),
+        ("start_time", Some("2026-11-20T14:28:37Z")),
+    ];
+    for (member, value) in expected {
+        assert_eq!(text(job.value(), member).as_deref(), value, "{member}: {}", show(&job));
+    }
+    let history: Vec<_> =
+        job.value().get("history").unwrap().elements().map(|event| text(event, "type").unwrap()).collect();
+    assert_eq!(history, ["started", "added"]);
+    let (_, tasks) = here.get("/_active_tasks").await;
+    let task = tasks.value().elements().next().unwrap();
+    assert_eq!(text(task, "type").as_deref(), Some("replication"));
+    assert_eq!(text(task, "replication_id"), Some(id));
+    assert_eq!(text(task, "target").as_deref(), Some("http://peer:81/b/"));
+    assert_eq!(task.get("continuous").and_then(Value::as_bool), Some(true));
+    assert!(written(task) && task.get("checkpoint_interval").is_some(), "{}", show(&tasks));
+    assert_eq!(here.get("/_scheduler/jobs/none").await.0, 404);
+    for path in ["/_scheduler/jobs", "/_scheduler/docs", "/_active_tasks"] {
+        assert_eq!(here.ask(&user("ann"), Method::GET, path, "").await.0, 401, "{path}");
+    }
+}

@@ -1,0 +1,155 @@
+//! What a peer sends, who it says we are, and how long it waits.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use parking_lot::Mutex;
+use settee_model::json::Json;
+
+use super::{Peer, PeerError};
+use crate::endpoint::{Endpoint, User};
+use crate::spec::Tuning;
+use crate::transport::{Body, BoxFuture, Transport, TransportError, full_body};
+
+/// Answers by a function, and remembers what was sent: method, URI, and some headers.
+struct Scripted<F> {
+    answer: F,
+    log: Mutex<Vec<String>>,
+}
+
+impl<F> Scripted<F>
+where
+    F: Fn(usize, &str) -> Result<Response<Body>, TransportError> + Send + Sync + 'static,
+{
+    fn new(answer: F) -> Arc<Self> {
+        Arc::new(Self { answer, log: Mutex::default() })
+    }
+
+    fn peer(self: &Arc<Self>, source: &str) -> Peer {
+        let json = Json::parse(source.as_bytes()).unwrap();
+        let endpoint = Endpoint::parse(Some(json.value()), None, &User::default()).unwrap();
+        Peer::new(endpoint, self.clone(), &Tuning::default())
+    }
+}
+
+impl<F> Transport for Scripted<F>
+where
+    F: Fn(usize, &str) -> Result<Response<Body>, TransportError> + Send + Sync + 'static,
+{
+    fn call(&self, request: Request<Body>) -> BoxFuture<'_, Result<Response<Body>, TransportError>> {
+        let (head, body) = request.into_parts();
+        Box::pin(async move {
+            let body = body.collect().await?.to_bytes();
+            let header = |name: &str| head.headers.get(name).map(|value| value.to_str().unwrap().to_owned());
+            let mut line = format!("{} {}", head.method, head.uri);
+            for name in ["authorization", "cookie", "x-test"] {
+                if let Some(value) = header(name) {
+                    line.push_str(&format!(" {name}={value}"));
+                }
+            }
+            if !body.is_empty() {
+                line.push_str(&format!(" {}", String::from_utf8_lossy(&body)));
+            }
+            let number = self.log.lock().len();
+            self.log.lock().push(line.clone());
+            (self.answer)(number, &line)
+        })
+    }
+}
+
+const INFO: &str = "{\"update_seq\":\"5-x\",\"instance_start_time\":\"0\"}";
+
+fn answer(status: u16, headers: &[(&str, &str)], body: &'static str) -> Result<Response<Body>, TransportError> {
+    let mut response = Response::builder().status(status);
+    for (name, value) in headers {
+        response = response.header(*name, *value);
+    }
+    Ok(response.body(full_body(body)).unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_is_begun_and_begun_anew() {
+    let scripted = Scripted::new(|number, line| match number {
+        0 => answer(200, &[("set-cookie", "AuthSession=one; Version=1; Path=/")], "{\"ok\":true}"),
+        1 => answer(200, &[], INFO),
+        // The cookie is no longer taken.
+        2 => answer(401, &[], "{}"),
+        3 => answer(200, &[("set-cookie", "AuthSession=two; Path=/")], "{\"ok\":true}"),
+        // Another one comes with the answer, as CouchDB sends it before the old one expires.
+        4 => answer(200, &[("set-cookie", "AuthSession=three")], INFO),
+        5 => answer(200, &[], INFO),
+        _ => panic!("{line}"),
+    });
+    let peer = scripted.peer("{\"url\":\"http://u:p@host:1/db\",\"headers\":{\"X-Test\":\"1\"}}");
+    for _ in 0..3 {
+        peer.info().await.unwrap();
+    }
+    let login = "POST http://host:1/_session authorization=Basic dTpw x-test=1 {\"name\":\"u\",\"password\":\"p\"}";
+    let expected = [
+        login,
+        "GET http://host:1/db/ cookie=AuthSession=one x-test=1",
+        "GET http://host:1/db/ cookie=AuthSession=one x-test=1",
+        login,
+        "GET http://host:1/db/ cookie=AuthSession=two x-test=1",
+        "GET http://host:1/db/ cookie=AuthSession=three x-test=1",
+    ];
+    assert_eq!(*scripted.log.lock(), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_password_where_there_are_no_sessions() {
+    for status in [404, 405, 200] {
+        let scripted = Scripted::new(move |number, _| match number {
+            0 => answer(status, &[], "{}"),
+            _ => answer(200, &[], INFO),
+        });
+        scripted.peer("\"http://u:p@host/db\"").info().await.unwrap();
+        assert_eq!(scripted.log.lock()[1], "GET http://host/db/ authorization=Basic dTpw");
+    }
+    let scripted = Scripted::new(|_, _| answer(401, &[], "{}"));
+    let error = scripted.peer("\"http://u:p@host/db\"").info().await.unwrap_err();
+    assert_eq!(error.to_string(), "unauthorized: unauthorized to access or create database http://host/db/");
+    assert_eq!(scripted.log.lock().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn waits_grow_and_end() {
+    let started = tokio::time::Instant::now();
+    let scripted = Scripted::new(|_, _| answer(503, &[], "{\"error\":\"busy\",\"reason\":\"later\"}"));
+    let error = scripted.peer("\"http://host/db\"").info().await.unwrap_err();
+    assert_eq!(error.to_string(), "GET http://host/db/: 503 busy: later");
+    assert_eq!(scripted.log.lock().len(), 6);
+    assert_eq!(started.elapsed().as_millis(), 250 + 500 + 1000 + 2000 + 4000);
+
+    // A peer may ask for a longer wait.
+    let started = tokio::time::Instant::now();
+    let scripted = Scripted::new(|number, _| match number {
+        0 => answer(429, &[("retry-after", "7")], "{}"),
+        _ => answer(200, &[], INFO),
+    });
+    scripted.peer("\"http://host/db\"").info().await.unwrap();
+    assert_eq!(started.elapsed(), Duration::from_secs(7));
+}
+
+/// Never answers.
+struct Silent;
+
+impl Transport for Silent {
+    fn call(&self, _request: Request<Body>) -> BoxFuture<'_, Result<Response<Body>, TransportError>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn silence_has_an_end() {
+    let json = Json::parse(b"\"http://host/db\"").unwrap();
+    let endpoint = Endpoint::parse(Some(json.value()), None, &User::default()).unwrap();
+    let tuning = Tuning { retries_per_request: 0, ..Tuning::default() };
+    let started = tokio::time::Instant::now();
+    let error = Peer::new(endpoint, Arc::new(Silent), &tuning).info().await.unwrap_err();
+    assert!(matches!(error, PeerError::Transport { error: TransportError::Timeout, .. }), "{error}");
+    assert_eq!(started.elapsed(), Duration::from_secs(30));
+}
