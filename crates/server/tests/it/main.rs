@@ -17,6 +17,7 @@ mod setup;
 mod start;
 mod stop;
 mod transport;
+mod users;
 
 use std::time::{Duration, Instant};
 
