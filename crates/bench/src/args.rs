@@ -66,6 +66,8 @@ pub enum Command {
     Writes(WritesArgs),
     /// Reading: documents, `_all_docs`, view ranges, grouped queries
     Reads(ReadsArgs),
+    /// Proving who asks: passwords, cookies, tokens; and a flood of wrong passwords
+    Auth(AuthArgs),
     /// What this machine can do: fsync, key-value store, a hand-written map, memory
     Yardstick(YardstickArgs),
     /// Everything, with the default options of each
@@ -220,6 +222,23 @@ pub struct ReadsArgs {
     /// Clients in the cell that reads single documents concurrently
     #[arg(long, default_value_t = 10)]
     pub clients: usize,
+}
+
+/// Options of `auth`.
+#[derive(Args, Debug, Clone)]
+pub struct AuthArgs {
+    /// Time for each kind of request
+    #[arg(long, default_value_t = 5.0)]
+    pub seconds: f64,
+    /// Clients that read at the same time
+    #[arg(long, default_value_t = 8)]
+    pub clients: usize,
+    /// Wrong passwords that arrive in a second
+    #[arg(long, default_value_t = 1_000)]
+    pub wrong_passwords: u64,
+    /// Users whose passwords are guessed
+    #[arg(long, default_value_t = 2_000)]
+    pub users: u64,
 }
 
 /// Options of `yardstick`.

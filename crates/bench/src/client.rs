@@ -7,20 +7,28 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
-use hyper::{Method, Request};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, HOST, HeaderName, HeaderValue};
+use hyper::{HeaderMap, Method, Request};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use std::fmt::Write;
 use std::sync::Arc;
 use tokio::net::TcpStream;
 
+/// How to be let in.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Credentials {
+    None,
+    Authorization(HeaderValue),
+    Cookie(HeaderValue),
+}
+
 /// Where a server is and how to be let in.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Server {
     address: String,
     host: HeaderValue,
-    authorization: Option<HeaderValue>,
+    credentials: Credentials,
     /// Path before database names, without a slash at its end.
     prefix: String,
     /// The URL without credentials.
@@ -51,15 +59,13 @@ impl Server {
         let address = if has_port { place.to_string() } else { format!("{}:80", place.trim_end_matches(':')) };
         let port = address.rsplit_once(':').map_or("", |(_, port)| port);
         ensure!(port.parse::<u16>().is_ok(), "{url}: {port} is no port number");
-        let authorization = match credentials {
+        let credentials = match credentials {
             Some(credentials) => {
                 let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
                 let plain = [&percent_decode(user)?[..], b":", &percent_decode(password)?[..]].concat();
-                let mut value = HeaderValue::from_str(&format!("Basic {}", base64(&plain)))?;
-                value.set_sensitive(true);
-                Some(value)
+                Credentials::Authorization(basic_header(&plain)?)
             }
-            None => None,
+            None => Credentials::None,
         };
         let path = path.trim_end_matches('/');
         let prefix = if path.is_empty() { String::new() } else { format!("/{path}") };
@@ -67,9 +73,14 @@ impl Server {
             host: HeaderValue::from_str(place)?,
             shown: format!("http://{place}{prefix}"),
             address,
-            authorization,
+            credentials,
             prefix,
         })
+    }
+
+    /// The same server for somebody else.
+    pub(crate) fn with(&self, credentials: Credentials) -> Server {
+        Server { credentials, ..self.clone() }
     }
 
     /// Opens a connection.
@@ -99,6 +110,7 @@ pub(crate) struct Connection {
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
 
@@ -106,14 +118,40 @@ impl Connection {
     /// Sends a request and reads the whole answer. `path` begins with a slash and is percent-encoded.
     /// Fails only if there is no answer; any status is an answer.
     pub(crate) async fn send(&mut self, method: Method, path: &str, body: impl Into<Bytes>) -> Result<Answer> {
+        self.request(method, path, body, None).await
+    }
+
+    /// The same for a change of the configuration that ends with the server.
+    pub(crate) async fn send_in_memory(&mut self, method: Method, path: &str, body: String) -> Result<Answer> {
+        let persist = (HeaderName::from_static("x-couch-persist"), HeaderValue::from_static("false"));
+        self.request(method, path, body, Some(persist)).await
+    }
+
+    /// Goes on as somebody else.
+    pub(crate) fn authorize(&mut self, credentials: Credentials) {
+        self.server = Arc::new(self.server.with(credentials));
+    }
+
+    async fn request(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: impl Into<Bytes>,
+        header: Option<(HeaderName, HeaderValue)>,
+    ) -> Result<Answer> {
         let what = || format!("{} {}{path}", method, self.server.shown);
         let body = body.into();
         let mut request = Request::builder()
             .method(method.clone())
             .uri(format!("{}{path}", self.server.prefix))
             .header(HOST, self.server.host.clone());
-        if let Some(authorization) = &self.server.authorization {
-            request = request.header(AUTHORIZATION, authorization.clone());
+        request = match &self.server.credentials {
+            Credentials::None => request,
+            Credentials::Authorization(value) => request.header(AUTHORIZATION, value.clone()),
+            Credentials::Cookie(value) => request.header(COOKIE, value.clone()),
+        };
+        if let Some((name, value)) = header {
+            request = request.header(name, value);
         }
         if !body.is_empty() || method == Method::POST {
             request = request.header(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -125,8 +163,14 @@ impl Connection {
         }
         let answer = self.sender.send_request(request).await.with_context(what)?;
         let status = answer.status().as_u16();
-        let body = answer.into_body().collect().await.with_context(what)?.to_bytes();
-        Ok(Answer { status, body })
+        let (parts, body) = answer.into_parts();
+        let body = body.collect().await.with_context(what)?.to_bytes();
+        Ok(Answer { status, headers: parts.headers, body })
+    }
+
+    /// GET, whatever the answer.
+    pub(crate) async fn get_any(&mut self, path: &str) -> Result<Answer> {
+        self.send(Method::GET, path, Bytes::new()).await
     }
 
     /// GET, which must succeed.
@@ -163,6 +207,17 @@ impl Answer {
             None => text.into(),
         }
     }
+}
+
+/// The value of a header with basic credentials.
+pub(crate) fn basic(name: &str, password: &str) -> Result<HeaderValue> {
+    basic_header(format!("{name}:{password}").as_bytes())
+}
+
+fn basic_header(plain: &[u8]) -> Result<HeaderValue> {
+    let mut value = HeaderValue::from_str(&format!("Basic {}", base64(plain)))?;
+    value.set_sensitive(true);
+    Ok(value)
 }
 
 /// Encodes a text for a place in a query string or path.
@@ -218,7 +273,9 @@ mod tests {
         let check = |url: &str, address: &str, shown: &str, authorization: Option<&str>| {
             let server = Server::parse(url).unwrap();
             assert_eq!((server.address.as_str(), server.shown.as_str()), (address, shown), "{url}");
-            assert_eq!(server.authorization.as_ref().map(|value| value.to_str().unwrap()), authorization, "{url}");
+            let expected = authorization
+                .map_or(Credentials::None, |value| Credentials::Authorization(HeaderValue::from_str(value).unwrap()));
+            assert_eq!(server.credentials, expected, "{url}");
         };
         check("http://127.0.0.1:5984", "127.0.0.1:5984", "http://127.0.0.1:5984", None);
         check("http://localhost/", "localhost:80", "http://localhost", None);

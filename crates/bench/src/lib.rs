@@ -5,6 +5,7 @@
 //! client sees; the bare key-value store that the yardstick loads is handed in as a [`RawStore`].
 
 mod args;
+mod auth;
 mod client;
 mod generate;
 mod index;
@@ -23,13 +24,14 @@ mod writes;
 mod yardstick;
 
 pub use args::{
-    AllArgs, BenchArgs, Command, CommonArgs, DocumentKind, IndexArgs, Language, LoadArgs, ReadsArgs, SumReduce,
-    ViewsArgs, WritesArgs, YardstickArgs,
+    AllArgs, AuthArgs, BenchArgs, Command, CommonArgs, DocumentKind, IndexArgs, Language, LoadArgs, ReadsArgs,
+    SumReduce, ViewsArgs, WritesArgs, YardstickArgs,
 };
 pub use generate::IdOrder;
 pub use yardstick::{RawLoad, RawStore};
 
 use crate::args::defaults;
+use crate::auth::Auth;
 use crate::client::Server;
 use crate::generate::{Documents, Shape};
 use crate::index::Index;
@@ -85,6 +87,7 @@ struct Plan {
     views: Vec<Views>,
     writes: Vec<Writes>,
     reads: Vec<Reads>,
+    auth: Vec<Auth>,
 }
 
 impl Plan {
@@ -96,6 +99,7 @@ impl Plan {
             Command::Views(args) => plan.views(args, seed),
             Command::Writes(args) => plan.writes.push(Writes { args: args.clone(), seed }),
             Command::Reads(args) => plan.reads(args.clone(), seed),
+            Command::Auth(args) => plan.auth.push(Auth { args: args.clone() }),
             Command::Yardstick(args) => {
                 plan.yardstick = true;
                 plan.limits = yardstick::limits(args, seed);
@@ -167,6 +171,9 @@ impl Plan {
             drive(workload, targets, runs, results).await;
         }
         for workload in &self.reads {
+            drive(workload, targets, runs, results).await;
+        }
+        for workload in &self.auth {
             drive(workload, targets, runs, results).await;
         }
     }

@@ -116,6 +116,11 @@ pub(crate) trait Workload {
 
     /// Measures cell number `cell`. A wrong answer is an error.
     async fn measure(&self, target: &Target, prepared: &mut Self::Prepared, cell: usize, run: u32) -> Result<Measured>;
+
+    /// Puts back what is not in the databases of this run; these are removed anyway.
+    async fn finish(&self, _target: &Target, _prepared: Self::Prepared) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// Databases to be removed at the end.
@@ -265,6 +270,12 @@ pub(crate) async fn drive<W: Workload>(workload: &W, targets: &[Target], runs: u
                     }
                 }
             }
+        }
+    }
+    for (server, (target, prepared)) in targets.iter().zip(prepared).enumerate() {
+        if let Err(error) = workload.finish(target, prepared).await {
+            let (workload, text) = (title.clone(), format!("{error:#}"));
+            results.failures.push(Failure { workload, cell: "end".into(), server, text });
         }
     }
 }

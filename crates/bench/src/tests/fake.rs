@@ -24,6 +24,7 @@ pub(super) struct Fake {
 struct State {
     honesty: Honesty,
     databases: BTreeMap<String, BTreeMap<String, Value>>,
+    settings: BTreeMap<String, Value>,
     unauthorized: usize,
 }
 
@@ -31,7 +32,12 @@ impl Fake {
     pub(super) fn start(honesty: Honesty) -> Fake {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let state = Arc::new(Mutex::new(State { honesty, databases: BTreeMap::new(), unauthorized: 0 }));
+        let state = Arc::new(Mutex::new(State {
+            honesty,
+            databases: BTreeMap::new(),
+            settings: BTreeMap::new(),
+            unauthorized: 0,
+        }));
         let shared = state.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -48,6 +54,13 @@ impl Fake {
 
     pub(super) fn databases(&self) -> Vec<String> {
         self.state.lock().unwrap().databases.keys().cloned().collect()
+    }
+
+    /// What is left of settings and users.
+    pub(super) fn leftovers(&self) -> (usize, usize) {
+        let state = self.state.lock().unwrap();
+        let users = state.databases.get("_users").into_iter().flat_map(BTreeMap::values);
+        (state.settings.len(), users.filter(|user| user["_deleted"] != true).count())
     }
 
     pub(super) fn unauthorized(&self) -> usize {
@@ -88,7 +101,9 @@ fn serve(stream: TcpStream, state: &Mutex<State>) -> Option<()> {
             state.answer(&method, &target, serde_json::from_slice(&body).unwrap_or_default())
         };
         let text = format!("{answer}\n");
-        write!(writer, "HTTP/1.1 {status} x\r\nContent-Length: {}\r\n\r\n{text}", text.len()).ok()?;
+        let head =
+            format!("HTTP/1.1 {status} x\r\nSet-Cookie: AuthSession=x; Path=/\r\nContent-Length: {}", text.len());
+        write!(writer, "{head}\r\n\r\n{text}").ok()?;
     }
 }
 
@@ -98,6 +113,15 @@ impl State {
         let parts: Vec<&str> = path.split('/').collect();
         match (method, &parts[..]) {
             ("GET", [""]) => (200, json!({"couchdb": "Welcome", "version": "0", "vendor": {"name": "Fake"}})),
+            ("POST", ["_session"]) => (200, json!({"ok": true})),
+            ("GET", ["_session"]) => (401, json!({"error": "unauthorized"})),
+            ("PUT", ["_node", "_local", "_config", section, key]) => {
+                let old = self.settings.insert(format!("{section}/{key}"), body);
+                (200, old.unwrap_or_else(|| json!("")))
+            }
+            ("DELETE", ["_node", "_local", "_config", section, key]) => {
+                (200, self.settings.remove(&format!("{section}/{key}")).unwrap_or_default())
+            }
             ("GET", ["_active_tasks"]) => (200, json!([])),
             ("PUT", [name]) => {
                 self.databases.insert((*name).into(), BTreeMap::new());
@@ -109,6 +133,9 @@ impl State {
             },
             (_, [name, rest @ ..]) => {
                 let honesty = self.honesty;
+                if *name == "_users" {
+                    self.databases.entry("_users".into()).or_default();
+                }
                 match self.databases.get_mut(*name) {
                     Some(documents) => in_database(documents, honesty, method, rest, body),
                     None => missing(),

@@ -85,6 +85,22 @@ fn right_answers_succeed() {
 }
 
 #[test]
+fn proofs_are_measured_and_nothing_is_left_of_them() {
+    let fake = Fake::start(Honesty::Honest);
+    let (url, json) = (format!("http://admin:pw@127.0.0.1:{}", fake.port()), TestFile::new("auth.json"));
+    let words = ["auth", "--seconds", "0.3", "--clients", "2", "--users", "30", "--wrong-passwords", "400"];
+    let code = bench(&[&words[..], &["--url", &url, "--json", json.0.to_str().unwrap()]].concat()).unwrap();
+    let found = json.json();
+    assert_eq!(code, ExitCode::SUCCESS, "{found:#}");
+    let cells = found["tables"][0]["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), 6);
+    for cell in cells {
+        assert!(cell["figures"][1]["values"][0][0].as_f64().unwrap() > 0.0, "{cell}");
+    }
+    assert_eq!(fake.leftovers(), (0, 0));
+}
+
+#[test]
 fn wrong_answers_fail() {
     for (honesty, words, failure) in [
         (Honesty::WrongSum, "index --docs 50 --documents small --languages javascript", "wrong answer: row"),

@@ -122,7 +122,8 @@ fn write_table(text: &mut String, title: &str, table: &Table, base: &Table) {
         }
     }
     for (permission, kinds, verdicts) in merged {
-        let place = if kinds == [""] { String::new() } else { format!(" in {}", kinds.join(", ")) };
+        let kinds: Vec<&str> = kinds.into_iter().filter(|kind| !kind.is_empty()).collect();
+        let place = if kinds.is_empty() { String::new() } else { format!(" in {}", kinds.join(", ")) };
         writeln!(text, "{permission}{place}").unwrap();
         let mut groups: Vec<(Vec<&str>, &str)> = Vec::new();
         for (caller, verdict) in CALLERS.iter().zip(verdicts) {

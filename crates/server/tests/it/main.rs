@@ -18,6 +18,7 @@ mod setup;
 mod start;
 mod stop;
 mod transport;
+mod users;
 
 use std::time::{Duration, Instant};
 
