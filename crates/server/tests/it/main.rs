@@ -4,11 +4,13 @@
 #[cfg(target_os = "linux")]
 mod attachments;
 mod attacks;
+mod backup;
 mod client;
 mod crash;
 mod feeds;
 mod languages;
 mod limits;
+mod operation;
 mod protocol;
 mod query_servers;
 mod random;
