@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use settee_model::json::Json;
 use settee_model::{Document, Rev, RevisionHasher};
 
-use crate::{Catalog, DatabaseError, DocUpdate, EditMode, Result, UnknownParent, Work};
+use crate::{Catalog, Counters, DatabaseError, DocUpdate, EditMode, Result, UnknownParent, Work};
 
 /// The database that keeps events.
 pub const GLOBAL_CHANGES: &str = "_global_changes";
@@ -53,6 +53,7 @@ impl Happened {
 #[derive(Default)]
 pub struct Activity {
     state: Mutex<State>,
+    pub(crate) counters: Counters,
 }
 
 #[derive(Default)]

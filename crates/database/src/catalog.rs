@@ -15,7 +15,7 @@ use crate::attempt::Attempt;
 use crate::codec::{Reader, put_varint};
 use crate::database::Database;
 use crate::read::attached_with_prefix;
-use crate::{DatabaseError, Result, keys};
+use crate::{Counters, DatabaseError, Result, keys};
 
 /// The shard of the catalog itself.
 const CATALOG: Shard = Shard(0);
@@ -114,6 +114,12 @@ impl Catalog {
     #[must_use]
     pub fn activity(&self) -> &Arc<Activity> {
         &self.activity
+    }
+
+    /// How much was read and written.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.activity.counters
     }
 
     /// The databases that were used since the server began.

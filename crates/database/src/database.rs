@@ -15,7 +15,7 @@ use crate::compaction::Compacting;
 use crate::rank::Ranks;
 use crate::read::ReadView;
 use crate::update::Queue;
-use crate::{DatabaseError, Result, keys};
+use crate::{Counters, DatabaseError, Result, keys};
 
 /// How many revisions of a branch are remembered unless a database says otherwise, as in CouchDB.
 pub(crate) const DEFAULT_REVS_LIMIT: u64 = 1000;
@@ -214,6 +214,10 @@ impl Database {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.activity.counters
     }
 
     /// The shard that holds the documents.

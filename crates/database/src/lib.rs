@@ -12,6 +12,7 @@ mod catalog;
 mod changes;
 mod codec;
 mod compaction;
+mod counters;
 mod database;
 mod keys;
 mod local;
@@ -34,6 +35,7 @@ pub use attachment::{
 pub use catalog::{Catalog, DatabaseOptions, Layout, OWNED_SHARDS, validate_name};
 pub use changes::{Change, Changes, Leaves};
 pub use compaction::{Compaction, Garbage, throttled};
+pub use counters::{Counter, Counters};
 pub use database::{Closed, Database, DatabaseInfo, Event, Subscription};
 pub use local::LocalDocument;
 pub use partitions::{PartitionInfo, partition_range};
@@ -45,7 +47,7 @@ pub use update::{
 };
 
 /// The order of walks, and why an engine failed, for those who do not import the storage interface.
-pub use settee_storage::{Direction, StorageError};
+pub use settee_storage::{Direction, Engine, StorageError};
 
 /// Why a database could not do what it was asked.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -205,6 +205,7 @@ impl ReadView {
             let keys: Vec<_> = stored.iter().map(|stored| keys::body(stored.body_seq, 0)).collect();
             let keys: Vec<&[u8]> = keys.iter().map(<[u8; 10]>::as_slice).collect();
             let beginnings = self.snapshot.multi_get(self.shard(), Keyspace::Bodies, &keys)?;
+            self.database.counters().reads.add(beginnings.len() as u64);
             for ((index, stored), beginning) in (batch..).zip(stored).zip(beginnings) {
                 let revision = match beginning {
                     Some(mut bytes) => {
@@ -237,6 +238,7 @@ impl ReadView {
         };
         out.extend_from_slice(&beginning);
         self.read_rest(stored, start, out)?;
+        self.database.counters().reads.add(1);
         Ok(true)
     }
 

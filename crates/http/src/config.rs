@@ -23,6 +23,17 @@ pub enum SettingsError {
     File(String),
 }
 
+/// When a change of a value counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applies {
+    /// With the next request, or soon.
+    AtOnce,
+    /// When the server starts again.
+    AfterRestart,
+    /// Nobody reads the value: it is only kept.
+    Nowhere,
+}
+
 /// Configuration values by section and key, with CouchDB's names.
 pub trait Settings: Send + Sync {
     /// The value in force.
@@ -55,6 +66,11 @@ pub trait Settings: Send + Sync {
     /// The value in force: the default counts, and so do old names of sections.
     fn effective(&self, section: &str, key: &str) -> Option<String> {
         self.get(section, key)
+    }
+
+    /// When a change of this value counts.
+    fn applies(&self, _section: &str, _key: &str) -> Applies {
+        Applies::AtOnce
     }
 
     /// A value as a number.

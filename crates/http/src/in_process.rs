@@ -36,7 +36,16 @@ impl InProcess {
         let method = if is_head { Method::GET } else { parts.method };
         let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let scheme = Scheme::Http;
-        let line = Line { method, uri: parts.uri, peer, scheme, handler: None, requested: None, rewrites: 0 };
+        let line = Line {
+            method,
+            uri: parts.uri,
+            peer,
+            scheme,
+            handler: None,
+            requested: None,
+            rewrites: 0,
+            seen: Arc::default(),
+        };
         let user = context(&node, &self.user);
         let answer = self.dispatch(&node, line, parts.headers, user, body).await;
         let (parts, body) = answer.into_parts();

@@ -19,6 +19,8 @@ use crate::authentication::policy::AuthPolicy;
 use crate::bridge::lanes::{Lanes, Passage, Places};
 use crate::feeds::Feeds;
 use crate::hashing::Hashers;
+use crate::metrics::{Metrics, SlowRequest};
+use crate::operation::Operation;
 use crate::policy::{Policies, Policy};
 use crate::rate::Rates;
 use crate::users::Users;
@@ -86,6 +88,8 @@ pub struct NodeParts {
     pub entropy: Box<dyn Fn() -> u64 + Send + Sync>,
     /// What authentication needs besides.
     pub surroundings: Surroundings,
+    /// What operators need.
+    pub operation: Operation,
 }
 
 /// A running server, without its sockets.
@@ -110,6 +114,8 @@ pub struct Node {
     pub(crate) rates: Rates,
     /// There when replication has begun.
     pub(crate) replicator: OnceLock<Arc<Replicator>>,
+    pub(crate) operation: Operation,
+    pub(crate) metrics: Metrics,
     pub(crate) started_ms: u64,
     requests: AtomicU64,
 }
@@ -119,10 +125,11 @@ impl Node {
     #[must_use]
     pub fn new(parts: NodeParts) -> Arc<Self> {
         let NodeParts { catalog, views, languages, tasks, settings, authenticator, .. } = parts;
-        let NodeParts { uuids, identity, clock_ms, entropy, surroundings, .. } = parts;
+        let NodeParts { uuids, identity, clock_ms, entropy, surroundings, operation, .. } = parts;
         let requests = AtomicU64::new(entropy());
         let started_ms = clock_ms();
         let lanes = Lanes::new(&Places::of(settings.as_ref()));
+        let metrics = Metrics::new((operation.monotonic_us)());
         Arc::new(Self {
             catalog,
             views,
@@ -143,9 +150,29 @@ impl Node {
             policies: Policies::default(),
             rates: Rates::default(),
             replicator: OnceLock::new(),
+            operation,
+            metrics,
             started_ms,
             requests,
         })
+    }
+
+    /// The storage engine below everything.
+    #[must_use]
+    pub fn engine(&self) -> &Arc<dyn settee_database::Engine> {
+        self.catalog.engine()
+    }
+
+    /// How long the server has been running.
+    #[must_use]
+    pub fn uptime_s(&self) -> u64 {
+        (self.clock_ms)().saturating_sub(self.started_ms) / 1000
+    }
+
+    /// The last requests that took longer than `[log] slow_request_ms`, oldest first.
+    #[must_use]
+    pub fn slow_requests(&self) -> Vec<SlowRequest> {
+        self.metrics.slow_requests((self.operation.monotonic_us)())
     }
 
     /// The database of this name.

@@ -18,6 +18,7 @@ use crate::body::patient::Patience;
 use crate::body::{self, pieces::Pieces};
 use crate::connection::Scheme;
 use crate::node::Node;
+use crate::observe::Seen;
 use crate::params::Query;
 use crate::router::{Captures, Router};
 
@@ -36,6 +37,8 @@ pub(crate) struct Line {
     pub(crate) rewrites: u64,
     /// How the user was found out.
     pub(crate) handler: Option<Handler>,
+    /// Where is noted what becomes known of the request.
+    pub(crate) seen: Arc<Seen>,
 }
 
 /// The body of a request while nobody has read it.

@@ -11,6 +11,7 @@ use settee_model::json;
 use tokio::sync::mpsc;
 
 use crate::Error;
+use crate::observe::ObservedBody;
 
 /// An answer on its way out.
 pub(crate) type Response = hyper::Response<Body>;
@@ -29,6 +30,8 @@ pub(crate) enum Body {
     Whole(Option<Bytes>),
     /// Pieces as they are made.
     Stream(mpsc::Receiver<Result<Bytes, Aborted>>),
+    /// The same, while somebody takes note of it.
+    Observed(Box<ObservedBody>),
 }
 
 impl hyper::body::Body for Body {
@@ -39,6 +42,9 @@ impl hyper::body::Body for Body {
         match &mut *self {
             Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Self::Stream(pieces) => pieces.poll_recv(cx).map(|piece| piece.map(|piece| piece.map(Frame::data))),
+            Self::Observed(body) => {
+                Pin::new(&mut **body).poll(cx).map(|piece| piece.map(|piece| piece.map(Frame::data)))
+            }
         }
     }
 
@@ -49,7 +55,7 @@ impl hyper::body::Body for Body {
     fn size_hint(&self) -> hyper::body::SizeHint {
         match self {
             Self::Whole(bytes) => hyper::body::SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
-            Self::Stream(_) => hyper::body::SizeHint::default(),
+            Self::Stream(_) | Self::Observed(_) => hyper::body::SizeHint::default(),
         }
     }
 }

@@ -25,7 +25,6 @@ type Handler = Arc<dyn Fn(Request) -> Pin<Box<dyn Future<Output = Answer> + Send
 /// What a path stands for.
 pub(crate) struct Resource {
     /// The pattern.
-    #[cfg(test)]
     pub(crate) path: &'static str,
     segments: Vec<Segment>,
     /// The methods in the order in which CouchDB lists them.
@@ -51,6 +50,7 @@ pub(crate) struct Router {
 
 /// A resource and method that match a request.
 pub(crate) struct Matched<'a> {
+    pub(crate) path: &'static str,
     pub(crate) permission: Permission,
     pub(crate) handler: &'a Handler,
     pub(crate) captures: Captures,
@@ -75,13 +75,7 @@ impl Resource {
                 },
             }
         });
-        Self {
-            #[cfg(test)]
-            path,
-            segments: segments.collect(),
-            allow,
-            methods: Vec::new(),
-        }
+        Self { path, segments: segments.collect(), allow, methods: Vec::new() }
     }
 
     /// Adds a method.
@@ -171,6 +165,7 @@ impl Router {
             }
             found => found?,
         };
+        line.seen.set_route(matched.path);
         access::authorize(node, matched.permission, &user, &matched.captures).await?;
         let query = Query::parse(line.uri.query())?;
         let (node, router, captures) = (Arc::clone(node), Arc::clone(self), matched.captures);
@@ -202,7 +197,7 @@ impl Router {
             };
             let found = resource.methods.iter().find(|(served, ..)| served == method);
             let (_, permission, handler) = found.ok_or_else(|| Error::method_not_allowed(resource.allow))?;
-            return Ok(Matched { permission: *permission, handler, captures });
+            return Ok(Matched { path: resource.path, permission: *permission, handler, captures });
         }
         Err(Error::not_found("missing"))
     }

@@ -15,6 +15,7 @@ use crate::authentication::{self, Caller};
 use crate::browser::{self, Viewer};
 use crate::connection::{self, Accepted, Peer};
 use crate::node::Node;
+use crate::observe::Observation;
 use crate::policy::Policy;
 use crate::rate::{Client, ClientKind};
 use crate::request::{Line, Unread};
@@ -171,7 +172,10 @@ impl Service {
         let viewer = Viewer::of(&parts.headers, peer.scheme);
         let Peer { ip: peer, scheme } = peer;
         let uri = parts.uri.clone();
-        let line = Line { method: method.clone(), uri, peer, scheme, handler: None, requested: None, rewrites: 0 };
+        let observation = Observation::begin(&self.node, &method, &uri, &parts.headers, peer, &id);
+        let seen = Arc::clone(&observation.seen);
+        let line =
+            Line { method: method.clone(), uri, peer, scheme, handler: None, requested: None, rewrites: 0, seen };
         let caller = Caller::of(&line, &parts.headers);
         let mut renewed = None;
         let answer = self.route(&policy, line, parts.headers, body, &mut renewed).await;
@@ -183,12 +187,11 @@ impl Service {
             caller.refuse(&self.node, &error)
         });
         authentication::renew(&mut response, renewed);
-        tracing::debug!(%method, path = parts.uri.path(), status = response.status().as_u16(), request = id, "answered");
         policy.browser.mark(&viewer, parts.uri.path(), &mut response);
         let headers = response.headers_mut();
         headers.insert(header::SERVER, self.version.clone());
         respond::set(headers, REQUEST_ID, &id);
-        response
+        observation.answered(response)
     }
 
     async fn route(
@@ -218,6 +221,9 @@ impl Service {
         self.count(policy, ClientKind::Address, || by_address.clone())?;
         let found = authentication::authenticate(&self.node, &line, &headers).await?;
         (line.handler, *renewed) = (found.handler, found.renewed);
+        if let Some(name) = &found.user.name {
+            line.seen.set_user(name);
+        }
         self.count(policy, ClientKind::User, || found.user.name.clone().map_or(by_address, Client::User))?;
         if line.method == Method::HEAD {
             line.method = Method::GET;

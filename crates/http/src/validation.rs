@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use hyper::StatusCode;
 use parking_lot::Mutex;
 use settee_auth::UserContext;
 use settee_database::{
@@ -19,6 +20,7 @@ use settee_model::json::write_string;
 use settee_model::{Document, Rev};
 
 use crate::functions::Functions;
+use crate::metrics::Count;
 use crate::node::Node;
 use crate::{Error, access, bridge, revision, users};
 
@@ -115,7 +117,12 @@ pub(crate) async fn commit(
                     places.push(place);
                     accepted.push(update);
                 }
-                Err(error) => results[place] = Some(Err(error)),
+                Err(error) => {
+                    if matches!(error.status, StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED) {
+                        node.metrics.count(Count::VduRejects);
+                    }
+                    results[place] = Some(Err(error));
+                }
             }
         }
         let outcomes = bridge::commit(database, DocUpdate::into_works(accepted)).await?;

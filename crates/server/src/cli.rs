@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::config::defaults;
+use crate::commands::{BackupArgs, DoctorArgs, RestoreArgs, say};
+use crate::config::guide;
+use crate::environment;
 
 /// Settee: a CouchDB-compatible document database in one program.
 ///
@@ -29,12 +31,30 @@ pub(crate) enum Command {
     /// Without an administrator everybody may do everything, so the server then listens on loopback addresses
     /// only. Make one with COUCHDB_USER and COUCHDB_PASSWORD in the environment of the first start, or with
     /// `name = password` in the section `admins` of the configuration file: it is stored hashed.
+    ///
+    /// Settings are read from DIR/local.ini, DIR/local.d/*.ini, the environment (SETTEE_SECTION__KEY=value) and --set,
+    /// the later ones winning. `settee config --defaults` prints all of them.
     #[command(verbatim_doc_comment)]
     Serve(ServeArgs),
     /// Measure this server, any CouchDB, or two of them side by side
     Bench(Box<settee_bench::BenchArgs>),
     /// Show the configuration that a server begins with
     Config(ConfigArgs),
+    /// Look at a data directory and the server on it, and say what to do
+    ///
+    /// It looks at disk space and sync time, limits, the layout of the data, the configuration, administrators, files
+    /// of certificates and slow views. Ends with 0 unless something is an error.
+    #[command(verbatim_doc_comment)]
+    Doctor(DoctorArgs),
+    /// Back up a whole server, while it runs or not, or one database
+    ///
+    /// Of a server: each backup is a directory of its own in the one given with --to. It is complete and has
+    /// checksums; what the previous backup has as well is linked, not copied.
+    /// Of a database: a file of JSON lines with all leaf revisions, attachments, local documents and settings.
+    #[command(verbatim_doc_comment)]
+    Backup(BackupArgs),
+    /// Make a data directory of a backup, or a database of its file
+    Restore(RestoreArgs),
     /// Run user code for a server; not to be called by hand
     #[command(hide = true)]
     Worker,
@@ -44,7 +64,7 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
     /// The directory that holds everything; it is created if it is missing
-    #[arg(long, value_name = "DIR", default_value = "./data")]
+    #[arg(long, value_name = "DIR", default_value_os_t = data_directory())]
     pub(crate) data: PathBuf,
     /// The address to listen on.
     #[arg(long, value_name = "ADDR", help = "The address to listen on [default: [chttpd] bind_address, 127.0.0.1]")]
@@ -58,6 +78,24 @@ pub(crate) struct ServeArgs {
     /// The configuration file [default: local.ini in the data directory]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// A setting that wins over files and environment; can be given several times
+    #[arg(long, value_name = "SECTION/KEY=VALUE", value_parser = parse_setting)]
+    pub(crate) set: Vec<(String, String, String)>,
+}
+
+/// Where the data lies if nobody says: SETTEE_DATA, or `./data`.
+pub(crate) fn data_directory() -> PathBuf {
+    environment::text("SETTEE_DATA").unwrap_or_else(|| "./data".to_owned()).into()
+}
+
+fn parse_setting(text: &str) -> Result<(String, String, String), String> {
+    let parts = text.split_once('=').and_then(|(name, value)| Some((name.split_once('/')?, value)));
+    match parts {
+        Some(((section, key), value)) if !section.is_empty() && !key.is_empty() => {
+            Ok((section.to_owned(), key.to_owned(), value.to_owned()))
+        }
+        _ => Err("a setting is given as section/key=value, for example chttpd/port=5985".to_owned()),
+    }
 }
 
 /// `settee config`
@@ -67,14 +105,14 @@ pub(crate) struct ConfigArgs {
     #[arg(long)]
     defaults: bool,
     /// The data directory that the printed paths assume
-    #[arg(long, value_name = "DIR", default_value = "./data")]
+    #[arg(long, value_name = "DIR", default_value_os_t = data_directory())]
     data: PathBuf,
 }
 
 impl ConfigArgs {
     pub(crate) fn run(&self) {
         if self.defaults {
-            print!("{}", defaults::render(&self.data));
+            say(&guide::render(&self.data));
         } else {
             println!(
                 "A server reads DIR/local.ini and DIR/local.d/*.ini of its data directory, or the file given by --config."

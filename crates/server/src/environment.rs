@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::config::AdminSeed;
+use crate::config::defaults::{SETTINGS, Setting};
 
 /// The time in microseconds of the Unix epoch.
 pub(crate) fn now_us() -> u64 {
@@ -41,11 +42,57 @@ pub(crate) fn give_way() {
     let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICENESS);
 }
 
+/// Settings of the environment: `SETTEE_SECTION__KEY=value`. In names everything but letters and digits becomes `_`, so
+/// known settings are found by that; unknown ones are taken in small letters.
+pub(crate) fn settings() -> Vec<(String, String, String)> {
+    let secret = text("COUCHDB_SECRET").map(|value| ("chttpd_auth".to_owned(), "secret".to_owned(), value));
+    std::env::vars().filter_map(|(name, value)| setting(&name, value)).chain(secret).collect()
+}
+
+fn setting(name: &str, value: String) -> Option<(String, String, String)> {
+    let (section, key) = name.strip_prefix("SETTEE_")?.split_once("__")?;
+    if section.is_empty() || key.is_empty() {
+        return None;
+    }
+    let folded = |text: &str| text.to_ascii_uppercase().replace(|c: char| !c.is_ascii_alphanumeric(), "_");
+    let is_meant = |known: &&Setting| folded(known.section) == folded(section) && folded(known.key) == folded(key);
+    Some(match SETTINGS.iter().find(is_meant) {
+        Some(known) => (known.section.to_owned(), known.key.to_owned(), value),
+        None => (section.to_ascii_lowercase(), key.to_ascii_lowercase(), value),
+    })
+}
+
+/// A variable of the environment that is not empty.
+pub(crate) fn text(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
 /// The admin that `COUCHDB_USER` and `COUCHDB_PASSWORD` ask for.
 pub(crate) fn admin() -> Option<AdminSeed> {
-    let name = std::env::var("COUCHDB_USER").ok().filter(|name| !name.is_empty())?;
-    let password = std::env::var("COUCHDB_PASSWORD").ok().filter(|password| !password.is_empty())?;
-    Some(AdminSeed { name, password })
+    Some(AdminSeed { name: text("COUCHDB_USER")?, password: text("COUCHDB_PASSWORD")? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_the_environment_are_settings() {
+        for (name, expected) in [
+            ("SETTEE_CHTTPD__PORT", Some(("chttpd", "port"))),
+            ("SETTEE_chttpd__Bind_Address", Some(("chttpd", "bind_address"))),
+            ("SETTEE_CHTTPD__WWW_AUTHENTICATE", Some(("chttpd", "WWW-Authenticate"))),
+            ("SETTEE_SMOOSH_RATIO_DBS__MIN_SIZE", Some(("smoosh.ratio_dbs", "min_size"))),
+            ("SETTEE_ADMINS__ANN", Some(("admins", "ann"))),
+            ("SETTEE_PORT", None),
+            ("SETTEE___X", None),
+            ("CHTTPD__PORT", None),
+        ] {
+            let found = setting(name, "v".to_owned());
+            let found = found.as_ref().map(|(section, key, _)| (section.as_str(), key.as_str()));
+            assert_eq!(found, expected, "{name}");
+        }
+    }
 }
 
 /// The commands of query servers as CouchDB 3 has them: `COUCHDB_QUERY_SERVER_PYTHON` is that for the language `python`.

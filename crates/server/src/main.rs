@@ -5,19 +5,30 @@
 //! environment and random numbers, and hands them to the others.
 
 mod backends;
+mod backup;
 mod cli;
+mod commands;
 mod config;
+mod control;
+mod doctor;
 mod environment;
+mod export;
 mod keys;
 mod languages;
 mod listen;
 mod lock;
+mod log;
 mod maintenance;
+mod operation;
+mod process;
 mod query_servers;
 mod replication;
 mod serve;
+mod telemetry;
+mod time;
 mod tls;
 mod uuids;
+mod version;
 
 use std::process::ExitCode;
 
@@ -40,6 +51,9 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Serve(args) => serve::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Worker => Ok(settee_js::worker_main()),
         Command::Bench(args) => settee_bench::run(*args, &backends::RawRocks),
+        Command::Doctor(args) => Ok(args.run()),
+        Command::Backup(args) => args.run().map(|()| ExitCode::SUCCESS),
+        Command::Restore(args) => args.run().map(|()| ExitCode::SUCCESS),
         Command::Config(args) => {
             args.run();
             Ok(ExitCode::SUCCESS)

@@ -1,5 +1,6 @@
 //! `settee serve`: puts the crates together, listens, and ends in order.
 
+use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
@@ -9,18 +10,22 @@ use settee_auth::Authenticator;
 use settee_database::Catalog;
 use settee_database::tasks::Tasks;
 use settee_design::Limits;
-use settee_http::{Identity, Node, NodeParts, Shutdown, Surroundings};
+use settee_http::{Applies, Identity, Node, NodeParts, Operation, Shutdown, Surroundings};
 use settee_storage::Engine;
 use settee_views::{Languages, LogLine, Views};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::ServeArgs;
-use crate::config::{Configuration, Options};
+use crate::config::{Configuration, Options, guide};
+use crate::control::Control;
 use crate::environment;
 use crate::lock::DataLock;
+use crate::log::Log;
 use crate::maintenance::Maintenance;
+use crate::operation::{Restart, operation};
+use crate::telemetry::Exporter;
 use crate::uuids::{Algorithm, Entropy, Uuids};
-use crate::{backends, keys, languages, listen, replication};
+use crate::{backends, keys, languages, listen, replication, version};
 
 /// The version of CouchDB whose interface is served.
 const COUCHDB_VERSION: &str = "3.5.2";
@@ -34,18 +39,38 @@ const SORT_BYTES: usize = 64 << 20;
 /// How long replications may take to record how far they came.
 const REPLICATION_STOP: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// Serves until SIGINT or SIGTERM.
+/// Serves until SIGINT or SIGTERM, or until it is told to restart.
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
+    let shutdown = Shutdown::new();
+    let restart = Restart::new(&shutdown)?;
+    serve(args, &shutdown, &restart)?;
+    restart.run_if_wanted()
+}
+
+fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Result<()> {
     std::fs::create_dir_all(&args.data)
         .with_context(|| format!("the data directory {} cannot be created", args.data.display()))?;
     let data = args.data.canonicalize().context("the data directory cannot be found")?;
     let lock = DataLock::take(&data)?;
+    version::check(&data)?;
     let configuration = Arc::new(configuration(args, &data)?);
-    start_log(&configuration)?;
+    let log = Log::start(&configuration)?;
+    let _flushed = FlushedLog(log.clone());
     // Values may be secret, so the log tells only what was changed.
     configuration.on_change(|change| {
         let what = if change.value.is_some() { "set" } else { "removed" };
-        tracing::info!(section = change.section, key = change.key, "a setting was {what}");
+        match guide::applies(change.section, change.key) {
+            Applies::AfterRestart => {
+                tracing::warn!(
+                    section = change.section,
+                    key = change.key,
+                    "a setting was {what}; restart the server to apply it"
+                );
+            }
+            Applies::AtOnce | Applies::Nowhere => {
+                tracing::info!(section = change.section, key = change.key, "a setting was {what}");
+            }
+        }
     });
     for warning in configuration.warnings() {
         tracing::warn!("{warning}");
@@ -54,9 +79,14 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     let authenticator = authenticator(&configuration, address);
     refuse_open_server(&authenticator, address)?;
     let engine = backends::open(&data.join("engine"))?;
-    let (node, maintenance) = node(&data, Arc::clone(&engine), Arc::clone(&configuration), authenticator)?;
+    let exporter = Exporter::start(&configuration)?.map(Arc::new);
+    let operation = operation(&configuration, &log, restart, exporter.clone());
+    let (node, maintenance) = node(&data, Arc::clone(&engine), Arc::clone(&configuration), authenticator, operation)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no threads")?;
-    runtime.block_on(listen(node, maintenance, &configuration, address, &data))?;
+    runtime.block_on(listen(node, maintenance, &configuration, address, &data, shutdown.clone()))?;
+    if let Some(exporter) = exporter {
+        exporter.flush();
+    }
     // Whatever was committed without a sync, such as view indexes, is not to be built again.
     engine.sync().context("the last writes were not synced")?;
     runtime.shutdown_background();
@@ -65,7 +95,9 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
 }
 
 fn configuration(args: &ServeArgs, data: &Path) -> anyhow::Result<Configuration> {
-    let mut overrides = Vec::new();
+    // Later ones win.
+    let mut overrides = environment::settings();
+    overrides.extend(args.set.iter().cloned());
     if let Some(bind) = args.bind {
         overrides.push(("chttpd".to_owned(), "bind_address".to_owned(), bind.to_string()));
     }
@@ -87,17 +119,6 @@ fn configuration(args: &ServeArgs, data: &Path) -> anyhow::Result<Configuration>
 
 fn entropy() -> Arc<dyn Entropy> {
     Arc::new(environment::random)
-}
-
-fn start_log(configuration: &Configuration) -> anyhow::Result<()> {
-    let level = match configuration.effective("log", "level").as_deref() {
-        Some("debug") => tracing::Level::DEBUG,
-        Some("warning" | "warn" | "notice") => tracing::Level::WARN,
-        Some("error" | "critical" | "alert" | "emergency" | "none") => tracing::Level::ERROR,
-        _ => tracing::Level::INFO,
-    };
-    let log = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false);
-    log.try_init().map_err(|error| anyhow::anyhow!("the log cannot be started: {error}"))
 }
 
 fn address(configuration: &Configuration) -> anyhow::Result<SocketAddr> {
@@ -148,6 +169,7 @@ fn node(
     engine: Arc<dyn Engine>,
     configuration: Arc<Configuration>,
     authenticator: Authenticator,
+    operation: Operation,
 ) -> anyhow::Result<(Arc<Node>, Maintenance)> {
     let catalog = Arc::new(Catalog::open(engine, environment::random_u64()).context("the databases cannot be read")?);
     let tasks = Tasks::new(|| environment::now_us() / 1_000_000);
@@ -174,6 +196,7 @@ fn node(
         clock_ms: Box::new(environment::now_ms),
         entropy: Box::new(environment::random_u64),
         surroundings: surroundings()?,
+        operation,
     });
     Ok((node, maintenance))
 }
@@ -226,19 +249,42 @@ fn algorithm(configuration: &Configuration) -> Algorithm {
     Algorithm::named(&name, &suffix).unwrap_or(Algorithm::Sequential)
 }
 
+/// After a restart nobody may read any more what is printed.
+fn greet(addresses: &[String], data: &Path) {
+    let text = format!(
+        "Settee {} listens at {}\nData lies in {}\nStop with Ctrl-C.\n",
+        env!("CARGO_PKG_VERSION"),
+        addresses.join(" and "),
+        data.display()
+    );
+    let mut stdout = std::io::stdout();
+    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+}
+
+/// Writes the end of the log, also if something failed.
+struct FlushedLog(Log);
+
+impl Drop for FlushedLog {
+    fn drop(&mut self) {
+        self.0.flush();
+    }
+}
+
 async fn listen(
     node: Arc<Node>,
     maintenance: Maintenance,
     configuration: &Arc<Configuration>,
     address: SocketAddr,
     data: &Path,
+    shutdown: Shutdown,
 ) -> anyhow::Result<()> {
     let opened = listen::open(configuration, address).await?;
     node.make_users_database().await.map_err(|error| anyhow::anyhow!("{}", error.reason))?;
-    println!("Settee {} listens at {}", env!("CARGO_PKG_VERSION"), opened.addresses.join(" and "));
-    println!("Data lies in {}", data.display());
-    println!("Stop with Ctrl-C.");
-    let shutdown = Shutdown::new();
+    let control = Control::start(data, opened.addresses.join(" and "), Arc::clone(&node), Arc::clone(node.engine()));
+    if let Err(error) = &control {
+        tracing::warn!(error = format!("{error:#}"), "`settee backup` and `settee doctor` will not reach this server");
+    }
+    greet(&opened.addresses, data);
     let mut terminate = signal(SignalKind::terminate()).context("signals cannot be received")?;
     let background = maintenance.start();
     let watching = opened.certificates.map(|certificates| tokio::spawn(certificates.watch()));
@@ -264,6 +310,7 @@ async fn listen(
         watching.abort();
     }
     drop(opened.socket);
+    drop(control);
     background.stop().await;
     Ok(())
 }

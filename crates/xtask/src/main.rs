@@ -35,7 +35,7 @@ cargo xtask COMMAND
                   --jobs N     scenarios played at the same time (4)
                   --draft      print a line for conformance/expectations.toml for each surprise
   clients       plays the suites of PouchDB, nano and couchdb-python against this server
-  readme        runs the shell session of README.md against this server
+  readme        runs the shell sessions of README.md and docs/operation against this server
   bench         builds the server and runs `settee bench` with the further arguments
   setup         checks for what the build needs, and installs it where that is possible
 ";

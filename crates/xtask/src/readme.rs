@@ -1,10 +1,12 @@
-//! Runs the shell session of README.md against a server and compares what it prints ([`run`]).
+//! Runs the shell sessions of README.md and of the pages below docs/operation, each against a server of its own, and
+//! compares what they print ([`run`]).
 //!
-//! The session is all blocks fenced as `sh session`. Lines that begin with `#=>` hold what the
-//! commands above them print; `...` in them stands for anything. The address of the default port is
-//! replaced by the server's. Other blocks are not run.
+//! A session is all blocks of a page fenced as `sh session`. Lines that begin with `#=>` hold what the
+//! commands above them print; `...` in them stands for anything. The address of the default port and `./data` are
+//! replaced by the server's, `settee` is the program, and the commands run in a folder of their own. Other blocks are not run.
 
-use std::process::Command;
+use std::path::Path;
+use std::process::{Command, Output};
 
 use anyhow::{Context as _, Result, bail};
 
@@ -36,22 +38,45 @@ pub(crate) fn command(workspace: &Workspace) -> Result<Tally> {
     if built.holds() { run(workspace) } else { Ok(built) }
 }
 
-/// Runs the session. Every compared output counts.
+/// Runs all sessions. Every compared output counts.
 pub(crate) fn run(workspace: &Workspace) -> Result<Tally> {
-    let page = workspace.root.join("README.md");
-    let text = std::fs::read_to_string(&page).with_context(|| format!("cannot read {}", page.display()))?;
-    let chunks = chunks(&text)?;
+    let mut tally = Tally::default();
+    for page in pages(workspace)? {
+        tally += run_page(workspace, &page)?;
+    }
+    Ok(tally)
+}
+
+/// The pages with sessions, as paths below the root. README.md must be one.
+fn pages(workspace: &Workspace) -> Result<Vec<String>> {
+    let mut pages = vec!["README.md".to_owned()];
+    let folder = workspace.root.join("docs/operation");
+    for entry in std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        let path = format!("docs/operation/{name}");
+        if name.ends_with(".md") && std::fs::read_to_string(workspace.root.join(&path))?.contains(FENCE) {
+            pages.push(path);
+        }
+    }
+    pages.sort();
+    Ok(pages)
+}
+
+fn run_page(workspace: &Workspace, page: &str) -> Result<Tally> {
+    let text = std::fs::read_to_string(workspace.root.join(page)).with_context(|| format!("cannot read {page}"))?;
+    let chunks = chunks(page, &text)?;
     if chunks.is_empty() {
-        bail!("README.md has no block that begins with {FENCE}");
+        bail!("{page} has no block that begins with {FENCE}");
     }
     let mut server = Server::start(workspace, "readme", Access::Party)?;
-    let script = script(&chunks).replace(ADDRESS, &server.url());
-    let output = Command::new("bash").args(["-c", &script]).output().context("cannot start bash")?;
+    let data = server.data().display().to_string();
+    let script = script(&chunks).replace(ADDRESS, &server.url()).replace("./data", &data);
+    let output = in_folder(workspace, &script)?;
     // Rows end as HTTP lines do; on a terminal nobody sees that.
     let printed = String::from_utf8_lossy(&output.stdout).replace("\r\n", "\n");
-    let mut tally = compare(&chunks, &printed);
+    let mut tally = compare(page, &chunks, &printed);
     if !output.status.success() {
-        println!("    the session ended with {}", output.status);
+        println!("    the session of {page} ended with {}", output.status);
         tally += Tally::one(false);
     }
     if !tally.holds() {
@@ -68,8 +93,22 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Tally> {
     Ok(tally)
 }
 
+/// Runs a script in an empty folder, where `settee` is the program that was built.
+fn in_folder(workspace: &Workspace, script: &str) -> Result<Output> {
+    let folder = workspace.scratch("session");
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let programs = workspace.binary().parent().map(Path::to_owned).unwrap_or_default();
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut command = Command::new("bash");
+    command.args(["-c", script]).current_dir(&folder).env("PATH", format!("{}:{path}", programs.display()));
+    let output = command.output().context("cannot start bash");
+    // What is left is removed with the machine's other temporary files.
+    let _ = std::fs::remove_dir_all(&folder);
+    output
+}
+
 /// The chunks of a page: commands up to and including what they are expected to print.
-fn chunks(page: &str) -> Result<Vec<Chunk>> {
+fn chunks(name: &str, page: &str) -> Result<Vec<Chunk>> {
     let mut chunks: Vec<Chunk> = Vec::new();
     let mut inside = false;
     let mut open = false;
@@ -80,7 +119,7 @@ fn chunks(page: &str) -> Result<Vec<Chunk>> {
         } else if !inside {
         } else if let Some(expected) = line.strip_prefix(EXPECTATION) {
             let Some(chunk) = chunks.last_mut() else {
-                bail!("README.md:{}: {EXPECTATION} follows no command", index + 1)
+                bail!("{name}:{}: {EXPECTATION} follows no command", index + 1)
             };
             let text = chunk.expected.get_or_insert_default();
             text.push_str(expected.trim());
@@ -108,7 +147,7 @@ fn script(chunks: &[Chunk]) -> String {
     script
 }
 
-fn compare(chunks: &[Chunk], output: &str) -> Tally {
+fn compare(page: &str, chunks: &[Chunk], output: &str) -> Tally {
     let mut tally = Tally::default();
     let mut outputs = output.split(SEPARATOR);
     for chunk in chunks {
@@ -118,7 +157,7 @@ fn compare(chunks: &[Chunk], output: &str) -> Tally {
         let agree = matches(expected, printed);
         tally += Tally::one(agree);
         if !agree {
-            println!("    README.md:{}: {}", chunk.line, chunk.commands.trim().replace('\n', "\n      "));
+            println!("    {page}:{}: {}", chunk.line, chunk.commands.trim().replace('\n', "\n      "));
             println!("      expected {}", expected.replace('\n', "\n               "));
             println!("      printed  {}", printed.replace('\n', "\n               "));
         }
@@ -164,28 +203,31 @@ curl http://127.0.0.1:5984/
 
     #[test]
     fn blocks_become_chunks() -> Result<()> {
-        let found = chunks(PAGE)?;
+        let found = chunks("page", PAGE)?;
         let lines: Vec<_> = found.iter().map(|chunk| (chunk.line, chunk.expected.as_deref())).collect();
         assert_eq!(lines, [(6, Some("a b\n")), (10, Some("1\n2\n")), (17, None)]);
         assert_eq!(found[0].commands, "X=a\necho $X \\\n  b\n");
-        assert!(chunks("```sh session\n#=> a\n```\n").is_err());
+        assert!(chunks("page", "```sh session\n#=> a\n```\n").is_err());
         Ok(())
     }
 
     #[test]
     fn outputs_are_compared_chunk_by_chunk() -> Result<()> {
-        let found = chunks(PAGE)?;
-        assert_eq!(compare(&found, "a b\n\u{1e}1\n2\n\u{1e}{}\u{1e}"), Tally { passed: 2, failed: 0 });
-        assert_eq!(compare(&found, "a b\n\u{1e}1\n3\n\u{1e}{}\u{1e}"), Tally { passed: 1, failed: 1 });
-        assert_eq!(compare(&found, "a"), Tally { passed: 0, failed: 2 });
+        let found = chunks("page", PAGE)?;
+        assert_eq!(compare("page", &found, "a b\n\u{1e}1\n2\n\u{1e}{}\u{1e}"), Tally { passed: 2, failed: 0 });
+        assert_eq!(compare("page", &found, "a b\n\u{1e}1\n3\n\u{1e}{}\u{1e}"), Tally { passed: 1, failed: 1 });
+        assert_eq!(compare("page", &found, "a"), Tally { passed: 0, failed: 2 });
         Ok(())
     }
 
     #[test]
     fn the_session_runs_as_one_script() -> Result<()> {
-        let found = chunks(PAGE)?;
+        let found = chunks("page", PAGE)?;
         let output = Command::new("bash").args(["-c", &script(&found[..2])]).output()?;
-        assert_eq!(compare(&found[..2], &String::from_utf8_lossy(&output.stdout)), Tally { passed: 2, failed: 0 });
+        assert_eq!(
+            compare("page", &found[..2], &String::from_utf8_lossy(&output.stdout)),
+            Tally { passed: 2, failed: 0 }
+        );
         Ok(())
     }
 

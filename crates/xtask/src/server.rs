@@ -65,6 +65,11 @@ impl Server {
         }
     }
 
+    /// Where its data lies.
+    pub(crate) fn data(&self) -> &Path {
+        &self.data
+    }
+
     /// What the server printed.
     pub(crate) fn log(&self) -> &Path {
         &self.log

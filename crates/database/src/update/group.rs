@@ -34,7 +34,10 @@ pub(super) fn commit(database: &Arc<Database>, writer: &mut Writer, works: Vec<P
     let (works, completions): (Vec<Work>, Vec<_>) = works.into_iter().map(|item| (item.work, item.done)).unzip();
     let committed = catch_unwind(AssertUnwindSafe(|| commit_until_done(database, writer, &works)));
     let (results, mut panicked) = match committed {
-        Ok(Ok(outcomes)) => (outcomes.into_iter().map(Ok).collect(), Ok(())),
+        Ok(Ok(outcomes)) => {
+            database.counters().committed(&works, &outcomes);
+            (outcomes.into_iter().map(Ok).collect(), Ok(()))
+        }
         Ok(Err(error)) => (vec![WorkResult::Err(error); works.len()], Ok(())),
         // Dropping the completions tells their owners.
         Err(panic) => (Vec::new(), Err(panic)),

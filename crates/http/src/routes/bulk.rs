@@ -12,6 +12,7 @@ use settee_replication::documents::is_replicator_database;
 
 use super::{design, write};
 use crate::attachments::{self, Policy};
+use crate::metrics::Measure;
 use crate::node::Node;
 use crate::replicator_documents::before_update;
 use crate::request::Request;
@@ -41,6 +42,7 @@ pub(super) async fn docs(mut request: Request) -> Answer {
     let (node, store, user) = (Arc::clone(&request.node), Arc::clone(&database), request.user.clone());
     let (mode, prepared) = bridge::blocking(move || {
         let bulk = Bulk::parse(body.value())?;
+        node.metrics.measure(Measure::BulkDocs, bulk.docs.len() as u64);
         check_count(&node, bulk.docs.len(), "max_bulk_docs_count")?;
         if bulk.all_or_nothing {
             return Ok((bulk.mode, Err(all_or_nothing(&bulk.docs))));

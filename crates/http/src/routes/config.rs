@@ -1,12 +1,16 @@
 //! The configuration: `/_node/{node}/_config`, and `/_config` as in version 1.
 
 use hyper::StatusCode;
+use hyper::header::{HeaderName, HeaderValue};
 use settee_model::json::write_string;
 
 use super::server::require_node;
 use crate::request::Request;
 use crate::respond::{self, Answer};
-use crate::{Error, Persist};
+use crate::{Applies, Error, Persist};
+
+/// Tells when a change counts.
+const APPLIES: HeaderName = HeaderName::from_static("x-settee-applies");
 
 /// `GET …/_config`
 pub(super) async fn all(request: Request) -> Answer {
@@ -49,8 +53,9 @@ pub(super) async fn set(mut request: Request) -> Answer {
     let settings = std::sync::Arc::clone(&request.node.settings);
     let (section, key) = (request.captures.get("section").to_owned(), request.captures.get("key").to_owned());
     let (value, persist) = (value.into_owned(), persist(&request));
+    let applies = settings.applies(&section, &key);
     let old = crate::bridge::blocking(move || Ok(settings.set(&section, &key, &value, persist)?)).await?;
-    Ok(text(&old.unwrap_or_default()))
+    Ok(changed(&old.unwrap_or_default(), applies))
 }
 
 /// `DELETE …/_config/{section}/{key}`
@@ -59,8 +64,9 @@ pub(super) async fn delete(request: Request) -> Answer {
     let settings = std::sync::Arc::clone(&request.node.settings);
     let (section, key) = (request.captures.get("section").to_owned(), request.captures.get("key").to_owned());
     let persist = persist(&request);
+    let applies = settings.applies(&section, &key);
     let old = crate::bridge::blocking(move || Ok(settings.delete(&section, &key, persist)?)).await?;
-    Ok(text(&old))
+    Ok(changed(&old, applies))
 }
 
 /// `POST …/_config/_reload`
@@ -73,6 +79,18 @@ pub(super) async fn reload(request: Request) -> Answer {
 
 fn persist(request: &Request) -> Persist {
     if request.header("x-couch-persist") == Some("false") { Persist::No } else { Persist::Yes }
+}
+
+/// The old value, and when the change counts.
+fn changed(old: &str, applies: Applies) -> respond::Response {
+    let mut response = text(old);
+    let when = match applies {
+        Applies::AtOnce => "at-once",
+        Applies::AfterRestart => "after-restart",
+        Applies::Nowhere => "nowhere",
+    };
+    response.headers_mut().insert(APPLIES, HeaderValue::from_static(when));
+    response
 }
 
 fn text(value: &str) -> respond::Response {

@@ -14,9 +14,6 @@ use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::{Error, access, bridge, sequence, system, users};
 
-/// How many databases one request may describe by name.
-const INFO_KEYS_MAX: usize = 100;
-
 /// `GET /{db}`
 pub(super) async fn info(request: Request) -> Answer {
     let database = request.database()?;
@@ -180,8 +177,9 @@ pub(super) async fn info_of_keys(mut request: Request) -> Answer {
     let keys = body.value().get("keys").filter(|keys| keys.kind() == Kind::Array);
     let keys = keys.ok_or_else(|| Error::bad_request("`keys` member must exist."))?;
     let names: Vec<String> = keys.elements().filter_map(|key| key.as_str().map(std::borrow::Cow::into_owned)).collect();
-    if names.len() > INFO_KEYS_MAX {
-        return Err(Error::bad_request(format!("Too many databases requested; the most is {INFO_KEYS_MAX}.")));
+    let most = request.node.settings.number("chttpd", "max_db_number_for_dbs_info_req", 100);
+    if names.len() as u64 > most {
+        return Err(Error::bad_request(format!("Too many databases requested; the most is {most}.")));
     }
     let node = Arc::clone(&request.node);
     bridge::stream(request.node.outward(), move |output| write_infos(output.text(), &node.catalog, &names)).await

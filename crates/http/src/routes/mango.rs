@@ -10,6 +10,7 @@ use settee_model::json::{Json, write_string};
 
 use super::partition;
 use crate::bridge::{self, Output};
+use crate::metrics::{Count, Metrics};
 use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::{Error, bridge::blocking};
@@ -31,6 +32,7 @@ pub(super) async fn find(mut request: Request) -> Answer {
         }
         output.text().extend_from_slice(b"\r\n]");
         if let Outcome::Found(found) = outcome {
+            count(&node.metrics, &found);
             let time_ms = options.execution_stats.then(|| (node.clock_ms)().saturating_sub(begun_ms));
             write_end(&found, time_ms, output.text());
         }
@@ -142,6 +144,16 @@ impl DocumentSink for Documents<'_> {
         out.extend_from_slice(json);
         self.flow = self.output.row_done();
         self.flow
+    }
+}
+
+fn count(metrics: &Metrics, found: &Found) {
+    metrics.add(Count::MangoKeysExamined, found.stats.keys_examined);
+    metrics.add(Count::MangoDocsExamined, found.stats.docs_examined);
+    metrics.add(Count::MangoResults, found.stats.results_returned);
+    for warning in found.warning.iter().flat_map(|warning| warning.lines()) {
+        let unindexed = warning.starts_with("No matching index");
+        metrics.count(if unindexed { Count::MangoUnindexed } else { Count::MangoManyScanned });
     }
 }
 

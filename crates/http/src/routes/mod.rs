@@ -15,6 +15,7 @@ mod documents;
 mod lists;
 mod local_docs;
 mod mango;
+mod operate;
 mod partition;
 mod purge;
 mod rendered;
@@ -26,6 +27,7 @@ mod server;
 mod session;
 mod setup;
 mod shows;
+mod stats;
 mod updates;
 mod views;
 mod write;
@@ -80,10 +82,26 @@ fn server_resources() -> Vec<Resource> {
         Resource::new("/_node/{node}/_system", "GET").get(Metrics, server::system),
         Resource::new("/_node/{node}/_versions", "GET").get(ServerAdmin, server::versions),
     ];
+    resources.extend(operation_resources());
     for base in ["/_node/{node}/_config", "/_config"] {
         resources.extend(config_resources(base));
     }
     resources
+}
+
+/// What operators look at and do, under the paths of today and those of version 1.
+fn operation_resources() -> Vec<Resource> {
+    vec![
+        Resource::new("/_node/{node}/_stats", "GET").get(Metrics, stats::stats_of_node),
+        Resource::new("/_node/{node}/_stats/{*path}", "GET").get(Metrics, stats::stats_of_node),
+        Resource::new("/_stats", "GET").get(Metrics, stats::stats_of_version_1),
+        Resource::new("/_stats/{*path}", "GET").get(Metrics, stats::stats_of_version_1),
+        Resource::new("/_node/{node}/_prometheus", "GET").get(Metrics, stats::prometheus),
+        Resource::new("/_node/{node}/_log", "GET").get(ServerAdmin, operate::log),
+        Resource::new("/_log", "GET").get(ServerAdmin, operate::log),
+        Resource::new("/_node/{node}/_restart", "POST").post(ServerAdmin, operate::restart),
+        Resource::new("/_restart", "POST").post(ServerAdmin, operate::restart_as_version_1),
+    ]
 }
 
 /// The configuration, under its path of today and under that of version 1.

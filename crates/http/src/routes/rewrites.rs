@@ -81,6 +81,7 @@ async fn follow(request: Request, target: Target) -> Answer {
         scheme: line.scheme,
         rewrites: line.rewrites + 1,
         handler: line.handler,
+        seen: line.seen,
     };
     let body = target.body.map(Unread::Known).or(body);
     router.dispatch(&node, line, headers, user, body).await

@@ -122,18 +122,37 @@ pub(super) async fn node(request: Request) -> Answer {
     Ok(respond::json(StatusCode::OK, out))
 }
 
-/// `GET /_node/{node}/_system`
+/// `GET /_node/{node}/_system`. The numbers of CouchDB's virtual machine that mean something here, under its names, and
+/// those of the storage engine.
 pub(super) async fn system(request: Request) -> Answer {
     require_node(&request)?;
-    let uptime_s = (request.node.clock_ms)().saturating_sub(request.node.started_ms) / 1000;
-    let mut memory = String::new();
-    for (name, value) in request.node.catalog.engine_statistics() {
-        if !memory.is_empty() {
-            memory.push(',');
-        }
-        memory.push_str(&format!(r#""{name}":{value}"#));
-    }
-    let out = format!(r#"{{"uptime":{uptime_s},"memory":{{{memory}}}}}"#);
+    let node = &request.node;
+    let uptime_s = (node.clock_ms)().saturating_sub(node.started_ms) / 1000;
+    let figures = (node.operation.process)();
+    let engine = node.catalog.engine_statistics();
+    let held = ["memtable_bytes", "block_cache_bytes", "table_reader_bytes"];
+    let (held, other): (Vec<_>, Vec<_>) = engine.into_iter().partition(|(name, _)| held.contains(name));
+    let in_engine: u64 = held.iter().map(|(_, bytes)| bytes).sum();
+    let list = |numbers: &[(&str, u64)]| {
+        let members: Vec<String> = numbers.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
+        members.join(",")
+    };
+    let out = format!(
+        concat!(
+            r#"{{"uptime":{},"memory":{{"resident":{},"other":{},{}}},"engine":{{{}}},"cpu_time_ms":{},"#,
+            r#""process_count":{},"os_proc_count":{},"stale_proc_count":0,"open_os_files":{},"message_queues":{{}},"#,
+            r#""internal_replication_jobs":0,"distribution":{{}}}}"#
+        ),
+        uptime_s,
+        figures.resident_bytes,
+        figures.resident_bytes.saturating_sub(in_engine),
+        list(&held),
+        list(&other),
+        figures.cpu_ms,
+        figures.threads,
+        figures.children,
+        figures.open_files,
+    );
     Ok(respond::json(StatusCode::OK, out.into_bytes()))
 }
 

@@ -116,6 +116,7 @@ fn node(settings: Arc<Values>) -> Arc<Node> {
         clock_ms: Box::new(|| 0),
         entropy: Box::new(|| 0),
         surroundings: Surroundings::default(),
+        operation: crate::Operation::none(),
     })
 }
 

@@ -164,6 +164,7 @@ impl World {
             clock_ms: Box::new(|| 0),
             entropy: Box::new(|| 0),
             surroundings: Surroundings::default(),
+            operation: crate::Operation::none(),
         };
         let user = UserContext { name: Some("jo".to_owned()), roles: vec!["editor".to_owned()] };
         Self { node: Node::new(parts), database, calls, user }

@@ -1,7 +1,6 @@
 //! The table of settings Settee honours: CouchDB's section and key names, default values, what a value may be, and a line of
 //! documentation each. Keys that are not in it are stored and otherwise ignored.
 
-use std::fmt::Write;
 use std::path::Path;
 
 /// One setting.
@@ -150,7 +149,11 @@ pub(crate) const SETTINGS: &[Setting] = &[
     unset("chttpd", "unix_socket", Kind::Text, "a path: listen on a socket in the file system as well"),
     setting("chttpd", "unix_socket_mode", "660", Kind::Text, "who may use that socket"),
     setting("chttpd", "enable_xframe_options", "false", Kind::Bool, "say which pages may show answers in a frame, see [x_frame_options]"),
+    setting("chttpd", "scrub_json_request", "true", Kind::Bool, "remove null bytes from the text of forms"),
     unset("chttpd", "WWW-Authenticate", Kind::Text, "sent with answers 401, so that browsers ask for a password"),
+
+    setting("httpd", "secure_rewrites", "true", Kind::Bool, "keep rewrites within their database"),
+    setting("httpd", "rewrite_limit", "100", COUNT, "how many rewrites one request may run through"),
 
     setting("chttpd_auth", "iterations", "600000", COUNT, "rounds of PBKDF2 for new password hashes"),
     setting("chttpd_auth", "min_iterations", "1", COUNT, "hashes of users with fewer rounds are not accepted"),
@@ -217,6 +220,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("ssl", "verify_ssl_certificates", "false", Kind::Bool, "check the certificates of clients"),
     unset("ssl", "cacert_file", Kind::Text, "the roots of their certificates, in PEM"),
     setting("ssl", "fail_if_no_peer_cert", "false", Kind::Bool, "refuse clients without a certificate"),
+    setting("vendor", "name", "Settee", Kind::Text, "the name in GET /"),
 
     setting("compaction_daemon", "check_interval", "60", Kind::Seconds, "how often databases are looked at for automatic compaction"),
 
@@ -254,7 +258,15 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("cluster", "q", "1", COUNT, "shards of a new database"),
     setting("cluster", "n", "1", COUNT, "copies of a new database; one process keeps one"),
 
-    setting("log", "level", "info", Kind::Word(&["debug", "info", "notice", "warning", "warn", "error", "critical", "crit", "alert", "emergency", "emerg", "none"]), "what is worth a line in the log"),
+    setting("log", "level", "info", Kind::Word(&["debug", "info", "notice", "warning", "warn", "error", "critical", "crit", "alert", "emergency", "emerg", "none"]), "what is worth a line in the log; notice has a line for each request"),
+    setting("log", "writer", "stderr", Kind::Word(&["stderr", "file", "journald"]), "where lines go; journald is stderr with priorities for systemd"),
+    setting("log", "file", "{data}/settee.log", Kind::Text, "the file of the writer file; begun anew when it was moved away"),
+    setting("log", "format", "text", Kind::Word(&["text", "json"]), "lines as CouchDB's, or an object of JSON each"),
+    setting("log", "slow_request_ms", "10000", Kind::Milliseconds, "requests that take longer are warned of; feeds that wait do not count"),
+
+    setting("tracing", "endpoint", "", Kind::Text, "where a collector takes OTLP over HTTP without TLS, such as http://127.0.0.1:4318"),
+    setting("tracing", "ratio", "1.0", Kind::Text, "which part of the requests is traced that bring no decision of their own, 0 to 1"),
+    setting("tracing", "service_name", "settee", Kind::Text, "what this server is called there"),
 
     setting("query_server_config", "reduce_limit", "true", Kind::Word(&["true", "false", "log"]), "refuse reduce functions whose results grow without end"),
     setting("query_server_config", "native_evaluator", "true", Kind::Bool, "run map functions of the common subset without a JavaScript engine; results are the same"),
@@ -302,22 +314,4 @@ impl Setting {
     pub(crate) fn default_for(&self, data_dir: &Path) -> Option<String> {
         self.default.map(|text| text.replace("{data}", &data_dir.display().to_string()))
     }
-}
-
-/// All settings as an INI file, for `settee config --defaults`. What the configuration does not list is in comments, as in
-/// CouchDB's `default.ini`.
-pub(crate) fn render(data_dir: &Path) -> String {
-    let mut text = String::new();
-    let mut section = "";
-    for setting in SETTINGS {
-        if setting.section != section {
-            section = setting.section;
-            let gap = if text.is_empty() { "" } else { "\n" };
-            writeln!(text, "{gap}[{section}]").expect("writing to a String cannot fail");
-        }
-        let mark = if setting.visibility == Visibility::Listed { "" } else { ";" };
-        let line = format!("{mark}{} = {}", setting.key, setting.default_for(data_dir).unwrap_or_default());
-        writeln!(text, "; {}\n{}", setting.doc, line.trim_end()).expect("writing to a String cannot fail");
-    }
-    text
 }

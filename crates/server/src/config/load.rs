@@ -53,6 +53,11 @@ impl Configuration {
         Ok(self.loaded(&layers, warnings))
     }
 
+    /// Reads all layers and puts nothing right.
+    pub(super) fn load_as_it_is(&self) -> Result<Loaded, SettingsError> {
+        Ok(self.loaded(&self.files.read()?, Vec::new()))
+    }
+
     /// Reads all layers again.
     pub(super) fn load(&self) -> Result<Loaded, SettingsError> {
         let mut layers = self.files.read()?;

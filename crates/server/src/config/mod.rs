@@ -7,6 +7,7 @@
 //! Passwords of `[admins]` never stay in plain text, neither in memory nor in the files.
 
 pub(crate) mod defaults;
+pub(crate) mod guide;
 mod ini;
 mod load;
 mod settings;
@@ -108,6 +109,21 @@ impl Configuration {
     /// Reads the configuration. Hashes and rewrites passwords in plain text, creates the admin of the environment, and makes up
     /// `[couchdb] uuid` if there is none. Where files cannot be written this holds for the running server only, with a warning.
     pub(crate) fn open(options: Options) -> Result<Configuration, SettingsError> {
+        let (mut configuration, admin) = Self::unread(options)?;
+        let loaded = configuration.load_first(admin)?;
+        configuration.install(loaded);
+        Ok(configuration)
+    }
+
+    /// Reads the configuration and changes nothing: passwords in plain text stay, and nothing is made up.
+    pub(crate) fn look(options: Options) -> Result<Configuration, SettingsError> {
+        let (configuration, _) = Self::unread(options)?;
+        let loaded = configuration.load_as_it_is()?;
+        configuration.install(loaded);
+        Ok(configuration)
+    }
+
+    fn unread(options: Options) -> Result<(Configuration, Option<AdminSeed>), SettingsError> {
         let Options { data_dir, file, overrides, admin, entropy } = options;
         let files = match file {
             Some(file) => Files::new(file, store::Presence::Required),
@@ -116,7 +132,7 @@ impl Configuration {
         for (section, key, value) in &overrides {
             check(section, key, value)?;
         }
-        let mut configuration = Configuration {
+        let configuration = Configuration {
             data_dir,
             files,
             overrides,
@@ -127,9 +143,7 @@ impl Configuration {
             warnings: RwLock::default(),
             changing: Mutex::default(),
         };
-        let loaded = configuration.load_first(admin)?;
-        configuration.install(loaded);
-        Ok(configuration)
+        Ok((configuration, admin))
     }
 
     /// What was odd when the files were last read: sentences for the log.

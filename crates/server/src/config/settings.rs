@@ -47,6 +47,10 @@ impl Settings for Configuration {
         Configuration::effective(self, section, key)
     }
 
+    fn applies(&self, section: &str, key: &str) -> settee_http::Applies {
+        super::guide::applies(section, key)
+    }
+
     /// The number in force: old section names and the table of defaults count, `infinity` is `u64::MAX`.
     fn number(&self, section: &str, key: &str, default: u64) -> u64 {
         self.get_u64(section, key).unwrap_or(default)

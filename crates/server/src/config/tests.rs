@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 mod admins;
+mod sources;
 
 /// A directory of its own, removed at the end.
 struct Directory(PathBuf);
@@ -353,17 +354,22 @@ fn debug_output_hides_secrets() {
 
 #[test]
 fn the_table_of_defaults_is_sound() {
-    let text = defaults::render(Path::new("/data"));
+    let text = guide::render(Path::new("/data"));
     // What is in comments is in force all the same: with the marks removed the table reads back.
-    let uncommented: String =
-        text.lines().map(|line| format!("{}\n", line.strip_prefix(';').unwrap_or(line))).collect();
+    let uncommented: String = text
+        .lines()
+        .map(|line| match line.strip_prefix(';') {
+            Some(rest) if !rest.starts_with([' ', '\n']) => format!("{rest}\n"),
+            _ => format!("{line}\n"),
+        })
+        .collect();
     let ini = ini::Ini::parse(&uncommented);
     for setting in defaults::SETTINGS {
         let name = format!("[{}] {}", setting.section, setting.key);
         let value = setting.default_for(Path::new("/data")).unwrap_or_default();
         assert_eq!(setting.kind.violation(&value), None, "{name}");
         assert_eq!(ini::check_entry(setting.section, setting.key, &value), Ok(()), "{name}");
-        assert!(!setting.doc.is_empty() && !setting.doc.contains(" = "), "{name}");
+        assert!(!setting.doc.is_empty() && !setting.doc.contains(" = ") && !setting.doc.ends_with('.'), "{name}");
         let same =
             defaults::SETTINGS.iter().filter(|other| (other.section, other.key) == (setting.section, setting.key));
         assert_eq!(same.count(), 1, "{name}");
@@ -371,15 +377,29 @@ fn the_table_of_defaults_is_sound() {
         let expect = Some(value.as_str()).filter(|text| !text.is_empty());
         assert_eq!(read, [(setting.section, setting.key, expect)], "{name}");
     }
+    assert_eq!(ini.entries().count(), defaults::SETTINGS.len() + 1, "nothing else but the example of an admin");
     let directory = Directory::new();
     directory.write("local.ini", &text);
     let (plain, rendered) = (Directory::new().open(), directory.open());
     assert_eq!(plain.section("chttpd"), rendered.section("chttpd"));
     let mut sections: Vec<&str> = defaults::SETTINGS.iter().map(|setting| setting.section).collect();
     sections.dedup();
-    let headings: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix('[')?.strip_suffix(']')).collect();
-    assert_eq!(headings, sections);
-    assert_eq!(sections.iter().collect::<std::collections::HashSet<_>>().len(), sections.len(), "one block each");
+    let explained: Vec<&str> = guide::sections().into_iter().filter(|section| *section != "admins").collect();
+    assert_eq!(explained, sections, "each section is one block of the table and is explained in guide.rs");
+}
+
+#[test]
+fn a_change_tells_when_it_counts() {
+    use settee_http::Applies;
+    for (section, key, expected) in [
+        ("log", "level", Applies::AtOnce),
+        ("chttpd", "port", Applies::AfterRestart),
+        ("httpd", "max_uri_length", Applies::AtOnce),
+        ("admins", "ann", Applies::AtOnce),
+        ("mine", "own", Applies::Nowhere),
+    ] {
+        assert_eq!(guide::applies(section, key), expected, "{section}/{key}");
+    }
 }
 
 #[test]

@@ -5,11 +5,13 @@ mod astray;
 #[cfg(target_os = "linux")]
 mod attachments;
 mod attacks;
+mod backup;
 mod client;
 mod crash;
 mod feeds;
 mod languages;
 mod limits;
+mod operation;
 mod protocol;
 mod query_servers;
 mod random;

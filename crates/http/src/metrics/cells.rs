@@ -1,0 +1,37 @@
+//! [`Cells`]: numbers that many threads add to. Each thread adds to one of several copies, so that processors do not
+//! take a line of memory from one another with every request; who reads adds the copies up.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// How many copies there are.
+const STRIPES: usize = 8;
+
+thread_local! {
+    static STRIPE: usize = {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES
+    };
+}
+
+/// A fixed number of counters.
+pub(crate) struct Cells {
+    stripes: [Box<[AtomicU64]>; STRIPES],
+}
+
+impl Cells {
+    pub(crate) fn new(length: usize) -> Self {
+        Self { stripes: std::array::from_fn(|_| (0..length).map(|_| AtomicU64::new(0)).collect()) }
+    }
+
+    pub(crate) fn add(&self, cell: usize, amount: u64) {
+        STRIPE.with(|stripe| self.stripes[*stripe][cell].fetch_add(amount, Ordering::Relaxed));
+    }
+
+    pub(crate) fn get(&self, cell: usize) -> u64 {
+        self.stripes.iter().map(|stripe| stripe[cell].load(Ordering::Relaxed)).sum()
+    }
+
+    pub(crate) fn all(&self) -> Vec<u64> {
+        (0..self.stripes[0].len()).map(|cell| self.get(cell)).collect()
+    }
+}

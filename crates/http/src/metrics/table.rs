@@ -1,0 +1,176 @@
+//! What the numbers are called: CouchDB's paths and descriptions, where a number means the same here.
+
+use settee_database::Counters;
+
+use super::{Count, METHODS, Measure, Totals};
+use crate::node::Node;
+
+/// Where a number comes from.
+#[derive(Clone, Copy)]
+pub(crate) enum Source {
+    Requests,
+    /// By the place in [`METHODS`].
+    Method(usize),
+    Status(u16),
+    Count(Count),
+    Measure(Measure),
+    /// Counted by the databases.
+    Databases(fn(&Counters) -> u64),
+    /// Feeds that wait.
+    Watching,
+    OpenDatabases,
+    OpenFiles,
+    /// Lines of the log, by CouchDB's level.
+    Logged(&'static str),
+}
+
+/// A number with its name.
+#[derive(Clone, Copy)]
+pub(crate) struct Stat {
+    pub(crate) path: [&'static str; 3],
+    pub(crate) desc: &'static str,
+    pub(crate) source: Source,
+}
+
+impl Stat {
+    const fn new(path: [&'static str; 3], desc: &'static str, source: Source) -> Self {
+        Self { path, desc, source }
+    }
+
+    /// The segments of the path.
+    pub(crate) fn segments(&self) -> impl Iterator<Item = &'static str> {
+        self.path.into_iter().filter(|segment| !segment.is_empty())
+    }
+
+    /// Whether the number can fall.
+    pub(crate) fn is_gauge(&self) -> bool {
+        matches!(self.source, Source::Watching | Source::OpenDatabases | Source::OpenFiles)
+    }
+
+    pub(crate) fn measure(&self) -> Option<Measure> {
+        match self.source {
+            Source::Measure(measure) => Some(measure),
+            _ => None,
+        }
+    }
+
+    /// The number, if it is one.
+    pub(crate) fn number(&self, node: &Node, totals: &Totals) -> u64 {
+        match self.source {
+            Source::Requests => totals.requests(),
+            Source::Method(method) => totals.method(method),
+            Source::Status(status) => totals.status(status),
+            Source::Count(count) => totals.count(count),
+            Source::Measure(measure) => totals.measure(measure).count(),
+            Source::Databases(read) => read(node.catalog.counters()),
+            Source::Watching => node.metrics.watching(),
+            Source::OpenDatabases => node.catalog.open_databases().len() as u64,
+            Source::OpenFiles => (node.operation.process)().open_files,
+            Source::Logged(level) => {
+                (node.operation.log_lines)().iter().find(|(own, _)| *own == level).map_or(0, |(_, count)| *count)
+            }
+        }
+    }
+}
+
+/// CouchDB's status codes that are counted, with its names.
+const STATUSES: [(u16, &str, &str); 26] = [
+    (200, "200", "number of HTTP 200 OK responses"),
+    (201, "201", "number of HTTP 201 Created responses"),
+    (202, "202", "number of HTTP 202 Accepted responses"),
+    (204, "204", "number of HTTP 204 No Content responses"),
+    (206, "206", "number of HTTP 206 Partial Content"),
+    (301, "301", "number of HTTP 301 Moved Permanently responses"),
+    (302, "302", "number of HTTP 302 Found responses"),
+    (304, "304", "number of HTTP 304 Not Modified responses"),
+    (400, "400", "number of HTTP 400 Bad Request responses"),
+    (401, "401", "number of HTTP 401 Unauthorized responses"),
+    (403, "403", "number of HTTP 403 Forbidden responses"),
+    (404, "404", "number of HTTP 404 Not Found responses"),
+    (405, "405", "number of HTTP 405 Method Not Allowed responses"),
+    (406, "406", "number of HTTP 406 Not Acceptable responses"),
+    (409, "409", "number of HTTP 409 Conflict responses"),
+    (412, "412", "number of HTTP 412 Precondition Failed responses"),
+    (413, "413", "number of HTTP 413 Request Entity Too Long responses"),
+    (414, "414", "number of HTTP 414 Request URI Too Long responses"),
+    (415, "415", "number of HTTP 415 Unsupported Media Type responses"),
+    (416, "416", "number of HTTP 416 Requested Range Not Satisfiable responses"),
+    (417, "417", "number of HTTP 417 Expectation Failed responses"),
+    (429, "429", "number of HTTP 429 Too Many Requests responses"),
+    (500, "500", "number of HTTP 500 Internal Server Error responses"),
+    (501, "501", "number of HTTP 501 Not Implemented responses"),
+    (503, "503", "number of HTTP 503 Service unavailable responses"),
+    (507, "507", "number of HTTP 507 Insufficient Storage responses"),
+];
+
+const METHOD_TEXTS: [&str; METHODS.len() - 1] = [
+    "number of HTTP COPY requests",
+    "number of HTTP DELETE requests",
+    "number of HTTP GET requests",
+    "number of HTTP HEAD requests",
+    "number of HTTP OPTIONS requests",
+    "number of HTTP POST requests",
+    "number of HTTP PUT requests",
+];
+
+#[rustfmt::skip] // One line is one number: it is read as a table.
+const PLAIN: &[Stat] = &[
+    Stat::new(["couchdb", "database_writes", ""], "number of times a database was changed", Source::Databases(|c| c.commits.get())),
+    Stat::new(["couchdb", "database_reads", ""], "number of times a document was read from a database", Source::Databases(|c| c.reads.get())),
+    Stat::new(["couchdb", "document_inserts", ""], "number of documents inserted", Source::Databases(|c| c.inserted.get())),
+    Stat::new(["couchdb", "document_writes", ""], "number of document write operations", Source::Databases(|c| c.written.get())),
+    Stat::new(["couchdb", "local_document_writes", ""], "number of _local document write operations", Source::Databases(|c| c.local_written.get())),
+    Stat::new(["couchdb", "document_purges", "total"], "number of total document purge operations", Source::Databases(|c| c.purges.get())),
+    Stat::new(["couchdb", "document_purges", "success"], "number of successful document purge operations", Source::Databases(|c| c.purged.get())),
+    Stat::new(["couchdb", "document_purges", "failure"], "number of failed document purge operations", Source::Databases(|c| c.purges.get().saturating_sub(c.purged.get()))),
+    Stat::new(["couchdb", "commits", ""], "number of commits performed", Source::Databases(|c| c.commits.get())),
+    Stat::new(["couchdb", "open_databases", ""], "number of open databases", Source::OpenDatabases),
+    Stat::new(["couchdb", "open_os_files", ""], "number of file descriptors CouchDB has open", Source::OpenFiles),
+    Stat::new(["couchdb", "request_time", ""], "length of a request inside CouchDB without MochiWeb", Source::Measure(Measure::Request)),
+    Stat::new(["couchdb", "dbinfo", ""], "distribution of latencies for calls to retrieve DB info", Source::Measure(Measure::DatabaseInfo)),
+    Stat::new(["couchdb", "httpd", "requests"], "number of HTTP requests", Source::Requests),
+    Stat::new(["couchdb", "httpd", "bulk_docs"], "distribution of the number of docs in _bulk_docs requests", Source::Measure(Measure::BulkDocs)),
+    Stat::new(["couchdb", "httpd", "bulk_requests"], "number of bulk requests", Source::Count(Count::BulkRequests)),
+    Stat::new(["couchdb", "httpd", "view_reads"], "number of view reads", Source::Count(Count::ViewReads)),
+    Stat::new(["couchdb", "httpd", "temporary_view_reads"], "number of temporary view reads", Source::Count(Count::TemporaryViewReads)),
+    Stat::new(["couchdb", "httpd", "clients_requesting_changes"], "number of clients for continuous _changes", Source::Watching),
+    Stat::new(["couchdb", "httpd", "purge_requests"], "number of purge requests", Source::Count(Count::PurgeRequests)),
+    Stat::new(["couchdb", "httpd", "abandoned_streaming_requests"], "number of abandoned streaming requests", Source::Count(Count::Abandoned)),
+    Stat::new(["couchdb", "httpd", "partition_view_requests"], "number of partition HTTP view requests", Source::Count(Count::PartitionViews)),
+    Stat::new(["couchdb", "httpd", "partition_find_requests"], "number of partition HTTP _find requests", Source::Count(Count::PartitionFinds)),
+    Stat::new(["couchdb", "httpd", "partition_explain_requests"], "number of partition HTTP _explain requests", Source::Count(Count::PartitionExplains)),
+    Stat::new(["couchdb", "httpd", "partition_all_docs_requests"], "number of partition HTTP _all_docs requests", Source::Count(Count::PartitionAllDocs)),
+    Stat::new(["couchdb", "query_server", "vdu_rejects"], "number of rejections by validate_doc_update function", Source::Count(Count::VduRejects)),
+    Stat::new(["mango", "unindexed_queries", ""], "number of mango queries that could not use an index", Source::Count(Count::MangoUnindexed)),
+    Stat::new(["mango", "too_many_docs_scanned", ""], "number of mango queries that generated an index scan warning", Source::Count(Count::MangoManyScanned)),
+    Stat::new(["mango", "keys_examined", ""], "number of keys examined by mango queries coordinated by this node", Source::Count(Count::MangoKeysExamined)),
+    Stat::new(["mango", "docs_examined", ""], "number of documents examined by mango queries coordinated by this node", Source::Count(Count::MangoDocsExamined)),
+    Stat::new(["mango", "results_returned", ""], "number of rows returned by mango queries", Source::Count(Count::MangoResults)),
+    Stat::new(["mango", "query_time", ""], "length of time processing a mango query", Source::Measure(Measure::Find)),
+    Stat::new(["settee", "view_time", ""], "length of a view query, with bringing its index up to date", Source::Measure(Measure::View)),
+    Stat::new(["settee", "slow_requests", ""], "number of requests that took longer than [log] slow_request_ms", Source::Count(Count::SlowRequests)),
+];
+
+const LEVELS: [(&str, &str); 5] = [
+    ("debug", "number of logged debug messages"),
+    ("info", "number of logged info messages"),
+    ("notice", "number of logged notice messages"),
+    ("warning", "number of logged warning messages"),
+    ("error", "number of logged error messages"),
+];
+
+/// All numbers.
+pub(crate) fn stats() -> Vec<Stat> {
+    let methods = METHODS.into_iter().zip(METHOD_TEXTS).enumerate().map(|(index, (name, desc))| {
+        Stat::new(["couchdb", "httpd_request_methods", name], desc, Source::Method(index))
+    });
+    let statuses = STATUSES
+        .into_iter()
+        .map(|(status, name, desc)| Stat::new(["couchdb", "httpd_status_codes", name], desc, Source::Status(status)));
+    let levels =
+        LEVELS.into_iter().map(|(level, desc)| Stat::new(["couch_log", "level", level], desc, Source::Logged(level)));
+    let mut all: Vec<Stat> = PLAIN.iter().copied().chain(methods).chain(statuses).chain(levels).collect();
+    // Neighbours share their parents.
+    all.sort_by_key(|stat| stat.path);
+    all
+}

@@ -1,0 +1,284 @@
+//! Statistics: `/_node/{node}/_stats` in the shape of CouchDB 2 and 3, `/_stats` in that of version 1, and
+//! `/_node/{node}/_prometheus`.
+
+use std::fmt::Write as _;
+
+use hyper::StatusCode;
+use settee_model::json::write_string;
+
+use super::server::require_node;
+use crate::Error;
+use crate::metrics::Totals;
+use crate::metrics::histogram::Distribution;
+use crate::metrics::table::{Stat, stats};
+use crate::node::Node;
+use crate::params::Raw;
+use crate::request::Request;
+use crate::respond::{self, Answer};
+
+/// Distributions are told of so much time, as long as CouchDB keeps samples of version 1.
+const RECENT_US: u64 = 60_000_000;
+
+/// The percentiles that CouchDB tells; its 999 is 99.9.
+const PERCENTILES: [(u32, f64); 6] = [(50, 0.5), (75, 0.75), (90, 0.9), (95, 0.95), (99, 0.99), (999, 0.999)];
+
+/// `GET /_node/{node}/_stats[/{path…}]`. A path that leads nowhere is `null`, as in CouchDB.
+pub(super) async fn stats_of_node(request: Request) -> Answer {
+    require_node(&request)?;
+    let node = &request.node;
+    let path = request.captures.get("path");
+    let wanted: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let found: Vec<Stat> =
+        stats().into_iter().filter(|stat| stat.segments().take(wanted.len()).eq(wanted.iter().copied())).collect();
+    if found.is_empty() {
+        return Ok(respond::json(StatusCode::OK, b"null".to_vec()));
+    }
+    let (totals, (recent, _)) = (node.metrics.totals(), node.metrics.recent(now_us(node), RECENT_US));
+    let mut out = Vec::new();
+    write_tree(&mut out, &found, wanted.len(), &mut |out, stat| write_stat(out, stat, node, &totals, &recent));
+    Ok(respond::json(StatusCode::OK, out))
+}
+
+/// Appends the members below `depth`; `stats` are sorted by their paths and agree above.
+fn write_tree(out: &mut Vec<u8>, stats: &[Stat], depth: usize, leaf: &mut impl FnMut(&mut Vec<u8>, &Stat)) {
+    if let [stat] = stats
+        && stat.segments().count() == depth
+    {
+        return leaf(out, stat);
+    }
+    out.push(b'{');
+    let mut rest = stats;
+    while let Some(name) = rest.first().and_then(|stat| stat.segments().nth(depth)) {
+        let length = rest.iter().take_while(|stat| stat.segments().nth(depth) == Some(name)).count();
+        write_string(out, name);
+        out.push(b':');
+        write_tree(out, &rest[..length], depth + 1, leaf);
+        rest = &rest[length..];
+        if !rest.is_empty() {
+            out.push(b',');
+        }
+    }
+    out.push(b'}');
+}
+
+fn write_stat(out: &mut Vec<u8>, stat: &Stat, node: &Node, totals: &Totals, recent: &Totals) {
+    out.extend_from_slice(b"{\"value\":");
+    let kind = match stat.measure() {
+        Some(measure) => {
+            write_distribution(out, &recent.measure(measure));
+            "histogram"
+        }
+        None => {
+            out.extend_from_slice(stat.number(node, totals).to_string().as_bytes());
+            "counter"
+        }
+    };
+    out.extend_from_slice(format!(",\"type\":\"{kind}\",\"desc\":").as_bytes());
+    write_string(out, stat.desc);
+    out.push(b'}');
+}
+
+fn write_distribution(out: &mut Vec<u8>, told: &Distribution) {
+    let variance = told.moment(2);
+    let deviation = variance.sqrt();
+    let scaled = |power: i32, normal: f64| {
+        if deviation > 0.0 { told.moment(power) / deviation.powi(power) - normal } else { 0.0 }
+    };
+    // Values below what a clock can tell count as its smallest step: their logarithm and inverse are wanted.
+    let positive = |value: f64| value.max(0.001);
+    let is_empty = told.counts.is_empty();
+    let geometric = if is_empty { 0.0 } else { told.mean_of(|value| positive(value).ln()).exp() };
+    let harmonic = if is_empty { 0.0 } else { 1.0 / told.mean_of(|value| 1.0 / positive(value)) };
+    let numbers = [
+        ("min", told.min()),
+        ("max", told.max()),
+        ("arithmetic_mean", told.mean()),
+        ("geometric_mean", geometric),
+        ("harmonic_mean", harmonic),
+        ("median", told.quantile(0.5)),
+        ("variance", variance),
+        ("standard_deviation", deviation),
+        ("skewness", scaled(3, 0.0)),
+        ("kurtosis", scaled(4, 3.0)),
+    ];
+    let mut text = String::from("{");
+    for (name, number) in numbers {
+        let _ = write!(text, "\"{name}\":{number:?},");
+    }
+    let percentiles = PERCENTILES.map(|(name, share)| format!("[{name},{:?}]", told.quantile(share)));
+    let bins: Vec<String> = told.counts.iter().map(|(value, count)| format!("[{value:?},{count}]")).collect();
+    let bins = if bins.is_empty() { "[0,0]".to_owned() } else { bins.join(",") };
+    let (percentiles, count) = (percentiles.join(","), told.count());
+    let _ = write!(text, "\"percentile\":[{percentiles}],\"histogram\":[{bins}],\"n\":{count}}}");
+    out.extend_from_slice(text.as_bytes());
+}
+
+/// `GET /_stats[/{group}/{name}]`, as in version 1: since the start, or of the last `range` seconds. The distribution
+/// of counters over seconds is not kept, so their `stddev`, `min` and `max` are `null`.
+pub(super) async fn stats_of_version_1(request: Request) -> Answer {
+    let node = &request.node;
+    let range_s = match request.query.get("range") {
+        None | Some("0") => None,
+        Some(text) => Some(Raw::Text(text.to_owned()).natural()?),
+    };
+    let path = request.captures.get("path");
+    let wanted: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let (totals, span_us) = match range_s {
+        None => (node.metrics.totals(), now_us(node).max(1)),
+        Some(range_s) => node.metrics.recent(now_us(node), range_s.saturating_mul(1_000_000)),
+    };
+    let mut old: Vec<Stat> = stats().iter().filter_map(old_name).collect();
+    old.retain(|stat| stat.segments().take(wanted.len()).eq(wanted.iter().copied()));
+    old.sort_by_key(|stat| stat.path);
+    if old.is_empty() && !wanted.is_empty() {
+        return Err(Error::not_found("missing"));
+    }
+    let mut out = Vec::new();
+    write_tree(&mut out, &old, 0, &mut |out, stat| write_old(out, stat, node, &totals, span_us as f64 / 1e6));
+    Ok(respond::json(StatusCode::OK, out))
+}
+
+/// Group and name in version 1, which knew four groups.
+fn old_name(stat: &Stat) -> Option<Stat> {
+    let path = match stat.path {
+        ["couchdb", name, ""] => ["couchdb", name, ""],
+        ["couchdb", group @ ("httpd" | "httpd_request_methods" | "httpd_status_codes"), name] => [group, name, ""],
+        _ => return None,
+    };
+    Some(Stat { path, ..*stat })
+}
+
+fn write_old(out: &mut Vec<u8>, stat: &Stat, node: &Node, totals: &Totals, span_s: f64) {
+    out.extend_from_slice(b"{\"description\":");
+    write_string(out, stat.desc);
+    let numbers = match stat.measure() {
+        Some(measure) => {
+            let told = totals.measure(measure);
+            let deviation = told.moment(2).sqrt();
+            let [sum, mean, min, max] = [told.sum, told.mean(), told.min(), told.max()];
+            if told.counts.is_empty() {
+                [const { None }; 6]
+            } else {
+                [sum, sum, mean, deviation, min, max].map(|number| Some(format!("{number:?}")))
+            }
+        }
+        None => match stat.number(node, totals) {
+            0 => [const { None }; 6],
+            number => {
+                let mean = if stat.is_gauge() { number as f64 } else { number as f64 / span_s };
+                [Some(number.to_string()), Some(number.to_string()), Some(format!("{mean:?}")), None, None, None]
+            }
+        },
+    };
+    for (name, number) in ["current", "sum", "mean", "stddev", "min", "max"].into_iter().zip(numbers) {
+        out.extend_from_slice(format!(",\"{name}\":{}", number.as_deref().unwrap_or("null")).as_bytes());
+    }
+    out.push(b'}');
+}
+
+/// `GET /_node/{node}/_prometheus`
+pub(super) async fn prometheus(request: Request) -> Answer {
+    require_node(&request)?;
+    let text = exposition(&request.node);
+    Ok(respond::whole(StatusCode::OK, "text/plain; version=2.0", text.into_bytes()))
+}
+
+/// All numbers in Prometheus' text format, by CouchDB's names where a number means the same.
+fn exposition(node: &Node) -> String {
+    let (mut text, totals) = (String::new(), node.metrics.totals());
+    let (recent, _) = node.metrics.recent(now_us(node), RECENT_US);
+    let mut family = String::new();
+    let mut head = |text: &mut String, name: &str, kind: &str, desc: &str| {
+        if family != name {
+            let _ = write!(text, "# HELP {name} {desc}\n# TYPE {name} {kind}\n");
+            name.clone_into(&mut family);
+        }
+    };
+    for stat in stats() {
+        let (name, label, desc) = prometheus_name(&stat);
+        if let Some(measure) = stat.measure() {
+            // Sum and count only grow, as Prometheus wants it; quantiles are of the last minute.
+            let (whole, recent) = (totals.measure(measure), recent.measure(measure));
+            let scale = if name.ends_with("_seconds") { 1000.0 } else { 1.0 };
+            head(&mut text, &name, "summary", desc);
+            for (_, share) in PERCENTILES {
+                let _ = writeln!(text, "{name}{{quantile=\"{share}\"}} {}", recent.quantile(share) / scale);
+            }
+            let _ = write!(text, "{name}_sum {}\n{name}_count {}\n", whole.sum / scale, whole.count());
+            continue;
+        }
+        let kind = if stat.is_gauge() { "gauge" } else { "counter" };
+        head(&mut text, &name, kind, desc);
+        let _ = writeln!(text, "{name}{label} {}", stat.number(node, &totals));
+    }
+    for (name, kind, desc, value) in own(node) {
+        head(&mut text, &name, kind, desc);
+        let _ = writeln!(text, "{name} {value}");
+    }
+    text
+}
+
+/// Name, label and description of a number as CouchDB shows it to Prometheus.
+fn prometheus_name(stat: &Stat) -> (String, String, &'static str) {
+    let path: Vec<&str> = stat.segments().collect();
+    match path[..] {
+        ["couchdb", "httpd_request_methods", method] => (
+            "couchdb_httpd_request_methods".to_owned(),
+            format!("{{method=\"{method}\"}}"),
+            "number of HTTP requests by method",
+        ),
+        ["couchdb", "httpd_status_codes", code] => (
+            "couchdb_httpd_status_codes".to_owned(),
+            format!("{{code=\"{code}\"}}"),
+            "number of HTTP responses by status code",
+        ),
+        ["couch_log", "level", level] => (
+            "couchdb_couch_log_requests_total".to_owned(),
+            format!("{{level=\"{level}\"}}"),
+            "number of logged messages",
+        ),
+        _ => {
+            let prefix = if path[0] == "settee" { "settee" } else { "couchdb" };
+            let rest: Vec<&str> = path.into_iter().skip_while(|part| matches!(*part, "couchdb" | "settee")).collect();
+            let mut name = format!("{prefix}_{}", rest.join("_"));
+            match stat.measure() {
+                Some(crate::metrics::Measure::BulkDocs) => {}
+                Some(_) => name.push_str("_seconds"),
+                None if !stat.is_gauge() && !name.ends_with("_total") => name.push_str("_total"),
+                None => {}
+            }
+            (name, String::new(), stat.desc)
+        }
+    }
+}
+
+/// Numbers of the process and of the engine: name, type, description, value.
+fn own(node: &Node) -> Vec<(String, &'static str, &'static str, String)> {
+    let figures = (node.operation.process)();
+    let uptime_s = (node.clock_ms)().saturating_sub(node.started_ms) / 1000;
+    let cpu_s = figures.cpu_ms as f64 / 1000.0;
+    let mut rows = vec![
+        ("couchdb_uptime_seconds".to_owned(), "counter", "couchdb uptime", uptime_s.to_string()),
+        ("settee_process_resident_bytes".to_owned(), "gauge", "memory in use", figures.resident_bytes.to_string()),
+        ("settee_process_threads".to_owned(), "gauge", "threads", figures.threads.to_string()),
+        ("settee_process_cpu_seconds_total".to_owned(), "counter", "processor time", cpu_s.to_string()),
+        ("settee_worker_processes".to_owned(), "gauge", "processes that run user code", figures.children.to_string()),
+        ("settee_active_tasks".to_owned(), "gauge", "tasks in _active_tasks", node.tasks.list().len().to_string()),
+    ];
+    for (name, value) in node.catalog.engine_statistics() {
+        let (name, kind) = match name {
+            "written_bytes" | "wal_syncs" | "background_errors" => (format!("settee_engine_{name}_total"), "counter"),
+            name => (format!("settee_engine_{name}"), "gauge"),
+        };
+        rows.push((name, kind, "a number of the storage engine", value.to_string()));
+    }
+    rows
+}
+
+fn now_us(node: &Node) -> u64 {
+    (node.operation.monotonic_us)()
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests;

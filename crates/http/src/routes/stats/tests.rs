@@ -1,0 +1,70 @@
+//! Names of Prometheus and of version 1.
+
+use super::*;
+
+#[test]
+fn names_for_prometheus_are_those_of_couchdb() {
+    let names: Vec<String> =
+        stats().iter().map(|stat| format!("{}{}", prometheus_name(stat).0, prometheus_name(stat).1)).collect();
+    for expected in [
+        "couchdb_httpd_request_methods{method=\"GET\"}",
+        "couchdb_httpd_status_codes{code=\"200\"}",
+        "couchdb_request_time_seconds",
+        "couchdb_dbinfo_seconds",
+        "couchdb_httpd_requests_total",
+        "couchdb_httpd_view_reads_total",
+        "couchdb_database_writes_total",
+        "couchdb_document_purges_total",
+        "couchdb_document_purges_success_total",
+        "couchdb_open_databases",
+        "couchdb_open_os_files",
+        "couchdb_httpd_clients_requesting_changes",
+        "couchdb_mango_query_time_seconds",
+        "couchdb_couch_log_requests_total{level=\"error\"}",
+        "settee_view_time_seconds",
+    ] {
+        assert!(names.iter().any(|name| name == expected), "{expected} is not among {names:#?}");
+    }
+    let unique: std::collections::BTreeSet<&String> = names.iter().collect();
+    assert_eq!(unique.len(), names.len());
+    // Prometheus wants the numbers of a family together.
+    let families: Vec<&str> = names.iter().map(|name| name.split('{').next().unwrap_or_default()).collect();
+    let mut runs = families.clone();
+    runs.dedup();
+    assert_eq!(runs.len(), runs.iter().collect::<std::collections::BTreeSet<_>>().len());
+}
+
+#[test]
+fn an_empty_distribution_is_zeros() {
+    let mut out = Vec::new();
+    write_distribution(&mut out, &Distribution::default());
+    let text = String::from_utf8(out).unwrap();
+    assert!(text.starts_with("{\"min\":0.0,\"max\":0.0,\"arithmetic_mean\":0.0,\"geometric_mean\":0.0,"), "{text}");
+    assert!(
+        text.ends_with(
+            "\"percentile\":[[50,0.0],[75,0.0],[90,0.0],[95,0.0],[99,0.0],[999,0.0]],\"histogram\":[[0,0]],\"n\":0}"
+        ),
+        "{text}"
+    );
+    settee_model::json::Json::parse(text.as_bytes()).unwrap();
+}
+
+#[test]
+fn a_distribution_tells_its_moments() {
+    let mut counts = vec![0; crate::metrics::histogram::BUCKETS];
+    (counts[1], counts[3]) = (2, 2);
+    let told = Distribution::new(counts.into_iter(), 8, 1.0);
+    let mut out = Vec::new();
+    write_distribution(&mut out, &told);
+    let text = String::from_utf8(out).unwrap();
+    for expected in [
+        "\"arithmetic_mean\":2.0",
+        "\"variance\":1.0",
+        "\"harmonic_mean\":1.5",
+        "\"skewness\":0.0",
+        "\"kurtosis\":-2.0",
+        "[[1.0,2],[3.0,2]]",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+}

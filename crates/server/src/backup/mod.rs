@@ -1,0 +1,179 @@
+//! Backups of a whole server: [`run`] writes one, [`restore`] makes a data directory of one.
+//!
+//! A backup is a directory whose name is the time it was begun. In it are the files of the storage engine at that
+//! moment, the configuration, and `manifest.json` with the size and the SHA-256 of each file. A file that the previous
+//! backup beside it has as well is not copied again but linked (RocksDB never changes most of its files), so each
+//! backup is complete and costs what is new. Deleting any of them harms no other.
+//!
+//! Backups of single databases are `export`'s.
+
+mod files;
+mod manifest;
+pub(crate) mod restore;
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests;
+
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail, ensure};
+
+use crate::control::{self, Checkpoint};
+use crate::lock::DataLock;
+use crate::{backends, environment, time, version};
+use files::Source;
+pub(crate) use manifest::Manifest;
+use manifest::{Entry, MANIFEST};
+
+/// The engine's files within a backup and within a data directory.
+const ENGINE: &str = "engine";
+
+/// The name of a backup that is not complete begins with this.
+const PARTIAL: &str = ".partial-";
+
+/// What a backup took.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Report {
+    pub(crate) directory: PathBuf,
+    pub(crate) files: usize,
+    pub(crate) bytes: u64,
+    /// How much of that was copied; the rest is shared with the previous backup.
+    pub(crate) copied_bytes: u64,
+}
+
+/// A consistent copy of the engine's files, for as long as it is held.
+enum Held {
+    /// By a running server, while the connection lasts.
+    Lent { directory: PathBuf, _connection: UnixStream },
+    /// Of data that no server uses.
+    Own { checkpoint: Checkpoint, _lock: DataLock },
+}
+
+impl Held {
+    fn take(data: &Path) -> anyhow::Result<Self> {
+        if let Some((answer, connection)) = control::ask(data, "checkpoint")? {
+            let directory =
+                answer.value().get("directory").and_then(|path| path.as_str().map(std::borrow::Cow::into_owned));
+            let directory = PathBuf::from(directory.context("the server made no checkpoint")?);
+            return Ok(Self::Lent { directory, _connection: connection });
+        }
+        // No server, or one that cannot be asked: then it has the lock.
+        let lock = DataLock::take(data)?;
+        version::check(data)?;
+        control::remove_checkpoints(data)?;
+        let engine = backends::open(&data.join(ENGINE))?;
+        let checkpoint = Checkpoint::make(data, &*engine, 1)?;
+        Ok(Self::Own { checkpoint, _lock: lock })
+    }
+
+    fn directory(&self) -> &Path {
+        match self {
+            Self::Lent { directory, .. } => directory,
+            Self::Own { checkpoint, .. } => &checkpoint.0,
+        }
+    }
+}
+
+/// Writes a backup of the server whose data lies in `data` into a new directory below `backups`.
+pub(crate) fn run(data: &Path, backups: &Path) -> anyhow::Result<Report> {
+    let data = data.canonicalize().with_context(|| format!("{} cannot be found", data.display()))?;
+    ensure!(data.join(ENGINE).is_dir(), "{} holds no data of a server", data.display());
+    fs::create_dir_all(backups).with_context(|| format!("{} cannot be made", backups.display()))?;
+    let backups = backups.canonicalize()?;
+    ensure!(!backups.starts_with(&data), "a backup within the data directory is lost together with it");
+    remove_partial(&backups)?;
+    let begun_us = environment::now_us();
+    let name = time::file_name(begun_us);
+    let (directory, partial) = (backups.join(&name), backups.join(format!("{PARTIAL}{name}")));
+    ensure!(!directory.exists(), "there is a backup of this second already: {}", directory.display());
+    let previous = newest(&backups)?;
+    let held = Held::take(&data)?;
+    let mut sources = files::below(held.directory(), Path::new(ENGINE))?;
+    sources.extend(files::configuration(&data)?);
+    let report = write(&sources, &partial, previous.as_ref(), begun_us)?;
+    drop(held);
+    // From here on it counts.
+    fs::rename(&partial, &directory).context("the backup cannot be given its name")?;
+    files::sync_directory(&backups)?;
+    Ok(Report { directory, ..report })
+}
+
+fn write(
+    sources: &[Source],
+    partial: &Path,
+    previous: Option<&(PathBuf, Manifest)>,
+    begun_us: u64,
+) -> anyhow::Result<Report> {
+    let mut report = Report { directory: partial.to_owned(), files: sources.len(), bytes: 0, copied_bytes: 0 };
+    let mut entries = Vec::new();
+    for source in sources {
+        let target = partial.join(&source.path);
+        let parent = target.parent().expect("it lies in the backup");
+        fs::create_dir_all(parent).with_context(|| format!("{} cannot be made", parent.display()))?;
+        let known = previous.and_then(|(directory, manifest)| Some((directory, manifest.find(&source.path)?)));
+        let (entry, is_copied) = keep(source, &target, known)?;
+        report.bytes += entry.bytes;
+        report.copied_bytes += if is_copied { entry.bytes } else { 0 };
+        entries.push(entry);
+    }
+    let manifest = Manifest {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        begun: time::rfc3339(begun_us),
+        finished: time::rfc3339(environment::now_us()),
+        entries,
+    };
+    manifest.write(&partial.join(MANIFEST))?;
+    files::sync_tree(partial)?;
+    Ok(report)
+}
+
+/// Links a file to that of the previous backup if both have the same content, and copies it otherwise.
+fn keep(source: &Source, target: &Path, known: Option<(&PathBuf, &Entry)>) -> anyhow::Result<(Entry, bool)> {
+    if let Some((directory, entry)) = known
+        && fs::metadata(&source.file).is_ok_and(|metadata| metadata.len() == entry.bytes)
+        && files::digest(&source.file)?.1 == entry.sha256
+        // Another file system or too many links: it is copied.
+        && fs::hard_link(directory.join(&entry.path), target).is_ok()
+    {
+        return Ok((entry.clone(), false));
+    }
+    let (bytes, sha256) = files::copy(&source.file, target)?;
+    Ok((Entry { path: source.path.clone(), bytes, sha256 }, true))
+}
+
+/// The youngest complete backup, if it can be read.
+fn newest(backups: &Path) -> anyhow::Result<Option<(PathBuf, Manifest)>> {
+    let mut names: Vec<PathBuf> = fs::read_dir(backups)?.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    names.sort();
+    let readable = |path: PathBuf| Manifest::read(&path.join(MANIFEST)).ok().map(|manifest| (path, manifest));
+    Ok(names.into_iter().rev().find_map(readable))
+}
+
+/// What an interrupted backup left behind.
+fn remove_partial(backups: &Path) -> anyhow::Result<()> {
+    for entry in fs::read_dir(backups)? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(PARTIAL) {
+            fs::remove_dir_all(entry.path()).context("half of an interrupted backup cannot be removed")?;
+        }
+    }
+    Ok(())
+}
+
+/// Compares a backup with its manifest: every file there, of its size, with its checksum, and no other.
+pub(crate) fn verify(directory: &Path) -> anyhow::Result<Manifest> {
+    let manifest = Manifest::read(&directory.join(MANIFEST))
+        .with_context(|| format!("{} is no complete backup", directory.display()))?;
+    for entry in &manifest.entries {
+        let found = files::digest(&directory.join(&entry.path))?;
+        if found != (entry.bytes, entry.sha256.clone()) {
+            bail!(
+                "{} is damaged: it does not have the content that was backed up",
+                directory.join(&entry.path).display()
+            );
+        }
+    }
+    Ok(manifest)
+}

@@ -1,0 +1,200 @@
+//! A running server and the commands that work on its data directory: a socket in that directory, `control.sock`, which
+//! only the owner of the data can reach, takes a line with the name of what is wanted and answers a line of JSON.
+//!
+//! - `status`: who serves, since when, and which requests were slow of late.
+//! - `checkpoint`: a consistent copy of all data, made of hard links, in the data directory. It is removed when the
+//!   connection ends.
+//!
+//! The socket gives nobody more than he has: who can open it can read the files. Over HTTP none of this is offered.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use settee_http::Node;
+use settee_model::json::{Json, Value, write_string};
+use settee_storage::Engine;
+
+/// The socket in the data directory.
+const SOCKET: &str = "control.sock";
+
+/// Where checkpoints lie in the data directory.
+const CHECKPOINTS: &str = "checkpoints";
+
+/// The longest line of either side.
+const LINE_BYTES: u64 = 1 << 20;
+
+/// How long a server may take to make a checkpoint, and a command to say what it wants.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// The serving side. The socket is removed when it is dropped.
+pub(crate) struct Control {
+    path: PathBuf,
+}
+
+struct Served {
+    data: PathBuf,
+    node: Arc<Node>,
+    engine: Arc<dyn Engine>,
+    url: String,
+    /// One checkpoint at a time.
+    making: Mutex<u64>,
+}
+
+impl Control {
+    /// Begins to listen.
+    pub(crate) fn start(data: &Path, url: String, node: Arc<Node>, engine: Arc<dyn Engine>) -> anyhow::Result<Self> {
+        remove_checkpoints(data)?;
+        let path = data.join(SOCKET);
+        // The lock of the directory is held, so nobody listens there any more.
+        let _ = fs::remove_file(&path);
+        let listener = UnixListener::bind(&path).with_context(|| {
+            format!("{} cannot be made; the path of the data directory may be too long", path.display())
+        })?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).context("the control socket stays open")?;
+        let served = Arc::new(Served { data: data.to_owned(), node, engine, url, making: Mutex::default() });
+        let listen = move || {
+            for stream in listener.incoming().flatten() {
+                let served = Arc::clone(&served);
+                let answer = move || {
+                    if let Err(error) = served.answer(stream) {
+                        tracing::warn!(error = format!("{error:#}"), "a command on the data directory failed");
+                    }
+                };
+                // Without a thread the caller sees the connection end.
+                let _ = std::thread::Builder::new().name("control".to_owned()).spawn(answer);
+            }
+        };
+        std::thread::Builder::new().name("control".to_owned()).spawn(listen).context("no thread")?;
+        Ok(Self { path })
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+impl Served {
+    fn answer(&self, stream: UnixStream) -> anyhow::Result<()> {
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let mut reader = BufReader::new(stream.try_clone()?.take(LINE_BYTES));
+        let (mut writer, mut line) = (stream, String::new());
+        reader.read_line(&mut line)?;
+        match line.trim() {
+            "status" => write_line(&mut writer, self.status()),
+            "checkpoint" => self.lend_checkpoint(reader, &mut writer),
+            other => write_line(&mut writer, refusal(&format!("nobody knows the command {other}"))),
+        }
+    }
+
+    fn status(&self) -> Vec<u8> {
+        let mut out = format!("{{\"ok\":true,\"version\":\"{}\",\"url\":", env!("CARGO_PKG_VERSION")).into_bytes();
+        write_string(&mut out, &self.url);
+        out.extend_from_slice(format!(",\"uptime_s\":{},\"slow\":[", self.node.uptime_s()).as_bytes());
+        for (index, slow) in self.node.slow_requests().iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(b"{\"request\":");
+            write_string(&mut out, &crate::log::redact(&slow.request));
+            let ago_s = slow.ago_ms / 1000;
+            out.extend_from_slice(
+                format!(",\"is_view\":{},\"duration_ms\":{},\"ago_s\":{ago_s}}}", slow.is_view, slow.duration_ms)
+                    .as_bytes(),
+            );
+        }
+        out.extend_from_slice(b"]}");
+        out
+    }
+
+    /// Makes a checkpoint and keeps it until the other side goes.
+    fn lend_checkpoint(&self, mut reader: impl std::io::Read, writer: &mut UnixStream) -> anyhow::Result<()> {
+        let lent = match self.checkpoint() {
+            Ok(lent) => lent,
+            Err(error) => {
+                write_line(writer, refusal(&format!("{error:#}")))?;
+                return Err(error);
+            }
+        };
+        let mut out = b"{\"ok\":true,\"directory\":".to_vec();
+        write_string(&mut out, &lent.0.display().to_string());
+        out.push(b'}');
+        write_line(writer, out)?;
+        // Copying may take hours; whatever ends the connection ends the loan.
+        writer.set_read_timeout(None)?;
+        let _ = reader.read(&mut [0]);
+        Ok(())
+    }
+
+    fn checkpoint(&self) -> anyhow::Result<Checkpoint> {
+        let mut number = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        *number += 1;
+        Checkpoint::make(&self.data, &*self.engine, *number)
+    }
+}
+
+/// A consistent copy of the engine in the data directory, removed when it is dropped.
+pub(crate) struct Checkpoint(pub(crate) PathBuf);
+
+impl Checkpoint {
+    /// Makes one. Numbers must not repeat while the data directory is locked.
+    pub(crate) fn make(data: &Path, engine: &dyn Engine, number: u64) -> anyhow::Result<Self> {
+        let directory = data.join(CHECKPOINTS);
+        fs::create_dir_all(&directory).with_context(|| format!("{} cannot be made", directory.display()))?;
+        let checkpoint = Self(directory.join(number.to_string()));
+        engine.checkpoint(&checkpoint.0).context("the engine made no checkpoint")?;
+        Ok(checkpoint)
+    }
+}
+
+impl Drop for Checkpoint {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            tracing::warn!(%error, directory = %self.0.display(), "a checkpoint stays until the next start");
+        }
+    }
+}
+
+/// Removes what an earlier process has left.
+pub(crate) fn remove_checkpoints(data: &Path) -> anyhow::Result<()> {
+    match fs::remove_dir_all(data.join(CHECKPOINTS)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error).context("old checkpoints stay"),
+        _ => Ok(()),
+    }
+}
+
+fn write_line(writer: &mut UnixStream, mut line: Vec<u8>) -> anyhow::Result<()> {
+    line.push(b'\n');
+    Ok(writer.write_all(&line)?)
+}
+
+fn refusal(reason: &str) -> Vec<u8> {
+    let mut out = b"{\"ok\":false,\"reason\":".to_vec();
+    write_string(&mut out, reason);
+    out.push(b'}');
+    out
+}
+
+/// Asks the server that has the data directory. `None`: there is none. The loan of a checkpoint ends with the
+/// connection.
+pub(crate) fn ask(data: &Path, command: &str) -> anyhow::Result<Option<(Json, UnixStream)>> {
+    let Ok(mut stream) = UnixStream::connect(data.join(SOCKET)) else { return Ok(None) };
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(format!("{command}\n").as_bytes()).context("the server does not listen")?;
+    let mut line = String::new();
+    BufReader::new(stream.try_clone()?.take(LINE_BYTES)).read_line(&mut line).context("the server does not answer")?;
+    let answer = Json::parse(line.as_bytes()).context("the server gave no answer; look into its log")?;
+    if answer.value().get("ok").and_then(Value::as_bool) != Some(true) {
+        let reason = answer.value().get("reason").and_then(|reason| reason.as_str().map(std::borrow::Cow::into_owned));
+        bail!("the server refused: {}", reason.unwrap_or_default());
+    }
+    Ok(Some((answer, stream)))
+}

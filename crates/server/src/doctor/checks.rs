@@ -1,0 +1,207 @@
+//! What is looked at outside of the configuration: directory, disk, limits, the running server.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write as _};
+use std::path::Path;
+use std::time::Instant;
+
+use settee_model::json::Value;
+
+use super::Finding;
+use crate::{control, process, version};
+
+/// Less free space than this is an error: the engine needs room to compact.
+const FREE_BYTES_MIN: u64 = 256 << 20;
+
+/// Less than this part of the disk is worth a warning.
+const FREE_PART_MIN: f64 = 0.1;
+
+/// How often the disk is asked to sync.
+const SYNCS: u32 = 15;
+
+/// Each write that is acknowledged waits for a sync, so this limits how many a client can make.
+const SYNC_SLOW_US: u128 = 20_000;
+
+/// No disk syncs as fast as this.
+const SYNC_UNLIKELY_US: u128 = 15;
+
+/// Fewer open files do not suffice for many connections.
+const OPEN_FILES_MIN: u64 = 4096;
+
+pub(super) fn directory(data: &Path) -> Vec<Finding> {
+    let shown = data.display();
+    if !data.is_dir() {
+        return vec![Finding::error(format!("there is no data directory {shown}"), "Name it with --data.")];
+    }
+    let probe = data.join(".doctor");
+    let written = File::create(&probe).map(|_| fs::remove_file(&probe));
+    if let Err(error) = written {
+        let advice = "Run as the user that the server runs as, or give that user the directory.";
+        return vec![Finding::error(format!("the data directory {shown} cannot be written: {error}"), advice)];
+    }
+    vec![Finding::good(format!("the data directory {shown} can be written"))]
+}
+
+pub(super) fn layout(data: &Path) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if data.join(version::RESTORING).exists() {
+        let advice = "Empty the directory and run `settee restore` again.";
+        findings.push(Finding::error("a restoration was interrupted: half of a backup lies here", advice));
+    }
+    findings.push(match version::read(data) {
+        Ok(Some(layout)) if layout > version::LAYOUT => Finding::error(
+            format!("the data has layout {layout}, this program knows {} at most", version::LAYOUT),
+            "Use the version of Settee that wrote it, or a newer one.",
+        ),
+        Ok(Some(layout)) => Finding::good(format!("the data has layout {layout}, which this version serves")),
+        Ok(None) if data.join("engine").exists() => {
+            Finding::good("the data has no mark of its layout yet; the next start makes one")
+        }
+        Ok(None) => Finding::good("there is no data yet"),
+        Err(error) => Finding::error(format!("{error:#}"), "Restore the file `version` from a backup."),
+    });
+    findings
+}
+
+pub(super) fn disk(data: &Path) -> Vec<Finding> {
+    vec![space(data), syncs(data)]
+}
+
+fn space(data: &Path) -> Finding {
+    let Ok(figures) = rustix::fs::statvfs(data) else {
+        return Finding::warning("the free space of the disk is not known", "");
+    };
+    let free = figures.f_bavail.saturating_mul(figures.f_frsize);
+    let part = figures.f_bavail as f64 / (figures.f_blocks.max(1)) as f64;
+    let found = format!("{} of the disk are free ({:.0} %)", size(free), part * 100.0);
+    let advice = "Make room: remove databases, compact them (POST /{db}/_compact), or move the data to a larger disk.\n\
+                  Without space nothing can be written, and compaction needs some as well.";
+    if free < FREE_BYTES_MIN {
+        Finding::error(found, advice)
+    } else if part < FREE_PART_MIN {
+        Finding::warning(found, advice)
+    } else {
+        Finding::good(found)
+    }
+}
+
+fn syncs(data: &Path) -> Finding {
+    let path = data.join(".doctor-sync");
+    let timed = time_syncs(&path);
+    // It may not have been made.
+    let _ = fs::remove_file(&path);
+    match timed {
+        Err(error) => {
+            Finding::error(format!("the disk does not sync: {error}"), "Look at the disk and the system's log.")
+        }
+        Ok(median_us) => {
+            let found = format!("a sync of the disk takes {:.2} ms", median_us as f64 / 1000.0);
+            if median_us > SYNC_SLOW_US {
+                let advice = "Each acknowledged write waits for one. Use a disk with a protected cache (most server SSDs),\n\
+                              or write many documents at a time (_bulk_docs).";
+                Finding::warning(found, advice)
+            } else if median_us < SYNC_UNLIKELY_US {
+                let advice =
+                    "No disk is that fast: this is memory, or syncs are switched off. A power failure loses data.";
+                Finding::warning(found, advice)
+            } else {
+                Finding::good(found)
+            }
+        }
+    }
+}
+
+/// The median time in microseconds of writing and syncing a page.
+fn time_syncs(path: &Path) -> std::io::Result<u128> {
+    let mut file = File::create(path)?;
+    let mut times = Vec::new();
+    for _ in 0..SYNCS {
+        let begun = Instant::now();
+        file.write_all(&[0; 4096])?;
+        file.sync_data()?;
+        times.push(begun.elapsed().as_micros());
+    }
+    times.sort_unstable();
+    Ok(times[times.len() / 2])
+}
+
+pub(super) fn open_files() -> Finding {
+    match process::open_files_limit() {
+        Some((soft, _)) if soft < OPEN_FILES_MIN => Finding::warning(
+            format!("this shell may open {soft} files; a server that is started here as well"),
+            format!(
+                "Each connection is one. Raise it before the start: `ulimit -n {OPEN_FILES_MIN}`, or LimitNOFILE= in the unit of systemd."
+            ),
+        ),
+        Some((soft, _)) => Finding::good(format!("{soft} files may be open")),
+        None => Finding::warning("how many files may be open is not known", ""),
+    }
+}
+
+pub(super) fn server(data: &Path) -> Vec<Finding> {
+    let answer = match control::ask(data, "status") {
+        Ok(Some((answer, _))) => answer,
+        Ok(None) => return vec![Finding::good("no server runs on this data, so its views were not looked at")],
+        Err(error) => {
+            let advice = "Look into its log; restart it if it does not serve.";
+            return vec![Finding::error(format!("the server on this data does not answer: {error:#}"), advice)];
+        }
+    };
+    let text = |value: Value<'_>, name: &str| {
+        value.get(name).and_then(|member| member.as_str().map(std::borrow::Cow::into_owned)).unwrap_or_default()
+    };
+    let number = |value: Value<'_>, name: &str| value.get(name).and_then(Value::as_i64).unwrap_or_default();
+    let value = answer.value();
+    let (version, url, uptime_s) = (text(value, "version"), text(value, "url"), number(value, "uptime_s"));
+    let mut findings = vec![if version == env!("CARGO_PKG_VERSION") {
+        Finding::good(format!("Settee {version} serves this data at {url}, for {uptime_s} s"))
+    } else {
+        let found = format!("Settee {version} serves this data; this is {}", env!("CARGO_PKG_VERSION"));
+        Finding::warning(found, "Restart the server (POST /_node/_local/_restart) to bring the new version into use.")
+    }];
+    let slow: Vec<Value<'_>> =
+        value.get("slow").into_iter().flat_map(|slow| slow.elements().collect::<Vec<_>>()).collect();
+    let is_view = |slow: &Value<'_>| slow.get("is_view").and_then(Value::as_bool) == Some(true);
+    let (views, others): (Vec<_>, Vec<_>) = slow.into_iter().partition(is_view);
+    for (what, slow, advice) in [
+        (
+            "views",
+            views,
+            "Ask them after each load of data, or in the background with update=lazy, so that no user waits for the index;\n\
+             emit less, use built-in reduces, and look at _active_tasks while it is built.",
+        ),
+        (
+            "other requests",
+            others,
+            "Look at them in the log (`a slow request`); [log] slow_request_ms says what is slow.",
+        ),
+    ] {
+        if let Some(worst) = slow.iter().max_by_key(|slow| number(**slow, "duration_ms")) {
+            let (count, ms, ago_s) = (slow.len(), number(*worst, "duration_ms"), number(*worst, "ago_s"));
+            let found = format!(
+                "{count} {what} were slow of late; the worst took {ms} ms, {ago_s} s ago: {}",
+                text(*worst, "request")
+            );
+            findings.push(Finding::warning(found, advice));
+        } else {
+            findings.push(Finding::good(format!("no {what} were slow of late")));
+        }
+    }
+    findings
+}
+
+/// Whether a file can be read, and why not.
+pub(super) fn readable(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => "is not there".to_owned(),
+        ErrorKind::PermissionDenied => "may not be read by this user".to_owned(),
+        _ => format!("cannot be read: {error}"),
+    })
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_073_741_824 => format!("{} MiB", bytes >> 20),
+        _ => format!("{:.1} GiB", bytes as f64 / (1_u64 << 30) as f64),
+    }
+}

@@ -1,0 +1,115 @@
+//! What is looked at in the configuration: values that make no sense, names that look mistyped, administrators, files of
+//! certificates.
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use settee_auth::is_hashed;
+
+use super::Finding;
+use super::checks::readable;
+use crate::config::Configuration;
+use crate::config::defaults::{self, SETTINGS};
+
+pub(super) fn examine(configuration: &Configuration) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = configuration
+        .warnings()
+        .into_iter()
+        .map(|warning| Finding::error(warning, "Mend the value; `settee config --defaults` tells what each may be."))
+        .collect();
+    findings.extend(mistyped(configuration));
+    findings.extend(plain_passwords(configuration));
+    findings.push(administrators(configuration));
+    findings.extend(certificates(configuration));
+    if let Some(mode @ ("true" | "nolb")) = configuration.effective("couchdb", "maintenance_mode").as_deref() {
+        let found = format!("maintenance_mode is {mode}: /_up answers 404, and load balancers stay away");
+        findings.push(Finding::warning(found, "Set [couchdb] maintenance_mode to false when the work is done."));
+    }
+    if findings.iter().all(|finding| finding.verdict == super::Verdict::Good) {
+        findings.insert(0, Finding::good("the configuration makes sense"));
+    }
+    findings
+}
+
+/// Keys that nobody knows but that are close to one that is known.
+fn mistyped(configuration: &Configuration) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (section, values) in configuration.all() {
+        let is_known_section = SETTINGS.iter().any(|setting| setting.section == section);
+        for (key, _) in values.iter().filter(|(key, _)| defaults::find(&section, key).is_none()) {
+            let near = SETTINGS.iter().find(|setting| {
+                setting.key != key && setting.section == section && distance(setting.key, key) <= 2
+                    || setting.key == key && distance(setting.section, &section) <= 2 && !is_known_section
+            });
+            if let Some(near) = near {
+                let found = format!("[{section}] {key} is not known");
+                let advice =
+                    format!("Is [{}] {} meant? A setting that nobody knows does nothing.", near.section, near.key);
+                findings.push(Finding::warning(found, advice));
+            }
+        }
+    }
+    findings
+}
+
+fn plain_passwords(configuration: &Configuration) -> Option<Finding> {
+    let plain = configuration.section("admins").into_iter().filter(|(_, password)| !is_hashed(password));
+    let names: Vec<String> = plain.map(|(name, _)| name).collect();
+    if names.is_empty() {
+        return None;
+    }
+    let found = format!("the password of {} stands in plain text", names.join(", "));
+    Some(Finding::warning(found, "The next start of the server hashes it, if it may write the file."))
+}
+
+fn administrators(configuration: &Configuration) -> Finding {
+    let count = configuration.section("admins").len();
+    if count > 0 {
+        return Finding::good(format!("there are administrators: {count}"));
+    }
+    let address = configuration.effective("chttpd", "bind_address").unwrap_or_default();
+    let is_private = address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    let advice = "Make one: COUCHDB_USER and COUCHDB_PASSWORD in the environment of the next start, or `name = password` in\n\
+                  the section [admins] of local.ini.";
+    if is_private {
+        Finding::warning("there is no administrator: everybody on this machine may do everything", advice)
+    } else {
+        Finding::error(format!("there is no administrator, so the server will not listen on {address}"), advice)
+    }
+}
+
+fn certificates(configuration: &Configuration) -> Vec<Finding> {
+    let get = |key: &str| configuration.effective("ssl", key).or_else(|| configuration.get("ssl", key));
+    if get("enable").as_deref() != Some("true") {
+        return Vec::new();
+    }
+    let files = [("cert_file", "-----BEGIN CERTIFICATE-----"), ("key_file", "PRIVATE KEY-----")];
+    let examine = |(key, wanted): (&str, &str)| {
+        let advice = format!("Set [ssl] {key} to a file in PEM format.");
+        let Some(path) = get(key).filter(|path| !path.is_empty()) else {
+            return Finding::error(format!("TLS is on, but [ssl] {key} is not set"), advice);
+        };
+        match readable(Path::new(&path)) {
+            Ok(text) if text.contains(wanted) => Finding::good(format!("{path} looks like a {key}")),
+            Ok(_) => Finding::error(format!("{path} of [ssl] {key} holds no line with {wanted}"), advice),
+            Err(why) => Finding::error(format!("{path} of [ssl] {key} {why}"), advice),
+        }
+    };
+    files.into_iter().map(examine).collect()
+}
+
+/// How many characters have to be changed, added or left out.
+pub(super) fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (index, letter) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = index + 1;
+        for place in 0..b.len() {
+            let changed = diagonal + usize::from(letter != b[place]);
+            diagonal = row[place + 1];
+            row[place + 1] = changed.min(row[place] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}

@@ -1,0 +1,119 @@
+//! Findings of directories that are ill in one way each.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::*;
+
+struct Directory(PathBuf);
+
+impl Directory {
+    fn with(ini: &str) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("settee-doctor-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).unwrap();
+        fs::write(path.join("local.ini"), ini).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// An administrator, so that this is not what is found.
+const ANN: &str = "[admins]\nann = -pbkdf2-1,1,1\n";
+
+/// The findings that are worse than good, but for those on the disk and the shell of whoever runs the test.
+fn illness(directory: &Directory) -> Vec<(Verdict, String)> {
+    let findings = examine(&directory.0, None);
+    let of_machine = |found: &str| found.contains("disk") || found.contains("files");
+    let ill = findings.into_iter().filter(|finding| finding.verdict > Verdict::Good && !of_machine(&finding.found));
+    ill.map(|finding| {
+        assert!(!finding.advice.is_empty(), "no advice: {}", finding.found);
+        (finding.verdict, finding.found)
+    })
+    .collect()
+}
+
+#[test]
+fn what_is_wrong_with_a_configuration_is_told() {
+    use Verdict::{Error, Warning};
+    let check = |ini: &str, expected: &[(Verdict, &str)]| {
+        let found = illness(&Directory::with(&format!("{ANN}{ini}")));
+        let found: Vec<(Verdict, &str)> = found.iter().map(|(verdict, text)| (*verdict, text.as_str())).collect();
+        assert_eq!(found, expected, "{ini}");
+    };
+    check("", &[]);
+    check("[mine]\nown = 1\n[chttpd]\nport = 1\n[httpd]\nenable_cors = true\n", &[]);
+    check(
+        "[couchdb]\nmax_document_size = much\n",
+        &[(
+            Error,
+            "[couchdb] max_document_size must be an integer or infinity: the value of the configuration is ignored",
+        )],
+    );
+    check("[couchdb]\nmax_docment_size = 1\n", &[(Warning, "[couchdb] max_docment_size is not known")]);
+    check("[chttp]\nport = 1\n", &[(Warning, "[chttp] port is not known")]);
+    check("[admins]\nbob = geheim\n", &[(Warning, "the password of bob stands in plain text")]);
+    check(
+        "[couchdb]\nmaintenance_mode = nolb\n",
+        &[(Warning, "maintenance_mode is nolb: /_up answers 404, and load balancers stay away")],
+    );
+    check(
+        "[ssl]\nenable = true\nkey_file = /nosuch\n",
+        &[(Error, "TLS is on, but [ssl] cert_file is not set"), (Error, "/nosuch of [ssl] key_file is not there")],
+    );
+}
+
+#[test]
+fn a_party_is_a_warning_at_home_and_an_error_outside() {
+    let party = |ini: &str| illness(&Directory::with(ini)).remove(0);
+    assert_eq!(
+        party(""),
+        (Verdict::Warning, "there is no administrator: everybody on this machine may do everything".to_owned())
+    );
+    let outside = party("[chttpd]\nbind_address = 0.0.0.0\n");
+    assert_eq!(
+        outside,
+        (Verdict::Error, "there is no administrator, so the server will not listen on 0.0.0.0".to_owned())
+    );
+}
+
+#[test]
+fn data_that_cannot_be_served_is_an_error() {
+    let directory = Directory::with(ANN);
+    fs::write(directory.0.join("version"), "99\n").unwrap();
+    assert_eq!(
+        illness(&directory),
+        [(Verdict::Error, "the data has layout 99, this program knows 1 at most".to_owned())]
+    );
+    fs::write(directory.0.join("version"), "1\n").unwrap();
+    fs::create_dir(directory.0.join(crate::version::RESTORING)).unwrap();
+    assert_eq!(illness(&directory)[0].0, Verdict::Error);
+    let nowhere = examine(&directory.0.join("nosuch"), None);
+    assert_eq!(nowhere.len(), 1);
+    assert_eq!(nowhere[0].verdict, Verdict::Error);
+}
+
+#[test]
+fn nothing_is_left_behind() {
+    let directory = Directory::with(ANN);
+    examine(&directory.0, None);
+    let names: Vec<_> = fs::read_dir(&directory.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["local.ini"]);
+    assert_eq!(fs::read_to_string(directory.0.join("local.ini")).unwrap(), ANN);
+}
+
+#[test]
+fn distances_of_words() {
+    for (a, b, expected) in
+        [("port", "port", 0), ("port", "prt", 1), ("port", "porst", 1), ("port", "prot", 2), ("", "ab", 2)]
+    {
+        assert_eq!(settings::distance(a, b), expected, "{a} {b}");
+    }
+}

@@ -1,0 +1,43 @@
+//! One database as a file of JSON lines, and the way back: [`write`] and [`read`]. Both are clients of the HTTP
+//! interface, so the server may be anywhere, and may be CouchDB.
+//!
+//! The file, line by line:
+//!
+//! ```text
+//! {"settee_export":1,"database":NAME,"partitioned":BOOL,"revs_limit":N,"security":{…}}
+//! {"doc":{"_id","_rev","_revisions",…,"_attachments":{NAME:{"data",…}}}}      a leaf revision, deleted ones as well
+//! {"doc":{…,"_attachments":{NAME:{"stub":true,…}}},"attachments":[NAME,…]}    one with large attachments, which follow:
+//! {"attachment":NAME,"bytes":N}
+//! {"data":BASE64}                                                              as often as it takes
+//! {"local":{"_id":"_local/…",…}}
+//! {"end":{"documents":N,"revisions":N,"attachments":N,"local":N}}              without it the file is not complete
+//! ```
+//!
+//! The list of revisions is that of one moment; a revision that was replaced and compacted away meanwhile is replaced by
+//! its successors. Local documents get new revisions when they are restored; everything else is as it was.
+
+mod client;
+mod read;
+mod url;
+mod write;
+
+pub(crate) use read::read;
+pub(crate) use write::write;
+
+/// The version of the format.
+const FORMAT: u64 = 1;
+
+/// A revision whose attachments are larger than this has them in lines of their own.
+const INLINE_BYTES: u64 = 4 << 20;
+
+/// The longest line that is read.
+const LINE_BYTES: u64 = 256 << 20;
+
+/// What a file holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Report {
+    pub(crate) documents: u64,
+    pub(crate) revisions: u64,
+    pub(crate) attachments: u64,
+    pub(crate) local: u64,
+}

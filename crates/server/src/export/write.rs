@@ -1,0 +1,267 @@
+//! A database to a file.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead as _, BufReader, BufWriter, Read as _, Seek as _, Write};
+use std::path::Path;
+
+use anyhow::{Context as _, ensure};
+use settee_model::base64;
+use settee_model::json::{Json, Value, write_string};
+
+use super::client::Client;
+use super::url::{DatabaseUrl, document, segment};
+use super::{FORMAT, INLINE_BYTES, Report};
+
+/// Revisions that are asked for together.
+const TOGETHER: usize = 100;
+
+/// Bytes of an attachment in one line.
+const PIECE_BYTES: usize = 48 << 10;
+
+/// Local documents that are asked for together.
+const LOCAL_TOGETHER: usize = 200;
+
+/// Writes the database at `url` to the file `to`, or to the output for `-`. A file is complete or not there.
+pub(crate) fn write(url: &str, to: &Path) -> anyhow::Result<Report> {
+    let url = DatabaseUrl::parse(url)?;
+    if to == Path::new("-") {
+        let mut out = BufWriter::new(io::stdout().lock());
+        let report = Export::new(url, &mut out)?.run()?;
+        out.flush()?;
+        return Ok(report);
+    }
+    let mut name = to.file_name().context("--to names no file")?.to_owned();
+    name.push(".partial");
+    let partial = to.with_file_name(name);
+    let file = File::create(&partial).with_context(|| format!("{} cannot be written", partial.display()))?;
+    let mut out = BufWriter::new(file);
+    let report = Export::new(url, &mut out)?.run()?;
+    out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+    fs::rename(&partial, to).context("the file cannot be given its name")?;
+    Ok(report)
+}
+
+struct Export<'a> {
+    url: DatabaseUrl,
+    client: Client,
+    out: &'a mut dyn Write,
+    report: Report,
+}
+
+/// A revision to be fetched.
+struct Wanted {
+    id: String,
+    rev: String,
+}
+
+impl<'a> Export<'a> {
+    fn new(url: DatabaseUrl, out: &'a mut dyn Write) -> anyhow::Result<Self> {
+        let client = Client::connect(url.clone())?;
+        Ok(Self { url, client, out, report: Report::default() })
+    }
+
+    fn run(mut self) -> anyhow::Result<Report> {
+        self.head()?;
+        let mut rows = self.spool_changes()?;
+        let (mut wanted, mut line) = (Vec::new(), String::new());
+        while rows.read_line(&mut line)? > 0 {
+            self.report.documents += take_row(&line, &mut wanted)?;
+            line.clear();
+            if wanted.len() >= TOGETHER {
+                self.revisions(&std::mem::take(&mut wanted))?;
+            }
+        }
+        self.revisions(&wanted)?;
+        self.local_documents()?;
+        let Report { documents, revisions, attachments, local } = self.report;
+        writeln!(
+            self.out,
+            "{{\"end\":{{\"documents\":{documents},\"revisions\":{revisions},\"attachments\":{attachments},\"local\":{local}}}}}"
+        )?;
+        Ok(self.report)
+    }
+
+    fn head(&mut self) -> anyhow::Result<()> {
+        let info = self.client.send("GET", "", b"")?.json("the database")?;
+        let props = info.value().get("props").and_then(|props| props.get("partitioned")?.as_bool());
+        let limit = self.client.send("GET", "/_revs_limit", b"")?.json("its _revs_limit")?;
+        let security = self.client.send("GET", "/_security", b"")?.json("its _security")?;
+        let mut line = format!("{{\"settee_export\":{FORMAT},\"database\":").into_bytes();
+        write_string(&mut line, &self.url.name);
+        line.extend_from_slice(format!(",\"partitioned\":{},\"revs_limit\":", props.unwrap_or(false)).as_bytes());
+        line.extend_from_slice(limit.as_bytes());
+        line.extend_from_slice(b",\"security\":");
+        line.extend_from_slice(security.as_bytes());
+        line.extend_from_slice(b"}\n");
+        Ok(self.out.write_all(&line)?)
+    }
+
+    /// The rows of all changes, in a file without a name: reading revisions takes longer than a server wants to wait
+    /// with half an answer, and the rows of many documents do not fit into memory.
+    fn spool_changes(&self) -> anyhow::Result<BufReader<File>> {
+        let path = std::env::temp_dir().join(format!("settee-export-{}", std::process::id()));
+        let mut options = File::options();
+        let spool = options.read(true).write(true).create_new(true).open(&path);
+        let mut spool = spool.with_context(|| format!("{} cannot be written", path.display()))?;
+        fs::remove_file(&path)?;
+        let mut client = Client::connect(self.url.clone())?;
+        let mut rows = client.send("GET", "/_changes?style=all_docs", b"")?.ok("its _changes")?;
+        io::copy(&mut rows, &mut spool).context("its _changes")?;
+        spool.rewind()?;
+        Ok(BufReader::new(spool))
+    }
+
+    fn revisions(&mut self, wanted: &[Wanted]) -> anyhow::Result<()> {
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let mut body = b"{\"docs\":[".to_vec();
+        for (index, Wanted { id, rev }) in wanted.iter().enumerate() {
+            body.extend_from_slice(if index > 0 { b",{\"id\":" } else { b"{\"id\":" });
+            write_string(&mut body, id);
+            body.extend_from_slice(b",\"rev\":");
+            write_string(&mut body, rev);
+            body.push(b'}');
+        }
+        body.extend_from_slice(b"]}");
+        let answer = self.client.send("POST", "/_bulk_get?revs=true", &body)?.json("documents")?;
+        let results = answer.value().get("results").context("the answer of _bulk_get has no results")?;
+        for (result, wanted) in results.elements().zip(wanted) {
+            for doc in result.get("docs").into_iter().flat_map(Value::elements) {
+                match doc.get("ok") {
+                    Some(found) => self.revision(&wanted.id, found)?,
+                    None => self.successors(&wanted.id)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// All leaves of a document one of whose revisions is gone.
+    fn successors(&mut self, id: &str) -> anyhow::Result<()> {
+        let path = format!("/{}?open_revs=all&revs=true", document(id));
+        let answer = self.client.send("GET", &path, b"")?;
+        if answer.status == 404 {
+            // It was purged.
+            return answer.discard().map(drop);
+        }
+        let answer = answer.json(id)?;
+        for leaf in answer.value().elements() {
+            if let Some(found) = leaf.get("ok") {
+                self.revision(id, found)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn revision(&mut self, id: &str, found: Value<'_>) -> anyhow::Result<()> {
+        self.report.revisions += 1;
+        let attachments: Vec<(String, u64)> = found
+            .get("_attachments")
+            .into_iter()
+            .flat_map(Value::members)
+            .map(|(name, stub)| {
+                (
+                    name.as_str().unwrap_or_default().into_owned(),
+                    stub.get("length").and_then(Value::as_u64).unwrap_or(0),
+                )
+            })
+            .collect();
+        self.report.attachments += attachments.len() as u64;
+        if attachments.is_empty() {
+            return self.line("doc", found.raw());
+        }
+        let rev = found.get("_rev").and_then(Value::as_str).context("a document has no revision")?;
+        if attachments.iter().map(|(_, length)| length).sum::<u64>() > INLINE_BYTES {
+            return self.large(id, &rev, found, &attachments);
+        }
+        let path = format!("/{}?rev={rev}&revs=true&attachments=true", document(id));
+        let whole = self.client.send("GET", &path, b"")?.json(id)?;
+        self.line("doc", whole.as_bytes())
+    }
+
+    fn large(&mut self, id: &str, rev: &str, found: Value<'_>, attachments: &[(String, u64)]) -> anyhow::Result<()> {
+        let mut line = b"{\"doc\":".to_vec();
+        line.extend_from_slice(found.raw());
+        line.extend_from_slice(b",\"attachments\":[");
+        for (index, (name, _)) in attachments.iter().enumerate() {
+            if index > 0 {
+                line.push(b',');
+            }
+            write_string(&mut line, name);
+        }
+        line.extend_from_slice(b"]}\n");
+        self.out.write_all(&line)?;
+        for (name, length) in attachments {
+            let mut line = b"{\"attachment\":".to_vec();
+            write_string(&mut line, name);
+            line.extend_from_slice(format!(",\"bytes\":{length}}}\n").as_bytes());
+            self.out.write_all(&line)?;
+            let path = format!("/{}/{}?rev={rev}", document(id), segment(name));
+            let mut body = self.client.send("GET", &path, b"")?.ok(name)?;
+            let mut sent = 0;
+            loop {
+                let mut piece = Vec::with_capacity(PIECE_BYTES);
+                io::Read::by_ref(&mut body).take(PIECE_BYTES as u64).read_to_end(&mut piece)?;
+                if piece.is_empty() {
+                    break;
+                }
+                sent += piece.len() as u64;
+                let mut line = b"{\"data\":\"".to_vec();
+                base64::encode(&piece, &mut line);
+                line.extend_from_slice(b"\"}\n");
+                self.out.write_all(&line)?;
+            }
+            ensure!(sent == *length, "the attachment {name} of {id} has {sent} bytes instead of {length}");
+        }
+        Ok(())
+    }
+
+    fn local_documents(&mut self) -> anyhow::Result<()> {
+        let mut start: Option<String> = None;
+        loop {
+            let mut path = format!("/_local_docs?include_docs=true&limit={LOCAL_TOGETHER}");
+            if let Some(start) = &start {
+                let mut key = Vec::new();
+                write_string(&mut key, start);
+                path.push_str(&format!("&skip=1&startkey={}", segment(&String::from_utf8_lossy(&key))));
+            }
+            let answer: Json = self.client.send("GET", &path, b"")?.json("its local documents")?;
+            let rows: Vec<Value<'_>> = answer.value().get("rows").into_iter().flat_map(Value::elements).collect();
+            for row in &rows {
+                let doc = row.get("doc").context("a row of _local_docs has no document")?;
+                self.line("local", doc.raw())?;
+                self.report.local += 1;
+            }
+            let last = rows.last().and_then(|row| row.get("id")?.as_str().map(std::borrow::Cow::into_owned));
+            if rows.len() < LOCAL_TOGETHER || last.is_none() {
+                return Ok(());
+            }
+            start = last;
+        }
+    }
+
+    fn line(&mut self, name: &str, value: &[u8]) -> anyhow::Result<()> {
+        write!(self.out, "{{\"{name}\":")?;
+        // A line feed within is only space between members.
+        let text: Vec<u8> = value.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }).collect();
+        self.out.write_all(text.trim_ascii_end())?;
+        Ok(self.out.write_all(b"}\n")?)
+    }
+}
+
+/// Takes a line of `_changes`: a document with its leaves, or what stands around them.
+fn take_row(line: &str, wanted: &mut Vec<Wanted>) -> anyhow::Result<u64> {
+    let text = line.trim().trim_end_matches(',');
+    if !text.starts_with("{\"seq\"") {
+        ensure!(!text.starts_with("{\"error\""), "its _changes broke off: {text}");
+        return Ok(0);
+    }
+    let row = Json::parse(text.as_bytes()).context("a row of _changes is no JSON")?;
+    let id = row.value().get("id").and_then(Value::as_str).context("a row of _changes has no id")?.into_owned();
+    for change in row.value().get("changes").into_iter().flat_map(Value::elements) {
+        let rev = change.get("rev").and_then(Value::as_str).context("a change has no revision")?.into_owned();
+        wanted.push(Wanted { id: id.clone(), rev });
+    }
+    Ok(1)
+}

@@ -1,0 +1,170 @@
+//! The log: [`Log`] takes the events of all crates and writes them as lines, by CouchDB's settings `[log]`.
+//!
+//! A thread that logs only appends to a buffer; [`writer`] takes secrets out and writes, in the background. A writer
+//! that is too slow loses lines, and says how many: the server never waits for its log.
+
+mod format;
+mod redact;
+mod subscriber;
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests;
+mod writer;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use anyhow::Context as _;
+
+use crate::config::Configuration;
+use format::Format;
+pub(crate) use redact::redact;
+use subscriber::Collector;
+use writer::{Target, Writer};
+
+/// How grave a line is: CouchDB's levels, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Severity {
+    Debug,
+    Info,
+    /// The access log.
+    Notice,
+    Warning,
+    Error,
+}
+
+impl Severity {
+    const ALL: [Self; 5] = [Self::Debug, Self::Info, Self::Notice, Self::Warning, Self::Error];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Notice => "notice",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+
+    /// The number that syslog and the journal use.
+    fn priority(self) -> u8 {
+        match self {
+            Self::Debug => 7,
+            Self::Info => 6,
+            Self::Notice => 5,
+            Self::Warning => 4,
+            Self::Error => 3,
+        }
+    }
+}
+
+/// The least severity that is written, as a number; nothing is as grave as `none`.
+fn threshold(level: &str) -> u8 {
+    match level {
+        "debug" => Severity::Debug as u8,
+        "notice" => Severity::Notice as u8,
+        "warning" | "warn" => Severity::Warning as u8,
+        // Nothing here is graver than an error.
+        "error" | "err" | "critical" | "crit" | "alert" | "emergency" | "emerg" => Severity::Error as u8,
+        "none" => u8::MAX,
+        _ => Severity::Info as u8,
+    }
+}
+
+/// What `[log]` asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Wishes {
+    threshold: u8,
+    format: Format,
+    target: Target,
+}
+
+impl Wishes {
+    fn of(configuration: &Configuration) -> Self {
+        let get = |key| configuration.effective("log", key);
+        let target = match get("writer").as_deref() {
+            Some("file") => Target::File(PathBuf::from(get("file").unwrap_or_default())),
+            Some("journald") => Target::Journal,
+            _ => Target::Stderr,
+        };
+        let format = match (get("format").as_deref(), &target) {
+            (Some("json"), _) => Format::Json,
+            (_, Target::Journal) => Format::Journal,
+            _ => Format::Text,
+        };
+        Self { threshold: threshold(&get("level").unwrap_or_default()), format, target }
+    }
+}
+
+/// The log of this process.
+#[derive(Clone)]
+pub(crate) struct Log(Arc<Shared>);
+
+struct Shared {
+    threshold: AtomicU8,
+    counts: [AtomicU64; Severity::ALL.len()],
+    format: AtomicU8,
+    writer: Writer,
+}
+
+impl Log {
+    /// Begins to take the events of this process.
+    pub(crate) fn start(configuration: &Arc<Configuration>) -> anyhow::Result<Self> {
+        let log = Self::unregistered(Wishes::of(configuration))?;
+        tracing::dispatcher::set_global_default(tracing::Dispatch::new(Collector(log.clone())))
+            .context("the log cannot be started twice")?;
+        let (watched, updated) = (Arc::downgrade(configuration), log.clone());
+        configuration.on_change(move |change| {
+            if let Some(configuration) = watched.upgrade().filter(|_| change.section == "log") {
+                updated.apply(Wishes::of(&configuration));
+            }
+        });
+        Ok(log)
+    }
+
+    fn unregistered(wishes: Wishes) -> anyhow::Result<Self> {
+        let writer = Writer::start(wishes.target).context("the log cannot be started")?;
+        Ok(Self(Arc::new(Shared {
+            threshold: AtomicU8::new(wishes.threshold),
+            counts: Default::default(),
+            format: AtomicU8::new(wishes.format as u8),
+            writer,
+        })))
+    }
+
+    fn apply(&self, wishes: Wishes) {
+        self.0.threshold.store(wishes.threshold, Ordering::Relaxed);
+        self.0.format.store(wishes.format as u8, Ordering::Relaxed);
+        self.0.writer.set_target(wishes.target);
+        tracing::callsite::rebuild_interest_cache();
+    }
+
+    /// The newest lines, as much as is kept.
+    pub(crate) fn tail(&self) -> Vec<u8> {
+        self.0.writer.flush();
+        self.0.writer.tail()
+    }
+
+    /// How many lines of each level there were.
+    pub(crate) fn lines(&self) -> Vec<(&'static str, u64)> {
+        let count = |severity: Severity| self.0.counts[severity as usize].load(Ordering::Relaxed);
+        Severity::ALL.iter().map(|severity| (severity.name(), count(*severity))).collect()
+    }
+
+    /// Writes everything that was logged so far.
+    pub(crate) fn flush(&self) {
+        self.0.writer.flush();
+    }
+
+    fn is_wanted(&self, severity: Severity) -> bool {
+        severity as u8 >= self.0.threshold.load(Ordering::Relaxed)
+    }
+
+    fn write(&self, record: &format::Record) {
+        self.0.counts[record.severity as usize].fetch_add(1, Ordering::Relaxed);
+        let format = Format::from_number(self.0.format.load(Ordering::Relaxed));
+        let now_us = crate::environment::now_us();
+        self.0.writer.append(|out| record.write(out, format, now_us));
+    }
+}

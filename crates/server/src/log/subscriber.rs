@@ -1,0 +1,109 @@
+//! [`Collector`]: takes the events of the crate `tracing`. Spans are not used.
+
+use std::fmt;
+
+use tracing::field::{Field, Visit};
+use tracing::metadata::LevelFilter;
+use tracing::span::{Attributes, Id, Record as SpanRecord};
+use tracing::subscriber::Interest;
+use tracing::{Event, Level, Metadata, Subscriber};
+
+use super::format::{Record, Text};
+use super::{Log, Severity};
+
+/// The subscriber of this process.
+pub(super) struct Collector(pub(super) Log);
+
+fn severity(metadata: &Metadata<'_>) -> Severity {
+    match *metadata.level() {
+        Level::ERROR => Severity::Error,
+        Level::WARN => Severity::Warning,
+        Level::INFO if metadata.target() == settee_http::ACCESS_LOG => Severity::Notice,
+        Level::INFO => Severity::Info,
+        Level::DEBUG | Level::TRACE => Severity::Debug,
+    }
+}
+
+/// Libraries tell much that only their authors understand.
+fn is_ours(metadata: &Metadata<'_>) -> bool {
+    metadata.target().starts_with("settee") || *metadata.level() <= Level::INFO
+}
+
+impl Subscriber for Collector {
+    fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
+        if self.enabled(metadata) { Interest::always() } else { Interest::never() }
+    }
+
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_event() && is_ours(metadata) && self.0.is_wanted(severity(metadata))
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        let wanted = |severity| self.0.is_wanted(severity);
+        Some(if wanted(Severity::Debug) {
+            LevelFilter::DEBUG
+        } else if wanted(Severity::Notice) {
+            LevelFilter::INFO
+        } else if wanted(Severity::Warning) {
+            LevelFilter::WARN
+        } else if wanted(Severity::Error) {
+            LevelFilter::ERROR
+        } else {
+            LevelFilter::OFF
+        })
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &SpanRecord<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let metadata = event.metadata();
+        let is_access = metadata.target() == settee_http::ACCESS_LOG;
+        let mut record = Record::new(severity(metadata), is_access);
+        event.record(&mut Visitor(&mut record));
+        self.0.write(&record);
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+struct Visitor<'a>(&'a mut Record);
+
+impl Visitor<'_> {
+    fn text(&mut self, field: &Field, text: String) {
+        match field.name() {
+            "message" => self.0.message = text,
+            "request" => self.0.request = Some(text),
+            name => self.0.fields.push((name, Text::Quoted(text))),
+        }
+    }
+}
+
+impl Visit for Visitor<'_> {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.text(field, value.to_owned());
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.0.fields.push((field.name(), Text::Plain(value.to_string())));
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.0.fields.push((field.name(), Text::Plain(value.to_string())));
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.0.fields.push((field.name(), Text::Plain(value.to_string())));
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.text(field, format!("{value:?}"));
+    }
+}

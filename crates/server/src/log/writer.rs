@@ -1,0 +1,199 @@
+//! [`Writer`]: a buffer that threads append lines to, and a thread of its own that writes them.
+
+use std::collections::VecDeque;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::redact::redact;
+
+/// More than this does not wait to be written; further lines are lost.
+const WAITING_BYTES: usize = 8 << 20;
+
+/// What is kept for `_log`.
+const TAIL_BYTES: usize = 1 << 20;
+
+/// Where lines go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    Stderr,
+    /// To stderr, for systemd, which reads priorities from it.
+    Journal,
+    File(PathBuf),
+}
+
+/// The buffer, shared with the thread that empties it.
+pub(super) struct Writer(Arc<Shared>);
+
+struct Shared {
+    state: Mutex<State>,
+    /// There is something to write, or to change.
+    work: Condvar,
+    /// Everything was written.
+    idle: Condvar,
+    tail: Mutex<VecDeque<u8>>,
+}
+
+struct State {
+    waiting: Vec<u8>,
+    lost: u64,
+    is_writing: bool,
+    target: Target,
+    is_target_new: bool,
+}
+
+impl Writer {
+    pub(super) fn start(target: Target) -> io::Result<Self> {
+        let state = State { waiting: Vec::new(), lost: 0, is_writing: false, target, is_target_new: true };
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            work: Condvar::new(),
+            idle: Condvar::new(),
+            tail: Mutex::default(),
+        });
+        let writing = Arc::clone(&shared);
+        std::thread::Builder::new().name("log".to_owned()).spawn(move || writing.run())?;
+        Ok(Self(shared))
+    }
+
+    /// Appends what `write` appends, which ends with a line feed.
+    pub(super) fn append(&self, write: impl FnOnce(&mut Vec<u8>)) {
+        let mut state = self.0.lock();
+        if state.waiting.len() >= WAITING_BYTES {
+            state.lost += 1;
+            return;
+        }
+        let was_empty = state.waiting.is_empty();
+        write(&mut state.waiting);
+        drop(state);
+        if was_empty {
+            self.0.work.notify_one();
+        }
+    }
+
+    pub(super) fn set_target(&self, target: Target) {
+        let mut state = self.0.lock();
+        if state.target != target {
+            state.target = target;
+            state.is_target_new = true;
+            drop(state);
+            self.0.work.notify_one();
+        }
+    }
+
+    /// Waits until everything that was appended before is written.
+    pub(super) fn flush(&self) {
+        let state = self.0.lock();
+        let busy = |state: &mut State| !state.waiting.is_empty() || state.is_writing;
+        drop(self.0.idle.wait_while(state, busy).unwrap_or_else(PoisonError::into_inner));
+    }
+
+    pub(super) fn tail(&self) -> Vec<u8> {
+        self.0.tail.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes for as long as the process lives.
+    fn run(&self) {
+        let mut sink = Sink::Stderr;
+        let mut lines = Vec::new();
+        loop {
+            let (mut lost, mut new_target) = (0, None);
+            let nothing = |state: &mut State| state.waiting.is_empty() && !state.is_target_new;
+            let mut state = self.work.wait_while(self.lock(), nothing).unwrap_or_else(PoisonError::into_inner);
+            std::mem::swap(&mut state.waiting, &mut lines);
+            std::mem::swap(&mut state.lost, &mut lost);
+            if std::mem::take(&mut state.is_target_new) {
+                new_target = Some(state.target.clone());
+            }
+            state.is_writing = true;
+            drop(state);
+            if let Some(target) = new_target {
+                sink = Sink::open(&target);
+            }
+            self.write(&mut sink, &lines, lost);
+            lines.clear();
+            self.lock().is_writing = false;
+            self.idle.notify_all();
+        }
+    }
+
+    fn write(&self, sink: &mut Sink, lines: &[u8], lost: u64) {
+        let text = String::from_utf8_lossy(lines);
+        let mut clean = String::with_capacity(text.len());
+        for line in text.split_inclusive('\n') {
+            clean.push_str(&redact(line));
+        }
+        if lost > 0 {
+            clean.push_str(&format!("[warning] {lost} lines were lost, because writing the log took too long\n"));
+        }
+        sink.write(clean.as_bytes());
+        let mut tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        tail.extend(clean.as_bytes());
+        let surplus = tail.len().saturating_sub(TAIL_BYTES);
+        tail.drain(..surplus);
+    }
+}
+
+enum Sink {
+    Stderr,
+    File { path: PathBuf, file: File },
+}
+
+impl Sink {
+    fn open(target: &Target) -> Self {
+        match target {
+            Target::Stderr | Target::Journal => Self::Stderr,
+            Target::File(path) => match append_to(path) {
+                Ok(file) => Self::File { path: path.clone(), file },
+                Err(error) => {
+                    complain(path, &error);
+                    Self::Stderr
+                }
+            },
+        }
+    }
+
+    fn write(&mut self, text: &[u8]) {
+        if let Self::File { path, file } = self {
+            // A file that was moved away, as logrotate does, is begun anew.
+            if has_moved(path, file)
+                && let Ok(new) = append_to(path)
+            {
+                *file = new;
+            }
+            match file.write_all(text) {
+                Ok(()) => return,
+                Err(error) => complain(path, &error),
+            }
+        }
+        // Nobody is left to be told when this fails.
+        let _ = io::stderr().write_all(text);
+    }
+}
+
+fn append_to(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.create(true).append(true);
+    // Names of databases and documents are not for everybody.
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o640);
+    options.open(path)
+}
+
+fn has_moved(path: &Path, file: &File) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    let there = fs::metadata(path).map(identity);
+    let ours = file.metadata().map(identity);
+    !matches!((there, ours), (Ok(there), Ok(ours)) if there == ours)
+}
+
+fn complain(path: &Path, error: &io::Error) {
+    let _ = writeln!(io::stderr(), "[error] the log file {} cannot be written: {error}", path.display());
+}

@@ -1,0 +1,68 @@
+//! What the system says of this process: [`figures`], read from `/proc`. Where that is not there the numbers are 0.
+
+use std::fs;
+
+use settee_http::ProcessFigures;
+
+/// Ticks of the processor clock a second, on every Linux of today.
+const TICKS_PER_S: u64 = 100;
+
+/// The figures of now.
+pub(crate) fn figures() -> ProcessFigures {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = |name: &str| {
+        let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        value.and_then(|value| value.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0)
+    };
+    ProcessFigures {
+        open_files: entries("/proc/self/fd").saturating_sub(1),
+        resident_bytes: line("VmRSS") * 1024,
+        threads: line("Threads"),
+        children: children(),
+        cpu_ms: cpu_ms(&fs::read_to_string("/proc/self/stat").unwrap_or_default()),
+    }
+}
+
+/// How many files the process may open: the soft limit, and the hard one to which it could be raised.
+pub(crate) fn open_files_limit() -> Option<(u64, u64)> {
+    let limits = fs::read_to_string("/proc/self/limits").ok()?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    let mut numbers = line.split_whitespace().map(|word| word.parse().unwrap_or(u64::MAX));
+    Some((numbers.next()?, numbers.next()?))
+}
+
+fn entries(directory: &str) -> u64 {
+    fs::read_dir(directory).map_or(0, |entries| entries.count() as u64)
+}
+
+fn children() -> u64 {
+    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let of_task = |task: fs::DirEntry| fs::read_to_string(task.path().join("children")).unwrap_or_default();
+    tasks.map(|task| of_task(task).split_whitespace().count() as u64).sum()
+}
+
+/// User and system time. The name of the program stands before them and may contain anything but a last parenthesis.
+fn cpu_ms(stat: &str) -> u64 {
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks = |field: usize| fields.get(field).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+    (ticks(11) + ticks(12)) * 1000 / TICKS_PER_S
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_has_figures() {
+        let found = figures();
+        assert!(found.open_files > 2 && found.resident_bytes > 1 << 20 && found.threads > 0, "{found:?}");
+        assert!(open_files_limit().is_some_and(|(soft, hard)| soft > 10 && hard >= soft));
+    }
+
+    #[test]
+    fn processor_time_of_a_program_with_an_odd_name() {
+        let stat = "7 (a) b) R 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20";
+        assert_eq!(cpu_ms(stat), 2000);
+        assert_eq!(cpu_ms(""), 0);
+    }
+}

@@ -1,0 +1,51 @@
+//! Points in time as text. What time it is, `environment` knows.
+
+/// The seconds of a day.
+const DAY_S: u64 = 86_400;
+
+/// A time of the Unix epoch as RFC 3339 has it, in UTC and with microseconds: `2026-11-20T15:04:05.000000Z`.
+pub(crate) fn rfc3339(epoch_us: u64) -> String {
+    let (year, month, day) = civil(epoch_us / 1_000_000 / DAY_S);
+    let second = epoch_us / 1_000_000 % DAY_S;
+    let (hour, minute, second, us) = (second / 3600, second / 60 % 60, second % 60, epoch_us % 1_000_000);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{us:06}Z")
+}
+
+/// The same for names of files, to the second: `2026-11-20T15-04-05Z`.
+pub(crate) fn file_name(epoch_us: u64) -> String {
+    let text = rfc3339(epoch_us);
+    format!("{}Z", text[..19].replace(':', "-"))
+}
+
+/// Year, month and day of a number of days since 1970, by the calendar of Gregory.
+fn civil(days: u64) -> (u64, u64, u64) {
+    // Counted from the first of March of the year 0, so that the day of leap years is the last of its year.
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_days() {
+        for (epoch_s, expected) in [
+            (0, "1970-01-01T00:00:00"),
+            (951_782_399, "2000-02-28T23:59:59"),
+            (951_782_400, "2000-02-29T00:00:00"),
+            (1_709_164_800, "2024-02-29T00:00:00"),
+            (1_735_689_599, "2024-12-31T23:59:59"),
+            (4_107_542_400, "2100-03-01T00:00:00"),
+        ] {
+            assert_eq!(rfc3339(epoch_s * 1_000_000 + 7), format!("{expected}.000007Z"));
+        }
+        assert_eq!(file_name(951_782_399_999_999), "2000-02-28T23-59-59Z");
+    }
+}

@@ -1,0 +1,52 @@
+//! Which layout the data directory has: the file `version` in it. A server refuses data of a later layout instead of
+//! damaging it.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, bail, ensure};
+
+/// The layout that this program reads and writes. It changes when an older program could not read what this one writes.
+pub(crate) const LAYOUT: u64 = 1;
+
+/// The name of the file.
+const FILE: &str = "version";
+
+/// A directory of this name in the data directory belongs to a restoration that was interrupted.
+pub(crate) const RESTORING: &str = ".restoring";
+
+/// Refuses what this program cannot serve, and marks what has no mark.
+pub(crate) fn check(data: &Path) -> anyhow::Result<()> {
+    ensure!(
+        !data.join(RESTORING).exists(),
+        "{} holds half of a backup, because restoring it was interrupted.\n\
+         Empty the directory and run `settee restore` again.",
+        data.display()
+    );
+    match read(data)? {
+        Some(LAYOUT) => Ok(()),
+        Some(layout) if layout < LAYOUT => Ok(()),
+        Some(layout) => bail!(
+            "the data in {} has layout {layout}, and this program knows {LAYOUT} at most.\n\
+             Start the version of Settee that wrote it, or a newer one.",
+            data.display()
+        ),
+        None => {
+            let path = data.join(FILE);
+            fs::write(&path, format!("{LAYOUT}\n")).with_context(|| format!("{} cannot be written", path.display()))
+        }
+    }
+}
+
+/// The layout of the data; `None` if there is no mark, as in a new directory.
+pub(crate) fn read(data: &Path) -> anyhow::Result<Option<u64>> {
+    let path = data.join(FILE);
+    match fs::read_to_string(&path) {
+        Ok(text) => {
+            let layout = text.trim().parse();
+            layout.map(Some).with_context(|| format!("{} holds no number: {}", path.display(), text.trim()))
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("{} cannot be read", path.display())),
+    }
+}
