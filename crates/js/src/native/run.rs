@@ -25,6 +25,9 @@ const WAITING_ROWS: usize = 4096;
 /// Keys of so many elements are written without making an array.
 const SHORT_KEY: usize = 6;
 
+/// Names of members up to this length stand in the texts of exceptions as they are.
+const LONGEST_NAMED: usize = 40;
+
 /// Bytes of log lines of one call; more are dropped, as the workers do.
 const LOG_BYTES: usize = 64 << 10;
 
@@ -63,6 +66,8 @@ pub(super) struct Run<'a, 's> {
     depth: u16,
     /// Set while a chain is left because something before `?.` is not there.
     short: bool,
+    /// The exception that ends the call, if it is one whose text is known.
+    thrown: Option<String>,
     /// Rows that are written at the end of the call.
     rows: ArenaVec<'a, (Val<'a>, Val<'a>)>,
     /// How many rows the engine would have waiting.
@@ -80,7 +85,8 @@ struct Frame {
 }
 
 impl<'a, 's> Run<'a, 's> {
-    /// Calls the program's function with the document `text`, which must begin with a brace.
+    /// Calls the program's function with the document `text`, which must begin with a brace. Answers the text of an
+    /// exception, if it ended with one.
     pub(super) fn call_program(
         program: &'a Program,
         arena: &'a Bump,
@@ -88,7 +94,7 @@ impl<'a, 's> Run<'a, 's> {
         text: &'a [u8],
         row_text: &'s mut Vec<u8>,
         sink: &'s mut dyn Sink,
-    ) -> Result<(), Stop> {
+    ) -> Result<Option<String>, Stop> {
         let main = &program.functions[usize::from(program.main)];
         let mut run = Run {
             program,
@@ -100,6 +106,7 @@ impl<'a, 's> Run<'a, 's> {
             base: 0,
             depth: main.depth,
             short: false,
+            thrown: None,
             rows: ArenaVec::new_in(arena),
             waiting: 0,
             row_text,
@@ -109,8 +116,21 @@ impl<'a, 's> Run<'a, 's> {
         run.frames.push(Frame { base: 0, parent: 0 });
         run.stack.push(Packed::Lazy(Lazy::new(arena, text)));
         run.finish_frame(main, 1);
-        run.block(&main.body)?;
-        run.write_rows()
+        match run.block(&main.body) {
+            Ok(_) => run.write_rows().map(|()| None),
+            Err(Stop::GiveUp) => run.thrown.map(Some).ok_or(Stop::GiveUp),
+        }
+    }
+
+    /// A member of nothing is asked for: an exception, whose text is the engine's.
+    #[cold]
+    fn throw_absent(&mut self, name: &[u8], of: &str) -> Stop {
+        // The engine cuts long names, and writes others in its own way.
+        if name.len() <= LONGEST_NAMED && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_') {
+            let name = String::from_utf8_lossy(name);
+            self.thrown = Some(format!("TypeError: cannot read property '{name}' of {of}"));
+        }
+        Stop::GiveUp
     }
 
     /// Fills up the slots of a frame whose arguments were pushed.
@@ -199,6 +219,13 @@ impl<'a, 's> Run<'a, 's> {
             Statement::ForIn(place, object, body) => return self.for_in(place, object, body),
             Statement::ForOf(place, object, body) => return self.for_of(place, object, body),
             Statement::Switch(value, cases) => return self.switch(value, cases),
+            Statement::Try(block) => {
+                let flow = self.statement(block);
+                if flow.is_err() {
+                    self.thrown = None;
+                }
+                return flow;
+            }
             Statement::Return(None) => return Ok(Flow::Return(Val::Undefined)),
             Statement::Return(Some(value)) => return Ok(Flow::Return(self.eval(value)?)),
             Statement::Break => return Ok(Flow::Break),
@@ -478,9 +505,9 @@ impl<'a, 's> Run<'a, 's> {
                 };
             }
             Val::Number(_) | Val::Bool(_) => return inherited::absent(name),
-            Val::Undefined | Val::Null | Val::Unset | Val::Date(_) | Val::Pattern(_) | Val::Function => {
-                return Err(Stop::GiveUp);
-            }
+            Val::Undefined => return Err(self.throw_absent(name, "undefined")),
+            Val::Null => return Err(self.throw_absent(name, "null")),
+            Val::Unset | Val::Date(_) | Val::Pattern(_) | Val::Function => return Err(Stop::GiveUp),
         };
         match found {
             Some(value) => Ok(value),
