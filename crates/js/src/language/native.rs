@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use settee_design::{CompileError, DocumentBatch, Emissions, Limits, MapSource, Program, RunError};
+use settee_design::{CompileError, DocumentBatch, Emissions, Limits, MapFailure, MapSource, Program, RunError};
 
 use super::Evaluator;
 use super::map::{LogLine, Mapper, Selection};
@@ -13,7 +13,7 @@ use crate::pool::Pool;
 pub(super) const NATIVE: &str = "native";
 pub(super) const QUICKJS: &str = "quickjs";
 
-/// After so many documents, a program of which more than half were given up is left to the workers.
+/// After so many documents, a function that gave up more than half of them is left to the workers.
 const TRIAL_DOCUMENTS: u64 = 512;
 
 /// The native forms of the functions of a source, as far as they are in the subset.
@@ -27,6 +27,8 @@ pub(super) fn compile(source: &MapSource, evaluator: Evaluator) -> Vec<Option<Na
 
 /// The functions of one source.
 pub(super) struct Programs {
+    pool: Arc<Pool>,
+    source: MapSource,
     limits: Limits,
     natives: Vec<Native>,
     workspace: Workspace,
@@ -34,8 +36,6 @@ pub(super) struct Programs {
     others: Option<Part>,
     /// The native functions, for documents on which they give up.
     second: Part,
-    tried: u64,
-    given_up: u64,
     log: Vec<LogLine>,
 }
 
@@ -43,6 +43,15 @@ struct Native {
     /// Its index in the source.
     index: u32,
     function: NativeFunction,
+    tried: u64,
+    given_up: u64,
+}
+
+impl Native {
+    /// Whether trying has been in vain so often that it is not worth it.
+    fn is_hopeless(&self) -> bool {
+        self.tried >= TRIAL_DOCUMENTS && self.given_up * 2 > self.tried
+    }
 }
 
 /// Some of the functions, in a worker.
@@ -101,7 +110,7 @@ impl Programs {
         let mut others = Vec::new();
         for (index, function) in (0u32..).zip(compile(source, evaluator)) {
             match function {
-                Some(function) => natives.push(Native { index, function }),
+                Some(function) => natives.push(Native { index, function, tried: 0, given_up: 0 }),
                 None => others.push(index),
             }
         }
@@ -111,34 +120,51 @@ impl Programs {
             others.mapper.compile()?;
         }
         let (workspace, log) = Default::default();
-        Ok(Self { limits, natives, workspace, others, second, tried: 0, given_up: 0, log })
+        let (pool, source) = (Arc::clone(pool), source.clone());
+        Ok(Self { pool, source, limits, natives, workspace, others, second, log })
     }
 
     /// Runs the native functions on a document; false if one of them gave up.
-    fn map_natively(&mut self, document: u32, text: &[u8], output: &mut Emissions) -> bool {
-        let (rows, lines) = (output.len(), self.log.len());
-        let mut sink = DocumentSink {
-            document,
-            function: 0,
-            rows: self.limits.rows_per_document.into(),
-            bytes: self.limits.bytes_per_document,
-            output,
-            log: &mut self.log,
-        };
-        for native in &self.natives {
-            sink.function = native.index;
-            if native.function.map(text, &mut self.workspace, &mut sink) == Mapped::GivenUp {
-                output.truncate(rows);
-                self.log.truncate(lines);
-                return false;
+    fn map_natively(&mut self, document: u32, id: &str, text: &[u8], output: &mut Emissions) -> bool {
+        let (rows, lines, failures) = (output.len(), self.log.len(), output.failures.len());
+        let (mut rows_left, mut bytes_left) = (self.limits.rows_per_document.into(), self.limits.bytes_per_document);
+        for native in &mut self.natives {
+            let (function, before) = (native.index, output.len());
+            let mut sink = DocumentSink { document, function, rows_left, bytes_left, output, log: &mut self.log };
+            native.tried += 1;
+            let mapped = native.function.map(text, &mut self.workspace, &mut sink);
+            (rows_left, bytes_left) = (sink.rows_left, sink.bytes_left);
+            match mapped {
+                Mapped::Done => {}
+                Mapped::Threw(message) => {
+                    output.truncate(before);
+                    let line = format!("function raised exception {message} with doc._id {id}");
+                    self.log.push(LogLine { document, function, line });
+                    output.failures.push(MapFailure { document, function, message });
+                }
+                Mapped::GivenUp => {
+                    native.given_up += 1;
+                    output.truncate(rows);
+                    output.failures.truncate(failures);
+                    self.log.truncate(lines);
+                    return false;
+                }
             }
         }
         true
     }
 
-    /// Whether trying natively has been in vain so often that it is not worth it.
-    fn is_hopeless(&self) -> bool {
-        self.tried >= TRIAL_DOCUMENTS && self.given_up * 2 > self.tried
+    /// Leaves functions that mostly give up to the workers: others need not be run twice because of them.
+    fn give_up_the_hopeless(&mut self) {
+        if !self.natives.iter().any(Native::is_hopeless) {
+            return;
+        }
+        self.natives.retain(|native| !native.is_hopeless());
+        let is_native = |index: &u32| self.natives.iter().any(|native| native.index == *index);
+        let all = (0u32..).take(self.source.functions.len());
+        let (natives, others): (Vec<u32>, Vec<u32>) = all.partition(is_native);
+        self.second = Part::new(&self.pool, &self.source, natives, self.limits);
+        self.others = Some(Part::new(&self.pool, &self.source, others, self.limits));
     }
 }
 
@@ -147,8 +173,8 @@ struct DocumentSink<'a> {
     document: u32,
     function: u32,
     /// What the document may still emit.
-    rows: u64,
-    bytes: u64,
+    rows_left: u64,
+    bytes_left: u64,
     output: &'a mut Emissions,
     log: &'a mut Vec<LogLine>,
 }
@@ -156,10 +182,10 @@ struct DocumentSink<'a> {
 impl RowSink for DocumentSink<'_> {
     fn row(&mut self, key: &[u8], value: &[u8]) -> bool {
         let bytes = (key.len() + value.len()) as u64;
-        let (Some(rows), Some(bytes)) = (self.rows.checked_sub(1), self.bytes.checked_sub(bytes)) else {
+        let (Some(rows), Some(bytes)) = (self.rows_left.checked_sub(1), self.bytes_left.checked_sub(bytes)) else {
             return false;
         };
-        (self.rows, self.bytes) = (rows, bytes);
+        (self.rows_left, self.bytes_left) = (rows, bytes);
         self.output.push(self.document, self.function, key, value);
         true
     }
@@ -173,16 +199,11 @@ impl RowSink for DocumentSink<'_> {
 impl Program for Programs {
     fn map(&mut self, batch: &DocumentBatch, output: &mut Emissions) -> Result<(), RunError> {
         self.log.clear();
+        self.give_up_the_hopeless();
         let mut left = Vec::new();
         if !self.natives.is_empty() {
             for (index, document) in (0u32..).zip(batch.iter()) {
-                if self.is_hopeless() {
-                    left.push(index);
-                    continue;
-                }
-                self.tried += 1;
-                if !self.map_natively(index, document.json, output) {
-                    self.given_up += 1;
+                if !self.map_natively(index, document.id, document.json, output) {
                     left.push(index);
                 }
             }

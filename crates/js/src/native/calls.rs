@@ -32,7 +32,7 @@ impl<'a> Run<'a, '_> {
                 return self.math(function, &values);
             }
             Builtin::NewDate | Builtin::DateUtc => return self.new_date(builtin, arguments),
-            Builtin::FromCharCode => return self.from_char_code(arguments),
+            Builtin::FromCharCode => return self.char_from_codes(arguments),
             _ => {}
         }
         let given = arguments.len();
@@ -77,7 +77,7 @@ impl<'a> Run<'a, '_> {
         numbers::math(function, &given).map(Val::Number)
     }
 
-    fn from_char_code(&mut self, arguments: &'a [Expression]) -> Result<Val<'a>, Stop> {
+    fn char_from_codes(&mut self, arguments: &'a [Expression]) -> Result<Val<'a>, Stop> {
         let mut text = String::new();
         for value in self.arguments(arguments)? {
             let code = self.make().number(value)?;

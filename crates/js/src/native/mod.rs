@@ -45,10 +45,12 @@ pub(crate) struct NativeFunction {
 }
 
 /// How a call ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Mapped {
     /// Its rows and lines were given to the sink.
     Done,
+    /// With an exception of this text: its rows do not count, its lines do.
+    Threw(String),
     /// The engine shall run the function on this document. What the sink was given does not count.
     GivenUp,
 }
@@ -88,7 +90,8 @@ impl NativeFunction {
             workspace.arena.reset();
         }
         match called {
-            Ok(()) => Mapped::Done,
+            Ok(None) => Mapped::Done,
+            Ok(Some(message)) => Mapped::Threw(message),
             Err(Stop::GiveUp) => Mapped::GivenUp,
         }
     }

@@ -56,6 +56,8 @@ pub(super) enum Statement {
     Return(Option<Expression>),
     Break,
     Continue,
+    /// Statements whose exceptions the engine handles.
+    Try(Box<Statement>),
     /// Anything that ends the native run: exceptions are the engine's business.
     GiveUp,
     Empty,

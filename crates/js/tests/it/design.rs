@@ -336,7 +336,7 @@ fn lists_that_fail_or_are_given_up_leave_nothing_behind() {
 #[test]
 fn limits_hold_for_every_function() {
     let json = r#"{"_id":"_design/d","shows":{"loop":"function() { for (;;); }","eat":"function() { var a = []; for (;;) a.push('x'.repeat(1e5) + a.length); }","much":"function() { return 'x'.repeat(3e6); }","fine":"function() { return 'fine'; }"},"filters":{"loop":"function() { for (;;); }"},"lists":{"loop":"function() { getRow(); for (;;); }"}}"#;
-    let limits = Limits { timeout_ms: 200, memory_bytes: 16 << 20, bytes_per_document: 1 << 20, ..Limits::default() };
+    let limits = Limits { timeout_ms: 1_000, memory_bytes: 16 << 20, bytes_per_document: 1 << 20, ..Limits::default() };
     let mut program = program_of("limits", json, limits);
     let mut check = |name: &str, expected: &str| match program.call(&["shows", name], &[b"{}", b"{}"]) {
         Err(CallError::Run(RunError::Fatal { name, reason })) => {

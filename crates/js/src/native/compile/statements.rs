@@ -128,7 +128,7 @@ impl Compiler {
                 if let Some(handler) = &parts.handler {
                     self.handler(handler)?;
                 }
-                block
+                Statement::Try(Box::new(block))
             }
             Node::EmptyStatement(_) => Statement::Empty,
             _ => return refuse("a statement that is not known"),

@@ -1,0 +1,350 @@
+//! Walking the tree: [`Run`] is one call of a function for one document.
+//!
+//! Whatever the language would answer with an exception, whatever depends on what is not known here, and whatever takes
+//! too long ends the run with [`Stop::GiveUp`]: then the engine runs the function on the document, as if nothing had been
+//! tried. Functions of the subset keep nothing from one document to the next, so that makes no difference.
+
+mod emit;
+mod expressions;
+mod places;
+
+use bumpalo::Bump;
+use bumpalo::collections::Vec as ArenaVec;
+
+use super::convert::{self, Maker, truthy};
+use super::tree::{Callee, Expression, Function, Loop, Place, Program, Statement, Variable};
+use super::value::{Lazy, Packed, Steps, Val};
+
+/// Evaluation nested deeper than this is left to the engine.
+pub(super) const MAX_DEPTH: u16 = 250;
+
+/// Names of members up to this length stand in the texts of exceptions as they are.
+const LONGEST_NAMED: usize = 40;
+
+/// Why evaluation does not go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// The engine shall do it. Also, with [`Run::short`], that the rest of a chain is not evaluated.
+    GiveUp,
+}
+
+/// How a statement ended.
+enum Flow<'a> {
+    Next,
+    Break,
+    Continue,
+    Return(Val<'a>),
+}
+
+/// Takes the rows and lines of a call.
+pub(super) trait Sink {
+    /// Takes a row.
+    fn row(&mut self, key: &[u8], value: &[u8]) -> Result<(), Stop>;
+    /// Takes a line.
+    fn line(&mut self, line: &[u8]);
+}
+
+/// One call.
+pub(super) struct Run<'a, 's> {
+    program: &'a Program,
+    pub(super) arena: &'a Bump,
+    pub(super) steps: Steps,
+    stack: ArenaVec<'a, Packed<'a>>,
+    frames: ArenaVec<'a, Frame>,
+    frame: usize,
+    base: usize,
+    depth: u16,
+    /// Set while a chain is left because something before `?.` is not there.
+    short: bool,
+    /// The exception that ends the call, if it is one whose text is known.
+    thrown: Option<String>,
+    /// Rows that are written at the end of the call.
+    rows: ArenaVec<'a, (Val<'a>, Val<'a>)>,
+    /// How many rows the engine would have waiting.
+    waiting: usize,
+    row_text: &'s mut Vec<u8>,
+    log_bytes: usize,
+    sink: &'s mut dyn Sink,
+}
+
+#[derive(Clone, Copy)]
+struct Frame {
+    base: usize,
+    /// The frame of the function around this one.
+    parent: usize,
+}
+
+impl<'a, 's> Run<'a, 's> {
+    /// Calls the program's function with the document `text`, which must begin with a brace. Answers the text of an
+    /// exception, if it ended with one.
+    pub(super) fn call_program(
+        program: &'a Program,
+        arena: &'a Bump,
+        steps: Steps,
+        text: &'a [u8],
+        row_text: &'s mut Vec<u8>,
+        sink: &'s mut dyn Sink,
+    ) -> Result<Option<String>, Stop> {
+        let main = &program.functions[usize::from(program.main)];
+        let mut run = Run {
+            program,
+            arena,
+            steps,
+            stack: ArenaVec::with_capacity_in(usize::from(main.slots) + 16, arena),
+            frames: ArenaVec::with_capacity_in(8, arena),
+            frame: 0,
+            base: 0,
+            depth: main.depth,
+            short: false,
+            thrown: None,
+            rows: ArenaVec::new_in(arena),
+            waiting: 0,
+            row_text,
+            log_bytes: 0,
+            sink,
+        };
+        run.frames.push(Frame { base: 0, parent: 0 });
+        run.stack.push(Packed::Lazy(Lazy::new(arena, text)));
+        run.finish_frame(main, 1);
+        match run.block(&main.body) {
+            Ok(_) => run.write_rows().map(|()| None),
+            Err(Stop::GiveUp) => run.thrown.map(Some).ok_or(Stop::GiveUp),
+        }
+    }
+
+    /// A member of nothing is asked for: an exception, whose text is the engine's.
+    #[cold]
+    fn throw_absent(&mut self, name: &[u8], of: &str) -> Stop {
+        // The engine cuts long names, and writes others in its own way.
+        if name.len() <= LONGEST_NAMED && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_') {
+            let name = String::from_utf8_lossy(name);
+            self.thrown = Some(format!("TypeError: cannot read property '{name}' of {of}"));
+        }
+        Stop::GiveUp
+    }
+
+    /// Fills up the slots of a frame whose arguments were pushed.
+    fn finish_frame(&mut self, function: &Function, given: usize) {
+        let base = self.stack.len() - given;
+        if given > usize::from(function.parameters) {
+            self.stack.truncate(base + usize::from(function.parameters));
+        }
+        self.stack.resize(base + usize::from(function.slots), Packed::Undefined);
+        for slot in &function.unset {
+            self.stack[base + usize::from(*slot)] = Packed::Unset;
+        }
+    }
+
+    pub(super) fn make(&mut self) -> Maker<'a, '_> {
+        Maker { arena: self.arena, steps: &mut self.steps }
+    }
+
+    /// Calls a function with arguments.
+    pub(super) fn call(&mut self, callee: Callee, arguments: &[Val<'a>]) -> Result<Val<'a>, Stop> {
+        let program = self.program;
+        let function = &program.functions[usize::from(callee.function)];
+        if let Some(variable) = callee.variable
+            && !matches!(self.stack[self.place(variable)], Packed::Function)
+        {
+            return Err(Stop::GiveUp);
+        }
+        self.steps.pay(4)?;
+        self.steps.take_bytes(usize::from(function.slots) * size_of::<Val<'_>>())?;
+        let depth = self.depth + function.depth;
+        if depth > MAX_DEPTH {
+            return Err(Stop::GiveUp);
+        }
+        let mut parent = self.frame;
+        for _ in 0..callee.levels {
+            parent = self.frames[parent].parent;
+        }
+        let saved = (self.frame, self.base, self.depth);
+        let base = self.stack.len();
+        self.stack.extend(arguments.iter().map(|argument| argument.pack(self.arena)));
+        self.finish_frame(function, arguments.len());
+        self.frames.push(Frame { base, parent });
+        (self.frame, self.base, self.depth) = (self.frames.len() - 1, base, depth);
+        let flow = self.block(&function.body)?;
+        self.frames.pop();
+        self.stack.truncate(base);
+        (self.frame, self.base, self.depth) = saved;
+        Ok(if let Flow::Return(value) = flow { value } else { Val::Undefined })
+    }
+
+    fn place(&self, variable: Variable) -> usize {
+        if variable.levels == 0 {
+            return self.base + usize::from(variable.slot);
+        }
+        let mut frame = self.frame;
+        for _ in 0..variable.levels {
+            frame = self.frames[frame].parent;
+        }
+        self.frames[frame].base + usize::from(variable.slot)
+    }
+
+    fn block(&mut self, statements: &'a [Statement]) -> Result<Flow<'a>, Stop> {
+        for statement in statements {
+            match self.statement(statement)? {
+                Flow::Next => {}
+                other => return Ok(other),
+            }
+        }
+        Ok(Flow::Next)
+    }
+
+    fn statement(&mut self, statement: &'a Statement) -> Result<Flow<'a>, Stop> {
+        match statement {
+            Statement::Expression(expression) => {
+                self.eval(expression)?;
+            }
+            Statement::Block(statements) => return self.block(statements),
+            Statement::If(test, then, otherwise) => {
+                if truthy(self.eval(test)?) {
+                    return self.statement(then);
+                } else if let Some(otherwise) = otherwise {
+                    return self.statement(otherwise);
+                }
+            }
+            Statement::Loop(parts) => return self.run_loop(parts),
+            Statement::ForIn(place, object, body) => return self.for_in(place, object, body),
+            Statement::ForOf(place, object, body) => return self.for_of(place, object, body),
+            Statement::Switch(value, cases) => return self.switch(value, cases),
+            Statement::Try(block) => {
+                let flow = self.statement(block);
+                if flow.is_err() {
+                    self.thrown = None;
+                }
+                return flow;
+            }
+            Statement::Return(None) => return Ok(Flow::Return(Val::Undefined)),
+            Statement::Return(Some(value)) => return Ok(Flow::Return(self.eval(value)?)),
+            Statement::Break => return Ok(Flow::Break),
+            Statement::Continue => return Ok(Flow::Continue),
+            Statement::GiveUp => return Err(Stop::GiveUp),
+            Statement::Empty => {}
+        }
+        Ok(Flow::Next)
+    }
+
+    fn run_loop(&mut self, parts: &'a Loop) -> Result<Flow<'a>, Stop> {
+        if let Some(init) = &parts.init {
+            self.statement(init)?;
+        }
+        let mut tested = parts.body_first;
+        loop {
+            self.steps.pay(2)?;
+            if !tested
+                && let Some(test) = &parts.test
+                && !truthy(self.eval(test)?)
+            {
+                return Ok(Flow::Next);
+            }
+            tested = false;
+            match self.statement(&parts.body)? {
+                Flow::Break => return Ok(Flow::Next),
+                Flow::Return(value) => return Ok(Flow::Return(value)),
+                Flow::Next | Flow::Continue => {}
+            }
+            if let Some(update) = &parts.update {
+                self.eval(update)?;
+            }
+        }
+    }
+
+    fn for_in(&mut self, place: &'a Place, object: &'a Expression, body: &'a Statement) -> Result<Flow<'a>, Stop> {
+        let object = self.eval(object)?;
+        let mut names = ArenaVec::new_in(self.arena);
+        let mut length = None;
+        match object {
+            Val::Lazy(lazy) => names = lazy.names(self.arena),
+            Val::Object(object) => names = object.names(self.arena),
+            Val::Array(array) if !array.is_match => length = Some(array.len(self.arena)),
+            Val::Text(text) if text.is_ascii() => length = Some(text.len()),
+            Val::Undefined | Val::Null | Val::Bool(_) | Val::Number(_) | Val::Date(_) => {}
+            Val::Text(_) | Val::Array(_) | Val::Unset | Val::Pattern(_) | Val::Function => return Err(Stop::GiveUp),
+        }
+        for index in 0..length.unwrap_or_default() {
+            self.steps.pay(1)?;
+            #[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 elements")]
+            let name = self.make().number_text(index as f64)?;
+            names.push(name);
+        }
+        for name in names {
+            self.steps.pay(2)?;
+            self.assign(place, Val::Text(name))?;
+            match self.statement(body)? {
+                Flow::Break => break,
+                Flow::Return(value) => return Ok(Flow::Return(value)),
+                Flow::Next | Flow::Continue => {}
+            }
+        }
+        match object {
+            // What is added or taken away meanwhile is a matter of the engine.
+            Val::Array(array) if length != Some(array.len(self.arena)) => Err(Stop::GiveUp),
+            _ => Ok(Flow::Next),
+        }
+    }
+
+    fn for_of(&mut self, place: &'a Place, object: &'a Expression, body: &'a Statement) -> Result<Flow<'a>, Stop> {
+        let Val::Array(array) = self.eval(object)? else {
+            return Err(Stop::GiveUp);
+        };
+        let mut index = 0;
+        while let Some(value) = array.get(self.arena, index) {
+            self.steps.pay(2)?;
+            self.assign(place, value)?;
+            match self.statement(body)? {
+                Flow::Break => break,
+                Flow::Return(value) => return Ok(Flow::Return(value)),
+                Flow::Next | Flow::Continue => {}
+            }
+            index += 1;
+        }
+        Ok(Flow::Next)
+    }
+
+    fn switch(
+        &mut self,
+        value: &'a Expression,
+        cases: &'a [(Option<Expression>, Vec<Statement>)],
+    ) -> Result<Flow<'a>, Stop> {
+        let value = self.eval(value)?;
+        let mut chosen = None;
+        for (index, (test, _)) in cases.iter().enumerate() {
+            if let Some(test) = test
+                && convert::strict_equal(value, self.eval(test)?)
+            {
+                chosen = Some(index);
+                break;
+            }
+        }
+        let chosen = chosen.or_else(|| cases.iter().position(|(test, _)| test.is_none()));
+        for (_, statements) in &cases[chosen.unwrap_or(cases.len())..] {
+            match self.block(statements)? {
+                Flow::Next => {}
+                Flow::Break => return Ok(Flow::Next),
+                other => return Ok(other),
+            }
+        }
+        Ok(Flow::Next)
+    }
+}
+
+/// A key that is a whole number not below zero.
+pub(super) fn element_index(key: Val<'_>) -> Option<usize> {
+    match key {
+        Val::Number(number) if (0.0..4_294_967_295.0).contains(&number) && number.trunc() == number => {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within 32 bits")]
+            let index = number as usize;
+            Some(index)
+        }
+        _ => None,
+    }
+}
+
+/// A number of things.
+pub(super) fn count<'a>(number: usize) -> Val<'a> {
+    #[expect(clippy::cast_precision_loss, reason = "fewer than 2^53")]
+    let number = number as f64;
+    Val::Number(number)
+}
