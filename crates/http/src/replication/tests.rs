@@ -194,7 +194,9 @@ impl World {
         let parts = NodeParts {
             catalog,
             views: Arc::new(views),
-            languages: vec![Arc::new(MangoLanguage)],
+            languages: Arc::new(|name| {
+                (name == "query").then(|| Arc::new(MangoLanguage) as Arc<dyn settee_design::Language>)
+            }),
             tasks,
             settings: Arc::clone(&settings) as Arc<_>,
             authenticator,
@@ -209,6 +211,8 @@ impl World {
             },
             clock_ms: Box::new(move || BEGIN_MS + u64::try_from(begin.elapsed().as_millis()).unwrap()),
             entropy: Box::new(move || numbers.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed)),
+            surroundings: crate::Surroundings::default(),
+            operation: crate::Operation::none(),
         };
         let (node, shutdown, network) = (Node::new(parts), Shutdown::new(), Arc::new(OneServer::default()));
         let router = Arc::new(routes::router(&shutdown));
@@ -242,10 +246,19 @@ impl World {
         let mut headers = hyper::HeaderMap::new();
         headers.insert(hyper::header::CONTENT_TYPE, "application/json".parse().unwrap());
         let peer = std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
-        let line = Line { method, uri: path.parse().unwrap(), peer, requested: None, rewrites: 0 };
+        let line = Line {
+            method,
+            uri: path.parse().unwrap(),
+            peer,
+            scheme: crate::connection::Scheme::Http,
+            requested: None,
+            rewrites: 0,
+            handler: None,
+            seen: Arc::default(),
+        };
         let body = Unread::Known(body.to_owned().into());
         let answer = self.router.dispatch(&self.node, line, headers, user.clone(), Some(body)).await;
-        let answer = answer.unwrap_or_else(|error| crate::access::refuse(&self.node, &error));
+        let answer = answer.unwrap_or_else(|error| crate::authentication::Caller::default().refuse(&self.node, &error));
         let status = answer.status().as_u16();
         let text = answer.into_body().collect().await.unwrap().to_bytes();
         let json = Json::parse(&text).unwrap_or_else(|_| Json::empty_object());

@@ -59,6 +59,7 @@ async fn verdict(world: &World, router: &Router, method: &Method, path: &str, he
         rewrites: 0,
         scheme: Scheme::Http,
         handler: None,
+        seen: std::sync::Arc::default(),
     };
     let judge = async {
         let found = authenticate(&world.node, &line, headers).await?;

@@ -26,7 +26,7 @@ use crate::router::Router;
 use crate::routes::router;
 use crate::server::Shutdown;
 use crate::tests::live::Values;
-use crate::{Identity, Persist, Settings};
+use crate::{Identity, Operation, Persist, Settings};
 
 /// A language whose functions accept everything.
 struct Yes;
@@ -200,6 +200,7 @@ impl World {
             clock_ms: Box::new(move || clock.load(Ordering::Relaxed)),
             entropy: Box::new(move || numbers.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed)),
             surroundings: Surroundings { read_keys, ..Surroundings::default() },
+            operation: Operation::none(),
         });
         let world = Self { node, settings, authenticator, router: Arc::new(router(&Shutdown::new())), now_ms };
         world.set_admins(&["admin"]);
@@ -235,7 +236,8 @@ impl World {
     pub(crate) async fn ask(&self, ask: Ask<'_>) -> Told {
         let Ask { method, target, headers, body, peer, scheme } = ask;
         let uri = target.parse().unwrap();
-        let mut line = Line { method, uri, peer, requested: None, rewrites: 0, handler: None, scheme };
+        let mut line =
+            Line { method, uri, peer, requested: None, rewrites: 0, handler: None, scheme, seen: Arc::default() };
         let caller = Caller::of(&line, &headers);
         let mut renewed = None;
         let answer = async {
