@@ -43,6 +43,10 @@ const H2_SEND_BUFFER_BYTES: usize = 128 << 10;
 /// Streams that were reset before anybody had looked at them; a client that makes more is cut off.
 const H2_RESETS_MAX: usize = 100;
 
+/// What of an answer the system takes in before the client wants it.
+#[cfg(target_os = "linux")]
+const UNSENT_BYTES: u32 = 256 << 10;
+
 /// A connection without traffic is asked for a sign of life.
 const H2_PING_EVERY: Duration = Duration::from_secs(75);
 const H2_PING_TIMEOUT: Duration = Duration::from_secs(20);
@@ -142,6 +146,9 @@ pub(crate) async fn serve(service: Arc<Service>, client: Accepted, stopping: wat
 fn set_options(stream: &TcpStream) {
     // Answers are written in one go, so waiting for more to send only adds delay.
     let _ = stream.set_nodelay(true);
+    // Otherwise the system takes in megabytes for a client that reads nothing, until it has no memory for others.
+    #[cfg(target_os = "linux")]
+    let _ = socket2::SockRef::from(stream).set_tcp_notsent_lowat(UNSENT_BYTES);
 }
 
 type Ended = Result<(), Box<dyn std::error::Error + Send + Sync>>;
