@@ -1,7 +1,7 @@
 //! What it costs to prove who asks: the same small document for nobody, with basic credentials, a session cookie and a token;
 //! and what a flood of wrong passwords costs everybody else. Main type: [`Auth`].
 //!
-//! Every cell reads for nobody first, so that its share is not a matter of when it was measured. The workload changes settings
+//! Every cell reads for nobody before and after, so that its share is not a matter of when it was measured. The workload changes settings
 //! of the server, in its memory only, and puts them back.
 
 use crate::args::AuthArgs;
@@ -225,15 +225,15 @@ impl Workload for Auth {
         let path = format!("{}/small", opened.database.path);
         let under_attack = matches!(proof, Proof::BasicUnderAttack | Proof::NobodyUnderAttack);
         // Under attack the question is what the attack costs, so the same is read without one.
-        let base = if under_attack { credentials.clone() } else { Credentials::None };
-        let base = self.read(target, &path, &base).await?;
+        let others = if under_attack { credentials.clone() } else { Credentials::None };
+        let before = self.read(target, &path, &others).await?;
         let mut figures = Vec::new();
         let rate = if under_attack {
             let answers = Arc::<AtomicU64>::default();
             let mut attackers = self.attack(target, Arc::clone(&answers)).await?;
-            let (started, before) = (Instant::now(), answers.load(Ordering::Relaxed));
+            let (started, sent_before) = (Instant::now(), answers.load(Ordering::Relaxed));
             let rate = self.read(target, &path, &credentials).await?;
-            let sent = answers.load(Ordering::Relaxed) - before;
+            let sent = answers.load(Ordering::Relaxed) - sent_before;
             figures.push(Figure::new(REFUSED, sent as f64 / started.elapsed().as_secs_f64()));
             if let Some(ended) = attackers.try_join_next() {
                 let error = ended?.err().unwrap_or_else(|| anyhow!("an attacker gave up"));
@@ -243,8 +243,9 @@ impl Workload for Auth {
         } else {
             self.read(target, &path, &credentials).await?
         };
+        let after = self.read(target, &path, &others).await?;
         figures.insert(0, Figure::new(RATE, rate));
-        figures.insert(1, Figure::new(SHARE, 100.0 * rate / base));
+        figures.insert(1, Figure::new(SHARE, 200.0 * rate / (before + after)));
         Ok(Measured::Figures(figures, None))
     }
 

@@ -219,3 +219,18 @@ fn no_update_slips_past_the_rules_of_its_moment() {
         rules.len()
     );
 }
+
+#[test]
+fn another_body_makes_another_revision_of_an_edit_only() {
+    let database = database();
+    let first = save(&database, new("a", "{}"));
+    let hasher = &mut settee_model::RevisionHasher::default();
+    let body = || Json::parse(b"{\"n\":2}").unwrap();
+    let expected = edit("a", Some(&first), false, "{\"n\":2}");
+    let changed = edit("a", Some(&first), false, "{\"n\":1}").with_body(body(), hasher);
+    assert_eq!((changed.path(), changed.body()), (expected.path(), &body()));
+    assert_eq!(new("b", "{\"n\":1}").with_body(body(), hasher).path(), new("b", "{\"n\":2}").path());
+    let given = replicated("c", &[rev("2-x"), rev("1-x")], false, "{\"n\":1}");
+    let changed = given.clone().with_body(body(), hasher);
+    assert_eq!((changed.path(), changed.body()), (given.path(), &body()));
+}
