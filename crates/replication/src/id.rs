@@ -119,7 +119,8 @@ impl Version {
     fn term(self, spec: &Spec, identity: &Identity, code: &str) -> Term {
         let mut term = Term::default();
         let own = if self == Self::Two { 2 } else { 1 };
-        term.list(own + 2 + filter_elements(spec));
+        let winners = usize::from(spec.winning_revs_only);
+        term.list(own + 2 + filter_elements(spec) + winners);
         match self {
             Self::Four | Self::Three => term.binary(identity.uuid.as_bytes()),
             Self::Two | Self::One => term.string(identity.hostname.as_bytes()),
@@ -139,6 +140,10 @@ impl Version {
             }
         }
         write_filter(&mut term, spec, code);
+        // Such a replication has checkpoints of its own, so that a later one without the option brings the conflicts.
+        if spec.winning_revs_only {
+            term.binary(b"winning_revs_only");
+        }
         term.end();
         term
     }

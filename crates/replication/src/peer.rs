@@ -41,6 +41,10 @@ pub(crate) const COMPONENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'
 /// The longest answer that is held in memory as a whole.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
 
+/// So many bytes of a request are given to a connection at once. A connection that takes one piece before patience ends is
+/// slow and not silent.
+const PIECE_BYTES: usize = 64 << 10;
+
 /// The wait before the second try; it doubles from try to try.
 const FIRST_WAIT_MS: u64 = 250;
 
@@ -267,7 +271,7 @@ impl Peer {
     pub(crate) async fn exchange(&self, ask: &Ask) -> Result<Answer, PeerError> {
         let mut tries = Tries::new(&self.inner.tuning);
         loop {
-            let result = match self.send(ask, full_body(ask.body.clone()), Length::Known(ask.body.len())).await {
+            let result = match self.send(ask, self.body(&ask.body), Length::Known(ask.body.len())).await {
                 Ok(response) => {
                     let (status, wait_ms) = (response.status().as_u16(), asked_wait_ms(&response));
                     self.stream(response).all().await.map(|body| (Answer { status, body }, wait_ms))
@@ -295,7 +299,7 @@ impl Peer {
     async fn open(&self, ask: &Ask) -> Result<Response<Body>, PeerError> {
         let mut tries = Tries::new(&self.inner.tuning);
         loop {
-            match self.send(ask, full_body(ask.body.clone()), Length::Known(ask.body.len())).await {
+            match self.send(ask, self.body(&ask.body), Length::Known(ask.body.len())).await {
                 Ok(response) if is_passing(response.status().as_u16()) => {
                     let (status, wait_ms) = (response.status().as_u16(), asked_wait_ms(&response));
                     let body = self.stream(response).all().await.unwrap_or_default();
@@ -314,6 +318,14 @@ impl Peer {
         }
     }
 
+    /// A body that can be seen to go on while a slow connection takes it.
+    fn body(&self, bytes: &Bytes) -> Body {
+        match &self.inner.endpoint {
+            Endpoint::Remote(_) if bytes.len() > PIECE_BYTES => Sliced(bytes.clone()).boxed_unsync(),
+            Endpoint::Remote(_) | Endpoint::Local(_) => full_body(bytes.clone()),
+        }
+    }
+
     fn stream(&self, response: Response<Body>) -> Stream {
         Stream { body: response.into_body(), patience: self.patience() }
     }
@@ -321,7 +333,7 @@ impl Peer {
     /// One try, or two if the first one showed that the session is over.
     async fn send(&self, ask: &Ask, body: Body, length: Length) -> Result<Response<Body>, TransportError> {
         let cookie = self.inner.auth.cookie(self).await?;
-        let again = matches!(length, Length::Known(_)).then(|| full_body(ask.body.clone()));
+        let again = matches!(length, Length::Known(_)).then(|| self.body(&ask.body));
         let content_type = (!ask.body.is_empty()).then_some("application/json");
         let response = self.send_once(ask, content_type, body, length.clone(), cookie.as_deref()).await?;
         match (again, cookie) {
@@ -410,6 +422,31 @@ fn watched(body: Body, taken: Arc<AtomicU64>) -> Body {
         frame
     })
     .boxed_unsync()
+}
+
+/// A body in memory, in pieces of [`PIECE_BYTES`].
+struct Sliced(Bytes);
+
+impl http_body::Body for Sliced {
+    type Data = Bytes;
+    type Error = TransportError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, TransportError>>> {
+        let length = self.0.len().min(PIECE_BYTES);
+        let piece = self.0.split_to(length);
+        Poll::Ready((!piece.is_empty()).then_some(Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        http_body::SizeHint::with_exact(self.0.len() as u64)
+    }
 }
 
 /// A body of `length` bytes, made of pieces that another task sends. It breaks if that task ends early.

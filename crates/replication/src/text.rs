@@ -53,6 +53,8 @@ pub(crate) struct Splitter {
     scanned: usize,
     place: Place,
     depth: usize,
+    /// Whether the buffer begins with a row whose end was not found yet.
+    in_row: bool,
     /// Whether nothing but separators came since the last row.
     behind_row: bool,
     /// What is around the rows.
@@ -71,6 +73,7 @@ impl Splitter {
             scanned: 0,
             place: Place::Plain,
             depth: 0,
+            in_row: false,
             behind_row: false,
             frame: Vec::new(),
         }
@@ -84,7 +87,7 @@ impl Splitter {
     /// The next row; `None` if more bytes are needed.
     pub(crate) fn next(&mut self) -> Result<Option<Bytes>, SplitError> {
         loop {
-            let end = if self.depth > self.level { self.skip_row()? } else { self.find_row()? };
+            let end = if self.in_row { self.skip_row()? } else { self.find_row()? };
             match end {
                 Some(row) => return Ok(Some(row)),
                 None if self.scanned < self.buffer.len() => {}
@@ -117,6 +120,7 @@ impl Splitter {
                     let _ = self.buffer.split_to(self.scanned);
                     self.depth += 1;
                     self.scanned = 1;
+                    self.in_row = true;
                     return Ok(None);
                 }
                 (Place::Plain, b'{' | b'[') => self.depth += 1,
@@ -170,6 +174,7 @@ impl Splitter {
                             if depth == self.level {
                                 (self.scanned, self.depth, self.place) = (0, depth, Place::Plain);
                                 self.behind_row = true;
+                                self.in_row = false;
                                 return Ok(Some(self.buffer.split_to(at).freeze()));
                             }
                         }
@@ -319,6 +324,11 @@ mod tests {
             assert_eq!(found, ["{\"a\":1}", "{\"b\":\"}\"}"]);
         }
         assert!(!rows("{\"results\":[{\"id\":\"a\"},", Rows::InArray, 5).2);
+        // What is an array is no row, wherever the pieces end.
+        for piece in 1..20 {
+            let (found, frame, balanced) = rows("{\"last_seq\":[[1,{}],{}]}", Rows::InArray, piece);
+            assert_eq!((found.len(), frame.as_str(), balanced), (1, "{\"last_seq\":[[1,{}],]}", true));
+        }
     }
 
     #[test]
@@ -341,6 +351,37 @@ mod tests {
             [b"", b"{", b"{\"a", b"{\"a\"", b"{\"a\":", b"{\"a\":}", b"{\"a\":[", b"[1]", b"{\"a\":\"\\"];
         for text in cases {
             assert_eq!(members(text).count(), 0, "{}", String::from_utf8_lossy(text));
+        }
+    }
+
+    /// A peer may send anything. Nothing may panic, and what is a row for the splitter is one for the walks.
+    #[test]
+    fn anything_can_be_looked_at() {
+        let mut random = 0x5e77_ee00_u64;
+        for round in 0..20_000 {
+            let mut text = Vec::new();
+            for _ in 0..round % 60 {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                text.push(b"{}[]\",\\:a1 \n"[(random % 12) as usize]);
+            }
+            for kind in [Rows::InArray, Rows::Lines] {
+                let mut splitter = Splitter::new(kind);
+                for piece in text.chunks(1 + round % 7) {
+                    splitter.feed(piece);
+                    while let Ok(Some(row)) = splitter.next() {
+                        assert!(row.starts_with(b"{") && row.ends_with(b"}") | row.ends_with(b"]"));
+                        members(&row).for_each(|(name, value)| {
+                            assert!(name.len() > 1);
+                            elements(value).for_each(drop);
+                        });
+                        member(&row, "a");
+                    }
+                }
+            }
+            members(&text).for_each(drop);
+            elements(&text).for_each(drop);
         }
     }
 }

@@ -36,8 +36,8 @@ const NODE_NAME: &str = "nonode@nohost";
 /// Emitted rows beyond this are sorted on disk.
 const SORT_BYTES: usize = 64 << 20;
 
-/// How long replications may take to record how far they came.
-const REPLICATION_STOP: std::time::Duration = std::time::Duration::from_secs(5);
+/// How long replications may take to record how far they came: as long as open requests.
+const REPLICATION_STOP: std::time::Duration = std::time::Duration::from_secs(4);
 
 /// Serves until SIGINT or SIGTERM, or until it is told to restart.
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
@@ -299,13 +299,13 @@ async fn listen(
         // First of all, so that no replication takes the end of its feed for a fault.
         replication.begin_stop();
         stop.begin();
-        replication.stop().await;
+        if tokio::time::timeout(REPLICATION_STOP, replication.stop()).await.is_err() {
+            tracing::warn!("replications did not end in time; they go on where their last checkpoints are");
+        }
     });
     settee_http::serve(node, opened.listeners, shutdown).await;
-    let stopped = tokio::time::timeout(REPLICATION_STOP, replication).await;
-    if stopped.is_err() {
-        tracing::warn!("replications did not end in time; they go on where their last checkpoints are");
-    }
+    // It has its time from the same moment on.
+    replication.await.context("the end of replications broke")?;
     if let Some(watching) = watching {
         watching.abort();
     }

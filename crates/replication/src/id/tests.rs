@@ -117,3 +117,11 @@ fn passwords_are_not_shown() {
     assert!(!format!("{:?}", remote.auth).contains("geheim"));
     assert_eq!(spec.source.to_string(), "http://host/db/");
 }
+
+#[test]
+fn replications_of_winners_have_checkpoints_of_their_own() {
+    let id = |members: &str| ReplicationId::of(&spec(SOURCE, TARGET, members), &identity(), "");
+    let (all, winners) = (id(""), id(",\"winning_revs_only\":true"));
+    assert_ne!(all.base, winners.base);
+    assert!(winners.older.iter().all(|older| !all.older.contains(older)));
+}

@@ -39,7 +39,7 @@ impl Proxy {
         let (credentials, address) = match authority.rsplit_once('@') {
             Some((credentials, address)) => {
                 let (name, password) = credentials.split_once(':').unwrap_or((credentials, ""));
-                let decode = |text: &str| percent_decode_str(text).decode_utf8().map(|text| text.into_owned());
+                let decode = |text: &str| percent_decode_str(text).decode_utf8().map(std::borrow::Cow::into_owned);
                 (Some((decode(name).map_err(|_| invalid())?, decode(password).map_err(|_| invalid())?)), address)
             }
             None => (None, authority),

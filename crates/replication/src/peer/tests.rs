@@ -153,3 +153,30 @@ async fn silence_has_an_end() {
     assert!(matches!(error, PeerError::Transport { error: TransportError::Timeout, .. }), "{error}");
     assert_eq!(started.elapsed(), Duration::from_secs(30));
 }
+
+/// Takes a piece of a body every ten seconds.
+struct Slow;
+
+impl Transport for Slow {
+    fn call(&self, request: Request<Body>) -> BoxFuture<'_, Result<Response<Body>, TransportError>> {
+        Box::pin(async move {
+            let mut body = request.into_body();
+            while let Some(frame) = body.frame().await {
+                frame?;
+                tokio::time::sleep(Duration::from_secs(10)).await;
+            }
+            answer(200, &[], "{}")
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_is_not_silent() {
+    let json = Json::parse(b"\"http://host/db\"").unwrap();
+    let endpoint = Endpoint::parse(Some(json.value()), None, &User::default()).unwrap();
+    let tuning = Tuning { retries_per_request: 0, ..Tuning::default() };
+    let started = tokio::time::Instant::now();
+    let peer = Peer::new(endpoint, Arc::new(Slow), &tuning);
+    assert_eq!(peer.revs_diff(vec![b' '; 1 << 20].into()).await, Ok(Vec::new()));
+    assert_eq!(started.elapsed(), Duration::from_secs(160));
+}

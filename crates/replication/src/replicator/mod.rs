@@ -27,6 +27,9 @@ use crate::session::{Failure, Outcome, Services};
 use crate::spec::{CancelTarget, Request, Spec, SpecError, Tuning};
 use crate::transport::{Connect, TransportError};
 
+/// The shortest interval: a setting of nothing would be a loop without rest.
+const INTERVAL_MIN_MS: u64 = 100;
+
 /// What the section `[replicator]` says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
@@ -136,6 +139,8 @@ impl Replicator {
         let mut tick_ms = (self.parts.now_ms)() + self.settings().scheduling.interval_ms;
         loop {
             let now_ms = (self.parts.now_ms)();
+            // The interval may have become shorter.
+            tick_ms = tick_ms.min(now_ms + self.settings().scheduling.interval_ms.max(INTERVAL_MIN_MS));
             let due_ms = self.state.lock().scheduler.due_ms().map_or(tick_ms, |due_ms| due_ms.min(tick_ms));
             tokio::select! {
                 () = tokio::time::sleep(std::time::Duration::from_millis(due_ms.saturating_sub(now_ms))) => {}
@@ -146,8 +151,7 @@ impl Replicator {
             let mut state = self.state.lock();
             let decisions = if now_ms >= tick_ms {
                 let settings = self.settings().scheduling;
-                // A setting of nothing would be a loop without rest.
-                tick_ms = now_ms + settings.interval_ms.max(100);
+                tick_ms = now_ms + settings.interval_ms.max(INTERVAL_MIN_MS);
                 state.scheduler.configure(settings);
                 state.scheduler.reschedule(now_ms)
             } else {
@@ -256,6 +260,11 @@ impl Replicator {
             return;
         }
         self.take_out(state, &job.key);
+        let settings = self.settings().scheduling;
+        if *state.scheduler.settings() != settings {
+            state.scheduler.configure(settings);
+            self.wake.notify_one();
+        }
         let scheduled = scheduler::Job {
             group: job.origin.group(),
             lifetime: match job.origin {

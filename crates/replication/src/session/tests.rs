@@ -119,6 +119,8 @@ async fn options_of_a_replication() {
     let server = varied(Sequences::Strings, Missing::default());
     answer(&sides(&server).run(&spec("a", "b", "\"winning_revs_only\":true"), &services()).await.0);
     assert_eq!(server.database("b").leaves("conflict").len(), 1);
+    answer(&sides(&server).run(&spec("a", "b", ""), &services()).await.0);
+    assert_eq!(server.database("a").state(), server.database("b").state());
     answer(&sides(&server).run(&spec("a", "c", "\"create_target\":true"), &services()).await.0);
     assert_eq!(server.database("a").state(), server.database("c").state());
 }

@@ -79,10 +79,10 @@ async fn both_ways_between_two_servers() {
 #[tokio::test(start_paused = true)]
 async fn more_jobs_than_may_run_take_turns() {
     let world = World::new().await;
+    // Changed settings count at once.
     world.set("max_jobs", "3");
     world.set("max_churn", "2");
     world.set("interval", "10000");
-    let world = world.restarted().await;
     world.databases(&["a"]).await;
     for number in 0..12 {
         world.databases(&[&format!("t{number}")]).await;
