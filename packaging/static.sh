@@ -7,6 +7,9 @@
 # package of Debian and Ubuntu does. RocksDB is compiled anew, which takes about ten minutes on two cores; if a compiled
 # librocksdb.a of the same version is at hand, ROCKSDB_LIB_DIR=… ROCKSDB_STATIC=1 saves that.
 #
+# Tried: RocksDB, zstd and lz4 as the ordinary build leaves them, linked with a small Rust program by these flags; it needs no
+# shared library, opens a store, syncs a write, starts a thread and listens. The whole program was not built like this yet.
+#
 # With musl instead of glibc a C++ compiler for musl is needed, which distributions do not have; that was not tried.
 # Names of hosts (for [tracing] endpoint, replication) are still looked up through the system's libnss at run time,
 # as with every static program of glibc; addresses always work.

@@ -15,6 +15,9 @@ const TELLING: [&str; 6] = ["password", "passwd", "secret", "token", "authsessio
 
 /// The line without secrets.
 pub(crate) fn redact(line: &str) -> Cow<'_, str> {
+    if !may_hold_secrets(line.as_bytes()) {
+        return Cow::Borrowed(line);
+    }
     let mut found: Vec<(usize, usize)> = Vec::new();
     in_urls(line, "://", "@", &mut found);
     let lower = line.to_ascii_lowercase();
@@ -40,6 +43,19 @@ pub(crate) fn redact(line: &str) -> Cow<'_, str> {
     }
     text.push_str(&line[done..]);
     Cow::Owned(text)
+}
+
+/// One look at each byte, because nearly all lines hold nothing: what hides a secret has one of these marks.
+fn may_hold_secrets(line: &[u8]) -> bool {
+    let ends_with = |end: usize, word: &[u8]| {
+        end.checked_sub(word.len()).is_some_and(|start| line[start..end].eq_ignore_ascii_case(word))
+    };
+    line.iter().enumerate().any(|(place, byte)| match byte {
+        b'=' | b'@' | b'%' | b'"' | b'\'' => true,
+        b' ' => [&b":"[..], b"basic", b"bearer"].into_iter().any(|word| ends_with(place, word)),
+        b'-' => [&b"-pbkdf2"[..], b"-hashed-"].into_iter().any(|word| line[place..].starts_with(word)),
+        _ => false,
+    })
 }
 
 /// `scheme://NAME:PASSWORD@host`
