@@ -85,6 +85,12 @@ impl DocumentBatch {
         Document { seq: slot.seq, id, json: &self.text[slot.json.clone()] }
     }
 
+    /// The JSON text of the document at `index`, as in [`DocumentBatch::get`].
+    #[must_use]
+    pub fn json(&self, index: usize) -> &[u8] {
+        &self.text[self.documents[index].json.clone()]
+    }
+
     /// All documents, in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Document<'_>> {
         (0..self.len()).map(|index| self.get(index))

@@ -223,9 +223,15 @@ pub(crate) fn without_surrogates(text: &[u8]) -> Vec<u8> {
 pub(crate) fn write_number(out: &mut Vec<u8>, number: f64) {
     if !number.is_finite() {
         out.extend_from_slice(b"null");
-    } else if number.abs() < 1e15 && number.trunc() == number {
-        #[expect(clippy::cast_possible_truncation, reason = "an integer below 10^15")]
-        write_integer(out, number as i64);
+        return;
+    }
+    // Cheaper than asking for the fraction, which is a call of a library on many machines.
+    #[expect(clippy::cast_possible_truncation, reason = "what does not fit does not come back either")]
+    let whole = number as i64;
+    #[expect(clippy::cast_precision_loss, clippy::float_cmp, reason = "the comparison is about exactly that")]
+    let exact = whole.unsigned_abs() < 1_000_000_000_000_000 && whole as f64 == number;
+    if exact {
+        write_integer(out, whole);
     } else {
         write_fraction(out, number);
     }

@@ -228,7 +228,7 @@ fn log_line(line: &LogLine<'_>) {
     let LogLine { database, design_document, failed_document, message } = *line;
     match failed_document {
         Some(document) => tracing::info!(database, design_document, document, "map function failed: {message}"),
-        None => tracing::info!(database, design_document, "map function says: {message}"),
+        None => tracing::info!(database, design_document, "function says: {message}"),
     }
 }
 

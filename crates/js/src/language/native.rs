@@ -125,7 +125,8 @@ impl Programs {
     }
 
     /// Runs the native functions on a document; false if one of them gave up.
-    fn map_natively(&mut self, document: u32, id: &str, text: &[u8], output: &mut Emissions) -> bool {
+    fn map_natively(&mut self, document: u32, batch: &DocumentBatch, output: &mut Emissions) -> bool {
+        let text = batch.json(document as usize);
         let (rows, lines, failures) = (output.len(), self.log.len(), output.failures.len());
         let (mut rows_left, mut bytes_left) = (self.limits.rows_per_document.into(), self.limits.bytes_per_document);
         for native in &mut self.natives {
@@ -138,6 +139,7 @@ impl Programs {
                 Mapped::Done => {}
                 Mapped::Threw(message) => {
                     output.truncate(before);
+                    let id = batch.get(document as usize).id;
                     let line = format!("function raised exception {message} with doc._id {id}");
                     self.log.push(LogLine { document, function, line });
                     output.failures.push(MapFailure { document, function, message });
@@ -202,8 +204,8 @@ impl Program for Programs {
         self.give_up_the_hopeless();
         let mut left = Vec::new();
         if !self.natives.is_empty() {
-            for (index, document) in (0u32..).zip(batch.iter()) {
-                if !self.map_natively(index, document.id, document.json, output) {
+            for index in (0u32..).take(batch.len()) {
+                if !self.map_natively(index, batch, output) {
                     left.push(index);
                 }
             }

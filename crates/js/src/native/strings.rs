@@ -141,7 +141,8 @@ impl<'a> Run<'a, '_> {
     }
 
     fn part(&mut self, text: &'a [u8], method: Method, first: Val<'a>, second: Val<'a>) -> Result<Val<'a>, Stop> {
-        let length = length(text)?;
+        let ascii = text.is_ascii();
+        let length = if ascii { text.len() } else { length(text)? };
         let first = self.make().integer(first)?;
         let second = match second {
             Val::Undefined => f64::INFINITY,
@@ -158,6 +159,9 @@ impl<'a> Run<'a, '_> {
                 (first.min(second), first.max(second))
             }
         };
+        if ascii {
+            return Ok(Val::Text(text.get(start..end).unwrap_or_default()));
+        }
         Ok(Val::Text(slice(text, start, end)?))
     }
 

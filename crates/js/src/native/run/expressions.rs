@@ -36,6 +36,14 @@ impl<'a> Run<'a, '_> {
                     self.eval_packed(&parts.2)
                 }
             }
+            Expression::Binary(operator @ (Binary::StrictEqual | Binary::StrictNotEqual), sides) => {
+                let left = self.eval(&sides.0)?;
+                let equal = match (&sides.1, left) {
+                    (Expression::Text(right), Val::Text(left)) => left == &**right,
+                    _ => convert::strict_equal(left, self.eval(&sides.1)?),
+                };
+                Ok(if equal == (*operator == Binary::StrictEqual) { Packed::True } else { Packed::False })
+            }
             _ => {
                 let value = self.eval_other(expression)?;
                 Ok(value.pack(self.arena))

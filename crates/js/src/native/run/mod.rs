@@ -332,14 +332,14 @@ impl<'a, 's> Run<'a, 's> {
 
 /// A key that is a whole number not below zero.
 pub(super) fn element_index(key: Val<'_>) -> Option<usize> {
-    match key {
-        Val::Number(number) if (0.0..4_294_967_295.0).contains(&number) && number.trunc() == number => {
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within 32 bits")]
-            let index = number as usize;
-            Some(index)
-        }
-        _ => None,
-    }
+    let Val::Number(number) = key else {
+        return None;
+    };
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "what does not fit does not come back")]
+    let index = number as u32;
+    #[expect(clippy::float_cmp, reason = "the comparison is about exactly that")]
+    let exact = f64::from(index) == number && index != u32::MAX;
+    exact.then_some(index as usize)
 }
 
 /// A number of things.
