@@ -16,7 +16,7 @@ use settee_design::{
 use settee_model::json::{Json, Value};
 use settee_model::{Document, RevisionHasher};
 use settee_storage::memory::MemoryEngine;
-use settee_views::{
+use settee_views::{Clock, 
     End, Header, Inclusion, Keys, MapRow, Reduce, ReduceRow, RowSink, Settings, Start, ViewQuery, Views,
 };
 
@@ -137,7 +137,9 @@ fn main() {
     let settings = Settings {
         threads,
         memory_bytes: 64 << 20,
-        temporary_directory: std::env::temp_dir(),
+        run_directory: std::env::temp_dir().join("settee-runs"),
+        checkpoint_interval_ms: u64::MAX,
+        clock: Clock::stopped(),
         limits: Limits::default(),
         seed: 1,
     };

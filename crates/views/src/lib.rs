@@ -12,6 +12,7 @@
 //!
 //! This crate knows no language, no HTTP and no clock, and starts no thread that outlives a call.
 
+mod clock;
 mod codec;
 mod error;
 mod handle;
@@ -28,6 +29,7 @@ mod tests;
 mod tree;
 mod views;
 
+pub use clock::Clock;
 pub use error::ViewError;
 pub use indexer::Settings;
 pub use query::{

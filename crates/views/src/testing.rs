@@ -1,6 +1,7 @@
 //! What the tests of several modules share.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use settee_design::{
     CompileError, DocumentBatch, Emissions, Language, Limits, MapFailure, MapSource, Program, ReduceRows, Reducer,
@@ -61,6 +62,35 @@ pub(crate) struct Rules;
 impl Rules {
     pub(crate) fn shared() -> Arc<dyn Language> {
         Arc::new(Self)
+    }
+}
+
+/// [`Rules`] that count how many documents they map.
+#[derive(Default)]
+pub(crate) struct CountedRules {
+    pub(crate) mapped: Arc<AtomicU64>,
+}
+
+impl Language for CountedRules {
+    fn name(&self) -> &str {
+        "rules"
+    }
+
+    fn program(&self, source: &MapSource, limits: Limits) -> Result<Box<dyn Program>, CompileError> {
+        Ok(Box::new(CountedProgram(Rules.program(source, limits)?, Arc::clone(&self.mapped))))
+    }
+
+    fn reducer(&self, source: &str, limits: Limits) -> Result<Box<dyn Reducer>, CompileError> {
+        Rules.reducer(source, limits)
+    }
+}
+
+struct CountedProgram(Box<dyn Program>, Arc<AtomicU64>);
+
+impl Program for CountedProgram {
+    fn map(&mut self, batch: &DocumentBatch, output: &mut Emissions) -> Result<(), RunError> {
+        self.1.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        self.0.map(batch, output)
     }
 }
 

@@ -16,6 +16,8 @@ use crate::home::{CatalogHome, Home};
 use crate::index::identity::{definitions, layout_of, signature};
 use crate::index::{IndexDefinition, IndexStore, Meta, Signature, Tokens};
 use crate::indexer::source::ChangeSnapshot;
+use crate::indexer::resume::resume;
+use crate::indexer::runs::RunDirectory;
 use crate::indexer::{Pass, PassIndex, Settings, attach};
 use crate::query::{Plan, RowSink, Shown, Update, ViewQuery};
 use crate::reduce::Column;
@@ -362,18 +364,14 @@ impl Core {
                 lagging.push((definition, index));
             }
         }
-        lagging.sort_by_key(|(_, index)| index.meta.update_seq);
-        while let Some((_, first)) = lagging.first() {
-            let since = first.meta.update_seq;
-            let rest = lagging.split_off(lagging.partition_point(|(_, index)| index.meta.update_seq == since));
-            let pass = std::mem::replace(&mut lagging, rest);
+        for pass in passes(lagging, database.update_seq()?) {
             self.run_pass(home, ddoc, &language, &*database, &indexes.stop, pass)?;
         }
         Ok(())
     }
 
-    /// Prepares an index for a pass: it has all reduce functions of the design document then. One that did not see the
-    /// purges up to `purges_forgotten` cannot follow any more and begins anew.
+    /// Prepares an index for a pass: it has what an interrupted load had found, and all reduce functions of the design
+    /// document. One that did not see the purges up to `purges_forgotten` cannot follow any more and begins anew.
     fn open<'a>(
         &self,
         store: &'a IndexStore,
@@ -381,25 +379,27 @@ impl Core {
         language: &Arc<dyn Language>,
         purges_forgotten: u64,
     ) -> Result<PassIndex<'a>> {
+        let limits = self.settings.limits;
         let open = || {
-            let (meta, writer) = store.open()?;
+            let (mut meta, writer) = store.open()?;
+            if meta.update_seq == 0 {
+                meta.reduces = with_reduces(&meta, definition);
+            }
             let IndexDefinition { collation, layout, .. } = *definition;
-            Ok::<_, ViewError>(PassIndex { store, collation, layout, meta, writer })
+            let directory = RunDirectory::new(&self.settings.run_directory, store.shard());
+            Ok::<_, ViewError>(PassIndex { store, collation, layout, meta, writer, directory })
         };
         let mut index = open()?;
         if index.meta.update_seq > 0 && index.meta.purge_seq < purges_forgotten {
             index.writer.begin_anew(&index.meta)?;
-            drop(index);
             index = open()?;
         }
-        let mut reduces = index.meta.reduces.clone();
-        reduces.extend(definition.reduces.iter().filter(|reduce| index.meta.column(reduce).is_none()).cloned());
+        resume(index, language, limits, purges_forgotten)?;
+        index = open()?;
+        let reduces = with_reduces(&index.meta, definition);
         if reduces.len() > index.meta.reduces.len() {
-            if index.meta.update_seq > 0 {
-                attach(index, reduces, language, self.settings.limits)?;
-                return open();
-            }
-            index.meta.reduces = reduces;
+            attach(index, reduces, language, limits)?;
+            index = open()?;
         }
         Ok(index)
     }
@@ -414,7 +414,7 @@ impl Core {
         indexes: Vec<(&IndexDefinition, PassIndex<'_>)>,
     ) -> Result<()> {
         let functions = indexes.iter().map(|(definition, _)| Arc::clone(&definition.map)).collect();
-        let since = indexes.first().map_or(0, |(_, index)| index.meta.update_seq);
+        let since = indexes.iter().map(|(_, index)| index.meta.update_seq).min().unwrap_or(0);
         let total_changes = database.count_after(since)?;
         let kind = TaskKind::Indexer { database: home.name().to_owned(), design_document: ddoc.id.to_string() };
         let task = self.tasks.start(kind, total_changes);
@@ -424,7 +424,8 @@ impl Core {
             source: MapSource { functions, library: ddoc.library.clone() },
             options: ddoc.options,
             database,
-            stop,
+            database_name: home.name(),
+            control: &|| if stop.load(Ordering::Relaxed) { Err(ViewError::Stopped) } else { Ok(()) },
             progress: &|done| task.update(done, total_changes),
             report: &|documents, emissions| self.report(home, ddoc, documents, emissions),
         };
@@ -445,6 +446,35 @@ impl Core {
         let (database, design_document) = (home.name(), &*ddoc.id);
         (self.log)(&LogLine { database, design_document, failed_document, message });
     }
+}
+
+/// Lagging indexes, those that go through the changes together in one pass beside each other. One that is a little ahead
+/// sees some changes again: that costs less than a pass of its own. Indexes without rows have no rows to take back, so they
+/// keep to themselves.
+fn passes<'a>(mut lagging: Vec<(&'a IndexDefinition, PassIndex<'a>)>, update_seq: u64) -> Vec<Vec<(&'a IndexDefinition, PassIndex<'a>)>> {
+    lagging.sort_by_key(|(_, index)| index.meta.update_seq);
+    let mut passes: Vec<Vec<(&IndexDefinition, PassIndex<'_>)>> = Vec::new();
+    for lagging in lagging {
+        let seq = lagging.1.meta.update_seq;
+        let joins = |pass: &&mut Vec<(&IndexDefinition, PassIndex<'_>)>| {
+            let since = pass[0].1.meta.update_seq;
+            since == seq || since > 0 && seq - since <= update_seq.saturating_sub(since) / AHEAD_PART
+        };
+        match passes.last_mut().filter(joins) {
+            Some(pass) => pass.push(lagging),
+            None => passes.push(vec![lagging]),
+        }
+    }
+    passes
+}
+
+/// An index joins the pass of another that has so many times as much to do as it is ahead.
+const AHEAD_PART: u64 = 8;
+
+/// The reduce functions of an index, those that a design document asks for included.
+fn with_reduces(meta: &Meta, definition: &IndexDefinition) -> Vec<Arc<str>> {
+    let new = definition.reduces.iter().filter(|reduce| meta.column(reduce).is_none());
+    meta.reduces.iter().chain(new).cloned().collect()
 }
 
 /// Whether an index is as new as `update_seq` and has the reductions of `reduces`. Without rows there are none to have.

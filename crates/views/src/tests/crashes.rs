@@ -18,7 +18,7 @@ use crate::testing::{Random, Rules};
 use crate::tree::check::{OwnedRow, check};
 
 /// Checks the trees of all indexes as they are stored, and gives the nodes that belong to no tree.
-fn check_stored(home: &TestHome, engine: &Arc<dyn Engine>) -> Vec<u64> {
+pub(super) fn check_stored(home: &TestHome, engine: &Arc<dyn Engine>) -> Vec<u64> {
     let mut leftovers = Vec::new();
     for shard in home.index_shards() {
         let store = IndexStore::new(Arc::clone(engine), shard, Arc::new(Tokens::new(0)));

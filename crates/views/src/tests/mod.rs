@@ -11,16 +11,19 @@ mod partitions;
 mod purges;
 mod queries;
 mod random;
+mod resume;
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use settee_database::tasks::Tasks;
 use settee_design::{DesignDocument, Limits};
 use settee_model::json::Json;
 
+use crate::clock::Clock;
 use crate::error::Result;
 use crate::indexer::Settings;
 use crate::query::{Header, MapRow, ReduceRow, RowSink, ViewQuery};
@@ -59,11 +62,23 @@ impl RowSink for Rows {
 }
 
 fn settings(threads: usize, memory_bytes: usize) -> Settings {
-    Settings { threads, memory_bytes, temporary_directory: temporary_directory(), limits: Limits::default(), seed: 1 }
+    Settings {
+        threads,
+        memory_bytes,
+        run_directory: run_directory(),
+        checkpoint_interval_ms: u64::MAX,
+        clock: Clock::stopped(),
+        limits: Limits::default(),
+        seed: 1,
+    }
 }
 
-fn temporary_directory() -> PathBuf {
-    std::env::temp_dir()
+/// A directory that goes with the process, one for each home.
+fn run_directory() -> PathBuf {
+    static ALL: OnceLock<tempfile::TempDir> = OnceLock::new();
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let all = ALL.get_or_init(|| tempfile::tempdir().unwrap());
+    all.path().join(COUNT.fetch_add(1, Ordering::Relaxed).to_string())
 }
 
 fn core(settings: Settings) -> Core {
