@@ -16,7 +16,7 @@ use settee_design::{
 use settee_model::json::{Json, Value};
 use settee_model::{Document, RevisionHasher};
 use settee_storage::memory::MemoryEngine;
-use settee_views::{Clock, 
+use settee_views::{Urgency, Clock, 
     End, Header, Inclusion, Keys, MapRow, Reduce, ReduceRow, RowSink, Settings, Start, ViewQuery, Views,
 };
 
@@ -150,7 +150,7 @@ fn main() {
 
     let scanning = scan(&database);
     let start = Instant::now();
-    views.update(&database, &ddoc).expect("the index is built");
+    views.update(&database, &ddoc, Urgency::Client).expect("the index is built");
     let building = start.elapsed();
     let mapping = Duration::from_nanos(MAPPING_NS.load(Ordering::Relaxed));
     let per_row = |time: Duration| time.as_secs_f64() * 1e6 / documents as f64;
@@ -181,10 +181,10 @@ fn main() {
 
     write(&database, documents, documents + 1);
     let start = Instant::now();
-    views.update(&database, &ddoc).expect("the index is updated");
+    views.update(&database, &ddoc, Urgency::Client).expect("the index is updated");
     println!("{:<34}{:>10.1} us", "update by one document", start.elapsed().as_secs_f64() * 1e6);
     write(&database, documents + 1, documents + 1001);
     let start = Instant::now();
-    views.update(&database, &ddoc).expect("the index is updated");
+    views.update(&database, &ddoc, Urgency::Client).expect("the index is updated");
     println!("{:<34}{:>10.1} us", "update by 1000 documents", start.elapsed().as_secs_f64() * 1e6);
 }

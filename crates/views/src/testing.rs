@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use parking_lot::Mutex;
 use settee_design::{
     CompileError, DocumentBatch, Emissions, Language, Limits, MapFailure, MapSource, Program, ReduceRows, Reducer,
     RunError,
@@ -65,11 +66,15 @@ impl Rules {
     }
 }
 
-/// [`Rules`] that count how many documents they map.
-#[derive(Default)]
+/// [`Rules`] that count how many documents they map, and call somebody before each batch.
+#[derive(Clone, Default)]
 pub(crate) struct CountedRules {
     pub(crate) mapped: Arc<AtomicU64>,
+    pub(crate) watcher: Arc<Mutex<Option<Watcher>>>,
 }
+
+/// Told how many documents were mapped before; answers an error to end the build.
+pub(crate) type Watcher = Box<dyn FnMut(u64) -> Result<(), RunError> + Send>;
 
 impl Language for CountedRules {
     fn name(&self) -> &str {
@@ -77,7 +82,7 @@ impl Language for CountedRules {
     }
 
     fn program(&self, source: &MapSource, limits: Limits) -> Result<Box<dyn Program>, CompileError> {
-        Ok(Box::new(CountedProgram(Rules.program(source, limits)?, Arc::clone(&self.mapped))))
+        Ok(Box::new(CountedProgram(Rules.program(source, limits)?, self.clone())))
     }
 
     fn reducer(&self, source: &str, limits: Limits) -> Result<Box<dyn Reducer>, CompileError> {
@@ -85,11 +90,14 @@ impl Language for CountedRules {
     }
 }
 
-struct CountedProgram(Box<dyn Program>, Arc<AtomicU64>);
+struct CountedProgram(Box<dyn Program>, CountedRules);
 
 impl Program for CountedProgram {
     fn map(&mut self, batch: &DocumentBatch, output: &mut Emissions) -> Result<(), RunError> {
-        self.1.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        let before = self.1.mapped.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        if let Some(watcher) = &mut *self.1.watcher.lock() {
+            watcher(before)?;
+        }
         self.0.map(batch, output)
     }
 }

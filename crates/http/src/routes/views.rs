@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hyper::StatusCode;
 use settee_database::{Database, Direction, Head, IdRange, ReadView};
-use settee_design::{DesignDocument, DesignOptions, MapSource, ViewDefinition};
+use settee_design::{DesignDocument, DesignOptions, MapSource, Swap, ViewDefinition};
 use settee_model::Rev;
 use settee_model::collate::Collation;
 use settee_model::json::{Json, Kind, Value, write_string};
@@ -383,5 +383,6 @@ fn temporary(body: Value<'_>) -> Result<DesignDocument, Error> {
         views: vec![view],
         partitioned: Some(false),
         autoupdate: false,
+        swap: Swap::Never,
     })
 }

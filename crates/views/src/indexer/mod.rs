@@ -42,6 +42,7 @@ use write::{Found, Reached, Writing};
 use crate::clock::Clock;
 use crate::error::{Result, ViewError};
 use crate::index::{IndexStore, IndexWriter, Meta};
+use crate::pace::Turn;
 use crate::reduce::Column;
 use crate::tree::columns::rebuild;
 use crate::tree::write::NodeWriter;
@@ -72,7 +73,7 @@ const ROUND_CHANGES: u64 = 20_000;
 const ROUND_BYTES: u64 = 64 << 20;
 /// An index is loaded rather than updated if at least so many documents changed, and for each of them there are no more
 /// than so many rows: reading a row in order costs about a thousandth of finding its leaf.
-const LOAD_CHANGES: u64 = 5_000;
+const LOAD_CHANGES: u64 = if cfg!(test) { 1_000 } else { 5_000 };
 const LOAD_ROWS_PER_CHANGE: u64 = 8;
 /// A checkpoint has files of its own, so there must not be too many: after a while there is one each time when the work
 /// has grown by this part.
@@ -98,9 +99,9 @@ pub(crate) struct Pass<'a> {
     pub(crate) database: &'a dyn ChangeSnapshot,
     /// The name of the database.
     pub(crate) database_name: &'a str,
-    /// Called between batches: may wait, and says why the work must end early. What is done by then is kept, unless the
+    /// Called between batches, with the bytes of the last one: may wait, and says why the work must end early. What is done by then is kept, unless the
     /// reason is [`ViewError::Cancelled`].
-    pub(crate) control: &'a (dyn Fn() -> Result<()> + Sync),
+    pub(crate) control: &'a (dyn Fn(&mut Turn, u64) -> Result<()> + Sync),
     /// Told how many changes are done.
     pub(crate) progress: &'a (dyn Fn(u64) + Sync),
     /// Sees what functions threw and logged.
@@ -246,7 +247,8 @@ impl Pass<'_> {
     ) -> Result<()> {
         while !failed.load(Ordering::Relaxed) {
             // Asked before changes are taken: what was taken is mapped.
-            if let Err(reason) = (self.control)() {
+            let bytes = worker.batch.documents.size_bytes() as u64;
+            if let Err(reason) = (self.control)(&mut worker.turn, bytes) {
                 scan.lock().interrupted = Some(reason);
             }
             if !scan.lock().fill_batch(worker, self.options, &self.settings.clock)? {

@@ -12,6 +12,7 @@ use super::sorter::Runs;
 use super::source::ChangeBatch;
 use crate::error::Result;
 use crate::keys;
+use crate::pace::Turn;
 
 /// What a worker needs to know of an index.
 pub(super) struct Target<'a> {
@@ -58,6 +59,7 @@ const RUN_BYTES: usize = 1 << 30;
 /// Maps documents on one thread.
 pub(super) struct Worker {
     program: Box<dyn Program>,
+    pub(super) turn: Turn,
     pub(super) batch: ChangeBatch,
     emissions: Emissions,
     /// One for each index, in the order of the functions of the program.
@@ -68,6 +70,7 @@ impl Worker {
     pub(super) fn new(program: Box<dyn Program>, indexes: usize) -> Self {
         Self {
             program,
+            turn: Turn::default(),
             batch: ChangeBatch::default(),
             emissions: Emissions::new(),
             outputs: (0..indexes).map(|_| Output::default()).collect(),

@@ -9,6 +9,7 @@ use settee_storage::{Direction, Engine, KeyRange, Keyspace, Shard, Snapshot, Sto
 use super::home::TestHome;
 use super::random::{VIEWS, change, compare};
 use super::{ask, core, ddoc, settings};
+use crate::pace::Urgency;
 use crate::index::{IndexStore, Tokens};
 use crate::indexer::entries::for_each_row;
 use crate::keys::{node_id, push_row_key, row_id};
@@ -85,7 +86,7 @@ fn every_crash_image_can_be_brought_up_to_date() {
             change(&home, &mut random, 40, 2_000);
             let core = core(settings(1, 1 << 20));
             compare(&core, &home, &ddoc, &mut random, 5);
-            core.update(&home, &ddoc).unwrap();
+            core.update(&home, &ddoc, Urgency::Client).unwrap();
             assert_eq!(check_stored(&home, &engine), []);
         }
         assert!(leftovers > 0, "some crashes must hit a build that has written nodes already");
@@ -109,10 +110,10 @@ fn a_failed_write_loses_nothing() {
         };
         faulty.inject_write(random.below(4) + 1, fault);
         // The first try may fail or not, depending on how many writes there are.
-        let _ = core.update(&home, &ddoc);
-        let _ = core.update(&home, &ddoc);
+        let _ = core.update(&home, &ddoc, Urgency::Client);
+        let _ = core.update(&home, &ddoc, Urgency::Client);
         compare(&core, &home, &ddoc, &mut random, 5);
-        core.update(&home, &ddoc).unwrap();
+        core.update(&home, &ddoc, Urgency::Client).unwrap();
         assert_eq!(check_stored(&home, &engine), []);
     }
 }
