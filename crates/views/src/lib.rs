@@ -15,6 +15,7 @@
 mod build;
 mod clock;
 mod codec;
+mod designs;
 mod error;
 mod garbage;
 mod handle;
@@ -32,9 +33,11 @@ mod testing;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod trial;
 mod views;
 
 pub use clock::Clock;
+pub use designs::{design_documents, embed_modules};
 pub use error::ViewError;
 pub use indexer::Settings;
 pub use orders::{BuildState, BuildStatus};
@@ -45,4 +48,5 @@ pub use query::{
 };
 pub use reduce::is_builtin_reduce;
 pub use serving::Stale;
+pub use trial::{Trial, TrialLimits};
 pub use views::{Answer, Languages, Log, LogLine, ViewInfo, Views};

@@ -26,6 +26,9 @@ pub struct Stale {
     pub progress: Option<u64>,
 }
 
+/// Definitions that are longer together, such as large modules, are not remembered: their views wait when they change.
+const NOTE_BYTES_MAX: usize = 4 << 20;
+
 fn note_name(ddoc: &str) -> String {
     format!("served/{ddoc}")
 }
@@ -58,7 +61,8 @@ impl Core {
                 false => before.iter().find(|served| served.views[0].name == view.name).cloned(),
             })
             .collect();
-        if *now != *before {
+        let size: usize = now.iter().map(|served| served.views[0].map.len() + library_len(served)).sum();
+        if *now != *before && size <= NOTE_BYTES_MAX {
             home.note(&note_name(&ddoc.id), Some(encode(&now)))?;
             self.indexes_of(home.shard()).served.lock().insert(Arc::clone(&ddoc.id), now.into());
         }
@@ -116,6 +120,10 @@ impl Core {
 /// A design document with one view of another. What is built for it changes no note.
 fn alone(ddoc: &DesignDocument, view: &ViewDefinition) -> DesignDocument {
     DesignDocument { views: vec![view.clone()], swap: Swap::Never, autoupdate: true, ..ddoc.clone() }
+}
+
+fn library_len(ddoc: &DesignDocument) -> usize {
+    ddoc.library.as_ref().map_or(0, |library| library.len())
 }
 
 fn push_optional(out: &mut Vec<u8>, text: Option<&str>) {

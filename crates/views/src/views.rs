@@ -227,6 +227,10 @@ impl Views {
         self.core.stop();
     }
 
+    pub(crate) fn core(&self) -> &Core {
+        &self.core
+    }
+
     fn home<'a>(&'a self, database: &'a Arc<Database>) -> CatalogHome<'a> {
         CatalogHome { catalog: &self.catalog, database }
     }
@@ -411,7 +415,7 @@ impl Core {
         (self.languages)(&ddoc.language).ok_or_else(|| ViewError::UnknownLanguage(ddoc.language.to_string()))
     }
 
-    fn column(&self, ddoc: &DesignDocument, reduce: &Arc<str>) -> Result<Column> {
+    pub(crate) fn column(&self, ddoc: &DesignDocument, reduce: &Arc<str>) -> Result<Column> {
         Column::open(reduce, &self.language(ddoc)?, self.settings.limits)
     }
 }

@@ -71,7 +71,7 @@ impl RowSink for Rows {
     }
 }
 
-fn settings(threads: usize, memory_bytes: usize) -> Settings {
+pub(crate) fn settings(threads: usize, memory_bytes: usize) -> Settings {
     Settings {
         threads,
         memory_bytes,
@@ -99,7 +99,7 @@ fn counted_core(settings: Settings) -> (Core, CountedRules) {
     (core, language)
 }
 
-fn core(settings: Settings) -> Core {
+pub(crate) fn core(settings: Settings) -> Core {
     core_with_log(settings, Arc::new(|_| {}))
 }
 
@@ -108,7 +108,7 @@ fn core_with_log(settings: Settings, log: Log) -> Core {
     Core::new(languages, Tasks::new(|| 0), log, settings)
 }
 
-fn ddoc(views: &str) -> DesignDocument {
+pub(crate) fn ddoc(views: &str) -> DesignDocument {
     let body = Json::parse(format!(r#"{{"language":"rules","views":{{{views}}}}}"#).as_bytes()).unwrap();
     DesignDocument::parse("_design/d", body.value()).unwrap()
 }
