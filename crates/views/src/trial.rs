@@ -53,6 +53,9 @@ pub struct Trial {
     pub timed_out: bool,
 }
 
+/// The key of a row, how much of it is the sort key, and key and value as they were emitted.
+type SortedRow = (Vec<u8>, usize, Vec<u8>, Vec<u8>);
+
 /// So many documents are mapped between two looks at the clock.
 const PORTION: usize = 50;
 
@@ -78,7 +81,7 @@ impl Core {
         let source = MapSource { functions: vec![view.map.clone()], library: ddoc.library.clone() };
         let mut program = language.program(&source, limits.functions)?;
         let mut trial = Trial { engine: program.engine(0), ..Trial::default() };
-        let mut rows: Vec<(Vec<u8>, usize, Vec<u8>, Vec<u8>)> = Vec::new();
+        let mut rows: Vec<SortedRow> = Vec::new();
         let mut first = 0;
         while first < documents.len() && trial.ended.is_none() && !trial.timed_out {
             let len = PORTION.min(documents.len() - first);
