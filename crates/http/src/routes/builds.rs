@@ -99,6 +99,7 @@ fn state_text(state: &BuildState) -> Vec<u8> {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
     use crate::tests::{json, show};
