@@ -67,6 +67,9 @@ impl Core {
         let build = Build { home, ddoc, indexes: &indexes, guards: &guards, urgency, cancels: orders.cancels };
         let result = self.build(&build, update_seq);
         guards.into_iter().for_each(|(_, guard)| guard.finish(result.clone()));
+        if result.is_ok() && orders.rest.is_some() {
+            self.end_rest(home, ddoc)?;
+        }
         result
     }
 
@@ -120,8 +123,14 @@ impl Core {
             index.writer.begin_anew(&index.meta)?;
             index = open()?;
         }
-        resume(index, language, limits, purges_forgotten)?;
-        index = open()?;
+        match store.checkpoint()? {
+            Some(checkpoint) => {
+                resume(index, checkpoint, language, limits, purges_forgotten)?;
+                index = open()?;
+            }
+            // What is there was never noted.
+            None => index.directory.remove()?,
+        }
         let reduces = with_reduces(&index.meta, definition);
         if reduces.len() > index.meta.reduces.len() {
             attach(index, reduces, language, limits)?;

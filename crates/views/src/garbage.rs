@@ -20,9 +20,10 @@ impl Core {
         let needed: HashSet<Signature> = wanted.chain(self.shown_indexes(home, ddocs)?).collect();
         let indexes = self.indexes_of(home.shard());
         let known = home.indexes()?;
-        indexes.forgotten.lock().retain(|signature, _| {
-            !needed.contains(signature) && known.iter().any(|(known, _)| known == signature)
-        });
+        indexes
+            .forgotten
+            .lock()
+            .retain(|signature, _| !needed.contains(signature) && known.iter().any(|(known, _)| known == signature));
         let mut removed = 0;
         for (signature, shard) in known {
             if needed.contains(&signature) || !self.is_forgotten(&indexes, signature, grace_us) {

@@ -98,10 +98,9 @@ impl Core {
                 rows.push((row_key, sort_len, row.key.to_vec(), row.value.to_vec()));
             }
             let failures = emissions.failures.iter();
-            trial.failures.extend(
-                failures
-                    .map(|failure| (documents.get(first + failure.document as usize).id.to_owned(), failure.message.clone())),
-            );
+            trial.failures.extend(failures.map(|failure| {
+                (documents.get(first + failure.document as usize).id.to_owned(), failure.message.clone())
+            }));
             trial.log.extend(emissions.log.iter().cloned());
             first += len;
             trial.timed_out = first < documents.len() && trial.map_us > limits.time_us;
@@ -150,10 +149,9 @@ impl Core {
             (trial.documents, trial.document_bytes) = (trial.documents + 1, trial.document_bytes + json_bytes(&one));
             emissions.rows().for_each(|row| all.push(place, row.function, row.key, row.value));
             all.log.append(&mut emissions.log);
-            all.failures.extend(emissions.failures.drain(..).map(|failure| settee_design::MapFailure {
-                document: place,
-                ..failure
-            }));
+            all.failures.extend(
+                emissions.failures.drain(..).map(|failure| settee_design::MapFailure { document: place, ..failure }),
+            );
         }
         if let Err(error) = result {
             trial.ended = Some((culprit, error.into()));

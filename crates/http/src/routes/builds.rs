@@ -91,7 +91,8 @@ fn state_text(state: &BuildState) -> Vec<u8> {
         let eta_s = number(eta_s);
         let percent = (done * 100).checked_div(total).map_or(100, |percent| percent.min(100));
         out.extend_from_slice(
-            format!(r#","changes_done":{done},"total_changes":{total},"progress":{percent},"eta_s":{eta_s}"#).as_bytes(),
+            format!(r#","changes_done":{done},"total_changes":{total},"progress":{percent},"eta_s":{eta_s}"#)
+                .as_bytes(),
         );
     }
     out.push(b'}');

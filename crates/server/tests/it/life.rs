@@ -113,9 +113,11 @@ fn builds_are_paused_resumed_and_cancelled() {
     order(&mut client, "start");
     wait_for("a checkpoint", || build_state(&mut client).1);
     order(&mut client, "pause");
-    client
-        .get("/db/_design/d/_view/v")
-        .expect_error(503, "index_paused", "the index is paused; resume it, or ask with update=false for what there is");
+    client.get("/db/_design/d/_view/v").expect_error(
+        503,
+        "index_paused",
+        "the index is paused; resume it, or ask with update=false for what there is",
+    );
     assert_eq!(build_state(&mut client).0, "paused");
     order(&mut client, "resume");
     wait_for("the build", || (build_state(&mut client).0 == "building").then_some(()));
@@ -133,12 +135,15 @@ fn a_view_is_swapped_online() {
     let map = "function (doc) { emit(doc.g, doc.n); }";
     let rev = save(&mut client, "/db/_design/d", &design(map, Some(MAX)));
     check_groups(&mut client);
-    let slow = design(SLOW, Some("_count")).replacen('{', &format!(r#"{{"_rev":"{rev}","options":{{"swap":"online"}},"#), 1);
+    let slow =
+        design(SLOW, Some("_count")).replacen('{', &format!(r#"{{"_rev":"{rev}","options":{{"swap":"online"}},"#), 1);
     save(&mut client, "/db/_design/d", &slow);
     let first = client.get("/db/_design/d/_view/v?group=true").expect(200);
     assert!(first.header("Settee-Index").unwrap().starts_with("stale; building="));
     check_groups(&mut client);
-    wait_for("the swap", || client.get("/db/_design/d/_view/v").expect(200).header("Settee-Index").is_none().then_some(()));
+    wait_for("the swap", || {
+        client.get("/db/_design/d/_view/v").expect(200).header("Settee-Index").is_none().then_some(())
+    });
     let reply = client.get("/db/_design/d/_view/v").expect(200);
     let json = reply.json();
     assert_eq!(number(rows(&json)[0], "value"), i64::try_from(DOCUMENTS).unwrap());
@@ -170,7 +175,11 @@ fn the_playground_tells_what_came_of_some_documents() {
     assert_eq!(text(error, "id"), "bad");
     for path in ["/db/_view_test", "/db/_temp_view"] {
         let refused = client.post(path, r#"{"map":"function (doc { }"}"#);
-        assert_eq!((refused.status, text(refused.json().value(), "error").as_str()), (400, "compilation_error"), "{path}");
+        assert_eq!(
+            (refused.status, text(refused.json().value(), "error").as_str()),
+            (400, "compilation_error"),
+            "{path}"
+        );
         assert_eq!(client.post(path, r#"{"map":"x","reduce":"_no"}"#).status, 400, "{path}");
     }
     assert_eq!(test(&mut client, r#"{"map":"function (doc) { }","sample":1001}"#).status, 400);

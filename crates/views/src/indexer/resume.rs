@@ -62,25 +62,21 @@ pub(super) fn clear_runs<'r>(
     directories.try_for_each(RunDirectory::remove)
 }
 
-/// Brings what a checkpoint names into the index. `false` if nothing was changed, because there is no checkpoint that
-/// counts: that is so when files are gone or broken, or when purges up to `purges_forgotten` are needed to go on.
+/// Brings what a checkpoint names into the index, or forgets it if it does not count: that is so when files are gone or
+/// broken, or when purges up to `purges_forgotten` are needed to go on.
 pub(crate) fn resume(
     index: PassIndex<'_>,
+    checkpoint: Checkpoint,
     language: &Arc<dyn Language>,
     limits: Limits,
     purges_forgotten: u64,
-) -> Result<bool> {
+) -> Result<()> {
     let PassIndex { store, meta, mut writer, directory, .. } = index;
-    let Some(checkpoint) = store.checkpoint()? else {
-        directory.remove()?;
-        return Ok(false);
-    };
     let fits = checkpoint.since == meta.update_seq && checkpoint.purge_seq >= purges_forgotten;
     if !fits || !checkpoint.runs().all(|run| directory.is_whole(run)) {
         writer.forget_checkpoint()?;
         store.sync()?;
-        directory.remove()?;
-        return Ok(false);
+        return directory.remove();
     }
     let columns = meta.reduces.iter().map(|reduce| Column::open(reduce, language, limits)).collect::<Result<_>>()?;
     let read =
@@ -94,6 +90,5 @@ pub(crate) fn resume(
     let mut writing = Writing { store, writer, meta, columns, noted: HashSet::new() };
     load(&mut writing, found)?;
     store.sync()?;
-    directory.remove()?;
-    Ok(true)
+    directory.remove()
 }

@@ -10,8 +10,8 @@ use settee_storage::memory::MemoryEngine;
 use super::home::TestHome;
 use super::random::{VIEWS, change};
 use super::{ask, core, core_with_log, ddoc, kept_log, model, settings};
-use crate::pace::Urgency;
 use crate::ViewError;
+use crate::pace::Urgency;
 use crate::query::{Header, MapRow, Reduce, ReduceRow, RowSink, Update, ViewQuery};
 use crate::testing::Random;
 

@@ -9,10 +9,10 @@ use settee_storage::{Direction, Engine, KeyRange, Keyspace, Shard, Snapshot, Sto
 use super::home::TestHome;
 use super::random::{VIEWS, change, compare};
 use super::{ask, core, ddoc, settings};
-use crate::pace::Urgency;
 use crate::index::{IndexStore, Tokens};
 use crate::indexer::entries::for_each_row;
 use crate::keys::{node_id, push_row_key, row_id};
+use crate::pace::Urgency;
 use crate::query::ViewQuery;
 use crate::reduce::Column;
 use crate::testing::{Random, Rules};

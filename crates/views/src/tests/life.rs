@@ -20,8 +20,7 @@ use crate::testing::{CountedRules, Random};
 use crate::views::Core;
 
 /// All built-in reduce functions that take any value, and one of the language.
-const REDUCES: [&str; 8] =
-    ["_count", "_stats", "_sum", "_approx_count_distinct", "_first", "_last", "_top_3", "count"];
+const REDUCES: [&str; 8] = ["_count", "_stats", "_sum", "_approx_count_distinct", "_first", "_last", "_top_3", "count"];
 const MAPS: [&str; 4] = ["value k v", "value v k", "each list", "none"];
 
 /// A design document with one view for each of some reduce functions.

@@ -83,9 +83,11 @@ fn a_cancelled_build_is_forgotten_and_left_alone_until_somebody_asks() {
     assert_eq!(core.lag(&*home, &ddoc(VIEWS)).unwrap(), None);
     let other = ddoc(r#""v": {"map": "value k v"}"#);
     assert!(core.lag(&*home, &other).unwrap().is_some(), "another definition");
-    compare(&core, &home, &ddoc(VIEWS), &mut Random::new(1), 10);
-    core.update(&*home, &ddoc(VIEWS), Urgency::Background).unwrap();
+    compare(&core, &home, &ddoc(VIEWS), &mut Random::new(1), 20);
     assert_eq!(status(&core, &home), BuildStatus::Current);
+    home.put("more", None);
+    assert_eq!(status(&core, &home), BuildStatus::Lagging, "the background sees to it again");
+    core.update(&*home, &ddoc(VIEWS), Urgency::Background).unwrap();
     // Without a build there is nothing to end, but what one has kept goes as well.
     change(&home, &mut Random::new(2), 4_000, 5_000);
     order_at(&core, &home, &language, 2_200, |core, home| core.pause(home, &ddoc(VIEWS)).unwrap());

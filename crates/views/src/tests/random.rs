@@ -8,8 +8,8 @@ use settee_storage::memory::MemoryEngine;
 
 use super::home::{Documents, TestHome};
 use super::{ask, core, ddoc, model, settings};
-use crate::pace::Urgency;
 use crate::error::ViewError;
+use crate::pace::Urgency;
 use crate::query::{End, Inclusion, Keys, Order, QueryError, Reduce, Start, Update, ViewQuery};
 use crate::testing::Random;
 use crate::views::Core;
