@@ -71,18 +71,6 @@ fn a_first_build_that_is_killed_goes_on_from_its_checkpoint() {
     assert!(server.terminate().0.success());
 }
 
-/// The worker processes of a server.
-fn workers(server: &Server) -> Vec<u32> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-        let Some(process) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        let parent = stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)?.parse::<u32>().ok());
-        found.extend((parent == Some(server.pid())).then_some(process));
-    }
-    found
-}
-
 #[test]
 fn an_index_is_right_when_workers_of_its_build_die() {
     let directory = Directory::new();
@@ -93,7 +81,7 @@ fn an_index_is_right_when_workers_of_its_build_die() {
     while killed < 2 {
         let asking = ask_beside(&server);
         wait_for("a worker at work", || (build_state(&mut client).0 == "building").then_some(()));
-        let found = wait_for("a worker", || workers(&server).into_iter().next());
+        let found = wait_for("a worker", || server.children().into_iter().next());
         assert!(Command::new("kill").args(["-9", &found.to_string()]).status().unwrap().success());
         killed += 1;
         asking.join().unwrap();
@@ -107,7 +95,7 @@ fn builds_are_paused_resumed_and_cancelled() {
     let server = start(&directory);
     let mut client = server.client();
     save(&mut client, "/db/_design/d", &design(SLOW, Some(MAX)));
-    let mut order = |client: &mut Client, action: &str| {
+    let order = |client: &mut Client, action: &str| {
         client.post("/db/_design/d/_build", &format!(r#"{{"action":"{action}"}}"#)).expect(202);
     };
     order(&mut client, "start");
