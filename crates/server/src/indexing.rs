@@ -3,7 +3,7 @@
 //!
 //! [`Indexing`] knows when, and how many at a time; how is up to `settee_views`, which also keeps them within their budget.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -31,8 +31,8 @@ pub(crate) struct Indexing {
     /// The names of databases that have changed.
     changed: Mutex<BTreeSet<String>>,
     news: Notify,
-    /// The design documents that somebody works on.
-    running: Mutex<HashSet<Job>>,
+    /// The design documents that somebody works on, and whether they are to be looked at again afterwards.
+    running: Mutex<HashMap<Job, bool>>,
     /// Room for builds of any length, and for short ones besides.
     batch: Semaphore,
     incremental: Semaphore,
@@ -158,13 +158,20 @@ impl Indexing {
 
     fn begin(self: &Arc<Self>, database: Arc<Database>, design: DesignDocument) {
         let job = (database.name().to_owned(), design.id.to_string());
-        if self.running.lock().insert(job.clone()) {
-            let indexing = Arc::clone(self);
-            tokio::spawn(async move {
-                indexing.follow(&database, &Arc::new(design)).await;
-                indexing.running.lock().remove(&job);
-            });
+        if let Some(again) = self.running.lock().get_mut(&job) {
+            // The design document itself may be another by now.
+            *again = true;
+            return;
         }
+        self.running.lock().insert(job.clone(), false);
+        let indexing = Arc::clone(self);
+        tokio::spawn(async move {
+            indexing.follow(&database, &Arc::new(design)).await;
+            if indexing.running.lock().remove(&job) == Some(true) {
+                indexing.changed.lock().insert(job.0);
+                indexing.news.notify_one();
+            }
+        });
     }
 
     /// Brings the indexes of a design document up to date, until there is nothing to do.
