@@ -125,7 +125,7 @@ impl Core {
         }
         match store.checkpoint()? {
             Some(checkpoint) => {
-                resume(index, checkpoint, language, limits, purges_forgotten)?;
+                resume(index, &checkpoint, language, limits, purges_forgotten)?;
                 index = open()?;
             }
             // What is there was never noted.

@@ -66,7 +66,7 @@ pub(super) fn clear_runs<'r>(
 /// broken, or when purges up to `purges_forgotten` are needed to go on.
 pub(crate) fn resume(
     index: PassIndex<'_>,
-    checkpoint: Checkpoint,
+    checkpoint: &Checkpoint,
     language: &Arc<dyn Language>,
     limits: Limits,
     purges_forgotten: u64,
@@ -81,7 +81,7 @@ pub(crate) fn resume(
     let columns = meta.reduces.iter().map(|reduce| Column::open(reduce, language, limits)).collect::<Result<_>>()?;
     let read =
         |runs: &[RunFile]| runs.iter().map(|run| Ok(Ranked::new(directory.read(run)?, 0))).collect::<Result<Vec<_>>>();
-    let Checkpoint { update_seq, purge_seq, .. } = checkpoint;
+    let &Checkpoint { update_seq, purge_seq, .. } = checkpoint;
     let found = Found {
         rows: read(&checkpoint.rows)?,
         entries: read(&checkpoint.entries)?,
