@@ -43,11 +43,23 @@ pub struct TaskState {
     pub updated_on: u64,
 }
 
+/// Before that, seconds are too coarse a measure.
+const ETA_AFTER_S: u64 = 2;
+
 impl TaskState {
     /// The share that is done, in percent.
     #[must_use]
     pub fn progress(&self) -> u64 {
         (self.changes_done * 100).checked_div(self.total_changes).map_or(100, |percent| percent.min(100))
+    }
+
+    /// How many seconds it takes until everything is done, at the speed so far. Unknown in the first seconds.
+    #[must_use]
+    pub fn eta_s(&self) -> Option<u64> {
+        let seconds = self.updated_on.saturating_sub(self.started_on);
+        let left = self.total_changes.saturating_sub(self.changes_done);
+        let eta_s = u128::from(left) * u128::from(seconds) / u128::from(self.changes_done.max(1));
+        (seconds >= ETA_AFTER_S && self.changes_done > 0).then(|| u64::try_from(eta_s).unwrap_or(u64::MAX))
     }
 }
 
@@ -148,6 +160,7 @@ mod tests {
             list.iter().map(|task| (&task.kind, task.progress(), task.started_on, task.updated_on)).collect();
         assert_eq!(seen, [(&kind("a"), 25, 100, 105), (&kind("b"), 100, 100, 100)]);
         assert_ne!(list[0].id, list[1].id);
+        assert_eq!(list.iter().map(TaskState::eta_s).collect::<Vec<_>>(), [Some(15), None]);
         first.update(50, 40);
         assert_eq!(tasks.list()[0].progress(), 100);
         drop(first);

@@ -27,6 +27,20 @@ pub struct DesignDocument {
     pub partitioned: Option<bool>,
     /// `autoupdate`: whether indexes may be brought up to date without anybody asking. True unless it is `false`.
     pub autoupdate: bool,
+    /// `options.swap`: what answers while the index of a changed view is built.
+    pub swap: Swap,
+}
+
+/// What answers for a view whose index is not ready.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Swap {
+    /// Nothing: queries wait.
+    #[default]
+    AtOnce,
+    /// `online`: the view that had its name before.
+    Online,
+    /// Nothing, and it will not answer for a later one either: nobody remembers it.
+    Never,
 }
 
 /// What documents a map function sees, and how.
@@ -111,6 +125,7 @@ impl DesignDocument {
                 .collect(),
             partitioned: option("partitioned"),
             autoupdate: body.get("autoupdate").and_then(Value::as_bool).unwrap_or(true),
+            swap: swap(body.get("options")),
         })
     }
 
@@ -119,6 +134,11 @@ impl DesignDocument {
     pub fn view(&self, name: &str) -> Option<&ViewDefinition> {
         self.views.iter().find(|view| &*view.name == name)
     }
+}
+
+fn swap(options: Option<Value<'_>>) -> Swap {
+    let swap = options.and_then(|options| options.get("swap"));
+    if swap.is_some_and(|swap| swap.is_string("online")) { Swap::Online } else { Swap::AtOnce }
 }
 
 /// `views.lib` holds modules. It is a view all the same if it has a map function, as in CouchDB.

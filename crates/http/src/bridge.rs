@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::header::{self, HeaderValue};
+use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
 use settee_database::{Database, Submitted, UpdateOutcome, Work};
 use tokio::sync::{mpsc, oneshot};
@@ -114,20 +114,24 @@ pub(crate) fn panicked(panic: &tokio::task::JoinError) -> Error {
 
 /// The status and the headers of an answer, where they are not those of a JSON answer.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Head(Option<(StatusCode, HeaderMap)>);
+pub(crate) struct Head {
+    instead: Option<(StatusCode, HeaderMap)>,
+    besides: HeaderMap,
+}
 
 impl Head {
     /// A head with these headers and no others.
     pub(crate) fn new(status: StatusCode, headers: HeaderMap) -> Self {
-        Self(Some((status, headers)))
+        Self { instead: Some((status, headers)), besides: HeaderMap::new() }
     }
 
     fn apply(self, mut response: respond::Response) -> respond::Response {
-        if let Some((status, headers)) = self.0 {
+        if let Some((status, headers)) = self.instead {
             *response.status_mut() = status;
             *response.headers_mut() = headers;
             response.headers_mut().entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
         }
+        response.headers_mut().extend(self.besides);
         response
     }
 }
@@ -148,7 +152,12 @@ enum Sink {
 impl Output {
     /// Makes this the head of the answer. It does nothing once a piece was sent.
     pub(crate) fn set_head(&mut self, head: Head) {
-        self.head = head;
+        self.head.instead = head.instead;
+    }
+
+    /// Adds a header to the answer, whatever its head is. It does nothing once a piece was sent.
+    pub(crate) fn add_header(&mut self, name: HeaderName, value: &str) {
+        respond::set(&mut self.head.besides, name, value);
     }
 
     /// Where to append text.

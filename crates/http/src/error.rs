@@ -355,6 +355,8 @@ impl From<ViewError> for Error {
             }
             ViewError::Run(error) => error.into(),
             ViewError::Storage(error) => error.into(),
+            ViewError::Paused => Self::new(StatusCode::SERVICE_UNAVAILABLE, "index_paused", reason),
+            ViewError::Cancelled => Self::new(StatusCode::SERVICE_UNAVAILABLE, "index_cancelled", reason),
             ViewError::Stopped => Self::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason),
             ViewError::Spill(_) | ViewError::Source(_) | ViewError::Contended | ViewError::Corrupt(_) => {
                 Self::internal(reason)

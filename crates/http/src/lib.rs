@@ -21,7 +21,6 @@ mod functions;
 mod hashing;
 mod in_process;
 mod metrics;
-mod modules;
 mod node;
 mod observe;
 mod operation;

@@ -39,7 +39,9 @@ fn main() -> Result<(), Failure> {
     let settings = Settings {
         threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         memory_bytes: 256 << 20,
-        temporary_directory: std::env::temp_dir(),
+        run_directory: std::env::temp_dir().join("settee-mango-tests"),
+        checkpoint_interval_ms: u64::MAX,
+        clock: settee_views::Clock::stopped(),
         limits: Limits::default(),
         seed: 1,
     };

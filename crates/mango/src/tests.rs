@@ -64,7 +64,9 @@ impl Place {
         let settings = Settings {
             threads: 1,
             memory_bytes: 1 << 20,
-            temporary_directory: std::env::temp_dir(),
+            run_directory: std::env::temp_dir().join("settee-mango-tests"),
+            checkpoint_interval_ms: u64::MAX,
+            clock: settee_views::Clock::stopped(),
             limits: Limits::default(),
             seed: 1,
         };

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::OnceLock;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::config::AdminSeed;
 use crate::config::defaults::{SETTINGS, Setting};
@@ -16,6 +17,12 @@ pub(crate) fn now_us() -> u64 {
 /// The time in milliseconds of the Unix epoch.
 pub(crate) fn now_ms() -> u64 {
     now_us() / 1000
+}
+
+/// Microseconds since the first call. Never goes back.
+pub(crate) fn monotonic_us() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    u64::try_from(START.get_or_init(Instant::now).elapsed().as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Fills `bytes` with random ones fit for secrets.

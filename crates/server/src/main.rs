@@ -13,6 +13,7 @@ mod control;
 mod doctor;
 mod environment;
 mod export;
+mod indexing;
 mod keys;
 mod languages;
 mod listen;

@@ -1,5 +1,5 @@
-//! Housekeeping in the background: databases with much garbage are compacted, one at a time, and what happens to
-//! databases is kept for `_db_updates`.
+//! Housekeeping in the background: databases with much garbage are compacted, one at a time, what happens to databases is
+//! kept for `_db_updates`, and indexes are kept up ([`Indexing`]).
 //!
 //! [`Maintenance`] knows when; how is up to `settee_database`.
 
@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::config::Configuration;
+use crate::indexing::Indexing;
 
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ pub(crate) struct Maintenance {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) tasks: Tasks,
     pub(crate) configuration: Arc<Configuration>,
+    pub(crate) indexing: Arc<Indexing>,
 }
 
 /// The work that goes on.
@@ -51,10 +53,11 @@ impl Maintenance {
         let news = Arc::new(Notify::new());
         let waker = Arc::clone(&news);
         maintenance.catalog.activity().watch(move || waker.notify_one());
-        let loops = vec![
+        let mut loops = vec![
             tokio::spawn(compact_from_time_to_time(Arc::clone(&maintenance), Arc::clone(&is_over))),
             tokio::spawn(keep_events(Arc::clone(&maintenance), news)),
         ];
+        loops.extend(maintenance.indexing.start());
         Running { maintenance, is_over, loops }
     }
 
@@ -105,6 +108,7 @@ impl Maintenance {
     /// Writes down what has happened to databases.
     fn keep_events(&self) {
         let events = self.catalog.activity().take();
+        self.indexing.note(&events);
         if events.is_empty() || self.configuration.effective("global_changes", "update_db").as_deref() == Some("false")
         {
             return;
@@ -152,6 +156,7 @@ impl Running {
     pub(crate) async fn stop(self) {
         self.is_over.store(true, Ordering::Relaxed);
         self.loops.iter().for_each(JoinHandle::abort);
+        self.maintenance.indexing.stop().await;
         // The last events.
         if let Err(panic) = spawn_blocking(move || self.maintenance.keep_events()).await {
             tracing::error!(%panic, "keeping events for _db_updates ended in a panic");

@@ -12,13 +12,14 @@ use settee_database::tasks::Tasks;
 use settee_design::Limits;
 use settee_http::{Applies, Identity, Node, NodeParts, Operation, Shutdown, Surroundings};
 use settee_storage::Engine;
-use settee_views::{Languages, LogLine, Views};
+use settee_views::{Clock, Languages, LogLine, Views};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::ServeArgs;
 use crate::config::{Configuration, Options, guide};
 use crate::control::Control;
 use crate::environment;
+use crate::indexing::Indexing;
 use crate::lock::DataLock;
 use crate::log::Log;
 use crate::maintenance::Maintenance;
@@ -174,11 +175,16 @@ fn node(
     let catalog = Arc::new(Catalog::open(engine, environment::random_u64()).context("the databases cannot be read")?);
     let tasks = Tasks::new(|| environment::now_us() / 1_000_000);
     let languages = languages::find(&configuration, data)?;
-    let views = Arc::new(views(&catalog, &languages, &tasks, &data.join("spill"))?);
+    let views = Arc::new(views(&catalog, &languages, &tasks, &configuration, &data.join("spill"))?);
     let uuid = configuration.effective("couchdb", "uuid").unwrap_or_default();
     let uuids = uuids(&configuration);
-    let maintenance =
-        Maintenance { catalog: Arc::clone(&catalog), tasks: tasks.clone(), configuration: Arc::clone(&configuration) };
+    let indexing = Indexing::new(Arc::clone(&catalog), Arc::clone(&views), Arc::clone(&configuration));
+    let maintenance = Maintenance {
+        catalog: Arc::clone(&catalog),
+        tasks: tasks.clone(),
+        configuration: Arc::clone(&configuration),
+        indexing,
+    };
     let node = Node::new(NodeParts {
         catalog,
         views,
@@ -207,16 +213,21 @@ fn surroundings() -> anyhow::Result<Surroundings> {
     Ok(Surroundings { hash_threads: processors.div_ceil(2), give_way, read_keys: keys::reader()? })
 }
 
-fn views(catalog: &Arc<Catalog>, languages: &Languages, tasks: &Tasks, spill: &Path) -> anyhow::Result<Views> {
-    // What an interrupted build left behind is of no use.
-    if spill.exists() {
-        std::fs::remove_dir_all(spill).context("temporary files cannot be removed")?;
-    }
+fn views(
+    catalog: &Arc<Catalog>,
+    languages: &Languages,
+    tasks: &Tasks,
+    configuration: &Configuration,
+    spill: &Path,
+) -> anyhow::Result<Views> {
     std::fs::create_dir_all(spill).context("the directory for temporary files cannot be created")?;
+    let checkpoint_s = configuration.get_u64("view_updater", "checkpoint_interval").unwrap_or(10);
     let settings = settee_views::Settings {
         threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         memory_bytes: SORT_BYTES,
-        temporary_directory: spill.to_owned(),
+        run_directory: spill.to_owned(),
+        checkpoint_interval_ms: checkpoint_s.saturating_mul(1000),
+        clock: Clock::new(environment::monotonic_us),
         limits: Limits::default(),
         seed: environment::random_u64(),
     };

@@ -1,7 +1,7 @@
 //! What an index costs beyond scanning and mapping: builds one with `_sum` over small documents in memory, with a map
 //! function that is written in Rust, then asks for ranges and groups.
 //!
-//! `cargo run --release -p settee-views --example tree_throughput [documents] [threads]`
+//! `cargo run --release -p settee-views --example tree_throughput [documents] [threads] [milliseconds between checkpoints]`
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use settee_model::json::{Json, Value};
 use settee_model::{Document, RevisionHasher};
 use settee_storage::memory::MemoryEngine;
 use settee_views::{
-    End, Header, Inclusion, Keys, MapRow, Reduce, ReduceRow, RowSink, Settings, Start, ViewQuery, Views,
+    Clock, End, Header, Inclusion, Keys, MapRow, Reduce, ReduceRow, RowSink, Settings, Start, Urgency, ViewQuery, Views,
 };
 
 /// The time that map functions took, in nanoseconds.
@@ -128,16 +128,20 @@ fn main() {
     let mut arguments = std::env::args().skip(1).map(|argument| argument.parse::<u64>().expect("a number"));
     let documents = arguments.next().unwrap_or(1_000_000);
     let threads = usize::try_from(arguments.next().unwrap_or(1)).unwrap_or(1);
+    let checkpoint_interval_ms = arguments.next().unwrap_or(u64::MAX);
     let catalog = Arc::new(Catalog::open(Arc::new(MemoryEngine::new()), 1).expect("memory is empty"));
     let database = catalog
         .create("db", DatabaseOptions { created_ms: 0, instance: 0, layout: settee_database::Layout::Whole })
         .expect("the name is free");
     (0..documents).step_by(10_000).for_each(|from| write(&database, from, (from + 10_000).min(documents)));
 
+    let started = Instant::now();
     let settings = Settings {
         threads,
         memory_bytes: 64 << 20,
-        temporary_directory: std::env::temp_dir(),
+        run_directory: std::env::temp_dir().join("settee-runs"),
+        checkpoint_interval_ms,
+        clock: Clock::new(move || u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX)),
         limits: Limits::default(),
         seed: 1,
     };
@@ -148,7 +152,7 @@ fn main() {
 
     let scanning = scan(&database);
     let start = Instant::now();
-    views.update(&database, &ddoc).expect("the index is built");
+    views.update(&database, &ddoc, Urgency::Client).expect("the index is built");
     let building = start.elapsed();
     let mapping = Duration::from_nanos(MAPPING_NS.load(Ordering::Relaxed));
     let per_row = |time: Duration| time.as_secs_f64() * 1e6 / documents as f64;
@@ -179,10 +183,10 @@ fn main() {
 
     write(&database, documents, documents + 1);
     let start = Instant::now();
-    views.update(&database, &ddoc).expect("the index is updated");
+    views.update(&database, &ddoc, Urgency::Client).expect("the index is updated");
     println!("{:<34}{:>10.1} us", "update by one document", start.elapsed().as_secs_f64() * 1e6);
     write(&database, documents + 1, documents + 1001);
     let start = Instant::now();
-    views.update(&database, &ddoc).expect("the index is updated");
+    views.update(&database, &ddoc, Urgency::Client).expect("the index is updated");
     println!("{:<34}{:>10.1} us", "update by 1000 documents", start.elapsed().as_secs_f64() * 1e6);
 }

@@ -35,6 +35,12 @@ pub enum ViewError {
     /// The work was stopped because the server stops or the database goes away.
     #[error("the index was not brought up to date: it was told to stop")]
     Stopped,
+    /// An administrator has paused the build.
+    #[error("the index is paused; resume it, or ask with update=false for what there is")]
+    Paused,
+    /// An administrator ended the build.
+    #[error("the index was not brought up to date: the build was cancelled")]
+    Cancelled,
     /// Another server builds the same index; the answer is there when it is ready.
     #[error("the index is being changed by somebody else")]
     Contended,

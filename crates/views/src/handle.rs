@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Condvar, Mutex};
+use settee_design::DesignDocument;
 
 use crate::error::{Result, ViewError};
 use crate::index::{IndexStore, Meta, Signature};
@@ -15,6 +16,24 @@ pub(crate) struct DatabaseIndexes {
     /// Set when nothing more must be written.
     pub(crate) stop: AtomicBool,
     pub(crate) handles: Mutex<HashMap<Signature, Arc<Handle>>>,
+    /// By the ids of design documents.
+    pub(crate) orders: Mutex<HashMap<Arc<str>, Orders>>,
+    /// Which view of each design document is shown, as far as that was read.
+    pub(crate) served: Mutex<HashMap<Arc<str>, Arc<[DesignDocument]>>>,
+    /// Since when nobody needs these indexes.
+    pub(crate) forgotten: Mutex<HashMap<Signature, u64>>,
+}
+
+/// What administrators said of the builds of a design document.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Orders {
+    /// They are paused.
+    pub(crate) is_paused: bool,
+    /// How many times they were cancelled.
+    pub(crate) cancels: u64,
+    /// Until when the indexes of this signature are left alone in the background, because that was so or because a build
+    /// had failed.
+    pub(crate) rest: Option<(Signature, u64)>,
 }
 
 impl DatabaseIndexes {
@@ -28,7 +47,9 @@ impl DatabaseIndexes {
 
 /// An index.
 pub(crate) struct Handle {
-    pub(crate) store: IndexStore,
+    store: IndexStore,
+    /// When somebody last wanted something of it.
+    used_us: AtomicU64,
     state: Mutex<State>,
     idle: Condvar,
 }
@@ -61,7 +82,21 @@ pub(crate) struct BuildGuard {
 
 impl Handle {
     pub(crate) fn new(store: IndexStore) -> Self {
-        Self { store, state: Mutex::default(), idle: Condvar::new() }
+        Self { store, used_us: AtomicU64::new(0), state: Mutex::default(), idle: Condvar::new() }
+    }
+
+    /// Notes that somebody wants something of the index.
+    pub(crate) fn use_at(&self, now_us: u64) {
+        self.used_us.store(now_us, Ordering::Relaxed);
+    }
+
+    /// When somebody last did.
+    pub(crate) fn last_use_us(&self) -> u64 {
+        self.used_us.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn store(&self) -> &IndexStore {
+        &self.store
     }
 
     /// How far the index is now.

@@ -31,6 +31,18 @@ pub(crate) trait Home: Send + Sync {
     /// Gives an index a shard, or tells the one it has.
     fn add_index(&self, signature: Signature) -> Result<Shard>;
 
+    /// The shard of an index, if it has one.
+    fn find_index(&self, signature: Signature) -> Result<Option<Shard>>;
+
+    /// A note that is kept with the database.
+    fn noted(&self, key: &str) -> Result<Option<Vec<u8>>>;
+
+    /// The keys of all notes that begin with `prefix`.
+    fn notes(&self, prefix: &str) -> Result<Vec<String>>;
+
+    /// Keeps a note, or removes it.
+    fn note(&self, key: &str, value: Option<Vec<u8>>) -> Result<()>;
+
     /// Removes the shard of an index and forgets it.
     fn remove_index(&self, signature: Signature, shard: Shard) -> Result<()>;
 }
@@ -43,6 +55,9 @@ pub(crate) struct CatalogHome<'a> {
 
 /// The catalog drops the shards that records of this prefix name when the database is deleted.
 const RECORDS: &[u8] = b"index/";
+
+/// What notes are kept under.
+const NOTES: &str = "views/";
 
 fn record(signature: Signature) -> Vec<u8> {
     [RECORDS, signature.to_string().as_bytes()].concat()
@@ -92,10 +107,30 @@ impl Home for CatalogHome<'_> {
         Ok(indexes)
     }
 
+    fn find_index(&self, signature: Signature) -> Result<Option<Shard>> {
+        let record = self.database.read()?.attached(&record(signature))?;
+        record.map(|value| decode_shard(&value)).transpose()
+    }
+
+    fn noted(&self, key: &str) -> Result<Option<Vec<u8>>> {
+        Ok(self.database.read()?.attached(format!("{NOTES}{key}").as_bytes())?)
+    }
+
+    fn notes(&self, prefix: &str) -> Result<Vec<String>> {
+        let notes = self.database.read()?.attached_with_prefix(format!("{NOTES}{prefix}").as_bytes())?;
+        let key = |key: &[u8]| Some(std::str::from_utf8(key).ok()?.strip_prefix(NOTES)?.to_owned());
+        Ok(notes.iter().filter_map(|(name, _)| key(name)).collect())
+    }
+
+    fn note(&self, key: &str, value: Option<Vec<u8>>) -> Result<()> {
+        self.database.update(Work::Attach { key: format!("{NOTES}{key}").into_bytes(), value })?;
+        Ok(())
+    }
+
     fn add_index(&self, signature: Signature) -> Result<Shard> {
         let key = record(signature);
-        if let Some(value) = self.database.read()?.attached(&key)? {
-            return decode_shard(&value);
+        if let Some(shard) = self.find_index(signature)? {
+            return Ok(shard);
         }
         let shard = self.catalog.allocate_shard()?;
         self.database.update(Work::Attach { key, value: Some(shard.0.to_be_bytes().to_vec()) })?;

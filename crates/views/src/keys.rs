@@ -17,6 +17,9 @@ use std::borrow::Cow;
 /// The key of the record that describes an index, in [`Keyspace::Catalog`](settee_storage::Keyspace::Catalog).
 pub(crate) const META: &[u8] = b"index";
 
+/// The key of the checkpoint of an index that is being loaded, in the same keyspace.
+pub(crate) const CHECKPOINT: &[u8] = b"checkpoint";
+
 /// The key of a node in [`Keyspace::IndexNodes`](settee_storage::Keyspace::IndexNodes).
 pub(crate) fn node(id: u64) -> [u8; 8] {
     id.to_be_bytes()

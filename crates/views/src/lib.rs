@@ -12,27 +12,41 @@
 //!
 //! This crate knows no language, no HTTP and no clock, and starts no thread that outlives a call.
 
+mod build;
+mod clock;
 mod codec;
+mod designs;
 mod error;
+mod garbage;
 mod handle;
 mod home;
 mod index;
 mod indexer;
 mod keys;
+mod orders;
+mod pace;
 mod query;
 mod reduce;
+mod serving;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod trial;
 mod views;
 
+pub use clock::Clock;
+pub use designs::{design_documents, embed_modules};
 pub use error::ViewError;
 pub use indexer::Settings;
+pub use orders::{BuildState, BuildStatus};
+pub use pace::{Budget, Urgency};
 pub use query::{
     Docs, End, Header, Inclusion, Keys, LinkedDocument, MapRow, Order, QueryError, Reduce, ReduceRow, RowSink, Start,
     Update, ViewQuery,
 };
 pub use reduce::is_builtin_reduce;
+pub use serving::Stale;
+pub use trial::{Trial, TrialLimits};
 pub use views::{Answer, Languages, Log, LogLine, ViewInfo, Views};

@@ -1,7 +1,9 @@
 //! What the tests of several modules share.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use parking_lot::Mutex;
 use settee_design::{
     CompileError, DocumentBatch, Emissions, Language, Limits, MapFailure, MapSource, Program, ReduceRows, Reducer,
     RunError,
@@ -61,6 +63,42 @@ pub(crate) struct Rules;
 impl Rules {
     pub(crate) fn shared() -> Arc<dyn Language> {
         Arc::new(Self)
+    }
+}
+
+/// [`Rules`] that count how many documents they map, and call somebody before each batch.
+#[derive(Clone, Default)]
+pub(crate) struct CountedRules {
+    pub(crate) mapped: Arc<AtomicU64>,
+    pub(crate) watcher: Arc<Mutex<Option<Watcher>>>,
+}
+
+/// Told how many documents were mapped before; answers an error to end the build.
+pub(crate) type Watcher = Box<dyn FnMut(u64) -> Result<(), RunError> + Send>;
+
+impl Language for CountedRules {
+    fn name(&self) -> &str {
+        "rules"
+    }
+
+    fn program(&self, source: &MapSource, limits: Limits) -> Result<Box<dyn Program>, CompileError> {
+        Ok(Box::new(CountedProgram(Rules.program(source, limits)?, self.clone())))
+    }
+
+    fn reducer(&self, source: &str, limits: Limits) -> Result<Box<dyn Reducer>, CompileError> {
+        Rules.reducer(source, limits)
+    }
+}
+
+struct CountedProgram(Box<dyn Program>, CountedRules);
+
+impl Program for CountedProgram {
+    fn map(&mut self, batch: &DocumentBatch, output: &mut Emissions) -> Result<(), RunError> {
+        let before = self.1.mapped.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        if let Some(watcher) = &mut *self.1.watcher.lock() {
+            watcher(before)?;
+        }
+        self.0.map(batch, output)
     }
 }
 

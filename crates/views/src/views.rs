@@ -1,22 +1,25 @@
 //! [`Views`]: the one door to views. Finds the index of a view, has it brought up to date, and shows rows.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use settee_database::tasks::{TaskKind, Tasks};
-use settee_database::{Catalog, Database};
-use settee_design::{DesignDocument, DocumentBatch, Emissions, Language, MapSource};
+use settee_database::tasks::Tasks;
+use settee_database::{Catalog, Database, DatabaseError};
+use settee_design::{DesignDocument, Language, ViewDefinition};
 use settee_storage::Shard;
 
+use crate::clock::Clock;
 use crate::error::{Result, ViewError};
-use crate::handle::{BuildGuard, DatabaseIndexes, Handle, Turn};
+use crate::handle::{DatabaseIndexes, Handle};
 use crate::home::{CatalogHome, Home};
 use crate::index::identity::{definitions, layout_of, signature};
-use crate::index::{IndexDefinition, IndexStore, Meta, Signature, Tokens};
-use crate::indexer::source::ChangeSnapshot;
-use crate::indexer::{Pass, PassIndex, Settings, attach};
+use crate::index::{IndexStore, Meta, Signature, Tokens};
+use crate::indexer::Settings;
+use crate::indexer::runs::directories;
+use crate::orders::BuildState;
+use crate::pace::{Budget, Pace, Urgency};
 use crate::query::{Plan, RowSink, Shown, Update, ViewQuery};
 use crate::reduce::Column;
 
@@ -104,9 +107,65 @@ impl Views {
     /// Brings all indexes of a design document up to date.
     ///
     /// # Errors
-    /// When a function or storage failed.
-    pub fn update(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<()> {
-        self.core.update(&self.home(database), ddoc)
+    /// When a function or storage failed, or when it was ended early.
+    pub fn update(&self, database: &Arc<Database>, ddoc: &DesignDocument, urgency: Urgency) -> Result<()> {
+        self.core.update(&self.home(database), ddoc, urgency)
+    }
+
+    /// How many changes the indexes of a design document are behind, if the background should see to them: nobody builds
+    /// them, and they are neither paused nor left alone after a failure.
+    ///
+    /// # Errors
+    /// When storage failed.
+    pub fn lag(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<Option<u64>> {
+        self.core.lag(&self.home(database), ddoc)
+    }
+
+    /// What the builds of a design document are doing.
+    ///
+    /// # Errors
+    /// When storage failed.
+    pub fn build_state(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<BuildState> {
+        self.core.build_state(&self.home(database), ddoc)
+    }
+
+    /// Ends the builds of a design document, keeping what they have done, and lets no other begin. Queries that need one get
+    /// [`ViewError::Paused`].
+    ///
+    /// # Errors
+    /// When storage failed.
+    pub fn pause(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<()> {
+        self.core.pause(&self.home(database), ddoc)
+    }
+
+    /// Lets the indexes of a design document be built again: the caller may call [`Self::update`].
+    ///
+    /// # Errors
+    /// When storage failed.
+    pub fn resume(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<()> {
+        self.core.resume(&self.home(database), ddoc)
+    }
+
+    /// Ends the builds of a design document and forgets what they have done that is in no index yet. Queries that wait get
+    /// [`ViewError::Cancelled`]; the next one that needs it begins anew.
+    ///
+    /// # Errors
+    /// When storage failed.
+    pub fn cancel(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<()> {
+        self.core.cancel(&self.home(database), ddoc)
+    }
+
+    /// Sets what builds in the background may use.
+    pub fn set_budget(&self, budget: Budget) {
+        self.core.pace.set_budget(budget);
+    }
+
+    /// The databases that have builds which were interrupted when the last process ended.
+    ///
+    /// # Errors
+    /// When the files cannot be listed.
+    pub fn interrupted(&self) -> Result<BTreeSet<String>> {
+        Ok(directories(&self.core.settings.run_directory)?.into_iter().filter_map(|(_, owner)| owner).collect())
     }
 
     /// What is known of the indexes of a design document.
@@ -117,13 +176,34 @@ impl Views {
         self.core.info(&self.home(database), ddoc)
     }
 
-    /// Removes the indexes that none of `ddocs`, all design documents of the database, needs. Those that are being built
-    /// stay. Answers how many went.
+    /// Removes the indexes that none of `ddocs`, all design documents of the database, needs, and that nobody has needed
+    /// or used for `grace_us`. Those that are being built stay. Answers how many went.
     ///
     /// # Errors
     /// When storage failed.
-    pub fn cleanup(&self, database: &Arc<Database>, ddocs: &[DesignDocument]) -> Result<usize> {
-        self.core.cleanup(&self.home(database), ddocs)
+    pub fn cleanup(&self, database: &Arc<Database>, ddocs: &[DesignDocument], grace_us: u64) -> Result<usize> {
+        self.core.collect(&self.home(database), ddocs, grace_us)
+    }
+
+    /// Removes what builds left on disk of indexes that are not there any more. Answers of how many.
+    ///
+    /// # Errors
+    /// When storage failed.
+    pub fn sweep(&self) -> Result<usize> {
+        let found = directories(&self.core.settings.run_directory)?;
+        if found.is_empty() {
+            return Ok(0);
+        }
+        let mut known = HashSet::new();
+        for name in self.catalog.names()? {
+            match self.catalog.database(&name) {
+                Ok(database) => known.extend(self.home(&database).indexes()?.into_iter().map(|(_, shard)| shard)),
+                Err(DatabaseError::NotFound) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        // An index that came meanwhile has not been found before.
+        self.core.sweep(|shard| known.contains(&shard) || found.iter().all(|(known, _)| *known != shard))
     }
 
     /// Lets the engine give back the space of what was removed from the indexes of a design document. Blocks.
@@ -138,11 +218,17 @@ impl Views {
     /// Queries that wait get [`ViewError::Stopped`].
     pub fn release(&self, database: &Arc<Database>) {
         self.core.indexes_of(database.shard()).stop_and_wait();
+        // What is left then is swept away later.
+        let _ = self.core.remove_runs(&self.home(database));
     }
 
     /// Ends all work on indexes, for the end of the server. What was not finished is done again later.
     pub fn stop(&self) {
         self.core.stop();
+    }
+
+    pub(crate) fn core(&self) -> &Core {
+        &self.core
     }
 
     fn home<'a>(&'a self, database: &'a Arc<Database>) -> CatalogHome<'a> {
@@ -153,19 +239,21 @@ impl Views {
 /// Everything but the catalog, so that tests may bring their own databases.
 pub(crate) struct Core {
     languages: Languages,
-    tasks: Tasks,
-    log: Log,
-    settings: Settings,
+    pub(crate) tasks: Tasks,
+    pub(crate) log: Log,
+    pub(crate) settings: Settings,
     tokens: Arc<Tokens>,
+    pub(crate) pace: Pace,
     databases: Mutex<HashMap<Shard, Arc<DatabaseIndexes>>>,
-    is_stopping: AtomicBool,
+    pub(crate) is_stopping: AtomicBool,
 }
 
 impl Core {
     pub(crate) fn new(languages: Languages, tasks: Tasks, log: Log, settings: Settings) -> Self {
         let tokens = Arc::new(Tokens::new(settings.seed));
-        let databases = Mutex::default();
-        Self { languages, tasks, log, settings, tokens, databases, is_stopping: AtomicBool::new(false) }
+        let (databases, is_stopping) = (Mutex::default(), AtomicBool::new(false));
+        let pace = Pace::new(settings.clock.clone());
+        Self { languages, tasks, log, settings, tokens, pace, databases, is_stopping }
     }
 
     pub(crate) fn query(
@@ -176,8 +264,27 @@ impl Core {
         query: &ViewQuery,
         sink: &mut dyn RowSink,
     ) -> Result<Answer> {
-        let context = format!("{}/{}/_view/{view}", home.name(), ddoc.id);
-        let view = ddoc.view(view).ok_or(ViewError::MissingView)?;
+        let definition = ddoc.view(view).ok_or(ViewError::MissingView)?;
+        let shown = self.shown_instead(home, ddoc, definition)?;
+        if let Some((shown, stale)) = &shown {
+            sink.stale(stale);
+            self.query_shown(home, shown, &shown.views[0], query, sink)?;
+        } else {
+            self.query_shown(home, ddoc, definition, query, sink)?;
+        }
+        let is_wanted = shown.is_some() || query.update == Update::Lazy;
+        Ok(if is_wanted && self.lag(home, ddoc)?.is_some() { Answer::UpdateWanted } else { Answer::Complete })
+    }
+
+    fn query_shown(
+        &self,
+        home: &dyn Home,
+        ddoc: &DesignDocument,
+        view: &ViewDefinition,
+        query: &ViewQuery,
+        sink: &mut dyn RowSink,
+    ) -> Result<()> {
+        let context = format!("{}/{}/_view/{}", home.name(), ddoc.id, view.name);
         let plan = Plan::new(query, view.reduce.is_some(), view.collation, layout_of(home.layout(), ddoc))?;
         let reduce = view.reduce.clone().filter(|_| plan.reduces());
         let signature = signature(home.layout(), ddoc, view);
@@ -187,15 +294,15 @@ impl Core {
         };
         let (handle, snapshot, meta) = loop {
             let handle = self.handle(home, signature)?;
-            let snapshot = handle.store.snapshot()?;
-            let meta = handle.store.meta(&*snapshot)?.unwrap_or_else(Meta::new);
+            let snapshot = handle.store().snapshot()?;
+            let meta = handle.store().meta(&*snapshot)?.unwrap_or_else(Meta::new);
             // Even an index that need not be up to date may have been built before a view with this reduce function came.
             if is_current(&meta, reduce.as_slice(), update_seq) {
                 break (handle, snapshot, meta);
             }
-            self.advance(home, ddoc, signature, update_seq)?;
+            self.advance(home, ddoc, signature, update_seq, Urgency::Client)?;
         };
-        let shown = Shown { tree: handle.store.tree(&*snapshot), meta: &meta };
+        let shown = Shown { tree: handle.store().tree(&*snapshot), meta: &meta };
         let mut column = match &reduce {
             Some(reduce) => Some((self.column(ddoc, reduce)?.with_context(context), meta.column(reduce).unwrap_or(0))),
             None => None,
@@ -204,18 +311,29 @@ impl Core {
         for message in column.iter_mut().flat_map(|(column, _)| column.take_log()) {
             self.say(home, ddoc, None, &message);
         }
-        shown?;
-        Ok(if query.update == Update::Lazy { Answer::UpdateWanted } else { Answer::Complete })
+        shown
     }
 
-    pub(crate) fn update(&self, home: &dyn Home, ddoc: &DesignDocument) -> Result<()> {
+    pub(crate) fn update(&self, home: &dyn Home, ddoc: &DesignDocument, urgency: Urgency) -> Result<()> {
+        let result = self.try_update(home, ddoc, urgency);
+        match &result {
+            Ok(()) => self.end_rest(home, ddoc)?,
+            Err(ViewError::Stopped | ViewError::Paused | ViewError::Cancelled) => {}
+            Err(_) => self.rest_after_failure(home, ddoc)?,
+        }
+        result
+    }
+
+    fn try_update(&self, home: &dyn Home, ddoc: &DesignDocument, urgency: Urgency) -> Result<()> {
         let update_seq = home.read()?.update_seq()?;
-        for definition in definitions(home.layout(), ddoc) {
+        let definitions = definitions(home.layout(), ddoc);
+        for definition in &definitions {
             while !is_current(&self.handle(home, definition.signature)?.meta()?, &definition.reduces, update_seq) {
-                self.advance(home, ddoc, definition.signature, update_seq)?;
+                self.advance(home, ddoc, definition.signature, update_seq, urgency)?;
             }
         }
-        Ok(())
+        let built: Vec<Signature> = definitions.iter().map(|definition| definition.signature).collect();
+        self.note_served(home, ddoc, &built)
     }
 
     pub(crate) fn info(&self, home: &dyn Home, ddoc: &DesignDocument) -> Result<ViewInfo> {
@@ -240,7 +358,7 @@ impl Core {
             info.waiting_clients += waiting;
             info.update_seq = info.update_seq.min(meta.update_seq);
             info.purge_seq = info.purge_seq.min(meta.purge_seq);
-            info.file_bytes += handle.store.file_bytes();
+            info.file_bytes += handle.store().file_bytes();
             info.external_bytes += meta.content_bytes();
         }
         info.updates_pending = database.count_after(info.update_seq)?;
@@ -250,36 +368,9 @@ impl Core {
     /// Nodes that nothing refers to go with the commit that replaces them, so what is left is up to the engine.
     pub(crate) fn compact(&self, home: &dyn Home, ddoc: &DesignDocument) -> Result<()> {
         for definition in definitions(home.layout(), ddoc) {
-            self.handle(home, definition.signature)?.store.reclaim()?;
+            self.handle(home, definition.signature)?.store().reclaim()?;
         }
         Ok(())
-    }
-
-    pub(crate) fn cleanup(&self, home: &dyn Home, ddocs: &[DesignDocument]) -> Result<usize> {
-        let needed: HashSet<Signature> = ddocs
-            .iter()
-            .flat_map(|ddoc| definitions(home.layout(), ddoc))
-            .map(|definition| definition.signature)
-            .collect();
-        let indexes = self.indexes_of(home.shard());
-        let mut removed = 0;
-        for (signature, shard) in home.indexes()? {
-            if needed.contains(&signature) {
-                continue;
-            }
-            let mut handles = indexes.handles.lock();
-            let known = handles.get(&signature);
-            let guard = match known.map(Handle::try_build) {
-                Some(None) => continue,
-                Some(guard) => guard,
-                None => None,
-            };
-            home.remove_index(signature, shard)?;
-            handles.remove(&signature);
-            guard.into_iter().for_each(BuildGuard::retire);
-            removed += 1;
-        }
-        Ok(removed)
     }
 
     pub(crate) fn stop(&self) {
@@ -292,163 +383,45 @@ impl Core {
         Arc::clone(self.databases.lock().entry(database).or_default())
     }
 
-    fn handle(&self, home: &dyn Home, signature: Signature) -> Result<Arc<Handle>> {
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub(crate) fn tasks(&self) -> &Tasks {
+        &self.tasks
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.settings.clock
+    }
+
+    pub(crate) fn handle(&self, home: &dyn Home, signature: Signature) -> Result<Arc<Handle>> {
         let indexes = self.indexes_of(home.shard());
+        let now_us = self.clock().now_us();
         let mut handles = indexes.handles.lock();
         if let Some(handle) = handles.get(&signature) {
+            handle.use_at(now_us);
             return Ok(Arc::clone(handle));
         }
         let shard = home.add_index(signature)?;
         let store = IndexStore::new(Arc::clone(home.engine()), shard, Arc::clone(&self.tokens));
         let handle = Arc::new(Handle::new(store));
+        handle.use_at(now_us);
         handles.insert(signature, Arc::clone(&handle));
         Ok(handle)
     }
 
-    fn language(&self, ddoc: &DesignDocument) -> Result<Arc<dyn Language>> {
+    pub(crate) fn language(&self, ddoc: &DesignDocument) -> Result<Arc<dyn Language>> {
         (self.languages)(&ddoc.language).ok_or_else(|| ViewError::UnknownLanguage(ddoc.language.to_string()))
     }
 
-    fn column(&self, ddoc: &DesignDocument, reduce: &Arc<str>) -> Result<Column> {
+    pub(crate) fn column(&self, ddoc: &DesignDocument, reduce: &Arc<str>) -> Result<Column> {
         Column::open(reduce, &self.language(ddoc)?, self.settings.limits)
-    }
-
-    /// Builds an index so that it shows the database at `update_seq` or later and has all reduce functions of `ddoc`, or
-    /// waits until somebody else has built it. Other indexes of the design document that lag as well and that nobody
-    /// builds are taken along.
-    fn advance(&self, home: &dyn Home, ddoc: &DesignDocument, signature: Signature, update_seq: u64) -> Result<()> {
-        let Turn::Build(guard) = self.handle(home, signature)?.take_turn()? else {
-            return Ok(());
-        };
-        let mut wanted = Some(guard);
-        let mut guards = Vec::new();
-        let definitions = definitions(home.layout(), ddoc);
-        for definition in &definitions {
-            if definition.signature == signature {
-                guards.extend(wanted.take().map(|guard| (definition, guard)));
-                continue;
-            }
-            let handle = self.handle(home, definition.signature)?;
-            if !is_current(&handle.meta()?, &definition.reduces, update_seq)
-                && let Some(guard) = handle.try_build()
-            {
-                guards.push((definition, guard));
-            }
-        }
-        let result = self.build(home, ddoc, &guards, update_seq);
-        guards.into_iter().for_each(|(_, guard)| guard.finish(result.clone()));
-        result
-    }
-
-    /// Builds indexes in as few passes as possible.
-    fn build(
-        &self,
-        home: &dyn Home,
-        ddoc: &DesignDocument,
-        guards: &[(&IndexDefinition, BuildGuard)],
-        update_seq: u64,
-    ) -> Result<()> {
-        let indexes = self.indexes_of(home.shard());
-        if self.is_stopping.load(Ordering::Relaxed) || indexes.stop.load(Ordering::Relaxed) {
-            return Err(ViewError::Stopped);
-        }
-        let language = self.language(ddoc)?;
-        // Read after the right to build was taken, so that no index is ahead of it.
-        let database = home.read()?;
-        let mut lagging: Vec<(&IndexDefinition, PassIndex<'_>)> = Vec::new();
-        for (definition, guard) in guards {
-            let index = self.open(&guard.handle().store, definition, &language, database.purges_forgotten()?)?;
-            if index.meta.update_seq < update_seq {
-                lagging.push((definition, index));
-            }
-        }
-        lagging.sort_by_key(|(_, index)| index.meta.update_seq);
-        while let Some((_, first)) = lagging.first() {
-            let since = first.meta.update_seq;
-            let rest = lagging.split_off(lagging.partition_point(|(_, index)| index.meta.update_seq == since));
-            let pass = std::mem::replace(&mut lagging, rest);
-            self.run_pass(home, ddoc, &language, &*database, &indexes.stop, pass)?;
-        }
-        Ok(())
-    }
-
-    /// Prepares an index for a pass: it has all reduce functions of the design document then. One that did not see the
-    /// purges up to `purges_forgotten` cannot follow any more and begins anew.
-    fn open<'a>(
-        &self,
-        store: &'a IndexStore,
-        definition: &IndexDefinition,
-        language: &Arc<dyn Language>,
-        purges_forgotten: u64,
-    ) -> Result<PassIndex<'a>> {
-        let open = || {
-            let (meta, writer) = store.open()?;
-            let IndexDefinition { collation, layout, .. } = *definition;
-            Ok::<_, ViewError>(PassIndex { store, collation, layout, meta, writer })
-        };
-        let mut index = open()?;
-        if index.meta.update_seq > 0 && index.meta.purge_seq < purges_forgotten {
-            index.writer.begin_anew(&index.meta)?;
-            drop(index);
-            index = open()?;
-        }
-        let mut reduces = index.meta.reduces.clone();
-        reduces.extend(definition.reduces.iter().filter(|reduce| index.meta.column(reduce).is_none()).cloned());
-        if reduces.len() > index.meta.reduces.len() {
-            if index.meta.update_seq > 0 {
-                attach(index, reduces, language, self.settings.limits)?;
-                return open();
-            }
-            index.meta.reduces = reduces;
-        }
-        Ok(index)
-    }
-
-    fn run_pass(
-        &self,
-        home: &dyn Home,
-        ddoc: &DesignDocument,
-        language: &Arc<dyn Language>,
-        database: &dyn ChangeSnapshot,
-        stop: &AtomicBool,
-        indexes: Vec<(&IndexDefinition, PassIndex<'_>)>,
-    ) -> Result<()> {
-        let functions = indexes.iter().map(|(definition, _)| Arc::clone(&definition.map)).collect();
-        let since = indexes.first().map_or(0, |(_, index)| index.meta.update_seq);
-        let total_changes = database.count_after(since)?;
-        let kind = TaskKind::Indexer { database: home.name().to_owned(), design_document: ddoc.id.to_string() };
-        let task = self.tasks.start(kind, total_changes);
-        let pass = Pass {
-            settings: &self.settings,
-            language,
-            source: MapSource { functions, library: ddoc.library.clone() },
-            options: ddoc.options,
-            database,
-            stop,
-            progress: &|done| task.update(done, total_changes),
-            report: &|documents, emissions| self.report(home, ddoc, documents, emissions),
-        };
-        pass.run(indexes.into_iter().map(|(_, index)| index).collect())
-    }
-
-    fn report(&self, home: &dyn Home, ddoc: &DesignDocument, documents: &DocumentBatch, emissions: &Emissions) {
-        for failure in &emissions.failures {
-            let failed_document = documents.get(failure.document as usize).id;
-            self.say(home, ddoc, Some(failed_document), &failure.message);
-        }
-        for message in &emissions.log {
-            self.say(home, ddoc, None, message);
-        }
-    }
-
-    fn say(&self, home: &dyn Home, ddoc: &DesignDocument, failed_document: Option<&str>, message: &str) {
-        let (database, design_document) = (home.name(), &*ddoc.id);
-        (self.log)(&LogLine { database, design_document, failed_document, message });
     }
 }
 
 /// Whether an index is as new as `update_seq` and has the reductions of `reduces`. Without rows there are none to have.
-fn is_current(meta: &Meta, reduces: &[Arc<str>], update_seq: u64) -> bool {
+pub(crate) fn is_current(meta: &Meta, reduces: &[Arc<str>], update_seq: u64) -> bool {
     let has = |reduce: &Arc<str>| meta.column(reduce).is_some() || meta.rows.is_none();
     meta.update_seq >= update_seq && reduces.iter().all(has)
 }

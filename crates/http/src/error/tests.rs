@@ -87,6 +87,8 @@ fn every_error_has_a_status_a_name_and_a_reason() {
     line(&mut text, "view Spill", ViewError::Spill("ENOSPC".to_owned()));
     line(&mut text, "view Source", ViewError::Source("unreadable".to_owned()));
     line(&mut text, "view Stopped", ViewError::Stopped);
+    line(&mut text, "view Paused", ViewError::Paused);
+    line(&mut text, "view Cancelled", ViewError::Cancelled);
     line(&mut text, "view Contended", ViewError::Contended);
     line(&mut text, "view Corrupt", ViewError::Corrupt("node"));
     line(&mut text, "mango Refused", MangoError::Refused(Refusal::InvalidOperator("$nosuch".to_owned())));

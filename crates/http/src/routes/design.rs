@@ -38,11 +38,11 @@ pub(crate) async fn validate(node: &Arc<Node>, database: &Database, body: &Json)
 }
 
 /// Whether a reduce function is written as a built-in and is none.
-fn is_unknown(reduce: &str) -> bool {
+pub(super) fn is_unknown(reduce: &str) -> bool {
     is_builtin(reduce) && !settee_views::is_builtin_reduce(reduce)
 }
 
-fn compile(language: &dyn Language, design: &DesignDocument) -> Result<(), Error> {
+pub(super) fn compile(language: &dyn Language, design: &DesignDocument) -> Result<(), Error> {
     let limits = Limits::default();
     // What is attached is perhaps not there yet: the first query compiles it.
     for view in &design.views {

@@ -10,7 +10,7 @@ use hyper::StatusCode;
 use settee_database::{Database, Direction, Head as DocHead, ReadView};
 use settee_design::{CallError, DesignProgram, ListSession, ListSink, ListState, MoreRows};
 use settee_model::json::{Json, Value, write_string};
-use settee_views::{Answer as Answered, Header, MapRow, QueryError, ReduceRow, RowSink, ViewError};
+use settee_views::{Answer as Answered, Header, MapRow, QueryError, ReduceRow, RowSink, Stale, ViewError};
 
 use super::all_docs::{direction, id_range, key_list, write_winner};
 use super::rendered::Rendered;
@@ -265,6 +265,10 @@ fn head_of(total_rows: Option<u64>, offset: Option<u64>) -> Vec<u8> {
 }
 
 impl RowSink for List<'_> {
+    fn stale(&mut self, stale: &Stale) {
+        views::say_stale(self.output, stale);
+    }
+
     fn header(&mut self, header: Header) -> ControlFlow<()> {
         let (mut head, update_seq) = match header {
             Header::Map { total_rows, offset, update_seq } => (head_of(Some(total_rows), Some(offset)), update_seq),

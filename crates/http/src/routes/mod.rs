@@ -2,6 +2,7 @@
 
 mod all_docs;
 mod attachments;
+mod builds;
 mod bulk;
 mod bulk_get;
 mod changes;
@@ -17,6 +18,7 @@ mod local_docs;
 mod mango;
 mod operate;
 mod partition;
+mod playground;
 mod purge;
 mod rendered;
 mod replication;
@@ -160,6 +162,7 @@ fn database_resources(shutdown: &Shutdown) -> Vec<Resource> {
         Resource::new("/{db}/_shards/{doc}", "GET").get(Member, cluster::shard_of),
         Resource::new("/{db}/_sync_shards", "POST").post(ServerAdmin, cluster::sync_shards),
         Resource::new("/{db}/_temp_view", "POST").post(DatabaseAdmin, views::temp_view),
+        Resource::new("/{db}/_view_test", "POST").post(DatabaseAdmin, playground::view_test),
         Resource::new("/{db}/_view_cleanup", "POST").post(Maintenance, views::cleanup),
     ]
 }
@@ -264,6 +267,9 @@ fn design_resources() -> Vec<Resource> {
             .post(Member, views::post),
         Resource::new("/{db}/_design/{ddoc}/_view/{view}/queries", "POST").post(Member, views::queries),
         Resource::new("/{db}/_design/{ddoc}/_info", "GET").get(Member, views::info),
+        Resource::new("/{db}/_design/{ddoc}/_build", "GET,POST")
+            .get(Maintenance, builds::state)
+            .post(Maintenance, builds::order),
         Resource::new("/{db}/_design/{ddoc}", DOCUMENT_METHODS)
             .get(Member, documents::get)
             .put(DatabaseAdmin, write::put)

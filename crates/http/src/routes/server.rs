@@ -105,9 +105,13 @@ fn write_task(out: &mut Vec<u8>, task: &TaskState, node: &str) {
     write_string(out, database);
     let TaskState { changes_done, total_changes, started_on, updated_on, .. } = task;
     let progress = task.progress();
+    let eta_s = task.eta_s().map_or_else(|| "null".to_owned(), |eta_s| eta_s.to_string());
     out.extend_from_slice(
         format!(
-            r#","changes_done":{changes_done},"total_changes":{total_changes},"progress":{progress},"started_on":{started_on},"updated_on":{updated_on}}}"#
+            concat!(
+                r#","changes_done":{},"total_changes":{},"progress":{},"started_on":{},"updated_on":{},"eta_s":{}}}"#
+            ),
+            changes_done, total_changes, progress, started_on, updated_on, eta_s
         )
         .as_bytes(),
     );

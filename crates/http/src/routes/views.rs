@@ -4,15 +4,18 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use hyper::StatusCode;
-use settee_database::{Database, Direction, Head, IdRange, ReadView};
-use settee_design::{DesignDocument, DesignOptions, MapSource, ViewDefinition};
+use hyper::header::HeaderName;
+use settee_database::{Database, Head, ReadView};
+use settee_design::{DesignDocument, MapSource};
 use settee_model::Rev;
-use settee_model::collate::Collation;
-use settee_model::json::{Json, Kind, Value, write_string};
-use settee_views::{Answer as QueryAnswer, Header, MapRow, QueryError, ReduceRow, RowSink, ViewError, Views};
+use settee_model::json::{Json, write_string};
+use settee_views::{
+    Answer as QueryAnswer, Header, MapRow, QueryError, ReduceRow, RowSink, Stale, Urgency, ViewError, Views,
+    design_documents, embed_modules,
+};
 
-use super::all_docs::{parse_queries, text, write_winner};
-use super::partition;
+use super::all_docs::{parse_queries, write_winner};
+use super::{partition, playground};
 use crate::bridge::{self, Output};
 use crate::node::Node;
 use crate::params::attachments::Shown;
@@ -22,10 +25,7 @@ use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::revision::attachments::Text;
 use crate::revision::{self, Encoded};
-use crate::{Error, modules, sequence};
-
-/// The name of the only view of a temporary design document.
-const TEMPORARY: &str = "temp";
+use crate::{Error, sequence};
 
 /// `GET /{db}/_design/{ddoc}/_view/{view}`
 pub(super) async fn get(request: Request) -> Answer {
@@ -53,9 +53,10 @@ pub(super) async fn queries(mut request: Request) -> Answer {
 pub(super) async fn temp_view(mut request: Request) -> Answer {
     let database = request.database()?;
     let body = request.read_called_json().await?;
-    let design = temporary(body.value())?;
+    let design = playground::design(body.value())?;
+    playground::compile(&request.node, &design).await?;
     let params = ViewParams::of_temporary(body.value(), &request.query)?;
-    run(&request.node, database, Arc::new(design), TEMPORARY.to_owned(), vec![params], Form::One).await
+    run(&request.node, database, Arc::new(design), playground::VIEW.to_owned(), vec![params], Form::One).await
 }
 
 /// `GET /{db}/_design/{ddoc}/_info`
@@ -123,8 +124,8 @@ pub(super) async fn cleanup(request: Request) -> Answer {
     let database = request.database()?;
     let views = Arc::clone(&request.node.views);
     bridge::blocking(move || {
-        let designs = all_design_documents(&database)?;
-        Ok(views.cleanup(&database, &designs)?)
+        let designs = design_documents(&database)?;
+        Ok(views.cleanup(&database, &designs, 0)?)
     })
     .await?;
     Ok(respond::ok(StatusCode::ACCEPTED))
@@ -204,8 +205,12 @@ fn one(
 pub(super) fn update_later(views: &Arc<Views>, database: &Arc<Database>, design: &Arc<DesignDocument>) {
     let (views, database, design) = (Arc::clone(views), Arc::clone(database), Arc::clone(design));
     tokio::task::spawn_blocking(move || {
-        if let Err(error) = views.update(&database, &design) {
-            tracing::warn!(%error, database = database.name(), ddoc = %design.id, "an index was not updated");
+        match views.update(&database, &design, Urgency::Background) {
+            // These were somebody's wish.
+            Ok(()) | Err(ViewError::Stopped | ViewError::Paused | ViewError::Cancelled) => {}
+            Err(error) => {
+                tracing::warn!(%error, database = database.name(), ddoc = %design.id, "an index was not updated");
+            }
         }
     });
 }
@@ -221,7 +226,18 @@ struct Rows<'a> {
     error: Option<Error>,
 }
 
+/// Says in a header that the rows are those of the view that had the name before.
+pub(super) fn say_stale(output: &mut Output, stale: &Stale) {
+    let progress = stale.progress.map(|percent| format!("; progress={percent}")).unwrap_or_default();
+    let value = format!("stale; building={}{progress}", stale.building);
+    output.add_header(HeaderName::from_static("settee-index"), &value);
+}
+
 impl RowSink for Rows<'_> {
+    fn stale(&mut self, stale: &Stale) {
+        say_stale(self.output, stale);
+    }
+
     fn header(&mut self, header: Header) -> ControlFlow<()> {
         let out = self.output.text();
         out.push(b'{');
@@ -342,46 +358,6 @@ fn parse(view: &ReadView, id: &str, head: &Head) -> Result<DesignDocument, Error
     let body = Json::trusted(body);
     let mut design = DesignDocument::parse(id, body.value())
         .map_err(|error| Error::new(StatusCode::BAD_REQUEST, "invalid_design_doc", error.to_string()))?;
-    modules::embed(view, head.stored, &mut design)?;
+    embed_modules(view, head.stored, &mut design)?;
     Ok(design)
-}
-
-fn all_design_documents(database: &Arc<Database>) -> Result<Vec<DesignDocument>, Error> {
-    let view = database.read()?;
-    let range = IdRange { start: Some(b"_design/".to_vec()), end: Some(b"_design0".to_vec()) };
-    let mut rows = view.all_docs(&range, Direction::Forward)?;
-    let mut designs = Vec::new();
-    while let Some(row) = rows.next()? {
-        // One that was replicated in and makes no sense needs no index.
-        designs.extend(parse(&view, row.id, &row.head).ok());
-    }
-    Ok(designs)
-}
-
-/// The design document that the body of `_temp_view` stands for.
-fn temporary(body: Value<'_>) -> Result<DesignDocument, Error> {
-    if body.kind() != Kind::Object {
-        return Err(Error::bad_request("Request body must be a JSON object"));
-    }
-    let map =
-        body.get("map").and_then(text).ok_or_else(|| Error::bad_request("A temporary view needs a `map` function."))?;
-    let options = body.get("options");
-    let option = |name: &str| options.and_then(|options| options.get(name));
-    let is_true = |name: &str| option(name).and_then(Value::as_bool).unwrap_or(false);
-    let raw = option("collation").and_then(text).as_deref() == Some("raw");
-    let view = ViewDefinition {
-        name: TEMPORARY.into(),
-        map: map.into(),
-        reduce: body.get("reduce").and_then(text).map(Arc::from),
-        collation: if raw { Collation::Raw } else { Collation::Unicode },
-    };
-    Ok(DesignDocument {
-        id: "_design/_temp_view".into(),
-        language: body.get("language").and_then(text).unwrap_or_else(|| "javascript".to_owned()).into(),
-        library: None,
-        options: DesignOptions { include_design: is_true("include_design"), local_seq: is_true("local_seq") },
-        views: vec![view],
-        partitioned: Some(false),
-        autoupdate: false,
-    })
 }

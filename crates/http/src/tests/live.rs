@@ -94,7 +94,9 @@ fn node(settings: Arc<Values>) -> Arc<Node> {
     let indexing = settee_views::Settings {
         threads: 1,
         memory_bytes: 1 << 20,
-        temporary_directory: std::env::temp_dir(),
+        run_directory: std::env::temp_dir().join("settee-live-tests"),
+        checkpoint_interval_ms: u64::MAX,
+        clock: settee_views::Clock::stopped(),
         limits: Limits::default(),
         seed: 1,
     };

@@ -173,7 +173,9 @@ impl World {
         let limits = settee_views::Settings {
             threads: 1,
             memory_bytes: 1 << 20,
-            temporary_directory: std::env::temp_dir(),
+            run_directory: std::env::temp_dir().join("settee-http-tests"),
+            checkpoint_interval_ms: u64::MAX,
+            clock: settee_views::Clock::stopped(),
             limits: Limits::default(),
             seed: 1,
         };

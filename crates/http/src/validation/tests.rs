@@ -141,7 +141,9 @@ impl World {
         let settings = settee_views::Settings {
             threads: 1,
             memory_bytes: 1 << 20,
-            temporary_directory: std::env::temp_dir(),
+            run_directory: std::env::temp_dir().join("settee-runs"),
+            checkpoint_interval_ms: u64::MAX,
+            clock: settee_views::Clock::stopped(),
             limits: Limits::default(),
             seed: 1,
         };

@@ -227,6 +227,19 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("smoosh.ratio_dbs", "min_priority", "2.0", Kind::Text, "compact a database whose bodies are so many times as large as the current ones"),
     setting("smoosh.ratio_dbs", "min_size", "16777216", Kind::Limit, "but only if so many bytes are garbage; infinity: no automatic compaction"),
 
+    setting("view_updater", "checkpoint_interval", "10", Kind::Seconds, "how often the first build of an index writes down how far it is, to go on from there after a crash"),
+
+    setting("ken", "enabled", "true", Kind::Bool, "bring lagging indexes up to date in the background"),
+    setting("ken", "batch_channels", "1", COUNT, "how many of them at a time; in force from the next start"),
+    setting("ken", "incremental_channels", "4", COUNT, "how many short ones besides; in force from the next start"),
+    setting("ken", "max_incremental_updates", "1000", Kind::Limit, "changes up to which one is short"),
+    setting("ken", "delay", "1000", Kind::Milliseconds, "how long changes are collected before that begins"),
+    setting("ken", "cpu_percent", "50", Kind::Integer(1, 100), "the part of the time in which each thread of a background build works"),
+    setting("ken", "bytes_per_second", "infinity", Kind::Limit, "bytes of documents that each thread of a background build reads"),
+
+    setting("view_cleanup", "check_interval", "600", Kind::Seconds, "how often indexes are looked for that nobody needs"),
+    setting("view_cleanup", "grace", "3600", Kind::Seconds, "how long these are kept"),
+
     setting("global_changes", "update_db", "true", Kind::Bool, "keep events for _db_updates, if the database _global_changes exists"),
     setting("global_changes", "max_write_delay", "500", Kind::Milliseconds, "how long events are collected before they are written"),
 

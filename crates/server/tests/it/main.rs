@@ -10,6 +10,7 @@ mod client;
 mod crash;
 mod feeds;
 mod languages;
+mod life;
 mod limits;
 mod operation;
 mod protocol;

@@ -1,14 +1,16 @@
 //! Indexes: what one is keyed by ([`identity`]), the record that describes it ([`Meta`]), and access to its shard
 //! ([`IndexStore`]).
 //!
-//! An index has a shard of its own. In there, `Catalog` holds one [`Meta`]; `IndexNodes` holds the nodes of two trees: the
+//! An index has a shard of its own. In there, `Catalog` holds one [`Meta`], and a [`Checkpoint`] while it is loaded; `IndexNodes` holds the nodes of two trees: the
 //! rows, and the back-pointers that the last load wrote, from document ids to the sort keys of their rows; `IndexEntries`
 //! holds back-pointers that changed since.
 
+mod checkpoint;
 pub(crate) mod identity;
 mod meta;
 mod store;
 
+pub(crate) use checkpoint::Checkpoint;
 pub(crate) use identity::{IndexDefinition, Signature};
 pub(crate) use meta::Meta;
 pub(crate) use store::{IndexStore, IndexWriter, Tokens};

@@ -8,7 +8,7 @@ use settee_storage::{
     Version,
 };
 
-use super::Meta;
+use super::{Checkpoint, Meta};
 use crate::error::{Result, ViewError};
 use crate::keys;
 use crate::tree::write::Committer;
@@ -63,6 +63,17 @@ impl IndexStore {
         record.map_or(Ok(None), |bytes| Meta::decode(&bytes))
     }
 
+    /// The load that is under way, if it got as far as that.
+    pub(crate) fn checkpoint(&self) -> Result<Option<Checkpoint>> {
+        let record = self.snapshot()?.get(self.shard, Keyspace::Catalog, keys::CHECKPOINT)?;
+        record.map_or(Ok(None), |bytes| Checkpoint::decode(&bytes))
+    }
+
+    /// Makes everything committed so far durable, also to the database.
+    pub(crate) fn sync(&self) -> Result<()> {
+        Ok(self.engine.sync()?)
+    }
+
     /// Bytes on disk, about.
     pub(crate) fn file_bytes(&self) -> u64 {
         self.engine.approximate_size(self.shard)
@@ -113,9 +124,25 @@ pub(crate) struct IndexWriter<'a> {
 }
 
 impl IndexWriter<'_> {
-    /// Commits a batch after which the index is what `meta` says.
+    /// Commits a batch after which the index is what `meta` says. A checkpoint was one of what it was before.
     pub(crate) fn publish(&mut self, mut batch: Batch, meta: &Meta) -> Result<()> {
         batch.put(Keyspace::Catalog, keys::META, &meta.encode());
+        batch.delete(Keyspace::Catalog, keys::CHECKPOINT);
+        self.commit(batch)
+    }
+
+    /// Writes down how far a load of the index that `meta` describes is. To be synced by the caller.
+    pub(crate) fn note(&mut self, checkpoint: &Checkpoint, meta: &Meta) -> Result<()> {
+        let mut batch = Batch::new();
+        batch.put(Keyspace::Catalog, keys::META, &meta.encode());
+        batch.put(Keyspace::Catalog, keys::CHECKPOINT, &checkpoint.encode());
+        self.commit(batch)
+    }
+
+    /// Forgets the checkpoint, if there is one.
+    pub(crate) fn forget_checkpoint(&mut self) -> Result<()> {
+        let mut batch = Batch::new();
+        batch.delete(Keyspace::Catalog, keys::CHECKPOINT);
         self.commit(batch)
     }
 

@@ -9,16 +9,20 @@
 //!    short, and what is stored are merged into new trees. Otherwise changes are taken in rounds, and the runs of a round
 //!    change the leaves that they touch ([`mod@write`]).
 //! 3. The last commit moves the index to the update sequence of the snapshot that was scanned.
+//! 4. A load that takes long makes checkpoints ([`resume`]): after a crash it goes on from the last one.
 //!
 //! Which indexes lag, who may write them, and who waits is not decided here, but by [`Views`](crate::Views).
 
 pub(crate) mod entries;
 mod merge;
+pub(crate) mod resume;
+pub(crate) mod runs;
 mod sorter;
 pub(crate) mod source;
 mod worker;
 mod write;
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,14 +31,18 @@ use parking_lot::Mutex;
 use settee_database::Layout;
 use settee_design::{DesignOptions, DocumentBatch, Emissions, Language, Limits, MapSource};
 use settee_model::collate::Collation;
+use settee_storage::Snapshot;
 
 use entries::EntryReader;
+use runs::RunDirectory;
 use source::{ChangeSnapshot, Changes, Fill};
-use worker::{Spilling, Target, Worker};
+use worker::{Target, Worker};
 use write::{Found, Reached, Writing};
 
+use crate::clock::Clock;
 use crate::error::{Result, ViewError};
 use crate::index::{IndexStore, IndexWriter, Meta};
+use crate::pace::Turn;
 use crate::reduce::Column;
 use crate::tree::columns::rebuild;
 use crate::tree::write::NodeWriter;
@@ -46,8 +54,12 @@ pub struct Settings {
     pub threads: usize,
     /// How much memory sorted runs may take before they are spilled.
     pub memory_bytes: usize,
-    /// Where they are spilled to.
-    pub temporary_directory: PathBuf,
+    /// Where they are spilled to. What lies there belongs to checkpoints of builds and must outlive the process.
+    pub run_directory: PathBuf,
+    /// How often a long build makes a checkpoint at most, from which it goes on after a crash.
+    pub checkpoint_interval_ms: u64,
+    /// Tells the time.
+    pub clock: Clock,
     /// What functions may use.
     pub limits: Limits,
     /// A random number.
@@ -61,8 +73,11 @@ const ROUND_CHANGES: u64 = 20_000;
 const ROUND_BYTES: u64 = 64 << 20;
 /// An index is loaded rather than updated if at least so many documents changed, and for each of them there are no more
 /// than so many rows: reading a row in order costs about a thousandth of finding its leaf.
-const LOAD_CHANGES: u64 = 5_000;
+const LOAD_CHANGES: u64 = if cfg!(test) { 1_000 } else { 5_000 };
 const LOAD_ROWS_PER_CHANGE: u64 = 8;
+/// A checkpoint has files of its own, so there must not be too many: after a while there is one each time when the work
+/// has grown by this part.
+const CHECKPOINT_PART: u64 = 16;
 
 /// An index that takes part in a pass.
 pub(crate) struct PassIndex<'a> {
@@ -71,6 +86,7 @@ pub(crate) struct PassIndex<'a> {
     pub(crate) layout: Layout,
     pub(crate) meta: Meta,
     pub(crate) writer: IndexWriter<'a>,
+    pub(crate) directory: RunDirectory,
 }
 
 /// What the functions of a pass see and may use.
@@ -81,8 +97,11 @@ pub(crate) struct Pass<'a> {
     pub(crate) source: MapSource,
     pub(crate) options: DesignOptions,
     pub(crate) database: &'a dyn ChangeSnapshot,
-    /// Set when the work must end early.
-    pub(crate) stop: &'a AtomicBool,
+    /// The name of the database.
+    pub(crate) database_name: &'a str,
+    /// Called between batches, with the bytes of the last one: may wait, and says why the work must end early. What is done by then is kept, unless the
+    /// reason is [`ViewError::Cancelled`].
+    pub(crate) control: &'a (dyn Fn(&mut Turn, u64) -> Result<()> + Sync),
     /// Told how many changes are done.
     pub(crate) progress: &'a (dyn Fn(u64) + Sync),
     /// Sees what functions threw and logged.
@@ -95,16 +114,25 @@ struct Scan<'a> {
     /// What may still be taken in this round.
     changes_left: u64,
     bytes_left: u64,
+    /// When the round ends at the latest.
+    ends_us: u64,
     last_seq: u64,
     fill: Fill,
+    /// Why the work must end early.
+    interrupted: Option<ViewError>,
 }
 
 impl Pass<'_> {
-    /// Brings indexes that stand at the same update sequence to that of the database snapshot.
-    pub(crate) fn run(&self, indexes: Vec<PassIndex<'_>>) -> Result<()> {
-        let since = indexes.first().map_or(0, |index| index.meta.update_seq);
-        // Indexes that were interrupted may have seen different purges. Seeing one again does no harm.
-        let purged_since = indexes.iter().map(|index| index.meta.purge_seq).min().unwrap_or(0);
+    /// Brings indexes that stand at about the same update sequence to that of the database snapshot. None or all of them
+    /// stand at its beginning.
+    pub(crate) fn run(&self, mut indexes: Vec<PassIndex<'_>>) -> Result<()> {
+        let since = indexes.iter().map(|index| index.meta.update_seq).min().unwrap_or(0);
+        // Indexes that were interrupted may have seen different purges. Seeing one again does no harm. Before the first
+        // change there was nothing that a purge could have taken.
+        let purged_since = match since {
+            0 => self.database.purge_seq()?,
+            _ => indexes.iter().map(|index| index.meta.purge_seq).min().unwrap_or(0),
+        };
         let update_seq = self.database.update_seq()?;
         let pending = self.database.count_after(since)?;
         let threads = pending.div_ceil(CHANGES_PER_THREAD).clamp(1, self.settings.threads.max(1) as u64);
@@ -113,50 +141,69 @@ impl Pass<'_> {
             .collect::<Result<Vec<_>>>()?;
 
         let snapshots = indexes.iter().map(|index| index.store.snapshot()).collect::<Result<Vec<_>>>()?;
-        let targets: Vec<Target<'_>> = indexes
-            .iter()
-            .zip(&snapshots)
-            .map(|(index, snapshot)| Target {
-                collation: index.collation,
-                layout: index.layout,
-                before: index
-                    .meta
-                    .rows
-                    .is_some()
-                    .then(|| EntryReader { tree: index.store.tree(&**snapshot), root: index.meta.entries.clone() }),
-            })
-            .collect();
         let rows = indexes.iter().map(|index| index.meta.total_rows()).max().unwrap_or(0);
         let is_load = rows == 0 || pending >= LOAD_CHANGES && pending.saturating_mul(LOAD_ROWS_PER_CHANGE) >= rows;
-        let mut writings = indexes.into_iter().map(|index| self.writing(index)).collect::<Result<Vec<_>>>()?;
+        let (mut writings, mut targets) = (Vec::new(), Vec::new());
+        let directories: Vec<RunDirectory> = indexes.iter_mut().map(PassIndex::take_directory).collect();
+        for ((index, snapshot), directory) in indexes.into_iter().zip(&snapshots).zip(&directories) {
+            targets.push(index.target(&**snapshot, directory));
+            writings.push(self.writing(index)?);
+        }
 
+        let started_us = self.settings.clock.now_us();
         let mut scan = Scan {
             changes: self.database.changes(since, purged_since)?,
             changes_left: 0,
             bytes_left: 0,
+            ends_us: started_us,
             last_seq: since,
             fill: Fill::Full,
+            interrupted: None,
         };
         let done = AtomicU64::new(0);
         while scan.fill == Fill::Full {
-            (scan.changes_left, scan.bytes_left) =
-                if is_load { (u64::MAX, u64::MAX) } else { (ROUND_CHANGES, ROUND_BYTES) };
+            self.begin_round(&mut scan, is_load, started_us);
             scan = self.map(scan, &mut workers, &targets, &done)?;
+            let interrupted = scan.interrupted.take();
+            if matches!(interrupted, Some(ViewError::Cancelled)) {
+                return Err(ViewError::Cancelled);
+            }
             let reached = match scan.fill {
                 Fill::End => Reached { update_seq, purge_seq: self.database.purge_seq()? },
                 Fill::Full => Reached { update_seq: scan.last_seq, purge_seq: purged_since },
             };
-            self.check_stop()?;
-            self.write(&mut writings, &mut workers, reached, if is_load { write::load } else { write::update })?;
+            // Before the trees of a long load are written as well: that takes a while, too.
+            let is_long = writings.iter().any(|writing| !writing.noted.is_empty());
+            if is_load && (scan.fill == Fill::Full || interrupted.is_some() || is_long) {
+                self.make_checkpoint(&mut writings, &mut workers, &targets, reached)?;
+            }
+            if !is_load || scan.fill == Fill::End && interrupted.is_none() {
+                self.write(&mut writings, &mut workers, &targets, reached, is_load)?;
+            }
+            if let Some(reason) = interrupted {
+                return Err(reason);
+            }
         }
         Ok(())
+    }
+
+    /// Says how much is taken before something is written.
+    fn begin_round(&self, scan: &mut Scan<'_>, is_load: bool, started_us: u64) {
+        if is_load {
+            let now_us = self.settings.clock.now_us();
+            let interval_us = self.settings.checkpoint_interval_ms.saturating_mul(1000);
+            let round_us = interval_us.max(now_us.saturating_sub(started_us) / CHECKPOINT_PART);
+            (scan.changes_left, scan.bytes_left, scan.ends_us) = (u64::MAX, u64::MAX, now_us.saturating_add(round_us));
+        } else {
+            (scan.changes_left, scan.bytes_left, scan.ends_us) = (ROUND_CHANGES, ROUND_BYTES, u64::MAX);
+        }
     }
 
     fn writing<'a>(&self, index: PassIndex<'a>) -> Result<Writing<'a>> {
         let PassIndex { store, meta, writer, .. } = index;
         let open = |reduce: &Arc<str>| Column::open(reduce, self.language, self.settings.limits);
         let columns = meta.reduces.iter().map(open).collect::<Result<_>>()?;
-        Ok(Writing { store, writer, meta, columns })
+        Ok(Writing { store, writer, meta, columns, noted: HashSet::new() })
     }
 
     /// Maps documents on all workers until the round or the scan is at its end.
@@ -171,8 +218,7 @@ impl Pass<'_> {
         let failed = AtomicBool::new(false);
         let memory_bytes = self.settings.memory_bytes / workers.len();
         let work = |worker: &mut Worker| {
-            let spilling = Spilling { directory: &self.settings.temporary_directory, memory_bytes };
-            let result = self.map_batches(worker, &scan, targets, spilling, &failed, done);
+            let result = self.map_batches(worker, &scan, targets, memory_bytes, &failed, done);
             failed.fetch_or(result.is_err(), Ordering::Relaxed);
             worker.seal();
             result
@@ -195,13 +241,20 @@ impl Pass<'_> {
         worker: &mut Worker,
         scan: &Mutex<Scan<'_>>,
         targets: &[Target<'_>],
-        spilling: Spilling<'_>,
+        memory_bytes: usize,
         failed: &AtomicBool,
         done: &AtomicU64,
     ) -> Result<()> {
-        while !failed.load(Ordering::Relaxed) && scan.lock().fill_batch(worker, self.options)? {
-            self.check_stop()?;
-            worker.map(targets, spilling, self.report)?;
+        while !failed.load(Ordering::Relaxed) {
+            // Asked before changes are taken: what was taken is mapped.
+            let bytes = worker.batch.documents.size_bytes() as u64;
+            if let Err(reason) = (self.control)(&mut worker.turn, bytes) {
+                scan.lock().interrupted = Some(reason);
+            }
+            if !scan.lock().fill_batch(worker, self.options, &self.settings.clock)? {
+                break;
+            }
+            worker.map(targets, memory_bytes, self.report)?;
             let changes = worker.batch.changes;
             (self.progress)(done.fetch_add(changes, Ordering::Relaxed) + changes);
         }
@@ -213,13 +266,18 @@ impl Pass<'_> {
         &self,
         writings: &mut [Writing<'_>],
         workers: &mut [Worker],
+        targets: &[Target<'_>],
         reached: Reached,
-        write: fn(&mut Writing<'_>, Found) -> Result<()>,
+        is_load: bool,
     ) -> Result<()> {
-        let found = (0..writings.len()).map(|index| take_found(workers, index, reached)).collect::<Result<Vec<_>>>()?;
+        let mut found = Vec::new();
+        for (index, target) in targets.iter().enumerate() {
+            found.push(take_found(workers, index, target.directory, reached)?);
+        }
+        let write = if is_load { write::load } else { write::update };
         let threads = workers.len().min(writings.len());
         let queue = Mutex::new(writings.iter_mut().zip(found));
-        let work = || {
+        let work = || -> Result<()> {
             loop {
                 let next = queue.lock().next();
                 let Some((writing, found)) = next else { return Ok(()) };
@@ -237,19 +295,36 @@ impl Pass<'_> {
             others.into_iter().fold(first, |result, thread| {
                 result.and(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             })
-        })
+        })?;
+        resume::clear_runs(writings, targets.iter().map(|target| target.directory))
+    }
+}
+
+impl<'a> PassIndex<'a> {
+    fn take_directory(&mut self) -> RunDirectory {
+        std::mem::take(&mut self.directory)
     }
 
-    fn check_stop(&self) -> Result<()> {
-        if self.stop.load(Ordering::Relaxed) { Err(ViewError::Stopped) } else { Ok(()) }
+    fn target<'s>(&self, snapshot: &'s dyn Snapshot, directory: &'s RunDirectory) -> Target<'s>
+    where
+        'a: 's,
+    {
+        let before = || EntryReader { tree: self.store.tree(snapshot), root: self.meta.entries.clone() };
+        Target {
+            collation: self.collation,
+            layout: self.layout,
+            before: self.meta.rows.is_some().then(before),
+            directory,
+        }
     }
 }
 
 impl Scan<'_> {
     /// Whether there is anything in the batch now.
-    fn fill_batch(&mut self, worker: &mut Worker, options: DesignOptions) -> Result<bool> {
+    fn fill_batch(&mut self, worker: &mut Worker, options: DesignOptions, clock: &Clock) -> Result<bool> {
         worker.batch.clear();
-        if self.fill == Fill::End || self.changes_left == 0 || self.bytes_left == 0 {
+        let is_over = self.fill == Fill::End || self.changes_left == 0 || self.bytes_left == 0;
+        if is_over || self.interrupted.is_some() || clock.now_us() > self.ends_us {
             return Ok(false);
         }
         self.fill = self.changes.fill(&mut worker.batch, options)?;
@@ -262,12 +337,12 @@ impl Scan<'_> {
     }
 }
 
-fn take_found(workers: &mut [Worker], index: usize, reached: Reached) -> Result<Found> {
+fn take_found(workers: &mut [Worker], index: usize, directory: &RunDirectory, reached: Reached) -> Result<Found> {
     let mut found = Found { rows: Vec::new(), entries: Vec::new(), reached };
     for worker in workers {
         let output = &mut worker.outputs[index];
-        found.rows.extend(output.rows.take_sources()?);
-        found.entries.extend(output.entries.take_sources()?);
+        found.rows.extend(output.rows.take_sources(directory)?);
+        found.entries.extend(output.entries.take_sources(directory)?);
     }
     Ok(found)
 }

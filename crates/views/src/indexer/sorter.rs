@@ -1,16 +1,14 @@
-//! [`Sorter`]: collects rows in one flat buffer, sorts them, and spills them to a temporary file when memory is short.
+//! [`Sorter`]: collects rows in one flat buffer, sorts them, and spills them to a file when memory is short.
 //!
 //! Nothing is allocated for a row: keys and values lie one behind the other, and fixed-size slots are what is sorted. A
 //! row that is to be removed has no value; where a key is both removed and put, the put stays.
 
 use std::cmp::Ordering;
-use std::fs::File;
-use std::io::{BufReader, BufWriter, Read, Seek, Write};
-use std::path::Path;
 
 use super::merge::{Ranked, Source};
+use super::runs::{RunDirectory, RunFile};
 use crate::codec::{Reader, push_number};
-use crate::error::{Result, ViewError};
+use crate::error::Result;
 use crate::tree::Row;
 use crate::tree::apply::Change;
 
@@ -130,10 +128,17 @@ impl Sorter {
         }
     }
 
-    /// Writes what is there to a temporary file in `directory`, sorted, and is empty then.
-    pub(crate) fn spill(&mut self, directory: &Path) -> Result<SpilledRun> {
+    /// Writes what is there to a file in `directory`, sorted, and is empty then.
+    pub(crate) fn spill(&mut self, directory: &RunDirectory) -> Result<RunFile> {
         self.sort();
-        let mut out = BufWriter::with_capacity(FILE_BUFFER_BYTES, tempfile::tempfile_in(directory)?);
+        let file = self.write(directory)?;
+        self.clear();
+        Ok(file)
+    }
+
+    /// Writes what was sorted, as [`SpilledRows`](super::runs::SpilledRows) reads it.
+    fn write(&self, directory: &RunDirectory) -> Result<RunFile> {
+        let mut out = directory.create()?;
         let mut lengths = Vec::new();
         for slot in &self.slots {
             lengths.clear();
@@ -144,9 +149,7 @@ impl Sorter {
             let start = slot.start as usize;
             out.write_all(&self.bytes[start..start + slot.key_len as usize + payload_len as usize])?;
         }
-        let file = out.into_inner().map_err(std::io::IntoInnerError::into_error)?;
-        self.clear();
-        Ok(SpilledRun { file })
+        out.finish()
     }
 }
 
@@ -155,7 +158,7 @@ impl Sorter {
 pub(crate) struct Runs {
     pub(crate) current: Sorter,
     sorted: Vec<SortedRun>,
-    spilled: Vec<SpilledRun>,
+    spilled: Vec<RunFile>,
 }
 
 impl Runs {
@@ -165,11 +168,20 @@ impl Runs {
     }
 
     /// Moves what was collected to disk.
-    pub(crate) fn spill(&mut self, directory: &Path) -> Result<()> {
+    pub(crate) fn spill(&mut self, directory: &RunDirectory) -> Result<()> {
         if !self.current.is_empty() {
             self.spilled.push(self.current.spill(directory)?);
         }
         Ok(())
+    }
+
+    /// Moves everything to disk, and tells the files of all runs so far.
+    pub(crate) fn spill_all(&mut self, directory: &RunDirectory) -> Result<&[RunFile]> {
+        self.spill(directory)?;
+        for run in std::mem::take(&mut self.sorted) {
+            self.spilled.push(run.run.write(directory)?);
+        }
+        Ok(&self.spilled)
     }
 
     /// Sorts what was collected.
@@ -180,10 +192,10 @@ impl Runs {
     }
 
     /// Gives all sorted runs away.
-    pub(crate) fn take_sources(&mut self) -> Result<Vec<Ranked<'static>>> {
+    pub(crate) fn take_sources(&mut self, directory: &RunDirectory) -> Result<Vec<Ranked<'static>>> {
         let mut sources: Vec<_> = std::mem::take(&mut self.sorted).into_iter().map(|run| Ranked::new(run, 0)).collect();
         for run in std::mem::take(&mut self.spilled) {
-            sources.push(Ranked::new(run.read()?, 0));
+            sources.push(Ranked::new(directory.read(&run)?, 0));
         }
         Ok(sources)
     }
@@ -205,7 +217,7 @@ fn compare_rest(bytes: &[u8], shared: usize, a: &Slot, b: &Slot) -> Ordering {
 }
 
 /// The change that [`Sorter::put`] wrote.
-fn decode<'a>(row_key: &'a [u8], payload: Option<&'a [u8]>) -> Result<Change<'a>> {
+pub(super) fn decode<'a>(row_key: &'a [u8], payload: Option<&'a [u8]>) -> Result<Change<'a>> {
     let Some(payload) = payload else {
         return Ok(Change { row_key, row: None });
     };
@@ -233,80 +245,6 @@ impl Source for SortedRun {
 
     fn advance(&mut self) -> Result<()> {
         self.at += 1;
-        Ok(())
-    }
-}
-
-/// Buffers of files that are written or read from start to end.
-const FILE_BUFFER_BYTES: usize = 256 << 10;
-
-/// Sorted rows in a temporary file, which goes with this.
-#[derive(Debug)]
-pub(crate) struct SpilledRun {
-    file: File,
-}
-
-impl SpilledRun {
-    /// Reads from the start.
-    pub(crate) fn read(mut self) -> Result<SpilledRows> {
-        self.file.rewind()?;
-        let input = BufReader::with_capacity(FILE_BUFFER_BYTES, self.file);
-        let mut rows = SpilledRows { input, row: Vec::new(), key_len: 0, is_removal: false, is_at_end: false };
-        rows.advance()?;
-        Ok(rows)
-    }
-}
-
-/// The rows of a [`SpilledRun`].
-#[derive(Debug)]
-pub(crate) struct SpilledRows {
-    input: BufReader<File>,
-    row: Vec<u8>,
-    key_len: usize,
-    is_removal: bool,
-    is_at_end: bool,
-}
-
-impl SpilledRows {
-    /// `None` at the end of the file, if that is where a row may end.
-    fn number(&mut self) -> Result<Option<u64>> {
-        let mut number = 0;
-        for shift in (0..64).step_by(7) {
-            let mut byte = [0];
-            if self.input.read(&mut byte)? == 0 {
-                return if shift == 0 { Ok(None) } else { Err(ViewError::Corrupt("sorted run")) };
-            }
-            number |= u64::from(byte[0] & 0x7f) << shift;
-            if byte[0] < 0x80 {
-                break;
-            }
-        }
-        Ok(Some(number))
-    }
-}
-
-impl Source for SpilledRows {
-    fn row_key(&self) -> Option<&[u8]> {
-        (!self.is_at_end).then(|| &self.row[..self.key_len])
-    }
-
-    fn change(&self) -> Result<Change<'_>> {
-        let (row_key, payload) = self.row.split_at(self.key_len);
-        decode(row_key, (!self.is_removal).then_some(payload))
-    }
-
-    fn advance(&mut self) -> Result<()> {
-        let Some(key_len) = self.number()? else {
-            self.is_at_end = true;
-            return Ok(());
-        };
-        let payload_len = self.number()?.ok_or(ViewError::Corrupt("sorted run"))?;
-        self.is_removal = payload_len == 0;
-        self.key_len = usize::try_from(key_len).map_err(|_| ViewError::Corrupt("sorted run"))?;
-        let len =
-            usize::try_from(key_len + payload_len.saturating_sub(1)).map_err(|_| ViewError::Corrupt("sorted run"))?;
-        self.row.resize(len, 0);
-        self.input.read_exact(&mut self.row)?;
         Ok(())
     }
 }

@@ -51,8 +51,9 @@ pub(crate) struct ChangeBatch {
     pub(crate) changes: u64,
 }
 
-/// Enough that the way into a language costs nothing per document, and little enough for progress and memory.
-const BATCH_CHANGES: u64 = 1000;
+/// Enough that the way into a language costs nothing per document, and little enough for progress and memory. Small in
+/// tests, so that few documents make many steps.
+const BATCH_CHANGES: u64 = if cfg!(test) { 100 } else { 1000 };
 const BATCH_BYTES: usize = 1 << 20;
 
 impl ChangeBatch {

@@ -1,7 +1,5 @@
 //! [`Worker`]: maps batches of documents and sorts what they emit into the runs of each index.
 
-use std::path::Path;
-
 use settee_database::Layout;
 use settee_design::{DocumentBatch, Emissions, Program};
 use settee_model::collate::{self, Collation};
@@ -9,10 +7,12 @@ use settee_model::json::Value;
 use settee_model::partition;
 
 use super::entries::{self, EntryReader};
+use super::runs::RunDirectory;
 use super::sorter::Runs;
 use super::source::ChangeBatch;
 use crate::error::Result;
 use crate::keys;
+use crate::pace::Turn;
 
 /// What a worker needs to know of an index.
 pub(super) struct Target<'a> {
@@ -20,6 +20,8 @@ pub(super) struct Target<'a> {
     pub(super) layout: Layout,
     /// What documents emitted before; absent if the index is empty.
     pub(super) before: Option<EntryReader<'a>>,
+    /// Where sorted runs go when memory is short.
+    pub(super) directory: &'a RunDirectory,
 }
 
 /// What became of the documents that a worker mapped, for one index.
@@ -36,7 +38,7 @@ impl Output {
         self.rows.size_bytes() + self.entries.size_bytes()
     }
 
-    fn spill(&mut self, directory: &Path) -> Result<()> {
+    fn spill(&mut self, directory: &RunDirectory) -> Result<()> {
         self.rows.spill(directory)?;
         self.entries.spill(directory)
     }
@@ -50,14 +52,6 @@ impl Output {
     }
 }
 
-/// Where sorted runs go when memory is short.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Spilling<'a> {
-    pub(super) directory: &'a Path,
-    /// What a worker may hold.
-    pub(super) memory_bytes: usize,
-}
-
 /// Runs are spilled at this size at the latest, because their parts are addressed by 32 bits. One document adds less
 /// than this again.
 const RUN_BYTES: usize = 1 << 30;
@@ -65,6 +59,7 @@ const RUN_BYTES: usize = 1 << 30;
 /// Maps documents on one thread.
 pub(super) struct Worker {
     program: Box<dyn Program>,
+    pub(super) turn: Turn,
     pub(super) batch: ChangeBatch,
     emissions: Emissions,
     /// One for each index, in the order of the functions of the program.
@@ -75,17 +70,19 @@ impl Worker {
     pub(super) fn new(program: Box<dyn Program>, indexes: usize) -> Self {
         Self {
             program,
+            turn: Turn::default(),
             batch: ChangeBatch::default(),
             emissions: Emissions::new(),
             outputs: (0..indexes).map(|_| Output::default()).collect(),
         }
     }
 
-    /// Maps the batch and keeps its rows. `report` sees what functions threw and logged.
+    /// Maps the batch and keeps its rows, spilling them when there are more than `memory_bytes`. `report` sees what
+    /// functions threw and logged.
     pub(super) fn map(
         &mut self,
         targets: &[Target<'_>],
-        spilling: Spilling<'_>,
+        memory_bytes: usize,
         report: &dyn Fn(&DocumentBatch, &Emissions),
     ) -> Result<()> {
         self.emissions.clear();
@@ -100,9 +97,11 @@ impl Worker {
                 remove_rows(before, &self.batch, output)?;
             }
         }
-        self.keep_rows(targets, spilling)?;
-        if self.outputs.iter().map(Output::size_bytes).sum::<usize>() > spilling.memory_bytes {
-            self.outputs.iter_mut().try_for_each(|output| output.spill(spilling.directory))?;
+        self.keep_rows(targets)?;
+        if self.outputs.iter().map(Output::size_bytes).sum::<usize>() > memory_bytes {
+            for (target, output) in targets.iter().zip(&mut self.outputs) {
+                output.spill(target.directory)?;
+            }
         }
         Ok(())
     }
@@ -115,7 +114,7 @@ impl Worker {
         }
     }
 
-    fn keep_rows(&mut self, targets: &[Target<'_>], spilling: Spilling<'_>) -> Result<()> {
+    fn keep_rows(&mut self, targets: &[Target<'_>]) -> Result<()> {
         let mut current: Option<(u32, u32)> = None;
         let mut number = 0;
         for row in self.emissions.rows() {
@@ -125,7 +124,7 @@ impl Worker {
                     let output = &mut self.outputs[function as usize];
                     output.finish_document(self.batch.documents.get(document as usize).id);
                     if output.size_bytes() > RUN_BYTES {
-                        output.spill(spilling.directory)?;
+                        output.spill(targets[function as usize].directory)?;
                     }
                 }
                 number = 0;

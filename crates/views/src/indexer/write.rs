@@ -1,6 +1,7 @@
 //! Brings the runs of a pass into an index: [`load`] writes its trees anew, [`update`] changes the leaves that the runs
 //! touch. Either way the index changes in the last commit, with everything before it unseen.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use settee_storage::{Batch, Keyspace, Snapshot};
@@ -24,6 +25,8 @@ pub(super) struct Writing<'a> {
     /// What the index is now, in the engine as well.
     pub(super) meta: Meta,
     pub(super) columns: Vec<Column>,
+    /// The runs that the last checkpoint names.
+    pub(super) noted: HashSet<u64>,
 }
 
 /// What a pass found for one index.
@@ -41,13 +44,20 @@ pub(super) struct Reached {
     pub(super) purge_seq: u64,
 }
 
+impl Reached {
+    /// The same for an index that was ahead of the others of its pass.
+    pub(super) fn not_before(self, meta: &Meta) -> Self {
+        Self { update_seq: self.update_seq.max(meta.update_seq), ..self }
+    }
+}
+
 /// The ranks of sources: what was found counts more than what is stored.
 const CHANGED_ENTRIES: u32 = 1;
 const STORED: u32 = 2;
 
 /// Writes both trees anew, from what was found and what is stored.
 pub(super) fn load(writing: &mut Writing<'_>, found: Found) -> Result<()> {
-    let Writing { store, writer, meta, columns } = writing;
+    let Writing { store, writer, meta, columns, .. } = writing;
     let snapshot = store.snapshot()?;
     let tree = store.tree(&*snapshot);
     let mut obsolete = Obsolete::default();
@@ -69,7 +79,7 @@ pub(super) fn load(writing: &mut Writing<'_>, found: Found) -> Result<()> {
     let (mut batch, next_node) = nodes.finish();
     obsolete.delete(&mut batch);
     delete_changed_entries(&*snapshot, store, &mut batch)?;
-    let Reached { update_seq, purge_seq } = found.reached;
+    let Reached { update_seq, purge_seq } = found.reached.not_before(meta);
     let loaded = Meta { update_seq, purge_seq, next_node, reduces: meta.reduces.clone(), rows, entries };
     writer.publish(batch, &loaded)?;
     *meta = loaded;
@@ -155,7 +165,7 @@ const PORTION_BYTES: usize = if cfg!(test) { 20 << 10 } else { 8 << 20 };
 
 /// Changes the leaves that have rows among what was found.
 pub(super) fn update(writing: &mut Writing<'_>, found: Found) -> Result<()> {
-    let Writing { store, writer, meta, columns } = writing;
+    let Writing { store, writer, meta, columns, .. } = writing;
     let mut updating = Updating {
         store,
         writer,
@@ -186,7 +196,7 @@ pub(super) fn update(writing: &mut Writing<'_>, found: Found) -> Result<()> {
         write_change(&mut batch, change, is_loaded);
         Ok(ControlFlow::Continue(()))
     })?;
-    let Reached { update_seq, purge_seq } = found.reached;
+    let Reached { update_seq, purge_seq } = found.reached.not_before(meta);
     let updated = Meta { update_seq, purge_seq, next_node, rows, ..meta.clone() };
     writer.publish(batch, &updated)?;
     *meta = updated;

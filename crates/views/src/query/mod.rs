@@ -16,6 +16,8 @@ use settee_model::json::{Json, Value};
 
 pub(crate) use plan::{Plan, Shown};
 
+use crate::serving::Stale;
+
 /// A query of one view.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ViewQuery {
@@ -235,6 +237,11 @@ impl<'a> MapRow<'a> {
 
 /// Takes an answer as it is found. Nothing of it is kept in memory meanwhile, so a sink may block.
 pub trait RowSink {
+    /// Called before everything else if the view that answers is not the one that was asked for.
+    fn stale(&mut self, stale: &Stale) {
+        let _ = stale;
+    }
+
     /// Called once, before the rows. `Break` ends the query: it is the receiver's wish and no error.
     fn header(&mut self, header: Header) -> ControlFlow<()>;
 

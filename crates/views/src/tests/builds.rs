@@ -11,6 +11,7 @@ use super::home::TestHome;
 use super::random::{VIEWS, change};
 use super::{ask, core, core_with_log, ddoc, kept_log, model, settings};
 use crate::ViewError;
+use crate::pace::Urgency;
 use crate::query::{Header, MapRow, Reduce, ReduceRow, RowSink, Update, ViewQuery};
 use crate::testing::Random;
 
@@ -117,11 +118,11 @@ fn cleanup_keeps_what_is_needed() {
     let home = home(100);
     let core = core(settings(1, 1 << 20));
     let (one, two) = (ddoc(VIEWS), ddoc(r#""v": {"map": "each list"}, "w": {"map": "value v k"}"#));
-    core.update(&home, &one).unwrap();
-    core.update(&home, &two).unwrap();
+    core.update(&home, &one, Urgency::Client).unwrap();
+    core.update(&home, &two, Urgency::Client).unwrap();
     assert_eq!(home.index_count(), 5);
-    assert_eq!(core.cleanup(&home, &[one.clone(), two.clone()]).unwrap(), 0);
-    assert_eq!(core.cleanup(&home, std::slice::from_ref(&two)).unwrap(), 3);
+    assert_eq!(core.collect(&home, &[one.clone(), two.clone()], 0).unwrap(), 0);
+    assert_eq!(core.collect(&home, std::slice::from_ref(&two), 0).unwrap(), 3);
     assert_eq!(home.index_count(), 2);
     let all = ViewQuery::default();
     for (ddoc, view) in [(&one, "sum"), (&two, "v")] {
@@ -144,10 +145,10 @@ fn cleanup_beside_queries_changes_no_answer() {
             scope.spawn(|| (0..60).for_each(|_| assert_eq!(ask(&core, &home, &ddoc, "sum", &all).unwrap(), expected)));
         }
         for _ in 0..60 {
-            core.cleanup(&home, &[]).unwrap();
+            core.collect(&home, &[], 0).unwrap();
         }
     });
-    core.cleanup(&home, &[]).unwrap();
+    core.collect(&home, &[], 0).unwrap();
     assert_eq!(home.index_count(), 0);
     let entries = engine.statistics().iter().find(|(name, _)| *name == "entries").map(|(_, count)| *count);
     assert_eq!(entries, Some(0), "no index was built where nobody finds it");
@@ -161,7 +162,7 @@ fn a_stopped_database_is_not_indexed() {
     let ddoc = ddoc(VIEWS);
     assert!(matches!(ask(&core, &home, &ddoc, "plain", &ViewQuery::default()), Err(ViewError::Stopped)));
     core.stop();
-    assert!(matches!(core.update(&home, &ddoc), Err(ViewError::Stopped)));
+    assert!(matches!(core.update(&home, &ddoc, Urgency::Client), Err(ViewError::Stopped)));
 }
 
 /// Takes so many rows and then hangs up.

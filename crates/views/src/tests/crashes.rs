@@ -12,13 +12,14 @@ use super::{ask, core, ddoc, settings};
 use crate::index::{IndexStore, Tokens};
 use crate::indexer::entries::for_each_row;
 use crate::keys::{node_id, push_row_key, row_id};
+use crate::pace::Urgency;
 use crate::query::ViewQuery;
 use crate::reduce::Column;
 use crate::testing::{Random, Rules};
 use crate::tree::check::{OwnedRow, check};
 
 /// Checks the trees of all indexes as they are stored, and gives the nodes that belong to no tree.
-fn check_stored(home: &TestHome, engine: &Arc<dyn Engine>) -> Vec<u64> {
+pub(super) fn check_stored(home: &TestHome, engine: &Arc<dyn Engine>) -> Vec<u64> {
     let mut leftovers = Vec::new();
     for shard in home.index_shards() {
         let store = IndexStore::new(Arc::clone(engine), shard, Arc::new(Tokens::new(0)));
@@ -85,7 +86,7 @@ fn every_crash_image_can_be_brought_up_to_date() {
             change(&home, &mut random, 40, 2_000);
             let core = core(settings(1, 1 << 20));
             compare(&core, &home, &ddoc, &mut random, 5);
-            core.update(&home, &ddoc).unwrap();
+            core.update(&home, &ddoc, Urgency::Client).unwrap();
             assert_eq!(check_stored(&home, &engine), []);
         }
         assert!(leftovers > 0, "some crashes must hit a build that has written nodes already");
@@ -109,10 +110,10 @@ fn a_failed_write_loses_nothing() {
         };
         faulty.inject_write(random.below(4) + 1, fault);
         // The first try may fail or not, depending on how many writes there are.
-        let _ = core.update(&home, &ddoc);
-        let _ = core.update(&home, &ddoc);
+        let _ = core.update(&home, &ddoc, Urgency::Client);
+        let _ = core.update(&home, &ddoc, Urgency::Client);
         compare(&core, &home, &ddoc, &mut random, 5);
-        core.update(&home, &ddoc).unwrap();
+        core.update(&home, &ddoc, Urgency::Client).unwrap();
         assert_eq!(check_stored(&home, &engine), []);
     }
 }

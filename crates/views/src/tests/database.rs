@@ -66,7 +66,7 @@ fn indexes_follow_a_database_and_go_with_it() {
     let mut local_seq = ddoc(r#""v": {"map": "value _local_seq _id"}"#);
     local_seq.options.local_seq = true;
     assert_eq!(ids(&views_now, &database, &local_seq), r#"2:b:"b""#);
-    assert_eq!(views_now.cleanup(&database, std::slice::from_ref(&design)).unwrap(), 1);
+    assert_eq!(views_now.cleanup(&database, std::slice::from_ref(&design), 0).unwrap(), 1);
 
     let used = || (0..100).filter(|&shard| engine.approximate_size(Shard(shard)) > 0).count();
     assert!(used() > 2);

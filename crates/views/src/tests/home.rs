@@ -41,6 +41,7 @@ pub(super) struct TestHome {
     engine: Arc<dyn Engine>,
     pub(super) documents: Mutex<Arc<Documents>>,
     indexes: Mutex<BTreeMap<Signature, Shard>>,
+    notes: Mutex<BTreeMap<String, Vec<u8>>>,
     next_shard: AtomicU64,
     layout: Layout,
 }
@@ -52,7 +53,14 @@ impl TestHome {
 
     pub(super) fn with_layout(engine: Arc<dyn Engine>, layout: Layout) -> Self {
         let next_shard = AtomicU64::new(100);
-        Self { engine, documents: Mutex::default(), indexes: Mutex::default(), next_shard, layout }
+        Self {
+            engine,
+            documents: Mutex::default(),
+            indexes: Mutex::default(),
+            notes: Mutex::default(),
+            next_shard,
+            layout,
+        }
     }
 
     /// The same database with the index shards of another engine, as after a crash.
@@ -61,6 +69,7 @@ impl TestHome {
             engine,
             documents: Mutex::new(Arc::clone(&self.documents.lock())),
             indexes: Mutex::new(self.indexes.lock().clone()),
+            notes: Mutex::new(self.notes.lock().clone()),
             next_shard: AtomicU64::new(self.next_shard.load(Ordering::Relaxed)),
             layout: self.layout,
         }
@@ -140,6 +149,27 @@ impl Home for TestHome {
     fn add_index(&self, signature: Signature) -> Result<Shard> {
         let mut indexes = self.indexes.lock();
         Ok(*indexes.entry(signature).or_insert_with(|| Shard(self.next_shard.fetch_add(1, Ordering::Relaxed))))
+    }
+
+    fn find_index(&self, signature: Signature) -> Result<Option<Shard>> {
+        Ok(self.indexes.lock().get(&signature).copied())
+    }
+
+    fn noted(&self, key: &str) -> Result<Option<Vec<u8>>> {
+        Ok(self.notes.lock().get(key).cloned())
+    }
+
+    fn notes(&self, prefix: &str) -> Result<Vec<String>> {
+        Ok(self.notes.lock().keys().filter(|key| key.starts_with(prefix)).cloned().collect())
+    }
+
+    fn note(&self, key: &str, value: Option<Vec<u8>>) -> Result<()> {
+        let mut notes = self.notes.lock();
+        match value {
+            Some(value) => notes.insert(key.to_owned(), value),
+            None => notes.remove(key),
+        };
+        Ok(())
     }
 
     fn remove_index(&self, signature: Signature, shard: Shard) -> Result<()> {

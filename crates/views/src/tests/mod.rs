@@ -6,25 +6,32 @@ mod builds;
 mod crashes;
 mod database;
 mod home;
+mod life;
 mod model;
+mod orders;
 mod partitions;
 mod purges;
 mod queries;
 mod random;
+mod resume;
+mod swaps;
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use settee_database::tasks::Tasks;
-use settee_design::{DesignDocument, Limits};
+use settee_design::{DesignDocument, Language, Limits};
 use settee_model::json::Json;
 
+use crate::clock::Clock;
 use crate::error::Result;
 use crate::indexer::Settings;
 use crate::query::{Header, MapRow, ReduceRow, RowSink, ViewQuery};
-use crate::testing::Rules;
+use crate::serving::Stale;
+use crate::testing::{CountedRules, Rules};
 use crate::views::{Answer, Core, Log};
 use home::TestHome;
 
@@ -35,6 +42,8 @@ pub(super) struct Rows {
     /// Key, id and value.
     pub(super) map: Vec<(String, String, String)>,
     pub(super) reduce: Vec<(String, String)>,
+    /// Another view answered.
+    pub(super) stale: Option<Stale>,
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -42,6 +51,10 @@ fn text(bytes: &[u8]) -> String {
 }
 
 impl RowSink for Rows {
+    fn stale(&mut self, stale: &Stale) {
+        assert!(self.header.is_none() && self.stale.replace(stale.clone()).is_none());
+    }
+
     fn header(&mut self, header: Header) -> ControlFlow<()> {
         assert!(self.header.replace(header).is_none() && self.map.is_empty() && self.reduce.is_empty());
         ControlFlow::Continue(())
@@ -58,15 +71,35 @@ impl RowSink for Rows {
     }
 }
 
-fn settings(threads: usize, memory_bytes: usize) -> Settings {
-    Settings { threads, memory_bytes, temporary_directory: temporary_directory(), limits: Limits::default(), seed: 1 }
+pub(crate) fn settings(threads: usize, memory_bytes: usize) -> Settings {
+    Settings {
+        threads,
+        memory_bytes,
+        run_directory: run_directory(),
+        checkpoint_interval_ms: u64::MAX,
+        clock: Clock::stopped(),
+        limits: Limits::default(),
+        seed: 1,
+    }
 }
 
-fn temporary_directory() -> PathBuf {
-    std::env::temp_dir()
+/// A directory that goes with the process, one for each home.
+fn run_directory() -> PathBuf {
+    static ALL: OnceLock<tempfile::TempDir> = OnceLock::new();
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let all = ALL.get_or_init(|| tempfile::tempdir().unwrap());
+    all.path().join(COUNT.fetch_add(1, Ordering::Relaxed).to_string())
 }
 
-fn core(settings: Settings) -> Core {
+/// A core, and the language that it runs.
+fn counted_core(settings: Settings) -> (Core, CountedRules) {
+    let language = CountedRules::default();
+    let shared: Arc<dyn Language> = Arc::new(language.clone());
+    let core = Core::new(Arc::new(move |_| Some(Arc::clone(&shared))), Tasks::new(|| 0), Arc::new(|_| {}), settings);
+    (core, language)
+}
+
+pub(crate) fn core(settings: Settings) -> Core {
     core_with_log(settings, Arc::new(|_| {}))
 }
 
@@ -75,7 +108,7 @@ fn core_with_log(settings: Settings, log: Log) -> Core {
     Core::new(languages, Tasks::new(|| 0), log, settings)
 }
 
-fn ddoc(views: &str) -> DesignDocument {
+pub(crate) fn ddoc(views: &str) -> DesignDocument {
     let body = Json::parse(format!(r#"{{"language":"rules","views":{{{views}}}}}"#).as_bytes()).unwrap();
     DesignDocument::parse("_design/d", body.value()).unwrap()
 }
@@ -83,7 +116,7 @@ fn ddoc(views: &str) -> DesignDocument {
 fn ask(core: &Core, home: &TestHome, ddoc: &DesignDocument, view: &str, query: &ViewQuery) -> Result<Rows> {
     let mut rows = Rows::default();
     let answer = core.query(home, ddoc, view, query, &mut rows)?;
-    assert_eq!(answer == Answer::UpdateWanted, query.update == crate::Update::Lazy);
+    assert!(answer == Answer::Complete || query.update == crate::Update::Lazy);
     Ok(rows)
 }
 

@@ -109,6 +109,7 @@ pub(super) fn answer(documents: &Documents, ddoc: &DesignDocument, view: &str, q
             header: Some(Header::Map { total_rows, offset, update_seq }),
             map: shown.map(|row| (super::text(row.key.as_bytes()), row.id, row.value)).collect(),
             reduce: Vec::new(),
+            stale: None,
         };
     };
     let mut groups: Vec<Vec<ModelRow>> = Vec::new();
@@ -129,6 +130,7 @@ pub(super) fn answer(documents: &Documents, ddoc: &DesignDocument, view: &str, q
         header: Some(Header::Reduce { update_seq }),
         map: Vec::new(),
         reduce: shown.map(|group| show_group(&group, query, collation, &mut column)).collect(),
+        stale: None,
     }
 }
 

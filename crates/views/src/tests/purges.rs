@@ -7,6 +7,7 @@ use settee_storage::memory::MemoryEngine;
 use super::home::TestHome;
 use super::random::{NAMES, VIEWS, change, compare, id};
 use super::{ask, core, ddoc, settings};
+use crate::pace::Urgency;
 use crate::query::{Update, ViewQuery};
 use crate::testing::Random;
 
@@ -43,7 +44,7 @@ fn check(seed: u64) {
         let count = [0, 1, 10][usize::try_from(random.below(3)).unwrap()];
         compare(&core_now, &home, &ddoc, &mut random, count);
     }
-    core_now.update(&home, &ddoc).unwrap();
+    core_now.update(&home, &ddoc, Urgency::Client).unwrap();
     assert_eq!(core_now.info(&home, &ddoc).unwrap().purge_seq, home.documents.lock().purged());
     let rebuilt = TestHome::new(Arc::new(MemoryEngine::new()));
     *rebuilt.documents.lock() = Arc::clone(&home.documents.lock());

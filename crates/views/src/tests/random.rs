@@ -9,6 +9,7 @@ use settee_storage::memory::MemoryEngine;
 use super::home::{Documents, TestHome};
 use super::{ask, core, ddoc, model, settings};
 use crate::error::ViewError;
+use crate::pace::Urgency;
 use crate::query::{End, Inclusion, Keys, Order, QueryError, Reduce, Start, Update, ViewQuery};
 use crate::testing::Random;
 use crate::views::Core;
@@ -181,7 +182,7 @@ fn the_old_index_answers_until_it_is_brought_up_to_date() {
     }
     change(&home, &mut random, 200, 100);
     assert!(ask(&core, &home, &ddoc, "plain", &with(Update::Lazy)).unwrap().map.is_empty());
-    core.update(&home, &ddoc).unwrap();
+    core.update(&home, &ddoc, Urgency::Client).unwrap();
     let before: Vec<_> =
         NAMES.iter().map(|name| ask(&core, &home, &ddoc, name, &with(Update::False)).unwrap()).collect();
     for (name, rows) in NAMES.iter().zip(&before) {

@@ -1,0 +1,143 @@
+//! What the builds of a design document are doing, and what administrators may order of them.
+
+use std::sync::Arc;
+
+use hyper::StatusCode;
+use settee_model::json::{Value, write_string};
+use settee_views::{BuildState, BuildStatus};
+
+use super::views::{design_document, update_later};
+use crate::request::Request;
+use crate::respond::{self, Answer};
+use crate::{Error, bridge};
+
+/// What can be ordered, by the name in `action`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    Start,
+    Pause,
+    Resume,
+    Cancel,
+}
+
+impl Order {
+    fn parse(body: Value<'_>) -> Result<Self, Error> {
+        match body.get("action").and_then(Value::as_str).as_deref() {
+            Some("start") => Ok(Self::Start),
+            Some("pause") => Ok(Self::Pause),
+            Some("resume") => Ok(Self::Resume),
+            Some("cancel") => Ok(Self::Cancel),
+            _ => Err(Error::bad_request("`action` must be one of start, pause, resume, cancel")),
+        }
+    }
+}
+
+/// `GET /{db}/_design/{ddoc}/_build`
+pub(super) async fn state(request: Request) -> Answer {
+    let database = request.database()?;
+    let name = request.captures.get("ddoc").to_owned();
+    let views = Arc::clone(&request.node.views);
+    let state = bridge::blocking(move || {
+        let design = design_document(&database, &name)?;
+        Ok(views.build_state(&database, &design)?)
+    })
+    .await?;
+    Ok(respond::json(StatusCode::OK, state_text(&state)))
+}
+
+/// `POST /{db}/_design/{ddoc}/_build`: answers at once.
+pub(super) async fn order(mut request: Request) -> Answer {
+    let order = Order::parse(request.read_called_json().await?.value())?;
+    let database = request.database()?;
+    let name = request.captures.get("ddoc").to_owned();
+    let views = Arc::clone(&request.node.views);
+    bridge::blocking(move || {
+        let design = Arc::new(design_document(&database, &name)?);
+        match order {
+            Order::Pause => views.pause(&database, &design)?,
+            Order::Cancel => views.cancel(&database, &design)?,
+            Order::Resume => views.resume(&database, &design)?,
+            Order::Start => {}
+        }
+        let begins = match order {
+            Order::Start | Order::Resume => {
+                let status = views.build_state(&database, &design)?.status;
+                matches!(status, BuildStatus::Lagging | BuildStatus::Resting)
+            }
+            Order::Pause | Order::Cancel => false,
+        };
+        if begins {
+            update_later(&views, &database, &design);
+        }
+        Ok(())
+    })
+    .await?;
+    Ok(respond::ok(StatusCode::ACCEPTED))
+}
+
+fn state_text(state: &BuildState) -> Vec<u8> {
+    let BuildState { status, update_seq, checkpoint_seq, updates_pending, waiting_clients, progress } = state;
+    let mut out = br#"{"status":"#.to_vec();
+    write_string(&mut out, status.name());
+    let number = |number: Option<u64>| number.map_or_else(|| "null".to_owned(), |number| number.to_string());
+    out.extend_from_slice(
+        format!(
+            r#","update_seq":{update_seq},"checkpoint_seq":{},"updates_pending":{updates_pending},"waiting_clients":{waiting_clients}"#,
+            number(*checkpoint_seq)
+        )
+        .as_bytes(),
+    );
+    if let Some((done, total, eta_s)) = *progress {
+        let eta_s = number(eta_s);
+        let percent = (done * 100).checked_div(total).map_or(100, |percent| percent.min(100));
+        out.extend_from_slice(
+            format!(r#","changes_done":{done},"total_changes":{total},"progress":{percent},"eta_s":{eta_s}"#)
+                .as_bytes(),
+        );
+    }
+    out.push(b'}');
+    out
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::tests::{json, show};
+
+    #[test]
+    fn orders_have_names() {
+        let check = |text: &str, expected| assert_eq!(Order::parse(json(text).value()).ok(), expected, "{text}");
+        check(r#"{"action":"start"}"#, Some(Order::Start));
+        check(r#"{"action":"pause"}"#, Some(Order::Pause));
+        check(r#"{"action":"resume"}"#, Some(Order::Resume));
+        check(r#"{"action":"cancel"}"#, Some(Order::Cancel));
+        check(r#"{"action":1}"#, None);
+        check("[]", None);
+        let refused = Order::parse(json("{}").value()).unwrap_err();
+        assert_eq!(show(&refused), "400 bad_request: `action` must be one of start, pause, resume, cancel");
+    }
+
+    #[test]
+    fn states_are_written() {
+        let state = BuildState {
+            status: BuildStatus::Building,
+            update_seq: 5,
+            checkpoint_seq: None,
+            updates_pending: 9,
+            waiting_clients: 1,
+            progress: Some((3, 12, Some(7))),
+        };
+        let check = |state: &BuildState, expected: &str| {
+            assert_eq!(String::from_utf8_lossy(&state_text(state)), expected);
+        };
+        check(
+            &state,
+            r#"{"status":"building","update_seq":5,"checkpoint_seq":null,"updates_pending":9,"waiting_clients":1,"changes_done":3,"total_changes":12,"progress":25,"eta_s":7}"#,
+        );
+        check(
+            &BuildState { status: BuildStatus::Paused, checkpoint_seq: Some(8), progress: None, ..state },
+            r#"{"status":"paused","update_seq":5,"checkpoint_seq":8,"updates_pending":9,"waiting_clients":1}"#,
+        );
+    }
+}

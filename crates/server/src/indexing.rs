@@ -1,0 +1,265 @@
+//! Indexes in the background: those that lag are brought up to date, as CouchDB's daemon ken does, and those that nobody
+//! needs go after a while.
+//!
+//! [`Indexing`] knows when, and how many at a time; how is up to `settee_views`, which also keeps them within their budget.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use settee_database::{Catalog, Database, DatabaseError, Happened};
+use settee_design::DesignDocument;
+use settee_views::{Budget, Urgency, ViewError, Views, design_documents};
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::{JoinHandle, spawn_blocking};
+
+use crate::config::Configuration;
+
+#[cfg(test)]
+mod tests;
+
+/// How long a stop waits for builds to write down what they have done.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Where databases, indexes and settings are found, and what is to be done.
+pub(crate) struct Indexing {
+    catalog: Arc<Catalog>,
+    views: Arc<Views>,
+    configuration: Arc<Configuration>,
+    /// The names of databases that have changed.
+    changed: Mutex<BTreeSet<String>>,
+    news: Notify,
+    /// The design documents that somebody works on, and whether they are to be looked at again afterwards.
+    running: Mutex<HashMap<Job, bool>>,
+    /// Room for builds of any length, and for short ones besides.
+    batch: Semaphore,
+    incremental: Semaphore,
+    is_over: AtomicBool,
+}
+
+/// A design document of a database, by their names.
+type Job = (String, String);
+
+/// Settings that are looked at each time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Manner {
+    is_enabled: bool,
+    max_incremental_updates: u64,
+    delay: Duration,
+}
+
+impl Indexing {
+    pub(crate) fn new(catalog: Arc<Catalog>, views: Arc<Views>, configuration: Arc<Configuration>) -> Arc<Self> {
+        let channels = |key, default| {
+            let channels = configuration.get_u64("ken", key).unwrap_or(default);
+            Semaphore::new(usize::try_from(channels).unwrap_or(Semaphore::MAX_PERMITS).min(Semaphore::MAX_PERMITS))
+        };
+        let (batch, incremental) = (channels("batch_channels", 1), channels("incremental_channels", 4));
+        Arc::new(Self {
+            catalog,
+            views,
+            configuration,
+            changed: Mutex::default(),
+            news: Notify::new(),
+            running: Mutex::default(),
+            batch,
+            incremental,
+            is_over: AtomicBool::new(false),
+        })
+    }
+
+    /// Begins, on the runtime of the caller.
+    pub(crate) fn start(self: &Arc<Self>) -> Vec<JoinHandle<()>> {
+        self.apply_budget();
+        let watched = Arc::downgrade(self);
+        self.configuration.on_change(move |change| {
+            if let Some(indexing) = watched.upgrade().filter(|_| change.section == "ken") {
+                indexing.apply_budget();
+            }
+        });
+        vec![tokio::spawn(Arc::clone(self).keep_up()), tokio::spawn(Arc::clone(self).collect_from_time_to_time())]
+    }
+
+    /// Takes note of what has happened to databases.
+    pub(crate) fn note(&self, events: &[(String, Happened)]) {
+        let changed = events.iter().filter(|(_, happened)| *happened != Happened::Deleted);
+        self.changed.lock().extend(changed.map(|(name, _)| name.clone()));
+        self.news.notify_one();
+    }
+
+    /// Ends builds; they write down what they have done.
+    pub(crate) async fn stop(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        let views = Arc::clone(&self.views);
+        let stopped = tokio::time::timeout(PATIENCE, spawn_blocking(move || views.stop())).await;
+        if stopped.is_err() {
+            tracing::warn!("a build of an index did not end; it goes on from its last checkpoint");
+        }
+    }
+
+    fn apply_budget(&self) {
+        self.views.set_budget(budget(&self.configuration));
+    }
+
+    fn manner(&self) -> Manner {
+        Manner {
+            is_enabled: self.configuration.effective("ken", "enabled").as_deref() != Some("false"),
+            max_incremental_updates: self.configuration.get_u64("ken", "max_incremental_updates").unwrap_or(1000),
+            delay: Duration::from_millis(self.configuration.get_u64("ken", "delay").unwrap_or(1000)),
+        }
+    }
+
+    fn is_ignored(&self, database: &str) -> bool {
+        self.configuration.get("ken.ignore", database).as_deref() == Some("true")
+    }
+
+    async fn keep_up(self: Arc<Self>) {
+        // Builds that the end of the last process has interrupted.
+        match self.views.interrupted() {
+            Ok(names) => self.changed.lock().extend(names),
+            Err(error) => tracing::warn!(%error, "interrupted builds of indexes were not found"),
+        }
+        loop {
+            let manner = self.manner();
+            tokio::time::sleep(manner.delay).await;
+            let names = std::mem::take(&mut *self.changed.lock());
+            for name in names.into_iter().filter(|name| manner.is_enabled && !self.is_ignored(name)) {
+                let working = Arc::clone(&self);
+                match spawn_blocking(move || working.designs(&name)).await {
+                    Ok(designs) => designs.into_iter().for_each(|(database, design)| self.begin(database, design)),
+                    Err(panic) => tracing::error!(%panic, "looking for lagging indexes ended in a panic"),
+                }
+            }
+            self.news.notified().await;
+        }
+    }
+
+    /// The design documents of a database that want their indexes to be kept up.
+    fn designs(&self, name: &str) -> Vec<(Arc<Database>, DesignDocument)> {
+        let designs = || {
+            let database = match self.catalog.database(name) {
+                Err(DatabaseError::NotFound) => return Ok(Vec::new()),
+                database => database?,
+            };
+            let designs = design_documents(&database)?;
+            let mut seen = HashSet::new();
+            // The first of an id is the winner.
+            let winners = designs.into_iter().filter(|design| seen.insert(Arc::clone(&design.id)));
+            let kept = winners.filter(|design| design.autoupdate && !design.views.is_empty());
+            Ok::<_, ViewError>(kept.map(|design| (Arc::clone(&database), design)).collect())
+        };
+        designs().unwrap_or_else(|error| {
+            tracing::warn!(%error, database = name, "lagging indexes were not looked for");
+            Vec::new()
+        })
+    }
+
+    fn begin(self: &Arc<Self>, database: Arc<Database>, design: DesignDocument) {
+        let job = (database.name().to_owned(), design.id.to_string());
+        if let Some(again) = self.running.lock().get_mut(&job) {
+            // The design document itself may be another by now.
+            *again = true;
+            return;
+        }
+        self.running.lock().insert(job.clone(), false);
+        let indexing = Arc::clone(self);
+        tokio::spawn(async move {
+            indexing.follow(&database, &Arc::new(design)).await;
+            if indexing.running.lock().remove(&job) == Some(true) {
+                indexing.changed.lock().insert(job.0);
+                indexing.news.notify_one();
+            }
+        });
+    }
+
+    /// Brings the indexes of a design document up to date, until there is nothing to do.
+    async fn follow(self: &Arc<Self>, database: &Arc<Database>, design: &Arc<DesignDocument>) {
+        while let Some(lag) = self.lag(database, design).await {
+            let manner = self.manner();
+            let permit = if lag > manner.max_incremental_updates {
+                self.batch.acquire().await
+            } else {
+                tokio::select! {
+                    permit = self.batch.acquire() => permit,
+                    permit = self.incremental.acquire() => permit,
+                }
+            };
+            let working = (Arc::clone(self), Arc::clone(database), Arc::clone(design));
+            let goes_on = spawn_blocking(move || working.0.update(&working.1, &working.2)).await;
+            drop(permit);
+            if !goes_on.unwrap_or(false) {
+                return;
+            }
+            tokio::time::sleep(manner.delay).await;
+        }
+    }
+
+    async fn lag(self: &Arc<Self>, database: &Arc<Database>, design: &Arc<DesignDocument>) -> Option<u64> {
+        let (indexing, database, design) = (Arc::clone(self), Arc::clone(database), Arc::clone(design));
+        if self.is_over.load(Ordering::Relaxed) {
+            return None;
+        }
+        spawn_blocking(move || indexing.views.lag(&database, &design).ok().flatten()).await.ok().flatten()
+    }
+
+    /// Whether there may be more to do.
+    fn update(&self, database: &Arc<Database>, design: &DesignDocument) -> bool {
+        match self.views.update(database, design, Urgency::Background) {
+            Ok(()) => true,
+            Err(ViewError::Stopped | ViewError::Paused | ViewError::Cancelled | ViewError::UnknownLanguage(_)) => false,
+            Err(error) => {
+                tracing::warn!(%error, database = database.name(), ddoc = %design.id, "an index was not updated");
+                false
+            }
+        }
+    }
+
+    async fn collect_from_time_to_time(self: Arc<Self>) {
+        loop {
+            let working = Arc::clone(&self);
+            if let Err(panic) = spawn_blocking(move || working.collect()).await {
+                tracing::error!(%panic, "removing forgotten indexes ended in a panic");
+            }
+            let interval_s = self.configuration.get_u64("view_cleanup", "check_interval").unwrap_or(600).max(1);
+            tokio::time::sleep(Duration::from_secs(interval_s)).await;
+        }
+    }
+
+    /// Removes indexes that nobody has needed for a while, one database after the other.
+    fn collect(&self) {
+        let grace_s = self.configuration.get_u64("view_cleanup", "grace").unwrap_or(3600);
+        let collect = |name: &str| {
+            let database = self.catalog.database(name)?;
+            let designs = design_documents(&database)?;
+            self.views.cleanup(&database, &designs, grace_s.saturating_mul(1_000_000))
+        };
+        let names = self.catalog.names().unwrap_or_else(|error| {
+            tracing::warn!(%error, "databases were not looked at for forgotten indexes");
+            Vec::new()
+        });
+        for name in names {
+            if self.is_over.load(Ordering::Relaxed) {
+                return;
+            }
+            match collect(&name) {
+                Ok(0) => {}
+                Ok(removed) => tracing::info!(database = name, removed, "forgotten indexes were removed"),
+                Err(error) => tracing::debug!(%error, database = name, "forgotten indexes were not removed"),
+            }
+        }
+        match self.views.sweep() {
+            Ok(0) => {}
+            Ok(removed) => tracing::info!(removed, "what builds of former indexes had left was removed"),
+            Err(error) => tracing::warn!(%error, "what builds of former indexes had left was not removed"),
+        }
+    }
+}
+
+fn budget(configuration: &Configuration) -> Budget {
+    Budget {
+        cpu_percent: configuration.get_u64("ken", "cpu_percent").unwrap_or(50),
+        bytes_per_s: configuration.get_u64("ken", "bytes_per_second").unwrap_or(u64::MAX),
+    }
+}

@@ -1,0 +1,244 @@
+//! Bringing the indexes of a design document up to date: which of them, by whom, in how many passes, and what ends it early.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use settee_database::tasks::TaskKind;
+use settee_design::{DesignDocument, DocumentBatch, Emissions, Language, MapSource};
+
+use crate::error::{Result, ViewError};
+use crate::handle::{BuildGuard, DatabaseIndexes, Turn};
+use crate::home::Home;
+use crate::index::identity::definitions;
+use crate::index::{IndexDefinition, IndexStore, Meta, Signature};
+use crate::indexer::resume::resume;
+use crate::indexer::runs::RunDirectory;
+use crate::indexer::source::ChangeSnapshot;
+use crate::indexer::{Pass, PassIndex, attach};
+use crate::pace::{self, Urgency};
+use crate::views::{Core, LogLine, is_current};
+
+/// The indexes of a design document that somebody has the right to build.
+struct Build<'a> {
+    home: &'a dyn Home,
+    ddoc: &'a DesignDocument,
+    indexes: &'a DatabaseIndexes,
+    guards: &'a [(&'a IndexDefinition, BuildGuard)],
+    urgency: Urgency,
+    /// How many times builds of the design document had been cancelled when this one began.
+    cancels: u64,
+}
+
+impl Core {
+    /// Builds an index so that it shows the database at `update_seq` or later and has all reduce functions of `ddoc`, or
+    /// waits until somebody else has built it. Other indexes of the design document that lag as well and that nobody
+    /// builds are taken along.
+    pub(crate) fn advance(
+        &self,
+        home: &dyn Home,
+        ddoc: &DesignDocument,
+        signature: Signature,
+        update_seq: u64,
+        urgency: Urgency,
+    ) -> Result<()> {
+        let indexes = self.indexes_of(home.shard());
+        let orders = self.orders(home, &indexes, &ddoc.id)?;
+        if orders.is_paused {
+            return Err(ViewError::Paused);
+        }
+        let Turn::Build(guard) = self.handle(home, signature)?.take_turn()? else {
+            return Ok(());
+        };
+        let mut wanted = Some(guard);
+        let mut guards = Vec::new();
+        let definitions = definitions(home.layout(), ddoc);
+        for definition in &definitions {
+            if definition.signature == signature {
+                guards.extend(wanted.take().map(|guard| (definition, guard)));
+                continue;
+            }
+            let handle = self.handle(home, definition.signature)?;
+            if !is_current(&handle.meta()?, &definition.reduces, update_seq)
+                && let Some(guard) = handle.try_build()
+            {
+                guards.push((definition, guard));
+            }
+        }
+        let build = Build { home, ddoc, indexes: &indexes, guards: &guards, urgency, cancels: orders.cancels };
+        let result = self.build(&build, update_seq);
+        guards.into_iter().for_each(|(_, guard)| guard.finish(result.clone()));
+        if result.is_ok() && orders.rest.is_some() {
+            self.end_rest(home, ddoc)?;
+        }
+        result
+    }
+
+    /// Builds indexes in as few passes as possible.
+    fn build(&self, build: &Build<'_>, update_seq: u64) -> Result<()> {
+        let Build { home, ddoc, guards, .. } = *build;
+        self.check(build)?;
+        let _urgent = self.pace.begin(build.urgency);
+        let language = self.language(ddoc)?;
+        // Read after the right to build was taken, so that no index is ahead of it.
+        let database = home.read()?;
+        let mut lagging: Vec<(&IndexDefinition, PassIndex<'_>)> = Vec::new();
+        for (definition, guard) in guards {
+            let index = self.open(guard.handle().store(), definition, &language, database.purges_forgotten()?)?;
+            if index.meta.update_seq < update_seq {
+                lagging.push((definition, index));
+            }
+        }
+        for pass in passes(lagging, database.update_seq()?) {
+            let result = self.run_pass(build, &language, &*database, pass);
+            if matches!(result, Err(ViewError::Cancelled)) {
+                guards.iter().try_for_each(|(_, guard)| self.discard(guard.handle().store()))?;
+            }
+            result?;
+        }
+        let built = guards.iter().map(|(definition, _)| definition.signature).collect::<Vec<_>>();
+        self.note_served(home, ddoc, &built)
+    }
+
+    /// Prepares an index for a pass: it has what an interrupted load had found, and all reduce functions of the design
+    /// document. One that did not see the purges up to `purges_forgotten` cannot follow any more and begins anew.
+    fn open<'a>(
+        &self,
+        store: &'a IndexStore,
+        definition: &IndexDefinition,
+        language: &Arc<dyn Language>,
+        purges_forgotten: u64,
+    ) -> Result<PassIndex<'a>> {
+        let limits = self.settings.limits;
+        let open = || {
+            let (mut meta, writer) = store.open()?;
+            if meta.update_seq == 0 {
+                meta.reduces = with_reduces(&meta, definition);
+            }
+            let IndexDefinition { collation, layout, .. } = *definition;
+            let directory = RunDirectory::new(&self.settings.run_directory, store.shard());
+            Ok::<_, ViewError>(PassIndex { store, collation, layout, meta, writer, directory })
+        };
+        let mut index = open()?;
+        if index.meta.update_seq > 0 && index.meta.purge_seq < purges_forgotten {
+            index.writer.begin_anew(&index.meta)?;
+            index = open()?;
+        }
+        match store.checkpoint()? {
+            Some(checkpoint) => {
+                resume(index, &checkpoint, language, limits, purges_forgotten)?;
+                index = open()?;
+            }
+            // What is there was never noted.
+            None => index.directory.remove()?,
+        }
+        let reduces = with_reduces(&index.meta, definition);
+        if reduces.len() > index.meta.reduces.len() {
+            attach(index, reduces, language, limits)?;
+            index = open()?;
+        }
+        Ok(index)
+    }
+
+    fn run_pass(
+        &self,
+        build: &Build<'_>,
+        language: &Arc<dyn Language>,
+        database: &dyn ChangeSnapshot,
+        indexes: Vec<(&IndexDefinition, PassIndex<'_>)>,
+    ) -> Result<()> {
+        let Build { home, ddoc, .. } = *build;
+        let functions = indexes.iter().map(|(definition, _)| Arc::clone(&definition.map)).collect();
+        let since = indexes.iter().map(|(_, index)| index.meta.update_seq).min().unwrap_or(0);
+        let total_changes = database.count_after(since)?;
+        let kind = TaskKind::Indexer { database: home.name().to_owned(), design_document: ddoc.id.to_string() };
+        let task = self.tasks.start(kind, total_changes);
+        let pass = Pass {
+            settings: &self.settings,
+            language,
+            source: MapSource { functions, library: ddoc.library.clone() },
+            options: ddoc.options,
+            database,
+            database_name: home.name(),
+            control: &|turn, bytes| self.rest(build, turn, bytes),
+            progress: &|done| task.update(done, total_changes),
+            report: &|documents, emissions| self.report(home, ddoc, documents, emissions),
+        };
+        pass.run(indexes.into_iter().map(|(_, index)| index).collect())
+    }
+
+    /// Lets a thread of a build rest, if it has to, and tells why it must not go on.
+    fn rest(&self, build: &Build<'_>, turn: &mut pace::Turn, bytes: u64) -> Result<()> {
+        let is_awaited = || build.guards.iter().any(|(_, guard)| guard.handle().activity().1 > 0);
+        if build.urgency == Urgency::Background {
+            self.pace.rest(turn, bytes, &|| is_awaited() || self.check(build).is_err());
+        }
+        self.check(build)
+    }
+
+    fn check(&self, build: &Build<'_>) -> Result<()> {
+        if self.is_stopping.load(Ordering::Relaxed) || build.indexes.stop.load(Ordering::Relaxed) {
+            return Err(ViewError::Stopped);
+        }
+        let orders = self.orders(build.home, build.indexes, &build.ddoc.id)?;
+        match orders.cancels == build.cancels {
+            false => Err(ViewError::Cancelled),
+            true if orders.is_paused => Err(ViewError::Paused),
+            true => Ok(()),
+        }
+    }
+
+    /// Forgets what an interrupted load had found. The caller has the right to build.
+    pub(crate) fn discard(&self, store: &IndexStore) -> Result<()> {
+        if store.checkpoint()?.is_some() {
+            store.open()?.1.forget_checkpoint()?;
+            store.sync()?;
+        }
+        RunDirectory::new(&self.settings.run_directory, store.shard()).remove()
+    }
+
+    fn report(&self, home: &dyn Home, ddoc: &DesignDocument, documents: &DocumentBatch, emissions: &Emissions) {
+        for failure in &emissions.failures {
+            let failed_document = documents.get(failure.document as usize).id;
+            self.say(home, ddoc, Some(failed_document), &failure.message);
+        }
+        for message in &emissions.log {
+            self.say(home, ddoc, None, message);
+        }
+    }
+
+    pub(crate) fn say(&self, home: &dyn Home, ddoc: &DesignDocument, failed_document: Option<&str>, message: &str) {
+        let (database, design_document) = (home.name(), &*ddoc.id);
+        (self.log)(&LogLine { database, design_document, failed_document, message });
+    }
+}
+
+/// Lagging indexes, those that go through the changes together in one pass beside each other. One that is a little ahead
+/// sees some changes again: that costs less than a pass of its own. Indexes without rows have no rows to take back, so they
+/// keep to themselves.
+fn passes<'a>(mut lagging: Vec<Lagging<'a>>, update_seq: u64) -> Vec<Vec<Lagging<'a>>> {
+    lagging.sort_by_key(|(_, index)| index.meta.update_seq);
+    let mut passes: Vec<Vec<Lagging<'_>>> = Vec::new();
+    for lagging in lagging {
+        let seq = lagging.1.meta.update_seq;
+        let joins = |pass: &&mut Vec<Lagging<'_>>| {
+            let since = pass[0].1.meta.update_seq;
+            since == seq || since > 0 && seq - since <= update_seq.saturating_sub(since) / AHEAD_PART
+        };
+        match passes.last_mut().filter(joins) {
+            Some(pass) => pass.push(lagging),
+            None => passes.push(vec![lagging]),
+        }
+    }
+    passes
+}
+
+type Lagging<'a> = (&'a IndexDefinition, PassIndex<'a>);
+
+/// An index joins the pass of another that has so many times as much to do as it is ahead.
+const AHEAD_PART: u64 = 8;
+
+/// The reduce functions of an index, those that a design document asks for included.
+fn with_reduces(meta: &Meta, definition: &IndexDefinition) -> Vec<Arc<str>> {
+    let new = definition.reduces.iter().filter(|reduce| meta.column(reduce).is_none());
+    meta.reduces.iter().chain(new).cloned().collect()
+}

@@ -1,0 +1,75 @@
+//! Indexes that nobody needs any more, and what interrupted builds left on disk.
+
+use std::collections::HashSet;
+
+use settee_design::DesignDocument;
+
+use crate::error::Result;
+use crate::handle::{BuildGuard, DatabaseIndexes, Handle};
+use crate::home::Home;
+use crate::index::Signature;
+use crate::index::identity::definitions;
+use crate::indexer::runs::{RunDirectory, directories};
+use crate::views::Core;
+
+impl Core {
+    /// Removes the indexes that none of `ddocs` needs, that are not shown while others are built, that nobody builds, and
+    /// that have been needed and used by nobody for `grace_us`.
+    pub(crate) fn collect(&self, home: &dyn Home, ddocs: &[DesignDocument], grace_us: u64) -> Result<usize> {
+        let wanted = ddocs.iter().flat_map(|ddoc| definitions(home.layout(), ddoc)).map(|index| index.signature);
+        let needed: HashSet<Signature> = wanted.chain(self.shown_indexes(home, ddocs)?).collect();
+        let indexes = self.indexes_of(home.shard());
+        let known = home.indexes()?;
+        indexes
+            .forgotten
+            .lock()
+            .retain(|signature, _| !needed.contains(signature) && known.iter().any(|(known, _)| known == signature));
+        let mut removed = 0;
+        for (signature, shard) in known {
+            if needed.contains(&signature) || !self.is_forgotten(&indexes, signature, grace_us) {
+                continue;
+            }
+            let mut handles = indexes.handles.lock();
+            let guard = match handles.get(&signature).map(Handle::try_build) {
+                Some(None) => continue,
+                Some(guard) => guard,
+                None => None,
+            };
+            home.remove_index(signature, shard)?;
+            handles.remove(&signature);
+            guard.into_iter().for_each(BuildGuard::retire);
+            RunDirectory::new(&self.settings().run_directory, shard).remove()?;
+            removed += 1;
+        }
+        self.forget_served(home, ddocs)?;
+        Ok(removed)
+    }
+
+    /// Whether nobody has needed or used an index for so long.
+    fn is_forgotten(&self, indexes: &DatabaseIndexes, signature: Signature, grace_us: u64) -> bool {
+        let now_us = self.clock().now_us();
+        let since_us = *indexes.forgotten.lock().entry(signature).or_insert(now_us);
+        let used_us = indexes.handles.lock().get(&signature).map_or(0, |handle| handle.last_use_us());
+        now_us.saturating_sub(since_us.max(used_us)) >= grace_us
+    }
+
+    /// Removes runs on disk that belong to none of the indexes `is_known` knows.
+    pub(crate) fn sweep(&self, is_known: impl Fn(settee_storage::Shard) -> bool) -> Result<usize> {
+        let mut removed = 0;
+        for (shard, _) in directories(&self.settings().run_directory)? {
+            if !is_known(shard) {
+                RunDirectory::new(&self.settings().run_directory, shard).remove()?;
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    }
+
+    /// Removes what builds of the indexes of a database left on disk.
+    pub(crate) fn remove_runs(&self, home: &dyn Home) -> Result<()> {
+        for (_, shard) in home.indexes()? {
+            RunDirectory::new(&self.settings().run_directory, shard).remove()?;
+        }
+        Ok(())
+    }
+}

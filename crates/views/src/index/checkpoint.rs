@@ -1,0 +1,85 @@
+//! [`Checkpoint`]: how far a load of an index is that is not in its trees yet.
+
+use crate::codec::{Reader, push_len, push_number};
+use crate::error::Result;
+use crate::indexer::runs::RunFile;
+
+/// Changes when runs get another layout; a checkpoint of another format does not count.
+const FORMAT: u64 = 1;
+
+/// Sorted runs on disk that bring an index from the update sequence of its record to that of the checkpoint. It stands in
+/// the engine beside the record, so a database that was brought back to an older state has the checkpoints of that state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Checkpoint {
+    /// What the index showed when the load began.
+    pub(crate) since: u64,
+    /// What it shows with the runs.
+    pub(crate) update_seq: u64,
+    /// The purges that it has seen then.
+    pub(crate) purge_seq: u64,
+    pub(crate) rows: Vec<RunFile>,
+    pub(crate) entries: Vec<RunFile>,
+}
+
+impl Checkpoint {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        [FORMAT, self.since, self.update_seq, self.purge_seq].into_iter().for_each(|n| push_number(&mut out, n));
+        for runs in [&self.rows, &self.entries] {
+            push_len(&mut out, runs.len());
+            for run in runs {
+                [run.number, run.bytes, run.checksum.into()].into_iter().for_each(|n| push_number(&mut out, n));
+            }
+        }
+        out
+    }
+
+    /// `None` if it was written by another format.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Self>> {
+        let mut reader = Reader::new(bytes, "checkpoint");
+        if reader.number()? != FORMAT {
+            return Ok(None);
+        }
+        let (since, update_seq, purge_seq) = (reader.number()?, reader.number()?, reader.number()?);
+        let mut runs = || (0..reader.len()?).map(|_| decode_run(&mut reader)).collect::<Result<Vec<_>>>();
+        let (rows, entries) = (runs()?, runs()?);
+        Ok(Some(Self { since, update_seq, purge_seq, rows, entries }))
+    }
+
+    /// All files.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = &RunFile> {
+        self.rows.iter().chain(&self.entries)
+    }
+}
+
+fn decode_run(reader: &mut Reader<'_>) -> Result<RunFile> {
+    let (number, bytes, checksum) = (reader.number()?, reader.number()?, reader.number()?);
+    // A sum that is none fits no file.
+    Ok(RunFile { number, bytes, checksum: u32::try_from(checksum).unwrap_or_default() })
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checkpoints_come_back() {
+        let run = |number| RunFile { number, bytes: number << 40, checksum: u32::MAX - 1 };
+        let checkpoint = Checkpoint {
+            since: 7,
+            update_seq: 1 << 33,
+            purge_seq: 3,
+            rows: vec![run(0), run(5)],
+            entries: vec![run(1), run(2), run(900)],
+        };
+        let mut bytes = checkpoint.encode();
+        assert_eq!(checkpoint.runs().map(|run| run.number).collect::<Vec<_>>(), [0, 5, 1, 2, 900]);
+        for len in 0..bytes.len() {
+            assert!(Checkpoint::decode(&bytes[..len]).is_err());
+        }
+        assert_eq!(Checkpoint::decode(&bytes).unwrap(), Some(checkpoint));
+        bytes[0] += 1;
+        assert_eq!(Checkpoint::decode(&bytes).unwrap(), None);
+    }
+}

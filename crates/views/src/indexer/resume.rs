@@ -1,0 +1,94 @@
+//! Checkpoints of long loads, and how a load goes on after a crash.
+//!
+//! A load writes nothing to the index before its end. So that a crash does not take all of it, the workers pause from time
+//! to time, move their sorted runs to files, sync these, and note in the index which files bring it how far
+//! ([`Checkpoint`]). Only what is noted counts, and it is noted after the files are safe. Who opens the index next brings
+//! the noted runs into its trees ([`resume`]) and goes on from there as after any other update.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use settee_design::{Language, Limits};
+
+use super::merge::Ranked;
+use super::runs::{RunDirectory, RunFile};
+use super::worker::{Target, Worker};
+use super::write::{Found, Reached, Writing, load};
+use super::{Pass, PassIndex};
+use crate::error::Result;
+use crate::index::Checkpoint;
+use crate::reduce::Column;
+
+impl Pass<'_> {
+    /// Notes that the runs of the workers bring the indexes to `reached`.
+    pub(super) fn make_checkpoint(
+        &self,
+        writings: &mut [Writing<'_>],
+        workers: &mut [Worker],
+        targets: &[Target<'_>],
+        reached: Reached,
+    ) -> Result<()> {
+        let mut checkpoints = Vec::new();
+        for (index, (writing, target)) in writings.iter().zip(targets).enumerate() {
+            let since = writing.meta.update_seq;
+            let Reached { update_seq, purge_seq } = reached.not_before(&writing.meta);
+            let (mut rows, mut entries) = (Vec::new(), Vec::new());
+            for worker in &mut *workers {
+                let output = &mut worker.outputs[index];
+                rows.extend_from_slice(output.rows.spill_all(target.directory)?);
+                entries.extend_from_slice(output.entries.spill_all(target.directory)?);
+            }
+            checkpoints.push(Checkpoint { since, update_seq, purge_seq, rows, entries });
+        }
+        for ((writing, target), checkpoint) in writings.iter_mut().zip(targets).zip(checkpoints) {
+            let fresh = checkpoint.runs().filter(|run| !writing.noted.contains(&run.number));
+            target.directory.sync(fresh, self.database_name)?;
+            writing.writer.note(&checkpoint, &writing.meta)?;
+            writing.noted.extend(checkpoint.runs().map(|run| run.number));
+        }
+        writings.first().map_or(Ok(()), |writing| writing.store.sync())
+    }
+}
+
+/// Removes the runs that were written into the indexes. Where a checkpoint named them, a crash must not bring it back.
+pub(super) fn clear_runs<'r>(
+    writings: &mut [Writing<'_>],
+    mut directories: impl Iterator<Item = &'r RunDirectory>,
+) -> Result<()> {
+    if let Some(noted) = writings.iter().find(|writing| !writing.noted.is_empty()) {
+        noted.store.sync()?;
+    }
+    writings.iter_mut().for_each(|writing| writing.noted.clear());
+    directories.try_for_each(RunDirectory::remove)
+}
+
+/// Brings what a checkpoint names into the index, or forgets it if it does not count: that is so when files are gone or
+/// broken, or when purges up to `purges_forgotten` are needed to go on.
+pub(crate) fn resume(
+    index: PassIndex<'_>,
+    checkpoint: &Checkpoint,
+    language: &Arc<dyn Language>,
+    limits: Limits,
+    purges_forgotten: u64,
+) -> Result<()> {
+    let PassIndex { store, meta, mut writer, directory, .. } = index;
+    let fits = checkpoint.since == meta.update_seq && checkpoint.purge_seq >= purges_forgotten;
+    if !fits || !checkpoint.runs().all(|run| directory.is_whole(run)) {
+        writer.forget_checkpoint()?;
+        store.sync()?;
+        return directory.remove();
+    }
+    let columns = meta.reduces.iter().map(|reduce| Column::open(reduce, language, limits)).collect::<Result<_>>()?;
+    let read =
+        |runs: &[RunFile]| runs.iter().map(|run| Ok(Ranked::new(directory.read(run)?, 0))).collect::<Result<Vec<_>>>();
+    let &Checkpoint { update_seq, purge_seq, .. } = checkpoint;
+    let found = Found {
+        rows: read(&checkpoint.rows)?,
+        entries: read(&checkpoint.entries)?,
+        reached: Reached { update_seq, purge_seq },
+    };
+    let mut writing = Writing { store, writer, meta, columns, noted: HashSet::new() };
+    load(&mut writing, found)?;
+    store.sync()?;
+    directory.remove()
+}

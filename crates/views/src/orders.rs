@@ -1,0 +1,189 @@
+//! What administrators may order of the builds of a design document: to pause, to go on, to be cancelled; and what is known
+//! of them.
+//!
+//! A pause is kept with the database and outlives the process. A build that is paused or stopped keeps what it has done; one
+//! that is cancelled loses what is not in its index yet, and the background leaves the indexes alone until somebody asks for
+//! them or their definition changes.
+
+use std::sync::Arc;
+
+use settee_database::tasks::TaskKind;
+use settee_design::DesignDocument;
+
+use crate::error::Result;
+use crate::handle::{DatabaseIndexes, Orders};
+use crate::home::Home;
+use crate::index::Signature;
+use crate::index::identity::definitions;
+use crate::views::{Core, is_current};
+
+/// What the builds of a design document are doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BuildState {
+    /// In a word.
+    pub status: BuildStatus,
+    /// The update sequence that all indexes have reached.
+    pub update_seq: u64,
+    /// How far they get with what an interrupted or long build has kept; absent if there is nothing.
+    pub checkpoint_seq: Option<u64>,
+    /// How many changes the last of them is behind.
+    pub updates_pending: u64,
+    /// How many queries wait.
+    pub waiting_clients: u64,
+    /// Of the running build: the changes that are done and those that there are, and the seconds that are left, if known.
+    pub progress: Option<(u64, u64, Option<u64>)>,
+}
+
+/// What the builds of a design document are doing, in a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BuildStatus {
+    /// There is nothing to do.
+    Current,
+    /// The indexes lag, and nobody works on them.
+    Lagging,
+    /// They are being brought up to date.
+    Building,
+    /// They wait to be resumed.
+    Paused,
+    /// They lag, and the last build was cancelled or failed.
+    Resting,
+}
+
+impl BuildStatus {
+    /// The word.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Current => "current",
+            Self::Lagging => "lagging",
+            Self::Building => "building",
+            Self::Paused => "paused",
+            Self::Resting => "resting",
+        }
+    }
+}
+
+/// A build that failed is not tried again in the background for so long.
+const REST_US: u64 = 60_000_000;
+
+fn paused_note(ddoc: &str) -> String {
+    format!("paused/{ddoc}")
+}
+
+impl Core {
+    /// What was ordered of the builds of a design document.
+    pub(crate) fn orders(&self, home: &dyn Home, indexes: &DatabaseIndexes, ddoc: &Arc<str>) -> Result<Orders> {
+        if let Some(orders) = indexes.orders.lock().get(ddoc) {
+            return Ok(*orders);
+        }
+        let is_paused = home.noted(&paused_note(ddoc))?.is_some();
+        let mut orders = indexes.orders.lock();
+        Ok(*orders.entry(Arc::clone(ddoc)).or_insert(Orders { is_paused, ..Orders::default() }))
+    }
+
+    fn change_orders(&self, home: &dyn Home, ddoc: &Arc<str>, change: impl FnOnce(&mut Orders)) -> Result<()> {
+        let indexes = self.indexes_of(home.shard());
+        self.orders(home, &indexes, ddoc)?;
+        if let Some(orders) = indexes.orders.lock().get_mut(ddoc) {
+            change(orders);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn pause(&self, home: &dyn Home, ddoc: &DesignDocument) -> Result<()> {
+        home.note(&paused_note(&ddoc.id), Some(Vec::new()))?;
+        self.change_orders(home, &ddoc.id, |orders| orders.is_paused = true)
+    }
+
+    pub(crate) fn resume(&self, home: &dyn Home, ddoc: &DesignDocument) -> Result<()> {
+        home.note(&paused_note(&ddoc.id), None)?;
+        self.change_orders(home, &ddoc.id, |orders| (orders.is_paused, orders.rest) = (false, None))
+    }
+
+    pub(crate) fn cancel(&self, home: &dyn Home, ddoc: &DesignDocument) -> Result<()> {
+        let definitions = definitions(home.layout(), ddoc);
+        let signature = Signature::of_all(&definitions);
+        self.change_orders(home, &ddoc.id, |orders| {
+            orders.cancels += 1;
+            orders.rest = Some((signature, u64::MAX));
+        })?;
+        // Those that are being built are cleared away by who builds them.
+        for definition in definitions {
+            let handle = self.handle(home, definition.signature)?;
+            if let Some(guard) = handle.try_build() {
+                guard.finish(self.discard(handle.store()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves the indexes of a design document alone in the background for a while, because a build has failed.
+    pub(crate) fn rest_after_failure(&self, home: &dyn Home, ddoc: &DesignDocument) -> Result<()> {
+        let signature = Signature::of_all(&definitions(home.layout(), ddoc));
+        let until_us = self.clock().now_us().saturating_add(REST_US);
+        self.change_orders(home, &ddoc.id, |orders| {
+            // A cancelled one rests longer.
+            if orders.rest.is_none_or(|(resting, until)| resting != signature || until < until_us) {
+                orders.rest = Some((signature, until_us));
+            }
+        })
+    }
+
+    pub(crate) fn end_rest(&self, home: &dyn Home, ddoc: &DesignDocument) -> Result<()> {
+        self.change_orders(home, &ddoc.id, |orders| orders.rest = None)
+    }
+
+    /// How many changes the indexes of a design document are behind, if the background should see to them: nobody builds
+    /// them, and nobody said that they be left alone.
+    pub(crate) fn lag(&self, home: &dyn Home, ddoc: &DesignDocument) -> Result<Option<u64>> {
+        let state = self.build_state(home, ddoc)?;
+        Ok((state.status == BuildStatus::Lagging).then_some(state.updates_pending))
+    }
+
+    pub(crate) fn build_state(&self, home: &dyn Home, ddoc: &DesignDocument) -> Result<BuildState> {
+        let indexes = self.indexes_of(home.shard());
+        let orders = self.orders(home, &indexes, &ddoc.id)?;
+        let definitions = definitions(home.layout(), ddoc);
+        let database = home.read()?;
+        let current_seq = database.update_seq()?;
+        let (mut is_building, mut is_current_all, mut waiting_clients) = (false, true, 0);
+        let (mut update_seq, mut checkpoint_seq, mut has_checkpoint) = (current_seq, current_seq, false);
+        for definition in &definitions {
+            let handle = self.handle(home, definition.signature)?;
+            let meta = handle.meta()?;
+            let (builds, waits) = handle.activity();
+            is_building |= builds;
+            waiting_clients += waits;
+            is_current_all &= is_current(&meta, &definition.reduces, current_seq);
+            update_seq = update_seq.min(meta.update_seq);
+            let checkpoint = handle.store().checkpoint()?;
+            has_checkpoint |= checkpoint.is_some();
+            checkpoint_seq = checkpoint_seq.min(checkpoint.map_or(meta.update_seq, |checkpoint| checkpoint.update_seq));
+        }
+        let rests = orders.rest.is_some_and(|(signature, until_us)| {
+            signature == Signature::of_all(&definitions) && self.clock().now_us() < until_us
+        });
+        let status = match () {
+            () if orders.is_paused => BuildStatus::Paused,
+            () if is_building => BuildStatus::Building,
+            () if is_current_all => BuildStatus::Current,
+            () if rests => BuildStatus::Resting,
+            () => BuildStatus::Lagging,
+        };
+        Ok(BuildState {
+            status,
+            update_seq,
+            checkpoint_seq: has_checkpoint.then_some(checkpoint_seq),
+            updates_pending: database.count_after(update_seq)?,
+            waiting_clients,
+            progress: self.progress(home, &ddoc.id),
+        })
+    }
+
+    /// What the oldest running pass over the indexes of a design document has done.
+    pub(crate) fn progress(&self, home: &dyn Home, ddoc: &str) -> Option<(u64, u64, Option<u64>)> {
+        let kind = TaskKind::Indexer { database: home.name().to_owned(), design_document: ddoc.to_owned() };
+        let task = self.tasks().list().into_iter().find(|task| task.kind == kind)?;
+        Some((task.changes_done, task.total_changes, task.eta_s()))
+    }
+}

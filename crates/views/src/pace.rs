@@ -1,0 +1,183 @@
+//! [`Pace`]: how fast builds go on. Those that a client waits for go as fast as they can; the others keep within a budget,
+//! and stand still while a client waits for another build.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::clock::Clock;
+
+/// For whom an index is brought up to date.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Urgency {
+    /// For a client that waits.
+    Client,
+    /// For whoever may come.
+    Background,
+}
+
+/// What builds in the background may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// The part of the time in which each of their threads works, in percent.
+    pub cpu_percent: u64,
+    /// How many bytes of documents each of their threads may read in a second.
+    pub bytes_per_s: u64,
+}
+
+impl Budget {
+    /// No bounds.
+    pub const UNLIMITED: Self = Self { cpu_percent: 100, bytes_per_s: u64::MAX };
+
+    /// How long a thread rests that has worked so long and read so much.
+    fn rest_us(self, worked_us: u64, bytes: u64) -> u64 {
+        let percent = self.cpu_percent.clamp(1, 100);
+        let for_time = worked_us.saturating_mul(100 - percent) / percent;
+        let at_speed = u128::from(bytes) * 1_000_000 / u128::from(self.bytes_per_s.max(1));
+        for_time.max(u64::try_from(at_speed).unwrap_or(u64::MAX).saturating_sub(worked_us))
+    }
+}
+
+/// What a thread remembers between two rests.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Turn {
+    resumed_us: Option<u64>,
+}
+
+/// All builds of a server.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    clock: Clock,
+    cpu_percent: AtomicU64,
+    bytes_per_s: AtomicU64,
+    /// How many builds there are that a client asked for.
+    urgent: Mutex<u64>,
+    changed: Condvar,
+}
+
+/// How long a thread rests before it looks again whether it still has to.
+const LOOK: Duration = Duration::from_millis(20);
+
+impl Pace {
+    pub(crate) fn new(clock: Clock) -> Self {
+        let Budget { cpu_percent, bytes_per_s } = Budget::UNLIMITED;
+        Self {
+            clock,
+            cpu_percent: AtomicU64::new(cpu_percent),
+            bytes_per_s: AtomicU64::new(bytes_per_s),
+            urgent: Mutex::new(0),
+            changed: Condvar::new(),
+        }
+    }
+
+    pub(crate) fn set_budget(&self, budget: Budget) {
+        self.cpu_percent.store(budget.cpu_percent, Ordering::Relaxed);
+        self.bytes_per_s.store(budget.bytes_per_s, Ordering::Relaxed);
+    }
+
+    fn budget(&self) -> Budget {
+        Budget {
+            cpu_percent: self.cpu_percent.load(Ordering::Relaxed),
+            bytes_per_s: self.bytes_per_s.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Counts a build as one that a client asked for, until the answer is dropped.
+    pub(crate) fn begin(&self, urgency: Urgency) -> Option<Urgent<'_>> {
+        (urgency == Urgency::Client).then(|| {
+            *self.urgent.lock() += 1;
+            Urgent(self)
+        })
+    }
+
+    /// Lets a thread of a build in the background rest, which has read so many bytes since the last time. `is_over` tells
+    /// that it need not rest any more.
+    pub(crate) fn rest(&self, turn: &mut Turn, bytes: u64, is_over: &dyn Fn() -> bool) {
+        let now_us = self.clock.now_us();
+        let worked_us = now_us.saturating_sub(turn.resumed_us.unwrap_or(now_us));
+        let until_us = now_us.saturating_add(self.budget().rest_us(worked_us, bytes));
+        let mut urgent = self.urgent.lock();
+        loop {
+            let left_us = until_us.saturating_sub(self.clock.now_us());
+            if is_over() || *urgent == 0 && left_us == 0 {
+                break;
+            }
+            let left = if left_us == 0 { LOOK } else { LOOK.min(Duration::from_micros(left_us)) };
+            self.changed.wait_for(&mut urgent, left);
+        }
+        drop(urgent);
+        turn.resumed_us = Some(self.clock.now_us());
+    }
+}
+
+/// A build that a client asked for.
+#[derive(Debug)]
+pub(crate) struct Urgent<'a>(&'a Pace);
+
+impl Drop for Urgent<'_> {
+    fn drop(&mut self) {
+        *self.0.urgent.lock() -= 1;
+        self.0.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    #[test]
+    fn rests_follow_from_the_budget() {
+        let check = |cpu_percent, bytes_per_s, worked_us, bytes, expected| {
+            assert_eq!(Budget { cpu_percent, bytes_per_s }.rest_us(worked_us, bytes), expected);
+        };
+        check(100, u64::MAX, 5_000, 1 << 30, 0);
+        check(50, u64::MAX, 5_000, 1 << 30, 5_000);
+        check(25, u64::MAX, 5_000, 0, 15_000);
+        check(0, u64::MAX, 1_000, 0, 99_000);
+        check(100, 1_000_000, 2_000, 10_000, 8_000);
+        check(100, 1_000_000, 20_000, 10_000, 0);
+        check(50, 1_000_000, 2_000, 10_000, 8_000);
+        check(100, 0, 0, 1, 1_000_000);
+    }
+
+    #[test]
+    fn a_client_goes_first() {
+        let pace = Arc::new(Pace::new(Clock::stopped()));
+        assert!(pace.begin(Urgency::Background).is_none());
+        pace.rest(&mut Turn::default(), 0, &|| false);
+        let urgent = pace.begin(Urgency::Client).unwrap();
+        let has_rested = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let resting = scope.spawn(|| {
+                pace.rest(&mut Turn::default(), 0, &|| false);
+                has_rested.store(true, Ordering::Relaxed);
+            });
+            // One whose own client came does not rest, nor does one that is to stop.
+            pace.rest(&mut Turn::default(), 0, &|| true);
+            assert!(!has_rested.load(Ordering::Relaxed));
+            drop(urgent);
+            resting.join().unwrap();
+        });
+        assert!(has_rested.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn a_thread_rests_as_long_as_it_worked_with_half_of_the_time() {
+        let now = Arc::new(AtomicU64::new(0));
+        let ticking = Arc::clone(&now);
+        // Each look at the clock takes a tenth of a millisecond.
+        let pace = Pace::new(Clock::new(move || ticking.fetch_add(100, Ordering::Relaxed)));
+        pace.set_budget(Budget { cpu_percent: 50, ..Budget::UNLIMITED });
+        let mut turn = Turn::default();
+        pace.rest(&mut turn, 0, &|| false);
+        now.fetch_add(40_000, Ordering::Relaxed);
+        let before = now.load(Ordering::Relaxed);
+        pace.rest(&mut turn, 0, &|| false);
+        assert!(now.load(Ordering::Relaxed) - before >= 40_000);
+    }
+}

@@ -1,0 +1,203 @@
+//! `"options":{"swap":"online"}`: while the index of a changed view is built, the view that had the name before answers.
+//!
+//! With the database is noted, for each design document, which definition of each view was last brought up to date: that is
+//! the one that is shown. A query of a view that is defined otherwise by now is answered by the noted definition, whose index
+//! is kept and brought up to date as long as that lasts. The end of the build of the new one changes the note: that is the
+//! swap.
+
+use std::sync::Arc;
+
+use settee_design::{DesignDocument, DesignOptions, Swap, ViewDefinition};
+use settee_model::collate::Collation;
+
+use crate::codec::{Reader, push_bytes, push_len, push_number};
+use crate::error::{Result, ViewError};
+use crate::home::Home;
+use crate::index::Signature;
+use crate::index::identity::{definitions, signature};
+use crate::views::Core;
+
+/// Another definition of a view answers than the one that its design document has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stale {
+    /// The signature of the index that is being built.
+    pub building: String,
+    /// How much of it is done, in percent; absent while nobody works on it.
+    pub progress: Option<u64>,
+}
+
+/// Definitions that are longer together, such as large modules, are not remembered: their views wait when they change.
+const NOTE_BYTES_MAX: usize = 4 << 20;
+
+fn note_name(ddoc: &str) -> String {
+    format!("served/{ddoc}")
+}
+
+impl Core {
+    /// The views that are shown for a design document, each in a document of its own. Empty if none was ever built.
+    fn served(&self, home: &dyn Home, ddoc: &Arc<str>) -> Result<Arc<[DesignDocument]>> {
+        let indexes = self.indexes_of(home.shard());
+        if let Some(served) = indexes.served.lock().get(ddoc) {
+            return Ok(Arc::clone(served));
+        }
+        let noted = home.noted(&note_name(ddoc))?;
+        let served: Arc<[DesignDocument]> = noted.map_or(Ok(Vec::new()), |note| decode(ddoc, &note))?.into();
+        indexes.served.lock().insert(Arc::clone(ddoc), Arc::clone(&served));
+        Ok(served)
+    }
+
+    /// Notes that the views of a design document whose indexes are `built` are shown from now on, and that views which it
+    /// does not have any more are not.
+    pub(crate) fn note_served(&self, home: &dyn Home, ddoc: &DesignDocument, built: &[Signature]) -> Result<()> {
+        if !ddoc.id.starts_with("_design/") || ddoc.swap == Swap::Never {
+            return Ok(());
+        }
+        let before = self.served(home, &ddoc.id)?;
+        let now: Vec<DesignDocument> = ddoc
+            .views
+            .iter()
+            .filter_map(|view| match built.contains(&signature(home.layout(), ddoc, view)) {
+                true => Some(alone(ddoc, view)),
+                false => before.iter().find(|served| served.views[0].name == view.name).cloned(),
+            })
+            .collect();
+        let size: usize = now.iter().map(|served| served.views[0].map.len() + library_len(served)).sum();
+        if *now != *before && size <= NOTE_BYTES_MAX {
+            home.note(&note_name(&ddoc.id), Some(encode(&now)))?;
+            self.indexes_of(home.shard()).served.lock().insert(Arc::clone(&ddoc.id), now.into());
+        }
+        Ok(())
+    }
+
+    /// The definition that is shown for a view while its own index is not ready, if there is one.
+    pub(crate) fn shown_instead(
+        &self,
+        home: &dyn Home,
+        ddoc: &DesignDocument,
+        view: &ViewDefinition,
+    ) -> Result<Option<(DesignDocument, Stale)>> {
+        if ddoc.swap != Swap::Online {
+            return Ok(None);
+        }
+        let served = self.served(home, &ddoc.id)?;
+        let Some(shown) = served.iter().find(|served| served.views[0].name == view.name) else {
+            return Ok(None);
+        };
+        let wanted = signature(home.layout(), ddoc, view);
+        let has = signature(home.layout(), shown, &shown.views[0]);
+        if has == wanted && shown.views[0].reduce == view.reduce || home.find_index(has)?.is_none() {
+            return Ok(None);
+        }
+        let progress = self.progress(home, &ddoc.id);
+        let percent = |(done, total, _): (u64, u64, _)| (done * 100).checked_div(total).unwrap_or(0).min(100);
+        Ok(Some((shown.clone(), Stale { building: wanted.to_string(), progress: progress.map(percent) })))
+    }
+
+    /// The indexes that are shown for design documents although these ask for others.
+    pub(crate) fn shown_indexes(&self, home: &dyn Home, ddocs: &[DesignDocument]) -> Result<Vec<Signature>> {
+        let mut shown = Vec::new();
+        for ddoc in ddocs.iter().filter(|ddoc| ddoc.swap == Swap::Online) {
+            let served = self.served(home, &ddoc.id)?;
+            let named = served.iter().filter(|served| ddoc.view(&served.views[0].name).is_some());
+            shown.extend(named.flat_map(|served| definitions(home.layout(), served)).map(|index| index.signature));
+        }
+        Ok(shown)
+    }
+
+    /// Forgets what is shown for design documents that are not among these.
+    pub(crate) fn forget_served(&self, home: &dyn Home, ddocs: &[DesignDocument]) -> Result<()> {
+        for note in home.notes("served/")? {
+            let ddoc = &note["served/".len()..];
+            if ddocs.iter().all(|known| *known.id != *ddoc) {
+                home.note(&note, None)?;
+                self.indexes_of(home.shard()).served.lock().remove(ddoc);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A design document with one view of another. What is built for it changes no note.
+fn alone(ddoc: &DesignDocument, view: &ViewDefinition) -> DesignDocument {
+    DesignDocument { views: vec![view.clone()], swap: Swap::Never, autoupdate: true, ..ddoc.clone() }
+}
+
+fn library_len(ddoc: &DesignDocument) -> usize {
+    ddoc.library.as_ref().map_or(0, |library| library.len())
+}
+
+fn push_optional(out: &mut Vec<u8>, text: Option<&str>) {
+    push_number(out, u64::from(text.is_some()));
+    push_bytes(out, text.unwrap_or_default().as_bytes());
+}
+
+fn encode(served: &[DesignDocument]) -> Vec<u8> {
+    let mut out = Vec::new();
+    push_len(&mut out, served.len());
+    for ddoc in served {
+        let view = &ddoc.views[0];
+        let DesignOptions { include_design, local_seq } = ddoc.options;
+        let raw = view.collation == Collation::Raw;
+        let partitioned = ddoc.partitioned.map_or(0, |partitioned| 1 + u64::from(partitioned));
+        [include_design, local_seq, raw].into_iter().for_each(|flag| push_number(&mut out, flag.into()));
+        push_number(&mut out, partitioned);
+        [&view.name, &ddoc.language, &view.map].into_iter().for_each(|text| push_bytes(&mut out, text.as_bytes()));
+        push_optional(&mut out, ddoc.library.as_deref());
+        push_optional(&mut out, view.reduce.as_deref());
+    }
+    out
+}
+
+fn decode(ddoc: &Arc<str>, bytes: &[u8]) -> Result<Vec<DesignDocument>> {
+    let mut reader = Reader::new(bytes, "views that are shown");
+    let count = reader.len()?;
+    (0..count).map(|_| decode_one(ddoc, &mut reader)).collect()
+}
+
+fn decode_one(ddoc: &Arc<str>, reader: &mut Reader<'_>) -> Result<DesignDocument> {
+    let flag = |reader: &mut Reader<'_>| Ok::<_, ViewError>(reader.number()? == 1);
+    let text = |reader: &mut Reader<'_>| Ok::<Arc<str>, ViewError>(reader.text()?.into());
+    let optional = |reader: &mut Reader<'_>| {
+        let is_there = flag(reader)?;
+        Ok::<_, ViewError>(Some(text(reader)?).filter(|_| is_there))
+    };
+    let options = DesignOptions { include_design: flag(reader)?, local_seq: flag(reader)? };
+    let collation = if flag(reader)? { Collation::Raw } else { Collation::Unicode };
+    let partitioned = match reader.number()? {
+        0 => None,
+        number => Some(number == 2),
+    };
+    let (name, language, map) = (text(reader)?, text(reader)?, text(reader)?);
+    let (library, reduce) = (optional(reader)?, optional(reader)?);
+    let views = vec![ViewDefinition { name, map, reduce, collation }];
+    let id = Arc::clone(ddoc);
+    Ok(DesignDocument { id, language, library, options, views, partitioned, autoupdate: true, swap: Swap::Never })
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use settee_model::json::Json;
+
+    use super::*;
+
+    #[test]
+    fn notes_come_back() {
+        let texts = [
+            r#"{"views":{"v":{"map":"m"}}}"#,
+            r#"{"language":"x","options":{"include_design":true,"partitioned":false},"views":{"lib":{"a":1},
+                "v":{"map":"m","reduce":""}, "w":{"map":"ü","reduce":"_sum","options":{"collation":"raw"}}}}"#,
+            r#"{"options":{"local_seq":true,"partitioned":true},"views":{"v":{"map":""}}}"#,
+        ];
+        for text in texts {
+            let json = Json::parse(text.as_bytes()).unwrap();
+            let ddoc = DesignDocument::parse("_design/d", json.value()).unwrap();
+            let served: Vec<DesignDocument> = ddoc.views.iter().map(|view| alone(&ddoc, view)).collect();
+            let bytes = encode(&served);
+            assert_eq!(decode(&ddoc.id, &bytes).unwrap(), served);
+            for len in 1..bytes.len() {
+                assert!(decode(&ddoc.id, &bytes[..len]).is_err());
+            }
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! A long load goes on after a crash, from its last checkpoint, whatever the crash left of engine and files.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use settee_storage::faulty::{FaultyEngine, SyncFault};
+use settee_storage::memory::MemoryEngine;
+use settee_storage::{Batch, CommitToken, Durability, Engine, Outcome, Shard, Snapshot, StorageError, Version};
+
+use super::crashes::check_stored;
+use super::home::TestHome;
+use super::random::{VIEWS, change, compare};
+use super::{counted_core, ddoc, run_directory, settings};
+use crate::clock::Clock;
+use crate::index::{Checkpoint, IndexStore, Tokens};
+use crate::indexer::Settings;
+use crate::indexer::runs::RunDirectory;
+use crate::pace::Urgency;
+use crate::testing::Random;
+
+/// A clock that goes on by a millisecond whenever somebody looks.
+fn busy_clock() -> Clock {
+    let now = AtomicU64::new(0);
+    Clock::new(move || now.fetch_add(1000, Ordering::Relaxed))
+}
+
+/// Settings under which a load makes a checkpoint after every few batches.
+pub(super) fn hurried(directory: &Path, memory_bytes: usize) -> Settings {
+    Settings {
+        checkpoint_interval_ms: 3,
+        clock: busy_clock(),
+        run_directory: directory.to_owned(),
+        ..settings(2, memory_bytes)
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).into_iter().flatten() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            std::fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}
+
+/// What a crash may leave at one moment.
+struct Moment {
+    engine: MemoryEngine,
+    files: PathBuf,
+}
+
+/// An engine that remembers what a crash after each of its steps would leave: what is durable, all that was committed,
+/// and something between.
+struct Watched {
+    inner: FaultyEngine,
+    files: PathBuf,
+    moments: Mutex<Vec<Moment>>,
+}
+
+impl Watched {
+    fn remember(&self) {
+        let images: Vec<MemoryEngine> = self.inner.crash_images().collect();
+        let count = images.len();
+        let mut moments = self.moments.lock();
+        for (index, engine) in images.into_iter().enumerate() {
+            if [0, count / 2, count - 1].contains(&index) {
+                let files = run_directory();
+                copy(&self.files, &files);
+                moments.push(Moment { engine, files });
+            }
+        }
+    }
+}
+
+impl Engine for Watched {
+    fn snapshot(&self) -> settee_storage::Result<Arc<dyn Snapshot>> {
+        self.inner.snapshot()
+    }
+
+    fn commit(
+        &self,
+        shard: Shard,
+        expected: Version,
+        token: CommitToken,
+        batch: Batch,
+        durability: Durability,
+    ) -> settee_storage::Result<Outcome> {
+        let outcome = self.inner.commit(shard, expected, token, batch, durability)?;
+        self.remember();
+        Ok(outcome)
+    }
+
+    fn drop_shard(&self, shard: Shard) -> settee_storage::Result<()> {
+        self.inner.drop_shard(shard)
+    }
+
+    fn reclaim(&self, shard: Shard) -> settee_storage::Result<()> {
+        self.inner.reclaim(shard)
+    }
+
+    fn approximate_size(&self, shard: Shard) -> u64 {
+        self.inner.approximate_size(shard)
+    }
+
+    fn sync(&self) -> settee_storage::Result<()> {
+        self.inner.sync()?;
+        self.remember();
+        Ok(())
+    }
+
+    fn checkpoint(&self, directory: &Path) -> settee_storage::Result<()> {
+        self.inner.checkpoint(directory)
+    }
+
+    fn statistics(&self) -> Vec<(&'static str, u64)> {
+        self.inner.statistics()
+    }
+}
+
+/// The checkpoints of a home, with the directories that their runs lie in.
+fn checkpoints(home: &TestHome, engine: &Arc<dyn Engine>, files: &Path) -> Vec<(RunDirectory, Checkpoint)> {
+    let store = |shard| IndexStore::new(Arc::clone(engine), shard, Arc::new(Tokens::new(0)));
+    let of = |shard| Some((RunDirectory::new(files, shard), store(shard).checkpoint().unwrap()?));
+    home.index_shards().into_iter().filter_map(of).collect()
+}
+
+/// A build that was watched.
+fn watched_build(seed: u64) -> (TestHome, Random, Vec<Moment>) {
+    println!("seed {seed}");
+    let mut random = Random::new(seed);
+    let files = run_directory();
+    let watched = Arc::new(Watched { inner: FaultyEngine::new(), files: files.clone(), moments: Mutex::default() });
+    let engine: Arc<dyn Engine> = watched.clone();
+    let home = TestHome::new(engine);
+    change(&home, &mut random, 1_500, 1_200);
+    let (core, language) = counted_core(hurried(&files, 60_000));
+    core.update(&home, &ddoc(VIEWS), Urgency::Client).unwrap();
+    compare(&core, &home, &ddoc(VIEWS), &mut random, 5);
+    assert!(language.mapped.load(Ordering::Relaxed) <= 1_300, "a build without a crash maps every document once");
+    assert!(std::fs::read_dir(&files).unwrap().next().is_none(), "runs go when they are in the index");
+    if seed % 2 == 1 {
+        // The same for an index that is far behind.
+        watched.moments.lock().clear();
+        change(&home, &mut random, 2_000, 9_000);
+        core.update(&home, &ddoc(VIEWS), Urgency::Client).unwrap();
+    }
+    let moments = std::mem::take(&mut *watched.moments.lock());
+    (home, random, moments)
+}
+
+#[test]
+fn a_crash_at_any_step_of_a_load_leaves_what_goes_on_to_the_same_index() {
+    for seed in 0..2 {
+        let (built, mut random, moments) = watched_build(seed);
+        let (mut resumed, count) = (0, moments.len());
+        // All of them in a life of the nightly kind.
+        let step = if std::env::var_os("SETTEE_LIVES").is_some() { 1 } else { count.div_ceil(40) };
+        for Moment { engine, files } in moments.into_iter().step_by(step) {
+            let engine: Arc<dyn Engine> = Arc::new(engine);
+            let home = built.over(Arc::clone(&engine));
+            let noted = checkpoints(&home, &engine, &files);
+            for (directory, checkpoint) in &noted {
+                assert!(checkpoint.runs().all(|run| directory.is_whole(run)), "noted before it was written");
+            }
+            let mut reached: Vec<u64> = noted.iter().map(|(_, checkpoint)| checkpoint.update_seq).collect();
+            reached.dedup();
+            // Between the notes of one checkpoint the indexes part, and go on in passes of their own.
+            let reached = if let [one] = reached[..] { Some(one) } else { None };
+            let left = reached.map(|seq| crate::home::Home::read(&home).unwrap().count_after(seq).unwrap());
+            change(&home, &mut random, 30, 9_000);
+            home.purge("d1", false);
+            let (core, language) = counted_core(settings_in(&files));
+            compare(&core, &home, &ddoc(VIEWS), &mut random, 3);
+            core.update(&home, &ddoc(VIEWS), Urgency::Client).unwrap();
+            assert_eq!(check_stored(&home, &engine), []);
+            assert!(checkpoints(&home, &engine, &files).is_empty());
+            if let Some(left) = left.filter(|_| noted.len() == home.index_shards().len()) {
+                let mapped = language.mapped.load(Ordering::Relaxed);
+                assert!(mapped <= left + 40, "{mapped} documents were mapped, where {left} were left");
+                resumed += 1;
+            }
+        }
+        assert!(resumed * step > 10, "{resumed} of {count} crashes left a checkpoint");
+    }
+}
+
+fn settings_in(files: &Path) -> Settings {
+    Settings { run_directory: files.to_owned(), ..settings(1, 1 << 20) }
+}
+
+#[test]
+fn a_load_goes_on_after_many_crashes() {
+    let mut random = Random::new(31);
+    let mut engine = MemoryEngine::new();
+    let files = run_directory();
+    let mut home = TestHome::new(Arc::new(MemoryEngine::new()));
+    change(&home, &mut random, 6_000, 9_000);
+    let mut mapped_in_all = 0;
+    for crash in 0.. {
+        assert!(crash < 60, "the load does not come to an end");
+        let faulty = Arc::new(FaultyEngine::over(engine));
+        // Late enough for one more checkpoint.
+        faulty.inject_sync(8, SyncFault::Fail(StorageError::Io("test".to_owned())));
+        home = home.over(faulty.clone());
+        let (core, language) = counted_core(hurried(&files, 60_000));
+        let result = core.update(&home, &ddoc(VIEWS), Urgency::Client);
+        mapped_in_all += language.mapped.load(Ordering::Relaxed);
+        let images: Vec<MemoryEngine> = faulty.crash_images().collect();
+        engine = images.into_iter().next().unwrap();
+        if result.is_ok() {
+            assert!(crash >= 2, "there was no crash");
+            break;
+        }
+        change(&home, &mut random, 10, 9_000);
+    }
+    let home = home.over(Arc::new(engine));
+    compare(&counted_core(settings_in(&files)).0, &home, &ddoc(VIEWS), &mut random, 30);
+    assert!(mapped_in_all < 2 * 6_000, "{mapped_in_all} documents were mapped");
+}
+
+#[test]
+fn runs_that_are_broken_or_gone_are_not_used() {
+    let (built, mut random, moments) = watched_build(4);
+    let breaking: [fn(&Path); 4] = [
+        |run| std::fs::remove_file(run).unwrap(),
+        |run| std::fs::write(run, b"").unwrap(),
+        |run| {
+            let mut bytes = std::fs::read(run).unwrap();
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+            std::fs::write(run, bytes).unwrap();
+        },
+        |run| std::fs::write(run.with_file_name("99999.run"), b"nobody knows this one").unwrap(),
+    ];
+    let mut broken = 0;
+    for (index, Moment { engine, files }) in moments.into_iter().enumerate() {
+        let engine: Arc<dyn Engine> = Arc::new(engine);
+        let home = built.over(Arc::clone(&engine));
+        let noted = checkpoints(&home, &engine, &files);
+        let Some((_, checkpoint)) = noted.first().filter(|(_, checkpoint)| !checkpoint.rows.is_empty()) else {
+            continue;
+        };
+        let run = checkpoint.rows[usize::try_from(random.below(checkpoint.rows.len() as u64)).unwrap()].number;
+        let shard = home.index_shards()[0];
+        breaking[index % 4](&files.join(shard.0.to_string()).join(format!("{run}.run")));
+        broken += 1;
+        home.put("new", None);
+        let (core, _) = counted_core(settings_in(&files));
+        compare(&core, &home, &ddoc(VIEWS), &mut random, 3);
+        core.update(&home, &ddoc(VIEWS), Urgency::Client).unwrap();
+        assert_eq!(check_stored(&home, &engine), []);
+        assert!(std::fs::read_dir(&files).unwrap().next().is_none(), "nothing is left over");
+    }
+    assert!(broken > 20);
+}
+
+#[test]
+fn a_purge_that_is_not_remembered_any_more_ends_what_was_noted() {
+    let (built, mut random, moments) = watched_build(6);
+    let last = moments.into_iter().rev().find(|moment| std::fs::read_dir(&moment.files).unwrap().next().is_some());
+    let Moment { engine, files } = last.unwrap();
+    let engine: Arc<dyn Engine> = Arc::new(engine);
+    let home = built.over(Arc::clone(&engine));
+    let ids: Vec<String> = home.documents.lock().by_id.keys().take(50).cloned().collect();
+    ids.iter().for_each(|id| home.purge(id, false));
+    home.forget_purges();
+    let (core, _) = counted_core(settings_in(&files));
+    compare(&core, &home, &ddoc(VIEWS), &mut random, 20);
+    assert_eq!(check_stored(&home, &engine), []);
+}

@@ -1,0 +1,253 @@
+//! [`Views::try_out`]: maps some documents without an index, and tells what came of it and what it took.
+
+use settee_design::{DesignDocument, Document, DocumentBatch, Emissions, Limits, MapSource, Program};
+use settee_model::collate;
+use settee_model::json::Value;
+
+use crate::error::{Result, ViewError};
+use crate::keys;
+use crate::reduce::Group;
+use crate::tree::{Leaf, Row};
+use crate::views::{Core, Views};
+
+/// What a trial may take and answer.
+#[derive(Clone, Copy, Debug)]
+pub struct TrialLimits {
+    /// What the functions may use.
+    pub functions: Limits,
+    /// After so long no further document is mapped.
+    pub time_us: u64,
+    /// How many rows, failures and lines are answered.
+    pub answers: usize,
+}
+
+/// What came of a trial.
+#[derive(Clone, Debug, Default)]
+pub struct Trial {
+    /// What ran the map function, if the language has more than one engine.
+    pub engine: Option<&'static str>,
+    /// How many documents were mapped, and how many bytes they have.
+    pub documents: u64,
+    /// See there.
+    pub document_bytes: u64,
+    /// How many rows they emitted, and how many bytes their keys and values have.
+    pub rows: u64,
+    /// See there.
+    pub emitted_bytes: u64,
+    /// The time that the map function took, with the ways there and back.
+    pub map_us: u64,
+    /// The time that the reduce function took.
+    pub reduce_us: u64,
+    /// The first rows: id, key and value, in the order of the view.
+    pub shown: Vec<(String, Vec<u8>, Vec<u8>)>,
+    /// What the reduce function makes of all rows.
+    pub reduction: Option<Vec<u8>>,
+    /// Documents whose function threw, and what.
+    pub failures: Vec<(String, String)>,
+    /// What functions logged.
+    pub log: Vec<String>,
+    /// Why it ended early, if it did: after the time that it may take, or because of a failure that would have ended the
+    /// build of an index, with the document if that is known.
+    pub ended: Option<(Option<String>, ViewError)>,
+    /// Whether the time was over.
+    pub timed_out: bool,
+}
+
+/// The key of a row, how much of it is the sort key, and key and value as they were emitted.
+type SortedRow = (Vec<u8>, usize, Vec<u8>, Vec<u8>);
+
+/// So many documents are mapped between two looks at the clock.
+const PORTION: usize = 50;
+
+impl Views {
+    /// Maps `documents` by the only view of `ddoc`, and reduces what it emits.
+    ///
+    /// # Errors
+    /// When a function does not compile or nothing runs its language.
+    pub fn try_out(&self, ddoc: &DesignDocument, documents: &DocumentBatch, limits: TrialLimits) -> Result<Trial> {
+        self.core().try_out(ddoc, documents, limits)
+    }
+}
+
+impl Core {
+    pub(crate) fn try_out(
+        &self,
+        ddoc: &DesignDocument,
+        documents: &DocumentBatch,
+        limits: TrialLimits,
+    ) -> Result<Trial> {
+        let view = ddoc.views.first().ok_or(ViewError::MissingView)?;
+        let language = self.language(ddoc)?;
+        let source = MapSource { functions: vec![view.map.clone()], library: ddoc.library.clone() };
+        let mut program = language.program(&source, limits.functions)?;
+        let mut trial = Trial { engine: program.engine(0), ..Trial::default() };
+        let mut rows: Vec<SortedRow> = Vec::new();
+        let mut first = 0;
+        while first < documents.len() && trial.ended.is_none() && !trial.timed_out {
+            let len = PORTION.min(documents.len() - first);
+            let (emissions, took_us) = self.map_some(&mut *program, documents, first..first + len, &mut trial);
+            trial.map_us += took_us;
+            for row in emissions.rows() {
+                let document = documents.get(first + row.document as usize);
+                let mut row_key = Vec::new();
+                collate::encode(Value::trusted(row.key), view.collation, &mut row_key);
+                let sort_len = row_key.len();
+                let number = u32::try_from(rows.len()).unwrap_or(u32::MAX);
+                keys::finish_row_key(&mut row_key, document.id.as_bytes(), number);
+                trial.emitted_bytes += (row.key.len() + row.value.len()) as u64;
+                rows.push((row_key, sort_len, row.key.to_vec(), row.value.to_vec()));
+            }
+            let failures = emissions.failures.iter();
+            trial.failures.extend(failures.map(|failure| {
+                (documents.get(first + failure.document as usize).id.to_owned(), failure.message.clone())
+            }));
+            trial.log.extend(emissions.log.iter().cloned());
+            first += len;
+            trial.timed_out = first < documents.len() && trial.map_us > limits.time_us;
+        }
+        rows.sort();
+        trial.rows = rows.len() as u64;
+        let mut leaf = Leaf::default();
+        for (row_key, sort_len, key, value) in &rows {
+            leaf.push(Row { row_key, sort_len: *sort_len, key, value });
+        }
+        self.reduce_all(ddoc, &leaf, &mut trial)?;
+        let shown = (0..leaf.len().min(limits.answers)).map(|index| leaf.row(index));
+        trial.shown = shown.map(|row| (row.id().into_owned(), row.key.to_vec(), row.value.to_vec())).collect();
+        trial.failures.truncate(limits.answers);
+        trial.log.truncate(limits.answers);
+        Ok(trial)
+    }
+
+    /// Maps some of the documents. If that ends the program, they are mapped one by one, to find out which of them did.
+    fn map_some(
+        &self,
+        program: &mut dyn Program,
+        documents: &DocumentBatch,
+        some: std::ops::Range<usize>,
+        trial: &mut Trial,
+    ) -> (Emissions, u64) {
+        let begun_us = self.clock().now_us();
+        let mut emissions = Emissions::new();
+        let batch = batch_of(some.clone().map(|index| documents.get(index)));
+        let mut result = program.map(&batch, &mut emissions);
+        if result.is_ok() {
+            (trial.documents, trial.document_bytes) =
+                (trial.documents + batch.len() as u64, trial.document_bytes + json_bytes(&batch));
+            return (emissions, self.clock().now_us() - begun_us);
+        }
+        let mut all = Emissions::new();
+        let mut culprit = None;
+        for (place, index) in (0..).zip(some) {
+            emissions.clear();
+            let one = batch_of(std::iter::once(documents.get(index)));
+            result = program.map(&one, &mut emissions);
+            if result.is_err() {
+                culprit = Some(documents.get(index).id.to_owned());
+                break;
+            }
+            (trial.documents, trial.document_bytes) = (trial.documents + 1, trial.document_bytes + json_bytes(&one));
+            emissions.rows().for_each(|row| all.push(place, row.function, row.key, row.value));
+            all.log.append(&mut emissions.log);
+            all.failures.extend(
+                emissions.failures.drain(..).map(|failure| settee_design::MapFailure { document: place, ..failure }),
+            );
+        }
+        if let Err(error) = result {
+            trial.ended = Some((culprit, error.into()));
+        }
+        (all, self.clock().now_us() - begun_us)
+    }
+
+    fn reduce_all(&self, ddoc: &DesignDocument, leaf: &Leaf, trial: &mut Trial) -> Result<()> {
+        let Some(reduce) = ddoc.views[0].reduce.as_ref() else { return Ok(()) };
+        let mut column = self.column(ddoc, reduce)?;
+        if leaf.is_empty() {
+            return Ok(());
+        }
+        let begun_us = self.clock().now_us();
+        let reduced = column.reduce(&[Group::whole(leaf)]).and_then(|stored| {
+            let parts: Vec<Vec<&[u8]>> = stored.iter().map(|stored| vec![stored.as_slice()]).collect();
+            column.conclude(&parts)
+        });
+        trial.reduce_us = self.clock().now_us() - begun_us;
+        match reduced {
+            Ok(stored) => {
+                let mut out = Vec::new();
+                stored.first().into_iter().for_each(|stored| column.finish(stored, &mut out));
+                trial.reduction = Some(out);
+            }
+            Err(ViewError::Compile(error)) => return Err(error.into()),
+            Err(error) => trial.ended = trial.ended.take().or(Some((None, error))),
+        }
+        Ok(())
+    }
+}
+
+fn batch_of<'a>(documents: impl Iterator<Item = Document<'a>>) -> DocumentBatch {
+    let mut batch = DocumentBatch::new();
+    for Document { seq, id, json } in documents {
+        let pushed = batch.push_with(seq, id, |out| {
+            out.extend_from_slice(json);
+            Ok::<_, std::convert::Infallible>(())
+        });
+        pushed.unwrap_or_else(|never| match never {});
+    }
+    batch
+}
+
+fn json_bytes(batch: &DocumentBatch) -> u64 {
+    batch.iter().map(|document| document.json.len() as u64).sum()
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::tests::{core, ddoc, settings};
+
+    fn documents(texts: &[&str]) -> DocumentBatch {
+        let mut batch = DocumentBatch::new();
+        for text in texts {
+            let id = Value::trusted(text.as_bytes()).get("_id").unwrap().as_str().unwrap().into_owned();
+            batch
+                .push_with(1, &id, |out| {
+                    out.extend_from_slice(text.as_bytes());
+                    Ok::<_, ()>(())
+                })
+                .unwrap();
+        }
+        batch
+    }
+
+    fn try_out(view: &str, texts: &[&str], answers: usize) -> Result<Trial> {
+        let limits = TrialLimits { functions: Limits::default(), time_us: 1, answers };
+        core(settings(1, 1 << 20)).try_out(&ddoc(&format!(r#""v": {view}"#)), &documents(texts), limits)
+    }
+
+    #[test]
+    fn rows_come_in_the_order_of_the_view_and_are_reduced() {
+        let texts =
+            [r#"{"_id":"b","k":[2],"v":10}"#, r#"{"_id":"a","k":[10],"v":20}"#, r#"{"_id":"c","k":null,"v":30}"#];
+        let trial = try_out(r#"{"map": "value k v", "reduce": "_sum"}"#, &texts, 2).unwrap();
+        let shown: Vec<_> = trial.shown.iter().map(|(id, key, _)| (id.as_str(), key.as_slice())).collect();
+        assert_eq!(shown, [("c", &b"null"[..]), ("b", b"[2]")]);
+        assert_eq!((trial.documents, trial.rows, trial.reduction.as_deref()), (3, 3, Some(&b"60"[..])));
+        assert_eq!(trial.document_bytes, texts.iter().map(|text| text.len() as u64).sum::<u64>());
+        assert_eq!(trial.emitted_bytes, 11 + 6);
+        assert!(trial.ended.is_none() && !trial.timed_out);
+    }
+
+    #[test]
+    fn failures_name_their_documents() {
+        let trial = try_out(r#"{"map": "throw"}"#, &[r#"{"_id":"a"}"#, r#"{"_id":"b","t":1}"#], 9).unwrap();
+        assert_eq!((trial.rows, trial.failures), (1, vec![("b".to_owned(), "thrown".to_owned())]));
+        let texts = [r#"{"_id":"a"}"#, r#"{"_id":"b"}"#, r#"{"_id":"c","f":1}"#, r#"{"_id":"d"}"#];
+        let trial = try_out(r#"{"map": "fatal"}"#, &texts, 9).unwrap();
+        let (culprit, error) = trial.ended.unwrap();
+        assert_eq!((culprit.as_deref(), trial.documents), (Some("c"), 2));
+        assert!(matches!(error, ViewError::Run(_)));
+        assert!(matches!(try_out(r#"{"map": "wrong"}"#, &[], 9), Err(ViewError::Compile(_))));
+        assert!(matches!(try_out(r#"{"map": "none", "reduce": "_no"}"#, &[], 9), Err(ViewError::Compile(_))));
+    }
+}
