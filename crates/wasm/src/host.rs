@@ -119,7 +119,8 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<Host>> {
     linker.func_wrap("settee", "result", |mut caller: Caller<'_, Host>, at: u32, len: u32| -> Result<(), Error> {
         let (memory, host) = parts(&mut caller)?;
         let value = piece(memory, at, len)?;
-        (host.text.clear(), host.rows.clear());
+        host.text.clear();
+        host.rows.clear();
         let len = host.take("the result", value)?;
         host.rows.push((0, len));
         Ok(())
