@@ -46,8 +46,12 @@ impl Core {
         if orders.is_paused {
             return Err(ViewError::Paused);
         }
-        let Turn::Build(guard) = self.handle(home, signature)?.take_turn()? else {
-            return Ok(());
+        let guard = match self.handle(home, signature)?.take_turn() {
+            Ok(Turn::Build(guard)) => guard,
+            Ok(Turn::Over) => return Ok(()),
+            // The build that was waited for was paused, and resumed before it had ended.
+            Err(ViewError::Paused) if !self.orders(home, &indexes, &ddoc.id)?.is_paused => return Ok(()),
+            Err(error) => return Err(error),
         };
         let mut wanted = Some(guard);
         let mut guards = Vec::new();

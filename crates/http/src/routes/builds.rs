@@ -62,7 +62,8 @@ pub(super) async fn order(mut request: Request) -> Answer {
         let begins = match order {
             Order::Start | Order::Resume => {
                 let status = views.build_state(&database, &design)?.status;
-                matches!(status, BuildStatus::Lagging | BuildStatus::Resting)
+                // One that is just ending because of a pause is waited for.
+                status != BuildStatus::Current
             }
             Order::Pause | Order::Cancel => false,
         };
