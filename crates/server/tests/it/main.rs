@@ -16,6 +16,7 @@ mod operation;
 mod protocol;
 mod query_servers;
 mod random;
+mod replication;
 mod server;
 mod setup;
 mod start;
