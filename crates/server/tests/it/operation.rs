@@ -105,10 +105,12 @@ fn statistics_count_what_happens() {
         |client: &mut Client, path: &str| number(client.get(&format!("{stats}/{path}")).json().value(), "value");
     client.put("/db", "").expect(201);
     save(&mut client, "/db/_design/d", &crate::design("function (doc) { emit(1); }", None));
+    // The server itself has written as well, for example the design document of `_users`.
     let writes = value(&mut client, "couchdb/document_writes");
+    let inserts = value(&mut client, "couchdb/document_inserts");
     crate::load(&mut client, "/db", 100, 10);
     assert_eq!(value(&mut client, "couchdb/document_writes"), writes + 100);
-    assert_eq!(value(&mut client, "couchdb/document_inserts"), 101);
+    assert_eq!(value(&mut client, "couchdb/document_inserts"), inserts + 100);
     client.get("/db/d000001").expect(200);
     client.get("/db/_design/d/_view/v").expect(200);
     client.put("/db/_local/x", "{}").expect(201);
