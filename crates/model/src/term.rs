@@ -91,6 +91,7 @@ impl Term {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::Term;
     use crate::json::Json;

@@ -79,29 +79,6 @@ pub(crate) fn admin() -> Option<AdminSeed> {
     Some(AdminSeed { name: text("COUCHDB_USER")?, password: text("COUCHDB_PASSWORD")? })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_the_environment_are_settings() {
-        for (name, expected) in [
-            ("SETTEE_CHTTPD__PORT", Some(("chttpd", "port"))),
-            ("SETTEE_chttpd__Bind_Address", Some(("chttpd", "bind_address"))),
-            ("SETTEE_CHTTPD__WWW_AUTHENTICATE", Some(("chttpd", "WWW-Authenticate"))),
-            ("SETTEE_SMOOSH_RATIO_DBS__MIN_SIZE", Some(("smoosh.ratio_dbs", "min_size"))),
-            ("SETTEE_ADMINS__ANN", Some(("admins", "ann"))),
-            ("SETTEE_PORT", None),
-            ("SETTEE___X", None),
-            ("CHTTPD__PORT", None),
-        ] {
-            let found = setting(name, "v".to_owned());
-            let found = found.as_ref().map(|(section, key, _)| (section.as_str(), key.as_str()));
-            assert_eq!(found, expected, "{name}");
-        }
-    }
-}
-
 /// The commands of query servers as CouchDB 3 has them: `COUCHDB_QUERY_SERVER_PYTHON` is that for the language `python`.
 pub(crate) fn query_servers() -> BTreeMap<String, String> {
     let server = |(name, command): (OsString, OsString)| {
@@ -128,4 +105,27 @@ pub(crate) fn for_query_servers() -> Vec<(OsString, OsString)> {
         kept.push(("LANG".into(), "C.UTF-8".into()));
     }
     kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_the_environment_are_settings() {
+        for (name, expected) in [
+            ("SETTEE_CHTTPD__PORT", Some(("chttpd", "port"))),
+            ("SETTEE_chttpd__Bind_Address", Some(("chttpd", "bind_address"))),
+            ("SETTEE_CHTTPD__WWW_AUTHENTICATE", Some(("chttpd", "WWW-Authenticate"))),
+            ("SETTEE_SMOOSH_RATIO_DBS__MIN_SIZE", Some(("smoosh.ratio_dbs", "min_size"))),
+            ("SETTEE_ADMINS__ANN", Some(("admins", "ann"))),
+            ("SETTEE_PORT", None),
+            ("SETTEE___X", None),
+            ("CHTTPD__PORT", None),
+        ] {
+            let found = setting(name, "v".to_owned());
+            let found = found.as_ref().map(|(section, key, _)| (section.as_str(), key.as_str()));
+            assert_eq!(found, expected, "{name}");
+        }
+    }
 }

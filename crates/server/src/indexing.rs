@@ -18,6 +18,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use crate::config::Configuration;
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
 mod tests;
 
 /// How long a stop waits for builds to write down what they have done.

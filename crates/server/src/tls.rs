@@ -99,7 +99,7 @@ fn read(configuration: &Configuration) -> anyhow::Result<ServerConfig> {
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&versions(setting("tls_versions").as_deref())?)
         .context("[ssl] tls_versions cannot be used")?;
-    let builder = if is_on(setting("verify_ssl_certificates")) {
+    let builder = if is_on(setting("verify_ssl_certificates").as_deref()) {
         let file = setting("cacert_file").context(
             "[ssl] verify_ssl_certificates is on, but there is no cacert_file: name a PEM file with the roots of clients' \
              certificates",
@@ -111,7 +111,8 @@ fn read(configuration: &Configuration) -> anyhow::Result<ServerConfig> {
                 .with_context(|| format!("[ssl] cacert_file {file} has a certificate that is no root"))?;
         }
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-        let verifier = if is_on(setting("fail_if_no_peer_cert")) { verifier } else { verifier.allow_unauthenticated() };
+        let verifier =
+            if is_on(setting("fail_if_no_peer_cert").as_deref()) { verifier } else { verifier.allow_unauthenticated() };
         builder.with_client_cert_verifier(verifier.build().context("[ssl] cacert_file cannot be used")?)
     } else {
         builder.with_no_client_auth()
@@ -119,8 +120,8 @@ fn read(configuration: &Configuration) -> anyhow::Result<ServerConfig> {
     builder.with_single_cert(certificates, key).context("[ssl] cert_file and key_file do not fit together")
 }
 
-fn is_on(value: Option<String>) -> bool {
-    value.as_deref() == Some("true")
+fn is_on(value: Option<&str>) -> bool {
+    value == Some("true")
 }
 
 fn certificates(file: &str) -> anyhow::Result<Vec<CertificateDer<'static>>> {

@@ -95,7 +95,8 @@ fn credentials_are_neither_shown_nor_logged() {
     let here = server.address;
     let local = quoted("a");
     let url = |number: u32| quoted(&format!("http://user{number}:{SECRET}{number}@127.0.0.1:1/db{number}"));
-    let object = |number: u32, members: &str| format!("{{\"url\":\"http://127.0.0.1:1/db{number}\",{members}{number}\"}}}}}}");
+    let object =
+        |number: u32, members: &str| format!("{{\"url\":\"http://127.0.0.1:1/db{number}\",{members}{number}\"}}}}}}");
     let documents = [
         document(&url(1), &local, ""),
         document(&local, &url(2), ",\"continuous\":true"),
