@@ -203,10 +203,13 @@ async fn the_list_of_documents_takes_parameters() {
         ("?limit=0", ""),
     ];
     for (query, expected) in cases {
-        let (_, list) = world.get(&format!("/_scheduler/docs/_replicator{query}")).await;
-        let ids: Vec<_> =
-            list.value().get("docs").unwrap().elements().map(|row| text(row, "doc_id").unwrap()).collect();
-        assert_eq!(ids.join(" "), expected, "{query}");
+        // One that crashed runs from time to time.
+        let ids = |json: Value<'_>| {
+            let docs = json.get("docs").into_iter().flat_map(Value::elements);
+            docs.filter_map(|row| text(row, "doc_id")).collect::<Vec<_>>().join(" ")
+        };
+        let path = format!("/_scheduler/docs/_replicator{query}");
+        let list = world.until(&path, expected, |_, json| ids(json) == expected).await;
         assert_eq!(list.value().get("total_rows").and_then(Value::as_u64), Some(4), "{query}");
     }
     let refused = [
@@ -316,7 +319,7 @@ async fn others_see_no_credentials() {
     ];
     for (method, path, body) in lists {
         let (status, json) = world.ask(&user("bob"), method, path, body).await;
-        assert!(status == 403, "{path}: {status} {}", show(&json));
+        assert!([401, 403].contains(&status), "{path}: {status} {}", show(&json));
     }
     assert_eq!(world.ask(&user("bob"), Method::GET, "/_replicator/none", "").await.0, 404);
 }
