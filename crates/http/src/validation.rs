@@ -25,7 +25,7 @@ use crate::node::Node;
 use crate::{Error, access, bridge, revision, users};
 
 /// How often in a row nothing of a request may get through because design documents change all the time.
-const VAIN_ROUNDS_MAX: u32 = 20;
+const VAIN_ROUNDS_MAX: u32 = 1000;
 
 /// Databases whose functions are remembered.
 const REMEMBERED_MAX: usize = 4096;
