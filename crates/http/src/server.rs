@@ -49,6 +49,11 @@ impl Shutdown {
         self.0.send_replace(true);
     }
 
+    /// Waits for the end to begin.
+    pub async fn begun(&self) {
+        until_true(&mut self.watch()).await;
+    }
+
     /// Becomes true when the end has begun.
     pub(crate) fn watch(&self) -> watch::Receiver<bool> {
         self.0.subscribe()

@@ -300,11 +300,13 @@ async fn listen(
     let background = maintenance.start();
     let watching = opened.certificates.map(|certificates| tokio::spawn(certificates.watch()));
     let replication = replication::start(&node, configuration, opened.port, &shutdown).await?;
-    let stop = shutdown.clone();
+    let (stop, restarted) = (shutdown.clone(), shutdown.clone());
     let replication = tokio::spawn(async move {
         tokio::select! {
             _ = tokio::signal::ctrl_c() => {}
             _ = terminate.recv() => {}
+            // Somebody asked for a restart.
+            () = restarted.begun() => {}
         }
         tracing::info!("stopping: feeds end, open requests finish");
         // First of all, so that no replication takes the end of its feed for a fault.

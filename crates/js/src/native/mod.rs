@@ -7,7 +7,7 @@
 //!
 //! 1. [`compile`] reads the source and makes the [`tree`].
 //! 2. [`run`] walks it for one document, in an arena that is emptied afterwards; [`value`] knows the document's text.
-//! 3. [`write`] makes JSON text of what was emitted.
+//! 3. [`mod@write`] makes JSON text of what was emitted.
 
 mod arrays;
 mod calls;

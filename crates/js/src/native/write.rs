@@ -17,7 +17,7 @@ pub(super) fn write<'a>(arena: &'a Bump, value: Val<'a>, out: &mut Vec<u8>, step
     Ok(())
 }
 
-/// As [`write`], inside an array.
+/// As [`write()`], inside an array.
 pub(super) fn write_inner<'a>(
     arena: &'a Bump,
     value: Val<'a>,

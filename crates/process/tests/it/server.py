@@ -46,7 +46,8 @@ def act(doc):
         sys.stdout.flush()
         return None
     if what == "twice":
-        say([[]])
+        # Comes with the answer that follows: nobody could tell a later one from the next document's.
+        sys.stdout.write("[[]]\n")
     if what == "log":
         say(["log", "new form"])
         say({"log": "old form"})

@@ -11,6 +11,8 @@ const HONEST: &str =
     "function (doc) { var a = [doc.n]; emit([a, {}.polluted, isArray(a)], JSON.stringify({n: doc.n})); }";
 
 fn start(directory: &Directory) -> Server {
+    // Nothing but the queries of the tests builds indexes.
+    directory.configure("[ken]\nenabled = false\n");
     let server = Server::start(directory);
     for database in ["/db", "/other"] {
         server.client().put(database, "").expect(201);

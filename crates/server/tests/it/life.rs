@@ -13,7 +13,11 @@ const MAX: &str = "function (keys, values) { return Math.max.apply(null, values)
 const DOCUMENTS: usize = 3000;
 
 fn start(directory: &Directory) -> Server {
-    directory.configure("[ken]\nenabled = false\n[view_updater]\ncheckpoint_interval = 0\n");
+    // In workers, so that there is something to kill.
+    directory.configure(
+        "[ken]\nenabled = false\n[view_updater]\ncheckpoint_interval = 0\n\
+                         [query_server_config]\nnative_evaluator = false\n",
+    );
     let server = Server::start(directory);
     let mut client = server.client();
     client.put("/db", "").expect(201);

@@ -81,7 +81,7 @@ fn a_document_that_hangs_or_kills_is_named_and_other_indexes_go_on() {
 }
 
 #[test]
-fn an_index_is_whole_when_processes_of_its_build_are_killed() {
+fn an_index_is_whole_when_a_process_of_its_build_is_killed() {
     const DOCUMENTS: usize = 40_000;
     let directory = Directory::new();
     let (server, mut client) = start(&directory);
@@ -98,7 +98,7 @@ fn an_index_is_whole_when_processes_of_its_build_are_killed() {
     let mut victims = server.children();
     victims.retain(|pid| !before.contains(pid));
     victims.extend(before);
-    for pid in victims.iter().take(2) {
+    if let Some(pid) = victims.first() {
         // It may have ended by itself when the build was quick.
         let _ = std::process::Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap();
     }
