@@ -138,17 +138,19 @@ impl Shared {
         Ok(())
     }
 
-    /// Has a process compile map functions. One that died while it was idle is replaced.
+    /// Has a process compile map functions. One that died while it was idle is replaced, and once a new one: somebody may
+    /// have killed it.
     pub(crate) fn compile(&self, lease: &mut Lease, source: &Arc<MapSource>) -> Result<(), CompileError> {
+        let mut fresh_died = 0;
         loop {
-            let was_fresh = lease.is_fresh();
+            fresh_died += u32::from(lease.is_fresh());
             let failure = match lease.server().and_then(|server| self.load(server, source)) {
                 Ok(Loaded::All) => return Ok(()),
                 Ok(Loaded::Refused { reason }) => return Err(CompileError::Source(reason)),
                 Err(failure) => failure,
             };
             lease.discard();
-            if was_fresh || !matches!(failure, Failure::Died { .. }) {
+            if fresh_died > 1 || !matches!(failure, Failure::Died { .. }) {
                 return Err(unavailable(&failure));
             }
         }
