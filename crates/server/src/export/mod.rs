@@ -1,4 +1,4 @@
-//! One database as a file of JSON lines, and the way back: [`write`] and [`read`]. Both are clients of the HTTP
+//! One database as a file of JSON lines, and the way back: [`write()`] and [`read()`]. Both are clients of the HTTP
 //! interface, so the server may be anywhere, and may be CouchDB.
 //!
 //! The file, line by line:

@@ -23,11 +23,16 @@ pub(crate) struct Reply {
 
 impl Client {
     pub(crate) fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
+        Self::try_connect(address).unwrap()
+    }
+
+    /// For a server that is perhaps not there.
+    pub(crate) fn try_connect(address: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        Self { reader: BufReader::new(stream), authorization: None }
+        Ok(Self { reader: BufReader::new(stream), authorization: None })
     }
 
     /// The same connection, with the value of the header `Authorization`.

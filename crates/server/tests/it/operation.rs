@@ -163,8 +163,7 @@ fn a_restart_brings_a_new_server_in_the_same_process() {
         assert!(client.is_closed(), "{path}: open connections end");
         // What the old server has not accepted any more is reset.
         client = wait_for("the server to come back", || {
-            std::net::TcpStream::connect(server.address).ok()?;
-            let mut client = server.client();
+            let mut client = Client::try_connect(server.address).ok()?;
             client.request("GET", "/_up", &[], b"").is_ok_and(|reply| reply.status == 200).then_some(client)
         });
         let found = client.get("/db/doc").expect(200).json();
