@@ -142,6 +142,8 @@ async function startServer(t) {
   const server = {
     url: `http://admin:pw@127.0.0.1:${port}`,
     async start() {
+      // Its predecessor was perhaps killed only now, and holds the data as long as it is there.
+      if (child && child.exitCode === null && child.signalCode === null) await once(child, 'exit');
       child = spawn(binary, ['serve', '--bind', '127.0.0.1', '--port', String(port), '--data', data], {
         env: { ...process.env, COUCHDB_USER: 'admin', COUCHDB_PASSWORD: 'pw' },
         stdio: ['ignore', 'pipe', 'inherit'],

@@ -2,8 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use std::time::Instant;
-
 use settee_design::{DocumentBatch, Emissions, Language, Limits, MapSource, ReduceRows};
 use settee_model::base64;
 use settee_wasm::Wasm;
@@ -61,22 +59,5 @@ fn the_examples_emit_and_sum_scores() {
         assert_eq!(String::from_utf8_lossy(&reduced[0]), sum.to_string(), "{reduce}");
         let both = reducer.rereduce(&[vec![&reduced[0], &reduced[0]]]).unwrap();
         assert_eq!(String::from_utf8_lossy(&both[0]), (2 * sum).to_string(), "{reduce}");
-    }
-}
-
-/// `cargo test --release -p settee-wasm --test examples -- --ignored --nocapture`
-#[test]
-#[ignore = "measures"]
-fn documents_per_second() {
-    for (name, module, map) in [("Rust", RUST, "by_month_map"), ("AssemblyScript", ASSEMBLYSCRIPT, "map")] {
-        let functions = MapSource { functions: vec![source(module, map).into()], library: None };
-        let mut program = Wasm::new().unwrap().program(&functions, Limits::default()).unwrap();
-        let (batch, mut output) = (batch(10_000), Emissions::new());
-        let began = Instant::now();
-        for _ in 0..100 {
-            output.clear();
-            program.map(&batch, &mut output).unwrap();
-        }
-        println!("{name}: {:.0} documents/s on one core", 1e6 / began.elapsed().as_secs_f64());
     }
 }

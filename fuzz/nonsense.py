@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Sends requests without sense to a server for a time and reports every answer that should not be: 500, none, a late one.
 
-    python3 fuzz/http.py --url http://admin:pw@127.0.0.1:5984 --seconds 600 [--seed N]
+    python3 fuzz/nonsense.py --url http://admin:pw@127.0.0.1:5984 --seconds 600 [--seed N]
 
 The server should hold nothing of value. Routes come from crates/http/src/tests/routes.txt; parameters, headers and bodies are
 drawn from pieces that parsers stumble over. Exit code 1 if anything was found; the seed is printed.
