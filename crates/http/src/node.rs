@@ -4,7 +4,6 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use hyper::StatusCode;
 use settee_auth::Authenticator;
@@ -201,27 +200,23 @@ impl Node {
 
     /// The way of an answer that may be long.
     pub(crate) fn outward(&self) -> Passage {
-        self.lanes.answer(self.patience("send_timeout_ms", 300_000))
+        self.lanes.answer(self.policy().send_timeout)
     }
 
     /// The way of what a list function answers.
     pub(crate) fn list_outward(&self) -> Passage {
-        self.lanes.list(self.patience("send_timeout_ms", 300_000))
+        self.lanes.list(self.policy().send_timeout)
     }
 
     /// The way of a body that is read piece by piece.
     pub(crate) fn inward(&self) -> Passage {
-        self.lanes.upload(self.patience("receive_timeout_ms", 60_000))
+        self.lanes.upload(self.policy().receive_timeout)
     }
 
     /// How many more long answers could be on their way.
     #[cfg(test)]
     pub(crate) fn free_answers(&self) -> usize {
         self.lanes.free_answers()
-    }
-
-    fn patience(&self, key: &str, default_ms: u64) -> Duration {
-        Duration::from_millis(self.settings.number("chttpd", key, default_ms))
     }
 
     /// The settings of authentication.

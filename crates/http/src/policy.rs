@@ -2,17 +2,28 @@
 
 use std::sync::Arc;
 
+use std::time::Duration;
+
 use parking_lot::Mutex;
 
-use crate::Settings;
 use crate::authentication::policy::AuthPolicy;
 use crate::browser::BrowserPolicy;
 use crate::rate::RateLimit;
+use crate::routes::write;
+use crate::{Settings, attachments};
 
 /// What holds for all requests.
 pub(crate) struct Policy {
     /// The most bytes of a request's path and query.
     pub(crate) max_uri_length: u64,
+    /// The most bytes of a body that is read as a whole.
+    pub(crate) max_body_bytes: usize,
+    /// How long a client may take for the next piece of a body.
+    pub(crate) receive_timeout: Duration,
+    /// How long a client may take nothing of an answer.
+    pub(crate) send_timeout: Duration,
+    pub(crate) documents: write::Limits,
+    pub(crate) attachments: attachments::Policy,
     pub(crate) browser: BrowserPolicy,
     pub(crate) rate_limit: Option<RateLimit>,
     pub(crate) authentication: Arc<AuthPolicy>,
@@ -40,8 +51,14 @@ impl Policies {
 
 impl Policy {
     fn of(settings: &dyn Settings) -> Self {
+        let number = |key, default| settings.number("chttpd", key, default);
         Self {
-            max_uri_length: settings.number("chttpd", "max_uri_length", 8000),
+            max_uri_length: number("max_uri_length", 8000),
+            max_body_bytes: usize::try_from(number("max_http_request_size", 4 << 30)).unwrap_or(usize::MAX),
+            receive_timeout: Duration::from_millis(number("receive_timeout_ms", 60_000)),
+            send_timeout: Duration::from_millis(number("send_timeout_ms", 300_000)),
+            documents: write::Limits::of(settings),
+            attachments: attachments::Policy::of(settings),
             browser: BrowserPolicy::of(settings),
             rate_limit: RateLimit::of(settings),
             authentication: Arc::new(AuthPolicy::of(settings)),

@@ -71,9 +71,8 @@ impl Request {
 
     /// The whole body.
     pub(crate) async fn read_body(&mut self) -> Result<Bytes, Error> {
-        let limit = self.node.settings.number("chttpd", "max_http_request_size", 4 << 30);
-        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let patience = Patience::new(self.node.inward().patience());
+        let policy = self.node.policy();
+        let (limit, patience) = (policy.max_body_bytes, Patience::new(policy.receive_timeout));
         match self.body.take() {
             Some(Unread::Incoming(body)) => body::read(body, &self.headers, limit, patience).await,
             Some(Unread::Streamed(body)) => body::read(body.into_inner(), &self.headers, limit, patience).await,

@@ -46,6 +46,9 @@ pub(crate) struct Captures(Vec<(&'static str, String)>);
 /// All resources.
 pub(crate) struct Router {
     resources: Vec<Resource>,
+    /// The resources that a path of so many segments can match, in order. Longer paths match what those of the last
+    /// number of segments do.
+    by_length: Vec<Vec<usize>>,
 }
 
 /// A resource and method that match a request.
@@ -120,27 +123,46 @@ impl Resource {
         self.on(Method::DELETE, permission, handler)
     }
 
-    fn matches(&self, parts: &[Cow<'_, str>]) -> Option<Captures> {
-        let mut captures = Vec::new();
-        for (index, segment) in self.segments.iter().enumerate() {
-            match segment {
-                Segment::Rest(name) => {
-                    let rest = parts.get(index..).filter(|rest| !rest.is_empty())?;
-                    captures.push((*name, rest.join("/")));
-                    return Some(Captures(captures));
-                }
-                Segment::Literal(literal) if parts.get(index)? == literal => {}
-                Segment::Literal(_) => return None,
-                Segment::Capture(name) => captures.push((*name, parts.get(index)?.to_string())),
-            }
+    /// Whether a path of so many segments may match.
+    fn fits(&self, length: usize) -> bool {
+        match self.segments.last() {
+            Some(Segment::Rest(_)) => length >= self.segments.len(),
+            _ => length == self.segments.len(),
         }
-        (parts.len() == self.segments.len()).then_some(Captures(captures))
+    }
+
+    /// Whether the segments of a path that fits match. Most resources are asked in vain, so this takes nothing along.
+    fn matches(&self, parts: &[Cow<'_, str>]) -> bool {
+        self.segments.iter().zip(parts).all(|(segment, part)| match segment {
+            Segment::Literal(literal) => part == literal,
+            Segment::Capture(_) | Segment::Rest(_) => true,
+        })
+    }
+
+    /// The parts of a path that matches.
+    fn captures(&self, parts: &[Cow<'_, str>]) -> Captures {
+        let capture = |(index, segment): (usize, &Segment)| match segment {
+            Segment::Literal(_) => None,
+            Segment::Capture(name) => Some((*name, parts[index].to_string())),
+            Segment::Rest(name) => Some((*name, parts[index..].join("/"))),
+        };
+        Captures(self.segments.iter().enumerate().filter_map(capture).collect())
     }
 }
 
 impl Router {
     pub(crate) fn new(resources: Vec<Resource>) -> Self {
-        Self { resources }
+        let longest = resources.iter().map(|resource| resource.segments.len()).max().unwrap_or(0);
+        let of_length =
+            |length| (0..resources.len()).filter(|&index: &usize| resources[index].fits(length)).collect();
+        let by_length = (0..=longest + 1).map(of_length).collect();
+        Self { resources, by_length }
+    }
+
+    /// The first resource that a path is for.
+    fn resource(&self, parts: &[Cow<'_, str>]) -> Option<&Resource> {
+        let candidates = &self.by_length[parts.len().min(self.by_length.len() - 1)];
+        candidates.iter().map(|&index| &self.resources[index]).find(|resource| resource.matches(parts))
     }
 
     /// All resources, for those who list them.
@@ -180,7 +202,7 @@ impl Router {
     /// What serves a closed database is known to its members only: others hear that it is closed, whatever they ask.
     async fn require_member(&self, node: &Arc<Node>, path: &str, user: &UserContext) -> Result<(), Error> {
         let parts = segments(path)?;
-        let captures = self.resources.iter().find_map(|resource| resource.matches(&parts)).unwrap_or_default();
+        let captures = self.resource(&parts).map(|resource| resource.captures(&parts)).unwrap_or_default();
         if captures.get("db").is_empty() {
             return Ok(());
         }
@@ -191,15 +213,11 @@ impl Router {
     pub(crate) fn find(&self, method: &Method, path: &str) -> Result<Matched<'_>, Error> {
         let parts = segments(path)?;
         let method = if method == Method::HEAD { &Method::GET } else { method };
-        for resource in &self.resources {
-            let Some(captures) = resource.matches(&parts) else {
-                continue;
-            };
-            let found = resource.methods.iter().find(|(served, ..)| served == method);
-            let (_, permission, handler) = found.ok_or_else(|| Error::method_not_allowed(resource.allow))?;
-            return Ok(Matched { path: resource.path, permission: *permission, handler, captures });
-        }
-        Err(Error::not_found("missing"))
+        let resource = self.resource(&parts).ok_or_else(|| Error::not_found("missing"))?;
+        let found = resource.methods.iter().find(|(served, ..)| served == method);
+        let (_, permission, handler) = found.ok_or_else(|| Error::method_not_allowed(resource.allow))?;
+        let captures = resource.captures(&parts);
+        Ok(Matched { path: resource.path, permission: *permission, handler, captures })
     }
 }
 

@@ -14,7 +14,6 @@ use settee_database::{
 };
 use settee_model::{AttachmentData, AttachmentMember, ContentEncoding, Document, Follows, Rev};
 
-use crate::node::Node;
 use crate::{Error, Settings};
 
 /// CouchDB's default of `[attachments] compressible_types`.
@@ -30,11 +29,7 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    pub(crate) fn of(node: &Node) -> Self {
-        Self::from_settings(node.settings.as_ref())
-    }
-
-    fn from_settings(settings: &dyn Settings) -> Self {
+    pub(crate) fn of(settings: &dyn Settings) -> Self {
         let types = settings.get("attachments", "compressible_types");
         let types = types.as_deref().unwrap_or(COMPRESSIBLE_TYPES);
         let limit = settings.get("couchdb", "max_attachment_size");

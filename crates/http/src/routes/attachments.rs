@@ -14,7 +14,7 @@ use settee_wire::multipart::Writer;
 
 use super::documents::doc_id;
 use super::write::{self, check_id, encode_path};
-use crate::attachments::{Policy, no_local, upload};
+use crate::attachments::{no_local, upload};
 use crate::bridge::{self, Output};
 use crate::params::document::replaced_rev;
 use crate::request::Request;
@@ -270,12 +270,12 @@ pub(super) async fn put(mut request: Request) -> Answer {
     let rev = replaced_rev(&request.query, &request.headers, None)?;
     let given = request.headers.get(header::CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
     let content_type = given.map_or_else(|| DEFAULT_CONTENT_TYPE.to_owned(), std::borrow::Cow::into_owned);
-    let policy = Policy::of(&request.node);
+    let policy = request.node.policy();
     let length = request.header(header::CONTENT_LENGTH).and_then(|length| length.parse().ok());
-    policy.check(&name, length.unwrap_or(0))?;
+    policy.attachments.check(&name, length.unwrap_or(0))?;
     let compression = match request.header(header::CONTENT_ENCODING).map(|value| value.trim().to_ascii_lowercase()) {
-        None => policy.compression(&content_type),
-        Some(encoding) if encoding == "identity" => policy.compression(&content_type),
+        None => policy.attachments.compression(&content_type),
+        Some(encoding) if encoding == "identity" => policy.attachments.compression(&content_type),
         Some(encoding) if encoding == "gzip" => Compression::Gzipped { length: None },
         Some(_) => {
             let reason = "Only gzip and identity content-encodings are supported";
@@ -286,7 +286,7 @@ pub(super) async fn put(mut request: Request) -> Answer {
     let (document, attachments) = request
         .with_pieces(move |pieces| {
             let base = base(&store, &doc, rev.as_ref())?;
-            let uploaded = upload(&store, &policy, &named, compression, || pieces.next())?;
+            let uploaded = upload(&store, &policy.attachments, &named, compression, || pieces.next())?;
             let mut list = vec![NewAttachment::uploaded(named.clone(), content_type, None, uploaded)];
             list.extend(base.without(&named));
             Ok((base.document, NewAttachments::new(list)?))

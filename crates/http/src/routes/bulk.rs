@@ -11,9 +11,10 @@ use settee_model::{Document, Rev, RevisionHasher};
 use settee_replication::documents::is_replicator_database;
 
 use super::{design, write};
-use crate::attachments::{self, Policy};
+use crate::attachments;
 use crate::metrics::Measure;
 use crate::node::Node;
+use crate::policy::Policy;
 use crate::replicator_documents::before_update;
 use crate::request::Request;
 use crate::respond::{self, Answer, Response};
@@ -127,9 +128,8 @@ pub(super) fn check_count(node: &Node, count: usize, setting: &str) -> Result<()
 
 /// Prepares all documents. One that is not valid at all spoils the request, as in CouchDB.
 fn prepare(node: &Node, database: &Arc<Database>, user: &UserContext, bulk: &Bulk<'_>) -> Result<Vec<Row>, Error> {
-    let limits = write::Limits::of(node);
-    let policy = Policy::of(node);
-    let some = |docs: &[Value<'_>]| prepare_some((node, user), database, docs, bulk.mode, limits, &policy);
+    let policy = node.policy();
+    let some = |docs: &[Value<'_>]| prepare_some((node, user), database, docs, bulk.mode, &policy);
     if bulk.docs.len() <= PARALLEL_DOCS {
         return some(&bulk.docs);
     }
@@ -147,7 +147,6 @@ fn prepare_some(
     database: &Arc<Database>,
     docs: &[Value<'_>],
     mode: EditMode,
-    limits: write::Limits,
     policy: &Policy,
 ) -> Result<Vec<Row>, Error> {
     let mut hasher = RevisionHasher::default();
@@ -156,14 +155,14 @@ fn prepare_some(
     for doc in docs {
         let mut document = Document::parse(*doc)?;
         let id = document.id.clone().unwrap_or_else(|| node.uuid());
-        limits.check_id(database, &id)?;
+        policy.documents.check_id(database, &id)?;
         let attached = document.attachments.as_ref().map_or(0, |attachments| attachments.as_bytes().len());
-        limits.check_size(doc.raw().len() - attached, &id)?;
+        policy.documents.check_size(doc.raw().len() - attached, &id)?;
         if judged && let Err(error) = before_update(database, user, &id, &mut document, mode) {
             rows.push(Row::Refused { id, error });
             continue;
         }
-        let attachments = attachments::resolve(database, policy, &id, &document, mode, HashMap::new())?;
+        let attachments = attachments::resolve(database, &policy.attachments, &id, &document, mode, HashMap::new())?;
         rows.push(Row::Update(write::prepare(id, document, attachments, mode, &mut hasher)?));
     }
     Ok(rows)

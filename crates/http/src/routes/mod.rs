@@ -32,7 +32,7 @@ mod shows;
 mod stats;
 mod updates;
 mod views;
-mod write;
+pub(crate) mod write;
 
 use std::future::Future;
 use std::pin::Pin;

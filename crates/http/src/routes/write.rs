@@ -13,13 +13,13 @@ use settee_wire::multipart::ContentType;
 
 use super::documents::doc_id;
 use super::{design, partition};
-use crate::attachments::{self, Policy};
+use crate::attachments;
 use crate::node::Node;
 use crate::params::document::replaced_rev;
 use crate::params::{Query, decode};
 use crate::request::Request;
 use crate::respond::{self, Answer, Response};
-use crate::{Error, access, bridge, replicator_documents, users, validation};
+use crate::{Error, Settings, access, bridge, replicator_documents, users, validation};
 
 /// The characters that CouchDB leaves as they are in addresses.
 const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b':');
@@ -68,16 +68,16 @@ pub(super) async fn put(mut request: Request) -> Answer {
 async fn put_related(mut request: Request, database: Arc<Database>, id: String, content_type: ContentType) -> Answer {
     let mode = edit_mode(&request.query);
     check_id(&request.node, &database, &id)?;
-    let (node, store, named) = (Arc::clone(&request.node), Arc::clone(&database), id.clone());
+    let (policy, store, named) = (request.node.policy(), Arc::clone(&database), id.clone());
     let (query, headers) = (request.query.clone(), request.headers.clone());
     let (document, attachments) = request
         .with_pieces(move |pieces| {
-            let policy = Policy::of(&node);
-            let check = |json: &Json, document: &Document| check_size(&node, size_of(json, document), "");
-            let related = attachments::related::receive(&store, &policy, &content_type, pieces, check)?;
+            let (documents, policy) = (policy.documents, &policy.attachments);
+            let check = |json: &Json, document: &Document| documents.check_size(size_of(json, document), "");
+            let related = attachments::related::receive(&store, policy, &content_type, pieces, check)?;
             let mut document = related.document;
             document.rev = replaced_rev(&query, &headers, document.rev.as_ref())?;
-            let attachments = attachments::resolve(&store, &policy, &named, &document, mode, related.followed)?;
+            let attachments = attachments::resolve(&store, policy, &named, &document, mode, related.followed)?;
             Ok((document, attachments))
         })
         .await?;
@@ -254,19 +254,19 @@ fn edit_mode(query: &Query) -> EditMode {
     }
 }
 
-/// How large documents and their ids may be, as configured when a request began.
+/// How large documents and their ids may be.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub(crate) struct Limits {
     document_bytes: u64,
     id_bytes: u64,
 }
 
 impl Limits {
     /// The limits in force: `[couchdb] max_document_size` and `max_document_id_length`.
-    pub(super) fn of(node: &Node) -> Self {
+    pub(crate) fn of(settings: &dyn Settings) -> Self {
         Self {
-            document_bytes: node.settings.number("couchdb", "max_document_size", 8_000_000),
-            id_bytes: node.settings.number("couchdb", "max_document_id_length", u64::MAX),
+            document_bytes: settings.number("couchdb", "max_document_size", 8_000_000),
+            id_bytes: settings.number("couchdb", "max_document_id_length", u64::MAX),
         }
     }
 
@@ -291,12 +291,12 @@ impl Limits {
 
 /// Refuses a document that is too large, see [`Limits`].
 pub(super) fn check_size(node: &Node, size: usize, id: &str) -> Result<(), Error> {
-    Limits::of(node).check_size(size, id)
+    node.policy().documents.check_size(size, id)
 }
 
 /// Refuses an id that no document can have, see [`Limits`].
 pub(super) fn check_id(node: &Node, database: &Database, id: &str) -> Result<(), Error> {
-    Limits::of(node).check_id(database, id)
+    node.policy().documents.check_id(database, id)
 }
 
 /// Turns a document into an update.
@@ -389,13 +389,12 @@ async fn make_update(
     }
     let waits = matches!(attachments, Incoming::InDocument) && document.attachments.is_some();
     let large = document.body.as_bytes().len() > LARGE_DOCUMENT_BYTES;
-    let (node, database) = (Arc::clone(&request.node), Arc::clone(database));
+    let (policy, database) = (request.node.policy(), Arc::clone(database));
     let make = move || {
         let attachments = match attachments {
             Incoming::Known(attachments) => attachments,
             Incoming::InDocument => {
-                let policy = Policy::of(&node);
-                attachments::resolve(&database, &policy, &id, &document, mode, HashMap::new())?
+                attachments::resolve(&database, &policy.attachments, &id, &document, mode, HashMap::new())?
             }
         };
         prepare(id, document, attachments, mode, &mut RevisionHasher::default())
@@ -419,18 +418,24 @@ fn accepted(request: &Request, id: &str) -> Response {
 fn saved(request: &Request, id: &str, rev: Rev, deleted: bool) -> Response {
     let mut out = br#"{"ok":true,"id":"#.to_vec();
     write_string(&mut out, id);
-    out.extend_from_slice(format!(r#","rev":"{rev}"}}"#).as_bytes());
+    let tag = rev.to_string();
+    out.extend_from_slice(br#","rev":""#);
+    out.extend_from_slice(tag.as_bytes());
+    out.extend_from_slice(br#""}"#);
     let status = if deleted { StatusCode::OK } else { StatusCode::CREATED };
     let mut response = with_location(request, id, respond::json(status, out));
     if !id.starts_with("_local/") {
-        respond::set_etag(&mut response, &rev.to_string());
+        respond::set_etag(&mut response, &tag);
     }
     response.extensions_mut().insert(SavedRev(rev));
     response
 }
 
 fn with_location(request: &Request, id: &str, mut response: Response) -> Response {
-    let path = format!("/{}/{}", encode_path(request.captures.get("db")), encode_path(id));
-    respond::set(response.headers_mut(), header::LOCATION, &request.absolute(&path));
+    let mut location = request.absolute("/");
+    location.extend(utf8_percent_encode(request.captures.get("db"), PATH));
+    location.push('/');
+    location.extend(utf8_percent_encode(id, PATH));
+    respond::set(response.headers_mut(), header::LOCATION, &location);
     response
 }

@@ -9,6 +9,7 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::ops::Range;
 
 use super::Severity;
 use crate::time;
@@ -31,36 +32,54 @@ impl Format {
     }
 }
 
-/// The value of a field.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Text {
+/// What the value of a field is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
     /// A number or a truth value.
-    Plain(String),
+    Plain,
     /// Any text.
-    Quoted(String),
+    Quoted,
 }
 
-impl Text {
-    fn as_str(&self) -> &str {
-        match self {
-            Self::Plain(text) | Self::Quoted(text) => text,
-        }
-    }
-}
-
-/// One event.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One event. Its texts lie one behind the other in one buffer, because there is a record for every request.
+#[derive(Debug)]
 pub(super) struct Record {
     pub(super) severity: Severity,
     pub(super) is_access: bool,
-    pub(super) request: Option<String>,
-    pub(super) message: String,
-    pub(super) fields: Vec<(&'static str, Text)>,
+    texts: String,
+    request: Option<Range<usize>>,
+    message: Range<usize>,
+    fields: Vec<(&'static str, Kind, Range<usize>)>,
 }
 
 impl Record {
     pub(super) fn new(severity: Severity, is_access: bool) -> Self {
-        Self { severity, is_access, request: None, message: String::new(), fields: Vec::new() }
+        let (texts, fields) = (String::with_capacity(256), Vec::with_capacity(10));
+        Self { severity, is_access, texts, request: None, message: 0..0, fields }
+    }
+
+    /// Adds a field; `message` and `request` are those of the line.
+    pub(super) fn add(&mut self, name: &'static str, kind: Kind, value: std::fmt::Arguments<'_>) {
+        let start = self.texts.len();
+        self.texts.write_fmt(value).expect("writing to a String cannot fail");
+        let range = start..self.texts.len();
+        match name {
+            "message" => self.message = range,
+            "request" => self.request = Some(range),
+            name => self.fields.push((name, kind, range)),
+        }
+    }
+
+    fn fields(&self) -> impl Iterator<Item = (&'static str, Kind, &str)> {
+        self.fields.iter().map(|(name, kind, range)| (*name, *kind, &self.texts[range.clone()]))
+    }
+
+    fn message(&self) -> &str {
+        &self.texts[self.message.clone()]
+    }
+
+    fn request(&self) -> Option<&str> {
+        self.request.clone().map(|range| &self.texts[range])
     }
 
     /// Appends the line and its end.
@@ -85,38 +104,38 @@ impl Record {
     }
 
     fn write_rest(&self, out: &mut Vec<u8>) {
-        escape(out, self.request.as_deref().unwrap_or("--------"));
+        escape(out, self.request().unwrap_or("--------"));
         if self.is_access {
             // In CouchDB's line there is no count of bytes.
-            for (_, value) in self.fields.iter().filter(|(name, _)| *name != "bytes") {
+            for (_, _, value) in self.fields().filter(|(name, ..)| *name != "bytes") {
                 out.push(b' ');
-                escape(out, value.as_str());
+                escape(out, value);
             }
             return;
         }
         out.push(b' ');
-        escape(out, &self.message);
-        for (name, value) in &self.fields {
+        escape(out, self.message());
+        for (name, _, value) in self.fields() {
             self.put(out, format_args!(" {name}="));
-            escape(out, value.as_str());
+            escape(out, value);
         }
     }
 
     fn write_json(&self, out: &mut Vec<u8>, now_us: u64) {
         let (time, level) = (time::rfc3339(now_us), self.severity.name());
         self.put(out, format_args!("{{\"time\":\"{time}\",\"level\":\"{level}\",\"node\":\"{NODE}\""));
-        let message = if self.is_access { "request" } else { &self.message };
-        for (name, text) in [("request", self.request.as_deref()), ("message", Some(message))] {
+        let message = if self.is_access { "request" } else { self.message() };
+        for (name, text) in [("request", self.request()), ("message", Some(message))] {
             if let Some(text) = text {
                 self.put(out, format_args!(",\"{name}\":"));
                 settee_model::json::write_string(out, text);
             }
         }
-        for (name, value) in &self.fields {
+        for (name, kind, value) in self.fields() {
             self.put(out, format_args!(",\"{name}\":"));
-            match value {
-                Text::Plain(text) => out.extend_from_slice(text.as_bytes()),
-                Text::Quoted(text) => settee_model::json::write_string(out, text),
+            match kind {
+                Kind::Plain => out.extend_from_slice(value.as_bytes()),
+                Kind::Quoted => settee_model::json::write_string(out, value),
             }
         }
         out.push(b'}');
@@ -125,7 +144,9 @@ impl Record {
 
 /// Appends text without control characters, so that nobody can write lines of his own into the log.
 fn escape(out: &mut Vec<u8>, text: &str) {
-    if !text.chars().any(char::is_control) {
+    // Control characters beyond ASCII begin with this byte.
+    let is_harmless = |byte: u8| byte >= b' ' && byte != 0x7f && byte != 0xc2;
+    if text.bytes().all(is_harmless) {
         out.extend_from_slice(text.as_bytes());
         return;
     }

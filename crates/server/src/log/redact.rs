@@ -51,7 +51,8 @@ fn may_hold_secrets(line: &[u8]) -> bool {
         end.checked_sub(word.len()).is_some_and(|start| line[start..end].eq_ignore_ascii_case(word))
     };
     line.iter().enumerate().any(|(place, byte)| match byte {
-        b'=' | b'@' | b'%' | b'"' | b'\'' => true,
+        b'=' | b'%' | b'"' | b'\'' => true,
+        b':' => line[place..].starts_with(b"://"),
         b' ' => [&b":"[..], b"basic", b"bearer"].into_iter().any(|word| ends_with(place, word)),
         b'-' => [&b"-pbkdf2"[..], b"-hashed-"].into_iter().any(|word| line[place..].starts_with(word)),
         _ => false,

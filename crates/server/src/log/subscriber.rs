@@ -8,7 +8,7 @@ use tracing::span::{Attributes, Id, Record as SpanRecord};
 use tracing::subscriber::Interest;
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use super::format::{Record, Text};
+use super::format::{Kind, Record};
 use super::{Log, Severity};
 
 /// The subscriber of this process.
@@ -76,34 +76,24 @@ impl Subscriber for Collector {
 
 struct Visitor<'a>(&'a mut Record);
 
-impl Visitor<'_> {
-    fn text(&mut self, field: &Field, text: String) {
-        match field.name() {
-            "message" => self.0.message = text,
-            "request" => self.0.request = Some(text),
-            name => self.0.fields.push((name, Text::Quoted(text))),
-        }
-    }
-}
-
 impl Visit for Visitor<'_> {
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.text(field, value.to_owned());
+        self.0.add(field.name(), Kind::Quoted, format_args!("{value}"));
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.0.fields.push((field.name(), Text::Plain(value.to_string())));
+        self.0.add(field.name(), Kind::Plain, format_args!("{value}"));
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.0.fields.push((field.name(), Text::Plain(value.to_string())));
+        self.0.add(field.name(), Kind::Plain, format_args!("{value}"));
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.0.fields.push((field.name(), Text::Plain(value.to_string())));
+        self.0.add(field.name(), Kind::Plain, format_args!("{value}"));
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.text(field, format!("{value:?}"));
+        self.0.add(field.name(), Kind::Quoted, format_args!("{value:?}"));
     }
 }

@@ -1,15 +1,20 @@
 //! [`Writer`]: a buffer that threads append lines to, and a thread of its own that writes them.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use super::redact::redact;
 
 /// More than this does not wait to be written; further lines are lost.
 const WAITING_BYTES: usize = 8 << 20;
+
+/// A line waits so long for others at most: one write and one wake-up serve them all.
+const GATHERING: Duration = Duration::from_millis(10);
 
 /// What is kept for `_log`.
 const TAIL_BYTES: usize = 1 << 20;
@@ -38,6 +43,8 @@ struct Shared {
 struct State {
     waiting: Vec<u8>,
     lost: u64,
+    /// Somebody waits for what was appended to be written.
+    is_urgent: bool,
     is_writing: bool,
     target: Target,
     is_target_new: bool,
@@ -45,7 +52,7 @@ struct State {
 
 impl Writer {
     pub(super) fn start(target: Target) -> io::Result<Self> {
-        let state = State { waiting: Vec::new(), lost: 0, is_writing: false, target, is_target_new: true };
+        let state = State { waiting: Vec::new(), lost: 0, is_urgent: false, is_writing: false, target, is_target_new: true };
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
             work: Condvar::new(),
@@ -84,7 +91,9 @@ impl Writer {
 
     /// Waits until everything that was appended before is written.
     pub(super) fn flush(&self) {
-        let state = self.0.lock();
+        let mut state = self.0.lock();
+        state.is_urgent = true;
+        self.0.work.notify_one();
         let busy = |state: &mut State| !state.waiting.is_empty() || state.is_writing;
         drop(self.0.idle.wait_while(state, busy).unwrap_or_else(PoisonError::into_inner));
     }
@@ -106,7 +115,11 @@ impl Shared {
         loop {
             let (mut lost, mut new_target) = (0, None);
             let nothing = |state: &mut State| state.waiting.is_empty() && !state.is_target_new;
-            let mut state = self.work.wait_while(self.lock(), nothing).unwrap_or_else(PoisonError::into_inner);
+            let state = self.work.wait_while(self.lock(), nothing).unwrap_or_else(PoisonError::into_inner);
+            let may_wait = |state: &mut State| !state.is_urgent && !state.is_target_new;
+            let waited = self.work.wait_timeout_while(state, GATHERING, may_wait);
+            let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state.is_urgent = false;
             std::mem::swap(&mut state.waiting, &mut lines);
             std::mem::swap(&mut state.lost, &mut lost);
             if std::mem::take(&mut state.is_target_new) {
@@ -125,7 +138,8 @@ impl Shared {
     }
 
     fn write(&self, sink: &mut Sink, lines: &[u8], lost: u64) {
-        let text = String::from_utf8_lossy(lines);
+        // Lines are text but for what a library may have written; text is checked faster than it is mended.
+        let text = std::str::from_utf8(lines).map_or_else(|_| String::from_utf8_lossy(lines), Cow::Borrowed);
         let mut clean = String::with_capacity(text.len());
         for line in text.split_inclusive('\n') {
             clean.push_str(&redact(line));
