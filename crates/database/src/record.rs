@@ -81,12 +81,8 @@ impl DocRecord {
         Some(Head { seq: self.seq, rev: node.rev.clone(), stored: node.value?, has_conflicts })
     }
 
-    /// Appends the stored form.
-    ///
-    /// # Panics
-    /// If the record has no revisions: such records are removed, not stored.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        let head = self.head().expect("a stored record has a winner");
+    /// Appends the stored form. `head` is that of the record: a record without revisions is removed, not stored.
+    pub(crate) fn encode(&self, head: &Head, out: &mut Vec<u8>) {
         let mut flags = head.stored.flags();
         if head.has_conflicts {
             flags |= CONFLICTS;

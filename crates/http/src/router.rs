@@ -153,8 +153,7 @@ impl Resource {
 impl Router {
     pub(crate) fn new(resources: Vec<Resource>) -> Self {
         let longest = resources.iter().map(|resource| resource.segments.len()).max().unwrap_or(0);
-        let of_length =
-            |length| (0..resources.len()).filter(|&index: &usize| resources[index].fits(length)).collect();
+        let of_length = |length| (0..resources.len()).filter(|&index: &usize| resources[index].fits(length)).collect();
         let by_length = (0..=longest + 1).map(of_length).collect();
         Self { resources, by_length }
     }

@@ -7,6 +7,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
+use crate::json::write_u64;
 use crate::limits::{MAX_GENERATION, MAX_REV_HASH_LEN};
 
 /// The text is no revision id. Displays CouchDB's reason.
@@ -62,6 +63,16 @@ impl RevHash {
     }
 }
 
+fn hex(md5: [u8; 16]) -> [u8; 32] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut digits = [0; 32];
+    for (pair, byte) in digits.chunks_exact_mut(2).zip(md5) {
+        pair[0] = DIGITS[usize::from(byte >> 4)];
+        pair[1] = DIGITS[usize::from(byte & 15)];
+    }
+    digits
+}
+
 fn hex_digit(digit: u8) -> Result<u8, InvalidRev> {
     match digit {
         b'0'..=b'9' => Ok(digit - b'0'),
@@ -93,15 +104,7 @@ impl PartialOrd for RevHash {
 impl fmt::Display for RevHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Bytes::Md5(md5) => {
-                let mut digits = [0; 32];
-                for (pair, byte) in digits.chunks_exact_mut(2).zip(md5) {
-                    const HEX: &[u8; 16] = b"0123456789abcdef";
-                    pair[0] = HEX[usize::from(byte >> 4)];
-                    pair[1] = HEX[usize::from(byte & 15)];
-                }
-                f.write_str(std::str::from_utf8(&digits).expect("hexadecimal digits are ASCII"))
-            }
+            Bytes::Md5(md5) => f.write_str(std::str::from_utf8(&hex(*md5)).expect("hexadecimal digits are ASCII")),
             Bytes::Other(text) => f.write_str(&String::from_utf8_lossy(text)),
         }
     }
@@ -142,6 +145,16 @@ impl Rev {
             return Err(InvalidRev);
         }
         Ok(Rev { generation, hash: RevHash::parse(hash)? })
+    }
+
+    /// Appends the same text as [`Display`](fmt::Display), for answers that list thousands.
+    pub fn push_text(&self, out: &mut Vec<u8>) {
+        write_u64(out, self.generation);
+        out.push(b'-');
+        match &self.hash.0 {
+            Bytes::Md5(md5) => out.extend_from_slice(&hex(*md5)),
+            Bytes::Other(text) => out.extend_from_slice(String::from_utf8_lossy(text).as_bytes()),
+        }
     }
 }
 

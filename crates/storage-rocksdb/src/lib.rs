@@ -161,16 +161,17 @@ impl Engine for RocksEngine {
     ) -> Result<Outcome> {
         // Everything that can be done before the lock is taken.
         let mut writes = WriteBatch::with_capacity_bytes(batch.size_bytes() + 32 * (batch.len() + 1));
+        let columns = Keyspace::ALL.map(|space| column(&self.database, space));
         let mut stored = Vec::new();
         for operation in batch.operations() {
             match operation {
                 Operation::Put(space, key, value) => {
                     keys::write(&mut stored, shard, key);
-                    writes.put_cf(column(&self.database, space), &stored, value);
+                    writes.put_cf(columns[space as usize], &stored, value);
                 }
                 Operation::Delete(space, key) => {
                     keys::write(&mut stored, shard, key);
-                    writes.delete_cf(column(&self.database, space), &stored);
+                    writes.delete_cf(columns[space as usize], &stored);
                 }
             }
         }

@@ -37,7 +37,7 @@ pub enum Keyspace {
 }
 
 impl Keyspace {
-    /// All keyspaces, in a fixed order.
+    /// All keyspaces, each at the place that `space as usize` tells.
     pub const ALL: [Self; 8] = [
         Self::Catalog,
         Self::Documents,

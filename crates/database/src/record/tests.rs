@@ -46,7 +46,7 @@ fn random_record(random: &mut Random) -> DocRecord {
 
 fn encoded(record: &DocRecord) -> Vec<u8> {
     let mut out = Vec::new();
-    record.encode(&mut out);
+    record.encode(&record.head().unwrap(), &mut out);
     out
 }
 

@@ -3,8 +3,7 @@
 //! All changes are made on copies of the counters and ranks, which replace the writer's only when the
 //! engine has committed: a failed commit leaves nothing behind.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
@@ -15,6 +14,7 @@ use settee_storage::{Batch, Direction, Durability, KeyRange, Keyspace, Shard, Sh
 
 use super::contents::{ContentBytes, Contents, Look, discard};
 use super::queue::Pending;
+use super::touched::{Documents, Touched};
 use super::{DocUpdate, EditMode, UnknownParent, UpdateOutcome, Work, WorkResult, is_design_id, next_rev};
 use crate::attachment::encode_all;
 use crate::attempt::Attempt;
@@ -86,19 +86,11 @@ fn durability(works: &[Work]) -> Durability {
     if only_staged { Durability::Buffered } else { Durability::Synced }
 }
 
-/// A document that the group has read.
-pub(super) struct Touched {
-    pub(super) record: DocRecord,
-    /// As the document was before the group.
-    before: Option<Head>,
-    pub(super) changed: bool,
-}
-
 pub(super) struct Group<'a> {
     database: &'a Arc<Database>,
     writer: &'a mut Writer,
     shard: Shard,
-    pub(super) documents: HashMap<String, Touched>,
+    pub(super) documents: Documents<'a>,
     pub(super) batch: Batch,
     pub(super) meta: Meta,
     ranks: Ranks,
@@ -115,10 +107,10 @@ impl<'a> Group<'a> {
         database: &'a Arc<Database>,
         writer: &'a mut Writer,
         snapshot: &'a dyn Snapshot,
-        works: &[Work],
+        works: &'a [Work],
     ) -> Result<Self> {
         let shard = database.shard();
-        let documents = read_documents(snapshot, shard, works)?;
+        let documents = Documents::read(snapshot, shard, works)?;
         Ok(Self {
             database,
             shard,
@@ -173,26 +165,26 @@ impl<'a> Group<'a> {
         if update.path.is_empty() {
             return Ok(self.apply_local(update));
         }
-        let touched = self.documents.get(&update.id).ok_or(DatabaseError::Corrupt("update group"))?;
+        let touched = self.documents.get(&update.id);
         if update.is_stale(&touched.record, self.meta.design_seq) {
             return Ok(UpdateOutcome::Stale(Box::new(update.clone())));
         }
         let path = match update.mode {
-            EditMode::Replicated => update.path.clone(),
+            EditMode::Replicated => Cow::Borrowed(update.path.as_slice()),
             EditMode::Interactive(unknown) => match interactive_path(touched, update, unknown, &mut self.hasher) {
                 Some(path) => path,
                 None => return Ok(UpdateOutcome::Conflict),
             },
         };
-        self.merge(update, path)
+        self.merge(update, &path)
     }
 
     /// Adds the revision `path[0]` with the body of `update` to its document.
-    fn merge(&mut self, update: &DocUpdate, path: Vec<Rev>) -> Result<UpdateOutcome> {
+    fn merge(&mut self, update: &DocUpdate, path: &[Rev]) -> Result<UpdateOutcome> {
         let look = Look { database: self.database, snapshot: self.snapshot };
-        let touched = self.documents.get_mut(&update.id).expect("every document of the group was read");
+        let touched = self.documents.get(&update.id);
         let record = &mut touched.record;
-        let stored_already = match known(&record.tree, &path) {
+        let stored_already = match known(&record.tree, path) {
             Known::Nothing => None,
             Known::Everything => return Ok(UpdateOutcome::Saved(path[0].clone())),
             Known::NotAllAncestors => Some(record.tree.clone()),
@@ -214,7 +206,7 @@ impl<'a> Group<'a> {
                 bytes.extend_from_slice(body);
             }
         }
-        record.tree.merge(&path, stored);
+        record.tree.merge(path, stored);
         let forgotten = record.tree.stem(self.revs_limit as usize);
         match stored_already {
             // What the path told was forgotten at once.
@@ -239,7 +231,7 @@ impl<'a> Group<'a> {
         }
         record.seq = seq;
         touched.changed = true;
-        Ok(UpdateOutcome::Saved(path.into_iter().next().expect("a path has a newest revision")))
+        Ok(UpdateOutcome::Saved(path[0].clone()))
     }
 
     /// The last writer wins, and the revision counts on from the one that the writer named.
@@ -296,19 +288,14 @@ impl<'a> Group<'a> {
     }
 
     fn put_documents(&mut self) {
-        let mut changed: Vec<_> = self
-            .documents
-            .iter()
-            .filter(|(_, touched)| touched.changed)
-            .map(|(id, touched)| (id, touched, touched.record.head()))
-            .collect();
+        let heads = self.documents.changed().map(|(id, touched)| (id, touched, touched.record.head()));
+        let changed: Vec<(&str, &Touched, Option<Head>)> = heads.collect();
         // Both keyspaces in the order of their keys: engines insert neighbours faster, and what is appended
         // reaches the ranks in ascending order.
-        changed.sort_unstable_by_key(|(id, ..)| id.as_str());
         for (id, touched, head) in &changed {
-            if head.is_some() {
+            if let Some(head) = head {
                 self.scratch.clear();
-                touched.record.encode(&mut self.scratch);
+                touched.record.encode(head, &mut self.scratch);
                 self.batch.put(Keyspace::Documents, id.as_bytes(), &self.scratch);
             } else {
                 // A purge has taken the last leaf.
@@ -318,9 +305,11 @@ impl<'a> Group<'a> {
             let (was, is) = (touched.before.as_ref().map(is_deleted), head.as_ref().map(is_deleted));
             count_document(&mut self.meta, &mut self.ranks, id, was, is);
         }
-        changed.sort_unstable_by_key(|(_, _, head)| head.as_ref().map(|head| head.seq));
-        for (id, touched, head) in &changed {
-            let (was, is) = (touched.before.as_ref().map(|before| before.seq), head.as_ref().map(|head| head.seq));
+        let seq = |head: &Option<Head>| head.as_ref().map(|head| head.seq);
+        let mut by_seq: Vec<_> = changed.iter().map(|(id, touched, head)| (seq(head), id, touched, head)).collect();
+        by_seq.sort_unstable_by_key(|(is, ..)| *is);
+        for (is, id, touched, head) in by_seq {
+            let was = seq(&touched.before);
             if was == is {
                 continue;
             }
@@ -388,48 +377,16 @@ impl<'a> Group<'a> {
     }
 }
 
-fn read_documents(snapshot: &dyn Snapshot, shard: Shard, works: &[Work]) -> Result<HashMap<String, Touched>> {
-    let mut ids: Vec<&str> = Vec::new();
-    for work in works {
-        match work {
-            Work::Documents(updates) => {
-                ids.extend(updates.iter().filter(|update| !update.path.is_empty()).map(|update| update.id.as_str()));
-            }
-            Work::Purge(purges) => ids.extend(purges.iter().map(|purge| purge.id.as_str())),
-            Work::Compact(compacted) => ids.extend(compacted.iter().map(String::as_str)),
-            Work::SetRevsLimit(_)
-            | Work::SetSecurity(_)
-            | Work::SetPurgedInfosLimit(_)
-            | Work::ForgetPurges { .. }
-            | Work::Stage(_)
-            | Work::Attach { .. } => {}
-        }
-    }
-    ids.sort_unstable();
-    ids.dedup();
-    let id_keys: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes()).collect();
-    let records = snapshot.multi_get(shard, Keyspace::Documents, &id_keys)?;
-    let mut documents = HashMap::with_capacity(ids.len());
-    for (id, bytes) in ids.into_iter().zip(records) {
-        let record = bytes.map_or(Ok(DocRecord::empty()), |bytes| DocRecord::decode(&bytes))?;
-        let before = record.head();
-        if let Entry::Vacant(entry) = documents.entry(id.to_owned()) {
-            entry.insert(Touched { record, before, changed: false });
-        }
-    }
-    Ok(documents)
-}
-
 /// The path of an interactive edit, or `None` for a conflict.
-fn interactive_path(
+fn interactive_path<'u>(
     touched: &Touched,
-    update: &DocUpdate,
+    update: &'u DocUpdate,
     unknown: UnknownParent,
     hasher: &mut RevisionHasher,
-) -> Option<Vec<Rev>> {
+) -> Option<Cow<'u, [Rev]>> {
     let parent = update.path.get(1);
     let Some(head) = touched.record.head() else {
-        return (parent.is_none() || unknown == UnknownParent::Accept).then(|| update.path.clone());
+        return (parent.is_none() || unknown == UnknownParent::Accept).then(|| Cow::Borrowed(update.path.as_slice()));
     };
     if head.stored.deleted {
         // Only an edit that names no revision makes a deleted document again; it extends the deletion.
@@ -437,11 +394,11 @@ fn interactive_path(
             return None;
         }
         let new = next_rev(hasher, update.deleted, Some(&head.rev), &update.body, &update.attachments);
-        return Some(vec![new, head.rev]);
+        return Some(Cow::Owned(vec![new, head.rev]));
     }
     let tree = &touched.record.tree;
     let leaf = tree.find(parent?).filter(|node| tree.is_leaf(*node));
-    leaf.map(|_| update.path.clone())
+    leaf.map(|_| Cow::Borrowed(update.path.as_slice()))
 }
 
 /// What a tree has of a path.

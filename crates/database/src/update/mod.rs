@@ -12,6 +12,7 @@ mod contents;
 mod group;
 mod purge;
 mod queue;
+mod touched;
 mod validation;
 
 use std::panic::resume_unwind;

@@ -56,7 +56,7 @@ impl Group<'_> {
         self.meta.purge_seq += 1;
         let key = keys::prefixed(keys::PURGE, &keys::sequence(self.meta.purge_seq));
         self.batch.put(Keyspace::Catalog, &key, &purge.encode());
-        let touched = self.documents.get_mut(&purge.id).expect("every document of the group was read");
+        let touched = self.documents.get(&purge.id);
         let record = &mut touched.record;
         let leaves_before = leaf_bytes(record);
         let mut purged = Vec::new();
@@ -82,7 +82,7 @@ impl Group<'_> {
 
     /// Removes the bodies of all revisions of a document that are no leaves.
     pub(super) fn compact(&mut self, id: &str) {
-        let touched = self.documents.get_mut(id).expect("every document of the group was read");
+        let touched = self.documents.get(id);
         let removed = touched.record.tree.take_branch_values();
         touched.changed |= !removed.is_empty();
         forget(&mut self.meta, &mut self.batch, &mut self.contents, removed);

@@ -96,9 +96,11 @@ impl<'a> Bulk<'a> {
             return Err(Error::bad_request("Request body must be a JSON object"));
         }
         let (mut docs, mut new_edits, mut all_or_nothing) = (None, None, None);
-        for (name, value) in body.members() {
+        let (mut members, mut elements) = (body.members(), Vec::new());
+        while let Some((name, value)) = members.next_with_elements(&mut elements) {
+            let elements = std::mem::take(&mut elements);
             match name.as_str().as_deref() {
-                Some("docs") => docs = Some(value),
+                Some("docs") => docs = Some((value, elements)),
                 Some("new_edits") => new_edits = Some(value.as_bool()),
                 Some("all_or_nothing") => all_or_nothing = value.as_bool(),
                 _ => {}
@@ -109,11 +111,12 @@ impl<'a> Bulk<'a> {
             None | Some(Some(true)) => EditMode::Interactive(UnknownParent::Accept),
             Some(None) => return Err(Error::bad_request("`new_edits` must be a boolean.")),
         };
-        let docs = docs.ok_or_else(|| Error::bad_request("POST body must include `docs` parameter."))?;
-        if docs.kind() != Kind::Array {
+        let missing = || Error::bad_request("POST body must include `docs` parameter.");
+        let (value, docs) = docs.ok_or_else(missing)?;
+        if value.kind() != Kind::Array {
             return Err(Error::bad_request("`docs` parameter must be an array."));
         }
-        Ok(Self { docs: docs.elements().collect(), mode, all_or_nothing: all_or_nothing == Some(true) })
+        Ok(Self { docs, mode, all_or_nothing: all_or_nothing == Some(true) })
     }
 }
 
@@ -200,13 +203,17 @@ fn write_row(out: &mut Vec<u8>, id: &str, rev: Option<&Rev>, outcome: Result<Rev
         Ok(rev) => {
             out.extend_from_slice(br#"{"ok":true,"id":"#);
             write_string(out, id);
-            out.extend_from_slice(format!(r#","rev":"{rev}"}}"#).as_bytes());
+            out.extend_from_slice(br#","rev":""#);
+            rev.push_text(out);
+            out.extend_from_slice(br#""}"#);
         }
         Err(error) => {
             out.extend_from_slice(br#"{"id":"#);
             write_string(out, id);
             if let Some(rev) = rev.filter(|_| mode == EditMode::Replicated) {
-                out.extend_from_slice(format!(r#","rev":"{rev}""#).as_bytes());
+                out.extend_from_slice(br#","rev":""#);
+                rev.push_text(out);
+                out.push(b'"');
             }
             write_error_members(out, &error);
             out.push(b'}');

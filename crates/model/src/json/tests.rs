@@ -238,6 +238,28 @@ fn write_u64_is_decimal() {
     }
 }
 
+#[test]
+fn members_give_the_elements_of_arrays_on_the_way() {
+    for text in [
+        "{}",
+        r#"{"a":[]}"#,
+        r#"{"a":1,"docs":[{"x":[1,2]},"]",[[]],{}],"b":{"c":[3]},"d":[null]}"#,
+        r#"{"docs":[[1],2]}"#,
+        "[1]",
+    ] {
+        let value = Value::trusted(text.as_bytes());
+        let (mut members, mut seen) = (value.members(), Vec::new());
+        let mut elements = Vec::new();
+        while let Some((name, value)) = members.next_with_elements(&mut elements) {
+            let elements: Vec<&[u8]> = elements.drain(..).map(|element: Value<'_>| element.raw()).collect();
+            seen.push((name.raw(), value.raw(), elements));
+        }
+        let plain = value.members();
+        let plain = plain.map(|(name, value)| (name.raw(), value.raw(), value.elements().map(Value::raw).collect()));
+        assert_eq!(seen, plain.collect::<Vec<_>>(), "{text}");
+    }
+}
+
 /// Both see the same in random text, and compacting again changes nothing.
 #[track_caller]
 fn check_against_naive(text: &str) {

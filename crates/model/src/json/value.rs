@@ -215,6 +215,32 @@ impl<'a> Iterator for Members<'a> {
     }
 }
 
+impl<'a> Members<'a> {
+    /// As [`Iterator::next`]. If the value is an array, its elements are appended to `elements` on the way: finding the
+    /// end of a long array and then its elements would walk its text twice.
+    pub fn next_with_elements(&mut self, elements: &mut Vec<Value<'a>>) -> Option<(Value<'a>, Value<'a>)> {
+        let (text, start) = (self.text, self.at);
+        if start + 1 >= text.len() {
+            return None;
+        }
+        let key_end = scan::skip_string(text, start);
+        let value_start = key_end + 1;
+        if text.get(value_start) != Some(&b'[') {
+            return self.next();
+        }
+        let mut at = value_start + 1;
+        while text.get(at).is_some_and(|&byte| byte != b']') {
+            let end = scan::skip_value(text, at);
+            elements.push(Value(&text[at..end]));
+            // Behind an element stands a comma or the end of the array.
+            at = if text.get(end) == Some(&b',') { end + 1 } else { end };
+        }
+        let value_end = (at + 1).min(text.len());
+        self.at = value_end + 1;
+        Some((Value(text.get(start..key_end)?), Value(text.get(value_start..value_end)?)))
+    }
+}
+
 /// Appends the meaning of the inside of a valid string literal.
 pub(crate) fn unescape(mut inner: &[u8], out: &mut Vec<u8>) {
     while let Some(escape) = memchr::memchr(b'\\', inner) {

@@ -19,6 +19,11 @@ impl<T> RevTree<T> {
             self.append(newest.clone(), value);
             return Merge::Extended;
         }
+        if let ([newest], true) = (path, self.nodes.is_empty()) {
+            self.nodes.push(Node { rev: newest.clone(), parent: None, value: Some(value) });
+            self.leaves.push(0);
+            return Merge::Extended;
+        }
         let path = without_gap(path);
         let outcome = self.link(path);
         let newest = self.find(newest).expect("link has added what was unknown");

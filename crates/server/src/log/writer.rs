@@ -52,7 +52,8 @@ struct State {
 
 impl Writer {
     pub(super) fn start(target: Target) -> io::Result<Self> {
-        let state = State { waiting: Vec::new(), lost: 0, is_urgent: false, is_writing: false, target, is_target_new: true };
+        let state =
+            State { waiting: Vec::new(), lost: 0, is_urgent: false, is_writing: false, target, is_target_new: true };
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
             work: Condvar::new(),

@@ -1,0 +1,76 @@
+//! [`Documents`]: the documents that a group touches, in the order of their ids.
+
+use settee_storage::{Keyspace, Shard, Snapshot};
+
+use super::Work;
+use crate::record::{DocRecord, Head};
+use crate::{DatabaseError, Result};
+
+/// A document that the group has read.
+pub(super) struct Touched {
+    pub(super) record: DocRecord,
+    /// As the document was before the group.
+    pub(super) before: Option<Head>,
+    pub(super) changed: bool,
+}
+
+/// What the group has read, by id.
+pub(super) struct Documents<'a> {
+    /// Ascending, each once.
+    ids: Vec<&'a str>,
+    touched: Vec<Touched>,
+    /// Where the document after the last one asked for stands: works often come in the order of their ids.
+    next: usize,
+}
+
+impl<'a> Documents<'a> {
+    /// Reads every document that `works` touch.
+    pub(super) fn read(snapshot: &dyn Snapshot, shard: Shard, works: &'a [Work]) -> Result<Self> {
+        let mut ids: Vec<&str> = Vec::new();
+        for work in works {
+            match work {
+                Work::Documents(updates) => {
+                    ids.extend(updates.iter().filter(|update| !update.path.is_empty()).map(|update| update.id()));
+                }
+                Work::Purge(purges) => ids.extend(purges.iter().map(|purge| purge.id.as_str())),
+                Work::Compact(compacted) => ids.extend(compacted.iter().map(String::as_str)),
+                Work::SetRevsLimit(_)
+                | Work::SetSecurity(_)
+                | Work::SetPurgedInfosLimit(_)
+                | Work::ForgetPurges { .. }
+                | Work::Stage(_)
+                | Work::Attach { .. } => {}
+            }
+        }
+        ids.sort_unstable();
+        ids.dedup();
+        let id_keys: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes()).collect();
+        let mut touched = Vec::with_capacity(ids.len());
+        for bytes in snapshot.multi_get(shard, Keyspace::Documents, &id_keys)? {
+            let record = bytes.map_or(Ok(DocRecord::empty()), |bytes| DocRecord::decode(&bytes))?;
+            touched.push(Touched { before: record.head(), record, changed: false });
+        }
+        if touched.len() != ids.len() {
+            return Err(DatabaseError::Corrupt("update group"));
+        }
+        Ok(Self { ids, touched, next: 0 })
+    }
+
+    /// A document of the works that were read.
+    ///
+    /// # Panics
+    /// For a document of other works.
+    pub(super) fn get(&mut self, id: &str) -> &mut Touched {
+        let found = match self.ids.get(self.next) {
+            Some(next) if *next == id => self.next,
+            _ => self.ids.binary_search(&id).expect("every document of the group was read"),
+        };
+        self.next = found + 1;
+        &mut self.touched[found]
+    }
+
+    /// What changed, in the order of the ids.
+    pub(super) fn changed(&self) -> impl Iterator<Item = (&'a str, &Touched)> {
+        self.ids.iter().copied().zip(&self.touched).filter(|(_, touched)| touched.changed)
+    }
+}
