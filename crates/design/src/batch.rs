@@ -6,6 +6,7 @@ use std::ops::Range;
 /// Documents that are mapped in one go.
 #[derive(Clone, Debug, Default)]
 pub struct DocumentBatch {
+    ids: String,
     text: Vec<u8>,
     documents: Vec<Slot>,
 }
@@ -37,6 +38,7 @@ impl DocumentBatch {
 
     /// Forgets the documents and keeps the memory.
     pub fn clear(&mut self) {
+        self.ids.clear();
         self.text.clear();
         self.documents.clear();
     }
@@ -49,13 +51,13 @@ impl DocumentBatch {
         write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
     ) -> Result<(), E> {
         let start = self.text.len();
-        self.text.extend_from_slice(id.as_bytes());
-        let middle = self.text.len();
         if let Err(error) = write(&mut self.text) {
             self.text.truncate(start);
             return Err(error);
         }
-        self.documents.push(Slot { seq, id: start..middle, json: middle..self.text.len() });
+        let first = self.ids.len();
+        self.ids.push_str(id);
+        self.documents.push(Slot { seq, id: first..self.ids.len(), json: start..self.text.len() });
         Ok(())
     }
 
@@ -74,15 +76,14 @@ impl DocumentBatch {
     /// How many bytes the documents have together.
     #[must_use]
     pub fn size_bytes(&self) -> usize {
-        self.text.len()
+        self.ids.len() + self.text.len()
     }
 
     /// The document at `index`, counted from 0.
     #[must_use]
     pub fn get(&self, index: usize) -> Document<'_> {
         let slot = &self.documents[index];
-        let id = std::str::from_utf8(&self.text[slot.id.clone()]).expect("ids were pushed as text");
-        Document { seq: slot.seq, id, json: &self.text[slot.json.clone()] }
+        Document { seq: slot.seq, id: &self.ids[slot.id.clone()], json: &self.text[slot.json.clone()] }
     }
 
     /// The JSON text of the document at `index`, as in [`DocumentBatch::get`].

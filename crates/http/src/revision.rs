@@ -137,7 +137,7 @@ pub(crate) fn rev_list(out: &mut Vec<u8>, revs: impl Iterator<Item = Rev>) {
         if index > 0 {
             out.push(b',');
         }
-        json::write_string(out, &rev.to_string());
+        rev.write_json(out);
     }
     out.push(b']');
 }
@@ -166,7 +166,9 @@ fn write_revs_info(out: &mut Vec<u8>, record: &DocRecord, node: u32) {
             Some(stored) if stored.deleted => "deleted",
             Some(_) => "available",
         };
-        out.extend_from_slice(format!("{{\"rev\":\"{}\",\"status\":\"{status}\"}}", ancestor.rev).as_bytes());
+        out.extend_from_slice(b"{\"rev\":");
+        ancestor.rev.write_json(out);
+        out.extend_from_slice(format!(",\"status\":\"{status}\"}}").as_bytes());
     }
     out.push(b']');
 }

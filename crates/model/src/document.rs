@@ -187,7 +187,7 @@ impl Document {
         out.extend_from_slice(b"{\"_id\":");
         write_string(out, id);
         out.extend_from_slice(b",\"_rev\":");
-        write_string(out, &rev.to_string());
+        rev.write_json(out);
         if deleted {
             out.extend_from_slice(b",\"_deleted\":true");
         }

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::json::write_u64;
+use crate::json::{write_string, write_u64};
 use crate::limits::{MAX_GENERATION, MAX_REV_HASH_LEN};
 
 /// The text is no revision id. Displays CouchDB's reason.
@@ -147,14 +147,16 @@ impl Rev {
         Ok(Rev { generation, hash: RevHash::parse(hash)? })
     }
 
-    /// Appends the same text as [`Display`](fmt::Display), for answers that list thousands.
-    pub fn push_text(&self, out: &mut Vec<u8>) {
+    /// Appends the text as a JSON string, without formatting: answers and batches of documents have thousands.
+    pub fn write_json(&self, out: &mut Vec<u8>) {
+        let Bytes::Md5(md5) = &self.hash.0 else {
+            return write_string(out, &self.to_string());
+        };
+        out.push(b'"');
         write_u64(out, self.generation);
         out.push(b'-');
-        match &self.hash.0 {
-            Bytes::Md5(md5) => out.extend_from_slice(&hex(*md5)),
-            Bytes::Other(text) => out.extend_from_slice(String::from_utf8_lossy(text).as_bytes()),
-        }
+        out.extend_from_slice(&hex(*md5));
+        out.push(b'"');
     }
 }
 

@@ -277,9 +277,9 @@ impl<'a> List<'a> {
             out.extend_from_slice(name.as_bytes());
             write_string(out, id);
         }
-        out.extend_from_slice(b",\"value\":{\"rev\":\"");
-        out.extend_from_slice(head.rev.to_string().as_bytes());
-        out.extend_from_slice(if head.stored.deleted { b"\",\"deleted\":true}" } else { b"\"}" });
+        out.extend_from_slice(b",\"value\":{\"rev\":");
+        head.rev.write_json(out);
+        out.extend_from_slice(if head.stored.deleted { b",\"deleted\":true}" } else { b"}" });
         if self.params.include_docs {
             out.extend_from_slice(b",\"doc\":");
             if head.stored.deleted {

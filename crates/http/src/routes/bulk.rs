@@ -203,17 +203,16 @@ fn write_row(out: &mut Vec<u8>, id: &str, rev: Option<&Rev>, outcome: Result<Rev
         Ok(rev) => {
             out.extend_from_slice(br#"{"ok":true,"id":"#);
             write_string(out, id);
-            out.extend_from_slice(br#","rev":""#);
-            rev.push_text(out);
-            out.extend_from_slice(br#""}"#);
+            out.extend_from_slice(br#","rev":"#);
+            rev.write_json(out);
+            out.push(b'}');
         }
         Err(error) => {
             out.extend_from_slice(br#"{"id":"#);
             write_string(out, id);
             if let Some(rev) = rev.filter(|_| mode == EditMode::Replicated) {
-                out.extend_from_slice(br#","rev":""#);
-                rev.push_text(out);
-                out.push(b'"');
+                out.extend_from_slice(br#","rev":"#);
+                rev.write_json(out);
             }
             write_error_members(out, &error);
             out.push(b'}');

@@ -180,8 +180,9 @@ impl Rows {
         write_string(out, &change.id);
         out.extend_from_slice(b",\"changes\":[");
         for (index, rev) in change.revs.iter().enumerate() {
-            let separator = if index > 0 { "," } else { "" };
-            out.extend_from_slice(format!("{separator}{{\"rev\":\"{rev}\"}}").as_bytes());
+            out.extend_from_slice(if index > 0 { b",{\"rev\":" } else { b"{\"rev\":" });
+            rev.write_json(out);
+            out.push(b'}');
         }
         out.push(b']');
         if change.deleted {

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use hyper::header::HeaderValue;
 use hyper::{HeaderMap, StatusCode, header};
 use settee_database::{DocRecord, ReadView, Stored};
-use settee_model::{Rev, json};
+use settee_model::Rev;
 use settee_wire::multipart::Writer;
 
 use crate::bridge::{Head, Output};
@@ -201,7 +201,7 @@ fn write_open_revs(
     for rev in missing {
         output.text().push(std::mem::replace(&mut separator, b','));
         output.text().extend_from_slice(br#"{"missing":"#);
-        json::write_string(output.text(), &rev.to_string());
+        rev.write_json(output.text());
         output.text().push(b'}');
     }
     output.text().extend_from_slice(if empty { b"[]\n" } else { b"]\n" });
@@ -238,7 +238,7 @@ fn send_open_revs(
     for rev in missing {
         writer.part(output.text(), [("Content-Type", "application/json; error=\"true\"")]);
         output.text().extend_from_slice(br#"{"missing":"#);
-        json::write_string(output.text(), &rev.to_string());
+        rev.write_json(output.text());
         output.text().push(b'}');
         writer.part_end(output.text());
     }

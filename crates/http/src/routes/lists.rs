@@ -192,7 +192,8 @@ impl List<'_> {
             out.extend_from_slice(name.as_bytes());
             write_string(out, id);
         }
-        out.extend_from_slice(format!(",\"value\":{{\"rev\":\"{}\"", head.rev).as_bytes());
+        out.extend_from_slice(b",\"value\":{\"rev\":");
+        head.rev.write_json(out);
         out.extend_from_slice(if head.stored.deleted { b",\"deleted\":true}" } else { b"}" });
         if self.params.include_docs {
             out.extend_from_slice(b",\"doc\":");

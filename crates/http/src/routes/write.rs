@@ -418,14 +418,13 @@ fn accepted(request: &Request, id: &str) -> Response {
 fn saved(request: &Request, id: &str, rev: Rev, deleted: bool) -> Response {
     let mut out = br#"{"ok":true,"id":"#.to_vec();
     write_string(&mut out, id);
-    let tag = rev.to_string();
-    out.extend_from_slice(br#","rev":""#);
-    out.extend_from_slice(tag.as_bytes());
-    out.extend_from_slice(br#""}"#);
+    out.extend_from_slice(br#","rev":"#);
+    rev.write_json(&mut out);
+    out.push(b'}');
     let status = if deleted { StatusCode::OK } else { StatusCode::CREATED };
     let mut response = with_location(request, id, respond::json(status, out));
     if !id.starts_with("_local/") {
-        respond::set_etag(&mut response, &tag);
+        respond::set_etag(&mut response, &rev.to_string());
     }
     response.extensions_mut().insert(SavedRev(rev));
     response

@@ -129,27 +129,38 @@ impl Programs {
         let text = batch.json(document as usize);
         let (rows, lines, failures) = (output.len(), self.log.len(), output.failures.len());
         let (mut rows_left, mut bytes_left) = (self.limits.rows_per_document.into(), self.limits.bytes_per_document);
-        for native in &mut self.natives {
-            let (function, before) = (native.index, output.len());
-            let mut sink = DocumentSink { document, function, rows_left, bytes_left, output, log: &mut self.log };
-            native.tried += 1;
-            let mapped = native.function.map(text, &mut self.workspace, &mut sink);
-            (rows_left, bytes_left) = (sink.rows_left, sink.bytes_left);
-            match mapped {
-                Mapped::Done => {}
-                Mapped::Threw(message) => {
-                    output.truncate(before);
-                    let id = batch.get(document as usize).id;
-                    let line = format!("function raised exception {message} with doc._id {id}");
-                    self.log.push(LogLine { document, function, line });
-                    output.failures.push(MapFailure { document, function, message });
+        let mut natives = &mut self.natives[..];
+        while !natives.is_empty() {
+            let Some(mut opened) = self.workspace.open(text) else { return false };
+            while let Some((Native { index, function, tried, given_up }, others)) =
+                std::mem::take(&mut natives).split_first_mut()
+            {
+                natives = others;
+                let (function_index, before) = (*index, output.len());
+                let log = &mut self.log;
+                let mut sink = DocumentSink { document, function: function_index, rows_left, bytes_left, output, log };
+                *tried += 1;
+                let mapped = function.map(&mut opened, &mut sink);
+                (rows_left, bytes_left) = (sink.rows_left, sink.bytes_left);
+                match mapped {
+                    Mapped::Done => {}
+                    Mapped::Threw(message) => {
+                        output.truncate(before);
+                        let id = batch.get(document as usize).id;
+                        let line = format!("function raised exception {message} with doc._id {id}");
+                        self.log.push(LogLine { document, function: function_index, line });
+                        output.failures.push(MapFailure { document, function: function_index, message });
+                    }
+                    Mapped::GivenUp => {
+                        *given_up += 1;
+                        output.truncate(rows);
+                        output.failures.truncate(failures);
+                        self.log.truncate(lines);
+                        return false;
+                    }
                 }
-                Mapped::GivenUp => {
-                    native.given_up += 1;
-                    output.truncate(rows);
-                    output.failures.truncate(failures);
-                    self.log.truncate(lines);
-                    return false;
+                if opened.is_full() {
+                    break;
                 }
             }
         }

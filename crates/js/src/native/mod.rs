@@ -6,7 +6,7 @@
 //! ([`NativeFunction::map`] then answers [`Mapped::GivenUp`]). So results are the workers', only sooner.
 //!
 //! 1. [`compile`] reads the source and makes the [`tree`].
-//! 2. [`run`] walks it for one document, in an arena that is emptied afterwards; [`value`] knows the document's text.
+//! 2. [`run`] walks it for one document, in an arena that is emptied before the next; [`value`] knows the document's text.
 //! 3. [`mod@write`] makes JSON text of what was emitted.
 
 mod arrays;
@@ -27,7 +27,7 @@ use bumpalo::Bump;
 
 use self::run::{Run, Sink, Stop};
 use self::tree::Program;
-use self::value::Steps;
+use self::value::{Lazy, Steps};
 
 /// Longer documents are left to the engine: their values would fill the memory of the server.
 const MAX_DOCUMENT_BYTES: usize = 1 << 20;
@@ -36,7 +36,7 @@ const MAX_DOCUMENT_BYTES: usize = 1 << 20;
 /// element of an array.
 const STEPS: Steps = Steps { steps: 500_000, bytes: 16 << 20 };
 
-/// An arena that has grown beyond this is not kept.
+/// An arena that has grown beyond this is not kept, and not shared by further functions.
 const KEPT_ARENA_BYTES: usize = 4 << 20;
 
 /// A map function of the subset.
@@ -55,11 +55,19 @@ pub(crate) enum Mapped {
     GivenUp,
 }
 
-/// Memory that calls use one after another.
+/// Memory that documents use one after another.
 #[derive(Default)]
 pub(crate) struct Workspace {
     arena: Bump,
     row: Vec<u8>,
+}
+
+/// A document on which functions are called one after another: what one of them has found in its text, the next need not
+/// look for.
+pub(crate) struct Document<'a> {
+    arena: &'a Bump,
+    row: &'a mut Vec<u8>,
+    root: &'a Lazy<'a>,
 }
 
 /// Takes the rows and lines of a call.
@@ -77,23 +85,38 @@ impl NativeFunction {
     }
 
     /// Runs the function on a document.
-    pub(crate) fn map(&self, document: &[u8], workspace: &mut Workspace, sink: &mut dyn RowSink) -> Mapped {
-        if document.len() > MAX_DOCUMENT_BYTES || document.first() != Some(&b'{') {
-            return Mapped::GivenUp;
-        }
+    pub(crate) fn map<'a>(&'a self, document: &mut Document<'a>, sink: &mut dyn RowSink) -> Mapped {
         let mut sink = Guarded(sink);
-        let arena = &workspace.arena;
-        let called = Run::call_program(&self.program, arena, STEPS, document, &mut workspace.row, &mut sink);
-        if workspace.arena.allocated_bytes() > KEPT_ARENA_BYTES {
-            workspace.arena = Bump::new();
-        } else {
-            workspace.arena.reset();
-        }
-        match called {
+        let Document { arena, row, root } = document;
+        match Run::call_program(&self.program, arena, STEPS, root, row, &mut sink) {
             Ok(None) => Mapped::Done,
             Ok(Some(message)) => Mapped::Threw(message),
             Err(Stop::GiveUp) => Mapped::GivenUp,
         }
+    }
+}
+
+impl Workspace {
+    /// Begins with a document and forgets the one before. `None`: it is for the engine.
+    pub(crate) fn open<'a>(&'a mut self, text: &'a [u8]) -> Option<Document<'a>> {
+        if text.len() > MAX_DOCUMENT_BYTES || text.first() != Some(&b'{') {
+            return None;
+        }
+        if self.arena.allocated_bytes() > KEPT_ARENA_BYTES {
+            self.arena = Bump::new();
+        } else {
+            self.arena.reset();
+        }
+        let Self { arena, row } = self;
+        let arena = &*arena;
+        Some(Document { arena, row, root: Lazy::new(arena, text) })
+    }
+}
+
+impl Document<'_> {
+    /// Whether the functions so far have left so much behind that the next one should begin with an empty arena.
+    pub(crate) fn is_full(&self) -> bool {
+        self.arena.allocated_bytes() > KEPT_ARENA_BYTES
     }
 }
 

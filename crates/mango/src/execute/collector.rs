@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use settee_database::{Head, ReadView, Revision};
-use settee_model::json::{Json, Value, write_string};
+use settee_model::json::{Json, Value};
 
 use super::{DocumentSink, Stats};
 use crate::bookmark::Bookmark;
@@ -116,7 +116,7 @@ fn conflicts(view: &ReadView, id: &str, head: &Head) -> Result<Vec<u8>> {
         let others = leaves.map(|leaf| record.tree.node(leaf)).filter(|leaf| leaf.rev != head.rev);
         for leaf in others.filter(|leaf| leaf.value.is_some_and(|stored| !stored.deleted)) {
             out.extend_from_slice(if out.is_empty() { b",\"_conflicts\":[" } else { b"," });
-            write_string(&mut out, &leaf.rev.to_string());
+            leaf.rev.write_json(&mut out);
         }
         if !out.is_empty() {
             out.push(b']');

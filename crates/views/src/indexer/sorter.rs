@@ -17,10 +17,12 @@ const SLOT_BYTES: usize = size_of::<Slot>();
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    /// The eight bytes of the key behind those that all keys share; set when sorting.
+    /// The eight bytes behind those that all keys share; set when sorting.
     prefix: u64,
     start: u32,
     key_len: u32,
+    /// How many of them are the sort key; not known of a removal.
+    sort_len: u32,
     /// [`REMOVED`] if there is none.
     payload_len: u32,
 }
@@ -55,7 +57,8 @@ impl Sorter {
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
         let payload_len = narrow(self.bytes.len() - middle);
-        self.slots.push(Slot { prefix: 0, start: narrow(start), key_len: narrow(middle - start), payload_len });
+        let (key_len, narrow_sort_len) = (narrow(middle - start), narrow(sort_len));
+        self.slots.push(Slot { prefix: 0, start: narrow(start), key_len, sort_len: narrow_sort_len, payload_len });
         &self.bytes[start..start + sort_len]
     }
 
@@ -77,7 +80,7 @@ impl Sorter {
         let start = self.bytes.len();
         write_key(&mut self.bytes);
         let key_len = narrow(self.bytes.len() - start);
-        self.slots.push(Slot { prefix: 0, start: narrow(start), key_len, payload_len: REMOVED });
+        self.slots.push(Slot { prefix: 0, start: narrow(start), key_len, sort_len: key_len, payload_len: REMOVED });
     }
 
     /// Forgets everything and keeps the memory.
@@ -106,25 +109,14 @@ impl Sorter {
 
     fn sort(&mut self) {
         let Self { bytes, slots } = self;
-        let Some(first) = slots.first() else { return };
-        let first = key(bytes, first);
-        let shared = slots.iter().skip(1).fold(first.len(), |shared, slot| {
-            let key = key(bytes, slot);
-            let same = key.iter().zip(&first[..shared]).take_while(|(a, b)| a == b).count();
-            shared.min(same)
-        });
-        for slot in slots.iter_mut() {
-            let rest = &key(bytes, slot)[shared..];
-            let mut prefix = [0; 8];
-            let len = rest.len().min(8);
-            prefix[..len].copy_from_slice(&rest[..len]);
-            slot.prefix = u64::from_be_bytes(prefix);
-        }
         let bytes = &bytes[..];
-        let compare = |a: &Slot, b: &Slot| a.prefix.cmp(&b.prefix).then_with(|| compare_rest(bytes, shared, a, b));
-        // Documents often come in the order of their keys.
-        if !slots.is_sorted_by(|a, b| compare(a, b) != Ordering::Greater) {
-            slots.sort_unstable_by(compare);
+        if came_in_order(bytes, slots) {
+            // Equal sort keys stand in the order in which they came, which is known without a look at their ids.
+            let shared = set_prefixes(bytes, slots, sort_key);
+            sort_by(slots, |a, b| compare_sort_keys(bytes, shared, a, b).then(a.start.cmp(&b.start)));
+        } else {
+            let shared = set_prefixes(bytes, slots, key);
+            sort_by(slots, |a, b| a.prefix.cmp(&b.prefix).then_with(|| compare_rest(bytes, shared, a, b)));
         }
     }
 
@@ -210,6 +202,49 @@ fn key<'a>(bytes: &'a [u8], slot: &Slot) -> &'a [u8] {
     &bytes[slot.start as usize..][..slot.key_len as usize]
 }
 
+fn sort_key<'a>(bytes: &'a [u8], slot: &Slot) -> &'a [u8] {
+    &key(bytes, slot)[..slot.sort_len as usize]
+}
+
+/// Whether there are only puts, of documents in the order of their ids.
+fn came_in_order(bytes: &[u8], slots: &[Slot]) -> bool {
+    let rest = |slot: &Slot| &key(bytes, slot)[slot.sort_len as usize..];
+    slots.iter().all(|slot| slot.payload_len != REMOVED) && slots.is_sorted_by(|a, b| rest(a) < rest(b))
+}
+
+/// Sets the prefixes to what follows the bytes that `part` of all keys share, and tells how many these are.
+fn set_prefixes(bytes: &[u8], slots: &mut [Slot], part: for<'a> fn(&'a [u8], &Slot) -> &'a [u8]) -> usize {
+    let Some(first) = slots.first() else { return 0 };
+    let first = part(bytes, first);
+    let shared = slots.iter().skip(1).fold(first.len(), |shared, slot| {
+        let same = part(bytes, slot).iter().zip(&first[..shared]).take_while(|(a, b)| a == b).count();
+        shared.min(same)
+    });
+    for slot in slots {
+        let rest = &part(bytes, slot)[shared..];
+        let mut prefix = [0; 8];
+        let len = rest.len().min(8);
+        prefix[..len].copy_from_slice(&rest[..len]);
+        slot.prefix = u64::from_be_bytes(prefix);
+    }
+    shared
+}
+
+fn sort_by(slots: &mut [Slot], compare: impl Fn(&Slot, &Slot) -> Ordering) {
+    // Documents often come in the order of their keys.
+    if !slots.is_sorted_by(|a, b| compare(a, b) != Ordering::Greater) {
+        slots.sort_unstable_by(compare);
+    }
+}
+
+/// No sort key is the beginning of another, so those that end within equal prefixes are equal.
+fn compare_sort_keys(bytes: &[u8], shared: usize, a: &Slot, b: &Slot) -> Ordering {
+    let ends_within = |slot: &Slot| slot.sort_len as usize <= shared + size_of::<u64>();
+    a.prefix.cmp(&b.prefix).then_with(|| {
+        if ends_within(a) && ends_within(b) { Ordering::Equal } else { sort_key(bytes, a).cmp(sort_key(bytes, b)) }
+    })
+}
+
 fn compare_rest(bytes: &[u8], shared: usize, a: &Slot, b: &Slot) -> Ordering {
     let order = key(bytes, a)[shared..].cmp(&key(bytes, b)[shared..]);
     // Puts come before removals of the same key.
@@ -246,5 +281,69 @@ impl Source for SortedRun {
     fn advance(&mut self) -> Result<()> {
         self.at += 1;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+    use crate::keys;
+
+    /// Rows as `(sort key, document, number)`, which are sorted as their whole keys would be.
+    #[track_caller]
+    fn check(rows: &[(&[u8], &str, u32)], removed: Option<(&[u8], &str, u32)>) {
+        let mut sorter = Sorter::default();
+        let mut expected = Vec::new();
+        for (sort_key, id, number) in rows {
+            sorter.put(b"1", id.as_bytes(), |out| {
+                out.extend_from_slice(sort_key);
+                keys::finish_row_key(out, id.as_bytes(), *number);
+                sort_key.len()
+            });
+            let mut key = Vec::new();
+            keys::push_row_key(&mut key, sort_key, id.as_bytes(), *number);
+            expected.push((key, false));
+        }
+        if let Some((sort_key, id, number)) = removed {
+            sorter.remove(|out| keys::push_row_key(out, sort_key, id.as_bytes(), number));
+            let mut key = Vec::new();
+            keys::push_row_key(&mut key, sort_key, id.as_bytes(), number);
+            expected.push((key, true));
+        }
+        expected.sort();
+        let mut run = sorter.take_sorted();
+        let mut sorted = Vec::new();
+        while let Some(key) = run.row_key().map(<[u8]>::to_vec) {
+            sorted.push((key, run.change().unwrap().row.is_none()));
+            run.advance().unwrap();
+        }
+        assert_eq!(sorted, expected, "{rows:?} {removed:?}");
+    }
+
+    #[test]
+    fn rows_are_sorted_by_key_then_id_then_number() {
+        // No sort key is the beginning of another.
+        let long = [[7; 20].as_slice(), &[0]].concat();
+        let longer = [[7; 20].as_slice(), &[8, 0]].concat();
+        let rows: [(&[u8], &str, u32); 7] = [
+            (&[1, 9, 0], "a", 0),
+            (&[1, 2, 0], "a", 1),
+            (&long, "a", 2),
+            (&[1, 9, 0], "b", 0),
+            (&longer, "c", 0),
+            (&[1, 2, 0], "c", 1),
+            (&long, "d", 0),
+        ];
+        check(&[], None);
+        check(&rows, None);
+        check(&rows, Some((&[1, 9, 0], "a", 0)));
+        let mut backwards = rows;
+        backwards.reverse();
+        check(&backwards, None);
+        let constant: Vec<(&[u8], &str, u32)> = ["c", "a", "b"].iter().map(|id| ([5].as_slice(), *id, 0)).collect();
+        check(&constant, None);
+        check(&constant, Some((&[5], "b", 0)));
     }
 }

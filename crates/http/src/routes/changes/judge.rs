@@ -147,7 +147,7 @@ fn add_leaves(
     view: &ReadView,
     change: &Change<'_>,
     style: Style,
-) -> Result<Vec<String>, Error> {
+) -> Result<Vec<Rev>, Error> {
     let Some(record) = view.record(change.id)? else { return Ok(Vec::new()) };
     let leaves = record.tree.leaves_by_rank(|stored| stored.deleted);
     let count = if style == Style::AllDocs { leaves.len() } else { 1 };
@@ -161,7 +161,7 @@ fn add_leaves(
             }
         });
         match added {
-            Ok(()) => names.push(record.tree.node(leaf).rev.to_string()),
+            Ok(()) => names.push(record.tree.node(leaf).rev.clone()),
             // Its body is gone.
             Err(None) => {}
             Err(Some(error)) => return Err(error),

@@ -3,6 +3,7 @@
 use std::vec::IntoIter;
 
 use settee_database::{Change, Changes, Direction, Head, Leaves, ReadView};
+use settee_model::Rev;
 
 use super::judge::Judge;
 use crate::Error;
@@ -16,7 +17,7 @@ pub(super) struct Seen {
     pub(super) deleted: bool,
     pub(super) leaves: Leaves,
     /// The revisions that the row names.
-    pub(super) revs: Vec<String>,
+    pub(super) revs: Vec<Rev>,
 }
 
 impl Seen {
@@ -26,13 +27,13 @@ impl Seen {
             id: change.id.to_owned(),
             deleted: change.stored.deleted,
             leaves: change.leaves,
-            revs: vec![change.rev.to_string()],
+            revs: vec![change.rev.clone()],
         }
     }
 
     fn of_head(id: String, head: &Head) -> Self {
         let leaves = if head.has_conflicts { Leaves::Several } else { Leaves::One };
-        Self { seq: head.seq, id, deleted: head.stored.deleted, leaves, revs: vec![head.rev.to_string()] }
+        Self { seq: head.seq, id, deleted: head.stored.deleted, leaves, revs: vec![head.rev.clone()] }
     }
 }
 
@@ -155,7 +156,7 @@ impl<'a> Walk<'a> {
 }
 
 /// The leaves that pass, the winner first.
-fn leaves(view: &ReadView, id: &str, filter: Option<&SelectorFilter>) -> Result<Vec<String>, Error> {
+fn leaves(view: &ReadView, id: &str, filter: Option<&SelectorFilter>) -> Result<Vec<Rev>, Error> {
     let Some(record) = view.record(id)? else { return Ok(Vec::new()) };
     let mut revs = Vec::new();
     let mut document = Vec::new();
@@ -170,7 +171,7 @@ fn leaves(view: &ReadView, id: &str, filter: Option<&SelectorFilter>) -> Result<
             }
         };
         if passes {
-            revs.push(node.rev.to_string());
+            revs.push(node.rev.clone());
         }
     }
     Ok(revs)

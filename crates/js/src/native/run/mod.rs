@@ -75,13 +75,12 @@ struct Frame {
 }
 
 impl<'a, 's> Run<'a, 's> {
-    /// Calls the program's function with the document `text`, which must begin with a brace. Answers the text of an
-    /// exception, if it ended with one.
+    /// Calls the program's function with a document. Answers the text of an exception, if it ended with one.
     pub(super) fn call_program(
         program: &'a Program,
         arena: &'a Bump,
         steps: Steps,
-        text: &'a [u8],
+        document: &'a Lazy<'a>,
         row_text: &'s mut Vec<u8>,
         sink: &'s mut dyn Sink,
     ) -> Result<Option<String>, Stop> {
@@ -104,7 +103,7 @@ impl<'a, 's> Run<'a, 's> {
             sink,
         };
         run.frames.push(Frame { base: 0, parent: 0 });
-        run.stack.push(Packed::Lazy(Lazy::new(arena, text)));
+        run.stack.push(Packed::Lazy(document));
         run.finish_frame(main, 1);
         match run.block(&main.body) {
             Ok(_) => run.write_rows().map(|()| None),
