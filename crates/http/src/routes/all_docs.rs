@@ -272,24 +272,7 @@ impl<'a> List<'a> {
 
     fn row(&mut self, id: &str, head: &Head) -> Result<(), Error> {
         self.separate();
-        let out = self.output.text();
-        for name in ["{\"id\":", ",\"key\":"] {
-            out.extend_from_slice(name.as_bytes());
-            write_string(out, id);
-        }
-        out.extend_from_slice(b",\"value\":{\"rev\":");
-        head.rev.write_json(out);
-        out.extend_from_slice(if head.stored.deleted { b",\"deleted\":true}" } else { b"}" });
-        if self.params.include_docs {
-            out.extend_from_slice(b",\"doc\":");
-            if head.stored.deleted {
-                out.extend_from_slice(b"null");
-            } else {
-                write_winner(self.output, self.view, id, head, self.params)?;
-            }
-        }
-        self.output.text().push(b'}');
-        Ok(())
+        write_row(self.output, self.view, id, head, self.params)
     }
 
     fn missing_row(&mut self, key: &Json) {
@@ -299,6 +282,34 @@ impl<'a> List<'a> {
         out.extend_from_slice(key.as_bytes());
         out.extend_from_slice(b",\"error\":\"not_found\"}");
     }
+}
+
+/// Appends the row of a document.
+pub(super) fn write_row(
+    out: &mut impl Text,
+    view: &ReadView,
+    id: &str,
+    head: &Head,
+    params: &ViewParams,
+) -> Result<(), Error> {
+    let text = out.text();
+    for name in ["{\"id\":", ",\"key\":"] {
+        text.extend_from_slice(name.as_bytes());
+        write_string(text, id);
+    }
+    text.extend_from_slice(b",\"value\":{\"rev\":");
+    head.rev.write_json(text);
+    text.extend_from_slice(if head.stored.deleted { b",\"deleted\":true}" } else { b"}" });
+    if params.include_docs {
+        text.extend_from_slice(b",\"doc\":");
+        if head.stored.deleted {
+            text.extend_from_slice(b"null");
+        } else {
+            write_winner(out, view, id, head, params)?;
+        }
+    }
+    out.text().push(b'}');
+    Ok(())
 }
 
 /// Appends the winning revision, with its attachments as they are to be shown, and with `_conflicts` if that was asked

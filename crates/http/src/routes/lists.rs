@@ -12,7 +12,7 @@ use settee_design::{CallError, DesignProgram, ListSession, ListSink, ListState, 
 use settee_model::json::{Json, Value, write_string};
 use settee_views::{Answer as Answered, Header, MapRow, QueryError, ReduceRow, RowSink, Stale, ViewError};
 
-use super::all_docs::{direction, id_range, key_list, write_winner};
+use super::all_docs::{direction, id_range, key_list, write_row};
 use super::rendered::Rendered;
 use super::request_object::{Members, RequestObject};
 use super::views;
@@ -187,23 +187,7 @@ impl List<'_> {
     }
 
     fn document_row(&mut self, view: &ReadView, id: &str, head: &DocHead) -> Result<ControlFlow<()>, Error> {
-        let out = &mut self.rows;
-        for name in ["{\"id\":", ",\"key\":"] {
-            out.extend_from_slice(name.as_bytes());
-            write_string(out, id);
-        }
-        out.extend_from_slice(b",\"value\":{\"rev\":");
-        head.rev.write_json(out);
-        out.extend_from_slice(if head.stored.deleted { b",\"deleted\":true}" } else { b"}" });
-        if self.params.include_docs {
-            out.extend_from_slice(b",\"doc\":");
-            if head.stored.deleted {
-                out.extend_from_slice(b"null");
-            } else {
-                write_winner(out, view, id, head, self.params)?;
-            }
-        }
-        out.push(b'}');
+        write_row(&mut self.rows, view, id, head, self.params)?;
         Ok(self.row_done())
     }
 
