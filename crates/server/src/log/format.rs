@@ -59,9 +59,9 @@ impl Record {
     }
 
     /// Adds a field; `message` and `request` are those of the line.
-    pub(super) fn add(&mut self, name: &'static str, kind: Kind, value: std::fmt::Arguments<'_>) {
+    pub(super) fn add(&mut self, name: &'static str, kind: Kind, write: impl FnOnce(&mut String)) {
         let start = self.texts.len();
-        self.texts.write_fmt(value).expect("writing to a String cannot fail");
+        write(&mut self.texts);
         let range = start..self.texts.len();
         match name {
             "message" => self.message = range,
@@ -86,8 +86,13 @@ impl Record {
     pub(super) fn write(&self, out: &mut Vec<u8>, format: Format, now_us: u64) {
         match format {
             Format::Text => {
-                let time = time::rfc3339(now_us);
-                self.put(out, format_args!("[{}] {time} {NODE} <0.0.0> ", self.severity.name()));
+                out.push(b'[');
+                out.extend_from_slice(self.severity.name().as_bytes());
+                out.extend_from_slice(b"] ");
+                out.extend_from_slice(&time::rfc3339_ascii(now_us));
+                out.push(b' ');
+                out.extend_from_slice(NODE.as_bytes());
+                out.extend_from_slice(b" <0.0.0> ");
                 self.write_rest(out);
             }
             Format::Journal => {

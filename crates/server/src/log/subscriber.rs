@@ -78,22 +78,26 @@ struct Visitor<'a>(&'a mut Record);
 
 impl Visit for Visitor<'_> {
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.0.add(field.name(), Kind::Quoted, format_args!("{value}"));
+        self.0.add(field.name(), Kind::Quoted, |text| text.push_str(value));
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.0.add(field.name(), Kind::Plain, format_args!("{value}"));
+        self.0.add(field.name(), Kind::Plain, |text| display(text, value));
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.0.add(field.name(), Kind::Plain, format_args!("{value}"));
+        self.0.add(field.name(), Kind::Plain, |text| display(text, value));
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.0.add(field.name(), Kind::Plain, format_args!("{value}"));
+        self.0.add(field.name(), Kind::Plain, |text| display(text, value));
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.0.add(field.name(), Kind::Quoted, format_args!("{value:?}"));
+        self.0.add(field.name(), Kind::Quoted, |text| display(text, format_args!("{value:?}")));
     }
+}
+
+fn display(text: &mut String, value: impl fmt::Display) {
+    fmt::write(text, format_args!("{value}")).expect("writing to a String cannot fail");
 }
