@@ -215,4 +215,5 @@ module.exports = {
   status,
   suite,
   until,
+  within,
 };

@@ -58,10 +58,9 @@ pub(crate) async fn authorize(
         Permission::Metrics if user.roles.iter().any(|role| role == "_metrics") => Ok(()),
         Permission::Metrics => Err(Error::unauthorized("You are not a server admin or read-only metrics user")),
         Permission::Member | Permission::Document | Permission::DatabaseAdmin | Permission::Maintenance => {
-            // Whatever else the server may have under such a name one day is for administrators; browsers may look for
-            // a console, to log in there.
+            // Whatever else the server may have under such a name one day is for administrators.
             let name = captures.get("db");
-            if name.starts_with('_') && name != "_utils" && validate_name(name).is_err() {
+            if name.starts_with('_') && validate_name(name).is_err() {
                 return Err(Error::unauthorized("You are not a server admin."));
             }
             let is_listing = permission == Permission::Member && is_of_system(node, captures.get("db"));

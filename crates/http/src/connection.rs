@@ -6,7 +6,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -216,13 +216,8 @@ where
         .max_buf_size(limits.head.bytes + ROOM_BYTES)
         .max_headers(limits.head.headers + ROOM_HEADERS);
     let stream = Lenient::new(stream, limits.head, limits.head_time);
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), serve));
-    tokio::select! {
-        ended = connection.as_mut() => return Ok(ended?),
-        () = until_true(&mut stopping) => {}
-    }
-    connection.as_mut().graceful_shutdown();
-    Ok(connection.await?)
+    let connection = pin!(builder.serve_connection(TokioIo::new(stream), serve));
+    run(connection, until_true(&mut stopping), http1::Connection::graceful_shutdown).await
 }
 
 async fn h2<S>(
@@ -256,7 +251,6 @@ where
         .max_send_buf_size(H2_SEND_BUFFER_BYTES)
         .keep_alive_interval(H2_PING_EVERY)
         .keep_alive_timeout(H2_PING_TIMEOUT);
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), serve));
     let idle = async {
         loop {
             let last = Duration::from_millis(last_ms.load(Ordering::Relaxed));
@@ -267,12 +261,29 @@ where
             tokio::time::sleep_until(end).await;
         }
     };
+    let end = async {
+        tokio::select! {
+            () = until_true(&mut stopping) => {}
+            () = idle => {}
+        }
+    };
+    let connection = pin!(builder.serve_connection(TokioIo::new(stream), serve));
+    run(connection, end, http2::Connection::graceful_shutdown).await
+}
+
+/// Runs a connection. When `end` has come it takes no further requests; what is open may end by itself.
+async fn run<C>(
+    mut connection: Pin<&mut C>,
+    end: impl Future<Output = ()>,
+    shut_down: impl FnOnce(Pin<&mut C>),
+) -> Ended
+where
+    C: Future<Output = hyper::Result<()>>,
+{
     tokio::select! {
         ended = connection.as_mut() => return Ok(ended?),
-        () = until_true(&mut stopping) => {}
-        () = idle => {}
+        () = end => {}
     }
-    // What is open may end by itself.
-    connection.as_mut().graceful_shutdown();
+    shut_down(connection.as_mut());
     Ok(connection.await?)
 }

@@ -9,32 +9,49 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
+/// Bytes that a reader gets before what comes from the stream.
+#[derive(Default)]
+pub(crate) struct Ahead {
+    pub(crate) bytes: Vec<u8>,
+    given: usize,
+}
+
+impl Ahead {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Gives as much as there is room for. What was given to the end holds no memory.
+    pub(crate) fn give(&mut self, buffer: &mut ReadBuf<'_>) {
+        let rest = &self.bytes[self.given..];
+        let length = rest.len().min(buffer.remaining());
+        buffer.put_slice(&rest[..length]);
+        self.given += length;
+        if self.given == self.bytes.len() {
+            *self = Self::default();
+        }
+    }
+}
+
 /// A stream whose beginning was read.
 pub(crate) struct Begun<S> {
     inner: S,
-    beginning: Vec<u8>,
-    given: usize,
+    beginning: Ahead,
 }
 
 impl<S> Begun<S> {
     pub(crate) fn new(inner: S, beginning: Vec<u8>) -> Self {
-        Self { inner, beginning, given: 0 }
+        Self { inner, beginning: Ahead { bytes: beginning, given: 0 } }
     }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Begun<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        if this.given == this.beginning.len() {
+        if this.beginning.is_empty() {
             return Pin::new(&mut this.inner).poll_read(cx, buffer);
         }
-        let rest = &this.beginning[this.given..];
-        let length = rest.len().min(buffer.remaining());
-        buffer.put_slice(&rest[..length]);
-        this.given += length;
-        if this.given == this.beginning.len() {
-            (this.beginning, this.given) = (Vec::new(), 0);
-        }
+        this.beginning.give(buffer);
         Poll::Ready(Ok(()))
     }
 }

@@ -19,6 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
 use crate::Error;
+use crate::stream::Ahead;
 use framing::Framing;
 pub(crate) use framing::HeadLimits;
 
@@ -75,9 +76,8 @@ pub(crate) fn refused(headers: &HeaderMap) -> Option<Error> {
 pub(crate) struct Lenient<S> {
     inner: S,
     framing: Framing,
-    /// Changed bytes that did not fit where they were read to, and how many of them were taken.
-    pending: Vec<u8>,
-    taken: usize,
+    /// Changed bytes that did not fit where they were read to.
+    pending: Ahead,
     head_time: Duration,
     /// While a head is on its way: until when it must be there.
     head_end: Option<Pin<Box<Sleep>>>,
@@ -93,7 +93,7 @@ impl<S> Lenient<S> {
     /// A client may take `head_time` for each head that it has begun.
     pub(crate) fn new(inner: S, limits: HeadLimits, head_time: Duration) -> Self {
         let framing = Framing::new(limits);
-        Self { inner, framing, pending: Vec::new(), taken: 0, head_time, head_end: None, linger: None }
+        Self { inner, framing, pending: Ahead::default(), head_time, head_end: None, linger: None }
     }
 
     /// Waits for more of a head, but not for ever.
@@ -106,17 +106,6 @@ impl<S> Lenient<S> {
         let end = self.head_end.get_or_insert_with(|| Box::pin(tokio::time::sleep(time)));
         ready!(end.as_mut().poll(cx));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the head of a request did not come in time")))
-    }
-
-    fn give_pending(&mut self, buffer: &mut ReadBuf<'_>) {
-        let rest = &self.pending[self.taken..];
-        let length = rest.len().min(buffer.remaining());
-        buffer.put_slice(&rest[..length]);
-        self.taken += length;
-        if self.taken == self.pending.len() {
-            self.pending = Vec::new();
-            self.taken = 0;
-        }
     }
 }
 
@@ -155,7 +144,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Lenient<S> {
                 Poll::Pending => return this.wait_for_head(cx),
             }
             let is_end = buffer.filled().len() == before;
-            let is_same = this.framing.follow(&buffer.filled()[before..], &mut this.pending);
+            let is_same = this.framing.follow(&buffer.filled()[before..], &mut this.pending.bytes);
             if !this.framing.is_in_head() {
                 this.head_end = None;
             }
@@ -164,7 +153,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Lenient<S> {
             }
             buffer.set_filled(before);
         }
-        this.give_pending(buffer);
+        this.pending.give(buffer);
         Poll::Ready(Ok(()))
     }
 }

@@ -73,9 +73,7 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
             }
         }
     });
-    for warning in configuration.warnings() {
-        tracing::warn!("{warning}");
-    }
+    configuration.log_warnings();
     let address = address(&configuration)?;
     let authenticator = authenticator(&configuration, address);
     refuse_open_server(&authenticator, address)?;

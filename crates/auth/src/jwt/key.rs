@@ -1,5 +1,7 @@
-//! [`VerifyingKey`]: the keys that tokens are verified with, read from what `[jwt_keys]` has: base64 or PEM.
+//! [`VerifyingKey`]: the keys that tokens are verified with, read from what `[jwt_keys]` has: base64 or PEM. `ring` verifies all
+//! signatures but those over P-521, which it does not know.
 
+use p521::ecdsa::signature::Verifier as _;
 use ring::hmac;
 use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};
 
@@ -50,6 +52,8 @@ pub enum Curve {
     P256,
     /// NIST's with 384 bits.
     P384,
+    /// NIST's with 521 bits.
+    P521,
 }
 
 /// A key.
@@ -142,10 +146,19 @@ impl VerifyingKey {
             (VerifyingKey::Ec { curve: Curve::P384, point }, JwtAlgorithm::Es(Bits::B384)) => {
                 UnparsedPublicKey::new(&signature::ECDSA_P384_SHA384_FIXED, point).verify(signed, signature).is_ok()
             }
+            (VerifyingKey::Ec { curve: Curve::P521, point }, JwtAlgorithm::Es(Bits::B512)) => {
+                verify_p521(point, signed, signature)
+            }
             _ => false,
         };
         if verified { Ok(()) } else { Err(bad_request("Bad signature")) }
     }
+}
+
+fn verify_p521(point: &[u8], signed: &[u8], signature: &[u8]) -> bool {
+    let key = p521::ecdsa::VerifyingKey::from_sec1_bytes(point);
+    let signature = p521::ecdsa::Signature::from_slice(signature);
+    matches!((key, signature), (Ok(key), Ok(signature)) if key.verify(signed, &signature).is_ok())
 }
 
 impl std::fmt::Debug for VerifyingKey {
@@ -172,6 +185,7 @@ const RSA_ENCRYPTION: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 
 const EC_PUBLIC_KEY: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
 const CURVE_P256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
 const CURVE_P384: &[u8] = &[0x2b, 0x81, 0x04, 0x00, 0x22];
+const CURVE_P521: &[u8] = &[0x2b, 0x81, 0x04, 0x00, 0x23];
 
 /// A key as `SubjectPublicKeyInfo`, or an RSA key as `RSAPublicKey`.
 fn public_key(der: &[u8]) -> Option<VerifyingKey> {
@@ -196,6 +210,7 @@ fn public_key(der: &[u8]) -> Option<VerifyingKey> {
             let curve = match curve.0 {
                 CURVE_P256 => Curve::P256,
                 CURVE_P384 => Curve::P384,
+                CURVE_P521 => Curve::P521,
                 _ => return None,
             };
             ec_key(curve, key.to_vec())
@@ -222,6 +237,7 @@ pub(super) fn ec_key(curve: Curve, point: Vec<u8>) -> Option<VerifyingKey> {
     let coordinate = match curve {
         Curve::P256 => 32,
         Curve::P384 => 48,
+        Curve::P521 => 66,
     };
     (point.len() == 2 * coordinate + 1 && point.first() == Some(&4)).then_some(VerifyingKey::Ec { curve, point })
 }

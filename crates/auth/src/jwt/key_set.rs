@@ -48,6 +48,7 @@ fn public_key(key: Value<'_>) -> Option<VerifyingKey> {
             let curve = match key.get("crv")?.as_str()?.as_ref() {
                 "P-256" => Curve::P256,
                 "P-384" => Curve::P384,
+                "P-521" => Curve::P521,
                 _ => return None,
             };
             ec_key(curve, [&[4][..], &bytes("x")?, &bytes("y")?].concat())

@@ -43,7 +43,7 @@ pub enum JwtAlgorithm {
     Rs(Bits),
     /// RSA-PSS.
     Ps(Bits),
-    /// ECDSA over the curve with as many bits.
+    /// ECDSA over the curve with as many bits; with 512 over that of 521.
     Es(Bits),
 }
 
@@ -58,7 +58,7 @@ pub enum Bits {
     B512,
 }
 
-const ALGORITHMS: [(&str, JwtAlgorithm); 11] = [
+const ALGORITHMS: [(&str, JwtAlgorithm); 12] = [
     ("HS256", JwtAlgorithm::Hs(Bits::B256)),
     ("HS384", JwtAlgorithm::Hs(Bits::B384)),
     ("HS512", JwtAlgorithm::Hs(Bits::B512)),
@@ -70,6 +70,7 @@ const ALGORITHMS: [(&str, JwtAlgorithm); 11] = [
     ("PS512", JwtAlgorithm::Ps(Bits::B512)),
     ("ES256", JwtAlgorithm::Es(Bits::B256)),
     ("ES384", JwtAlgorithm::Es(Bits::B384)),
+    ("ES512", JwtAlgorithm::Es(Bits::B512)),
 ];
 
 impl JwtAlgorithm {

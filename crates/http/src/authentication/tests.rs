@@ -312,6 +312,24 @@ async fn published_keys_are_read_when_they_are_needed_and_again_when_they_are_ol
 }
 
 #[tokio::test]
+async fn a_new_secret_ends_the_sessions_that_the_old_one_signed() {
+    let world = world().await;
+    world.set("chttpd_auth", "secret", "one");
+    let begun = cookie(&log_in(&world, "ann", "secret").await);
+    let is_ann = async |cookie: &str| session(&world, Ask::new("GET /_session").header("cookie", cookie)).await;
+    assert!(is_ann(&begun).await.contains("\"ann\""));
+    let put = |value| Ask::new("PUT /_node/_local/_config/chttpd_auth/secret").basic("admin", "pw").json(value);
+    assert_eq!(world.ask(put("\"two\"")).await.line(), "200 \"one\"");
+    assert!(is_ann(&begun).await.contains("\"name\":null"), "as if there were no cookie");
+    let renewed = cookie(&log_in(&world, "ann", "secret").await);
+    assert!(is_ann(&renewed).await.contains("\"ann\""));
+    // Who takes the change back has both kinds of sessions the other way round.
+    assert_eq!(world.ask(put("\"one\"")).await.line(), "200 \"two\"");
+    assert!(is_ann(&begun).await.contains("\"ann\""));
+    assert!(is_ann(&renewed).await.contains("\"name\":null"));
+}
+
+#[tokio::test]
 async fn how_clients_are_asked_for_credentials() {
     let world = world().await;
     let get = || Ask::new("GET /_all_dbs");

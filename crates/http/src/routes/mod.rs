@@ -9,6 +9,7 @@ mod changes;
 mod cluster;
 mod compaction;
 mod config;
+mod console;
 pub(crate) mod databases;
 mod db_updates;
 pub(crate) mod design;
@@ -68,6 +69,8 @@ fn server_resources() -> Vec<Resource> {
     let mut resources = vec![
         Resource::new("/", "GET,HEAD").get(Anyone, server::welcome),
         Resource::new("/_up", "GET,HEAD").get(Anyone, server::up),
+        Resource::new("/_utils", "GET,HEAD").get(Anyone, console::index),
+        Resource::new("/_utils/{*path}", "GET,HEAD").get(Anyone, console::file),
         Resource::new("/_all_dbs", "GET,HEAD").get(ListDatabases, databases::all),
         Resource::new("/_dbs_info", "GET,HEAD,POST")
             .get(ListDatabases, databases::info_of_range)

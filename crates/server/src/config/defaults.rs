@@ -272,9 +272,13 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("cluster", "n", "1", COUNT, "copies of a new database; one process keeps one"),
 
     setting("log", "level", "info", Kind::Word(&["debug", "info", "notice", "warning", "warn", "error", "critical", "crit", "alert", "emergency", "emerg", "none"]), "what is worth a line in the log; notice has a line for each request"),
-    setting("log", "writer", "stderr", Kind::Word(&["stderr", "file", "journald"]), "where lines go; journald is stderr with priorities for systemd"),
+    setting("log", "writer", "stderr", Kind::Word(&["stderr", "file", "journald", "syslog"]), "where lines go; journald is stderr with priorities for systemd"),
     setting("log", "file", "{data}/settee.log", Kind::Text, "the file of the writer file; begun anew when it was moved away"),
-    setting("log", "format", "text", Kind::Word(&["text", "json"]), "lines as CouchDB's, or an object of JSON each"),
+    unset("log", "syslog_host", Kind::Text, "the collector of the writer syslog, which gets RFC 5424 over UDP; without one lines go to stderr in that form"),
+    setting("log", "syslog_port", "514", PORT, "its port"),
+    setting("log", "syslog_appid", "settee", Kind::Text, "what this server is called there"),
+    setting("log", "syslog_facility", "local2", Kind::Text, "the facility of all lines, by name or number"),
+    setting("log", "format", "text", Kind::Word(&["text", "json"]), "lines as CouchDB's, or an object of JSON each; not for syslog"),
     setting("log", "slow_request_ms", "10000", Kind::Milliseconds, "requests that take longer are warned of; feeds that wait do not count"),
 
     setting("tracing", "endpoint", "", Kind::Text, "where a collector takes OTLP over HTTP without TLS, such as http://127.0.0.1:4318"),

@@ -96,6 +96,13 @@ impl Ini {
         })
     }
 
+    /// The numbers of lines that say something and mean nothing.
+    pub(crate) fn nonsense(&self) -> impl Iterator<Item = usize> {
+        let means_nothing =
+            |line: &Line| line.content == Content::Other && !strip_comment(line.text.trim()).trim().is_empty();
+        (1..).zip(&self.lines).filter(move |(_, line)| means_nothing(line)).map(|(number, _)| number)
+    }
+
     /// Sets a value: in the line that holds the key (keeping the comment behind it), else after the last entry of the section,
     /// else in a new section at the end.
     pub(crate) fn set(&mut self, section: &str, key: &str, value: &str) {

@@ -91,6 +91,10 @@ impl Configuration {
 
     fn loaded(&self, layers: &[Layer], mut warnings: Vec<String>) -> Loaded {
         let sections = self.merge(layers);
+        for Layer { path, ini } in layers {
+            let ignored = |number| format!("line {number} of {} means nothing and is ignored", path.display());
+            warnings.extend(ini.nonsense().map(ignored));
+        }
         warnings.extend(complaints(&sections));
         Loaded { sections, warnings }
     }

@@ -61,7 +61,14 @@ pub(crate) enum SettingsError {
     Invalid(String),
     /// The files could not be read or written; nothing was changed.
     #[error("configuration file {0}")]
-    Io(#[from] std::io::Error),
+    Io(std::io::Error),
+}
+
+impl From<std::io::Error> for SettingsError {
+    /// The text has all that there is to say, so there is no `source` that would say it again.
+    fn from(error: std::io::Error) -> Self {
+        Self::Io(error)
+    }
 }
 
 /// What listeners are told.
@@ -149,6 +156,13 @@ impl Configuration {
     /// What was odd when the files were last read: sentences for the log.
     pub(crate) fn warnings(&self) -> Vec<String> {
         self.warnings.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Writes them to the log.
+    pub(crate) fn log_warnings(&self) {
+        for warning in self.warnings() {
+            tracing::warn!("{warning}");
+        }
     }
 
     /// The value as the API shows it. A default may be in force where this is `None`: see [`effective`](Self::effective).

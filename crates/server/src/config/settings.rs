@@ -36,7 +36,9 @@ impl Settings for Configuration {
     }
 
     fn reload(&self) -> Result<(), settee_http::SettingsError> {
-        Ok(Configuration::reload(self)?)
+        Configuration::reload(self)?;
+        self.log_warnings();
+        Ok(())
     }
 
     fn version(&self) -> Option<u64> {

@@ -15,7 +15,12 @@ pub(super) fn examine(configuration: &Configuration) -> Vec<Finding> {
     let mut findings: Vec<Finding> = configuration
         .warnings()
         .into_iter()
-        .map(|warning| Finding::error(warning, "Mend the value; `settee config --defaults` tells what each may be."))
+        .map(|warning| {
+            Finding::error(
+                warning,
+                "Mend it; `settee config --defaults` shows how settings are written and what each may be.",
+            )
+        })
         .collect();
     findings.extend(mistyped(configuration));
     findings.extend(plain_passwords(configuration));

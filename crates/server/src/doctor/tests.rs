@@ -57,6 +57,10 @@ fn what_is_wrong_with_a_configuration_is_told() {
             "[couchdb] max_document_size must be an integer or infinity: the value of the configuration is ignored",
         )],
     );
+    let directory = Directory::with(&format!("{ANN}[couchdb\n;max_document_size\nmax_document_size\n"));
+    let path = directory.0.join("local.ini");
+    let line = |number| (Error, format!("line {number} of {} means nothing and is ignored", path.display()));
+    assert_eq!(illness(&directory), [line(3), line(5)]);
     check("[couchdb]\nmax_docment_size = 1\n", &[(Warning, "[couchdb] max_docment_size is not known")]);
     check("[chttp]\nport = 1\n", &[(Warning, "[chttp] port is not known")]);
     check("[admins]\nbob = geheim\n", &[(Warning, "the password of bob stands in plain text")]);

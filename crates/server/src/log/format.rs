@@ -3,7 +3,7 @@
 //! - Text is CouchDB's: `[level] time node <process> request message`, and what belongs to the message as `name=value`.
 //!   Lines of the access log are CouchDB's as well: host, client, user, method, target, status, outcome, milliseconds.
 //! - JSON has an object a line, with the members `time`, `level`, `node`, `request`, `message` and those of the event.
-//! - For the journal there is no time, because it has its own, but a priority.
+//! - For the journal there is no time, because it has its own, but a priority; for syslog there are both.
 //!
 //! A line is one line: control characters are escaped.
 
@@ -23,12 +23,14 @@ pub(super) enum Format {
     Text,
     Json,
     Journal,
+    Syslog,
 }
 
 impl Format {
     /// The inverse of `as u8`.
     pub(super) fn from_number(number: u8) -> Self {
-        [Self::Text, Self::Json].into_iter().find(|format| *format as u8 == number).unwrap_or(Self::Journal)
+        let others = [Self::Text, Self::Json, Self::Syslog];
+        others.into_iter().find(|format| *format as u8 == number).unwrap_or(Self::Journal)
     }
 }
 
@@ -97,6 +99,11 @@ impl Record {
             }
             Format::Journal => {
                 self.put(out, format_args!("<{}>", self.severity.priority()));
+                self.write_rest(out);
+            }
+            Format::Syslog => {
+                let time = time::rfc3339(now_us);
+                self.put(out, format_args!("<{}>{time} ", self.severity.priority()));
                 self.write_rest(out);
             }
             Format::Json => self.write_json(out, now_us),

@@ -6,6 +6,7 @@
 mod format;
 mod redact;
 mod subscriber;
+mod syslog;
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests;
@@ -86,9 +87,11 @@ impl Wishes {
         let target = match get("writer").as_deref() {
             Some("file") => Target::File(PathBuf::from(get("file").unwrap_or_default())),
             Some("journald") => Target::Journal,
+            Some("syslog") => Target::Syslog(syslog::Wishes::of(configuration)),
             _ => Target::Stderr,
         };
         let format = match (get("format").as_deref(), &target) {
+            (_, Target::Syslog(_)) => Format::Syslog,
             (Some("json"), _) => Format::Json,
             (_, Target::Journal) => Format::Journal,
             _ => Format::Text,

@@ -108,6 +108,34 @@ fn json_and_the_journal() {
 }
 
 #[test]
+fn syslog_gets_a_datagram_for_each_line() {
+    let collector = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    collector.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+    let port = collector.local_addr().unwrap().port();
+    let wishes = syslog::Wishes { host: "127.0.0.1".to_owned(), port, appid: "mine".to_owned(), facility: 16 };
+    let world = World::new("notice", Format::Text);
+    world.log.apply(super::Wishes {
+        threshold: threshold("notice"),
+        format: Format::Syslog,
+        target: Target::Syslog(wishes),
+    });
+    assert_eq!(world.lines(everything), "", "the file gets nothing");
+    let received = || {
+        let mut message = [0; 4096];
+        let length = collector.recv(&mut message).unwrap();
+        let message = String::from_utf8(message[..length].to_vec()).unwrap();
+        let mut parts = message.splitn(6, ' ').map(str::to_owned);
+        let [priority, time, _host, appid, process, rest] = std::array::from_fn(|_| parts.next().unwrap());
+        assert!(time.len() == 27 && time.ends_with('Z'), "{message}");
+        assert_eq!(process, std::process::id().to_string());
+        format!("{priority} {appid} {rest}")
+    };
+    assert_eq!(received(), "<133>1 mine abc - h:5984 127.0.0.1 ann GET /db?x=1 200 ok 3");
+    assert_eq!(received(), "<132>1 mine r1 - three error=broken\\n[error] forged");
+    assert_eq!(received(), "<131>1 mine -------- - four path=p");
+}
+
+#[test]
 fn secrets_do_not_arrive() {
     let world = World::new("debug", Format::Text);
     let text = world.lines(|| {

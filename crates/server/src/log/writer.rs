@@ -9,6 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::redact::redact;
+use super::syslog::{self, Syslog};
 
 /// More than this does not wait to be written; further lines are lost.
 const WAITING_BYTES: usize = 8 << 20;
@@ -26,6 +27,7 @@ pub(super) enum Target {
     /// To stderr, for systemd, which reads priorities from it.
     Journal,
     File(PathBuf),
+    Syslog(syslog::Wishes),
 }
 
 /// The buffer, shared with the thread that empties it.
@@ -148,7 +150,7 @@ impl Shared {
         if lost > 0 {
             clean.push_str(&format!("[warning] {lost} lines were lost, because writing the log took too long\n"));
         }
-        sink.write(clean.as_bytes());
+        sink.write(&clean);
         let mut tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
         tail.extend(clean.as_bytes());
         let surplus = tail.len().saturating_sub(TAIL_BYTES);
@@ -159,6 +161,7 @@ impl Shared {
 enum Sink {
     Stderr,
     File { path: PathBuf, file: File },
+    Syslog { host: String, syslog: Syslog },
 }
 
 impl Sink {
@@ -168,28 +171,42 @@ impl Sink {
             Target::File(path) => match append_to(path) {
                 Ok(file) => Self::File { path: path.clone(), file },
                 Err(error) => {
-                    complain(path, &error);
+                    complain(format_args!("the log file {} cannot be written", path.display()), &error);
+                    Self::Stderr
+                }
+            },
+            Target::Syslog(wishes) => match Syslog::open(wishes) {
+                Ok(syslog) => Self::Syslog { host: wishes.host.clone(), syslog },
+                Err(error) => {
+                    complain(format_args!("the collector of the log, {}, cannot be found", wishes.host), &error);
                     Self::Stderr
                 }
             },
         }
     }
 
-    fn write(&mut self, text: &[u8]) {
-        if let Self::File { path, file } = self {
-            // A file that was moved away, as logrotate does, is begun anew.
-            if has_moved(path, file)
-                && let Ok(new) = append_to(path)
-            {
-                *file = new;
+    fn write(&mut self, text: &str) {
+        match self {
+            Self::Stderr => {}
+            Self::File { path, file } => {
+                // A file that was moved away, as logrotate does, is begun anew.
+                if has_moved(path, file)
+                    && let Ok(new) = append_to(path)
+                {
+                    *file = new;
+                }
+                match file.write_all(text.as_bytes()) {
+                    Ok(()) => return,
+                    Err(error) => complain(format_args!("the log file {} cannot be written", path.display()), &error),
+                }
             }
-            match file.write_all(text) {
+            Self::Syslog { host, syslog } => match syslog.write(text) {
                 Ok(()) => return,
-                Err(error) => complain(path, &error),
-            }
+                Err(error) => complain(format_args!("the collector of the log, {host}, cannot be reached"), &error),
+            },
         }
         // Nobody is left to be told when this fails.
-        let _ = io::stderr().write_all(text);
+        let _ = io::stderr().write_all(text.as_bytes());
     }
 }
 
@@ -209,6 +226,6 @@ fn has_moved(path: &Path, file: &File) -> bool {
     !matches!((there, ours), (Ok(there), Ok(ours)) if there == ours)
 }
 
-fn complain(path: &Path, error: &io::Error) {
-    let _ = writeln!(io::stderr(), "[error] the log file {} cannot be written: {error}", path.display());
+fn complain(what: std::fmt::Arguments<'_>, error: &io::Error) {
+    let _ = writeln!(io::stderr(), "[error] {what}: {error}");
 }
