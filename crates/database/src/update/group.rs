@@ -386,7 +386,8 @@ fn interactive_path<'u>(
 ) -> Option<Cow<'u, [Rev]>> {
     let parent = update.path.get(1);
     let Some(head) = touched.record.head() else {
-        return (parent.is_none() || unknown == UnknownParent::Accept).then(|| Cow::Borrowed(update.path.as_slice()));
+        let may_be_new = parent.is_none() || unknown == UnknownParent::Accept;
+        return may_be_new.then_some(Cow::Borrowed(update.path.as_slice()));
     };
     if head.stored.deleted {
         // Only an edit that names no revision makes a deleted document again; it extends the deletion.

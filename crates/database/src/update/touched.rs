@@ -2,7 +2,7 @@
 
 use settee_storage::{Keyspace, Shard, Snapshot};
 
-use super::Work;
+use super::{DocUpdate, Work};
 use crate::record::{DocRecord, Head};
 use crate::{DatabaseError, Result};
 
@@ -30,7 +30,7 @@ impl<'a> Documents<'a> {
         for work in works {
             match work {
                 Work::Documents(updates) => {
-                    ids.extend(updates.iter().filter(|update| !update.path.is_empty()).map(|update| update.id()));
+                    ids.extend(updates.iter().filter(|update| !update.path.is_empty()).map(DocUpdate::id));
                 }
                 Work::Purge(purges) => ids.extend(purges.iter().map(|purge| purge.id.as_str())),
                 Work::Compact(compacted) => ids.extend(compacted.iter().map(String::as_str)),
