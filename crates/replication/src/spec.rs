@@ -45,7 +45,7 @@ pub struct Spec {
     pub filter: Filter,
     /// An object: parameters of the filter function or of `_view`.
     pub query_params: Option<Json>,
-    /// Begins after this sequence, whatever checkpoints say. Any JSON value.
+    /// Begins after this sequence if there is no checkpoint. Any JSON value.
     pub since_seq: Option<Json>,
     /// Only winning revisions instead of all leaves.
     pub winning_revs_only: bool,

@@ -125,6 +125,24 @@ async fn options_of_a_replication() {
     assert_eq!(server.database("a").state(), server.database("c").state());
 }
 
+/// As CouchDB's `couch_replicator_scheduler_job_tests` has it.
+#[tokio::test(start_paused = true)]
+async fn a_checkpoint_goes_before_since_seq() {
+    let server = varied(Sequences::Strings, Missing::default());
+    let spec = spec("a", "b", "\"since_seq\":\"7-g1AAAA\"");
+    let since = |server: &Server| {
+        let log = server.log.lock();
+        let feed = log.iter().find(|line| line.contains("_changes?")).unwrap();
+        feed.split("since=").nth(1).unwrap().to_owned()
+    };
+    answer(&sides(&server).run(&spec, &services()).await.0);
+    assert!(since(&server).starts_with("7-g1AAAA"));
+    server.log.lock().clear();
+    answer(&sides(&server).run(&spec, &services()).await.0);
+    let second = since(&server);
+    assert!(!second.starts_with("7-g1AAAA") && !second.starts_with('0'), "{second}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn databases_that_are_not_there() {
     let server = Server::with(&["a"]);
