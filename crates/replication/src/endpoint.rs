@@ -56,7 +56,33 @@ pub struct User {
     /// The name; nobody in particular without.
     pub name: Option<String>,
     /// The roles.
-    pub roles: Vec<String>,
+    pub roles: Roles,
+}
+
+/// The roles of a [`User`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Roles {
+    /// These.
+    Given(Vec<String>),
+    /// Those that the account of the name has at the time of each exchange.
+    OfAccount,
+}
+
+impl Default for Roles {
+    fn default() -> Self {
+        Self::Given(Vec::new())
+    }
+}
+
+impl Roles {
+    /// Those that were given.
+    #[must_use]
+    pub fn given(&self) -> &[String] {
+        match self {
+            Self::Given(roles) => roles,
+            Self::OfAccount => &[],
+        }
+    }
 }
 
 /// Credentials.

@@ -23,7 +23,7 @@ mod testing;
 mod text;
 mod transport;
 
-pub use crate::endpoint::{Auth, Endpoint, EndpointError, Local, Remote, User};
+pub use crate::endpoint::{Auth, Endpoint, EndpointError, Local, Remote, Roles, User};
 pub use crate::id::{IdError, Identity, ReplicationId};
 pub use crate::peer::{Peer, PeerError};
 pub use crate::replicator::{JobState, Parts, ReplicateError, Replicated, Replicator, Settings, TaskState};

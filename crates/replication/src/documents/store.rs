@@ -9,7 +9,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use settee_model::json::{Json, Value, write_string};
 
 use super::{REPLICATOR_ROLE, parse};
-use crate::endpoint::{Endpoint, Local, User};
+use crate::endpoint::{Endpoint, Local, Roles, User};
 use crate::replicator::show::{Object, iso8601, write_counters};
 use crate::replicator::{Job, Replicator};
 use crate::transport::{Body, Transport, empty_body, full_body};
@@ -87,7 +87,8 @@ fn reason(answer: &Json) -> String {
 /// The transport to a database of documents, under the role that may write states.
 pub(super) fn connect(replicator: &Replicator, database: &str) -> Result<Arc<dyn Transport>, String> {
     let roles = vec!["_admin".to_owned(), REPLICATOR_ROLE.to_owned()];
-    let endpoint = Endpoint::Local(Local { name: database.to_owned(), user: User { name: None, roles } });
+    let endpoint =
+        Endpoint::Local(Local { name: database.to_owned(), user: User { name: None, roles: Roles::Given(roles) } });
     let tuning = replicator.settings().tuning;
     replicator.parts.connect.connect(&endpoint, &tuning).map_err(|error| error.to_string())
 }

@@ -378,7 +378,7 @@ impl State {
 
 /// Only who began a replication, and admins, may touch it.
 fn require_owner(job: &Job, user: &User) -> Result<(), ReplicateError> {
-    let is_admin = user.roles.iter().any(|role| role == "_admin");
+    let is_admin = user.roles.given().iter().any(|role| role == "_admin");
     let is_owner = match &job.origin {
         Origin::Transient { user: owner } => owner.as_deref() == user.name.as_deref(),
         Origin::Document { .. } => job.spec.user.name == user.name,

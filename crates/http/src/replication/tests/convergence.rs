@@ -78,7 +78,7 @@ impl Random {
 
 impl World {
     fn way(&self, wrong: Wrong, first: u64, count: u64) -> Arc<Broken> {
-        let user = User { name: Some("admin".to_owned()), roles: vec!["_admin".to_owned()] };
+        let user = User { name: Some("admin".to_owned()), roles: Roles::Given(vec!["_admin".to_owned()]) };
         let inner = InProcess::new(Arc::downgrade(&self.node), Arc::clone(&self.router), user);
         Arc::new(Broken { inner, wrong, first, count, exchanges: AtomicU64::new(0) })
     }
