@@ -124,6 +124,7 @@ fn read_settings(node: &Node) -> Settings {
             checkpoint_interval_ms: number("checkpoint_interval", defaults.checkpoint_interval_ms).max(1),
             use_checkpoints: switch("use_checkpoints", true),
             use_bulk_get: switch("use_bulk_get", true),
+            socket_options: None,
         },
         startup_jitter_ms: number("startup_jitter", 5000),
         update_docs: switch("update_docs", false),

@@ -117,7 +117,7 @@ async fn exchange(
         Some(0) => empty_body(),
         _ => Sending { body, alive: Arc::clone(&alive) }.boxed_unsync(),
     });
-    let mut answer = std::pin::pin!(peering.client.request(request));
+    let mut answer = std::pin::pin!(peering.way.client.request(request));
     let response = loop {
         let deadline = *alive.lock() + peering.timeout;
         match tokio::time::timeout_at(deadline, answer.as_mut()).await {

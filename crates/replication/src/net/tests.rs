@@ -448,3 +448,31 @@ fn proxies_are_taken_apart() {
         assert!(Proxy::parse(url).is_err(), "{url}");
     }
 }
+
+#[test]
+fn socket_options_are_read() {
+    let default = SocketOptions::default();
+    let cases = [
+        ("", default),
+        ("nonsense", default),
+        ("[{keepalive, false}, {nodelay, false}]", SocketOptions { keepalive: false, nodelay: false, ..default }),
+        (
+            "[{sndbuf,65536},{recbuf, 1024},{priority, 3}]",
+            SocketOptions { send_buffer_bytes: Some(65536), receive_buffer_bytes: Some(1024), ..default },
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(SocketOptions::parse(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn connections_are_shared_where_their_options_are_the_same() {
+    let network = Network::new(&Options::default()).unwrap();
+    let slow = SocketOptions { nodelay: false, ..SocketOptions::default() };
+    for sockets in [None, Some(SocketOptions::default()), Some(slow)] {
+        let way = network.way(None, sockets).unwrap();
+        assert_eq!(way.connector.sockets, sockets.unwrap_or_default());
+    }
+    assert_eq!(network.state.lock().ways.len(), 2);
+}
