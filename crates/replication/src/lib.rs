@@ -29,4 +29,4 @@ pub use crate::peer::{Peer, PeerError};
 pub use crate::replicator::{JobState, Parts, ReplicateError, Replicated, Replicator, Settings, TaskState};
 pub use crate::session::{Control, Failure, Outcome, Progress, Services, Session, Statistics};
 pub use crate::spec::{CancelTarget, Filter, Request, Spec, SpecError, Tuning};
-pub use crate::transport::{Body, BoxFuture, Connect, Transport, TransportError, empty_body, full_body};
+pub use crate::transport::{Body, BoxFuture, Connect, Lasting, Transport, TransportError, empty_body, full_body};

@@ -106,7 +106,7 @@ impl Context {
 
 /// One run of a replication.
 pub struct Session {
-    spec: Spec,
+    spec: Arc<Spec>,
     id: ReplicationId,
     context: Arc<Context>,
 }
@@ -115,7 +115,7 @@ impl Session {
     /// A session that has not begun. `progress` goes on counting where earlier sessions of the job ended.
     #[must_use]
     pub fn new(
-        spec: Spec,
+        spec: Arc<Spec>,
         id: ReplicationId,
         source: Peer,
         target: Peer,
@@ -127,11 +127,14 @@ impl Session {
 
     /// Runs to its end. A one-shot session completes when it has seen what the source had when it came there; a continuous
     /// one runs until it is told to stop or fails.
+    ///
+    /// A continuous one waits nearly always, for its next change: what it does only now and then has a place of its own on the
+    /// heap, so that waiting holds little.
     pub async fn run(self, mut control: watch::Receiver<Control>) -> Outcome {
         let started = tokio::select! {
             biased;
             () = stopped(&mut control) => return Outcome::Stopped,
-            started = start::start(&self.spec, &self.id, &self.context) => started,
+            started = Box::pin(start::start(&self.spec, &self.id, &self.context)) => started,
         };
         match started {
             Ok(started) => Run::new(self, started).run(control).await,
@@ -154,7 +157,7 @@ struct Slot {
 }
 
 struct Run {
-    spec: Spec,
+    spec: Arc<Spec>,
     context: Arc<Context>,
     checkpoints: start::Checkpoints,
     items: mpsc::Receiver<Item>,
@@ -206,13 +209,13 @@ impl Run {
 
     async fn run(mut self, mut control: watch::Receiver<Control>) -> Outcome {
         match self.work(&mut control).await {
-            Ok(Control::Run) => self.complete().await,
+            Ok(Control::Run) => Box::pin(self.complete()).await,
             Ok(Control::Stop) => {
-                self.last_checkpoint().await;
+                Box::pin(self.last_checkpoint()).await;
                 Outcome::Stopped
             }
             Err(failure) => {
-                self.last_checkpoint().await;
+                Box::pin(self.last_checkpoint()).await;
                 Outcome::Failed(failure)
             }
         }
@@ -245,7 +248,7 @@ impl Run {
                 () = stopped(control) => return Ok(Control::Stop),
                 Some(ended) = self.workers.join_next() => self.record(ended)?,
                 () = &mut timer => {
-                    self.checkpoint().await?;
+                    Box::pin(self.checkpoint()).await?;
                     timer = Box::pin(tokio::time::sleep(interval));
                 }
                 count = self.items.recv_many(&mut received, room), if room > 0 && self.reading == Reading::Goes => {
@@ -263,7 +266,7 @@ impl Run {
     fn take(&mut self, item: Item) -> Result<(), Failure> {
         match item {
             Item::Row(row) => self.rows.push(row),
-            Item::Failed(error) => return Err(Failure::Source(error)),
+            Item::Failed(error) => return Err(Failure::Source(*error)),
             Item::MadeAnew => return Err(start::made_anew("Source database")),
             Item::End { last_seq, pending } => {
                 self.give();

@@ -70,7 +70,7 @@ impl Sides {
         let (source, target) = self.peers(spec);
         let id = ReplicationId::compute(spec, &identity(), &source).await.unwrap();
         let progress = Arc::new(Progress::default());
-        let session = Session::new(spec.clone(), id, source, target, services.clone(), progress.clone());
+        let session = Session::new(Arc::new(spec.clone()), id, source, target, services.clone(), progress.clone());
         let (control, controlled) = watch::channel(Control::Run);
         (control, tokio::spawn(session.run(controlled)), progress)
     }

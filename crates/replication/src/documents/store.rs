@@ -116,7 +116,7 @@ fn apply(replicator: &Replicator, document: Value<'_>, change: &Change) -> Optio
     if let Change::Completed(job) = change {
         // Who changed the document meanwhile asked for something else, which is not done.
         let asked = parse(document, &replicator.settings().tuning).ok()?;
-        if asked != job.spec {
+        if asked != *job.spec {
             return None;
         }
     }

@@ -1,11 +1,12 @@
 //! [`Network`]: the way to databases of other servers, over sockets, TLS and proxies.
 //!
-//! Connections are shared by all replications and kept for a while; how many exchanges one replication has with one peer at
+//! Connections are shared by all replications and kept for a while, but for those of feeds ([`lasting`]); how many exchanges one replication has with one peer at
 //! a time is limited by its own setting. An exchange without a sign of life is given up. Redirects are followed as CouchDB
 //! does, but credentials stay with the host that they are for. Nothing is tried again here.
 
 mod connector;
 mod exchange;
+mod lasting;
 mod proxy;
 mod tls;
 

@@ -57,7 +57,7 @@ pub(crate) struct Job {
     /// The id as text.
     pub(crate) key: Arc<str>,
     pub(crate) id: ReplicationId,
-    pub(crate) spec: Spec,
+    pub(crate) spec: Arc<Spec>,
     pub(crate) origin: Origin,
     /// When it was put in.
     pub(crate) added_ms: u64,
@@ -77,7 +77,7 @@ struct Run {
 }
 
 impl Job {
-    pub(crate) fn new(key: Arc<str>, id: ReplicationId, spec: Spec, origin: Origin, added_ms: u64) -> Self {
+    pub(crate) fn new(key: Arc<str>, id: ReplicationId, spec: Arc<Spec>, origin: Origin, added_ms: u64) -> Self {
         Self {
             key,
             id,
@@ -182,7 +182,7 @@ fn session(replicator: &Replicator, job: &Job) -> Result<Session, Failure> {
     let from = connect(source).map_err(|error| Failure::Source(failed(source, error)))?;
     let to = connect(target).map_err(|error| Failure::Target(failed(target, error)))?;
     Ok(Session::new(
-        job.spec.clone(),
+        Arc::clone(&job.spec),
         job.id.clone(),
         Peer::new(source.clone(), from, &job.spec.tuning),
         Peer::new(target.clone(), to, &job.spec.tuning),

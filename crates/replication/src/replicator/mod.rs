@@ -197,12 +197,17 @@ impl Replicator {
             }
             Request::Replicate(spec) => {
                 let id = self.identify(&spec).await?;
-                self.begin(*spec, id, user).await
+                self.begin((*spec).into(), id, user).await
             }
         }
     }
 
-    async fn begin(self: &Arc<Self>, spec: Spec, id: ReplicationId, user: &User) -> Result<Replicated, ReplicateError> {
+    async fn begin(
+        self: &Arc<Self>,
+        spec: Arc<Spec>,
+        id: ReplicationId,
+        user: &User,
+    ) -> Result<Replicated, ReplicateError> {
         let key: Arc<str> = id.to_string().into();
         let continuous = spec.continuous;
         let (sender, ended) = oneshot::channel();

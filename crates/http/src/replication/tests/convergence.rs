@@ -112,7 +112,7 @@ async fn run(spec: &Spec, source: &Arc<Broken>, target: &Arc<Broken>) -> Option<
     let target = Peer::new(spec.target.clone(), Arc::clone(target) as Arc<_>, &spec.tuning);
     let identity = Identity { uuid: "uuid".to_owned(), hostname: "here".to_owned(), port: 5984 };
     let id = ReplicationId::compute(spec, &identity, &source).await.unwrap();
-    let session = Session::new(spec.clone(), id, source, target, services(), Arc::new(Progress::default()));
+    let session = Session::new(Arc::new(spec.clone()), id, source, target, services(), Arc::new(Progress::default()));
     let (_control, controlled) = watch::channel(Control::Run);
     tokio::time::timeout(Duration::from_secs(300), session.run(controlled)).await.ok()
 }
