@@ -88,6 +88,7 @@ fn make_parts(node: &Arc<Node>, ways: Ways, hostname: String, port: u16) -> Part
         services: Services {
             now_s: Arc::new(move || (seconds.clock_ms)() / 1000),
             new_uuid: Arc::new(move || format!("{:016x}{:016x}", (ids.entropy)(), (ids.entropy)())),
+            counters: Arc::default(),
         },
         identity: Identity { uuid: node.identity.uuid.clone(), hostname, port },
         node: node.identity.node.clone(),

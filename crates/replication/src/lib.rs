@@ -8,6 +8,7 @@
 //! Nothing here reads the clock of the wall or makes random ids: see [`Services`].
 
 mod checkpoint;
+mod counters;
 mod dates;
 pub mod documents;
 mod endpoint;
@@ -23,6 +24,7 @@ mod testing;
 mod text;
 mod transport;
 
+pub use crate::counters::{Counter, Counters, Tally};
 pub use crate::endpoint::{Auth, Endpoint, EndpointError, Local, Remote, Roles, User};
 pub use crate::id::{IdError, Identity, ReplicationId};
 pub use crate::peer::{Peer, PeerError};

@@ -27,6 +27,7 @@ use tokio::task::JoinSet;
 
 use self::reader::Item;
 use self::start::Started;
+use crate::counters::Counters;
 use crate::id::ReplicationId;
 use crate::peer::{ChangesQuery, Peer, PeerError, Refused};
 use crate::spec::Spec;
@@ -42,6 +43,8 @@ pub struct Services {
     pub now_s: Arc<dyn Fn() -> u64 + Send + Sync>,
     /// A new random id of 32 hexadecimal digits.
     pub new_uuid: Arc<dyn Fn() -> String + Send + Sync>,
+    /// Where it is counted what happens.
+    pub counters: Arc<Counters>,
 }
 
 /// What a running session is told.
@@ -138,7 +141,10 @@ impl Session {
         };
         match started {
             Ok(started) => Run::new(self, started).run(control).await,
-            Err(failure) => Outcome::Failed(failure),
+            Err(failure) => {
+                self.context.services.counters.failed_starts.increment();
+                Outcome::Failed(failure)
+            }
         }
     }
 }
@@ -266,7 +272,10 @@ impl Run {
     fn take(&mut self, item: Item) -> Result<(), Failure> {
         match item {
             Item::Row(row) => self.rows.push(row),
-            Item::Failed(error) => return Err(Failure::Source(*error)),
+            Item::Failed(error) => {
+                self.context.services.counters.failed_changes.increment();
+                return Err(Failure::Source(*error));
+            }
             Item::MadeAnew => return Err(start::made_anew("Source database")),
             Item::End { last_seq, pending } => {
                 self.give();
@@ -301,6 +310,7 @@ impl Run {
         }
         self.slots.push_back(Slot { ordinal, seq, done: false });
         let (context, rows) = (self.context.clone(), std::mem::take(&mut self.rows));
+        context.services.counters.workers.increment();
         self.workers.spawn(async move { (ordinal, batch::copy(context, rows).await) });
     }
 

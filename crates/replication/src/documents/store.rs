@@ -70,7 +70,14 @@ async fn store(replicator: &Replicator, database: &str, id: &str, change: &Chang
             StatusCode::CONFLICT if attempt < TRIES_MAX => {
                 tokio::time::sleep(Duration::from_millis(CONFLICT_WAIT_MS * u64::from(attempt))).await;
             }
-            status if status.is_success() => return Ok(()),
+            status if status.is_success() => {
+                match change {
+                    Change::Completed(_) => replicator.counters().documents_completed.increment(),
+                    Change::Failed(_) => replicator.counters().documents_failed.increment(),
+                    Change::Cleared | Change::Triggered(_) | Change::Error { .. } => {}
+                }
+                return Ok(());
+            }
             status => {
                 let answer = Json::parse(&text).unwrap_or_else(|_| Json::empty_object());
                 return Err(format!("{status}: {}", reason(&answer)));

@@ -199,6 +199,7 @@ impl Work {
     /// Another job does the same already.
     fn refuse_double(&self, replicator: &Arc<Replicator>, other: &Job) -> Next {
         let (key, database, id) = (&other.key, &self.database, &self.id);
+        replicator.counters().jobs_doubled.increment();
         let what = format!("Replication `{key}` specified by document `{id}` in db `{database}`");
         match &other.origin {
             // It ends some day.

@@ -164,7 +164,10 @@ async fn run(mut ending: Ending, mut control: watch::Receiver<Control>, jitter_m
     // On the heap: what waits for its next change for days should hold no more than it needs.
     let outcome = match session {
         Ok(session) => Box::pin(session.run(control)).await,
-        Err(failure) => Outcome::Failed(failure),
+        Err(failure) => {
+            ending.replicator.counters().failed_starts.increment();
+            Outcome::Failed(failure)
+        }
     };
     // Before the replicator hears of it: a waiting run may then begin.
     drop(turn);
@@ -172,7 +175,7 @@ async fn run(mut ending: Ending, mut control: watch::Receiver<Control>, jitter_m
 }
 
 fn session(replicator: &Replicator, job: &Job) -> Result<Session, Failure> {
-    let connect = |endpoint| replicator.parts.connect.connect(endpoint, &job.spec.tuning);
+    let connect = |endpoint| replicator.connect(endpoint, &job.spec.tuning);
     let failed = |endpoint: &dyn std::fmt::Display, error: TransportError| PeerError::Transport {
         method: "CONNECT".to_owned(),
         url: endpoint.to_string(),

@@ -123,6 +123,17 @@ impl Checkpoints {
         if !self.used || *through == self.recorded {
             return Ok(());
         }
+        let written = self.write(context, through).await;
+        let counters = &context.services.counters;
+        if written.is_ok() {
+            counters.checkpoints.increment();
+        } else {
+            counters.failed_checkpoints.increment();
+        }
+        written
+    }
+
+    async fn write(&mut self, context: &Context, through: &Json) -> Result<(), Failure> {
         self.commit(context).await?;
         let statistics = context.progress.statistics();
         let entry = Entry {

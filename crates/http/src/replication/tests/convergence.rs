@@ -103,6 +103,7 @@ fn services() -> Services {
     Services {
         now_s: Arc::new(|| BEGIN_MS / 1000),
         new_uuid: Arc::new(|| format!("{:032x}", NEXT.fetch_add(1, Ordering::Relaxed))),
+        counters: Arc::default(),
     }
 }
 
