@@ -7,7 +7,7 @@ use settee_database::{DatabaseError, DatabaseOptions, Layout};
 use settee_replication::documents::REPLICATOR_DATABASE;
 use settee_replication::scheduler::{self, Limits};
 use settee_replication::{
-    Connect, Endpoint, Identity, Parts, Replicator, Services, Settings, Transport, TransportError, Tuning,
+    Connect, Endpoint, Identity, Parts, Places, Replicator, Services, Settings, Transport, TransportError, Tuning,
 };
 use tokio::task::JoinHandle;
 
@@ -88,6 +88,7 @@ fn make_parts(node: &Arc<Node>, ways: Ways, hostname: String, port: u16) -> Part
         services: Services {
             now_s: Arc::new(move || (seconds.clock_ms)() / 1000),
             new_uuid: Arc::new(move || format!("{:016x}{:016x}", (ids.entropy)(), (ids.entropy)())),
+            places: Places::default(),
             counters: Arc::default(),
         },
         identity: Identity { uuid: node.identity.uuid.clone(), hostname, port },

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use settee_model::json::Json;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc, watch};
 use tokio::task::JoinSet;
 
 use self::reader::Item;
@@ -36,6 +36,30 @@ pub use progress::{Progress, Statistics};
 /// How long a session that ends early tries to record how far it came.
 const LAST_CHECKPOINT: Duration = Duration::from_secs(10);
 
+/// So many sessions open their databases at a time. Each has some exchanges to do then, and thousands that begin with the server
+/// would together hold more than they do while they wait for changes.
+const STARTING_MAX: usize = 64;
+
+/// When a session begins without a place: those before it may wait for peers that are silent.
+const PLACE_WAIT: Duration = Duration::from_secs(30);
+
+/// The places of sessions that open their databases.
+#[derive(Clone)]
+pub struct Places(Arc<Semaphore>);
+
+impl Default for Places {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(STARTING_MAX)))
+    }
+}
+
+impl Places {
+    /// Waits for a place, but not for ever; it is kept until the answer is dropped.
+    async fn take(&self) -> Option<SemaphorePermit<'_>> {
+        tokio::time::timeout(PLACE_WAIT, self.0.acquire()).await.ok()?.ok()
+    }
+}
+
 /// What a session needs from outside.
 #[derive(Clone)]
 pub struct Services {
@@ -43,6 +67,8 @@ pub struct Services {
     pub now_s: Arc<dyn Fn() -> u64 + Send + Sync>,
     /// A new random id of 32 hexadecimal digits.
     pub new_uuid: Arc<dyn Fn() -> String + Send + Sync>,
+    /// Shared by the sessions of a server.
+    pub places: Places,
     /// Where it is counted what happens.
     pub counters: Arc<Counters>,
 }
@@ -137,7 +163,7 @@ impl Session {
         let started = tokio::select! {
             biased;
             () = stopped(&mut control) => return Outcome::Stopped,
-            started = Box::pin(start::start(&self.spec, &self.id, &self.context)) => started,
+            started = Box::pin(self.start()) => started,
         };
         match started {
             Ok(started) => Run::new(self, started).run(control).await,
@@ -146,6 +172,11 @@ impl Session {
                 Outcome::Failed(failure)
             }
         }
+    }
+
+    async fn start(&self) -> Result<Started, Failure> {
+        let _place = self.context.services.places.take().await;
+        start::start(&self.spec, &self.id, &self.context).await
     }
 }
 

@@ -32,6 +32,7 @@ pub(crate) fn services() -> Services {
     Services {
         now_s: Arc::new(|| 1_795_184_917),
         new_uuid: Arc::new(move || format!("{:032x}", next.fetch_add(1, Ordering::Relaxed))),
+        places: crate::session::Places::default(),
         counters: Arc::default(),
     }
 }

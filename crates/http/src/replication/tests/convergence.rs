@@ -4,7 +4,7 @@
 //! attachments. Seeds are printed; `SETTEE_ROUNDS` says how many rounds there are.
 
 use settee_replication::{
-    Control, Identity, Outcome, Peer, Progress, ReplicationId, Request, Services, Session, Spec, Tuning,
+    Control, Identity, Outcome, Peer, Places, Progress, ReplicationId, Request, Services, Session, Spec, Tuning,
 };
 use tokio::sync::watch;
 
@@ -103,6 +103,7 @@ fn services() -> Services {
     Services {
         now_s: Arc::new(|| BEGIN_MS / 1000),
         new_uuid: Arc::new(|| format!("{:032x}", NEXT.fetch_add(1, Ordering::Relaxed))),
+        places: Places::default(),
         counters: Arc::default(),
     }
 }
