@@ -7,7 +7,7 @@ use http_body_util::BodyExt;
 use hyper::{HeaderMap, Method};
 use parking_lot::Mutex;
 use settee_auth::UserContext;
-use settee_replication::{Body, BoxFuture, Transport, TransportError, User};
+use settee_replication::{Body, BoxFuture, Roles, Transport, TransportError, User};
 
 use crate::authentication::Caller;
 use crate::connection::Scheme;
@@ -15,6 +15,7 @@ use crate::node::Node;
 use crate::request::{Line, Unread};
 use crate::respond::Response;
 use crate::router::Router;
+use crate::{Error, users};
 
 /// Requests on behalf of one user.
 pub(crate) struct InProcess {
@@ -46,8 +47,10 @@ impl InProcess {
             rewrites: 0,
             seen: Arc::default(),
         };
-        let user = context(&node, &self.user);
-        let answer = self.dispatch(&node, line, parts.headers, user, body).await;
+        let answer = match context(&node, &self.user).await {
+            Ok(user) => self.dispatch(&node, line, parts.headers, user, body).await,
+            Err(error) => Caller::default().refuse(&node, &error),
+        };
         let (parts, body) = answer.into_parts();
         let body = match is_head {
             true => settee_replication::empty_body(),
@@ -75,17 +78,24 @@ impl Transport for InProcess {
     }
 }
 
-/// What a user may now: who is named by a document has the roles that the server gives the name.
-fn context(node: &Node, user: &User) -> UserContext {
-    let mut roles = user.roles.clone();
-    let given = match &user.name {
-        Some(name) => node.authenticator.is_admin(name).then(|| UserContext::admin(name)),
-        None => Some(node.authenticator.without_credentials()),
+/// Who a user is now. Roles that were given are those of an earlier request or of `user_ctx`, where they were judged; who is a
+/// server admin at this time is one. A document without them acts with the roles that its owner's account has at this time, as if
+/// the owner had sent the request; there may be no account, when names come from tokens or proxies.
+async fn context(node: &Arc<Node>, user: &User) -> Result<UserContext, Error> {
+    let now = match (&user.name, &user.roles) {
+        (None, _) => node.authenticator.without_credentials(),
+        (Some(name), Roles::OfAccount) => {
+            let account = users::account(node, &node.auth_policy(), name).await?;
+            account.map_or_else(UserContext::anonymous, |account| account.context())
+        }
+        (Some(name), Roles::Given(_)) if node.authenticator.is_admin(name) => UserContext::admin(name),
+        (Some(_), Roles::Given(_)) => UserContext::anonymous(),
     };
-    for role in given.into_iter().flat_map(|given| given.roles) {
+    let mut roles = user.roles.given().to_vec();
+    for role in now.roles {
         if !roles.contains(&role) {
             roles.push(role);
         }
     }
-    UserContext { name: user.name.clone(), roles }
+    Ok(UserContext { name: user.name.clone(), roles })
 }

@@ -7,7 +7,7 @@ use settee_database::{DatabaseError, DatabaseOptions, Layout};
 use settee_replication::documents::REPLICATOR_DATABASE;
 use settee_replication::scheduler::{self, Limits};
 use settee_replication::{
-    Connect, Endpoint, Identity, Parts, Replicator, Services, Settings, Transport, TransportError, Tuning,
+    Connect, Endpoint, Identity, Parts, Places, Replicator, Services, Settings, Transport, TransportError, Tuning,
 };
 use tokio::task::JoinHandle;
 
@@ -88,6 +88,8 @@ fn make_parts(node: &Arc<Node>, ways: Ways, hostname: String, port: u16) -> Part
         services: Services {
             now_s: Arc::new(move || (seconds.clock_ms)() / 1000),
             new_uuid: Arc::new(move || format!("{:016x}{:016x}", (ids.entropy)(), (ids.entropy)())),
+            places: Places::default(),
+            counters: Arc::default(),
         },
         identity: Identity { uuid: node.identity.uuid.clone(), hostname, port },
         node: node.identity.node.clone(),
@@ -124,6 +126,7 @@ fn read_settings(node: &Node) -> Settings {
             checkpoint_interval_ms: number("checkpoint_interval", defaults.checkpoint_interval_ms).max(1),
             use_checkpoints: switch("use_checkpoints", true),
             use_bulk_get: switch("use_bulk_get", true),
+            socket_options: None,
         },
         startup_jitter_ms: number("startup_jitter", 5000),
         update_docs: switch("update_docs", false),

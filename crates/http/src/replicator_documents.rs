@@ -95,7 +95,7 @@ fn require_own_roles(document: Value<'_>, user: &UserContext) -> Result<(), Erro
     }
     let acts_as = documents::user(document);
     let named = acts_as.name.is_none() || acts_as.name == user.name;
-    if named && acts_as.roles.iter().all(|role| user.roles.contains(role)) {
+    if named && acts_as.roles.given().iter().all(|role| user.roles.contains(role)) {
         return Ok(());
     }
     Err(Error::forbidden("The member `user_ctx` may name no other user and no roles that you do not have."))

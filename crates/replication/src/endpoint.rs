@@ -56,7 +56,33 @@ pub struct User {
     /// The name; nobody in particular without.
     pub name: Option<String>,
     /// The roles.
-    pub roles: Vec<String>,
+    pub roles: Roles,
+}
+
+/// The roles of a [`User`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Roles {
+    /// These.
+    Given(Vec<String>),
+    /// Those that the account of the name has at the time of each exchange.
+    OfAccount,
+}
+
+impl Default for Roles {
+    fn default() -> Self {
+        Self::Given(Vec::new())
+    }
+}
+
+impl Roles {
+    /// Those that were given.
+    #[must_use]
+    pub fn given(&self) -> &[String] {
+        match self {
+            Self::Given(roles) => roles,
+            Self::OfAccount => &[],
+        }
+    }
 }
 
 /// Credentials.
@@ -223,13 +249,15 @@ fn decode(text: &str) -> Option<String> {
     percent_decode_str(text).decode_utf8().ok().map(Cow::into_owned)
 }
 
-/// Headers by name, and the credentials of a basic authorization, which stands among them no longer.
+/// Headers in the order in which they enter into ids, and the credentials of a basic authorization, which stands among them no
+/// longer, even where it cannot be decoded.
 fn take_headers(value: Option<Value<'_>>) -> Result<(Vec<(String, String)>, Auth), EndpointError> {
     let Some(value) = value.filter(|value| !value.is_null()) else { return Ok((Vec::new(), Auth::None)) };
     if !value.is_object() {
         return Err(EndpointError::InvalidHeaders);
     }
     let mut auth = Auth::None;
+    let mut has_authorization = false;
     let mut headers: Vec<(String, String)> = Vec::new();
     for (name, value) in value.members() {
         let (Some(name), Some(value)) = (name.as_str(), value.as_str()) else {
@@ -240,20 +268,24 @@ fn take_headers(value: Option<Value<'_>>) -> Result<(Vec<(String, String)>, Auth
         if !usable {
             return Err(EndpointError::InvalidHeaders);
         }
-        match basic_credentials(&name, &value) {
-            Some(basic) => auth = basic,
-            None => headers.push((name.into_owned(), value.into_owned())),
+        let is_authorization = name.eq_ignore_ascii_case("authorization");
+        has_authorization |= is_authorization;
+        match value.split_once(' ') {
+            Some((scheme, encoded)) if is_authorization && scheme.eq_ignore_ascii_case("basic") => {
+                auth = basic_credentials(encoded).unwrap_or_default();
+            }
+            _ => headers.push((name.into_owned(), value.into_owned())),
         }
     }
     headers.sort();
+    // CouchDB then passes them through a container that sorts names without case.
+    if has_authorization {
+        headers.sort_by_key(|(name, _)| name.to_ascii_lowercase());
+    }
     Ok((headers, auth))
 }
 
-fn basic_credentials(name: &str, value: &str) -> Option<Auth> {
-    if !name.eq_ignore_ascii_case("authorization") {
-        return None;
-    }
-    let encoded = value.strip_prefix("Basic ").or_else(|| value.strip_prefix("basic "))?;
+fn basic_credentials(encoded: &str) -> Option<Auth> {
     let decoded = base64::decode(encoded.trim().as_bytes())?;
     let text = String::from_utf8(decoded).ok()?;
     let (username, password) = text.split_once(':')?;

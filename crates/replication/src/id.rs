@@ -119,8 +119,8 @@ impl Version {
     fn term(self, spec: &Spec, identity: &Identity, code: &str) -> Term {
         let mut term = Term::default();
         let own = if self == Self::Two { 2 } else { 1 };
-        let winners = usize::from(spec.winning_revs_only);
-        term.list(own + 2 + filter_elements(spec) + winners);
+        let behind = usize::from(spec.winning_revs_only) + usize::from(spec.since_seq.is_some());
+        term.list(own + 2 + filter_elements(spec) + behind);
         match self {
             Self::Four | Self::Three => term.binary(identity.uuid.as_bytes()),
             Self::Two | Self::One => term.string(identity.hostname.as_bytes()),
@@ -143,6 +143,10 @@ impl Version {
         // Such a replication has checkpoints of its own, so that a later one without the option brings the conflicts.
         if spec.winning_revs_only {
             term.binary(b"winning_revs_only");
+        }
+        // So has one that leaves out what came before, since 3.5.2.
+        if let Some(since) = &spec.since_seq {
+            term.json(since.value());
         }
         term.end();
         term

@@ -8,6 +8,7 @@
 //! Nothing here reads the clock of the wall or makes random ids: see [`Services`].
 
 mod checkpoint;
+mod counters;
 mod dates;
 pub mod documents;
 mod endpoint;
@@ -23,10 +24,11 @@ mod testing;
 mod text;
 mod transport;
 
-pub use crate::endpoint::{Auth, Endpoint, EndpointError, Local, Remote, User};
+pub use crate::counters::{Counter, Counters, Tally};
+pub use crate::endpoint::{Auth, Endpoint, EndpointError, Local, Remote, Roles, User};
 pub use crate::id::{IdError, Identity, ReplicationId};
 pub use crate::peer::{Peer, PeerError};
 pub use crate::replicator::{JobState, Parts, ReplicateError, Replicated, Replicator, Settings, TaskState};
-pub use crate::session::{Control, Failure, Outcome, Progress, Services, Session, Statistics};
+pub use crate::session::{Control, Failure, Outcome, Places, Progress, Services, Session, Statistics};
 pub use crate::spec::{CancelTarget, Filter, Request, Spec, SpecError, Tuning};
-pub use crate::transport::{Body, BoxFuture, Connect, Transport, TransportError, empty_body, full_body};
+pub use crate::transport::{Body, BoxFuture, Connect, Lasting, Transport, TransportError, empty_body, full_body};

@@ -29,7 +29,7 @@ use tokio::sync::mpsc;
 
 use crate::endpoint::Endpoint;
 use crate::spec::Tuning;
-use crate::transport::{Body, Transport, TransportError, full_body};
+use crate::transport::{Body, Lasting, Transport, TransportError, full_body};
 
 pub(crate) use changes::{ChangesQuery, Feed};
 pub(crate) use documents::{BulkDocs, Put, Refused, Wanted};
@@ -134,11 +134,13 @@ pub(crate) struct Ask {
     uri: String,
     accept: &'static str,
     body: Bytes,
+    /// Whether the answer is a feed that goes on.
+    lasts: bool,
 }
 
 impl Ask {
     fn get(uri: String) -> Self {
-        Self { method: Method::GET, uri, accept: "application/json", body: Bytes::new() }
+        Self { method: Method::GET, uri, accept: "application/json", body: Bytes::new(), lasts: false }
     }
 
     fn post(uri: String, body: impl Into<Bytes>) -> Self {
@@ -360,6 +362,9 @@ impl Peer {
             .uri(ask.uri.as_str())
             .body(())
             .map_err(|error| unusable(&error))?;
+        if ask.lasts {
+            request.extensions_mut().insert(Lasting);
+        }
         let headers = request.headers_mut();
         headers.insert(USER_AGENT, HeaderValue::from_static(concat!("Settee-Replicator/", env!("CARGO_PKG_VERSION"))));
         if let Endpoint::Remote(remote) = &self.inner.endpoint {

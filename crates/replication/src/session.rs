@@ -22,11 +22,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use settee_model::json::Json;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc, watch};
 use tokio::task::JoinSet;
 
 use self::reader::Item;
 use self::start::Started;
+use crate::counters::Counters;
 use crate::id::ReplicationId;
 use crate::peer::{ChangesQuery, Peer, PeerError, Refused};
 use crate::spec::Spec;
@@ -35,6 +36,30 @@ pub use progress::{Progress, Statistics};
 /// How long a session that ends early tries to record how far it came.
 const LAST_CHECKPOINT: Duration = Duration::from_secs(10);
 
+/// So many sessions open their databases at a time. Each has some exchanges to do then, and thousands that begin with the server
+/// would together hold more than they do while they wait for changes.
+const STARTING_MAX: usize = 64;
+
+/// When a session begins without a place: those before it may wait for peers that are silent.
+const PLACE_WAIT: Duration = Duration::from_secs(30);
+
+/// The places of sessions that open their databases.
+#[derive(Clone)]
+pub struct Places(Arc<Semaphore>);
+
+impl Default for Places {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(STARTING_MAX)))
+    }
+}
+
+impl Places {
+    /// Waits for a place, but not for ever; it is kept until the answer is dropped.
+    async fn take(&self) -> Option<SemaphorePermit<'_>> {
+        tokio::time::timeout(PLACE_WAIT, self.0.acquire()).await.ok()?.ok()
+    }
+}
+
 /// What a session needs from outside.
 #[derive(Clone)]
 pub struct Services {
@@ -42,6 +67,10 @@ pub struct Services {
     pub now_s: Arc<dyn Fn() -> u64 + Send + Sync>,
     /// A new random id of 32 hexadecimal digits.
     pub new_uuid: Arc<dyn Fn() -> String + Send + Sync>,
+    /// Shared by the sessions of a server.
+    pub places: Places,
+    /// Where it is counted what happens.
+    pub counters: Arc<Counters>,
 }
 
 /// What a running session is told.
@@ -106,7 +135,7 @@ impl Context {
 
 /// One run of a replication.
 pub struct Session {
-    spec: Spec,
+    spec: Arc<Spec>,
     id: ReplicationId,
     context: Arc<Context>,
 }
@@ -115,7 +144,7 @@ impl Session {
     /// A session that has not begun. `progress` goes on counting where earlier sessions of the job ended.
     #[must_use]
     pub fn new(
-        spec: Spec,
+        spec: Arc<Spec>,
         id: ReplicationId,
         source: Peer,
         target: Peer,
@@ -127,16 +156,27 @@ impl Session {
 
     /// Runs to its end. A one-shot session completes when it has seen what the source had when it came there; a continuous
     /// one runs until it is told to stop or fails.
+    ///
+    /// A continuous one waits nearly always, for its next change: what it does only now and then has a place of its own on the
+    /// heap, so that waiting holds little.
     pub async fn run(self, mut control: watch::Receiver<Control>) -> Outcome {
         let started = tokio::select! {
             biased;
             () = stopped(&mut control) => return Outcome::Stopped,
-            started = start::start(&self.spec, &self.id, &self.context) => started,
+            started = Box::pin(self.start()) => started,
         };
         match started {
             Ok(started) => Run::new(self, started).run(control).await,
-            Err(failure) => Outcome::Failed(failure),
+            Err(failure) => {
+                self.context.services.counters.failed_starts.increment();
+                Outcome::Failed(failure)
+            }
         }
+    }
+
+    async fn start(&self) -> Result<Started, Failure> {
+        let _place = self.context.services.places.take().await;
+        start::start(&self.spec, &self.id, &self.context).await
     }
 }
 
@@ -154,7 +194,7 @@ struct Slot {
 }
 
 struct Run {
-    spec: Spec,
+    spec: Arc<Spec>,
     context: Arc<Context>,
     checkpoints: start::Checkpoints,
     items: mpsc::Receiver<Item>,
@@ -206,13 +246,13 @@ impl Run {
 
     async fn run(mut self, mut control: watch::Receiver<Control>) -> Outcome {
         match self.work(&mut control).await {
-            Ok(Control::Run) => self.complete().await,
+            Ok(Control::Run) => Box::pin(self.complete()).await,
             Ok(Control::Stop) => {
-                self.last_checkpoint().await;
+                Box::pin(self.last_checkpoint()).await;
                 Outcome::Stopped
             }
             Err(failure) => {
-                self.last_checkpoint().await;
+                Box::pin(self.last_checkpoint()).await;
                 Outcome::Failed(failure)
             }
         }
@@ -245,7 +285,7 @@ impl Run {
                 () = stopped(control) => return Ok(Control::Stop),
                 Some(ended) = self.workers.join_next() => self.record(ended)?,
                 () = &mut timer => {
-                    self.checkpoint().await?;
+                    Box::pin(self.checkpoint()).await?;
                     timer = Box::pin(tokio::time::sleep(interval));
                 }
                 count = self.items.recv_many(&mut received, room), if room > 0 && self.reading == Reading::Goes => {
@@ -263,7 +303,10 @@ impl Run {
     fn take(&mut self, item: Item) -> Result<(), Failure> {
         match item {
             Item::Row(row) => self.rows.push(row),
-            Item::Failed(error) => return Err(Failure::Source(error)),
+            Item::Failed(error) => {
+                self.context.services.counters.failed_changes.increment();
+                return Err(Failure::Source(*error));
+            }
             Item::MadeAnew => return Err(start::made_anew("Source database")),
             Item::End { last_seq, pending } => {
                 self.give();
@@ -298,6 +341,7 @@ impl Run {
         }
         self.slots.push_back(Slot { ordinal, seq, done: false });
         let (context, rows) = (self.context.clone(), std::mem::take(&mut self.rows));
+        context.services.counters.workers.increment();
         self.workers.spawn(async move { (ordinal, batch::copy(context, rows).await) });
     }
 

@@ -9,6 +9,7 @@ use percent_encoding::percent_decode_str;
 use settee_model::json::{Json, Value};
 
 use crate::endpoint::{Endpoint, EndpointError, User};
+use crate::net::SocketOptions;
 
 /// A request to replicate, or to stop replicating.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +46,7 @@ pub struct Spec {
     pub filter: Filter,
     /// An object: parameters of the filter function or of `_view`.
     pub query_params: Option<Json>,
-    /// Begins after this sequence, whatever checkpoints say. Any JSON value.
+    /// Begins after this sequence if there is no checkpoint. Any JSON value.
     pub since_seq: Option<Json>,
     /// Only winning revisions instead of all leaves.
     pub winning_revs_only: bool,
@@ -95,6 +96,8 @@ pub struct Tuning {
     pub use_checkpoints: bool,
     /// Whether `_bulk_get` is tried.
     pub use_bulk_get: bool,
+    /// Options of sockets; those of the server without.
+    pub socket_options: Option<SocketOptions>,
 }
 
 impl Default for Tuning {
@@ -109,6 +112,7 @@ impl Default for Tuning {
             checkpoint_interval_ms: 30_000,
             use_checkpoints: true,
             use_bulk_get: true,
+            socket_options: None,
         }
     }
 }
@@ -236,6 +240,8 @@ impl Tuning {
             checkpoint_interval_ms: number("checkpoint_interval", defaults.checkpoint_interval_ms)?.max(1),
             use_checkpoints: boolean(body, "use_checkpoints")?.unwrap_or(defaults.use_checkpoints),
             use_bulk_get: boolean(body, "use_bulk_get")?.unwrap_or(defaults.use_bulk_get),
+            // Text that is not understood means no options, as in CouchDB, and not an error.
+            socket_options: body.get("socket_options").and_then(Value::as_str).map(|text| SocketOptions::parse(&text)),
         })
     }
 }

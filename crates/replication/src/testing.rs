@@ -32,6 +32,8 @@ pub(crate) fn services() -> Services {
     Services {
         now_s: Arc::new(|| 1_795_184_917),
         new_uuid: Arc::new(move || format!("{:032x}", next.fetch_add(1, Ordering::Relaxed))),
+        places: crate::session::Places::default(),
+        counters: Arc::default(),
     }
 }
 
@@ -70,7 +72,7 @@ impl Sides {
         let (source, target) = self.peers(spec);
         let id = ReplicationId::compute(spec, &identity(), &source).await.unwrap();
         let progress = Arc::new(Progress::default());
-        let session = Session::new(spec.clone(), id, source, target, services.clone(), progress.clone());
+        let session = Session::new(Arc::new(spec.clone()), id, source, target, services.clone(), progress.clone());
         let (control, controlled) = watch::channel(Control::Run);
         (control, tokio::spawn(session.run(controlled)), progress)
     }

@@ -20,6 +20,10 @@ pub type Body = UnsyncBoxBody<Bytes, TransportError>;
 /// A future on the heap.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
+/// Stands in the extensions of a request whose answer goes on for as long as it is wanted, and is silent most of that time.
+#[derive(Clone, Copy, Debug)]
+pub struct Lasting;
+
 /// One exchange with a peer.
 pub trait Transport: Send + Sync + 'static {
     /// Sends a request and answers when the head of the response is there; its body is streamed.

@@ -51,45 +51,6 @@ fn options(configuration: &Configuration) -> anyhow::Result<Options> {
         (_, None) => Trust::Web,
     };
     let identity = read("cert_file")?.zip(read("key_file")?);
-    let sockets = socket_options(&value("socket_options").unwrap_or_default());
+    let sockets = SocketOptions::parse(&value("socket_options").unwrap_or_default());
     Ok(Options { tls: TlsOptions { trust, identity }, sockets })
-}
-
-/// Reads `[{keepalive, true}, {nodelay, false}]`, as CouchDB writes it. What is not known is passed over.
-fn socket_options(text: &str) -> SocketOptions {
-    let mut options = SocketOptions::default();
-    for pair in text.split('{').skip(1).filter_map(|rest| rest.split('}').next()) {
-        let Some((name, value)) = pair.split_once(',') else { continue };
-        let value = value.trim();
-        match name.trim() {
-            "keepalive" => options.keepalive = value == "true",
-            "nodelay" => options.nodelay = value == "true",
-            "recbuf" => options.receive_buffer_bytes = value.parse().ok(),
-            "sndbuf" => options.send_buffer_bytes = value.parse().ok(),
-            _ => {}
-        }
-    }
-    options
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn socket_options_are_read() {
-        let default = SocketOptions::default();
-        let cases = [
-            ("", default),
-            ("nonsense", default),
-            ("[{keepalive, false}, {nodelay, false}]", SocketOptions { keepalive: false, nodelay: false, ..default }),
-            (
-                "[{sndbuf,65536},{recbuf, 1024},{priority, 3}]",
-                SocketOptions { send_buffer_bytes: Some(65536), receive_buffer_bytes: Some(1024), ..default },
-            ),
-        ];
-        for (text, expected) in cases {
-            assert_eq!(socket_options(text), expected, "{text}");
-        }
-    }
 }

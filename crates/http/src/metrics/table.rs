@@ -1,6 +1,7 @@
 //! What the numbers are called: CouchDB's paths and descriptions, where a number means the same here.
 
 use settee_database::Counters;
+use settee_replication::{Counter, Tally};
 
 use super::{Count, METHODS, Measure, Totals};
 use crate::node::Node;
@@ -20,6 +21,10 @@ pub(crate) enum Source {
     Watching,
     OpenDatabases,
     OpenFiles,
+    /// Counted by the replicator.
+    Replications(fn(&settee_replication::Counters) -> &Counter),
+    /// How many of its jobs there are.
+    Jobs(fn(&Tally) -> u64),
     /// Lines of the log, by CouchDB's level.
     Logged(&'static str),
 }
@@ -44,7 +49,12 @@ impl Stat {
 
     /// Whether the number can fall.
     pub(crate) fn is_gauge(&self) -> bool {
-        matches!(self.source, Source::Watching | Source::OpenDatabases | Source::OpenFiles)
+        matches!(self.source, Source::Watching | Source::OpenDatabases | Source::OpenFiles | Source::Jobs(_))
+    }
+
+    /// What `_stats` calls the number. CouchDB calls others that can fall counters there.
+    pub(crate) fn told_kind(&self) -> &'static str {
+        if matches!(self.source, Source::Jobs(_)) { "gauge" } else { "counter" }
     }
 
     pub(crate) fn measure(&self) -> Option<Measure> {
@@ -66,6 +76,11 @@ impl Stat {
             Source::Watching => node.metrics.watching(),
             Source::OpenDatabases => node.catalog.open_databases().len() as u64,
             Source::OpenFiles => (node.operation.process)().open_files,
+            // Before the replicator has begun there is nothing to count.
+            Source::Replications(read) => {
+                node.replicator.get().map_or(0, |replicator| read(replicator.counters()).get())
+            }
+            Source::Jobs(read) => node.replicator.get().map_or(0, |replicator| read(&replicator.tally())),
             Source::Logged(level) => {
                 (node.operation.log_lines)().iter().find(|(own, _)| *own == level).map_or(0, |(_, count)| *count)
             }
@@ -141,6 +156,28 @@ const PLAIN: &[Stat] = &[
     Stat::new(["couchdb", "httpd", "partition_explain_requests"], "number of partition HTTP _explain requests", Source::Count(Count::PartitionExplains)),
     Stat::new(["couchdb", "httpd", "partition_all_docs_requests"], "number of partition HTTP _all_docs requests", Source::Count(Count::PartitionAllDocs)),
     Stat::new(["couchdb", "query_server", "vdu_rejects"], "number of rejections by validate_doc_update function", Source::Count(Count::VduRejects)),
+    Stat::new(["couch_replicator", "requests", ""], "number of HTTP requests made by the replicator", Source::Replications(|c| &c.requests)),
+    Stat::new(["couch_replicator", "responses", "success"], "number of successful HTTP responses received by the replicator", Source::Replications(|c| &c.responses)),
+    Stat::new(["couch_replicator", "responses", "failure"], "number of failed HTTP responses received by the replicator", Source::Replications(|c| &c.failed_responses)),
+    Stat::new(["couch_replicator", "stream_responses", "success"], "number of successful streaming HTTP responses received by the replicator", Source::Replications(|c| &c.streams)),
+    Stat::new(["couch_replicator", "stream_responses", "failure"], "number of failed streaming HTTP responses received by the replicator", Source::Replications(|c| &c.failed_streams)),
+    Stat::new(["couch_replicator", "checkpoints", "success"], "number of checkpoints successfully saved", Source::Replications(|c| &c.checkpoints)),
+    Stat::new(["couch_replicator", "checkpoints", "failure"], "number of failed checkpoint saves", Source::Replications(|c| &c.failed_checkpoints)),
+    Stat::new(["couch_replicator", "failed_starts", ""], "number of replications that have failed to start", Source::Replications(|c| &c.failed_starts)),
+    Stat::new(["couch_replicator", "changes_read_failures", ""], "number of failed replicator changes reads", Source::Replications(|c| &c.failed_changes)),
+    Stat::new(["couch_replicator", "workers_started", ""], "number of replicator workers started", Source::Replications(|c| &c.workers)),
+    Stat::new(["couch_replicator", "docs", "completed_state_updates"], "number of 'completed' state document updates", Source::Replications(|c| &c.documents_completed)),
+    Stat::new(["couch_replicator", "docs", "failed_state_updates"], "number of 'failed' state document updates", Source::Replications(|c| &c.documents_failed)),
+    Stat::new(["couch_replicator", "jobs", "adds"], "number of jobs added to replicator scheduler", Source::Replications(|c| &c.jobs_added)),
+    Stat::new(["couch_replicator", "jobs", "duplicate_adds"], "number of duplicate jobs added to replicator scheduler", Source::Replications(|c| &c.jobs_doubled)),
+    Stat::new(["couch_replicator", "jobs", "removes"], "number of jobs removed from replicator scheduler", Source::Replications(|c| &c.jobs_removed)),
+    Stat::new(["couch_replicator", "jobs", "starts"], "number of jobs started by replicator scheduler", Source::Replications(|c| &c.jobs_started)),
+    Stat::new(["couch_replicator", "jobs", "stops"], "number of jobs stopped by replicator scheduler", Source::Replications(|c| &c.jobs_stopped)),
+    Stat::new(["couch_replicator", "jobs", "crashes"], "number of job crashes noticed by replicator scheduler", Source::Replications(|c| &c.jobs_crashed)),
+    Stat::new(["couch_replicator", "jobs", "total"], "total number of replicator scheduler jobs", Source::Jobs(|jobs| jobs.total)),
+    Stat::new(["couch_replicator", "jobs", "running"], "replicator scheduler running jobs", Source::Jobs(|jobs| jobs.running)),
+    Stat::new(["couch_replicator", "jobs", "pending"], "replicator scheduler pending jobs", Source::Jobs(|jobs| jobs.pending)),
+    Stat::new(["couch_replicator", "jobs", "crashed"], "replicator scheduler crashed jobs", Source::Jobs(|jobs| jobs.crashed)),
     Stat::new(["mango", "unindexed_queries", ""], "number of mango queries that could not use an index", Source::Count(Count::MangoUnindexed)),
     Stat::new(["mango", "too_many_docs_scanned", ""], "number of mango queries that generated an index scan warning", Source::Count(Count::MangoManyScanned)),
     Stat::new(["mango", "keys_examined", ""], "number of keys examined by mango queries coordinated by this node", Source::Count(Count::MangoKeysExamined)),

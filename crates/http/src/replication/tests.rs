@@ -21,7 +21,7 @@ use settee_database::Catalog;
 use settee_database::tasks::Tasks;
 use settee_mango::MangoLanguage;
 use settee_model::json::{Json, Value};
-use settee_replication::{Body, BoxFuture, User, full_body};
+use settee_replication::{Body, BoxFuture, Roles, User, full_body};
 use settee_storage::memory::MemoryEngine;
 use settee_views::Views;
 use tokio::time::Instant;
@@ -148,7 +148,7 @@ impl Connect for Way {
     fn connect(&self, _: &Endpoint, _: &Tuning) -> Result<Arc<dyn Transport>, TransportError> {
         let there = self.0.there.lock().clone();
         let (node, router) = there.ok_or_else(|| TransportError::Refused("no other server".to_owned()))?;
-        let user = User { name: Some("admin".to_owned()), roles: vec!["_admin".to_owned()] };
+        let user = User { name: Some("admin".to_owned()), roles: Roles::Given(vec!["_admin".to_owned()]) };
         Ok(Arc::new(Wire { network: Arc::clone(&self.0), inner: InProcess::new(node, router, user) }))
     }
 }

@@ -6,7 +6,7 @@ use hyper::StatusCode;
 use settee_database::{Direction, IdRange};
 use settee_model::json::{Json, Value};
 use settee_replication::documents::{DocumentState, REPLICATOR_DATABASE, STATES, is_replicator_database, resting};
-use settee_replication::{Replicated, User};
+use settee_replication::{Replicated, Roles, User};
 
 use crate::params::view::ViewParams;
 use crate::params::{Query, Raw};
@@ -22,7 +22,7 @@ pub(super) async fn replicate(mut request: Request) -> Answer {
     let body = request.read_called_json().await?;
     check_query_params(body.value())?;
     let replicator = Arc::clone(request.node.replicator()?);
-    let user = User { name: request.user.name.clone(), roles: request.user.roles.clone() };
+    let user = User { name: request.user.name.clone(), roles: Roles::Given(request.user.roles.clone()) };
     match replicator.replicate(body.value(), &user).await? {
         Replicated::Completed(answer) => {
             let mut out = br#"{"ok":true"#.to_vec();

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use settee_model::json::{Value, write_string};
 use tokio::task::AbortHandle;
 
-use crate::endpoint::{EndpointError, User};
+use crate::endpoint::{EndpointError, Roles, User};
 use crate::replicator::show::{Object, iso8601, proxy, write_statistics};
 use crate::replicator::{Job, Replicator};
 use crate::spec::{Spec, SpecError, Tuning};
@@ -33,7 +33,7 @@ pub fn is_replicator_database(name: &str) -> bool {
     name == REPLICATOR_DATABASE || name.ends_with("/_replicator")
 }
 
-/// Takes what a document asks for. It acts as its `user_ctx`, or else as its owner.
+/// Takes what a document asks for. It acts as its `user_ctx`, or else as its owner with the roles of the owner's account.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -48,9 +48,9 @@ pub fn user(document: Value<'_>) -> User {
     match document.get("user_ctx").filter(|user| user.is_object()) {
         Some(user) => User {
             name: user.get("name").and_then(text),
-            roles: user.get("roles").map(|roles| roles.elements().filter_map(text).collect()).unwrap_or_default(),
+            roles: Roles::Given(user.get("roles").into_iter().flat_map(Value::elements).filter_map(text).collect()),
         },
-        None => User { name: document.get(OWNER).and_then(text), roles: Vec::new() },
+        None => User { name: document.get(OWNER).and_then(text), roles: Roles::OfAccount },
     }
 }
 

@@ -9,7 +9,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use settee_model::json::{Json, Value, write_string};
 
 use super::{REPLICATOR_ROLE, parse};
-use crate::endpoint::{Endpoint, Local, User};
+use crate::endpoint::{Endpoint, Local, Roles, User};
 use crate::replicator::show::{Object, iso8601, write_counters};
 use crate::replicator::{Job, Replicator};
 use crate::transport::{Body, Transport, empty_body, full_body};
@@ -70,7 +70,14 @@ async fn store(replicator: &Replicator, database: &str, id: &str, change: &Chang
             StatusCode::CONFLICT if attempt < TRIES_MAX => {
                 tokio::time::sleep(Duration::from_millis(CONFLICT_WAIT_MS * u64::from(attempt))).await;
             }
-            status if status.is_success() => return Ok(()),
+            status if status.is_success() => {
+                match change {
+                    Change::Completed(_) => replicator.counters().documents_completed.increment(),
+                    Change::Failed(_) => replicator.counters().documents_failed.increment(),
+                    Change::Cleared | Change::Triggered(_) | Change::Error { .. } => {}
+                }
+                return Ok(());
+            }
             status => {
                 let answer = Json::parse(&text).unwrap_or_else(|_| Json::empty_object());
                 return Err(format!("{status}: {}", reason(&answer)));
@@ -87,7 +94,8 @@ fn reason(answer: &Json) -> String {
 /// The transport to a database of documents, under the role that may write states.
 pub(super) fn connect(replicator: &Replicator, database: &str) -> Result<Arc<dyn Transport>, String> {
     let roles = vec!["_admin".to_owned(), REPLICATOR_ROLE.to_owned()];
-    let endpoint = Endpoint::Local(Local { name: database.to_owned(), user: User { name: None, roles } });
+    let endpoint =
+        Endpoint::Local(Local { name: database.to_owned(), user: User { name: None, roles: Roles::Given(roles) } });
     let tuning = replicator.settings().tuning;
     replicator.parts.connect.connect(&endpoint, &tuning).map_err(|error| error.to_string())
 }
@@ -115,7 +123,7 @@ fn apply(replicator: &Replicator, document: Value<'_>, change: &Change) -> Optio
     if let Change::Completed(job) = change {
         // Who changed the document meanwhile asked for something else, which is not done.
         let asked = parse(document, &replicator.settings().tuning).ok()?;
-        if asked != job.spec {
+        if asked != *job.spec {
             return None;
         }
     }

@@ -26,14 +26,15 @@ fn databases_are_known_by_their_names() {
 
 #[test]
 fn a_document_acts_for_its_owner_unless_it_names_somebody() {
+    let owner = |name: Option<&str>| User { name: name.map(str::to_owned), roles: Roles::OfAccount };
     let user = |name: Option<&str>, roles: &[&str]| User {
         name: name.map(str::to_owned),
-        roles: roles.iter().map(|role| (*role).to_owned()).collect(),
+        roles: Roles::Given(roles.iter().map(|role| (*role).to_owned()).collect()),
     };
     let cases = [
-        ("{}", user(None, &[])),
-        (r#"{"owner":"ann"}"#, user(Some("ann"), &[])),
-        (r#"{"owner":null}"#, user(None, &[])),
+        ("{}", owner(None)),
+        (r#"{"owner":"ann"}"#, owner(Some("ann"))),
+        (r#"{"owner":null}"#, owner(None)),
         (r#"{"owner":"ann","user_ctx":{"name":"bob","roles":["x"]}}"#, user(Some("bob"), &["x"])),
         (r#"{"owner":"ann","user_ctx":{"roles":["_admin"]}}"#, user(None, &["_admin"])),
     ];

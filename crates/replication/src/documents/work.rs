@@ -111,7 +111,7 @@ impl State {
         let entry = self.documents.entries.get(&(Arc::clone(database), Arc::clone(id)))?;
         match &entry.phase {
             Phase::Initializing(spec) | Phase::Error { spec, .. } => Some(Arc::clone(spec)),
-            Phase::Scheduled(key) => self.find(key).map(|job| Arc::new(job.spec.clone())),
+            Phase::Scheduled(key) => self.find(key).map(|job| Arc::clone(&job.spec)),
         }
     }
 }
@@ -140,7 +140,13 @@ impl Work {
                 Err(error) => self.errored(&replicator, error.to_string()),
             };
             match next {
-                Next::End => return,
+                Next::End => {
+                    // The handle keeps the memory of a task that has ended.
+                    if let Some(entry) = self.entry(&mut replicator.state.lock()) {
+                        entry.worker = None;
+                    }
+                    return;
+                }
                 Next::Again(wait_s) => tokio::time::sleep(Duration::from_secs(wait_s)).await,
             }
         }
@@ -167,7 +173,7 @@ impl Work {
             tracing::info!(old = &*old, new = &*key, "the filter has changed, and with it the id of a replication");
             replicator.take_out(&mut state, &old);
         }
-        let (now_ms, spec) = ((replicator.parts.now_ms)(), Spec::clone(&self.spec));
+        let (now_ms, spec) = ((replicator.parts.now_ms)(), Arc::clone(&self.spec));
         if let Some(entry) = self.entry(&mut state) {
             entry.phase = Phase::Scheduled(Arc::clone(&key));
             entry.updated_ms = now_ms;
@@ -193,6 +199,7 @@ impl Work {
     /// Another job does the same already.
     fn refuse_double(&self, replicator: &Arc<Replicator>, other: &Job) -> Next {
         let (key, database, id) = (&other.key, &self.database, &self.id);
+        replicator.counters().jobs_doubled.increment();
         let what = format!("Replication `{key}` specified by document `{id}` in db `{database}`");
         match &other.origin {
             // It ends some day.

@@ -19,8 +19,11 @@ use tokio_rustls::TlsConnector;
 use super::proxy::Proxy;
 use crate::transport::{BoxFuture, TransportError};
 
-/// Options of sockets, as `[replicator] socket_options` names them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// When a connection is given up that nobody waits for any more.
+const ABANDONED: Duration = Duration::from_secs(300);
+
+/// Options of sockets, as `socket_options` of `[replicator]` and of documents names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SocketOptions {
     /// Whether the system looks from time to time if the other side is still there.
     pub keepalive: bool,
@@ -38,13 +41,32 @@ impl Default for SocketOptions {
     }
 }
 
+impl SocketOptions {
+    /// Reads `[{keepalive, true}, {nodelay, false}]`, as CouchDB writes it. What is not known is passed over.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        let mut options = Self::default();
+        for pair in text.split('{').skip(1).filter_map(|rest| rest.split('}').next()) {
+            let Some((name, value)) = pair.split_once(',') else { continue };
+            let value = value.trim();
+            match name.trim() {
+                "keepalive" => options.keepalive = value == "true",
+                "nodelay" => options.nodelay = value == "true",
+                "recbuf" => options.receive_buffer_bytes = value.parse().ok(),
+                "sndbuf" => options.send_buffer_bytes = value.parse().ok(),
+                _ => {}
+            }
+        }
+        options
+    }
+}
+
 /// Makes connections.
 #[derive(Clone)]
 pub(super) struct Connector {
     pub(super) tls: Arc<rustls::ClientConfig>,
     pub(super) sockets: SocketOptions,
     pub(super) proxy: Option<Arc<Proxy>>,
-    pub(super) timeout: Duration,
 }
 
 /// A stream of any kind.
@@ -66,14 +88,17 @@ impl tower_service::Service<Uri> for Connector {
     fn call(&mut self, uri: Uri) -> Self::Future {
         let connector = self.clone();
         Box::pin(async move {
-            let connected = tokio::time::timeout(connector.timeout, connector.connect(&uri)).await;
-            connected.map_err(|_| TransportError::Timeout)?
+            // Whoever wants the connection has patience of its own; the client may go on connecting without anybody.
+            let opened = tokio::time::timeout(ABANDONED, connector.open(&uri)).await;
+            let (io, proxied) = opened.map_err(|_| TransportError::Timeout)??;
+            Ok(Stream { io: TokioIo::new(io), proxied })
         })
     }
 }
 
 impl Connector {
-    async fn connect(&self, uri: &Uri) -> Result<Stream, TransportError> {
+    /// Connects to what a URI names. Also answers whether a proxy will read the requests, which then name the host.
+    pub(super) async fn open(&self, uri: &Uri) -> Result<(BoxedIo, bool), TransportError> {
         let host = uri.host().ok_or_else(|| TransportError::Unusable("the URL names no host".to_owned()))?;
         let is_https = uri.scheme_str() == Some("https");
         let port = uri.port_u16().unwrap_or(if is_https { 443 } else { 80 });
@@ -88,7 +113,7 @@ impl Connector {
             }
         };
         let io = if is_https { self.secure(io, host).await? } else { io };
-        Ok(Stream { io: TokioIo::new(io), proxied })
+        Ok((io, proxied))
     }
 
     async fn socket(&self, host: &str, port: u16) -> Result<TcpStream, TransportError> {
@@ -96,7 +121,7 @@ impl Connector {
         let refused = |error: io::Error| TransportError::Refused(format!("{host}:{port}: {error}"));
         let mut last = io::Error::other("the name has no address");
         for address in lookup_host((host, port)).await.map_err(refused)? {
-            match self.open(address).await {
+            match self.open_socket(address).await {
                 Ok(stream) => return Ok(stream),
                 Err(error) => last = error,
             }
@@ -104,7 +129,7 @@ impl Connector {
         Err(refused(last))
     }
 
-    async fn open(&self, address: SocketAddr) -> io::Result<TcpStream> {
+    async fn open_socket(&self, address: SocketAddr) -> io::Result<TcpStream> {
         let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         socket.set_keepalive(self.sockets.keepalive)?;
         if let Some(bytes) = self.sockets.receive_buffer_bytes {

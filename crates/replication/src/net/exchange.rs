@@ -14,8 +14,8 @@ use parking_lot::Mutex;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 
-use super::Peering;
-use crate::transport::{Body, TransportError, empty_body, full_body};
+use super::{Peering, lasting};
+use crate::transport::{Body, BoxFuture, Lasting, TransportError, empty_body, full_body};
 
 /// How many redirects are followed, as in CouchDB.
 const REDIRECTS_MAX: usize = 10;
@@ -47,6 +47,7 @@ pub(super) async fn call(peering: &Peering, request: Request<Body>) -> Result<Re
         *sent.method_mut() = parts.method.clone();
         *sent.uri_mut() = parts.uri.clone();
         *sent.headers_mut() = parts.headers.clone();
+        *sent.extensions_mut() = parts.extensions.clone();
         let response = exchange(peering, sent, permit).await?;
         let (Some(target), Some(bytes)) = (redirect(&parts.uri, &response), again) else { return Ok(response) };
         if redirects >= REDIRECTS_MAX {
@@ -117,11 +118,11 @@ async fn exchange(
         Some(0) => empty_body(),
         _ => Sending { body, alive: Arc::clone(&alive) }.boxed_unsync(),
     });
-    let mut answer = std::pin::pin!(peering.client.request(request));
+    let mut answer = send(peering, request);
     let response = loop {
         let deadline = *alive.lock() + peering.timeout;
         match tokio::time::timeout_at(deadline, answer.as_mut()).await {
-            Ok(answer) => break answer.map_err(|error| explain(&error))?,
+            Ok(answer) => break answer?,
             // Something of the body went out since.
             Err(_) if *alive.lock() + peering.timeout > Instant::now() => {}
             Err(_) => return Err(TransportError::Timeout),
@@ -132,6 +133,20 @@ async fn exchange(
         let quiet = Box::pin(tokio::time::sleep(timeout));
         Receiving { body, quiet, timeout, _permit: permit }.boxed_unsync()
     }))
+}
+
+/// Sends a request by the connections that all share, or by one of its own if its answer will last.
+fn send(peering: &Peering, request: Request<Body>) -> BoxFuture<'_, Result<Response<Body>, TransportError>> {
+    if request.extensions().get::<Lasting>().is_some() {
+        let answer = lasting::exchange(&peering.way.connector, request);
+        return Box::pin(async move { Ok(answer.await?.map(BodyExt::boxed_unsync)) });
+    }
+    let answer = peering.way.client.request(request);
+    Box::pin(async move {
+        let response = answer.await.map_err(|error| explain(&error))?;
+        let broken = |error: hyper::Error| TransportError::Broken(error.to_string());
+        Ok(response.map(|body| body.map_err(broken).boxed_unsync()))
+    })
 }
 
 /// What a client's error means. The connector's own words are somewhere below.
@@ -180,7 +195,7 @@ impl http_body::Body for Sending {
 
 /// A response's body that gives up when nothing comes, and counts as a connection until it is dropped.
 struct Receiving {
-    body: hyper::body::Incoming,
+    body: Body,
     quiet: Pin<Box<Sleep>>,
     timeout: Duration,
     _permit: OwnedSemaphorePermit,
@@ -200,8 +215,7 @@ impl http_body::Body for Receiving {
                 self.quiet.as_mut().reset(deadline);
                 Poll::Ready(Some(Ok(frame)))
             }
-            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(TransportError::Broken(error.to_string())))),
-            Poll::Ready(None) => Poll::Ready(None),
+            Poll::Ready(end) => Poll::Ready(end),
             Poll::Pending => match self.quiet.as_mut().poll(cx) {
                 Poll::Ready(()) => Poll::Ready(Some(Err(TransportError::Timeout))),
                 Poll::Pending => Poll::Pending,

@@ -1,11 +1,12 @@
 //! [`Network`]: the way to databases of other servers, over sockets, TLS and proxies.
 //!
-//! Connections are shared by all replications and kept for a while; how many exchanges one replication has with one peer at
+//! Connections are shared by all replications and kept for a while, but for those of feeds ([`lasting`]); how many exchanges one replication has with one peer at
 //! a time is limited by its own setting. An exchange without a sign of life is given up. Redirects are followed as CouchDB
 //! does, but credentials stay with the host that they are for. Nothing is tried again here.
 
 mod connector;
 mod exchange;
+mod lasting;
 mod proxy;
 mod tls;
 
@@ -32,8 +33,8 @@ const IDLE: Duration = Duration::from_secs(20);
 /// How many unused connections to one host are kept.
 const IDLE_CONNECTIONS: usize = 20;
 
-/// So many proxies are remembered, each with its connections.
-const PROXIES_MAX: usize = 64;
+/// So many ways are remembered, each with its connections: a way is a proxy or none, and options of sockets.
+const WAYS_MAX: usize = 64;
 
 /// Options of all connections.
 #[derive(Clone, Debug, Default)]
@@ -52,10 +53,15 @@ pub struct Network {
 struct State {
     tls: Arc<rustls::ClientConfig>,
     sockets: SocketOptions,
-    clients: HashMap<Option<String>, HttpClient>,
+    ways: HashMap<(Option<String>, SocketOptions), Way>,
 }
 
-type HttpClient = Client<Connector, Body>;
+/// How connections are made, and those that there are.
+#[derive(Clone)]
+struct Way {
+    client: Client<Connector, Body>,
+    connector: Connector,
+}
 
 impl Network {
     /// A network with these options.
@@ -64,7 +70,7 @@ impl Network {
     /// When certificates or keys cannot be used; the text says which.
     pub fn new(options: &Options) -> Result<Self, TransportError> {
         let tls = options.tls.client_config()?;
-        Ok(Self { state: Mutex::new(State { tls, sockets: options.sockets, clients: HashMap::new() }) })
+        Ok(Self { state: Mutex::new(State { tls, sockets: options.sockets, ways: HashMap::new() }) })
     }
 
     /// Takes other options, for connections from now on.
@@ -73,28 +79,30 @@ impl Network {
     /// When certificates or keys cannot be used; the options are then as before.
     pub fn configure(&self, options: &Options) -> Result<(), TransportError> {
         let tls = options.tls.client_config()?;
-        *self.state.lock() = State { tls, sockets: options.sockets, clients: HashMap::new() };
+        *self.state.lock() = State { tls, sockets: options.sockets, ways: HashMap::new() };
         Ok(())
     }
 
-    fn client(&self, proxy: Option<&str>, timeout: Duration) -> Result<HttpClient, TransportError> {
+    fn way(&self, proxy: Option<&str>, sockets: Option<SocketOptions>) -> Result<Way, TransportError> {
         let mut state = self.state.lock();
-        let key = proxy.map(str::to_owned);
-        if let Some(client) = state.clients.get(&key) {
-            return Ok(client.clone());
+        let sockets = sockets.unwrap_or(state.sockets);
+        let key = (proxy.map(str::to_owned), sockets);
+        if let Some(way) = state.ways.get(&key) {
+            return Ok(way.clone());
         }
-        if state.clients.len() >= PROXIES_MAX {
-            state.clients.clear();
+        if state.ways.len() >= WAYS_MAX {
+            state.ways.clear();
         }
         let proxy = proxy.map(Proxy::parse).transpose()?.map(Arc::new);
-        let connector = Connector { tls: Arc::clone(&state.tls), sockets: state.sockets, proxy, timeout };
+        let connector = Connector { tls: Arc::clone(&state.tls), sockets, proxy };
         let client = Client::builder(TokioExecutor::new())
             .pool_idle_timeout(IDLE)
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
             .pool_timer(TokioTimer::new())
-            .build(connector);
-        state.clients.insert(key, client.clone());
-        Ok(client)
+            .build(connector.clone());
+        let way = Way { client, connector };
+        state.ways.insert(key, way.clone());
+        Ok(way)
     }
 }
 
@@ -111,7 +119,7 @@ impl Connect for Network {
             Some(_) | None => None,
         };
         Ok(Arc::new(Peering {
-            client: self.client(proxy, timeout)?,
+            way: self.way(proxy, tuning.socket_options)?,
             authorization,
             // One more, because a feed holds one as long as it goes on.
             connections: Arc::new(Semaphore::new(tuning.http_connections.saturating_add(1))),
@@ -122,7 +130,7 @@ impl Connect for Network {
 
 /// The exchanges of one replication with one of its peers.
 struct Peering {
-    client: HttpClient,
+    way: Way,
     /// For the proxy.
     authorization: Option<http::HeaderValue>,
     connections: Arc<Semaphore>,

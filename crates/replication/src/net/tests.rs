@@ -448,3 +448,143 @@ fn proxies_are_taken_apart() {
         assert!(Proxy::parse(url).is_err(), "{url}");
     }
 }
+
+#[test]
+fn socket_options_are_read() {
+    let default = SocketOptions::default();
+    let cases = [
+        ("", default),
+        ("nonsense", default),
+        ("[{keepalive, false}, {nodelay, false}]", SocketOptions { keepalive: false, nodelay: false, ..default }),
+        (
+            "[{sndbuf,65536},{recbuf, 1024},{priority, 3}]",
+            SocketOptions { send_buffer_bytes: Some(65536), receive_buffer_bytes: Some(1024), ..default },
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(SocketOptions::parse(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn connections_are_shared_where_their_options_are_the_same() {
+    let network = Network::new(&Options::default()).unwrap();
+    let slow = SocketOptions { nodelay: false, ..SocketOptions::default() };
+    for sockets in [None, Some(SocketOptions::default()), Some(slow)] {
+        let way = network.way(None, sockets).unwrap();
+        assert_eq!(way.connector.sockets, sockets.unwrap_or_default());
+    }
+    assert_eq!(network.state.lock().ways.len(), 2);
+}
+
+fn lasting(url: &str) -> Request<Body> {
+    let mut request = get(url);
+    request.extensions_mut().insert(crate::transport::Lasting);
+    request
+}
+
+/// A peer that says `said` to whoever asks, in pieces of `piece` bytes, and goes.
+async fn teller(said: &str, piece: usize) -> (String, Seen) {
+    let (seen, said) = (Seen::default(), said.to_owned());
+    let heard = Arc::clone(&seen);
+    let port = listen(move |mut stream| {
+        let (heard, said) = (Arc::clone(&heard), said.clone());
+        async move {
+            stream.set_nodelay(true).unwrap();
+            let Some(request) = read_request(&mut stream).await else { return };
+            heard.lock().push(request);
+            for piece in said.as_bytes().chunks(piece) {
+                if stream.write_all(piece).await.is_err() {
+                    return;
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+    })
+    .await;
+    (format!("http://127.0.0.1:{port}/db/_changes?feed=continuous"), seen)
+}
+
+/// What came of a body, and how it ended.
+async fn all(response: Response<Body>) -> Result<String, TransportError> {
+    Ok(String::from_utf8(response.into_body().collect().await?.to_bytes().to_vec()).unwrap())
+}
+
+#[tokio::test]
+async fn answers_that_last() {
+    const CHUNKED: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-A: 1\r\n\r\n";
+    let broken = |what: &str| Err(TransportError::Broken(what.to_owned()));
+    let middle = || broken("the connection ended in the middle of the answer");
+    let cases = [
+        (
+            format!("{CHUNKED}3\r\nabc\r\n1A;x=\"y\"\r\n0123456789012345678901234\n\r\n0\r\n\r\n"),
+            Ok("abc0123456789012345678901234\n"),
+        ),
+        (format!("{CHUNKED}01\r\na\r\n0\r\nTrailer: x\r\n\r\nnot this"), Ok("a")),
+        (format!("HTTP/1.1 100 Continue\r\n\r\n{CHUNKED}0\r\n\r\n"), Ok("")),
+        (format!("{CHUNKED}5\r\nabc"), middle()),
+        (format!("{CHUNKED}3\r\nabc\r\n"), middle()),
+        (format!("{CHUNKED}x\r\n"), broken("a chunk of the answer is none")),
+        (format!("{CHUNKED}3\r\nabcd\r\n"), broken("a chunk of the answer is none")),
+        (format!("{CHUNKED}00000000000000003\r\nabc"), broken("a chunk of the answer is none")),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcdef".to_owned(), Ok("abc")),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab".to_owned(), middle()),
+        ("HTTP/1.0 200 OK\r\n\r\nabc".to_owned(), Ok("abc")),
+        ("HTTP/1.1 204 No Content\r\n\r\n".to_owned(), Ok("")),
+    ];
+    for (said, expected) in cases {
+        for piece in [1, 7, 1000] {
+            let (url, seen) = teller(&said, piece).await;
+            let answer = all(transport(&url).call(lasting(&url)).await.unwrap()).await;
+            assert_eq!(answer, expected.clone().map(str::to_owned), "{said:?} by {piece}");
+            let asked = seen.lock()[0].clone();
+            let port = url.split([':', '/']).nth(4).unwrap().to_owned();
+            assert_eq!(asked, format!("get /db/_changes?feed=continuous http/1.1\r\nhost: 127.0.0.1:{port}\r\n\r\n"));
+        }
+    }
+    let heads = [
+        ("", "the connection ended before the answer".to_owned()),
+        ("HTTP/1.1 2", "the connection ended before the answer".to_owned()),
+        ("HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", "the length of the answer is no number".to_owned()),
+        (&format!("HTTP/1.1 200 OK\r\nX: {}", "x".repeat(70_000)), "the head of the answer is too long".to_owned()),
+        ("hello", "invalid HTTP version".to_owned()),
+    ];
+    for (said, expected) in heads {
+        let (url, _) = teller(said, 1000).await;
+        let answer = transport(&url).call(lasting(&url)).await.map(|response| response.status());
+        assert_eq!(answer, Err(TransportError::Broken(expected)), "{said:.30}");
+    }
+}
+
+#[tokio::test]
+async fn answers_that_last_are_redirected_and_proxied() {
+    let (port, _) = peer(|_| answer("200 OK", "", "here")).await;
+    let (moved, _) = peer(move |_| answer("302 Moved", &format!("Location: http://127.0.0.1:{port}/x\r\n"), "")).await;
+    let url = format!("http://127.0.0.1:{moved}/db");
+    assert_eq!(text(transport(&url).call(lasting(&url)).await.unwrap()).await, "here");
+    let (proxy, seen) = peer(|_| answer("200 OK", "", "proxied")).await;
+    let proxy = format!("http://u:p@127.0.0.1:{proxy}");
+    let url = "http://nosuch.invalid/db";
+    let transport = transport_by(&Options::default(), url, Some(&proxy), &tuning(5000));
+    let mut request = lasting(url);
+    *request.method_mut() = Method::POST;
+    *request.body_mut() = full_body("{}");
+    assert_eq!(text(transport.call(request).await.unwrap()).await, "proxied");
+    let asked = seen.lock()[0].clone();
+    assert!(asked.starts_with("post http://nosuch.invalid/db http/1.1\r\nhost: nosuch.invalid\r\n"), "{asked}");
+    assert!(asked.contains("proxy-authorization: basic ") && asked.ends_with("content-length: 2\r\n\r\n{}"), "{asked}");
+}
+
+#[tokio::test]
+async fn silence_of_answers_that_last() {
+    let port = listen(|mut stream| async move {
+        read_request(&mut stream).await;
+        stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n{}").await.unwrap();
+        std::future::pending::<()>().await;
+    })
+    .await;
+    let url = format!("http://127.0.0.1:{port}/db");
+    let transport = transport_by(&Options::default(), &url, None, &tuning(50));
+    let answer = all(transport.call(lasting(&url)).await.unwrap()).await;
+    assert_eq!(answer, Err(TransportError::Timeout));
+}

@@ -111,10 +111,11 @@ impl Peer {
     /// Opens the feed after `since`.
     pub(crate) async fn changes(&self, query: &ChangesQuery, since: &Json) -> Result<ChangesFeed, PeerError> {
         let uri = self.uri(&format!("_changes?{}&since={}", query.query, since_parameter(since)));
-        let ask = match &query.body {
+        let mut ask = match &query.body {
             Some(body) => Ask::post(uri, body.clone()),
             None => Ask::get(uri),
         };
+        ask.lasts = query.feed == Feed::Continuous;
         let response = self.open(&ask).await?;
         let status = response.status();
         let stream = self.stream(response);

@@ -57,7 +57,7 @@ pub(crate) struct Job {
     /// The id as text.
     pub(crate) key: Arc<str>,
     pub(crate) id: ReplicationId,
-    pub(crate) spec: Spec,
+    pub(crate) spec: Arc<Spec>,
     pub(crate) origin: Origin,
     /// When it was put in.
     pub(crate) added_ms: u64,
@@ -77,7 +77,7 @@ struct Run {
 }
 
 impl Job {
-    pub(crate) fn new(key: Arc<str>, id: ReplicationId, spec: Spec, origin: Origin, added_ms: u64) -> Self {
+    pub(crate) fn new(key: Arc<str>, id: ReplicationId, spec: Arc<Spec>, origin: Origin, added_ms: u64) -> Self {
         Self {
             key,
             id,
@@ -164,7 +164,10 @@ async fn run(mut ending: Ending, mut control: watch::Receiver<Control>, jitter_m
     // On the heap: what waits for its next change for days should hold no more than it needs.
     let outcome = match session {
         Ok(session) => Box::pin(session.run(control)).await,
-        Err(failure) => Outcome::Failed(failure),
+        Err(failure) => {
+            ending.replicator.counters().failed_starts.increment();
+            Outcome::Failed(failure)
+        }
     };
     // Before the replicator hears of it: a waiting run may then begin.
     drop(turn);
@@ -172,7 +175,7 @@ async fn run(mut ending: Ending, mut control: watch::Receiver<Control>, jitter_m
 }
 
 fn session(replicator: &Replicator, job: &Job) -> Result<Session, Failure> {
-    let connect = |endpoint| replicator.parts.connect.connect(endpoint, &job.spec.tuning);
+    let connect = |endpoint| replicator.connect(endpoint, &job.spec.tuning);
     let failed = |endpoint: &dyn std::fmt::Display, error: TransportError| PeerError::Transport {
         method: "CONNECT".to_owned(),
         url: endpoint.to_string(),
@@ -182,7 +185,7 @@ fn session(replicator: &Replicator, job: &Job) -> Result<Session, Failure> {
     let from = connect(source).map_err(|error| Failure::Source(failed(source, error)))?;
     let to = connect(target).map_err(|error| Failure::Target(failed(target, error)))?;
     Ok(Session::new(
-        job.spec.clone(),
+        Arc::clone(&job.spec),
         job.id.clone(),
         Peer::new(source.clone(), from, &job.spec.tuning),
         Peer::new(target.clone(), to, &job.spec.tuning),

@@ -18,14 +18,15 @@ use tokio::sync::{Notify, oneshot, watch};
 pub(crate) use job::{Ended, Job, Origin};
 pub use show::{JobState, TaskState};
 
+use crate::counters::{Counters, Tally, counted};
 use crate::documents::Documents;
-use crate::endpoint::User;
+use crate::endpoint::{Endpoint, User};
 use crate::id::{IdError, Identity, ReplicationId};
 use crate::peer::Peer;
 use crate::scheduler::{self, Course, Decision, Lifetime, Scheduler};
 use crate::session::{Failure, Outcome, Services};
 use crate::spec::{CancelTarget, Request, Spec, SpecError, Tuning};
-use crate::transport::{Connect, TransportError};
+use crate::transport::{Connect, Transport, TransportError};
 
 /// The shortest interval: a setting of nothing would be a loop without rest.
 const INTERVAL_MIN_MS: u64 = 100;
@@ -197,12 +198,17 @@ impl Replicator {
             }
             Request::Replicate(spec) => {
                 let id = self.identify(&spec).await?;
-                self.begin(*spec, id, user).await
+                self.begin((*spec).into(), id, user).await
             }
         }
     }
 
-    async fn begin(self: &Arc<Self>, spec: Spec, id: ReplicationId, user: &User) -> Result<Replicated, ReplicateError> {
+    async fn begin(
+        self: &Arc<Self>,
+        spec: Arc<Spec>,
+        id: ReplicationId,
+        user: &User,
+    ) -> Result<Replicated, ReplicateError> {
         let key: Arc<str> = id.to_string().into();
         let continuous = spec.continuous;
         let (sender, ended) = oneshot::channel();
@@ -215,7 +221,10 @@ impl Replicator {
             // Who asks again for what goes on already waits for the same end.
             let same = known.filter(|job| job.spec == spec || !matches!(job.origin, Origin::Transient { .. }));
             let job = match same {
-                Some(job) => job,
+                Some(job) => {
+                    self.counters().jobs_doubled.increment();
+                    job
+                }
                 None => {
                     let origin = Origin::Transient { user: user.name.as_deref().map(Into::into) };
                     let job = Arc::new(Job::new(Arc::clone(&key), id, spec, origin, (self.parts.now_ms)()));
@@ -248,9 +257,27 @@ impl Replicator {
 
     /// The id of a replication.
     pub(crate) async fn identify(&self, spec: &Spec) -> Result<ReplicationId, ReplicateError> {
-        let transport = self.parts.connect.connect(&spec.source, &spec.tuning)?;
+        let transport = self.connect(&spec.source, &spec.tuning)?;
         let source = Peer::new(spec.source.clone(), transport, &spec.tuning);
         Ok(ReplicationId::compute(spec, &self.parts.identity, &source).await?)
+    }
+
+    /// A way to a database, whose exchanges are counted.
+    fn connect(&self, endpoint: &Endpoint, tuning: &Tuning) -> Result<Arc<dyn Transport>, TransportError> {
+        let transport = self.parts.connect.connect(endpoint, tuning)?;
+        Ok(counted(transport, Arc::clone(&self.parts.services.counters)))
+    }
+
+    /// What all replications have done.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.parts.services.counters
+    }
+
+    /// How many jobs there are.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        self.state.lock().scheduler.tally()
     }
 
     /// Puts a job in, in the place of one with the same key.
@@ -275,6 +302,7 @@ impl Replicator {
         };
         let key = Arc::clone(&job.key);
         tracing::info!(id = &*key, source = %job.spec.source, target = %job.spec.target, "a replication was added");
+        self.counters().jobs_added.increment();
         state.jobs.insert(Arc::clone(&key), job);
         let decisions = state.scheduler.add(&key, scheduled, (self.parts.now_ms)());
         self.obey(state, decisions);
@@ -286,6 +314,7 @@ impl Replicator {
             state.scheduler.remove(key, (self.parts.now_ms)());
             job.stop();
             job.end(&Ended::Removed);
+            self.counters().jobs_removed.increment();
             tracing::info!(id = key, "a replication was removed");
             self.wake.notify_one();
         }
@@ -297,11 +326,13 @@ impl Replicator {
                 Decision::Stop(key) => {
                     if let Some(job) = state.jobs.get(&key) {
                         job.stop();
+                        self.counters().jobs_stopped.increment();
                     }
                 }
                 Decision::Start(key) => {
                     let Some(job) = state.jobs.get(&key).cloned() else { continue };
                     state.runs += 1;
+                    self.counters().jobs_started.increment();
                     let jitter = self.jitter_ms(state.scheduler.running());
                     job::start(self, job, state.runs, jitter);
                 }
@@ -332,6 +363,7 @@ impl Replicator {
             Some(Outcome::Completed(answer)) => {
                 tracing::info!(id = &*job.key, "a replication is complete");
                 state.jobs.remove(&job.key);
+                self.counters().jobs_removed.increment();
                 job.end(&Ended::Completed(answer));
                 self.document_completed(job);
                 let decisions = state.scheduler.completed(&job.key, now_ms);
@@ -345,8 +377,10 @@ impl Replicator {
         };
         let (id, source, target) = (&*job.key, &job.spec.source, &job.spec.target);
         tracing::warn!(id, %source, %target, reason, "a replication failed");
+        self.counters().jobs_crashed.increment();
         if matches!(job.origin, Origin::Transient { .. }) {
             state.jobs.remove(&job.key);
+            self.counters().jobs_removed.increment();
         }
         self.document_crashed(job, &reason);
         job.end(&ended);
@@ -378,7 +412,7 @@ impl State {
 
 /// Only who began a replication, and admins, may touch it.
 fn require_owner(job: &Job, user: &User) -> Result<(), ReplicateError> {
-    let is_admin = user.roles.iter().any(|role| role == "_admin");
+    let is_admin = user.roles.given().iter().any(|role| role == "_admin");
     let is_owner = match &job.origin {
         Origin::Transient { user: owner } => owner.as_deref() == user.name.as_deref(),
         Origin::Document { .. } => job.spec.user.name == user.name,

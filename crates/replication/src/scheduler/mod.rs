@@ -11,6 +11,7 @@ mod share;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::counters::Tally;
 pub use history::{Event, Happened, History, Limits};
 use share::Shares;
 
@@ -229,6 +230,15 @@ impl Scheduler {
     #[must_use]
     pub fn running(&self) -> usize {
         self.running
+    }
+
+    /// How many jobs there are, by what they do.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        let waiting = self.jobs.values().filter(|entry| !entry.runs);
+        let crashed = waiting.filter(|entry| entry.history.is_crashed()).count() as u64;
+        let (total, running) = (self.jobs.len() as u64, self.running as u64);
+        Tally { total, running, pending: total - running - crashed, crashed }
     }
 
     fn pending(&self, now_ms: u64) -> Vec<&Arc<str>> {

@@ -14,8 +14,8 @@ pub(super) enum Item {
     Row(Bytes),
     /// All changes were read.
     End { last_seq: Json, pending: Option<u64> },
-    /// It cannot go on.
-    Failed(PeerError),
+    /// It cannot go on. In a box, because the queue has places for many items that are rows.
+    Failed(Box<PeerError>),
     /// There is another database of the same name, whose sequences are others.
     MadeAnew,
 }
@@ -30,7 +30,7 @@ pub(super) async fn read(
     items: mpsc::Sender<Item>,
 ) {
     let mut reader = Reader { tries: Tries::new(source.tuning()), source, query, since, instance, items };
-    let end = reader.run().await.unwrap_or_else(|error| Some(Item::Failed(error)));
+    let end = reader.run().await.unwrap_or_else(|error| Some(Item::Failed(Box::new(error))));
     if let Some(end) = end {
         // Nobody listens if the session is over.
         let _ = reader.items.send(end).await;
@@ -58,7 +58,7 @@ impl Reader {
                 return Err(error);
             }
             tracing::info!("the feed of changes of {} is opened again: {error}", self.source.endpoint());
-            let instance = self.source.info().await?.instance_start_time;
+            let instance = Box::pin(self.source.info()).await?.instance_start_time;
             if self.instance.is_some() && instance.is_some() && self.instance != instance {
                 return Ok(Some(Item::MadeAnew));
             }
@@ -67,7 +67,7 @@ impl Reader {
 
     /// One feed to its end. Answers what to say at the end, or nothing if nobody listens.
     async fn feed(&mut self) -> Result<Option<Item>, PeerError> {
-        let mut feed = self.source.changes(&self.query, &self.since).await?;
+        let mut feed = Box::pin(self.source.changes(&self.query, &self.since)).await?;
         let mut last: Option<Bytes> = None;
         let mut rows = 0u64;
         let ended = loop {

@@ -35,7 +35,11 @@ pub(super) async fn start(spec: &Spec, id: &ReplicationId, context: &Context) ->
         false => (Log::default(), Log::default()),
     };
     let compared = checkpoint::compare(source_log.document.as_ref(), target_log.document.as_ref());
-    let since = spec.since_seq.clone().unwrap_or(compared.since);
+    // Only for the first run, as in 3.5.2: later ones go on from their checkpoints and do not all begin there again.
+    let since = match &spec.since_seq {
+        Some(since) if compared.since == checkpoint::zero() => since.clone(),
+        Some(_) | None => compared.since,
+    };
     context.progress.update(|statistics| {
         statistics.through_seq = Some(since.clone());
         statistics.checkpointed_source_seq = Some(since.clone());
@@ -119,6 +123,17 @@ impl Checkpoints {
         if !self.used || *through == self.recorded {
             return Ok(());
         }
+        let written = self.write(context, through).await;
+        let counters = &context.services.counters;
+        if written.is_ok() {
+            counters.checkpoints.increment();
+        } else {
+            counters.failed_checkpoints.increment();
+        }
+        written
+    }
+
+    async fn write(&mut self, context: &Context, through: &Json) -> Result<(), Failure> {
         self.commit(context).await?;
         let statistics = context.progress.statistics();
         let entry = Entry {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::session::{Control, Failure, Outcome};
 use crate::testing::{Database, Leaf, Missing, Sequences, Server, Sides, services, spec};
+use crate::transport::{Body, BoxFuture, Transport, TransportError};
 
 fn sides(server: &Arc<Server>) -> Sides {
     Sides { source: server.clone(), target: server.clone() }
@@ -123,6 +124,51 @@ async fn options_of_a_replication() {
     assert_eq!(server.database("a").state(), server.database("b").state());
     answer(&sides(&server).run(&spec("a", "c", "\"create_target\":true"), &services()).await.0);
     assert_eq!(server.database("a").state(), server.database("c").state());
+}
+
+/// As CouchDB's `couch_replicator_scheduler_job_tests` has it.
+#[tokio::test(start_paused = true)]
+async fn a_checkpoint_goes_before_since_seq() {
+    let server = varied(Sequences::Strings, Missing::default());
+    let spec = spec("a", "b", "\"since_seq\":\"7-g1AAAA\"");
+    let since = |server: &Server| {
+        let log = server.log.lock();
+        let feed = log.iter().find(|line| line.contains("_changes?")).unwrap();
+        feed.split("since=").nth(1).unwrap().to_owned()
+    };
+    answer(&sides(&server).run(&spec, &services()).await.0);
+    assert!(since(&server).starts_with("7-g1AAAA"));
+    server.log.lock().clear();
+    answer(&sides(&server).run(&spec, &services()).await.0);
+    let second = since(&server);
+    assert!(!second.starts_with("7-g1AAAA") && !second.starts_with('0'), "{second}");
+}
+
+/// More sessions than there are places for wait for peers that never answer; another begins nevertheless.
+#[tokio::test(start_paused = true)]
+async fn places_of_silent_peers_do_not_hold_others_up_for_ever() {
+    struct Silent;
+    impl Transport for Silent {
+        fn call(&self, _: http::Request<Body>) -> BoxFuture<'_, Result<http::Response<Body>, TransportError>> {
+            Box::pin(std::future::pending())
+        }
+    }
+    let (server, services, spec) = (Server::with(&["a", "b"]), services(), spec("a", "b", ""));
+    let silent = Sides { source: Arc::new(Silent), target: Arc::new(Silent) };
+    let mut waiting = Vec::new();
+    for _ in 0..super::STARTING_MAX {
+        waiting.push(silent.begin(&spec, &services).await);
+    }
+    tokio::task::yield_now().await;
+    let seconds = async || {
+        let begun = tokio::time::Instant::now();
+        answer(&sides(&server).run(&spec, &services).await.0);
+        begun.elapsed().as_secs()
+    };
+    assert_eq!(seconds().await, super::PLACE_WAIT.as_secs());
+    // Who wants nothing any more gives its place away.
+    waiting.pop();
+    assert_eq!(seconds().await, 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,6 +5,7 @@ use settee_model::json::Json;
 
 use super::{CancelTarget, Filter, Request, Spec, Tuning};
 use crate::endpoint::{Auth, Endpoint, User};
+use crate::net::SocketOptions;
 
 fn request(members: &str) -> Result<Request, String> {
     let json = Json::parse(members.as_bytes()).unwrap();
@@ -65,7 +66,7 @@ fn members() {
     let spec = spec(
         ",\"continuous\":true,\"create_target\":true,\"create_target_params\":{\"q\":1,\"n\":\"2\"},\
          \"doc_ids\":[\"b%2Fc\",\"a\",\"a\"],\"since_seq\":[5,\"x\"],\"worker_batch_size\":\"7\",\"worker_processes\":0,\
-         \"checkpoint_interval\":5000,\"use_checkpoints\":false,\"target_proxy\":\"socks5://p:1\",\"unknown\":{}",
+         \"checkpoint_interval\":5000,\"use_checkpoints\":false,\"socket_options\":\"[{keepalive, false}]\",\"target_proxy\":\"socks5://p:1\",\"unknown\":{}",
     );
     assert!(spec.continuous && spec.create_target && !spec.winning_revs_only);
     assert_eq!(spec.create_target_params, [("q".to_owned(), "1".to_owned()), ("n".to_owned(), "2".to_owned())]);
@@ -76,6 +77,7 @@ fn members() {
         worker_processes: 1,
         checkpoint_interval_ms: 5000,
         use_checkpoints: false,
+        socket_options: Some(SocketOptions { keepalive: false, ..SocketOptions::default() }),
         ..Tuning::default()
     };
     assert_eq!(spec.tuning, expected);

@@ -4,7 +4,7 @@
 //! attachments. Seeds are printed; `SETTEE_ROUNDS` says how many rounds there are.
 
 use settee_replication::{
-    Control, Identity, Outcome, Peer, Progress, ReplicationId, Request, Services, Session, Spec, Tuning,
+    Control, Identity, Outcome, Peer, Places, Progress, ReplicationId, Request, Services, Session, Spec, Tuning,
 };
 use tokio::sync::watch;
 
@@ -78,7 +78,7 @@ impl Random {
 
 impl World {
     fn way(&self, wrong: Wrong, first: u64, count: u64) -> Arc<Broken> {
-        let user = User { name: Some("admin".to_owned()), roles: vec!["_admin".to_owned()] };
+        let user = User { name: Some("admin".to_owned()), roles: Roles::Given(vec!["_admin".to_owned()]) };
         let inner = InProcess::new(Arc::downgrade(&self.node), Arc::clone(&self.router), user);
         Arc::new(Broken { inner, wrong, first, count, exchanges: AtomicU64::new(0) })
     }
@@ -103,6 +103,8 @@ fn services() -> Services {
     Services {
         now_s: Arc::new(|| BEGIN_MS / 1000),
         new_uuid: Arc::new(|| format!("{:032x}", NEXT.fetch_add(1, Ordering::Relaxed))),
+        places: Places::default(),
+        counters: Arc::default(),
     }
 }
 
@@ -112,7 +114,7 @@ async fn run(spec: &Spec, source: &Arc<Broken>, target: &Arc<Broken>) -> Option<
     let target = Peer::new(spec.target.clone(), Arc::clone(target) as Arc<_>, &spec.tuning);
     let identity = Identity { uuid: "uuid".to_owned(), hostname: "here".to_owned(), port: 5984 };
     let id = ReplicationId::compute(spec, &identity, &source).await.unwrap();
-    let session = Session::new(spec.clone(), id, source, target, services(), Arc::new(Progress::default()));
+    let session = Session::new(Arc::new(spec.clone()), id, source, target, services(), Arc::new(Progress::default()));
     let (_control, controlled) = watch::channel(Control::Run);
     tokio::time::timeout(Duration::from_secs(300), session.run(controlled)).await.ok()
 }

@@ -293,6 +293,32 @@ async fn a_document_may_do_what_its_owner_may() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_document_acts_with_the_roles_of_its_owners_account() {
+    let world = shared().await;
+    world.databases(&["_users", "a", "b"]).await;
+    // There is no JavaScript here to judge documents of users.
+    let rules = "/_users/_design/_auth";
+    let path = format!("{rules}?rev={}", text(world.get(rules).await.1.value(), "_rev").unwrap());
+    assert_eq!(world.ask(&admin(), Method::DELETE, &path, "").await.0, 200);
+    world.put("/a/x", "{}").await;
+    for database in ["a", "b"] {
+        world.put(&format!("/{database}/_security"), r#"{"members":{"roles":["pilots"]}}"#).await;
+    }
+    let account = |roles: &str| format!(r#"{{"name":"ann","type":"user","password":"p","roles":[{roles}]}}"#);
+    let put = world.put("/_users/org.couchdb.user:ann", &account(r#""crew""#)).await;
+    let document = r#"{"source":"a","target":"b"}"#;
+    assert_eq!(world.ask(&user("ann"), Method::PUT, "/_replicator/r", document).await.0, 201);
+    let state = world.until_state("r", "crashing").await;
+    let error = text(state.value().get("info").unwrap(), "error").unwrap();
+    assert!(error.contains("unauthorized"), "{error}");
+    // The next try is judged by what she is then.
+    let path = format!("/_users/org.couchdb.user:ann?rev={}", rev(&put));
+    world.put(&path, &account(r#""crew","pilots""#)).await;
+    world.until_state("r", "completed").await;
+    assert_eq!(world.get("/b/x").await.0, 200);
+}
+
+#[tokio::test(start_paused = true)]
 async fn others_see_no_credentials() {
     let world = shared().await;
     let document = r#"{"source":"http://ann:SECRET@h/a","target":{"url":"http://ann:SECRET@h/b","headers":{"Authorization":"Basic SECRET"}}}"#;

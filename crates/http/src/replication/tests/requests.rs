@@ -140,3 +140,40 @@ async fn what_runs_is_listed() {
         assert_eq!(here.ask(&user("ann"), Method::GET, path, "").await.0, 401, "{path}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn numbers_for_operators() {
+    let world = World::new().await;
+    world.databases(&["a", "b"]).await;
+    world.put("/a/x", "{}").await;
+    let (status, _) = world.ask(&admin(), Method::POST, "/_replicate", r#"{"source":"a","target":"b"}"#).await;
+    assert_eq!(status, 200);
+    let goes = r#"{"source":"b","target":"a","continuous":true}"#;
+    assert_eq!(world.ask(&admin(), Method::POST, "/_replicate", goes).await.0, 202);
+    let lacking = r#"{"source":"nosuch","target":"a"}"#;
+    assert!(world.ask(&admin(), Method::POST, "/_replicate", lacking).await.0 >= 400);
+    let (_, stats) = world.get("/_node/_local/_stats/couch_replicator").await;
+    let number = |path: &[&str]| {
+        let found = path.iter().try_fold(stats.value(), |value, name| value.get(name));
+        found.and_then(|value| value.get("value")?.as_u64()).unwrap_or_else(|| panic!("{path:?}: {}", show(&stats)))
+    };
+    let cases: [(&[&str], u64); 9] = [
+        (&["jobs", "adds"], 3),
+        (&["jobs", "starts"], 3),
+        (&["jobs", "removes"], 2),
+        (&["jobs", "crashes"], 1),
+        (&["jobs", "total"], 1),
+        (&["jobs", "running"], 1),
+        (&["jobs", "pending"], 0),
+        (&["checkpoints", "success"], 1),
+        (&["failed_starts"], 1),
+    ];
+    for (path, expected) in cases {
+        assert_eq!(number(path), expected, "{path:?}");
+    }
+    let kind = |name| text(stats.value().get("jobs").unwrap().get(name).unwrap(), "type").unwrap();
+    assert_eq!((kind("adds"), kind("running")), ("counter".to_owned(), "gauge".to_owned()));
+    assert_eq!(number(&["checkpoints", "failure"]) + number(&["responses", "failure"]), 0);
+    assert!(number(&["requests"]) >= number(&["responses", "success"]) && number(&["responses", "success"]) > 5);
+    assert_eq!(world.jobs().await, 1);
+}
