@@ -39,18 +39,19 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `limit`, which is not 0.
-    pub fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
+    /// A number below `limit`, or 0 if that is 0.
+    pub fn below<N: TryFrom<u64> + TryInto<u64>>(&mut self, limit: N) -> N {
+        let limit = limit.try_into().unwrap_or(1).max(1);
+        N::try_from(self.next() % limit).unwrap_or_else(|_| unreachable!("it is below a number of that type"))
     }
 
     /// Whether something happens that happens once in so many times.
-    pub fn one_in(&mut self, many: usize) -> bool {
+    pub fn one_in(&mut self, many: u64) -> bool {
         self.below(many) == 0
     }
 
     /// One of several.
-    pub fn pick<'a, T: ?Sized>(&mut self, among: &[&'a T]) -> &'a T {
+    pub fn pick<T: Copy>(&mut self, among: &[T]) -> T {
         among[self.below(among.len())]
     }
 
@@ -59,6 +60,23 @@ impl Random {
         for index in (1..values.len()).rev() {
             values.swap(index, self.below(index + 1));
         }
+    }
+
+    /// A number whose size is random too.
+    pub fn number(&mut self) -> u64 {
+        self.next() >> self.below(64_u32)
+    }
+
+    /// Up to `longest` bytes.
+    pub fn bytes(&mut self, longest: usize) -> Vec<u8> {
+        let len = self.below(longest + 1);
+        (0..len).map(|_| self.next() as u8).collect()
+    }
+
+    /// An object whose text has up to a bit more than `longest` bytes.
+    pub fn body(&mut self, longest: usize) -> String {
+        let padding = self.below(longest + 1);
+        format!("{{\"n\":{},\"p\":\"{}\"}}", self.below(1000), "x".repeat(padding))
     }
 
     /// Random valid JSON text with random whitespace and sometimes repeated names.
