@@ -50,6 +50,17 @@ impl Random {
         self.below(many) == 0
     }
 
+    /// Whether something happens that happens so many times of a hundred.
+    pub fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    /// Another generator, for another thread.
+    #[must_use]
+    pub fn fork(&mut self) -> Random {
+        Random(self.next())
+    }
+
     /// One of several.
     pub fn pick<T: Copy>(&mut self, among: &[T]) -> T {
         among[self.below(among.len())]
