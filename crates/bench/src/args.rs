@@ -113,7 +113,7 @@ pub struct IndexArgs {
     #[arg(
         long,
         value_delimiter = ',',
-        default_value = "javascript,quickjs,erlang,python,simplejson,pypy,coffeescript"
+        default_value = "javascript,quickjs,wasm,erlang,python,simplejson,pypy,coffeescript"
     )]
     pub languages: Vec<Language>,
     /// Reduce functions: one in the view's own language, or the built-in `_sum`
@@ -152,6 +152,8 @@ pub enum Language {
     Javascript,
     /// The same with Settee's native evaluator off, which needs an administrator
     Quickjs,
+    /// The example in Rust of Settee's WebAssembly
+    Wasm,
     /// CouchDB's native query server
     Erlang,
     /// The query server `python`, for example couchpy
@@ -292,7 +294,7 @@ mod tests {
     #[test]
     fn every_subcommand_has_defaults() {
         assert_eq!(defaults::<LoadArgs>().docs, 100_000);
-        assert_eq!(defaults::<IndexArgs>().languages.len(), 7);
+        assert_eq!(defaults::<IndexArgs>().languages.len(), 8);
         assert_eq!(defaults::<ViewsArgs>().padding, [1, 1000, 2000]);
         assert_eq!(defaults::<WritesArgs>().clients, 10);
         assert_eq!(defaults::<ReadsArgs>().page, 100);

@@ -154,22 +154,6 @@ fn victim(number: u64) -> String {
     format!("settee-bench-victim-{number}")
 }
 
-/// Sets a value in the server's memory and answers what it was; `None` deletes it.
-async fn configure(
-    connection: &mut Connection,
-    section: &str,
-    key: &str,
-    value: Option<&str>,
-) -> Result<Option<String>> {
-    let path = format!("/_node/_local/_config/{section}/{key}");
-    let (method, body) = match value {
-        Some(value) => (Method::PUT, json!(value).to_string()),
-        None => (Method::DELETE, String::new()),
-    };
-    let answer = connection.send_in_memory(method, &path, body).await?.expect_status(&[200, 404], &path)?;
-    Ok(answer.json()?.as_str().filter(|old| !old.is_empty()).map(str::to_owned))
-}
-
 async fn save_users(connection: &mut Connection, users: Vec<Value>) -> Result<()> {
     for batch in users.chunks(500) {
         let body = json!({ "docs": batch }).to_string();
@@ -199,7 +183,7 @@ impl Workload for Auth {
         connection.send(Method::PUT, &path, r#"{"n":1}"#).await?.expect_status(&[201, 202], &path)?;
         let mut before = Vec::new();
         for (section, key, value) in SETTINGS {
-            before.push(configure(connection, section, key, Some(value)).await?);
+            before.push(connection.configure(section, key, Some(value)).await?);
         }
         let user = json!({"_id": format!("org.couchdb.user:{USER}"), "name": USER, "type": "user", "roles": [],
             "password": PASSWORD});
@@ -252,7 +236,7 @@ impl Workload for Auth {
     async fn finish(&self, _: &Target, mut opened: Opened) -> Result<()> {
         let connection = &mut opened.database.connection;
         for ((section, key, _), before) in SETTINGS.iter().zip(opened.before) {
-            configure(connection, section, key, before.as_deref()).await?;
+            connection.configure(section, key, before.as_deref()).await?;
         }
         let query =
             r#"/_users/_all_docs?startkey="org.couchdb.user:settee-bench"&endkey="org.couchdb.user:settee-bench-w""#;

@@ -121,10 +121,18 @@ impl Connection {
         self.request(method, path, body, None).await
     }
 
-    /// The same for a change of the configuration that ends with the server.
-    pub(crate) async fn send_in_memory(&mut self, method: Method, path: &str, body: String) -> Result<Answer> {
+    /// Gives a setting a value that ends with the server, and answers the one it had; `None` is no value of its own, which
+    /// takes it back to its default.
+    pub(crate) async fn configure(&mut self, section: &str, key: &str, value: Option<&str>) -> Result<Option<String>> {
+        let path = format!("/_node/_local/_config/{section}/{key}");
+        let (method, body) = match value {
+            Some(value) => (Method::PUT, Value::from(value).to_string()),
+            None => (Method::DELETE, String::new()),
+        };
         let persist = (HeaderName::from_static("x-couch-persist"), HeaderValue::from_static("false"));
-        self.request(method, path, body, Some(persist)).await
+        let answer = self.request(method, &path, body, Some(persist)).await?.expect_status(&[200, 404], &path)?;
+        // A setting that was at its default has an empty text as its old value.
+        Ok(answer.json()?.as_str().filter(|old| !old.is_empty()).map(str::to_owned))
     }
 
     /// Goes on as somebody else.
@@ -250,7 +258,7 @@ fn percent_decode(text: &str) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-fn base64(bytes: &[u8]) -> String {
+pub(crate) fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::new();
     for chunk in bytes.chunks(3) {

@@ -29,54 +29,7 @@ use crate::{
 };
 
 pub(crate) use audit::audit;
-
-/// SplitMix64. Every run takes a new seed and prints it; `SETTEE_SEED=…` repeats a run.
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) fn new() -> Self {
-        let given = std::env::var("SETTEE_SEED").ok().and_then(|seed| seed.parse().ok());
-        let seed = given.unwrap_or_else(|| RandomState::new().hash_one(0));
-        eprintln!("SETTEE_SEED={seed}");
-        Self(seed)
-    }
-
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub(crate) fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-
-    pub(crate) fn one_in(&mut self, many: usize) -> bool {
-        self.below(many) == 0
-    }
-
-    pub(crate) fn pick<'a, T>(&mut self, among: &'a [T]) -> &'a T {
-        &among[self.below(among.len())]
-    }
-
-    /// A number whose size is random too.
-    pub(crate) fn number(&mut self) -> u64 {
-        self.next() >> self.below(64)
-    }
-
-    pub(crate) fn bytes(&mut self, longest: usize) -> Vec<u8> {
-        let len = self.below(longest + 1);
-        (0..len).map(|_| self.next() as u8).collect()
-    }
-
-    /// An object whose text has up to a bit more than `longest` bytes.
-    pub(crate) fn body(&mut self, longest: usize) -> String {
-        let padding = self.below(longest + 1);
-        format!("{{\"n\":{},\"p\":\"{}\"}}", self.below(1000), "x".repeat(padding))
-    }
-}
+pub(crate) use settee_model::testing::Random;
 
 pub(crate) fn memory() -> Arc<dyn Engine> {
     Arc::new(MemoryEngine::new())

@@ -5,6 +5,7 @@
 //! called through a [`DesignProgram`]. This crate runs no code itself and knows no particular language.
 
 mod batch;
+pub mod conformance;
 mod design_document;
 mod functions;
 mod modules;

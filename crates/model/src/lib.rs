@@ -17,8 +17,7 @@ mod rev;
 pub mod rev_tree;
 mod revision_hash;
 pub mod term;
-#[cfg(test)]
-mod testing;
+pub mod testing;
 
 pub use crate::attachment::{
     AttachmentData, AttachmentError, AttachmentMember, ContentEncoding, DEFAULT_CONTENT_TYPE, Follows,

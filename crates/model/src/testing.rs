@@ -1,21 +1,37 @@
-//! What the random tests of this crate share: a seeded generator and a random JSON text.
+//! What random tests share: a seeded generator and random JSON text. Main type: [`Random`]. Nothing but tests uses it.
 //!
 //! Every run takes a new seed and prints it (the test harness shows it when the test fails). `SETTEE_SEED=…` repeats a run.
 
 use std::hash::{BuildHasher, RandomState};
 
-/// SplitMix64.
-pub(crate) struct Random(u64);
+/// Numbers that look random (SplitMix64).
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Default for Random {
+    fn default() -> Random {
+        Random::new()
+    }
+}
 
 impl Random {
-    pub(crate) fn new() -> Random {
+    /// A generator with a new seed, which is printed, or the one of `SETTEE_SEED`.
+    pub fn new() -> Random {
         let given = std::env::var("SETTEE_SEED").ok().and_then(|seed| seed.parse().ok());
         let seed = given.unwrap_or_else(|| RandomState::new().hash_one(0));
         eprintln!("SETTEE_SEED={seed}");
         Random(seed)
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    /// The generator of a seed that the test has chosen: the same numbers in every run.
+    pub fn of(seed: u64) -> Random {
+        // Neighbours would otherwise have most of their numbers in common.
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    /// Any number.
+    #[expect(clippy::should_implement_trait, reason = "an iterator would wrap what never ends in options")]
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -23,33 +39,66 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    pub(crate) fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
+    /// A number below `limit`, or 0 if that is 0.
+    pub fn below<N: TryFrom<u64> + TryInto<u64>>(&mut self, limit: N) -> N {
+        let limit = limit.try_into().unwrap_or(1).max(1);
+        N::try_from(self.next() % limit).unwrap_or_else(|_| unreachable!("it is below a number of that type"))
     }
 
-    pub(crate) fn one_in(&mut self, many: usize) -> bool {
+    /// Whether something happens that happens once in so many times.
+    pub fn one_in(&mut self, many: u64) -> bool {
         self.below(many) == 0
     }
 
-    pub(crate) fn pick<'a, T: ?Sized>(&mut self, among: &[&'a T]) -> &'a T {
+    /// Whether something happens that happens so many times of a hundred.
+    pub fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    /// Another generator, for another thread.
+    #[must_use]
+    pub fn fork(&mut self) -> Random {
+        Random(self.next())
+    }
+
+    /// One of several.
+    pub fn pick<T: Copy>(&mut self, among: &[T]) -> T {
         among[self.below(among.len())]
     }
 
-    pub(crate) fn shuffle<T>(&mut self, values: &mut [T]) {
+    /// Puts values into a random order.
+    pub fn shuffle<T>(&mut self, values: &mut [T]) {
         for index in (1..values.len()).rev() {
             values.swap(index, self.below(index + 1));
         }
     }
 
+    /// A number whose size is random too.
+    pub fn number(&mut self) -> u64 {
+        self.next() >> self.below(64_u32)
+    }
+
+    /// Up to `longest` bytes.
+    pub fn bytes(&mut self, longest: usize) -> Vec<u8> {
+        let len = self.below(longest + 1);
+        (0..len).map(|_| self.next() as u8).collect()
+    }
+
+    /// An object whose text has up to a bit more than `longest` bytes.
+    pub fn body(&mut self, longest: usize) -> String {
+        let padding = self.below(longest + 1);
+        format!("{{\"n\":{},\"p\":\"{}\"}}", self.below(1000), "x".repeat(padding))
+    }
+
     /// Random valid JSON text with random whitespace and sometimes repeated names.
-    pub(crate) fn json(&mut self) -> String {
+    pub fn json(&mut self) -> String {
         let mut out = String::new();
         self.json_value(4, &mut out);
         out
     }
 
     /// As [`Random::json`], always an object.
-    pub(crate) fn json_object(&mut self) -> String {
+    pub fn json_object(&mut self) -> String {
         let mut out = String::new();
         self.json_object_into(4, &mut out);
         out

@@ -197,6 +197,27 @@ impl Process {
         self.is_error_log_cut = false;
     }
 
+    /// Whether it has nothing to say without being asked: what it says now would be taken for the answer to the next
+    /// command. Lines for the log are fine.
+    pub(crate) fn is_quiet(&mut self) -> bool {
+        struct Nothing<'a>(&'a Log, &'a Arc<str>);
+        impl Exchange for Nothing<'_> {
+            fn next_command(&mut self, _: &mut Vec<u8>) -> bool {
+                false
+            }
+
+            fn answer(&mut self, _: Value<'_>) -> Result<(), Problem> {
+                Ok(())
+            }
+
+            fn log(&mut self, line: String) {
+                (self.0)(self.1, &line);
+            }
+        }
+        let (log, language) = (Arc::clone(&self.log), Arc::clone(&self.language));
+        self.exchange(&mut Nothing(&log, &language)).is_ok() && self.received.is_empty()
+    }
+
     /// One command, and its answer as compact JSON text.
     pub(crate) fn ask(&mut self, command: &[u8], log: &mut dyn FnMut(String)) -> Result<Vec<u8>, Failure> {
         struct One<'a> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use settee_design::{CompileError, DocumentBatch, Emissions, Limits, MapSource, Program, RunError};
 use settee_model::json::{Kind, Value};
 
-use crate::child::{Exchange, Failure, Problem, excerpt};
+use crate::child::{Exchange, Failure, Problem, Process, excerpt};
 use crate::language::{Shared, run_error, unavailable};
 use crate::pool::Use;
 
@@ -47,26 +47,18 @@ impl Program for Mapper {
         let knows = |server: &crate::pool::Server| server.program.as_ref() == Some(source);
         let mut lease = self.shared.pool.lease(Use::Call, knows).map_err(|failure| run_error(failure, ""))?;
         let mut run = Run::new(batch, &self.source, self.limits, output);
-        // The document at which a process died last.
-        let mut died_at = None;
         loop {
             self.shared.compile(&mut lease, &self.source).map_err(|error| match error {
                 CompileError::Source(reason) => RunError::Fatal { name: "compilation_error".to_owned(), reason },
                 CompileError::Unavailable(reason) => RunError::Machinery(reason),
             })?;
-            let mapped = lease.server().and_then(|server| server.process.exchange(&mut run));
-            let Err(failure) = mapped else {
+            let Err(failure) = lease.server().and_then(|server| run.go_on(&mut server.process)) else {
                 return Ok(());
             };
             lease.discard();
-            let at = run.answered;
-            // Somebody may have killed the process; a document that does is met again.
-            if matches!(failure, Failure::Died { .. }) && died_at != Some(at) {
-                died_at = Some(at);
-                run.asked = at;
-                continue;
+            if !run.may_try_again(&failure) {
+                return Err(run_error(failure, &self.place(batch, run.answered)));
             }
-            return Err(run_error(failure, &self.place(batch, at)));
         }
     }
 }
@@ -79,13 +71,56 @@ struct Run<'a> {
     output: &'a mut Emissions,
     asked: usize,
     answered: usize,
+    /// The next part ends before this document.
+    end: usize,
+    /// Documents before this one are sent alone: one of them may be to blame for a failure.
+    alone_until: usize,
+    /// The document that was alone with a process that died.
+    died_alone: Option<usize>,
     log_left: usize,
 }
 
 impl<'a> Run<'a> {
     fn new(batch: &'a DocumentBatch, source: &MapSource, limits: Limits, output: &'a mut Emissions) -> Self {
         let functions = source.functions.len();
-        Self { batch, functions, limits, output, asked: 0, answered: 0, log_left: LOG_BYTES }
+        Self {
+            batch,
+            functions,
+            limits,
+            output,
+            asked: 0,
+            answered: 0,
+            end: 0,
+            alone_until: 0,
+            died_alone: None,
+            log_left: LOG_BYTES,
+        }
+    }
+
+    /// Has a process map what is left.
+    fn go_on(&mut self, process: &mut Process) -> Result<(), Failure> {
+        while self.answered < self.batch.len() {
+            self.end = if self.answered < self.alone_until { self.answered + 1 } else { self.batch.len() };
+            process.exchange(self)?;
+        }
+        Ok(())
+    }
+
+    /// Whether another process shall map what this one has not answered.
+    ///
+    /// Of several documents under way any may be to blame, because a server may collect its answers: each of them is tried
+    /// alone. Alone, one that takes too long is known. A process that died may have been killed by somebody else, so its
+    /// document gets another one.
+    fn may_try_again(&mut self, failure: &Failure) -> bool {
+        let was_alone = self.asked - self.answered <= 1;
+        let may = match failure {
+            Failure::Timeout { .. } => !was_alone,
+            Failure::Died { .. } => !was_alone || self.died_alone.replace(self.answered) != Some(self.answered),
+            _ => false,
+        };
+        self.alone_until = self.alone_until.max(self.asked);
+        self.asked = self.answered;
+        may
     }
 
     /// Adds the rows of one function.
@@ -114,7 +149,7 @@ impl<'a> Run<'a> {
 
 impl Exchange for Run<'_> {
     fn next_command(&mut self, out: &mut Vec<u8>) -> bool {
-        if self.asked == self.batch.len() {
+        if self.asked == self.end {
             return false;
         }
         out.extend_from_slice(b"[\"map_doc\",");

@@ -51,7 +51,7 @@ pub(crate) struct Server {
     pub(crate) program: Option<Arc<MapSource>>,
     /// Design documents, each as its database, id and revision.
     pub(crate) taught: Vec<(u64, Arc<str>, Arc<str>)>,
-    /// Whether it was idle before this use: it may have died meanwhile.
+    /// Whether it was idle before this use: it may have died since it was found to live.
     pub(crate) rested: bool,
 }
 
@@ -80,13 +80,14 @@ impl Pool {
         let server = place.map(|place| state.idle.remove(place).0);
         drop(state);
         let mut lease = Lease { pool: Arc::clone(self), wanted, server };
-        match &mut lease.server {
-            Some(server) => {
-                server.rested = true;
-                server.process.begin_use();
+        if let Some(server) = &mut lease.server {
+            server.rested = true;
+            server.process.begin_use();
+            if !server.process.is_quiet() {
+                lease.discard();
             }
-            None => lease.server = Some(self.start()?),
         }
+        lease.server()?;
         Ok(lease)
     }
 

@@ -10,26 +10,6 @@ use settee_design::{
 };
 use settee_model::json::Value;
 
-/// Numbers that look random and are the same for the same seed (SplitMix64).
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
-    }
-
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    }
-
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        if bound == 0 { 0 } else { self.next() % bound }
-    }
-}
-
 /// A language that compiles nothing.
 pub(crate) struct NoLanguage;
 
@@ -57,7 +37,8 @@ impl Language for NoLanguage {
 ///
 /// Map functions: `value K V` emits the members K and V of documents that have K; `each K` emits each element of the array
 /// K with its position; `none` emits nothing; `throw` throws for documents with the member `t`; `fatal` ends the build for
-/// documents with the member `f`. Reduce functions: `count`.
+/// documents with the member `f`. Reduce functions: `count`; `summary` makes an object of the number of rows, the sum of
+/// their values, and the least and the greatest of their ids.
 pub(crate) struct Rules;
 
 impl Rules {
@@ -115,7 +96,11 @@ impl Language for Rules {
     }
 
     fn reducer(&self, source: &str, _: Limits) -> Result<Box<dyn Reducer>, CompileError> {
-        if source == "count" { Ok(Box::new(CountRule)) } else { Err(CompileError::Source(source.to_owned())) }
+        match source {
+            "count" => Ok(Box::new(CountRule)),
+            "summary" => Ok(Box::new(SummaryRule)),
+            _ => Err(CompileError::Source(source.to_owned())),
+        }
     }
 }
 
@@ -172,5 +157,41 @@ impl Reducer for CountRule {
     fn rereduce(&mut self, groups: &[Vec<&[u8]>]) -> Result<Vec<Vec<u8>>, RunError> {
         let sum = |parts: &Vec<&[u8]>| parts.iter().filter_map(|part| Value::trusted(part).as_u64()).sum::<u64>();
         Ok(groups.iter().map(|parts| sum(parts).to_string().into_bytes()).collect())
+    }
+}
+
+/// What JavaScript would do with an object as its reduction.
+struct SummaryRule;
+
+impl SummaryRule {
+    fn text(parts: impl Iterator<Item = (u64, f64, String, String)>) -> Vec<u8> {
+        let merge = |whole: (u64, f64, String, String), part: (u64, f64, String, String)| {
+            (whole.0 + part.0, whole.1 + part.1, whole.2.min(part.2), whole.3.max(part.3))
+        };
+        let (rows, sum, least, greatest) = parts.reduce(merge).unwrap_or_default();
+        let quoted = [least, greatest].map(|id| {
+            let mut out = Vec::new();
+            settee_model::json::write_string(&mut out, &id);
+            String::from_utf8_lossy(&out).into_owned()
+        });
+        format!("{{\"rows\":{rows},\"sum\":{sum},\"ids\":[{}]}}", quoted.join(",")).into_bytes()
+    }
+}
+
+impl Reducer for SummaryRule {
+    fn reduce(&mut self, groups: &[ReduceRows<'_>]) -> Result<Vec<Vec<u8>>, RunError> {
+        let row = |(_, id, value): &(&[u8], &str, &[u8])| {
+            (1, Value::trusted(value).as_f64().unwrap_or_default(), (*id).to_owned(), (*id).to_owned())
+        };
+        Ok(groups.iter().map(|group| Self::text(group.rows.iter().map(row))).collect())
+    }
+
+    fn rereduce(&mut self, groups: &[Vec<&[u8]>]) -> Result<Vec<Vec<u8>>, RunError> {
+        let part = |text: &&[u8]| {
+            let member = |name| Value::trusted(text).get(name).unwrap_or(Value::NULL);
+            let id = |at| member("ids").elements().nth(at).and_then(Value::as_str).unwrap_or_default().into_owned();
+            (member("rows").as_u64().unwrap_or_default(), member("sum").as_f64().unwrap_or_default(), id(0), id(1))
+        };
+        Ok(groups.iter().map(|parts| Self::text(parts.iter().map(part))).collect())
     }
 }

@@ -1,4 +1,5 @@
-//! The compiled examples of `sdk/wasm/examples`: whoever changes those compiles them anew into `tests/data`.
+//! The compiled examples of `sdk/wasm/examples`: whoever changes those compiles them anew into `tests/data`,
+//! from where benchmarks take them too.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 

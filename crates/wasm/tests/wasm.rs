@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use settee_design::{CompileError, DocumentBatch, Emissions, Language, Limits, MapSource, ReduceRows, RunError};
+use settee_design::{CompileError, DocumentBatch, Emissions, Language, Limits, MapSource, RunError};
 use settee_model::base64;
 use settee_wasm::Wasm;
 
@@ -101,14 +101,6 @@ fn a_function_that_fails_emits_nothing_and_goes_on() {
 }
 
 #[test]
-fn log_lines_come_with_the_rows() {
-    assert_eq!(
-        run(&[map_of("(call $log (i32.const 17) (i32.const 7)) i32.const 0")], &[("a", "{}")]).unwrap(),
-        ["because"]
-    );
-}
-
-#[test]
 fn limits_end_the_build_and_say_where() {
     let check = |body: &str, name: &str, reason: &str| {
         let began = Instant::now();
@@ -144,17 +136,6 @@ fn endless_recursion_is_a_failure_of_the_document() {
         source(r#"(func $down (export "map") (param i32 i32) (result i32) (call $down (local.get 0) (local.get 1)))"#);
     let said = run(&[recursive], &[("a", "{}"), ("b", "{}")]).unwrap();
     assert_eq!(said, ["0.0!wasm trap: call stack exhausted", "1.0!wasm trap: call stack exhausted"]);
-}
-
-#[test]
-fn a_program_goes_on_after_a_limit() {
-    // Loops on documents that are longer than two bytes.
-    let body = "(if (i32.gt_u (local.get $len) (i32.const 2)) (then (loop (br 0)))) i32.const 0";
-    let source = MapSource { functions: vec![map_of(body).into()], library: None };
-    let mut program = Wasm::new().unwrap().program(&source, limits()).unwrap();
-    let mut output = Emissions::new();
-    program.map(&batch(&[("a", r#"{"x":1}"#)]), &mut output).unwrap_err();
-    program.map(&batch(&[("a", "{}")]), &mut output).unwrap();
 }
 
 #[test]
@@ -196,24 +177,6 @@ fn functions_of_one_module_share_no_memory() {
     );
     let said = run(&[counter.clone(), counter], &[("a", "{}"), ("b", "{}")]).unwrap();
     assert_eq!(said, ["0.0:1=null", "0.1:1=null", "1.0:2=null", "1.1:2=null"]);
-}
-
-#[test]
-fn groups_are_reduced() {
-    let echo = source(
-        r#"(func (export "reduce") (param $at i32) (param $len i32) (result i32)
-            (call $result (local.get $at) (local.get $len)) i32.const 0)"#,
-    );
-    let mut reducer = Wasm::new().unwrap().reducer(&echo, limits()).unwrap();
-    let rows = vec![(&b"1"[..], "a", &b"2"[..]), (&b"[3]"[..], "b\"", &b"{}"[..])];
-    let reduced = reducer.reduce(&[ReduceRows { rows }, ReduceRows::default()]).unwrap();
-    let expected = [
-        r#"{"rereduce":false,"keys":[[1,"a"],[[3],"b\""]],"values":[2,{}]}"#,
-        r#"{"rereduce":false,"keys":[],"values":[]}"#,
-    ];
-    assert_eq!(reduced, expected.map(|text| text.as_bytes().to_vec()));
-    let rereduced = reducer.rereduce(&[vec![b"1", b"2"]]).unwrap();
-    assert_eq!(rereduced, [br#"{"rereduce":true,"keys":null,"values":[1,2]}"#.to_vec()]);
 }
 
 #[test]

@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Honesty {
     Honest,
+    /// Honest, with a native evaluator of JavaScript that can be switched, and WebAssembly.
+    SeveralEngines,
     WrongSum,
     LosesDocument,
     ChangesDocument,
@@ -61,6 +63,15 @@ impl Fake {
         let state = self.state.lock().unwrap();
         let users = state.databases.get("_users").into_iter().flat_map(BTreeMap::values);
         (state.settings.len(), users.filter(|user| user["_deleted"] != true).count())
+    }
+
+    /// Sets `section/key` as an administrator would have done.
+    pub(super) fn set(&self, setting: &str, value: &str) {
+        self.state.lock().unwrap().settings.insert(setting.into(), value.into());
+    }
+
+    pub(super) fn setting(&self, setting: &str) -> Option<String> {
+        self.state.lock().unwrap().settings.get(setting).and_then(Value::as_str).map(str::to_owned)
     }
 
     pub(super) fn unauthorized(&self) -> usize {
@@ -131,6 +142,11 @@ impl State {
                 Some(_) => (200, json!({"ok": true})),
                 None => missing(),
             },
+            ("POST", [_, "_view_test"]) if self.honesty == Honesty::SeveralEngines => {
+                let setting = self.settings.get("query_server_config/native_evaluator");
+                let native = setting.is_none_or(|setting| setting != "false");
+                (200, json!({"engine": if native { "native" } else { "quickjs" }, "rows": []}))
+            }
             (_, [name, rest @ ..]) => {
                 let honesty = self.honesty;
                 if *name == "_users" {
@@ -174,6 +190,11 @@ fn in_database(
             (200, json!({"rows": rows.collect::<Vec<_>>()}))
         }
         ("PUT", ["_design", _]) if body["language"] == "javascript" => (201, json!({"ok": true})),
+        ("PUT", ["_design", _]) if body["language"] == "wasm" && honesty == Honesty::SeveralEngines => {
+            let module = body["views"]["lib"]["scores"].as_str().unwrap();
+            assert!(module.starts_with("AGFzbQEAAA"), "{}", &module[..20]);
+            (201, json!({"ok": true}))
+        }
         ("PUT", ["_design", _]) => (400, json!({"error": "unknown_query_language"})),
         ("GET", ["_design", _, "_view", "tenRows"]) => (200, json!({"total_rows": documents.len() * 10, "rows": []})),
         ("GET", ["_design", _, "_view", "scoresByMonth"]) => (200, sums(documents, honesty)),

@@ -101,6 +101,32 @@ fn proofs_are_measured_and_nothing_is_left_of_them() {
 }
 
 #[test]
+fn rows_of_engines_are_measured_where_there_are_several() {
+    for (honesty, measured) in [(Honesty::Honest, vec!["javascript"]), (Honesty::SeveralEngines, LANGUAGES.to_vec())] {
+        for before in [None, Some("true")] {
+            let fake = Fake::start(honesty);
+            if let Some(before) = before {
+                fake.set("query_server_config/native_evaluator", before);
+            }
+            let (url, json) = (format!("http://admin:pw@127.0.0.1:{}", fake.port()), TestFile::new("engines.json"));
+            let languages = LANGUAGES.join(",");
+            let words = ["index", "--docs", "40", "--documents", "small", "--languages", &languages, "--url", &url];
+            let code = bench(&[&words[..], &["--json", json.0.to_str().unwrap()]].concat()).unwrap();
+            let found = json.json();
+            assert_eq!(code, ExitCode::SUCCESS, "{found:#}");
+            for cell in found["tables"][0]["cells"].as_array().unwrap() {
+                let language = cell["cell"].as_str().unwrap().split(',').next().unwrap();
+                let has_figures = cell["figures"].as_array().is_some_and(|figures| !figures.is_empty());
+                assert_eq!(has_figures, measured.contains(&language), "{honesty:?}: {cell}");
+            }
+            assert_eq!(fake.setting("query_server_config/native_evaluator").as_deref(), before, "{honesty:?}");
+        }
+    }
+}
+
+const LANGUAGES: [&str; 3] = ["javascript", "quickjs", "wasm"];
+
+#[test]
 fn wrong_answers_fail() {
     for (honesty, words, failure) in [
         (Honesty::WrongSum, "index --docs 50 --documents small --languages javascript", "wrong answer: row"),

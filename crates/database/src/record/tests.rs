@@ -32,8 +32,11 @@ fn random_record(random: &mut Random) -> DocRecord {
         let newest = 1 + random.number() % (1 << 40);
         let nodes = tree.nodes();
         // Some branches grow from known revisions, others stand alone.
-        let base: Option<Rev> =
-            if nodes.is_empty() || random.one_in(3) { None } else { Some(random.pick(nodes).rev.clone()) };
+        let base: Option<Rev> = if nodes.is_empty() || random.one_in(3) {
+            None
+        } else {
+            Some(nodes[random.below(nodes.len())].rev.clone())
+        };
         let start = base.as_ref().map_or(newest, |rev| rev.generation);
         let mut path: Vec<Rev> = base.into_iter().collect();
         for up in 1..=1 + random.below(4) as u64 {
@@ -81,7 +84,7 @@ fn sequence_entries_round_trip() {
         let stored = random_stored(&mut random);
         let seq = if round % 2 == 0 { stored.body_seq } else { random.number() };
         let head = Head { seq, rev: random_rev(&mut random, generation), stored, has_conflicts: random.one_in(2) };
-        let id: String = (0..random.below(200)).map(|_| *random.pick(&['a', '/', 'é', '😀', '\0'])).collect();
+        let id: String = (0..random.below(200)).map(|_| random.pick(&['a', '/', 'é', '😀', '\0'])).collect();
         let mut bytes = Vec::new();
         SequenceEntry::encode(&mut bytes, &id, &head);
         let read = SequenceEntry::decode(seq, &bytes).unwrap();

@@ -268,8 +268,8 @@ fn random_update(
             continue;
         }
         // Few different contents, of all sizes around those that matter.
-        let data = vec![random.below(3) as u8; *random.pick(&[0, 1, 99, 100, 101, 950, 1000, 1001, 2500])];
-        let compression = *random.pick(&[Compression::None, Compression::None, GZIP]);
+        let data = vec![random.below(3) as u8; random.pick(&[0, 1, 99, 100, 101, 950, 1000, 1001, 2500])];
+        let compression = random.pick(&[Compression::None, Compression::None, GZIP]);
         list.push(uploaded(database, &name, "a/b", compression, &data));
         wanted.insert(name, data);
     }

@@ -47,7 +47,7 @@ fn run(random: &mut Random) {
 fn edit_somehow(random: &mut Random, replica: &Arc<Database>, id: &str, model: &mut Model) {
     let leaves = leaves(replica, id);
     let live: Vec<&Leaf> = leaves.iter().filter(|(deleted, ..)| !deleted).collect();
-    let parent = (!live.is_empty()).then(|| random.pick(&live).1.clone());
+    let parent = (!live.is_empty()).then(|| live[random.below(live.len())].1.clone());
     let deleted = parent.is_some() && random.one_in(4);
     let text = format!("{{\"n\":{}}}", random.below(3));
     if let Some(rev) = saved(write(replica, vec![edit(id, parent.as_ref(), deleted, &text)]).remove(0)) {

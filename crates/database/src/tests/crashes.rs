@@ -102,7 +102,7 @@ fn random_updates(random: &mut Random, database: &Arc<Database>) -> Sent {
 fn work(random: &mut Random, engine: &Arc<dyn Engine>, steps: usize, told: &mut Acknowledged) -> Result<()> {
     let catalog = Catalog::open(Arc::clone(engine), random.next())?;
     for step in 0..steps {
-        let name = *random.pick(&["a", "b"]);
+        let name = random.pick(&["a", "b"]);
         let options = DatabaseOptions { created_ms: 1, instance: random.next(), layout: crate::Layout::Whole };
         if !told.databases.contains_key(name) {
             catalog.create(name, options)?;
@@ -116,7 +116,7 @@ fn work(random: &mut Random, engine: &Arc<dyn Engine>, steps: usize, told: &mut 
             continue;
         };
         if step % 10 == 5 {
-            let limit = *random.pick(&[2, 3, 1000]);
+            let limit = random.pick(&[2, 3, 1000]);
             database.update(Work::SetRevsLimit(limit))?;
         }
         if step % 10 == 7 {

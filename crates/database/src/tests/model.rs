@@ -138,7 +138,7 @@ impl Model {
 
 /// Ids whose order by bytes differs from that by characters or length.
 fn random_id(random: &mut Random) -> String {
-    let prefix = *random.pick(&["", "a", "doc", "_design/d", "é", "日", "\u{10ffff}", "z"]);
+    let prefix = random.pick(&["", "a", "doc", "_design/d", "é", "日", "\u{10ffff}", "z"]);
     format!("{prefix}{}", random.below(25))
 }
 
@@ -157,7 +157,7 @@ fn known_rev(random: &mut Random, model: &Model, id: &str) -> Option<Rev> {
     let doc = model.docs.get(id)?;
     let rev = match random.below(8) {
         0 => doc.revs.keys().nth(random.below(doc.revs.len())).unwrap(),
-        1 | 2 => *random.pick(&doc.leaves()),
+        1 | 2 => random.pick(&doc.leaves()),
         _ => doc.winner(),
     };
     Some(rev.clone())
@@ -172,7 +172,7 @@ fn random_update(random: &mut Random, model: &mut Model) -> (DocUpdate, UpdateOu
     let saved = |rev: Option<Rev>| rev.map_or(UpdateOutcome::Conflict, UpdateOutcome::Saved);
     match random.below(10) {
         0..=3 => {
-            let unknown = *random.pick(&[UnknownParent::Refuse, UnknownParent::Accept]);
+            let unknown = random.pick(&[UnknownParent::Refuse, UnknownParent::Accept]);
             let parent = match random.below(10) {
                 0 => None,
                 1 => Some(random_rev(random, 1)),
@@ -426,7 +426,7 @@ fn random_operations_agree_with_a_model() {
         for round in 0..120 {
             match random.below(12) {
                 0 => {
-                    let limit = *random.pick(&[1, 2, 5, 1000]);
+                    let limit = random.pick(&[1, 2, 5, 1000]);
                     model.revs_limit = limit;
                     database.update(Work::SetRevsLimit(limit as u64)).unwrap();
                 }

@@ -180,9 +180,9 @@ fn no_update_slips_past_the_rules_of_its_moment() {
     let stale: u64 = thread::scope(|scope| {
         let (database, done) = (&database, &done);
         let ruler = seeds[writers];
-        scope.spawn(move || change_rules(database, &mut Random(ruler), done));
+        scope.spawn(move || change_rules(database, &mut Random::of(ruler), done));
         let write = move |seed: u64| {
-            let (mut random, mut stale) = (Random(seed), 0);
+            let (mut random, mut stale) = (Random::of(seed), 0);
             for _ in 0..tries {
                 let view = database.read().unwrap();
                 let Some(update) = ask(&view, random_update(&view, &mut random)) else { continue };

@@ -700,3 +700,167 @@ function(doc) { if (doc.title) emit(norm(doc.title), null); }
 function(doc) {
   if (doc.title) emit(doc.title.replace(/\b\w/g, function(c) { return c.toUpperCase(); }), null);
 }
+//// members by names in brackets
+function(doc) {
+  if (doc['couch-type'] == 'Child' || doc['type'] == 'person') { emit(doc['name'], {_id: doc['_id'], _rev: doc['_rev']}); }
+}
+//// elements by bracketed names and positions
+function(doc) {
+  if (doc['type'] == 'post') {
+    for (var index in doc['comments']) {
+      if (doc['comments'][index]['author'] == 'Noah') emit(doc['comments'][index]['author'], index);
+    }
+  }
+}
+//// a node and its neighbours for include_docs
+function(doc) {
+    emit(doc._id, {_id: doc._id});
+    for(var n in doc.friends) {
+        emit(doc._id, {_id: doc.friends[n]});
+    }
+}
+//// id without its prefix
+function (doc) {
+  if (doc._id.slice(0, 5) === "post-") {
+    emit(doc._id.slice(5), doc._id.slice(5));
+    doc.tags.forEach(function (tag) {
+      emit(tag, doc._id.slice(5));
+    });
+  }
+}
+//// negative scores for a descending order, objects as high keys
+function map(doc) {
+  if (doc.name && doc.type && doc.score) {
+    emit(
+      [doc.type, -doc.score, doc.name, doc.timestamp || {}],
+      {name: doc.name, score: doc.score, timestamp: doc.timestamp || {}}
+    );
+  }
+}
+//// early return for what was thrown away
+function(doc) {
+  /* not what is in the bin */
+  if(doc.trashed && doc.trashed.indexOf("deleted") > -1) return;
+  if (doc.created_at) {
+    emit(doc.created_at, doc);
+  }
+};
+//// returns at several conditions, default by ternary
+function(doc) {
+
+    if (doc.type != "post" && doc.type != "order" && doc.type != "person") {
+
+        return;
+    }
+
+    if(doc.archived) {
+
+        return;
+    }
+
+    var season = (doc.season) ? doc.season : "ALL";
+
+    emit([doc.type, season, doc.author], 1);
+}
+//// date and time with leading zeros
+function(doc) {
+    if (doc.created_at) {
+        var a = doc.author || {};
+        var d = new Date(doc.created_at);
+        var day = d.getUTCDate(), dayOfWeek = d.getUTCDay() + 1;
+        var month = d.getUTCMonth() +1;
+        var hours = d.getUTCHours();
+        var minutes = d.getUTCMinutes();
+
+        if (minutes <10) {
+            minutes = "0" + minutes;
+        }
+
+        emit(doc.created_at, {
+            author: a.name,
+            date: d.getUTCFullYear() + "/" + month + "/" + day,
+            weekday: dayOfWeek,
+            time: hours + ":" + minutes,
+        });
+    }
+};
+//// milliseconds of a date
+function(doc){
+  if (doc.type === 'post'){
+    var created = new Date(doc.created_at);
+    emit(created.getTime(), null);
+  }
+}
+//// local date and time as texts
+function(doc) { if (doc.created_at) { var d = new Date(doc.created_at); emit(d.getFullYear(), d.toDateString()); } }
+//// types that contain a word
+function(doc) {
+  if (doc.type !== undefined && doc.type.indexOf('er') != -1) {
+    emit(doc.customer);
+  }
+}
+//// many cases with long keys
+function (doc) {
+  switch (doc.type) {
+  case 'post':
+    emit([doc.type, doc.title, doc.author, doc.date, doc.created_at, doc.votes], null);
+    break;
+  case 'person':
+    emit([doc.type, doc.firstname, doc.lastname, doc.address && doc.address.city], null);
+    break;
+  default:
+  }
+}
+//// cases that fall through
+function(doc) {
+  switch (doc.type) {
+    case "comment":
+    case "reply": emit(["talk", doc.author], 1);
+    case "post": emit(["text", doc._id], 1); break;
+  }
+}
+//// words between all that is no letter
+function(doc){
+    var words = doc.text.split(/\W/);
+    words.forEach(function(word){
+      if (word.length > 0) emit([word,doc.author],1);
+    });
+}
+//// tags from the last to the first
+function(doc) {
+    var tags = doc.tags;
+    if (tags) {
+        for (var i = tags.length - 1; i >= 0; i--) {
+            if (tags[i])  {      // there is something
+               emit(tags[i].toLowerCase(), 1);
+            }
+        }
+    }
+}
+//// no value and no semicolon
+function(doc) { if (doc.type) emit([doc.type, doc.state]) }
+//// arrow with a block on one line
+(doc) => { if (doc._conflicts) { emit(doc._conflicts, doc._id); } }
+//// arrow in brackets
+((doc) => emit([doc.type, doc.subtype], 1))
+//// all but one design document, chosen members
+function(doc) {if (doc._id != "_design/app") {emit(doc._id, {_id: doc._id, name: doc.name, date: doc.date, type: doc.type});}}
+//// states in a condition with brackets
+function(doc) { if (doc.type == 'order' && (doc.state === 'OPEN' || doc.state === 'PENDING')) emit(null, doc._id) }
+//// lower case of a member that must be there
+function(doc) { if (doc.type == 'user' && doc.email) emit(doc.email.toLowerCase(), doc._id) }
+//// value of something deep
+function(doc) {
+  if (doc.address && doc.address.city) {
+    emit(doc.address.city.toUpperCase().replace(/\s+/g, '_'), 1);
+  }
+}
+//// content for a list, made before
+function(doc) {
+	var content = {
+		createdAt: doc.created_at,
+		title: doc.title,
+		tags: doc.tags && doc.tags.length
+	}
+	emit(doc.updated_at, content);
+}

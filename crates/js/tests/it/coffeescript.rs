@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use settee_design::{CallError, CompileError, DesignSource, Emissions, Language as _, Limits, MapSource, ReduceRows};
+use settee_design::{CallError, CompileError, DesignSource, Emissions, Language as _, Limits, MapSource};
 use settee_js::CoffeeScript;
 use settee_model::json::Json;
 
@@ -52,15 +52,6 @@ fn the_example_of_the_documentation_runs() {
 }
 
 #[test]
-fn modules_are_javascript() {
-    let library = r#"{"m":"exports.twice = function (x) { return 2 * x; };"}"#;
-    assert_eq!(
-        rows("(doc) -> emit require('views/lib/m').twice(doc.a), 0", Some(library), r#"{"a":4}"#),
-        "[[0,0,8,0]]"
-    );
-}
-
-#[test]
 fn sources_that_do_not_compile_are_refused() {
     let refusal = |source: &str| {
         let source = MapSource { functions: vec![source.into()], library: None };
@@ -74,14 +65,6 @@ fn sources_that_do_not_compile_are_refused() {
     assert_eq!(refusal("\n(doc -> emit 1"), "SyntaxError: missing ) on line 2 (\n(doc -> emit 1)");
     let message = refusal("42");
     assert!(message.starts_with("Expression does not eval to a function. ("), "{message}");
-}
-
-#[test]
-fn reduce_functions_run() {
-    let mut reducer = coffeescript().reducer("(keys, values, rereduce) -> sum values", Limits::default()).unwrap();
-    let reduced = reducer.reduce(&[ReduceRows { rows: vec![(b"1", "a", b"1"), (b"2", "b", b"2.5")] }]).unwrap();
-    assert_eq!(reduced, [b"3.5"]);
-    assert_eq!(reducer.rereduce(&[vec![b"1", b"2"]]).unwrap(), [b"3"]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use settee_design::{Limits, RunError};
 
-use super::{batch, check, check_fatal, program, run};
+use super::{check, check_fatal, program, run};
 
 const SHORT: u64 = 300;
 
@@ -136,14 +136,4 @@ fn loops_at_the_top_of_a_source_do_not_compile() {
     let refused = program(&["(function() { for (;;); })()"], None, short());
     assert!(refused.is_err());
     check("function(doc) { emit('alive', null); }", "{}", "[[\"alive\",null]]");
-}
-
-#[test]
-fn a_program_goes_on_after_a_failure() {
-    let mut program = program(&["function(doc) { if (doc.bad) for (;;); emit(1, 1); }"], None, short()).unwrap();
-    let mut output = settee_design::Emissions::new();
-    assert!(program.map(&batch(&["{}", "{\"bad\":1}"]), &mut output).is_err());
-    output.clear();
-    program.map(&batch(&["{}", "{}"]), &mut output).unwrap();
-    assert_eq!(output.len(), 2);
 }

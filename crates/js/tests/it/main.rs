@@ -3,6 +3,7 @@
 
 mod attacks;
 mod coffeescript;
+mod conformance;
 mod design;
 mod documents;
 mod limits;

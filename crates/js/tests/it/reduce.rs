@@ -1,6 +1,6 @@
 //! Reduce functions.
 
-use settee_design::{CompileError, Language as _, Limits, ReduceRows, Reducer, RunError};
+use settee_design::{Language as _, Limits, ReduceRows, Reducer, RunError};
 use settee_js::ReduceLimit;
 
 use super::language;
@@ -70,29 +70,6 @@ fn what_reduce_functions_log_can_be_asked_for() {
 }
 
 #[test]
-fn exceptions_make_null_of_their_group_only() {
-    let groups: Vec<_> = ROWS.iter().map(|row| ReduceRows { rows: vec![*row] }).collect();
-    let results = reducer("function(k, v) { if (v[0].n) null.x; return v[0]; }").reduce(&groups);
-    assert_eq!(texts(results), ["1", "null", "\"three\\n\""]);
-}
-
-#[test]
-fn reductions_are_reduced_again() {
-    let groups = [vec![&b"33"[..], b"55", b"66"], vec![], vec![b"1"]];
-    let mut reducer = reducer("function(k, v, r) { return r ? [k, sum(v)] : -1; }");
-    assert_eq!(texts(reducer.rereduce(&groups)), ["[null,154]", "[null,0]", "[null,1]"]);
-    assert_eq!(texts(reducer.reduce(&[ReduceRows { rows: ROWS.to_vec() }])), ["-1"]);
-}
-
-#[test]
-fn many_groups_go_in_few_requests() {
-    let long = format!("\"{}\"", "x".repeat(1000));
-    let groups: Vec<_> = (0..3000).map(|_| ReduceRows { rows: vec![(b"1", "a", long.as_bytes()); 3] }).collect();
-    let results = reducer("function(k, v) { return v[0].length + v.length; }").reduce(&groups);
-    assert_eq!(texts(results), vec!["1003"; 3000]);
-}
-
-#[test]
 fn reductions_must_shrink() {
     // The example of the protocol's description, whose line also names the view.
     let rows: [Row<'_>; 2] = [(b"\"x\"", "a", b"\"aaaaaaaaaa\""), (b"\"x\"", "b", b"\"bbbbbbbbbb\"")];
@@ -110,25 +87,4 @@ fn reductions_must_shrink() {
     let off = language().clone().with_reduce_limit(ReduceLimit::Off);
     let mut reducer = off.reducer(source, Limits::default()).unwrap();
     assert_eq!(texts(reducer.reduce(&[group()]))[0].len(), 79);
-}
-
-#[test]
-fn broken_sources_are_refused() {
-    let refusal = |source| language().reducer(source, Limits::default()).err();
-    assert!(matches!(refusal("function("), Some(CompileError::Source(message)) if message.starts_with("SyntaxError")));
-    assert!(matches!(refusal("1"), Some(CompileError::Source(message)) if message.starts_with("Expression does not")));
-}
-
-#[test]
-fn endless_reductions_are_ended() {
-    let limits = Limits { timeout_ms: 300, ..Limits::default() };
-    let mut reducer = language().reducer("function(k, v) { if (v.length) for (;;); return 0; }", limits).unwrap();
-    match reducer.reduce(&[ReduceRows { rows: ROWS.to_vec() }]) {
-        Err(RunError::Fatal { name, reason }) => {
-            assert_eq!(name, "timeout");
-            assert!(reason.starts_with("reduce function (function(k, v)"), "{reason}");
-        }
-        other => panic!("{other:?}"),
-    }
-    assert_eq!(texts(reducer.reduce(&[ReduceRows { rows: vec![] }])), ["0"]);
 }

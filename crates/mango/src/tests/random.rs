@@ -2,41 +2,13 @@
 
 use std::borrow::Cow;
 use std::fmt::Write;
-use std::hash::{BuildHasher, RandomState};
 
 use settee_model::json::Json;
+use settee_model::testing::Random;
 
 use super::naive::{Tree, holds};
 use super::{Place, json};
 use crate::{MangoError, Refusal};
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    /// `SETTEE_SEED=…` repeats a run.
-    fn new() -> Self {
-        let given = std::env::var("SETTEE_SEED").ok().and_then(|seed| seed.parse().ok());
-        let seed = given.unwrap_or_else(|| RandomState::new().hash_one(0));
-        eprintln!("SETTEE_SEED={seed}");
-        Self(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
-
-    fn pick<'a>(&mut self, among: &[&'a str]) -> &'a str {
-        among[self.below(among.len())]
-    }
-}
 
 const VALUES: &[&str] = &[
     "null",

@@ -2,9 +2,7 @@
 
 use std::sync::OnceLock;
 
-use settee_design::{
-    CallError, CompileError, DesignProgram, Emissions, Language as _, Limits, ListState, MoreRows, ReduceRows,
-};
+use settee_design::{CallError, CompileError, DesignProgram, Emissions, ListState, MoreRows};
 use settee_process::{QueryServer, erlang};
 
 use super::functions::Sent;
@@ -13,17 +11,22 @@ use super::{batch, program, run, server_with, settings, show};
 /// The server, if Erlang is here.
 fn erlang() -> Option<&'static QueryServer> {
     static SERVER: OnceLock<Option<QueryServer>> = OnceLock::new();
-    let server = SERVER.get_or_init(|| {
+    SERVER.get_or_init(|| Some(server_with(command()?, settings()).0)).as_ref()
+}
+
+/// The command of the server, if Erlang is here.
+pub(crate) fn command() -> Option<&'static str> {
+    static COMMAND: OnceLock<Option<String>> = OnceLock::new();
+    let command = COMMAND.get_or_init(|| {
         let version = std::process::Command::new("escript").arg("--version").output();
         if version.is_err() {
             println!("Erlang is not tested: escript is missing. Install erlang-base, or run `cargo xtask setup`");
             return None;
         }
         let directory = std::env::temp_dir().join(format!("settee-erlang-{}", std::process::id()));
-        let command = erlang::install(&directory).unwrap();
-        Some(server_with(&command, settings()).0)
+        Some(erlang::install(&directory).unwrap())
     });
-    server.as_ref()
+    command.as_deref()
 }
 
 #[track_caller]
@@ -101,67 +104,6 @@ fn values_survive_the_way_there_and_back() {
 }
 
 #[test]
-fn random_values_survive() {
-    let Some(server) = erlang() else { return };
-    let mut state: u64 = 0x2545_f491_4f6c_dd1d;
-    println!("seed {state}");
-    let mut next = move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    };
-    fn value(next: &mut dyn FnMut() -> u64, depth: u32, out: &mut String) {
-        let text = |next: &mut dyn FnMut() -> u64, out: &mut String| {
-            out.push('"');
-            for _ in 0..next() % 40 {
-                out.push_str(
-                    ["a", "b", "é", "\\\"", "\\\\", "\\n", "😀", " ", "/"][usize::try_from(next() % 9).unwrap()],
-                );
-            }
-            out.push('"');
-        };
-        match next() % if depth > 4 { 6 } else { 9 } {
-            0 => out.push_str("true"),
-            1 => out.push_str("null"),
-            2 => out.push_str(&(next() as i64).to_string()),
-            3 => out.push_str(&format!("{}.{}", next() % 1000, next() % 8 * 125 + 1)),
-            4 | 5 => text(next, out),
-            6 => {
-                out.push('[');
-                for number in 0..next() % 5 {
-                    out.push_str(if number > 0 { "," } else { "" });
-                    value(next, depth + 1, out);
-                }
-                out.push(']');
-            }
-            _ => {
-                out.push('{');
-                for number in 0..next() % 5 {
-                    out.push_str(if number > 0 { "," } else { "" });
-                    out.push_str(&format!("\"k{number}\":"));
-                    value(next, depth + 1, out);
-                }
-                out.push('}');
-            }
-        }
-    }
-    let documents: Vec<String> = (0..500)
-        .map(|_| {
-            let mut out = String::from("{\"v\":");
-            value(&mut next, 0, &mut out);
-            out + "}"
-        })
-        .collect();
-    let output =
-        run(server, &[r#"fun({Doc}) -> Emit(0, proplists:get_value(<<"v">>, Doc)) end."#], &documents).unwrap();
-    assert_eq!(output.len(), documents.len());
-    for (row, document) in output.rows().zip(&documents) {
-        assert_eq!(format!("{{\"v\":{}}}", String::from_utf8_lossy(row.value)), *document);
-    }
-}
-
-#[test]
 fn an_exception_skips_the_document_for_its_function_only() {
     let Some(server) = erlang() else { return };
     let good = "fun({Doc}) -> Log(\"hello\"), Emit(proplists:get_value(<<\"n\">>, Doc), null) end.";
@@ -187,19 +129,6 @@ fn sources_that_are_no_functions_are_refused() {
     check("fun(Doc) -> \"open end.", "line 1: unterminated string starting with \"open end.\"");
     check("fun(Doc) -> Emit(Unknown, null) end.", "{unbound_var,'Unknown'}");
     check("nosuch:module().", "undef");
-}
-
-#[test]
-fn functions_reduce_and_rereduce() {
-    let Some(server) = erlang() else { return };
-    let source = "fun(Keys, Values, ReReduce) -> {[{sum, lists:sum(Values)}, {keys, Keys}, {re, ReReduce}]} end.";
-    let mut reducer = server.reducer(source, Limits::default()).unwrap();
-    let reduced = reducer.reduce(&[ReduceRows { rows: vec![(b"\"k\"", "a", b"1"), (b"2", "b", b"2.5")] }]).unwrap();
-    assert_eq!(reduced, [br#"{"sum":3.5,"keys":[["k","a"],[2,"b"]],"re":false}"#]);
-    assert_eq!(reducer.rereduce(&[vec![b"1", b"2"]]).unwrap(), [br#"{"sum":3,"keys":null,"re":true}"#]);
-    let mut failing = server.reducer("fun(_, V, _) -> lists:sum(V) end.", Limits::default()).unwrap();
-    let error = failing.rereduce(&[vec![b"\"x\""]]).unwrap_err().to_string();
-    assert!(error.starts_with("reduce_runtime_error: {error,badarith"), "{error}");
 }
 
 fn design(json: &str) -> Option<Box<dyn DesignProgram>> {

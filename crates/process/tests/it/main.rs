@@ -1,6 +1,7 @@
 //! Query servers as the server uses them, with real processes: one written for these tests, and the Erlang one.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod conformance;
 mod erlang;
 mod failures;
 mod functions;

@@ -2,7 +2,7 @@
 
 use settee_design::{Emissions, Language as _, Limits};
 
-use super::{batch, check_fatal, program, run, server, server_with, settings, show, source};
+use super::{batch, program, run, server, server_with, settings, show, source};
 
 #[test]
 fn rows_come_in_the_order_of_documents_and_functions() {
@@ -41,32 +41,10 @@ fn documents_and_rows_larger_than_pipes_block_nobody() {
 }
 
 #[test]
-fn an_empty_batch_and_no_functions_are_fine() {
-    assert_eq!(run(&server(), &["act"], &[""; 0]).unwrap().len(), 0);
-    assert_eq!(run(&server(), &[], &["{}"]).unwrap().len(), 0);
-}
-
-#[test]
 fn the_library_is_sent_before_the_functions() {
     let mut source = source(&["act"]);
     source.library = Some(r#"{"m":"exports.x = 1"}"#.into());
     assert!(server().program(&source, Limits::default()).is_ok());
-}
-
-#[test]
-fn rows_and_bytes_of_a_document_are_limited() {
-    let server = server();
-    let limited = |document: &str, parts: &[&str]| {
-        let limits = Limits { rows_per_document: 100, bytes_per_document: 10_000, ..Limits::default() };
-        let mut output = Emissions::new();
-        let mut program = server.program(&source(&["act"]), limits).unwrap();
-        let result = program.map(&batch(&["{}", document]), &mut output).map(|()| output);
-        check_fatal(result, "limit_exceeded", parts);
-    };
-    let place = r#"map function (act) on document "doc2""#;
-    limited(r#"{"do":"rows","count":101}"#, &[place, "emitted more than 100 rows"]);
-    limited(r#"{"do":"bytes","count":10000}"#, &[place, "emitted more than 10000 bytes"]);
-    assert_eq!(run(&server, &["act"], &[r#"{"do":"rows","count":100}"#]).unwrap().len(), 100);
 }
 
 #[test]

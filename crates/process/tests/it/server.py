@@ -1,18 +1,26 @@
-"""A query server for tests. Documents say what it does with them; functions are names."""
+"""A query server for tests. Functions are Python; or they are names, and documents say what they do with them."""
 
 import json
 import os
 import sys
+import threading
 import time
 
+# Source and, if that is Python, the function.
 functions = []
 designs = {}
-state = {"list": None}
+state = {"list": None, "more": False}
 
 
 def say(value):
     sys.stdout.write(json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n")
-    sys.stdout.flush()
+    if not state["more"] or not has_late_answers():
+        sys.stdout.flush()
+
+
+def has_late_answers():
+    """Whether answers are kept as long as there are commands."""
+    return any(source == "late_answers" for source, _ in functions)
 
 
 def once(path):
@@ -22,6 +30,17 @@ def once(path):
         return True
     except FileExistsError:
         return False
+
+
+def speak(doc):
+    """Answers once more when it is told to."""
+    told, done = (os.path.join(doc["directory"], name) for name in ("speak", "spoken"))
+    while not os.path.exists(told):
+        time.sleep(0.001)
+    os.remove(told)
+    sys.stdout.write("[[" if doc["half"] else "[[]]\n")
+    sys.stdout.flush()
+    open(done, "w").close()
 
 
 def act(doc):
@@ -48,6 +67,8 @@ def act(doc):
     if what == "twice":
         # Comes with the answer that follows: nobody could tell a later one from the next document's.
         sys.stdout.write("[[]]\n")
+    if what == "late":
+        threading.Thread(target=speak, args=(doc,), daemon=True).start()
     if what == "log":
         say(["log", "new form"])
         say({"log": "old form"})
@@ -80,15 +101,39 @@ def act(doc):
     return [[doc["_id"], doc.get("value")]]
 
 
+def log(text):
+    say(["log", text])
+
+
+def compiled(source):
+    """The function of a source that is Python; None if it is a name."""
+    if source.startswith("lambda"):
+        return eval(source, globals())
+    if source.startswith("def "):
+        names = {}
+        exec(source, globals(), names)
+        return names.popitem()[1]
+
+
+def map_by(function, doc):
+    try:
+        return list(function(doc))
+    except Exception as error:
+        log("function raised %r with document %s" % (error, doc["_id"]))
+        return []
+
+
 def map_doc(doc):
     results = []
-    for function in functions:
-        if function == "act":
+    for function, python in functions:
+        if python:
+            results.append(map_by(python, doc))
+        elif function == "act":
             rows = act(doc)
             if rows is None:
                 return
             results.append(rows)
-        elif function == "nothing":
+        elif function in ("nothing", "late_answers"):
             results.append([])
         else:
             results.append([[[function, doc["_id"]], doc]])
@@ -107,8 +152,11 @@ def add_fun(source):
     elif source == "hang":
         time.sleep(1000)
     else:
-        functions.append(source)
-        say(True)
+        try:
+            functions.append((source, compiled(source)))
+            say(True)
+        except SyntaxError as error:
+            say(["error", "compilation_error", repr(error)])
 
 
 def reduce(sources, rows, rereduce):
@@ -120,7 +168,24 @@ def reduce(sources, rows, rereduce):
         return say([True])
     values = rows if rereduce else [value for _, value in rows]
     keys = None if rereduce else [key for key, _ in rows]
+    python = compiled(sources[0])
+    if python:
+        try:
+            return say([True, [python(keys, values, rereduce)]])
+        except Exception as error:
+            return say(["error", "reduce_runtime_error", repr(error)])
     say([True, [{"sum": sum(values), "keys": keys} if sources == ["keys"] else sum(values)]])
+
+
+def call(path, python, args):
+    try:
+        if path[0] == "filters":
+            return say([True, [python(doc, args[1]) for doc in args[0]]])
+        if path[0] == "views":
+            return say([True, [bool(list(python(doc))) for doc in args[0]]])
+        say(python(*args))
+    except Exception as error:
+        say(["error", "unnamed_error", repr(error)])
 
 
 def ddoc(command):
@@ -132,7 +197,12 @@ def ddoc(command):
     design, path, args = designs[command[0]], command[1], command[2]
     function = design
     for name in path:
+        if name not in function:
+            return say(["error", "not_found", "missing function " + name])
         function = function[name]
+    python = compiled(function) if isinstance(function, str) else None
+    if python:
+        return call(path, python, args)
     if function == "pid":
         return say(["resp", {"body": str(os.getpid())}])
     if function == "die":
@@ -147,8 +217,17 @@ def ddoc(command):
     say(function)
 
 
+def lines():
+    rest = b""
+    while chunk := os.read(0, 1 << 20):
+        *whole, rest = (rest + chunk).split(b"\n")
+        for number, line in enumerate(whole, 1):
+            state["more"] = number < len(whole)
+            yield line
+
+
 def main():
-    for line in sys.stdin:
+    for line in lines():
         command = json.loads(line)
         name = command[0]
         if name == "reset":

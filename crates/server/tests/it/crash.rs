@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use settee_model::json::{Json, Value};
+use settee_model::testing::Random;
 
-use crate::random::Random;
 use crate::server::{Directory, Server};
 use crate::{Client, design, number, rows, save, text, wait_for};
 
@@ -90,7 +90,7 @@ impl Known {
     /// Writes, replaces or deletes one document. `false` when the server has gone.
     fn write_one(&mut self, client: &mut Client, random: &mut Random, writer: usize) -> bool {
         let (id, rev) = self.pick(random, writer);
-        let n = i64::try_from(random.below(1000)).unwrap();
+        let n: i64 = random.below(1000);
         let deletes = rev.is_some() && random.below(8) == 0;
         self.open.insert(id.clone(), (!deletes).then_some(n));
         let rev_member = rev.map(|rev| format!("\"_rev\":\"{rev}\",")).unwrap_or_default();
@@ -108,7 +108,7 @@ impl Known {
         let mut docs = BTreeMap::new();
         for _ in 0..1 + random.below(100) {
             let (id, rev) = self.pick(random, writer);
-            let n = i64::try_from(random.below(1000)).unwrap();
+            let n: i64 = random.below(1000);
             let rev = rev.map(|rev| format!("\"_rev\":\"{rev}\",")).unwrap_or_default();
             docs.insert(id.clone(), format!("{{\"_id\":\"{id}\",{rev}\"n\":{n},\"w\":{writer}}}"));
             self.open.insert(id, Some(n));
@@ -138,7 +138,7 @@ impl Known {
         match self.acknowledged.iter().nth(nth) {
             Some((id, (rev, Some(_)))) if !self.open.contains_key(id) => (id.clone(), Some(rev.clone())),
             // A deleted one, or one of this very request.
-            _ => (format!("{writer}-{:x}-{:08x}", self.acknowledged.len(), random.below(1 << 32)), None),
+            _ => (format!("{writer}-{:x}-{:08x}", self.acknowledged.len(), random.below(1_u64 << 32)), None),
         }
     }
 

@@ -15,7 +15,6 @@ mod limits;
 mod operation;
 mod protocol;
 mod query_servers;
-mod random;
 mod replication;
 mod server;
 mod setup;

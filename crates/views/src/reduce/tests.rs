@@ -3,8 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::{Column, Group, is_builtin_reduce, overflow_of};
-use crate::testing::{NoLanguage, Random};
+use crate::testing::NoLanguage;
 use crate::tree::{Leaf, Row};
+use settee_model::testing::Random;
 
 fn column(name: &str) -> Column {
     Column::open(&name.into(), &NoLanguage::shared(), Default::default()).unwrap()
@@ -128,7 +129,7 @@ fn random_value(random: &mut Random, kind: u64) -> String {
 fn rereducing_the_parts_is_reducing_the_whole() {
     let names = ["_sum", "_count", "_stats", "_approx_count_distinct", "_first", "_last", "_top_5", "_bottom_3"];
     for seed in 0..60 {
-        let mut random = Random::new(seed);
+        let mut random = Random::of(seed);
         let kind = random.below(4);
         let count = random.below(400) + 1;
         let values: Vec<String> = (0..count).map(|_| random_value(&mut random, kind)).collect();

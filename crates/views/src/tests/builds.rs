@@ -13,11 +13,11 @@ use super::{ask, core, core_with_log, ddoc, kept_log, model, settings};
 use crate::ViewError;
 use crate::pace::Urgency;
 use crate::query::{Header, MapRow, Reduce, ReduceRow, RowSink, Update, ViewQuery};
-use crate::testing::Random;
+use settee_model::testing::Random;
 
 fn home(documents: u64) -> TestHome {
     let home = TestHome::new(Arc::new(MemoryEngine::new()));
-    change(&home, &mut Random::new(9), documents, 500);
+    change(&home, &mut Random::of(9), documents, 500);
     home
 }
 
@@ -50,7 +50,7 @@ fn a_new_reduce_function_needs_no_map() {
         assert_eq!(ask(&core, &home, &ddoc, "v", &ViewQuery { update, ..query.clone() }).unwrap(), expected);
     }
     assert_eq!(home.index_count(), 1);
-    change(&home, &mut Random::new(4), 300, 500);
+    change(&home, &mut Random::of(4), 300, 500);
     let ddoc = ddoc(r#""v": {"map": "value k v", "reduce": "_sum"}"#);
     let expected = model::answer(&home.documents.lock().clone(), &ddoc, "v", &query);
     assert_eq!(ask(&core, &home, &ddoc, "v", &query).unwrap(), expected);
@@ -135,7 +135,7 @@ fn cleanup_keeps_what_is_needed() {
 fn cleanup_beside_queries_changes_no_answer() {
     let engine = Arc::new(MemoryEngine::new());
     let home = TestHome::new(engine.clone());
-    change(&home, &mut Random::new(8), 300, 500);
+    change(&home, &mut Random::of(8), 300, 500);
     let core = core(settings(2, 1 << 20));
     let ddoc = ddoc(VIEWS);
     let all = ViewQuery::default();

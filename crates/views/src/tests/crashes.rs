@@ -15,8 +15,9 @@ use crate::keys::{node_id, push_row_key, row_id};
 use crate::pace::Urgency;
 use crate::query::ViewQuery;
 use crate::reduce::Column;
-use crate::testing::{Random, Rules};
+use crate::testing::Rules;
 use crate::tree::check::{OwnedRow, check};
+use settee_model::testing::Random;
 
 /// Checks the trees of all indexes as they are stored, and gives the nodes that belong to no tree.
 pub(super) fn check_stored(home: &TestHome, engine: &Arc<dyn Engine>) -> Vec<u64> {
@@ -65,7 +66,7 @@ fn check_entries(snapshot: &dyn Snapshot, shard: Shard, rows: &[OwnedRow], loade
 fn every_crash_image_can_be_brought_up_to_date() {
     for seed in 0..4 {
         println!("seed {seed}");
-        let mut random = Random::new(seed);
+        let mut random = Random::of(seed);
         let faulty = Arc::new(FaultyEngine::new());
         let engine: Arc<dyn Engine> = faulty.clone();
         let home = TestHome::new(Arc::clone(&engine));
@@ -95,7 +96,7 @@ fn every_crash_image_can_be_brought_up_to_date() {
 
 #[test]
 fn a_failed_write_loses_nothing() {
-    let mut random = Random::new(21);
+    let mut random = Random::of(21);
     let faulty = Arc::new(FaultyEngine::new());
     let engine: Arc<dyn Engine> = faulty.clone();
     let home = TestHome::new(Arc::clone(&engine));

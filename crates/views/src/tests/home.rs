@@ -93,6 +93,16 @@ impl TestHome {
         documents.by_id.insert(id.to_owned(), TestDocument { seq: documents.update_seq, json });
     }
 
+    /// Writes a revision that loses against the one that is there: the document changes its place, and nothing else.
+    pub(super) fn put_conflict(&self, id: &str) {
+        let mut documents = self.documents.lock();
+        let documents = Arc::make_mut(&mut documents);
+        if let Some(document) = documents.by_id.get_mut(id) {
+            documents.update_seq += 1;
+            document.seq = documents.update_seq;
+        }
+    }
+
     /// Purges a document, or one of its conflicts, which shows as a change.
     pub(super) fn purge(&self, id: &str, leaves_something: bool) {
         let mut documents = self.documents.lock();

@@ -16,8 +16,9 @@ use super::{Rows, counted_core, ddoc, model, run_directory};
 use crate::error::ViewError;
 use crate::pace::Urgency;
 use crate::query::{Reduce, Update, ViewQuery};
-use crate::testing::{CountedRules, Random};
+use crate::testing::CountedRules;
 use crate::views::Core;
+use settee_model::testing::Random;
 
 /// All built-in reduce functions that take any value, and one of the language.
 const REDUCES: [&str; 8] = ["_count", "_stats", "_sum", "_approx_count_distinct", "_first", "_last", "_top_3", "count"];
@@ -49,7 +50,7 @@ struct Life {
 impl Life {
     fn new(seed: u64) -> Self {
         println!("seed {seed}");
-        let mut random = Random::new(seed);
+        let mut random = Random::of(seed);
         let files = run_directory();
         let (core, language) = counted_core(hurried(&files, 30_000));
         let ddoc = design(&mut random);
@@ -94,7 +95,7 @@ impl Life {
     /// An order comes in mid-build; a pause does not last.
     fn order(&mut self, order: fn(&Core, &dyn crate::home::Home, &DesignDocument) -> Result<(), ViewError>) {
         let (core, home, ddoc) = (Arc::clone(&self.core), Arc::clone(&self.home), self.ddoc.clone());
-        let mut left = self.random.below(10);
+        let mut left: u64 = self.random.below(10);
         *self.language.watcher.lock() = Some(Box::new(move |_| {
             if left == 0 {
                 order(&core, &*home, &ddoc).unwrap();

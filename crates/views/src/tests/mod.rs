@@ -7,6 +7,7 @@ mod crashes;
 mod database;
 mod home;
 mod life;
+mod mixture;
 mod model;
 mod orders;
 mod partitions;

@@ -13,12 +13,13 @@ use crate::error::ViewError;
 use crate::orders::BuildStatus;
 use crate::pace::Urgency;
 use crate::query::{Update, ViewQuery};
-use crate::testing::{CountedRules, Random};
+use crate::testing::CountedRules;
 use crate::views::Core;
+use settee_model::testing::Random;
 
 fn home(documents: u64) -> Arc<TestHome> {
     let home = TestHome::new(Arc::new(MemoryEngine::new()));
-    change(&home, &mut Random::new(9), documents, documents);
+    change(&home, &mut Random::of(9), documents, documents);
     Arc::new(home)
 }
 
@@ -67,7 +68,7 @@ fn a_paused_build_goes_on_where_it_was() {
     assert_eq!(status(&core, &home), BuildStatus::Current);
     let there = home.documents.lock().by_id.len() as u64;
     assert!(language.mapped.load(Ordering::Relaxed) <= there - 600, "what was done is not done again");
-    compare(&core, &home, &ddoc(VIEWS), &mut Random::new(1), 10);
+    compare(&core, &home, &ddoc(VIEWS), &mut Random::of(1), 10);
 }
 
 #[test]
@@ -83,13 +84,13 @@ fn a_cancelled_build_is_forgotten_and_left_alone_until_somebody_asks() {
     assert_eq!(core.lag(&*home, &ddoc(VIEWS)).unwrap(), None);
     let other = ddoc(r#""v": {"map": "value k v"}"#);
     assert!(core.lag(&*home, &other).unwrap().is_some(), "another definition");
-    compare(&core, &home, &ddoc(VIEWS), &mut Random::new(1), 20);
+    compare(&core, &home, &ddoc(VIEWS), &mut Random::of(1), 20);
     assert_eq!(status(&core, &home), BuildStatus::Current);
     home.put("more", None);
     assert_eq!(status(&core, &home), BuildStatus::Lagging, "the background sees to it again");
     core.update(&*home, &ddoc(VIEWS), Urgency::Background).unwrap();
     // Without a build there is nothing to end, but what one has kept goes as well.
-    change(&home, &mut Random::new(2), 4_000, 5_000);
+    change(&home, &mut Random::of(2), 4_000, 5_000);
     order_at(&core, &home, &language, 2_200, |core, home| core.pause(home, &ddoc(VIEWS)).unwrap());
     core.update(&*home, &ddoc(VIEWS), Urgency::Background).unwrap_err();
     assert!(core.build_state(&*home, &ddoc(VIEWS)).unwrap().checkpoint_seq.is_some());
@@ -97,7 +98,7 @@ fn a_cancelled_build_is_forgotten_and_left_alone_until_somebody_asks() {
     assert!(core.build_state(&*home, &ddoc(VIEWS)).unwrap().checkpoint_seq.is_none());
     *language.watcher.lock() = None;
     core.resume(&*home, &ddoc(VIEWS)).unwrap();
-    compare(&core, &home, &ddoc(VIEWS), &mut Random::new(1), 10);
+    compare(&core, &home, &ddoc(VIEWS), &mut Random::of(1), 10);
 }
 
 #[test]
@@ -109,7 +110,7 @@ fn an_orderly_end_keeps_what_was_done() {
     assert!(matches!(core.update(&*home, &ddoc(VIEWS), Urgency::Client), Err(ViewError::Stopped)));
     let directory = core.settings().run_directory.clone();
     let (core, language) = counted_core(super::Settings { run_directory: directory, ..settings(2, 1 << 20) });
-    compare(&core, &home, &ddoc(VIEWS), &mut Random::new(1), 10);
+    compare(&core, &home, &ddoc(VIEWS), &mut Random::of(1), 10);
     let there = home.documents.lock().by_id.len() as u64;
     assert!(language.mapped.load(Ordering::Relaxed) <= there - 600);
 }
@@ -129,14 +130,14 @@ fn several_views_that_lag_share_one_pass() {
     };
     assert_eq!(mapped(&ddoc(VIEWS)), live(&home), "four indexes, each document once");
     // One of them is a little ahead of the others.
-    change(&home, &mut Random::new(2), 20, 1_000);
+    change(&home, &mut Random::of(2), 20, 1_000);
     mapped(&ddoc(r#""v": {"map": "each list"}"#));
-    change(&home, &mut Random::new(3), 400, 1_000);
+    change(&home, &mut Random::of(3), 400, 1_000);
     assert!(mapped(&ddoc(VIEWS)) <= 420);
     // A new view has everything to do, and the others nothing.
     let more = format!(r#"{VIEWS}, "new": {{"map": "value v k"}}"#);
     assert_eq!(mapped(&ddoc(&more)), live(&home));
-    compare(&core, &home, &ddoc(VIEWS), &mut Random::new(1), 20);
+    compare(&core, &home, &ddoc(VIEWS), &mut Random::of(1), 20);
 }
 
 #[test]

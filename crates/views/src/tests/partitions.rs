@@ -10,7 +10,7 @@ use super::random::{NAMES, VIEWS, change_ids, compare_one, id, query};
 use super::{ask, core, ddoc, settings};
 use crate::error::ViewError;
 use crate::query::{QueryError, ViewQuery};
-use crate::testing::Random;
+use settee_model::testing::Random;
 
 /// Some are prefixes of others, or have bytes that keys use as marks.
 const PARTITIONS: [&str; 8] = ["a", "aa", "a\0", "a\0\0", "ab", "b", "\u{10ffff}", "nobody"];
@@ -31,7 +31,7 @@ fn of_partition(documents: &Documents, partition: &str) -> Documents {
 
 fn check(seed: u64) {
     println!("seed {seed}");
-    let mut random = Random::new(seed);
+    let mut random = Random::of(seed);
     let home = home();
     let ddoc = ddoc(VIEWS);
     let core = core(settings(2, 10_000));

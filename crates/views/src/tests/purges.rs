@@ -9,7 +9,7 @@ use super::random::{NAMES, VIEWS, change, compare, id};
 use super::{ask, core, ddoc, settings};
 use crate::pace::Urgency;
 use crate::query::{Update, ViewQuery};
-use crate::testing::Random;
+use settee_model::testing::Random;
 
 fn purge(home: &TestHome, random: &mut Random, count: u64, space: u64) {
     for _ in 0..count {
@@ -20,14 +20,14 @@ fn purge(home: &TestHome, random: &mut Random, count: u64, space: u64) {
 
 fn check(seed: u64) {
     println!("seed {seed}");
-    let mut random = Random::new(seed);
+    let mut random = Random::of(seed);
     let home = TestHome::new(Arc::new(MemoryEngine::new()));
     let ddoc = ddoc(VIEWS);
     let mut core_now = core(settings(2, 100_000));
     for _ in 0..15 {
-        let count = [1, 30, 400][usize::try_from(random.below(3)).unwrap()];
+        let count = random.pick(&[1, 30, 400]);
         change(&home, &mut random, count, 300);
-        let count = [0, 1, 20, 200][usize::try_from(random.below(4)).unwrap()];
+        let count = random.pick(&[0, 1, 20, 200]);
         purge(&home, &mut random, count, 300);
         if random.below(3) == 0 {
             // Some come back.
@@ -41,7 +41,7 @@ fn check(seed: u64) {
             core_now = core(settings(1, 100_000));
         }
         // Not every index follows every time.
-        let count = [0, 1, 10][usize::try_from(random.below(3)).unwrap()];
+        let count = random.pick(&[0, 1, 10]);
         compare(&core_now, &home, &ddoc, &mut random, count);
     }
     core_now.update(&home, &ddoc, Urgency::Client).unwrap();
@@ -63,7 +63,7 @@ fn an_index_after_purges_is_one_that_was_built_after_them() {
 
 #[test]
 fn more_purges_than_one_batch_or_round() {
-    let mut random = Random::new(5);
+    let mut random = Random::of(5);
     let home = TestHome::new(Arc::new(MemoryEngine::new()));
     let ddoc = ddoc(VIEWS);
     let core = core(settings(2, 1 << 20));

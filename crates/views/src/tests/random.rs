@@ -11,27 +11,33 @@ use super::{ask, core, ddoc, model, settings};
 use crate::error::ViewError;
 use crate::pace::Urgency;
 use crate::query::{End, Inclusion, Keys, Order, QueryError, Reduce, Start, Update, ViewQuery};
-use crate::testing::Random;
 use crate::views::Core;
+use settee_model::testing::Random;
 
-/// All views of the random tests. The last one may emit many rows for a document, also equal ones.
+/// All views of the random tests, in four indexes. The last one may emit many rows for a document, also equal ones.
 pub(super) const VIEWS: &str = r#"
     "plain": {"map": "value k v"},
     "sum": {"map": "value k v", "reduce": "_sum"},
     "count": {"map": "value k v", "reduce": "count"},
+    "summary": {"map": "value k v", "reduce": "summary"},
     "stats": {"map": "value k v", "reduce": "_stats"},
+    "distinct": {"map": "value k v", "reduce": "_approx_count_distinct"},
+    "top": {"map": "value k v", "reduce": "_top_3"},
+    "bottom": {"map": "value k v", "reduce": "_bottom_2"},
+    "first": {"map": "value k v", "reduce": "_first"},
     "last": {"map": "value k v", "reduce": "_last"},
     "raw": {"map": "value k v", "reduce": "_count", "options": {"collation": "raw"}},
     "none": {"map": "none", "reduce": "_sum"},
     "each": {"map": "each list", "reduce": "_count"}"#;
-pub(super) const NAMES: [&str; 8] = ["plain", "sum", "count", "stats", "last", "raw", "none", "each"];
+pub(super) const NAMES: [&str; 13] =
+    ["plain", "sum", "count", "summary", "stats", "distinct", "top", "bottom", "first", "last", "raw", "none", "each"];
 
 fn key(random: &mut Random) -> String {
     match random.below(12) {
         0 => "null".to_owned(),
         1 => (random.below(2) == 0).to_string(),
         2 => format!("{}.5", random.below(5)),
-        3 => format!("\"{}\"", ["", "a", "A", "b", "ä", "aa"][usize::try_from(random.below(6)).unwrap()]),
+        3 => format!("\"{}\"", random.pick(&["", "a", "A", "b", "ä", "aa"])),
         4 => "{}".to_owned(),
         5 => format!("{{\"a\":{}}}", random.below(3)),
         6 => "[]".to_owned(),
@@ -63,7 +69,16 @@ pub(super) fn change_ids(home: &TestHome, random: &mut Random, count: u64, id: i
             home.put(&id, None);
             continue;
         }
-        let mut body = format!("\"v\":{}", random.below(100));
+        let (v, pair) = (random.below(100), [random.below(10), random.below(1_000)]);
+        let mut body = format!(
+            "\"v\":{v},\"pair\":[{},{}],\"object\":{{\"a\":{v},\"b\":{{\"c{}\":1}}}}",
+            pair[0],
+            pair[1],
+            pair[0] % 3
+        );
+        if random.one_in(7) {
+            body.push_str(",\"t\":1");
+        }
         if random.below(4) > 0 {
             body.push_str(&format!(",\"k\":{}", key(random)));
         }
@@ -94,7 +109,7 @@ pub(super) fn query(random: &mut Random) -> ViewQuery {
         reduce: match random.below(6) {
             0 => Reduce::Off,
             1 => Reduce::Exact,
-            2 | 3 => Reduce::Level(u32::try_from(random.below(4)).unwrap()),
+            2 | 3 => Reduce::Level(random.below(4)),
             _ => Reduce::Default,
         },
         skip: if random.below(3) == 0 { random.below(30) } else { 0 },
@@ -106,7 +121,7 @@ pub(super) fn query(random: &mut Random) -> ViewQuery {
 /// Asks random queries; both sides must agree, also about errors.
 pub(super) fn compare(core: &Core, home: &TestHome, ddoc: &DesignDocument, random: &mut Random, count: u64) {
     for _ in 0..count {
-        let name = NAMES[usize::try_from(random.below(NAMES.len() as u64)).unwrap()];
+        let name = random.pick(&NAMES);
         let documents = Arc::clone(&home.documents.lock());
         compare_one(core, home, ddoc, name, &query(random), &documents);
     }
@@ -133,13 +148,13 @@ pub(super) fn compare_one(
 
 fn check(seed: u64, threads: usize, memory_bytes: usize) {
     println!("seed {seed}");
-    let mut random = Random::new(seed);
+    let mut random = Random::of(seed);
     let engine = Arc::new(MemoryEngine::new());
     let home = TestHome::new(engine);
     let ddoc = ddoc(VIEWS);
     let mut core_now = core(settings(threads, memory_bytes));
     for _ in 0..12 {
-        let count = [1, 5, 60, 900][usize::try_from(random.below(4)).unwrap()];
+        let count = random.pick(&[1, 5, 60, 900]);
         change(&home, &mut random, count, 300 + 700 * (seed % 2));
         compare(&core_now, &home, &ddoc, &mut random, 12);
         if random.below(4) == 0 {
@@ -160,7 +175,7 @@ fn answers_do_not_depend_on_threads_and_spilling() {
 
 #[test]
 fn an_index_that_is_far_behind_is_loaded_anew() {
-    let mut random = Random::new(77);
+    let mut random = Random::of(77);
     let home = TestHome::new(Arc::new(MemoryEngine::new()));
     let ddoc = ddoc(VIEWS);
     let core = core(settings(2, 100_000));
@@ -172,7 +187,7 @@ fn an_index_that_is_far_behind_is_loaded_anew() {
 
 #[test]
 fn the_old_index_answers_until_it_is_brought_up_to_date() {
-    let mut random = Random::new(3);
+    let mut random = Random::of(3);
     let home = TestHome::new(Arc::new(MemoryEngine::new()));
     let ddoc = ddoc(VIEWS);
     let core = core(settings(1, 1 << 20));

@@ -18,7 +18,7 @@ use crate::index::{Checkpoint, IndexStore, Tokens};
 use crate::indexer::Settings;
 use crate::indexer::runs::RunDirectory;
 use crate::pace::Urgency;
-use crate::testing::Random;
+use settee_model::testing::Random;
 
 /// A clock that goes on by a millisecond whenever somebody looks.
 fn busy_clock() -> Clock {
@@ -133,7 +133,7 @@ fn checkpoints(home: &TestHome, engine: &Arc<dyn Engine>, files: &Path) -> Vec<(
 /// A build that was watched.
 fn watched_build(seed: u64) -> (TestHome, Random, Vec<Moment>) {
     println!("seed {seed}");
-    let mut random = Random::new(seed);
+    let mut random = Random::of(seed);
     let files = run_directory();
     let watched = Arc::new(Watched { inner: FaultyEngine::new(), files: files.clone(), moments: Mutex::default() });
     let engine: Arc<dyn Engine> = watched.clone();
@@ -196,7 +196,7 @@ fn settings_in(files: &Path) -> Settings {
 
 #[test]
 fn a_load_goes_on_after_many_crashes() {
-    let mut random = Random::new(31);
+    let mut random = Random::of(31);
     let mut engine = MemoryEngine::new();
     let files = run_directory();
     let mut home = TestHome::new(Arc::new(MemoryEngine::new()));

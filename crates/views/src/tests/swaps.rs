@@ -10,8 +10,8 @@ use super::random::change;
 use super::{Rows, counted_core, ddoc, model, settings};
 use crate::pace::Urgency;
 use crate::query::{Update, ViewQuery};
-use crate::testing::Random;
 use crate::views::{Answer, Core};
+use settee_model::testing::Random;
 
 fn online(views: &str) -> DesignDocument {
     DesignDocument { swap: Swap::Online, ..ddoc(views) }
@@ -19,7 +19,7 @@ fn online(views: &str) -> DesignDocument {
 
 fn home() -> TestHome {
     let home = TestHome::new(Arc::new(MemoryEngine::new()));
-    change(&home, &mut Random::new(5), 300, 200);
+    change(&home, &mut Random::of(5), 300, 200);
     home
 }
 
@@ -46,7 +46,7 @@ fn the_view_of_before_answers_until_the_new_one_is_built() {
     let new = online(r#""v": {"map": "value v k", "reduce": "_count"}, "w": {"map": "each list"}"#);
     assert!(check(&core, &home, &new, "v", &old));
     // It is kept up to date, and kept by a cleanup; a view that did not change is itself.
-    change(&home, &mut Random::new(6), 100, 200);
+    change(&home, &mut Random::of(6), 100, 200);
     assert_eq!(core.collect(&home, std::slice::from_ref(&new), 0).unwrap(), 0);
     assert!(check(&core, &home, &new, "v", &old));
     assert!(!check(&core, &home, &new, "w", &new));

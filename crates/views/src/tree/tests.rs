@@ -18,7 +18,8 @@ use super::write::{Committer, NodeWriter};
 use super::{Leaf, NodeCache, Root, Row, TreeReader};
 use crate::error::Result;
 use crate::reduce::{Column, Group};
-use crate::testing::{NoLanguage, Random};
+use crate::testing::NoLanguage;
+use settee_model::testing::Random;
 
 const SHARD: Shard = Shard(7);
 
@@ -145,7 +146,7 @@ fn random_row(random: &mut Random, space: u64) -> OwnedRow {
 fn random_changes_leave_a_sound_tree_with_the_right_rows() {
     for seed in 0..6 {
         println!("seed {seed}");
-        let mut random = Random::new(seed);
+        let mut random = Random::of(seed);
         let mut store = Store::new(&["_count", "_last"]);
         let mut model: BTreeMap<Vec<u8>, OwnedRow> = BTreeMap::new();
         let mut height = 0;
@@ -191,7 +192,7 @@ fn random_changes_leave_a_sound_tree_with_the_right_rows() {
 
 #[test]
 fn loading_gives_the_same_rows_and_columns_can_be_exchanged() {
-    let mut random = Random::new(11);
+    let mut random = Random::of(11);
     for count in [0, 1, 10, 2_000, 60_000] {
         let rows: BTreeMap<Vec<u8>, OwnedRow> = (0..count)
             .map(|_| random_row(&mut random, 100_000))
@@ -242,7 +243,7 @@ impl Visitor for Collect {
 
 #[test]
 fn walks_and_ranks_agree_with_a_sorted_list() {
-    let mut random = Random::new(5);
+    let mut random = Random::of(5);
     let rows: BTreeMap<Vec<u8>, OwnedRow> =
         (0..30_000).map(|_| random_row(&mut random, 50_000)).map(|row| (row.row_key.clone(), row)).collect();
     let mut store = Store::new(&["_count"]);
@@ -282,7 +283,7 @@ fn walks_and_ranks_agree_with_a_sorted_list() {
 
 #[test]
 fn groups_of_a_leaf_reduce_on_their_own() {
-    let mut random = Random::new(1);
+    let mut random = Random::of(1);
     let mut leaf = Leaf::default();
     let rows: BTreeMap<_, _> =
         (0..50).map(|_| random_row(&mut random, 1_000)).map(|row| (row.row_key.clone(), row)).collect();

@@ -3,6 +3,7 @@
 //! Three databases that are edited at random and replicated in random order end with the same leaves, winners, histories and
 //! attachments. Seeds are printed; `SETTEE_ROUNDS` says how many rounds there are.
 
+use settee_model::testing::Random;
 use settee_replication::{
     Control, Identity, Outcome, Peer, Places, Progress, ReplicationId, Request, Services, Session, Spec, Tuning,
 };
@@ -61,18 +62,6 @@ impl Transport for Broken {
                 }
             }
         })
-    }
-}
-
-/// A sequence of numbers from a seed (xorshift).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit
     }
 }
 
@@ -148,7 +137,7 @@ async fn state(world: &World, name: &str) -> String {
 
 /// Edits a random leaf of a random document, or begins a branch.
 async fn edit(world: &World, random: &mut Random) {
-    let (name, id) = (NAMES[random.below(3) as usize], format!("doc{}", random.below(5)));
+    let (name, id) = (NAMES[random.below(3_usize)], format!("doc{}", random.below(5)));
     let (_, changes) = world.get(&format!("/{name}/_changes?style=all_docs")).await;
     let rows = changes.value().get("results").unwrap();
     let row = rows.elements().find(|row| text(*row, "id").as_deref() == Some(&id));
@@ -158,7 +147,7 @@ async fn edit(world: &World, random: &mut Random) {
         .map(|change| text(change, "rev").unwrap())
         .collect();
     let mut members = format!("\"_id\":\"{id}\",\"n\":{}", random.below(1000));
-    match revs.get(random.below(revs.len() as u64 + 1) as usize) {
+    match revs.get(random.below(revs.len() + 1)) {
         Some(rev) => members.push_str(&format!(",\"_rev\":\"{rev}\"")),
         None if !revs.is_empty() => {
             // A branch of its own, as another replica would make it.
@@ -173,8 +162,8 @@ async fn edit(world: &World, random: &mut Random) {
     match random.below(6) {
         0 => members.push_str(",\"_deleted\":true"),
         1 | 2 => {
-            let data = "QUJD".repeat(1 + random.below(40) as usize);
-            let kind = ["text/plain", "image/png"][random.below(2) as usize];
+            let data = "QUJD".repeat(1 + random.below(40_usize));
+            let kind = ["text/plain", "image/png"][random.below(2_usize)];
             let attachment = format!("{{\"content_type\":\"{kind}\",\"data\":\"{data}\"}}");
             members.push_str(&format!(",\"_attachments\":{{\"x\":{attachment}}}"));
         }
@@ -185,7 +174,7 @@ async fn edit(world: &World, random: &mut Random) {
 }
 
 async fn check_round(seed: u64) {
-    let mut random = Random(seed);
+    let mut random = Random::of(seed);
     let world = World::new().await;
     world.databases(&NAMES).await;
     for _ in 0..30 {
@@ -193,11 +182,11 @@ async fn check_round(seed: u64) {
             edit(&world, &mut random).await;
             continue;
         }
-        let (from, to) = (random.below(3) as usize, random.below(2) as usize);
+        let (from, to) = (random.below(3_usize), random.below(2_usize));
         let members = ",\"worker_batch_size\":2,\"retries_per_request\":1";
         let spec = spec(NAMES[from], NAMES[(from + 1 + to) % 3], members);
         let mut way = || {
-            let wrong = [Wrong::Before, Wrong::After, Wrong::Cut, Wrong::Stall][random.below(4) as usize];
+            let wrong = [Wrong::Before, Wrong::After, Wrong::Cut, Wrong::Stall][random.below(4_usize)];
             world.way(wrong, random.below(25), random.below(4))
         };
         let (source, target) = (way(), way());

@@ -3,6 +3,7 @@
 //! Runs for `SETTEE_FUZZ_SECONDS` (some seconds if not set), from `SETTEE_FUZZ_SEED`. A failure prints the seed of its
 //! program, which reproduces it.
 
+mod documents;
 mod generate;
 
 use std::sync::Arc;
@@ -10,8 +11,10 @@ use std::time::{Duration, Instant};
 
 use settee_design::{Emissions, Language as _, Limits, MapSource, RunError};
 use settee_js::{Evaluator, JavaScript, PoolSettings, WorkerCommand};
+use settee_model::testing::Random;
 
-use self::generate::{Random, Writer, document};
+use self::documents::document;
+use self::generate::Writer;
 use super::super::{batch, language, native_language, show};
 
 /// Functions of one program, and documents that they are run on.
@@ -40,7 +43,7 @@ pub(super) fn without_help(source: &MapSource, documents: &[&str]) -> usize {
 
 /// Checks that both engines come to the same; answers for how many functions and documents the native one needed no help.
 fn compare(seed: u64) -> (usize, usize) {
-    let mut random = Random::new(seed);
+    let mut random = Random::of(seed);
     let functions: Vec<Arc<str>> = (0..FUNCTIONS).map(|_| Writer::function(&mut random).into()).collect();
     let documents: Vec<_> = (0..DOCUMENTS).map(|_| document(&mut random)).collect();
     let documents: Vec<_> = documents.iter().map(String::as_str).collect();

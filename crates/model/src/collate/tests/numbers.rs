@@ -7,7 +7,7 @@ use crate::collate::{Collation, number};
 use crate::testing::Random;
 
 pub(super) fn random_number(random: &mut Random) -> String {
-    let sign = *random.pick(&[&"", &"-"]);
+    let sign = random.pick(&["", "-"]);
     match random.below(9) {
         0 => format!("{sign}{}", random.below(20)),
         1 => format!("{sign}{}.{}", random.below(20), random.below(4)),

@@ -1,0 +1,255 @@
+//! What every [`Language`] must do, as functions that panic with a sentence when it does not. Crates with a language call
+//! [`run_all`] in their tests.
+//!
+//! Functions are data: a [`Subject`] has those that the suite describes, written in its language, and says in [`Ways`] what
+//! the language does in its own way, or not at all. How fast it is, and what only one language can do, is not tested here.
+
+mod design;
+mod failures;
+mod map;
+mod reduce;
+mod values;
+
+use std::sync::Arc;
+
+use settee_model::json::Json;
+
+use crate::{CompileError, DocumentBatch, Emissions, Language, Limits, MapSource, Program, Reducer, RunError};
+
+pub use design::{filters_answer_for_each_document, lists_take_rows, other_functions_are_called};
+pub use failures::{
+    exceptions_cost_their_document_only, functions_that_hang_are_ended, rows_and_bytes_are_limited,
+    sources_that_do_not_compile_are_refused,
+};
+pub use map::{
+    batches_may_be_empty, libraries_can_be_required, logs_come_with_the_rows, programs_do_not_disturb_each_other,
+    programs_work_at_the_same_time, rows_come_in_order,
+};
+pub use reduce::{groups_are_reduced, many_groups_are_reduced, reductions_that_fail, reductions_that_hang_are_ended};
+pub use values::{random_values_survive, values_survive};
+
+/// A language, and the functions of the suite written in it.
+#[derive(Clone, Copy)]
+pub struct Subject<'a> {
+    /// The language.
+    pub language: &'a dyn Language,
+    /// What functions may use. The time is that of a busy machine: nothing here comes to its end.
+    pub limits: Limits,
+    /// The same for functions that hang, where the suite waits for the time to be over: a language and limits with little.
+    pub impatient: (&'a dyn Language, Limits),
+    /// Map functions.
+    pub map: MapFunctions<'a>,
+    /// Reduce functions.
+    pub reduce: ReduceFunctions<'a>,
+    /// A library, where map functions can have one.
+    pub library: Option<LibraryFunctions<'a>>,
+    /// A design document as JSON text, where there are more functions than those of views:
+    ///
+    /// * `validate_doc_update` refuses documents without a member `title` as forbidden, and others as unauthorized if the
+    ///   user has no name (`null`);
+    /// * `shows.id` answers the id of the document, `shows.fails` throws;
+    /// * `updates.same` answers the document as it is, and the text `done`;
+    /// * `filters.kind` passes documents whose member `kind` is that of the query; `views.x.map` emits for those of kind `x`;
+    /// * `lists.ids` sends `head,`, for each row its id and a comma, and `tail`.
+    pub design: Option<&'a str>,
+    /// What is not alike everywhere.
+    pub ways: Ways,
+}
+
+/// The map functions of the suite.
+#[derive(Clone, Copy)]
+pub struct MapFunctions<'a> {
+    /// Emits the members `k` and `v`, each null if it is not there.
+    pub pair: &'a str,
+    /// Emits each element of the array `list` with its position; nothing if there is none.
+    pub each: &'a str,
+    /// Emits 1 and null, and throws if there is a member `bad`.
+    pub fails: &'a str,
+    /// Emits 1 and null, and goes on for ever if there is a member `bad`.
+    pub hangs: &'a str,
+    /// Logs `hello` and emits nothing.
+    pub logs: &'a str,
+    /// Sources that do not compile, and a part of the reason.
+    pub broken: &'a [(&'a str, &'a str)],
+}
+
+/// The reduce functions of the suite.
+#[derive(Clone, Copy)]
+pub struct ReduceFunctions<'a> {
+    /// The number of values; in a rereduce, their sum.
+    pub count: &'a str,
+    /// An array of what it gets: keys, values and whether this is a rereduce.
+    pub gather: &'a str,
+    /// As `count`, but throws if the first value is the text `bad`.
+    pub fails: &'a str,
+    /// As `count`, but goes on for ever if the first value is the text `bad`.
+    pub hangs: &'a str,
+    /// A source that does not compile, and a part of the reason.
+    pub broken: (&'a str, &'a str),
+}
+
+/// A library and a map function that needs it.
+#[derive(Clone, Copy)]
+pub struct LibraryFunctions<'a> {
+    /// `views.lib` as JSON text.
+    pub library: &'a str,
+    /// Emits twice the member `n`, which a function of the library computes, and null.
+    pub twice: &'a str,
+}
+
+/// What languages do in different ways.
+#[derive(Clone, Copy, Debug)]
+pub struct Ways {
+    /// What becomes of numbers.
+    pub numbers: Numbers,
+    /// What becomes of an exception in a map function, besides that its document emits nothing.
+    pub map_exceptions: MapExceptions,
+    /// What becomes of an exception in a reduce function.
+    pub reduce_exceptions: ReduceExceptions,
+    /// The name of the error of a function that takes too long.
+    pub timeout: &'static str,
+}
+
+/// What becomes of numbers on their way through a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Numbers {
+    /// Their text stays.
+    Kept,
+    /// All are doubles.
+    Doubles,
+    /// Integers of any length stay, others are doubles.
+    Integers,
+}
+
+/// Who tells of an exception in a map function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapExceptions {
+    /// [`Emissions::failures`].
+    Reported,
+    /// A line in [`Emissions::log`].
+    Logged,
+}
+
+/// What becomes of a group whose reduce function throws.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReduceExceptions {
+    /// It is reduced to null.
+    Null,
+    /// The reduction ends with an error.
+    Fatal,
+}
+
+type Property = fn(&Subject<'_>);
+
+const PROPERTIES: &[(&str, Property)] = &[
+    ("rows come in order", rows_come_in_order),
+    ("batches may be empty", batches_may_be_empty),
+    ("values survive", values_survive),
+    ("random values survive", random_values_survive),
+    ("logs come with the rows", logs_come_with_the_rows),
+    ("libraries can be required", libraries_can_be_required),
+    ("programs do not disturb each other", programs_do_not_disturb_each_other),
+    ("programs work at the same time", programs_work_at_the_same_time),
+    ("sources that do not compile are refused", sources_that_do_not_compile_are_refused),
+    ("exceptions cost their document only", exceptions_cost_their_document_only),
+    ("rows and bytes are limited", rows_and_bytes_are_limited),
+    ("functions that hang are ended", functions_that_hang_are_ended),
+    ("groups are reduced", groups_are_reduced),
+    ("many groups are reduced", many_groups_are_reduced),
+    ("reductions that fail", reductions_that_fail),
+    ("reductions that hang are ended", reductions_that_hang_are_ended),
+    ("other functions are called", other_functions_are_called),
+    ("filters answer for each document", filters_answer_for_each_document),
+    ("lists take rows", lists_take_rows),
+];
+
+/// Tries every property and prints their names.
+///
+/// # Panics
+/// When a property does not hold.
+pub fn run_all(subject: &Subject<'_>) {
+    for (name, property) in PROPERTIES {
+        println!("conformance of {}: {name}", subject.language.name());
+        property(subject);
+    }
+}
+
+/// A row: document and function, key and value.
+type Row = (u32, u32, String, String);
+
+impl<'a> Subject<'a> {
+    /// For functions that hang.
+    fn impatient(&self) -> Subject<'a> {
+        let (language, limits) = self.impatient;
+        Subject { language, limits, ..*self }
+    }
+
+    fn try_program(&self, functions: &[&str], library: Option<&str>) -> Result<Box<dyn Program>, CompileError> {
+        let functions = functions.iter().map(|function| Arc::from(*function)).collect();
+        self.language.program(&MapSource { functions, library: library.map(Arc::from) }, self.limits)
+    }
+
+    fn program(&self, functions: &[&str]) -> Box<dyn Program> {
+        self.try_program(functions, None).unwrap_or_else(|error| panic!("{functions:?}: {error}"))
+    }
+
+    fn reducer(&self, source: &str) -> Box<dyn Reducer> {
+        self.language.reducer(source, self.limits).unwrap_or_else(|error| panic!("{source}: {error}"))
+    }
+
+    fn map(&self, functions: &[&str], documents: &[&str]) -> Emissions {
+        mapped(&mut *self.program(functions), documents)
+    }
+}
+
+/// Documents with the ids `doc1`, `doc2` …, which are put before their other members.
+fn batch(documents: &[&str]) -> DocumentBatch {
+    let mut batch = DocumentBatch::new();
+    for (seq, members) in (1..).zip(documents) {
+        let members = members.strip_prefix('{').unwrap_or_else(|| panic!("{members} is no document"));
+        let comma = if members == "}" { "" } else { "," };
+        let text = format!("{{\"_id\":\"doc{seq}\"{comma}{members}");
+        let json = Json::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{text}: {error}"));
+        let write = |out: &mut Vec<u8>| {
+            out.extend_from_slice(json.as_bytes());
+            Ok::<_, std::convert::Infallible>(())
+        };
+        batch.push_with(seq, &format!("doc{seq}"), write).unwrap_or_else(|never| match never {});
+    }
+    batch
+}
+
+fn try_map(program: &mut dyn Program, documents: &[&str]) -> Result<Emissions, RunError> {
+    let mut output = Emissions::new();
+    program.map(&batch(documents), &mut output)?;
+    Ok(output)
+}
+
+fn mapped(program: &mut dyn Program, documents: &[&str]) -> Emissions {
+    try_map(program, documents).unwrap_or_else(|error| panic!("documents cannot be mapped: {error}"))
+}
+
+fn rows(output: &Emissions) -> Vec<Row> {
+    output.rows().map(|row| (row.document, row.function, text(row.key), text(row.value))).collect()
+}
+
+/// Rows as they should be.
+fn expected(rows: &[(u32, u32, &str, &str)]) -> Vec<Row> {
+    rows.iter().map(|(document, function, key, value)| (*document, *function, (*key).into(), (*value).into())).collect()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Checks an error that ends a build.
+fn check_fatal<T>(result: Result<T, RunError>, name: &str, part: &str) {
+    match result {
+        Err(RunError::Fatal { name: actual, reason }) => {
+            assert_eq!(actual, name, "the name of the error; its reason is: {reason}");
+            assert!(reason.contains(part), "the reason should contain {part}: {reason}");
+        }
+        Err(error) => panic!("{name} was expected, and not: {error}"),
+        Ok(_) => panic!("{name} was expected, and not success"),
+    }
+}

@@ -1,0 +1,219 @@
+//! Everything that can happen to an index, in random order: writes, conflicts, purges, compactions, crashes, failing writes,
+//! builds that end, edits of the design document with and without a swap. Afterwards the index is one that was built anew.
+
+use std::sync::Arc;
+
+use settee_design::{DesignDocument, RunError, Swap};
+use settee_model::testing::Random;
+use settee_storage::faulty::{FaultyEngine, WriteFault};
+use settee_storage::memory::MemoryEngine;
+use settee_storage::{Engine, StorageError};
+
+use super::crashes::check_stored;
+use super::home::TestHome;
+use super::random::{NAMES, VIEWS, change, compare_one, id, query};
+use super::resume::hurried;
+use super::{Rows, ask, counted_core, ddoc, model, run_directory};
+use crate::error::ViewError;
+use crate::pace::Urgency;
+use crate::query::ViewQuery;
+use crate::testing::CountedRules;
+use crate::views::Core;
+
+const SPACE: u64 = 400;
+
+/// Views besides those of the other random tests: values that are arrays and objects, and functions that throw.
+const MORE_VIEWS: &str = r#"
+    "sums": {"map": "value k pair", "reduce": "_sum"},
+    "members": {"map": "value k object", "reduce": "_sum"},
+    "places": {"map": "value k pair", "reduce": "_stats"},
+    "lists": {"map": "value k list", "reduce": "_bottom_2"},
+    "failing": {"map": "throw", "reduce": "_count"}"#;
+const MORE_NAMES: [&str; 5] = ["sums", "members", "places", "lists", "failing"];
+
+fn names() -> Vec<&'static str> {
+    [&NAMES[..], &MORE_NAMES].concat()
+}
+
+/// The design document in several editions: the same maps with other reduces, and other maps under the same names.
+fn editions() -> Vec<DesignDocument> {
+    let edits: [&[(&str, &str)]; 4] = [
+        &[],
+        &[("\"_sum\"", "\"_count\""), ("_top_3", "_top_7"), ("\"summary\"}", "\"count\"}")],
+        &[("value k v", "value v v"), ("each list", "value _id k")],
+        &[("value k pair", "value v pair"), ("_stats", "_approx_count_distinct"), ("_sum", "_first")],
+    ];
+    let all = format!("{VIEWS},{MORE_VIEWS}");
+    let edition =
+        |edits: &&[(&str, &str)]| ddoc(&edits.iter().fold(all.clone(), |views, (from, to)| views.replace(from, to)));
+    edits.iter().map(edition).collect()
+}
+
+struct World {
+    random: Random,
+    faulty: Arc<FaultyEngine>,
+    home: TestHome,
+    core: Core,
+    language: CountedRules,
+    /// The last one is the present one.
+    editions: Vec<DesignDocument>,
+    crashes: u64,
+    /// Answers of an earlier edition.
+    stale: u64,
+}
+
+impl World {
+    fn new(mut random: Random) -> Self {
+        let faulty = Arc::new(FaultyEngine::new());
+        let home = TestHome::new(faulty.clone());
+        let mut editions = editions();
+        random.shuffle(&mut editions);
+        let (core, language) = counted_core(hurried(&run_directory(), 20_000));
+        Self { random, faulty, home, core, language, editions, crashes: 0, stale: 0 }
+    }
+
+    fn present(&self) -> &DesignDocument {
+        self.editions.last().unwrap()
+    }
+
+    fn restart(&mut self) {
+        let memory_bytes = self.random.pick(&[2_000, 20_000, 1 << 20]);
+        (self.core, self.language) = counted_core(hurried(&run_directory(), memory_bytes));
+    }
+
+    /// Goes on with what a crash may have left. Documents are synced before anybody sees them.
+    fn crash(&mut self) {
+        let mut images: Vec<MemoryEngine> = self.faulty.crash_images().collect();
+        let image = images.swap_remove(self.random.below(images.len()));
+        self.faulty = Arc::new(FaultyEngine::over(image));
+        self.home = self.home.over(self.faulty.clone());
+        self.crashes += 1;
+        self.restart();
+    }
+
+    fn edit(&mut self) {
+        let chosen = self.random.below(self.editions.len());
+        let mut edition = self.editions.remove(chosen);
+        edition.swap = self.random.pick(&[Swap::Never, Swap::Online]);
+        self.editions.push(edition);
+    }
+
+    /// Something happens to documents, to the engine, to the process or to the design document.
+    fn step(&mut self) {
+        let (home, random) = (&self.home, &mut self.random);
+        match random.below(20) {
+            0..=5 => {
+                let count = random.pick(&[1, 20, 300]);
+                change(home, random, count, SPACE);
+            }
+            6 | 7 => (0..random.below(30)).for_each(|_| home.put_conflict(&id(random, SPACE))),
+            8 | 9 => {
+                for _ in 0..random.below(30) {
+                    let leaves_something = random.one_in(3);
+                    home.purge(&id(random, SPACE), leaves_something);
+                }
+            }
+            10 => home.forget_purges(),
+            11 => self.core.compact(home, self.editions.last().unwrap()).unwrap(),
+            12 => drop(self.core.collect(home, std::slice::from_ref(self.editions.last().unwrap()), 0).unwrap()),
+            13 => self.restart(),
+            14 | 15 => self.crash(),
+            16 => self.fail_once(),
+            17 => self.end_build(),
+            _ => self.edit(),
+        }
+    }
+
+    /// Builds until a write has failed.
+    fn fail_once(&mut self) {
+        let faults =
+            [WriteFault::Fail(StorageError::Full("test".to_owned())), WriteFault::LoseRequest, WriteFault::LoseAnswer];
+        let fault = faults[self.random.below(faults.len())].clone();
+        let nth = self.random.below(4) + 1;
+        let last = self.faulty.writes() + nth;
+        self.faulty.inject_write(nth, fault);
+        while self.faulty.writes() < last {
+            change(&self.home, &mut self.random, 5, SPACE);
+            let _ = self.core.update(&self.home, self.present(), Urgency::Client);
+        }
+    }
+
+    /// Builds while the programs of the language end.
+    fn end_build(&mut self) {
+        let last = self.language.mapped.load(std::sync::atomic::Ordering::Relaxed) + self.random.below(300);
+        let end = move |mapped| {
+            if mapped < last { Ok(()) } else { Err(RunError::Machinery("two processes died".to_owned())) }
+        };
+        *self.language.watcher.lock() = Some(Box::new(end));
+        let _ = self.core.update(&self.home, self.present(), Urgency::Client);
+        *self.language.watcher.lock() = None;
+    }
+
+    /// Queries: the present edition answers, or an earlier one that says so.
+    fn look(&mut self) {
+        for _ in 0..self.random.below(6) {
+            let (name, query) = (self.random.pick(&names()), query(&mut self.random));
+            let documents = Arc::clone(&self.home.documents.lock());
+            let mut rows = Rows::default();
+            match self.core.query(&self.home, self.present(), name, &query, &mut rows) {
+                Ok(_) if rows.stale.take().is_some() => {
+                    let mut others = self.editions.iter().filter(|edition| {
+                        edition.view(name).unwrap().reduce.is_some()
+                            == self.present().view(name).unwrap().reduce.is_some()
+                    });
+                    let is_one = |edition: &DesignDocument| rows == model::answer(&documents, edition, name, &query);
+                    assert!(others.any(is_one), "{name} {query:?} is no edition's: {rows:?}");
+                    self.stale += 1;
+                }
+                Ok(_) => assert_eq!(rows, model::answer(&documents, self.present(), name, &query), "{name} {query:?}"),
+                Err(ViewError::Query(_)) => {
+                    compare_one(&self.core, &self.home, self.present(), name, &query, &documents);
+                }
+                // An earlier failure rests: the build is begun by hand.
+                Err(_) => self.core.update(&self.home, self.present(), Urgency::Client).unwrap(),
+            }
+        }
+    }
+
+    /// The index at the end, and one that is built from nothing.
+    fn compare_with_a_new_one(&self) {
+        self.core.update(&self.home, self.present(), Urgency::Client).unwrap();
+        let engine: Arc<dyn Engine> = self.faulty.clone();
+        self.core.collect(&self.home, std::slice::from_ref(self.present()), 0).unwrap();
+        assert_eq!(check_stored(&self.home, &engine), []);
+        let rebuilt = TestHome::new(Arc::new(MemoryEngine::new()));
+        *rebuilt.documents.lock() = Arc::clone(&self.home.documents.lock());
+        let (fresh, _) = counted_core(super::settings(1, 1 << 20));
+        let documents = Arc::clone(&self.home.documents.lock());
+        for name in names() {
+            for reduce in [crate::query::Reduce::Default, crate::query::Reduce::Off, crate::query::Reduce::Exact] {
+                let query = ViewQuery { reduce, ..ViewQuery::default() };
+                let rows = match ask(&self.core, &self.home, self.present(), name, &query) {
+                    Err(ViewError::Query(_)) => continue,
+                    rows => rows.unwrap(),
+                };
+                assert_eq!(rows, ask(&fresh, &rebuilt, self.present(), name, &query).unwrap(), "{name} {reduce:?}");
+                assert_eq!(rows, model::answer(&documents, self.present(), name, &query), "{name} {reduce:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_index_after_anything_is_one_that_was_built_afterwards() {
+    let (mut crashes, mut stale) = (0, 0);
+    for seed in 0..12 {
+        println!("seed {seed}");
+        // The last one is always another.
+        let mut world = World::new(if seed < 11 { Random::of(seed) } else { Random::new() });
+        change(&world.home, &mut world.random, 500, SPACE);
+        for _ in 0..40 {
+            world.step();
+            world.look();
+        }
+        world.compare_with_a_new_one();
+        crashes += world.crashes;
+        stale += world.stale;
+    }
+    assert!(crashes > 10 && stale > 10, "{crashes} crashes, {stale} answers of earlier editions");
+}

@@ -1,0 +1,52 @@
+//! The conformance suite of languages, with the functions of `sdk/wasm/conformance`: whoever changes those compiles them
+//! anew into `tests/data`.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use settee_design::Limits;
+use settee_design::conformance::{
+    MapExceptions, MapFunctions, Numbers, ReduceExceptions, ReduceFunctions, Subject, Ways, run_all,
+};
+use settee_model::base64;
+use settee_wasm::Wasm;
+
+#[test]
+fn webassembly_is_a_language() {
+    let mut module = Vec::new();
+    base64::encode(include_bytes!("data/conformance.wasm"), &mut module);
+    let module = String::from_utf8(module).unwrap();
+    let export = |name: &str| format!("{module}#{name}");
+    let [pair, each, fails, hangs, logs, missing] =
+        ["pair", "each", "fails", "hangs", "logs", "missing"].map(|name| export(&format!("map_{name}")));
+    let [count, gather, count_fails, count_hangs] =
+        ["count", "gather", "fails", "hangs"].map(|name| export(&format!("reduce_{name}")));
+    let wasm = Wasm::new().unwrap();
+    run_all(&Subject {
+        language: &wasm,
+        limits: Limits { timeout_ms: 60_000, ..Limits::default() },
+        impatient: (&wasm, Limits { timeout_ms: 500, ..Limits::default() }),
+        map: MapFunctions {
+            pair: &pair,
+            each: &each,
+            fails: &fails,
+            hangs: &hangs,
+            logs: &logs,
+            broken: &[("function(doc) {}", "module in base64"), (&missing, "exports no function `map_missing`")],
+        },
+        reduce: ReduceFunctions {
+            count: &count,
+            gather: &gather,
+            fails: &count_fails,
+            hangs: &count_hangs,
+            broken: ("e30=", "no WebAssembly module"),
+        },
+        library: None,
+        design: None,
+        ways: Ways {
+            numbers: Numbers::Kept,
+            map_exceptions: MapExceptions::Reported,
+            reduce_exceptions: ReduceExceptions::Null,
+            timeout: "timeout",
+        },
+    });
+}
