@@ -35,7 +35,7 @@ const COUCHDB_VERSION: &str = "3.5.2";
 const NODE_NAME: &str = "nonode@nohost";
 
 /// Emitted rows beyond this are sorted on disk.
-const SORT_BYTES: usize = 64 << 20;
+const SORT_BYTES: usize = 128 << 20;
 
 /// How long replications may take to record how far they came: as long as open requests.
 const REPLICATION_STOP: std::time::Duration = std::time::Duration::from_secs(4);
