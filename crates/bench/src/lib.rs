@@ -153,7 +153,8 @@ impl Plan {
         let mut limits = self.limits.clone();
         limits.extend(self.loads.iter().flat_map(Load::limits));
         limits.extend(self.indexes.iter().map(|index| Limit::RustMap(index.documents)));
-        limits.extend(self.writes.iter().map(|writes| Limit::SharedSync { clients: writes.args.clients }));
+        let shared = |writes: &Writes| [writes.args.clients, 1].map(|clients| Limit::SharedSync { clients });
+        limits.extend(self.writes.iter().flat_map(shared));
         limits
     }
 

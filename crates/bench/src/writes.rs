@@ -18,6 +18,8 @@ const RATE: Metric = Metric::higher("writes", "/s");
 const MEDIAN: Metric = Metric::lower("median", "ms");
 const P99: Metric = Metric::lower("p99", "ms");
 const TAIL: Metric = Metric::neither("p99/median", "x");
+const COMMITS: Metric = Metric::higher("commits", "/s");
+const GROUP: Metric = Metric::neither("writes/commit", "");
 const CONFLICTS: Metric = Metric::neither("conflicts", "/s");
 /// Texts that each client has ready before the clock starts.
 const POOL: u64 = 256;
@@ -82,8 +84,10 @@ impl Workload for Writes {
         } as u64;
         let documents = documents(hot);
         let hot = prepare_hot(&mut database, &documents).await?;
+        let before = synced_commits(&mut database.connection).await?;
         let (seconds, findings) = self.write(target, &database, &documents, mode, hot, run).await?;
 
+        let after = synced_commits(&mut database.connection).await?;
         let latencies: Vec<f64> = findings.iter().flat_map(|client| client.latencies_ms.iter().copied()).collect();
         let conflicts: u64 = findings.iter().map(|client| client.conflicts).sum();
         check_written(&mut database, mode, &documents, latencies.len() as u64, conflicts).await?;
@@ -96,6 +100,13 @@ impl Workload for Writes {
             Figure::new(P99, p99),
             Figure::new(TAIL, p99 / median),
         ];
+        if let (Some(before), Some(after)) = (before, after)
+            && after > before
+        {
+            // Commits of a database follow each other, each with a sync: their rate tells how busy the disk is kept.
+            figures.push(Figure::with_limit(COMMITS, (after - before) / seconds, Limit::SharedSync { clients: 1 }));
+            figures.push(Figure::new(GROUP, latencies.len() as f64 / (after - before)));
+        }
         if mode == Mode::EditShared {
             figures.push(Figure::new(CONFLICTS, conflicts as f64 / seconds));
         }
@@ -219,6 +230,14 @@ impl Client {
             hot[number].rev = rev.into();
         }
     }
+}
+
+/// How many commits the server has synced, if it tells.
+async fn synced_commits(connection: &mut Connection) -> Result<Option<f64>> {
+    let answer = connection.get_any("/_node/_local/_prometheus").await?;
+    let text = String::from_utf8_lossy(&answer.body);
+    let mut values = text.lines().filter_map(|line| line.strip_prefix("settee_engine_synced_commits_total "));
+    Ok(values.next().and_then(|value| value.trim().parse().ok()))
 }
 
 async fn prepare_hot(database: &mut Database, documents: &Documents) -> Result<Vec<Hot>> {

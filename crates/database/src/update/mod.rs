@@ -38,10 +38,7 @@ const COMMIT_BYTES: usize = if cfg!(test) { 8 << 10 } else { 4 << 20 };
 /// About how many bytes the stripping of one document adds to a commit.
 const COMPACTED_BYTES: usize = 4 << 10;
 
-/// The leader waits for company for this part of the time that the last commit took …
-const PATIENCE_SHARE: u32 = 4;
-
-/// … but never longer than this.
+/// The leader waits for company as long as the last commit took, but never longer than this.
 const PATIENCE_MAX: Duration = Duration::from_millis(1);
 
 /// What an update means for the revision tree.
@@ -281,7 +278,7 @@ impl Database {
             let answered = works.len();
             let begun = Instant::now();
             panicked = group::commit(self, &mut writer, works).and(panicked);
-            patience = (begun.elapsed() / PATIENCE_SHARE).min(PATIENCE_MAX);
+            patience = begun.elapsed().min(PATIENCE_MAX);
             company = answered + self.queue.gather(0, Duration::ZERO);
         }
         drop(writer);

@@ -2,7 +2,7 @@
 //!
 //! Clients that were answered together send their next updates nearly together. A leader that commits the
 //! first of them at once makes the others wait for a second sync, so two half groups take turns. It therefore
-//! waits for those it expects, for a fraction of what a commit takes.
+//! waits for those it expects, for as long as a commit takes.
 
 use std::collections::VecDeque;
 
