@@ -7,9 +7,6 @@
 # package of Debian and Ubuntu does. RocksDB is compiled anew, which takes about ten minutes on two cores; if a compiled
 # librocksdb.a of the same version is at hand, ROCKSDB_LIB_DIR=… ROCKSDB_STATIC=1 saves that.
 #
-# Tried: RocksDB, zstd and lz4 as the ordinary build leaves them, linked with a small Rust program by these flags; it needs no
-# shared library, opens a store, syncs a write, starts a thread and listens. The whole program was not built like this yet.
-#
 # With musl instead of glibc a C++ compiler for musl is needed, which distributions do not have; that was not tried.
 # Names of hosts (for [tracing] endpoint, replication) are still looked up through the system's libnss at run time,
 # as with every static program of glibc; addresses always work.
@@ -18,6 +15,7 @@ cd "$(dirname "$0")/.."
 directory=${1:-target/static}
 target=x86_64-unknown-linux-gnu
 # Only the program itself is linked like this: procedural macros stay shared, which --target sees to.
+export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER="$PWD/packaging/static-cc.sh"
 RUSTFLAGS="${RUSTFLAGS:-} -C target-feature=+crt-static -C relocation-model=static" \
     cargo build --release --locked --package settee-server --target "$target" --target-dir "$directory"
 program=$directory/$target/release/settee
