@@ -247,7 +247,7 @@ impl<'a> Members<'a> {
 }
 
 /// Appends the meaning of the inside of a valid string literal.
-pub(crate) fn unescape(mut inner: &[u8], out: &mut Vec<u8>) {
+pub fn unescape(mut inner: &[u8], out: &mut Vec<u8>) {
     while let Some(escape) = memchr::memchr(b'\\', inner) {
         out.extend_from_slice(&inner[..escape]);
         let Some(&kind) = inner.get(escape + 1) else { return };
