@@ -30,7 +30,7 @@ mod tests;
 pub use activity::{Activity, GLOBAL_CHANGES, Happened};
 pub use attachment::{
     Attachment, Compression, Content, ContentEncoding, ContentId, ContentReader, EncodingInfo, Form, NewAttachment,
-    NewAttachments, ParentAttachments, Upload, Uploaded, write_stubs,
+    NewAttachments, ParentAttachments, Upload, Uploaded, write_marked, write_stubs,
 };
 pub use catalog::{Catalog, DatabaseOptions, Layout, OWNED_SHARDS, validate_name};
 pub use changes::{Change, Changes, Leaves};

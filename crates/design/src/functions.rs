@@ -7,6 +7,8 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use settee_model::json::Value;
+
 use crate::{DocumentBatch, RunError};
 
 /// A design document whose functions are to be called.
@@ -46,6 +48,33 @@ pub enum CallError {
     /// It broke a limit, or the machinery failed.
     #[error(transparent)]
     Run(#[from] RunError),
+}
+
+impl CallError {
+    /// The error that a function named, as in `["error", name, reason]`.
+    #[must_use]
+    pub fn named(name: String, reason: String) -> Self {
+        match name.as_str() {
+            "not_found" => Self::NotFound(reason),
+            "forbidden" => Self::Forbidden(reason),
+            "unauthorized" => Self::Unauthorized(reason),
+            _ => Self::Failed { name, reason },
+        }
+    }
+
+    /// What becomes of a value that a function threw, or that came in the place of its result: `{forbidden: …}` and
+    /// `{unauthorized: …}` are refusals, of anything else the first member or the whole is the reason.
+    #[must_use]
+    pub fn thrown(value: Value<'_>) -> Self {
+        match (value.get("forbidden"), value.get("unauthorized")) {
+            (Some(reason), _) => Self::Forbidden(reason.to_text()),
+            (None, Some(reason)) => Self::Unauthorized(reason.to_text()),
+            (None, None) => {
+                let reason = value.members().next().map_or(value, |(_, first)| first);
+                Self::Failed { name: "unknown_error".to_owned(), reason: reason.to_text() }
+            }
+        }
+    }
 }
 
 /// The functions of one design document. They are compiled when they are first called.

@@ -14,7 +14,6 @@ mod bridge;
 mod browser;
 mod config;
 mod connection;
-mod dates;
 mod error;
 mod feeds;
 mod functions;

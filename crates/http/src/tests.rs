@@ -4,6 +4,7 @@
 pub(crate) mod live;
 mod matrix;
 pub(crate) mod node;
+pub(crate) mod parts;
 mod protocols;
 mod routes;
 mod slow_readers;

@@ -26,8 +26,7 @@ mod tests;
 mod value;
 
 pub use crate::json::compact::compact;
-pub(crate) use crate::json::value::unescape;
-pub use crate::json::value::{Elements, Kind, Members, Value};
+pub use crate::json::value::{Elements, Kind, Members, Value, unescape};
 pub use crate::limits::MAX_NUMBER_LEN;
 
 /// Deepest nesting of arrays and objects that is accepted: a scalar has depth 0, `[]` depth 1.

@@ -8,6 +8,7 @@
 
 mod attachment;
 pub mod base64;
+pub mod calendar;
 pub mod collate;
 mod document;
 pub mod json;

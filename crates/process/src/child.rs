@@ -496,34 +496,29 @@ fn message(value: Value<'_>) -> Message {
                 return Message::Answer;
             };
             if first.is_string("log") {
-                return Message::Log(elements.next().map(text).unwrap_or_default());
+                return Message::Log(elements.next().map(Value::to_text).unwrap_or_default());
             }
             if first.is_string("error") || first.is_string("fatal") {
-                let name = elements.next().map(text).unwrap_or_default();
-                let reason = elements.next().map(text).unwrap_or_default();
+                let name = elements.next().map(Value::to_text).unwrap_or_default();
+                let reason = elements.next().map(Value::to_text).unwrap_or_default();
                 return Message::Error { name, reason };
             }
             Message::Answer
         }
         Kind::Object => {
             if let Some(line) = value.get("log") {
-                return Message::Log(text(line));
+                return Message::Log(line.to_text());
             }
             let Some(error) = value.get("error") else {
                 return Message::Answer;
             };
-            let part = |name| error.get(name).filter(|_| error.is_object()).map(text);
-            let name = part("id").unwrap_or_else(|| text(error));
-            let reason = part("reason").or_else(|| value.get("reason").map(text)).unwrap_or_default();
+            let part = |name| error.get(name).filter(|_| error.is_object()).map(Value::to_text);
+            let name = part("id").unwrap_or_else(|| error.to_text());
+            let reason = part("reason").or_else(|| value.get("reason").map(Value::to_text)).unwrap_or_default();
             Message::Error { name, reason }
         }
         Kind::Null | Kind::Bool | Kind::Number | Kind::String => Message::Answer,
     }
-}
-
-/// A string as it is, anything else as JSON.
-pub(crate) fn text(value: Value<'_>) -> String {
-    value.as_str().map_or_else(|| String::from_utf8_lossy(value.raw()).into_owned(), Into::into)
 }
 
 /// The beginning of something, for messages.

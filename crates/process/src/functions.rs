@@ -11,7 +11,7 @@ use settee_design::{
 };
 use settee_model::json::{self, Value};
 
-use crate::child::{Failure, text};
+use crate::child::Failure;
 use crate::language::{Shared, run_error};
 use crate::pool::{Lease, Server, Use};
 
@@ -54,7 +54,7 @@ impl Calls {
             let was_fresh = lease.is_fresh();
             let failure = match self.try_ask(&mut lease, command) {
                 Ok(answer) => return Ok((lease, answer)),
-                Err(Failure::Refused { name, reason }) => return Err(refused(name, reason)),
+                Err(Failure::Refused { name, reason }) => return Err(CallError::named(name, reason)),
                 Err(failure) => failure,
             };
             lease.discard();
@@ -232,7 +232,7 @@ impl Rows<'_> {
             self.state = ListState::Ended;
         }
         for chunk in chunks.elements() {
-            if sink.chunk(text(chunk).as_bytes()) == ControlFlow::Break(()) {
+            if sink.chunk(chunk.to_text().as_bytes()) == ControlFlow::Break(()) {
                 self.give_up();
                 break;
             }
@@ -266,7 +266,7 @@ impl Rows<'_> {
                 self.lease.discard();
                 self.state = ListState::Ended;
                 match failure {
-                    Failure::Refused { name, reason } => Err(refused(name, reason)),
+                    Failure::Refused { name, reason } => Err(CallError::named(name, reason)),
                     failure => Err(self.calls.call_error(failure, &["lists", &self.name])),
                 }
             }
@@ -318,23 +318,5 @@ fn verdict(value: Value<'_>) -> Result<Vec<u8>, CallError> {
     if value.as_u64() == Some(1) || value.as_bool() == Some(true) || value.is_string("ok") {
         return Ok(b"1".to_vec());
     }
-    let unknown = |reason| CallError::Failed { name: "unknown_error".to_owned(), reason };
-    if !value.is_object() {
-        return Err(unknown(text(value)));
-    }
-    Err(match (value.get("forbidden"), value.get("unauthorized")) {
-        (Some(reason), _) => CallError::Forbidden(text(reason)),
-        (None, Some(reason)) => CallError::Unauthorized(text(reason)),
-        (None, None) => unknown(value.members().next().map_or_else(|| text(value), |(_, value)| text(value))),
-    })
-}
-
-/// An error that the server answered.
-fn refused(name: String, reason: String) -> CallError {
-    match name.as_str() {
-        "not_found" => CallError::NotFound(reason),
-        "forbidden" => CallError::Forbidden(reason),
-        "unauthorized" => CallError::Unauthorized(reason),
-        _ => CallError::Failed { name, reason },
-    }
+    Err(CallError::thrown(value))
 }

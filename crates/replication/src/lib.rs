@@ -9,7 +9,6 @@
 
 mod checkpoint;
 mod counters;
-mod dates;
 pub mod documents;
 mod endpoint;
 mod id;

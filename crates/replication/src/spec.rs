@@ -279,11 +279,7 @@ fn unquote(id: &str) -> String {
 }
 
 fn parameters(object: Value<'_>) -> Vec<(String, String)> {
-    let text = |value: Value<'_>| match value.as_str() {
-        Some(text) => text.into_owned(),
-        None => String::from_utf8_lossy(value.raw()).into_owned(),
-    };
-    object.members().map(|(name, value)| (text(name), text(value))).collect()
+    object.members().map(|(name, value)| (name.to_text(), value.to_text())).collect()
 }
 
 /// The proxies of the source and of the target.

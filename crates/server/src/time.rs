@@ -1,5 +1,7 @@
 //! Points in time as text. What time it is, `environment` knows.
 
+use settee_model::calendar::Day;
+
 /// The seconds of a day.
 const DAY_S: u64 = 86_400;
 
@@ -10,7 +12,8 @@ pub(crate) fn rfc3339(epoch_us: u64) -> String {
 
 /// The same as ASCII. Each line of the log has one, so digits are put in their places, which costs less than formatting.
 pub(crate) fn rfc3339_ascii(epoch_us: u64) -> [u8; 27] {
-    let (year, month, day) = civil(epoch_us / 1_000_000 / DAY_S);
+    let date = Day::since_1970((epoch_us / 1_000_000 / DAY_S).cast_signed());
+    let [year, month, day] = [date.year, date.month, date.day].map(i64::unsigned_abs);
     let second = epoch_us / 1_000_000 % DAY_S;
     let (hour, minute, second, us) = (second / 3600, second / 60 % 60, second % 60, epoch_us % 1_000_000);
     let mut text = *b"0000-00-00T00:00:00.000000Z";
@@ -28,19 +31,6 @@ pub(crate) fn rfc3339_ascii(epoch_us: u64) -> [u8; 27] {
 pub(crate) fn file_name(epoch_us: u64) -> String {
     let text = rfc3339(epoch_us);
     format!("{}Z", text[..19].replace(':', "-"))
-}
-
-/// Year, month and day of a number of days since 1970, by the calendar of Gregory.
-fn civil(days: u64) -> (u64, u64, u64) {
-    // Counted from the first of March of the year 0, so that the day of leap years is the last of its year.
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
@@ -39,11 +39,14 @@ pub enum SyncFault {
 }
 
 /// A memory engine with faults and crashes.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct FaultyEngine {
     visible: MemoryEngine,
     log: Mutex<Log>,
+    watcher: OnceLock<Watcher>,
 }
+
+type Watcher = Box<dyn Fn(&FaultyEngine) + Send + Sync>;
 
 #[derive(Debug, Default)]
 struct Log {
@@ -75,7 +78,22 @@ impl FaultyEngine {
     #[must_use]
     pub fn over(contents: MemoryEngine) -> Self {
         let log = Log { durable: contents.fork(), ..Log::default() };
-        Self { visible: contents, log: Mutex::new(log) }
+        Self { visible: contents, log: Mutex::new(log), watcher: OnceLock::new() }
+    }
+
+    /// Calls `watcher` behind each commit and each sync that was asked for, before their callers know of them: for looking
+    /// at what a crash after any step would leave.
+    ///
+    /// # Panics
+    /// When somebody watches already.
+    pub fn watch(&self, watcher: impl Fn(&Self) + Send + Sync + 'static) {
+        assert!(self.watcher.set(Box::new(watcher)).is_ok(), "an engine has one watcher");
+    }
+
+    fn tell_watcher(&self) {
+        if let Some(watcher) = self.watcher.get() {
+            watcher(self);
+        }
     }
 
     /// Lets the `nth` write from now on meet `fault`; 1 is the next.
@@ -201,6 +219,8 @@ impl Engine for FaultyEngine {
             None => Outcome::Committed(version),
         };
         log.write(&self.visible, Change::Commit(shard, ShardState { version, token }, batch), durability)?;
+        drop(log);
+        self.tell_watcher();
         Ok(answer)
     }
 
@@ -229,7 +249,10 @@ impl Engine for FaultyEngine {
     fn sync(&self) -> Result<()> {
         let mut log = self.log.lock();
         log.check_poison()?;
-        log.sync()
+        log.sync()?;
+        drop(log);
+        self.tell_watcher();
+        Ok(())
     }
 
     fn checkpoint(&self, directory: &Path) -> Result<()> {

@@ -154,6 +154,16 @@ impl Attachment {
 /// Makes `_attachments` the last member of the document at the end of `out`: all of them as stubs. Nothing without
 /// attachments.
 pub fn write_stubs(out: &mut Vec<u8>, attachments: &[Attachment], info: EncodingInfo) {
+    write_marked(out, attachments, info, |_| "stub");
+}
+
+/// As [`write_stubs`], with the mark that `mark` gives to each: `stub` or `follows`.
+pub fn write_marked(
+    out: &mut Vec<u8>,
+    attachments: &[Attachment],
+    info: EncodingInfo,
+    mark: impl Fn(&Attachment) -> &'static str,
+) {
     if attachments.is_empty() || out.pop().is_none() {
         return;
     }
@@ -163,7 +173,7 @@ pub fn write_stubs(out: &mut Vec<u8>, attachments: &[Attachment], info: Encoding
             out.push(b',');
         }
         attachment.write_beginning(out);
-        attachment.write_mark("stub", out);
+        attachment.write_mark(mark(attachment), out);
         attachment.write_end(info, out);
     }
     out.extend_from_slice(b"}}");

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use hyper::HeaderMap;
 use hyper::header::{self, HeaderValue};
 use settee_auth::{Account, SESSION_COOKIE, SessionCookie, UserContext};
+use settee_model::calendar::http_date;
 
 use super::policy::{AuthPolicy, CookiePolicy};
 use crate::Error;
 use crate::connection::Scheme;
-use crate::dates::http_date;
 use crate::node::Node;
 use crate::request::Line;
 use crate::users;

@@ -8,7 +8,6 @@ mod documents;
 mod peers;
 mod requests;
 
-use std::collections::HashMap;
 use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,55 +15,24 @@ use std::time::Duration;
 use http_body_util::BodyExt;
 use hyper::Method;
 use parking_lot::Mutex;
-use settee_auth::{Authenticator, UserContext};
-use settee_database::Catalog;
-use settee_database::tasks::Tasks;
+use settee_auth::UserContext;
 use settee_mango::MangoLanguage;
 use settee_model::json::{Json, Value};
 use settee_replication::{Body, BoxFuture, Roles, User, full_body};
 use settee_storage::memory::MemoryEngine;
-use settee_views::Views;
 use tokio::time::Instant;
 
 use super::*;
 use crate::request::{Line, Unread};
-use crate::{NodeParts, Persist, SettingsError};
+use crate::tests::live::Values;
+use crate::tests::parts::parts;
+use crate::{NodeParts, Persist, Settings as _};
 
 /// What the clock of the wall shows when a test begins.
 const BEGIN_MS: u64 = 1_795_184_917_000;
 
 /// How long, by the clock of the test, anything may take.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
-
-/// Settings that a test may change.
-#[derive(Default)]
-struct Changeable(Mutex<HashMap<(String, String), String>>);
-
-impl crate::Settings for Changeable {
-    fn get(&self, section: &str, key: &str) -> Option<String> {
-        self.0.lock().get(&(section.to_owned(), key.to_owned())).cloned()
-    }
-
-    fn section(&self, _: &str) -> Vec<(String, String)> {
-        Vec::new()
-    }
-
-    fn all(&self) -> Vec<(String, Vec<(String, String)>)> {
-        Vec::new()
-    }
-
-    fn set(&self, section: &str, key: &str, value: &str, _: Persist) -> Result<Option<String>, SettingsError> {
-        Ok(self.0.lock().insert((section.to_owned(), key.to_owned()), value.to_owned()))
-    }
-
-    fn delete(&self, _: &str, _: &str, _: Persist) -> Result<String, SettingsError> {
-        Err(SettingsError::Unknown)
-    }
-
-    fn reload(&self) -> Result<(), SettingsError> {
-        Ok(())
-    }
-}
 
 /// What the network does instead of what it should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,7 +124,7 @@ impl Connect for Way {
 /// A server in memory.
 struct World {
     engine: Arc<MemoryEngine>,
-    settings: Arc<Changeable>,
+    settings: Arc<Values>,
     node: Arc<Node>,
     router: Arc<Router>,
     shutdown: Shutdown,
@@ -177,45 +145,17 @@ impl World {
         Self::on(Arc::new(MemoryEngine::new()), Arc::default()).await
     }
 
-    async fn on(engine: Arc<MemoryEngine>, settings: Arc<Changeable>) -> Self {
-        let catalog = Arc::new(Catalog::open(Arc::clone(&engine) as Arc<_>, 1).unwrap());
-        let tasks = Tasks::new(|| 0);
-        let index = settee_views::Settings {
-            threads: 1,
-            memory_bytes: 1 << 20,
-            run_directory: std::env::temp_dir().join("settee-http-tests"),
-            checkpoint_interval_ms: u64::MAX,
-            clock: settee_views::Clock::stopped(),
-            limits: settee_design::Limits::default(),
-            seed: 1,
-        };
-        let views = Views::new(Arc::clone(&catalog), Arc::new(|_| None), tasks.clone(), Arc::new(|_| {}), index);
-        let authenticator = Authenticator::new([0; 32]);
-        authenticator.set_admins([("admin".to_owned(), "somehow".to_owned())]);
-        let (begin, numbers, uuids) = (Instant::now(), AtomicU64::new(1), AtomicU64::new(1));
+    async fn on(engine: Arc<MemoryEngine>, settings: Arc<Values>) -> Self {
+        let (begin, uuids) = (Instant::now(), AtomicU64::new(1));
         let parts = NodeParts {
-            catalog,
-            views: Arc::new(views),
-            languages: Arc::new(|name| {
-                (name == "query").then(|| Arc::new(MangoLanguage) as Arc<dyn settee_design::Language>)
-            }),
-            tasks,
             settings: Arc::clone(&settings) as Arc<_>,
-            authenticator,
             uuids: Box::new(move |count| {
                 (0..count).map(|_| format!("uuid{}", uuids.fetch_add(1, Ordering::Relaxed))).collect()
             }),
-            identity: crate::Identity {
-                couchdb_version: "3.5.2".to_owned(),
-                version: "0".to_owned(),
-                node: "node".to_owned(),
-                uuid: "0123456789abcdef".to_owned(),
-            },
             clock_ms: Box::new(move || BEGIN_MS + u64::try_from(begin.elapsed().as_millis()).unwrap()),
-            entropy: Box::new(move || numbers.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed)),
-            surroundings: crate::Surroundings::default(),
-            operation: crate::Operation::none(),
+            ..parts(Arc::clone(&engine) as Arc<_>, vec![Arc::new(MangoLanguage)])
         };
+        parts.authenticator.set_admins([("admin".to_owned(), "somehow".to_owned())]);
         let (node, shutdown, network) = (Node::new(parts), Shutdown::new(), Arc::new(OneServer::default()));
         let router = Arc::new(routes::router(&shutdown));
         let parts =
@@ -240,7 +180,7 @@ impl World {
     }
 
     fn set(&self, key: &str, value: &str) {
-        self.settings.0.lock().insert(("replicator".to_owned(), key.to_owned()), value.to_owned());
+        self.settings.set("replicator", key, value, Persist::No).unwrap();
     }
 
     /// The status and the body of the answer.

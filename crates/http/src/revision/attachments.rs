@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::ops::ControlFlow;
 
-use settee_database::{Attachment, EncodingInfo, Form, ReadView};
+use settee_database::{Attachment, EncodingInfo, Form, ReadView, write_marked};
 use settee_model::base64;
 
 use crate::bridge::Output;
@@ -76,19 +76,8 @@ pub(crate) fn write(
 
 /// As [`write()`], but data that is wanted comes in parts of its own.
 pub(super) fn write_following(out: &mut Vec<u8>, attachments: &[Attachment], wanted: Wanted) {
-    if attachments.is_empty() || out.pop().is_none() {
-        return;
-    }
-    out.extend_from_slice(b",\"_attachments\":{");
-    for (index, attachment) in attachments.iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        attachment.write_beginning(out);
-        attachment.write_mark(if wanted.has(attachment) { "follows" } else { "stub" }, out);
-        attachment.write_end(EncodingInfo::Shown, out);
-    }
-    out.extend_from_slice(b"}}");
+    let mark = |attachment: &Attachment| if wanted.has(attachment) { "follows" } else { "stub" };
+    write_marked(out, attachments, EncodingInfo::Shown, mark);
 }
 
 fn write_data(out: &mut impl Text, view: &ReadView, attachment: &Attachment) -> Result<ControlFlow<()>, Error> {

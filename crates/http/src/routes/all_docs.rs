@@ -3,9 +3,10 @@
 use std::ops::ControlFlow;
 
 use settee_database::{Direction, Head, IdRange, ReadView, partition_range};
-use settee_model::json::{Json, Kind, Value, write_string};
+use settee_model::json::{Json, Value, write_string};
 
 use super::partition;
+use super::queries::Queries;
 use crate::bridge::{self, Output};
 use crate::params::document::Extras;
 use crate::params::view::{Source, ViewParams};
@@ -36,56 +37,39 @@ const DESIGN_END: &[u8] = b"_design0";
 /// `GET /{db}/_all_docs`
 pub(super) async fn get(request: Request) -> Answer {
     let params = ViewParams::from_query(&request.query)?;
-    list(&request, vec![params], scope(&request)?, false).await
+    list(&request, Queries::one(params), scope(&request)?).await
 }
 
 /// `POST /{db}/_all_docs`
 pub(super) async fn post(mut request: Request) -> Answer {
     let body = request.read_called_json().await?;
     let params = ViewParams::from_body(body.value(), &request.query, Source::Documents)?;
-    list(&request, vec![params], scope(&request)?, false).await
+    list(&request, Queries::one(params), scope(&request)?).await
 }
 
 /// `POST /{db}/_all_docs/queries`
 pub(super) async fn queries(mut request: Request) -> Answer {
-    let queries = parse_queries(&request.read_called_json().await?, Source::Documents)?;
-    list(&request, queries, Scope::All, true).await
+    let queries = Queries::parse(&request.read_called_json().await?, Source::Documents)?;
+    list(&request, queries, Scope::All).await
 }
 
 /// `GET /{db}/_design_docs`
 pub(super) async fn get_design(request: Request) -> Answer {
     let params = ViewParams::from_query(&request.query)?;
-    list(&request, vec![params], Scope::Design, false).await
+    list(&request, Queries::one(params), Scope::Design).await
 }
 
 /// `POST /{db}/_design_docs`
 pub(super) async fn post_design(mut request: Request) -> Answer {
     let body = request.read_called_json().await?;
     let params = ViewParams::from_body(body.value(), &request.query, Source::Documents)?;
-    list(&request, vec![params], Scope::Design, false).await
+    list(&request, Queries::one(params), Scope::Design).await
 }
 
 /// `POST /{db}/_design_docs/queries`
 pub(super) async fn queries_design(mut request: Request) -> Answer {
-    let queries = parse_queries(&request.read_called_json().await?, Source::Documents)?;
-    list(&request, queries, Scope::Design, true).await
-}
-
-/// The queries of a request that has several.
-pub(super) fn parse_queries(body: &Json, source: Source) -> Result<Vec<ViewParams>, Error> {
-    let queries = body.value().get("queries");
-    let queries = queries.ok_or_else(|| Error::bad_request("`queries` member must exist."))?;
-    if queries.kind() != Kind::Array {
-        return Err(Error::bad_request("`queries` member must be an array."));
-    }
-    queries
-        .elements()
-        .map(|query| {
-            let mut params = ViewParams::default();
-            params.set_members(query, source)?;
-            Ok(params)
-        })
-        .collect()
+    let queries = Queries::parse(&request.read_called_json().await?, Source::Documents)?;
+    list(&request, queries, Scope::Design).await
 }
 
 /// The order that `descending` asks for.
@@ -125,28 +109,17 @@ fn after(mut id: Vec<u8>) -> Vec<u8> {
     id
 }
 
-async fn list(request: &Request, queries: Vec<ViewParams>, scope: Scope, several: bool) -> Answer {
+async fn list(request: &Request, queries: Queries, scope: Scope) -> Answer {
     let database = request.database()?;
     bridge::stream(request.node.outward(), move |output| {
         let view = database.read()?;
-        if several {
-            output.text().extend_from_slice(b"{\"results\":[");
-        }
-        for (index, params) in queries.iter().enumerate() {
-            if index > 0 {
-                output.text().extend_from_slice(b",\n");
-            }
+        queries.write(output, |output, params| {
             let mut list = List::new(output, &view, params, &scope)?;
-            let flow = match key_list(params) {
-                Some(keys) => list.by_keys(&keys)?,
-                None => list.by_range()?,
-            };
-            if flow.is_break() {
-                return Ok(());
+            match key_list(params) {
+                Some(keys) => list.by_keys(&keys),
+                None => list.by_range(),
             }
-        }
-        output.text().extend_from_slice(if several { b"]}\n" } else { b"\n" });
-        Ok(())
+        })
     })
     .await
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use hyper::StatusCode;
 use settee_database::{Database, Direction, Head as DocHead, ReadView};
 use settee_design::{CallError, DesignProgram, ListSession, ListSink, ListState, MoreRows};
-use settee_model::json::{Json, Value, write_string};
+use settee_model::json::{Json, Value};
 use settee_views::{Answer as Answered, Header, MapRow, QueryError, ReduceRow, RowSink, Stale, ViewError};
 
 use super::all_docs::{direction, id_range, key_list, write_row};
@@ -276,12 +276,7 @@ impl RowSink for List<'_> {
 
     fn map_row(&mut self, row: MapRow<'_>) -> ControlFlow<()> {
         let out = &mut self.rows;
-        out.extend_from_slice(b"{\"id\":");
-        write_string(out, row.id);
-        out.extend_from_slice(b",\"key\":");
-        out.extend_from_slice(row.key);
-        out.extend_from_slice(b",\"value\":");
-        out.extend_from_slice(row.value);
+        views::begin_map_row(out, row);
         if self.params.include_docs {
             out.extend_from_slice(b",\"doc\":");
             let linked = views::Linked { database: self.database, opened: &mut self.documents };
@@ -295,12 +290,7 @@ impl RowSink for List<'_> {
     }
 
     fn reduce_row(&mut self, row: ReduceRow<'_>) -> ControlFlow<()> {
-        let out = &mut self.rows;
-        out.extend_from_slice(b"{\"key\":");
-        out.extend_from_slice(row.key);
-        out.extend_from_slice(b",\"value\":");
-        out.extend_from_slice(row.value);
-        out.push(b'}');
+        views::write_reduce_row(&mut self.rows, row);
         self.row_done()
     }
 }

@@ -5,8 +5,9 @@ use std::ops::ControlFlow;
 use settee_database::{LocalDocument, ReadView};
 use settee_model::json::{Json, write_string};
 
-use super::all_docs::{direction, id_range, key_list, parse_queries};
+use super::all_docs::{direction, id_range, key_list};
 use super::documents::write_local;
+use super::queries::Queries;
 use crate::Error;
 use crate::bridge::{self, Output};
 use crate::params::view::{Source, ViewParams};
@@ -16,39 +17,27 @@ use crate::respond::Answer;
 /// `GET /{db}/_local_docs`
 pub(super) async fn get(request: Request) -> Answer {
     let params = ViewParams::from_query(&request.query)?;
-    list(&request, vec![params], false).await
+    list(&request, Queries::one(params)).await
 }
 
 /// `POST /{db}/_local_docs`
 pub(super) async fn post(mut request: Request) -> Answer {
     let body = request.read_called_json().await?;
     let params = ViewParams::from_body(body.value(), &request.query, Source::Documents)?;
-    list(&request, vec![params], false).await
+    list(&request, Queries::one(params)).await
 }
 
 /// `POST /{db}/_local_docs/queries`
 pub(super) async fn queries(mut request: Request) -> Answer {
-    let queries = parse_queries(&request.read_called_json().await?, Source::Documents)?;
-    list(&request, queries, true).await
+    let queries = Queries::parse(&request.read_called_json().await?, Source::Documents)?;
+    list(&request, queries).await
 }
 
-async fn list(request: &Request, queries: Vec<ViewParams>, several: bool) -> Answer {
+async fn list(request: &Request, queries: Queries) -> Answer {
     let database = request.database()?;
     bridge::stream(request.node.outward(), move |output| {
         let view = database.read()?;
-        if several {
-            output.text().extend_from_slice(b"{\"results\":[");
-        }
-        for (index, params) in queries.iter().enumerate() {
-            if index > 0 {
-                output.text().extend_from_slice(b",\n");
-            }
-            if write_list(output, &view, params)?.is_break() {
-                return Ok(());
-            }
-        }
-        output.text().extend_from_slice(if several { b"]}\n" } else { b"\n" });
-        Ok(())
+        queries.write(output, |output, params| write_list(output, &view, params))
     })
     .await
 }

@@ -21,6 +21,7 @@ mod operate;
 mod partition;
 mod playground;
 mod purge;
+mod queries;
 mod rendered;
 mod replication;
 mod request_object;

@@ -57,11 +57,7 @@ impl Rendered {
         }
         for (name, value) in headers.members() {
             let name = name.as_str().unwrap_or_default();
-            let text = match value.as_str() {
-                Some(text) => text.into_owned(),
-                None => String::from_utf8_lossy(value.raw()).into_owned(),
-            };
-            let pair = (HeaderName::try_from(&*name), HeaderValue::try_from(text));
+            let pair = (HeaderName::try_from(&*name), HeaderValue::try_from(value.to_text()));
             let (Ok(name), Ok(text)) = pair else {
                 return Err(invalid(&name, value));
             };

@@ -14,7 +14,8 @@ use settee_views::{
     design_documents, embed_modules,
 };
 
-use super::all_docs::{parse_queries, write_winner};
+use super::all_docs::write_winner;
+use super::queries::Queries;
 use super::{partition, playground};
 use crate::bridge::{self, Output};
 use crate::node::Node;
@@ -30,7 +31,7 @@ use crate::{Error, sequence};
 /// `GET /{db}/_design/{ddoc}/_view/{view}`
 pub(super) async fn get(request: Request) -> Answer {
     let params = ViewParams::from_query(&request.query)?;
-    answer(&request, vec![params], Form::One).await
+    answer(&request, Queries::one(params)).await
 }
 
 /// `POST /{db}/_design/{ddoc}/_view/{view}`
@@ -40,13 +41,13 @@ pub(super) async fn post(mut request: Request) -> Answer {
         return Err(Error::bad_request("The `queries` parameter is no longer supported at this endpoint"));
     }
     let params = ViewParams::from_body(body.value(), &request.query, Source::View)?;
-    answer(&request, vec![params], Form::One).await
+    answer(&request, Queries::one(params)).await
 }
 
 /// `POST /{db}/_design/{ddoc}/_view/{view}/queries`
 pub(super) async fn queries(mut request: Request) -> Answer {
-    let queries = parse_queries(&request.read_called_json().await?, Source::View)?;
-    answer(&request, queries, Form::Several).await
+    let queries = Queries::parse(&request.read_called_json().await?, Source::View)?;
+    answer(&request, queries).await
 }
 
 /// `POST /{db}/_temp_view`: a view that no design document has, as in version 1.
@@ -56,7 +57,7 @@ pub(super) async fn temp_view(mut request: Request) -> Answer {
     let design = playground::design(body.value())?;
     playground::compile(&request.node, &design).await?;
     let params = ViewParams::of_temporary(body.value(), &request.query)?;
-    run(&request.node, database, Arc::new(design), playground::VIEW.to_owned(), vec![params], Form::One).await
+    run(&request.node, database, Arc::new(design), playground::VIEW.to_owned(), Queries::one(params)).await
 }
 
 /// `GET /{db}/_design/{ddoc}/_info`
@@ -131,22 +132,15 @@ pub(super) async fn cleanup(request: Request) -> Answer {
     Ok(respond::ok(StatusCode::ACCEPTED))
 }
 
-/// How many queries an answer holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    One,
-    Several,
-}
-
-async fn answer(request: &Request, mut queries: Vec<ViewParams>, form: Form) -> Answer {
+async fn answer(request: &Request, mut queries: Queries) -> Answer {
     let database = request.database()?;
     if let Some(partition) = partition::named(request)? {
-        queries.iter_mut().for_each(|params| params.partition = Some(partition.clone()));
+        queries.as_mut_slice().iter_mut().for_each(|params| params.partition = Some(partition.clone()));
     }
     let (ddoc, view) = (request.captures.get("ddoc").to_owned(), request.captures.get("view").to_owned());
     let reader = Arc::clone(&database);
     let design = bridge::blocking(move || design_document(&reader, &ddoc)).await?;
-    run(&request.node, database, Arc::new(design), view, queries, form).await
+    run(&request.node, database, Arc::new(design), view, queries).await
 }
 
 async fn run(
@@ -154,27 +148,14 @@ async fn run(
     database: Arc<Database>,
     design: Arc<DesignDocument>,
     view: String,
-    queries: Vec<ViewParams>,
-    form: Form,
+    queries: Queries,
 ) -> Answer {
-    if queries.iter().any(ViewParams::groups_map_rows) {
+    if queries.as_slice().iter().any(ViewParams::groups_map_rows) {
         return Err(ViewError::Query(QueryError::GroupingOnMap).into());
     }
     let views = Arc::clone(&node.views);
     bridge::stream(node.outward(), move |output| {
-        if form == Form::Several {
-            output.text().extend_from_slice(b"{\"results\":[");
-        }
-        for (index, params) in queries.iter().enumerate() {
-            if index > 0 {
-                output.text().extend_from_slice(b",\n");
-            }
-            if one(output, &views, &database, &design, &view, params)?.is_break() {
-                return Ok(());
-            }
-        }
-        output.text().extend_from_slice(if form == Form::Several { b"]}\n" } else { b"\n" });
-        Ok(())
+        queries.write(output, |output, params| one(output, &views, &database, &design, &view, params))
     })
     .await
 }
@@ -233,6 +214,24 @@ pub(super) fn say_stale(output: &mut Output, stale: &Stale) {
     output.add_header(HeaderName::from_static("settee-index"), &value);
 }
 
+/// `{"id":…,"key":…,"value":…`, after which a document may follow.
+pub(super) fn begin_map_row(out: &mut Vec<u8>, row: MapRow<'_>) {
+    out.extend_from_slice(b"{\"id\":");
+    write_string(out, row.id);
+    out.extend_from_slice(b",\"key\":");
+    out.extend_from_slice(row.key);
+    out.extend_from_slice(b",\"value\":");
+    out.extend_from_slice(row.value);
+}
+
+pub(super) fn write_reduce_row(out: &mut Vec<u8>, row: ReduceRow<'_>) {
+    out.extend_from_slice(b"{\"key\":");
+    out.extend_from_slice(row.key);
+    out.extend_from_slice(b",\"value\":");
+    out.extend_from_slice(row.value);
+    out.push(b'}');
+}
+
 impl RowSink for Rows<'_> {
     fn stale(&mut self, stale: &Stale) {
         say_stale(self.output, stale);
@@ -259,15 +258,9 @@ impl RowSink for Rows<'_> {
 
     fn map_row(&mut self, row: MapRow<'_>) -> ControlFlow<()> {
         self.separate();
-        let out = self.output.text();
-        out.extend_from_slice(b"{\"id\":");
-        write_string(out, row.id);
-        out.extend_from_slice(b",\"key\":");
-        out.extend_from_slice(row.key);
-        out.extend_from_slice(b",\"value\":");
-        out.extend_from_slice(row.value);
+        begin_map_row(self.output.text(), row);
         if self.params.include_docs {
-            out.extend_from_slice(b",\"doc\":");
+            self.output.text().extend_from_slice(b",\"doc\":");
             let linked = Linked { database: self.database, opened: &mut self.documents };
             if let Err(error) = linked.write(self.output, row, self.params) {
                 self.error = Some(error);
@@ -280,12 +273,7 @@ impl RowSink for Rows<'_> {
 
     fn reduce_row(&mut self, row: ReduceRow<'_>) -> ControlFlow<()> {
         self.separate();
-        let out = self.output.text();
-        out.extend_from_slice(b"{\"key\":");
-        out.extend_from_slice(row.key);
-        out.extend_from_slice(b",\"value\":");
-        out.extend_from_slice(row.value);
-        out.push(b'}');
+        write_reduce_row(self.output.text(), row);
         self.row_done()
     }
 }

@@ -7,19 +7,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use settee_auth::Authenticator;
-use settee_database::Catalog;
-use settee_database::tasks::Tasks;
-use settee_design::Limits;
 use settee_storage::memory::MemoryEngine;
-use settee_views::Views;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::node::Node;
-use crate::{Identity, Listener, NodeParts, Persist, Settings, SettingsError, Shutdown, Surroundings};
+use crate::tests::parts::parts;
+use crate::{Listener, NodeParts, Persist, Settings, SettingsError, Shutdown};
 
 /// How long anything may take before a test fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -88,48 +84,14 @@ pub(crate) struct Live {
     serving: JoinHandle<()>,
 }
 
-fn node(settings: Arc<Values>) -> Arc<Node> {
-    let catalog = Arc::new(Catalog::open(Arc::new(MemoryEngine::new()), 1).unwrap());
-    let tasks = Tasks::new(|| 0);
-    let indexing = settee_views::Settings {
-        threads: 1,
-        memory_bytes: 1 << 20,
-        run_directory: std::env::temp_dir().join("settee-live-tests"),
-        checkpoint_interval_ms: u64::MAX,
-        clock: settee_views::Clock::stopped(),
-        limits: Limits::default(),
-        seed: 1,
-    };
-    let views = Views::new(Arc::clone(&catalog), Arc::new(|_| None), tasks.clone(), Arc::new(|_| {}), indexing);
-    Node::new(NodeParts {
-        catalog,
-        views: Arc::new(views),
-        languages: Arc::new(|_| None),
-        tasks,
-        settings,
-        authenticator: Authenticator::new([0; 32]),
-        uuids: Box::new(|count| vec!["uuid".to_owned(); count]),
-        identity: Identity {
-            couchdb_version: "3.5.2".to_owned(),
-            version: "0".to_owned(),
-            node: "nonode@nohost".to_owned(),
-            uuid: "uuid".to_owned(),
-        },
-        clock_ms: Box::new(|| 0),
-        entropy: Box::new(|| 0),
-        surroundings: Surroundings::default(),
-        operation: crate::Operation::none(),
-    })
-}
-
 impl Live {
     /// Starts a server with these settings: `section/key=value`.
     pub(crate) async fn start(settings: &[&str]) -> Self {
-        let values = Values::of(settings);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let shutdown = Shutdown::new();
-        let node = node(Arc::new(values));
+        let settings = Arc::new(Values::of(settings));
+        let node = Node::new(NodeParts { settings, ..parts(Arc::new(MemoryEngine::new()), Vec::new()) });
         let serving = tokio::spawn(crate::serve(Arc::clone(&node), vec![Listener::Tcp(listener)], shutdown.clone()));
         Self { address, node, shutdown, serving }
     }

@@ -9,14 +9,8 @@ use http_body_util::BodyExt;
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode};
 use settee_auth::{Authenticator, hash_password};
-use settee_database::tasks::Tasks;
-use settee_database::{Catalog, DatabaseOptions, Layout};
-use settee_design::{
-    CallError, CompileError, DesignProgram, DesignSource, DocumentBatch, Language, Limits, ListSession, ListSink,
-    MapSource, Program, Reducer,
-};
+use settee_database::{DatabaseOptions, Layout};
 use settee_storage::memory::MemoryEngine;
-use settee_views::Views;
 
 use crate::authentication::{self, Caller};
 use crate::connection::Scheme;
@@ -26,52 +20,8 @@ use crate::router::Router;
 use crate::routes::router;
 use crate::server::Shutdown;
 use crate::tests::live::Values;
-use crate::{Identity, Operation, Persist, Settings};
-
-/// A language whose functions accept everything.
-struct Yes;
-
-impl DesignProgram for Yes {
-    fn call(&mut self, _: &[&str], _: &[&[u8]]) -> Result<Vec<u8>, CallError> {
-        Ok(b"1".to_vec())
-    }
-
-    fn filter(&mut self, _: &[&str], _: &DocumentBatch, _: Option<&[u8]>) -> Result<Vec<bool>, CallError> {
-        Err(CallError::NotFound("no filters".to_owned()))
-    }
-
-    fn list<'a>(
-        &'a mut self,
-        _: &str,
-        _: &[u8],
-        _: &[u8],
-        _: &mut dyn ListSink,
-    ) -> Result<Box<dyn ListSession + 'a>, CallError> {
-        Err(CallError::NotFound("no lists".to_owned()))
-    }
-
-    fn take_log(&mut self) -> Vec<String> {
-        Vec::new()
-    }
-}
-
-impl Language for Yes {
-    fn name(&self) -> &str {
-        "javascript"
-    }
-
-    fn program(&self, _: &MapSource, _: Limits) -> Result<Box<dyn Program>, CompileError> {
-        Err(CompileError::Unavailable("no views".to_owned()))
-    }
-
-    fn reducer(&self, _: &str, _: Limits) -> Result<Box<dyn Reducer>, CompileError> {
-        Err(CompileError::Unavailable("no views".to_owned()))
-    }
-
-    fn design_program(&self, _: &DesignSource, _: Limits) -> Result<Box<dyn DesignProgram>, CompileError> {
-        Ok(Box::new(Yes))
-    }
-}
+use crate::tests::parts::{Judge, parts};
+use crate::{Persist, Settings};
 
 /// A request as data.
 pub(crate) struct Ask<'a> {
@@ -168,42 +118,19 @@ impl World {
 
     /// A server that reads the keys of identity providers so.
     pub(crate) fn with_keys(read_keys: KeyReader) -> Self {
-        let catalog = Arc::new(Catalog::open(Arc::new(MemoryEngine::new()), 1).unwrap());
-        let tasks = Tasks::new(|| 0);
-        let limits = settee_views::Settings {
-            threads: 1,
-            memory_bytes: 1 << 20,
-            run_directory: std::env::temp_dir().join("settee-http-tests"),
-            checkpoint_interval_ms: u64::MAX,
-            clock: settee_views::Clock::stopped(),
-            limits: Limits::default(),
-            seed: 1,
-        };
-        let views = Views::new(Arc::clone(&catalog), Arc::new(|_| None), tasks.clone(), Arc::new(|_| {}), limits);
         let (settings, now_ms) = (Arc::new(Values::default()), Arc::new(AtomicU64::new(1_700_000_000_000)));
         settings.set("chttpd_auth", "iterations", "2", Persist::No).unwrap();
-        let authenticator = Authenticator::new([7; 32]);
         let clock = Arc::clone(&now_ms);
-        let numbers = AtomicU64::new(1);
-        let node = Node::new(NodeParts {
-            catalog,
-            views: Arc::new(views),
-            languages: Arc::new(|name| (name == Yes.name()).then(|| Arc::new(Yes) as Arc<dyn Language>)),
-            tasks,
+        // Its functions accept everything.
+        let language = Judge::new(|_, _, _| Ok(b"1".to_vec()));
+        let parts = NodeParts {
             settings: Arc::clone(&settings) as Arc<dyn Settings>,
-            authenticator: authenticator.clone(),
-            uuids: Box::new(|count| vec!["uuid".to_owned(); count]),
-            identity: Identity {
-                couchdb_version: String::new(),
-                version: String::new(),
-                node: "node".to_owned(),
-                uuid: String::new(),
-            },
             clock_ms: Box::new(move || clock.load(Ordering::Relaxed)),
-            entropy: Box::new(move || numbers.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed)),
             surroundings: Surroundings { read_keys, ..Surroundings::default() },
-            operation: Operation::none(),
-        });
+            ..parts(Arc::new(MemoryEngine::new()), vec![Arc::new(language)])
+        };
+        let authenticator = parts.authenticator.clone();
+        let node = Node::new(parts);
         let world = Self { node, settings, authenticator, router: Arc::new(router(&Shutdown::new())), now_ms };
         world.set_admins(&["admin"]);
         world

@@ -3,123 +3,38 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use settee_auth::Authenticator;
-use settee_database::tasks::Tasks;
-use settee_database::{Catalog, DatabaseOptions, EditMode, Layout, Stored, UnknownParent};
-use settee_design::{
-    CallError, CompileError, DesignSource, DocumentBatch, Language, Limits, ListSession, ListSink, MapSource, Program,
-    Reducer,
-};
+use settee_database::{DatabaseOptions, EditMode, Layout, Stored, UnknownParent};
+use settee_design::CallError;
 use settee_mango::MangoLanguage;
 use settee_model::RevisionHasher;
 use settee_model::json::{Json, Value};
 use settee_storage::memory::MemoryEngine;
-use settee_views::Views;
 
 use super::*;
 use crate::routes::design::validate as check_design;
+use crate::tests::parts::{Judge, parts};
 use crate::tests::{json, show};
-use crate::{Identity, NodeParts, Persist, Settings, SettingsError, Surroundings};
-
-struct Defaults;
-
-impl Settings for Defaults {
-    fn get(&self, _section: &str, _key: &str) -> Option<String> {
-        None
-    }
-
-    fn section(&self, _section: &str) -> Vec<(String, String)> {
-        Vec::new()
-    }
-
-    fn all(&self) -> Vec<(String, Vec<(String, String)>)> {
-        Vec::new()
-    }
-
-    fn set(&self, _: &str, _: &str, _: &str, _: Persist) -> Result<Option<String>, SettingsError> {
-        Err(SettingsError::Unknown)
-    }
-
-    fn delete(&self, _: &str, _: &str, _: Persist) -> Result<String, SettingsError> {
-        Err(SettingsError::Unknown)
-    }
-
-    fn reload(&self) -> Result<(), SettingsError> {
-        Ok(())
-    }
-}
-
-/// A language whose validation functions are words: `least 7`, `grow`, `show`, `forbid`, `login`, `fail`.
-#[derive(Default)]
-struct Words {
-    calls: Arc<AtomicU64>,
-}
-
-struct Rule {
-    text: String,
-    calls: Arc<AtomicU64>,
-}
 
 fn number(document: &[u8]) -> Option<u64> {
     Value::trusted(document).get("n")?.as_u64()
 }
 
-impl DesignProgram for Rule {
-    fn call(&mut self, path: &[&str], arguments: &[&[u8]]) -> Result<Vec<u8>, CallError> {
-        assert_eq!(path, ["validate_doc_update"]);
-        self.calls.fetch_add(1, Ordering::Relaxed);
-        let [new, old, user, security] = arguments else { panic!("four arguments") };
-        let accept = Ok(b"1".to_vec());
-        match self.text.split_once(' ').unwrap_or((&self.text, "")) {
-            ("least", least) if number(new) >= least.parse().ok() => accept,
-            ("least", least) => Err(CallError::Forbidden(format!("less than {least}"))),
-            ("grow", _) if number(old).is_none_or(|old| number(new) > Some(old)) => accept,
-            ("grow", _) => Err(CallError::Forbidden("not grown".to_owned())),
-            ("login", _) => Err(CallError::Unauthorized("log in".to_owned())),
-            ("fail", _) => Err(CallError::Failed { name: "TypeError".to_owned(), reason: "x".to_owned() }),
-            ("show", _) => {
-                let seen = [new, old, user, security].map(|text| String::from_utf8_lossy(text).into_owned());
-                Err(CallError::Forbidden(seen.join(" ")))
-            }
-            _ => Err(CallError::Forbidden("no".to_owned())),
+/// Validation functions that are words: `least 7`, `grow`, `show`, `forbid`, `login`, `fail`.
+fn judge(rule: &str, arguments: &[&[u8]]) -> Result<Vec<u8>, CallError> {
+    let [new, old, user, security] = arguments else { panic!("four arguments") };
+    let accept = Ok(b"1".to_vec());
+    match rule.split_once(' ').unwrap_or((rule, "")) {
+        ("least", least) if number(new) >= least.parse().ok() => accept,
+        ("least", least) => Err(CallError::Forbidden(format!("less than {least}"))),
+        ("grow", _) if number(old).is_none_or(|old| number(new) > Some(old)) => accept,
+        ("grow", _) => Err(CallError::Forbidden("not grown".to_owned())),
+        ("login", _) => Err(CallError::Unauthorized("log in".to_owned())),
+        ("fail", _) => Err(CallError::Failed { name: "TypeError".to_owned(), reason: "x".to_owned() }),
+        ("show", _) => {
+            let seen = [new, old, user, security].map(|text| String::from_utf8_lossy(text).into_owned());
+            Err(CallError::Forbidden(seen.join(" ")))
         }
-    }
-
-    fn filter(&mut self, _: &[&str], _: &DocumentBatch, _: Option<&[u8]>) -> Result<Vec<bool>, CallError> {
-        Err(CallError::NotFound("no filters".to_owned()))
-    }
-
-    fn list<'a>(
-        &'a mut self,
-        _: &str,
-        _: &[u8],
-        _: &[u8],
-        _: &mut dyn ListSink,
-    ) -> Result<Box<dyn ListSession + 'a>, CallError> {
-        Err(CallError::NotFound("no lists".to_owned()))
-    }
-
-    fn take_log(&mut self) -> Vec<String> {
-        Vec::new()
-    }
-}
-
-impl Language for Words {
-    fn name(&self) -> &str {
-        "javascript"
-    }
-
-    fn program(&self, _: &MapSource, _: Limits) -> Result<Box<dyn Program>, CompileError> {
-        Err(CompileError::Unavailable("no views".to_owned()))
-    }
-
-    fn reducer(&self, _: &str, _: Limits) -> Result<Box<dyn Reducer>, CompileError> {
-        Err(CompileError::Unavailable("no views".to_owned()))
-    }
-
-    fn design_program(&self, source: &DesignSource, _: Limits) -> Result<Box<dyn DesignProgram>, CompileError> {
-        let text = Value::trusted(&source.json).get("validate_doc_update").and_then(Value::as_str).unwrap_or_default();
-        Ok(Box::new(Rule { text: text.into_owned(), calls: Arc::clone(&self.calls) }))
+        _ => Err(CallError::Forbidden("no".to_owned())),
     }
 }
 
@@ -133,43 +48,19 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let catalog = Arc::new(Catalog::open(Arc::new(MemoryEngine::new()), 1).unwrap());
+        let calls = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&calls);
+        let words = Judge::new(move |source, path, arguments| {
+            assert_eq!(path, ["validate_doc_update"]);
+            counted.fetch_add(1, Ordering::Relaxed);
+            let rule = Value::trusted(&source.json).get("validate_doc_update").and_then(Value::as_str);
+            judge(&rule.unwrap_or_default(), arguments)
+        });
+        let node = Node::new(parts(Arc::new(MemoryEngine::new()), vec![Arc::new(words), Arc::new(MangoLanguage)]));
         let options = DatabaseOptions { created_ms: 0, instance: 7, layout: Layout::Whole };
-        let database = catalog.create("db", options).unwrap();
-        let (tasks, words) = (Tasks::new(|| 0), Words::default());
-        let calls = Arc::clone(&words.calls);
-        let settings = settee_views::Settings {
-            threads: 1,
-            memory_bytes: 1 << 20,
-            run_directory: std::env::temp_dir().join("settee-runs"),
-            checkpoint_interval_ms: u64::MAX,
-            clock: settee_views::Clock::stopped(),
-            limits: Limits::default(),
-            seed: 1,
-        };
-        let views = Views::new(Arc::clone(&catalog), Arc::new(|_| None), tasks.clone(), Arc::new(|_| {}), settings);
-        let languages: [Arc<dyn Language>; 2] = [Arc::new(words), Arc::new(MangoLanguage)];
-        let parts = NodeParts {
-            catalog,
-            views: Arc::new(views),
-            languages: Arc::new(move |name| languages.iter().find(|language| language.name() == name).cloned()),
-            tasks,
-            settings: Arc::new(Defaults),
-            authenticator: Authenticator::new([0; 32]),
-            uuids: Box::new(|count| vec!["uuid".to_owned(); count]),
-            identity: Identity {
-                couchdb_version: String::new(),
-                version: String::new(),
-                node: String::new(),
-                uuid: String::new(),
-            },
-            clock_ms: Box::new(|| 0),
-            entropy: Box::new(|| 0),
-            surroundings: Surroundings::default(),
-            operation: crate::Operation::none(),
-        };
+        let database = node.catalog.create("db", options).unwrap();
         let user = UserContext { name: Some("jo".to_owned()), roles: vec!["editor".to_owned()] };
-        Self { node: Node::new(parts), database, calls, user }
+        Self { node, database, calls, user }
     }
 
     async fn write(&self, updates: Vec<DocUpdate>) -> Vec<Result<Rev, Error>> {

@@ -360,29 +360,12 @@ impl Sink<'_> {
 
 /// What functions throw, in the forms of CouchDB's query server.
 fn thrown_error(thrown: Value<'_>) -> CallError {
-    let text = |value: Value<'_>| match value.as_str() {
-        Some(text) => text.into_owned(),
-        None => String::from_utf8_lossy(value.raw()).into_owned(),
-    };
-    let unknown = |reason| CallError::Failed { name: "unknown_error".to_owned(), reason };
-    match thrown.kind() {
-        JsonKind::Array => {
-            let parts: Vec<String> = thrown.elements().skip(1).take(2).map(text).collect();
-            let [name, reason] = parts.try_into().unwrap_or_else(|_| ["unnamed_error".to_owned(), text(thrown)]);
-            match name.as_str() {
-                "not_found" => CallError::NotFound(reason),
-                "forbidden" => CallError::Forbidden(reason),
-                "unauthorized" => CallError::Unauthorized(reason),
-                _ => CallError::Failed { name, reason },
-            }
-        }
-        JsonKind::Object => match (thrown.get("forbidden"), thrown.get("unauthorized")) {
-            (Some(reason), _) => CallError::Forbidden(text(reason)),
-            (None, Some(reason)) => CallError::Unauthorized(text(reason)),
-            (None, None) => unknown(thrown.members().next().map_or_else(|| text(thrown), |(_, value)| text(value))),
-        },
-        _ => unknown(text(thrown)),
+    if thrown.kind() != JsonKind::Array {
+        return CallError::thrown(thrown);
     }
+    let parts: Vec<String> = thrown.elements().skip(1).take(2).map(Value::to_text).collect();
+    let [name, reason] = parts.try_into().unwrap_or_else(|_| ["unnamed_error".to_owned(), thrown.to_text()]);
+    CallError::named(name, reason)
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 //!
 //! Only texts in the language's own format are read ([`parse`]); every engine reads others in its own way.
 
+use settee_model::calendar::Day;
+
 use super::run::Stop;
 
 const DAY_MS: f64 = 86_400_000.0;
@@ -32,21 +34,12 @@ pub(super) fn parts(time: f64) -> Option<Parts> {
     let time = time as i64;
     let days = time.div_euclid(86_400_000);
     let rest = time.rem_euclid(86_400_000);
-    // Days from 1 March 0000, in eras of 400 years.
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 2 } else { shifted_month - 10 };
-    let year = year_of_era + era * 400 + i64::from(month <= 1);
+    let Day { year, month, day, weekday } = Day::since_1970(days);
     Some(Parts {
         year,
-        month,
+        month: month - 1,
         day,
-        weekday: (days + 4).rem_euclid(7),
+        weekday,
         hour: rest / 3_600_000,
         minute: rest / 60_000 % 60,
         second: rest / 1_000 % 60,

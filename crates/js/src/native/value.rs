@@ -7,6 +7,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 
 use bumpalo::Bump;
 use bumpalo::collections::Vec as ArenaVec;
+use settee_model::json;
 
 use super::pattern::Pattern;
 use super::run::Stop;
@@ -405,7 +406,7 @@ fn inside<'a>(arena: &'a Bump, text: &'a [u8], open: usize, end: usize, escaped:
         return inside;
     }
     let mut plain = Vec::with_capacity(inside.len());
-    text::unescape(inside, &mut plain);
+    json::unescape(inside, &mut plain);
     arena.alloc_slice_copy(&plain)
 }
 

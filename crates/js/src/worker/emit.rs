@@ -391,7 +391,7 @@ impl Serializer<'_> {
             return Ok(false);
         }
         let text = self.context.text(json.borrow())?;
-        match text::copy_value(&text::without_surrogates(text.bytes()), 0, self.out, depth) {
+        match text::copy_value(text::without_surrogates(text.bytes()).as_bytes(), 0, self.out, depth) {
             Ok(_) => self.check_length().map(|()| true),
             Err(text::TooDeep) => Err(self.too_deep()),
         }

@@ -15,6 +15,7 @@ use std::ptr;
 use std::rc::Rc;
 
 use rquickjs::qjs as c;
+use settee_model::json;
 
 use super::engine::Host;
 use super::names::{Name, NameCache, hash};
@@ -247,7 +248,7 @@ fn string(context: Context, inside: &[u8], escaped: bool) -> Result<Value, Throw
         return context.string(inside);
     }
     let mut plain = Vec::with_capacity(inside.len());
-    text::unescape(inside, &mut plain);
+    json::unescape(inside, &mut plain);
     context.string(&plain)
 }
 
@@ -384,7 +385,7 @@ impl Member {
             return inside.into();
         }
         let mut plain = Vec::with_capacity(inside.len());
-        text::unescape(inside, &mut plain);
+        json::unescape(inside, &mut plain);
         plain.into()
     }
 }

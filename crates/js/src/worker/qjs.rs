@@ -147,9 +147,7 @@ impl Text {
     pub(super) fn to_text(&self) -> String {
         match std::str::from_utf8(self.bytes()) {
             Ok(text) => text.to_owned(),
-            Err(_) => {
-                String::from_utf8(crate::text::without_surrogates(self.bytes())).expect("surrogates are replaced")
-            }
+            Err(_) => crate::text::without_surrogates(self.bytes()),
         }
     }
 }

@@ -194,6 +194,10 @@ fn values() {
     assert_eq!(object.kind(), Kind::Object);
     assert_eq!(object.get("s").unwrap().as_str().unwrap(), "x\ny");
     assert_eq!(object.get("s").unwrap().raw(), br#""x\ny""#);
+    assert_eq!(
+        ["s", "t", "a"].map(|name| object.get(name).unwrap().to_text()),
+        ["x\ny", "true", r#"[1,-2,3.5,{"b":"]"},"}"]"#]
+    );
     let array = object.get("a").unwrap();
     assert_eq!(array.elements().map(|element| element.raw().len()).collect::<Vec<_>>(), [1, 2, 3, 9, 3]);
     let numbers: Vec<_> = array.elements().map(|value| (value.as_u64(), value.as_i64(), value.as_f64())).collect();

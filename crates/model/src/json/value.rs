@@ -88,6 +88,11 @@ impl<'a> Value<'a> {
         })
     }
 
+    /// The text of a string, and anything else as it is written.
+    pub fn to_text(self) -> String {
+        self.as_str().unwrap_or_else(|| String::from_utf8_lossy(self.0)).into_owned()
+    }
+
     /// As [`Value::as_str`], but the bytes of the UTF-8 text, which are not looked at once more.
     pub fn string_bytes(self) -> Option<Cow<'a, [u8]>> {
         let inner = self.string_inner()?;
@@ -242,7 +247,7 @@ impl<'a> Members<'a> {
 }
 
 /// Appends the meaning of the inside of a valid string literal.
-pub(crate) fn unescape(mut inner: &[u8], out: &mut Vec<u8>) {
+pub fn unescape(mut inner: &[u8], out: &mut Vec<u8>) {
     while let Some(escape) = memchr::memchr(b'\\', inner) {
         out.extend_from_slice(&inner[..escape]);
         let Some(&kind) = inner.get(escape + 1) else { return };

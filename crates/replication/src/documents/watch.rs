@@ -124,6 +124,5 @@ fn row(replicator: &Arc<Replicator>, name: &Arc<str>, line: &[u8]) -> Option<Str
         Some(document) => replicator.document_changed(name, &id, document),
         None => replicator.document_removed(name, &Arc::from(&*id)),
     }
-    let seq = row.get("seq")?;
-    Some(seq.as_str().map_or_else(|| String::from_utf8_lossy(seq.raw()).into_owned(), std::borrow::Cow::into_owned))
+    Some(row.get("seq")?.to_text())
 }

@@ -91,10 +91,7 @@ fn filter_parameters(parameters: Value<'_>, of_view: bool) -> String {
 
 /// A sequence as the value of a parameter: a string as it is, anything else as JSON.
 pub(super) fn since_parameter(since: &Json) -> String {
-    match since.value().as_str() {
-        Some(text) => encoded(&text),
-        None => encoded(&String::from_utf8_lossy(since.as_bytes())),
-    }
+    encoded(&since.value().to_text())
 }
 
 /// An open feed.

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use settee_model::calendar::Day;
 use settee_model::json::write_string;
 
 use super::{Job, Origin, Replicator};
@@ -211,23 +212,9 @@ impl Object {
 /// `2026-11-20T14:30:00Z`
 pub(crate) fn iso8601(at_ms: u64) -> String {
     let (days, second) = (at_ms / 86_400_000, at_ms / 1000 % 86_400);
-    let (year, month, day) = civil(days);
+    let Day { year, month, day, .. } = Day::since_1970(days.cast_signed());
     let (hour, minute) = (second / 3600, second / 60 % 60);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{:02}Z", second % 60)
-}
-
-/// Year, month and day of a number of days since 1970. Years begin in March here, so that a leap day is the last of all.
-fn civil(days: u64) -> (u64, u64, u64) {
-    const ERA_DAYS: u64 = 146_097;
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / ERA_DAYS, days % ERA_DAYS);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    (year, month, day)
 }
 
 #[cfg(test)]

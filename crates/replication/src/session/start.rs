@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
+use settee_model::calendar::http_date;
 use settee_model::json::{Json, Value};
 
 use super::{Context, Failure};
 use crate::checkpoint::{self, Entry};
-use crate::dates::rfc1123;
 use crate::id::ReplicationId;
 use crate::peer::{Peer, PeerError};
 use crate::spec::{Filter, Spec};
@@ -51,7 +51,7 @@ pub(super) async fn start(spec: &Spec, id: &ReplicationId, context: &Context) ->
         used: spec.tuning.use_checkpoints,
         by_doc_ids: matches!(spec.filter, Filter::DocIds(_)),
         session_id: (context.services.new_uuid)(),
-        start_time: rfc1123((context.services.now_s)()),
+        start_time: http_date((context.services.now_s)()),
         start_seq: since.clone(),
         recorded: since.clone(),
         history: compared.history,
@@ -139,7 +139,7 @@ impl Checkpoints {
         let entry = Entry {
             session_id: &self.session_id,
             start_time: &self.start_time,
-            end_time: &rfc1123((context.services.now_s)()),
+            end_time: &http_date((context.services.now_s)()),
             start_last_seq: &self.start_seq,
             recorded_seq: through,
             statistics: &statistics,

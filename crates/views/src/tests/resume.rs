@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use settee_storage::faulty::{FaultyEngine, SyncFault};
 use settee_storage::memory::MemoryEngine;
-use settee_storage::{Batch, CommitToken, Durability, Engine, Outcome, Shard, Snapshot, StorageError, Version};
+use settee_storage::{Engine, StorageError};
 
 use super::crashes::check_stored;
 use super::home::TestHome;
@@ -55,72 +55,26 @@ struct Moment {
     files: PathBuf,
 }
 
-/// An engine that remembers what a crash after each of its steps would leave: what is durable, all that was committed,
-/// and something between.
-struct Watched {
-    inner: FaultyEngine,
-    files: PathBuf,
-    moments: Mutex<Vec<Moment>>,
-}
+type Moments = Arc<Mutex<Vec<Moment>>>;
 
-impl Watched {
-    fn remember(&self) {
-        let images: Vec<MemoryEngine> = self.inner.crash_images().collect();
+/// Has an engine remember what a crash after each of its steps would leave, with the files at that time: what is durable,
+/// all that was committed, and something between.
+fn remember_moments(engine: &FaultyEngine, files: PathBuf) -> Moments {
+    let moments = Moments::default();
+    let remembered = Arc::clone(&moments);
+    engine.watch(move |engine| {
+        let images: Vec<MemoryEngine> = engine.crash_images().collect();
         let count = images.len();
-        let mut moments = self.moments.lock();
+        let mut moments = remembered.lock();
         for (index, engine) in images.into_iter().enumerate() {
             if [0, count / 2, count - 1].contains(&index) {
-                let files = run_directory();
-                copy(&self.files, &files);
-                moments.push(Moment { engine, files });
+                let copied = run_directory();
+                copy(&files, &copied);
+                moments.push(Moment { engine, files: copied });
             }
         }
-    }
-}
-
-impl Engine for Watched {
-    fn snapshot(&self) -> settee_storage::Result<Arc<dyn Snapshot>> {
-        self.inner.snapshot()
-    }
-
-    fn commit(
-        &self,
-        shard: Shard,
-        expected: Version,
-        token: CommitToken,
-        batch: Batch,
-        durability: Durability,
-    ) -> settee_storage::Result<Outcome> {
-        let outcome = self.inner.commit(shard, expected, token, batch, durability)?;
-        self.remember();
-        Ok(outcome)
-    }
-
-    fn drop_shard(&self, shard: Shard) -> settee_storage::Result<()> {
-        self.inner.drop_shard(shard)
-    }
-
-    fn reclaim(&self, shard: Shard) -> settee_storage::Result<()> {
-        self.inner.reclaim(shard)
-    }
-
-    fn approximate_size(&self, shard: Shard) -> u64 {
-        self.inner.approximate_size(shard)
-    }
-
-    fn sync(&self) -> settee_storage::Result<()> {
-        self.inner.sync()?;
-        self.remember();
-        Ok(())
-    }
-
-    fn checkpoint(&self, directory: &Path) -> settee_storage::Result<()> {
-        self.inner.checkpoint(directory)
-    }
-
-    fn statistics(&self) -> Vec<(&'static str, u64)> {
-        self.inner.statistics()
-    }
+    });
+    moments
 }
 
 /// The checkpoints of a home, with the directories that their runs lie in.
@@ -135,9 +89,9 @@ fn watched_build(seed: u64) -> (TestHome, Random, Vec<Moment>) {
     println!("seed {seed}");
     let mut random = Random::of(seed);
     let files = run_directory();
-    let watched = Arc::new(Watched { inner: FaultyEngine::new(), files: files.clone(), moments: Mutex::default() });
-    let engine: Arc<dyn Engine> = watched.clone();
-    let home = TestHome::new(engine);
+    let engine = FaultyEngine::new();
+    let moments = remember_moments(&engine, files.clone());
+    let home = TestHome::new(Arc::new(engine));
     change(&home, &mut random, 1_500, 1_200);
     let (core, language) = counted_core(hurried(&files, 60_000));
     core.update(&home, &ddoc(VIEWS), Urgency::Client).unwrap();
@@ -146,11 +100,11 @@ fn watched_build(seed: u64) -> (TestHome, Random, Vec<Moment>) {
     assert!(std::fs::read_dir(&files).unwrap().next().is_none(), "runs go when they are in the index");
     if seed % 2 == 1 {
         // The same for an index that is far behind.
-        watched.moments.lock().clear();
+        moments.lock().clear();
         change(&home, &mut random, 2_000, 9_000);
         core.update(&home, &ddoc(VIEWS), Urgency::Client).unwrap();
     }
-    let moments = std::mem::take(&mut *watched.moments.lock());
+    let moments = std::mem::take(&mut *moments.lock());
     (home, random, moments)
 }
 

@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
-use crate::tests::{json, query, show};
+use crate::tests::{json, query};
 
 /// The keys that bounds are made of: ids, a key before all texts, one after them, and none.
 const KEYS: [Option<&str>; 6] = [None, Some("\"b\""), Some("\"d\""), Some("null"), Some("{}"), Some("\"\"")];
@@ -90,20 +90,4 @@ fn lists_of_keys_follow_the_order() {
     assert_eq!(keys("keys=%5B%5D"), Some(Vec::new()));
     assert_eq!(keys("keys=%5B%22a%22,2%5D"), Some(vec![json("\"a\""), json("2")]));
     assert_eq!(keys("keys=%5B%22a%22,2%5D&descending=true"), Some(vec![json("2"), json("\"a\"")]));
-}
-
-#[test]
-fn lists_of_queries() {
-    let check = |body: &str, expected: Result<usize, &str>| {
-        let queries = parse_queries(&json(body), Source::View);
-        let found = queries.map(|queries| queries.len()).map_err(|error| show(&error));
-        assert_eq!(found, expected.map_err(str::to_owned), "{body}");
-    };
-    check(r#"{"queries":[]}"#, Ok(0));
-    check(r#"{"queries":[{},{"limit":1}]}"#, Ok(2));
-    check("{}", Err("400 bad_request: `queries` member must exist."));
-    check("[]", Err("400 bad_request: `queries` member must exist."));
-    check(r#"{"queries":{}}"#, Err("400 bad_request: `queries` member must be an array."));
-    check(r#"{"queries":[1]}"#, Err("400 bad_request: Request body must be a JSON object"));
-    check(r#"{"queries":[{"limit":-1}]}"#, Err("400 query_parse_error: Invalid value for positive integer: -1"));
 }

@@ -1,0 +1,98 @@
+//! [`Queries`]: what a request asks of a list or a view, once or several times. Not what the rows are, nor how they are found.
+
+use std::ops::ControlFlow;
+use std::slice;
+
+use settee_model::json::{Json, Kind};
+
+use crate::Error;
+use crate::bridge::Output;
+use crate::params::view::{Source, ViewParams};
+
+/// The queries of a request.
+#[derive(Debug)]
+pub(super) enum Queries {
+    One(Box<ViewParams>),
+    /// Those of an endpoint `queries`, be it one or none.
+    Several(Vec<ViewParams>),
+}
+
+impl Queries {
+    pub(super) fn one(params: ViewParams) -> Self {
+        Self::One(Box::new(params))
+    }
+
+    /// The queries in the body of a request that may have several.
+    pub(super) fn parse(body: &Json, source: Source) -> Result<Self, Error> {
+        let queries = body.value().get("queries");
+        let queries = queries.ok_or_else(|| Error::bad_request("`queries` member must exist."))?;
+        if queries.kind() != Kind::Array {
+            return Err(Error::bad_request("`queries` member must be an array."));
+        }
+        let queries = queries.elements().map(|query| {
+            let mut params = ViewParams::default();
+            params.set_members(query, source)?;
+            Ok(params)
+        });
+        queries.collect::<Result<_, _>>().map(Self::Several)
+    }
+
+    pub(super) fn as_slice(&self) -> &[ViewParams] {
+        match self {
+            Self::One(params) => slice::from_ref(params),
+            Self::Several(queries) => queries,
+        }
+    }
+
+    pub(super) fn as_mut_slice(&mut self) -> &mut [ViewParams] {
+        match self {
+            Self::One(params) => slice::from_mut(params),
+            Self::Several(queries) => queries,
+        }
+    }
+
+    /// Writes what `answer` writes for each; several answers are the members of an array.
+    pub(super) fn write(
+        &self,
+        output: &mut Output,
+        mut answer: impl FnMut(&mut Output, &ViewParams) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<(), Error> {
+        let (begin, end): (&[u8], &[u8]) = match self {
+            Self::One(_) => (b"", b"\n"),
+            Self::Several(_) => (b"{\"results\":[", b"]}\n"),
+        };
+        output.text().extend_from_slice(begin);
+        for (index, params) in self.as_slice().iter().enumerate() {
+            if index > 0 {
+                output.text().extend_from_slice(b",\n");
+            }
+            if answer(output, params)?.is_break() {
+                return Ok(());
+            }
+        }
+        output.text().extend_from_slice(end);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::{json, show};
+
+    #[test]
+    fn lists_of_queries() {
+        let check = |body: &str, expected: Result<usize, &str>| {
+            let queries = Queries::parse(&json(body), Source::View);
+            let found = queries.map(|queries| queries.as_slice().len()).map_err(|error| show(&error));
+            assert_eq!(found, expected.map_err(str::to_owned), "{body}");
+        };
+        check(r#"{"queries":[]}"#, Ok(0));
+        check(r#"{"queries":[{},{"limit":1}]}"#, Ok(2));
+        check("{}", Err("400 bad_request: `queries` member must exist."));
+        check("[]", Err("400 bad_request: `queries` member must exist."));
+        check(r#"{"queries":{}}"#, Err("400 bad_request: `queries` member must be an array."));
+        check(r#"{"queries":[1]}"#, Err("400 bad_request: Request body must be a JSON object"));
+        check(r#"{"queries":[{"limit":-1}]}"#, Err("400 query_parse_error: Invalid value for positive integer: -1"));
+    }
+}

@@ -1,0 +1,89 @@
+//! Days of the calendar, and dates as HTTP writes them: [`Day`]. What day it is, nobody knows here; other forms of dates are
+//! written by those who need them.
+
+/// A day of the calendar of Gregory, which goes on before its beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Day {
+    /// The year.
+    pub year: i64,
+    /// The month, from 1.
+    pub month: i64,
+    /// The day of the month, from 1.
+    pub day: i64,
+    /// The day of the week: 0 is Sunday.
+    pub weekday: i64,
+}
+
+impl Day {
+    /// The day so many days after the first of January 1970.
+    #[must_use]
+    pub const fn since_1970(days: i64) -> Self {
+        // Years that begin in March put the leap day last (H. Hinnant, "chrono-compatible low-level date algorithms").
+        let shifted = days + 719_468;
+        let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+        let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let shifted_month = (5 * day_of_year + 2) / 153;
+        let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+        let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+        let year = era * 400 + year_of_era + (month <= 2) as i64;
+        Self { year, month, day, weekday: (days + 4).rem_euclid(7) }
+    }
+}
+
+/// A time in seconds of the Unix epoch as `Sun, 06 Nov 1994 08:49:37 GMT`. Times beyond the year 9999 count as its end.
+#[must_use]
+pub fn http_date(time_s: u64) -> String {
+    const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
+    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    const LAST_S: u64 = 253_402_300_799;
+    let time_s = time_s.min(LAST_S);
+    let Day { year, month, day, weekday } = Day::since_1970((time_s / 86_400).cast_signed());
+    let name = |names: &[&'static str], number: i64| usize::try_from(number).map_or("", |number| names[number]);
+    let (weekday, month) = (name(&DAYS, weekday), name(&MONTHS, month - 1));
+    let (hour, minute, second) = (time_s / 3600 % 24, time_s / 60 % 60, time_s % 60);
+    format!("{weekday}, {day:02} {month} {year:04} {hour:02}:{minute:02}:{second:02} GMT")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_follow_each_other() {
+        // From before the year 0 to beyond the eras of 400 years that follow it.
+        let mut before = Day::since_1970(-800_001);
+        for days in -800_000..800_000 {
+            let Day { year, month, day, weekday } = Day::since_1970(days);
+            assert_eq!(weekday, (before.weekday + 1) % 7);
+            let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+            let expected = match (month, day) {
+                (1, 1) => (year - 1, 12, 31),
+                (3, 1) => (year, 2, if leap { 29 } else { 28 }),
+                (5 | 7 | 10 | 12, 1) => (year, month - 1, 30),
+                (_, 1) => (year, month - 1, 31),
+                _ => (year, month, day - 1),
+            };
+            assert_eq!((before.year, before.month, before.day), expected, "the day before {year}-{month}-{day}");
+            before = Day { year, month, day, weekday };
+        }
+        assert_eq!(Day::since_1970(0), Day { year: 1970, month: 1, day: 1, weekday: 4 });
+    }
+
+    #[test]
+    fn dates() {
+        for (time_s, expected) in [
+            (0, "Thu, 01 Jan 1970 00:00:00 GMT"),
+            (784_111_777, "Sun, 06 Nov 1994 08:49:37 GMT"),
+            (951_782_400, "Tue, 29 Feb 2000 00:00:00 GMT"),
+            (1_582_934_400, "Sat, 29 Feb 2020 00:00:00 GMT"),
+            (1_795_184_917, "Fri, 20 Nov 2026 14:28:37 GMT"),
+            (4_102_444_799, "Thu, 31 Dec 2099 23:59:59 GMT"),
+            (4_107_542_399, "Sun, 28 Feb 2100 23:59:59 GMT"),
+            (4_107_542_400, "Mon, 01 Mar 2100 00:00:00 GMT"),
+            (u64::MAX, "Fri, 31 Dec 9999 23:59:59 GMT"),
+        ] {
+            assert_eq!(http_date(time_s), expected);
+        }
+    }
+}
