@@ -267,7 +267,9 @@ fn own(node: &Node) -> Vec<(String, &'static str, &'static str, String)> {
     ];
     for (name, value) in node.catalog.engine_statistics() {
         let (name, kind) = match name {
-            "written_bytes" | "synced_commits" | "background_errors" => (format!("settee_engine_{name}_total"), "counter"),
+            "written_bytes" | "synced_commits" | "background_errors" => {
+                (format!("settee_engine_{name}_total"), "counter")
+            }
             name => (format!("settee_engine_{name}"), "gauge"),
         };
         rows.push((name, kind, "a number of the storage engine", value.to_string()));
