@@ -22,7 +22,7 @@ use crate::config::Configuration;
 use format::Format;
 pub(crate) use redact::redact;
 use subscriber::Collector;
-use writer::{Target, Writer};
+use writer::{Target, Urgency, Writer};
 
 /// How grave a line is: CouchDB's levels, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -168,6 +168,7 @@ impl Log {
         self.0.counts[record.severity as usize].fetch_add(1, Ordering::Relaxed);
         let format = Format::from_number(self.0.format.load(Ordering::Relaxed));
         let now_us = crate::environment::now_us();
-        self.0.writer.append(|out| record.write(out, format, now_us));
+        let urgency = if record.severity >= Severity::Warning { Urgency::Now } else { Urgency::Soon };
+        self.0.writer.append(urgency, |out| record.write(out, format, now_us));
     }
 }

@@ -14,7 +14,7 @@ use super::syslog::{self, Syslog};
 /// More than this does not wait to be written; further lines are lost.
 const WAITING_BYTES: usize = 8 << 20;
 
-/// A line waits so long for others at most: one write and one wake-up serve them all.
+/// A line that is not urgent waits so long for others at most: one write and one wake-up serve them all.
 const GATHERING: Duration = Duration::from_millis(10);
 
 /// What is kept for `_log`.
@@ -28,6 +28,15 @@ pub(super) enum Target {
     Journal,
     File(PathBuf),
     Syslog(syslog::Wishes),
+}
+
+/// Whether a line may wait for others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Urgency {
+    /// There are many like it.
+    Soon,
+    /// It may be the last thing that this process says.
+    Now,
 }
 
 /// The buffer, shared with the thread that empties it.
@@ -45,7 +54,7 @@ struct Shared {
 struct State {
     waiting: Vec<u8>,
     lost: u64,
-    /// Somebody waits for what was appended to be written.
+    /// Something that was appended is not to wait for others.
     is_urgent: bool,
     is_writing: bool,
     target: Target,
@@ -68,16 +77,17 @@ impl Writer {
     }
 
     /// Appends what `write` appends, which ends with a line feed.
-    pub(super) fn append(&self, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(super) fn append(&self, urgency: Urgency, write: impl FnOnce(&mut Vec<u8>)) {
         let mut state = self.0.lock();
         if state.waiting.len() >= WAITING_BYTES {
             state.lost += 1;
             return;
         }
-        let was_empty = state.waiting.is_empty();
+        let begins = state.waiting.is_empty() || urgency == Urgency::Now && !state.is_urgent;
+        state.is_urgent |= urgency == Urgency::Now;
         write(&mut state.waiting);
         drop(state);
-        if was_empty {
+        if begins {
             self.0.work.notify_one();
         }
     }
