@@ -33,9 +33,9 @@ MEMBERS = ["_id", "_rev", "_deleted", "_attachments", "_revisions", "docs", "key
            "validate_doc_update", "filters", "updates", "shows", "lists", "rewrites", "sample", "documents", "action", "admins", "members"]
 SCALARS = [None, True, False, 0, 1, -1, 1.5, 1e308, 2 ** 64, "", "a", "_x", "_design/d", "1-" + "0" * 32, "function(doc){emit(doc._id)}",
            "function(k,v,r){return v}", "_sum", "javascript", "query", "erlang", "wasm", "x" * 3000, "\u0000", "\u4e2d"]
-# Answers 500 that are meant, with their reasons: CouchDB's own status for a parameter of lists of indexes; attachments that
-# were stored as gzip and are none, which nobody can unpack for a client that does not take gzip.
-MEANT = [b"invalid_list_index_params", b"an attachment is not readable"]
+# Answers 500 that are meant, with their reasons: CouchDB's own status for a parameter of lists of indexes and for a rewrite rule
+# without a target; attachments that were stored as gzip and are none, which nobody can unpack for a client that does not take gzip.
+MEANT = [b"invalid_list_index_params", b"invalid_rewrite_target", b"an attachment is not readable"]
 NAMES = ["db", "db", "db", "other", "_users", "none", "A", "a" * 300, "db%2Fx", "_replicator"]
 IDS = ["a", "b", "_design/d", "_local/l", "_design%2Fd", "%00", "a%2Fb", "x" * 600, "_x", "\u4e2d", "d", "v", "f"]
 
