@@ -3,12 +3,14 @@
 use crate::error::{Result, ViewError};
 
 /// Appends `number`, seven bits a byte, the lowest first.
+#[inline]
 pub(crate) fn push_number(out: &mut Vec<u8>, mut number: u64) {
+    // Nearly all are that small.
     while number >= 0x80 {
-        out.push(u8::try_from(number & 0x7f).expect("seven bits") | 0x80);
+        out.push(number as u8 | 0x80);
         number >>= 7;
     }
-    out.push(u8::try_from(number).expect("less than 128"));
+    out.push(number as u8);
 }
 
 /// Appends a length.

@@ -117,8 +117,22 @@ pub(crate) fn after_prefix(prefix: &[u8]) -> Vec<u8> {
 
 /// Appends the rest of the key of a row whose sort key is there already.
 pub(crate) fn finish_row_key(out: &mut Vec<u8>, id: &[u8], number: u32) {
+    push_document(out, id);
+    push_emission(out, number);
+}
+
+/// Appends what the keys of all rows of a document have behind their sort keys.
+pub(crate) fn push_document(out: &mut Vec<u8>, id: &[u8]) {
     push_id(out, id);
     out.push(END_OF_ID);
+}
+
+/// Appends which of the emissions of its document a row is, which ends its key.
+#[inline]
+pub(crate) fn push_emission(out: &mut Vec<u8>, number: u32) {
+    if number == 0 {
+        return out.push(0);
+    }
     let number = number.to_be_bytes();
     let zeros = number.iter().take_while(|&&byte| byte == 0).count();
     out.push(u8::try_from(number.len() - zeros).expect("at most four"));

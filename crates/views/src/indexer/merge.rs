@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use super::sorter::SortedRun;
 use crate::error::Result;
 use crate::tree::apply::Change;
 
@@ -17,16 +18,53 @@ pub(crate) trait Source {
     fn advance(&mut self) -> Result<()>;
 }
 
+/// The sources that there are: nearly always sorted runs in memory, which are read without virtual calls.
+pub(crate) enum Input<'a> {
+    Run(SortedRun),
+    Other(Box<dyn Source + Send + 'a>),
+}
+
+impl Source for Input<'_> {
+    #[inline]
+    fn row_key(&self) -> Option<&[u8]> {
+        match self {
+            Input::Run(run) => run.row_key(),
+            Input::Other(source) => source.row_key(),
+        }
+    }
+
+    #[inline]
+    fn change(&self) -> Result<Change<'_>> {
+        match self {
+            Input::Run(run) => run.change(),
+            Input::Other(source) => source.change(),
+        }
+    }
+
+    #[inline]
+    fn advance(&mut self) -> Result<()> {
+        match self {
+            Input::Run(run) => run.advance(),
+            Input::Other(source) => source.advance(),
+        }
+    }
+}
+
 /// A [`Source`], and how much its word counts.
 pub(crate) struct Ranked<'a> {
-    pub(crate) source: Box<dyn Source + Send + 'a>,
+    pub(crate) source: Input<'a>,
     /// Where several sources have a key, the least rank decides; among equals, a put.
     pub(crate) rank: u32,
 }
 
 impl<'a> Ranked<'a> {
     pub(crate) fn new(source: impl Source + Send + 'a, rank: u32) -> Self {
-        Self { source: Box::new(source), rank }
+        Self { source: Input::Other(Box::new(source)), rank }
+    }
+
+    /// A sorted run in memory.
+    pub(crate) fn run(run: SortedRun) -> Self {
+        Self { source: Input::Run(run), rank: 0 }
     }
 }
 

@@ -15,6 +15,7 @@
 
 pub(crate) mod entries;
 mod merge;
+mod radix;
 pub(crate) mod resume;
 pub(crate) mod runs;
 mod sorter;
@@ -139,6 +140,9 @@ impl Pass<'_> {
         let mut workers = (0..threads)
             .map(|_| Ok(Worker::new(self.language.program(&self.source, self.settings.limits)?, indexes.len())))
             .collect::<Result<Vec<_>>>()?;
+
+        let memory_bytes = self.settings.memory_bytes / workers.len();
+        workers.iter_mut().for_each(|worker| worker.expect(pending / threads, memory_bytes));
 
         let snapshots = indexes.iter().map(|index| index.store.snapshot()).collect::<Result<Vec<_>>>()?;
         let rows = indexes.iter().map(|index| index.meta.total_rows()).max().unwrap_or(0);

@@ -6,34 +6,68 @@
 use std::cmp::Ordering;
 
 use super::merge::{Ranked, Source};
+use super::radix::{self, Numbered};
 use super::runs::{RunDirectory, RunFile};
-use crate::codec::{Reader, push_number};
+use crate::codec::{Reader, push_len, push_number};
 use crate::error::Result;
-use crate::tree::Row;
 use crate::tree::apply::Change;
+use crate::tree::{Row, common_len};
 
-/// The bytes of a slot that count as memory.
-const SLOT_BYTES: usize = size_of::<Slot>();
+/// The bytes of a slot that count as memory: itself, and what sorting needs besides.
+const SLOT_BYTES: usize = size_of::<Slot>() + size_of::<Numbered>();
 
+/// A row: its key, of which the sort key is the first part, then the emitted key and value, one behind the other.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    /// The eight bytes behind those that all keys share; set when sorting.
-    prefix: u64,
     start: u32,
     key_len: u32,
-    /// How many of them are the sort key; not known of a removal.
+    /// How many bytes of the key are the sort key; not known of a removal.
     sort_len: u32,
+    emitted_len: u32,
     /// [`REMOVED`] if there is none.
-    payload_len: u32,
+    value_len: u32,
 }
 
 const REMOVED: u32 = u32::MAX;
+
+impl Slot {
+    fn is_removal(&self) -> bool {
+        self.value_len == REMOVED
+    }
+
+    fn key<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        &bytes[self.start as usize..][..self.key_len as usize]
+    }
+
+    fn sort_key<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        &bytes[self.start as usize..][..self.sort_len as usize]
+    }
+
+    /// What comes behind the sort key.
+    fn document_key<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        &self.key(bytes)[self.sort_len as usize..]
+    }
+
+    fn change<'a>(&self, bytes: &'a [u8]) -> Change<'a> {
+        let (row_key, rest) = bytes[self.start as usize..].split_at(self.key_len as usize);
+        let row = (!self.is_removal()).then(|| {
+            let (key, rest) = rest.split_at(self.emitted_len as usize);
+            Row { row_key, sort_len: self.sort_len as usize, key, value: &rest[..self.value_len as usize] }
+        });
+        Change { row_key, row }
+    }
+}
+
+/// A guess at the bytes of a row.
+const ROW_BYTES: usize = 64;
 
 /// Rows in the order in which they come.
 #[derive(Debug, Default)]
 pub(crate) struct Sorter {
     bytes: Vec<u8>,
     slots: Vec<Slot>,
+    /// For how many rows room is made with the first.
+    expected_rows: usize,
 }
 
 impl Sorter {
@@ -46,20 +80,41 @@ impl Sorter {
         self.bytes.len() + self.slots.len() * SLOT_BYTES
     }
 
+    /// Makes room for `rows` rows when there is one, or as many as fit in `bytes`: memory that grows is copied, and none of it
+    /// was touched before.
+    pub(crate) fn expect(&mut self, rows: u64, bytes: usize) {
+        let most = bytes / (ROW_BYTES + SLOT_BYTES);
+        self.expected_rows = usize::try_from(rows).unwrap_or(most).min(most);
+    }
+
     /// Adds a row; `write_key` appends its key and tells how many bytes of it are the sort key. Lends the sort key.
     #[inline]
     pub(crate) fn put(&mut self, key: &[u8], value: &[u8], write_key: impl FnOnce(&mut Vec<u8>) -> usize) -> &[u8] {
+        if self.expected_rows > 0 {
+            let rows = std::mem::take(&mut self.expected_rows);
+            self.slots.reserve(rows);
+            self.bytes.reserve(rows * ROW_BYTES);
+        }
         let start = self.bytes.len();
         let sort_len = write_key(&mut self.bytes);
-        let middle = self.bytes.len();
-        push_number(&mut self.bytes, sort_len as u64);
-        push_number(&mut self.bytes, key.len() as u64);
+        let key_len = narrow(self.bytes.len() - start);
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
-        let payload_len = narrow(self.bytes.len() - middle);
-        let (key_len, narrow_sort_len) = (narrow(middle - start), narrow(sort_len));
-        self.slots.push(Slot { prefix: 0, start: narrow(start), key_len, sort_len: narrow_sort_len, payload_len });
+        // One check for all: every part is shorter than the buffer.
+        narrow(self.bytes.len());
+        let (start_u32, sort_len_u32) = (narrow(start), narrow(sort_len));
+        let (emitted_len, value_len) = (narrow(key.len()), narrow(value.len()));
+        self.slots.push(Slot { start: start_u32, key_len, sort_len: sort_len_u32, emitted_len, value_len });
         &self.bytes[start..start + sort_len]
+    }
+
+    /// Appends to the value of the row that was put last.
+    #[inline]
+    pub(crate) fn extend_value(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        let before = self.bytes.len();
+        write(&mut self.bytes);
+        let last = self.slots.last_mut().expect("there is a row to extend");
+        last.value_len += narrow(self.bytes.len() - before);
     }
 
     /// Adds what was taken from elsewhere.
@@ -80,7 +135,8 @@ impl Sorter {
         let start = self.bytes.len();
         write_key(&mut self.bytes);
         let key_len = narrow(self.bytes.len() - start);
-        self.slots.push(Slot { prefix: 0, start: narrow(start), key_len, sort_len: key_len, payload_len: REMOVED });
+        let start = narrow(start);
+        self.slots.push(Slot { start, key_len, sort_len: key_len, emitted_len: 0, value_len: REMOVED });
     }
 
     /// Forgets everything and keeps the memory.
@@ -90,14 +146,8 @@ impl Sorter {
     }
 
     /// The changes in the order in which they were added.
-    pub(crate) fn changes(&self) -> impl Iterator<Item = Result<Change<'_>>> {
-        self.slots.iter().map(|slot| self.change(slot))
-    }
-
-    fn change(&self, slot: &Slot) -> Result<Change<'_>> {
-        let rest = &self.bytes[slot.start as usize..];
-        let (row_key, rest) = rest.split_at(slot.key_len as usize);
-        decode(row_key, (slot.payload_len != REMOVED).then(|| &rest[..slot.payload_len as usize]))
+    pub(crate) fn changes(&self) -> impl Iterator<Item = Change<'_>> {
+        self.slots.iter().map(|slot| slot.change(&self.bytes))
     }
 
     /// Sorts what is there and gives it away.
@@ -108,15 +158,18 @@ impl Sorter {
     }
 
     fn sort(&mut self) {
-        let Self { bytes, slots } = self;
+        let Self { bytes, slots, .. } = self;
         let bytes = &bytes[..];
+        // Documents often come in the order of their keys, and back-pointers in that of their ids.
+        if slots.is_sorted_by(|a, b| compare(bytes, a, b) != Ordering::Greater) {
+            return;
+        }
+        // Where documents came in the order of their ids, rows with equal sort keys stand as they came, which is known
+        // without a look at their ids.
         if came_in_order(bytes, slots) {
-            // Equal sort keys stand in the order in which they came, which is known without a look at their ids.
-            let shared = set_prefixes(bytes, slots, sort_key);
-            sort_by(slots, |a, b| compare_sort_keys(bytes, shared, a, b).then(a.start.cmp(&b.start)));
+            sort_by_parts(bytes, slots, Slot::sort_key, |a, b| a.sort_key(bytes).cmp(b.sort_key(bytes)));
         } else {
-            let shared = set_prefixes(bytes, slots, key);
-            sort_by(slots, |a, b| a.prefix.cmp(&b.prefix).then_with(|| compare_rest(bytes, shared, a, b)));
+            sort_by_parts(bytes, slots, Slot::key, |a, b| compare(bytes, a, b));
         }
     }
 
@@ -131,15 +184,22 @@ impl Sorter {
     /// Writes what was sorted, as [`SpilledRows`](super::runs::SpilledRows) reads it.
     fn write(&self, directory: &RunDirectory) -> Result<RunFile> {
         let mut out = directory.create()?;
-        let mut lengths = Vec::new();
+        let (mut lengths, mut parts) = (Vec::new(), Vec::new());
         for slot in &self.slots {
+            let Change { row_key, row } = slot.change(&self.bytes);
+            parts.clear();
+            if let Some(row) = row {
+                push_len(&mut parts, row.sort_len);
+                push_len(&mut parts, row.key.len());
+                parts.extend_from_slice(row.key);
+                parts.extend_from_slice(row.value);
+            }
             lengths.clear();
-            let payload_len = if slot.payload_len == REMOVED { 0 } else { slot.payload_len };
-            push_number(&mut lengths, u64::from(slot.key_len));
-            push_number(&mut lengths, if slot.payload_len == REMOVED { 0 } else { u64::from(payload_len) + 1 });
+            push_len(&mut lengths, row_key.len());
+            push_number(&mut lengths, row.map_or(0, |_| parts.len() as u64 + 1));
             out.write_all(&lengths)?;
-            let start = slot.start as usize;
-            out.write_all(&self.bytes[start..start + slot.key_len as usize + payload_len as usize])?;
+            out.write_all(row_key)?;
+            out.write_all(&parts)?;
         }
         out.finish()
     }
@@ -185,7 +245,7 @@ impl Runs {
 
     /// Gives all sorted runs away.
     pub(crate) fn take_sources(&mut self, directory: &RunDirectory) -> Result<Vec<Ranked<'static>>> {
-        let mut sources: Vec<_> = std::mem::take(&mut self.sorted).into_iter().map(|run| Ranked::new(run, 0)).collect();
+        let mut sources: Vec<_> = std::mem::take(&mut self.sorted).into_iter().map(Ranked::run).collect();
         for run in std::mem::take(&mut self.spilled) {
             sources.push(Ranked::new(directory.read(&run)?, 0));
         }
@@ -198,60 +258,60 @@ fn narrow(len: usize) -> u32 {
     u32::try_from(len).expect("a run stays below 4 GiB")
 }
 
-fn key<'a>(bytes: &'a [u8], slot: &Slot) -> &'a [u8] {
-    &bytes[slot.start as usize..][..slot.key_len as usize]
-}
-
-fn sort_key<'a>(bytes: &'a [u8], slot: &Slot) -> &'a [u8] {
-    &key(bytes, slot)[..slot.sort_len as usize]
+/// The order of keys; puts come before removals of the same key.
+fn compare(bytes: &[u8], a: &Slot, b: &Slot) -> Ordering {
+    a.key(bytes).cmp(b.key(bytes)).then_with(|| a.is_removal().cmp(&b.is_removal()))
 }
 
 /// Whether there are only puts, of documents in the order of their ids.
 fn came_in_order(bytes: &[u8], slots: &[Slot]) -> bool {
-    let rest = |slot: &Slot| &key(bytes, slot)[slot.sort_len as usize..];
-    slots.iter().all(|slot| slot.payload_len != REMOVED) && slots.is_sorted_by(|a, b| rest(a) < rest(b))
+    slots.iter().all(|slot| !slot.is_removal())
+        && slots.is_sorted_by(|a, b| a.document_key(bytes) < b.document_key(bytes))
 }
 
-/// Sets the prefixes to what follows the bytes that `part` of all keys share, and tells how many these are.
-fn set_prefixes(bytes: &[u8], slots: &mut [Slot], part: for<'a> fn(&'a [u8], &Slot) -> &'a [u8]) -> usize {
+/// Sorts by the eight bytes of `part` behind those that all have in common, and by `compare` where these are the same. What
+/// is equal then keeps its order. No part is the beginning of a different one, so it does not matter what fills up words.
+fn sort_by_parts(
+    bytes: &[u8],
+    slots: &mut Vec<Slot>,
+    part: for<'a> fn(&Slot, &'a [u8]) -> &'a [u8],
+    compare: impl Fn(&Slot, &Slot) -> Ordering,
+) {
+    let shared = shared_len(bytes, slots, part);
+    let word = |slot: &Slot| first_word(&part(slot, bytes)[shared..]);
+    let mut order: Vec<Numbered> = slots.iter().map(word).zip(0..).collect();
+    radix::sort(&mut order);
+    let slot = |numbered: &Numbered| &slots[numbered.1 as usize];
+    for equal in order.chunk_by_mut(|a, b| a.0 == b.0).filter(|equal| equal.len() > 1) {
+        equal.sort_by(|a, b| compare(slot(a), slot(b)));
+    }
+    *slots = order.iter().map(|(_, index)| slots[*index as usize]).collect();
+}
+
+/// How many bytes all parts have in common at their start.
+fn shared_len(bytes: &[u8], slots: &[Slot], part: for<'a> fn(&Slot, &'a [u8]) -> &'a [u8]) -> usize {
     let Some(first) = slots.first() else { return 0 };
-    let first = part(bytes, first);
-    let shared = slots.iter().skip(1).fold(first.len(), |shared, slot| {
-        let same = part(bytes, slot).iter().zip(&first[..shared]).take_while(|(a, b)| a == b).count();
-        shared.min(same)
-    });
+    let mut shared = part(first, bytes);
     for slot in slots {
-        let rest = &part(bytes, slot)[shared..];
-        let mut prefix = [0; 8];
-        let len = rest.len().min(8);
-        prefix[..len].copy_from_slice(&rest[..len]);
-        slot.prefix = u64::from_be_bytes(prefix);
+        let part = part(slot, bytes);
+        if !part.starts_with(shared) {
+            shared = &shared[..common_len(shared, part)];
+        }
     }
-    shared
+    shared.len()
 }
 
-fn sort_by(slots: &mut [Slot], compare: impl Fn(&Slot, &Slot) -> Ordering) {
-    // Documents often come in the order of their keys.
-    if !slots.is_sorted_by(|a, b| compare(a, b) != Ordering::Greater) {
-        slots.sort_unstable_by(compare);
+/// The first eight bytes as a number that sorts as they do; missing ones are zero.
+fn first_word(bytes: &[u8]) -> u64 {
+    if let Some(word) = bytes.first_chunk() {
+        return u64::from_be_bytes(*word);
     }
+    let mut word = [0; 8];
+    word[..bytes.len()].copy_from_slice(bytes);
+    u64::from_be_bytes(word)
 }
 
-/// No sort key is the beginning of another, so those that end within equal prefixes are equal.
-fn compare_sort_keys(bytes: &[u8], shared: usize, a: &Slot, b: &Slot) -> Ordering {
-    let ends_within = |slot: &Slot| slot.sort_len as usize <= shared + size_of::<u64>();
-    a.prefix.cmp(&b.prefix).then_with(|| {
-        if ends_within(a) && ends_within(b) { Ordering::Equal } else { sort_key(bytes, a).cmp(sort_key(bytes, b)) }
-    })
-}
-
-fn compare_rest(bytes: &[u8], shared: usize, a: &Slot, b: &Slot) -> Ordering {
-    let order = key(bytes, a)[shared..].cmp(&key(bytes, b)[shared..]);
-    // Puts come before removals of the same key.
-    order.then_with(|| (a.payload_len == REMOVED).cmp(&(b.payload_len == REMOVED)))
-}
-
-/// The change that [`Sorter::put`] wrote.
+/// The change of a spilled row.
 pub(super) fn decode<'a>(row_key: &'a [u8], payload: Option<&'a [u8]>) -> Result<Change<'a>> {
     let Some(payload) = payload else {
         return Ok(Change { row_key, row: None });
@@ -270,14 +330,17 @@ pub(crate) struct SortedRun {
 }
 
 impl Source for SortedRun {
+    #[inline]
     fn row_key(&self) -> Option<&[u8]> {
-        self.run.slots.get(self.at).map(|slot| key(&self.run.bytes, slot))
+        self.run.slots.get(self.at).map(|slot| slot.key(&self.run.bytes))
     }
 
+    #[inline]
     fn change(&self) -> Result<Change<'_>> {
-        self.run.change(&self.run.slots[self.at])
+        Ok(self.run.slots[self.at].change(&self.run.bytes))
     }
 
+    #[inline]
     fn advance(&mut self) -> Result<()> {
         self.at += 1;
         Ok(())

@@ -29,8 +29,6 @@ pub(super) struct Target<'a> {
 pub(super) struct Output {
     pub(super) rows: Runs,
     pub(super) entries: Runs,
-    /// The entry of the current document.
-    entry: Vec<u8>,
 }
 
 impl Output {
@@ -41,14 +39,6 @@ impl Output {
     fn spill(&mut self, directory: &RunDirectory) -> Result<()> {
         self.rows.spill(directory)?;
         self.entries.spill(directory)
-    }
-
-    fn finish_document(&mut self, id: &str) {
-        self.entries.current.put(&[], &self.entry, |out| {
-            keys::push_document_key(out, id.as_bytes());
-            0
-        });
-        self.entry.clear();
     }
 }
 
@@ -62,6 +52,8 @@ pub(super) struct Worker {
     pub(super) turn: Turn,
     pub(super) batch: ChangeBatch,
     emissions: Emissions,
+    /// What the keys of all rows of a document end with.
+    document_key: Vec<u8>,
     /// One for each index, in the order of the functions of the program.
     pub(super) outputs: Vec<Output>,
 }
@@ -73,7 +65,17 @@ impl Worker {
             turn: Turn::default(),
             batch: ChangeBatch::default(),
             emissions: Emissions::new(),
+            document_key: Vec::new(),
             outputs: (0..indexes).map(|_| Output::default()).collect(),
+        }
+    }
+
+    /// Makes room for the rows of `documents` documents that emit one row each, in `memory_bytes`.
+    pub(super) fn expect(&mut self, documents: u64, memory_bytes: usize) {
+        let bytes = memory_bytes / self.outputs.len().max(1) / 2;
+        for output in &mut self.outputs {
+            output.rows.current.expect(documents, bytes);
+            output.entries.current.expect(documents, bytes);
         }
     }
 
@@ -115,39 +117,41 @@ impl Worker {
     }
 
     fn keep_rows(&mut self, targets: &[Target<'_>]) -> Result<()> {
-        let mut current: Option<(u32, u32)> = None;
-        let mut number = 0;
-        for row in self.emissions.rows() {
-            let place = (row.document, row.function);
-            if current != Some(place) {
-                if let Some((document, function)) = current.replace(place) {
-                    let output = &mut self.outputs[function as usize];
-                    output.finish_document(self.batch.documents.get(document as usize).id);
-                    if output.size_bytes() > RUN_BYTES {
-                        output.spill(targets[function as usize].directory)?;
-                    }
+        let Self { batch, emissions, document_key, outputs, .. } = self;
+        let (mut current, mut id, mut number) = (None, "", 0);
+        for row in emissions.rows() {
+            let (target, output) = (&targets[row.function as usize], &mut outputs[row.function as usize]);
+            if current != Some((row.document, row.function)) {
+                if current.is_none_or(|(document, _)| document != row.document) {
+                    id = batch.documents.get(row.document as usize).id;
+                    document_key.clear();
+                    keys::push_document(document_key, id.as_bytes());
                 }
+                current = Some((row.document, row.function));
                 number = 0;
+                if output.size_bytes() > RUN_BYTES {
+                    output.spill(target.directory)?;
+                }
+                output.entries.current.put(&[], &[], |out| {
+                    out.extend_from_slice(document_key);
+                    keys::push_emission(out, 0);
+                    0
+                });
             }
-            let output = &mut self.outputs[row.function as usize];
-            let id = self.batch.documents.get(row.document as usize).id;
-            let Target { collation, layout, .. } = targets[row.function as usize];
             let sort_key = output.rows.current.put(row.key, row.value, |out| {
                 let start = out.len();
-                if layout == Layout::Partitioned {
+                if target.layout == Layout::Partitioned {
                     // Ids without a partition were written before anybody checked, and belong to the empty one.
                     keys::push_partition(out, partition::split(id).map_or("", |(partition, _)| partition));
                 }
-                collate::encode(Value::trusted(row.key), collation, out);
+                collate::encode(Value::trusted(row.key), target.collation, out);
                 let sort_len = out.len() - start;
-                keys::finish_row_key(out, id.as_bytes(), number);
+                out.extend_from_slice(document_key);
+                keys::push_emission(out, number);
                 sort_len
             });
-            entries::push(&mut output.entry, sort_key);
+            output.entries.current.extend_value(|out| entries::push(out, sort_key));
             number += 1;
-        }
-        if let Some((document, function)) = current {
-            self.outputs[function as usize].finish_document(self.batch.documents.get(document as usize).id);
         }
         Ok(())
     }

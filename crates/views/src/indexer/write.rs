@@ -218,7 +218,7 @@ impl Updating<'_, '_> {
     fn apply(&mut self, portion: &Sorter) -> Result<Batch> {
         let snapshot = self.store.snapshot()?;
         let tree = self.store.tree(&*snapshot);
-        let changes = portion.changes().collect::<Result<Vec<Change<'_>>>>()?;
+        let changes = portion.changes().collect::<Vec<Change<'_>>>();
         let mut nodes = NodeWriter::new(self.writer, self.next_node);
         let applied = apply(tree, self.rows.as_ref(), &changes, self.columns, &mut nodes)?;
         let (batch, next_node) = nodes.finish();

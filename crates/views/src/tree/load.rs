@@ -2,7 +2,7 @@
 
 use super::node::separator;
 use super::write::NodeWriter;
-use super::{Child, INNER_BYTES, INNER_CHILDREN, LEAF_BYTES, Leaf, Root, Row};
+use super::{Child, EncodedLeaf, INNER_BYTES, INNER_CHILDREN, LEAF_BYTES, Leaf, Root, Row};
 use crate::error::Result;
 use crate::reduce::{Column, Group};
 
@@ -13,7 +13,10 @@ const NODES_PER_REDUCE: usize = 32;
 pub(crate) struct Loader<'a, 'w> {
     nodes: &'a mut NodeWriter<'w>,
     columns: &'a mut [Column],
+    /// The leaf that is being filled, if there is something to reduce.
     leaf: Leaf,
+    /// The same, if there is not.
+    encoded: EncodedLeaf,
     /// Cut leaves with their separators.
     leaves: Vec<(Vec<u8>, Leaf)>,
     spare: Vec<Leaf>,
@@ -36,6 +39,7 @@ impl<'a, 'w> Loader<'a, 'w> {
             nodes,
             columns,
             leaf: Leaf::default(),
+            encoded: EncodedLeaf::default(),
             leaves: Vec::new(),
             spare: Vec::new(),
             separator: Vec::new(),
@@ -45,6 +49,13 @@ impl<'a, 'w> Loader<'a, 'w> {
 
     /// Adds a row, which is greater than all before.
     pub(crate) fn push(&mut self, row: Row<'_>) -> Result<()> {
+        if self.columns.is_empty() {
+            if self.encoded.size_bytes() >= LEAF_BYTES {
+                self.cut_encoded(row.row_key)?;
+            }
+            self.encoded.push(row);
+            return Ok(());
+        }
         if self.leaf.size_bytes() >= LEAF_BYTES {
             self.cut_leaf(row.row_key)?;
         }
@@ -54,11 +65,14 @@ impl<'a, 'w> Loader<'a, 'w> {
 
     /// The tree of all rows; `None` if there were none.
     pub(crate) fn finish(mut self) -> Result<Option<Root>> {
-        if self.leaf.is_empty() {
+        if self.encoded.len() > 0 {
+            self.cut_encoded(&[])?;
+        } else if !self.leaf.is_empty() {
+            self.cut_leaf(&[])?;
+            self.write_leaves()?;
+        } else {
             return Ok(None);
         }
-        self.cut_leaf(&[])?;
-        self.write_leaves()?;
         let mut height = 0;
         loop {
             let is_top = height + 1 == self.levels.len();
@@ -73,6 +87,15 @@ impl<'a, 'w> Loader<'a, 'w> {
             self.write_inner(height)?;
             height += 1;
         }
+    }
+
+    fn cut_encoded(&mut self, next: &[u8]) -> Result<()> {
+        let next = separator(self.encoded.last_row_key(), next).to_vec();
+        let id = self.nodes.encoded_leaf(&self.encoded)?;
+        let (rows, bytes) = (self.encoded.len(), self.encoded.content_bytes());
+        self.encoded.clear();
+        let separator = std::mem::replace(&mut self.separator, next);
+        self.push_child(0, Child { separator, id, rows, bytes, reductions: Vec::new() })
     }
 
     fn cut_leaf(&mut self, next: &[u8]) -> Result<()> {

@@ -27,7 +27,8 @@ pub(crate) mod write;
 use crate::codec::{Reader, push_bytes, push_len, push_number};
 use crate::error::Result;
 
-pub(crate) use node::{Child, Inner, Leaf, Row};
+use node::EncodedLeaf;
+pub(crate) use node::{Child, Inner, Leaf, Row, common_len};
 pub(crate) use read::{NodeCache, TreeReader};
 
 /// Leaves are cut at about this many bytes of rows. Encoded they take about half of it. Nodes are small in tests, so that

@@ -141,18 +141,13 @@ impl Leaf {
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        let mut before = Row { row_key: &[], sort_len: 0, key: &[], value: &[] };
-        for (index, row) in self.rows().enumerate() {
-            let shared = common_len(before.row_key, row.row_key);
-            let same_key = index > 0 && before.key == row.key;
-            push_len(out, shared << 1 | usize::from(same_key));
-            push_bytes(out, &row.row_key[shared..]);
-            push_len(out, row.sort_len);
-            if !same_key {
-                push_bytes(out, row.key);
-            }
-            push_bytes(out, row.value);
-            before = row;
+        out.reserve(self.size_bytes());
+        let mut before: Option<Row<'_>> = None;
+        for row in self.rows() {
+            // The same text is there once.
+            let same_key = before.is_some_and(|before| std::ptr::eq(before.key, row.key));
+            encode_row(out, before.map_or(&[], |before| before.row_key), row, same_key);
+            before = Some(row);
         }
     }
 
@@ -188,6 +183,82 @@ impl Leaf {
             leaf.rows.push(last);
         }
         Ok(leaf)
+    }
+}
+
+/// Appends a row to an encoded leaf, behind one whose key is `before`.
+#[inline]
+fn encode_row(out: &mut Vec<u8>, before: &[u8], row: Row<'_>, same_key: bool) {
+    let shared = common_len(before, row.row_key);
+    push_len(out, shared << 1 | usize::from(same_key));
+    push_bytes(out, &row.row_key[shared..]);
+    push_len(out, row.sort_len);
+    if !same_key {
+        push_bytes(out, row.key);
+    }
+    push_bytes(out, row.value);
+}
+
+/// A leaf that is encoded as its rows come, because nobody needs to look at them.
+#[derive(Debug, Default)]
+pub(crate) struct EncodedLeaf {
+    encoded: Vec<u8>,
+    rows: u64,
+    content_bytes: u64,
+    size_bytes: usize,
+    /// The keys of the last row.
+    row_key: Vec<u8>,
+    key: Vec<u8>,
+}
+
+impl EncodedLeaf {
+    /// As [`Leaf::push`].
+    pub(crate) fn push(&mut self, row: Row<'_>) {
+        let same_key = self.rows > 0 && self.key == row.key;
+        encode_row(&mut self.encoded, &self.row_key, row, same_key);
+        self.size_bytes += row.row_key.len() + row.value.len() + ROW_OVERHEAD_BYTES;
+        if !same_key {
+            self.size_bytes += row.key.len();
+            self.key.clear();
+            self.key.extend_from_slice(row.key);
+        }
+        self.row_key.clear();
+        self.row_key.extend_from_slice(row.row_key);
+        self.rows += 1;
+        self.content_bytes += (row.row_key.len() - row.sort_len + row.key.len() + row.value.len()) as u64;
+    }
+
+    /// The encoded leaf, as [`Leaf::encode`] writes it.
+    pub(crate) fn encoded(&self) -> &[u8] {
+        &self.encoded
+    }
+
+    /// The key of the last row.
+    pub(crate) fn last_row_key(&self) -> &[u8] {
+        &self.row_key
+    }
+
+    /// How many rows there are.
+    pub(crate) fn len(&self) -> u64 {
+        self.rows
+    }
+
+    /// As [`Leaf::size_bytes`].
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.size_bytes
+    }
+
+    /// As [`Leaf::content_bytes`].
+    pub(crate) fn content_bytes(&self) -> u64 {
+        self.content_bytes
+    }
+
+    /// Forgets the rows and keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        self.encoded.clear();
+        self.row_key.clear();
+        self.key.clear();
+        (self.rows, self.content_bytes, self.size_bytes) = (0, 0, 0);
     }
 }
 
@@ -345,6 +416,14 @@ mod tests {
         rows.iter().for_each(|&row| leaf.push(row));
         let mut encoded = Vec::new();
         leaf.encode(&mut encoded);
+        let mut at_once = EncodedLeaf::default();
+        for _ in 0..2 {
+            rows.iter().for_each(|&row| at_once.push(row));
+            let sizes = (at_once.len(), at_once.size_bytes(), at_once.content_bytes());
+            assert_eq!(sizes, (rows.len() as u64, leaf.size_bytes(), leaf.content_bytes()));
+            assert_eq!((at_once.encoded(), at_once.last_row_key()), (&encoded[..], &b"b"[..]));
+            at_once.clear();
+        }
         let decoded = Leaf::decode(&encoded).unwrap();
         assert!(decoded.rows().eq(rows));
         assert_eq!(decoded.size_bytes(), leaf.size_bytes());

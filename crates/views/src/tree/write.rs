@@ -2,7 +2,7 @@
 
 use settee_storage::{Batch, Keyspace};
 
-use super::{Child, Inner, Leaf};
+use super::{Child, EncodedLeaf, Inner, Leaf};
 use crate::error::Result;
 use crate::keys;
 
@@ -30,24 +30,31 @@ impl<'a> NodeWriter<'a> {
     }
 
     pub(crate) fn leaf(&mut self, leaf: &Leaf) -> Result<u64> {
-        self.buffer.clear();
-        leaf.encode(&mut self.buffer);
-        self.node()
+        let mut encoded = std::mem::take(&mut self.buffer);
+        encoded.clear();
+        leaf.encode(&mut encoded);
+        let id = self.node(&encoded);
+        self.buffer = encoded;
+        id
+    }
+
+    pub(crate) fn encoded_leaf(&mut self, leaf: &EncodedLeaf) -> Result<u64> {
+        self.node(leaf.encoded())
     }
 
     pub(crate) fn inner<'c>(&mut self, children: impl Iterator<Item = &'c Child>, columns: usize) -> Result<u64> {
-        self.buffer.clear();
-        Inner::encode(children, columns, &mut self.buffer);
-        self.node()
+        let mut encoded = Vec::new();
+        Inner::encode(children, columns, &mut encoded);
+        self.node(&encoded)
     }
 
-    fn node(&mut self) -> Result<u64> {
+    fn node(&mut self, encoded: &[u8]) -> Result<u64> {
         if self.batch.size_bytes() >= BATCH_BYTES {
             self.committer.commit(std::mem::take(&mut self.batch))?;
         }
         let id = self.next_node;
         self.next_node += 1;
-        self.batch.put(Keyspace::IndexNodes, &keys::node(id), &self.buffer);
+        self.batch.put(Keyspace::IndexNodes, &keys::node(id), encoded);
         Ok(id)
     }
 
