@@ -134,16 +134,7 @@ pub fn write_string(out: &mut Vec<u8>, text: &str) {
 }
 
 /// Appends an integer.
-pub fn write_u64(out: &mut Vec<u8>, mut number: u64) {
-    let mut digits = [0u8; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + u8::try_from(number % 10).expect("a remainder of ten is a digit");
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[at..]);
+#[inline]
+pub fn write_u64(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }

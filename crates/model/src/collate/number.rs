@@ -87,6 +87,10 @@ pub(super) fn compare(a: &[u8], b: &[u8]) -> Ordering {
 
 /// Appends tag and content of the number in a JSON text.
 pub(super) fn encode(text: &[u8], out: &mut Vec<u8>) {
+    // Most numbers are whole, small and not negative.
+    if let Some(value) = short(text) {
+        return encode_double(false, f64::from(value), out);
+    }
     match read(text) {
         Text::Double(value) => encode_double(value.is_sign_negative(), value.abs(), out),
         Text::Integer { negative, digits } => match small(digits) {
@@ -113,6 +117,14 @@ pub(super) fn content_len(first: u8, rest: &[u8]) -> usize {
         _ => return 0,
     };
     rest.iter().position(|byte| byte & 1 == flag).map_or(rest.len(), |last| last + 1)
+}
+
+/// The integer, if these are at most nine digits and nothing else.
+fn short(text: &[u8]) -> Option<u32> {
+    if text.len() > 9 {
+        return None;
+    }
+    text.iter().try_fold(0, |value, byte| byte.is_ascii_digit().then(|| value * 10 + u32::from(byte - b'0')))
 }
 
 /// The integer, if it has at most 19 digits, which always fit.
@@ -222,16 +234,19 @@ impl<'a> Bits<'a> {
 
     /// Appends `bits` up to the last that is one, and ends the number.
     fn finish(&mut self, mut bits: u64) {
-        loop {
+        // 64 bits, seven to a byte.
+        let mut bytes = [0; 10];
+        for (written, byte) in (1..).zip(&mut bytes) {
             let taken = 7 - self.partial_len;
             let seven = self.partial << taken | (bits >> (64 - taken)) as u8;
             bits <<= taken;
-            self.out.push((seven << 1 | u8::from(bits != 0)) ^ self.mask);
+            *byte = (seven << 1 | u8::from(bits != 0)) ^ self.mask;
             if bits == 0 {
-                return;
+                return self.out.extend_from_slice(&bytes[..written]);
             }
             self.partial = 0;
             self.partial_len = 0;
         }
+        unreachable!("64 bits and less than seven before them fit in ten bytes");
     }
 }
