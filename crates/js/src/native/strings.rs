@@ -216,6 +216,16 @@ impl<'a> Run<'a, '_> {
                     parts.push(Val::Text(&text[at..at + character.len_utf8()]));
                 }
             }
+            // Making a searcher costs more than most searches.
+            Val::Text([separator]) => {
+                parts.reserve(4);
+                let mut start = 0;
+                for found in memchr::memchr_iter(*separator, text) {
+                    parts.push(Val::Text(&text[start..found]));
+                    start = found + 1;
+                }
+                parts.push(Val::Text(&text[start..]));
+            }
             Val::Text(separator) => {
                 let mut start = 0;
                 for found in memchr::memmem::find_iter(text, separator) {

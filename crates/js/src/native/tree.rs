@@ -1,6 +1,8 @@
 //! The form in which functions of the subset are run: [`Program`], a tree whose names are resolved to slots.
 //!
-//! The tree is made by [`super::compile`] and walked by [`super::run`]; it holds no state of a run.
+//! The tree is made by [`super::compile`] and walked by [`super::run`]; it holds no state of a run, only guesses for the next.
+
+use std::cell::Cell;
 
 /// A function and everything nested in it.
 #[derive(Debug)]
@@ -98,7 +100,7 @@ pub(super) enum Expression {
     CompoundLogical(Place, Logical, Box<Expression>),
     /// `++a`, `a++`: the amount, and whether the new value is the result.
     Update(Place, f64, bool),
-    Member(Box<Expression>, Box<[u8]>),
+    Member(Box<Expression>, Name),
     Index(Box<(Expression, Expression)>),
     /// The part of a chain before `?.`.
     Guard(Box<Expression>),
@@ -119,6 +121,21 @@ pub(super) enum Expression {
     Object(Vec<Property>),
     Sequence(Vec<Expression>),
     Pattern(Box<super::pattern::Pattern>),
+}
+
+/// The name of a member.
+#[derive(Debug)]
+pub(super) struct Name {
+    pub(super) text: Box<[u8]>,
+    /// Which member of its object had the name when it was last looked for: documents often have the same members in the
+    /// same order.
+    pub(super) place: Cell<usize>,
+}
+
+impl Name {
+    pub(super) fn new(text: &[u8]) -> Self {
+        Self { text: text.into(), place: Cell::new(0) }
+    }
 }
 
 #[derive(Debug)]

@@ -11,6 +11,7 @@ use settee_model::json;
 
 use super::pattern::Pattern;
 use super::run::Stop;
+use super::tree::Name;
 use crate::text;
 
 /// A value.
@@ -114,6 +115,18 @@ struct Member<'a> {
     value: Cell<Option<Packed<'a>>>,
 }
 
+impl<'a> Member<'a> {
+    #[inline]
+    fn value(&self, arena: &'a Bump, text: &'a [u8]) -> Packed<'a> {
+        self.value.get().unwrap_or_else(|| {
+            let (value, _) = parse(arena, text, self.at);
+            let value = value.pack(arena);
+            self.value.set(Some(value));
+            value
+        })
+    }
+}
+
 const WHOLE: usize = usize::MAX;
 
 /// Objects with more members than this find them by sorting.
@@ -153,20 +166,25 @@ impl<'a> Lazy<'a> {
 
     /// The value of a member. `steps` pays for the search.
     pub(super) fn get(&self, arena: &'a Bump, name: &[u8], steps: &mut Steps) -> Result<Option<Packed<'a>>, Stop> {
-        let Some(index) = self.find(arena, name, steps)? else {
-            return Ok(None);
-        };
-        let members = self.members.borrow();
-        let member = &members[index];
-        Ok(Some(match member.value.get() {
-            Some(value) => value,
-            None => {
-                let (value, _) = parse(arena, self.text, member.at);
-                let value = value.pack(arena);
-                member.value.set(Some(value));
-                value
-            }
-        }))
+        let found = self.find(arena, name, steps)?;
+        Ok(found.map(|index| self.members.borrow()[index].value(arena, self.text)))
+    }
+
+    /// As [`Lazy::get`], beginning where the member was last found.
+    pub(super) fn get_guessed(
+        &self,
+        arena: &'a Bump,
+        name: &Name,
+        steps: &mut Steps,
+    ) -> Result<Option<Packed<'a>>, Stop> {
+        if let Some(member) = self.members.borrow().get(name.place.get())
+            && same(member.name, &name.text)
+        {
+            return Ok(Some(member.value(arena, self.text)));
+        }
+        let found = self.find(arena, &name.text, steps)?;
+        name.place.set(found.unwrap_or_default());
+        Ok(found.map(|index| self.members.borrow()[index].value(arena, self.text)))
     }
 
     fn find(&self, arena: &'a Bump, name: &[u8], steps: &mut Steps) -> Result<Option<usize>, Stop> {

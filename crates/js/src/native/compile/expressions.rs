@@ -3,7 +3,7 @@
 use oxc_ast::ast::{self, AssignmentOperator, BinaryOperator, Expression as Node, LogicalOperator, UnaryOperator};
 
 use super::{Compiler, Meaning, Refused, Result, refuse};
-use crate::native::tree::{Binary, Class, Element, Expression, Logical, Place, Property, Unary, Variable};
+use crate::native::tree::{Binary, Class, Element, Expression, Logical, Name, Place, Property, Unary, Variable};
 
 impl Compiler {
     pub(super) fn expression(&mut self, node: &Node<'_>) -> Result<Expression> {
@@ -145,13 +145,13 @@ impl Compiler {
             return constant(&object.name, &member.property.name);
         }
         let object = self.before(&member.object, member.optional)?;
-        Ok(Expression::Member(Box::new(object), member.property.name.as_bytes().into()))
+        Ok(Expression::Member(Box::new(object), Name::new(member.property.name.as_bytes())))
     }
 
     fn computed_member(&mut self, member: &ast::ComputedMemberExpression<'_>) -> Result<Expression> {
         let object = self.before(&member.object, member.optional)?;
         if let Node::StringLiteral(name) = &member.expression {
-            return Ok(Expression::Member(Box::new(object), string(name)?));
+            return Ok(Expression::Member(Box::new(object), Name::new(&string(name)?)));
         }
         let key = self.expression(&member.expression)?;
         Ok(Expression::Index(Box::new((object, key))))

@@ -4,7 +4,7 @@ use bumpalo::collections::Vec as ArenaVec;
 
 use super::{Run, Stop, count, element_index};
 use crate::native::convert::{self, Maker, truthy};
-use crate::native::tree::{Binary, Class, Element, Expression, Logical, Property, Unary};
+use crate::native::tree::{Binary, Class, Element, Expression, Logical, Name, Property, Unary, Variable};
 use crate::native::value::{Array, Object, Packed, Val};
 use crate::native::{inherited, numbers, strings};
 
@@ -12,17 +12,22 @@ impl<'a> Run<'a, '_> {
     /// Evaluates an expression.
     #[inline(always)]
     pub(in crate::native) fn eval(&mut self, expression: &'a Expression) -> Result<Val<'a>, Stop> {
-        self.eval_packed(expression).map(Packed::open)
+        // Literals are known without a call.
+        match expression {
+            Expression::Number(number) => Ok(Val::Number(*number)),
+            Expression::Text(text) => Ok(Val::Text(text)),
+            _ => self.eval_packed(expression).map(Packed::open),
+        }
     }
 
     pub(in crate::native) fn eval_packed(&mut self, expression: &'a Expression) -> Result<Packed<'a>, Stop> {
         match expression {
-            Expression::Variable(variable) => match self.stack[self.place(*variable)] {
-                Packed::Unset | Packed::Function => Err(Stop::GiveUp),
-                value => Ok(value),
-            },
+            Expression::Variable(variable) => self.variable(*variable),
             Expression::Member(object, name) => {
-                let object = self.eval_packed(object)?;
+                let object = match &**object {
+                    Expression::Variable(variable) => self.variable(*variable)?,
+                    object => self.eval_packed(object)?,
+                };
                 self.packed_member(object, name)
             }
             Expression::Logical(operator, sides) => {
@@ -44,6 +49,26 @@ impl<'a> Run<'a, '_> {
                 };
                 Ok(if equal == (*operator == Binary::StrictEqual) { Packed::True } else { Packed::False })
             }
+            Expression::Binary(operator, sides) => {
+                let left = self.eval(&sides.0)?;
+                let right = self.eval(&sides.1)?;
+                if let (Val::Number(left), Val::Number(right)) = (left, right) {
+                    let number = match operator {
+                        Binary::Add => left + right,
+                        Binary::Subtract => left - right,
+                        Binary::Multiply => left * right,
+                        Binary::Divide => left / right,
+                        _ => {
+                            return self
+                                .binary(*operator, Val::Number(left), Val::Number(right))
+                                .map(|value| value.pack(self.arena));
+                        }
+                    };
+                    return Ok(Packed::Number(number.to_bits()));
+                }
+                let value = self.binary(*operator, left, right)?;
+                Ok(value.pack(self.arena))
+            }
             _ => {
                 let value = self.eval_other(expression)?;
                 Ok(value.pack(self.arena))
@@ -51,15 +76,23 @@ impl<'a> Run<'a, '_> {
         }
     }
 
-    fn packed_member(&mut self, object: Packed<'a>, name: &[u8]) -> Result<Packed<'a>, Stop> {
+    #[inline(always)]
+    fn variable(&self, variable: Variable) -> Result<Packed<'a>, Stop> {
+        match self.stack[self.place(variable)] {
+            Packed::Unset | Packed::Function => Err(Stop::GiveUp),
+            value => Ok(value),
+        }
+    }
+
+    fn packed_member(&mut self, object: Packed<'a>, name: &'a Name) -> Result<Packed<'a>, Stop> {
         if let Packed::Lazy(lazy) = object {
-            return match lazy.get(self.arena, name, &mut self.steps)? {
+            return match lazy.get_guessed(self.arena, name, &mut self.steps)? {
                 Some(value) => Ok(value),
-                None if inherited::by_objects(name) => Err(Stop::GiveUp),
+                None if inherited::by_objects(&name.text) => Err(Stop::GiveUp),
                 None => Ok(Packed::Undefined),
             };
         }
-        let value = self.member(object.open(), name)?;
+        let value = self.member(object.open(), &name.text)?;
         Ok(value.pack(self.arena))
     }
 
@@ -71,11 +104,6 @@ impl<'a> Run<'a, '_> {
             Expression::Null => Ok(Val::Null),
             Expression::Undefined => Ok(Val::Undefined),
             Expression::Bool(value) => Ok(Val::Bool(*value)),
-            Expression::Binary(operator, sides) => {
-                let left = self.eval(&sides.0)?;
-                let right = self.eval(&sides.1)?;
-                self.binary(*operator, left, right)
-            }
             Expression::Builtin(builtin, arguments) => self.builtin(*builtin, arguments),
             Expression::Array(elements) => self.array(elements),
             Expression::Index(sides) => self.index(sides),
