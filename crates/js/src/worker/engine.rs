@@ -78,14 +78,35 @@ impl Host {
             Ok(script) => script,
             Err(Thrown) => return refuse(self.compiler),
         };
-        let Ok(value) = context.run(&script) else {
-            return refuse(context);
+        let value = match context.run(&script) {
+            Ok(value) => value,
+            Err(Thrown) => {
+                let exception = context.take_exception();
+                match self.run_as_statements(context, source) {
+                    Some(value) => value,
+                    None => return Err(format!("{} ({source})", describe(context, &exception))),
+                }
+            }
         };
         if context.is_function(value.borrow()) {
             Ok(value)
         } else {
             Err(format!("Expression does not eval to a function. ({source})"))
         }
+    }
+
+    /// The value of a source that declares a function and then names it: `function map(doc) { … }; map`. After a comma, as
+    /// expressions are compiled, the name means nothing.
+    fn run_as_statements(&self, context: Context, source: &str) -> Option<Value> {
+        let Ok(script) = self.compiler.compile(source, c"function") else {
+            drop(self.compiler.take_exception());
+            return None;
+        };
+        let value = context.run(&script);
+        if value.is_err() {
+            drop(context.take_exception());
+        }
+        value.ok()
     }
 
     /// Starts the time of another call.

@@ -3246,3 +3246,9 @@ function (doc) {
   }
 //// one or several values, known by their constructor (after dpla-attic/ingestion)
 function(doc) {source = doc._id.split('-').shift(); m = doc.made_of; if (m) { if (m.constructor.toString().indexOf('Array') == -1) {m = new Array(m); } for (n=0; n<m.length; n++) { emit([source, doc['_id']], m[n]); }} else { emit([source, doc['_id']], '(MADE OF NOTHING)'); }}
+//// a declared function and then its name (after gdamjan/irclog-couchapp)
+function map(doc) {
+  if (doc.type === 'comment' && doc.created_at) {
+    emit([doc.author, doc.created_at], doc.text);
+  }
+}; map

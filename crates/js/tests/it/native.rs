@@ -88,6 +88,6 @@ fn published_functions_come_to_the_same_and_most_run_natively() {
     println!("{natives} of {} published functions run natively; not: {refused:?}", functions.len());
     let modelled = functions.iter().filter(|(name, _)| name.contains(" (after ")).count();
     assert!(modelled >= 100, "{modelled} of {} written after public ones", functions.len());
-    assert!(functions.len() >= 250 && natives >= 90, "{natives} of {}", functions.len());
+    assert!(functions.len() >= 250 && natives * 5 >= functions.len() * 4, "{natives} of {}", functions.len());
     assert!(alone.0 * 10 >= alone.1 * 8, "{alone:?}");
 }
