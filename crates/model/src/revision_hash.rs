@@ -190,7 +190,7 @@ fn count_element(open: &mut SmallVec<[Open; 16]>, is_byte: bool) {
 /// The string literal begins at `at`; answers where it ends, or the colon after it. Only names are followed by a colon.
 #[inline]
 fn write_name_or_string(term: &mut Vec<u8>, open: &mut SmallVec<[Open; 16]>, text: &[u8], at: usize) -> usize {
-    let end = scan::skip_string(text, at);
+    let (end, escaped) = scan::skip_noting_escapes(text, at);
     let is_name = text.get(end) == Some(&b':');
     match open.last_mut() {
         // A member is a tuple of two.
@@ -201,13 +201,15 @@ fn write_name_or_string(term: &mut Vec<u8>, open: &mut SmallVec<[Open; 16]>, tex
         _ => count_element(open, false),
     }
     let inner = text.get(at + 1..end - 1).unwrap_or_default();
-    term.push(BINARY);
-    let length_at = term.len();
-    write_count(term, inner.len());
-    unescape(inner, term);
-    let length = term.len() - length_at - 4;
-    if length != inner.len() {
+    if escaped {
+        term.push(BINARY);
+        let length_at = term.len();
+        write_count(term, inner.len());
+        unescape(inner, term);
+        let length = term.len() - length_at - 4;
         term[length_at..length_at + 4].copy_from_slice(&count_bytes(length));
+    } else {
+        write_binary(term, inner);
     }
     end + usize::from(is_name)
 }

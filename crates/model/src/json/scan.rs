@@ -83,12 +83,22 @@ fn quote_or_escape(text: &[u8], mut at: usize) -> usize {
 /// `at` is the opening quotation mark of a valid string; the index after the closing one.
 #[inline]
 pub(crate) fn skip_string(text: &[u8], at: usize) -> usize {
+    skip_noting_escapes(text, at).0
+}
+
+/// As [`skip_string`], and whether there are escapes.
+#[inline]
+pub(crate) fn skip_noting_escapes(text: &[u8], at: usize) -> (usize, bool) {
     let mut at = at + 1;
+    let mut escaped = false;
     loop {
         at = quote_or_escape(text, at);
         match text.get(at) {
-            Some(b'\\') => at += 2,
-            _ => return (at + 1).min(text.len()),
+            Some(b'\\') => {
+                escaped = true;
+                at += 2;
+            }
+            _ => return ((at + 1).min(text.len()), escaped),
         }
     }
 }

@@ -81,7 +81,9 @@ impl<'a> Value<'a> {
     /// The string without quotation marks and escapes, if it is one. Borrowed unless it has escapes.
     pub fn as_str(self) -> Option<Cow<'a, str>> {
         Some(match self.string_bytes()? {
-            Cow::Borrowed(bytes) => String::from_utf8_lossy(bytes),
+            Cow::Borrowed(bytes) => {
+                std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
+            }
             Cow::Owned(bytes) => Cow::Owned(
                 String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()),
             ),
