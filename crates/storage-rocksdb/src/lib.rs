@@ -85,13 +85,6 @@ impl RocksEngine {
         self.opened_with.get_ticker_count(Ticker::WalFileSynced)
     }
 
-    fn check_poison(&self) -> Result<()> {
-        match self.poisoned.get() {
-            Some(reason) => Err(StorageError::Poisoned(reason.clone())),
-            None => Ok(()),
-        }
-    }
-
     /// After a failed write or sync nobody knows what the log holds, and a later sync may claim success for pages
     /// that the system has given up. Only opening the store again, which reads the log, gives an answer.
     fn poison(&self, error: rocksdb::Error) -> StorageError {
@@ -184,7 +177,7 @@ impl Engine for RocksEngine {
 
         let slot = self.slots.slot(shard);
         let mut slot = slot.lock();
-        self.check_poison()?;
+        self.check()?;
         let current = self.load_state(shard, &mut slot)?.version;
         if current != expected {
             return Ok(Outcome::Conflict(current));
@@ -201,8 +194,15 @@ impl Engine for RocksEngine {
         Ok(Outcome::Committed(state.version))
     }
 
+    fn check(&self) -> Result<()> {
+        match self.poisoned.get() {
+            Some(reason) => Err(StorageError::Poisoned(reason.clone())),
+            None => Ok(()),
+        }
+    }
+
     fn drop_shard(&self, shard: Shard) -> Result<()> {
-        self.check_poison()?;
+        self.check()?;
         let slot = self.slots.slot(shard);
         let mut slot = slot.lock();
         hide(&self.database, shard).map_err(|error| self.poison(error))?;
@@ -215,7 +215,7 @@ impl Engine for RocksEngine {
     }
 
     fn reclaim(&self, shard: Shard) -> Result<()> {
-        self.check_poison()?;
+        self.check()?;
         let mut options = CompactOptions::default();
         // Everyday compactions go on beside it.
         options.set_exclusive_manual_compaction(false);
@@ -236,7 +236,7 @@ impl Engine for RocksEngine {
     }
 
     fn sync(&self) -> Result<()> {
-        self.check_poison()?;
+        self.check()?;
         self.database.flush_wal(true).map_err(|error| self.poison(error))
     }
 

@@ -224,6 +224,10 @@ impl Engine for FaultyEngine {
         Ok(answer)
     }
 
+    fn check(&self) -> Result<()> {
+        self.log.lock().check_poison()
+    }
+
     fn drop_shard(&self, shard: Shard) -> Result<()> {
         let lost = || Err(StorageError::Io("the answer was lost".to_owned()));
         let mut log = self.log.lock();

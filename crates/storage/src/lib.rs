@@ -176,6 +176,12 @@ pub trait Engine: Send + Sync + 'static {
         durability: Durability,
     ) -> Result<Outcome>;
 
+    /// Whether the engine takes commits at all.
+    ///
+    /// # Errors
+    /// What every commit would answer.
+    fn check(&self) -> Result<()>;
+
     /// Removes all entries of a shard, also its state. Durable when it returns.
     /// Must not run beside commits to the same shard.
     ///

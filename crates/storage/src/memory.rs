@@ -123,6 +123,10 @@ impl Engine for MemoryEngine {
         Ok(Outcome::Committed(version))
     }
 
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
     fn drop_shard(&self, shard: Shard) -> Result<()> {
         self.remove(shard);
         Ok(())

@@ -102,6 +102,10 @@ impl Engine for Interposed {
         self.inner.commit(shard, expected, token, batch, durability)
     }
 
+    fn check(&self) -> settee_storage::Result<()> {
+        self.inner.check()
+    }
+
     fn drop_shard(&self, shard: Shard) -> settee_storage::Result<()> {
         self.inner.drop_shard(shard)
     }

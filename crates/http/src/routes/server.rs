@@ -31,7 +31,8 @@ pub(super) async fn welcome(request: Request) -> Answer {
     Ok(respond::json(StatusCode::OK, out))
 }
 
-/// `GET /_up`
+/// `GET /_up`. A store that refuses writes is an error here, so that whoever watches the server starts it again: only
+/// opening the store anew can mend that.
 pub(super) async fn up(request: Request) -> Answer {
     let mode = request.node.settings.get("couchdb", "maintenance_mode").unwrap_or_default();
     if mode == "true" || mode == "nolb" {
@@ -40,6 +41,7 @@ pub(super) async fn up(request: Request) -> Answer {
         out.push(b'}');
         return Ok(respond::json(StatusCode::NOT_FOUND, out));
     }
+    request.node.engine().check()?;
     Ok(respond::json(StatusCode::OK, br#"{"status":"ok","seeds":{}}"#.to_vec()))
 }
 
@@ -177,4 +179,30 @@ pub(super) fn require_node(request: &Request) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::not_found(format!("no such node: {name}")))
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use std::sync::Arc;
+
+    use settee_storage::StorageError;
+    use settee_storage::faulty::{FaultyEngine, SyncFault};
+
+    use crate::tests::node::{Ask, World};
+
+    #[tokio::test]
+    async fn a_store_that_refuses_writes_is_not_up() {
+        let engine = Arc::new(FaultyEngine::new());
+        let world = World::on(Arc::clone(&engine) as Arc<_>);
+        world.admin("PUT /db", "").await;
+        engine.inject_sync(1, SyncFault::Fail(StorageError::Full("the disk".to_owned())));
+        let full = world.ask(Ask::new("PUT /db/a").basic("admin", "pw").json("{}")).await;
+        assert_eq!(full.line(), r#"507 {"error":"insufficient_storage","reason":"no space left: the disk"}"#);
+        let up = world.ask(Ask::new("GET /_up")).await;
+        let reason = "storage refuses writes after a failed sync: no space left: the disk";
+        assert_eq!(up.line(), format!(r#"500 {{"error":"internal_server_error","reason":"{reason}"}}"#));
+        assert_eq!(world.admin("GET /db/_all_docs", "").await.status.as_u16(), 200);
+    }
 }

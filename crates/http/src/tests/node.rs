@@ -9,7 +9,7 @@ use http_body_util::BodyExt;
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode};
 use settee_auth::{Authenticator, hash_password};
-use settee_database::{DatabaseOptions, Layout};
+use settee_database::{DatabaseOptions, Engine, Layout};
 use settee_storage::memory::MemoryEngine;
 
 use crate::authentication::{self, Caller};
@@ -113,11 +113,20 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> Self {
-        Self::with_keys(Surroundings::default().read_keys)
+        Self::made_of(Arc::new(MemoryEngine::new()), Surroundings::default().read_keys)
+    }
+
+    /// A server on `engine`.
+    pub(crate) fn on(engine: Arc<dyn Engine>) -> Self {
+        Self::made_of(engine, Surroundings::default().read_keys)
     }
 
     /// A server that reads the keys of identity providers so.
     pub(crate) fn with_keys(read_keys: KeyReader) -> Self {
+        Self::made_of(Arc::new(MemoryEngine::new()), read_keys)
+    }
+
+    fn made_of(engine: Arc<dyn Engine>, read_keys: KeyReader) -> Self {
         let (settings, now_ms) = (Arc::new(Values::default()), Arc::new(AtomicU64::new(1_700_000_000_000)));
         settings.set("chttpd_auth", "iterations", "2", Persist::No).unwrap();
         let clock = Arc::clone(&now_ms);
@@ -127,7 +136,7 @@ impl World {
             settings: Arc::clone(&settings) as Arc<dyn Settings>,
             clock_ms: Box::new(move || clock.load(Ordering::Relaxed)),
             surroundings: Surroundings { read_keys, ..Surroundings::default() },
-            ..parts(Arc::new(MemoryEngine::new()), vec![Arc::new(language)])
+            ..parts(engine, vec![Arc::new(language)])
         };
         let authenticator = parts.authenticator.clone();
         let node = Node::new(parts);

@@ -165,6 +165,7 @@ fn commit_until_files_are_full() {
         }
     };
     println!("\nfailed after {number}: {error}");
+    assert!(matches!(engine.check(), Err(StorageError::Poisoned(_))));
     assert_eq!(steps(&engine, Shard(1)), number, "a failed commit is not visible");
     for durability in [Durability::Synced, Durability::Buffered] {
         let again = engine.commit(Shard(2), Version(0), crate::token(1), crate::numbered(1), durability);
