@@ -1,5 +1,6 @@
 //! How much faster a query server maps documents when it is driven by this crate than one document at a time over blocking
-//! pipes, as CouchDB drives it. Both are measured in turns, in one run:
+//! pipes, as CouchDB drives it. Both are measured in turns, in one run. What is pipelined is what an index build does: functions in
+//! Python are sent the members that they see. A row with whole documents tells what that is worth, where it is done.
 //!
 //! ```text
 //! cargo run --release -p settee-process --example pipelining -- python 'couchpy --json-module=json'
@@ -36,26 +37,33 @@ fn main() {
         let documents: Vec<String> = (0..count).map(|number| document(number, members)).collect();
         let bytes: usize = documents.iter().map(String::len).sum();
         let source = function(language);
-        let server = server(language, &command);
+        let [whole, server] = [false, true].map(|project_documents| server(language, &command, project_documents));
         let mut programs: Vec<_> = (0..processes).map(|_| program(&server, source)).collect();
+        let mut of_whole = [program(&whole, source)];
+        let is_projected = programs[0].engine(0) != of_whole[0].engine(0);
         let mut blocking = Blocking::start(&command, source);
-        let mut figures: Vec<Vec<f64>> = vec![Vec::new(); 6];
+        let mut figures: Vec<Vec<f64>> = vec![Vec::new(); 8];
         for round in 0..=rounds {
             let blocking = rate(count, || blocking.map(&documents));
+            let whole = if is_projected { rate(count, || pipelined(&mut of_whole, &documents)) } else { [0.0; 2] };
             let single = rate(count, || pipelined(&mut programs[..1], &documents));
             let all = rate(count, || pipelined(&mut programs, &documents));
             // The first round warms up.
             if round > 0 {
-                let all = [blocking, single, all].into_iter().flatten();
+                let all = [blocking, whole, single, all].into_iter().flatten();
                 figures.iter_mut().zip(all).for_each(|(list, figure)| list.push(figure));
             }
         }
-        let [blocking, cpu, single, single_cpu, all, all_cpu] =
-            [0, 1, 2, 3, 4, 5].map(|index| median(&mut figures[index]));
         println!("{kind} documents ({} bytes), a second, and processor time for each:", bytes / documents.len());
-        println!("  one at a time    {blocking:8.0}         {cpu:6.1} us");
-        println!("  one process      {single:8.0} ({:4.1}x) {single_cpu:6.1} us", single / blocking);
-        println!("  {processes} processes      {all:8.0} ({:4.1}x) {all_cpu:6.1} us", all / blocking);
+        let blocking = median(&mut figures[0]);
+        let all = format!("{processes} processes");
+        let rows = ["one at a time", "one, whole ones", "one process", &all];
+        for (name, pair) in rows.iter().zip(figures.chunks_mut(2)) {
+            let [rate, cpu] = [0, 1].map(|index| median(&mut pair[index]));
+            if rate > 0.0 {
+                println!("  {name:<16} {rate:8.0} ({:4.1}x) {cpu:6.1} us", rate / blocking);
+            }
+        }
     }
 }
 
@@ -89,10 +97,10 @@ fn function(language: &str) -> &'static str {
     }
 }
 
-fn server(language: &str, command: &str) -> QueryServer {
+fn server(language: &str, command: &str, project_documents: bool) -> QueryServer {
     let environment = std::env::vars_os().filter(|(name, _)| name == "PATH" || name == "HOME").collect();
     let log = Arc::new(|language: &str, line: &str| eprintln!("{language}: {line}"));
-    QueryServer::new(language, command, Settings { environment, ..Settings::default() }, log)
+    QueryServer::new(language, command, Settings { environment, project_documents, ..Settings::default() }, log)
 }
 
 fn program(server: &QueryServer, source: &str) -> Box<dyn settee_design::Program> {
@@ -178,13 +186,13 @@ fn pipelined(programs: &mut [Box<dyn settee_design::Program>], documents: &[Stri
     let per_batch = (BATCH_BYTES / documents[0].len()).max(1);
     let batches = std::sync::Mutex::new(documents.chunks(per_batch));
     let work = |program: &mut Box<dyn settee_design::Program>| {
-        let (mut rows, mut output) = (0, Emissions::new());
+        let (mut rows, mut batch, mut output) = (0, DocumentBatch::new(), Emissions::new());
         loop {
             let next = batches.lock().expect("nobody panics").next();
             let Some(chunk) = next else {
                 return rows;
             };
-            let mut batch = DocumentBatch::new();
+            batch.clear();
             for document in chunk {
                 let write = |out: &mut Vec<u8>| {
                     out.extend_from_slice(document.as_bytes());

@@ -333,22 +333,26 @@ impl Process {
     }
 
     fn take_lines(&mut self, flow: &mut Flow, exchange: &mut dyn Exchange) -> Result<(), Failure> {
-        while let Some(length) = memchr::memchr(b'\n', &self.received[self.scanned..]) {
+        let mut result = Ok(());
+        while result.is_ok()
+            && let Some(length) = memchr::memchr(b'\n', &self.received[self.scanned..])
+        {
             let end = self.scanned + length;
             let line = self.received[self.taken..end].trim_ascii();
             // Taken out, because the answer is looked at while the process is at hand for errors.
             let mut compacted = std::mem::take(&mut self.line);
             compacted.clear();
-            let result = match json::compact(line, &mut compacted) {
+            result = match json::compact(line, &mut compacted) {
                 _ if line.is_empty() => Ok(()),
                 Ok(()) => self.take_line(&compacted, flow, exchange),
                 Err(error) => Err(self.garbled(format!("it wrote no JSON ({error}): {}", excerpt(line)))),
             };
             self.line = compacted;
             (self.taken, self.scanned) = (end + 1, end + 1);
-            result?;
         }
-        self.scanned = self.received.len();
+        if result.is_ok() {
+            self.scanned = self.received.len();
+        }
         if self.received.len() - self.taken > LINE_BYTES {
             return Err(Failure::Limit(format!("answered with more than {LINE_BYTES} bytes")));
         }
@@ -359,7 +363,7 @@ impl Process {
         }
         self.scanned -= self.taken;
         self.taken = 0;
-        Ok(())
+        result
     }
 
     fn take_line(&mut self, line: &[u8], flow: &mut Flow, exchange: &mut dyn Exchange) -> Result<(), Failure> {

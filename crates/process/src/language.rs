@@ -13,8 +13,10 @@ use settee_model::json;
 
 use crate::child::Failure;
 use crate::functions::Calls;
-use crate::map::Mapper;
+use crate::map::{Mapper, PROJECTED, WHOLE};
 use crate::pool::{Lease, Pool, Server, Use};
+use crate::projection::Projection;
+use crate::python;
 use crate::reduce::FunctionReducer;
 
 /// Takes lines for the log: the name of the language, and what its server said.
@@ -37,6 +39,9 @@ pub struct Settings {
     pub memory_bytes: Option<u64>,
     /// What servers are told about reductions that do not shrink. CouchDB's `reduce_limit`.
     pub reduce_limit: ReduceLimit,
+    /// Whether servers are sent only those members of documents that map functions can see, where that is known: in
+    /// Python. CouchDB sends whole documents.
+    pub project_documents: bool,
     /// The whole environment of the processes.
     pub environment: Vec<(OsString, OsString)>,
 }
@@ -60,6 +65,7 @@ impl Default for Settings {
             timeout_ms: 5_000,
             memory_bytes: Some(2 << 30),
             reduce_limit: ReduceLimit::On,
+            project_documents: true,
             environment: Vec::new(),
         }
     }
@@ -108,6 +114,11 @@ impl Language for QueryServer {
         Ok(Box::new(Mapper::new(Arc::clone(&self.0), source.clone(), limits)?))
     }
 
+    fn engines(&self, source: &MapSource) -> Vec<&'static str> {
+        let engine = self.0.engine(self.0.projection(source).as_ref());
+        source.functions.iter().filter_map(|_| engine).collect()
+    }
+
     fn reducer(&self, source: &str, _: Limits) -> Result<Box<dyn Reducer>, CompileError> {
         let source: Arc<str> = source.into();
         self.0.check_reduce(&source)?;
@@ -120,6 +131,18 @@ impl Language for QueryServer {
 }
 
 impl Shared {
+    /// What of documents is sent to the functions of `source`; `None` for whole ones.
+    pub(crate) fn projection(&self, source: &MapSource) -> Option<Projection> {
+        let is_on = self.pool.settings.project_documents;
+        is_on.then(|| Projection::of(&self.pool.language, source)).flatten()
+    }
+
+    /// The name of a way to run functions, in languages that have two.
+    pub(crate) fn engine(&self, projection: Option<&Projection>) -> Option<&'static str> {
+        let is_python = &*self.pool.language == python::LANGUAGE;
+        is_python.then_some(if projection.is_some() { PROJECTED } else { WHOLE })
+    }
+
     /// Has a server compile a reduce function, unless that was done before.
     fn check_reduce(&self, source: &Arc<str>) -> Result<(), CompileError> {
         if self.checked.lock().contains(source) {

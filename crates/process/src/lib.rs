@@ -11,6 +11,9 @@
 //! 3. A process that dies is replaced, and its unanswered documents are mapped again, once. What takes too long or breaks the
 //!    protocol ends the build, with the function, the document and the reason.
 //!
+//! Map functions in Python are sent only those members of documents that they can see, where their source proves which those
+//! are.
+//!
 //! Query servers run **without a sandbox**, as the user that runs Settee: whoever may configure them is trusted with that
 //! user's rights. They get a small environment and no open files but their three pipes. This crate reads no configuration and
 //! keeps no clock of its own but for deadlines.
@@ -21,6 +24,8 @@ mod functions;
 mod language;
 mod map;
 mod pool;
+mod projection;
+mod python;
 mod reduce;
 
 pub use language::{Log, QueryServer, ReduceLimit, Settings};

@@ -8,6 +8,11 @@ use settee_model::json::{Kind, Value};
 use crate::child::{Exchange, Failure, Problem, Process, excerpt};
 use crate::language::{Shared, run_error, unavailable};
 use crate::pool::Use;
+use crate::projection::Projection;
+
+/// What programs with and without a projection are called: it makes no other difference than that of time.
+pub(crate) const PROJECTED: &str = "projected";
+pub(crate) const WHOLE: &str = "whole";
 
 /// What functions may log about one batch.
 const LOG_BYTES: usize = 1 << 20;
@@ -16,12 +21,14 @@ const LOG_BYTES: usize = 1 << 20;
 pub(crate) struct Mapper {
     shared: Arc<Shared>,
     source: Arc<MapSource>,
+    projection: Option<Projection>,
     limits: Limits,
 }
 
 impl Mapper {
     pub(crate) fn new(shared: Arc<Shared>, source: MapSource, limits: Limits) -> Result<Self, CompileError> {
-        let mapper = Self { shared, source: Arc::new(source), limits };
+        let projection = shared.projection(&source);
+        let mapper = Self { shared, source: Arc::new(source), projection, limits };
         let mut lease = mapper.shared.pool.lease(Use::Call, |_| false).map_err(|failure| unavailable(&failure))?;
         mapper.shared.compile(&mut lease, &mapper.source)?;
         drop(lease);
@@ -46,7 +53,7 @@ impl Program for Mapper {
         let source = &self.source;
         let knows = |server: &crate::pool::Server| server.program.as_ref() == Some(source);
         let mut lease = self.shared.pool.lease(Use::Call, knows).map_err(|failure| run_error(failure, ""))?;
-        let mut run = Run::new(batch, &self.source, self.limits, output);
+        let mut run = Run::new(self, batch, output);
         loop {
             self.shared.compile(&mut lease, &self.source).map_err(|error| match error {
                 CompileError::Source(reason) => RunError::Fatal { name: "compilation_error".to_owned(), reason },
@@ -61,11 +68,16 @@ impl Program for Mapper {
             }
         }
     }
+
+    fn engine(&self, _: usize) -> Option<&'static str> {
+        self.shared.engine(self.projection.as_ref())
+    }
 }
 
 /// One batch on its way through a process.
 struct Run<'a> {
     batch: &'a DocumentBatch,
+    projection: Option<&'a Projection>,
     functions: usize,
     limits: Limits,
     output: &'a mut Emissions,
@@ -81,12 +93,12 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(batch: &'a DocumentBatch, source: &MapSource, limits: Limits, output: &'a mut Emissions) -> Self {
-        let functions = source.functions.len();
+    fn new(mapper: &'a Mapper, batch: &'a DocumentBatch, output: &'a mut Emissions) -> Self {
         Self {
             batch,
-            functions,
-            limits,
+            projection: mapper.projection.as_ref(),
+            functions: mapper.source.functions.len(),
+            limits: mapper.limits,
             output,
             asked: 0,
             answered: 0,
@@ -153,7 +165,11 @@ impl Exchange for Run<'_> {
             return false;
         }
         out.extend_from_slice(b"[\"map_doc\",");
-        out.extend_from_slice(self.batch.get(self.asked).json);
+        let document = self.batch.get(self.asked).json;
+        match self.projection {
+            Some(projection) => projection.write(document, out),
+            None => out.extend_from_slice(document),
+        }
         out.push(b']');
         self.asked += 1;
         true

@@ -124,6 +124,7 @@ impl QueryServers {
             timeout_ms: number("couchdb", "os_process_timeout").unwrap_or(5_000),
             memory_bytes: number(SECTION, "os_process_memory_limit").filter(|bytes| *bytes != u64::MAX),
             reduce_limit,
+            project_documents: self.configuration.effective(SECTION, "project_documents").as_deref() != Some("false"),
             environment: environment::for_query_servers(),
         }
     }

@@ -7,6 +7,7 @@ mod failures;
 mod functions;
 mod map;
 mod processes;
+mod projection;
 mod reduce;
 
 use std::sync::{Arc, Mutex};
@@ -28,10 +29,14 @@ fn command() -> String {
 }
 
 fn server_with(command: &str, settings: Settings) -> (QueryServer, Lines) {
+    language("test", command, settings)
+}
+
+fn language(name: &str, command: &str, settings: Settings) -> (QueryServer, Lines) {
     let lines = Lines::default();
     let written = Arc::clone(&lines);
     let log = move |language: &str, line: &str| written.lock().unwrap().push(format!("{language}: {line}"));
-    (QueryServer::new("test", command, settings, Arc::new(log)), lines)
+    (QueryServer::new(name, command, settings, Arc::new(log)), lines)
 }
 
 fn server() -> QueryServer {

@@ -18,6 +18,14 @@ fn processes_are_used_again() {
 }
 
 #[test]
+fn a_process_that_refused_a_function_is_used_again() {
+    let server = server();
+    let first = pid(&server);
+    assert!(program(&server, &["42"]).is_err());
+    assert_eq!(pid(&server), first);
+}
+
+#[test]
 fn idle_processes_end_on_request_or_with_the_language() {
     let server = server();
     let first = pid(&server);

@@ -9,7 +9,7 @@ import time
 # Source and, if that is Python, the function.
 functions = []
 designs = {}
-state = {"list": None, "more": False}
+state = {"list": None, "more": False, "doc": None}
 
 
 def say(value):
@@ -109,21 +109,29 @@ def compiled(source):
     """The function of a source that is Python; None if it is a name."""
     if source.startswith("lambda"):
         return eval(source, globals())
-    if source.startswith("def "):
+    if "(" in source:
         names = {}
         exec(source, globals(), names)
         return names.popitem()[1]
 
 
+def sent():
+    """For functions that want to know what they were sent."""
+    return list(state["doc"])
+
+
 def map_by(function, doc):
     try:
-        return list(function(doc))
+        rows = [[key, value] for key, value in function(doc)]
+        json.dumps(rows)
+        return rows
     except Exception as error:
         log("function raised %r with document %s" % (error, doc["_id"]))
         return []
 
 
 def map_doc(doc):
+    state["doc"] = doc
     results = []
     for function, python in functions:
         if python:
@@ -155,7 +163,7 @@ def add_fun(source):
         try:
             functions.append((source, compiled(source)))
             say(True)
-        except SyntaxError as error:
+        except Exception as error:
             say(["error", "compilation_error", repr(error)])
 
 

@@ -47,6 +47,26 @@ fn the_configuration_wins_and_a_change_applies_at_once() {
 }
 
 #[test]
+fn functions_in_python_are_sent_what_they_see_unless_that_is_switched_off() {
+    let directory = Directory::new();
+    directory.configure(&format!("[query_servers]\npython = {}\n", command()));
+    let (server, mut client) = start(&directory);
+    let function = r"def f(doc):\n    yield doc['_id'], sent()\n";
+    save(&mut client, "/db/_design/d", &format!(r#"{{"language":"python","views":{{"v":{{"map":"{function}"}}}}}}"#));
+    let mut check = |id: &str, engine: &str, sent: &str| {
+        save(&mut client, &format!("/db/{id}"), r#"{"a":1,"b":2}"#);
+        let rows = client.get(&format!("/db/_design/d/_view/v?key=\"{id}\"")).expect(200).text();
+        assert!(rows.contains(&format!(r#""value":{sent}"#)), "{rows}");
+        let info = client.get("/db/_design/d/_info").expect(200).text();
+        assert!(info.contains(&format!(r#""engines":{{"v":"{engine}"}}"#)), "{info}");
+    };
+    check("one", "projected", r#"["_id","_rev"]"#);
+    let setting = "/_node/_local/_config/query_server_config/project_documents";
+    server.client().put(setting, "\"false\"").expect(200);
+    check("two", "whole", r#"["_id","_rev","a","b"]"#);
+}
+
+#[test]
 fn functions_that_do_not_compile_are_refused() {
     let directory = Directory::new();
     let (_server, mut client) = start(&directory);

@@ -1,0 +1,112 @@
+//! What of a document a query server is sent: [`Projection`]. An interpreter spends most of its time on big documents with
+//! reading them, also where a function looks at two members. It knows no language; which members those are is found out
+//! elsewhere.
+
+use std::collections::BTreeSet;
+
+use settee_design::MapSource;
+use settee_model::json::Value;
+
+use crate::python;
+
+/// What servers name in messages.
+const ALWAYS: [&str; 2] = ["_id", "_rev"];
+
+/// The members that map functions can see.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Projection {
+    /// Without quotation marks, sorted.
+    names: Vec<Box<[u8]>>,
+}
+
+impl Projection {
+    /// What all functions of `source` together can see, if that is known to be less than whole documents: they are given
+    /// the same document.
+    pub(crate) fn of(language: &str, source: &MapSource) -> Option<Self> {
+        // Nobody knows what servers with modules do with documents.
+        if language != python::LANGUAGE || source.library.is_some() {
+            return None;
+        }
+        let mut names = BTreeSet::from(ALWAYS);
+        for function in &source.functions {
+            names.append(&mut python::members(function)?);
+        }
+        Some(Self { names: names.into_iter().map(|name| name.as_bytes().into()).collect() })
+    }
+
+    /// Appends what is sent of a document.
+    pub(crate) fn write(&self, document: &[u8], out: &mut Vec<u8>) {
+        out.push(b'{');
+        let first = out.len();
+        for (name, value) in Value::trusted(document).members() {
+            if self.has(name.raw()) {
+                if out.len() > first {
+                    out.push(b',');
+                }
+                out.extend_from_slice(name.raw());
+                out.push(b':');
+                out.extend_from_slice(value.raw());
+            }
+        }
+        out.push(b'}');
+    }
+
+    /// Whether a member is kept. A name with escapes is: it may mean any of the names.
+    fn has(&self, literal: &[u8]) -> bool {
+        let name = literal.get(1..literal.len() - 1).unwrap_or_default();
+        self.names.binary_search_by(|known| (**known).cmp(name)).is_ok() || memchr::memchr(b'\\', name).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn source(functions: &[&str]) -> MapSource {
+        MapSource { functions: functions.iter().map(|function| Arc::from(*function)).collect(), library: None }
+    }
+
+    fn names(functions: &[&str]) -> Option<Vec<String>> {
+        let projection = Projection::of("python", &source(functions))?;
+        Some(projection.names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect())
+    }
+
+    #[test]
+    fn the_functions_of_a_design_document_share_a_document() {
+        let [a, b, whole] =
+            ["def a(d):\n yield d['a'], 1", "def b(doc):\n yield doc['b'], 1", "def w(d):\n yield 1, d"];
+        assert_eq!(names(&[a]).unwrap(), ["_id", "_rev", "a"]);
+        assert_eq!(names(&[a, b]).unwrap(), ["_id", "_rev", "a", "b"]);
+        assert_eq!(names(&[a, whole, b]), None);
+    }
+
+    #[test]
+    fn other_languages_and_libraries_get_whole_documents() {
+        let source = source(&["def a(d):\n yield d['a'], 1"]);
+        assert!(Projection::of("python", &source).is_some());
+        assert_eq!(Projection::of("python3", &source), None);
+        let with_library = MapSource { library: Some("{}".into()), ..source };
+        assert_eq!(Projection::of("python", &with_library), None);
+    }
+
+    #[test]
+    fn members_are_sent_as_they_are() {
+        #[track_caller]
+        fn check(document: &str, expected: &str) {
+            let projection = Projection::of("python", &source(&["def a(d):\n yield d['b'], d.get('')"])).unwrap();
+            let mut out = b"before".to_vec();
+            projection.write(document.as_bytes(), &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), format!("before{expected}"));
+        }
+        check("{}", "{}");
+        check(r#"{"a":1}"#, "{}");
+        check(r#"{"_id":"x","_rev":"1-a"}"#, r#"{"_id":"x","_rev":"1-a"}"#);
+        check(r#"{"a":1,"b":[1.50,{"a":"}\""}],"c":{}}"#, r#"{"b":[1.50,{"a":"}\""}]}"#);
+        check(r#"{"_rev":"1-a","":0,"bb":1,"_id":"x","b":2}"#, r#"{"_rev":"1-a","":0,"_id":"x","b":2}"#);
+        check(r#"{"é":1,"\u0062":2,"b":3,"a\"":4,"a":5}"#, r#"{"\u0062":2,"b":3,"a\"":4}"#);
+    }
+}

@@ -1,0 +1,301 @@
+//! Which members of a document a map function in Python can see: [`members`].
+//!
+//! The answer is a proof over tokens, not an understanding of the function: `couchpy` gives a function the document as its
+//! only argument, so all that it learns goes through the name of its parameter. Where that name stands only in forms that
+//! name a member (`doc['a']`, `doc.get('a')`, `'a' in doc`), those members are all. Everything else in the source may be
+//! what it likes, except for ways to reach the argument without its name: frames, closures, tracebacks, the collector.
+//! Whatever is not known to be harmless ends the proof, and the function gets whole documents. This module compiles nothing
+//! and does not care whether Python would.
+
+#[cfg(test)]
+mod tests;
+mod tokens;
+
+use std::collections::BTreeSet;
+
+use tokens::{Kind, Token, tokens};
+
+/// The name that couchpy's users give this language.
+pub(crate) const LANGUAGE: &str = "python";
+
+/// Modules of the standard library whose functions look at their arguments only. Modules of users may do anything.
+const MODULES: &[&str] = &[
+    "base64",
+    "binascii",
+    "bisect",
+    "calendar",
+    "cmath",
+    "collections",
+    "datetime",
+    "decimal",
+    "fractions",
+    "hashlib",
+    "heapq",
+    "hmac",
+    "itertools",
+    "json",
+    "math",
+    "random",
+    "re",
+    "simplejson",
+    "string",
+    "struct",
+    "textwrap",
+    "time",
+    "unicodedata",
+    "urllib",
+    "urlparse",
+    "uuid",
+    "zlib",
+    "zoneinfo",
+];
+
+/// Names that lead to the local variables of somebody, or to code made of text, or to modules that do. Attributes count,
+/// because modules are attributes of modules, and so does `case`, whose patterns read attributes that look like arguments.
+const FORBIDDEN: &[&str] = &[
+    "JSONDecoder",
+    "Formatter",
+    "attrgetter",
+    "breakpoint",
+    "builtins",
+    "case",
+    "cell_contents",
+    "codecs",
+    "compile",
+    "contextlib",
+    "copy",
+    "copyreg",
+    "ctypes",
+    "dataclasses",
+    "decoder",
+    "delattr",
+    "dir",
+    "enum",
+    "eval",
+    "exc_info",
+    "exc_traceback",
+    "exec",
+    "execfile",
+    "exit",
+    "file",
+    "format_map",
+    "functools",
+    "gc",
+    "get_objects",
+    "get_referents",
+    "get_referrers",
+    "getattr",
+    "globals",
+    "hasattr",
+    "help",
+    "importlib",
+    "input",
+    "inspect",
+    "io",
+    "last_traceback",
+    "locals",
+    "methodcaller",
+    "modules",
+    "monitoring",
+    "open",
+    "operator",
+    "os",
+    "pickle",
+    "platform",
+    "quit",
+    "raw_input",
+    "reload",
+    "scanner",
+    "setattr",
+    "setprofile",
+    "settrace",
+    "stdin",
+    "sys",
+    "threading",
+    "traceback",
+    "types",
+    "update_wrapper",
+    "vars",
+    "vformat",
+    "weakref",
+    "with_traceback",
+    "wraps",
+];
+
+/// Beginnings of names that frames, code, generators, functions and tracebacks have as attributes, in all versions, and of
+/// names that Python gives a meaning of its own.
+const FORBIDDEN_BEGINNINGS: &[&str] = &["__", "ag_", "co_", "cr_", "f_", "func_", "gi_", "im_", "tb_"];
+
+/// Private names as attributes lead from one module to others.
+const PRIVATE: char = '_';
+
+/// What binds less than `in`, or ends the operand before it.
+const BEFORE_TEST: &[&str] = &[
+    "if", "elif", "while", "and", "or", "not", "return", "yield", "assert", "else", "(", "[", "{", ",", ":", "=", ";",
+];
+
+/// What binds less than `in` and does not compare: in `'a' in doc == x` the document itself is compared.
+const AFTER_TEST: &[&str] = &["and", "or", "if", "else", "for", ")", "]", "}", ",", ":", ";"];
+
+/// The members that the function in `source` can see; `None` if it may see the whole document.
+pub(crate) fn members(source: &str) -> Option<BTreeSet<&str>> {
+    let tokens = tokens(source)?;
+    let [line, def, name, open, parameter, close, colon, body @ ..] = &tokens[..] else { return None };
+    let is_function = (line.kind, line.text) == (Kind::Line, "")
+        && def.text == "def"
+        && (name.kind, parameter.kind) == (Kind::Name, Kind::Name)
+        && (open.text, close.text, colon.text) == ("(", ")", ":");
+    let is_alone = !body.iter().any(|token| token.kind == Kind::Line && token.text.is_empty());
+    if !is_function || !is_alone {
+        return None;
+    }
+    let mut proof = Proof { tokens: &tokens, parameter: parameter.text, members: BTreeSet::new(), uses_has_key: false };
+    (proof.is_harmless(2) && proof.is_harmless(4)).then_some(())?;
+    for index in 7..tokens.len() {
+        proof.check(index)?;
+    }
+    // Where dictionaries have no such method, the exception has the document as its `obj`.
+    let is_obj = |token: &Token<'_>| match token.kind {
+        Kind::Name | Kind::Formatted => words(token.text).any(|word| word == "obj"),
+        _ => false,
+    };
+    (!proof.uses_has_key || !tokens.iter().any(is_obj)).then_some(proof.members)
+}
+
+struct Proof<'t, 'a> {
+    tokens: &'t [Token<'a>],
+    parameter: &'a str,
+    members: BTreeSet<&'a str>,
+    uses_has_key: bool,
+}
+
+impl<'a> Proof<'_, 'a> {
+    /// The text of a token that is no string; nothing for strings and beyond the end, a line break for a new line.
+    fn code(&self, index: usize) -> &'a str {
+        match self.tokens.get(index) {
+            Some(Token { kind: Kind::Name | Kind::Number | Kind::Operator, text }) => text,
+            Some(Token { kind: Kind::Line, .. }) => "\n",
+            _ => "",
+        }
+    }
+
+    fn check(&mut self, index: usize) -> Option<()> {
+        let token = self.tokens[index];
+        match token.kind {
+            Kind::Name if token.text == self.parameter && self.code(index - 1) != "." => self.check_use(index),
+            Kind::Name => self.is_harmless(index).then_some(()),
+            Kind::Formatted => {
+                let is_bad = |word: &str| {
+                    is_forbidden(word) || word == "format" || word.starts_with(PRIVATE) || word == self.parameter
+                };
+                (!words(token.text).any(is_bad)).then_some(())
+            }
+            Kind::Line | Kind::Number | Kind::Plain | Kind::Text | Kind::Operator => Some(()),
+        }
+    }
+
+    /// The parameter must stand in a form that names one member.
+    fn check_use(&mut self, index: usize) -> Option<()> {
+        let after = |ahead| self.code(index + ahead);
+        let at = match (after(1), after(2)) {
+            ("[", _) if after(3) == "]" => index + 2,
+            (".", "get") if after(3) == "(" && matches!(after(5), ")" | ",") => index + 4,
+            (".", "has_key") if after(3) == "(" && after(5) == ")" => {
+                self.uses_has_key = true;
+                index + 4
+            }
+            ("[" | ".", _) => return None,
+            _ => self.tested(index)?,
+        };
+        self.add(at)
+    }
+
+    /// Where the string is, if the parameter is what `in` or `not in` tests.
+    fn tested(&self, index: usize) -> Option<usize> {
+        let words = if self.code(index - 2) == "not" { 2 } else { 1 };
+        let string = index - words - 1;
+        let is_test = self.code(index - 1) == "in"
+            && (self.code(string - 1) == "\n" || BEFORE_TEST.contains(&self.code(string - 1)))
+            && (self.code(index + 1) == "\n"
+                || index + 1 == self.tokens.len()
+                || AFTER_TEST.contains(&self.code(index + 1)));
+        is_test.then_some(string)
+    }
+
+    /// Names that are not ASCII are left out: they equal no byte strings of Python 2, with a warning.
+    fn add(&mut self, index: usize) -> Option<()> {
+        let token = self.tokens.get(index)?;
+        if token.kind != Kind::Plain || !token.text.is_ascii() {
+            return None;
+        }
+        self.members.insert(token.text);
+        Some(())
+    }
+
+    /// Whether a name that is not the parameter leads nowhere.
+    fn is_harmless(&self, index: usize) -> bool {
+        let name = self.tokens[index].text;
+        let is_attribute = self.code(index - 1) == ".";
+        match name {
+            "import" => return self.is_harmless_import(index),
+            "format" => return is_attribute && self.is_harmless_format(index - 2),
+            // It is common, and without the others nobody runs what it compiles.
+            "compile" => return is_attribute && self.code(index - 2) == "re" && self.code(index - 3) != ".",
+            _ => {}
+        }
+        // Who assigns attributes may replace functions of modules by his own.
+        let is_private = name.starts_with(PRIVATE) || is_assignment(self.code(index + 1));
+        !(is_forbidden(name) || is_attribute && is_private)
+    }
+
+    /// Format strings can name attributes: that of a method call must be there, and whole, and name none.
+    fn is_harmless_format(&self, string: usize) -> bool {
+        let is_whole = self.tokens[string].kind == Kind::Plain
+            && !matches!(self.tokens[string - 1].kind, Kind::Plain | Kind::Text | Kind::Formatted);
+        let is_simple = |field: &str| {
+            let rest = field.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == PRIVATE);
+            // Nothing follows the first of two braces.
+            rest.starts_with(['}', ':', '!']) || field.is_empty()
+        };
+        is_whole && self.tokens[string].text.split('{').skip(1).all(is_simple)
+    }
+
+    /// `import a, b.c as d` and `from a.b import c, d as e`, from known modules.
+    fn is_harmless_import(&self, index: usize) -> bool {
+        let is_start = |code: &str| matches!(code, "\n" | ";" | ":");
+        let is_path = |code: &str| code == "." || !code.is_empty() && !is_start(code) && code != "from";
+        let mut from = index - 1;
+        while is_path(self.code(from)) {
+            from -= 1;
+        }
+        let imported =
+            || (index + 1..).map(|index| self.code(index)).take_while(|code| !matches!(*code, "\n" | ";" | ""));
+        if imported().any(|code| code.starts_with(PRIVATE) || code == "*") {
+            return false;
+        }
+        if self.code(from) == "from" {
+            return is_start(self.code(from - 1)) && MODULES.contains(&self.code(from + 1));
+        }
+        let mut is_first = true;
+        is_start(self.code(index - 1))
+            && imported().all(|code| {
+                let is_known = !is_first || MODULES.contains(&code);
+                is_first = code == ",";
+                is_known
+            })
+    }
+}
+
+fn is_forbidden(name: &str) -> bool {
+    FORBIDDEN.contains(&name) || FORBIDDEN_BEGINNINGS.iter().any(|beginning| name.starts_with(beginning))
+}
+
+/// All that could be names in a formatted string.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != PRIVATE)
+}
+
+/// `=`, `+=` and the like.
+fn is_assignment(code: &str) -> bool {
+    code.ends_with('=') && !matches!(code, "==" | "!=" | "<=" | ">=")
+}
