@@ -141,8 +141,7 @@ fn keyspace(space: Keyspace, options: &Options, cache: &Cache) -> rocksdb::Optio
         Keyspace::Catalog => column(options, &table(cache, 4 * KIB)),
         Keyspace::Documents | Keyspace::Local | Keyspace::IndexEntries => looked_up(options, cache),
         Keyspace::Sequence => sequence(options, cache),
-        // Tree nodes are read one at a time and are several KB each.
-        Keyspace::IndexNodes => column(options, &table(cache, 16 * KIB)),
+        Keyspace::IndexNodes => index_nodes(options, cache),
         Keyspace::Bodies => bodies(options, cache),
         Keyspace::Attachments => attachments(options, cache),
     }
@@ -195,6 +194,15 @@ fn looked_up(options: &Options, cache: &Cache) -> rocksdb::Options {
     // The same for the memtable, which is otherwise searched through a long list for every new id.
     column.set_memtable_whole_key_filtering(true);
     column.set_memtable_prefix_bloom_ratio(0.02);
+    column
+}
+
+/// Tree nodes are read one at a time and are several KB each.
+fn index_nodes(options: &Options, cache: &Cache) -> rocksdb::Options {
+    let mut column = column(options, &table(cache, 16 * KIB));
+    // The keys of nodes are short already, and flushes work beside the threads that build an index: what a flush writes
+    // is compressed when it is compacted.
+    column.set_compression_per_level(&[DBCompressionType::None, DBCompressionType::Lz4]);
     column
 }
 

@@ -71,11 +71,15 @@ impl<'a> Ranked<'a> {
 /// A heap of sources, the least key on top.
 pub(crate) struct Merge<'a> {
     heap: Vec<Ranked<'a>>,
+    /// Whether a key may come more than once.
+    may_repeat: bool,
 }
 
 impl<'a> Merge<'a> {
     pub(crate) fn new(sources: Vec<Ranked<'a>>) -> Self {
-        let mut merge = Self { heap: sources };
+        let is_new = |ranked: &Ranked<'_>| matches!(&ranked.source, Input::Run(run) if run.has_new_rows_only());
+        let may_repeat = !sources.iter().all(is_new);
+        let mut merge = Self { heap: sources, may_repeat };
         merge.heap.retain(|ranked| ranked.source.row_key().is_some());
         for top in (0..merge.heap.len() / 2).rev() {
             merge.sink(top);
@@ -89,10 +93,12 @@ impl<'a> Merge<'a> {
         let mut is_first = true;
         while let Some(top) = self.heap.first_mut() {
             let change = top.source.change()?;
-            if is_first || change.row_key != done {
-                is_first = false;
-                done.clear();
-                done.extend_from_slice(change.row_key);
+            if !self.may_repeat || is_first || change.row_key != done {
+                if self.may_repeat {
+                    is_first = false;
+                    done.clear();
+                    done.extend_from_slice(change.row_key);
+                }
                 if each(change)?.is_break() {
                     break;
                 }

@@ -10,8 +10,8 @@ use super::radix::{self, Numbered};
 use super::runs::{RunDirectory, RunFile};
 use crate::codec::{Reader, push_len, push_number};
 use crate::error::Result;
+use crate::tree::Row;
 use crate::tree::apply::Change;
-use crate::tree::{Row, common_len};
 
 /// The bytes of a slot that count as memory: itself, and what sorting needs besides.
 const SLOT_BYTES: usize = size_of::<Slot>() + size_of::<Numbered>();
@@ -35,17 +35,18 @@ impl Slot {
         self.value_len == REMOVED
     }
 
+    /// How many bytes it has.
+    fn len(&self) -> usize {
+        let value_len = if self.is_removal() { 0 } else { self.value_len };
+        self.key_len as usize + self.emitted_len as usize + value_len as usize
+    }
+
     fn key<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         &bytes[self.start as usize..][..self.key_len as usize]
     }
 
     fn sort_key<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         &bytes[self.start as usize..][..self.sort_len as usize]
-    }
-
-    /// What comes behind the sort key.
-    fn document_key<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
-        &self.key(bytes)[self.sort_len as usize..]
     }
 
     fn change<'a>(&self, bytes: &'a [u8]) -> Change<'a> {
@@ -68,6 +69,9 @@ pub(crate) struct Sorter {
     slots: Vec<Slot>,
     /// For how many rows room is made with the first.
     expected_rows: usize,
+    /// Whether there are removals, or documents that did not come in the order of their ids.
+    is_disordered: bool,
+    longest_sort_key: u32,
 }
 
 impl Sorter {
@@ -104,8 +108,14 @@ impl Sorter {
         narrow(self.bytes.len());
         let (start_u32, sort_len_u32) = (narrow(start), narrow(sort_len));
         let (emitted_len, value_len) = (narrow(key.len()), narrow(value.len()));
+        self.longest_sort_key = self.longest_sort_key.max(sort_len_u32);
         self.slots.push(Slot { start: start_u32, key_len, sort_len: sort_len_u32, emitted_len, value_len });
         &self.bytes[start..start + sort_len]
+    }
+
+    /// Says that the document whose rows come next is not greater than the one before.
+    pub(crate) fn disorder(&mut self) {
+        self.is_disordered = true;
     }
 
     /// Appends to the value of the row that was put last.
@@ -136,6 +146,7 @@ impl Sorter {
         write_key(&mut self.bytes);
         let key_len = narrow(self.bytes.len() - start);
         let start = narrow(start);
+        self.is_disordered = true;
         self.slots.push(Slot { start, key_len, sort_len: key_len, emitted_len: 0, value_len: REMOVED });
     }
 
@@ -143,6 +154,7 @@ impl Sorter {
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.slots.clear();
+        (self.is_disordered, self.longest_sort_key) = (false, 0);
     }
 
     /// The changes in the order in which they were added.
@@ -158,19 +170,33 @@ impl Sorter {
     }
 
     fn sort(&mut self) {
-        let Self { bytes, slots, .. } = self;
-        let bytes = &bytes[..];
-        // Documents often come in the order of their keys, and back-pointers in that of their ids.
-        if slots.is_sorted_by(|a, b| compare(bytes, a, b) != Ordering::Greater) {
+        let (bytes, slots) = (&self.bytes[..], &mut self.slots);
+        // Back-pointers have no sort keys, and documents often come in the order of their keys.
+        let is_sorted = self.longest_sort_key == 0 && !self.is_disordered
+            || slots.is_sorted_by(|a, b| compare(bytes, a, b) != Ordering::Greater);
+        if is_sorted {
             return;
         }
         // Where documents came in the order of their ids, rows with equal sort keys stand as they came, which is known
         // without a look at their ids.
-        if came_in_order(bytes, slots) {
-            sort_by_parts(bytes, slots, Slot::sort_key, |a, b| a.sort_key(bytes).cmp(b.sort_key(bytes)));
-        } else {
+        if self.is_disordered {
             sort_by_parts(bytes, slots, Slot::key, |a, b| compare(bytes, a, b));
+        } else {
+            sort_by_parts(bytes, slots, Slot::sort_key, |a, b| a.sort_key(bytes).cmp(b.sort_key(bytes)));
         }
+        self.gather();
+    }
+
+    /// Brings the rows into the order of their slots. Here the processor waits for many of them at once; who reads the run
+    /// would wait for each.
+    fn gather(&mut self) {
+        let mut bytes = Vec::with_capacity(self.bytes.len());
+        for slot in &mut self.slots {
+            let row = &self.bytes[slot.start as usize..][..slot.len()];
+            slot.start = narrow(bytes.len());
+            bytes.extend_from_slice(row);
+        }
+        self.bytes = bytes;
     }
 
     /// Writes what is there to a file in `directory`, sorted, and is empty then.
@@ -263,12 +289,6 @@ fn compare(bytes: &[u8], a: &Slot, b: &Slot) -> Ordering {
     a.key(bytes).cmp(b.key(bytes)).then_with(|| a.is_removal().cmp(&b.is_removal()))
 }
 
-/// Whether there are only puts, of documents in the order of their ids.
-fn came_in_order(bytes: &[u8], slots: &[Slot]) -> bool {
-    slots.iter().all(|slot| !slot.is_removal())
-        && slots.is_sorted_by(|a, b| a.document_key(bytes) < b.document_key(bytes))
-}
-
 /// Sorts by the eight bytes of `part` behind those that all have in common, and by `compare` where these are the same. What
 /// is equal then keeps its order. No part is the beginning of a different one, so it does not matter what fills up words.
 fn sort_by_parts(
@@ -278,7 +298,7 @@ fn sort_by_parts(
     compare: impl Fn(&Slot, &Slot) -> Ordering,
 ) {
     let shared = shared_len(bytes, slots, part);
-    let word = |slot: &Slot| first_word(&part(slot, bytes)[shared..]);
+    let word = |slot: &Slot| word_at(part(slot, bytes), shared);
     let mut order: Vec<Numbered> = slots.iter().map(word).zip(0..).collect();
     radix::sort(&mut order);
     let slot = |numbered: &Numbered| &slots[numbered.1 as usize];
@@ -291,18 +311,20 @@ fn sort_by_parts(
 /// How many bytes all parts have in common at their start.
 fn shared_len(bytes: &[u8], slots: &[Slot], part: for<'a> fn(&Slot, &'a [u8]) -> &'a [u8]) -> usize {
     let Some(first) = slots.first() else { return 0 };
-    let mut shared = part(first, bytes);
-    for slot in slots {
-        let part = part(slot, bytes);
-        if !part.starts_with(shared) {
-            shared = &shared[..common_len(shared, part)];
+    let first = part(first, bytes);
+    for shared in (0..first.len()).step_by(size_of::<u64>()) {
+        let word = word_at(first, shared);
+        let differing = slots.iter().fold(0, |bits, slot| bits | (word_at(part(slot, bytes), shared) ^ word));
+        if differing != 0 {
+            return shared + differing.leading_zeros() as usize / 8;
         }
     }
-    shared.len()
+    first.len()
 }
 
-/// The first eight bytes as a number that sorts as they do; missing ones are zero.
-fn first_word(bytes: &[u8]) -> u64 {
+/// The eight bytes at `start` as a number that sorts as they do; missing ones are zero.
+fn word_at(bytes: &[u8], start: usize) -> u64 {
+    let bytes = bytes.get(start..).unwrap_or_default();
     if let Some(word) = bytes.first_chunk() {
         return u64::from_be_bytes(*word);
     }
@@ -327,6 +349,13 @@ pub(super) fn decode<'a>(row_key: &'a [u8], payload: Option<&'a [u8]>) -> Result
 pub(crate) struct SortedRun {
     run: Sorter,
     at: usize,
+}
+
+impl SortedRun {
+    /// Whether no key can be there twice, nor in another run of the same documents' scan.
+    pub(crate) fn has_new_rows_only(&self) -> bool {
+        !self.run.is_disordered
+    }
 }
 
 impl Source for SortedRun {
@@ -359,6 +388,9 @@ mod tests {
     fn check(rows: &[(&[u8], &str, u32)], removed: Option<(&[u8], &str, u32)>) {
         let mut sorter = Sorter::default();
         let mut expected = Vec::new();
+        if !rows.is_sorted_by_key(|(_, id, number)| (*id, *number)) {
+            sorter.disorder();
+        }
         for (sort_key, id, number) in rows {
             sorter.put(b"1", id.as_bytes(), |out| {
                 out.extend_from_slice(sort_key);

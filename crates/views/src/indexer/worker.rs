@@ -52,8 +52,9 @@ pub(super) struct Worker {
     pub(super) turn: Turn,
     pub(super) batch: ChangeBatch,
     emissions: Emissions,
-    /// What the keys of all rows of a document end with.
+    /// What the keys of all rows of a document end with, and of the document before.
     document_key: Vec<u8>,
+    last_document_key: Vec<u8>,
     /// One for each index, in the order of the functions of the program.
     pub(super) outputs: Vec<Output>,
 }
@@ -66,6 +67,7 @@ impl Worker {
             batch: ChangeBatch::default(),
             emissions: Emissions::new(),
             document_key: Vec::new(),
+            last_document_key: Vec::new(),
             outputs: (0..indexes).map(|_| Output::default()).collect(),
         }
     }
@@ -117,15 +119,21 @@ impl Worker {
     }
 
     fn keep_rows(&mut self, targets: &[Target<'_>]) -> Result<()> {
-        let Self { batch, emissions, document_key, outputs, .. } = self;
-        let (mut current, mut id, mut number) = (None, "", 0);
+        let Self { batch, emissions, document_key, last_document_key, outputs, .. } = self;
+        let (mut current, mut id, mut number, mut is_disordered) = (None, "", 0, false);
         for row in emissions.rows() {
             let (target, output) = (&targets[row.function as usize], &mut outputs[row.function as usize]);
             if current != Some((row.document, row.function)) {
                 if current.is_none_or(|(document, _)| document != row.document) {
                     id = batch.documents.get(row.document as usize).id;
+                    std::mem::swap(document_key, last_document_key);
                     document_key.clear();
                     keys::push_document(document_key, id.as_bytes());
+                    is_disordered = document_key <= last_document_key;
+                }
+                if is_disordered {
+                    output.rows.current.disorder();
+                    output.entries.current.disorder();
                 }
                 current = Some((row.document, row.function));
                 number = 0;
