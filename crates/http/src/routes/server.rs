@@ -183,8 +183,6 @@ pub(super) fn require_node(request: &Request) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
-
     use std::sync::Arc;
 
     use settee_storage::StorageError;

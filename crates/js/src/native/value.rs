@@ -385,10 +385,20 @@ impl Steps {
     }
 }
 
-/// Whether names are the same: most are not, which their first bytes tell.
+/// Whether names are the same: most are not, which their first bytes tell, and most are so short that comparing their first
+/// and their last eight bytes compares all.
 #[inline]
 fn same(left: &[u8], right: &[u8]) -> bool {
-    left.len() == right.len() && left.first() == right.first() && left == right
+    if left.len() != right.len() || left.first() != right.first() {
+        return false;
+    }
+    match (left.first_chunk::<8>(), right.first_chunk::<8>()) {
+        (Some(first), Some(other)) if left.len() <= 16 => {
+            first == other && left.last_chunk::<8>() == right.last_chunk::<8>()
+        }
+        (None, _) => left.iter().zip(right).all(|(left, right)| left == right),
+        _ => left == right,
+    }
 }
 
 fn order_names(names: &mut [&[u8]]) {

@@ -242,7 +242,10 @@ impl<'a> Bits<'a> {
             bits <<= taken;
             *byte = (seven << 1 | u8::from(bits != 0)) ^ self.mask;
             if bits == 0 {
-                return self.out.extend_from_slice(&bytes[..written]);
+                // Copying all of them is a matter of two instructions, copying some of them is a call.
+                let before = self.out.len();
+                self.out.extend_from_slice(&bytes);
+                return self.out.truncate(before + written);
             }
             self.partial = 0;
             self.partial_len = 0;

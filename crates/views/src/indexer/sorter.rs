@@ -163,13 +163,15 @@ impl Sorter {
     }
 
     /// Sorts what is there and gives it away.
-    pub(crate) fn take_sorted(&mut self) -> SortedRun {
+    pub(crate) fn take_sorted(&mut self, spare: &mut Vec<u8>) -> SortedRun {
         let mut run = std::mem::take(self);
-        run.sort();
+        run.sort(spare);
         SortedRun { run, at: 0 }
     }
 
-    fn sort(&mut self) {
+    /// Sorts what is there. The memory of `spare` is used, and another left in its place: that of the next run, whose pages
+    /// are there already.
+    fn sort(&mut self, spare: &mut Vec<u8>) {
         let (bytes, slots) = (&self.bytes[..], &mut self.slots);
         // Back-pointers have no sort keys, and documents often come in the order of their keys.
         let is_sorted = self.longest_sort_key == 0 && !self.is_disordered
@@ -184,24 +186,25 @@ impl Sorter {
         } else {
             sort_by_parts(bytes, slots, Slot::sort_key, |a, b| a.sort_key(bytes).cmp(b.sort_key(bytes)));
         }
-        self.gather();
+        self.gather(spare);
     }
 
     /// Brings the rows into the order of their slots. Here the processor waits for many of them at once; who reads the run
     /// would wait for each.
-    fn gather(&mut self) {
-        let mut bytes = Vec::with_capacity(self.bytes.len());
+    fn gather(&mut self, gathered: &mut Vec<u8>) {
+        gathered.clear();
+        gathered.reserve(self.bytes.len());
         for slot in &mut self.slots {
             let row = &self.bytes[slot.start as usize..][..slot.len()];
-            slot.start = narrow(bytes.len());
-            bytes.extend_from_slice(row);
+            slot.start = narrow(gathered.len());
+            gathered.extend_from_slice(row);
         }
-        self.bytes = bytes;
+        std::mem::swap(&mut self.bytes, gathered);
     }
 
     /// Writes what is there to a file in `directory`, sorted, and is empty then.
     pub(crate) fn spill(&mut self, directory: &RunDirectory) -> Result<RunFile> {
-        self.sort();
+        self.sort(&mut Vec::new());
         let file = self.write(directory)?;
         self.clear();
         Ok(file)
@@ -263,9 +266,9 @@ impl Runs {
     }
 
     /// Sorts what was collected.
-    pub(crate) fn seal(&mut self) {
+    pub(crate) fn seal(&mut self, spare: &mut Vec<u8>) {
         if !self.current.is_empty() {
-            self.sorted.push(self.current.take_sorted());
+            self.sorted.push(self.current.take_sorted(spare));
         }
     }
 
@@ -408,7 +411,7 @@ mod tests {
             expected.push((key, true));
         }
         expected.sort();
-        let mut run = sorter.take_sorted();
+        let mut run = sorter.take_sorted(&mut b"left over".to_vec());
         let mut sorted = Vec::new();
         while let Some(key) = run.row_key().map(<[u8]>::to_vec) {
             sorted.push((key, run.change().unwrap().row.is_none()));

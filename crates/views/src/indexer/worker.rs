@@ -112,9 +112,10 @@ impl Worker {
 
     /// Sorts what was kept: there will be no more.
     pub(super) fn seal(&mut self) {
+        let mut spare = Vec::new();
         for output in &mut self.outputs {
-            output.rows.seal();
-            output.entries.seal();
+            output.rows.seal(&mut spare);
+            output.entries.seal(&mut spare);
         }
     }
 
