@@ -105,7 +105,11 @@ impl Json {
 
 /// Appends `text` as a JSON string literal, escaping only what must be escaped.
 pub fn write_string(out: &mut Vec<u8>, text: &str) {
-    let bytes = text.as_bytes();
+    write_string_bytes(out, text.as_bytes());
+}
+
+/// As [`write_string`], for text that is known to be UTF-8 and is not looked at for that once more.
+pub fn write_string_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.reserve(bytes.len() + 2);
     out.push(b'"');
     let mut start = 0;

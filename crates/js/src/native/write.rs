@@ -74,8 +74,7 @@ impl<'a> Writer<'a, '_> {
 
     fn text(&mut self, text: &[u8]) -> Result<(), Stop> {
         self.steps.take_bytes(text.len())?;
-        let text = std::str::from_utf8(text).map_err(|_| Stop::GiveUp)?;
-        json::write_string(self.out, text);
+        json::write_string_bytes(self.out, text);
         Ok(())
     }
 

@@ -162,22 +162,24 @@ impl Sorter {
         self.slots.iter().map(|slot| slot.change(&self.bytes))
     }
 
-    /// Sorts what is there and gives it away.
+    /// Sorts what is there and gives it away. The memory of `spare` is used, and another left in its place for the next
+    /// run, whose pages are there already.
     pub(crate) fn take_sorted(&mut self, spare: &mut Vec<u8>) -> SortedRun {
         let mut run = std::mem::take(self);
-        run.sort(spare);
+        if run.sort() {
+            run.gather(spare);
+        }
         SortedRun { run, at: 0 }
     }
 
-    /// Sorts what is there. The memory of `spare` is used, and another left in its place: that of the next run, whose pages
-    /// are there already.
-    fn sort(&mut self, spare: &mut Vec<u8>) {
+    /// Brings the slots into order; whether they were not.
+    fn sort(&mut self) -> bool {
         let (bytes, slots) = (&self.bytes[..], &mut self.slots);
         // Back-pointers have no sort keys, and documents often come in the order of their keys.
         let is_sorted = self.longest_sort_key == 0 && !self.is_disordered
             || slots.is_sorted_by(|a, b| compare(bytes, a, b) != Ordering::Greater);
         if is_sorted {
-            return;
+            return false;
         }
         // Where documents came in the order of their ids, rows with equal sort keys stand as they came, which is known
         // without a look at their ids.
@@ -186,7 +188,7 @@ impl Sorter {
         } else {
             sort_by_parts(bytes, slots, Slot::sort_key, |a, b| a.sort_key(bytes).cmp(b.sort_key(bytes)));
         }
-        self.gather(spare);
+        true
     }
 
     /// Brings the rows into the order of their slots. Here the processor waits for many of them at once; who reads the run
@@ -204,7 +206,7 @@ impl Sorter {
 
     /// Writes what is there to a file in `directory`, sorted, and is empty then.
     pub(crate) fn spill(&mut self, directory: &RunDirectory) -> Result<RunFile> {
-        self.sort(&mut Vec::new());
+        self.sort();
         let file = self.write(directory)?;
         self.clear();
         Ok(file)
