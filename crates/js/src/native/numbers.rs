@@ -4,12 +4,24 @@ use super::convert::{to_int32, to_uint32};
 use super::run::Stop;
 use super::tree::{Binary, Math};
 
+/// The four basic operations; nothing for other operators.
+#[inline]
+pub(super) fn basic(operator: Binary, left: f64, right: f64) -> Option<f64> {
+    match operator {
+        Binary::Add => Some(left + right),
+        Binary::Subtract => Some(left - right),
+        Binary::Multiply => Some(left * right),
+        Binary::Divide => Some(left / right),
+        _ => None,
+    }
+}
+
 /// Operators on two numbers.
 pub(super) fn arithmetic(operator: Binary, left: f64, right: f64) -> f64 {
+    if let Some(number) = basic(operator, left, right) {
+        return number;
+    }
     match operator {
-        Binary::Subtract => left - right,
-        Binary::Multiply => left * right,
-        Binary::Divide => left / right,
         Binary::Remainder => left % right,
         Binary::Power => power(left, right),
         Binary::ShiftLeft => f64::from(to_int32(left) << (to_uint32(right) & 31)),

@@ -52,22 +52,14 @@ impl<'a> Run<'a, '_> {
             Expression::Binary(operator, sides) => {
                 let left = self.eval(&sides.0)?;
                 let right = self.eval(&sides.1)?;
-                if let (Val::Number(left), Val::Number(right)) = (left, right) {
-                    let number = match operator {
-                        Binary::Add => left + right,
-                        Binary::Subtract => left - right,
-                        Binary::Multiply => left * right,
-                        Binary::Divide => left / right,
-                        _ => {
-                            return self
-                                .binary(*operator, Val::Number(left), Val::Number(right))
-                                .map(|value| value.pack(self.arena));
-                        }
-                    };
-                    return Ok(Packed::Number(number.to_bits()));
+                let number = match (left, right) {
+                    (Val::Number(left), Val::Number(right)) => numbers::basic(*operator, left, right),
+                    _ => None,
+                };
+                match number {
+                    Some(number) => Ok(Packed::Number(number.to_bits())),
+                    None => self.binary(*operator, left, right).map(|value| value.pack(self.arena)),
                 }
-                let value = self.binary(*operator, left, right)?;
-                Ok(value.pack(self.arena))
             }
             _ => {
                 let value = self.eval_other(expression)?;
