@@ -1,6 +1,6 @@
 //! How much faster a query server maps documents when it is driven by this crate than one document at a time over blocking
-//! pipes, as CouchDB drives it. Both are measured in turns, in one run. What is pipelined is what an index build does: functions in
-//! Python are sent the members that they see. A row with whole documents tells what that is worth, where it is done.
+//! pipes, as CouchDB drives it. Both are measured in turns, in one run. What is pipelined is what an index build does:
+//! functions in Python are sent the members that they see. A row with whole documents tells what that is worth.
 //!
 //! ```text
 //! cargo run --release -p settee-process --example pipelining -- python 'couchpy --json-module=json'

@@ -1,6 +1,7 @@
 //! The form in which functions of the subset are run: [`Program`], a tree whose names are resolved to slots.
 //!
-//! The tree is made by [`super::compile`] and walked by [`super::run`]; it holds no state of a run, only guesses for the next.
+//! The tree is made by [`super::compile`] and walked by [`super::run`]; it holds no state of a run, only guesses for the
+//! next.
 
 use std::cell::Cell;
 

@@ -89,13 +89,13 @@ impl<'a> Merge<'a> {
 
     /// Calls `each` with one change for each key.
     pub(crate) fn for_each(mut self, mut each: impl FnMut(Change<'_>) -> Result<ControlFlow<()>>) -> Result<()> {
-        let mut done: Vec<u8> = Vec::new();
-        let mut is_first = true;
+        // The key of the last change, where there may be another of the same key.
+        let mut done: Option<Vec<u8>> = None;
         while let Some(top) = self.heap.first_mut() {
             let change = top.source.change()?;
-            if !self.may_repeat || is_first || change.row_key != done {
+            if done.as_deref() != Some(change.row_key) {
                 if self.may_repeat {
-                    is_first = false;
+                    let done = done.get_or_insert_default();
                     done.clear();
                     done.extend_from_slice(change.row_key);
                 }

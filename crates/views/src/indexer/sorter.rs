@@ -104,12 +104,15 @@ impl Sorter {
         let key_len = narrow(self.bytes.len() - start);
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
-        // One check for all: every part is shorter than the buffer.
-        narrow(self.bytes.len());
-        let (start_u32, sort_len_u32) = (narrow(start), narrow(sort_len));
-        let (emitted_len, value_len) = (narrow(key.len()), narrow(value.len()));
-        self.longest_sort_key = self.longest_sort_key.max(sort_len_u32);
-        self.slots.push(Slot { start: start_u32, key_len, sort_len: sort_len_u32, emitted_len, value_len });
+        let slot = Slot {
+            start: narrow(start),
+            key_len,
+            sort_len: narrow(sort_len),
+            emitted_len: narrow(key.len()),
+            value_len: narrow(value.len()),
+        };
+        self.longest_sort_key = self.longest_sort_key.max(slot.sort_len);
+        self.slots.push(slot);
         &self.bytes[start..start + sort_len]
     }
 

@@ -214,8 +214,8 @@ pub(crate) struct EncodedLeaf {
 impl EncodedLeaf {
     /// As [`Leaf::push`].
     pub(crate) fn push(&mut self, row: Row<'_>) {
-        // Texts differ where sort keys do, which is cheaper to see. Comparing nothing with a buffer that was never used is slow
-        // on some processors, whose masked loads stumble over its address.
+        // Texts differ where sort keys do, which is cheaper to see. Comparing nothing with a buffer that was never used is
+        // slow on some processors, whose masked loads stumble over its address.
         let shared = common_len(&self.row_key, row.row_key);
         let is_same = || self.key.len() == row.key.len() && (row.key.is_empty() || self.key == row.key);
         let same_key = self.rows > 0 && shared >= row.sort_len && is_same();

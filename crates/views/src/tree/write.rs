@@ -20,22 +20,18 @@ pub(crate) struct NodeWriter<'a> {
     committer: &'a mut dyn Committer,
     batch: Batch,
     next_node: u64,
-    buffer: Vec<u8>,
 }
 
 impl<'a> NodeWriter<'a> {
     /// `next_node` is the least number that was never used.
     pub(crate) fn new(committer: &'a mut dyn Committer, next_node: u64) -> Self {
-        Self { committer, batch: Batch::new(), next_node, buffer: Vec::new() }
+        Self { committer, batch: Batch::new(), next_node }
     }
 
     pub(crate) fn leaf(&mut self, leaf: &Leaf) -> Result<u64> {
-        let mut encoded = std::mem::take(&mut self.buffer);
-        encoded.clear();
+        let mut encoded = Vec::new();
         leaf.encode(&mut encoded);
-        let id = self.node(&encoded);
-        self.buffer = encoded;
-        id
+        self.node(&encoded)
     }
 
     pub(crate) fn encoded_leaf(&mut self, leaf: &EncodedLeaf) -> Result<u64> {
