@@ -18,6 +18,7 @@ mod merge;
 mod radix;
 pub(crate) mod resume;
 pub(crate) mod runs;
+mod sort;
 mod sorter;
 pub(crate) mod source;
 mod worker;
@@ -142,7 +143,7 @@ impl Pass<'_> {
             .collect::<Result<Vec<_>>>()?;
 
         let memory_bytes = self.settings.memory_bytes / workers.len();
-        workers.iter_mut().for_each(|worker| worker.expect(pending / threads, memory_bytes));
+        workers.iter_mut().for_each(|worker| worker.expect(pending / threads * 9 / 8, memory_bytes));
 
         let snapshots = indexes.iter().map(|index| index.store.snapshot()).collect::<Result<Vec<_>>>()?;
         let rows = indexes.iter().map(|index| index.meta.total_rows()).max().unwrap_or(0);

@@ -6,31 +6,40 @@ pub(super) type Numbered = (u64, u32);
 /// Fewer items are sorted by comparing them, which needs no counting.
 const FEW: usize = 256;
 
-/// Sorts by the numbers; equal ones keep their order.
-pub(super) fn sort(items: &mut Vec<Numbered>) {
+/// Sorts by the numbers; equal ones keep their order. `spare` is for use meanwhile.
+pub(super) fn sort(items: &mut [Numbered], spare: &mut Vec<Numbered>) {
     if items.len() < FEW {
         items.sort_by_key(|item| item.0);
         return;
     }
     let first = items[0].0;
     let differing = items.iter().fold(0, |differing, item| differing | (item.0 ^ first));
-    let mut other = vec![(0, 0); items.len()];
+    if spare.len() < items.len() {
+        spare.resize(items.len(), (0, 0));
+    }
+    let (mut from, mut to) = (&mut *items, &mut spare[..]);
+    let mut is_moved = false;
     // From the lowest byte to the highest, each pass keeping the order of the one before; bytes that are the same
     // everywhere change nothing.
     for shift in (0..u64::BITS).step_by(8).filter(|shift| differing >> shift & 0xff != 0) {
+        to = &mut to[..from.len()];
         let byte = |item: &Numbered| (item.0 >> shift & 0xff) as usize;
         let mut places = [0; 256];
-        items.iter().for_each(|item| places[byte(item)] += 1);
+        from.iter().for_each(|item| places[byte(item)] += 1);
         let mut before = 0;
         for place in &mut places {
             before += std::mem::replace(place, before);
         }
-        for item in &*items {
+        for item in &*from {
             let place = &mut places[byte(item)];
-            other[*place] = *item;
+            to[*place] = *item;
             *place += 1;
         }
-        std::mem::swap(items, &mut other);
+        std::mem::swap(&mut from, &mut to);
+        is_moved = !is_moved;
+    }
+    if is_moved {
+        to.copy_from_slice(from);
     }
 }
 
@@ -43,6 +52,7 @@ mod tests {
     #[test]
     fn it_sorts_as_comparing_does() {
         let mut random = Random::new();
+        let mut spare = Vec::new();
         for round in 0..200 {
             let len = random.below(if round % 2 == 0 { 20 } else { 2_000 });
             // Some bytes are the same everywhere, and numbers repeat.
@@ -50,7 +60,7 @@ mod tests {
             let mut items: Vec<Numbered> = (0..).map(|index| (random.next() & mask, index)).take(len).collect();
             let mut expected = items.clone();
             expected.sort();
-            sort(&mut items);
+            sort(&mut items, &mut spare);
             assert_eq!(items, expected);
         }
     }

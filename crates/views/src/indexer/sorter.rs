@@ -6,8 +6,9 @@
 use std::cmp::Ordering;
 
 use super::merge::{Ranked, Source};
-use super::radix::{self, Numbered};
+use super::radix::Numbered;
 use super::runs::{RunDirectory, RunFile};
+use super::sort::{By, Sorting};
 use crate::codec::{Reader, push_len, push_number};
 use crate::error::Result;
 use crate::tree::Row;
@@ -18,7 +19,7 @@ const SLOT_BYTES: usize = size_of::<Slot>() + size_of::<Numbered>();
 
 /// A row: its key, of which the sort key is the first part, then the emitted key and value, one behind the other.
 #[derive(Clone, Copy, Debug)]
-struct Slot {
+pub(super) struct Slot {
     start: u32,
     key_len: u32,
     /// How many bytes of the key are the sort key; not known of a removal.
@@ -31,7 +32,7 @@ struct Slot {
 const REMOVED: u32 = u32::MAX;
 
 impl Slot {
-    fn is_removal(&self) -> bool {
+    pub(super) fn is_removal(&self) -> bool {
         self.value_len == REMOVED
     }
 
@@ -41,11 +42,11 @@ impl Slot {
         self.key_len as usize + self.emitted_len as usize + value_len as usize
     }
 
-    fn key<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+    pub(super) fn key<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         &bytes[self.start as usize..][..self.key_len as usize]
     }
 
-    fn sort_key<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+    pub(super) fn sort_key<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         &bytes[self.start as usize..][..self.sort_len as usize]
     }
 
@@ -59,8 +60,15 @@ impl Slot {
     }
 }
 
-/// A guess at the bytes of a row.
-const ROW_BYTES: usize = 64;
+/// Most rows have fewer bytes. Room that is made for more than there are costs nothing, because nobody touches it.
+const ROW_BYTES: usize = 128;
+
+/// Memory for sorting and moving rows, which one run uses after another.
+#[derive(Debug, Default)]
+pub(super) struct Space {
+    sorting: Sorting,
+    bytes: Vec<u8>,
+}
 
 /// Rows in the order in which they come.
 #[derive(Debug, Default)]
@@ -165,33 +173,30 @@ impl Sorter {
         self.slots.iter().map(|slot| slot.change(&self.bytes))
     }
 
-    /// Sorts what is there and gives it away. The memory of `spare` is used, and another left in its place for the next
+    /// Sorts what is there and gives it away. The memory of `space` is used, and another left in its place for the next
     /// run, whose pages are there already.
-    pub(crate) fn take_sorted(&mut self, spare: &mut Vec<u8>) -> SortedRun {
+    pub(super) fn take_sorted(&mut self, space: &mut Space) -> SortedRun {
         let mut run = std::mem::take(self);
-        if run.sort() {
-            run.gather(spare);
+        if let Some(by) = run.disorder_of() {
+            space.sorting.begin(&run.bytes, &mut run.slots, by);
+            run.gather(&mut space.bytes);
+            space.sorting.finish(&run.bytes, &mut run.slots, by);
         }
         SortedRun { run, at: 0 }
     }
 
-    /// Brings the slots into order; whether they were not.
-    fn sort(&mut self) -> bool {
-        let (bytes, slots) = (&self.bytes[..], &mut self.slots);
-        // Back-pointers have no sort keys, and documents often come in the order of their keys.
-        let is_sorted = self.longest_sort_key == 0 && !self.is_disordered
-            || slots.is_sorted_by(|a, b| compare(bytes, a, b) != Ordering::Greater);
-        if is_sorted {
-            return false;
+    /// What the rows are not in the order of; `None` if they are.
+    fn disorder_of(&self) -> Option<By> {
+        let in_order = |a: &Slot, b: &Slot| compare(&self.bytes, a, b) != Ordering::Greater;
+        match self.is_disordered {
+            // Back-pointers have no sort keys, and documents often come in the order of their keys.
+            false if self.longest_sort_key == 0 => None,
+            _ if self.slots.is_sorted_by(in_order) => None,
+            // Where documents came in the order of their ids, rows with equal sort keys stand as they came, which is
+            // known without a look at their ids.
+            false => Some(By::SortKey),
+            true => Some(By::Key),
         }
-        // Where documents came in the order of their ids, rows with equal sort keys stand as they came, which is known
-        // without a look at their ids.
-        if self.is_disordered {
-            sort_by_parts(bytes, slots, Slot::key, |a, b| compare(bytes, a, b));
-        } else {
-            sort_by_parts(bytes, slots, Slot::sort_key, |a, b| a.sort_key(bytes).cmp(b.sort_key(bytes)));
-        }
-        true
     }
 
     /// Brings the rows into the order of their slots. Here the processor waits for many of them at once; who reads the run
@@ -207,9 +212,14 @@ impl Sorter {
         std::mem::swap(&mut self.bytes, gathered);
     }
 
-    /// Writes what is there to a file in `directory`, sorted, and is empty then.
-    pub(crate) fn spill(&mut self, directory: &RunDirectory) -> Result<RunFile> {
-        self.sort();
+    /// Writes what is there to a file in `directory`, sorted, and is empty then. The rows stay where they are meanwhile:
+    /// memory is short.
+    fn spill(&mut self, directory: &RunDirectory) -> Result<RunFile> {
+        if let Some(by) = self.disorder_of() {
+            let mut sorting = Sorting::default();
+            sorting.begin(&self.bytes, &mut self.slots, by);
+            sorting.finish(&self.bytes, &mut self.slots, by);
+        }
         let file = self.write(directory)?;
         self.clear();
         Ok(file)
@@ -254,7 +264,7 @@ impl Runs {
     }
 
     /// Moves what was collected to disk.
-    pub(crate) fn spill(&mut self, directory: &RunDirectory) -> Result<()> {
+    pub(super) fn spill(&mut self, directory: &RunDirectory) -> Result<()> {
         if !self.current.is_empty() {
             self.spilled.push(self.current.spill(directory)?);
         }
@@ -262,7 +272,7 @@ impl Runs {
     }
 
     /// Moves everything to disk, and tells the files of all runs so far.
-    pub(crate) fn spill_all(&mut self, directory: &RunDirectory) -> Result<&[RunFile]> {
+    pub(super) fn spill_all(&mut self, directory: &RunDirectory) -> Result<&[RunFile]> {
         self.spill(directory)?;
         for run in std::mem::take(&mut self.sorted) {
             self.spilled.push(run.run.write(directory)?);
@@ -271,9 +281,9 @@ impl Runs {
     }
 
     /// Sorts what was collected.
-    pub(crate) fn seal(&mut self, spare: &mut Vec<u8>) {
+    pub(super) fn seal(&mut self, space: &mut Space) {
         if !self.current.is_empty() {
-            self.sorted.push(self.current.take_sorted(spare));
+            self.sorted.push(self.current.take_sorted(space));
         }
     }
 
@@ -295,50 +305,6 @@ fn narrow(len: usize) -> u32 {
 /// The order of keys; puts come before removals of the same key.
 fn compare(bytes: &[u8], a: &Slot, b: &Slot) -> Ordering {
     a.key(bytes).cmp(b.key(bytes)).then_with(|| a.is_removal().cmp(&b.is_removal()))
-}
-
-/// Sorts by the eight bytes of `part` behind those that all have in common, and by `compare` where these are the same. What
-/// is equal then keeps its order. No part is the beginning of a different one, so it does not matter what fills up words.
-fn sort_by_parts(
-    bytes: &[u8],
-    slots: &mut Vec<Slot>,
-    part: for<'a> fn(&Slot, &'a [u8]) -> &'a [u8],
-    compare: impl Fn(&Slot, &Slot) -> Ordering,
-) {
-    let shared = shared_len(bytes, slots, part);
-    let word = |slot: &Slot| word_at(part(slot, bytes), shared);
-    let mut order: Vec<Numbered> = slots.iter().map(word).zip(0..).collect();
-    radix::sort(&mut order);
-    let slot = |numbered: &Numbered| &slots[numbered.1 as usize];
-    for equal in order.chunk_by_mut(|a, b| a.0 == b.0).filter(|equal| equal.len() > 1) {
-        equal.sort_by(|a, b| compare(slot(a), slot(b)));
-    }
-    *slots = order.iter().map(|(_, index)| slots[*index as usize]).collect();
-}
-
-/// How many bytes all parts have in common at their start.
-fn shared_len(bytes: &[u8], slots: &[Slot], part: for<'a> fn(&Slot, &'a [u8]) -> &'a [u8]) -> usize {
-    let Some(first) = slots.first() else { return 0 };
-    let first = part(first, bytes);
-    for shared in (0..first.len()).step_by(size_of::<u64>()) {
-        let word = word_at(first, shared);
-        let differing = slots.iter().fold(0, |bits, slot| bits | (word_at(part(slot, bytes), shared) ^ word));
-        if differing != 0 {
-            return shared + differing.leading_zeros() as usize / 8;
-        }
-    }
-    first.len()
-}
-
-/// The eight bytes at `start` as a number that sorts as they do; missing ones are zero.
-fn word_at(bytes: &[u8], start: usize) -> u64 {
-    let bytes = bytes.get(start..).unwrap_or_default();
-    if let Some(word) = bytes.first_chunk() {
-        return u64::from_be_bytes(*word);
-    }
-    let mut word = [0; 8];
-    word[..bytes.len()].copy_from_slice(bytes);
-    u64::from_be_bytes(word)
 }
 
 /// The change of a spilled row.
@@ -388,6 +354,8 @@ impl Source for SortedRun {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
+    use settee_model::testing::Random;
+
     use super::*;
     use crate::keys;
 
@@ -416,7 +384,7 @@ mod tests {
             expected.push((key, true));
         }
         expected.sort();
-        let mut run = sorter.take_sorted(&mut b"left over".to_vec());
+        let mut run = sorter.take_sorted(&mut Space::default());
         let mut sorted = Vec::new();
         while let Some(key) = run.row_key().map(<[u8]>::to_vec) {
             sorted.push((key, run.change().unwrap().row.is_none()));
@@ -448,5 +416,33 @@ mod tests {
         let constant: Vec<(&[u8], &str, u32)> = ["c", "a", "b"].iter().map(|id| ([5].as_slice(), *id, 0)).collect();
         check(&constant, None);
         check(&constant, Some((&[5], "b", 0)));
+    }
+
+    #[test]
+    fn many_rows_are_sorted_as_few_are() {
+        let mut random = Random::new();
+        for round in 0..150 {
+            // Sort keys that share their beginnings, some longer than what is looked at piece by piece; ids in order or not.
+            let (letters, longest) = (2 + random.below(3), [3, 12, 40, 400][random.below(4)]);
+            let shared = vec![9; random.below(longest)];
+            let mut documents: Vec<String> = (0..random.below(400)).map(|number| format!("{number:04}")).collect();
+            if round % 2 == 0 {
+                documents.iter_mut().for_each(|id| id.insert(0, ['a', 'b'][random.below(2)]));
+            }
+            let mut rows = Vec::new();
+            for id in &documents {
+                for number in 0..random.below(3) {
+                    let mut sort_key = shared.clone();
+                    let more = random.below(longest);
+                    sort_key.extend((0..more).map(|_| u8::try_from(1 + random.below(letters)).unwrap()));
+                    sort_key.push(0);
+                    rows.push((sort_key, id.as_str(), u32::try_from(number).unwrap()));
+                }
+            }
+            let lent: Vec<(&[u8], &str, u32)> =
+                rows.iter().map(|(sort_key, id, number)| (&sort_key[..], *id, *number)).collect();
+            let removed = (round % 3 == 0 && !lent.is_empty()).then(|| lent[random.below(lent.len())]);
+            check(&lent, removed);
+        }
     }
 }

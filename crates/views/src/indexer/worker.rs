@@ -8,7 +8,7 @@ use settee_model::partition;
 
 use super::entries::{self, EntryReader};
 use super::runs::RunDirectory;
-use super::sorter::Runs;
+use super::sorter::{Runs, Space};
 use super::source::ChangeBatch;
 use crate::error::Result;
 use crate::keys;
@@ -112,10 +112,10 @@ impl Worker {
 
     /// Sorts what was kept: there will be no more.
     pub(super) fn seal(&mut self) {
-        let mut spare = Vec::new();
+        let mut space = Space::default();
         for output in &mut self.outputs {
-            output.rows.seal(&mut spare);
-            output.entries.seal(&mut spare);
+            output.rows.seal(&mut space);
+            output.entries.seal(&mut space);
         }
     }
 

@@ -1,0 +1,119 @@
+//! [`Sorting`]: the order of rows that lie in one buffer.
+//!
+//! Rows are sorted by eight bytes of their keys at a time, as numbers: first all of them, then those among which these
+//! bytes are the same, by the next bytes that differ. In between, the rows may be brought into the order that is known so
+//! far, so that looking at the others costs no more than reading them one after another. This module moves slots; it
+//! neither collects rows nor merges runs.
+
+use std::cmp::Ordering;
+use std::ops::Range;
+
+use super::radix::{self, Numbered};
+use super::sorter::Slot;
+
+/// What decides the order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    /// The sort keys; rows that have the same keep their order.
+    SortKey,
+    /// The whole keys; of rows that have the same, removals come last.
+    Key,
+}
+
+impl By {
+    /// The bytes that decide. None are the beginning of different ones.
+    fn part<'a>(self, slot: &Slot, bytes: &'a [u8]) -> &'a [u8] {
+        match self {
+            By::SortKey => slot.sort_key(bytes),
+            By::Key => slot.key(bytes),
+        }
+    }
+
+    /// The order of rows whose parts are the same.
+    fn then(self, a: &Slot, b: &Slot) -> Ordering {
+        match self {
+            By::SortKey => Ordering::Equal,
+            By::Key => a.is_removal().cmp(&b.is_removal()),
+        }
+    }
+}
+
+/// So few rows are sorted by comparing them, and rows that have so many bytes in common.
+const FEW_ROWS: usize = 16;
+const LONG_BYTES: usize = 256;
+
+/// Memory for sorting, which one run uses after another.
+#[derive(Debug, Default)]
+pub(super) struct Sorting {
+    order: Vec<Numbered>,
+    numbered: Vec<Numbered>,
+    slots: Vec<Slot>,
+    /// Rows that are not in order yet, and how many bytes their parts have in common.
+    ties: Vec<(Range<usize>, usize)>,
+}
+
+impl Sorting {
+    /// Sorts by the first bytes that differ. What is left is for [`Sorting::finish`], which must come next.
+    pub(super) fn begin(&mut self, bytes: &[u8], slots: &mut [Slot], by: By) {
+        self.ties.clear();
+        self.sort(bytes, slots, by, 0..slots.len(), 0);
+    }
+
+    /// Sorts what [`Sorting::begin`] left. The rows may lie elsewhere by now.
+    pub(super) fn finish(&mut self, bytes: &[u8], slots: &mut [Slot], by: By) {
+        while let Some((rows, shared)) = self.ties.pop() {
+            self.sort(bytes, slots, by, rows, shared);
+        }
+    }
+
+    /// Sorts rows that have the first `shared` bytes in common, by the first eight that differ, and notes those that have
+    /// these in common as well.
+    fn sort(&mut self, bytes: &[u8], all: &mut [Slot], by: By, rows: Range<usize>, shared: usize) {
+        let slots = &mut all[rows.clone()];
+        let part = |slot: &Slot| by.part(slot, bytes);
+        if slots.len() <= FEW_ROWS || shared > LONG_BYTES {
+            slots.sort_by(|a, b| part(a).cmp(part(b)).then_with(|| by.then(a, b)));
+            return;
+        }
+        let Some(shared) = differ_at(slots, part, shared) else {
+            slots.sort_by(|a, b| by.then(a, b));
+            return;
+        };
+        self.order.clear();
+        self.order.extend(slots.iter().map(|slot| word_at(part(slot), shared)).zip(0..));
+        radix::sort(&mut self.order, &mut self.numbered);
+        self.slots.clear();
+        self.slots.extend(self.order.iter().map(|(_, index)| slots[*index as usize]));
+        slots.copy_from_slice(&self.slots);
+        let mut start = rows.start;
+        for equal in self.order.chunk_by(|a, b| a.0 == b.0) {
+            let rows = start..start + equal.len();
+            start = rows.end;
+            if equal.len() > 1 {
+                self.ties.push((rows, shared + size_of::<u64>()));
+            }
+        }
+    }
+}
+
+/// From which byte on parts differ that have the first `shared` bytes in common; `None` if all are the same.
+fn differ_at<'a>(slots: &[Slot], part: impl Fn(&Slot) -> &'a [u8], shared: usize) -> Option<usize> {
+    let first = part(slots.first()?);
+    (shared..first.len()).step_by(size_of::<u64>()).find_map(|at| {
+        let word = word_at(first, at);
+        let differing = slots.iter().fold(0, |bits, slot| bits | (word_at(part(slot), at) ^ word));
+        (differing != 0).then(|| at + differing.leading_zeros() as usize / 8)
+    })
+}
+
+/// The eight bytes at `start` as a number that sorts as they do; missing ones are zero, which does not matter where no part
+/// is the beginning of a different one.
+fn word_at(bytes: &[u8], start: usize) -> u64 {
+    let bytes = bytes.get(start..).unwrap_or_default();
+    if let Some(word) = bytes.first_chunk() {
+        return u64::from_be_bytes(*word);
+    }
+    let mut word = [0; 8];
+    word[..bytes.len()].copy_from_slice(bytes);
+    u64::from_be_bytes(word)
+}
