@@ -15,6 +15,7 @@ mod memory;
 mod progress;
 mod reads;
 mod report;
+mod rest;
 mod results;
 mod statistics;
 #[cfg(test)]

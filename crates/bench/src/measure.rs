@@ -8,6 +8,7 @@ use crate::client::{Connection, Server};
 use crate::generate::Documents;
 
 use crate::progress::Progress;
+use crate::rest::Rest;
 use crate::results::{Failure, Results, Series};
 use crate::yardstick::RawLoad;
 use anyhow::{Result, ensure};
@@ -252,9 +253,11 @@ pub(crate) async fn drive<W: Workload>(workload: &W, targets: &[Target], runs: u
     }
     let cells = workload.cells();
     let table = results.table(&title, &cells);
+    let mut rest = Rest::default();
     for (number, cell) in cells.iter().enumerate() {
         for run in 0..runs {
             for (server, target) in targets.iter().enumerate() {
+                rest.wait().await;
                 match workload.measure(target, &mut prepared[server], number, run).await {
                     Ok(Measured::Figures(figures, series)) => results.add(table, number, server, &figures, series),
                     Ok(Measured::Skipped(reason)) => results.skip(table, number, server, reason),

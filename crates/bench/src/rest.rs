@@ -1,0 +1,79 @@
+//! Waiting until this machine rests, where there is a `/proc`. Main type: [`Rest`].
+//!
+//! Servers answer before everything is done: logs are written to tables and tables merged afterwards, for seconds after a
+//! large cell. Without a pause that work would be measured with the next cell, and figures would depend on the order of the
+//! cells.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+/// Processor time that went by on this machine, in ticks of all its processors together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ticks {
+    idle: u64,
+    total: u64,
+}
+
+/// Waits between cells, and not for long on a machine that never rests.
+#[derive(Debug, Default)]
+pub(crate) struct Rest {
+    gave_up: bool,
+}
+
+/// The machine rests when it was idle to so many percent, for so many periods in a row.
+const IDLE_PERCENT: u64 = 90;
+const PERIODS: u32 = 3;
+const PERIOD: Duration = Duration::from_millis(100);
+const LONGEST: Duration = Duration::from_secs(10);
+
+impl Rest {
+    pub(crate) async fn wait(&mut self) {
+        let started = Instant::now();
+        let mut idle_periods = 0;
+        let Some(mut before) = ticks() else { return };
+        while idle_periods < PERIODS && !self.gave_up {
+            tokio::time::sleep(PERIOD).await;
+            let Some(now) = ticks() else { return };
+            idle_periods = if is_idle(before, now) { idle_periods + 1 } else { 0 };
+            before = now;
+            if started.elapsed() > LONGEST {
+                eprintln!("  this machine does not come to rest: figures will vary");
+                self.gave_up = true;
+            }
+        }
+    }
+}
+
+fn is_idle(before: Ticks, now: Ticks) -> bool {
+    let passed = now.total.saturating_sub(before.total);
+    now.idle.saturating_sub(before.idle) * 100 >= passed * IDLE_PERCENT
+}
+
+fn ticks() -> Option<Ticks> {
+    parse_ticks(&fs::read_to_string("/proc/stat").ok()?)
+}
+
+/// `cpu user nice system idle iowait irq softirq steal …`; the last two repeat parts of the first ones. Waiting for a disk
+/// is no rest.
+fn parse_ticks(stat: &str) -> Option<Ticks> {
+    let line = stat.lines().next()?.strip_prefix("cpu ")?;
+    let fields: Vec<u64> = line.split_whitespace().take(8).map_while(|field| field.parse().ok()).collect();
+    Some(Ticks { idle: *fields.get(3)?, total: fields.iter().sum() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_machines_are_told_from_busy_ones() {
+        let ticks = |stat| parse_ticks(stat).expect("it is a line of processor times");
+        let before = ticks("cpu  100 0 50 1000 20 0 0 0 9 9\ncpu0 1 2 3 4\n");
+        assert_eq!(before, Ticks { idle: 1000, total: 1170 });
+        assert!(is_idle(before, ticks("cpu  101 0 50 1019 20 0 0 0 9 9\n")));
+        assert!(!is_idle(before, ticks("cpu  105 0 50 1015 20 0 0 0 9 9\n")));
+        assert!(!is_idle(before, ticks("cpu  100 0 50 1010 30 0 0 0 9 9\n")), "the disk is busy");
+        assert_eq!(parse_ticks("intr 5\n"), None);
+        assert_eq!(parse_ticks("cpu  1 2\n"), None);
+    }
+}
