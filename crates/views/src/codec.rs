@@ -14,11 +14,13 @@ pub(crate) fn push_number(out: &mut Vec<u8>, mut number: u64) {
 }
 
 /// Appends a length.
+#[inline]
 pub(crate) fn push_len(out: &mut Vec<u8>, len: usize) {
     push_number(out, len as u64);
 }
 
 /// Appends bytes after their length.
+#[inline]
 pub(crate) fn push_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     push_len(out, bytes.len());
     out.extend_from_slice(bytes);

@@ -112,6 +112,7 @@ impl<'a> Merge<'a> {
         Ok(())
     }
 
+    #[inline]
     fn sink(&mut self, mut at: usize) {
         loop {
             let left = 2 * at + 1;
@@ -129,6 +130,7 @@ impl<'a> Merge<'a> {
         }
     }
 
+    #[inline]
     fn is_before(&self, a: usize, b: usize) -> bool {
         let (a, b) = (&self.heap[a], &self.heap[b]);
         let order = a.source.row_key().cmp(&b.source.row_key()).then(a.rank.cmp(&b.rank));

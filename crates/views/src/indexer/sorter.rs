@@ -181,6 +181,7 @@ impl Sorter {
             space.sorting.begin(&run.bytes, &mut run.slots, by);
             run.gather(&mut space.bytes);
             space.sorting.finish(&run.bytes, &mut run.slots, by);
+            run.straighten(&mut space.bytes);
         }
         SortedRun { run, at: 0 }
     }
@@ -210,6 +211,32 @@ impl Sorter {
             gathered.extend_from_slice(row);
         }
         std::mem::swap(&mut self.bytes, gathered);
+    }
+
+    /// Brings rows into the order of their slots that were gathered in a slightly different one: read in that order, they
+    /// would be fetched from memory one by one.
+    fn straighten(&mut self, moved: &mut Vec<u8>) {
+        let (mut at, mut start) = (0, 0);
+        while at < self.slots.len() {
+            // Rows lie one behind the other, so a stretch of them is over when its bytes are all there.
+            let (first, mut len, mut end) = (at, 0, start);
+            while len == 0 || start + len < end {
+                let slot = &self.slots[at];
+                len += slot.len();
+                end = end.max(slot.start as usize + slot.len());
+                at += 1;
+            }
+            if at - first > 1 {
+                moved.clear();
+                for slot in &mut self.slots[first..at] {
+                    let row = &self.bytes[slot.start as usize..][..slot.len()];
+                    slot.start = narrow(start + moved.len());
+                    moved.extend_from_slice(row);
+                }
+                self.bytes[start..end].copy_from_slice(moved);
+            }
+            start = end;
+        }
     }
 
     /// Writes what is there to a file in `directory`, sorted, and is empty then. The rows stay where they are meanwhile:

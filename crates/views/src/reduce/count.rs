@@ -1,6 +1,6 @@
 //! `_count`: how many rows there are.
 
-use super::{Builtin, Group};
+use super::{Builtin, Input, OfValues, Values};
 use crate::codec::{Reader, push_number};
 
 pub(super) fn parse(source: &str) -> Option<Box<dyn Builtin>> {
@@ -14,9 +14,15 @@ fn stored(part: &[u8]) -> u64 {
     Reader::new(part, "count").number().unwrap_or(0)
 }
 
+impl OfValues for Count {
+    fn reduce(&self, values: &Values<'_>, out: &mut Vec<u8>) {
+        push_number(out, values.len() as u64);
+    }
+}
+
 impl Builtin for Count {
-    fn reduce(&self, rows: &Group<'_>, out: &mut Vec<u8>) {
-        push_number(out, rows.rows.len() as u64);
+    fn input(&self) -> Input<'_> {
+        Input::Values(self)
     }
 
     fn rereduce(&self, parts: &[&[u8]], out: &mut Vec<u8>) {

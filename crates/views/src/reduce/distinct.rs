@@ -1,7 +1,7 @@
 //! `_approx_count_distinct`: about how many different keys there are, by HyperLogLog with 2,048 registers as in CouchDB
 //! (a standard error of 2.3 %). The hash differs from CouchDB's, and so do estimates, within that error.
 
-use super::{Builtin, Group};
+use super::{Builtin, Group, Input, OfRows};
 
 pub(super) fn parse(source: &str) -> Option<Box<dyn Builtin>> {
     (source == "_approx_count_distinct").then(|| Box::new(Distinct) as Box<dyn Builtin>)
@@ -75,11 +75,17 @@ fn hash(bytes: &[u8]) -> u64 {
     mixed ^ mixed >> 31
 }
 
-impl Builtin for Distinct {
+impl OfRows for Distinct {
     fn reduce(&self, rows: &Group<'_>, out: &mut Vec<u8>) {
         let mut registers = Registers::new();
         rows.rows().for_each(|row| registers.insert(row.sort_key()));
         registers.store(out);
+    }
+}
+
+impl Builtin for Distinct {
+    fn input(&self) -> Input<'_> {
+        Input::Rows(self)
     }
 
     fn rereduce(&self, parts: &[&[u8]], out: &mut Vec<u8>) {

@@ -1,6 +1,6 @@
 //! `_first` and `_last`: the value of the first or the last row.
 
-use super::{Builtin, Group};
+use super::{Builtin, Group, Input, OfRows};
 use crate::codec::{Reader, push_bytes};
 
 pub(super) fn parse(source: &str) -> Option<Box<dyn Builtin>> {
@@ -21,7 +21,7 @@ fn row_key(part: &[u8]) -> &[u8] {
     Reader::new(part, "end").bytes().unwrap_or_default()
 }
 
-impl Builtin for End {
+impl OfRows for End {
     fn reduce(&self, rows: &Group<'_>, out: &mut Vec<u8>) {
         let row = match self {
             Self::First => rows.leaf.row(rows.rows.start),
@@ -29,6 +29,12 @@ impl Builtin for End {
         };
         push_bytes(out, row.row_key);
         out.extend_from_slice(row.value);
+    }
+}
+
+impl Builtin for End {
+    fn input(&self) -> Input<'_> {
+        Input::Rows(self)
     }
 
     fn rereduce(&self, parts: &[&[u8]], out: &mut Vec<u8>) {

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use settee_design::{CompileError, Language, Limits, ReduceRows, Reducer};
 
 use crate::error::Result;
-use crate::tree::{Leaf, Row};
+use crate::tree::{EncodedLeaf, Leaf, Row};
 
 /// Consecutive rows of one leaf, in ascending order.
 #[derive(Clone, Debug)]
@@ -42,10 +42,57 @@ impl<'a> Group<'a> {
     }
 }
 
+/// The values of rows, for functions that look no further.
+#[derive(Clone, Debug)]
+enum Values<'a> {
+    Of(Group<'a>),
+    Encoded(&'a EncodedLeaf),
+}
+
+impl<'a> Values<'a> {
+    fn len(&self) -> usize {
+        match self {
+            Self::Of(group) => group.rows.len(),
+            Self::Encoded(leaf) => leaf.len(),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &'a [u8]> {
+        (0..self.len()).map(move |index| match self {
+            Self::Of(group) => group.leaf.row(group.rows.start + index).value,
+            Self::Encoded(leaf) => leaf.value(index),
+        })
+    }
+
+    /// The bytes of ids, keys and values.
+    fn content_bytes(&self) -> usize {
+        match self {
+            Self::Of(group) => group.rows().map(|row| row.content_bytes()).sum(),
+            Self::Encoded(leaf) => leaf.content_bytes(),
+        }
+    }
+}
+
+/// Appends the stored reduction of values; there is at least one.
+trait OfValues {
+    fn reduce(&self, values: &Values<'_>, out: &mut Vec<u8>);
+}
+
+/// Appends the stored reduction of rows; there is at least one.
+trait OfRows {
+    fn reduce(&self, rows: &Group<'_>, out: &mut Vec<u8>);
+}
+
+/// What a function looks at.
+enum Input<'a> {
+    Values(&'a dyn OfValues),
+    Rows(&'a dyn OfRows),
+}
+
 /// A reduce function that needs no language.
 trait Builtin: Send + Sync {
-    /// Appends the stored reduction of rows; there is at least one.
-    fn reduce(&self, rows: &Group<'_>, out: &mut Vec<u8>);
+    /// How it reduces.
+    fn input(&self) -> Input<'_>;
 
     /// Appends the stored reduction of stored reductions; there is at least one.
     fn rereduce(&self, parts: &[&[u8]], out: &mut Vec<u8>);
@@ -130,6 +177,30 @@ impl Column {
         }
     }
 
+    /// The stored reduction of a leaf whose rows cannot be looked at any more and of which there is at least one; `None` if
+    /// the function needs more than their values.
+    pub(crate) fn reduce_encoded(&self, leaf: &EncodedLeaf) -> Option<Vec<u8>> {
+        let function = self.of_values()?;
+        let mut out = Vec::new();
+        function.reduce(&Values::Encoded(leaf), &mut out);
+        Some(out)
+    }
+
+    /// Whether [`Column::reduce_encoded`] answers.
+    pub(crate) fn reduces_encoded(&self) -> bool {
+        self.of_values().is_some()
+    }
+
+    fn of_values(&self) -> Option<&dyn OfValues> {
+        match &self.kind {
+            Kind::Builtin(builtin) => match builtin.input() {
+                Input::Values(function) => Some(function),
+                Input::Rows(_) => None,
+            },
+            Kind::Custom(_) => None,
+        }
+    }
+
     /// The stored reductions of groups of rows, none of which is empty.
     pub(crate) fn reduce(&mut self, groups: &[Group<'_>]) -> Result<Vec<Vec<u8>>> {
         match &mut self.kind {
@@ -137,7 +208,10 @@ impl Column {
                 .iter()
                 .map(|group| {
                     let mut out = Vec::new();
-                    builtin.reduce(group, &mut out);
+                    match builtin.input() {
+                        Input::Values(function) => function.reduce(&Values::Of(group.clone()), &mut out),
+                        Input::Rows(function) => function.reduce(group, &mut out),
+                    }
                     out
                 })
                 .collect()),

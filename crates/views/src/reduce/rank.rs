@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use settee_model::collate::{Collation, compare};
 use settee_model::json::Value;
 
-use super::{Builtin, Group};
+use super::{Builtin, Input, OfValues, Values};
 
 pub(super) fn parse(source: &str) -> Option<Box<dyn Builtin>> {
     let (end, count) = match (source.strip_prefix("_top_"), source.strip_prefix("_bottom_")) {
@@ -80,9 +80,15 @@ impl Rank {
     }
 }
 
+impl OfValues for Rank {
+    fn reduce(&self, values: &Values<'_>, out: &mut Vec<u8>) {
+        self.rank(values.iter().map(Value::trusted), out);
+    }
+}
+
 impl Builtin for Rank {
-    fn reduce(&self, rows: &Group<'_>, out: &mut Vec<u8>) {
-        self.rank(rows.rows().map(|row| Value::trusted(row.value)), out);
+    fn input(&self) -> Input<'_> {
+        Input::Values(self)
     }
 
     fn rereduce(&self, parts: &[&[u8]], out: &mut Vec<u8>) {

@@ -5,7 +5,7 @@ use settee_model::json::{Kind, Value};
 
 use super::number::Number;
 use super::sum::{ErrorValue, error, is_error};
-use super::{Builtin, Group};
+use super::{Builtin, Input, OfValues, Values};
 
 pub(super) fn parse(source: &str) -> Option<Box<dyn Builtin>> {
     (source == "_stats").then(|| Box::new(StatsOfValues) as Box<dyn Builtin>)
@@ -14,9 +14,15 @@ pub(super) fn parse(source: &str) -> Option<Box<dyn Builtin>> {
 /// Stored as the JSON text that clients see, which the function takes as a value, too.
 struct StatsOfValues;
 
+impl OfValues for StatsOfValues {
+    fn reduce(&self, values: &Values<'_>, out: &mut Vec<u8>) {
+        stats(values.iter(), out);
+    }
+}
+
 impl Builtin for StatsOfValues {
-    fn reduce(&self, rows: &Group<'_>, out: &mut Vec<u8>) {
-        stats(rows.rows().map(|row| row.value), out);
+    fn input(&self) -> Input<'_> {
+        Input::Values(self)
     }
 
     fn rereduce(&self, parts: &[&[u8]], out: &mut Vec<u8>) {

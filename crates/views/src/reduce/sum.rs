@@ -7,7 +7,7 @@
 use settee_model::json::{Kind, Value};
 
 use super::number::Number;
-use super::{Builtin, Group};
+use super::{Builtin, Input, OfValues, Values};
 
 pub(super) fn parse(source: &str) -> Option<Box<dyn Builtin>> {
     (source == "_sum").then(|| Box::new(SumValues) as Box<dyn Builtin>)
@@ -23,11 +23,15 @@ const REASON: &str = "The _sum function requires that map values be numbers, arr
 /// A sum that is larger than this and not half its input is an error, as with CouchDB's `reduce_limit`.
 const OVERFLOW_BYTES: usize = 4906;
 
+impl OfValues for SumValues {
+    fn reduce(&self, values: &Values<'_>, out: &mut Vec<u8>) {
+        sum(values.iter(), || values.content_bytes(), out);
+    }
+}
+
 impl Builtin for SumValues {
-    fn reduce(&self, rows: &Group<'_>, out: &mut Vec<u8>) {
-        let input_bytes =
-            || rows.rows().map(|row| row.key.len() + row.row_key.len() - row.sort_len + row.value.len()).sum();
-        sum(rows.rows().map(|row| row.value), input_bytes, out);
+    fn input(&self) -> Input<'_> {
+        Input::Values(self)
     }
 
     fn rereduce(&self, parts: &[&[u8]], out: &mut Vec<u8>) {

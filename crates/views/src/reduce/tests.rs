@@ -4,7 +4,7 @@
 
 use super::{Column, Group, is_builtin_reduce, overflow_of};
 use crate::testing::NoLanguage;
-use crate::tree::{Leaf, Row};
+use crate::tree::{EncodedLeaf, Leaf, Row};
 use settee_model::testing::Random;
 
 fn column(name: &str) -> Column {
@@ -168,5 +168,29 @@ fn distinct_estimates_are_close() {
         let estimate: f64 = text(&column, &stored[0]).parse().unwrap();
         let error = (estimate - f64::from(count)).abs() / f64::from(count);
         assert!(error < 0.06, "{count} estimated as {estimate}");
+    }
+}
+
+#[test]
+fn encoded_leaves_reduce_as_others_do() {
+    let names = ["_count", "_sum", "_stats", "_top_2", "_bottom_3", "_first", "_last", "_approx_count_distinct"];
+    let mut random = Random::new();
+    for _ in 0..200 {
+        let long = format!("[{}1]", "7,".repeat(3000));
+        let kinds = ["1", "-2.5", "[1,2]", "{\"a\":1}", "\"x\"", "null", &long];
+        // Mostly values that can be added up.
+        let among = &kinds[..1 + random.below(kinds.len())];
+        let values: Vec<&str> = (0..1 + random.below(20)).map(|_| random.pick(among)).collect();
+        let leaf = leaf(&values);
+        let mut encoded = EncodedLeaf::default();
+        leaf.rows().for_each(|row| encoded.push(row));
+        for name in names {
+            let mut column = column(name);
+            let expected = column.reduce(&[Group::whole(&leaf)]).unwrap().pop();
+            let reduced = column.reduce_encoded(&encoded);
+            assert_eq!(reduced.is_some(), column.reduces_encoded());
+            assert!(reduced.is_none() || reduced == expected, "{name} of {values:?}");
+        }
+        assert_eq!(names.iter().filter(|name| column(name).reduces_encoded()).count(), 5);
     }
 }

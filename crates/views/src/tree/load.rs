@@ -13,10 +13,12 @@ const NODES_PER_REDUCE: usize = 32;
 pub(crate) struct Loader<'a, 'w> {
     nodes: &'a mut NodeWriter<'w>,
     columns: &'a mut [Column],
-    /// The leaf that is being filled, if there is something to reduce.
-    leaf: Leaf,
-    /// The same, if there is not.
+    /// The leaf that is being filled, if nobody looks at more than the values of its rows.
     encoded: EncodedLeaf,
+    /// Whether that is so.
+    is_encoded: bool,
+    /// The same, if somebody does.
+    leaf: Leaf,
     /// Cut leaves with their separators.
     leaves: Vec<(Vec<u8>, Leaf)>,
     spare: Vec<Leaf>,
@@ -37,9 +39,10 @@ impl<'a, 'w> Loader<'a, 'w> {
     pub(crate) fn new(nodes: &'a mut NodeWriter<'w>, columns: &'a mut [Column]) -> Self {
         Self {
             nodes,
+            is_encoded: columns.iter().all(Column::reduces_encoded),
             columns,
-            leaf: Leaf::default(),
             encoded: EncodedLeaf::default(),
+            leaf: Leaf::default(),
             leaves: Vec::new(),
             spare: Vec::new(),
             separator: Vec::new(),
@@ -48,8 +51,9 @@ impl<'a, 'w> Loader<'a, 'w> {
     }
 
     /// Adds a row, which is greater than all before.
+    #[inline]
     pub(crate) fn push(&mut self, row: Row<'_>) -> Result<()> {
-        if self.columns.is_empty() {
+        if self.is_encoded {
             if self.encoded.size_bytes() >= LEAF_BYTES {
                 self.cut_encoded(row.row_key)?;
             }
@@ -65,7 +69,7 @@ impl<'a, 'w> Loader<'a, 'w> {
 
     /// The tree of all rows; `None` if there were none.
     pub(crate) fn finish(mut self) -> Result<Option<Root>> {
-        if self.encoded.len() > 0 {
+        if !self.encoded.is_empty() {
             self.cut_encoded(&[])?;
         } else if !self.leaf.is_empty() {
             self.cut_leaf(&[])?;
@@ -92,10 +96,11 @@ impl<'a, 'w> Loader<'a, 'w> {
     fn cut_encoded(&mut self, next: &[u8]) -> Result<()> {
         let next = separator(self.encoded.last_row_key(), next).to_vec();
         let id = self.nodes.encoded_leaf(&self.encoded)?;
-        let (rows, bytes) = (self.encoded.len(), self.encoded.content_bytes());
+        let (rows, bytes) = (self.encoded.len() as u64, self.encoded.content_bytes() as u64);
+        let reductions = self.columns.iter().filter_map(|column| column.reduce_encoded(&self.encoded)).collect();
         self.encoded.clear();
         let separator = std::mem::replace(&mut self.separator, next);
-        self.push_child(0, Child { separator, id, rows, bytes, reductions: Vec::new() })
+        self.push_child(0, Child { separator, id, rows, bytes, reductions })
     }
 
     fn cut_leaf(&mut self, next: &[u8]) -> Result<()> {

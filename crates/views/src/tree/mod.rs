@@ -27,8 +27,7 @@ pub(crate) mod write;
 use crate::codec::{Reader, push_bytes, push_len, push_number};
 use crate::error::Result;
 
-use node::EncodedLeaf;
-pub(crate) use node::{Child, Inner, Leaf, Row};
+pub(crate) use node::{Child, EncodedLeaf, Inner, Leaf, Row};
 pub(crate) use read::{NodeCache, TreeReader};
 
 /// Leaves are cut at about this many bytes of rows. Encoded they take about half of it. Nodes are small in tests, so that

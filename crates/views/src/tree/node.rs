@@ -36,6 +36,11 @@ impl<'a> Row<'a> {
         keys::row_id(self.row_key, self.sort_len)
     }
 
+    /// The bytes of its id, key and value, as clients see them.
+    pub(crate) fn content_bytes(&self) -> usize {
+        self.row_key.len() - self.sort_len + self.key.len() + self.value.len()
+    }
+
     /// The sort key.
     pub(crate) fn sort_key(&self) -> &'a [u8] {
         &self.row_key[..self.sort_len]
@@ -199,12 +204,13 @@ fn encode_row(out: &mut Vec<u8>, shared: usize, row: Row<'_>, same_key: bool) {
     push_bytes(out, row.value);
 }
 
-/// A leaf that is encoded as its rows come, because nobody needs to look at them.
+/// A leaf that is encoded as its rows come, because nobody needs to look at more than their values.
 #[derive(Debug, Default)]
 pub(crate) struct EncodedLeaf {
     encoded: Vec<u8>,
-    rows: u64,
-    content_bytes: u64,
+    /// Where the values of the rows are in it.
+    values: Vec<(u32, u32)>,
+    content_bytes: usize,
     size_bytes: usize,
     /// The keys of the last row.
     row_key: Vec<u8>,
@@ -213,23 +219,25 @@ pub(crate) struct EncodedLeaf {
 
 impl EncodedLeaf {
     /// As [`Leaf::push`].
+    #[inline]
     pub(crate) fn push(&mut self, row: Row<'_>) {
         // Texts differ where sort keys do, which is cheaper to see. Comparing nothing with a buffer that was never used is
         // slow on some processors, whose masked loads stumble over its address.
         let shared = common_len(&self.row_key, row.row_key);
         let is_same = || self.key.len() == row.key.len() && (row.key.is_empty() || self.key == row.key);
-        let same_key = self.rows > 0 && shared >= row.sort_len && is_same();
+        let same_key = !self.is_empty() && shared >= row.sort_len && is_same();
         encode_row(&mut self.encoded, shared, row, same_key);
+        let value_len = row.value.len();
+        self.values.push((narrow(self.encoded.len() - value_len), narrow(value_len)));
         self.size_bytes += row.row_key.len() + row.value.len() + ROW_OVERHEAD_BYTES;
         if !same_key {
             self.size_bytes += row.key.len();
             self.key.clear();
             self.key.extend_from_slice(row.key);
         }
-        self.row_key.clear();
-        self.row_key.extend_from_slice(row.row_key);
-        self.rows += 1;
-        self.content_bytes += (row.row_key.len() - row.sort_len + row.key.len() + row.value.len()) as u64;
+        self.row_key.truncate(shared);
+        self.row_key.extend_from_slice(&row.row_key[shared..]);
+        self.content_bytes += row.content_bytes();
     }
 
     /// The encoded leaf, as [`Leaf::encode`] writes it.
@@ -243,8 +251,18 @@ impl EncodedLeaf {
     }
 
     /// How many rows there are.
-    pub(crate) fn len(&self) -> u64 {
-        self.rows
+    pub(crate) fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// The value of the row at `index`, counted from 0.
+    pub(crate) fn value(&self, index: usize) -> &[u8] {
+        let (start, len) = self.values[index];
+        &self.encoded[range(start, len)]
     }
 
     /// As [`Leaf::size_bytes`].
@@ -253,20 +271,22 @@ impl EncodedLeaf {
     }
 
     /// As [`Leaf::content_bytes`].
-    pub(crate) fn content_bytes(&self) -> u64 {
+    pub(crate) fn content_bytes(&self) -> usize {
         self.content_bytes
     }
 
     /// Forgets the rows and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.encoded.clear();
+        self.values.clear();
         self.row_key.clear();
         self.key.clear();
-        (self.rows, self.content_bytes, self.size_bytes) = (0, 0, 0);
+        (self.content_bytes, self.size_bytes) = (0, 0);
     }
 }
 
 /// How many bytes two keys have in common at their start.
+#[inline]
 pub(crate) fn common_len(a: &[u8], b: &[u8]) -> usize {
     let words = a.chunks_exact(8).zip(b.chunks_exact(8)).take_while(|(a, b)| a == b).count() * 8;
     words + a[words..].iter().zip(&b[words..]).take_while(|(a, b)| a == b).count()
@@ -424,7 +444,7 @@ mod tests {
         for _ in 0..2 {
             rows.iter().for_each(|&row| at_once.push(row));
             let sizes = (at_once.len(), at_once.size_bytes(), at_once.content_bytes());
-            assert_eq!(sizes, (rows.len() as u64, leaf.size_bytes(), leaf.content_bytes()));
+            assert_eq!(sizes, (rows.len(), leaf.size_bytes(), leaf.content_bytes() as usize));
             assert_eq!((at_once.encoded(), at_once.last_row_key()), (&encoded[..], &b"b"[..]));
             at_once.clear();
         }
