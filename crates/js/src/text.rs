@@ -72,8 +72,13 @@ pub(crate) fn skip_value(text: &[u8], at: usize) -> usize {
     }
 }
 
-fn skip_container(text: &[u8], mut at: usize) -> usize {
-    let mut depth = 0usize;
+fn skip_container(text: &[u8], open: usize) -> usize {
+    container_end(text, open + 1)
+}
+
+/// The index after the object or array inside which `at` is, between two values or names.
+pub(crate) fn container_end(text: &[u8], mut at: usize) -> usize {
+    let mut depth = 1usize;
     while let Some(byte) = text.get(at) {
         match byte {
             b'"' => {

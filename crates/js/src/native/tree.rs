@@ -5,6 +5,8 @@
 
 use std::cell::Cell;
 
+use super::value::mark;
+
 /// A function and everything nested in it.
 #[derive(Debug)]
 pub(super) struct Program {
@@ -128,6 +130,8 @@ pub(super) enum Expression {
 #[derive(Debug)]
 pub(super) struct Name {
     pub(super) text: Box<[u8]>,
+    /// What tells most names from others, see [`mark`](super::value::mark).
+    pub(super) mark: u64,
     /// Which member of its object had the name when it was last looked for: documents often have the same members in the
     /// same order.
     pub(super) place: Cell<usize>,
@@ -135,7 +139,7 @@ pub(super) struct Name {
 
 impl Name {
     pub(super) fn new(text: &[u8]) -> Self {
-        Self { text: text.into(), place: Cell::new(0) }
+        Self { text: text.into(), mark: mark(text), place: Cell::new(0) }
     }
 }
 

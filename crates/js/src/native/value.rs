@@ -102,16 +102,20 @@ impl<'a> Val<'a> {
 pub(super) struct Lazy<'a> {
     text: &'a [u8],
     members: RefCell<ArenaVec<'a, Member<'a>>>,
-    /// Where the next member begins; [`WHOLE`] after the last.
-    next: Cell<usize>,
+    /// Whether all members are known.
+    is_whole: Cell<bool>,
     /// The members by their names, once all are known and many.
     sorted: OnceCell<&'a [u32]>,
 }
 
 struct Member<'a> {
     name: &'a [u8],
+    /// See [`mark`].
+    mark: u64,
     /// Where its value begins.
     at: usize,
+    /// Where its value ends, once that was found out; before, 0.
+    end: Cell<usize>,
     value: Cell<Option<Packed<'a>>>,
 }
 
@@ -119,15 +123,29 @@ impl<'a> Member<'a> {
     #[inline]
     fn value(&self, arena: &'a Bump, text: &'a [u8]) -> Packed<'a> {
         self.value.get().unwrap_or_else(|| {
-            let (value, _) = parse(arena, text, self.at);
+            let (value, end) = parse(arena, text, self.at);
             let value = value.pack(arena);
             self.value.set(Some(value));
+            self.end.set(end.unwrap_or_default());
             value
         })
     }
-}
 
-const WHOLE: usize = usize::MAX;
+    fn is_named(&self, name: &[u8], mark: u64) -> bool {
+        self.mark == mark && same_behind_mark(self.name, name)
+    }
+
+    /// Where its value ends. What was found out about it before is not looked for again.
+    fn end(&self, text: &[u8]) -> usize {
+        let end = match (self.end.get(), self.value.get()) {
+            (0, Some(Packed::Lazy(object))) => self.at + object.end(),
+            (0, _) => text::skip_value(text, self.at),
+            (known, _) => known,
+        };
+        // Also in text that is no JSON, the next member is further on.
+        end.max(self.at + 1)
+    }
+}
 
 /// Objects with more members than this find them by sorting.
 const FEW_MEMBERS: usize = 24;
@@ -154,7 +172,7 @@ impl<'a> Lazy<'a> {
         arena.alloc(Self {
             text,
             members: RefCell::new(ArenaVec::new_in(arena)),
-            next: Cell::new(1),
+            is_whole: Cell::new(false),
             sorted: OnceCell::new(),
         })
     }
@@ -166,7 +184,7 @@ impl<'a> Lazy<'a> {
 
     /// The value of a member. `steps` pays for the search.
     pub(super) fn get(&self, arena: &'a Bump, name: &[u8], steps: &mut Steps) -> Result<Option<Packed<'a>>, Stop> {
-        let found = self.find(arena, name, steps)?;
+        let found = self.find(arena, name, mark(name), steps)?;
         Ok(found.map(|index| self.members.borrow()[index].value(arena, self.text)))
     }
 
@@ -178,19 +196,19 @@ impl<'a> Lazy<'a> {
         steps: &mut Steps,
     ) -> Result<Option<Packed<'a>>, Stop> {
         if let Some(member) = self.members.borrow().get(name.place.get())
-            && same(member.name, &name.text)
+            && member.is_named(&name.text, name.mark)
         {
             return Ok(Some(member.value(arena, self.text)));
         }
-        let found = self.find(arena, &name.text, steps)?;
+        let found = self.find(arena, &name.text, name.mark, steps)?;
         name.place.set(found.unwrap_or_default());
         Ok(found.map(|index| self.members.borrow()[index].value(arena, self.text)))
     }
 
-    fn find(&self, arena: &'a Bump, name: &[u8], steps: &mut Steps) -> Result<Option<usize>, Stop> {
-        if self.next.get() == WHOLE && self.members.borrow().len() > FEW_MEMBERS {
+    fn find(&self, arena: &'a Bump, name: &[u8], mark: u64, steps: &mut Steps) -> Result<Option<usize>, Stop> {
+        let mut members = self.members.borrow_mut();
+        if self.is_whole.get() && members.len() > FEW_MEMBERS {
             steps.pay(1)?;
-            let members = self.members.borrow();
             let sorted = self.sorted.get_or_init(|| {
                 let mut order = ArenaVec::with_capacity_in(members.len(), arena);
                 order.extend((0u32..).take(members.len()));
@@ -200,17 +218,15 @@ impl<'a> Lazy<'a> {
             let found = sorted.binary_search_by_key(&name, |index| members[*index as usize].name);
             return Ok(found.ok().map(|at| sorted[at] as usize));
         }
-        {
-            let members = self.members.borrow();
-            let known = members.iter().position(|member| same(member.name, name));
-            if known.is_some() {
-                return Ok(known);
-            }
-            steps.pay(members.len() / 8)?;
+        let known = members.iter().position(|member| member.is_named(name, mark));
+        if known.is_some() {
+            return Ok(known);
         }
-        while self.scan(arena) {
-            let members = self.members.borrow();
-            if members.last().is_some_and(|member| same(member.name, name)) {
+        steps.pay(members.len() / 8)?;
+        while let Some(member) = self.scan(arena, &members) {
+            let is_found = member.is_named(name, mark);
+            push_member(&mut members, member);
+            if is_found {
                 return Ok(Some(members.len() - 1));
             }
         }
@@ -219,46 +235,59 @@ impl<'a> Lazy<'a> {
 
     /// Names in the order of ordinary objects: array indexes first.
     pub(super) fn names(&self, arena: &'a Bump) -> ArenaVec<'a, &'a [u8]> {
-        while self.scan(arena) {}
-        let members = self.members.borrow();
+        let mut members = self.members.borrow_mut();
+        while let Some(member) = self.scan(arena, &members) {
+            push_member(&mut members, member);
+        }
         let mut names = ArenaVec::with_capacity_in(members.len(), arena);
         names.extend(members.iter().map(|member| member.name));
         order_names(&mut names);
         names
     }
 
-    /// Finds one more member; answers whether there was one.
-    fn scan(&self, arena: &'a Bump) -> bool {
-        let mut at = self.next.get();
-        if at == WHOLE {
-            return false;
+    /// Finds the member after `members`, if there is one.
+    fn scan(&self, arena: &'a Bump, members: &[Member<'a>]) -> Option<Member<'a>> {
+        if self.is_whole.get() {
+            return None;
         }
         let text = self.text;
-        let mut members = self.members.borrow_mut();
-        if at == 0 {
-            let last = members.last().map_or(1, |member| member.at);
-            at = text::skip_value(text, last).max(last + 1);
-        }
-        at = text::skip_space(text, at);
+        let mut at = text::skip_space(text, members.last().map_or(1, |last| last.end(text)));
         if text.get(at) == Some(&b',') {
             at = text::skip_space(text, at + 1);
         }
         if text.get(at) != Some(&b'"') {
-            self.next.set(WHOLE);
-            return false;
+            self.is_whole.set(true);
+            return None;
         }
         let (end, escaped) = text::string_end(text, at);
         let name = inside(arena, text, at, end, escaped);
+        let mark = match text.get(at + 1..).and_then(<[u8]>::first_chunk) {
+            // As `mark` has it, in one step: what follows the name is cut off.
+            Some(bytes) if !escaped && !name.is_empty() => {
+                u64::from_le_bytes(*bytes) & u64::MAX >> (64 - 8 * name.len().min(8))
+            }
+            _ => mark(name),
+        };
         let colon = text::skip_space(text, end);
         let at = text::skip_space(text, colon + 1);
-        if members.is_empty() {
-            members.reserve(8);
-        }
-        members.push(Member { name, at, value: Cell::new(None) });
-        // Where the value ends is found out when the next member is wanted.
-        self.next.set(0);
-        true
+        Some(Member { name, mark, at, end: Cell::new(0), value: Cell::new(None) })
     }
+
+    /// Where the object ends in its text.
+    fn end(&self) -> usize {
+        let members = self.members.borrow();
+        match members.last() {
+            Some(last) => text::container_end(self.text, last.end(self.text)),
+            None => text::skip_value(self.text, 0),
+        }
+    }
+}
+
+fn push_member<'a>(members: &mut ArenaVec<'a, Member<'a>>, member: Member<'a>) {
+    if members.is_empty() {
+        members.reserve(8);
+    }
+    members.push(member);
 }
 
 impl<'a> Array<'a> {
@@ -385,20 +414,27 @@ impl Steps {
     }
 }
 
-/// Whether names are the same: most are not, which their first bytes tell, and most are so short that comparing their first
-/// and their last eight bytes compares all.
+/// The first eight bytes of a name, or all there are: names with different marks are different.
+#[inline]
+pub(super) fn mark(name: &[u8]) -> u64 {
+    if let Some(bytes) = name.first_chunk() {
+        return u64::from_le_bytes(*bytes);
+    }
+    name.iter().rev().fold(0, |mark, byte| mark << 8 | u64::from(*byte))
+}
+
+/// Whether names with the same mark are the same. Most are so short that their last eight bytes are all that is left.
+#[inline]
+fn same_behind_mark(left: &[u8], right: &[u8]) -> bool {
+    left.len() == right.len()
+        && (left.len() <= 8
+            || if left.len() <= 16 { left.last_chunk::<8>() == right.last_chunk() } else { left == right })
+}
+
+/// Whether names are the same.
 #[inline]
 fn same(left: &[u8], right: &[u8]) -> bool {
-    if left.len() != right.len() || left.first() != right.first() {
-        return false;
-    }
-    match (left.first_chunk::<8>(), right.first_chunk::<8>()) {
-        (Some(first), Some(other)) if left.len() <= 16 => {
-            first == other && left.last_chunk::<8>() == right.last_chunk::<8>()
-        }
-        (None, _) => left.iter().zip(right).all(|(left, right)| left == right),
-        _ => left == right,
-    }
+    left.first() == right.first() && left == right
 }
 
 fn order_names(names: &mut [&[u8]]) {
