@@ -53,26 +53,20 @@ enum Class {
 
 #[derive(Clone, Copy)]
 struct Weights {
-    class: Class,
-    /// First byte of the primary weight.
-    lead: u8,
-    /// What to remember as the lead byte that the next character need not repeat: `lead` if it is compressible, else 0.
-    remembered: u8,
-    /// Number of bytes of `tail` that count.
+    /// The primary weight, its first byte lowest, and zeros.
+    primary: u32,
+    /// How many bytes of it come after the first.
     tail_len: u8,
+    /// What to remember as the lead byte that the next character need not repeat: the first byte of the primary weight if it
+    /// is compressible, else 0.
+    remembered: u8,
     /// The byte that stands for the tertiary weight, or 0 for the common weight.
     tertiary: u8,
-    /// The primary weight after the lead byte.
-    tail: [u8; 3],
+    class: Class,
 }
 
 impl Weights {
-    const UNKNOWN: Weights =
-        Weights { class: Class::Unknown, lead: 0, remembered: 0, tail_len: 0, tertiary: 0, tail: [0; 3] };
-
-    fn primary(&self) -> [u8; 4] {
-        [self.lead, self.tail[0], self.tail[1], self.tail[2]]
-    }
+    const UNKNOWN: Weights = Weights { primary: 0, tail_len: 0, remembered: 0, tertiary: 0, class: Class::Unknown };
 }
 
 struct Table([Weights; 256]);
@@ -82,7 +76,12 @@ static TABLE: LazyLock<Option<Table>> = LazyLock::new(Table::learn);
 
 /// Appends the sort key of `text` and returns `true`, or returns `false` and appends nothing if `text` is not plain ASCII.
 pub(super) fn append_key(text: &[u8], out: &mut Vec<u8>) -> bool {
-    TABLE.as_ref().is_some_and(|table| table.append_key(text, out))
+    TABLE.as_ref().is_some_and(|table| table.append_key::<false>(text, out))
+}
+
+/// As [`append_key`], for the inside of a string literal: with escapes in it, it is no plain text.
+pub(super) fn append_key_of_literal(inside: &[u8], out: &mut Vec<u8>) -> bool {
+    TABLE.as_ref().is_some_and(|table| table.append_key::<true>(inside, out))
 }
 
 /// Compares two strings as the library would, if both are plain ASCII.
@@ -92,10 +91,10 @@ pub(super) fn compare(a: &[u8], b: &[u8]) -> Option<Ordering> {
 }
 
 impl Table {
-    fn append_key(&self, text: &[u8], out: &mut Vec<u8>) -> bool {
+    fn append_key<const LITERAL: bool>(&self, text: &[u8], out: &mut Vec<u8>) -> bool {
         let start = out.len();
         // Per character at most a mark, four primary, one secondary and two tertiary bytes; two separators and two last
-        // counts; and room to copy a whole tail.
+        // counts; and room to copy four bytes where fewer count.
         out.resize(start + 8 * text.len() + 8, 0);
         let buffer = &mut out[start..];
         let mut at = 0;
@@ -104,24 +103,27 @@ impl Table {
         let mut tertiaries = 0;
         for &byte in text {
             let weights = &self.0[usize::from(byte)];
-            if weights.class != Class::Weighted {
+            if weights.class != Class::Weighted || LITERAL && byte == b'\\' {
                 if weights.class == Class::Ignored {
                     continue;
                 }
                 out.truncate(start);
                 return false;
             }
-            if weights.lead != previous {
+            let lead = weights.primary as u8;
+            let (mut bytes, mut len) = (weights.primary, usize::from(weights.tail_len));
+            if lead == previous {
+                bytes >>= u8::BITS;
+            } else {
                 if previous != 0 {
-                    buffer[at] = if weights.lead < previous { LEAVE_DOWNWARDS } else { LEAVE_UPWARDS };
+                    buffer[at] = if lead < previous { LEAVE_DOWNWARDS } else { LEAVE_UPWARDS };
                     at += 1;
                 }
-                buffer[at] = weights.lead;
-                at += 1;
                 previous = weights.remembered;
+                len += 1;
             }
-            buffer[at..at + 3].copy_from_slice(&weights.tail);
-            at += usize::from(weights.tail_len);
+            buffer[at..at + 4].copy_from_slice(&bytes.to_le_bytes());
+            at += len;
             weighted += 1;
             tertiaries |= weights.tertiary;
         }
@@ -160,7 +162,7 @@ impl Table {
         loop {
             match (lefts.next(), rights.next()) {
                 (Some(left), Some(right)) => {
-                    let by_primary = left.primary().cmp(&right.primary());
+                    let by_primary = left.primary.swap_bytes().cmp(&right.primary.swap_bytes());
                     if by_primary.is_ne() {
                         return by_primary;
                     }
@@ -201,7 +203,7 @@ impl Table {
             expected.clear();
             key.clear();
             append_library_key(probe, &mut expected);
-            self.append_key(probe.as_bytes(), &mut key) && key == expected
+            self.append_key::<false>(probe.as_bytes(), &mut key) && key == expected
         })
     }
 }
@@ -225,14 +227,14 @@ fn learn_character(byte: u8) -> Option<Weights> {
         [byte] if *byte > TERTIARY.high => *byte,
         _ => return None,
     };
-    let mut tail = [0; 3];
-    tail[..tail_bytes.len()].copy_from_slice(tail_bytes);
+    let mut bytes = [0; 4];
+    bytes.get_mut(..primary.len())?.copy_from_slice(primary);
 
     // A compressible lead byte is not repeated.
     let primaries = key_of_two.iter().position(|&byte| byte == SEPARATOR)?;
     let remembered = if primaries == 1 + 2 * tail_bytes.len() { lead } else { 0 };
     let tail_len = u8::try_from(tail_bytes.len()).ok()?;
-    Some(Weights { class: Class::Weighted, lead, remembered, tail_len, tertiary, tail })
+    Some(Weights { primary: u32::from_le_bytes(bytes), tail_len, remembered, tertiary, class: Class::Weighted })
 }
 
 impl Counts {

@@ -41,8 +41,8 @@ pub(super) fn compare(a: Value<'_>, b: Value<'_>) -> Ordering {
 
 /// Appends the sort key of a string, without an end mark.
 pub(super) fn append_key(value: Value<'_>, out: &mut Vec<u8>) {
-    if let Some(text) = literal(value)
-        && ascii::append_key(text, out)
+    if let [b'"', inside @ .., b'"'] = value.raw()
+        && ascii::append_key_of_literal(inside, out)
     {
         return;
     }
