@@ -288,8 +288,28 @@ impl EncodedLeaf {
 /// How many bytes two keys have in common at their start.
 #[inline]
 pub(crate) fn common_len(a: &[u8], b: &[u8]) -> usize {
-    let words = a.chunks_exact(8).zip(b.chunks_exact(8)).take_while(|(a, b)| a == b).count() * 8;
-    words + a[words..].iter().zip(&b[words..]).take_while(|(a, b)| a == b).count()
+    let len = a.len().min(b.len());
+    let differing = |at: usize| Some(word_at(&a[..len], at)? ^ word_at(&b[..len], at)?);
+    let first = |differing: u64| (differing.trailing_zeros() / u8::BITS) as usize;
+    let mut at = 0;
+    while let Some(bits) = differing(at) {
+        if bits != 0 {
+            return at + first(bits);
+        }
+        at += size_of::<u64>();
+    }
+    // Together with bytes that are the same, the rest is a word again, unless there was none.
+    match len.checked_sub(size_of::<u64>()).and_then(|last| Some((last, differing(last)?))) {
+        Some((_, 0)) => len,
+        Some((last, bits)) => last + first(bits),
+        None => a.iter().zip(b).take_while(|(a, b)| a == b).count(),
+    }
+}
+
+/// The eight bytes from `at` on, the first one lowest.
+#[inline]
+fn word_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
 /// The shortest prefix of `first` that is greater than `last`, which is less than `first`.
@@ -431,6 +451,20 @@ mod tests {
 
     fn row<'a>(row_key: &'a [u8], key: &'a [u8], value: &'a [u8]) -> Row<'a> {
         Row { row_key, sort_len: 1, key, value }
+    }
+
+    #[test]
+    fn common_beginnings_are_measured_in_words_and_bytes() {
+        for len in 0..40 {
+            let key: Vec<u8> = (0..len).collect();
+            assert_eq!(common_len(&key, &key), key.len());
+            for at in 0..key.len() {
+                let mut other = key.clone();
+                other[at] ^= 0x80;
+                assert_eq!((common_len(&key, &other), common_len(&other[at..], &key[at..])), (at, 0));
+                assert_eq!((common_len(&key[..at], &key), common_len(&key, &key[..at])), (at, at));
+            }
+        }
     }
 
     #[test]
