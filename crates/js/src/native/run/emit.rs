@@ -87,7 +87,16 @@ impl<'a> Run<'a, '_> {
         if self.waiting >= WAITING_ROWS { self.write_rows() } else { Ok(()) }
     }
 
+    #[inline]
     pub(in crate::native) fn write_rows(&mut self) -> Result<(), Stop> {
+        if self.rows.is_empty() {
+            self.waiting = 0;
+            return Ok(());
+        }
+        self.write_waiting_rows()
+    }
+
+    fn write_waiting_rows(&mut self) -> Result<(), Stop> {
         for index in 0..self.rows.len() {
             let (key, value) = self.rows[index];
             self.row_text.clear();

@@ -170,11 +170,12 @@ impl<'a> Run<'a, '_> {
         arguments: &'a [Expression],
     ) -> Result<[Val<'a>; N], Stop> {
         let mut values = [Val::Undefined; N];
-        for (index, argument) in arguments.iter().enumerate() {
-            let value = self.eval(argument)?;
-            if let Some(place) = values.get_mut(index) {
-                *place = value;
-            }
+        let (wanted, others) = arguments.split_at(arguments.len().min(N));
+        for (place, argument) in values.iter_mut().zip(wanted) {
+            *place = self.eval(argument)?;
+        }
+        for argument in others {
+            self.eval(argument)?;
         }
         Ok(values)
     }
