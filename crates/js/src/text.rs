@@ -43,6 +43,34 @@ pub(crate) fn string_end(text: &[u8], open: usize) -> (usize, bool) {
     }
 }
 
+/// The end of a name of less than sixteen bytes without escapes, as [`string_end`] has it, and its [`mark`]; `None` of any
+/// other.
+#[inline]
+pub(crate) fn short_name(text: &[u8], open: usize) -> Option<(usize, u64)> {
+    let word_at = |at: usize| Some(u64::from_le_bytes(*text.get(at..)?.first_chunk()?));
+    let stop = |word: u64| equal(word, b'"') | equal(word, b'\\');
+    let mut at = open + 1;
+    let mut mark = word_at(at)?;
+    let mut found = stop(mark);
+    if found == 0 {
+        at += size_of::<u64>();
+        found = stop(word_at(at)?);
+    } else {
+        // What follows the name is cut off.
+        mark &= (1 << (found.trailing_zeros() / u8::BITS * u8::BITS)) - 1;
+    }
+    at += (found.trailing_zeros() / u8::BITS) as usize;
+    (found != 0 && text[at] == b'"').then_some((at + 1, mark))
+}
+
+/// The first eight bytes of a name, or all there are: names with different marks are different.
+pub(crate) fn mark(name: &[u8]) -> u64 {
+    if let Some(bytes) = name.first_chunk() {
+        return u64::from_le_bytes(*bytes);
+    }
+    name.iter().rev().fold(0, |mark, byte| mark << 8 | u64::from(*byte))
+}
+
 /// The high bit of each byte of `word` that equals `byte`; only the lowest one is exact.
 #[inline(always)]
 const fn equal(word: u64, byte: u8) -> u64 {
@@ -403,6 +431,20 @@ mod tests {
         let end = copy_value(text.as_bytes(), 0, &mut out, 0).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), format!("before{expected}"), "{text}");
         assert_eq!(end, text.len());
+    }
+
+    #[test]
+    fn short_names_end_where_strings_do() {
+        for len in 0..20 {
+            let name = "abcdefghijklmnopqrst".get(..len).unwrap();
+            for behind in ["\":1,\"x\":2}", "\": \"value\"}", "\\\"\":[1,2,3,4]}"] {
+                let text = format!("{{\"{name}{behind}");
+                let (end, is_escaped) = string_end(text.as_bytes(), 1);
+                let expected = (len < 16 && !is_escaped).then(|| (end, mark(name.as_bytes())));
+                assert_eq!(short_name(text.as_bytes(), 1), expected, "{text}");
+            }
+        }
+        assert_eq!(short_name(b"\"a\"", 0), None, "there is no word to read");
     }
 
     #[test]

@@ -231,7 +231,11 @@ impl<'a> Maker<'a, '_> {
     /// `ToIntegerOrInfinity`.
     pub(super) fn integer(&mut self, value: Val<'a>) -> Result<f64, Stop> {
         let number = self.number(value)?;
-        Ok(if number.is_nan() { 0.0 } else { number.trunc() })
+        Ok(match exact_i32(number) {
+            Some(_) => number,
+            None if number.is_nan() => 0.0,
+            None => number.trunc(),
+        })
     }
 }
 
@@ -343,8 +347,21 @@ pub(super) fn to_int32(number: f64) -> i32 {
     to_uint32(number).cast_signed()
 }
 
+/// The same number, if it is a whole one of 32 bits: cutting off fractions and dividing are calls of a library.
+#[inline]
+fn exact_i32(number: f64) -> Option<i32> {
+    #[expect(clippy::cast_possible_truncation, reason = "what does not fit does not come back either")]
+    let whole = number as i32;
+    #[expect(clippy::float_cmp, reason = "the comparison is about exactly that")]
+    let is_same = f64::from(whole) == number;
+    is_same.then_some(whole)
+}
+
 /// `ToUint32`.
 pub(super) fn to_uint32(number: f64) -> u32 {
+    if let Some(whole) = exact_i32(number) {
+        return whole.cast_unsigned();
+    }
     if !number.is_finite() {
         return 0;
     }

@@ -128,13 +128,19 @@ pub(super) fn parse_int(text: &[u8], radix: i32) -> Result<f64, Stop> {
     if radix == 0 && digits.len() > 1 && digits[0] == b'0' && matches!(digits[1], b'x' | b'X') {
         return Err(Stop::GiveUp);
     }
-    let length = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    if length > 15 {
-        return Err(Stop::GiveUp);
+    let mut length = 0;
+    let mut number = 0u64;
+    for digit in digits.iter().map(|byte| byte.wrapping_sub(b'0')).take_while(|digit| *digit < 10) {
+        length += 1;
+        if length > 15 {
+            return Err(Stop::GiveUp);
+        }
+        number = number * 10 + u64::from(digit);
     }
     if length == 0 {
         return Ok(f64::NAN);
     }
-    let number = digits[..length].iter().fold(0.0, |sum, digit| sum * 10.0 + f64::from(digit - b'0'));
+    #[expect(clippy::cast_precision_loss, reason = "fifteen digits are less than 2^53")]
+    let number = number as f64;
     Ok(if negative { -number } else { number })
 }

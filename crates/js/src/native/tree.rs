@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 
-use super::value::mark;
+use crate::text::mark;
 
 /// A function and everything nested in it.
 #[derive(Debug)]
@@ -130,7 +130,7 @@ pub(super) enum Expression {
 #[derive(Debug)]
 pub(super) struct Name {
     pub(super) text: Box<[u8]>,
-    /// What tells most names from others, see [`mark`](super::value::mark).
+    /// What tells most names from others, see [`mark`].
     pub(super) mark: u64,
     /// Which member of its object had the name when it was last looked for: documents often have the same members in the
     /// same order.

@@ -110,7 +110,7 @@ pub(super) struct Lazy<'a> {
 
 struct Member<'a> {
     name: &'a [u8],
-    /// See [`mark`].
+    /// See [`text::mark`].
     mark: u64,
     /// Where its value begins.
     at: usize,
@@ -184,11 +184,11 @@ impl<'a> Lazy<'a> {
 
     /// The value of a member. `steps` pays for the search.
     pub(super) fn get(&self, arena: &'a Bump, name: &[u8], steps: &mut Steps) -> Result<Option<Packed<'a>>, Stop> {
-        let found = self.find(arena, name, mark(name), steps)?;
-        Ok(found.map(|index| self.members.borrow()[index].value(arena, self.text)))
+        self.find(arena, name, text::mark(name), &Cell::default(), steps)
     }
 
     /// As [`Lazy::get`], beginning where the member was last found.
+    #[inline]
     pub(super) fn get_guessed(
         &self,
         arena: &'a Bump,
@@ -200,13 +200,20 @@ impl<'a> Lazy<'a> {
         {
             return Ok(Some(member.value(arena, self.text)));
         }
-        let found = self.find(arena, &name.text, name.mark, steps)?;
-        name.place.set(found.unwrap_or_default());
-        Ok(found.map(|index| self.members.borrow()[index].value(arena, self.text)))
+        self.find(arena, &name.text, name.mark, &name.place, steps)
     }
 
-    fn find(&self, arena: &'a Bump, name: &[u8], mark: u64, steps: &mut Steps) -> Result<Option<usize>, Stop> {
+    /// Looks for a member, and notes in `place` where it is.
+    fn find(
+        &self,
+        arena: &'a Bump,
+        name: &[u8],
+        mark: u64,
+        place: &Cell<usize>,
+        steps: &mut Steps,
+    ) -> Result<Option<Packed<'a>>, Stop> {
         let mut members = self.members.borrow_mut();
+        let mut found;
         if self.is_whole.get() && members.len() > FEW_MEMBERS {
             steps.pay(1)?;
             let sorted = self.sorted.get_or_init(|| {
@@ -215,62 +222,69 @@ impl<'a> Lazy<'a> {
                 order.sort_by_key(|index| members[*index as usize].name);
                 order.into_bump_slice()
             });
-            let found = sorted.binary_search_by_key(&name, |index| members[*index as usize].name);
-            return Ok(found.ok().map(|at| sorted[at] as usize));
-        }
-        let known = members.iter().position(|member| member.is_named(name, mark));
-        if known.is_some() {
-            return Ok(known);
-        }
-        steps.pay(members.len() / 8)?;
-        while let Some(member) = self.scan(arena, &members) {
-            let is_found = member.is_named(name, mark);
-            push_member(&mut members, member);
-            if is_found {
-                return Ok(Some(members.len() - 1));
+            let at = sorted.binary_search_by_key(&name, |index| members[*index as usize].name);
+            found = at.ok().map(|at| sorted[at] as usize);
+        } else {
+            found = members.iter().position(|member| member.is_named(name, mark));
+            if found.is_none() {
+                steps.pay(members.len() / 8)?;
+            }
+            while found.is_none() && self.scan(arena, &mut members) {
+                let last = members.len() - 1;
+                found = members[last].is_named(name, mark).then_some(last);
             }
         }
-        Ok(None)
+        place.set(found.unwrap_or_default());
+        Ok(found.map(|index| members[index].value(arena, self.text)))
     }
 
     /// Names in the order of ordinary objects: array indexes first.
     pub(super) fn names(&self, arena: &'a Bump) -> ArenaVec<'a, &'a [u8]> {
         let mut members = self.members.borrow_mut();
-        while let Some(member) = self.scan(arena, &members) {
-            push_member(&mut members, member);
-        }
+        while self.scan(arena, &mut members) {}
         let mut names = ArenaVec::with_capacity_in(members.len(), arena);
         names.extend(members.iter().map(|member| member.name));
         order_names(&mut names);
         names
     }
 
-    /// Finds the member after `members`, if there is one.
-    fn scan(&self, arena: &'a Bump, members: &[Member<'a>]) -> Option<Member<'a>> {
+    /// Finds the member after `members`; whether there was one.
+    #[inline]
+    fn scan(&self, arena: &'a Bump, members: &mut ArenaVec<'a, Member<'a>>) -> bool {
         if self.is_whole.get() {
-            return None;
+            return false;
         }
         let text = self.text;
-        let mut at = text::skip_space(text, members.last().map_or(1, |last| last.end(text)));
+        let mut at = members.last().map_or(1, |last| last.end(text));
+        // Stored documents have no white space.
         if text.get(at) == Some(&b',') {
-            at = text::skip_space(text, at + 1);
+            at += 1;
+        }
+        if text.get(at) != Some(&b'"') {
+            at = text::skip_space(text, at);
+            if text.get(at) == Some(&b',') {
+                at = text::skip_space(text, at + 1);
+            }
         }
         if text.get(at) != Some(&b'"') {
             self.is_whole.set(true);
-            return None;
+            return false;
         }
-        let (end, escaped) = text::string_end(text, at);
-        let name = inside(arena, text, at, end, escaped);
-        let mark = match text.get(at + 1..).and_then(<[u8]>::first_chunk) {
-            // As `mark` has it, in one step: what follows the name is cut off.
-            Some(bytes) if !escaped && !name.is_empty() => {
-                u64::from_le_bytes(*bytes) & u64::MAX >> (64 - 8 * name.len().min(8))
+        let (end, name, mark) = match text::short_name(text, at) {
+            Some((end, mark)) => (end, &text[at + 1..end - 1], mark),
+            None => {
+                let (end, escaped) = text::string_end(text, at);
+                let name = inside(arena, text, at, end, escaped);
+                (end, name, text::mark(name))
             }
-            _ => mark(name),
         };
         let colon = text::skip_space(text, end);
         let at = text::skip_space(text, colon + 1);
-        Some(Member { name, mark, at, end: Cell::new(0), value: Cell::new(None) })
+        if members.is_empty() {
+            members.reserve(8);
+        }
+        members.push(Member { name, mark, at, end: Cell::new(0), value: Cell::new(None) });
+        true
     }
 
     /// Where the object ends in its text.
@@ -281,13 +295,6 @@ impl<'a> Lazy<'a> {
             None => text::skip_value(self.text, 0),
         }
     }
-}
-
-fn push_member<'a>(members: &mut ArenaVec<'a, Member<'a>>, member: Member<'a>) {
-    if members.is_empty() {
-        members.reserve(8);
-    }
-    members.push(member);
 }
 
 impl<'a> Array<'a> {
@@ -412,15 +419,6 @@ impl Steps {
         self.bytes = self.bytes.checked_sub(bytes).ok_or(Stop::GiveUp)?;
         Ok(())
     }
-}
-
-/// The first eight bytes of a name, or all there are: names with different marks are different.
-#[inline]
-pub(super) fn mark(name: &[u8]) -> u64 {
-    if let Some(bytes) = name.first_chunk() {
-        return u64::from_le_bytes(*bytes);
-    }
-    name.iter().rev().fold(0, |mark, byte| mark << 8 | u64::from(*byte))
 }
 
 /// Whether names with the same mark are the same. Most are so short that their last eight bytes are all that is left.
