@@ -13,7 +13,7 @@ pub(crate) trait Committer {
 }
 
 /// Batches are committed when they have this many bytes; early in tests, which look at what lies between two commits.
-const BATCH_BYTES: usize = if cfg!(test) { 64 << 10 } else { 4 << 20 };
+const BATCH_BYTES: usize = if cfg!(test) { 64 << 10 } else { 1 << 20 };
 
 /// Writes nodes, in several commits if there are many.
 pub(crate) struct NodeWriter<'a> {
