@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use settee_model::Rev;
@@ -149,7 +149,8 @@ fn random_update(view: &ReadView, random: &mut Random) -> DocUpdate {
     edit(&id, newest.as_ref(), random.one_in(8), &body)
 }
 
-fn change_rules(database: &Arc<Database>, random: &mut Random, done: &AtomicBool) {
+/// Changes the rules until it is `done`, and counts how often.
+fn change_rules(database: &Arc<Database>, random: &mut Random, done: &AtomicBool, changes: &AtomicUsize) {
     while !done.load(Ordering::Acquire) {
         let head = database.read().unwrap().head(DESIGN).unwrap();
         let (parent, deleted) = match head {
@@ -160,6 +161,7 @@ fn change_rules(database: &Arc<Database>, random: &mut Random, done: &AtomicBool
         let seq = database.read().unwrap().update_seq().unwrap();
         let body = format!("{{\"least\":{}}}", seq + random.below(100) as u64);
         save(database, edit(DESIGN, parent.as_ref(), deleted, if deleted { "{}" } else { &body }));
+        changes.fetch_add(1, Ordering::Relaxed);
         thread::yield_now();
     }
 }
@@ -174,26 +176,29 @@ fn history_of_rules(view: &ReadView) -> BTreeMap<u64, u64> {
 #[test]
 fn no_update_slips_past_the_rules_of_its_moment() {
     let database = database();
-    let (done, writers, tries) = (AtomicBool::new(false), 6, 400);
+    let (done, changes, stale, writers) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0), 6);
     let mut random = Random::new();
     let seeds: Vec<u64> = (0..=writers).map(|_| random.next()).collect();
-    let stale: u64 = thread::scope(|scope| {
-        let (database, done) = (&database, &done);
+    thread::scope(|scope| {
+        let (database, done, changes, stale) = (&database, &done, &changes, &stale);
         let ruler = seeds[writers];
-        scope.spawn(move || change_rules(database, &mut Random::of(ruler), done));
+        scope.spawn(move || change_rules(database, &mut Random::of(ruler), done, changes));
+        // Threads take turns as the system pleases, so writers go on until what is tested has happened.
+        let is_enough = || changes.load(Ordering::Relaxed) > 20 && stale.load(Ordering::Relaxed) > 0;
         let write = move |seed: u64| {
-            let (mut random, mut stale) = (Random::of(seed), 0);
-            for _ in 0..tries {
+            let mut random = Random::of(seed);
+            for tries in 0.. {
+                if tries >= 400 && is_enough() || tries == 20_000 {
+                    break;
+                }
                 let view = database.read().unwrap();
                 let Some(update) = ask(&view, random_update(&view, &mut random)) else { continue };
-                stale += u64::from(is_stale(&one(database, update)));
+                stale.fetch_add(usize::from(is_stale(&one(database, update))), Ordering::Relaxed);
             }
-            stale
         };
         let writers: Vec<_> = seeds[..writers].iter().map(|seed| scope.spawn(move || write(*seed))).collect();
-        let stale = writers.into_iter().map(|writer| writer.join().unwrap()).sum();
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
         done.store(true, Ordering::Release);
-        stale
     });
     let view = database.read().unwrap();
     super::audit(&view);
@@ -214,8 +219,8 @@ fn no_update_slips_past_the_rules_of_its_moment() {
         }
     }
     assert!(
-        revisions > 100 && rules.len() > 10 && stale > 0,
-        "{revisions} revisions, {} rules, {stale} stale",
+        revisions > 100 && rules.len() > 10 && stale.load(Ordering::Relaxed) > 0,
+        "{revisions} revisions, {} rules, {stale:?} stale",
         rules.len()
     );
 }
