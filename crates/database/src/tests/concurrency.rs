@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Barrier, mpsc};
 use std::thread;
 
@@ -162,6 +162,31 @@ fn writers_that_wait_share_commits() {
     audit(&view);
     assert_eq!(submit("again"), Submitted::Lead);
     database.lead();
+}
+
+#[test]
+fn who_leads_is_not_kept_by_what_comes_later() {
+    const MOST: usize = 5_000;
+    let database = super::database();
+    let came = Arc::new(AtomicUsize::new(0));
+    let submit_more = {
+        let (database, came) = (Arc::clone(&database), Arc::clone(&came));
+        move || {
+            // There is always something to do, until this number is reached.
+            let number = came.fetch_add(1, Ordering::Relaxed);
+            if number < MOST {
+                let work = Work::Documents(vec![new(&format!("later{number}"), "{}")]);
+                assert_eq!(database.submit(work, Box::new(|_| ())), Submitted::Queued);
+            }
+        }
+    };
+    let subscription = database.subscribe(move |_| submit_more());
+    save(&database, new("first", "{}"));
+    let came_before = came.swap(MOST, Ordering::Relaxed);
+    assert!(came_before < MOST, "the caller led until nothing came any more");
+    drop(subscription);
+    save(&database, new("last", "{}"));
+    audit(&database.read().unwrap());
 }
 
 #[test]

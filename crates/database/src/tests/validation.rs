@@ -1,8 +1,8 @@
 //! Validated updates: what was seen must still hold when they are committed, whoever writes meanwhile.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
 use settee_model::Rev;
@@ -149,8 +149,28 @@ fn random_update(view: &ReadView, random: &mut Random) -> DocUpdate {
     edit(&id, newest.as_ref(), random.one_in(8), &body)
 }
 
-/// Changes the rules until it is `done`, and counts how often.
-fn change_rules(database: &Arc<Database>, random: &mut Random, done: &AtomicBool, changes: &AtomicUsize) {
+/// How often the rules have changed.
+#[derive(Default)]
+struct Changes {
+    count: Mutex<usize>,
+    changed: Condvar,
+}
+
+impl Changes {
+    fn add(&self) {
+        *self.count.lock().unwrap() += 1;
+        self.changed.notify_all();
+    }
+
+    fn wait_for_one(&self) {
+        let count = self.count.lock().unwrap();
+        let before = *count;
+        drop(self.changed.wait_while(count, |count| *count == before).unwrap());
+    }
+}
+
+/// Changes the rules until it is `done`.
+fn change_rules(database: &Arc<Database>, random: &mut Random, done: &AtomicBool, changes: &Changes) {
     while !done.load(Ordering::Acquire) {
         let head = database.read().unwrap().head(DESIGN).unwrap();
         let (parent, deleted) = match head {
@@ -161,7 +181,7 @@ fn change_rules(database: &Arc<Database>, random: &mut Random, done: &AtomicBool
         let seq = database.read().unwrap().update_seq().unwrap();
         let body = format!("{{\"least\":{}}}", seq + random.below(100) as u64);
         save(database, edit(DESIGN, parent.as_ref(), deleted, if deleted { "{}" } else { &body }));
-        changes.fetch_add(1, Ordering::Relaxed);
+        changes.add();
         thread::yield_now();
     }
 }
@@ -176,29 +196,31 @@ fn history_of_rules(view: &ReadView) -> BTreeMap<u64, u64> {
 #[test]
 fn no_update_slips_past_the_rules_of_its_moment() {
     let database = database();
-    let (done, changes, stale, writers) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0), 6);
+    let (done, changes, writers, tries) = (AtomicBool::new(false), Changes::default(), 6, 400);
     let mut random = Random::new();
     let seeds: Vec<u64> = (0..=writers).map(|_| random.next()).collect();
-    thread::scope(|scope| {
-        let (database, done, changes, stale) = (&database, &done, &changes, &stale);
+    let stale: u64 = thread::scope(|scope| {
+        let (database, done, changes) = (&database, &done, &changes);
         let ruler = seeds[writers];
         scope.spawn(move || change_rules(database, &mut Random::of(ruler), done, changes));
-        // Threads take turns as the system pleases, so writers go on until what is tested has happened.
-        let is_enough = || changes.load(Ordering::Relaxed) > 20 && stale.load(Ordering::Relaxed) > 0;
         let write = move |seed: u64| {
-            let mut random = Random::of(seed);
-            for tries in 0.. {
-                if tries >= 400 && is_enough() || tries == 20_000 {
-                    break;
-                }
+            let (mut random, mut stale) = (Random::of(seed), 0);
+            for _ in 0..tries {
                 let view = database.read().unwrap();
-                let Some(update) = ask(&view, random_update(&view, &mut random)) else { continue };
-                stale.fetch_add(usize::from(is_stale(&one(database, update))), Ordering::Relaxed);
+                let update = ask(&view, random_update(&view, &mut random));
+                // Threads take turns as the system pleases; now and then the rules shall change at this moment.
+                if random.one_in(20) {
+                    changes.wait_for_one();
+                }
+                let Some(update) = update else { continue };
+                stale += u64::from(is_stale(&one(database, update)));
             }
+            stale
         };
         let writers: Vec<_> = seeds[..writers].iter().map(|seed| scope.spawn(move || write(*seed))).collect();
-        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        let stale = writers.into_iter().map(|writer| writer.join().unwrap()).sum();
         done.store(true, Ordering::Release);
+        stale
     });
     let view = database.read().unwrap();
     super::audit(&view);
@@ -219,8 +241,8 @@ fn no_update_slips_past_the_rules_of_its_moment() {
         }
     }
     assert!(
-        revisions > 100 && rules.len() > 10 && stale.load(Ordering::Relaxed) > 0,
-        "{revisions} revisions, {} rules, {stale:?} stale",
+        revisions > 100 && rules.len() > 10 && stale > 0,
+        "{revisions} revisions, {} rules, {stale} stale",
         rules.len()
     );
 }

@@ -17,6 +17,7 @@ mod validation;
 
 use std::panic::resume_unwind;
 use std::sync::{Arc, mpsc};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use settee_model::json::Json;
@@ -269,20 +270,27 @@ impl Database {
     /// # Panics
     /// When a commit, a completion or a listener panicked, but only after everything else that waited was done.
     pub fn lead(self: &Arc<Self>) {
-        let mut panicked = Ok(());
+        self.lead_until(|| false).end();
+    }
+
+    /// Commits what is queued until nothing is left or, after a commit, `is_over`.
+    fn lead_until(self: &Arc<Self>, mut is_over: impl FnMut() -> bool) -> Lead {
+        let mut lead = Lead { panicked: Ok(()), is_left: false };
         let mut writer = self.writer.lock();
         let (mut company, mut patience) = (0, Duration::ZERO);
         loop {
             self.queue.gather(company, patience);
-            let Some(works) = self.queue.take(COMMIT_BYTES) else { break };
+            let Some(works) = self.queue.take(COMMIT_BYTES) else { return lead };
             let answered = works.len();
             let begun = Instant::now();
-            panicked = group::commit(self, &mut writer, works).and(panicked);
+            lead.panicked = group::commit(self, &mut writer, works).and(lead.panicked);
+            if is_over() {
+                lead.is_left = !self.queue.end_lead();
+                return lead;
+            }
             patience = begun.elapsed().min(PATIENCE_MAX);
             company = answered + self.queue.gather(0, Duration::ZERO);
         }
-        drop(writer);
-        panicked.unwrap_or_else(|panic| resume_unwind(panic));
     }
 
     /// Commits `work` and waits for it.
@@ -295,10 +303,45 @@ impl Database {
             // The receiver waits below for as long as this can be called.
             let _ = sender.send(result);
         });
+        let mut result = None;
         if self.submit(work, done) == Submitted::Lead {
+            // What others submit meanwhile may never end, and is no reason to keep this caller.
+            let lead = self.lead_until(|| match receiver.try_recv() {
+                Ok(answer) => {
+                    result = Some(answer);
+                    true
+                }
+                Err(nothing) => nothing == mpsc::TryRecvError::Disconnected,
+            });
+            if lead.is_left {
+                self.lead_elsewhere();
+            }
+            lead.end();
+        }
+        let result = result.map_or_else(|| receiver.recv(), Ok);
+        result.unwrap_or_else(|_| Err(StorageError::Io("the commit was given up".to_owned()).into()))
+    }
+
+    /// Goes on leading in a thread of its own, or here if there can be none.
+    fn lead_elsewhere(self: &Arc<Self>) {
+        let database = Arc::clone(self);
+        if thread::Builder::new().name("commit".to_owned()).spawn(move || database.lead()).is_err() {
             self.lead();
         }
-        receiver.recv().unwrap_or_else(|_| Err(StorageError::Io("the commit was given up".to_owned()).into()))
+    }
+}
+
+/// How a lead ended.
+struct Lead {
+    /// The last panic of a commit, a completion or a listener.
+    panicked: thread::Result<()>,
+    /// Whether work is left that somebody must lead.
+    is_left: bool,
+}
+
+impl Lead {
+    fn end(self) {
+        self.panicked.unwrap_or_else(|panic| resume_unwind(panic));
     }
 }
 

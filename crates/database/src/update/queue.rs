@@ -67,6 +67,13 @@ impl Queue {
         Some(works)
     }
 
+    /// Ends the caller's lead if no work waits; otherwise somebody must go on.
+    pub(crate) fn end_lead(&self) -> bool {
+        let mut state = self.state.lock();
+        state.led = !state.waiting.is_empty();
+        !state.led
+    }
+
     /// How many works wait.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
