@@ -106,6 +106,11 @@ fn builds_are_paused_resumed_and_cancelled() {
         "the index is paused; resume it, or ask with update=false for what there is",
     );
     assert_eq!(build_state(&mut client).0, "paused");
+    // The next build shall not be taken for this one, which still ends.
+    wait_for("the end of the paused build", || {
+        let tasks = client.get("/_active_tasks").expect(200);
+        tasks.json().value().elements().next().is_none().then_some(())
+    });
     order(&mut client, "resume");
     wait_for("the build", || (build_state(&mut client).0 == "building").then_some(()));
     order(&mut client, "cancel");
