@@ -4,15 +4,19 @@
 //! within a database are judged by the database's security object, which is closed unless it says otherwise. In the
 //! databases of the system only what is declared to care for itself is open to others than server administrators.
 
+mod security;
+
 use std::sync::Arc;
 
-use settee_auth::UserContext;
+use settee_auth::{METRICS_ROLE, UserContext};
 use settee_database::{Database, validate_name};
-use settee_model::json::{Json, Value};
+use settee_model::json::Json;
 
 use crate::node::Node;
 use crate::router::Captures;
 use crate::{Error, bridge, users};
+
+pub(crate) use security::{MalformedSecurity, Security};
 
 /// What a request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +59,7 @@ pub(crate) async fn authorize(
         Permission::ServerAdmin => Err(Error::unauthorized("You are not a server admin.")),
         Permission::ListDatabases if !node.settings.switch("chttpd", "admin_only_all_dbs", true) => Ok(()),
         Permission::ListDatabases => Err(Error::unauthorized("You are not a server admin.")),
-        Permission::Metrics if user.roles.iter().any(|role| role == "_metrics") => Ok(()),
+        Permission::Metrics if user.roles.iter().any(|role| role == METRICS_ROLE) => Ok(()),
         Permission::Metrics => Err(Error::unauthorized("You are not a server admin or read-only metrics user")),
         Permission::Member | Permission::Document | Permission::DatabaseAdmin | Permission::Maintenance => {
             // Whatever else the server may have under such a name one day is for administrators.
@@ -71,9 +75,9 @@ pub(crate) async fn authorize(
             let database = node.database(captures.get("db"))?;
             let user = user.clone();
             bridge::blocking(move || {
-                let security = security(&database)?;
-                judge(permission, &user, security.value())?;
-                if is_listing && judge(Permission::DatabaseAdmin, &user, security.value()).is_err() {
+                let security = Security::of(&database)?;
+                judge(permission, &user, &security)?;
+                if is_listing && judge(Permission::DatabaseAdmin, &user, &security).is_err() {
                     let reason = "Only administrators can view design docs in the users database.";
                     return Err(Error::forbidden(reason));
                 }
@@ -89,16 +93,14 @@ fn is_of_system(node: &Node, name: &str) -> bool {
     users::is_users_db(&node.auth_policy(), name) || name.rsplit('/').next() == Some("_replicator")
 }
 
-/// The security object of a database: closed to all but administrators if none was set.
+/// The security object of a database as clients and functions see it: as it was set, or closed to all but administrators.
 pub(crate) fn security(database: &Arc<Database>) -> Result<Json, Error> {
-    let closed = || Json::trusted(br#"{"members":{"roles":["_admin"]},"admins":{"roles":["_admin"]}}"#.to_vec());
-    Ok(database.security()?.unwrap_or_else(closed))
+    security::stored(database)
 }
 
 /// Whether `user` is an administrator of `database`. Reads it, so it belongs on a thread that may block.
 pub(crate) fn administers(database: &Arc<Database>, user: &UserContext) -> Result<bool, Error> {
-    let security = security(database)?;
-    Ok(user.is_admin() || security.value().get("admins").is_some_and(|admins| names_user(admins, user)))
+    Ok(user.is_admin() || Security::of(database)?.names_admin(user))
 }
 
 /// Refuses a design document to who is no administrator of the database.
@@ -110,33 +112,19 @@ pub(crate) async fn require_database_admin(
     authorize(node, Permission::DatabaseAdmin, user, captures).await
 }
 
-fn judge(permission: Permission, user: &UserContext, security: Value<'_>) -> Result<(), Error> {
-    let is_admin = security.get("admins").is_some_and(|admins| names_user(admins, user));
+fn judge(permission: Permission, user: &UserContext, security: &Security) -> Result<(), Error> {
+    let is_admin = security.names_admin(user);
     if permission == Permission::Maintenance {
         let refused = Error::unauthorized("You are not a server or db admin.");
         return if is_admin { Ok(()) } else { Err(refused) };
     }
-    let members = security.get("members").or_else(|| security.get("readers"));
-    let is_open = members.is_none_or(|members| is_empty(members, "names") && is_empty(members, "roles"));
-    let is_member = is_admin || is_open || members.is_some_and(|members| names_user(members, user));
-    match (is_member, &user.name) {
+    match (is_admin || security.names_member(user), &user.name) {
         (false, None) => Err(Error::unauthorized("You are not authorized to access this db.")),
         (false, Some(_)) => Err(Error::forbidden("You are not allowed to access this db.")),
         (true, _) if permission != Permission::DatabaseAdmin || is_admin => Ok(()),
         (true, None) => Err(Error::unauthorized("You are not a db or server admin.")),
         (true, Some(_)) => Err(Error::forbidden("You are not a db or server admin.")),
     }
-}
-
-fn names_user(group: Value<'_>, user: &UserContext) -> bool {
-    let has = |list: &str, wanted: &str| {
-        group.get(list).is_some_and(|list| list.elements().any(|item| item.as_str().as_deref() == Some(wanted)))
-    };
-    user.name.as_deref().is_some_and(|name| has("names", name)) || user.roles.iter().any(|role| has("roles", role))
-}
-
-fn is_empty(group: Value<'_>, list: &str) -> bool {
-    group.get(list).is_none_or(|list| list.elements().next().is_none())
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use settee_views::ViewError;
 use settee_wire::multipart::MultipartError;
 
 use crate::SettingsError;
+use crate::access::MalformedSecurity;
 
 /// An error as a client sees it.
 #[derive(Clone, Debug)]
@@ -200,6 +201,12 @@ impl From<AuthError> for Error {
             | AuthError::IterationsTooHigh
             | AuthError::InvalidPrf => Self::forbidden(reason),
         }
+    }
+}
+
+impl From<MalformedSecurity> for Error {
+    fn from(error: MalformedSecurity) -> Self {
+        Self::bad_request(error.to_string())
     }
 }
 

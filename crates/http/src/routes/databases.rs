@@ -7,6 +7,7 @@ use settee_database::{Database, DatabaseOptions, Layout, Work};
 use settee_model::json::{Json, Kind, write_string};
 
 use super::write::encode_path;
+use crate::access::Security;
 use crate::node::Node;
 use crate::params::view::ViewParams;
 use crate::params::{Query, Raw};
@@ -226,11 +227,8 @@ pub(super) async fn set_security(mut request: Request) -> Answer {
     {
         return Err(Error::forbidden("You can't edit the security object of the user database."));
     }
-    let security = request.read_json().await?;
-    if security.value().kind() != Kind::Object {
-        return Err(Error::bad_request("Request body must be a JSON object"));
-    }
-    bridge::commit(&database, vec![Work::SetSecurity(security)]).await?;
+    let security = Security::parse(request.read_json().await?)?;
+    bridge::commit(&database, vec![Work::SetSecurity(security.into_json())]).await?;
     Ok(respond::ok(StatusCode::OK))
 }
 
