@@ -40,12 +40,18 @@ pub(crate) struct Server {
 impl Server {
     /// Starts the server and waits until it listens.
     pub(crate) fn start(workspace: &Workspace, purpose: &str, access: Access) -> Result<Self> {
+        Self::start_with(workspace, purpose, access, &[])
+    }
+
+    /// The same with settings of the form `section/key=value`.
+    pub(crate) fn start_with(workspace: &Workspace, purpose: &str, access: Access, settings: &[&str]) -> Result<Self> {
         let binary = workspace.binary();
         let log = workspace.log(&format!("{purpose}-server"))?;
         let output = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         let data = workspace.scratch(purpose);
         let mut command = Command::new(&binary);
         command.args(["serve", "--bind", "127.0.0.1", "--port", &free_port()?.to_string(), "--data"]).arg(&data);
+        command.args(settings.iter().flat_map(|setting| ["--set", *setting]));
         match access {
             Access::Admin => command.env("COUCHDB_USER", "admin").env("COUCHDB_PASSWORD", "pw"),
             Access::Party => command.env_remove("COUCHDB_USER").env_remove("COUCHDB_PASSWORD"),

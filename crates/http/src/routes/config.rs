@@ -9,6 +9,24 @@ use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::{Applies, Error, Persist};
 
+/// Sections of version 1 and 2 that start programs or say what serves a path. They could not be changed over HTTP since
+/// CVE-2017-12636, and cannot be here.
+const LOCKED: [&str; 7] = [
+    "daemons",
+    "os_daemons",
+    "external",
+    "update_notification",
+    "httpd_global_handlers",
+    "httpd_db_handlers",
+    "httpd_design_handlers",
+];
+
+/// The same for sections that do start programs here: changing them over HTTP has to be allowed by [`SWITCH`].
+const STARTING_PROGRAMS: [&str; 2] = ["query_servers", "native_query_servers"];
+
+/// Who can set this could allow it to themselves, so it is set in the file, or where the server is started.
+const SWITCH: (&str, &str) = ("query_server_config", "configure_over_http");
+
 /// Tells when a change counts.
 const APPLIES: HeaderName = HeaderName::from_static("x-settee-applies");
 
@@ -47,6 +65,7 @@ pub(super) async fn get(request: Request) -> Answer {
 
 /// `PUT …/_config/{section}/{key}`: a JSON string in, the old value out.
 pub(super) async fn set(mut request: Request) -> Answer {
+    require_changeable(&request)?;
     require_node(&request)?;
     let body = request.read_json().await?;
     let value = body.value().as_str().ok_or_else(|| Error::bad_request("A configuration value is a JSON string."))?;
@@ -60,6 +79,7 @@ pub(super) async fn set(mut request: Request) -> Answer {
 
 /// `DELETE …/_config/{section}/{key}`
 pub(super) async fn delete(request: Request) -> Answer {
+    require_changeable(&request)?;
     require_node(&request)?;
     let settings = std::sync::Arc::clone(&request.node.settings);
     let (section, key) = (request.captures.get("section").to_owned(), request.captures.get("key").to_owned());
@@ -75,6 +95,25 @@ pub(super) async fn reload(request: Request) -> Answer {
     let settings = std::sync::Arc::clone(&request.node.settings);
     crate::bridge::blocking(move || Ok(settings.reload()?)).await?;
     Ok(respond::ok(StatusCode::OK))
+}
+
+/// Refuses changes that may not come over HTTP. Without an administrator nobody can be kept from becoming one, so that version 1's
+/// way to name a query server works there by default.
+fn require_changeable(request: &Request) -> Result<(), Error> {
+    let (section, key) = (request.captures.get("section"), request.captures.get("key"));
+    let locked = || Error::forbidden("Config section blacklisted for modification over HTTP API.");
+    if LOCKED.contains(&section) || (section, key) == SWITCH {
+        return Err(locked());
+    }
+    if !STARTING_PROGRAMS.contains(&section) {
+        return Ok(());
+    }
+    let allowed = request.node.settings.effective(SWITCH.0, SWITCH.1);
+    match allowed.as_deref() {
+        Some("true") => Ok(()),
+        None if !request.node.authenticator.has_admins() => Ok(()),
+        _ => Err(locked()),
+    }
 }
 
 fn persist(request: &Request) -> Persist {
@@ -110,4 +149,64 @@ fn write_section(out: &mut Vec<u8>, values: &[(String, String)]) {
         write_string(out, value);
     }
     out.push(b'}');
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::tests::node::{Ask, World};
+
+    const LOCKED: &str =
+        r#"403 {"error":"forbidden","reason":"Config section blacklisted for modification over HTTP API."}"#;
+
+    async fn check(world: &World, path: &str, expected: &str) {
+        for base in ["/_config", "/_node/_local/_config", "/_node/nobody@nowhere/_config"] {
+            for method in ["PUT", "DELETE"] {
+                let line = format!("{method} {base}/{path}");
+                let told = world.ask(Ask::new(&line).basic("admin", "pw").json("\"x\"")).await;
+                if expected == LOCKED {
+                    assert_eq!(told.line(), LOCKED, "{line}");
+                } else if !base.contains("nowhere") {
+                    assert_eq!(told.status.as_u16().to_string(), expected, "{line}");
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn sections_that_start_programs_or_change_routes_are_not_changed_over_http() {
+        let world = World::new();
+        for section in super::LOCKED.iter().chain(&super::STARTING_PROGRAMS) {
+            check(&world, &format!("{section}/x"), LOCKED).await;
+            // However the name is written.
+            check(&world, &format!("%{:02x}{}/x", section.as_bytes()[0], &section[1..]), LOCKED).await;
+        }
+        check(&world, "query_server_config/configure_over_http", LOCKED).await;
+        check(&world, "query_server_config/os_process_limit", "200").await;
+        assert!(world.node.settings.get("query_servers", "x").is_none());
+    }
+
+    #[tokio::test]
+    async fn query_servers_are_configured_over_http_only_where_that_is_allowed() {
+        let world = World::new();
+        let (section, key) = super::SWITCH;
+        world.set(section, key, "true");
+        for path in ["query_servers/python", "native_query_servers/enable_erlang_query_server"] {
+            check(&world, path, "200").await;
+        }
+        check(&world, "os_daemons/x", LOCKED).await;
+        world.set(section, key, "yes");
+        check(&world, "query_servers/python", LOCKED).await;
+        world.set(section, key, "false");
+        world.set_admins(&[]);
+        let put = || Ask::new("PUT /_config/query_servers/python").json("\"x\"");
+        assert_eq!(world.ask(put()).await.line(), LOCKED);
+        world.node.settings.delete(section, key, crate::Persist::No).expect("it is set");
+        assert_eq!(
+            world.ask(put()).await.line(),
+            r#"200 """#,
+            "without an administrator nothing else is locked either"
+        );
+        world.set_admins(&["admin"]);
+        check(&world, "query_servers/python", LOCKED).await;
+    }
 }

@@ -292,6 +292,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("query_server_config", "os_process_idle_limit", "300", Kind::Seconds, "how long a process may be idle before it is ended"),
     setting("query_server_config", "os_process_memory_limit", "2147483648", Kind::Limit, "bytes that one process of a query server may allocate"),
     setting("query_server_config", "project_documents", "true", Kind::Bool, "send Python map functions only the members of documents that they can see; results are the same"),
+    unset("query_server_config", "configure_over_http", Kind::Bool, "let administrators change [query_servers] and [native_query_servers] over HTTP, which start programs; itself only set here. Without it only where there is no administrator"),
     setting("query_server_config", "query_limit", "268435456", Kind::Limit, "rows that one view query may answer"),
     setting("native_query_servers", "enable_erlang_query_server", "false", Kind::Bool, "run design documents in Erlang, without a sandbox"),
 

@@ -34,6 +34,7 @@ fn query_servers_are_named_in_the_environment_and_see_little_of_it() {
 fn the_configuration_wins_and_a_change_applies_at_once() {
     let directory = Directory::new();
     directory.configure("[query_servers]\ntest = /does/not/exist\nother = /does/not/exist\n");
+    directory.configure("[query_server_config]\nconfigure_over_http = true\n");
     let (_server, mut client) = start(&directory);
     let refused = client.put("/db/_design/d", DESIGN).expect(500).text();
     assert!(refused.contains("/does/not/exist: not found"), "{refused}");
