@@ -10,7 +10,7 @@ use crate::algorithm::Algorithm;
 use crate::authenticator::AuthError;
 use crate::password::{Hashing, Over, PasswordHash};
 use crate::totp::Totp;
-use crate::user::{ADMIN_ROLE, UserContext};
+use crate::user::{ADMIN_ROLE, METRICS_ROLE, UserContext};
 
 /// The rounds of a user document that does not name them.
 const ITERATIONS_DEFAULT: u64 = 10_000;
@@ -173,9 +173,11 @@ fn derived(key: &str, salt: &str, prf: &str, iterations: u64, over: Over) -> Sec
     hash.map_or(Secret::Nothing, Secret::Hash)
 }
 
+/// The roles that a document gives. Those of the system are not for documents to give, whoever could write them, but for the one
+/// that lets users read statistics.
 fn roles(document: Value<'_>) -> Vec<String> {
-    let roles = document.get("roles").into_iter().flat_map(Value::elements);
-    roles.filter_map(Value::as_str).map(std::borrow::Cow::into_owned).collect()
+    let roles = document.get("roles").into_iter().flat_map(Value::elements).filter_map(Value::as_str);
+    roles.filter(|role| !role.starts_with('_') || role == METRICS_ROLE).map(std::borrow::Cow::into_owned).collect()
 }
 
 #[cfg(test)]
@@ -275,5 +277,21 @@ mod tests {
         assert_eq!(Account::of_document("u", document.value()).context().roles, ["x", "y"]);
         let both = Account::of_admin("a", "-hashed-x,y").with_roles_of(document.value());
         assert_eq!(both.context().roles, ["_admin", "x", "y"]);
+    }
+
+    #[test]
+    fn no_document_gives_roles_of_the_system() {
+        for (roles, expected) in [
+            (r#"["_admin","x","_replicator","_metrics","admin","_"]"#, vec!["x", "_metrics", "admin"]),
+            (r#"["\u005fadmin"]"#, vec![]),
+            (r#""_admin""#, vec![]),
+            (r#"{"_admin":"_admin"}"#, vec![]),
+            ("null", vec![]),
+        ] {
+            let document = Json::parse(format!(r#"{{"roles":{roles}}}"#).as_bytes()).unwrap();
+            let context = Account::of_document("u", document.value()).context();
+            assert_eq!(context.roles, expected, "{roles}");
+            assert!(!context.is_admin(), "{roles}");
+        }
     }
 }

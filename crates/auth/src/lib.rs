@@ -40,4 +40,4 @@ pub use lockout::{LockoutMode, LockoutPolicy};
 pub use password::{HashError, Hashing, NewScheme, PasswordHash, hash_password, is_hashed};
 pub use proxy::proxy_token_matches;
 pub use totp::Totp;
-pub use user::{ADMIN_ROLE, UserContext};
+pub use user::{ADMIN_ROLE, METRICS_ROLE, UserContext};

@@ -3,6 +3,9 @@
 /// The role of server admins.
 pub const ADMIN_ROLE: &str = "_admin";
 
+/// The role of users who may read statistics.
+pub const METRICS_ROLE: &str = "_metrics";
+
 /// CouchDB's `userCtx`: who a request speaks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserContext {

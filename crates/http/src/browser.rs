@@ -50,7 +50,7 @@ impl Viewer {
 
 impl BrowserPolicy {
     pub(crate) fn of(settings: &dyn Settings) -> Self {
-        let frames = settings.switch("chttpd", "enable_xframe_options", false).then(|| {
+        let frames = settings.guard("chttpd", "enable_xframe_options").then(|| {
             if settings.switch("x_frame_options", "same_origin", false) {
                 Frames::SameOrigin
             } else {

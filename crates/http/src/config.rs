@@ -78,6 +78,13 @@ pub trait Settings: Send + Sync {
         self.get(section, key).and_then(|value| value.trim().parse().ok()).unwrap_or(default)
     }
 
+    /// A switch that keeps something out: only `false` opens it, and it is `false` unless somebody set it. What makes no sense
+    /// was meant to be something else.
+    fn guard(&self, section: &str, key: &str) -> bool {
+        let value = self.get(section, key).unwrap_or_default();
+        !matches!(value.trim(), "" | "false")
+    }
+
     /// A value as a switch.
     fn switch(&self, section: &str, key: &str, default: bool) -> bool {
         match self.get(section, key).as_deref().map(str::trim) {
@@ -86,4 +93,15 @@ pub trait Settings: Send + Sync {
             _ => default,
         }
     }
+}
+
+/// What a value would have to be, if nobody can understand it: the end of a sentence that begins with "must be". It knows the
+/// settings whose meaning is the HTTP interface's alone; a server refuses such a value before it can lock anybody out or let
+/// anybody in.
+#[must_use]
+pub fn violation(section: &str, key: &str, value: &str) -> Option<&'static str> {
+    if value.trim().is_empty() {
+        return None;
+    }
+    crate::authentication::policy::violation(section, key, value)
 }

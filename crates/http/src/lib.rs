@@ -15,6 +15,7 @@ mod browser;
 mod config;
 mod connection;
 mod error;
+mod etag;
 mod feeds;
 mod functions;
 mod hashing;
@@ -45,7 +46,7 @@ mod users;
 mod validation;
 
 pub use authentication::fetch::{FetchError, KeyFetcher};
-pub use config::{Applies, Persist, Settings, SettingsError};
+pub use config::{Applies, Persist, Settings, SettingsError, violation};
 pub use error::Error;
 pub use metrics::SlowRequest;
 pub use node::{Identity, KeyReader, Node, NodeParts, Surroundings};

@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 
 use settee_auth::jwt::{JwtAlgorithm, RequiredClaim, RolesClaim, TokenPolicy};
+use settee_auth::user_document::PasswordRules;
 use settee_auth::{Algorithm, Hashing, LockoutMode, LockoutPolicy, LoginPolicy, NewScheme};
 
 use crate::Settings;
@@ -163,7 +164,7 @@ impl AuthPolicy {
                 same_site: same_site(&or("same_site", "")),
             },
             proxy: ProxyPolicy {
-                needs_token: settings.switch(SECTION, "proxy_use_secret", false),
+                needs_token: settings.guard(SECTION, "proxy_use_secret"),
                 name_header: or("x_auth_username", "X-Auth-CouchDB-UserName"),
                 roles_header: or("x_auth_roles", "X-Auth-CouchDB-Roles"),
                 token_header: or("x_auth_token", "X-Auth-CouchDB-Token"),
@@ -180,6 +181,36 @@ impl AuthPolicy {
             redirect: or("authentication_redirect", "/_utils/session.html"),
         }
     }
+}
+
+/// What a setting of authentication would have to be, if `value` is nothing that requests could be judged by.
+pub(crate) fn violation(section: &str, key: &str, value: &str) -> Option<&'static str> {
+    let names = |knows: &dyn Fn(&str) -> bool| value.split(',').map(str::trim).all(knows);
+    let (fits, wanted) = match (section, key) {
+        ("chttpd" | "httpd", "authentication_handlers") => (
+            !Handler::list(value).is_empty(),
+            "a list of handlers with one at least that is known, such as {chttpd_auth, cookie_authentication_handler}, \
+             {chttpd_auth, default_authentication_handler}: nobody could log in otherwise",
+        ),
+        ("chttpd_auth" | "couch_httpd_auth", "hash_algorithms") => {
+            (names(&|name| Algorithm::named(name).is_some()), "names of sha, sha224, sha256, sha384, sha512")
+        }
+        ("chttpd_auth" | "couch_httpd_auth", "same_site") => (same_site(value).is_some(), "None, Lax or Strict"),
+        ("chttpd_auth" | "couch_httpd_auth", "password_regexp") => (
+            PasswordRules::parse(value).is_ok(),
+            "a list of regular expressions, such as [\"[a-z]\", {\".{10,}\", \"At least ten characters.\"}]",
+        ),
+        ("jwt_auth", "required_claims") => (
+            value.trim() == "[]" || RequiredClaim::list(value).is_some(),
+            "names of claims and pairs such as {iss, \"https://example.com\"}",
+        ),
+        ("jwt_auth", "allowed_algorithms") => (
+            names(&|name| JwtAlgorithm::list(name.trim_matches('"')).len() == 1),
+            "names of algorithms such as RS256, ES256",
+        ),
+        _ => return None,
+    };
+    (!fits).then_some(wanted)
 }
 
 fn rounds(settings: &dyn Settings, key: &str, default: u64) -> u32 {
@@ -223,9 +254,10 @@ fn jwt(settings: &dyn Settings) -> JwtPolicy {
 fn lockout(settings: &dyn Settings) -> LockoutPolicy {
     const SECTION: &str = "chttpd_auth_lockout";
     let mode = match settings.effective(SECTION, "mode").as_deref() {
-        None | Some("enforce") => LockoutMode::Enforce,
+        Some("off") => LockoutMode::Off,
         Some("warn") => LockoutMode::Warn,
-        Some(_) => LockoutMode::Off,
+        // Whatever else it says, somebody wanted this.
+        None | Some(_) => LockoutMode::Enforce,
     };
     LockoutPolicy {
         mode,
@@ -236,8 +268,8 @@ fn lockout(settings: &dyn Settings) -> LockoutPolicy {
 
 /// Both sections count: CouchDB knew the switch first in one and then in the other, and scripts write both.
 fn anonymous(settings: &dyn Settings) -> Anonymous {
-    let required = ["chttpd", SECTION].iter().any(|section| settings.switch(section, "require_valid_user", false));
-    match (settings.switch("chttpd", "require_valid_user_except_for_up", false), required) {
+    let required = ["chttpd", SECTION].iter().any(|section| settings.guard(section, "require_valid_user"));
+    match (settings.guard("chttpd", "require_valid_user_except_for_up"), required) {
         (true, _) => Anonymous::RefusedExceptUp,
         (false, true) => Anonymous::Refused,
         (false, false) => Anonymous::Accepted,
@@ -249,6 +281,7 @@ fn same_site(setting: &str) -> Option<&'static str> {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
 
@@ -268,7 +301,56 @@ mod tests {
             ("default_authentication_handler, default_authentication_handler", vec![Default]),
             ("cookie", vec![]),
         ] {
+            assert_eq!(
+                violation("chttpd", "authentication_handlers", setting).is_some(),
+                expected.is_empty(),
+                "{setting}"
+            );
             assert_eq!(Handler::list(setting), expected, "{setting}");
         }
+    }
+
+    #[test]
+    fn values_that_nobody_understands_are_named() {
+        let check = |path: &str, value: &str, fits: bool| {
+            let (section, key) = path.split_once('/').unwrap();
+            assert_eq!(crate::violation(section, key, value).is_none(), fits, "[{section}] {key} = {value}");
+        };
+        for empty in ["", " "] {
+            check("chttpd/authentication_handlers", empty, true);
+        }
+        check("httpd/authentication_handlers", "{couch_httpd_auth, nonsense}", false);
+        check("chttpd_auth/hash_algorithms", "sha512, sha", true);
+        check("chttpd_auth/hash_algorithms", "sha512, md5", false);
+        check("couch_httpd_auth/same_site", "strict", true);
+        check("chttpd_auth/same_site", "strickt", false);
+        check("chttpd_auth/password_regexp", r#"["[a-z]"]"#, true);
+        check("chttpd_auth/password_regexp", "[a-z]", false);
+        check("jwt_auth/required_claims", r#"exp, {iss, "x"}"#, true);
+        check("jwt_auth/required_claims", "[]", true);
+        check("jwt_auth/required_claims", "{iss}", false);
+        check("jwt_auth/allowed_algorithms", r#"RS256, "ES256""#, true);
+        check("jwt_auth/allowed_algorithms", "RS256, none", false);
+        check("vendor/name", "{", true);
+    }
+
+    #[test]
+    fn guards_that_nobody_understands_are_closed() {
+        use crate::tests::live::Values;
+        let policy = |setting: &str| AuthPolicy::of(&Values::of(&[setting]));
+        for value in ["true", "yes", "1", "on", "TRUE", "flase"] {
+            let of = |path: &str| policy(&format!("{path}={value}"));
+            assert_eq!(of("chttpd/require_valid_user").anonymous, Anonymous::Refused, "{value}");
+            assert_eq!(of("chttpd_auth/require_valid_user").anonymous, Anonymous::Refused, "{value}");
+            assert_eq!(of("chttpd/require_valid_user_except_for_up").anonymous, Anonymous::RefusedExceptUp, "{value}");
+            assert!(of("chttpd_auth/proxy_use_secret").proxy.needs_token, "{value}");
+            assert_eq!(of("chttpd_auth_lockout/mode").login.lockout.mode, LockoutMode::Enforce, "{value}");
+            assert!(!of("chttpd_auth/allow_conflicted_user_docs").conflicted_users || value == "true", "{value}");
+        }
+        for value in ["false", ""] {
+            assert_eq!(policy(&format!("chttpd/require_valid_user={value}")).anonymous, Anonymous::Accepted);
+            assert!(!policy(&format!("chttpd_auth/proxy_use_secret={value}")).proxy.needs_token);
+        }
+        assert_eq!(policy("chttpd_auth_lockout/mode=off").login.lockout.mode, LockoutMode::Off);
     }
 }

@@ -20,7 +20,7 @@ use crate::params::document::replaced_rev;
 use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::revision::attachments::each_piece;
-use crate::{Error, accept, users};
+use crate::{Error, accept, etag, users};
 
 /// Requests for more ranges get everything, as in CouchDB.
 const RANGES_MAX: usize = 9;
@@ -95,7 +95,7 @@ fn send(
     let mut headers = HeaderMap::new();
     respond::set(&mut headers, header::ETAG, &tag);
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("must-revalidate"));
-    if asked.known.as_deref().is_some_and(|known| known.split(',').any(|one| one.trim() == tag || one.trim() == "*")) {
+    if etag::is_known(asked.known.as_deref(), &tag) {
         output.set_head(bridge::Head::new(StatusCode::NOT_MODIFIED, headers));
         return Ok(ControlFlow::Continue(()));
     }

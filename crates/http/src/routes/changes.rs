@@ -11,7 +11,6 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hyper::{StatusCode, header};
 use settee_database::{Database, Direction, Leaves, ReadView};
 use settee_model::json::{Json, Kind, write_string};
 use tokio::sync::{mpsc, watch};
@@ -30,7 +29,7 @@ use crate::respond::{self, Aborted, Answer};
 use crate::revision::attachments::Text;
 use crate::sequence::{self, Since};
 use crate::server::until_true;
-use crate::{Error, body, bridge, revision};
+use crate::{Error, body, bridge, etag, revision};
 
 /// About how many bytes a live feed reads before it sends.
 const BATCH_BYTES: usize = 64 << 10;
@@ -79,8 +78,8 @@ async fn normal(request: &Request, database: Arc<Database>, params: ChangesParam
     })
     .await?;
     let tag = entity_tag(view.database(), update_seq, &params);
-    if request.header(header::IF_NONE_MATCH).is_some_and(|known| known.contains(&tag)) {
-        let mut response = respond::whole(StatusCode::NOT_MODIFIED, "application/json", Vec::new());
+    if etag::knows(&request.headers, &tag) {
+        let mut response = etag::not_modified();
         respond::set_etag(&mut response, &tag);
         return Ok(response);
     }

@@ -7,9 +7,9 @@ use hyper::StatusCode;
 use hyper::header::{self, HeaderValue};
 use md5::{Digest as _, Md5};
 
-use crate::Error;
 use crate::request::Request;
 use crate::respond::{self, Answer, Response};
+use crate::{Error, etag};
 
 /// A file of the console.
 struct Asset {
@@ -46,9 +46,8 @@ pub(super) async fn file(request: Request) -> Answer {
 
 fn serve(request: &Request, asset: &Asset) -> Response {
     let tag: String = Md5::digest(asset.text).iter().map(|byte| format!("{byte:02x}")).collect();
-    let is_known = request.header(header::IF_NONE_MATCH).is_some_and(|known| known.contains(&tag));
-    let mut response = if is_known {
-        respond::whole(StatusCode::NOT_MODIFIED, asset.content_type, Vec::new())
+    let mut response = if etag::knows(&request.headers, &tag) {
+        etag::not_modified()
     } else {
         respond::whole(StatusCode::OK, asset.content_type, asset.text)
     };

@@ -12,11 +12,11 @@ use crate::bridge::{Head, Output};
 use crate::params::attachments::Data;
 use crate::params::document::{Extras, OpenRevs, ReadParams, Which};
 use crate::request::Request;
-use crate::respond::{self, Answer, Response};
+use crate::respond::{self, Answer};
 use crate::revision::multipart::Related;
 use crate::revision::{self, Encoded};
 use crate::users::Sight;
-use crate::{Error, accept, bridge, users};
+use crate::{Error, accept, bridge, etag, users};
 
 /// The id of the document that the path names.
 pub(super) fn doc_id(request: &Request) -> String {
@@ -107,15 +107,12 @@ fn one(view: &ReadView, id: &str, params: &ReadParams, known: Option<&str>) -> A
         Encoded::Gone => Err(Error::not_found("missing")),
         Encoded::ByDocument => Ok(respond::json(StatusCode::OK, out)),
         Encoded::ByRevision => {
-            let mut response = if is_known(known, &tag) { not_modified() } else { respond::json(StatusCode::OK, out) };
+            let mut response =
+                if etag::is_known(known, &tag) { etag::not_modified() } else { respond::json(StatusCode::OK, out) };
             respond::set(response.headers_mut(), header::ETAG, &tag);
             Ok(response)
         }
     }
-}
-
-fn is_known(known: Option<&str>, tag: &str) -> bool {
-    known.is_some_and(|known| known.split(',').any(|one| one.trim() == tag || one.trim() == "*"))
 }
 
 /// One revision with data of its attachments: inside it, or behind it if there is a `boundary`.
@@ -134,7 +131,7 @@ fn one_with_attachments(
     if revision::depends(&record, node, extras) == Encoded::ByRevision {
         let tag = format!("\"{}\"", record.tree.node(node).rev);
         respond::set(&mut headers, header::ETAG, &tag);
-        if is_known(known, &tag) {
+        if etag::is_known(known, &tag) {
             output.set_head(Head::new(StatusCode::NOT_MODIFIED, headers));
             return Ok(());
         }
@@ -155,12 +152,6 @@ fn one_with_attachments(
             if encoded == Encoded::Gone { Err(Error::not_found("missing")) } else { Ok(()) }
         }
     }
-}
-
-fn not_modified() -> Response {
-    let mut response = respond::whole(StatusCode::NOT_MODIFIED, "application/json", Vec::new());
-    response.headers_mut().remove(header::CONTENT_TYPE);
-    response
 }
 
 fn is_deleted(stored: &Stored) -> bool {

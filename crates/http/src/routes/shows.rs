@@ -10,7 +10,7 @@ use super::request_object::{Members, RequestObject};
 use crate::functions::Functions;
 use crate::request::Request;
 use crate::respond::{self, Answer};
-use crate::{Error, bridge, revision};
+use crate::{Error, bridge, etag, revision};
 
 /// `_show/{function}` and `_show/{function}/{doc}`
 pub(super) async fn show(mut request: Request) -> Answer {
@@ -25,8 +25,8 @@ pub(super) async fn show(mut request: Request) -> Answer {
         functions.require(&["shows", name])?;
         let document = open(&view, id.as_deref())?;
         let tag = entity_tag(&request, &functions, document.as_ref());
-        if request.header(header::IF_NONE_MATCH).is_some_and(|known| known.contains(&tag)) {
-            let mut response = respond::whole(StatusCode::NOT_MODIFIED, "application/json", Vec::new());
+        if etag::knows(&request.headers, &tag) {
+            let mut response = etag::not_modified();
             respond::set_etag(&mut response, &tag);
             return Ok(response);
         }

@@ -140,6 +140,9 @@ fn iterations(sections: &Sections) -> NonZeroU32 {
 
 fn complaints(sections: &Sections) -> impl Iterator<Item = String> {
     super::flat(sections).filter_map(|(section, key, value)| {
+        if let Some(wanted) = settee_http::violation(section, key, &value.text) {
+            return Some(format!("[{section}] {key} must be {wanted}: what it concerns is refused"));
+        }
         let wanted = violation(section, key, &value.text)?;
         Some(format!("[{section}] {key} must be {wanted}: the value of the configuration is ignored"))
     })

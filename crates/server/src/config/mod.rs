@@ -188,17 +188,25 @@ impl Configuration {
     /// The value in force: as set here, or under the section's old name (`httpd` for `chttpd`, `couch_httpd_auth` for
     /// `chttpd_auth`), or the default. Empty values and values that a known setting cannot have count as not set.
     pub(crate) fn effective(&self, section: &str, key: &str) -> Option<String> {
-        let sections = self.sections();
-        let set = |section: &str| {
-            lookup(&sections, section, key)
-                .filter(|value| value.origin == Origin::Set && !value.text.is_empty())
-                .filter(|value| violation(section, key, &value.text).is_none())
-                .map(|value| value.text.clone())
-        };
-        set(section).or_else(|| defaults::old_section(section, key).and_then(set)).or_else(|| {
+        self.set_if(section, key, |section, text| violation(section, key, text).is_none()).or_else(|| {
             let setting = defaults::find(section, key)?;
             setting.default_for(&self.data_dir).filter(|text| !text.is_empty())
         })
+    }
+
+    /// What was set, whether or not it makes sense; under the section's old name if not under its own.
+    pub(crate) fn set_text(&self, section: &str, key: &str) -> Option<String> {
+        self.set_if(section, key, |_, _| true)
+    }
+
+    fn set_if(&self, section: &str, key: &str, counts: impl Fn(&str, &str) -> bool) -> Option<String> {
+        let sections = self.sections();
+        let set = |section: &str| {
+            lookup(&sections, section, key)
+                .filter(|value| value.origin == Origin::Set && !value.text.is_empty() && counts(section, &value.text))
+                .map(|value| value.text.clone())
+        };
+        set(section).or_else(|| defaults::old_section(section, key).and_then(set))
     }
 
     /// The number in force, `u64::MAX` for `infinity`; `None` where there is neither a number nor a default.
@@ -259,6 +267,14 @@ impl Configuration {
     pub(crate) fn reload(&self) -> Result<(), SettingsError> {
         let _changing = self.changing();
         let loaded = self.load()?;
+        for (section, key, value) in flat(&loaded.sections) {
+            // What was taken before the server knew better stays, so that everything else can be read again.
+            if lookup(&self.sections(), section, key) != Some(value)
+                && let Some(wanted) = settee_http::violation(section, key, &value.text)
+            {
+                return Err(SettingsError::Invalid(format!("[{section}] {key} must be {wanted}")));
+            }
+        }
         let admins = |sections: &Sections| sections.get(load::ADMINS).map_or(0, BTreeMap::len);
         if admins(&loaded.sections) == 0 && admins(&self.sections()) > 0 {
             self.refuse_party()?;
@@ -374,7 +390,9 @@ fn refused(invalid: ini::InvalidEntry) -> SettingsError {
 /// Whether a value may be set at all.
 fn check(section: &str, key: &str, value: &str) -> Result<(), SettingsError> {
     ini::check_entry(section, key, value).map_err(refused)?;
-    if let Some(wanted) = violation(section, key, value) {
+    let wanted =
+        violation(section, key, value).or_else(|| settee_http::violation(section, key, value).map(str::to_owned));
+    if let Some(wanted) = wanted {
         return Err(SettingsError::Invalid(format!("[{section}] {key} must be {wanted}")));
     }
     if section == load::ADMINS && value.is_empty() {

@@ -58,6 +58,11 @@ impl Settings for Configuration {
         self.get_u64(section, key).unwrap_or(default)
     }
 
+    /// As it was set, under either name of its section.
+    fn guard(&self, section: &str, key: &str) -> bool {
+        self.set_text(section, key).is_some_and(|value| value != "false")
+    }
+
     /// The switch in force, likewise.
     fn switch(&self, section: &str, key: &str, default: bool) -> bool {
         match self.effective(section, key).as_deref() {

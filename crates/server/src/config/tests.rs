@@ -304,6 +304,46 @@ fn reload_forgets_memory_and_listeners_hear_the_difference() {
 }
 
 #[test]
+fn nothing_that_locks_everybody_out_or_lets_anybody_in_is_taken() {
+    const HANDLERS: (&str, &str) = ("chttpd", "authentication_handlers");
+    let proxy = "{chttpd_auth, proxy_authentication_handler}";
+    let directory = Directory::with("[chttpd_auth]\nhash_algorithms = sha256\n");
+    let configuration = directory.open();
+    let set = |value: &str| configuration.set(HANDLERS.0, HANDLERS.1, value, Persist::Disk);
+    set(proxy).unwrap();
+    for nonsense in
+        ["{chttpd_auth, nonsense}", "cookie", "[]", "{foo, bar}, {chttpd_auth, null_authentication_handler}"]
+    {
+        assert!(reason(set(nonsense)).contains("nobody could log in"), "{nonsense}");
+        directory.write("local.d/9.ini", &format!("[chttpd]\nauthentication_handlers = {nonsense}\n"));
+        assert!(reason(configuration.reload()).contains("nobody could log in"), "{nonsense}");
+        assert_eq!(configuration.effective(HANDLERS.0, HANDLERS.1), text(proxy), "{nonsense}");
+    }
+    directory.write("local.d/9.ini", "[couch_httpd_auth]\nhash_algorithms = md5\n");
+    assert!(reason(configuration.reload()).starts_with("[couch_httpd_auth] hash_algorithms must be"));
+    assert_eq!(configuration.effective("chttpd_auth", "hash_algorithms"), text("sha256"));
+    fs::remove_file(directory.0.join("local.d/9.ini")).unwrap();
+    configuration.reload().unwrap();
+}
+
+#[test]
+fn a_guard_that_nobody_understands_is_closed() {
+    use settee_http::Settings;
+    for (line, expected) in [
+        ("", false),
+        ("[chttpd]\nrequire_valid_user =\n", false),
+        ("[chttpd]\nrequire_valid_user = false\n", false),
+        ("[chttpd]\nrequire_valid_user = yes\n", true),
+        ("[chttpd]\nrequire_valid_user = True\n", true),
+        ("[httpd]\nrequire_valid_user = 1\n", true),
+        ("[httpd]\nrequire_valid_user = yes\n[chttpd]\nrequire_valid_user = false\n", false),
+    ] {
+        let configuration = Directory::with(line).open();
+        assert_eq!(configuration.guard("chttpd", "require_valid_user"), expected, "{line}");
+    }
+}
+
+#[test]
 fn threads_lose_no_change() {
     let directory = Directory::with("");
     let configuration = directory.open();
