@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
-use settee_storage::{Batch, CommitToken, Direction, Engine, KeyRange, Keyspace, Shard, Snapshot};
+use settee_storage::{Batch, CommitToken, Direction, Engine, Expect, KeyRange, Keyspace, Shard, Snapshot};
 
 use crate::activity::{Activity, Happened};
 use crate::attempt::Attempt;
@@ -148,7 +148,7 @@ impl Catalog {
             return Ok(Arc::clone(database));
         }
         let key = keys::prefixed(keys::DATABASE, name.as_bytes());
-        let bytes = self.engine.snapshot()?.get(CATALOG, Keyspace::Catalog, &key)?.ok_or(DatabaseError::NotFound)?;
+        let bytes = self.engine.snapshot(CATALOG)?.get(Keyspace::Catalog, &key)?.ok_or(DatabaseError::NotFound)?;
         self.open_entry(name, &Entry::decode(&bytes)?)
     }
 
@@ -162,7 +162,7 @@ impl Catalog {
         let key = keys::prefixed(keys::DATABASE, name.as_bytes());
         let mut created = None;
         self.commit(|snapshot, batch| {
-            if snapshot.get(CATALOG, Keyspace::Catalog, &key)?.is_some() {
+            if snapshot.get(Keyspace::Catalog, &key)?.is_some() {
                 return Err(DatabaseError::Exists);
             }
             let shard = next_shard(snapshot, batch)?;
@@ -192,14 +192,14 @@ impl Catalog {
         self.open.write().remove(name);
         database.close();
         let mut shards = vec![database.shard()];
-        let owned = attached_with_prefix(self.engine.snapshot()?.as_ref(), database.shard(), OWNED_SHARDS)?;
+        let owned = attached_with_prefix(self.engine.snapshot(database.shard())?.as_ref(), OWNED_SHARDS)?;
         for (_, record) in owned {
             let number = record.get(..8).and_then(|bytes| bytes.try_into().ok()).map(u64::from_be_bytes);
             shards.push(Shard(number.ok_or(DatabaseError::Corrupt("owned shard"))?));
         }
         let key = keys::prefixed(keys::DATABASE, name.as_bytes());
         self.commit(|snapshot, batch| {
-            let entry = snapshot.get(CATALOG, Keyspace::Catalog, &key)?.ok_or(DatabaseError::NotFound)?;
+            let entry = snapshot.get(Keyspace::Catalog, &key)?.ok_or(DatabaseError::NotFound)?;
             if Entry::decode(&entry)?.shard != database.shard() {
                 return Err(DatabaseError::NotFound);
             }
@@ -221,10 +221,10 @@ impl Catalog {
     /// # Errors
     /// When the engine failed.
     pub fn names(&self) -> Result<Vec<String>> {
-        let snapshot = self.engine.snapshot()?;
+        let snapshot = self.engine.snapshot(CATALOG)?;
         let end = keys::after_prefix(keys::DATABASE);
         let range = KeyRange { start: Some(keys::DATABASE), end: Some(&end) };
-        let mut cursor = snapshot.scan(CATALOG, Keyspace::Catalog, range, Direction::Forward)?;
+        let mut cursor = snapshot.scan(Keyspace::Catalog, range, Direction::Forward, Expect::Few)?;
         let mut names = Vec::new();
         while let Some((key, _)) = cursor.next()? {
             let name = std::str::from_utf8(&key[keys::DATABASE.len()..]);
@@ -271,8 +271,8 @@ impl Catalog {
     fn finish_deletions(&self) -> Result<()> {
         let end = keys::after_prefix(keys::DROPPED);
         let range = KeyRange { start: Some(keys::DROPPED), end: Some(&end) };
-        let snapshot = self.engine.snapshot()?;
-        let mut cursor = snapshot.scan(CATALOG, Keyspace::Catalog, range, Direction::Forward)?;
+        let snapshot = self.engine.snapshot(CATALOG)?;
+        let mut cursor = snapshot.scan(Keyspace::Catalog, range, Direction::Forward, Expect::Few)?;
         let mut shards = Vec::new();
         while let Some((key, _)) = cursor.next()? {
             shards.push(Shard(keys::decode_sequence(&key[keys::DROPPED.len()..])?));
@@ -285,8 +285,8 @@ impl Catalog {
     fn commit(&self, mut fill: impl FnMut(&dyn Snapshot, &mut Batch) -> Result<()>) -> Result<()> {
         let mut attempt = Attempt::new(CommitToken(u128::from(self.tokens.fetch_add(1, Ordering::Relaxed))));
         loop {
-            let snapshot = self.engine.snapshot()?;
-            let state = snapshot.state(CATALOG)?;
+            let snapshot = self.engine.snapshot(CATALOG)?;
+            let state = snapshot.state()?;
             if attempt.happened(state)? {
                 return Ok(());
             }
@@ -300,7 +300,7 @@ impl Catalog {
 }
 
 fn next_shard(snapshot: &dyn Snapshot, batch: &mut Batch) -> Result<Shard> {
-    let shard = match snapshot.get(CATALOG, Keyspace::Catalog, keys::NEXT_SHARD)? {
+    let shard = match snapshot.get(Keyspace::Catalog, keys::NEXT_SHARD)? {
         Some(bytes) => Reader::new(&bytes, "next shard").varint()?,
         None => CATALOG.0 + 1,
     };

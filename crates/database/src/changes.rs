@@ -2,7 +2,7 @@
 //! sequential scans side by side.
 
 use settee_model::{Document, Rev};
-use settee_storage::{Cursor, Direction, KeyRange, Keyspace};
+use settee_storage::{Cursor, Direction, Expect, KeyRange, Keyspace};
 
 use crate::attachment::{EncodingInfo, decode_all, write_stubs};
 use crate::read::ReadView;
@@ -57,18 +57,17 @@ struct BodyScan<'a> {
 
 impl<'a> Changes<'a> {
     pub(crate) fn open(view: &'a ReadView, since: u64, direction: Direction) -> Result<Self> {
-        let shard = view.database().shard();
         let start = keys::sequence(since.saturating_add(1));
         let range = match direction {
             Direction::Forward => KeyRange { start: Some(&start), end: None },
             Direction::Backward => KeyRange::default(),
         };
-        let entries = view.snapshot().scan(shard, Keyspace::Sequence, range, direction)?;
+        let entries = view.snapshot().scan(Keyspace::Sequence, range, direction, Expect::Few)?;
         let bodies = match direction {
             Direction::Forward => {
                 let from = keys::body(since.saturating_add(1), 0);
                 let range = KeyRange { start: Some(&from), end: None };
-                let cursor = view.snapshot().scan(shard, Keyspace::Bodies, range, Direction::Forward)?;
+                let cursor = view.snapshot().scan(Keyspace::Bodies, range, Direction::Forward, Expect::Few)?;
                 Some(BodyScan { cursor, key: None, chunk: Vec::new() })
             }
             Direction::Backward => None,

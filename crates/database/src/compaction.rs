@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use settee_storage::{Direction, KeyRange, Keyspace};
+use settee_storage::{Direction, Expect, KeyRange, Keyspace};
 
 use crate::record::DocRecord;
 use crate::tasks::{Task, TaskKind, Tasks};
@@ -171,9 +171,9 @@ struct Piece {
 fn find(view: &ReadView, start: &[u8]) -> Result<Piece> {
     let mut piece = Piece { ids: Vec::new(), scanned: 0, next: None };
     let mut bytes = 0;
-    let shard = view.database().shard();
     let range = KeyRange { start: Some(start), end: None };
-    let mut cursor = view.snapshot().scan(shard, Keyspace::Documents, range, Direction::Forward)?;
+    let mut cursor =
+        view.snapshot().scan(Keyspace::Documents, range, Direction::Forward, Expect::Rows(PIECE_SCANNED))?;
     while let Some((id, record)) = cursor.next()? {
         if piece.scanned == PIECE_SCANNED || piece.ids.len() == PIECE_DOCUMENTS || bytes > PIECE_BYTES {
             piece.next = Some(id.to_vec());

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use settee_model::json::Json;
-use settee_storage::{CommitToken, Direction, Engine, KeyRange, Keyspace, Shard, ShardState, Snapshot};
+use settee_storage::{CommitToken, Direction, Engine, Expect, KeyRange, Keyspace, Shard, ShardState, Snapshot};
 
 use crate::activity::{Activity, Happened};
 use crate::catalog::{Entry, Layout};
@@ -20,7 +20,7 @@ use crate::{Counters, DatabaseError, Result, keys};
 /// How many revisions of a branch are remembered unless a database says otherwise, as in CouchDB.
 pub(crate) const DEFAULT_REVS_LIMIT: u64 = 1000;
 
-/// Counters that change with every commit, stored in the same batch.
+/// Counters that change with every commit: the head of the shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Meta {
     /// The last update sequence that was given out.
@@ -81,8 +81,12 @@ impl Meta {
     }
 
     /// The counters as `snapshot` has them; zeros for a database that was never written.
-    pub(crate) fn read(snapshot: &dyn Snapshot, shard: Shard) -> Result<Self> {
-        snapshot.get(shard, Keyspace::Catalog, keys::META)?.map_or(Ok(Self::default()), |bytes| Self::decode(&bytes))
+    pub(crate) fn read(snapshot: &dyn Snapshot) -> Result<Self> {
+        if let Some(head) = snapshot.head()? {
+            return Self::decode(&head);
+        }
+        // Databases that were last written before counters were heads.
+        snapshot.get(Keyspace::Catalog, keys::META)?.map_or(Ok(Self::default()), |bytes| Self::decode(&bytes))
     }
 }
 
@@ -187,7 +191,7 @@ impl Database {
         activity: Arc<Activity>,
         token_seed: u64,
     ) -> Result<Arc<Self>> {
-        let writer = load_writer(engine.snapshot()?.as_ref(), entry.shard)?;
+        let writer = load_writer(engine.snapshot(entry.shard)?.as_ref())?;
         let ranks = [Arc::clone(&writer.ranks), Arc::clone(&writer.ranks)];
         let design_seq = AtomicU64::new(writer.meta.design_seq);
         let database = Arc::new(Self {
@@ -277,7 +281,7 @@ impl Database {
         }
         // Taken before the snapshot: one of these tables, or of those published meanwhile, fits it.
         let ranks = self.ranks.lock().clone();
-        Ok(ReadView::new(Arc::clone(self), self.engine.snapshot()?, ranks))
+        Ok(ReadView::new(Arc::clone(self), self.engine.snapshot(self.shard())?, ranks))
     }
 
     /// Counts and sizes.
@@ -285,7 +289,7 @@ impl Database {
     /// # Errors
     /// When the engine failed.
     pub fn info(self: &Arc<Self>) -> Result<DatabaseInfo> {
-        let meta = Meta::read(self.read()?.snapshot().as_ref(), self.shard())?;
+        let meta = Meta::read(self.read()?.snapshot().as_ref())?;
         let file_bytes = self.engine.approximate_size(self.shard());
         // What is current compresses like everything, so it takes its share of the file.
         let live = meta.leaf_bytes + meta.leaf_attachment_bytes.min(meta.content_bytes);
@@ -308,7 +312,7 @@ impl Database {
     /// # Errors
     /// When the engine failed.
     pub fn revs_limit(self: &Arc<Self>) -> Result<u64> {
-        read_revs_limit(self.read()?.snapshot().as_ref(), self.shard())
+        read_revs_limit(self.read()?.snapshot().as_ref())
     }
 
     /// The security object, if one was ever set.
@@ -316,7 +320,7 @@ impl Database {
     /// # Errors
     /// When the engine failed.
     pub fn security(self: &Arc<Self>) -> Result<Option<Json>> {
-        Ok(self.read()?.snapshot().get(self.shard(), Keyspace::Catalog, keys::SECURITY)?.map(Json::trusted))
+        Ok(self.read()?.snapshot().get(Keyspace::Catalog, keys::SECURITY)?.map(Json::trusted))
     }
 
     /// Calls `listener` after each commit, from the thread that committed: it must be quick and must not
@@ -352,16 +356,16 @@ impl Database {
 }
 
 /// Reads what the leader of the update queue needs, from what is committed.
-pub(crate) fn load_writer(snapshot: &dyn Snapshot, shard: Shard) -> Result<Writer> {
-    let state = snapshot.state(shard)?;
-    let mut ranks = match snapshot.get(shard, Keyspace::Catalog, keys::RANK_TABLE)? {
+pub(crate) fn load_writer(snapshot: &dyn Snapshot) -> Result<Writer> {
+    let state = snapshot.state()?;
+    let mut ranks = match snapshot.get(Keyspace::Catalog, keys::RANK_TABLE)? {
         Some(bytes) => Ranks::decode(&bytes)?,
         None => Ranks::new(),
     };
     let mut rank_log = Vec::new();
     let end = keys::after_prefix(keys::RANK_LOG);
     let range = KeyRange { start: Some(keys::RANK_LOG), end: Some(&end) };
-    let mut cursor = snapshot.scan(shard, Keyspace::Catalog, range, Direction::Forward)?;
+    let mut cursor = snapshot.scan(Keyspace::Catalog, range, Direction::Forward, Expect::All)?;
     while let Some((key, record)) = cursor.next()? {
         let logged = keys::decode_sequence(&key[keys::RANK_LOG.len()..])?;
         ranks.replay(logged, record)?;
@@ -370,15 +374,15 @@ pub(crate) fn load_writer(snapshot: &dyn Snapshot, shard: Shard) -> Result<Write
     ranks.state = state;
     Ok(Writer {
         state,
-        meta: Meta::read(snapshot, shard)?,
+        meta: Meta::read(snapshot)?,
         ranks: Arc::new(ranks),
-        revs_limit: read_revs_limit(snapshot, shard)?,
+        revs_limit: read_revs_limit(snapshot)?,
         rank_log,
     })
 }
 
-fn read_revs_limit(snapshot: &dyn Snapshot, shard: Shard) -> Result<u64> {
-    match snapshot.get(shard, Keyspace::Catalog, keys::REVS_LIMIT)? {
+fn read_revs_limit(snapshot: &dyn Snapshot) -> Result<u64> {
+    match snapshot.get(Keyspace::Catalog, keys::REVS_LIMIT)? {
         Some(bytes) => Reader::new(&bytes, "revs_limit").varint(),
         None => Ok(DEFAULT_REVS_LIMIT),
     }

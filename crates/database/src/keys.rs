@@ -14,7 +14,7 @@ pub(crate) const ATTACHMENT_CHUNK_BYTES: usize = BODY_CHUNK_BYTES;
 /// Marks of uploads lie under this prefix.
 pub(crate) const UPLOAD: &[u8] = b"u";
 
-/// Counters and settings of a database, in its shard's catalog.
+/// Counters of a database, in its shard's catalog, where they were before they became the head of the shard.
 pub(crate) const META: &[u8] = b"meta";
 /// The limit of remembered revisions.
 pub(crate) const REVS_LIMIT: &[u8] = b"revs_limit";

@@ -20,6 +20,7 @@ mod partitions;
 mod purges;
 mod rank;
 mod read;
+mod read_ahead;
 mod record;
 pub mod tasks;
 mod update;
@@ -40,6 +41,7 @@ pub use database::{Closed, Database, DatabaseInfo, Event, Subscription};
 pub use local::LocalDocument;
 pub use partitions::{PartitionInfo, partition_range};
 pub use read::{AllDocs, DocRow, IdRange, ReadView, Revision};
+pub use read_ahead::{Bodies, DOCUMENTS_TOGETHER};
 pub use record::{DocRecord, Head, Stored};
 pub use update::{
     Against, Completion, DocUpdate, EditMode, Prospect, Purge, Stage, Submitted, UnknownParent, UpdateOutcome,

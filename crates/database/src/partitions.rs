@@ -1,6 +1,6 @@
 //! What is in one partition of a partitioned database: a range of ids, see [`settee_model::partition`].
 
-use settee_storage::{Direction, KeyRange, Keyspace};
+use settee_storage::{Direction, Expect, KeyRange, Keyspace};
 
 use crate::record::{DocRecord, Head};
 use crate::{IdRange, ReadView, Result};
@@ -32,8 +32,7 @@ impl ReadView {
     pub fn partition_info(&self, partition: &str) -> Result<PartitionInfo> {
         let IdRange { start, end } = partition_range(partition);
         let range = KeyRange { start: start.as_deref(), end: end.as_deref() };
-        let shard = self.database().shard();
-        let mut cursor = self.snapshot().scan(shard, Keyspace::Documents, range, Direction::Forward)?;
+        let mut cursor = self.snapshot().scan(Keyspace::Documents, range, Direction::Forward, Expect::All)?;
         let mut info = PartitionInfo::default();
         while let Some((_, bytes)) = cursor.next()? {
             if Head::is_deleted(bytes) {

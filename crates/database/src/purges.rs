@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use settee_storage::{Direction, KeyRange, Keyspace};
+use settee_storage::{Direction, Expect, KeyRange, Keyspace};
 
 use crate::codec::Reader;
 use crate::database::Meta;
@@ -40,8 +40,7 @@ impl ReadView {
         let start = keys::prefixed(keys::PURGE, &keys::sequence(since.saturating_add(1)));
         let end = keys::after_prefix(keys::PURGE);
         let range = KeyRange { start: Some(&start), end: Some(&end) };
-        let shard = self.database().shard();
-        let mut cursor = self.snapshot().scan(shard, Keyspace::Catalog, range, Direction::Forward)?;
+        let mut cursor = self.snapshot().scan(Keyspace::Catalog, range, Direction::Forward, Expect::Few)?;
         while let Some((key, bytes)) = cursor.next()? {
             each(decode_purge_number(key)?, Purge::decode(bytes)?);
         }
@@ -53,15 +52,14 @@ impl ReadView {
     /// # Errors
     /// When the engine failed.
     pub fn purged_infos_limit(&self) -> Result<u64> {
-        let shard = self.database().shard();
-        match self.snapshot().get(shard, Keyspace::Catalog, keys::PURGED_INFOS_LIMIT)? {
+        match self.snapshot().get(Keyspace::Catalog, keys::PURGED_INFOS_LIMIT)? {
             Some(bytes) => Reader::new(&bytes, "purged_infos_limit").varint(),
             None => Ok(DEFAULT_LIMIT),
         }
     }
 
     pub(crate) fn counters(&self) -> Result<Meta> {
-        Meta::read(self.snapshot().as_ref(), self.database().shard())
+        Meta::read(self.snapshot().as_ref())
     }
 }
 

@@ -3,20 +3,25 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use settee_model::json::Json;
 use settee_model::{Document, Rev};
-use settee_storage::{Cursor, Direction, KeyRange, Keyspace, Shard, Snapshot};
+use settee_storage::{Cursor, Direction, Expect, KeyRange, Keyspace, Snapshot};
 
 use crate::attachment::{Attachment, Content, EncodingInfo, decode_all, write_stubs};
 use crate::changes::Changes;
 use crate::database::{Database, Meta, PublishedRanks};
 use crate::local::LocalDocument;
 use crate::rank::{BUCKET_ENTRIES, Counts, Ranks};
+use crate::read_ahead::ReadAhead;
 use crate::record::{DocRecord, Head, Stored};
 use crate::{DatabaseError, Result, keys};
 
 /// Greater than all ids, which are UTF-8.
 const BEYOND_IDS: &[u8] = &[0xff];
+
+/// About so many entries are counted to tell a rank.
+const RANK_ROWS: usize = BUCKET_ENTRIES as usize / 2;
 
 /// So many revisions are read together.
 const REVISIONS_TOGETHER: usize = if cfg!(test) { 3 } else { 128 };
@@ -26,6 +31,7 @@ pub struct ReadView {
     database: Arc<Database>,
     snapshot: Arc<dyn Snapshot>,
     ranks: PublishedRanks,
+    pub(crate) ahead: Mutex<ReadAhead>,
 }
 
 /// A revision as it is stored.
@@ -102,7 +108,7 @@ pub struct DocRow<'a> {
 
 impl ReadView {
     pub(crate) fn new(database: Arc<Database>, snapshot: Arc<dyn Snapshot>, ranks: PublishedRanks) -> Self {
-        Self { database, snapshot, ranks }
+        Self { database, snapshot, ranks, ahead: Mutex::default() }
     }
 
     /// The database that is read.
@@ -147,7 +153,7 @@ impl ReadView {
     /// # Errors
     /// When the engine failed.
     pub fn head(&self, id: &str) -> Result<Option<Head>> {
-        self.get(Keyspace::Documents, id.as_bytes())?.map(|bytes| Head::decode(&bytes)).transpose()
+        self.stored_record(id, Head::decode)
     }
 
     /// The winning revisions of several documents, in their order.
@@ -156,7 +162,7 @@ impl ReadView {
     /// When the engine failed.
     pub fn heads(&self, ids: &[&str]) -> Result<Vec<Option<Head>>> {
         let ids: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes()).collect();
-        let records = self.snapshot.multi_get(self.shard(), Keyspace::Documents, &ids)?;
+        let records = self.snapshot.multi_get(Keyspace::Documents, &ids)?;
         records.into_iter().map(|bytes| bytes.map(|bytes| Head::decode(&bytes)).transpose()).collect()
     }
 
@@ -165,7 +171,14 @@ impl ReadView {
     /// # Errors
     /// When the engine failed.
     pub fn record(&self, id: &str) -> Result<Option<DocRecord>> {
-        self.get(Keyspace::Documents, id.as_bytes())?.map(|bytes| DocRecord::decode(&bytes)).transpose()
+        self.stored_record(id, DocRecord::decode)
+    }
+
+    fn stored_record<T>(&self, id: &str, decode: impl Fn(&[u8]) -> Result<T>) -> Result<Option<T>> {
+        if let Some(record) = self.ahead.lock().record(id) {
+            return record.as_deref().map(decode).transpose();
+        }
+        self.get(Keyspace::Documents, id.as_bytes())?.map(|bytes| decode(&bytes)).transpose()
     }
 
     /// Appends the body of a revision: a JSON object without underscore members. `false` if a compaction has
@@ -204,7 +217,7 @@ impl ReadView {
         for (batch, stored) in (0..).step_by(REVISIONS_TOGETHER).zip(stored.chunks(REVISIONS_TOGETHER)) {
             let keys: Vec<_> = stored.iter().map(|stored| keys::body(stored.body_seq, 0)).collect();
             let keys: Vec<&[u8]> = keys.iter().map(<[u8; 10]>::as_slice).collect();
-            let beginnings = self.snapshot.multi_get(self.shard(), Keyspace::Bodies, &keys)?;
+            let beginnings = self.snapshot.multi_get(Keyspace::Bodies, &keys)?;
             self.database.counters().reads.add(beginnings.len() as u64);
             for ((index, stored), beginning) in (batch..).zip(stored).zip(beginnings) {
                 let revision = match beginning {
@@ -227,13 +240,18 @@ impl ReadView {
     /// # Errors
     /// When the engine failed.
     pub fn content(&self, attachment: &Attachment) -> Result<Content> {
-        Content::open(&self.snapshot, self.shard(), attachment)
+        Content::open(&self.snapshot, attachment)
     }
 
     /// Appends what is stored in the place of a body.
     fn read_stored(&self, stored: Stored, out: &mut Vec<u8>) -> Result<bool> {
         let start = out.len();
-        let Some(beginning) = self.get(Keyspace::Bodies, &keys::body(stored.body_seq, 0))? else {
+        let ahead = self.ahead.lock().take_body(stored.body_seq);
+        let beginning = match ahead {
+            Some(beginning) => beginning,
+            None => self.get(Keyspace::Bodies, &keys::body(stored.body_seq, 0))?,
+        };
+        let Some(beginning) = beginning else {
             return Ok(false);
         };
         out.extend_from_slice(&beginning);
@@ -279,7 +297,7 @@ impl ReadView {
     /// When the engine failed.
     pub fn all_docs(&self, range: &IdRange, direction: Direction) -> Result<AllDocs<'_>> {
         let key_range = KeyRange { start: range.start.as_deref(), end: range.end.as_deref() };
-        let cursor = self.snapshot.scan(self.shard(), Keyspace::Documents, key_range, direction)?;
+        let cursor = self.snapshot.scan(Keyspace::Documents, key_range, direction, Expect::Few)?;
         Ok(AllDocs { view: self, cursor, range: range.clone(), direction, id: String::new() })
     }
 
@@ -291,7 +309,7 @@ impl ReadView {
         let ranks = self.ranks()?;
         let (start, before) = ranks.as_ref().map_or((&[][..], 0), |ranks| ranks.ids.before(id));
         let range = KeyRange { start: Some(start), end: Some(id) };
-        let mut cursor = self.snapshot.scan(self.shard(), Keyspace::Documents, range, Direction::Forward)?;
+        let mut cursor = self.snapshot.scan(Keyspace::Documents, range, Direction::Forward, Expect::Rows(RANK_ROWS))?;
         let mut rank = before;
         while let Some((_, record)) = cursor.next()? {
             rank += u64::from(!Head::is_deleted(record));
@@ -313,7 +331,7 @@ impl ReadView {
         let ranks = self.ranks()?;
         let (start, before) = ranks.as_ref().map_or((&[][..], 0), |ranks| ranks.seqs.before(&key));
         let range = KeyRange { start: Some(start), end: Some(&key) };
-        let mut cursor = self.snapshot.scan(self.shard(), Keyspace::Sequence, range, Direction::Forward)?;
+        let mut cursor = self.snapshot.scan(Keyspace::Sequence, range, Direction::Forward, Expect::Rows(RANK_ROWS))?;
         let mut rank = before;
         while cursor.next()?.is_some() {
             rank += 1;
@@ -348,7 +366,7 @@ impl ReadView {
         mut each: impl FnMut(&str, LocalDocument) -> bool,
     ) -> Result<()> {
         let key_range = KeyRange { start: range.start.as_deref(), end: range.end.as_deref() };
-        let mut cursor = self.snapshot.scan(self.shard(), Keyspace::Local, key_range, direction)?;
+        let mut cursor = self.snapshot.scan(Keyspace::Local, key_range, direction, Expect::Few)?;
         while let Some((id, bytes)) = cursor.next()? {
             if !each(decode_id(id)?, LocalDocument::decode(bytes)?) {
                 break;
@@ -378,39 +396,31 @@ impl ReadView {
     /// # Errors
     /// When the engine failed.
     pub fn attached_with_prefix(&self, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        attached_with_prefix(self.snapshot.as_ref(), self.shard(), prefix)
-    }
-
-    fn shard(&self) -> Shard {
-        self.database.shard()
+        attached_with_prefix(self.snapshot.as_ref(), prefix)
     }
 
     fn get(&self, space: Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        Ok(self.snapshot.get(self.shard(), space, key)?)
+        Ok(self.snapshot.get(space, key)?)
     }
 
     fn meta(&self) -> Result<Meta> {
-        Meta::read(self.snapshot.as_ref(), self.shard())
+        Meta::read(self.snapshot.as_ref())
     }
 
     /// The ranks that hold for this snapshot. `None` if the database has moved on so far that they are
     /// gone: then counting begins at the first entry.
     fn ranks(&self) -> Result<Option<Arc<Ranks>>> {
-        let state = self.snapshot.state(self.shard())?;
+        let state = self.snapshot.state()?;
         let now = self.database.ranks.lock().clone();
         Ok(self.ranks.iter().chain(&now).find(|ranks| ranks.state == state).cloned())
     }
 }
 
-pub(crate) fn attached_with_prefix(
-    snapshot: &dyn Snapshot,
-    shard: Shard,
-    prefix: &[u8],
-) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+pub(crate) fn attached_with_prefix(snapshot: &dyn Snapshot, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let start = keys::prefixed(keys::ATTACHED, prefix);
     let end = keys::after_prefix(&start);
     let range = KeyRange { start: Some(&start), end: Some(&end) };
-    let mut cursor = snapshot.scan(shard, Keyspace::Catalog, range, Direction::Forward)?;
+    let mut cursor = snapshot.scan(Keyspace::Catalog, range, Direction::Forward, Expect::Few)?;
     let mut found = Vec::new();
     while let Some((key, value)) = cursor.next()? {
         found.push((key[keys::ATTACHED.len()..].to_vec(), value.to_vec()));

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use settee_storage::conformance::Generator;
 use settee_storage::{
-    Batch, CommitToken, Direction, Durability, Engine, KeyRange, Keyspace, Outcome, Result, Shard, Version,
+    Batch, CommitToken, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Outcome, Result, Shard, Version,
 };
 use settee_storage_rocksdb::raw::{RawPattern, RawStore};
 use settee_storage_rocksdb::{Options, RocksEngine};
@@ -103,7 +103,7 @@ fn bulk(engine: &RocksEngine) -> Result<f64> {
 }
 
 fn gets(engine: &RocksEngine, together: usize) -> Result<f64> {
-    let snapshot = engine.snapshot()?;
+    let snapshot = engine.snapshot(Shard(100))?;
     let mut seconds = 0.0;
     let mut count = 0;
     for entries in batches().take(200) {
@@ -111,8 +111,8 @@ fn gets(engine: &RocksEngine, together: usize) -> Result<f64> {
         let start = Instant::now();
         for keys in keys.chunks(together) {
             let found = match keys {
-                [key] => vec![snapshot.get(Shard(100), Keyspace::Documents, key)?],
-                keys => snapshot.multi_get(Shard(100), Keyspace::Documents, keys)?,
+                [key] => vec![snapshot.get(Keyspace::Documents, key)?],
+                keys => snapshot.multi_get(Keyspace::Documents, keys)?,
             };
             assert!(found.iter().all(Option::is_some), "every key was written");
         }
@@ -141,9 +141,9 @@ fn large(engine: &RocksEngine) -> Result<f64> {
 
 fn scan(engine: &RocksEngine, space: Keyspace) -> Result<f64> {
     let shard = if space == Keyspace::Bodies { Shard(101) } else { Shard(100) };
-    let snapshot = engine.snapshot()?;
+    let snapshot = engine.snapshot(shard)?;
     let start = Instant::now();
-    let mut cursor = snapshot.scan(shard, space, KeyRange::default(), Direction::Forward)?;
+    let mut cursor = snapshot.scan(space, KeyRange::default(), Direction::Forward, Expect::All)?;
     let (mut count, mut bytes) = (0, 0);
     while let Some((key, value)) = cursor.next()? {
         count += 1;

@@ -35,7 +35,7 @@ use epoch::Epoch;
 use error::translate;
 use options::Tuned;
 pub use options::{Options, Tickers};
-use shards::{Slot, Slots};
+use shards::{Slot, Slots, Stored};
 use snapshot::RocksSnapshot;
 
 /// Column families are made at opening only, and their handles cost no lock in this mode.
@@ -94,15 +94,17 @@ impl RocksEngine {
         error
     }
 
-    fn load_state(&self, shard: Shard, slot: &mut Slot) -> Result<ShardState> {
-        if let Some(state) = slot.state {
-            return Ok(state);
+    fn load_state<'s>(&self, shard: Shard, slot: &'s mut Slot) -> Result<&'s mut Stored> {
+        if slot.state.is_none() {
+            slot.state = Some(self.read_state(shard)?);
         }
+        Ok(slot.state.get_or_insert_default())
+    }
+
+    fn read_state(&self, shard: Shard) -> Result<Stored> {
         let bytes =
             self.database.get_pinned_cf(state_column(&self.database), keys::prefix(shard)).map_err(translate)?;
-        let state = shards::decode(bytes.as_deref())?;
-        slot.state = Some(state);
-        Ok(state)
+        Stored::decode(bytes.as_deref())
     }
 
     fn total(&self, property: &str) -> u64 {
@@ -141,10 +143,10 @@ fn hide(database: &Database, shard: Shard) -> Result<(), rocksdb::Error> {
 }
 
 impl Engine for RocksEngine {
-    fn snapshot(&self) -> Result<Arc<dyn Snapshot>> {
+    fn snapshot(&self, shard: Shard) -> Result<Arc<dyn Snapshot>> {
         // The epoch first: a shard that is dropped in between is kept too long, never too short.
         let epoch = Arc::clone(&self.epoch.lock());
-        Ok(Arc::new(RocksSnapshot::new(Arc::clone(&self.database), epoch)))
+        Ok(Arc::new(RocksSnapshot::new(Arc::clone(&self.database), epoch, shard)))
     }
 
     fn commit(
@@ -161,7 +163,7 @@ impl Engine for RocksEngine {
         let mut stored = Vec::new();
         for operation in batch.operations() {
             match operation {
-                Operation::Put(space, key, value) => {
+                Operation::Put(space, key, value) | Operation::Insert(space, key, value) => {
                     keys::write(&mut stored, shard, key);
                     writes.put_cf(columns[space as usize], &stored, value);
                 }
@@ -171,6 +173,7 @@ impl Engine for RocksEngine {
                 }
             }
         }
+        let head = batch.head().map(<[u8]>::to_vec);
         drop(batch);
         let mut options = WriteOptions::default();
         options.set_sync(durability == Durability::Synced);
@@ -178,17 +181,19 @@ impl Engine for RocksEngine {
         let slot = self.slots.slot(shard);
         let mut slot = slot.lock();
         self.check()?;
-        let current = self.load_state(shard, &mut slot)?.version;
-        if current != expected {
-            return Ok(Outcome::Conflict(current));
+        let current = self.load_state(shard, &mut slot)?;
+        let Version(version) = current.state.version;
+        if Version(version) != expected {
+            return Ok(Outcome::Conflict(Version(version)));
         }
-        let state = ShardState { version: Version(current.0 + 1), token };
-        writes.put_cf(state_column(&self.database), keys::prefix(shard), shards::encode(state));
+        let state = ShardState { version: Version(version + 1), token };
+        let stored = Stored { state, head: head.or_else(|| current.head.clone()) };
+        writes.put_cf(state_column(&self.database), keys::prefix(shard), stored.encode());
         let bytes = writes.size_in_bytes() as u64;
         // Writers that wait here form a group, and its leader syncs once for all.
         self.database.write_opt(writes, &options).map_err(|error| self.poison(error))?;
         self.synced.fetch_add(u64::from(durability == Durability::Synced), Ordering::Relaxed);
-        slot.state = Some(state);
+        slot.state = Some(stored);
         let total = self.written.fetch_add(bytes, Ordering::Relaxed) + bytes;
         slot.recent.wrote(total, bytes);
         Ok(Outcome::Committed(state.version))
@@ -206,7 +211,7 @@ impl Engine for RocksEngine {
         let slot = self.slots.slot(shard);
         let mut slot = slot.lock();
         hide(&self.database, shard).map_err(|error| self.poison(error))?;
-        *slot = Slot { state: Some(ShardState::default()), ..Slot::default() };
+        *slot = Slot { state: Some(Stored::default()), ..Slot::default() };
         self.slots.forget(shard);
         let ended = Epoch::end(&mut self.epoch.lock(), shard);
         // Gives back the files now, if no snapshot is there.

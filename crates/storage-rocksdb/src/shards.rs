@@ -13,8 +13,15 @@ use crate::size::Recent;
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     /// None until it was read from the store.
-    pub(crate) state: Option<ShardState>,
+    pub(crate) state: Option<Stored>,
     pub(crate) recent: Recent,
+}
+
+/// What is stored of a shard beside its entries.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stored {
+    pub(crate) state: ShardState,
+    pub(crate) head: Option<Vec<u8>>,
 }
 
 /// The shards that were used since the store was opened.
@@ -41,24 +48,33 @@ impl Slots {
     }
 }
 
-const ENCODED: usize = 24;
+/// A version and a token.
+const STATE_BYTES: usize = 24;
 
-pub(crate) fn encode(state: ShardState) -> [u8; ENCODED] {
-    let mut bytes = [0; ENCODED];
-    bytes[..8].copy_from_slice(&state.version.0.to_be_bytes());
-    bytes[8..].copy_from_slice(&state.token.0.to_be_bytes());
-    bytes
-}
+impl Stored {
+    /// The state, and the head behind it.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(STATE_BYTES + self.head.as_ref().map_or(0, Vec::len));
+        bytes.extend_from_slice(&self.state.version.0.to_be_bytes());
+        bytes.extend_from_slice(&self.state.token.0.to_be_bytes());
+        bytes.extend_from_slice(self.head.as_deref().unwrap_or_default());
+        bytes
+    }
 
-/// # Errors
-/// When the bytes are no state. Absent bytes are the state of a shard that was never written.
-pub(crate) fn decode(bytes: Option<&[u8]>) -> Result<ShardState> {
-    let Some(bytes) = bytes else {
-        return Ok(ShardState::default());
-    };
-    let split = bytes.split_first_chunk::<8>();
-    let Some((version, token)) = split.and_then(|(version, token)| Some((version, token.try_into().ok()?))) else {
-        return Err(StorageError::Corrupt(format!("a shard's state has {} bytes", bytes.len())));
-    };
-    Ok(ShardState { version: Version(u64::from_be_bytes(*version)), token: CommitToken(u128::from_be_bytes(token)) })
+    /// # Errors
+    /// When the bytes are no state. Absent bytes are the state of a shard that was never written.
+    pub(crate) fn decode(bytes: Option<&[u8]>) -> Result<Self> {
+        let Some(bytes) = bytes else {
+            return Ok(Self::default());
+        };
+        let corrupt = || StorageError::Corrupt(format!("a shard's state has {} bytes", bytes.len()));
+        let (version, rest) = bytes.split_first_chunk().ok_or_else(corrupt)?;
+        let (token, head) = rest.split_first_chunk().ok_or_else(corrupt)?;
+        let state = ShardState {
+            version: Version(u64::from_be_bytes(*version)),
+            token: CommitToken(u128::from_be_bytes(*token)),
+        };
+        // Nobody sets an empty head.
+        Ok(Self { state, head: (!head.is_empty()).then(|| head.to_vec()) })
+    }
 }

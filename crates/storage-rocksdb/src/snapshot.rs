@@ -4,15 +4,17 @@ use std::sync::Arc;
 
 use rocksdb::{DBRawIteratorWithThreadMode, ReadOptions, SnapshotWithThreadMode};
 use self_cell::self_cell;
-use settee_storage::{Cursor, Direction, KeyRange, Keyspace, Result, Shard, ShardState, Snapshot};
+use settee_storage::{Cursor, Direction, Expect, KeyRange, Keyspace, Page, Reply, Request, Result, Shard, Snapshot};
 
 use crate::epoch::Epoch;
 use crate::error::translate;
-use crate::{Database, column, keys, shards, state_column};
+use crate::shards::Stored;
+use crate::{Database, column, keys, state_column};
 
-/// A view of the store at one moment.
+/// A view of a shard at one moment.
 pub(crate) struct RocksSnapshot {
     view: View,
+    shard: Shard,
 }
 
 struct Owner {
@@ -37,14 +39,14 @@ self_cell! {
 }
 
 impl RocksSnapshot {
-    pub(crate) fn new(database: Arc<Database>, epoch: Arc<Epoch>) -> Self {
+    pub(crate) fn new(database: Arc<Database>, epoch: Arc<Epoch>, shard: Shard) -> Self {
         let view = View::new(Owner { database, _epoch: epoch }, |owner| {
             let snapshot = owner.database.snapshot();
             let mut reads = ReadOptions::default();
             reads.set_snapshot(&snapshot);
             Pinned { snapshot, reads }
         });
-        Self { view }
+        Self { view, shard }
     }
 
     fn database(&self) -> &Database {
@@ -54,26 +56,24 @@ impl RocksSnapshot {
     fn reads(&self) -> &ReadOptions {
         &self.view.borrow_dependent().reads
     }
-}
 
-impl Snapshot for RocksSnapshot {
-    fn state(&self, shard: Shard) -> Result<ShardState> {
+    fn stored(&self) -> Result<Stored> {
         let database = self.database();
-        let bytes =
-            database.get_pinned_cf_opt(state_column(database), keys::prefix(shard), self.reads()).map_err(translate)?;
-        shards::decode(bytes.as_deref())
+        let key = keys::prefix(self.shard);
+        let bytes = database.get_pinned_cf_opt(state_column(database), key, self.reads()).map_err(translate)?;
+        Stored::decode(bytes.as_deref())
     }
 
-    fn get(&self, shard: Shard, space: Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    fn get(&self, space: Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let database = self.database();
-        let key = keys::stored(shard, key);
+        let key = keys::stored(self.shard, key);
         let value = database.get_pinned_cf_opt(column(database, space), key, self.reads()).map_err(translate)?;
         Ok(value.map(|value| value.to_vec()))
     }
 
-    fn multi_get(&self, shard: Shard, space: Keyspace, wanted: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
+    fn multi_get(&self, space: Keyspace, wanted: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
         let database = self.database();
-        let prefix = keys::prefix(shard);
+        let prefix = keys::prefix(self.shard);
         let size = wanted.iter().map(|key| prefix.len() + key.len()).sum();
         let mut bytes = Vec::with_capacity(size);
         for key in wanted {
@@ -92,14 +92,28 @@ impl Snapshot for RocksSnapshot {
             .map(|value| Ok(value.map_err(translate)?.map(|value| value.to_vec())))
             .collect()
     }
+}
+
+impl Snapshot for RocksSnapshot {
+    fn read(&self, requests: &[Request<'_>]) -> Result<Vec<Reply>> {
+        let reply = |request: &Request<'_>| match *request {
+            Request::State => Ok(Reply::State(self.stored()?.state)),
+            Request::Head => Ok(Reply::Value(self.stored()?.head)),
+            Request::Get(space, key) => self.get(space, key).map(Reply::Value),
+            Request::MultiGet(space, keys) => self.multi_get(space, keys).map(Reply::Values),
+            Request::Page(page) => Page::scan(self, page).map(Reply::Page),
+        };
+        requests.iter().map(reply).collect()
+    }
 
     fn scan<'a>(
         &'a self,
-        shard: Shard,
         space: Keyspace,
         range: KeyRange<'_>,
         direction: Direction,
+        _expect: Expect,
     ) -> Result<Box<dyn Cursor + 'a>> {
+        let shard = self.shard;
         let (start, end) = keys::bounds(shard, range);
         if start >= end {
             return Ok(Box::new(EmptyCursor));

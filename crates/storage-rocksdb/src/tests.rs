@@ -78,18 +78,18 @@ fn dropped_shards_give_their_space_back() {
         let before = used();
         assert!(before > 63 * MIB, "{before}");
 
-        let snapshot = engine.snapshot().unwrap();
+        let snapshot = engine.snapshot(Shard(1)).unwrap();
         engine.drop_shard(Shard(1)).unwrap();
         assert!(used() >= before, "a snapshot may read the shard");
-        assert!(snapshot.get(Shard(1), Keyspace::Bodies, &7_u64.to_be_bytes()).unwrap().is_some());
+        assert!(snapshot.get(Keyspace::Bodies, &7_u64.to_be_bytes()).unwrap().is_some());
         drop(snapshot);
         let after = used();
         println!("{before} bytes became {after} with values of {value_bytes}");
         assert!(after < before / 2, "{before} bytes became {after} with values of {value_bytes}");
-        let snapshot = engine.snapshot().unwrap();
-        assert_eq!(snapshot.state(Shard(2)).unwrap().version.0, 4 * MIB / value_bytes as u64);
+        let snapshot = engine.snapshot(Shard(2)).unwrap();
+        assert_eq!(snapshot.state().unwrap().version.0, 4 * MIB / value_bytes as u64);
         let last = 4 * MIB / value_bytes as u64 - 1;
-        assert!(snapshot.get(Shard(2), Keyspace::Bodies, &last.to_be_bytes()).unwrap().is_some());
+        assert!(snapshot.get(Keyspace::Bodies, &last.to_be_bytes()).unwrap().is_some());
     }
 }
 
@@ -99,10 +99,10 @@ fn an_epoch_lasts_as_long_as_snapshots_of_it_or_before() {
     let engine = small(directory.path());
     let weak = || Arc::downgrade(&engine.epoch.lock());
     let first = weak();
-    let old = engine.snapshot().unwrap();
+    let old = engine.snapshot(Shard(1)).unwrap();
     engine.drop_shard(Shard(1)).unwrap();
     let second = weak();
-    let young = engine.snapshot().unwrap();
+    let young = engine.snapshot(Shard(1)).unwrap();
     engine.drop_shard(Shard(2)).unwrap();
     drop(young);
     assert!(first.upgrade().is_some());

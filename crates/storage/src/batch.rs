@@ -1,12 +1,13 @@
 //! A [`Batch`]: the writes of one commit, kept in one buffer.
 
-use crate::Keyspace;
+use crate::{Keyspace, MAX_HEAD_BYTES};
 
 /// Writes that are applied together, in their order. A later write to a key wins.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     operations: Vec<Entry>,
     bytes: Vec<u8>,
+    head: Option<Vec<u8>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -14,7 +15,14 @@ struct Entry {
     space: Keyspace,
     start: usize,
     key_len: usize,
-    value_len: Option<usize>,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Put { value_len: usize },
+    Insert { value_len: usize },
+    Delete,
 }
 
 /// One write of a batch.
@@ -22,6 +30,8 @@ struct Entry {
 pub enum Operation<'a> {
     /// Sets the value of a key.
     Put(Keyspace, &'a [u8], &'a [u8]),
+    /// Sets the value of a key that has none: engines need not look for an old one.
+    Insert(Keyspace, &'a [u8], &'a [u8]),
     /// Removes a key, if it is there.
     Delete(Keyspace, &'a [u8]),
 }
@@ -33,28 +43,52 @@ impl Batch {
         Self::default()
     }
 
+    /// Sets the head of the shard, which stays as it was otherwise: see [`Snapshot::head`](crate::Snapshot::head).
+    ///
+    /// # Panics
+    /// When it has more than [`MAX_HEAD_BYTES`](crate::MAX_HEAD_BYTES).
+    pub fn set_head(&mut self, head: &[u8]) {
+        assert!(head.len() <= MAX_HEAD_BYTES, "a head of {} bytes", head.len());
+        self.head = Some(head.to_vec());
+    }
+
+    /// The new head, if it is to change.
+    #[must_use]
+    pub fn head(&self) -> Option<&[u8]> {
+        self.head.as_deref()
+    }
+
     /// Sets the value of `key`.
     pub fn put(&mut self, space: Keyspace, key: &[u8], value: &[u8]) {
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(key);
-        self.bytes.extend_from_slice(value);
-        self.operations.push(Entry { space, start, key_len: key.len(), value_len: Some(value.len()) });
+        self.push(space, key, value, Kind::Put { value_len: value.len() });
+    }
+
+    /// Sets the value of `key`, which has none as yet, neither in the shard nor by this batch. An engine may refuse the
+    /// commit, or behave as for [`Self::put`], if it has one.
+    pub fn insert(&mut self, space: Keyspace, key: &[u8], value: &[u8]) {
+        self.push(space, key, value, Kind::Insert { value_len: value.len() });
     }
 
     /// Removes `key`.
     pub fn delete(&mut self, space: Keyspace, key: &[u8]) {
+        self.push(space, key, &[], Kind::Delete);
+    }
+
+    fn push(&mut self, space: Keyspace, key: &[u8], value: &[u8], kind: Kind) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(key);
-        self.operations.push(Entry { space, start, key_len: key.len(), value_len: None });
+        self.bytes.extend_from_slice(value);
+        self.operations.push(Entry { space, start, key_len: key.len(), kind });
     }
 
     /// The writes in their order.
     pub fn operations(&self) -> impl Iterator<Item = Operation<'_>> {
         self.operations.iter().map(|entry| {
             let (key, rest) = self.bytes[entry.start..].split_at(entry.key_len);
-            match entry.value_len {
-                Some(len) => Operation::Put(entry.space, key, &rest[..len]),
-                None => Operation::Delete(entry.space, key),
+            match entry.kind {
+                Kind::Put { value_len } => Operation::Put(entry.space, key, &rest[..value_len]),
+                Kind::Insert { value_len } => Operation::Insert(entry.space, key, &rest[..value_len]),
+                Kind::Delete => Operation::Delete(entry.space, key),
             }
         })
     }
@@ -68,7 +102,7 @@ impl Batch {
     /// Whether there is nothing to write.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.operations.is_empty()
+        self.operations.is_empty() && self.head.is_none()
     }
 
     /// How many bytes the keys and values have together.

@@ -10,12 +10,14 @@ mod shards;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use crate::{Batch, CommitToken, Direction, Durability, Engine, KeyRange, Keyspace, Outcome, Shard, Snapshot, Version};
+use crate::{
+    Batch, CommitToken, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Outcome, Shard, Snapshot, Version,
+};
 
 pub use commits::{
     a_wrong_version_is_a_conflict, batches_cover_all_keyspaces, commits_count_versions_and_keep_tokens,
-    empty_batches_count, fresh_shards_are_empty, odd_keys_and_values_are_kept, snapshots_are_repeatable,
-    the_last_write_of_a_batch_wins,
+    empty_batches_count, fresh_shards_are_empty, heads_stay_until_they_are_set, odd_keys_and_values_are_kept,
+    snapshots_are_repeatable, the_last_write_of_a_batch_wins, trips_answer_all_requests,
 };
 pub use concurrency::{
     commits_to_different_shards_all_happen, commits_to_one_shard_lose_nothing, readers_see_whole_batches,
@@ -40,6 +42,8 @@ const PROPERTIES: &[(&str, Property)] = &[
     ("fresh shards are empty", fresh_shards_are_empty),
     ("commits count versions and keep tokens", commits_count_versions_and_keep_tokens),
     ("a wrong version is a conflict", a_wrong_version_is_a_conflict),
+    ("heads stay until they are set", heads_stay_until_they_are_set),
+    ("trips answer all requests", trips_answer_all_requests),
     ("the last write of a batch wins", the_last_write_of_a_batch_wins),
     ("empty batches count", empty_batches_count),
     ("batches cover all keyspaces", batches_cover_all_keyspaces),
@@ -119,7 +123,7 @@ impl Generator {
 
 /// A commit that must be the next one of its shard. An unknown outcome is found out as callers do.
 fn commit(engine: &dyn Engine, shard: Shard, batch: Batch) -> Version {
-    let before = view(engine).state(shard).expect("a state can be read").version;
+    let before = view(engine, shard).state().expect("a state can be read").version;
     let token = CommitToken(u128::from(before.0) + 1);
     commit_at(engine, shard, before, token, batch)
         .unwrap_or_else(|found| panic!("{shard:?} is at {found:?} and not {before:?}"))
@@ -137,14 +141,14 @@ fn commit_at(
         Outcome::Committed(version) => Ok(version),
         Outcome::Conflict(version) => Err(version),
         Outcome::Unknown => {
-            let state = view(engine).state(shard).expect("a state can be read");
+            let state = view(engine, shard).state().expect("a state can be read");
             if state.token == token { Ok(state.version) } else { Err(state.version) }
         }
     }
 }
 
-fn view(engine: &dyn Engine) -> Arc<dyn Snapshot> {
-    engine.snapshot().expect("a snapshot can be taken")
+fn view(engine: &dyn Engine, shard: Shard) -> Arc<dyn Snapshot> {
+    engine.snapshot(shard).expect("a snapshot can be taken")
 }
 
 fn puts(space: Keyspace, entries: &[(&[u8], &[u8])]) -> Batch {
@@ -157,18 +161,12 @@ fn puts(space: Keyspace, entries: &[(&[u8], &[u8])]) -> Batch {
 
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
-fn entries(snapshot: &dyn Snapshot, shard: Shard, space: Keyspace) -> Entries {
-    scanned(snapshot, shard, space, KeyRange::default(), Direction::Forward)
+fn entries(snapshot: &dyn Snapshot, space: Keyspace) -> Entries {
+    scanned(snapshot, space, KeyRange::default(), Direction::Forward)
 }
 
-fn scanned(
-    snapshot: &dyn Snapshot,
-    shard: Shard,
-    space: Keyspace,
-    range: KeyRange<'_>,
-    direction: Direction,
-) -> Entries {
-    let mut cursor = snapshot.scan(shard, space, range, direction).expect("a scan can begin");
+fn scanned(snapshot: &dyn Snapshot, space: Keyspace, range: KeyRange<'_>, direction: Direction) -> Entries {
+    let mut cursor = snapshot.scan(space, range, direction, Expect::Few).expect("a scan can begin");
     let mut entries = Vec::new();
     while let Some((key, value)) = cursor.next().expect("a scan goes on") {
         entries.push((key.to_vec(), value.to_vec()));

@@ -1,20 +1,22 @@
 //! [`FaultyEngine`]: a memory engine that fails where a test wants it to, and knows what a crash could leave.
 //!
 //! It stands for an engine with one log for all shards, as the contract of [`Durability`] has it: a sync covers every
-//! commit before it, and a crash takes the end of what was not synced. It injects no faults into reads.
+//! commit before it, and a crash takes the end of what was not synced. Reads fail where a test wants that as well.
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
 use crate::memory::MemoryEngine;
 use crate::{
-    Batch, CommitToken, Durability, Engine, Outcome, Result, Shard, ShardState, Snapshot, StorageError, Version,
+    Batch, CommitToken, Cursor, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Outcome, Reply, Request,
+    Result, Shard, ShardState, Snapshot, StorageError, Version,
 };
 
 /// What happens to a write, that is to a commit without a conflict or to the removal of a shard.
@@ -42,6 +44,7 @@ pub enum SyncFault {
 #[derive(Default)]
 pub struct FaultyEngine {
     visible: MemoryEngine,
+    reads: Arc<Reads>,
     log: Mutex<Log>,
     watcher: OnceLock<Watcher>,
 }
@@ -61,6 +64,35 @@ struct Log {
     poisoned: Option<String>,
 }
 
+/// Reads of all snapshots: calls of [`Snapshot::read`] and steps of cursors.
+#[derive(Debug, Default)]
+struct Reads {
+    made: AtomicU64,
+    faults: Mutex<ReadFaults>,
+}
+
+#[derive(Debug, Default)]
+struct ReadFaults {
+    /// By the number of the read.
+    at: BTreeMap<u64, StorageError>,
+    /// What every read meets whose number is not less.
+    from: Option<(u64, StorageError)>,
+}
+
+impl Reads {
+    fn next(&self) -> Result<()> {
+        let number = self.made.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut faults = self.faults.lock();
+        if let Some(error) = faults.at.remove(&number) {
+            return Err(error);
+        }
+        match &faults.from {
+            Some((from, error)) if number >= *from => Err(error.clone()),
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
 #[derive(Debug)]
 enum Change {
     Commit(Shard, ShardState, Batch),
@@ -78,7 +110,7 @@ impl FaultyEngine {
     #[must_use]
     pub fn over(contents: MemoryEngine) -> Self {
         let log = Log { durable: contents.fork(), ..Log::default() };
-        Self { visible: contents, log: Mutex::new(log), watcher: OnceLock::new() }
+        Self { visible: contents, reads: Arc::default(), log: Mutex::new(log), watcher: OnceLock::new() }
     }
 
     /// Calls `watcher` behind each commit and each sync that was asked for, before their callers know of them: for looking
@@ -108,6 +140,29 @@ impl FaultyEngine {
         let mut log = self.log.lock();
         let at = log.syncs + nth;
         log.sync_faults.insert(at, fault);
+    }
+
+    /// Lets the `nth` read from now on fail; 1 is the next.
+    pub fn inject_read(&self, nth: u64, error: StorageError) {
+        let at = self.reads() + nth;
+        self.reads.faults.lock().at.insert(at, error);
+    }
+
+    /// Lets all reads fail from the `nth` from now on, until [`Self::heal_reads`]; 1 is the next.
+    pub fn fail_reads(&self, nth: u64, error: StorageError) {
+        let from = self.reads() + nth;
+        self.reads.faults.lock().from = Some((from, error));
+    }
+
+    /// Forgets all faults of reads that did not happen yet.
+    pub fn heal_reads(&self) {
+        *self.reads.faults.lock() = ReadFaults::default();
+    }
+
+    /// How many reads were tried.
+    #[must_use]
+    pub fn reads(&self) -> u64 {
+        self.reads.made.load(Ordering::Relaxed)
     }
 
     /// How many writes were tried.
@@ -192,9 +247,49 @@ impl Log {
     }
 }
 
+struct FaultySnapshot {
+    snapshot: Arc<dyn Snapshot>,
+    reads: Arc<Reads>,
+}
+
+impl Snapshot for FaultySnapshot {
+    fn read(&self, requests: &[Request<'_>]) -> Result<Vec<Reply>> {
+        self.reads.next()?;
+        self.snapshot.read(requests)
+    }
+
+    fn scan<'a>(
+        &'a self,
+        space: Keyspace,
+        range: KeyRange<'_>,
+        direction: Direction,
+        expect: Expect,
+    ) -> Result<Box<dyn Cursor + 'a>> {
+        let cursor = self.snapshot.scan(space, range, direction, expect)?;
+        Ok(Box::new(FaultyCursor { cursor, reads: &self.reads }))
+    }
+}
+
+struct FaultyCursor<'a> {
+    cursor: Box<dyn Cursor + 'a>,
+    reads: &'a Reads,
+}
+
+impl Cursor for FaultyCursor<'_> {
+    fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        self.reads.next()?;
+        self.cursor.next()
+    }
+
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        self.cursor.seek(key)
+    }
+}
+
 impl Engine for FaultyEngine {
-    fn snapshot(&self) -> Result<Arc<dyn Snapshot>> {
-        self.visible.snapshot()
+    fn snapshot(&self, shard: Shard) -> Result<Arc<dyn Snapshot>> {
+        let snapshot = self.visible.snapshot(shard)?;
+        Ok(Arc::new(FaultySnapshot { snapshot, reads: Arc::clone(&self.reads) }))
     }
 
     fn commit(

@@ -6,14 +6,17 @@
 
 mod batch;
 pub mod conformance;
+pub mod counting;
 pub mod faulty;
 pub mod memory;
+mod read;
 
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
 pub use batch::{Batch, Operation};
+pub use read::{Page, PageRange, Reply, Request};
 
 /// A kind of entry. Engines may store and tune each kind apart from the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -78,6 +81,9 @@ pub struct Version(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CommitToken(pub u128);
 
+/// The longest head of a shard, in bytes.
+pub const MAX_HEAD_BYTES: usize = 1024;
+
 /// What must have happened when `commit` returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
@@ -119,6 +125,18 @@ pub enum Direction {
     Backward,
 }
 
+/// How many rows of a scan the caller is about to take, as far as it knows. It bounds nothing: an engine that fetches
+/// pages makes the first one so large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expect {
+    /// Not many, or nobody knows.
+    Few,
+    /// About so many.
+    Rows(usize),
+    /// All that there are.
+    All,
+}
+
 /// A half-open range of keys: `start` is in it, `end` is not. An absent bound is open.
 #[derive(Clone, Copy, Default)]
 pub struct KeyRange<'a> {
@@ -156,11 +174,11 @@ pub type Result<T, E = StorageError> = std::result::Result<T, E>;
 
 /// A store of ordered keys. All methods may be called from any thread and may block.
 pub trait Engine: Send + Sync + 'static {
-    /// A view of all shards as they are now, unchanged by later commits.
+    /// A view of `shard` as it is now, unchanged by later commits. Engines may begin it with its first read.
     ///
     /// # Errors
     /// When the engine cannot be read.
-    fn snapshot(&self) -> Result<Arc<dyn Snapshot>>;
+    fn snapshot(&self, shard: Shard) -> Result<Arc<dyn Snapshot>>;
 
     /// Applies `batch` to `shard` as a whole or not at all, if the shard is at version `expected`.
     /// Commits to one shard happen one after the other; commits to different shards share syncs.
@@ -215,25 +233,16 @@ pub trait Engine: Send + Sync + 'static {
     fn statistics(&self) -> Vec<(&'static str, u64)>;
 }
 
-/// A repeatable view of the engine.
+/// A repeatable view of one shard.
+///
+/// An engine that is reached over a network pays for each call of [`Self::read`], and for each page that a cursor
+/// fetches: what is known to be needed is asked for together.
 pub trait Snapshot: Send + Sync {
-    /// The last commit of a shard.
+    /// Answers several requests in one trip: one [`Reply`] of the same kind for each, in their order.
     ///
     /// # Errors
     /// When the engine cannot be read.
-    fn state(&self, shard: Shard) -> Result<ShardState>;
-
-    /// The value of a key.
-    ///
-    /// # Errors
-    /// When the engine cannot be read.
-    fn get(&self, shard: Shard, space: Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>>;
-
-    /// The values of several keys, in their order.
-    ///
-    /// # Errors
-    /// When the engine cannot be read.
-    fn multi_get(&self, shard: Shard, space: Keyspace, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>>;
+    fn read(&self, requests: &[Request<'_>]) -> Result<Vec<Reply>>;
 
     /// A cursor before the first entry of `range` in `direction`.
     ///
@@ -241,11 +250,47 @@ pub trait Snapshot: Send + Sync {
     /// When the engine cannot be read.
     fn scan<'a>(
         &'a self,
-        shard: Shard,
         space: Keyspace,
         range: KeyRange<'_>,
         direction: Direction,
+        expect: Expect,
     ) -> Result<Box<dyn Cursor + 'a>>;
+
+    /// The last commit of the shard.
+    ///
+    /// # Errors
+    /// When the engine cannot be read.
+    fn state(&self) -> Result<ShardState> {
+        read::one(self, Request::State)?.into_state()
+    }
+
+    /// The head of the shard: a short record that commits replace so often that it would be a waste to store it as an
+    /// entry, see [`Batch::set_head`]. `None` if none was ever set.
+    ///
+    /// # Errors
+    /// When the engine cannot be read.
+    fn head(&self) -> Result<Option<Vec<u8>>> {
+        read::one(self, Request::Head)?.into_value()
+    }
+
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// When the engine cannot be read.
+    fn get(&self, space: Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        read::one(self, Request::Get(space, key))?.into_value()
+    }
+
+    /// The values of several keys, in their order.
+    ///
+    /// # Errors
+    /// When the engine cannot be read.
+    fn multi_get(&self, space: Keyspace, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        read::one(self, Request::MultiGet(space, keys))?.into_values()
+    }
 }
 
 /// A position in a scan.

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::{
-    Batch, CommitToken, Cursor, Direction, Durability, Engine, KeyRange, Keyspace, Operation, Outcome, Result, Shard,
-    ShardState, Snapshot, Version,
+    Batch, CommitToken, Cursor, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Operation, Outcome, Page,
+    Reply, Request, Result, Shard, ShardState, Snapshot, StorageError, Version,
 };
 use tree::{Position, Tree};
 
@@ -35,6 +35,7 @@ struct Shards {
 #[derive(Clone, Debug, Default)]
 struct Contents {
     state: ShardState,
+    head: Option<Vec<u8>>,
     spaces: [Tree; Keyspace::ALL.len()],
 }
 
@@ -88,12 +89,29 @@ impl Shards {
         self.contents.get(&shard).map(|contents| &contents.spaces[space as usize])
     }
 
+    /// Refuses what [`Batch::insert`] says must not be: callers who are wrong about their keys shall not get far.
+    fn check_inserts(&self, shard: Shard, batch: &Batch) -> Result<()> {
+        for operation in batch.operations() {
+            if let Operation::Insert(space, key, _) = operation
+                && self.tree(shard, space).is_some_and(|tree| tree.get(key).is_some())
+            {
+                return Err(StorageError::Corrupt(format!("the key {key:?} to insert into {space:?} has a value")));
+            }
+        }
+        Ok(())
+    }
+
     fn apply(&mut self, shard: Shard, state: ShardState, batch: &Batch) {
         let contents = Arc::make_mut(self.contents.entry(shard).or_default());
         contents.state = state;
+        if let Some(head) = batch.head() {
+            contents.head = Some(head.to_vec());
+        }
         for operation in batch.operations() {
             match operation {
-                Operation::Put(space, key, value) => contents.spaces[space as usize].put(key, value),
+                Operation::Put(space, key, value) | Operation::Insert(space, key, value) => {
+                    contents.spaces[space as usize].put(key, value)
+                }
                 Operation::Delete(space, key) => contents.spaces[space as usize].delete(key),
             }
         }
@@ -101,8 +119,9 @@ impl Shards {
 }
 
 impl Engine for MemoryEngine {
-    fn snapshot(&self) -> Result<Arc<dyn Snapshot>> {
-        Ok(self.current())
+    fn snapshot(&self, shard: Shard) -> Result<Arc<dyn Snapshot>> {
+        let contents: Arc<Contents> = self.shards.lock().contents.get(&shard).cloned().unwrap_or_default();
+        Ok(contents)
     }
 
     fn commit(
@@ -118,6 +137,7 @@ impl Engine for MemoryEngine {
         if Version(version) != expected {
             return Ok(Outcome::Conflict(Version(version)));
         }
+        shards.check_inserts(shard, &batch)?;
         let version = Version(version + 1);
         Arc::make_mut(&mut shards).apply(shard, ShardState { version, token }, &batch);
         Ok(Outcome::Committed(version))
@@ -161,28 +181,27 @@ impl Engine for MemoryEngine {
     }
 }
 
-impl Snapshot for Shards {
-    fn state(&self, shard: Shard) -> Result<ShardState> {
-        Ok(Self::state(self, shard))
-    }
-
-    fn get(&self, shard: Shard, space: Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        Ok(self.tree(shard, space).and_then(|tree| tree.get(key)).map(<[u8]>::to_vec))
-    }
-
-    fn multi_get(&self, shard: Shard, space: Keyspace, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
-        keys.iter().map(|key| self.get(shard, space, key)).collect()
+impl Snapshot for Contents {
+    fn read(&self, requests: &[Request<'_>]) -> Result<Vec<Reply>> {
+        let value = |space: Keyspace, key: &[u8]| self.spaces[space as usize].get(key).map(<[u8]>::to_vec);
+        let reply = |request: &Request<'_>| match *request {
+            Request::State => Ok(Reply::State(self.state)),
+            Request::Head => Ok(Reply::Value(self.head.clone())),
+            Request::Get(space, key) => Ok(Reply::Value(value(space, key))),
+            Request::MultiGet(space, keys) => Ok(Reply::Values(keys.iter().map(|key| value(space, key)).collect())),
+            Request::Page(page) => Page::scan(self, page).map(Reply::Page),
+        };
+        requests.iter().map(reply).collect()
     }
 
     fn scan<'a>(
         &'a self,
-        shard: Shard,
         space: Keyspace,
         range: KeyRange<'_>,
         direction: Direction,
+        _expect: Expect,
     ) -> Result<Box<dyn Cursor + 'a>> {
-        static EMPTY: std::sync::LazyLock<Tree> = std::sync::LazyLock::new(Tree::default);
-        let tree = self.tree(shard, space).unwrap_or(&EMPTY);
+        let tree = &self.spaces[space as usize];
         let low = range.start.map_or((0, 0), |start| tree.before(start));
         let high = range.end.map_or(tree.end(), |end| tree.before(end)).max(low);
         let at = match direction {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use flate2::read::MultiGzDecoder;
-use settee_storage::{Keyspace, Shard, Snapshot};
+use settee_storage::{Keyspace, Snapshot};
 
 use super::{Attachment, ContentEncoding, ContentId, io_error};
 use crate::codec::{Reader, put_varint};
@@ -15,7 +15,6 @@ use crate::{DatabaseError, Result, keys};
 #[derive(Clone)]
 pub struct Content {
     snapshot: Arc<dyn Snapshot>,
-    shard: Shard,
     blob: u64,
     length: u64,
     encoding: ContentEncoding,
@@ -53,8 +52,8 @@ impl ContentRecord {
         Ok(Self { blob: reader.varint()?, references: reader.varint()?, length: reader.varint()? })
     }
 
-    pub(crate) fn read(snapshot: &dyn Snapshot, shard: Shard, id: &ContentId) -> Result<Option<Self>> {
-        let bytes = snapshot.get(shard, Keyspace::Attachments, &keys::content(&id.0))?;
+    pub(crate) fn read(snapshot: &dyn Snapshot, id: &ContentId) -> Result<Option<Self>> {
+        let bytes = snapshot.get(Keyspace::Attachments, &keys::content(&id.0))?;
         bytes.map(|bytes| Self::decode(&bytes)).transpose()
     }
 
@@ -69,12 +68,12 @@ pub(crate) fn chunk_count(length: u64) -> u32 {
 }
 
 impl Content {
-    pub(crate) fn open(snapshot: &Arc<dyn Snapshot>, shard: Shard, attachment: &Attachment) -> Result<Self> {
-        let record = ContentRecord::read(snapshot.as_ref(), shard, &attachment.content)?;
+    pub(crate) fn open(snapshot: &Arc<dyn Snapshot>, attachment: &Attachment) -> Result<Self> {
+        let record = ContentRecord::read(snapshot.as_ref(), &attachment.content)?;
         let record = record.filter(|record| record.length == attachment.stored_length);
         let record = record.ok_or(DatabaseError::Corrupt("attachment content"))?;
         let snapshot = Arc::clone(snapshot);
-        Ok(Self { snapshot, shard, blob: record.blob, length: record.length, encoding: attachment.encoding })
+        Ok(Self { snapshot, blob: record.blob, length: record.length, encoding: attachment.encoding })
     }
 
     /// How many bytes are stored.
@@ -102,7 +101,7 @@ impl Content {
 
     fn chunk(&self, number: u32) -> Result<Vec<u8>> {
         let key = keys::attachment_chunk(self.blob, number);
-        let chunk = self.snapshot.get(self.shard, Keyspace::Attachments, &key)?;
+        let chunk = self.snapshot.get(Keyspace::Attachments, &key)?;
         chunk.ok_or(DatabaseError::Corrupt("attachment content"))
     }
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use flate2::write::GzEncoder;
 use flate2::{Compression as Level, GzBuilder};
 use md5::{Digest, Md5};
-use settee_storage::{Direction, KeyRange, Keyspace};
+use settee_storage::{Direction, Expect, KeyRange, Keyspace};
 use sha2::Sha256;
 
 use super::{ContentEncoding, ContentId, from_io};
@@ -261,12 +261,12 @@ impl Upload {
 impl Database {
     /// A number under which no chunks lie.
     pub(crate) fn next_blob(&self) -> Result<u64> {
-        let snapshot = self.engine().snapshot()?;
+        let snapshot = self.engine().snapshot(self.shard())?;
         loop {
             // Numbers begin somewhere at random in each process.
             let blob = self.next_token().0 as u64 & (u64::MAX >> 1);
             let taken = [&keys::attachment_chunk(blob, 0)[..], &keys::upload(blob)];
-            let found = snapshot.multi_get(self.shard(), Keyspace::Attachments, &taken)?;
+            let found = snapshot.multi_get(Keyspace::Attachments, &taken)?;
             if found.iter().all(Option::is_none) {
                 return Ok(blob);
             }
@@ -282,8 +282,8 @@ impl Database {
     pub(crate) fn collect_uploads(self: &Arc<Self>) -> Result<()> {
         let end = keys::after_prefix(keys::UPLOAD);
         let range = KeyRange { start: Some(keys::UPLOAD), end: Some(&end) };
-        let snapshot = self.engine().snapshot()?;
-        let mut marks = snapshot.scan(self.shard(), Keyspace::Attachments, range, Direction::Forward)?;
+        let snapshot = self.engine().snapshot(self.shard())?;
+        let mut marks = snapshot.scan(Keyspace::Attachments, range, Direction::Forward, Expect::Few)?;
         let mut left = Vec::new();
         while let Some((key, _)) = marks.next()? {
             left.push(keys::decode_sequence(&key[keys::UPLOAD.len()..])?);

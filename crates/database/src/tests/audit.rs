@@ -67,7 +67,7 @@ pub(crate) fn audit(view: &ReadView) {
     let contents: BTreeMap<_, u64> =
         attachments.iter().map(|attachment| (attachment.content.0, attachment.stored_length)).collect();
     counted.content_bytes = contents.into_values().sum();
-    let meta = Meta::read(view.snapshot().as_ref(), view.database().shard()).unwrap();
+    let meta = Meta::read(view.snapshot().as_ref()).unwrap();
     assert!(meta.update_seq >= counted.update_seq && meta.design_seq >= counted.design_seq);
     let Meta { update_seq, design_seq, purge_seq, purges_forgotten, .. } = meta;
     assert_eq!(meta, Meta { update_seq, design_seq, purge_seq, purges_forgotten, ..counted });
@@ -108,7 +108,7 @@ fn audit_ranks(view: &ReadView, documents: &Entries, sequence: &Entries) {
     let live: Vec<&[u8]> =
         documents.iter().filter(|(_, bytes)| !Head::is_deleted(bytes)).map(|(id, _)| id.as_slice()).collect();
     let seqs: Vec<&[u8]> = sequence.keys().map(Vec::as_slice).collect();
-    let stored = load_writer(view.snapshot().as_ref(), view.database().shard()).unwrap();
+    let stored = load_writer(view.snapshot().as_ref()).unwrap();
     let published = view.database().ranks.lock().clone();
     let fitting = published.iter().filter(|ranks| ranks.state == stored.state);
     for ranks in fitting.chain([&stored.ranks]) {
@@ -143,7 +143,7 @@ fn audit_counts(counts: &Counts, keys: &[&[u8]]) {
 
 pub(crate) fn entries(view: &ReadView, space: Keyspace) -> Entries {
     let range = KeyRange::default();
-    let mut cursor = view.snapshot().scan(view.database().shard(), space, range, Direction::Forward).unwrap();
+    let mut cursor = view.snapshot().scan(space, range, Direction::Forward, settee_storage::Expect::All).unwrap();
     let mut entries = Entries::new();
     while let Some((key, value)) = cursor.next().unwrap() {
         entries.insert(key.to_vec(), value.to_vec());

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use settee_storage::faulty::{FaultyEngine, WriteFault};
-use settee_storage::{Direction, Engine, KeyRange, Keyspace, Shard, StorageError};
+use settee_storage::{Direction, Engine, Expect, KeyRange, Keyspace, Shard, StorageError};
 
 use super::{audit, create, ids, memory, new, open, save, write};
 use crate::{Catalog, DatabaseError, DatabaseOptions, OWNED_SHARDS, Submitted, Work, validate_name};
@@ -15,9 +15,9 @@ const OPTIONS: DatabaseOptions = DatabaseOptions { created_ms: 1, instance: 2, l
 
 /// How many entries a shard has.
 fn entries_of(engine: &dyn Engine, shard: Shard) -> usize {
-    let snapshot = engine.snapshot().unwrap();
+    let snapshot = engine.snapshot(shard).unwrap();
     let count = |space| {
-        let mut cursor = snapshot.scan(shard, space, KeyRange::default(), Direction::Forward).unwrap();
+        let mut cursor = snapshot.scan(space, KeyRange::default(), Direction::Forward, Expect::Few).unwrap();
         std::iter::from_fn(|| cursor.next().unwrap().map(|_| ())).count()
     };
     Keyspace::ALL.into_iter().map(count).sum()

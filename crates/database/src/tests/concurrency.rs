@@ -155,7 +155,7 @@ fn writers_that_wait_share_commits() {
         assert!(matches!(answer.unwrap()[..], [UpdateOutcome::Saved(_)]));
     }
     let view = database.read().unwrap();
-    let version = view.snapshot().state(database.shard()).unwrap().version.0;
+    let version = view.snapshot().state().unwrap().version.0;
     assert!(version < 5, "{version} commits for 50 small updates");
     // In the order in which they were submitted.
     assert!((0..50).all(|number| view.head(&format!("{number:03}")).unwrap().unwrap().seq == number + 1));

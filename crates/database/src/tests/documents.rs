@@ -145,7 +145,7 @@ fn a_body_with_a_hole_is_corrupt_and_one_that_is_gone_is_absent() {
         let mut batch = Batch::new();
         batch.delete(Keyspace::Bodies, &crate::keys::body(stored.body_seq, chunk));
         let engine = database.engine();
-        let version = engine.snapshot().unwrap().state(database.shard()).unwrap().version;
+        let version = engine.snapshot(database.shard()).unwrap().state().unwrap().version;
         let outcome = engine.commit(database.shard(), version, CommitToken(1), batch, Durability::Synced).unwrap();
         assert!(matches!(outcome, Outcome::Committed(_)));
         database.read().unwrap()

@@ -66,14 +66,14 @@ impl Interposed {
 }
 
 impl Engine for Interposed {
-    fn snapshot(&self) -> settee_storage::Result<Arc<dyn Snapshot>> {
+    fn snapshot(&self, shard: Shard) -> settee_storage::Result<Arc<dyn Snapshot>> {
         let next = self.snapshots.lock().pop_front();
         match next {
             Some(OnSnapshot::Fail) => return Err(StorageError::Io("unreadable".to_owned())),
             Some(OnSnapshot::After(act)) => act(self),
             Some(OnSnapshot::Pass) | None => {}
         }
-        self.inner.snapshot()
+        self.inner.snapshot(shard)
     }
 
     fn commit(
@@ -454,6 +454,6 @@ fn a_database_that_another_node_deleted_takes_no_writes() {
     nodes.second.delete("db").unwrap();
     assert!(matches!(update(&here, new("b", "{}")), Err(DatabaseError::NotFound)));
     assert!(matches!(update(&here, new("b", "{}")), Err(DatabaseError::NotFound)));
-    let state = nodes.script.inner.snapshot().unwrap().state(here.shard()).unwrap();
+    let state = nodes.script.inner.snapshot(here.shard()).unwrap().state().unwrap();
     assert_eq!(state.version, Version(0), "the shard stays empty");
 }

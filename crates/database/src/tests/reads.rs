@@ -1,13 +1,16 @@
 //! Reading revisions together answers what reading them one by one answers.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use settee_model::{Rev, RevisionHasher};
+use settee_storage::Engine;
+use settee_storage::counting::CountingEngine;
 
 use super::{Random, database, document, edit, save};
 use crate::attachment::{Compression, NewAttachment, NewAttachments, Upload};
 use crate::tasks::Tasks;
-use crate::{DocUpdate, EditMode, Stored, UnknownParent};
+use crate::{Bodies, DOCUMENTS_TOGETHER, DocUpdate, EditMode, ReadView, Stored, UnknownParent};
 
 #[test]
 fn revisions_read_together_are_those_read_one_by_one() {
@@ -85,4 +88,67 @@ fn reading_together_ends_when_nothing_more_is_wanted() {
     };
     view.revisions(&stored, each).unwrap();
     assert_eq!(seen, 5);
+}
+
+#[test]
+fn what_is_read_ahead_is_what_is_read_alone() {
+    let mut random = Random::new();
+    let engine = Arc::new(CountingEngine::new(super::memory()));
+    let catalog = super::open(&(Arc::clone(&engine) as Arc<dyn Engine>));
+    let database = super::create(&catalog, "db");
+    let ids: Vec<String> = (0..30).map(|number| format!("d{number}")).collect();
+    for id in &ids {
+        if random.one_in(5) {
+            continue;
+        }
+        let first = save(&database, edit(id, None, false, &random.body(350)));
+        if random.one_in(3) {
+            save(&database, edit(id, Some(&first), random.one_in(2), &random.body(350)));
+        }
+        if random.one_in(3) {
+            let other = super::rev(&format!("1-{:032x}", random.below(1 << 20)));
+            save(&database, super::replicated(id, &[other], random.one_in(3), &random.body(30)));
+        }
+    }
+    let text = |view: &ReadView, id: &str| {
+        let record = view.record(id).unwrap()?;
+        let texts = record.tree.leaves().map(|leaf| {
+            let node = record.tree.node(leaf);
+            let (stored, mut text) = (node.value.unwrap(), Vec::new());
+            view.write_document(&mut text, id, &node.rev, stored, |_| {}).unwrap().then_some(text)
+        });
+        Some((view.head(id).unwrap().map(|head| head.rev), texts.collect::<Vec<_>>()))
+    };
+    for bodies in [Bodies::None, Bodies::Winners, Bodies::Leaves] {
+        let (alone, ahead) = (database.read().unwrap(), database.read().unwrap());
+        for together in ids.chunks(DOCUMENTS_TOGETHER) {
+            let names: Vec<&str> = together.iter().map(String::as_str).collect();
+            let before = engine.calls();
+            ahead.read_ahead(&names, bodies).unwrap();
+            assert!(engine.calls().since(before).reads <= 2, "records and bodies");
+            for id in together.iter().chain(&ids[..2]) {
+                assert_eq!(text(&ahead, id), text(&alone, id), "{id} with {bodies:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn documents_that_were_read_ahead_cost_no_calls() {
+    let engine = Arc::new(CountingEngine::new(super::memory()));
+    let catalog = super::open(&(Arc::clone(&engine) as Arc<dyn Engine>));
+    let database = super::create(&catalog, "db");
+    for id in ["a", "b"] {
+        save(&database, edit(id, None, false, r#"{"n":1}"#));
+    }
+    let view = database.read().unwrap();
+    view.read_ahead(&["a", "b", "c"], Bodies::Winners).unwrap();
+    let before = engine.calls();
+    for id in ["b", "a"] {
+        let head = view.head(id).unwrap().unwrap();
+        let mut text = Vec::new();
+        assert!(view.write_document(&mut text, id, &head.rev, head.stored, |_| {}).unwrap());
+    }
+    assert!(view.record("c").unwrap().is_none());
+    assert_eq!(engine.calls(), before);
 }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use bytes::Bytes;
-use settee_storage::{Batch, Direction, KeyRange, Keyspace, Shard, Snapshot};
+use settee_storage::{Batch, Direction, Expect, KeyRange, Keyspace, Snapshot};
 
 use crate::attachment::{Attachment, ContentId, ContentRecord, NewAttachment, NewAttachments, Source, decode_all};
 use crate::record::Stored;
@@ -74,12 +74,8 @@ pub(super) struct Look<'a> {
 }
 
 impl Look<'_> {
-    fn shard(&self) -> Shard {
-        self.database.shard()
-    }
-
     fn has(&self, key: &[u8]) -> Result<bool> {
-        Ok(self.snapshot.get(self.shard(), Keyspace::Attachments, key)?.is_some())
+        Ok(self.snapshot.get(Keyspace::Attachments, key)?.is_some())
     }
 }
 
@@ -172,7 +168,7 @@ impl Contents {
         match self.states.entry(attachment.content) {
             Entry::Occupied(entry) => Ok(entry.into_mut()),
             Entry::Vacant(entry) => {
-                let before = ContentRecord::read(look.snapshot, look.shard(), &attachment.content)?;
+                let before = ContentRecord::read(look.snapshot, &attachment.content)?;
                 Ok(entry.insert(State { before, now: before }))
             }
         }
@@ -185,7 +181,7 @@ fn read_attachments(look: Look<'_>, stored: Stored) -> Result<Vec<Attachment>> {
     let wanted = stored.attachments_size as usize;
     for chunk in 0..wanted.div_ceil(keys::BODY_CHUNK_BYTES) {
         let key = keys::body(stored.body_seq, chunk as u16);
-        let bytes = look.snapshot.get(look.shard(), Keyspace::Bodies, &key)?;
+        let bytes = look.snapshot.get(Keyspace::Bodies, &key)?;
         record.extend_from_slice(&bytes.ok_or(DatabaseError::Corrupt("attachments"))?);
     }
     decode_all(record.get(..wanted).ok_or(DatabaseError::Corrupt("attachments"))?)
@@ -200,7 +196,7 @@ pub(super) fn discard(look: Look<'_>, batch: &mut Batch, given_up: &[u64]) -> Re
         if look.has(&keys::upload(blob))? {
             let (start, end) = (keys::attachment_chunk(blob, 0), keys::attachment_chunk(blob + 1, 0));
             let range = KeyRange { start: Some(&start), end: Some(&end) };
-            let mut chunks = look.snapshot.scan(look.shard(), Keyspace::Attachments, range, Direction::Forward)?;
+            let mut chunks = look.snapshot.scan(Keyspace::Attachments, range, Direction::Forward, Expect::Few)?;
             while let Some((key, _)) = chunks.next()? {
                 if left == 0 {
                     return Ok(done);
@@ -217,6 +213,6 @@ pub(super) fn discard(look: Look<'_>, batch: &mut Batch, given_up: &[u64]) -> Re
 
 fn put_chunks<'a>(batch: &mut Batch, blob: u64, first: u32, chunks: impl Iterator<Item = &'a [u8]>) {
     for (number, chunk) in (first..).zip(chunks) {
-        batch.put(Keyspace::Attachments, &keys::attachment_chunk(blob, number), chunk);
+        batch.insert(Keyspace::Attachments, &keys::attachment_chunk(blob, number), chunk);
     }
 }

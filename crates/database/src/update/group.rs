@@ -10,7 +10,7 @@ use std::thread;
 
 use settee_model::rev_tree::RevTree;
 use settee_model::{Rev, RevHash, RevisionHasher};
-use settee_storage::{Batch, Direction, Durability, KeyRange, Keyspace, Shard, ShardState, Snapshot, Version};
+use settee_storage::{Batch, Direction, Durability, Expect, KeyRange, Keyspace, Shard, ShardState, Snapshot, Version};
 
 use super::contents::{ContentBytes, Contents, Look, discard};
 use super::queue::Pending;
@@ -56,15 +56,15 @@ fn commit_until_done(database: &Arc<Database>, writer: &mut Writer, works: &[Wor
         if database.is_closed() {
             return Err(DatabaseError::NotFound);
         }
-        let snapshot = engine.snapshot()?;
-        let state = snapshot.state(shard)?;
+        let snapshot = engine.snapshot(shard)?;
+        let (state, documents) = Documents::read(snapshot.as_ref(), works)?;
         if state.version < writer.state.version {
             // Versions only grow: another node has deleted the database.
             return Err(DatabaseError::NotFound);
         }
         if state != writer.state {
             // Another node has committed to the shard, or an earlier try has arrived.
-            *writer = load_writer(snapshot.as_ref(), shard)?;
+            *writer = load_writer(snapshot.as_ref())?;
         }
         if attempt.happened(state)? {
             *database.ranks.lock() = [Arc::clone(&writer.ranks), Arc::clone(&writer.ranks)];
@@ -72,7 +72,7 @@ fn commit_until_done(database: &Arc<Database>, writer: &mut Writer, works: &[Wor
             database.notify(Event::Committed(writer.meta.update_seq));
             return Ok(outcomes);
         }
-        let mut group = Group::new(database, writer, snapshot.as_ref(), works)?;
+        let mut group = Group::new(database, writer, snapshot.as_ref(), documents);
         outcomes = works.iter().map(|work| group.apply(work)).collect::<Result<Vec<_>>>()?;
         if group.finish(&mut attempt, durability(works))? {
             return Ok(outcomes);
@@ -102,18 +102,16 @@ pub(super) struct Group<'a> {
 }
 
 impl<'a> Group<'a> {
-    /// Reads every document that `works` touch from `snapshot`, which shows the database as `writer` knows it.
+    /// `snapshot` shows the database as `writer` knows it, and has `documents`.
     fn new(
         database: &'a Arc<Database>,
         writer: &'a mut Writer,
         snapshot: &'a dyn Snapshot,
-        works: &'a [Work],
-    ) -> Result<Self> {
-        let shard = database.shard();
-        let documents = Documents::read(snapshot, shard, works)?;
-        Ok(Self {
+        documents: Documents<'a>,
+    ) -> Self {
+        Self {
             database,
-            shard,
+            shard: database.shard(),
             documents,
             batch: Batch::new(),
             meta: writer.meta,
@@ -124,7 +122,7 @@ impl<'a> Group<'a> {
             snapshot,
             contents: Contents::default(),
             writer,
-        })
+        }
     }
 
     fn apply(&mut self, work: &Work) -> Result<Vec<UpdateOutcome>> {
@@ -316,7 +314,7 @@ impl<'a> Group<'a> {
             if let Some(head) = head {
                 self.scratch.clear();
                 SequenceEntry::encode(&mut self.scratch, id, head);
-                self.batch.put(Keyspace::Sequence, &keys::sequence(head.seq), &self.scratch);
+                self.batch.insert(Keyspace::Sequence, &keys::sequence(head.seq), &self.scratch);
                 self.ranks.seqs.add(&keys::sequence(head.seq));
             }
             if let Some(was) = was {
@@ -330,7 +328,7 @@ impl<'a> Group<'a> {
     fn put_counters(&mut self, version: Version) -> Vec<u64> {
         self.scratch.clear();
         self.meta.encode(&mut self.scratch);
-        self.batch.put(Keyspace::Catalog, keys::META, &self.scratch);
+        self.batch.set_head(&self.scratch);
         let mut rank_log = self.writer.rank_log.clone();
         self.scratch.clear();
         if self.ranks.reshaped() || rank_log.len() >= RANK_LOG_RECORDS {
@@ -352,12 +350,17 @@ impl<'a> Group<'a> {
     /// Divides buckets that have grown too large for a short scan. The next commit stores the result.
     fn divide_buckets(&mut self) -> Result<()> {
         while let Some(Overfull { bucket, start, end }) = self.writer.ranks.ids.overfull() {
-            let snapshot = self.database.engine().snapshot()?;
-            if snapshot.state(self.shard)? != self.writer.state {
+            let snapshot = self.database.engine().snapshot(self.shard)?;
+            if snapshot.state()? != self.writer.state {
                 break;
             }
             let range = KeyRange { start: Some(&start), end: end.as_deref() };
-            let mut cursor = snapshot.scan(self.shard, Keyspace::Documents, range, Direction::Forward)?;
+            let mut cursor = snapshot.scan(
+                Keyspace::Documents,
+                range,
+                Direction::Forward,
+                Expect::Rows(2 * BUCKET_ENTRIES as usize),
+            )?;
             let mut before = 0;
             let mut middle = None;
             while let Some((id, record)) = cursor.next()? {
@@ -456,7 +459,7 @@ fn count_document(meta: &mut Meta, ranks: &mut Ranks, id: &str, was_deleted: Opt
 
 fn put_body(batch: &mut Batch, body_seq: u64, body: &[u8]) {
     for (chunk, bytes) in body.chunks(keys::BODY_CHUNK_BYTES).enumerate() {
-        batch.put(Keyspace::Bodies, &keys::body(body_seq, chunk as u16), bytes);
+        batch.insert(Keyspace::Bodies, &keys::body(body_seq, chunk as u16), bytes);
     }
 }
 

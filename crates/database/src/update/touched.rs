@@ -1,10 +1,12 @@
 //! [`Documents`]: the documents that a group touches, in the order of their ids.
 
-use settee_storage::{Keyspace, Shard, Snapshot};
+use settee_storage::{Keyspace, Reply, Request, ShardState, Snapshot};
 
 use super::{DocUpdate, Work};
 use crate::record::{DocRecord, Head};
 use crate::{DatabaseError, Result};
+
+const CORRUPT: DatabaseError = DatabaseError::Corrupt("update group");
 
 /// A document that the group has read.
 pub(super) struct Touched {
@@ -24,8 +26,8 @@ pub(super) struct Documents<'a> {
 }
 
 impl<'a> Documents<'a> {
-    /// Reads every document that `works` touch.
-    pub(super) fn read(snapshot: &dyn Snapshot, shard: Shard, works: &'a [Work]) -> Result<Self> {
+    /// Reads every document that `works` touch, and the state of the shard, in one trip.
+    pub(super) fn read(snapshot: &dyn Snapshot, works: &'a [Work]) -> Result<(ShardState, Self)> {
         let mut ids: Vec<&str> = Vec::new();
         for work in works {
             match work {
@@ -46,14 +48,17 @@ impl<'a> Documents<'a> {
         ids.dedup();
         let id_keys: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes()).collect();
         let mut touched = Vec::with_capacity(ids.len());
-        for bytes in snapshot.multi_get(shard, Keyspace::Documents, &id_keys)? {
+        let requests = [Request::State, Request::MultiGet(Keyspace::Documents, &id_keys)];
+        let replies: [Reply; 2] = snapshot.read(&requests)?.try_into().map_err(|_| CORRUPT)?;
+        let [state, records] = replies;
+        for bytes in records.into_values()? {
             let record = bytes.map_or(Ok(DocRecord::empty()), |bytes| DocRecord::decode(&bytes))?;
             touched.push(Touched { before: record.head(), record, changed: false });
         }
         if touched.len() != ids.len() {
-            return Err(DatabaseError::Corrupt("update group"));
+            return Err(CORRUPT);
         }
-        Ok(Self { ids, touched, next: 0 })
+        Ok((state.into_state()?, Self { ids, touched, next: 0 }))
     }
 
     /// A document of the works that were read.

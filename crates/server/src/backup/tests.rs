@@ -26,7 +26,7 @@ impl World {
 
     fn put(&self, key: &str) {
         let engine = backends::open(&self.data().join(ENGINE)).unwrap();
-        let version = engine.snapshot().unwrap().state(Shard(1)).unwrap().version;
+        let version = engine.snapshot(Shard(1)).unwrap().state().unwrap().version;
         let mut batch = Batch::new();
         batch.put(Keyspace::Documents, key.as_bytes(), &[7; 100_000]);
         let outcome = engine.commit(Shard(1), version, CommitToken(1), batch, Durability::Synced).unwrap();
@@ -50,7 +50,7 @@ impl Drop for World {
 
 fn has(data: &Path, key: &str) -> bool {
     let engine = backends::open(&data.join(ENGINE)).unwrap();
-    engine.snapshot().unwrap().get(Shard(1), Keyspace::Documents, key.as_bytes()).unwrap().is_some()
+    engine.snapshot(Shard(1)).unwrap().get(Keyspace::Documents, key.as_bytes()).unwrap().is_some()
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 
 use settee_storage::conformance::{self, Generator};
-use settee_storage::{Durability, Engine, Keyspace, Shard, ShardState, StorageError, Version};
+use settee_storage::{Durability, Engine, Expect, Keyspace, Shard, ShardState, StorageError, Version};
 use settee_storage_rocksdb::raw::{RawPattern, RawStore};
 use settee_storage_rocksdb::{Options, RocksEngine, Tickers};
 
@@ -104,11 +104,11 @@ fn states_are_no_entries() {
     let engine = open(directory.path());
     let empty = settee_storage::Batch::new();
     let _ = engine.commit(Shard(1), Version(0), crate::token(1), empty, Durability::Buffered).unwrap();
-    let snapshot = engine.snapshot().unwrap();
-    assert_eq!(snapshot.state(Shard(1)).unwrap(), ShardState { version: Version(1), token: crate::token(1) });
+    let snapshot = engine.snapshot(Shard(1)).unwrap();
+    assert_eq!(snapshot.state().unwrap(), ShardState { version: Version(1), token: crate::token(1) });
     for space in Keyspace::ALL {
         let mut cursor = snapshot
-            .scan(Shard(1), space, settee_storage::KeyRange::default(), settee_storage::Direction::Forward)
+            .scan(space, settee_storage::KeyRange::default(), settee_storage::Direction::Forward, Expect::Few)
             .unwrap();
         assert_eq!(cursor.next().unwrap(), None, "{space:?}");
     }
@@ -214,8 +214,8 @@ fn snapshots_outlive_the_engine() {
     let directory = tempfile::tempdir().unwrap();
     let engine = open(directory.path());
     step(&engine, Shard(1), 0, Durability::Buffered);
-    let snapshot = engine.snapshot().unwrap();
+    let snapshot = engine.snapshot(Shard(1)).unwrap();
     engine.drop_shard(Shard(1)).unwrap();
     drop(Arc::into_inner(engine).unwrap());
-    assert_eq!(snapshot.state(Shard(1)).unwrap().version, Version(1));
+    assert_eq!(snapshot.state().unwrap().version, Version(1));
 }

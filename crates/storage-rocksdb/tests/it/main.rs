@@ -8,7 +8,7 @@ mod engine;
 use std::path::Path;
 use std::sync::Arc;
 
-use settee_storage::{Batch, CommitToken, Durability, Engine, Keyspace, Outcome, Shard, Version};
+use settee_storage::{Batch, CommitToken, Durability, Engine, Expect, Keyspace, Outcome, Shard, Version};
 use settee_storage_rocksdb::{Options, RocksEngine};
 
 fn open(path: &Path) -> Arc<RocksEngine> {
@@ -38,10 +38,10 @@ fn token(number: u64) -> CommitToken {
 
 /// The number of commits in a shard, after a check that the first ones are there and no other.
 fn steps(engine: &RocksEngine, shard: Shard) -> u64 {
-    let snapshot = engine.snapshot().unwrap();
-    let state = snapshot.state(shard).unwrap();
+    let snapshot = engine.snapshot(shard).unwrap();
+    let state = snapshot.state().unwrap();
     let range = settee_storage::KeyRange::default();
-    let mut cursor = snapshot.scan(shard, Keyspace::Bodies, range, settee_storage::Direction::Forward).unwrap();
+    let mut cursor = snapshot.scan(Keyspace::Bodies, range, settee_storage::Direction::Forward, Expect::Few).unwrap();
     let mut count = 0;
     while let Some((key, value)) = cursor.next().unwrap() {
         count += 1_u64;

@@ -1,18 +1,21 @@
 //! Properties of single commits and of what is read after them.
 
 use super::{Open, commit, commit_at, entries, puts, view};
-use crate::{Batch, CommitToken, Durability, Keyspace, Outcome, Shard, ShardState, Version};
+use crate::{
+    Batch, CommitToken, Direction, Durability, KeyRange, Keyspace, Outcome, Page, PageRange, Reply, Request, Shard,
+    ShardState, Version,
+};
 
 const SHARD: Shard = Shard(7);
 
 /// A shard that was never written has version 0 and no entries.
 pub fn fresh_shards_are_empty(open: Open<'_>) {
     let engine = open();
-    let snapshot = view(&*engine);
-    assert_eq!(snapshot.state(SHARD).expect("state"), ShardState::default(), "the state of a fresh shard");
+    let snapshot = view(&*engine, SHARD);
+    assert_eq!(snapshot.state().expect("state"), ShardState::default(), "the state of a fresh shard");
     for space in Keyspace::ALL {
-        assert_eq!(snapshot.get(SHARD, space, b"").expect("get"), None, "a key of a fresh shard in {space:?}");
-        assert!(entries(&*snapshot, SHARD, space).is_empty(), "a scan of a fresh shard in {space:?}");
+        assert_eq!(snapshot.get(space, b"").expect("get"), None, "a key of a fresh shard in {space:?}");
+        assert!(entries(&*snapshot, space).is_empty(), "a scan of a fresh shard in {space:?}");
     }
     engine.sync().expect("an engine without commits can be synced");
 }
@@ -33,9 +36,9 @@ pub fn commits_count_versions_and_keep_tokens(open: Open<'_>) {
                 panic!("commit {step} met a conflict with {found:?}, though nobody else writes")
             }
         }
-        let snapshot = view(&*engine);
-        assert_eq!(snapshot.state(SHARD).expect("state"), ShardState { version, token }, "the state after {step}");
-        let value = snapshot.get(SHARD, Keyspace::Catalog, b"step").expect("get");
+        let snapshot = view(&*engine, SHARD);
+        assert_eq!(snapshot.state().expect("state"), ShardState { version, token }, "the state after {step}");
+        let value = snapshot.get(Keyspace::Catalog, b"step").expect("get");
         assert_eq!(value, Some(vec![step as u8]), "the value after a {durability:?} commit {step}");
     }
     engine.sync().expect("sync");
@@ -52,9 +55,66 @@ pub fn a_wrong_version_is_a_conflict(open: Open<'_>) {
         }
         commit(&*engine, SHARD, puts(Keyspace::Local, &[(b"right", b"")]));
     }
-    let snapshot = view(&*engine);
-    assert_eq!(snapshot.get(SHARD, Keyspace::Local, b"wrong").expect("get"), None, "a conflict writes nothing");
-    assert_eq!(snapshot.state(SHARD).expect("state").token, CommitToken(3), "a conflict leaves the token");
+    let snapshot = view(&*engine, SHARD);
+    assert_eq!(snapshot.get(Keyspace::Local, b"wrong").expect("get"), None, "a conflict writes nothing");
+    assert_eq!(snapshot.state().expect("state").token, CommitToken(3), "a conflict leaves the token");
+}
+
+/// A head is what the last commit that set one made it; snapshots keep theirs, conflicts change nothing.
+pub fn heads_stay_until_they_are_set(open: Open<'_>) {
+    let engine = open();
+    assert_eq!(view(&*engine, SHARD).head().expect("head"), None, "the head of a fresh shard");
+    let longest = [7; crate::MAX_HEAD_BYTES];
+    let mut wanted = None;
+    for (step, head) in [None, Some(&b"one"[..]), None, Some(&longest), None, Some(b"two")].into_iter().enumerate() {
+        let before = view(&*engine, SHARD);
+        let mut batch = puts(Keyspace::Local, &[(b"key", b"value")]);
+        if let Some(head) = head {
+            batch.set_head(head);
+        }
+        commit(&*engine, SHARD, batch);
+        assert_eq!(before.head().expect("head"), wanted, "the head in a snapshot from before step {step}");
+        wanted = head.map(<[u8]>::to_vec).or(wanted);
+        assert_eq!(view(&*engine, SHARD).head().expect("head"), wanted, "the head after step {step}");
+    }
+    let mut batch = Batch::new();
+    batch.set_head(b"never");
+    commit_at(&*engine, SHARD, Version(77), CommitToken(9), batch).expect_err("the version is wrong");
+    assert_eq!(view(&*engine, SHARD).head().expect("head"), wanted, "the head after a conflict");
+    assert_eq!(view(&*engine, Shard(SHARD.0 + 1)).head().expect("head"), None, "the head of another shard");
+}
+
+/// What is asked for in one trip is answered as if it were asked for alone, in order.
+pub fn trips_answer_all_requests(open: Open<'_>) {
+    let engine = open();
+    let mut batch = puts(Keyspace::Local, &[(b"a", b"1"), (b"b", b"2"), (b"c", b"3")]);
+    batch.insert(Keyspace::Bodies, b"a", b"4");
+    batch.set_head(b"head");
+    commit(&*engine, SHARD, batch);
+    let snapshot = view(&*engine, SHARD);
+    let page = |range, direction, rows| Request::Page(PageRange { space: Keyspace::Local, range, direction, rows });
+    let behind_a = KeyRange { start: Some(b"b"), end: None };
+    let requests = [
+        Request::MultiGet(Keyspace::Local, &[b"c", b"x", b"a"]),
+        Request::Head,
+        page(KeyRange::default(), Direction::Forward, 2),
+        Request::Get(Keyspace::Bodies, b"a"),
+        page(behind_a, Direction::Backward, 2),
+        Request::State,
+        Request::Get(Keyspace::Bodies, b"b"),
+    ];
+    let row = |key: &[u8], value: &[u8]| (key.to_vec(), value.to_vec());
+    let wanted = [
+        Reply::Values(vec![Some(b"3".to_vec()), None, Some(b"1".to_vec())]),
+        Reply::Value(Some(b"head".to_vec())),
+        Reply::Page(Page { rows: vec![row(b"a", b"1"), row(b"b", b"2")], is_last: false }),
+        Reply::Value(Some(b"4".to_vec())),
+        Reply::Page(Page { rows: vec![row(b"c", b"3"), row(b"b", b"2")], is_last: true }),
+        Reply::State(snapshot.state().expect("state")),
+        Reply::Value(None),
+    ];
+    assert_eq!(snapshot.read(&requests).expect("read"), wanted, "a trip");
+    assert_eq!(snapshot.read(&[]).expect("read"), [], "a trip for nothing");
 }
 
 /// Writes of one batch apply in their order.
@@ -73,7 +133,7 @@ pub fn the_last_write_of_a_batch_wins(open: Open<'_>) {
     batch.put(space, b"c", b"2");
     batch.delete(space, b"d");
     commit(&*engine, SHARD, batch);
-    let found = entries(&*view(&*engine), SHARD, space);
+    let found = entries(&*view(&*engine, SHARD), space);
     let wanted = vec![(b"a".to_vec(), b"2".to_vec()), (b"c".to_vec(), b"2".to_vec())];
     assert_eq!(found, wanted, "put-put, put-delete, delete-put and put-delete of an old key in one batch");
 }
@@ -82,7 +142,7 @@ pub fn the_last_write_of_a_batch_wins(open: Open<'_>) {
 pub fn empty_batches_count(open: Open<'_>) {
     let engine = open();
     assert_eq!(commit(&*engine, SHARD, Batch::new()), Version(1), "the version after an empty batch");
-    assert_eq!(view(&*engine).state(SHARD).expect("state").version, Version(1), "the state after an empty batch");
+    assert_eq!(view(&*engine, SHARD).state().expect("state").version, Version(1), "the state after an empty batch");
 }
 
 /// One batch writes to all keyspaces at once.
@@ -93,9 +153,9 @@ pub fn batches_cover_all_keyspaces(open: Open<'_>) {
         batch.put(space, b"key", space.name().as_bytes());
     }
     commit(&*engine, SHARD, batch);
-    let snapshot = view(&*engine);
+    let snapshot = view(&*engine, SHARD);
     for space in Keyspace::ALL {
-        let value = snapshot.get(SHARD, space, b"key").expect("get");
+        let value = snapshot.get(space, b"key").expect("get");
         assert_eq!(value.as_deref(), Some(space.name().as_bytes()), "the entry in {space:?}");
     }
 }
@@ -105,19 +165,19 @@ pub fn snapshots_are_repeatable(open: Open<'_>) {
     let engine = open();
     let space = Keyspace::Sequence;
     commit(&*engine, SHARD, puts(space, &[(b"changed", b"1"), (b"deleted", b"1")]));
-    let snapshot = view(&*engine);
-    let state = snapshot.state(SHARD).expect("state");
-    let wanted = entries(&*snapshot, SHARD, space);
+    let snapshot = view(&*engine, SHARD);
+    let state = snapshot.state().expect("state");
+    let wanted = entries(&*snapshot, space);
     assert_eq!(wanted.len(), 2, "entries that were just written");
 
     let mut batch = puts(space, &[(b"changed", b"2"), (b"added", b"2")]);
     batch.delete(space, b"deleted");
     commit(&*engine, SHARD, batch);
-    assert_eq!(entries(&*snapshot, SHARD, space), wanted, "a scan of an old snapshot");
-    assert_eq!(snapshot.state(SHARD).expect("state"), state, "the state in an old snapshot");
-    let values = snapshot.multi_get(SHARD, space, &[b"added", b"changed", b"deleted"]).expect("multi_get");
+    assert_eq!(entries(&*snapshot, space), wanted, "a scan of an old snapshot");
+    assert_eq!(snapshot.state().expect("state"), state, "the state in an old snapshot");
+    let values = snapshot.multi_get(space, &[b"added", b"changed", b"deleted"]).expect("multi_get");
     assert_eq!(values, [None, Some(b"1".to_vec()), Some(b"1".to_vec())], "values in an old snapshot");
-    let now = view(&*engine).multi_get(SHARD, space, &[b"added", b"changed", b"deleted"]).expect("multi_get");
+    let now = view(&*engine, SHARD).multi_get(space, &[b"added", b"changed", b"deleted"]).expect("multi_get");
     assert_eq!(now, [Some(b"2".to_vec()), Some(b"2".to_vec()), None], "values in a new snapshot");
 }
 
@@ -140,13 +200,13 @@ pub fn odd_keys_and_values_are_kept(open: Open<'_>) {
     ];
     for (round, space) in Keyspace::ALL.into_iter().enumerate() {
         commit(&*engine, SHARD, puts(space, &odd));
-        let snapshot = view(&*engine);
-        let found = entries(&*snapshot, SHARD, space);
+        let snapshot = view(&*engine, SHARD);
+        let found = entries(&*snapshot, space);
         assert_eq!(found.len(), odd.len(), "odd keys in {space:?}");
         for ((key, value), (found_key, found_value)) in odd.iter().zip(&found) {
             assert!(key == found_key, "round {round}: key {key:?} is {found_key:?} in {space:?}");
             assert!(value == found_value, "the value of {key:?} in {space:?} has {} bytes", found_value.len());
-            let got = snapshot.get(SHARD, space, key).expect("get");
+            let got = snapshot.get(space, key).expect("get");
             assert!(got.as_deref() == Some(*value), "get of {key:?} in {space:?}");
         }
     }
@@ -155,5 +215,5 @@ pub fn odd_keys_and_values_are_kept(open: Open<'_>) {
         batch.delete(Keyspace::Bodies, key);
     }
     commit(&*engine, SHARD, batch);
-    assert!(entries(&*view(&*engine), SHARD, Keyspace::Bodies).is_empty(), "odd keys can be deleted");
+    assert!(entries(&*view(&*engine, SHARD), Keyspace::Bodies).is_empty(), "odd keys can be deleted");
 }

@@ -30,13 +30,13 @@ pub fn commits_to_different_shards_all_happen(open: Open<'_>) {
             });
         }
     });
-    let snapshot = view(engine);
     for shard in 0..THREADS {
-        let found = entries(&*snapshot, Shard(shard), Keyspace::Sequence);
+        let snapshot = view(engine, Shard(shard));
+        let found = entries(&*snapshot, Keyspace::Sequence);
         let wanted: Vec<_> =
             (0..COMMITS).map(|step| (step.to_be_bytes().to_vec(), shard.to_be_bytes().to_vec())).collect();
         assert_eq!(found, wanted, "the commits of shard {shard}");
-        assert_eq!(snapshot.state(Shard(shard)).expect("state").version, Version(COMMITS), "version of shard {shard}");
+        assert_eq!(snapshot.state().expect("state").version, Version(COMMITS), "version of shard {shard}");
     }
 }
 
@@ -55,21 +55,21 @@ pub fn commits_to_one_shard_lose_nothing(open: Open<'_>) {
             });
         }
     });
-    let snapshot = view(engine);
-    let value = snapshot.get(COUNTER, Keyspace::Catalog, b"counter").expect("get");
+    let snapshot = view(engine, COUNTER);
+    let value = snapshot.get(Keyspace::Catalog, b"counter").expect("get");
     assert_eq!(value, Some((THREADS * COMMITS).to_be_bytes().to_vec()), "the counter after all threads");
-    let version = snapshot.state(COUNTER).expect("state").version;
+    let version = snapshot.state().expect("state").version;
     assert_eq!(version, Version(THREADS * COMMITS), "the version after all threads");
-    assert_eq!(entries(&*snapshot, COUNTER, Keyspace::Local).len() as u64, THREADS * COMMITS, "keys of all threads");
+    assert_eq!(entries(&*snapshot, Keyspace::Local).len() as u64, THREADS * COMMITS, "keys of all threads");
 }
 
 const COUNTER: Shard = Shard(42);
 
 /// Whether the commit happened.
 fn raise(engine: &dyn Engine, key: &[u8], token: CommitToken) -> bool {
-    let snapshot = view(engine);
-    let version = snapshot.state(COUNTER).expect("state").version;
-    let old = snapshot.get(COUNTER, Keyspace::Catalog, b"counter").expect("get");
+    let snapshot = view(engine, COUNTER);
+    let version = snapshot.state().expect("state").version;
+    let old = snapshot.get(Keyspace::Catalog, b"counter").expect("get");
     let old = old.map_or(0, |bytes| u64::from_be_bytes(bytes.try_into().expect("a counter has eight bytes")));
     assert_eq!(old, version.0, "the counter of a snapshot belongs to its version");
     let mut batch = Batch::new();
@@ -95,13 +95,13 @@ pub fn readers_see_whole_batches(open: Open<'_>) {
             scope.spawn(move || {
                 let mut last = 0;
                 while !done.load(Ordering::Acquire) {
-                    let snapshot = view(engine);
-                    let Version(version) = snapshot.state(shard).expect("state").version;
+                    let snapshot = view(engine, shard);
+                    let Version(version) = snapshot.state().expect("state").version;
                     assert!(version >= last, "version {version} was read after {last}");
                     last = version;
                     let wanted = (version > 0).then(|| version.to_be_bytes().to_vec());
                     for space in Keyspace::ALL {
-                        let value = snapshot.get(shard, space, b"key").expect("get");
+                        let value = snapshot.get(space, b"key").expect("get");
                         assert_eq!(value, wanted, "{space:?} at version {version}");
                     }
                 }

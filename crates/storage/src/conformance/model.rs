@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::{Entries, Generator, Open, commit_at, scanned, view};
-use crate::{Batch, CommitToken, Direction, Engine, KeyRange, Keyspace, Shard, ShardState, Snapshot, Version};
+use crate::{Batch, CommitToken, Direction, Engine, Expect, KeyRange, Keyspace, Shard, ShardState, Snapshot, Version};
 
 const STEPS: usize = 1_500;
 const SHARDS: [Shard; 4] = [Shard(0), Shard(1), Shard(255), Shard(256)];
@@ -17,12 +17,15 @@ struct Model {
     states: BTreeMap<Shard, ShardState>,
 }
 
+/// Snapshots of all shards that may be in use, taken one after the other while nobody writes.
+type Moment = Arc<BTreeMap<Shard, Arc<dyn Snapshot>>>;
+
 struct Run {
     seed: u64,
     random: Generator,
     engine: Arc<dyn Engine>,
     now: Model,
-    kept: Vec<(Arc<dyn Snapshot>, Model)>,
+    kept: Vec<(Moment, Model)>,
     /// Shards are not used again after they were dropped.
     offset: [u64; SHARDS.len()],
 }
@@ -47,16 +50,22 @@ pub fn random_operations_agree_with_a_model(open: Open<'_>, seed: u64) {
             _ => run.read(),
         }
     }
-    while let Some((snapshot, model)) = run.kept.pop() {
-        run.compare_all(&*snapshot, &model);
+    while let Some((moment, model)) = run.kept.pop() {
+        run.compare_all(&moment, &model);
     }
-    run.compare_all(&*view(&*run.engine), &run.now);
+    run.compare_all(&run.moment(), &run.now);
 }
 
 impl Run {
     fn shard(&mut self) -> Shard {
         let index = self.random.below(SHARDS.len());
         Shard(SHARDS[index].0 + (self.offset[index] << 16))
+    }
+
+    fn moment(&self) -> Moment {
+        let current = SHARDS.iter().zip(self.offset).map(|(shard, offset)| Shard(shard.0 + (offset << 16)));
+        let shards = current.chain(self.now.states.keys().copied());
+        Arc::new(shards.map(|shard| (shard, view(&*self.engine, shard))).collect())
     }
 
     fn space(&mut self) -> Keyspace {
@@ -120,7 +129,7 @@ impl Run {
         self.engine.drop_shard(shard).expect("drop_shard");
         self.now.states.remove(&shard);
         self.now.entries.retain(|(of, _), _| *of != shard);
-        let state = view(&*self.engine).state(shard).expect("state");
+        let state = view(&*self.engine, shard).state().expect("state");
         assert_eq!(state, ShardState::default(), "the state of dropped {shard:?}, seed {}", self.seed);
         self.offset[index] += 1;
     }
@@ -130,27 +139,29 @@ impl Run {
             let oldest = self.random.below(KEPT_SNAPSHOTS);
             self.kept.swap_remove(oldest);
         }
-        self.kept.push((view(&*self.engine), self.now.clone()));
+        self.kept.push((self.moment(), self.now.clone()));
     }
 
     fn read(&mut self) {
-        let (snapshot, model) = match self.random.below(self.kept.len() + 1) {
-            0 => (view(&*self.engine), self.now.clone()),
+        let (moment, model) = match self.random.below(self.kept.len() + 1) {
+            0 => (self.moment(), self.now.clone()),
             kept => (Arc::clone(&self.kept[kept - 1].0), self.kept[kept - 1].1.clone()),
         };
         let (shard, space) = (self.shard(), self.space());
+        // A shard that is in use since then.
+        let Some(snapshot) = moment.get(&shard) else { return };
         let nothing = BTreeMap::new();
         let entries = model.entries.get(&(shard, space)).unwrap_or(&nothing);
         let keys: Vec<_> = (0..self.random.below(70)).map(|_| self.key()).collect();
         let wanted: Vec<_> = keys.iter().map(|key| entries.get(key).cloned()).collect();
         let asked: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-        let found = snapshot.multi_get(shard, space, &asked).expect("multi_get");
+        let found = snapshot.multi_get(space, &asked).expect("multi_get");
         assert!(found == wanted, "a multi-get of {keys:?} in {shard:?} {space:?}, seed {}", self.seed);
         for (key, wanted) in keys.iter().zip(wanted).take(3) {
-            let found = snapshot.get(shard, space, key).expect("get");
+            let found = snapshot.get(space, key).expect("get");
             assert!(found == wanted, "a get of {key:?} in {shard:?} {space:?}, seed {}", self.seed);
         }
-        self.scan(&*snapshot, entries, shard, space);
+        self.scan(&**snapshot, entries, shard, space);
     }
 
     /// A scan of a random range, with a seek on the way.
@@ -161,7 +172,7 @@ impl Run {
         let range = KeyRange { start: start.as_deref(), end: end.as_deref() };
         let all = in_range(entries, range, direction);
         let context = format!("{range:?} {direction:?} of {shard:?} {space:?}, seed {}", self.seed);
-        let mut cursor = snapshot.scan(shard, space, range, direction).expect("scan");
+        let mut cursor = snapshot.scan(space, range, direction, Expect::Few).expect("scan");
         let before = self.random.below(5);
         for wanted in all.iter().take(before) {
             let found = cursor.next().expect("next").map(|(key, value)| (key.to_vec(), value.to_vec()));
@@ -180,13 +191,14 @@ impl Run {
         assert_eq!(cursor.next().expect("next"), None, "the end after a seek to {target:?} in {context}");
     }
 
-    fn compare_all(&self, snapshot: &dyn Snapshot, model: &Model) {
+    fn compare_all(&self, moment: &Moment, model: &Model) {
         for (shard, state) in &model.states {
-            assert_eq!(snapshot.state(*shard).expect("state"), *state, "the state of {shard:?}, seed {}", self.seed);
+            let snapshot = &*moment[shard];
+            assert_eq!(snapshot.state().expect("state"), *state, "the state of {shard:?}, seed {}", self.seed);
             for space in Keyspace::ALL {
                 let entries = model.entries.get(&(*shard, space)).cloned().unwrap_or_default();
                 for direction in [Direction::Forward, Direction::Backward] {
-                    let found = scanned(snapshot, *shard, space, KeyRange::default(), direction);
+                    let found = scanned(snapshot, space, KeyRange::default(), direction);
                     let wanted = in_range(&entries, KeyRange::default(), direction);
                     assert!(found == wanted, "all of {shard:?} {space:?} {direction:?}, seed {}", self.seed);
                 }

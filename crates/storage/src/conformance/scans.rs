@@ -1,7 +1,7 @@
 //! Properties of scans, seeks and multi-gets.
 
 use super::{Entries, Open, commit, puts, scanned, view};
-use crate::{Batch, Cursor, Direction, KeyRange, Keyspace, Shard};
+use crate::{Batch, Cursor, Direction, Expect, KeyRange, Keyspace, Shard};
 
 const SHARD: Shard = Shard(255);
 const SPACE: Keyspace = Keyspace::Documents;
@@ -60,10 +60,10 @@ fn drain(cursor: &mut dyn Cursor) -> Entries {
 /// Both directions, open and closed bounds on either side, bounds on and between keys, empty and inverted ranges.
 pub fn scans_answer_every_range(open: Open<'_>) {
     let engine = fill(open);
-    let snapshot = view(&*engine);
+    let snapshot = view(&*engine, SHARD);
     for range in ranges() {
         for direction in [Direction::Forward, Direction::Backward] {
-            let found = scanned(&*snapshot, SHARD, SPACE, range, direction);
+            let found = scanned(&*snapshot, SPACE, range, direction);
             assert_eq!(found, wanted(range, direction), "a scan of {range:?} {direction:?}");
         }
     }
@@ -72,10 +72,10 @@ pub fn scans_answer_every_range(open: Open<'_>) {
 /// A cursor that answered `None` goes on to do so.
 pub fn cursors_stay_at_the_end(open: Open<'_>) {
     let engine = fill(open);
-    let snapshot = view(&*engine);
+    let snapshot = view(&*engine, SHARD);
     for direction in [Direction::Forward, Direction::Backward] {
         let range = KeyRange { start: Some(b"a"), end: Some(b"b") };
-        let mut cursor = snapshot.scan(SHARD, SPACE, range, direction).expect("scan");
+        let mut cursor = snapshot.scan(SPACE, range, direction, Expect::Few).expect("scan");
         assert_eq!(drain(&mut *cursor).len(), 2, "entries of {range:?}");
         for _ in 0..3 {
             assert_eq!(cursor.next().expect("next"), None, "after the end of {range:?} {direction:?}");
@@ -86,9 +86,9 @@ pub fn cursors_stay_at_the_end(open: Open<'_>) {
 /// A scan answers as of its snapshot, though commits happen while it runs.
 pub fn scans_keep_to_their_snapshot(open: Open<'_>) {
     let engine = fill(open);
-    let snapshot = view(&*engine);
+    let snapshot = view(&*engine, SHARD);
     for direction in [Direction::Forward, Direction::Backward] {
-        let mut cursor = snapshot.scan(SHARD, SPACE, KeyRange::default(), direction).expect("scan");
+        let mut cursor = snapshot.scan(SPACE, KeyRange::default(), direction, Expect::Few).expect("scan");
         let first = cursor.next().expect("next").map(|(key, _)| key.to_vec());
         let mut batch = puts(SPACE, &[(b"added", b""), (b"b", b"changed")]);
         batch.delete(SPACE, b"ba");
@@ -103,7 +103,7 @@ pub fn scans_keep_to_their_snapshot(open: Open<'_>) {
 /// outside the range.
 pub fn seeks_go_anywhere_in_the_range(open: Open<'_>) {
     let engine = fill(open);
-    let snapshot = view(&*engine);
+    let snapshot = view(&*engine, SHARD);
     for range in ranges() {
         for direction in [Direction::Forward, Direction::Backward] {
             let all = wanted(range, direction);
@@ -114,7 +114,7 @@ pub fn seeks_go_anywhere_in_the_range(open: Open<'_>) {
                 };
                 all.iter().filter(|(found, _)| !behind(found)).cloned().collect()
             };
-            let mut cursor = snapshot.scan(SHARD, SPACE, range, direction).expect("scan");
+            let mut cursor = snapshot.scan(SPACE, range, direction, Expect::Few).expect("scan");
             for first in PROBES {
                 for second in PROBES {
                     let context = || format!("seeks to {first:?} and {second:?} in {range:?} {direction:?}");
@@ -132,14 +132,14 @@ pub fn seeks_go_anywhere_in_the_range(open: Open<'_>) {
 /// A multi-get answers in the order of its keys: sorted, unsorted, repeated, absent, none.
 pub fn multi_gets_keep_their_order(open: Open<'_>) {
     let engine = fill(open);
-    let snapshot = view(&*engine);
+    let snapshot = view(&*engine, SHARD);
     let mut many: Vec<&[u8]> = Vec::new();
     for _ in 0..20 {
         many.extend(PROBES.iter().rev());
     }
     let lists: [&[&[u8]]; 5] = [&[], &KEYS, &[b"b", b"a"], &[b"absent", b"a", b"a", b"", b"absent"], &many];
     for keys in lists {
-        let found = snapshot.multi_get(SHARD, SPACE, keys).expect("multi_get");
+        let found = snapshot.multi_get(SPACE, keys).expect("multi_get");
         let wanted: Vec<_> = keys.iter().map(|key| KEYS.contains(key).then(|| key.to_vec())).collect();
         assert_eq!(found, wanted, "a multi-get of {keys:?}");
     }

@@ -1,7 +1,7 @@
 //! Properties of shards and keyspaces as a whole.
 
 use super::{Generator, Open, commit, entries, puts, view};
-use crate::{Batch, Direction, KeyRange, Keyspace, Shard, ShardState, Version};
+use crate::{Batch, Direction, KeyRange, Keyspace, Shard, ShardState, Snapshot, Version};
 
 /// Neighbours in every notation: as bytes of either order, as text, at both ends.
 const SHARDS: [Shard; 9] = [
@@ -31,23 +31,22 @@ fn fill(open: Open<'_>) -> std::sync::Arc<dyn crate::Engine> {
     engine
 }
 
-fn assert_filled(snapshot: &dyn crate::Snapshot, shard: Shard, when: &str) {
+fn assert_filled(snapshot: &dyn Snapshot, shard: Shard, when: &str) {
     let wanted: Vec<_> = KEYS.iter().map(|key| (key.to_vec(), shard.0.to_be_bytes().to_vec())).collect();
     for space in Keyspace::ALL {
-        assert_eq!(entries(snapshot, shard, space), wanted, "entries of {shard:?} in {space:?} {when}");
-        let mut backward = super::scanned(snapshot, shard, space, KeyRange::default(), Direction::Backward);
+        assert_eq!(entries(snapshot, space), wanted, "entries of {shard:?} in {space:?} {when}");
+        let mut backward = super::scanned(snapshot, space, KeyRange::default(), Direction::Backward);
         backward.reverse();
         assert_eq!(backward, wanted, "entries of {shard:?} in {space:?} backwards {when}");
     }
-    assert_eq!(snapshot.state(shard).expect("state").version, Version(1), "the version of {shard:?} {when}");
+    assert_eq!(snapshot.state().expect("state").version, Version(1), "the version of {shard:?} {when}");
 }
 
 /// No shard sees entries or versions of another.
 pub fn shards_are_isolated(open: Open<'_>) {
     let engine = fill(open);
-    let snapshot = view(&*engine);
     for shard in SHARDS {
-        assert_filled(&*snapshot, shard, "after all were written");
+        assert_filled(&*view(&*engine, shard), shard, "after all were written");
     }
 }
 
@@ -61,34 +60,34 @@ pub fn keyspaces_are_isolated(open: Open<'_>) {
     let mut batch = Batch::new();
     batch.delete(Keyspace::Bodies, b"key");
     commit(&*engine, shard, batch);
-    let snapshot = view(&*engine);
+    let snapshot = view(&*engine, shard);
     for space in Keyspace::ALL {
         let value = (space != Keyspace::Bodies).then(|| space.name().as_bytes().to_vec());
-        assert_eq!(snapshot.get(shard, space, b"key").expect("get"), value, "the key in {space:?}");
+        assert_eq!(snapshot.get(space, b"key").expect("get"), value, "the key in {space:?}");
         let wanted: Vec<_> = value.into_iter().map(|value| (b"key".to_vec(), value)).collect();
-        assert_eq!(entries(&*snapshot, shard, space), wanted, "a scan of {space:?}");
+        assert_eq!(entries(&*snapshot, space), wanted, "a scan of {space:?}");
     }
 }
 
 /// A dropped shard has neither entries nor a state, its neighbours keep theirs, and older snapshots see it still.
 pub fn dropped_shards_are_gone(open: Open<'_>) {
     let engine = fill(open);
-    let before = view(&*engine);
+    let before = SHARDS.map(|shard| view(&*engine, shard));
     for (index, dropped) in SHARDS.into_iter().enumerate() {
         engine.drop_shard(dropped).expect("drop_shard");
-        let snapshot = view(&*engine);
         for shard in &SHARDS[..=index] {
-            assert_eq!(snapshot.state(*shard).expect("state"), ShardState::default(), "the state of dropped {shard:?}");
+            let snapshot = view(&*engine, *shard);
+            assert_eq!(snapshot.state().expect("state"), ShardState::default(), "the state of dropped {shard:?}");
             for space in Keyspace::ALL {
-                assert!(entries(&*snapshot, *shard, space).is_empty(), "{space:?} of dropped {shard:?}");
-                assert_eq!(snapshot.get(*shard, space, b"a").expect("get"), None, "a key of dropped {shard:?}");
+                assert!(entries(&*snapshot, space).is_empty(), "{space:?} of dropped {shard:?}");
+                assert_eq!(snapshot.get(space, b"a").expect("get"), None, "a key of dropped {shard:?}");
             }
         }
         for shard in &SHARDS[index + 1..] {
-            assert_filled(&*snapshot, *shard, &format!("after {dropped:?} was dropped"));
+            assert_filled(&*view(&*engine, *shard), *shard, &format!("after {dropped:?} was dropped"));
         }
     }
-    for shard in SHARDS {
+    for (shard, before) in SHARDS.into_iter().zip(before) {
         assert_filled(&*before, shard, "in a snapshot from before it was dropped");
     }
     engine.drop_shard(SHARDS[0]).expect("a shard that is not there can be dropped");
@@ -98,7 +97,7 @@ pub fn dropped_shards_are_gone(open: Open<'_>) {
 /// Giving back space changes nothing that anybody can read, in new snapshots and in old ones.
 pub fn reclaiming_changes_nothing(open: Open<'_>) {
     let engine = fill(open);
-    let before = view(&*engine);
+    let before = SHARDS.map(|shard| view(&*engine, shard));
     let shard = SHARDS[3];
     let mut batch = Batch::new();
     for space in Keyspace::ALL {
@@ -109,16 +108,16 @@ pub fn reclaiming_changes_nothing(open: Open<'_>) {
         engine.reclaim(reclaimed).expect("reclaim");
     }
     engine.reclaim(Shard(77)).expect("a shard that was never there has nothing to give back");
-    let snapshot = view(&*engine);
+    let snapshot = view(&*engine, shard);
     for space in Keyspace::ALL {
         let left = vec![(KEYS[0].to_vec(), shard.0.to_be_bytes().to_vec())];
-        assert_eq!(entries(&*snapshot, shard, space), left, "entries of {shard:?} in {space:?}");
+        assert_eq!(entries(&*snapshot, space), left, "entries of {shard:?} in {space:?}");
     }
-    assert_eq!(snapshot.state(shard).expect("state").version, Version(2));
+    assert_eq!(snapshot.state().expect("state").version, Version(2));
     for other in SHARDS.into_iter().filter(|other| *other != shard) {
-        assert_filled(&*snapshot, other, "after all were reclaimed");
+        assert_filled(&*view(&*engine, other), other, "after all were reclaimed");
     }
-    for shard in SHARDS {
+    for (shard, before) in SHARDS.into_iter().zip(before) {
         assert_filled(&*before, shard, "in a snapshot from before it was reclaimed");
     }
 }

@@ -24,7 +24,7 @@ impl Counter<'_> {
                 Outcome::Committed(version) => return Ok(version.0),
                 Outcome::Conflict(_) => {}
                 Outcome::Unknown => {
-                    let state = self.engine.snapshot()?.state(self.shard)?;
+                    let state = self.engine.snapshot(self.shard)?.state()?;
                     if state.token == token {
                         return Ok(state.version.0);
                     }
@@ -35,13 +35,13 @@ impl Counter<'_> {
 
     /// The total, after a check that entries and version belong to it.
     fn total(&self) -> u64 {
-        let snapshot = self.engine.snapshot().unwrap();
-        let total = snapshot.get(self.shard, Keyspace::Catalog, b"total").unwrap();
+        let snapshot = self.engine.snapshot(self.shard).unwrap();
+        let total = snapshot.get(Keyspace::Catalog, b"total").unwrap();
         let total = total.map_or(0, |bytes| u64::from_be_bytes(bytes.try_into().unwrap()));
-        let state = snapshot.state(self.shard).unwrap();
+        let state = snapshot.state().unwrap();
         assert_eq!(state, ShardState { version: Version(total), token: CommitToken(u128::from(total)) });
         let range = KeyRange::default();
-        let mut cursor = snapshot.scan(self.shard, Keyspace::Sequence, range, Direction::Forward).unwrap();
+        let mut cursor = snapshot.scan(Keyspace::Sequence, range, Direction::Forward, Expect::Few).unwrap();
         for wanted in 1..=total {
             assert_eq!(cursor.next().unwrap(), Some((&wanted.to_be_bytes()[..], &b""[..])));
         }
@@ -195,4 +195,21 @@ fn removals_are_durable_and_can_fail() {
     engine.drop_shard(Shard(1)).expect_err("a fault was injected");
     let images: Vec<_> = engine.crash_images().map(|image| totals(&image)).collect();
     assert_eq!(images, [[0, 0], [1, 0], [1, 1], [0, 1]], "the removal may survive");
+}
+
+#[test]
+fn reads_fail_where_it_was_asked_for() {
+    let engine = FaultyEngine::new();
+    let snapshot = engine.snapshot(Shard(1)).unwrap();
+    engine.inject_read(2, broken());
+    snapshot.state().unwrap();
+    snapshot.state().unwrap_err();
+    snapshot.state().unwrap();
+    engine.fail_reads(2, broken());
+    let mut cursor = snapshot.scan(Keyspace::Local, KeyRange::default(), Direction::Forward, Expect::Few).unwrap();
+    cursor.next().unwrap();
+    cursor.next().unwrap_err();
+    engine.snapshot(Shard(2)).unwrap().get(Keyspace::Local, b"").unwrap_err();
+    engine.heal_reads();
+    cursor.next().unwrap();
 }

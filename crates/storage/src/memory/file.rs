@@ -9,7 +9,7 @@ use super::{Contents, Shards};
 use crate::{CommitToken, Result, Shard, ShardState, StorageError, Version};
 
 const NAME: &str = "memory";
-const MAGIC: &[u8; 8] = b"settee 1";
+const MAGIC: &[u8; 8] = b"settee 2";
 
 pub(super) fn write(shards: &Shards, directory: &Path) -> Result<()> {
     fs::create_dir(directory).map_err(io)?;
@@ -26,6 +26,9 @@ fn write_shards(shards: &Shards, file: &mut impl Write) -> std::io::Result<()> {
         write_number(file, shard.0)?;
         write_number(file, contents.state.version.0)?;
         file.write_all(&contents.state.token.0.to_be_bytes())?;
+        let head = contents.head.as_deref();
+        write_number(file, head.map_or(0, |head| head.len() as u64 + 1))?;
+        file.write_all(head.unwrap_or_default())?;
         for tree in &contents.spaces {
             write_number(file, tree.entries)?;
             for (key, value) in tree.iter() {
@@ -50,7 +53,12 @@ pub(super) fn read(directory: &Path) -> Result<Shards> {
         let shard = Shard(read_number(file)?);
         let version = Version(read_number(file)?);
         let token = CommitToken(u128::from_be_bytes(read_array(file)?));
-        let mut contents = Contents { state: ShardState { version, token }, ..Contents::default() };
+        // One more than its length, if there is one.
+        let head = match read_number(file)? {
+            0 => None,
+            len => Some(read_exactly(file, len - 1)?),
+        };
+        let mut contents = Contents { state: ShardState { version, token }, head, ..Contents::default() };
         for tree in &mut contents.spaces {
             for _ in 0..read_number(file)? {
                 let key = read_bytes(file)?;
@@ -79,6 +87,10 @@ fn read_array<const N: usize>(file: &mut impl Read) -> Result<[u8; N]> {
 
 fn read_bytes(file: &mut impl Read) -> Result<Vec<u8>> {
     let len = read_number(file)?;
+    read_exactly(file, len)
+}
+
+fn read_exactly(file: &mut impl Read, len: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let read = file.take(len).read_to_end(&mut bytes).map_err(io)?;
     if read as u64 == len { Ok(bytes) } else { Err(StorageError::Corrupt("the checkpoint ends early".to_owned())) }

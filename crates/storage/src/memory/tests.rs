@@ -49,7 +49,7 @@ fn forks_go_their_own_way() {
         batch.put(Keyspace::Local, b"key", value);
         engine.commit(Shard(1), Version(version), CommitToken(7), batch, Durability::Synced).unwrap()
     };
-    let read = |engine: &MemoryEngine| engine.snapshot().unwrap().get(Shard(1), Keyspace::Local, b"key").unwrap();
+    let read = |engine: &MemoryEngine| engine.snapshot(Shard(1)).unwrap().get(Keyspace::Local, b"key").unwrap();
     assert_eq!(write(&engine, 0, b"both"), Outcome::Committed(Version(1)));
     let fork = engine.fork();
     assert_eq!(write(&engine, 1, b"one"), Outcome::Committed(Version(2)));
@@ -74,9 +74,9 @@ fn a_checkpoint_can_be_loaded() {
     assert_eq!(loaded.statistics(), engine.statistics());
     for shard in [Shard(1), Shard(u64::MAX)] {
         assert_eq!(loaded.state(shard), engine.state(shard));
-        let snapshot = loaded.snapshot().unwrap();
-        assert_eq!(snapshot.get(shard, Keyspace::Bodies, b"").unwrap().unwrap(), shard.0.to_be_bytes());
-        assert_eq!(snapshot.get(shard, Keyspace::Catalog, b"\xff").unwrap().unwrap(), b"");
+        let snapshot = loaded.snapshot(shard).unwrap();
+        assert_eq!(snapshot.get(Keyspace::Bodies, b"").unwrap().unwrap(), shard.0.to_be_bytes());
+        assert_eq!(snapshot.get(Keyspace::Catalog, b"\xff").unwrap().unwrap(), b"");
     }
     engine.checkpoint(&path).expect_err("the directory exists");
 

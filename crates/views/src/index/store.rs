@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use settee_storage::{
-    Batch, CommitToken, Direction, Durability, Engine, KeyRange, Keyspace, Outcome, Shard, Snapshot, StorageError,
-    Version,
+    Batch, CommitToken, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Outcome, Shard, Snapshot,
+    StorageError, Version,
 };
 
 use super::{Checkpoint, Meta};
@@ -50,22 +50,22 @@ impl IndexStore {
     }
 
     pub(crate) fn snapshot(&self) -> Result<Arc<dyn Snapshot>> {
-        Ok(self.engine.snapshot()?)
+        Ok(self.engine.snapshot(self.shard)?)
     }
 
     pub(crate) fn tree<'a>(&'a self, snapshot: &'a dyn Snapshot) -> TreeReader<'a> {
-        TreeReader { snapshot, shard: self.shard, cache: &self.cache }
+        TreeReader { snapshot, cache: &self.cache }
     }
 
     /// What the index is in `snapshot`; `None` if it must be built from nothing.
     pub(crate) fn meta(&self, snapshot: &dyn Snapshot) -> Result<Option<Meta>> {
-        let record = snapshot.get(self.shard, Keyspace::Catalog, keys::META)?;
+        let record = snapshot.get(Keyspace::Catalog, keys::META)?;
         record.map_or(Ok(None), |bytes| Meta::decode(&bytes))
     }
 
     /// The load that is under way, if it got as far as that.
     pub(crate) fn checkpoint(&self) -> Result<Option<Checkpoint>> {
-        let record = self.snapshot()?.get(self.shard, Keyspace::Catalog, keys::CHECKPOINT)?;
+        let record = self.snapshot()?.get(Keyspace::Catalog, keys::CHECKPOINT)?;
         record.map_or(Ok(None), |bytes| Checkpoint::decode(&bytes))
     }
 
@@ -88,13 +88,13 @@ impl IndexStore {
     /// is the only one who writes.
     pub(crate) fn open(&self) -> Result<(Meta, IndexWriter<'_>)> {
         let snapshot = self.snapshot()?;
-        let version = snapshot.state(self.shard)?.version;
+        let version = snapshot.state()?.version;
         let Some(meta) = self.meta(&*snapshot)? else {
             if version != Version::default() {
                 self.engine.drop_shard(self.shard)?;
                 self.cache.clear();
             }
-            let version = self.snapshot()?.state(self.shard)?.version;
+            let version = self.snapshot()?.state()?.version;
             return Ok((Meta::new(), IndexWriter { store: self, version }));
         };
         let mut writer = IndexWriter { store: self, version };
@@ -102,7 +102,7 @@ impl IndexStore {
         let is_empty = meta.rows.is_none() && meta.entries.is_none();
         let start = keys::node(if is_empty { 0 } else { meta.next_node });
         let range = KeyRange { start: Some(&start), end: None };
-        let mut leftovers = snapshot.scan(self.shard, Keyspace::IndexNodes, range, Direction::Forward)?;
+        let mut leftovers = snapshot.scan(Keyspace::IndexNodes, range, Direction::Forward, Expect::All)?;
         let mut batch = Batch::new();
         while let Some((key, _)) = leftovers.next()? {
             batch.delete(Keyspace::IndexNodes, key);
@@ -152,7 +152,7 @@ impl IndexWriter<'_> {
         let mut batch = Batch::new();
         let snapshot = self.store.snapshot()?;
         let range = KeyRange::default();
-        let mut entries = snapshot.scan(self.store.shard, Keyspace::IndexEntries, range, Direction::Forward)?;
+        let mut entries = snapshot.scan(Keyspace::IndexEntries, range, Direction::Forward, Expect::All)?;
         while let Some((id, _)) = entries.next()? {
             batch.delete(Keyspace::IndexEntries, id);
         }
@@ -173,7 +173,7 @@ impl Committer for IndexWriter<'_> {
         match store.engine.commit(store.shard, self.version, token, batch, Durability::Buffered)? {
             Outcome::Committed(version) => self.version = version,
             Outcome::Unknown => {
-                let state = store.snapshot()?.state(store.shard)?;
+                let state = store.snapshot()?.state()?;
                 if state.token != token {
                     return Err(StorageError::Io("the outcome of a commit is unknown".to_owned()).into());
                 }
@@ -196,7 +196,7 @@ mod tests {
     fn nodes(store: &IndexStore) -> Vec<u64> {
         let snapshot = store.snapshot().unwrap();
         let mut cursor =
-            snapshot.scan(store.shard(), Keyspace::IndexNodes, KeyRange::default(), Direction::Forward).unwrap();
+            snapshot.scan(Keyspace::IndexNodes, KeyRange::default(), Direction::Forward, Expect::All).unwrap();
         let mut nodes = Vec::new();
         while let Some((key, _)) = cursor.next().unwrap() {
             nodes.extend(keys::node_id(key));

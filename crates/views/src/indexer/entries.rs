@@ -4,7 +4,7 @@
 //! a tree of its own (packed, because a first build writes one for every document); entries that changed since lie beside
 //! it, one by one, and are asked first. An empty one says that the document has no rows any more.
 
-use settee_storage::{Batch, Cursor, Direction, KeyRange, Keyspace, Shard, Snapshot};
+use settee_storage::{Batch, Cursor, Direction, Expect, KeyRange, Keyspace, Snapshot};
 
 use super::merge::Source;
 use crate::codec::{Reader, push_bytes};
@@ -40,7 +40,7 @@ impl EntryReader<'_> {
     /// The entries of documents; absent if there is none, empty if there is none any more.
     pub(super) fn lookup(&self, ids: &[&str]) -> Result<Vec<Option<Vec<u8>>>> {
         let bytes: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes()).collect();
-        let mut found = self.tree.snapshot.multi_get(self.tree.shard, Keyspace::IndexEntries, &bytes)?;
+        let mut found = self.tree.snapshot.multi_get(Keyspace::IndexEntries, &bytes)?;
         if let Some(root) = &self.root {
             self.lookup_loaded(root, ids, &mut found)?;
         }
@@ -92,8 +92,9 @@ pub(super) struct ChangedEntries<'a> {
 }
 
 impl<'a> ChangedEntries<'a> {
-    pub(super) fn open(snapshot: &'a dyn Snapshot, shard: Shard) -> Result<Self> {
-        let cursor = snapshot.scan(shard, Keyspace::IndexEntries, KeyRange::default(), Direction::Forward)?;
+    pub(super) fn open(snapshot: &'a dyn Snapshot) -> Result<Self> {
+        let range = KeyRange::default();
+        let cursor = snapshot.scan(Keyspace::IndexEntries, range, Direction::Forward, Expect::All)?;
         let mut entries = Self { cursor, row_key: Vec::new(), entry: Vec::new(), is_at_end: false };
         entries.advance()?;
         Ok(entries)

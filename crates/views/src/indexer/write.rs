@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use settee_storage::{Batch, Keyspace, Snapshot};
+use settee_storage::{Batch, Direction, Expect, KeyRange, Keyspace, Snapshot};
 
 use super::entries::{ChangedEntries, write_change};
 use super::merge::{Merge, Ranked, Source};
@@ -70,7 +70,7 @@ pub(super) fn load(writing: &mut Writing<'_>, found: Found) -> Result<()> {
     let rows = load_tree(sources, columns, &mut nodes)?;
 
     let mut sources = found.entries;
-    sources.push(Ranked::new(ChangedEntries::open(&*snapshot, store.shard())?, CHANGED_ENTRIES));
+    sources.push(Ranked::new(ChangedEntries::open(&*snapshot)?, CHANGED_ENTRIES));
     if let Some(root) = &meta.entries {
         sources.push(Ranked::new(obsolete.stored_rows(tree, root)?, STORED));
     }
@@ -78,7 +78,7 @@ pub(super) fn load(writing: &mut Writing<'_>, found: Found) -> Result<()> {
 
     let (mut batch, next_node) = nodes.finish();
     obsolete.delete(&mut batch);
-    delete_changed_entries(&*snapshot, store, &mut batch)?;
+    delete_changed_entries(&*snapshot, &mut batch)?;
     let Reached { update_seq, purge_seq } = found.reached.not_before(meta);
     let loaded = Meta { update_seq, purge_seq, next_node, reduces: meta.reduces.clone(), rows, entries };
     writer.publish(batch, &loaded)?;
@@ -97,9 +97,9 @@ fn load_tree(sources: Vec<Ranked<'_>>, columns: &mut [Column], nodes: &mut NodeW
     loader.finish()
 }
 
-fn delete_changed_entries(snapshot: &dyn Snapshot, store: &IndexStore, batch: &mut Batch) -> Result<()> {
-    let mut entries =
-        snapshot.scan(store.shard(), Keyspace::IndexEntries, Default::default(), settee_storage::Direction::Forward)?;
+fn delete_changed_entries(snapshot: &dyn Snapshot, batch: &mut Batch) -> Result<()> {
+    let range = KeyRange::default();
+    let mut entries = snapshot.scan(Keyspace::IndexEntries, range, Direction::Forward, Expect::All)?;
     while let Some((id, _)) = entries.next()? {
         batch.delete(Keyspace::IndexEntries, id);
     }

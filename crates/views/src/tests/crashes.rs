@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use settee_storage::faulty::{FaultyEngine, WriteFault};
-use settee_storage::{Direction, Engine, KeyRange, Keyspace, Shard, Snapshot, StorageError};
+use settee_storage::{Direction, Engine, Expect, KeyRange, Keyspace, Snapshot, StorageError};
 
 use super::home::TestHome;
 use super::random::{VIEWS, change, compare};
@@ -33,8 +33,9 @@ pub(super) fn check_stored(home: &TestHome, engine: &Arc<dyn Engine>) -> Vec<u64
         let (rows, mut nodes) = check(store.tree(&*snapshot), meta.rows.as_ref(), &mut columns);
         let (entries, entry_nodes) = check(store.tree(&*snapshot), meta.entries.as_ref(), &mut []);
         nodes.extend(entry_nodes);
-        check_entries(&*snapshot, shard, &rows, entries);
-        let mut stored = snapshot.scan(shard, Keyspace::IndexNodes, KeyRange::default(), Direction::Forward).unwrap();
+        check_entries(&*snapshot, &rows, entries);
+        let mut stored =
+            snapshot.scan(Keyspace::IndexNodes, KeyRange::default(), Direction::Forward, Expect::Few).unwrap();
         while let Some((key, _)) = stored.next().unwrap() {
             leftovers.extend(node_id(key).filter(|id| !nodes.contains(id)));
         }
@@ -43,11 +44,12 @@ pub(super) fn check_stored(home: &TestHome, engine: &Arc<dyn Engine>) -> Vec<u64
 }
 
 /// The back-pointers, those beside the tree and those in it, name just the rows that there are.
-fn check_entries(snapshot: &dyn Snapshot, shard: Shard, rows: &[OwnedRow], loaded: Vec<OwnedRow>) {
+fn check_entries(snapshot: &dyn Snapshot, rows: &[OwnedRow], loaded: Vec<OwnedRow>) {
     let mut found = BTreeSet::new();
     let mut entries: BTreeMap<String, Vec<u8>> =
         loaded.into_iter().map(|entry| (row_id(&entry.row_key, 0).into_owned(), entry.value)).collect();
-    let mut changed = snapshot.scan(shard, Keyspace::IndexEntries, KeyRange::default(), Direction::Forward).unwrap();
+    let mut changed =
+        snapshot.scan(Keyspace::IndexEntries, KeyRange::default(), Direction::Forward, Expect::Few).unwrap();
     while let Some((id, entry)) = changed.next().unwrap() {
         entries.insert(super::text(id), entry.to_vec());
     }

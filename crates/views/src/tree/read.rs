@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use settee_storage::{Keyspace, Shard, Snapshot};
+use settee_storage::{Keyspace, Snapshot};
 
 use super::{Inner, Leaf, Root};
 use crate::error::{Result, ViewError};
@@ -61,13 +61,12 @@ impl Generations {
 #[derive(Clone, Copy)]
 pub(crate) struct TreeReader<'a> {
     pub(crate) snapshot: &'a dyn Snapshot,
-    pub(crate) shard: Shard,
     pub(crate) cache: &'a NodeCache,
 }
 
 impl TreeReader<'_> {
     fn node(&self, id: u64) -> Result<Vec<u8>> {
-        let node = self.snapshot.get(self.shard, Keyspace::IndexNodes, &keys::node(id))?;
+        let node = self.snapshot.get(Keyspace::IndexNodes, &keys::node(id))?;
         node.ok_or(ViewError::Corrupt("node is missing"))
     }
 
@@ -78,7 +77,7 @@ impl TreeReader<'_> {
     pub(crate) fn leaves(&self, ids: &[u64]) -> Result<Vec<Leaf>> {
         let keys: Vec<[u8; 8]> = ids.iter().map(|&id| keys::node(id)).collect();
         let keys: Vec<&[u8]> = keys.iter().map(<[u8; 8]>::as_slice).collect();
-        let nodes = self.snapshot.multi_get(self.shard, Keyspace::IndexNodes, &keys)?;
+        let nodes = self.snapshot.multi_get(Keyspace::IndexNodes, &keys)?;
         let decode = |node: Option<Vec<u8>>| Leaf::decode(&node.ok_or(ViewError::Corrupt("node is missing"))?);
         nodes.into_iter().map(decode).collect()
     }

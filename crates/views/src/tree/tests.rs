@@ -7,7 +7,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use settee_storage::memory::MemoryEngine;
-use settee_storage::{Batch, CommitToken, Durability, Engine, Keyspace, Outcome, Shard, Snapshot};
+use settee_storage::{Batch, CommitToken, Durability, Engine, Expect, KeyRange, Keyspace, Outcome, Shard, Snapshot};
 
 use super::apply::{Change, apply};
 use super::check::{OwnedRow, check};
@@ -33,7 +33,7 @@ struct Store {
 
 impl Committer for MemoryEngine {
     fn commit(&mut self, batch: Batch) -> Result<()> {
-        let version = self.snapshot()?.state(SHARD)?.version;
+        let version = self.snapshot(SHARD)?.state()?.version;
         let outcome = Engine::commit(self, SHARD, version, CommitToken(0), batch, Durability::Buffered)?;
         assert!(matches!(outcome, Outcome::Committed(_)));
         Ok(())
@@ -64,8 +64,8 @@ impl Store {
     fn apply(&mut self, changes: &BTreeMap<Vec<u8>, Option<OwnedRow>>) {
         let changes: Vec<Change<'_>> =
             changes.iter().map(|(row_key, row)| Change { row_key, row: row.as_ref().map(lend) }).collect();
-        let snapshot = self.engine.snapshot().unwrap();
-        let tree = TreeReader { snapshot: &*snapshot, shard: SHARD, cache: &self.cache };
+        let snapshot = self.engine.snapshot(SHARD).unwrap();
+        let tree = TreeReader { snapshot: &*snapshot, cache: &self.cache };
         let mut nodes = NodeWriter::new(&mut self.engine, self.next_node);
         let applied = apply(tree, self.root.as_ref(), &changes, &mut self.columns, &mut nodes).unwrap();
         let (batch, next_node) = nodes.finish();
@@ -82,8 +82,8 @@ impl Store {
     fn rebuild(&mut self, reduces: &[&str], known: &[Option<usize>]) {
         let Some(root) = self.root.clone() else { return };
         self.columns = columns(reduces);
-        let snapshot = self.engine.snapshot().unwrap();
-        let tree = TreeReader { snapshot: &*snapshot, shard: SHARD, cache: &self.cache };
+        let snapshot = self.engine.snapshot(SHARD).unwrap();
+        let tree = TreeReader { snapshot: &*snapshot, cache: &self.cache };
         let mut nodes = NodeWriter::new(&mut self.engine, self.next_node);
         let rebuilt = rebuild(tree, &root, &mut self.columns, known, &mut nodes).unwrap();
         let (batch, next_node) = nodes.finish();
@@ -92,8 +92,8 @@ impl Store {
 
     /// Checks the tree, that it has just these rows, and that no node is left over.
     fn check(&mut self, model: &BTreeMap<Vec<u8>, OwnedRow>) {
-        let snapshot = self.engine.snapshot().unwrap();
-        let tree = TreeReader { snapshot: &*snapshot, shard: SHARD, cache: &self.cache };
+        let snapshot = self.engine.snapshot(SHARD).unwrap();
+        let tree = TreeReader { snapshot: &*snapshot, cache: &self.cache };
         let (rows, mut nodes) = check(tree, self.root.as_ref(), &mut self.columns);
         assert!(rows.iter().eq(model.values()));
         nodes.sort_unstable();
@@ -101,8 +101,8 @@ impl Store {
     }
 
     fn with_tree<T>(&self, read: impl FnOnce(TreeReader<'_>, &Root) -> T) -> Option<T> {
-        let snapshot = self.engine.snapshot().unwrap();
-        let tree = TreeReader { snapshot: &*snapshot, shard: SHARD, cache: &self.cache };
+        let snapshot = self.engine.snapshot(SHARD).unwrap();
+        let tree = TreeReader { snapshot: &*snapshot, cache: &self.cache };
         self.root.as_ref().map(|root| read(tree, root))
     }
 }
@@ -115,8 +115,9 @@ fn columns(reduces: &[&str]) -> Vec<Column> {
 }
 
 fn stored_nodes(snapshot: &Arc<dyn Snapshot>) -> Vec<u64> {
-    let mut cursor =
-        snapshot.scan(SHARD, Keyspace::IndexNodes, Default::default(), settee_storage::Direction::Forward).unwrap();
+    let mut cursor = snapshot
+        .scan(Keyspace::IndexNodes, KeyRange::default(), settee_storage::Direction::Forward, Expect::All)
+        .unwrap();
     let mut nodes = Vec::new();
     while let Some((key, _)) = cursor.next().unwrap() {
         nodes.push(crate::keys::node_id(key).unwrap());

@@ -50,7 +50,7 @@ impl<'a> NodeWriter<'a> {
         }
         let id = self.next_node;
         self.next_node += 1;
-        self.batch.put(Keyspace::IndexNodes, &keys::node(id), encoded);
+        self.batch.insert(Keyspace::IndexNodes, &keys::node(id), encoded);
         Ok(id)
     }
 

@@ -1,0 +1,260 @@
+//! [`CountingEngine`]: tells how many trips an engine on the other side of a network would have made, and takes as
+//! long as they would have taken if it is told to.
+//!
+//! It changes nothing of what the engine below does. Cursors count as those of an engine that fetches pages, which
+//! grow while a scan goes on.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::{
+    Batch, CommitToken, Cursor, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Outcome, Reply, Request,
+    Result, Shard, Snapshot, Version,
+};
+
+/// The rows of a first page, if the caller expects no more.
+pub const FIRST_PAGE_ROWS: usize = 64;
+
+/// The rows of the largest page.
+pub const LAST_PAGE_ROWS: usize = 5_000;
+
+/// An engine whose calls are counted.
+pub struct CountingEngine {
+    engine: Arc<dyn Engine>,
+    meter: Arc<Meter>,
+}
+
+/// How often an engine was called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Calls {
+    /// Calls of [`Snapshot::read`].
+    pub reads: u64,
+    /// Pages that cursors fetched.
+    pub pages: u64,
+    /// Calls of [`Engine::commit`].
+    pub commits: u64,
+    /// Other calls: dropping shards, syncs, sizes.
+    pub others: u64,
+}
+
+#[derive(Default)]
+struct Meter {
+    reads: AtomicU64,
+    pages: AtomicU64,
+    commits: AtomicU64,
+    others: AtomicU64,
+    delay: Duration,
+}
+
+impl CountingEngine {
+    /// Counts the calls of `engine`.
+    #[must_use]
+    pub fn new(engine: Arc<dyn Engine>) -> Self {
+        Self::with_delay(engine, Duration::ZERO)
+    }
+
+    /// Counts the calls of `engine`, and lets each take `delay` longer, as a network does.
+    #[must_use]
+    pub fn with_delay(engine: Arc<dyn Engine>, delay: Duration) -> Self {
+        Self { engine, meter: Arc::new(Meter { delay, ..Meter::default() }) }
+    }
+
+    /// How many calls there were so far.
+    #[must_use]
+    pub fn calls(&self) -> Calls {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let Meter { reads, pages, commits, others, .. } = &*self.meter;
+        Calls { reads: count(reads), pages: count(pages), commits: count(commits), others: count(others) }
+    }
+}
+
+impl Calls {
+    /// All of them together.
+    #[must_use]
+    pub fn total(self) -> u64 {
+        self.reads + self.pages + self.commits + self.others
+    }
+
+    /// Those that came after `earlier`.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            reads: self.reads - earlier.reads,
+            pages: self.pages - earlier.pages,
+            commits: self.commits - earlier.commits,
+            others: self.others - earlier.others,
+        }
+    }
+}
+
+impl fmt::Debug for CountingEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CountingEngine").field("calls", &self.calls()).finish_non_exhaustive()
+    }
+}
+
+impl Meter {
+    fn call(&self, counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
+        if !self.delay.is_zero() {
+            std::thread::sleep(self.delay);
+        }
+    }
+}
+
+impl Engine for CountingEngine {
+    /// Costs nothing: a remote engine begins a snapshot with its first read.
+    fn snapshot(&self, shard: Shard) -> Result<Arc<dyn Snapshot>> {
+        let snapshot = self.engine.snapshot(shard)?;
+        Ok(Arc::new(CountingSnapshot { snapshot, meter: Arc::clone(&self.meter) }))
+    }
+
+    fn commit(
+        &self,
+        shard: Shard,
+        expected: Version,
+        token: CommitToken,
+        batch: Batch,
+        durability: Durability,
+    ) -> Result<Outcome> {
+        self.meter.call(&self.meter.commits);
+        self.engine.commit(shard, expected, token, batch, durability)
+    }
+
+    fn check(&self) -> Result<()> {
+        self.engine.check()
+    }
+
+    fn drop_shard(&self, shard: Shard) -> Result<()> {
+        self.meter.call(&self.meter.others);
+        self.engine.drop_shard(shard)
+    }
+
+    fn reclaim(&self, shard: Shard) -> Result<()> {
+        self.meter.call(&self.meter.others);
+        self.engine.reclaim(shard)
+    }
+
+    fn approximate_size(&self, shard: Shard) -> u64 {
+        self.meter.call(&self.meter.others);
+        self.engine.approximate_size(shard)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.meter.call(&self.meter.others);
+        self.engine.sync()
+    }
+
+    fn checkpoint(&self, directory: &Path) -> Result<()> {
+        self.engine.checkpoint(directory)
+    }
+
+    fn statistics(&self) -> Vec<(&'static str, u64)> {
+        self.engine.statistics()
+    }
+}
+
+struct CountingSnapshot {
+    snapshot: Arc<dyn Snapshot>,
+    meter: Arc<Meter>,
+}
+
+impl Snapshot for CountingSnapshot {
+    fn read(&self, requests: &[Request<'_>]) -> Result<Vec<Reply>> {
+        self.meter.call(&self.meter.reads);
+        self.snapshot.read(requests)
+    }
+
+    fn scan<'a>(
+        &'a self,
+        space: Keyspace,
+        range: KeyRange<'_>,
+        direction: Direction,
+        expect: Expect,
+    ) -> Result<Box<dyn Cursor + 'a>> {
+        let cursor = self.snapshot.scan(space, range, direction, expect)?;
+        let wanted = match expect {
+            Expect::Few => FIRST_PAGE_ROWS,
+            Expect::Rows(rows) => rows,
+            Expect::All => LAST_PAGE_ROWS,
+        };
+        let page_rows = wanted.clamp(FIRST_PAGE_ROWS, LAST_PAGE_ROWS);
+        Ok(Box::new(CountingCursor { cursor, meter: &self.meter, page_rows, left: 0 }))
+    }
+}
+
+struct CountingCursor<'a> {
+    cursor: Box<dyn Cursor + 'a>,
+    meter: &'a Meter,
+    /// How many rows the next page has.
+    page_rows: usize,
+    /// How many rows of the current page were not taken yet.
+    left: usize,
+}
+
+impl Cursor for CountingCursor<'_> {
+    fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        if self.left == 0 {
+            self.meter.call(&self.meter.pages);
+            self.left = self.page_rows;
+            self.page_rows = (self.page_rows * 4).min(LAST_PAGE_ROWS);
+        }
+        let next = self.cursor.next()?;
+        // Behind the last row nothing more is fetched.
+        self.left = if next.is_some() { self.left - 1 } else { usize::MAX };
+        Ok(next)
+    }
+
+    /// The rows at the new place may be on another page.
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        self.left = 0;
+        self.cursor.seek(key)
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::memory::MemoryEngine;
+
+    fn filled(rows: u16) -> CountingEngine {
+        let engine = CountingEngine::new(Arc::new(MemoryEngine::new()));
+        let mut batch = Batch::new();
+        (0..rows).for_each(|row| batch.insert(Keyspace::Local, &row.to_be_bytes(), b""));
+        let _ = engine.commit(Shard(1), Version(0), CommitToken(1), batch, Durability::Synced).unwrap();
+        engine
+    }
+
+    #[test]
+    fn a_counting_engine_is_an_engine() {
+        crate::conformance::run_all(&|| Arc::new(CountingEngine::new(Arc::new(MemoryEngine::new()))));
+    }
+
+    #[test]
+    fn what_is_asked_for_together_is_one_call() {
+        let engine = filled(10);
+        let before = engine.calls();
+        let snapshot = engine.snapshot(Shard(1)).unwrap();
+        let requests =
+            [Request::State, Request::Get(Keyspace::Local, b"a"), Request::MultiGet(Keyspace::Local, &[b"a", b"b"])];
+        assert_eq!(snapshot.read(&requests).unwrap().len(), 3);
+        assert_eq!(engine.calls().since(before), Calls { reads: 1, ..Calls::default() });
+    }
+
+    #[test]
+    fn pages_grow_with_what_is_taken() {
+        for (rows, expect, pages) in [(0, 1, 1), (63, 1, 1), (65, 1, 2), (65, 100, 1), (321, 1, 3), (2_000, 2_001, 1)] {
+            let engine = filled(rows);
+            let snapshot = engine.snapshot(Shard(1)).unwrap();
+            let range = KeyRange::default();
+            let mut cursor = snapshot.scan(Keyspace::Local, range, Direction::Forward, Expect::Rows(expect)).unwrap();
+            while cursor.next().unwrap().is_some() {}
+            assert!(cursor.next().unwrap().is_none());
+            assert_eq!(engine.calls().pages, pages, "{rows} rows of {expect}");
+        }
+    }
+}
