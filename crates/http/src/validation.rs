@@ -12,8 +12,8 @@ use hyper::StatusCode;
 use parking_lot::Mutex;
 use settee_auth::UserContext;
 use settee_database::{
-    Against, Database, Direction, DocRecord, DocUpdate, EncodingInfo, IdRange, Prospect, ReadView, UpdateOutcome,
-    Validated, write_stubs,
+    Against, Bodies, DOCUMENTS_TOGETHER, Database, Direction, DocRecord, DocUpdate, EncodingInfo, IdRange, Prospect,
+    ReadView, UpdateOutcome, Validated, write_stubs,
 };
 use settee_design::DesignProgram;
 use settee_model::json::write_string;
@@ -183,8 +183,14 @@ async fn validate(
         let design_seq = view.design_seq()?;
         let functions = node.validators.of(&view, design_seq)?;
         let mut asking = Asking::new(&node, &view, &functions, &user, design_seq)?;
-        let ask = |(place, update)| (place, asking.ask(update));
-        Ok(updates.into_iter().map(ask).collect())
+        let mut verdicts = Vec::with_capacity(updates.len());
+        while !updates.is_empty() {
+            let rest = updates.split_off(updates.len().min(DOCUMENTS_TOGETHER));
+            let together = std::mem::replace(&mut updates, rest);
+            asking.read_ahead(together.iter().map(|(_, update)| update))?;
+            verdicts.extend(together.into_iter().map(|(place, update)| (place, asking.ask(update))));
+        }
+        Ok(verdicts)
     })
     .await
 }
@@ -213,6 +219,15 @@ impl<'a> Asking<'a> {
         let security = if functions.is_empty() { Vec::new() } else { access::security(database)?.into_bytes() };
         let programs = functions.iter().map(|functions| functions.program(node)).collect::<Result<_, _>>()?;
         Ok(Self { view, design_seq, functions, programs, user: text, security })
+    }
+
+    /// Reads the old documents of updates that are about to be asked about.
+    fn read_ahead<'u>(&self, updates: impl Iterator<Item = &'u DocUpdate>) -> Result<(), Error> {
+        if self.functions.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<&str> = updates.filter(|update| update.is_subject_to_validation()).map(DocUpdate::id).collect();
+        Ok(self.view.read_ahead(&ids, Bodies::Leaves)?)
     }
 
     fn ask(&mut self, mut update: DocUpdate) -> Result<DocUpdate, Error> {

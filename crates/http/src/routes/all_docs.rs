@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use settee_database::{Direction, Head, IdRange, ReadView, partition_range};
+use settee_database::{Bodies, DOCUMENTS_TOGETHER, Direction, Head, IdRange, ReadView, Stored, partition_range};
 use settee_model::json::{Json, Value, write_string};
 
 use super::partition;
@@ -165,12 +165,31 @@ impl<'a> List<'a> {
         if left > 0 {
             rows.skip(self.params.skip)?;
         }
-        while left > 0
-            && let Some(row) = rows.next()?
-        {
-            left -= 1;
-            self.row(row.id, &row.head)?;
-            if self.output.row_done().is_break() {
+        if !self.params.include_docs {
+            while left > 0
+                && let Some(row) = rows.next()?
+            {
+                left -= 1;
+                self.row(row.id, &row.head)?;
+                if self.output.row_done().is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+        }
+        let mut together: Vec<(String, Head)> = Vec::new();
+        while self.params.include_docs && left > 0 {
+            together.clear();
+            while together.len() < DOCUMENTS_TOGETHER
+                && left > 0
+                && let Some(row) = rows.next()?
+            {
+                left -= 1;
+                together.push((row.id.to_owned(), row.head));
+            }
+            if together.is_empty() {
+                break;
+            }
+            if self.rows_with_documents(&together)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
@@ -178,11 +197,29 @@ impl<'a> List<'a> {
         Ok(ControlFlow::Continue(()))
     }
 
+    /// Rows of documents whose bodies are read together.
+    fn rows_with_documents(&mut self, documents: &[(String, Head)]) -> Result<ControlFlow<()>, Error> {
+        let stored: Vec<Stored> = documents.iter().map(|(_, head)| head.stored).collect();
+        self.view.read_bodies_ahead(&stored)?;
+        for (id, head) in documents {
+            self.row(id, head)?;
+            if self.output.row_done().is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
     fn by_keys(&mut self, keys: &[Json]) -> Result<ControlFlow<()>, Error> {
         self.head(None)?;
         let skip = usize::try_from(self.params.skip).unwrap_or(usize::MAX);
         let limit = usize::try_from(self.params.limit.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
-        for key in keys.iter().skip(skip).take(limit) {
+        let keys = &keys[skip.min(keys.len())..];
+        let keys = &keys[..limit.min(keys.len())];
+        for (index, key) in keys.iter().enumerate() {
+            if index % DOCUMENTS_TOGETHER == 0 {
+                self.read_ahead(&keys[index..keys.len().min(index + DOCUMENTS_TOGETHER)])?;
+            }
             let id = key.value().as_str();
             let head = match id.as_deref().filter(|id| self.contains(id)) {
                 Some(id) => self.view.head(id)?,
@@ -198,6 +235,13 @@ impl<'a> List<'a> {
         }
         self.tail();
         Ok(ControlFlow::Continue(()))
+    }
+
+    fn read_ahead(&self, keys: &[Json]) -> Result<(), Error> {
+        let ids: Vec<_> = keys.iter().filter_map(|key| key.value().as_str()).filter(|id| self.contains(id)).collect();
+        let ids: Vec<&str> = ids.iter().map(AsRef::as_ref).collect();
+        let bodies = if self.params.include_docs { Bodies::Winners } else { Bodies::None };
+        Ok(self.view.read_ahead(&ids, bodies)?)
     }
 
     /// How many documents of the list have an id below `id`.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use hyper::header;
 use hyper::{HeaderMap, StatusCode};
-use settee_database::{DocRecord, ReadView};
+use settee_database::{Bodies, DOCUMENTS_TOGETHER, DocRecord, ReadView};
 use settee_model::Rev;
 use settee_model::json::{Kind, Value, write_string};
 use settee_wire::multipart::Writer;
@@ -50,10 +50,10 @@ pub(super) async fn get(mut request: Request) -> Answer {
     let multipart = multipart_form(&request.headers).map(|essence| (essence, boundaries(&request)));
     bridge::stream(request.node.outward(), move |output| {
         let view = database.read()?;
-        let docs = body.value().get("docs").map(settee_model::json::Value::elements).into_iter().flatten();
+        let docs: Vec<Value<'_>> = body.value().get("docs").map(Value::elements).into_iter().flatten().collect();
         match multipart {
-            Some((essence, boundaries)) => send_parts(output, &view, docs, &asked, essence, boundaries),
-            None => write_list(output, &view, docs, &asked),
+            Some((essence, boundaries)) => send_parts(output, &view, &docs, &asked, essence, boundaries),
+            None => write_list(output, &view, &docs, &asked),
         }
     })
     .await
@@ -102,18 +102,27 @@ fn nodes(record: Option<&DocRecord>, rev: Option<&Rev>, latest: bool) -> Vec<u32
     }
 }
 
-fn write_list<'a>(
-    output: &mut Output,
-    view: &ReadView,
-    docs: impl Iterator<Item = Value<'a>>,
-    asked: &Asked,
-) -> Result<(), Error> {
+/// Reads the documents from `index` on together, when those before are done with.
+fn read_ahead(view: &ReadView, docs: &[Value<'_>], index: usize) -> Result<(), Error> {
+    if !index.is_multiple_of(DOCUMENTS_TOGETHER) {
+        return Ok(());
+    }
+    let together = &docs[index..docs.len().min(index + DOCUMENTS_TOGETHER)];
+    let ids: Vec<_> = together.iter().filter_map(|doc| doc.get("id").and_then(Value::as_str)).collect();
+    let mut ids: Vec<&str> = ids.iter().map(AsRef::as_ref).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    Ok(view.read_ahead(&ids, Bodies::Leaves)?)
+}
+
+fn write_list(output: &mut Output, view: &ReadView, docs: &[Value<'_>], asked: &Asked) -> Result<(), Error> {
     output.text().extend_from_slice(br#"{"results": ["#);
-    for (index, doc) in docs.enumerate() {
+    for (index, doc) in docs.iter().enumerate() {
+        read_ahead(view, docs, index)?;
         if index > 0 {
             output.text().push(b',');
         }
-        write_result(output, view, doc, asked)?;
+        write_result(output, view, *doc, asked)?;
         if output.row_done().is_break() {
             return Ok(());
         }
@@ -181,10 +190,10 @@ fn write_failure(out: &mut Vec<u8>, id: &str, rev: &str, error: &Error) {
 }
 
 /// Every revision as a part, those with attachments as parts of parts.
-fn send_parts<'a>(
+fn send_parts(
     output: &mut Output,
     view: &ReadView,
-    docs: impl Iterator<Item = Value<'a>>,
+    docs: &[Value<'_>],
     asked: &Asked,
     essence: &str,
     [outer, inner]: [String; 2],
@@ -194,8 +203,9 @@ fn send_parts<'a>(
     respond::set(&mut headers, header::CONTENT_TYPE, &writer.content_type(essence));
     output.set_head(Head::new(StatusCode::OK, headers));
     writer.begin(output.text());
-    for doc in docs {
-        match send_entry(output, view, doc, asked, &writer, &inner) {
+    for (index, doc) in docs.iter().enumerate() {
+        read_ahead(view, docs, index)?;
+        match send_entry(output, view, *doc, asked, &writer, &inner) {
             Ok(ControlFlow::Continue(())) => {}
             Ok(ControlFlow::Break(())) => return Ok(()),
             Err(error) => return output.break_off(error),

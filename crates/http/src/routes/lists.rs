@@ -279,8 +279,8 @@ impl RowSink for List<'_> {
         views::begin_map_row(out, row);
         if self.params.include_docs {
             out.extend_from_slice(b",\"doc\":");
-            let linked = views::Linked { database: self.database, opened: &mut self.documents };
-            if let Err(error) = linked.write(out, row, self.params) {
+            let mut linked = views::Linked { database: self.database, opened: &mut self.documents };
+            if let Err(error) = linked.write(out, &row.document(), self.params) {
                 self.error = Some(error);
                 return ControlFlow::Break(());
             }

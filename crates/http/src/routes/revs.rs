@@ -1,8 +1,9 @@
 //! Which revisions are not here: what replicators ask before they send.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use settee_database::{Database, DocRecord};
+use settee_database::{Bodies, DOCUMENTS_TOGETHER, Database, DocRecord};
 use settee_model::Rev;
 use settee_model::json::{Kind, Value, write_string};
 
@@ -48,10 +49,16 @@ async fn compare(
         let view = read(&database)?;
         let mut first = true;
         output.text().extend_from_slice(head);
-        for (id, revs) in body.value().members() {
-            let id = id.as_str().unwrap_or_default();
-            let asked = parse_revs(revs)?;
-            let record = view.record(&id)?;
+        let members: Vec<(Cow<'_, str>, Value<'_>)> =
+            body.value().members().map(|(id, revs)| (id.as_str().unwrap_or_default(), revs)).collect();
+        for (index, (id, revs)) in members.iter().enumerate() {
+            if index % DOCUMENTS_TOGETHER == 0 {
+                let together = &members[index..members.len().min(index + DOCUMENTS_TOGETHER)];
+                let ids: Vec<&str> = together.iter().map(|(id, _)| id.as_ref()).collect();
+                view.read_ahead(&ids, Bodies::None)?;
+            }
+            let asked = parse_revs(*revs)?;
+            let record = view.record(id)?;
             let missing = missing_revs(record.as_ref(), asked);
             if missing.is_empty() {
                 continue;
@@ -59,7 +66,7 @@ async fn compare(
             if !std::mem::take(&mut first) {
                 output.text().push(b',');
             }
-            write_string(output.text(), &id);
+            write_string(output.text(), id);
             output.text().push(b':');
             write(output.text(), record.as_ref(), &missing);
             if output.row_done().is_break() {

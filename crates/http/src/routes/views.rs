@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use hyper::StatusCode;
 use hyper::header::HeaderName;
-use settee_database::{Database, Head, ReadView};
+use settee_database::{Bodies, DOCUMENTS_TOGETHER, Database, Head, ReadView};
 use settee_design::{DesignDocument, MapSource};
 use settee_model::Rev;
 use settee_model::json::{Json, write_string};
 use settee_views::{
-    Answer as QueryAnswer, Header, MapRow, QueryError, ReduceRow, RowSink, Stale, Urgency, ViewError, Views,
-    design_documents, embed_modules,
+    Answer as QueryAnswer, Header, LinkedDocument, MapRow, QueryError, ReduceRow, RowSink, Stale, Urgency, ViewError,
+    Views, design_documents, embed_modules,
 };
 
 use super::all_docs::write_winner;
@@ -168,9 +168,12 @@ fn one(
     view: &str,
     params: &ViewParams,
 ) -> Result<ControlFlow<()>, Error> {
-    let mut rows =
-        Rows { output, database, params, documents: None, sent: 0, flow: ControlFlow::Continue(()), error: None };
+    let mut rows = Rows::new(output, database, params);
     let answer = views.query(database, design, view, &params.view_query(), &mut rows)?;
+    if rows.error.is_none() && rows.flow.is_continue() {
+        // What still waits for its documents.
+        let _ = rows.write_waiting();
+    }
     if let Some(error) = rows.error {
         return Err(error);
     }
@@ -202,6 +205,9 @@ struct Rows<'a> {
     database: &'a Arc<Database>,
     params: &'a ViewParams,
     documents: Option<ReadView>,
+    /// Rows whose documents are to be read together.
+    waiting: Vec<WaitingRow>,
+    waiting_bytes: usize,
     sent: u64,
     flow: ControlFlow<()>,
     error: Option<Error>,
@@ -257,18 +263,22 @@ impl RowSink for Rows<'_> {
     }
 
     fn map_row(&mut self, row: MapRow<'_>) -> ControlFlow<()> {
-        self.separate();
-        begin_map_row(self.output.text(), row);
-        if self.params.include_docs {
-            self.output.text().extend_from_slice(b",\"doc\":");
-            let linked = Linked { database: self.database, opened: &mut self.documents };
-            if let Err(error) = linked.write(self.output, row, self.params) {
-                self.error = Some(error);
-                return ControlFlow::Break(());
-            }
+        if !self.params.include_docs {
+            self.separate();
+            begin_map_row(self.output.text(), row);
+            self.output.text().push(b'}');
+            return self.row_done();
         }
-        self.output.text().push(b'}');
-        self.row_done()
+        let mut text = Vec::with_capacity(row.id.len() + row.key.len() + row.value.len() + 32);
+        begin_map_row(&mut text, row);
+        let LinkedDocument { id, rev } = row.document();
+        self.waiting_bytes += text.len();
+        let document = LinkedDocument { id: id.into_owned().into(), rev: rev.map(|rev| rev.into_owned().into()) };
+        self.waiting.push(WaitingRow { text, document });
+        if self.waiting.len() < DOCUMENTS_TOGETHER && self.waiting_bytes < WAITING_BYTES {
+            return ControlFlow::Continue(());
+        }
+        self.write_waiting()
     }
 
     fn reduce_row(&mut self, row: ReduceRow<'_>) -> ControlFlow<()> {
@@ -278,7 +288,48 @@ impl RowSink for Rows<'_> {
     }
 }
 
-impl Rows<'_> {
+/// Rows that wait for their documents are written when they have so many bytes.
+const WAITING_BYTES: usize = 1 << 20;
+
+/// The beginning of a row, and the document that belongs behind it.
+struct WaitingRow {
+    text: Vec<u8>,
+    document: LinkedDocument<'static>,
+}
+
+impl<'a> Rows<'a> {
+    fn new(output: &'a mut Output, database: &'a Arc<Database>, params: &'a ViewParams) -> Self {
+        let (flow, waiting) = (ControlFlow::Continue(()), Vec::new());
+        Self { output, database, params, documents: None, waiting, waiting_bytes: 0, sent: 0, flow, error: None }
+    }
+
+    /// Writes the rows that wait, with their documents.
+    fn write_waiting(&mut self) -> ControlFlow<()> {
+        self.waiting_bytes = 0;
+        let waiting = std::mem::take(&mut self.waiting);
+        let mut linked = Linked { database: self.database, opened: &mut self.documents };
+        if let Err(error) = linked.read_ahead(waiting.iter().map(|row| &row.document)) {
+            return self.fail(error);
+        }
+        for row in waiting {
+            self.separate();
+            self.output.text().extend_from_slice(&row.text);
+            self.output.text().extend_from_slice(b",\"doc\":");
+            let mut linked = Linked { database: self.database, opened: &mut self.documents };
+            if let Err(error) = linked.write(self.output, &row.document, self.params) {
+                return self.fail(error);
+            }
+            self.output.text().push(b'}');
+            self.row_done()?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn fail(&mut self, error: Error) -> ControlFlow<()> {
+        self.error = Some(error);
+        ControlFlow::Break(())
+    }
+
     fn separate(&mut self) {
         if self.sent > 0 {
             self.output.text().extend_from_slice(b",\r\n");
@@ -299,13 +350,29 @@ pub(super) struct Linked<'a> {
 }
 
 impl Linked<'_> {
-    /// Appends the document of a row, or the one that its value names; `null` if there is none.
-    pub(super) fn write(self, out: &mut impl Text, row: MapRow<'_>, params: &ViewParams) -> Result<(), Error> {
-        let view = match self.opened {
+    /// Reads documents together that are about to be written.
+    fn read_ahead<'r>(&mut self, documents: impl Iterator<Item = &'r LinkedDocument<'r>>) -> Result<(), Error> {
+        let mut ids: Vec<&str> = documents.map(|document| document.id.as_ref()).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        Ok(self.view()?.read_ahead(&ids, Bodies::Winners)?)
+    }
+
+    fn view(&mut self) -> Result<&ReadView, Error> {
+        Ok(match self.opened {
             Some(view) => view,
             None => self.opened.insert(self.database.read()?),
-        };
-        let linked = row.document();
+        })
+    }
+
+    /// Appends the document of a row, or the one that its value names; `null` if there is none.
+    pub(super) fn write(
+        &mut self,
+        out: &mut impl Text,
+        linked: &LinkedDocument<'_>,
+        params: &ViewParams,
+    ) -> Result<(), Error> {
+        let view = self.view()?;
         let written = match linked.rev.as_deref().map(Rev::parse) {
             Some(Err(_)) => false,
             Some(Ok(rev)) => write_rev(out, view, &linked.id, &rev, &params.shown())?,
