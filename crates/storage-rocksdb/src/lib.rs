@@ -6,6 +6,7 @@
 
 mod epoch;
 mod error;
+pub mod files;
 mod keys;
 pub mod options;
 pub mod raw;
@@ -63,10 +64,25 @@ impl RocksEngine {
     /// # Errors
     /// When the directory cannot be used, another process has it, or the store is damaged.
     pub fn open(path: &Path, options: &Options) -> Result<Self> {
-        let Tuned { database: opened_with, columns, cache, buffers } = Tuned::new(options);
-        let database = Database::open_cf_descriptors(&opened_with, path, columns).map_err(translate)?;
+        let tuned = Tuned::new(options);
+        let database = Database::open_cf_descriptors(&tuned.database, path, tuned.columns).map_err(translate)?;
+        Ok(Self::on(database, tuned.database, tuned.cache, tuned.buffers))
+    }
+
+    /// Opens the store in `path` to read it; nothing is written there, and every commit fails.
+    ///
+    /// # Errors
+    /// When the directory cannot be read or the store is damaged.
+    pub fn open_read_only(path: &Path, options: &Options) -> Result<Self> {
+        let mut tuned = Tuned::new(options);
+        tuned.database.create_if_missing(false);
+        let database = Database::open_cf_descriptors_read_only(&tuned.database, path, tuned.columns, false);
+        Ok(Self::on(database.map_err(translate)?, tuned.database, tuned.cache, tuned.buffers))
+    }
+
+    fn on(database: Database, opened_with: rocksdb::Options, cache: Cache, buffers: WriteBufferManager) -> Self {
         let database = Arc::new(database);
-        Ok(Self {
+        Self {
             epoch: Mutex::new(Epoch::new(Arc::clone(&database))),
             database,
             slots: Slots::default(),
@@ -76,7 +92,7 @@ impl RocksEngine {
             opened_with,
             cache,
             buffers,
-        })
+        }
     }
 
     /// How often the log was synced since the store was opened; 0 unless it was opened with [`Tickers::On`].

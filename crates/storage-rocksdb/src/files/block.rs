@@ -1,0 +1,155 @@
+//! [`Blocks`]: the blocks of a sorted file, each compared with its checksum; [`Rows`], the keys and values in one; and
+//! [`handles`], what a block of an index points to.
+
+use super::bytes::{Bytes, block_checksum, context, is_compression, unpack};
+
+/// The kind of compression and the checksum behind each block.
+pub(super) const TRAILER: usize = 5;
+
+/// No block that is looked for without an index is larger.
+const SCANNED_MAX: usize = 1 << 20;
+
+/// Where a block lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Handle {
+    pub(super) offset: usize,
+    /// Without the trailer.
+    pub(super) size: usize,
+}
+
+impl Handle {
+    pub(super) fn decode(bytes: &mut Bytes<'_>) -> Option<Self> {
+        Some(Self { offset: bytes.length()?, size: bytes.length()? })
+    }
+
+    pub(super) fn end(self) -> Option<usize> {
+        self.offset.checked_add(self.size)?.checked_add(TRAILER)
+    }
+}
+
+/// A file as a whole, and what its checksums depend on.
+#[derive(Clone, Copy)]
+pub(super) struct Blocks<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) checksum: u8,
+    pub(super) base: u32,
+}
+
+impl<'a> Blocks<'a> {
+    /// The bytes of a block that fit their checksum, and their compression.
+    fn checked(&self, handle: Handle) -> Option<(u8, &'a [u8])> {
+        let bytes = self.bytes.get(handle.offset..handle.end()?)?;
+        let (data, trailer) = bytes.split_at(handle.size);
+        let mut rest = Bytes(trailer);
+        let kind = rest.byte()?;
+        let expected =
+            block_checksum(self.checksum, data, kind)?.wrapping_add(context(self.base, handle.offset as u64));
+        (rest.fixed32()? == expected).then_some((kind, data))
+    }
+
+    pub(super) fn is_whole(&self, handle: Handle) -> bool {
+        self.checked(handle).is_some()
+    }
+
+    /// What a block holds; `None` if it is damaged.
+    pub(super) fn read(&self, handle: Handle) -> Option<Vec<u8>> {
+        let (kind, data) = self.checked(handle)?;
+        unpack(kind, data)
+    }
+
+    /// The block that begins at `offset` and ends before `end`, found by its checksum.
+    pub(super) fn find(&self, offset: usize, end: usize) -> Option<Handle> {
+        let sizes = self.sizes(offset, end);
+        sizes.map(|size| Handle { offset, size }).find(|handle| self.is_whole(*handle))
+    }
+
+    /// The sizes that the block at `offset` may have, by what follows.
+    fn sizes(&self, offset: usize, end: usize) -> impl Iterator<Item = usize> + use<'a> {
+        let most = end.min(self.bytes.len()).saturating_sub(offset + TRAILER).min(SCANNED_MAX);
+        let bytes = self.bytes;
+        (1..=most).filter(move |size| is_compression(bytes[offset + size]))
+    }
+
+    /// The base of the checksums of a file whose end is damaged: the one with which the first two blocks fit.
+    pub(super) fn find_base(bytes: &'a [u8], checksum: u8) -> Option<u32> {
+        let blocks = Blocks { bytes, checksum, base: 0 };
+        blocks.sizes(0, bytes.len()).find_map(|size| {
+            let mut trailer = Bytes(&bytes[size..]);
+            let kind = trailer.byte()?;
+            let base = trailer.fixed32()?.wrapping_sub(block_checksum(checksum, &bytes[..size], kind)?);
+            unpack(kind, &bytes[..size]).filter(|block| Rows::new(block).is_some())?;
+            let blocks = Blocks { bytes, checksum, base };
+            (base != 0 && blocks.find(size + TRAILER, bytes.len()).is_some()).then_some(base)
+        })
+    }
+}
+
+/// Keys and values of a block, in order.
+pub(super) struct Rows<'a> {
+    rest: Bytes<'a>,
+    key: Vec<u8>,
+    is_index: bool,
+}
+
+/// Flags beside the number of restarts.
+const SEPARATED: u32 = 1 << 28;
+const UNIFORM: u32 = 1 << 29;
+const HASHED: u32 = 1 << 31;
+
+impl<'a> Rows<'a> {
+    /// `None` if the block does not look like one.
+    pub(super) fn new(block: &'a [u8]) -> Option<Self> {
+        let (rest, packed) = block.split_last_chunk::<4>()?;
+        let packed = u32::from_le_bytes(*packed);
+        if packed & (SEPARATED | HASHED) != 0 {
+            return None;
+        }
+        let restarts = (packed & !UNIFORM) as usize;
+        let entries = rest.len().checked_sub(restarts.checked_mul(4)?)?;
+        (restarts > 0).then(|| Self { rest: Bytes(&rest[..entries]), key: Vec::new(), is_index: false })
+    }
+
+    /// The next key and value; `None` at the end, an error where nothing can be understood.
+    pub(super) fn next(&mut self) -> Result<Option<(&[u8], &'a [u8])>, ()> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        let value = self.step().ok_or(())?;
+        Ok(Some((&self.key, value)))
+    }
+
+    fn step(&mut self) -> Option<&'a [u8]> {
+        let (shared, own) = (self.rest.length()?, self.rest.length()?);
+        let length = if self.is_index { 0 } else { self.rest.length()? };
+        if shared > self.key.len() {
+            return None;
+        }
+        self.key.truncate(shared);
+        self.key.extend_from_slice(self.rest.take(own)?);
+        self.rest.take(length)
+    }
+}
+
+/// What a block of an index points to: the greatest key of each block, as it stands there, and where it lies.
+pub(super) fn handles(block: &[u8], has_deltas: bool) -> Option<Vec<(Vec<u8>, Handle)>> {
+    let mut rows = Rows::new(block)?;
+    rows.is_index = has_deltas;
+    let mut found: Vec<(Vec<u8>, Handle)> = Vec::new();
+    while !rows.rest.is_empty() {
+        // Whether a handle is whole follows from whether its key is.
+        let shared = Bytes(rows.rest.0).varint()?;
+        let mut value = Bytes(rows.step()?);
+        let handle = if !has_deltas {
+            Handle::decode(&mut value)?
+        } else if shared == 0 {
+            Handle::decode(&mut rows.rest)?
+        } else {
+            let (_, before) = found.last()?;
+            let zigzag = rows.rest.varint()?;
+            let delta = (zigzag >> 1) as i64 ^ -((zigzag & 1) as i64);
+            Handle { offset: before.end()?, size: usize::try_from(before.size as i64 + delta).ok()? }
+        };
+        found.push((rows.key.clone(), handle));
+    }
+    Some(found)
+}

@@ -1,0 +1,380 @@
+//! [`check`]: every file of a store against its checksums.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::fs;
+use std::io;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+use super::batch::Writes;
+use super::directory::{Directory, table_path};
+use super::log::{Item, Log};
+use super::manifest::Manifest;
+use super::table::{Damage, Table};
+use super::{blob, blob_path};
+use crate::shards::Stored;
+use crate::{keys, options};
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum FileKind {
+    /// Sorted entries.
+    Table,
+    /// Large values.
+    Blob,
+    /// Writes that are not in sorted files yet.
+    Log,
+    /// The list of files in use.
+    Manifest,
+    /// The name of the manifest.
+    Current,
+    /// Options and the identity of the store, for people.
+    Text,
+}
+
+impl fmt::Display for FileKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Table => "sorted file",
+            Self::Blob => "blob file",
+            Self::Log => "log of writes",
+            Self::Manifest => "manifest",
+            Self::Current => "name of the manifest",
+            Self::Text => "text",
+        })
+    }
+}
+
+/// Something that is not as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Which file.
+    pub file: PathBuf,
+    /// What it is.
+    pub kind: FileKind,
+    /// From which byte on.
+    pub offset: u64,
+    /// How many bytes cannot be relied on.
+    pub length: u64,
+    /// What lies there.
+    pub what: String,
+    /// The shards that may have lost entries.
+    pub shards: Vec<RangeInclusive<u64>>,
+    /// It looks like what a crash leaves: the log ends within a write, which nobody was told of.
+    pub is_cut_end: bool,
+}
+
+/// How much is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// Every byte.
+    Whole,
+    /// Of sorted files and blob files only whether they are there and how large they are.
+    Outline,
+}
+
+/// What was looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// How many files.
+    pub files: u64,
+    /// How many bytes they have.
+    pub bytes: u64,
+    /// What was found.
+    pub faults: Vec<Fault>,
+}
+
+impl Checked {
+    fn fault(&mut self, file: &Path, kind: FileKind, what: impl Into<String>, damage: Option<&Damage>) {
+        let (offset, length) = damage.map_or((0, 0), |damage| (damage.offset as u64, damage.length as u64));
+        let shards =
+            damage.and_then(|damage| damage.keys.as_ref()).map(|(from, through)| shard_of(from)..=shard_of(through));
+        let shards = shards.into_iter().collect();
+        self.faults.push(Fault {
+            file: file.to_owned(),
+            kind,
+            offset,
+            length,
+            what: what.into(),
+            shards,
+            is_cut_end: false,
+        });
+    }
+
+    fn damage(&mut self, file: &Path, kind: FileKind, damage: &[Damage]) {
+        for damage in damage {
+            self.fault(file, kind, damage.what, Some(damage));
+        }
+    }
+}
+
+pub(super) fn shard_of(key: &[u8]) -> u64 {
+    let mut bytes = [0; keys::PREFIX];
+    let length = key.len().min(bytes.len());
+    bytes[..length].copy_from_slice(&key[..length]);
+    u64::from_be_bytes(bytes)
+}
+
+/// Reads all files of the store in `directory` and compares them with their checksums. The store may be in use: files
+/// that it removes meanwhile are left out. `progress` is told how many bytes were read each time and how many there are.
+///
+/// # Errors
+/// When the directory cannot be read.
+pub fn check(directory: &Path, depth: Depth, progress: &mut dyn FnMut(u64, u64)) -> io::Result<Checked> {
+    let found = Directory::read(directory)?;
+    let mut checked = Checked::default();
+    if let Err(why) = &found.current {
+        checked.fault(&directory.join("CURRENT"), FileKind::Current, why, None);
+    }
+    checked.files += 1;
+    let Some(manifest) = found.manifest()? else {
+        checked.fault(&directory.join("CURRENT"), FileKind::Manifest, "there is no manifest", None);
+        return Ok(checked);
+    };
+    check_manifest(&found, &manifest, &mut checked);
+    for path in &found.texts {
+        checked.files += 1;
+        check_text(path, &mut checked);
+    }
+    let all = found.tables.values().chain(found.blobs.values()).chain(found.logs.values());
+    let total = all.map(|path| fs::metadata(path).map_or(0, |metadata| metadata.len())).sum();
+    let mut reading = Reading { directory, checked, progress, total };
+    match depth {
+        Depth::Whole => {
+            reading.tables(&found, &manifest)?;
+            reading.blobs(&found, &manifest)?;
+        }
+        Depth::Outline => reading.outlines(&manifest)?,
+    }
+    reading.logs(&found, &manifest)?;
+    Ok(reading.checked)
+}
+
+fn check_manifest(found: &Directory, manifest: &Manifest, checked: &mut Checked) {
+    checked.files += 1;
+    let path = found.current.as_ref().ok().or(found.manifests.values().next_back());
+    for (offset, length) in &manifest.damage {
+        if let Some(path) = path {
+            let damage = Damage::beside_data(*offset, *length, "list of files");
+            checked.damage(path, FileKind::Manifest, &[damage]);
+        }
+    }
+}
+
+/// Texts have no checksums; what is written there is plain.
+fn check_text(path: &Path, checked: &mut Checked) {
+    let is_plain = |byte: &u8| matches!(byte, b'\n' | b'\t' | b' '..=b'~');
+    match fs::read(path) {
+        Ok(bytes) => {
+            checked.bytes += bytes.len() as u64;
+            if let Some(offset) = bytes.iter().position(|byte| !is_plain(byte)) {
+                let last = bytes.iter().rposition(|byte| !is_plain(byte)).unwrap_or(offset);
+                let damage = Damage::beside_data(offset, last + 1 - offset, "bytes that are no text");
+                checked.damage(path, FileKind::Text, &[damage]);
+            }
+        }
+        // It was replaced.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => checked.fault(path, FileKind::Text, format!("cannot be read: {error}"), None),
+    }
+}
+
+struct Reading<'a> {
+    directory: &'a Path,
+    checked: Checked,
+    progress: &'a mut dyn FnMut(u64, u64),
+    total: u64,
+}
+
+impl Reading<'_> {
+    /// A file, if it is in use still.
+    fn read(
+        &mut self,
+        path: &Path,
+        kind: FileKind,
+        is_used: impl Fn(&Manifest) -> bool,
+    ) -> io::Result<Option<Vec<u8>>> {
+        match fs::read(path) {
+            Ok(bytes) => {
+                self.checked.files += 1;
+                self.checked.bytes += bytes.len() as u64;
+                Ok(Some(bytes))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let now = Directory::read(self.directory)?.manifest()?;
+                if now.is_none_or(|manifest| is_used(&manifest)) {
+                    self.checked.fault(path, kind, "is missing", None);
+                }
+                Ok(None)
+            }
+            Err(error) => {
+                self.checked.fault(path, kind, format!("cannot be read: {error}"), None);
+                Ok(None)
+            }
+        }
+    }
+
+    fn tables(&mut self, found: &Directory, manifest: &Manifest) -> io::Result<()> {
+        let mut numbers: BTreeSet<u64> = manifest.tables.keys().copied().collect();
+        if !manifest.damage.is_empty() {
+            // Nobody knows what the lost part says.
+            numbers.extend(found.tables.keys().filter(|number| !manifest.gone.contains(number)));
+        }
+        for number in numbers {
+            let path = table_path(self.directory, number);
+            let known = manifest.tables.get(&number);
+            let before = self.checked.faults.len();
+            if let Some(bytes) = self.read(&path, FileKind::Table, |now| now.tables.contains_key(&number))? {
+                if let Some(known) = known.filter(|known| known.size != bytes.len() as u64) {
+                    let what = format!("has {} bytes instead of {}", bytes.len(), known.size);
+                    self.checked.fault(&path, FileKind::Table, what, None);
+                }
+                let total = self.total;
+                let damage = Table::open(&bytes).check(|length| (self.progress)(length as u64, total));
+                self.checked.damage(&path, FileKind::Table, &damage);
+            }
+            // Damage beside the data hides some of it, or all.
+            if let Some(known) = known {
+                let all = shard_of(&known.smallest)..=shard_of(&known.largest);
+                for fault in &mut self.checked.faults[before..] {
+                    match fault.shards.first_mut() {
+                        Some(range) => *range = (*range.start()).max(*all.start())..=(*range.end()).min(*all.end()),
+                        None if matches!(fault.what.as_str(), "filter" | "index of filters") => {}
+                        None => fault.shards.push(all.clone()),
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether sorted files are there and have their sizes.
+    fn outlines(&mut self, manifest: &Manifest) -> io::Result<()> {
+        for (number, known) in &manifest.tables {
+            let path = table_path(self.directory, *number);
+            let what = match fs::metadata(&path) {
+                Ok(metadata) if metadata.len() == known.size => continue,
+                Ok(metadata) => format!("has {} bytes instead of {}", metadata.len(), known.size),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    let now = Directory::read(self.directory)?.manifest()?;
+                    if now.is_some_and(|manifest| !manifest.tables.contains_key(number)) {
+                        continue;
+                    }
+                    "is missing".to_owned()
+                }
+                Err(error) => format!("cannot be read: {error}"),
+            };
+            self.checked.fault(&path, FileKind::Table, what, None);
+        }
+        Ok(())
+    }
+
+    fn blobs(&mut self, found: &Directory, manifest: &Manifest) -> io::Result<()> {
+        // Files of a flush that has not ended are not known to the manifest, and not whole.
+        for number in found.blobs.keys().filter(|number| !manifest.damage.is_empty() || manifest.blobs.contains(number))
+        {
+            let path = blob_path(self.directory, *number);
+            // What is removed was no longer used.
+            if let Some(bytes) = self.read(&path, FileKind::Blob, |_| false)? {
+                let total = self.total;
+                let damage = blob::check(&bytes, |length| (self.progress)(length as u64, total));
+                self.checked.damage(&path, FileKind::Blob, &damage);
+            }
+        }
+        Ok(())
+    }
+
+    fn logs(&mut self, found: &Directory, manifest: &Manifest) -> io::Result<()> {
+        let state = manifest.columns.iter().find(|(_, name)| *name == options::STATE).map(|(number, _)| *number);
+        let mut versions = Versions::new(state);
+        for (number, path) in found.logs.iter().filter(|(number, _)| **number >= manifest.min_log) {
+            let is_last = found.logs.keys().next_back() == Some(number);
+            let Some(mut bytes) = self.read(path, FileKind::Log, |_| false)? else { continue };
+            (self.progress)(bytes.len() as u64, self.total);
+            if is_last {
+                bytes = settled(bytes, path)?;
+            }
+            let before = self.checked.faults.len();
+            for item in Log::new(&bytes) {
+                match item {
+                    Item::Record(offset, record) => match Writes::decode(&record) {
+                        Some(writes) => versions.note(&writes),
+                        None => {
+                            let damage = Damage::beside_data(offset, record.len(), "writes that cannot be understood");
+                            self.checked.damage(path, FileKind::Log, &[damage]);
+                        }
+                    },
+                    Item::Damage { offset, length, is_last: is_end } => {
+                        let is_cut_end = is_last && is_end && is_cut(&bytes[offset..]);
+                        let what = if is_cut_end { "a write that is cut off" } else { "writes" };
+                        self.checked.damage(path, FileKind::Log, &[Damage::beside_data(offset, length, what)]);
+                        self.checked.faults.last_mut().expect("it was just noted").is_cut_end = is_cut_end;
+                    }
+                }
+            }
+            let gaps = versions.take_gaps();
+            for fault in &mut self.checked.faults[before..] {
+                fault.shards = gaps.iter().map(|shard| *shard..=*shard).collect();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The log as it is when nobody is in the middle of a write to it.
+fn settled(mut bytes: Vec<u8>, path: &Path) -> io::Result<Vec<u8>> {
+    for _ in 0..5 {
+        let ends_whole = !matches!(Log::new(&bytes).last(), Some(Item::Damage { is_last: true, .. }));
+        if ends_whole {
+            break;
+        }
+        let again = fs::read(path)?;
+        if again == bytes {
+            break;
+        }
+        bytes = again;
+    }
+    Ok(bytes)
+}
+
+/// Whether a record that is not whole ends where the file does, or nothing but zeros follows.
+pub(super) fn is_cut(bytes: &[u8]) -> bool {
+    let Some(length) = bytes.get(4..6) else { return true };
+    let end = 7 + usize::from(u16::from_le_bytes([length[0], length[1]]));
+    end > bytes.len() || bytes.ends_with(&[0; 16])
+}
+
+/// Which commits of each shard the logs hold: where one is missing, the shard has lost something.
+pub(super) struct Versions {
+    state: Option<u32>,
+    last: BTreeMap<u64, u64>,
+    gaps: BTreeSet<u64>,
+}
+
+impl Versions {
+    /// `state` is the number of the column family of versions.
+    pub(super) fn new(state: Option<u32>) -> Self {
+        Self { state, last: BTreeMap::new(), gaps: BTreeSet::new() }
+    }
+
+    /// The shards that have lost something since the last call.
+    pub(super) fn take_gaps(&mut self) -> BTreeSet<u64> {
+        std::mem::take(&mut self.gaps)
+    }
+
+    pub(super) fn note(&mut self, writes: &Writes) {
+        for write in writes.writes.iter().filter(|write| Some(write.column) == self.state) {
+            let shard = shard_of(&write.entry.key);
+            let Ok(Stored { state, .. }) = Stored::decode(Some(&write.entry.value)) else {
+                // The shard was dropped.
+                self.last.remove(&shard);
+                continue;
+            };
+            let before = self.last.insert(shard, state.version.0);
+            if before.is_some_and(|before| state.version.0 > before + 1) {
+                self.gaps.insert(shard);
+            }
+        }
+    }
+}

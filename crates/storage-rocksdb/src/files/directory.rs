@@ -1,0 +1,85 @@
+//! [`Directory`]: which files lie in the directory of a store, and which of them are in use.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::manifest::Manifest;
+
+/// The file that names the manifest.
+const CURRENT: &str = "CURRENT";
+
+pub(super) struct Directory {
+    pub(super) path: PathBuf,
+    /// By number.
+    pub(super) tables: BTreeMap<u64, PathBuf>,
+    pub(super) blobs: BTreeMap<u64, PathBuf>,
+    pub(super) logs: BTreeMap<u64, PathBuf>,
+    pub(super) manifests: BTreeMap<u64, PathBuf>,
+    /// Files with text.
+    pub(super) texts: Vec<PathBuf>,
+    /// The manifest that is in use; else why that is not known.
+    pub(super) current: Result<PathBuf, String>,
+}
+
+impl Directory {
+    pub(super) fn read(path: &Path) -> io::Result<Self> {
+        let mut directory = Self {
+            path: path.to_owned(),
+            tables: BTreeMap::new(),
+            blobs: BTreeMap::new(),
+            logs: BTreeMap::new(),
+            manifests: BTreeMap::new(),
+            texts: Vec::new(),
+            current: current(path),
+        };
+        for entry in fs::read_dir(path)? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let (stem, extension) = name.rsplit_once('.').unwrap_or((&name, ""));
+            let number = stem.parse::<u64>().ok();
+            match (number, extension) {
+                (Some(number), "sst") => drop(directory.tables.insert(number, entry.path())),
+                (Some(number), "blob") => drop(directory.blobs.insert(number, entry.path())),
+                (Some(number), "log") => drop(directory.logs.insert(number, entry.path())),
+                _ if name == "IDENTITY" || name.starts_with("OPTIONS-") && extension != "dbtmp" => {
+                    directory.texts.push(entry.path());
+                }
+                _ => {
+                    let number = name.strip_prefix("MANIFEST-").and_then(|number| number.parse::<u64>().ok());
+                    directory.manifests.extend(number.map(|number| (number, entry.path())));
+                }
+            }
+        }
+        directory.texts.sort();
+        Ok(directory)
+    }
+
+    /// What the manifest says that is in use, or else the newest one.
+    pub(super) fn manifest(&self) -> io::Result<Option<Manifest>> {
+        let path = self.current.as_ref().ok().or(self.manifests.values().next_back());
+        path.map(|path| Ok(Manifest::read(&fs::read(path)?))).transpose()
+    }
+}
+
+fn current(path: &Path) -> Result<PathBuf, String> {
+    let text = fs::read(path.join(CURRENT)).map_err(|error| format!("cannot be read: {error}"))?;
+    let name = std::str::from_utf8(&text).ok().and_then(|text| text.strip_suffix('\n'));
+    let digits = name.and_then(|name| name.strip_prefix("MANIFEST-"));
+    match (name, digits) {
+        (Some(name), Some(digits)) if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+            let manifest = path.join(name);
+            if manifest.is_file() { Ok(manifest) } else { Err(format!("names {name}, which is not there")) }
+        }
+        _ => Err("does not hold the name of a manifest".to_owned()),
+    }
+}
+
+pub(super) fn table_path(directory: &Path, number: u64) -> PathBuf {
+    directory.join(format!("{number:06}.sst"))
+}
+
+pub(super) fn blob_path(directory: &Path, number: u64) -> PathBuf {
+    directory.join(format!("{number:06}.blob"))
+}

@@ -1,0 +1,167 @@
+//! [`Merge`]: the entries of many files in one order, and what of them is lost.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+
+use super::entry::{Entry, Kind};
+use super::table::{self, GREATEST, Place, Stretch};
+
+/// Keys between which entries cannot be read: above the first, up to the second.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LostKeys {
+    pub(super) after: Vec<u8>,
+    pub(super) through: Vec<u8>,
+}
+
+/// A file in memory, or the writes of the logs.
+pub(super) struct Source {
+    pub(super) bytes: Vec<u8>,
+    pub(super) checksum: u8,
+    pub(super) base: u32,
+    pub(super) stretches: VecDeque<Stretch>,
+    pub(super) entries: VecDeque<Entry>,
+    /// Not greater than any key that comes.
+    pub(super) last: Vec<u8>,
+}
+
+impl Source {
+    fn next(&mut self, lost: &mut Vec<LostKeys>) -> Option<Entry> {
+        loop {
+            if let Some(entry) = self.entries.pop_front() {
+                self.last.clone_from(&entry.key);
+                return Some(entry);
+            }
+            let Stretch { place, through } = self.stretches.pop_front()?;
+            match table::read(&self.bytes, self.checksum, self.base, place) {
+                Some(entries) => self.entries = entries.into(),
+                None => {
+                    let through = through.unwrap_or(GREATEST.to_vec());
+                    // Behind the last block of a file whose end is damaged stands no data.
+                    if matches!(place, Place::Block(_)) || through != GREATEST || self.last.is_empty() {
+                        lost.push(LostKeys { after: self.last.clone(), through: through.clone() });
+                    }
+                    if through != GREATEST {
+                        self.last = through;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A file that is read when its first key is due.
+pub(super) struct Waiting {
+    pub(super) smallest: Vec<u8>,
+    pub(super) open: Box<dyn FnOnce() -> Option<Source>>,
+    /// What is lost if it cannot be opened.
+    pub(super) largest: Vec<u8>,
+}
+
+/// Deletions of ranges by where they begin: where they end, and which write it was. They do not overlap, because each is
+/// of a whole shard.
+#[derive(Default)]
+pub(super) struct Ranges(BTreeMap<Vec<u8>, (Vec<u8>, u64)>);
+
+impl Ranges {
+    pub(super) fn add(&mut self, range: &Entry) {
+        let found = self.0.entry(range.key.clone()).or_insert_with(|| (range.value.clone(), range.seq));
+        found.1 = found.1.max(range.seq);
+    }
+
+    fn hides(&self, entry: &Entry) -> bool {
+        let before = self.0.range::<[u8], _>((std::ops::Bound::Unbounded, std::ops::Bound::Included(&entry.key[..])));
+        before.last().is_some_and(|(_, (end, seq))| entry.key < *end && entry.seq < *seq)
+    }
+}
+
+/// The newest entry of each key, in the order of keys.
+pub(super) struct Merge {
+    /// The nearest comes last.
+    waiting: Vec<Waiting>,
+    open: Vec<Source>,
+    /// Key, write, and which of the open sources it came from.
+    heap: BinaryHeap<Reverse<(Vec<u8>, Reverse<u64>, usize, HeapEntry)>>,
+    ranges: Ranges,
+    last: Option<Vec<u8>>,
+    pub(super) lost: Vec<LostKeys>,
+}
+
+/// What travels with a key and does not count for the order.
+struct HeapEntry(Entry);
+
+impl PartialEq for HeapEntry {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for HeapEntry {}
+
+impl PartialOrd for HeapEntry {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for HeapEntry {
+    fn cmp(&self, _: &Self) -> std::cmp::Ordering {
+        std::cmp::Ordering::Equal
+    }
+}
+
+impl Merge {
+    pub(super) fn new(mut waiting: Vec<Waiting>, logged: Source, ranges: Ranges) -> Self {
+        waiting.sort_by(|a, b| b.smallest.cmp(&a.smallest));
+        let mut merge =
+            Self { waiting, open: Vec::new(), heap: BinaryHeap::new(), ranges, last: None, lost: Vec::new() };
+        merge.add(logged);
+        merge
+    }
+
+    fn add(&mut self, source: Source) {
+        self.open.push(source);
+        self.advance(self.open.len() - 1);
+    }
+
+    fn advance(&mut self, index: usize) {
+        match self.open[index].next(&mut self.lost) {
+            Some(entry) => {
+                self.heap.push(Reverse((entry.key.clone(), Reverse(entry.seq), index, HeapEntry(entry))));
+            }
+            // Its memory is given back.
+            None => self.open[index].bytes = Vec::new(),
+        }
+    }
+
+    fn pop(&mut self) -> Option<Entry> {
+        loop {
+            let next = self.heap.peek().map(|Reverse((key, ..))| key);
+            let is_due = self.waiting.last().is_some_and(|waiting| next.is_none_or(|key| waiting.smallest <= *key));
+            if !is_due {
+                break;
+            }
+            let Waiting { smallest, open, largest } = self.waiting.pop()?;
+            match open() {
+                Some(source) => self.add(source),
+                None => self.lost.push(LostKeys { after: smallest, through: largest }),
+            }
+        }
+        let Reverse((_, _, index, HeapEntry(entry))) = self.heap.pop()?;
+        self.advance(index);
+        Some(entry)
+    }
+
+    /// The next key with a value, or with a blob.
+    pub(super) fn next(&mut self) -> Option<Entry> {
+        loop {
+            let entry = self.pop()?;
+            if self.last.as_ref() == Some(&entry.key) {
+                continue;
+            }
+            self.last = Some(entry.key.clone());
+            if matches!(entry.kind, Kind::Value | Kind::Blob) && !self.ranges.hides(&entry) {
+                return Some(entry);
+            }
+        }
+    }
+}

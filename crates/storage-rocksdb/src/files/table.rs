@@ -1,0 +1,313 @@
+//! [`Table`]: a sorted file, read without the store: which of its blocks are whole, and what these hold. Where an index
+//! is damaged the blocks behind it are found by their checksums.
+
+use super::block::{Blocks, Handle, Rows, TRAILER, handles};
+use super::bytes::{Bytes, block_checksum, context};
+use super::entry::{Entry, Kind, split_key};
+
+/// The length of what stands at the end of a file.
+const FOOTER: usize = 53;
+const MAGIC: u64 = 0x88e2_41b7_85f4_cff7;
+const EXTENDED_MAGIC: [u8; 4] = [0x3e, 0, 0x7a, 0];
+/// The kind of checksum that the store uses unless it is told otherwise.
+const USUAL_CHECKSUM: u8 = 4;
+
+/// A file in memory, and what its index says.
+pub(super) struct Table<'a> {
+    blocks: Blocks<'a>,
+    /// Blocks of data, in order, and stretches between them that cannot be read.
+    pub(super) stretches: Vec<Stretch>,
+    /// Deletions of ranges.
+    pub(super) ranges: Vec<Entry>,
+    /// Damage beside the data: places, and what lies there.
+    pub(super) damage: Vec<Damage>,
+    column: Option<u32>,
+}
+
+/// Bytes that are not what was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Damage {
+    pub(super) offset: usize,
+    pub(super) length: usize,
+    pub(super) what: &'static str,
+    /// The keys between which those lie that may be lost: none, if no entries are.
+    pub(super) keys: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Damage {
+    pub(super) fn beside_data(offset: usize, length: usize, what: &'static str) -> Self {
+        Self { offset, length, what, keys: None }
+    }
+}
+
+/// Above all keys.
+pub(super) const GREATEST: [u8; 16] = [0xff; 16];
+
+/// A part of the data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stretch {
+    pub(super) place: Place,
+    /// Not less than any key in it; `None` if nothing says so.
+    pub(super) through: Option<Vec<u8>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Block(Handle),
+    /// Blocks whose ends nothing tells: from, to.
+    Unknown(usize, usize),
+}
+
+struct Footer {
+    checksum: u8,
+    base: u32,
+    metaindex: Handle,
+}
+
+/// What the properties say of the index.
+#[derive(Clone, Copy)]
+struct IndexForm {
+    has_deltas: bool,
+    has_user_keys: bool,
+}
+
+impl<'a> Table<'a> {
+    /// Reads the index of a file. What is damaged is noted.
+    pub(super) fn open(bytes: &'a [u8]) -> Self {
+        let mut damage = Vec::new();
+        let end = bytes.len().saturating_sub(FOOTER);
+        let footer = footer(bytes);
+        let (checksum, base) = match &footer {
+            Some(footer) => (footer.checksum, footer.base),
+            None => {
+                damage.push(Damage::beside_data(end, bytes.len() - end, "footer"));
+                (USUAL_CHECKSUM, Blocks::find_base(bytes, USUAL_CHECKSUM).unwrap_or(0))
+            }
+        };
+        let mut table = Self {
+            blocks: Blocks { bytes, checksum, base },
+            stretches: Vec::new(),
+            ranges: Vec::new(),
+            damage,
+            column: None,
+        };
+        match footer {
+            Some(footer) => table.read_index(footer.metaindex),
+            None => table.stretches.push(Stretch { place: Place::Unknown(0, end), through: None }),
+        }
+        table.find_blocks();
+        table
+    }
+
+    /// A block beside the data; noted if it is damaged.
+    fn block(&mut self, handle: Handle, what: &'static str) -> Option<Vec<u8>> {
+        let block = self.blocks.read(handle);
+        if block.is_none() {
+            self.damage.push(Damage::beside_data(handle.offset, handle.size + TRAILER, what));
+        }
+        block
+    }
+
+    fn read_index(&mut self, metaindex: Handle) {
+        let Some(block) = self.block(metaindex, "list of parts") else {
+            // Nothing says where the data ends; what is no data does not look like it.
+            self.stretches.push(Stretch { place: Place::Unknown(0, metaindex.offset), through: None });
+            return;
+        };
+        let mut parts: Vec<(String, Handle)> = Vec::new();
+        if let Some(mut rows) = Rows::new(&block) {
+            while let Ok(Some((name, value))) = rows.next() {
+                let name = String::from_utf8_lossy(name).into_owned();
+                parts.extend(Handle::decode(&mut Bytes(value)).map(|handle| (name, handle)));
+            }
+        }
+        let find = |wanted: &str| parts.iter().find(|(name, _)| name == wanted).map(|(_, handle)| *handle);
+        let properties = find("rocksdb.properties").and_then(|handle| self.block(handle, "properties"));
+        let form = IndexForm::of(properties.as_deref());
+        self.column = properties.as_deref().and_then(column);
+        if let Some(block) = find("rocksdb.range_del").and_then(|handle| self.block(handle, "deletions of ranges")) {
+            self.ranges = entries(&block).unwrap_or_default();
+        }
+        for (_, handle) in parts.iter().filter(|(name, _)| name.starts_with("partitionedfilter.")) {
+            if let Some(block) = self.block(*handle, "index of filters") {
+                for (_, filter) in handles(&block, form.has_deltas).unwrap_or_default() {
+                    if !self.blocks.is_whole(filter) {
+                        self.damage.push(Damage::beside_data(filter.offset, filter.size + TRAILER, "filter"));
+                    }
+                }
+            }
+        }
+        match find("rocksdb.index") {
+            Some(index) => self.read_partitions(index, form),
+            None => self.stretches.push(Stretch { place: Place::Unknown(0, metaindex.offset), through: None }),
+        }
+    }
+
+    /// Reads both levels of the index.
+    fn read_partitions(&mut self, index: Handle, form: IndexForm) {
+        let user_key = |key: Vec<u8>| match form.has_user_keys {
+            true => key,
+            false => key[..key.len().saturating_sub(8)].to_vec(),
+        };
+        let Some(top) = self.block(index, "index").and_then(|block| handles(&block, form.has_deltas)) else {
+            self.stretches.push(Stretch { place: Place::Unknown(0, index.offset), through: None });
+            return;
+        };
+        let mut next = 0;
+        // Partitions of the index lie behind the data.
+        let data_end = top.first().map_or(index.offset, |(_, handle)| handle.offset);
+        for (through, partition) in top {
+            let found = self.block(partition, "part of the index").and_then(|block| handles(&block, form.has_deltas));
+            let Some(found) = found else {
+                let place = Place::Unknown(next, data_end);
+                self.stretches.push(Stretch { place, through: Some(user_key(through)) });
+                continue;
+            };
+            for (through, handle) in found {
+                if let Some(Stretch { place: Place::Unknown(_, end), .. }) = self.stretches.last_mut()
+                    && *end == data_end
+                {
+                    *end = handle.offset;
+                }
+                next = handle.end().unwrap_or(next);
+                self.stretches.push(Stretch { place: Place::Block(handle), through: Some(user_key(through)) });
+            }
+        }
+    }
+
+    /// Looks for blocks where no index tells of them.
+    fn find_blocks(&mut self) {
+        let stretches = std::mem::take(&mut self.stretches);
+        for stretch in stretches {
+            let Place::Unknown(mut at, end) = stretch.place else {
+                self.stretches.push(stretch);
+                continue;
+            };
+            let mut last: Option<Vec<u8>> = None;
+            while let Some(handle) = self.blocks.find(at, end) {
+                let found = self.blocks.read(handle).and_then(|block| entries(&block));
+                // What follows the data is no data, or begins anew.
+                let Some(found) = found.filter(|found| is_ascending(last.as_deref(), found)) else { break };
+                last = found.last().map(|entry| entry.key.clone());
+                self.stretches.push(Stretch { place: Place::Block(handle), through: last.clone() });
+                at = handle.end().expect("it was read");
+            }
+            if at < end {
+                self.stretches.push(Stretch { place: Place::Unknown(at, end), ..stretch });
+            }
+        }
+    }
+
+    /// All damage, that of the data as well.
+    pub(super) fn check(mut self, mut progress: impl FnMut(usize)) -> Vec<Damage> {
+        let is_indexed = self.damage.is_empty();
+        let mut before = Vec::new();
+        for Stretch { place, through } in &self.stretches {
+            let through = through.clone().unwrap_or(GREATEST.to_vec());
+            let (offset, length) = match *place {
+                Place::Block(handle) => (handle.offset, handle.size + TRAILER),
+                Place::Unknown(offset, end) => (offset, end - offset),
+            };
+            progress(length);
+            let is_whole = match *place {
+                Place::Block(handle) => self.blocks.is_whole(handle),
+                // Without an index this is what stands behind the data.
+                Place::Unknown(..) => !is_indexed && through == GREATEST,
+            };
+            if !is_whole {
+                let keys = Some((before, through.clone()));
+                self.damage.push(Damage { offset, length, what: "data", keys });
+            }
+            before = through;
+        }
+        self.damage.sort_by_key(|damage| damage.offset);
+        self.damage
+    }
+
+    /// The number of the column family that the file belongs to, as its properties say.
+    pub(super) fn column(&self) -> Option<u32> {
+        self.column
+    }
+
+    /// What is needed to read stretches later.
+    pub(super) fn into_parts(self) -> (u8, u32, Vec<Stretch>, Vec<Entry>) {
+        (self.blocks.checksum, self.blocks.base, self.stretches, self.ranges)
+    }
+}
+
+/// The entries of a stretch of a file; `None` if it cannot be read.
+pub(super) fn read(bytes: &[u8], checksum: u8, base: u32, place: Place) -> Option<Vec<Entry>> {
+    match place {
+        Place::Block(handle) => entries(&Blocks { bytes, checksum, base }.read(handle)?),
+        Place::Unknown(..) => None,
+    }
+}
+
+impl IndexForm {
+    /// Both hold for all files that this store writes, so for one whose properties cannot be read as well.
+    fn of(properties: Option<&[u8]>) -> Self {
+        let Some(mut rows) = properties.and_then(Rows::new) else {
+            return Self { has_deltas: true, has_user_keys: true };
+        };
+        let mut form = Self { has_deltas: false, has_user_keys: false };
+        while let Ok(Some((name, value))) = rows.next() {
+            let is_set = Bytes(value).varint().is_some_and(|number| number > 0);
+            match name {
+                b"rocksdb.index.key.is.user.key" => form.has_user_keys = is_set,
+                b"rocksdb.index.value.is.delta.encoded" => form.has_deltas = is_set,
+                _ => {}
+            }
+        }
+        form
+    }
+}
+
+fn column(properties: &[u8]) -> Option<u32> {
+    let mut rows = Rows::new(properties)?;
+    while let Some((name, value)) = rows.next().ok()? {
+        if name == b"rocksdb.column.family.id" {
+            return u32::try_from(Bytes(value).varint()?).ok();
+        }
+    }
+    None
+}
+
+fn footer(bytes: &[u8]) -> Option<Footer> {
+    let offset = bytes.len().checked_sub(FOOTER)?;
+    let whole: [u8; FOOTER] = bytes[offset..].try_into().ok()?;
+    let mut rest = Bytes(&whole);
+    let checksum = rest.byte()?;
+    if rest.take(4)? != EXTENDED_MAGIC {
+        return None;
+    }
+    let (stored, base, size) = (rest.fixed32()?, rest.fixed32()?, rest.fixed32()? as usize);
+    rest.take(28)?;
+    if rest.fixed64()? != MAGIC {
+        return None;
+    }
+    let mut cleared = whole;
+    cleared[5..9].fill(0);
+    let (data, last) = cleared.split_at(FOOTER - 1);
+    // CRCs take the last byte with the others, which is the same.
+    let computed = block_checksum(checksum, data, last[0])?.wrapping_add(context(base, offset as u64));
+    let metaindex = Handle { offset: offset.checked_sub(TRAILER)?.checked_sub(size)?, size };
+    (computed == stored).then_some(Footer { checksum, base, metaindex })
+}
+
+/// The entries of a block; `None` if one cannot be understood.
+fn entries(block: &[u8]) -> Option<Vec<Entry>> {
+    let mut rows = Rows::new(block)?;
+    let mut entries = Vec::new();
+    while let Some((internal, value)) = rows.next().ok()? {
+        let (key, seq, kind) = split_key(internal)?;
+        entries.push(Entry { key: key.to_vec(), seq, kind, value: value.to_vec() });
+    }
+    Some(entries)
+}
+
+fn is_ascending(last: Option<&[u8]>, entries: &[Entry]) -> bool {
+    let first = entries
+        .first()
+        .is_some_and(|first| first.kind != Kind::RangeDeletion && last.is_none_or(|last| last <= first.key.as_slice()));
+    first && entries.is_sorted_by(|a, b| (&a.key, b.seq) <= (&b.key, a.seq))
+}

@@ -1,0 +1,233 @@
+//! Stores that the engine has written, read without it: whole, and with bytes flipped in every kind of file.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+use settee_storage::{
+    Batch, CommitToken, Direction, Durability, Engine as _, Expect, KeyRange, Keyspace, Outcome, Shard, Version,
+};
+use tempfile::TempDir;
+
+use super::*;
+use crate::{Options, RocksEngine};
+
+/// Bytes that are flipped in one place.
+const FLIPPED: usize = 64;
+
+/// How many places of a kind of file are tried.
+const PLACES: u64 = 10;
+
+const SHARDS: RangeInclusive<u64> = 1..=6;
+
+/// A generator whose numbers follow from its seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+
+    fn bytes(&mut self, length: usize) -> Vec<u8> {
+        (0..length).map(|_| self.below(256) as u8).collect()
+    }
+}
+
+fn open(path: &Path) -> RocksEngine {
+    let options = Options { write_buffer_bytes: 1 << 20, ..Options::default() };
+    RocksEngine::open(path, &options).unwrap()
+}
+
+fn commit(engine: &RocksEngine, shard: u64, batch: Batch) {
+    let state = engine.snapshot(Shard(shard)).unwrap().state().unwrap();
+    let outcome = engine.commit(Shard(shard), state.version, CommitToken(7), batch, Durability::Buffered).unwrap();
+    assert_eq!(outcome, Outcome::Committed(Version(state.version.0 + 1)));
+}
+
+/// Entries of all keyspaces: new ones, replaced ones, removed ones, large ones, and a shard that was dropped.
+fn fill(engine: &RocksEngine, random: &mut Random, commits: u64) {
+    for number in 0..commits {
+        let shard = SHARDS.start() + random.below(*SHARDS.end());
+        let mut batch = Batch::new();
+        for _ in 0..20 {
+            let space = Keyspace::ALL[random.below(8) as usize];
+            let key = format!("key {:05}", random.below(4000)).into_bytes();
+            let length = match space {
+                Keyspace::Bodies | Keyspace::Attachments => random.below(30_000) as usize,
+                _ => random.below(200) as usize,
+            };
+            match random.below(5) {
+                0 => batch.delete(space, &key),
+                // Half of it can be compressed.
+                _ => batch.put(space, &key, &[random.bytes(length / 2), vec![b'x'; length / 2]].concat()),
+            }
+        }
+        commit(engine, shard, batch);
+        if number % 100 == 99 {
+            engine.drop_shard(Shard(*SHARDS.end())).unwrap();
+        }
+    }
+}
+
+type Contents = BTreeMap<(u64, Keyspace, Vec<u8>), Vec<u8>>;
+
+fn contents(engine: &RocksEngine) -> Contents {
+    let mut contents = Contents::new();
+    for shard in SHARDS {
+        let snapshot = engine.snapshot(Shard(shard)).unwrap();
+        for space in Keyspace::ALL {
+            let mut cursor = snapshot.scan(space, KeyRange::default(), Direction::Forward, Expect::All).unwrap();
+            while let Some((key, value)) = cursor.next().unwrap() {
+                contents.insert((shard, space, key.to_vec()), value.to_vec());
+            }
+        }
+    }
+    contents
+}
+
+/// A closed store, and what is in it.
+fn store(directory: &Path, seed: u64, commits: u64) -> Contents {
+    let engine = open(directory);
+    let mut random = Random(seed);
+    fill(&engine, &mut random, commits);
+    engine.reclaim(Shard(1)).unwrap();
+    // What comes now stays in the log.
+    fill(&engine, &mut random, 10);
+    engine.sync().unwrap();
+    contents(&engine)
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+}
+
+fn files(directory: &Path, is_wanted: fn(&str) -> bool) -> Vec<PathBuf> {
+    let paths = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let is_used = |path: &PathBuf| is_wanted(path.file_name().unwrap().to_str().unwrap());
+    let mut paths: Vec<PathBuf> = paths.filter(is_used).filter(|path| fs::metadata(path).unwrap().len() > 0).collect();
+    paths.sort();
+    paths
+}
+
+/// Flips bytes in a place of one of `files`, and tells which file.
+fn flip(files: &[PathBuf], random: &mut Random) -> (PathBuf, u64) {
+    let path = &files[random.below(files.len() as u64) as usize];
+    let mut bytes = fs::read(path).unwrap();
+    let length = FLIPPED.min(bytes.len());
+    let start = random.below((bytes.len() - length + 1) as u64) as usize;
+    for byte in &mut bytes[start..start + length] {
+        *byte = !*byte;
+    }
+    fs::write(path, bytes).unwrap();
+    (path.clone(), start as u64)
+}
+
+fn salvaged(from: &Path, to: &Path) -> (Salvaged, Contents) {
+    let found = salvage(from, to, &Options::default(), &mut |_| {}).unwrap();
+    let contents = contents(&open(to));
+    (found, contents)
+}
+
+#[test]
+fn a_whole_store_has_no_faults_and_is_salvaged_whole() {
+    let directory = TempDir::new().unwrap();
+    let (old, new) = (directory.path().join("old"), directory.path().join("new"));
+    let expected = store(&old, 1, 400);
+    let checked = check(&old, Depth::Whole, &mut |_, _| {}).unwrap();
+    assert_eq!(checked.faults, []);
+    let (found, contents) = salvaged(&old, &new);
+    assert_eq!((found.damaged, found.lost_writes), (vec![], false));
+    assert!(contents == expected, "{} entries instead of {}", contents.len(), expected.len());
+    assert!(contents.len() > 1000);
+}
+
+#[test]
+fn missing_files_are_found_without_reading_the_others() {
+    let directory = TempDir::new().unwrap();
+    store(directory.path(), 2, 200);
+    let check = || check(directory.path(), Depth::Outline, &mut |_, _| {}).unwrap().faults;
+    assert_eq!(check(), []);
+    let tables = files(directory.path(), |name| name.ends_with(".sst"));
+    fs::remove_file(&tables[0]).unwrap();
+    fs::write(&tables[1], "short").unwrap();
+    let found: Vec<(PathBuf, bool)> =
+        check().into_iter().map(|fault| (fault.file, fault.what == "is missing")).collect();
+    assert_eq!(found, [(tables[0].clone(), true), (tables[1].clone(), false)]);
+}
+
+#[test]
+fn a_store_in_use_has_no_faults() {
+    let directory = TempDir::new().unwrap();
+    let engine = open(directory.path());
+    std::thread::scope(|scope| {
+        scope.spawn(|| fill(&engine, &mut Random(3), 300));
+        for _ in 0..5 {
+            assert_eq!(check(directory.path(), Depth::Whole, &mut |_, _| {}).unwrap().faults, []);
+        }
+    });
+}
+
+#[track_caller]
+fn check_flips(is_wanted: fn(&str) -> bool, kinds: &[FileKind]) {
+    let directory = TempDir::new().unwrap();
+    let old = directory.path().join("old");
+    let expected = store(&old, 5, 300);
+    let (mut places, mut lost_entries) = (0, 0);
+    for seed in 1..=PLACES {
+        let (hurt, new) = (directory.path().join(format!("hurt{seed}")), directory.path().join(format!("new{seed}")));
+        copy(&old, &hurt);
+        let (path, start) = flip(&files(&hurt, is_wanted), &mut Random(seed * 7919));
+        let what = format!("seed {seed}: {} at {start}", path.file_name().unwrap().display());
+        let checked = check(&hurt, Depth::Whole, &mut |_, _| {}).unwrap();
+        let named: Vec<&Fault> = checked.faults.iter().filter(|fault| kinds.contains(&fault.kind)).collect();
+        assert!(!named.is_empty(), "{what}: nothing found, but {:?}", checked.faults);
+        let (found, contents) = salvaged(&hurt, &new);
+        let is_damaged = |shard: u64| found.lost_writes || found.damaged.iter().any(|range| range.contains(&shard));
+        for (key, value) in &expected {
+            if contents.get(key) != Some(value) {
+                lost_entries += 1;
+                assert!(is_damaged(key.0), "{what}: {key:?} is lost, and nothing says so: {:?}", found.damaged);
+            }
+        }
+        for key in contents.keys().filter(|key| !expected.contains_key(key)) {
+            assert!(is_damaged(key.0), "{what}: {key:?} came back");
+        }
+        places += 1;
+        fs::remove_dir_all(&hurt).unwrap();
+        fs::remove_dir_all(&new).unwrap();
+    }
+    let all = expected.len() * places;
+    println!("{kinds:?}: {places} places, {lost_entries} of {all} entries lost");
+    assert!(lost_entries * 10 < all, "{lost_entries} of {all} entries are lost");
+}
+
+#[test]
+fn flipped_bytes_of_sorted_files_cost_their_block() {
+    check_flips(|name| name.ends_with(".sst"), &[FileKind::Table]);
+}
+
+#[test]
+fn flipped_bytes_of_blob_files_cost_their_blobs() {
+    check_flips(|name| name.ends_with(".blob"), &[FileKind::Blob]);
+}
+
+#[test]
+fn flipped_bytes_of_the_log_cost_their_writes() {
+    check_flips(|name| name.ends_with(".log"), &[FileKind::Log]);
+}
+
+#[test]
+fn flipped_bytes_of_the_manifest_cost_nothing() {
+    check_flips(
+        |name| name.starts_with("MANIFEST-") || name == "CURRENT" || name.starts_with("OPTIONS-") || name == "IDENTITY",
+        &[FileKind::Manifest, FileKind::Current, FileKind::Text],
+    );
+}
