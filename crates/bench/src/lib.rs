@@ -186,12 +186,22 @@ async fn greet(servers: &[Server], results: &mut Results) -> Result<()> {
     for server in servers {
         let mut connection = Arc::new(server.clone()).connect().await?;
         let welcome = connection.get_json("/").await?;
-        let version = welcome["version"].as_str().unwrap_or("of unknown version");
-        let vendor = welcome["vendor"]["name"].as_str().or(welcome["couchdb"].as_str());
-        let Some(vendor) = vendor else { bail!("{} does not answer like a CouchDB: {welcome}", server.shown) };
-        results.servers.push(ServerName { url: server.shown.clone(), product: format!("{vendor} {version}") });
+        let Some(product) = product(&welcome) else {
+            bail!("{} does not answer like a CouchDB: {welcome}", server.shown)
+        };
+        results.servers.push(ServerName { url: server.shown.clone(), product });
     }
     Ok(())
+}
+
+/// What a server is by its greeting. `version` is that of CouchDB or of the interface; who speaks for another vendor has the
+/// own version beside the own name.
+fn product(welcome: &serde_json::Value) -> Option<String> {
+    welcome["couchdb"].as_str()?;
+    let vendor = &welcome["vendor"];
+    let name = vendor["name"].as_str().filter(|name| *name != "The Apache Software Foundation").unwrap_or("CouchDB");
+    let version = vendor["version"].as_str().or(welcome["version"].as_str()).unwrap_or("of unknown version");
+    Some(format!("{name} {version}"))
 }
 
 /// Measures until all is done or somebody presses Ctrl-C (then false); either way no database is left behind.
@@ -231,4 +241,31 @@ fn write_reports(common: &CommonArgs, results: &Results) -> Result<()> {
         std::fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod naming {
+    use serde_json::json;
+
+    #[test]
+    fn servers_are_named_by_their_own_versions() {
+        for (welcome, expected) in [
+            (
+                json!({"couchdb":"Welcome","version":"3.5.2","vendor":{"name":"The Apache Software Foundation"}}),
+                Some("CouchDB 3.5.2"),
+            ),
+            (
+                json!({"couchdb":"Welcome","version":"3.5.2","vendor":{"name":"Settee","version":"0.1.0"}}),
+                Some("Settee 0.1.0"),
+            ),
+            (
+                json!({"couchdb":"Welcome","version":"1.6.1","vendor":{"name":"Ubuntu","version":"16.04"}}),
+                Some("Ubuntu 16.04"),
+            ),
+            (json!({"couchdb":"Welcome","version":"2.3.1"}), Some("CouchDB 2.3.1")),
+            (json!({"welcome":"x"}), None),
+        ] {
+            assert_eq!(super::product(&welcome).as_deref(), expected, "{welcome}");
+        }
+    }
 }

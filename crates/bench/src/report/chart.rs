@@ -29,6 +29,13 @@ pub(crate) struct Line {
     pub(crate) points: Vec<(f64, f64)>,
 }
 
+/// What the axes of a chart show.
+#[derive(Clone, Copy)]
+pub(crate) struct Axes<'a> {
+    pub(crate) x: &'a str,
+    pub(crate) y: &'a str,
+}
+
 /// How the x axis spaces its numbers.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Scale {
@@ -36,14 +43,17 @@ pub(crate) enum Scale {
     Logarithmic,
 }
 
-/// Horizontal bars.
-pub(crate) fn bars(out: &mut String, groups: &[Group]) {
+/// Horizontal bars, over an axis that shows `unit`.
+pub(crate) fn bars(out: &mut String, groups: &[Group], unit: &str) {
     const BAR: f64 = 16.0;
     const GAP: f64 = 8.0;
     let all = || groups.iter().flat_map(|group| group.bars.iter().flatten());
     let greatest = all().map(|bar| bar.spread.greatest).filter(|value| value.is_finite()).fold(0.0, f64::max);
     let height: f64 = groups.iter().map(|group| group.bars.len() as f64 * BAR + GAP).sum();
-    push(out, format_args!("<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\">"));
+    let whole = height + AXIS;
+    push(out, format_args!("<svg viewBox=\"0 0 {WIDTH} {whole:.0}\" role=\"img\">"));
+    let (foot, unit) = (height + AXIS - 4.0, escape(unit));
+    push(out, format_args!("<text class=\"soft\" x=\"300\" y=\"{foot:.1}\">{unit}</text>"));
     let mut top = GAP / 2.0;
     for group in groups {
         let middle = top + group.bars.len() as f64 * BAR / 2.0 + 4.0;
@@ -83,13 +93,17 @@ fn draw_bar(out: &mut String, bar: &Bar, place: usize, y: f64, greatest: f64) {
 }
 
 /// Lines over a common x axis, and their names below.
-pub(crate) fn lines(out: &mut String, lines: &[Line], scale: Scale) {
+pub(crate) fn lines(out: &mut String, lines: &[Line], scale: Scale, axes: Axes<'_>) {
     let Some(frame) = Frame::around(lines, scale) else {
         return;
     };
-    let height = HEIGHT + 20.0 * lines.len() as f64;
-    push(out, format_args!("<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\">"));
+    let height = HEIGHT + AXIS + 20.0 * lines.len() as f64;
+    push(out, format_args!("<svg viewBox=\"0 -{AXIS} {WIDTH} {height:.0}\" role=\"img\">"));
     frame.draw_axes(out, lines);
+    let (x, y) = (escape(axes.x), escape(axes.y));
+    push(out, format_args!("<text class=\"soft\" x=\"0\" y=\"-4\">{y}</text>"));
+    let (right, foot) = (WIDTH - RIGHT, HEIGHT + 6.0);
+    push(out, format_args!("<text class=\"soft\" x=\"{right}\" y=\"{foot}\" text-anchor=\"end\">{x}</text>"));
     for (place, line) in lines.iter().enumerate() {
         let colour = place % COLOURS;
         let finite = line.points.iter().filter(|(x, y)| x.is_finite() && y.is_finite());
@@ -110,6 +124,8 @@ const LEFT: f64 = 90.0;
 const RIGHT: f64 = 20.0;
 const HEIGHT: f64 = 260.0;
 const FOOT: f64 = 30.0;
+/// Room for the name of an axis.
+const AXIS: f64 = 18.0;
 
 /// Where numbers lie on the paper.
 struct Frame {

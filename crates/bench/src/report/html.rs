@@ -2,7 +2,7 @@
 //!
 //! Drawing is in `chart`. No script, no foreign resource; colours follow the reader's light or dark setting.
 
-use super::chart::{self, Bar, COLOURS, Group, Line, Scale, escape, push};
+use super::chart::{self, Axes, Bar, COLOURS, Group, Line, Scale, escape, push};
 use super::{LETTERS, direction, heading, number, share, table};
 use crate::measure::{Better, Metric};
 use crate::results::{Results, Table};
@@ -64,7 +64,9 @@ fn charts(out: &mut String, results: &Results, table: &Table) {
             format_args!("<h3>{} <small>({})</small></h3>\n", escape(&heading(metric)), direction(metric.better)),
         );
         if table.rows.iter().all(|row| row.cell.point.is_some()) {
-            chart::lines(out, &swept(results, table, metric), Scale::Logarithmic);
+            // Only batches are swept.
+            let axes = Axes { x: "documents in a batch", y: metric.unit };
+            chart::lines(out, &swept(results, table, metric), Scale::Logarithmic, axes);
         } else {
             bars(out, results, table, metric);
         }
@@ -85,7 +87,7 @@ fn charts(out: &mut String, results: &Results, table: &Table) {
                 .collect();
             if !drawn.is_empty() {
                 push(out, format_args!("<h3>{y} over {x}</h3>\n"));
-                chart::lines(out, &drawn, Scale::Linear);
+                chart::lines(out, &drawn, Scale::Linear, Axes { x, y });
             }
         }
     }
@@ -131,7 +133,7 @@ fn bars(out: &mut String, results: &Results, table: &Table, metric: Metric) {
         });
         groups.push(Group { label: row.cell.label.clone(), bars: bars.collect() });
     }
-    chart::bars(out, &groups);
+    chart::bars(out, &groups, &heading(metric));
 }
 
 #[cfg(test)]
