@@ -207,15 +207,21 @@ fn exposition(node: &Node) -> String {
             let _ = write!(text, "{name}_sum {}\n{name}_count {}\n", whole.sum / scale, whole.count());
             continue;
         }
-        let kind = if stat.is_gauge() { "gauge" } else { "counter" };
+        let kind = prometheus_kind(&name, if stat.is_gauge() { "gauge" } else { "counter" });
         head(&mut text, &name, kind, desc);
         let _ = writeln!(text, "{name}{label} {}", stat.number(node, &totals));
     }
     for (name, kind, desc, value) in own(node) {
-        head(&mut text, &name, kind, desc);
+        head(&mut text, &name, prometheus_kind(&name, kind), desc);
         let _ = writeln!(text, "{name} {value}");
     }
     text
+}
+
+/// What a family is declared as. CouchDB has names that do not end as those of their kind do; dashboards know them, so they
+/// stay, and are of no kind.
+fn prometheus_kind(name: &str, kind: &'static str) -> &'static str {
+    if (kind == "counter") == name.ends_with("_total") { kind } else { "untyped" }
 }
 
 /// Name, label and description of a number as CouchDB shows it to Prometheus.
@@ -258,7 +264,7 @@ fn own(node: &Node) -> Vec<(String, &'static str, &'static str, String)> {
     let uptime_s = (node.clock_ms)().saturating_sub(node.started_ms) / 1000;
     let cpu_s = figures.cpu_ms as f64 / 1000.0;
     let mut rows = vec![
-        ("couchdb_uptime_seconds".to_owned(), "counter", "couchdb uptime", uptime_s.to_string()),
+        ("couchdb_uptime_seconds".to_owned(), "gauge", "couchdb uptime", uptime_s.to_string()),
         ("settee_process_resident_bytes".to_owned(), "gauge", "memory in use", figures.resident_bytes.to_string()),
         ("settee_process_threads".to_owned(), "gauge", "threads", figures.threads.to_string()),
         ("settee_process_cpu_seconds_total".to_owned(), "counter", "processor time", cpu_s.to_string()),
@@ -270,7 +276,8 @@ fn own(node: &Node) -> Vec<(String, &'static str, &'static str, String)> {
             "written_bytes" | "synced_commits" | "background_errors" => {
                 (format!("settee_engine_{name}_total"), "counter")
             }
-            name => (format!("settee_engine_{name}"), "gauge"),
+            // Units are written out.
+            name => (format!("settee_engine_{}", name.replace("_per_s", "_per_second")), "gauge"),
         };
         rows.push((name, kind, "a number of the storage engine", value.to_string()));
     }

@@ -34,6 +34,44 @@ fn names_for_prometheus_are_those_of_couchdb() {
     assert_eq!(runs.len(), runs.iter().collect::<std::collections::BTreeSet<_>>().len());
 }
 
+/// What `promtool check metrics` objects to in names and kinds.
+fn lint(name: &str, kind: &str) -> Option<&'static str> {
+    let abbreviations = ["s", "ms", "us", "ns", "sec", "b", "kb", "mb", "gb", "tb", "pb", "m", "h", "d"];
+    let has = |unit: &&str| name.ends_with(&format!("_{unit}")) || name.contains(&format!("_{unit}_"));
+    let is_distribution = kind == "summary" || kind == "histogram";
+    if kind == "counter" && !name.ends_with("_total") {
+        Some("counters end in _total")
+    } else if !matches!(kind, "counter" | "untyped") && name.ends_with("_total") {
+        Some("only counters end in _total")
+    } else if abbreviations.iter().any(has) {
+        Some("units are not abbreviated")
+    } else if ["milliseconds", "microseconds", "minutes", "kilobytes", "megabytes"].iter().any(has) {
+        Some("units are basic ones")
+    } else if !is_distribution && ["_count", "_sum", "_bucket"].iter().any(|end| name.ends_with(end)) {
+        Some("only distributions have such an end")
+    } else if ["counter", "gauge", "summary", "histogram"].iter().any(has) {
+        Some("a name does not name its kind")
+    } else if name.contains(':') || name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        Some("names are in small letters")
+    } else {
+        None
+    }
+}
+
+#[tokio::test]
+async fn promtool_has_nothing_to_object() {
+    let world = crate::tests::node::World::new();
+    let text = world.admin("GET /_node/_local/_prometheus", "").await.body;
+    let mut families = 0;
+    for line in text.lines() {
+        let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|line| line.split_once(' ')) else { continue };
+        families += 1;
+        assert_eq!(lint(name, kind), None, "{name} {kind}");
+        assert!(text.contains(&format!("# HELP {name} ")), "{name} has no text");
+    }
+    assert!(families > 50, "{text}");
+}
+
 #[test]
 fn an_empty_distribution_is_zeros() {
     let mut out = Vec::new();
