@@ -26,6 +26,16 @@ pub(super) async fn basic(
     Ok(account.context())
 }
 
+/// Whether no user has the name of the credentials.
+pub(super) async fn is_unknown(
+    node: &Arc<Node>,
+    policy: &AuthPolicy,
+    credentials: &BasicCredentials,
+) -> Result<bool, Error> {
+    let Ok(name) = std::str::from_utf8(&credentials.name) else { return Ok(true) };
+    Ok(users::account(node, policy, name).await?.is_none())
+}
+
 /// The account of `name`, if the password and the one-time password are right.
 pub(crate) async fn session(
     node: &Arc<Node>,

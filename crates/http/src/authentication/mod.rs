@@ -56,7 +56,8 @@ pub(crate) async fn authenticate(node: &Arc<Node>, line: &Line, headers: &Header
     Ok(Authenticated { user: UserContext::anonymous(), handler: None, renewed: None })
 }
 
-/// Basic credentials; without any, everybody is an admin while there is none.
+/// Basic credentials. While there is no admin everybody is one, also under a name that no user has: set-up scripts send
+/// the credentials of the admin that they are about to make.
 async fn default_user(
     node: &Arc<Node>,
     policy: &AuthPolicy,
@@ -64,10 +65,13 @@ async fn default_user(
     headers: &HeaderMap,
 ) -> Result<Option<UserContext>, Error> {
     let header = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let party = policy.anonymous == Anonymous::Accepted && !node.authenticator.has_admins();
     let Some(credentials) = header.map(BasicCredentials::parse).transpose()?.flatten() else {
-        let party = policy.anonymous == Anonymous::Accepted && !node.authenticator.has_admins();
         return Ok(party.then(UserContext::admin_party));
     };
+    if party && login::is_unknown(node, policy, &credentials).await? {
+        return Ok(Some(UserContext::admin_party()));
+    }
     login::basic(node, policy, line.peer, credentials).await.map(Some)
 }
 
