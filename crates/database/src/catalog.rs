@@ -18,7 +18,7 @@ use crate::read::attached_with_prefix;
 use crate::{Counters, DatabaseError, Result, keys};
 
 /// The shard of the catalog itself.
-const CATALOG: Shard = Shard(0);
+pub(crate) const CATALOG: Shard = Shard(0);
 
 /// The longest name, as in CouchDB, whose names become file names.
 const MAX_NAME_BYTES: usize = 238;
@@ -260,6 +260,52 @@ impl Catalog {
         })
     }
 
+    /// Opens a database that the catalog does not name yet, and that nobody else finds.
+    pub(crate) fn open_detached(&self, name: &str, entry: &Entry) -> Result<Arc<Database>> {
+        let seed = self.tokens.fetch_add(1 << 32, Ordering::Relaxed);
+        Database::open(Arc::clone(&self.engine), name, *entry, Arc::clone(&self.activity), seed)
+    }
+
+    /// Puts `entry` in the place of the database `name`, whose `shards` go.
+    pub(crate) fn replace(&self, name: &str, entry: &Entry, shards: &[Shard]) -> Result<()> {
+        let writing = self.writing.lock();
+        if let Some(open) = self.open.write().remove(name) {
+            open.close();
+        }
+        self.commit(|_, batch| {
+            batch.put(Keyspace::Catalog, &keys::prefixed(keys::DATABASE, name.as_bytes()), &entry.encode());
+            for shard in shards {
+                batch.put(Keyspace::Catalog, &keys::prefixed(keys::DROPPED, &keys::sequence(shard.0)), b"");
+            }
+            Ok(())
+        })?;
+        drop(writing);
+        shards.iter().try_for_each(|shard| self.drop_shard(*shard))
+    }
+
+    /// Names a database.
+    pub(crate) fn enter(&self, name: &str, entry: &Entry) -> Result<()> {
+        let _writing = self.writing.lock();
+        let key = keys::prefixed(keys::DATABASE, name.as_bytes());
+        self.commit(|_, batch| {
+            batch.put(Keyspace::Catalog, &key, &entry.encode());
+            Ok(())
+        })
+    }
+
+    /// No number up to `last` is given out any more.
+    pub(crate) fn reserve_shards(&self, last: u64) -> Result<()> {
+        let _writing = self.writing.lock();
+        self.commit(|snapshot, batch| {
+            let next = snapshot.get(Keyspace::Catalog, keys::NEXT_SHARD)?;
+            let next = next.map_or(Ok(0), |bytes| Reader::new(&bytes, "next shard").varint())?;
+            let mut value = Vec::new();
+            put_varint(&mut value, next.max(last + 1));
+            batch.put(Keyspace::Catalog, keys::NEXT_SHARD, &value);
+            Ok(())
+        })
+    }
+
     fn open_entry(&self, name: &str, entry: &Entry) -> Result<Arc<Database>> {
         let seed = self.tokens.fetch_add(1 << 32, Ordering::Relaxed);
         let engine = Arc::clone(&self.engine);
@@ -311,7 +357,7 @@ fn next_shard(snapshot: &dyn Snapshot, batch: &mut Batch) -> Result<Shard> {
 }
 
 impl Entry {
-    fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let layout = match self.layout {
             Layout::Whole => 0,
@@ -323,7 +369,7 @@ impl Entry {
         out
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
         let mut reader = Reader::new(bytes, "database entry");
         Ok(Self {
             shard: Shard(reader.varint()?),

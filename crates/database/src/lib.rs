@@ -22,8 +22,11 @@ mod rank;
 mod read;
 mod read_ahead;
 mod record;
+mod rescue;
+mod stored;
 pub mod tasks;
 mod update;
+pub mod verify;
 
 #[cfg(test)]
 mod tests;
@@ -43,6 +46,7 @@ pub use partitions::{PartitionInfo, partition_range};
 pub use read::{AllDocs, DocRow, IdRange, ReadView, Revision};
 pub use read_ahead::{Bodies, DOCUMENTS_TOGETHER};
 pub use record::{DocRecord, Head, Stored};
+pub use rescue::{Loss, Rescued};
 pub use update::{
     Against, Completion, DocUpdate, EditMode, Prospect, Purge, Stage, Submitted, UnknownParent, UpdateOutcome,
     Validated, Work, WorkResult,

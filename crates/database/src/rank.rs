@@ -131,6 +131,11 @@ impl Counts {
         }
     }
 
+    /// How many entries there are.
+    pub(crate) fn total(&self) -> u64 {
+        self.counts.iter().map(|count| u64::from(*count)).sum()
+    }
+
     /// Counts an entry in. An append that finds the last bucket full opens a new one.
     pub(crate) fn add(&mut self, key: &[u8]) {
         let mut bucket = self.bucket(key);

@@ -34,6 +34,7 @@ mod testing;
 mod tests;
 mod tree;
 mod trial;
+mod verify;
 mod views;
 
 pub use clock::Clock;
@@ -49,4 +50,5 @@ pub use query::{
 pub use reduce::is_builtin_reduce;
 pub use serving::Stale;
 pub use trial::{Trial, TrialLimits};
+pub use verify::verify_index;
 pub use views::{Answer, Languages, Log, LogLine, ViewInfo, Views};

@@ -281,7 +281,7 @@ fn io_error(error: DatabaseError) -> std::io::Error {
 }
 
 /// The failure that an interface of bytes reports.
-fn from_io(error: std::io::Error) -> DatabaseError {
+pub(crate) fn from_io(error: std::io::Error) -> DatabaseError {
     match error.downcast::<DatabaseError>() {
         Ok(error) => error,
         Err(error) => StorageError::Io(error.to_string()).into(),

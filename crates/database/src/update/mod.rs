@@ -177,6 +177,18 @@ impl DocUpdate {
         Some(Self { id, deleted, body, mode, path, local_rev: 0, validated: None, attachments })
     }
 
+    /// A revision as it was stored before, with its ancestors in `path`.
+    pub(crate) fn replicated(
+        id: String,
+        deleted: bool,
+        body: Json,
+        mode: EditMode,
+        path: Vec<Rev>,
+        attachments: NewAttachments,
+    ) -> Self {
+        Self { id, deleted, body, mode, path, local_rev: 0, validated: None, attachments }
+    }
+
     /// The same update with another body: the revision of an edit is computed anew, that of a replicated document stays.
     #[must_use]
     pub fn with_body(mut self, body: Json, hasher: &mut RevisionHasher) -> Self {

@@ -1,0 +1,271 @@
+//! [`Catalog::rescue`]: makes a database anew of what can be read of it. Revisions stay what they are; update sequences are
+//! new ones, and so is the instance, so that replications and indexes begin anew.
+
+use std::io::Read as _;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use settee_model::Rev;
+use settee_model::json::Json;
+use settee_storage::{Batch, CommitToken, Durability, Keyspace, Outcome, Shard, StorageError};
+
+use crate::attachment::{
+    Attachment, Compression, ContentEncoding, Form, NewAttachment, NewAttachments, Upload, from_io,
+};
+use crate::catalog::{CATALOG, Catalog, Entry, Layout};
+use crate::database::Database;
+use crate::record::DocRecord;
+use crate::stored::{StoredChange, StoredDatabase, databases};
+use crate::{DatabaseError, DocUpdate, EditMode, Result, Work, keys};
+
+/// Something that is not in the new database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// The document, if it is known.
+    pub document: Option<String>,
+    /// What is lost of it.
+    pub what: String,
+}
+
+/// What became of a database.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rescued {
+    /// How many documents are there again.
+    pub documents: u64,
+    /// How many leaf revisions they have.
+    pub revisions: u64,
+    /// What is lost.
+    pub losses: Vec<Loss>,
+}
+
+/// So many documents are committed together, unless they have more bytes.
+const TOGETHER: usize = 500;
+const TOGETHER_BYTES: usize = 4 << 20;
+
+/// Entries that are copied as they are.
+const COPIED: [&[u8]; 3] = [keys::REVS_LIMIT, keys::SECURITY, keys::PURGED_INFOS_LIMIT];
+
+impl Catalog {
+    /// Makes the database `name` anew of what can be read of it; the old one goes. `instance` is random.
+    ///
+    /// # Errors
+    /// When the engine failed, or there is no such database.
+    pub fn rescue(&self, name: &str, instance: u64) -> Result<Rescued> {
+        let (found, _) = databases(self.engine().as_ref());
+        let entry = found.into_iter().find(|(known, _)| known == name).ok_or(DatabaseError::NotFound)?.1;
+        let old = StoredDatabase::open(self.engine().as_ref(), entry.shard)?;
+        let entry = Entry { shard: self.allocate_shard()?, instance, ..entry };
+        let mut rescued = Rescued::default();
+        copy_settings(&old, self, entry.shard, &mut rescued)?;
+        let database = self.open_detached(name, &entry)?;
+        let mut rescue = Rescue { old: &old, database: &database, rescued, updates: Vec::new(), bytes: 0 };
+        rescue.documents()?;
+        let rescued = rescue.rescued;
+        let mut shards = vec![old.shard];
+        shards.extend(old.owned_shards().unwrap_or_default().into_iter().map(|(_, shard)| shard));
+        self.replace(name, &entry, &shards)?;
+        Ok(rescued)
+    }
+
+    /// Removes the indexes whose shards are in `damaged`, or all of them for `None`. They are built again when they are
+    /// needed. Tells how many.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn remove_indexes(&self, name: &str, damaged: Option<&[RangeInclusive<u64>]>) -> Result<usize> {
+        let database = self.database(name)?;
+        let stored = StoredDatabase::open(self.engine().as_ref(), database.shard())?;
+        let mut removed = 0;
+        for (key, shard) in stored.owned_shards()? {
+            if damaged.is_none_or(|damaged| damaged.iter().any(|range| range.contains(&shard.0))) {
+                database.update(Work::Attach { key, value: None })?;
+                self.drop_shard(shard)?;
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    }
+
+    /// Gives names to the databases in `shards` that nothing names any more, and sees to it that new ones get numbers
+    /// above all of `shards`. Tells the names.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn adopt(&self, shards: &[u64], instance: u64) -> Result<Vec<String>> {
+        let (found, _) = databases(self.engine().as_ref());
+        self.reserve_shards(shards.iter().max().copied().unwrap_or_default())?;
+        let mut names = Vec::new();
+        for shard in shards.iter().copied().map(Shard).filter(|shard| *shard != CATALOG) {
+            let stored = StoredDatabase::open(self.engine().as_ref(), shard)?;
+            let has_documents = stored.scan(Keyspace::Documents)?.next()?.is_some();
+            if has_documents && !found.iter().any(|(_, entry)| entry.shard == shard) {
+                let name = format!("salvaged-{}", shard.0);
+                self.enter(&name, &Entry { shard, instance, created_ms: 0, layout: Layout::Whole })?;
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+}
+
+/// Copies settings and local documents.
+fn copy_settings(old: &StoredDatabase, catalog: &Catalog, new: Shard, rescued: &mut Rescued) -> Result<()> {
+    let mut batch = Batch::new();
+    for key in COPIED {
+        if let Ok(Some(value)) = old.get(Keyspace::Catalog, key) {
+            batch.put(Keyspace::Catalog, key, &value);
+        }
+    }
+    match old.scan(Keyspace::Local) {
+        Ok(mut cursor) => loop {
+            match cursor.next() {
+                Ok(Some((key, value))) => batch.put(Keyspace::Local, key, value),
+                Ok(None) => break,
+                Err(error) => {
+                    rescued.losses.push(Loss { document: None, what: format!("local documents: {error}") });
+                    break;
+                }
+            }
+        },
+        Err(error) => rescued.losses.push(Loss { document: None, what: format!("local documents: {error}") }),
+    }
+    if batch.is_empty() {
+        return Ok(());
+    }
+    let state = catalog.engine().snapshot(new)?.state()?;
+    match catalog.engine().commit(new, state.version, CommitToken(1), batch, Durability::Buffered)? {
+        Outcome::Committed(_) => Ok(()),
+        Outcome::Conflict(_) | Outcome::Unknown => Err(StorageError::Io("nobody else writes there".to_owned()).into()),
+    }
+}
+
+struct Rescue<'a> {
+    old: &'a StoredDatabase,
+    database: &'a Arc<Database>,
+    rescued: Rescued,
+    updates: Vec<DocUpdate>,
+    bytes: usize,
+}
+
+impl Rescue<'_> {
+    /// All documents: first those that the order of updates tells of, in that order, then the others.
+    fn documents(&mut self) -> Result<()> {
+        let old = self.old;
+        let mut cursor = old.scan(Keyspace::Sequence)?;
+        while let Some((key, bytes)) = cursor.next()? {
+            let change = keys::decode_sequence(key).and_then(|seq| StoredChange::decode(seq, bytes));
+            match change {
+                Ok(change) => self.change(&change)?,
+                Err(error) => self.lose(None, format!("a change: {error}")),
+            }
+        }
+        let mut cursor = old.scan(Keyspace::Documents)?;
+        while let Some((id, bytes)) = cursor.next()? {
+            let id = String::from_utf8_lossy(id).into_owned();
+            match DocRecord::decode(bytes) {
+                Ok(record) => {
+                    let change = old.change(record.seq).ok().flatten();
+                    if change.is_none_or(|change| change.id != id) {
+                        self.lose(Some(&id), "nothing tells whether this is its last change");
+                        self.record(&id, &record)?;
+                    }
+                }
+                Err(error) => self.lose(Some(&id), error.to_string()),
+            }
+        }
+        self.commit()
+    }
+
+    fn lose(&mut self, document: Option<&str>, what: impl Into<String>) {
+        self.rescued.losses.push(Loss { document: document.map(str::to_owned), what: what.into() });
+    }
+
+    fn change(&mut self, change: &StoredChange) -> Result<()> {
+        match self.old.record(&change.id) {
+            Ok(Some(record)) if record.seq == change.seq => self.record(&change.id, &record),
+            // Its later change comes, or the record is from before this one.
+            Ok(Some(record)) if record.seq > change.seq => Ok(()),
+            found => {
+                if let Ok(Some(record)) = found {
+                    self.record(&change.id, &record)?;
+                    self.rescued.documents -= 1;
+                }
+                self.lose(Some(&change.id), "its older revisions and conflicts");
+                self.rescued.documents += 1;
+                self.leaf(&change.id, vec![change.rev.clone()], change.stored)
+            }
+        }
+    }
+
+    fn record(&mut self, id: &str, record: &DocRecord) -> Result<()> {
+        self.rescued.documents += 1;
+        for leaf in record.tree.leaves() {
+            let node = record.tree.node(leaf);
+            let path = record.tree.history(leaf).map(|node| record.tree.node(node).rev.clone()).collect();
+            match node.value {
+                Some(stored) => self.leaf(id, path, stored)?,
+                None => self.lose(Some(id), format!("the body of revision {}", node.rev)),
+            }
+        }
+        Ok(())
+    }
+
+    fn leaf(&mut self, id: &str, path: Vec<Rev>, stored: crate::Stored) -> Result<()> {
+        let rev = path.first().map(ToString::to_string).unwrap_or_default();
+        let revision = match self.old.revision(stored) {
+            Ok(revision) => revision,
+            Err(error) => {
+                self.lose(Some(id), format!("revision {rev}: {error}"));
+                return Ok(());
+            }
+        };
+        let mut list = Vec::new();
+        for attachment in &revision.attachments {
+            match self.attachment(attachment)? {
+                Some(new) => list.push(new),
+                None => self.lose(Some(id), format!("the attachment {:?} of revision {rev}", attachment.name)),
+            }
+        }
+        let Ok(body) = Json::parse(revision.body()) else {
+            self.lose(Some(id), format!("revision {rev} is no JSON"));
+            return Ok(());
+        };
+        self.bytes += body.as_bytes().len();
+        let (mode, attachments) = (EditMode::Replicated, NewAttachments::new(list)?);
+        self.updates.push(DocUpdate::replicated(id.to_owned(), stored.deleted, body, mode, path, attachments));
+        self.rescued.revisions += 1;
+        if self.updates.len() >= TOGETHER || self.bytes >= TOGETHER_BYTES { self.commit() } else { Ok(()) }
+    }
+
+    /// An attachment with its bytes; `None` if they cannot be read.
+    fn attachment(&self, attachment: &Attachment) -> Result<Option<NewAttachment>> {
+        let Ok(content) = self.old.content(attachment) else { return Ok(None) };
+        let compression = match attachment.encoding {
+            ContentEncoding::Identity => Compression::None,
+            ContentEncoding::Gzip => Compression::Gzipped { length: Some(attachment.length) },
+        };
+        let mut upload = Upload::new(self.database, compression);
+        let (mut reader, mut piece) = (content.reader(Form::Stored), vec![0; 64 << 10]);
+        loop {
+            match reader.read(&mut piece).map_err(from_io) {
+                Ok(0) => break,
+                Ok(length) => upload.write(&piece[..length])?,
+                Err(_) => return Ok(None),
+            }
+        }
+        let uploaded = upload.finish()?;
+        if uploaded.content != attachment.content {
+            return Ok(None);
+        }
+        let Attachment { name, content_type, revpos, .. } = attachment.clone();
+        Ok(Some(NewAttachment::uploaded(name, content_type, Some(revpos), uploaded)))
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        self.bytes = 0;
+        for work in DocUpdate::into_works(std::mem::take(&mut self.updates)) {
+            self.database.update(work)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,330 @@
+//! [`verify`]: whether what is stored of a database fits together. Everything is counted again and read again, and what
+//! cannot be is named by document; nothing is changed, and no database is opened.
+
+use std::collections::HashSet;
+use std::io::Read as _;
+use std::ops::ControlFlow;
+
+use md5::{Digest as _, Md5};
+use settee_model::json::Json;
+use settee_storage::{Engine, Keyspace, Shard};
+use sha2::Sha256;
+
+use crate::attachment::{Attachment, Form};
+use crate::database::{Meta, load_writer};
+use crate::local::LocalDocument;
+use crate::record::{DocRecord, Head};
+use crate::stored::{StoredChange, StoredDatabase, databases};
+use crate::{DatabaseError, Result};
+
+/// No more problems of a database are kept; the others are counted.
+const PROBLEMS_MAX: usize = 1000;
+
+/// A database as the catalog has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its name.
+    pub name: String,
+    /// Where its documents are.
+    pub shard: Shard,
+    /// Where its indexes are.
+    pub indexes: Vec<Shard>,
+}
+
+/// Something that is not as it has to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The document, if it is one.
+    pub document: Option<String>,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// What was found in a database.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// How many documents were looked at.
+    pub documents: u64,
+    /// How many attachments, each content once.
+    pub attachments: u64,
+    /// Bytes of bodies and attachments.
+    pub bytes: u64,
+    /// What is wrong.
+    pub problems: Vec<Problem>,
+    /// How many more problems there are.
+    pub more: u64,
+}
+
+impl Verified {
+    /// Whether nothing is wrong.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        self.problems.is_empty()
+    }
+
+    fn problem(&mut self, document: Option<&str>, what: impl Into<String>) {
+        if self.problems.len() < PROBLEMS_MAX {
+            self.problems.push(Problem { document: document.map(str::to_owned), what: what.into() });
+        } else {
+            self.more += 1;
+        }
+    }
+}
+
+/// All databases of an engine, as far as its catalog can be read, and why the rest cannot.
+#[must_use]
+pub fn places(engine: &dyn Engine) -> (Vec<Place>, Option<DatabaseError>) {
+    let (found, read) = databases(engine);
+    let places = found.into_iter().map(|(name, entry)| {
+        let owned = StoredDatabase::open(engine, entry.shard).and_then(|stored| stored.owned_shards());
+        let indexes = owned.unwrap_or_default().into_iter().map(|(_, shard)| shard).collect();
+        Place { name, shard: entry.shard, indexes }
+    });
+    (places.collect(), read.err())
+}
+
+/// Verifies the database whose documents lie in `shard`. `watch` hears of each document and how many bytes it had, and may
+/// end it.
+pub fn verify(engine: &dyn Engine, shard: Shard, watch: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Verified {
+    let stored = match StoredDatabase::open(engine, shard) {
+        Ok(stored) => stored,
+        Err(error) => {
+            let mut found = Verified::default();
+            found.problem(None, error.to_string());
+            return found;
+        }
+    };
+    let mut verifying =
+        Verifying { stored, found: Verified::default(), contents: HashSet::new(), counted: Meta::default() };
+    if verifying.documents(watch).is_continue() && verifying.changes(watch).is_continue() {
+        verifying.local_documents();
+        verifying.counters();
+    }
+    verifying.found
+}
+
+struct Verifying {
+    stored: StoredDatabase,
+    found: Verified,
+    /// Attachments that were read.
+    contents: HashSet<[u8; 32]>,
+    counted: Meta,
+}
+
+impl Verifying {
+    /// Each document with its revisions, and its place in the order of updates.
+    fn documents(&mut self, watch: &mut dyn FnMut(u64) -> ControlFlow<()>) -> ControlFlow<()> {
+        let stored = self.stored.clone();
+        let mut cursor = match stored.scan(Keyspace::Documents) {
+            Ok(cursor) => cursor,
+            Err(error) => {
+                self.found.problem(None, format!("the documents cannot be read: {error}"));
+                return ControlFlow::Continue(());
+            }
+        };
+        let mut last = String::new();
+        loop {
+            let (id, bytes) = match cursor.next() {
+                Ok(Some((id, bytes))) => (String::from_utf8_lossy(id).into_owned(), bytes.to_vec()),
+                Ok(None) => return ControlFlow::Continue(()),
+                // Those behind are looked at by their changes.
+                Err(error) => {
+                    self.found.problem(None, format!("the documents after {last:?} cannot be listed: {error}"));
+                    return ControlFlow::Continue(());
+                }
+            };
+            self.found.documents += 1;
+            let before = self.found.bytes;
+            if let Err(error) = self.document(&id, &bytes) {
+                self.found.problem(Some(&id), error.to_string());
+            }
+            watch(self.found.bytes - before)?;
+            last = id;
+        }
+    }
+
+    fn document(&mut self, id: &str, bytes: &[u8]) -> Result<()> {
+        let (head, record) = (Head::decode(bytes)?, DocRecord::decode(bytes)?);
+        if record.head().as_ref() != Some(&head) {
+            return Err(DatabaseError::Corrupt("winning revision"));
+        }
+        self.counted.update_seq = self.counted.update_seq.max(head.seq);
+        *(if head.stored.deleted { &mut self.counted.doc_del_count } else { &mut self.counted.doc_count }) += 1;
+        match self.stored.change(head.seq)? {
+            Some(StoredChange { id: named, rev, stored, .. }) => {
+                if named != id || rev != head.rev || stored != head.stored {
+                    self.found
+                        .problem(Some(id), format!("its entry {} in the order of updates tells of another", head.seq));
+                }
+            }
+            None => self.found.problem(Some(id), format!("its entry {} in the order of updates is missing", head.seq)),
+        }
+        for (index, node) in (0..).zip(record.tree.nodes()) {
+            let Some(stored) = node.value else { continue };
+            self.counted.body_bytes += u64::from(stored.size);
+            self.counted.attachment_bytes += stored.attachments_length;
+            if record.tree.is_leaf(index) {
+                self.counted.leaf_bytes += u64::from(stored.size);
+                self.counted.leaf_attachment_bytes += stored.attachments_length;
+            }
+            match self.stored.revision(stored) {
+                Ok(revision) => {
+                    self.found.bytes += stored.total_bytes() as u64;
+                    if Json::parse(revision.body()).is_err() {
+                        self.found.problem(Some(id), format!("revision {} is no JSON", node.rev));
+                    }
+                    for attachment in &revision.attachments {
+                        self.attachment(id, attachment);
+                    }
+                }
+                Err(error) => self.found.problem(Some(id), format!("revision {} cannot be read: {error}", node.rev)),
+            }
+        }
+        Ok(())
+    }
+
+    fn attachment(&mut self, id: &str, attachment: &Attachment) {
+        if !self.contents.insert(attachment.content.0) {
+            return;
+        }
+        self.found.attachments += 1;
+        self.counted.content_bytes += attachment.stored_length;
+        let name = &attachment.name;
+        match read_content(&self.stored, attachment) {
+            Ok(true) => self.found.bytes += attachment.stored_length,
+            Ok(false) => self.found.problem(Some(id), format!("the attachment {name:?} does not have its digest")),
+            Err(error) => self.found.problem(Some(id), format!("the attachment {name:?} cannot be read: {error}")),
+        }
+    }
+
+    /// Each entry in the order of updates has its document.
+    fn changes(&mut self, watch: &mut dyn FnMut(u64) -> ControlFlow<()>) -> ControlFlow<()> {
+        let stored = self.stored.clone();
+        let (mut count, mut last) = (0_u64, 0);
+        let mut cursor = match stored.scan(Keyspace::Sequence) {
+            Ok(cursor) => cursor,
+            Err(error) => {
+                self.found.problem(None, format!("the order of updates cannot be read: {error}"));
+                return ControlFlow::Continue(());
+            }
+        };
+        loop {
+            let change = match cursor.next() {
+                Ok(Some((key, bytes))) => {
+                    crate::keys::decode_sequence(key).and_then(|seq| StoredChange::decode(seq, bytes))
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    self.found.problem(None, format!("changes after {last} cannot be read: {error}"));
+                    return ControlFlow::Continue(());
+                }
+            };
+            count += 1;
+            match change {
+                Ok(change) => {
+                    last = change.seq;
+                    self.change(&change);
+                }
+                Err(error) => self.found.problem(None, format!("a change after {last}: {error}")),
+            }
+            watch(0)?;
+        }
+        let documents = self.counted.doc_count + self.counted.doc_del_count;
+        if count != documents {
+            self.found.problem(None, format!("{documents} documents have {count} entries in the order of updates"));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn change(&mut self, change: &StoredChange) {
+        let head = self.stored.get(Keyspace::Documents, change.id.as_bytes());
+        let head = head.and_then(|bytes| bytes.map(|bytes| Head::decode(&bytes)).transpose());
+        match head {
+            // The document itself was compared with its change.
+            Ok(Some(head)) if head.seq == change.seq => {}
+            Ok(Some(head)) => {
+                let what = format!("change {} is left over: its last one is {}", change.seq, head.seq);
+                self.found.problem(Some(&change.id), what);
+            }
+            Ok(None) => self.found.problem(Some(&change.id), "the document is missing"),
+            Err(error) => self.found.problem(Some(&change.id), error.to_string()),
+        }
+    }
+
+    fn local_documents(&mut self) {
+        let stored = self.stored.clone();
+        let Ok(mut cursor) = stored.scan(Keyspace::Local) else {
+            return self.found.problem(None, "the local documents cannot be read");
+        };
+        loop {
+            match cursor.next() {
+                Ok(Some((id, bytes))) => {
+                    let body = LocalDocument::decode(bytes).map(|doc| Json::parse(doc.body.as_bytes()).is_ok());
+                    if !matches!(body, Ok(true)) {
+                        self.found.problem(Some(&String::from_utf8_lossy(id)), "the local document cannot be read");
+                    }
+                }
+                Ok(None) => return,
+                Err(error) => return self.found.problem(None, format!("local documents cannot be read: {error}")),
+            }
+        }
+    }
+
+    /// Counters, ranks and settings. Wrong ones are no news where documents cannot be read.
+    fn counters(&mut self) {
+        let snapshot = self.stored.snapshot.as_ref();
+        let (meta, writer) = match (Meta::read(snapshot), load_writer(snapshot)) {
+            (Ok(meta), Ok(writer)) => (meta, writer),
+            (Err(error), _) | (_, Err(error)) => {
+                return self.found.problem(None, format!("counters cannot be read: {error}"));
+            }
+        };
+        if let Ok(Some(security)) = self.stored.get(Keyspace::Catalog, crate::keys::SECURITY)
+            && Json::parse(&security).is_err()
+        {
+            self.found.problem(None, "the security object is no JSON");
+        }
+        if let Err(error) = self.stored.owned_shards() {
+            self.found.problem(None, format!("the list of indexes cannot be read: {error}"));
+        }
+        if !self.found.is_good() {
+            return;
+        }
+        let counted = &self.counted;
+        for (name, stored, counted) in [
+            ("documents", meta.doc_count, counted.doc_count),
+            ("deleted documents", meta.doc_del_count, counted.doc_del_count),
+            ("bytes of bodies", meta.body_bytes, counted.body_bytes),
+            ("bytes of current bodies", meta.leaf_bytes, counted.leaf_bytes),
+            ("bytes of attachments of all revisions", meta.attachment_bytes, counted.attachment_bytes),
+            ("bytes of current attachments", meta.leaf_attachment_bytes, counted.leaf_attachment_bytes),
+            ("bytes of contents", meta.content_bytes, counted.content_bytes),
+            ("documents by id", writer.ranks.ids.total(), counted.doc_count),
+            ("documents by update", writer.ranks.seqs.total(), counted.doc_count + counted.doc_del_count),
+        ] {
+            if stored != counted {
+                self.found.problem(None, format!("the counter of {name} says {stored} instead of {counted}"));
+            }
+        }
+        if meta.update_seq < counted.update_seq {
+            self.found
+                .problem(None, format!("the last update is {}, and there is {}", meta.update_seq, counted.update_seq));
+        }
+    }
+}
+
+/// Whether the bytes of an attachment have its digests.
+pub(crate) fn read_content(stored: &StoredDatabase, attachment: &Attachment) -> Result<bool> {
+    let mut reader = stored.content(attachment)?.reader(Form::Stored);
+    let (mut sha, mut md5, mut piece) = (Sha256::new(), Md5::new(), vec![0; 64 << 10]);
+    loop {
+        let length = reader.read(&mut piece).map_err(crate::attachment::from_io)?;
+        if length == 0 {
+            break;
+        }
+        sha.update(&piece[..length]);
+        md5.update(&piece[..length]);
+    }
+    Ok(<[u8; 32]>::from(sha.finalize()) == attachment.content.0
+        && <[u8; 16]>::from(md5.finalize()) == attachment.digest)
+}
