@@ -6,13 +6,31 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use settee_bench::{RawLoad, RawStore};
 use settee_storage::Engine;
-use settee_storage_rocksdb::{Options, RocksEngine, raw};
+pub(crate) use settee_storage_rocksdb::files::{Checked, Depth, Fault, Salvaged};
+use settee_storage_rocksdb::{Options, RocksEngine, files, raw};
 
 /// Opens the engine that keeps its files in `directory`.
 pub(crate) fn open(directory: &Path) -> anyhow::Result<Arc<dyn Engine>> {
     let engine = RocksEngine::open(directory, &Options::default())
         .with_context(|| format!("the data in {} cannot be opened", directory.display()))?;
     Ok(Arc::new(engine))
+}
+
+/// Opens it to read it, without a trace.
+pub(crate) fn open_read_only(directory: &Path) -> anyhow::Result<Arc<dyn Engine>> {
+    let engine = RocksEngine::open_read_only(directory, &Options::default())
+        .with_context(|| format!("the data in {} cannot be opened", directory.display()))?;
+    Ok(Arc::new(engine))
+}
+
+/// Compares the engine's files in `directory` with their checksums.
+pub(crate) fn check(directory: &Path, depth: Depth, progress: &mut dyn FnMut(u64, u64)) -> anyhow::Result<Checked> {
+    files::check(directory, depth, progress).with_context(|| format!("{} cannot be read", directory.display()))
+}
+
+/// Makes engine files in `to` of what can be read of those in `from`.
+pub(crate) fn salvage(from: &Path, to: &Path, progress: &mut dyn FnMut(u64)) -> anyhow::Result<Salvaged> {
+    files::salvage(from, to, &Options::default(), progress).context("the new data cannot be written")
 }
 
 /// RocksDB without anything of ours above it.

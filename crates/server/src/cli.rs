@@ -1,12 +1,15 @@
 //! The command line.
 
-use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::commands::{BackupArgs, DoctorArgs, RestoreArgs, say};
-use crate::config::guide;
+use crate::commands::{BackupArgs, DoctorArgs, RestoreArgs, SalvageArgs, VerifyArgs, say};
+use crate::config::check::Severity;
+use crate::config::show::check_file;
+use crate::config::{Configuration, Given, Options, defaults, guide};
 use crate::environment;
 
 /// Settee: a CouchDB-compatible document database in one program.
@@ -38,7 +41,7 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Measure this server, any CouchDB, or two of them side by side
     Bench(Box<settee_bench::BenchArgs>),
-    /// Show the configuration that a server begins with
+    /// Show what a server begins with, what is in force, and what makes no sense
     Config(ConfigArgs),
     /// Look at a data directory and the server on it, and say what to do
     ///
@@ -46,6 +49,19 @@ pub(crate) enum Command {
     /// of certificates and slow views. Ends with 0 unless something is an error.
     #[command(verbatim_doc_comment)]
     Doctor(DoctorArgs),
+    /// Compare everything that is stored with its checksums, while the server runs or not
+    ///
+    /// First the files: those of the storage engine block by block, and those of the server. Then the databases: each
+    /// document, revision, attachment and index is read, and counters are counted again. A running server does the second
+    /// part itself. Ends with 0 if everything is as it was written.
+    #[command(verbatim_doc_comment)]
+    Verify(VerifyArgs),
+    /// Make a new data directory of everything that can be read of a damaged one
+    ///
+    /// What cannot be read is listed by database and document, here and in NEW/salvage.txt. The old directory stays as it
+    /// is. No server may run on it.
+    #[command(verbatim_doc_comment)]
+    Salvage(SalvageArgs),
     /// Back up a whole server, while it runs or not, or one database
     ///
     /// Of a server: each backup is a directory of its own in the one given with --to. It is complete and has
@@ -67,20 +83,42 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DIR", default_value_os_t = data_directory())]
     pub(crate) data: PathBuf,
     /// The address to listen on.
-    #[arg(long, value_name = "ADDR", help = "The address to listen on [default: [chttpd] bind_address, 127.0.0.1]")]
-    pub(crate) bind: Option<IpAddr>,
+    #[arg(long, value_name = "ADDR", value_parser = parse_address, help = "The address to listen on [default: [chttpd] bind_address, 127.0.0.1]")]
+    pub(crate) bind: Option<String>,
     /// The port to listen on.
     #[arg(long, value_name = "N", help = "The port to listen on, 0 for any free one [default: [chttpd] port, 5984]")]
     pub(crate) port: Option<u16>,
     /// Listen on a socket in the file system as well
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
+}
+
+/// Where settings come from.
+#[derive(Debug, Args)]
+pub(crate) struct SettingsArgs {
     /// The configuration file [default: local.ini in the data directory]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// A setting that wins over files and environment; can be given several times
     #[arg(long, value_name = "SECTION/KEY=VALUE", value_parser = parse_setting)]
     pub(crate) set: Vec<(String, String, String)>,
+}
+
+impl SettingsArgs {
+    /// What the command line says.
+    pub(crate) fn given(&self) -> impl Iterator<Item = Given> {
+        self.set.iter().cloned().map(|(section, key, value)| {
+            let place = format!("--set {section}/{key}");
+            Given { section, key, value, place }
+        })
+    }
+}
+
+fn parse_address(text: &str) -> Result<String, String> {
+    let wanted = || "give an IP address, localhost, or any for all addresses of this machine".to_owned();
+    defaults::address(text).map(|_| text.to_owned()).ok_or_else(wanted)
 }
 
 /// Where the data lies if nobody says: SETTEE_DATA, or `./data`.
@@ -101,6 +139,8 @@ fn parse_setting(text: &str) -> Result<(String, String, String), String> {
 /// `settee config`
 #[derive(Debug, Args)]
 pub(crate) struct ConfigArgs {
+    #[command(subcommand)]
+    command: Option<ConfigCommand>,
     /// Print all settings that are known, with their defaults and what they do, as an INI file
     #[arg(long)]
     defaults: bool,
@@ -109,15 +149,77 @@ pub(crate) struct ConfigArgs {
     data: PathBuf,
 }
 
+/// What to do with the configuration.
+#[derive(Debug, Subcommand)]
+enum ConfigCommand {
+    /// Print what is in force, and where each value comes from; secrets are not shown
+    Show {
+        /// The data directory
+        #[arg(long, value_name = "DIR", default_value_os_t = data_directory())]
+        data: PathBuf,
+        #[command(flatten)]
+        settings: SettingsArgs,
+    },
+    /// Say what makes no sense in a configuration file. Ends with 0 if a server would start with it
+    Check {
+        /// The file
+        file: PathBuf,
+    },
+}
+
 impl ConfigArgs {
-    pub(crate) fn run(&self) {
-        if self.defaults {
-            say(&guide::render(&self.data));
-        } else {
-            println!(
-                "A server reads DIR/local.ini and DIR/local.d/*.ini of its data directory, or the file given by --config."
-            );
-            println!("Print all settings with: settee config --defaults");
+    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        match &self.command {
+            Some(ConfigCommand::Show { data, settings }) => show(data, settings),
+            Some(ConfigCommand::Check { file }) => check(file),
+            None if self.defaults => {
+                say(&guide::render(&self.data));
+                Ok(ExitCode::SUCCESS)
+            }
+            None => {
+                say(
+                    "A server reads DIR/local.ini and DIR/local.d/*.ini of its data directory, or the file given by --config.\n\
+                     Print all settings with: settee config --defaults\n\
+                     Print what is in force with: settee config show --data DIR\n\
+                     Look for mistakes with: settee config check FILE\n",
+                );
+                Ok(ExitCode::SUCCESS)
+            }
         }
     }
+}
+
+fn show(data: &Path, settings: &SettingsArgs) -> anyhow::Result<ExitCode> {
+    let mut overrides = environment::settings();
+    overrides.extend(settings.given());
+    let options = Options {
+        data_dir: data.to_owned(),
+        file: settings.config.clone(),
+        overrides,
+        admin: None,
+        entropy: Arc::new(environment::random),
+    };
+    let configuration = Configuration::look(options)?;
+    say(&configuration.show()?);
+    let findings = configuration.findings()?;
+    for finding in &findings {
+        eprintln!("{finding}");
+    }
+    Ok(verdict(findings.iter().map(|finding| finding.severity)))
+}
+
+fn check(file: &Path) -> anyhow::Result<ExitCode> {
+    let found = check_file(file)?;
+    for (severity, text) in &found {
+        let mark = if *severity == Severity::Wrong { "WRONG" } else { "note " };
+        say(&format!("{mark}  {text}\n"));
+    }
+    if found.iter().all(|(severity, _)| *severity != Severity::Wrong) {
+        say(&format!("{} is right\n", file.display()));
+    }
+    Ok(verdict(found.iter().map(|(severity, _)| *severity)))
+}
+
+fn verdict(mut found: impl Iterator<Item = Severity>) -> ExitCode {
+    if found.any(|severity| severity == Severity::Wrong) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }

@@ -1,4 +1,4 @@
-//! The commands that look after data: `doctor`, `backup`, `restore`. Here are their arguments and what they print.
+//! The commands that look after data: `doctor`, `verify`, `salvage`, `backup`, `restore`. Here are their arguments and what they print.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use anyhow::bail;
 use clap::Args;
 
 use crate::cli::data_directory;
-use crate::{backup, doctor, export};
+use crate::{backup, doctor, export, salvage, verify};
 
 /// `settee doctor`
 #[derive(Debug, Args)]
@@ -19,6 +19,31 @@ pub(crate) struct DoctorArgs {
     /// The configuration file [default: local.ini in the data directory]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+}
+
+/// `settee verify`
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    /// The data directory
+    #[arg(long, value_name = "DIR", default_value_os_t = data_directory())]
+    data: PathBuf,
+    /// Read no more than so many megabytes of files a second
+    #[arg(long, value_name = "MB")]
+    rate: Option<u64>,
+    /// Look at the files only, not at what the databases in them hold
+    #[arg(long)]
+    files: bool,
+}
+
+/// `settee salvage`
+#[derive(Debug, Args)]
+pub(crate) struct SalvageArgs {
+    /// The damaged data directory
+    #[arg(long, value_name = "DIR", default_value_os_t = data_directory())]
+    data: PathBuf,
+    /// The data directory to make, which must be empty or not be there
+    #[arg(long, value_name = "NEW")]
+    to: PathBuf,
 }
 
 /// `settee backup`
@@ -59,8 +84,11 @@ pub(crate) fn say(text: &str) {
 }
 
 fn in_words(report: &export::Report) -> String {
-    let export::Report { documents, revisions, attachments, local } = report;
-    format!("{documents} documents in {revisions} revisions, {attachments} attachments, {local} local documents")
+    let export::Report { documents, revisions, attachments, local, left_out, .. } = report;
+    let left_out = if *left_out == 0 { String::new() } else { format!("; {left_out} were left out") };
+    format!(
+        "{documents} documents in {revisions} revisions, {attachments} attachments, {local} local documents{left_out}"
+    )
 }
 
 impl DoctorArgs {
@@ -69,18 +97,30 @@ impl DoctorArgs {
     }
 }
 
+impl VerifyArgs {
+    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        verify::run(&self.data, self.rate, self.files)
+    }
+}
+
+impl SalvageArgs {
+    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        salvage::run(&self.data, &self.to)
+    }
+}
+
 impl BackupArgs {
-    pub(crate) fn run(&self) -> anyhow::Result<()> {
+    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
         if let Some(url) = &self.database {
             let report = export::write(url, &self.to)?;
             // The output may be the export itself.
             eprintln!("{}", in_words(&report));
-            return Ok(());
+            return Ok(if report.left_out == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         let report = backup::run(&self.data, &self.to)?;
         let backup::Report { directory, files, bytes, copied_bytes } = report;
         say(&format!("{}\n{files} files, {bytes} bytes, of which {copied_bytes} were copied\n", directory.display()));
-        Ok(())
+        Ok(ExitCode::SUCCESS)
     }
 }
 
@@ -89,6 +129,9 @@ impl RestoreArgs {
         if let Some(url) = &self.database {
             let report = export::read(&self.from, url)?;
             say(&format!("{}\n", in_words(&report)));
+            if !report.is_checked {
+                eprintln!("the file has no checksum: whether it is what was written cannot be verified");
+            }
             return Ok(());
         }
         let (manifest, what) = match (&self.data, self.check) {

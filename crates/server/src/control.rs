@@ -4,11 +4,13 @@
 //! - `status`: who serves, since when, and which requests were slow of late.
 //! - `checkpoint`: a consistent copy of all data, made of hard links, in the data directory. It is removed when the
 //!   connection ends.
+//! - `verify`: what the databases hold is read and counted again; a line for each database, and some meanwhile.
 //!
 //! The socket gives nobody more than he has: who can open it can read the files. Over HTTP none of this is offered.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::ops::ControlFlow;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -91,6 +93,7 @@ impl Served {
         match line.trim() {
             "status" => write_line(&mut writer, self.status()),
             "checkpoint" => self.lend_checkpoint(reader, &mut writer),
+            "verify" => self.verify(&mut writer),
             other => write_line(&mut writer, refusal(&format!("nobody knows the command {other}"))),
         }
     }
@@ -98,6 +101,10 @@ impl Served {
     fn status(&self) -> Vec<u8> {
         let mut out = format!("{{\"ok\":true,\"version\":\"{}\",\"url\":", env!("CARGO_PKG_VERSION")).into_bytes();
         write_string(&mut out, &self.url);
+        if let Err(error) = self.engine.check() {
+            out.extend_from_slice(b",\"refused\":");
+            write_string(&mut out, &error.to_string());
+        }
         out.extend_from_slice(format!(",\"uptime_s\":{},\"slow\":[", self.node.uptime_s()).as_bytes());
         for (index, slow) in self.node.slow_requests().iter().enumerate() {
             if index > 0 {
@@ -113,6 +120,16 @@ impl Served {
         }
         out.extend_from_slice(b"]}");
         out
+    }
+
+    /// Reads all databases as they are now. Ends with the connection.
+    fn verify(&self, writer: &mut UnixStream) -> anyhow::Result<()> {
+        let mut written = Ok(());
+        crate::verify::databases(self.engine.as_ref(), &mut |line| {
+            written = write_line(writer, line);
+            if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        written
     }
 
     /// Makes a checkpoint and keeps it until the other side goes.
@@ -197,4 +214,16 @@ pub(crate) fn ask(data: &Path, command: &str) -> anyhow::Result<Option<(Json, Un
         bail!("the server refused: {}", reason.unwrap_or_default());
     }
     Ok(Some((answer, stream)))
+}
+
+/// Asks the server that has the data directory, and calls `each` with every line of its answer. `false`: there is none.
+pub(crate) fn listen(data: &Path, command: &str, each: &mut dyn FnMut(Json)) -> anyhow::Result<bool> {
+    let Ok(mut stream) = UnixStream::connect(data.join(SOCKET)) else { return Ok(false) };
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(format!("{command}\n").as_bytes()).context("the server does not listen")?;
+    for line in BufReader::new(stream).lines() {
+        let line = line.context("the server does not answer any more")?;
+        each(Json::parse(line.as_bytes()).context("the server gave no answer; look into its log")?);
+    }
+    Ok(true)
 }

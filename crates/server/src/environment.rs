@@ -5,8 +5,10 @@ use std::ffi::OsString;
 use std::sync::OnceLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use crate::config::AdminSeed;
+use anyhow::bail;
+
 use crate::config::defaults::{SETTINGS, Setting};
+use crate::config::{AdminSeed, Given};
 
 /// The time in microseconds of the Unix epoch.
 pub(crate) fn now_us() -> u64 {
@@ -51,9 +53,14 @@ pub(crate) fn give_way() {
 
 /// Settings of the environment: `SETTEE_SECTION__KEY=value`. In names everything but letters and digits becomes `_`, so
 /// known settings are found by that; unknown ones are taken in small letters.
-pub(crate) fn settings() -> Vec<(String, String, String)> {
+pub(crate) fn settings() -> Vec<Given> {
+    let given = |name: &str, (section, key, value)| Given { section, key, value, place: name.to_owned() };
     let secret = text("COUCHDB_SECRET").map(|value| ("chttpd_auth".to_owned(), "secret".to_owned(), value));
-    std::env::vars().filter_map(|(name, value)| setting(&name, value)).chain(secret).collect()
+    let secret = secret.map(|setting| given("COUCHDB_SECRET", setting));
+    // A variable that is no text sets nothing.
+    let variables =
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    variables.filter_map(|(name, value)| Some(given(&name, setting(&name, value)?))).chain(secret).collect()
 }
 
 fn setting(name: &str, value: String) -> Option<(String, String, String)> {
@@ -74,9 +81,19 @@ pub(crate) fn text(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// The admin that `COUCHDB_USER` and `COUCHDB_PASSWORD` ask for.
-pub(crate) fn admin() -> Option<AdminSeed> {
-    Some(AdminSeed { name: text("COUCHDB_USER")?, password: text("COUCHDB_PASSWORD")? })
+/// The admin that `COUCHDB_USER` and `COUCHDB_PASSWORD` ask for. One of them alone is a mistake that would leave the server
+/// open.
+pub(crate) fn admin() -> anyhow::Result<Option<AdminSeed>> {
+    match (text("COUCHDB_USER"), text("COUCHDB_PASSWORD")) {
+        (Some(name), Some(password)) => Ok(Some(AdminSeed { name, password })),
+        (None, None) => Ok(None),
+        (Some(_), None) => {
+            bail!("COUCHDB_USER is set and COUCHDB_PASSWORD is not: set both to make an administrator, or none")
+        }
+        (None, Some(_)) => {
+            bail!("COUCHDB_PASSWORD is set and COUCHDB_USER is not: set both to make an administrator, or none")
+        }
+    }
 }
 
 /// The commands of query servers as CouchDB 3 has them: `COUCHDB_QUERY_SERVER_PYTHON` is that for the language `python`.

@@ -24,11 +24,13 @@ mod operation;
 mod process;
 mod query_servers;
 mod replication;
+mod salvage;
 mod serve;
 mod telemetry;
 mod time;
 mod tls;
 mod uuids;
+mod verify;
 mod version;
 
 use std::process::ExitCode;
@@ -53,11 +55,10 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Worker => Ok(settee_js::worker_main()),
         Command::Bench(args) => settee_bench::run(*args, &backends::RawRocks),
         Command::Doctor(args) => Ok(args.run()),
-        Command::Backup(args) => args.run().map(|()| ExitCode::SUCCESS),
+        Command::Verify(args) => args.run(),
+        Command::Salvage(args) => args.run(),
+        Command::Backup(args) => args.run(),
         Command::Restore(args) => args.run().map(|()| ExitCode::SUCCESS),
-        Command::Config(args) => {
-            args.run();
-            Ok(ExitCode::SUCCESS)
-        }
+        Command::Config(args) => args.run(),
     }
 }

@@ -1,7 +1,7 @@
 //! `settee serve`: puts the crates together, listens, and ends in order.
 
 use std::io::Write as _;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use settee_views::{Clock, Languages, LogLine, Views};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::ServeArgs;
-use crate::config::{Configuration, Options, guide};
+use crate::config::{Configuration, Given, Options, defaults, guide};
 use crate::control::Control;
 use crate::environment;
 use crate::indexing::Indexing;
@@ -96,21 +96,20 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
 fn configuration(args: &ServeArgs, data: &Path) -> anyhow::Result<Configuration> {
     // Later ones win.
     let mut overrides = environment::settings();
-    overrides.extend(args.set.iter().cloned());
-    if let Some(bind) = args.bind {
-        overrides.push(("chttpd".to_owned(), "bind_address".to_owned(), bind.to_string()));
-    }
-    if let Some(port) = args.port {
-        overrides.push(("chttpd".to_owned(), "port".to_owned(), port.to_string()));
-    }
-    if let Some(socket) = &args.socket {
-        overrides.push(("chttpd".to_owned(), "unix_socket".to_owned(), socket.display().to_string()));
+    overrides.extend(args.settings.given());
+    for (option, key, value) in [
+        ("--bind", "bind_address", args.bind.clone()),
+        ("--port", "port", args.port.map(|port| port.to_string())),
+        ("--socket", "unix_socket", args.socket.as_ref().map(|socket| socket.display().to_string())),
+    ] {
+        let (section, key, place) = ("chttpd".to_owned(), key.to_owned(), option.to_owned());
+        overrides.extend(value.map(|value| Given { section, key, value, place }));
     }
     let options = Options {
         data_dir: data.to_owned(),
-        file: args.config.clone(),
+        file: args.settings.config.clone(),
         overrides,
-        admin: environment::admin(),
+        admin: environment::admin()?,
         entropy: entropy(),
     };
     Ok(Configuration::open(options)?)
@@ -122,11 +121,7 @@ fn entropy() -> Arc<dyn Entropy> {
 
 fn address(configuration: &Configuration) -> anyhow::Result<SocketAddr> {
     let bind = configuration.effective("chttpd", "bind_address").unwrap_or_default();
-    let ip: IpAddr = match bind.trim() {
-        "" => Ipv4Addr::LOCALHOST.into(),
-        "any" => Ipv4Addr::UNSPECIFIED.into(),
-        text => text.parse().with_context(|| format!("[chttpd] bind_address is no IP address: {text}"))?,
-    };
+    let ip = defaults::address(&bind).with_context(|| format!("[chttpd] bind_address is no IP address: {bind}"))?;
     let port = configuration.get_u64("chttpd", "port").unwrap_or(5984);
     Ok(SocketAddr::new(ip, u16::try_from(port).context("[chttpd] port is no port number")?))
 }
@@ -258,14 +253,21 @@ fn algorithm(configuration: &Configuration) -> Algorithm {
     Algorithm::named(&name, &suffix).unwrap_or(Algorithm::Sequential)
 }
 
-/// After a restart nobody may read any more what is printed.
-fn greet(addresses: &[String], data: &Path) {
-    let text = format!(
-        "Settee {} listens at {}\nData lies in {}\nStop with Ctrl-C.\n",
-        env!("CARGO_PKG_VERSION"),
-        addresses.join(" and "),
-        data.display()
-    );
+/// Says where the server is and who rules it. After a restart nobody may read any more what is printed.
+fn greet(addresses: &[String], data: &Path, administrators: &[String]) {
+    let version = env!("CARGO_PKG_VERSION");
+    let rule = match administrators {
+        [] => format!(
+            "There is no administrator: everybody on this machine may do everything. To make one:\n  \
+             curl -X PUT {}_node/_local/_config/admins/NAME -d '\"PASSWORD\"'\n\
+             or start with COUCHDB_USER and COUCHDB_PASSWORD in the environment\n",
+            addresses.first().map_or("http://127.0.0.1:5984/", String::as_str),
+        ),
+        [name] => format!("The administrator is {name}\n"),
+        names => format!("Administrators are {}\n", names.join(", ")),
+    };
+    let (addresses, data) = (addresses.join(" and "), data.display());
+    let text = format!("Settee {version} listens at {addresses}\nData lies in {data}\n{rule}Stop with Ctrl-C.\n");
     let mut stdout = std::io::stdout();
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }
@@ -293,7 +295,8 @@ async fn listen(
     if let Err(error) = &control {
         tracing::warn!(error = format!("{error:#}"), "`settee backup` and `settee doctor` will not reach this server");
     }
-    greet(&opened.addresses, data);
+    let administrators: Vec<String> = configuration.section("admins").into_iter().map(|(name, _)| name).collect();
+    greet(&opened.addresses, data, &administrators);
     let mut terminate = signal(SignalKind::terminate()).context("signals cannot be received")?;
     let background = maintenance.start();
     let watching = opened.certificates.map(|certificates| tokio::spawn(certificates.watch()));

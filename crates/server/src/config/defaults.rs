@@ -1,6 +1,7 @@
 //! The table of settings Settee honours: CouchDB's section and key names, default values, what a value may be, and a line of
 //! documentation each. Keys that are not in it are stored and otherwise ignored.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
 /// One setting.
@@ -45,6 +46,8 @@ pub(crate) enum Kind {
     Milliseconds,
     /// A time in seconds.
     Seconds,
+    /// An IP address to listen on.
+    Address,
     /// One of these words.
     Word(&'static [&'static str]),
 }
@@ -63,9 +66,19 @@ impl Kind {
             Kind::Limit => (number.is_some() || value == INFINITY, "an integer or infinity".to_owned()),
             Kind::Milliseconds => (number.is_some() || value == INFINITY, "milliseconds or infinity".to_owned()),
             Kind::Seconds => (number.is_some(), "a number of seconds".to_owned()),
+            Kind::Address => (address(value).is_some(), "an IP address, localhost or any".to_owned()),
             Kind::Word(words) => (words.contains(&value), format!("one of {}", words.join(", "))),
         };
         (!fits && !value.is_empty()).then_some(wanted)
+    }
+}
+
+/// The address that `[chttpd] bind_address` names.
+pub(crate) fn address(value: &str) -> Option<IpAddr> {
+    match value.trim() {
+        "" | "localhost" => Some(Ipv4Addr::LOCALHOST.into()),
+        "any" => Some(Ipv4Addr::UNSPECIFIED.into()),
+        text => text.parse().ok(),
     }
 }
 
@@ -123,7 +136,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("couchdb", "maintenance_mode", "false", Kind::Word(&["true", "false", "nolb"]), "makes /_up answer 404, so that load balancers look elsewhere"),
 
     listed("chttpd", "port", "5984", PORT, "where to listen; 0 for any free port"),
-    listed("chttpd", "bind_address", "127.0.0.1", Kind::Text, "where to listen; beyond this machine only with an admin"),
+    listed("chttpd", "bind_address", "127.0.0.1", Kind::Address, "where to listen; beyond this machine only with an admin"),
     setting("chttpd", "require_valid_user", "false", Kind::Bool, "refuse requests without credentials"),
     setting("chttpd", "require_valid_user_except_for_up", "false", Kind::Bool, "the same, but leave /_up open"),
     setting("chttpd", "authentication_handlers", "{chttpd_auth, cookie_authentication_handler}, {chttpd_auth, default_authentication_handler}", Kind::Text, "how requests may prove who sends them, in this order; further ones are proxy_authentication_handler and jwt_authentication_handler"),

@@ -147,7 +147,13 @@ fn render_setting(text: &mut String, setting: &Setting, data_dir: &Path) {
 }
 
 fn kind(kind: Kind) -> String {
-    let (Kind::Bool | Kind::Integer(..) | Kind::Limit | Kind::Milliseconds | Kind::Seconds | Kind::Word(_)) = kind
+    let (Kind::Bool
+    | Kind::Integer(..)
+    | Kind::Limit
+    | Kind::Milliseconds
+    | Kind::Seconds
+    | Kind::Address
+    | Kind::Word(_)) = kind
     else {
         return String::new();
     };

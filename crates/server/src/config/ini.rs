@@ -96,6 +96,14 @@ impl Ini {
         })
     }
 
+    /// The same, each with the number of its line.
+    pub(crate) fn numbered(&self) -> impl Iterator<Item = (usize, &str, &str, Option<&str>)> {
+        (1..).zip(&self.lines).filter_map(|(number, line)| match &line.content {
+            Content::Entry { section, key, value } => Some((number, section.as_str(), key.as_str(), value.as_deref())),
+            Content::Other | Content::Section(_) => None,
+        })
+    }
+
     /// The numbers of lines that say something and mean nothing.
     pub(crate) fn nonsense(&self) -> impl Iterator<Item = usize> {
         let means_nothing =

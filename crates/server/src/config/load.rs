@@ -1,9 +1,10 @@
 //! Reading all layers of the configuration into one, and what has to be put right on the way: passwords in plain text, the
 //! admin of the environment, the server's uuid.
 
+use super::check::{Finding, Place, Severity, check};
 use super::defaults::{self, SETTINGS, Visibility};
 use super::store::Layer;
-use super::{AdminSeed, Configuration, Origin, Sections, SettingsError, insert, lookup, violation};
+use super::{AdminSeed, Configuration, Given, Origin, Sections, SettingsError, insert, lookup};
 use crate::uuids::{Entropy, random_hex};
 use settee_auth::{hash_password, is_hashed};
 use std::num::NonZeroU32;
@@ -21,18 +22,22 @@ impl Configuration {
     /// Reads all layers for the first time and adds what the server cannot be without.
     pub(super) fn load_first(&mut self, admin: Option<AdminSeed>) -> Result<Loaded, SettingsError> {
         let mut layers = self.files.read()?;
+        // Before anything is written.
+        refuse_mistakes(self.given(&layers))?;
         let iterations = iterations(&self.merge(&layers));
         let mut warnings = self.hash_files(&mut layers, iterations);
-        for (section, _, value) in &mut self.overrides {
-            if section == ADMINS && !is_hashed(value) {
-                *value = hash(&*self.entropy, value, iterations);
+        for given in &mut self.overrides {
+            if given.section == ADMINS && !is_hashed(&given.value) {
+                given.value = hash(&*self.entropy, &given.value, iterations);
             }
         }
         let merged = self.merge(&layers);
         let mut additions = Vec::new();
-        if let Some(AdminSeed { name, password }) = admin
-            && lookup(&merged, ADMINS, &name).is_none()
-        {
+        let known = admin.as_ref().and_then(|admin| Some(lookup(&merged, ADMINS, &admin.name)?.text.clone()));
+        if let (Some(AdminSeed { name, password }), Some(stored)) = (&admin, &known) {
+            warnings.extend(other_password(name, password, stored));
+        }
+        if let Some(AdminSeed { name, password }) = admin.filter(|_| known.is_none()) {
             super::check(ADMINS, &name, &password)?;
             let stored = if is_hashed(&password) { password } else { hash(&*self.entropy, &password, iterations) };
             additions.push((ADMINS.to_owned(), name, stored));
@@ -47,10 +52,22 @@ impl Configuration {
             }
             if let Err(error) = last.save() {
                 warnings.push(format!("what was added to the configuration is kept in memory only: {error}"));
-                self.overrides.extend(additions);
+                self.overrides.extend(additions.into_iter().map(|(section, key, value)| {
+                    let place = "kept in memory".to_owned();
+                    Given { section, key, value, place }
+                }));
             }
         }
         Ok(self.loaded(&layers, warnings))
+    }
+
+    /// All settings that were given, in the order of their weight.
+    pub(super) fn given(&self, layers: &[Layer]) -> Vec<GivenAt> {
+        let mut given = in_files(layers);
+        given.extend(self.overrides.iter().map(|Given { section, key, value, place }| {
+            (Place::Given(place.clone()), section.clone(), key.clone(), Some(value.clone()))
+        }));
+        given
     }
 
     /// Reads all layers and puts nothing right.
@@ -92,9 +109,10 @@ impl Configuration {
     fn loaded(&self, layers: &[Layer], mut warnings: Vec<String>) -> Loaded {
         let sections = self.merge(layers);
         for Layer { path, ini } in layers {
-            let ignored = |number| format!("line {number} of {} means nothing and is ignored", path.display());
+            let ignored = |number| format!("{}:{number}: the line means nothing and is ignored", path.display());
             warnings.extend(ini.nonsense().map(ignored));
         }
+        warnings.extend(findings(self.given(layers)).iter().map(ToString::to_string));
         warnings.extend(complaints(&sections));
         Loaded { sections, warnings }
     }
@@ -120,7 +138,7 @@ impl Configuration {
                 }
             }
         }
-        for (section, key, value) in &self.overrides {
+        for Given { section, key, value, .. } in &self.overrides {
             insert(&mut sections, section, key, value.clone(), Origin::Set);
         }
         sections
@@ -138,12 +156,53 @@ fn iterations(sections: &Sections) -> NonZeroU32 {
     read("chttpd_auth").or_else(|| read("couch_httpd_auth")).or_else(default).unwrap_or(NonZeroU32::MIN)
 }
 
+/// A setting with its place; without a value it takes back what was said before.
+type GivenAt = (Place, String, String, Option<String>);
+
+/// The settings of files, in their order.
+pub(super) fn in_files(layers: &[Layer]) -> Vec<GivenAt> {
+    let mut given = Vec::new();
+    for Layer { path, ini } in layers {
+        given.extend(ini.numbered().map(|(line, section, key, value)| {
+            (Place::File(path.clone(), line), section.to_owned(), key.to_owned(), value.map(str::to_owned))
+        }));
+    }
+    given
+}
+
+/// What makes no sense of them.
+pub(super) fn findings(given: Vec<GivenAt>) -> Vec<Finding> {
+    let found =
+        given.into_iter().filter_map(|(place, section, key, value)| check(place, &section, &key, value.as_deref()?));
+    found.collect()
+}
+
+fn refuse_mistakes(given: Vec<GivenAt>) -> Result<(), SettingsError> {
+    let wrong = |finding: &Finding| finding.severity == Severity::Wrong;
+    let mistakes: Vec<String> =
+        findings(given).iter().filter(|finding| wrong(finding)).map(ToString::to_string).collect();
+    if mistakes.is_empty() { Ok(()) } else { Err(SettingsError::Mistakes(mistakes.join("\n"))) }
+}
+
+/// Says that a password of the environment is not the one that counts.
+fn other_password(name: &str, password: &str, stored: &str) -> Option<String> {
+    let is_same = if is_hashed(password) {
+        password == stored
+    } else {
+        settee_auth::PasswordHash::parse(stored).is_ok_and(|hash| hash.verify(password.as_bytes()))
+    };
+    (!is_same).then(|| {
+        format!(
+            "COUCHDB_PASSWORD is not the password of {name}: {name} has one in the configuration already, and that one counts. \
+             Change it with PUT /_node/_local/_config/admins/{name}, or remove its line from the section [admins] before the start"
+        )
+    })
+}
+
+/// What makes no sense together with others. Single settings are looked at where they stand.
 fn complaints(sections: &Sections) -> impl Iterator<Item = String> {
     super::flat(sections).filter_map(|(section, key, value)| {
-        if let Some(wanted) = settee_http::violation(section, key, &value.text) {
-            return Some(format!("[{section}] {key} must be {wanted}: what it concerns is refused"));
-        }
-        let wanted = violation(section, key, &value.text)?;
-        Some(format!("[{section}] {key} must be {wanted}: the value of the configuration is ignored"))
+        let wanted = settee_http::violation(section, key, &value.text)?;
+        Some(format!("[{section}] {key} must be {wanted}: what it concerns is refused"))
     })
 }

@@ -6,17 +6,19 @@
 //!
 //! Passwords of `[admins]` never stay in plain text, neither in memory nor in the files.
 
+pub(crate) mod check;
+mod couchdb;
 pub(crate) mod defaults;
 pub(crate) mod guide;
-mod ini;
+pub(crate) mod ini;
 mod load;
 mod settings;
+pub(crate) mod show;
 mod store;
 
 use crate::uuids::Entropy;
 use defaults::INFINITY;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
@@ -28,12 +30,22 @@ pub(crate) struct Options {
     pub(crate) data_dir: PathBuf,
     /// The configuration file, which must exist; `None`: `local.ini` in the data directory, created when needed.
     pub(crate) file: Option<PathBuf>,
-    /// Section, key and value from command line and environment. They win over the files and are never written to them.
-    pub(crate) overrides: Vec<(String, String, String)>,
+    /// What command line and environment say. It wins over the files and is never written to them.
+    pub(crate) overrides: Vec<Given>,
     /// `COUCHDB_USER` and `COUCHDB_PASSWORD`: an admin that is created unless the files have one of that name.
     pub(crate) admin: Option<AdminSeed>,
     /// Makes salts and the server's uuid.
     pub(crate) entropy: Arc<dyn Entropy>,
+}
+
+/// A setting that stands in no file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Given {
+    pub(crate) section: String,
+    pub(crate) key: String,
+    pub(crate) value: String,
+    /// Where, in the words of who gave it.
+    pub(crate) place: String,
 }
 
 /// The name and password of an admin to create.
@@ -59,6 +71,9 @@ pub(crate) enum SettingsError {
     /// The change is refused; the text is for the client (`bad_request`).
     #[error("{0}")]
     Invalid(String),
+    /// No server starts with this configuration: lines, each with its place.
+    #[error("the configuration is wrong:\n{0}")]
+    Mistakes(String),
     /// The files could not be read or written; nothing was changed.
     #[error("configuration file {0}")]
     Io(std::io::Error),
@@ -100,8 +115,8 @@ enum Origin {
 pub(crate) struct Configuration {
     data_dir: PathBuf,
     files: Files,
-    /// Section, key and value that win over the files; passwords among them are hashed.
-    overrides: Vec<(String, String, String)>,
+    /// What wins over the files; passwords among them are hashed.
+    overrides: Vec<Given>,
     entropy: Arc<dyn Entropy>,
     sections: RwLock<Sections>,
     /// Another number after every change of the sections.
@@ -136,8 +151,9 @@ impl Configuration {
             Some(file) => Files::new(file, store::Presence::Required),
             None => Files::new(data_dir.join("local.ini"), store::Presence::Optional),
         };
-        for (section, key, value) in &overrides {
-            check(section, key, value)?;
+        for Given { section, key, value, place } in &overrides {
+            ini::check_entry(section, key, value)
+                .map_err(|error| SettingsError::Mistakes(format!("{place}: {error}")))?;
         }
         let configuration = Configuration {
             data_dir,
@@ -318,8 +334,7 @@ impl Configuration {
 
     fn refuse_party(&self) -> Result<(), SettingsError> {
         let address = self.effective("chttpd", "bind_address").unwrap_or_default();
-        let loopback = address.parse::<IpAddr>().map_or(address == "localhost", |ip| ip.is_loopback());
-        if loopback {
+        if defaults::address(&address).is_some_and(|ip| ip.is_loopback()) {
             return Ok(());
         }
         Err(SettingsError::Invalid(format!("The last admin cannot be removed while the server listens on {address}")))
@@ -394,6 +409,10 @@ fn check(section: &str, key: &str, value: &str) -> Result<(), SettingsError> {
         violation(section, key, value).or_else(|| settee_http::violation(section, key, value).map(str::to_owned));
     if let Some(wanted) = wanted {
         return Err(SettingsError::Invalid(format!("[{section}] {key} must be {wanted}")));
+    }
+    if let Some(near) = check::mistyped(section, key) {
+        // With it in the file the server would not start again.
+        return Err(SettingsError::Invalid(format!("[{section}] {key} is not known; did you mean {near}?")));
     }
     if section == load::ADMINS && value.is_empty() {
         return Err(SettingsError::Invalid(format!("The password of {key} must not be empty")));

@@ -85,7 +85,9 @@ impl From<settee_http::Persist> for Persist {
 impl From<SettingsError> for settee_http::SettingsError {
     fn from(error: SettingsError) -> settee_http::SettingsError {
         match error {
-            SettingsError::Invalid(reason) => settee_http::SettingsError::Invalid(reason),
+            SettingsError::Invalid(reason) | SettingsError::Mistakes(reason) => {
+                settee_http::SettingsError::Invalid(reason)
+            }
             SettingsError::Io(_) => settee_http::SettingsError::File(error.to_string()),
         }
     }

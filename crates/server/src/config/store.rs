@@ -51,6 +51,12 @@ impl Files {
         Ok(layers)
     }
 
+    /// Reads the configuration file alone.
+    pub(crate) fn read_main(&self) -> io::Result<Vec<Layer>> {
+        let bytes = fs::read(&self.main).map_err(|error| at(&self.main, &error))?;
+        Ok(vec![Layer { path: self.main.clone(), ini: Ini::parse(&decode(bytes, &self.main)?) }])
+    }
+
     fn may_be_missing(&self, path: &Path) -> bool {
         self.presence == Presence::Optional && path == self.main
     }

@@ -8,7 +8,8 @@ use std::time::Instant;
 use settee_model::json::Value;
 
 use super::Finding;
-use crate::{control, process, version};
+use crate::backends::{self, Depth, Fault};
+use crate::{control, process, verify, version};
 
 /// Less free space than this is an error: the engine needs room to compact.
 const FREE_BYTES_MIN: u64 = 256 << 20;
@@ -60,6 +61,56 @@ pub(super) fn layout(data: &Path) -> Vec<Finding> {
         Ok(None) => Finding::good("there is no data yet"),
         Err(error) => Finding::error(format!("{error:#}"), "Restore the file `version` from a backup."),
     });
+    findings
+}
+
+/// Files up to this size together are read whole.
+const READ_MAX_BYTES: u64 = 4 << 30;
+
+/// So many faults are told one by one.
+const FAULTS_MAX: usize = 20;
+
+/// Whether files are damaged or missing.
+pub(super) fn damage(data: &Path) -> Vec<Finding> {
+    let advice = format!(
+        "`settee verify --data {0}` says which databases it concerns. Restore a backup, or make a new data directory of\n\
+         everything that can be read: settee salvage --data {0} --to NEW",
+        data.display()
+    );
+    let mut findings: Vec<Finding> = verify::own_files(data)
+        .into_iter()
+        .map(|(path, why)| {
+            Finding::error(format!("{} {why}", path.display()), "Mend the file, or restore it from a backup.")
+        })
+        .collect();
+    let engine = data.join(verify::ENGINE);
+    if !engine.is_dir() {
+        return findings;
+    }
+    let files = fs::read_dir(&engine).into_iter().flatten().flatten();
+    let bytes: u64 = files.filter_map(|file| Some(file.metadata().ok()?.len())).sum();
+    let depth = if bytes <= READ_MAX_BYTES { Depth::Whole } else { Depth::Outline };
+    match backends::check(&engine, depth, &mut |_, _| {}) {
+        Ok(checked) => {
+            let faults: Vec<&Fault> = checked.faults.iter().filter(|fault| !fault.is_cut_end).collect();
+            let told = faults.iter().take(FAULTS_MAX);
+            findings.extend(told.map(|fault| Finding::error(verify::in_words(fault), advice.as_str())));
+            if faults.len() > FAULTS_MAX {
+                let more = faults.len() - FAULTS_MAX;
+                findings.push(Finding::error(format!("{more} more places are damaged"), advice.as_str()));
+            }
+            if faults.is_empty() {
+                findings.push(match depth {
+                    Depth::Whole => Finding::good(format!("{} of data are as they were written", verify::size(bytes))),
+                    Depth::Outline => Finding::good(format!(
+                        "no data is missing; the {} were not read, which `settee verify` does",
+                        verify::size(bytes)
+                    )),
+                });
+            }
+        }
+        Err(error) => findings.push(Finding::error(format!("{error:#}"), advice)),
+    }
     findings
 }
 
@@ -159,6 +210,10 @@ pub(super) fn server(data: &Path) -> Vec<Finding> {
         let found = format!("Settee {version} serves this data; this is {}", env!("CARGO_PKG_VERSION"));
         Finding::warning(found, "Restart the server (POST /_node/_local/_restart) to bring the new version into use.")
     }];
+    if let Some(reason) = value.get("refused").and_then(|reason| reason.as_str().map(std::borrow::Cow::into_owned)) {
+        let advice = "Nothing is written until this is mended; what is stored can be read. Look into the log.";
+        findings.push(Finding::error(format!("the server refuses writes: {reason}"), advice));
+    }
     let slow: Vec<Value<'_>> =
         value.get("slow").into_iter().flat_map(|slow| slow.elements().collect::<Vec<_>>()).collect();
     let is_view = |slow: &Value<'_>| slow.get("is_view").and_then(Value::as_bool) == Some(true);

@@ -83,6 +83,7 @@ fn examine(data: &Path, config: Option<&Path>) -> Vec<Finding> {
         return findings;
     }
     findings.extend(checks::layout(data));
+    findings.extend(checks::damage(data));
     findings.extend(checks::disk(data));
     findings.push(checks::open_files());
     let options = Options {

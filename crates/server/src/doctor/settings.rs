@@ -1,7 +1,6 @@
 //! What is looked at in the configuration: values that make no sense, names that look mistyped, administrators, files of
 //! certificates.
 
-use std::net::IpAddr;
 use std::path::Path;
 
 use settee_auth::is_hashed;
@@ -9,20 +8,18 @@ use settee_auth::is_hashed;
 use super::Finding;
 use super::checks::readable;
 use crate::config::Configuration;
-use crate::config::defaults::{self, SETTINGS};
+use crate::config::check::Severity;
+use crate::config::defaults;
 
 pub(super) fn examine(configuration: &Configuration) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = configuration
-        .warnings()
-        .into_iter()
-        .map(|warning| {
-            Finding::error(
-                warning,
-                "Mend it; `settee config --defaults` shows how settings are written and what each may be.",
-            )
-        })
-        .collect();
-    findings.extend(mistyped(configuration));
+    let advice = "Mend it; `settee config --defaults` shows how settings are written and what each may be.";
+    let mut findings = Vec::new();
+    let given = configuration.findings().unwrap_or_default();
+    for warning in configuration.warnings() {
+        // Those of single settings are told apart by how bad they are.
+        let idle = given.iter().any(|finding| finding.severity == Severity::Idle && finding.to_string() == warning);
+        findings.push(if idle { Finding::good(warning) } else { Finding::error(warning, advice) });
+    }
     findings.extend(plain_passwords(configuration));
     findings.push(administrators(configuration));
     findings.extend(certificates(configuration));
@@ -32,27 +29,6 @@ pub(super) fn examine(configuration: &Configuration) -> Vec<Finding> {
     }
     if findings.iter().all(|finding| finding.verdict == super::Verdict::Good) {
         findings.insert(0, Finding::good("the configuration makes sense"));
-    }
-    findings
-}
-
-/// Keys that nobody knows but that are close to one that is known.
-fn mistyped(configuration: &Configuration) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for (section, values) in configuration.all() {
-        let is_known_section = SETTINGS.iter().any(|setting| setting.section == section);
-        for (key, _) in values.iter().filter(|(key, _)| defaults::find(&section, key).is_none()) {
-            let near = SETTINGS.iter().find(|setting| {
-                setting.key != key && setting.section == section && distance(setting.key, key) <= 2
-                    || setting.key == key && distance(setting.section, &section) <= 2 && !is_known_section
-            });
-            if let Some(near) = near {
-                let found = format!("[{section}] {key} is not known");
-                let advice =
-                    format!("Is [{}] {} meant? A setting that nobody knows does nothing.", near.section, near.key);
-                findings.push(Finding::warning(found, advice));
-            }
-        }
     }
     findings
 }
@@ -73,7 +49,7 @@ fn administrators(configuration: &Configuration) -> Finding {
         return Finding::good(format!("there are administrators: {count}"));
     }
     let address = configuration.effective("chttpd", "bind_address").unwrap_or_default();
-    let is_private = address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    let is_private = defaults::address(&address).is_some_and(|address| address.is_loopback());
     let advice = "Make one: COUCHDB_USER and COUCHDB_PASSWORD in the environment of the next start, or `name = password` in\n\
                   the section [admins] of local.ini.";
     if is_private {
@@ -101,20 +77,4 @@ fn certificates(configuration: &Configuration) -> Vec<Finding> {
         }
     };
     files.into_iter().map(examine).collect()
-}
-
-/// How many characters have to be changed, added or left out.
-pub(super) fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (index, letter) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = index + 1;
-        for place in 0..b.len() {
-            let changed = diagonal + usize::from(letter != b[place]);
-            diagonal = row[place + 1];
-            row[place + 1] = changed.min(row[place] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }

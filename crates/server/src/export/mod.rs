@@ -10,8 +10,11 @@
 //! {"attachment":NAME,"bytes":N}
 //! {"data":BASE64}                                                              as often as it takes
 //! {"local":{"_id":"_local/…",…}}
-//! {"end":{"documents":N,"revisions":N,"attachments":N,"local":N}}              without it the file is not complete
+//! {"left_out":{"id":ID,"rev":REV,"why":TEXT}}                                  what the server could not read
+//! {"end":{"documents":N,"revisions":N,"attachments":N,"local":N,"left_out":N},"sha256":HEX}
 //! ```
+//!
+//! Without the last line a file is not complete. Its checksum is that of all lines before; exports of older versions have none.
 //!
 //! The list of revisions is that of one moment; a revision that was replaced and compacted away meanwhile is replaced by
 //! its successors. Local documents get new revisions when they are restored; everything else is as it was.
@@ -40,4 +43,13 @@ pub(crate) struct Report {
     pub(crate) revisions: u64,
     pub(crate) attachments: u64,
     pub(crate) local: u64,
+    /// What could not be read on the server and is not in the file.
+    pub(crate) left_out: u64,
+    /// Whether the file has a checksum, with which it was compared.
+    pub(crate) is_checked: bool,
+}
+
+/// The checksum as it stands in the last line.
+fn hex(digest: &[u8]) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -7,10 +7,11 @@ use std::path::Path;
 use anyhow::{Context as _, bail, ensure};
 use settee_model::base64;
 use settee_model::json::{Json, Value, write_string};
+use sha2::{Digest as _, Sha256};
 
 use super::client::Client;
 use super::url::{DatabaseUrl, document};
-use super::{FORMAT, LINE_BYTES, Report};
+use super::{FORMAT, LINE_BYTES, Report, hex};
 
 /// Documents that are sent together …
 const TOGETHER: usize = 500;
@@ -27,8 +28,33 @@ pub(crate) fn read(from: &Path, url: &str) -> anyhow::Result<Report> {
     if from == Path::new("-") {
         return Import::new(url, BufReader::new(io::stdin().lock()))?.run();
     }
+    let is_checked = check(from)?;
     let file = File::open(from).with_context(|| format!("{} cannot be read", from.display()))?;
-    Import::new(url, BufReader::new(file))?.run()
+    let report = Import::new(url, BufReader::new(file))?.run()?;
+    Ok(Report { is_checked, ..report })
+}
+
+/// Whether a file is whole, before anything is restored of it. `false`: it has no checksum, so that only its end says so.
+fn check(from: &Path) -> anyhow::Result<bool> {
+    let unreadable = || format!("{} cannot be read", from.display());
+    let mut input = BufReader::new(File::open(from).with_context(unreadable)?);
+    let (mut hasher, mut last, mut next) = (Sha256::new(), Vec::new(), Vec::new());
+    while (&mut input).take(LINE_BYTES).read_until(b'\n', &mut next).with_context(unreadable)? > 0 {
+        hasher.update(&last);
+        last = std::mem::take(&mut next);
+    }
+    let end = Json::parse(&last).ok().filter(|_| last.ends_with(b"\n"));
+    let end = end.filter(|line| line.value().get("end").is_some());
+    let Some(end) = end else {
+        bail!("the file {} is not complete: its last line is missing. Nothing was restored", from.display());
+    };
+    let Some(told) = end.value().get("sha256").and_then(Value::as_str) else { return Ok(false) };
+    ensure!(
+        hex(&hasher.finalize()) == told,
+        "the file {} is damaged: it does not have the content that was written. Nothing was restored",
+        from.display()
+    );
+    Ok(true)
 }
 
 struct Import<R> {
@@ -77,11 +103,18 @@ impl<R: BufRead> Import<R> {
         ensure!(format == Some(FORMAT), "this is no export, or one of a version that is not known here");
         self.create(head)?;
         let end = loop {
-            let Some(line) = self.lines.next()? else {
-                bail!(
-                    "the file is not complete: its last line is missing. The database {} holds what there was",
-                    self.name
-                )
+            let line = match self.lines.next() {
+                Ok(Some(line)) => line,
+                cut => {
+                    self.finish()?;
+                    let (name, Report { revisions, local, .. }) = (&self.name, self.report);
+                    let why =
+                        cut.err().map_or_else(|| "its last line is missing".to_owned(), |error| format!("{error:#}"));
+                    bail!(
+                        "the file is not complete: {why}. The database {name} holds the {revisions} revisions and {local} \
+                         local documents that came before"
+                    );
+                }
             };
             let value = line.value();
             if let Some(doc) = value.get("doc") {
@@ -95,15 +128,12 @@ impl<R: BufRead> Import<R> {
                     revisions: number("revisions"),
                     attachments: number("attachments"),
                     local: number("local"),
+                    left_out: number("left_out"),
+                    is_checked: false,
                 };
             }
         };
-        self.flush()?;
-        for doc in std::mem::take(&mut self.design) {
-            self.waiting.push(b',');
-            self.waiting.extend_from_slice(&doc);
-            self.flush()?;
-        }
+        self.finish()?;
         let limit = head.get("revs_limit").map_or(&b"1000"[..], Value::raw);
         self.client.send("PUT", "/_revs_limit", limit)?.json("its _revs_limit")?;
         if let Some(security) = head.get("security") {
@@ -126,6 +156,17 @@ impl<R: BufRead> Import<R> {
             end.local
         );
         Ok(end)
+    }
+
+    /// Sends what waits.
+    fn finish(&mut self) -> anyhow::Result<()> {
+        self.flush()?;
+        for doc in std::mem::take(&mut self.design) {
+            self.waiting.push(b',');
+            self.waiting.extend_from_slice(&doc);
+            self.flush()?;
+        }
+        Ok(())
     }
 
     fn create(&mut self, head: Value<'_>) -> anyhow::Result<()> {

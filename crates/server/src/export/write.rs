@@ -1,16 +1,18 @@
 //! A database to a file.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, BufWriter, Read as _, Seek as _, Write};
 use std::path::Path;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use settee_model::base64;
 use settee_model::json::{Json, Value, write_string};
+use sha2::{Digest as _, Sha256};
 
 use super::client::Client;
 use super::url::{DatabaseUrl, document, segment};
-use super::{FORMAT, INLINE_BYTES, Report};
+use super::{FORMAT, INLINE_BYTES, Report, hex};
 
 /// Revisions that are asked for together.
 const TOGETHER: usize = 100;
@@ -44,8 +46,26 @@ pub(crate) fn write(url: &str, to: &Path) -> anyhow::Result<Report> {
 struct Export<'a> {
     url: DatabaseUrl,
     client: Client,
-    out: &'a mut dyn Write,
+    out: Hashed<'a>,
     report: Report,
+}
+
+/// An output whose bytes are hashed.
+struct Hashed<'a> {
+    out: &'a mut dyn Write,
+    hasher: Sha256,
+}
+
+impl Write for Hashed<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let length = self.out.write(bytes)?;
+        self.hasher.update(&bytes[..length]);
+        Ok(length)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
 }
 
 /// A revision to be fetched.
@@ -57,7 +77,8 @@ struct Wanted {
 impl<'a> Export<'a> {
     fn new(url: DatabaseUrl, out: &'a mut dyn Write) -> anyhow::Result<Self> {
         let client = Client::connect(url.clone())?;
-        Ok(Self { url, client, out, report: Report::default() })
+        let out = Hashed { out, hasher: Sha256::new() };
+        Ok(Self { url, client, out, report: Report { is_checked: true, ..Report::default() } })
     }
 
     fn run(mut self) -> anyhow::Result<Report> {
@@ -68,17 +89,65 @@ impl<'a> Export<'a> {
             self.report.documents += take_row(&line, &mut wanted)?;
             line.clear();
             if wanted.len() >= TOGETHER {
-                self.revisions(&std::mem::take(&mut wanted))?;
+                self.batch(&std::mem::take(&mut wanted))?;
             }
         }
-        self.revisions(&wanted)?;
-        self.local_documents()?;
-        let Report { documents, revisions, attachments, local } = self.report;
+        self.batch(&wanted)?;
+        if let Err(error) = self.local_documents() {
+            self.leave_out(None, None, &format!("local documents: {error:#}"))?;
+        }
+        let Report { documents, revisions, attachments, local, left_out, .. } = self.report;
+        let digest = hex(&self.out.hasher.clone().finalize());
         writeln!(
             self.out,
-            "{{\"end\":{{\"documents\":{documents},\"revisions\":{revisions},\"attachments\":{attachments},\"local\":{local}}}}}"
+            "{{\"end\":{{\"documents\":{documents},\"revisions\":{revisions},\"attachments\":{attachments},\"local\":{local},\
+             \"left_out\":{left_out}}},\"sha256\":\"{digest}\"}}"
         )?;
         Ok(self.report)
+    }
+
+    /// Revisions together, or one by one if the server cannot read some of them.
+    fn batch(&mut self, wanted: &[Wanted]) -> anyhow::Result<()> {
+        let before = self.report;
+        match self.fetch(wanted) {
+            Ok(answer) => self.found(&answer, wanted),
+            Err(_) => {
+                self.report = before;
+                // It may have broken off in the middle of an answer.
+                self.client = Client::connect(self.url.clone())?;
+                wanted.iter().try_for_each(|wanted| self.alone(wanted))
+            }
+        }
+    }
+
+    /// One revision, or a line that says that it is left out.
+    fn alone(&mut self, wanted: &Wanted) -> anyhow::Result<()> {
+        let one = std::slice::from_ref(wanted);
+        match self.fetch(one) {
+            Ok(answer) => self.found(&answer, one),
+            Err(error) => {
+                self.client = Client::connect(self.url.clone())?;
+                self.leave_out(Some(&wanted.id), Some(&wanted.rev), &format!("{error:#}"))
+            }
+        }
+    }
+
+    fn leave_out(&mut self, id: Option<&str>, rev: Option<&str>, why: &str) -> anyhow::Result<()> {
+        self.report.left_out += 1;
+        let mut line = b"{\"left_out\":{".to_vec();
+        for (name, value) in [("id", id), ("rev", rev)] {
+            if let Some(value) = value {
+                line.extend_from_slice(format!("\"{name}\":").as_bytes());
+                write_string(&mut line, value);
+                line.push(b',');
+            }
+        }
+        line.extend_from_slice(b"\"why\":");
+        write_string(&mut line, why);
+        line.extend_from_slice(b"}}\n");
+        let about = id.map_or_else(String::new, |id| format!("{id} {}: ", rev.unwrap_or_default()));
+        eprintln!("left out: {about}{why}");
+        Ok(self.out.write_all(&line)?)
     }
 
     fn head(&mut self) -> anyhow::Result<()> {
@@ -98,23 +167,49 @@ impl<'a> Export<'a> {
 
     /// The rows of all changes, in a file without a name: reading revisions takes longer than a server wants to wait
     /// with half an answer, and the rows of many documents do not fit into memory.
-    fn spool_changes(&self) -> anyhow::Result<BufReader<File>> {
+    ///
+    /// Where the order of updates is damaged the changes from its end on are taken, and then documents by their ids.
+    fn spool_changes(&mut self) -> anyhow::Result<BufReader<File>> {
         let path = std::env::temp_dir().join(format!("settee-export-{}", std::process::id()));
         let mut options = File::options();
         let spool = options.read(true).write(true).create_new(true).open(&path);
         let mut spool = spool.with_context(|| format!("{} cannot be written", path.display()))?;
         fs::remove_file(&path)?;
-        let mut client = Client::connect(self.url.clone())?;
-        let mut rows = client.send("GET", "/_changes?style=all_docs", b"")?.ok("its _changes")?;
-        io::copy(&mut rows, &mut spool).context("its _changes")?;
+        let mut seen = HashSet::new();
+        if let Err(error) = self.spool("/_changes?style=all_docs", &mut spool, None) {
+            let why = format!("{error:#}");
+            spool.rewind()?;
+            for line in BufReader::new(&spool).lines() {
+                seen.extend(row_id(&line?));
+            }
+            spool.seek(io::SeekFrom::End(0))?;
+            for path in ["/_changes?style=all_docs&descending=true", "/_all_docs"] {
+                // It breaks off as well, at the other side of the damage.
+                let _ = self.spool(path, &mut spool, Some(&mut seen));
+            }
+            self.leave_out(None, None, &format!("what changed where the order of updates cannot be read: {why}"))?;
+        }
         spool.rewind()?;
         Ok(BufReader::new(spool))
     }
 
-    fn revisions(&mut self, wanted: &[Wanted]) -> anyhow::Result<()> {
-        if wanted.is_empty() {
-            return Ok(());
+    /// Writes the rows of an answer to `spool`, only of documents that were not `seen` if that is given.
+    fn spool(&self, path: &str, spool: &mut File, mut seen: Option<&mut HashSet<String>>) -> anyhow::Result<()> {
+        let mut client = Client::connect(self.url.clone())?;
+        let rows = client.send("GET", path, b"")?.ok("its rows")?;
+        let mut out = BufWriter::new(spool);
+        for line in BufReader::new(rows).lines() {
+            let line = line.context("its rows")?;
+            ensure!(!line.starts_with("{\"error\""), "its rows broke off: {line}");
+            let is_new = seen.as_mut().is_none_or(|seen| row_id(&line).is_some_and(|id| seen.insert(id)));
+            if is_new {
+                writeln!(out, "{line}")?;
+            }
         }
+        Ok(out.flush()?)
+    }
+
+    fn fetch(&mut self, wanted: &[Wanted]) -> anyhow::Result<Json> {
         let mut body = b"{\"docs\":[".to_vec();
         for (index, Wanted { id, rev }) in wanted.iter().enumerate() {
             body.extend_from_slice(if index > 0 { b",{\"id\":" } else { b"{\"id\":" });
@@ -124,17 +219,33 @@ impl<'a> Export<'a> {
             body.push(b'}');
         }
         body.extend_from_slice(b"]}");
-        let answer = self.client.send("POST", "/_bulk_get?revs=true", &body)?.json("documents")?;
+        self.client.send("POST", "/_bulk_get?revs=true", &body)?.json("documents")
+    }
+
+    fn found(&mut self, answer: &Json, wanted: &[Wanted]) -> anyhow::Result<()> {
         let results = answer.value().get("results").context("the answer of _bulk_get has no results")?;
         for (result, wanted) in results.elements().zip(wanted) {
             for doc in result.get("docs").into_iter().flat_map(Value::elements) {
-                match doc.get("ok") {
-                    Some(found) => self.revision(&wanted.id, found)?,
-                    None => self.successors(&wanted.id)?,
+                if let Err(error) = self.one(wanted, doc) {
+                    // A file that cannot be written is no fault of the document.
+                    self.out.flush()?;
+                    self.client = Client::connect(self.url.clone())?;
+                    self.leave_out(Some(&wanted.id), Some(&wanted.rev), &format!("{error:#}"))?;
                 }
             }
         }
         Ok(())
+    }
+
+    fn one(&mut self, wanted: &Wanted, doc: Value<'_>) -> anyhow::Result<()> {
+        if let Some(found) = doc.get("ok") {
+            return self.revision(&wanted.id, found);
+        }
+        let error = doc.get("error").and_then(|error| error.get("error")?.as_str());
+        match error.as_deref() {
+            Some("not_found") | None => self.successors(&wanted.id),
+            Some(_) => bail!("{}", String::from_utf8_lossy(doc.raw())),
+        }
     }
 
     /// All leaves of a document one of whose revisions is gone.
@@ -155,7 +266,6 @@ impl<'a> Export<'a> {
     }
 
     fn revision(&mut self, id: &str, found: Value<'_>) -> anyhow::Result<()> {
-        self.report.revisions += 1;
         let attachments: Vec<(String, u64)> = found
             .get("_attachments")
             .into_iter()
@@ -167,16 +277,30 @@ impl<'a> Export<'a> {
                 )
             })
             .collect();
-        self.report.attachments += attachments.len() as u64;
+        let count = attachments.len() as u64;
+        let counted = Report {
+            revisions: self.report.revisions + 1,
+            attachments: self.report.attachments + count,
+            ..self.report
+        };
         if attachments.is_empty() {
+            self.report = counted;
             return self.line("doc", found.raw());
         }
         let rev = found.get("_rev").and_then(Value::as_str).context("a document has no revision")?;
         if attachments.iter().map(|(_, length)| length).sum::<u64>() > INLINE_BYTES {
+            // Half of it cannot be taken back, so it is read twice.
+            for (name, length) in &attachments {
+                let path = format!("/{}/{}?rev={rev}", document(id), segment(name));
+                let mut body = self.client.send("GET", &path, b"")?.ok(name)?;
+                ensure!(io::copy(&mut body, &mut io::sink())? == *length, "the attachment {name} is not whole");
+            }
+            self.report = counted;
             return self.large(id, &rev, found, &attachments);
         }
         let path = format!("/{}?rev={rev}&revs=true&attachments=true", document(id));
         let whole = self.client.send("GET", &path, b"")?.json(id)?;
+        self.report = counted;
         self.line("doc", whole.as_bytes())
     }
 
@@ -250,16 +374,27 @@ impl<'a> Export<'a> {
     }
 }
 
-/// Takes a line of `_changes`: a document with its leaves, or what stands around them.
-fn take_row(line: &str, wanted: &mut Vec<Wanted>) -> anyhow::Result<u64> {
+/// The row in a line of an answer, if there is one: lines stand around them.
+fn row(line: &str) -> anyhow::Result<Option<Json>> {
     let text = line.trim().trim_end_matches(',');
-    if !text.starts_with("{\"seq\"") {
+    if !text.starts_with("{\"seq\"") && !text.starts_with("{\"id\"") {
         ensure!(!text.starts_with("{\"error\""), "its _changes broke off: {text}");
-        return Ok(0);
+        return Ok(None);
     }
-    let row = Json::parse(text.as_bytes()).context("a row of _changes is no JSON")?;
-    let id = row.value().get("id").and_then(Value::as_str).context("a row of _changes has no id")?.into_owned();
-    for change in row.value().get("changes").into_iter().flat_map(Value::elements) {
+    Ok(Some(Json::parse(text.as_bytes()).context("a row of _changes is no JSON")?))
+}
+
+fn row_id(line: &str) -> Option<String> {
+    row(line).ok()??.value().get("id")?.as_str().map(std::borrow::Cow::into_owned)
+}
+
+/// Takes a line of `_changes` or `_all_docs`: a document with its leaves, or its winner.
+fn take_row(line: &str, wanted: &mut Vec<Wanted>) -> anyhow::Result<u64> {
+    let Some(row) = row(line)? else { return Ok(0) };
+    let row = row.value();
+    let id = row.get("id").and_then(Value::as_str).context("a row of _changes has no id")?.into_owned();
+    let changes = row.get("changes").into_iter().flat_map(Value::elements);
+    for change in changes.chain(row.get("value")) {
         let rev = change.get("rev").and_then(Value::as_str).context("a change has no revision")?.into_owned();
         wanted.push(Wanted { id: id.clone(), rev });
     }

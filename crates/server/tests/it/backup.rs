@@ -209,8 +209,26 @@ fn one_database_comes_back_whole_under_another_name() {
     assert!(String::from_utf8_lossy(&again.stderr).contains("restore under another name"), "{again:?}");
     let whole = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, &whole[..whole.trim_end().rfind('\n').unwrap() + 1]).unwrap();
-    let half = run(program(&["restore", "--database", &url("half"), "--from"]).arg(&file));
-    assert!(String::from_utf8_lossy(&half.stderr).contains("is not complete"), "{half:?}");
+    let restore = |name: &str| run(program(&["restore", "--database", &url(name), "--from"]).arg(&file));
+    let half = restore("half");
+    let told = String::from_utf8_lossy(&half.stderr);
+    assert!(
+        !half.status.success() && told.contains("is not complete") && told.contains("Nothing was restored"),
+        "{told}"
+    );
+    client.get("/half").expect(404);
+    let other = whole.replacen("\"n\":7,", "\"n\":8,", 1);
+    assert_ne!(other, whole);
+    std::fs::write(&file, &other).unwrap();
+    let damaged = restore("half");
+    assert!(String::from_utf8_lossy(&damaged.stderr).contains("is damaged"), "{damaged:?}");
+    client.get("/half").expect(404);
+    // As an older version wrote it.
+    let old = format!("{}}}\n", whole.split(",\"sha256\"").next().unwrap());
+    std::fs::write(&file, old).unwrap();
+    let unverified = restore("half");
+    assert!(unverified.status.success(), "{unverified:?}");
+    assert!(String::from_utf8_lossy(&unverified.stderr).contains("cannot be verified"), "{unverified:?}");
     let mut refused = program(&["backup", "--database", &url("db").replace("secret", "wrong"), "--to", "-"]);
     let nobody = run(&mut refused);
     assert!(!nobody.status.success() && !String::from_utf8_lossy(&nobody.stderr).contains("wrong@"), "{nobody:?}");

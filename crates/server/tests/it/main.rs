@@ -8,6 +8,7 @@ mod attacks;
 mod backup;
 mod client;
 mod crash;
+mod damage;
 mod feeds;
 mod languages;
 mod life;

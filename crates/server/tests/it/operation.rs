@@ -209,7 +209,11 @@ fn settings_come_from_files_environment_and_arguments() {
     let wrong = run(serve(&directory).args(["--set", "port=1"]));
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("section/key=value"), "{wrong:?}");
     let wrong = run(serve(&directory).env("SETTEE_CHTTPD__PORT", "many").env_remove("SETTEE_X"));
-    assert!(String::from_utf8_lossy(&wrong.stderr).contains("[chttpd] port must be an integer"), "{wrong:?}");
+    assert!(
+        String::from_utf8_lossy(&wrong.stderr)
+            .contains("SETTEE_CHTTPD__PORT: [chttpd] port = many: it must be an integer"),
+        "{wrong:?}"
+    );
 }
 
 #[test]

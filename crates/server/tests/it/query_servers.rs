@@ -13,7 +13,7 @@ const DESIGN: &str = r#"{"language":"test","views":{"v":{"map":"act"}}}"#;
 /// A server whose environment names the query server, and a database.
 fn start(directory: &Directory) -> (Server, Client) {
     let mut serve = serve(directory);
-    serve.env("COUCHDB_QUERY_SERVER_TEST", command()).env("COUCHDB_PASSWORD", "secret").env("COUCHDB_USER", "");
+    serve.env("COUCHDB_QUERY_SERVER_TEST", command()).env("COUCHDB_SECRET", "secret");
     let server = Server::start_as(directory, &mut serve);
     let mut client = server.client();
     client.put("/db", "").expect(201);

@@ -48,7 +48,10 @@ fn the_first_start_says_where() {
     let version = env!("CARGO_PKG_VERSION");
     let data = directory.path().canonicalize().unwrap();
     let expected = format!(
-        "Settee {version} listens at http://{}/\nData lies in {}\nStop with Ctrl-C.\n",
+        "Settee {version} listens at http://{0}/\nData lies in {1}\n\
+         There is no administrator: everybody on this machine may do everything. To make one:\n  \
+         curl -X PUT http://{0}/_node/_local/_config/admins/NAME -d '\"PASSWORD\"'\n\
+         or start with COUCHDB_USER and COUCHDB_PASSWORD in the environment\nStop with Ctrl-C.\n",
         server.address,
         data.display()
     );
@@ -207,7 +210,88 @@ fn a_broken_configuration_is_named() {
     let output = run(&mut serve(&directory));
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{text}");
-    assert!(text.contains("bind_address is no IP address: nowhere"), "{text}");
+    assert!(text.contains("local.ini:4: [chttpd] bind_address = nowhere: it must be an IP address"), "{text}");
+}
+
+/// Wherever a mistake comes from, the start stops with its place and what was probably meant.
+#[test]
+fn mistakes_stop_the_start() {
+    let check = |ini: &str, arguments: &[&str], variables: &[(&str, &str)], expected: &str| {
+        let directory = Directory::new();
+        directory.configure(ini);
+        let mut command = program(&["serve", "--data"]);
+        command.arg(directory.path()).args(arguments).envs(variables.iter().copied());
+        let output = run(&mut command);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(text.contains(expected), "{text} does not say {expected}");
+    };
+    check("[chttpd]\nport = 59x\n", &[], &[], "local.ini:4: [chttpd] port = 59x: it must be an integer");
+    check("[chttpd]\nprot = 0\n", &[], &[], "local.ini:4: [chttpd] prot is not known; did you mean [chttpd] port?");
+    check("", &["--set", "chttpd/prot=0"], &[], "--set chttpd/prot: [chttpd] prot is not known; did you mean");
+    check("", &["--set", "chttpd/port=x"], &[], "--set chttpd/port: [chttpd] port = x: it must be");
+    check("", &[], &[("SETTEE_CHTPD__PORT", "0")], "SETTEE_CHTPD__PORT: [chtpd] port is not known; did you mean");
+    check("", &[], &[("COUCHDB_USER", "ann")], "COUCHDB_USER is set and COUCHDB_PASSWORD is not");
+    check("", &[], &[("COUCHDB_PASSWORD", "x")], "COUCHDB_PASSWORD is set and COUCHDB_USER is not");
+}
+
+#[test]
+fn a_configuration_is_shown_and_checked() {
+    let directory = Directory::new();
+    directory.configure("[ioq]\nratio = 0.01\n[chttpd]\nport = 1234\n[admins]\nann = secret\n");
+    let file = directory.path().join("local.ini");
+    let shown = run(program(&["config", "show", "--data"]).arg(directory.path()));
+    let text = String::from_utf8_lossy(&shown.stdout);
+    assert!(text.contains(&format!("port = 1234 ; {}:6", file.display())) && text.contains("; default"), "{text}");
+    assert!(text.contains("ann = ****") && !text.contains("secret = secret"), "{text}");
+    let checked = run(program(&["config", "check"]).arg(&file));
+    let text = String::from_utf8_lossy(&checked.stdout);
+    assert!(checked.status.success() && text.contains("[ioq] ratio is a setting of CouchDB"), "{text}");
+    directory.configure("[chttpd]\nprot = 1\n");
+    let checked = run(program(&["config", "check"]).arg(&file));
+    let text = String::from_utf8_lossy(&checked.stdout);
+    assert!(!checked.status.success() && text.contains("WRONG") && text.contains("did you mean"), "{text}");
+}
+
+#[test]
+fn localhost_is_an_address() {
+    let directory = Directory::new();
+    let server = Server::start_as(&directory, serve(&directory).args(["--bind", "localhost"]));
+    assert!(server.address.ip().is_loopback());
+}
+
+/// Nobody is refused for a name and a password before there is an administrator: set-up scripts send them from the first
+/// request on.
+#[test]
+fn a_party_takes_everybody_by_any_name() {
+    let directory = Directory::new();
+    let server = Server::start(&directory);
+    let mut ann = server.client().with(ANN);
+    ann.put("/db", "").expect(201);
+    ann.get("/_all_dbs").expect(200);
+    ann.put("/_node/_local/_config/admins/ann", "\"secret\"").expect(200);
+    ann.get("/_all_dbs").expect(200);
+    server.client().with(WRONG).get("/_all_dbs").expect(401);
+    server.client().get("/_all_dbs").expect(401);
+}
+
+#[test]
+fn another_password_of_the_environment_is_named() {
+    let directory = Directory::new();
+    let start = |password: &str| {
+        let mut command = serve(&directory);
+        command.env("COUCHDB_USER", "ann").env("COUCHDB_PASSWORD", password);
+        Server::start_as(&directory, &mut command)
+    };
+    let server = start("secret");
+    assert!(server.greeting.contains("The administrator is ann\n"), "{}", server.greeting);
+    drop(server);
+    let log = || fs::read_to_string(directory.path().join("log")).unwrap();
+    drop(start("secret"));
+    assert!(!log().contains("COUCHDB_PASSWORD"), "{}", log());
+    let server = start("changed");
+    server.client().with(ANN).get("/_all_dbs").expect(200);
+    assert!(log().contains("COUCHDB_PASSWORD is not the password of ann"), "{}", log());
 }
 
 #[test]

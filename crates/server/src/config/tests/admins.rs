@@ -63,7 +63,8 @@ fn a_directory_that_cannot_be_written_still_serves() {
     directory.write("data", "");
     let admin = Some(AdminSeed { name: "env".to_owned(), password: "first".to_owned() });
     let data_dir = directory.0.join("data");
-    let overrides = vec![("chttpd_auth".to_owned(), "iterations".to_owned(), "3".to_owned())];
+    let (section, key, value) = ("chttpd_auth".to_owned(), "iterations".to_owned(), "3".to_owned());
+    let overrides = vec![Given { section, key, value, place: "--set".to_owned() }];
     let options = Options { data_dir, admin, overrides, ..directory.options() };
     let result = Configuration::open(options);
     // Reading through a file gives "not a directory", which is no missing file.

@@ -1,0 +1,170 @@
+//! Whether settings make sense: [`Finding`]s with the place where each stands. A wrong value, and a name that looks mistyped,
+//! is a mistake with which no server starts; a name that nobody knows is not, because clients keep settings of their own.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use super::defaults::{self, SETTINGS};
+use super::{couchdb, violation};
+
+/// Where a setting was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In a line of a file.
+    File(PathBuf, usize),
+    /// By the environment or the command line, as it stands there.
+    Given(String),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path, line) => write!(f, "{}:{line}", path.display()),
+            Self::Given(how) => f.write_str(how),
+        }
+    }
+}
+
+/// How bad something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Severity {
+    /// No server starts with it.
+    Wrong,
+    /// It changes nothing.
+    Idle,
+}
+
+/// Something that makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Finding {
+    pub(crate) place: Place,
+    pub(crate) severity: Severity,
+    pub(crate) text: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.text)
+    }
+}
+
+/// Looks at one setting.
+pub(super) fn check(place: Place, section: &str, key: &str, value: &str) -> Option<Finding> {
+    let finding = |severity, text| Some(Finding { place, severity, text });
+    if let Some(wanted) = violation(section, key, value) {
+        let shown = if defaults::is_sensitive(section, key) { "****" } else { value };
+        return finding(Severity::Wrong, format!("[{section}] {key} = {shown}: it must be {wanted}"));
+    }
+    if defaults::find(section, key).is_some() || couchdb::has_names(section) {
+        return None;
+    }
+    if couchdb::knows(section, key) {
+        return finding(Severity::Idle, format!("[{section}] {key} is a setting of CouchDB that changes nothing here"));
+    }
+    if let Some(near) = mistyped(section, key) {
+        return finding(Severity::Wrong, format!("[{section}] {key} is not known; did you mean {near}?"));
+    }
+    let elsewhere = SETTINGS.iter().find(|setting| setting.key == key);
+    let hint = elsewhere.map(|setting| format!("; there is [{}] {key}", setting.section)).unwrap_or_default();
+    finding(Severity::Idle, format!("[{section}] {key} is not known, and changes nothing{hint}"))
+}
+
+/// The setting that is probably meant by one that nobody knows.
+pub(super) fn mistyped(section: &str, key: &str) -> Option<String> {
+    if defaults::find(section, key).is_some() || couchdb::knows(section, key) {
+        return None;
+    }
+    let sections = || SETTINGS.iter().map(|setting| setting.section).chain(couchdb::sections());
+    if sections().any(|known| known == section) {
+        let own = SETTINGS.iter().filter(|setting| setting.section == section).map(|setting| setting.key);
+        let near = nearest(key, own).or_else(|| nearest(key, couchdb::keys(section)))?;
+        return Some(format!("[{section}] {near}"));
+    }
+    let near = nearest(section, sections())?;
+    Some(format!("[{near}] {key}"))
+}
+
+/// The name that is least unlike `text`, if that is little.
+fn nearest<'a>(text: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let most = match text.len() {
+        0..=3 => return None,
+        4..=5 => 1,
+        _ => 2,
+    };
+    let near = names.map(|name| (distance(name, text), name)).min()?;
+    (near.0 <= most && near.0 > 0).then_some(near.1)
+}
+
+/// How many characters have to be changed, added, left out, or swapped with the next one.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
+    for (i, letter) in a.iter().enumerate() {
+        let before = &rows[i];
+        let mut row = vec![i + 1];
+        for (j, other) in b.iter().enumerate() {
+            let changed = before[j] + usize::from(letter != other);
+            let mut least = changed.min(before[j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && *letter == b[j - 1] && a[i - 1] == *other {
+                least = least.min(rows[i - 1][j - 1] + 1);
+            }
+            row.push(least);
+        }
+        rows.push(row);
+    }
+    rows[a.len()][b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mistyped_names_are_told_from_unknown_ones() {
+        for (section, key, expected) in [
+            ("chttpd", "prot", Some("[chttpd] port")),
+            ("chttpd", "bind_adress", Some("[chttpd] bind_address")),
+            ("chtttpd", "port", Some("[chttpd] port")),
+            ("couchdb", "max_documents_size", Some("[couchdb] max_document_size")),
+            ("admin", "ann", Some("[admins] ann")),
+            ("cors", "origin", Some("[cors] origins")),
+            ("couchdb", "max_dbs_opne", Some("[couchdb] max_dbs_open")),
+            ("chttpd", "port", None),
+            ("httpd", "enable_cors", None),
+            ("mem3", "shards_db", None),
+            ("admins", "bob", None),
+            ("smoosh.ratio_views", "min_priority", None),
+            ("my section", "a key", None),
+            ("mine", "brief", None),
+            ("test", "foo", None),
+        ] {
+            assert_eq!(mistyped(section, key).as_deref(), expected, "[{section}] {key}");
+        }
+    }
+
+    #[test]
+    fn findings_name_place_and_remedy() {
+        let check = |section: &str, key: &str, value: &str| {
+            let found = check(Place::File("local.ini".into(), 3), section, key, value);
+            found.map(|finding| (finding.severity, finding.to_string()))
+        };
+        let wrong = |text: &str| Some((Severity::Wrong, text.to_owned()));
+        let idle = |text: &str| Some((Severity::Idle, text.to_owned()));
+        for ((section, key, value), expected) in [
+            (
+                ("chttpd", "port", "59x"),
+                wrong("local.ini:3: [chttpd] port = 59x: it must be an integer from 0 to 65535"),
+            ),
+            (("chttpd", "prot", "1"), wrong("local.ini:3: [chttpd] prot is not known; did you mean [chttpd] port?")),
+            (("chttpd", "port", "5984"), None),
+            (("chttpd", "bind_address", "localhost"), None),
+            (
+                ("ioq", "ratio", "0.01"),
+                idle("local.ini:3: [ioq] ratio is a setting of CouchDB that changes nothing here"),
+            ),
+            (("mine", "brief", "x"), idle("local.ini:3: [mine] brief is not known, and changes nothing")),
+        ] {
+            assert_eq!(check(section, key, value), expected, "[{section}] {key} = {value}");
+        }
+    }
+}

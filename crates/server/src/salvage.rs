@@ -1,0 +1,162 @@
+//! `settee salvage`: a new data directory of everything that can be read of a damaged one, and a list of the rest.
+//!
+//! 1. The entries of the engine's files that fit their checksums go into new files.
+//! 2. Databases that may lack entries are verified, and those that do not fit together are made anew, document by document.
+//! 3. Indexes that may lack entries go; they are built again when somebody asks for them.
+//!
+//! Databases that no damage concerns are copied as they are, with their update sequences and indexes.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail, ensure};
+use settee_database::verify::Place;
+use settee_database::{Catalog, Loss};
+
+use crate::backends::{self, Salvaged};
+use crate::commands::say;
+use crate::lock::DataLock;
+use crate::verify::{ENGINE, Progress, own_files, size};
+use crate::{environment, version};
+
+/// The list in the new directory.
+const LIST: &str = "salvage.txt";
+
+/// So many lines of it are printed as well.
+const SHOWN_MAX: usize = 100;
+
+/// Makes the data directory `to` of what can be read of `data`.
+pub(crate) fn run(data: &Path, to: &Path) -> anyhow::Result<ExitCode> {
+    let data = data.canonicalize().with_context(|| format!("{} cannot be found", data.display()))?;
+    ensure!(data.join(ENGINE).is_dir(), "{} holds no data of a server", data.display());
+    fs::create_dir_all(to).with_context(|| format!("{} cannot be made", to.display()))?;
+    let to = to.canonicalize()?;
+    ensure!(!to.starts_with(data.join(ENGINE)), "the new directory must not lie among the files of the old one");
+    if let Some(entry) = fs::read_dir(&to)?.flatten().find(|entry| entry.file_name() != "lost+found") {
+        bail!("{} is not empty: {} is in it", to.display(), entry.file_name().to_string_lossy());
+    }
+    let _lock = DataLock::take(&data)?;
+    let mut progress = Progress::new(None);
+    let salvaged = backends::salvage(&data.join(ENGINE), &to.join(ENGINE), &mut |bytes| progress.read(bytes, 0))?;
+    progress.end();
+    let mut list = List {
+        lost: own_files(&data).into_iter().map(|(path, why)| format!("{}: {why}", path.display())).collect(),
+        kept: Vec::new(),
+    };
+    copy_configuration(&data, &to)?;
+    version::check(&to)?;
+    let engine = backends::open(&to.join(ENGINE))?;
+    mend(&Arc::new(Catalog::open(Arc::clone(&engine), environment::random_u64())?), &salvaged, &mut list)?;
+    engine.sync()?;
+    let text = list.text(&salvaged);
+    fs::write(to.join(LIST), &text).with_context(|| format!("{LIST} cannot be written"))?;
+    let shown: Vec<&str> = text.lines().take(SHOWN_MAX).collect();
+    say(&format!("{}\n", shown.join("\n")));
+    if text.lines().count() > SHOWN_MAX {
+        say(&format!("… and more in {}\n", to.join(LIST).display()));
+    }
+    say(&format!("Start a server on it with: settee serve --data {}\n", to.display()));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is said in the end.
+struct List {
+    lost: Vec<String>,
+    kept: Vec<String>,
+}
+
+impl List {
+    fn text(&self, salvaged: &Salvaged) -> String {
+        let mut text = format!("{} entries with {} were read.\n", salvaged.entries, size(salvaged.bytes));
+        for line in &self.kept {
+            let _ = writeln!(text, "{line}");
+        }
+        if salvaged.lost_writes {
+            text.push_str("The log of writes is damaged: some of the last writes may be lost without a trace.\n");
+        }
+        match self.lost.as_slice() {
+            [] => text.push_str("Nothing is known to be lost.\n"),
+            lost => {
+                let _ = writeln!(text, "Lost:");
+                for line in lost {
+                    let _ = writeln!(text, "  {line}");
+                }
+            }
+        }
+        text
+    }
+}
+
+/// Makes the databases whole that damage may concern.
+fn mend(catalog: &Arc<Catalog>, salvaged: &Salvaged, list: &mut List) -> anyhow::Result<()> {
+    let shards: Vec<u64> = salvaged.shards.iter().copied().collect();
+    for name in catalog.adopt(&shards, environment::random_u64())? {
+        list.lost.push(format!("the name of a database: its documents are in {name}"));
+    }
+    let (places, error) = settee_database::verify::places(catalog.engine().as_ref());
+    if let Some(error) = error {
+        list.lost.push(format!("names of databases: {error}"));
+    }
+    for place in places {
+        mend_database(catalog, salvaged, &place, list)?;
+    }
+    Ok(())
+}
+
+fn mend_database(catalog: &Catalog, salvaged: &Salvaged, place: &Place, list: &mut List) -> anyhow::Result<()> {
+    let name = &place.name;
+    let is_damaged = |shard: u64| salvaged.damaged.iter().any(|range| range.contains(&shard));
+    let is_concerned = salvaged.lost_writes || is_damaged(place.shard.0);
+    if is_concerned {
+        let found =
+            settee_database::verify::verify(catalog.engine().as_ref(), place.shard, &mut |_| ControlFlow::Continue(()));
+        if !found.is_good() {
+            let rescued = catalog.rescue(name, environment::random_u64())?;
+            let (documents, revisions) = (rescued.documents, rescued.revisions);
+            list.kept.push(format!("{name}: made anew with {documents} documents in {revisions} revisions"));
+            for Loss { document, what } in rescued.losses {
+                list.lost.push(match document {
+                    Some(document) => format!("{name}, document {document}: {what}"),
+                    None => format!("{name}: {what}"),
+                });
+            }
+            if list.lost.is_empty() {
+                list.lost.push(format!("{name}: documents of which nothing is left may be lost"));
+            }
+            return Ok(());
+        }
+        list.kept.push(format!("{name}: {} documents, all whole", found.documents));
+    } else {
+        list.kept.push(format!("{name}: no damage concerns it"));
+    }
+    let damaged = (!salvaged.lost_writes).then_some(salvaged.damaged.as_slice());
+    match catalog.remove_indexes(name, damaged)? {
+        0 => {}
+        removed => list.kept.push(format!("{name}: {removed} indexes will be built again")),
+    }
+    Ok(())
+}
+
+/// Copies the configuration; of a file that is damaged the lines that are text.
+fn copy_configuration(data: &Path, to: &Path) -> anyhow::Result<()> {
+    let mut files = vec!["local.ini".to_owned()];
+    if let Ok(entries) = fs::read_dir(data.join("local.d")) {
+        fs::create_dir_all(to.join("local.d"))?;
+        files.extend(entries.flatten().map(|entry| format!("local.d/{}", entry.file_name().to_string_lossy())));
+    }
+    for name in files {
+        let Ok(bytes) = fs::read(data.join(&name)) else { continue };
+        let is_text = |line: &&[u8]| {
+            std::str::from_utf8(line).is_ok_and(|text| !text.chars().any(|c| c.is_control() && c != '\t' && c != '\r'))
+        };
+        let lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').filter(is_text).collect();
+        fs::write(to.join(&name), lines.join(&b'\n')).with_context(|| format!("{name} cannot be copied"))?;
+        #[cfg(unix)]
+        fs::set_permissions(to.join(&name), fs::metadata(data.join(&name))?.permissions())?;
+    }
+    Ok(())
+}

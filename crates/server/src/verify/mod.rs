@@ -1,0 +1,264 @@
+//! `settee verify`: everything that is stored against its checksums, and everything that it says against what is there.
+//!
+//! [`databases`] looks at databases and tells of them in lines of JSON, so that a running server can do it and tell a
+//! command of it. The files are read by the command itself in either case.
+
+mod own;
+mod report;
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
+use std::ops::{ControlFlow, RangeInclusive};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use settee_database::verify::{Place, Problem, Verified};
+use settee_model::json::{Json, Value, write_string};
+use settee_storage::{Engine, Shard};
+
+pub(crate) use own::damaged as own_files;
+use report::Report;
+
+use crate::backends::{self, Depth, Fault};
+use crate::commands::say;
+use crate::control;
+use crate::lock::DataLock;
+
+/// How often somebody who waits is told how far it is.
+const NEWS: Duration = Duration::from_millis(500);
+
+/// The engine's files within a data directory.
+pub(crate) const ENGINE: &str = "engine";
+
+/// Verifies the data in `data`, reading at most so many megabytes of files a second.
+pub(crate) fn run(data: &Path, rate: Option<u64>, files_only: bool) -> anyhow::Result<ExitCode> {
+    let data = data.canonicalize().with_context(|| format!("{} cannot be found", data.display()))?;
+    ensure!(data.join(ENGINE).is_dir(), "{} holds no data of a server", data.display());
+    let mut report = Report::default();
+    for (path, why) in own::damaged(&data) {
+        report.damage(format!("{}: {why}", path.display()));
+    }
+    let begun = Instant::now();
+    let mut progress = Progress::new(rate);
+    let checked = backends::check(&data.join(ENGINE), Depth::Whole, &mut |bytes, total| progress.read(bytes, total))?;
+    progress.end();
+    let seconds = begun.elapsed().as_secs_f64();
+    say(&format!("{} files with {}, {}\n", checked.files, size(checked.bytes), speed(checked.bytes, seconds)));
+    let mut places = BTreeMap::new();
+    let mut lines = String::new();
+    if !files_only {
+        let looked = look(&data, &mut |line| take(line.value(), &mut report, &mut places, &mut lines, &mut progress));
+        progress.end();
+        if let Err(error) = looked {
+            report.damage(format!("the databases cannot be read: {error:#}"));
+        }
+    }
+    for fault in &checked.faults {
+        match fault.is_cut_end {
+            true => {
+                report.note(format!("{}; a crash leaves this, and nobody was told of such a write", in_words(fault)))
+            }
+            false => report.damage(format!("{}{}", in_words(fault), concerns(fault, &places))),
+        }
+    }
+    say(&lines);
+    say(&report.text(&data));
+    Ok(if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Has the databases looked at, by the server that runs on the data or else here.
+fn look(data: &Path, each: &mut dyn FnMut(Json)) -> anyhow::Result<()> {
+    if control::listen(data, "verify", each)? {
+        return Ok(());
+    }
+    let _lock = DataLock::take(data)?;
+    let engine = backends::open_read_only(&data.join(ENGINE))?;
+    databases(engine.as_ref(), &mut |line| {
+        each(Json::trusted(line));
+        ControlFlow::Continue(())
+    });
+    Ok(())
+}
+
+/// Takes a line about a database: one about how far it is, or all that was found.
+fn take(
+    line: Value<'_>,
+    report: &mut Report,
+    places: &mut BTreeMap<u64, String>,
+    lines: &mut String,
+    progress: &mut Progress,
+) {
+    let text =
+        |value: Value<'_>, name: &str| value.get(name).and_then(|member| member.as_str().map(|text| text.into_owned()));
+    let number = |name: &str| line.get(name).and_then(Value::as_u64).unwrap_or_default();
+    if let Some(error) = text(line, "error") {
+        return report.damage(error);
+    }
+    let Some(name) = text(line, "database") else { return };
+    if line.get("shards").is_none() {
+        return progress.say(&format!("{name}: {} documents", number("documents")));
+    }
+    for shard in line.get("shards").into_iter().flat_map(Value::elements).filter_map(Value::as_u64) {
+        places.insert(shard, name.clone());
+    }
+    for problem in line.get("problems").into_iter().flat_map(Value::elements) {
+        let what = text(problem, "what").unwrap_or_default();
+        match text(problem, "document") {
+            Some(document) => report.damage(format!("database {name}, document {document}: {what}")),
+            None => report.damage(format!("database {name}: {what}")),
+        }
+    }
+    match number("more") {
+        0 => {}
+        more => report.damage(format!("database {name}: and {more} more")),
+    }
+    let (documents, attachments, indexes) = (number("documents"), number("attachments"), number("indexes"));
+    let bytes = size(number("bytes"));
+    lines.push_str(&format!("{name}: {documents} documents, {attachments} attachments, {indexes} indexes, {bytes}\n"));
+}
+
+/// Verifies all databases. `tell` is given lines of JSON and may end it.
+pub(crate) fn databases(engine: &dyn Engine, tell: &mut dyn FnMut(Vec<u8>) -> ControlFlow<()>) {
+    let (places, error) = settee_database::verify::places(engine);
+    if let Some(error) = error {
+        let mut line = b"{\"error\":".to_vec();
+        write_string(&mut line, &format!("the list of databases cannot be read to its end: {error}"));
+        line.push(b'}');
+        if tell(line).is_break() {
+            return;
+        }
+    }
+    for place in places {
+        let (mut documents, mut told) = (0, Instant::now());
+        let found = settee_database::verify::verify(engine, place.shard, &mut |_| {
+            documents += 1;
+            if told.elapsed() < NEWS {
+                return ControlFlow::Continue(());
+            }
+            told = Instant::now();
+            let mut line = b"{\"database\":".to_vec();
+            write_string(&mut line, &place.name);
+            line.extend_from_slice(format!(",\"documents\":{documents}}}").as_bytes());
+            tell(line)
+        });
+        let broken = place.indexes.iter().filter_map(|index| {
+            let error = settee_views::verify_index(engine, *index).err()?;
+            Some(Problem { document: None, what: format!("an index cannot be read: {error}; it can be built again") })
+        });
+        let broken: Vec<Problem> = broken.collect();
+        if tell(line(&place, found, broken)).is_break() {
+            return;
+        }
+    }
+}
+
+fn line(place: &Place, found: Verified, broken: Vec<Problem>) -> Vec<u8> {
+    let Verified { documents, attachments, bytes, problems, more } = found;
+    let mut line = b"{\"database\":".to_vec();
+    write_string(&mut line, &place.name);
+    let shards = std::iter::once(&place.shard).chain(&place.indexes).map(|Shard(number)| number.to_string());
+    line.extend_from_slice(format!(",\"shards\":[{}]", shards.collect::<Vec<_>>().join(",")).as_bytes());
+    for (name, value) in [
+        ("documents", documents),
+        ("attachments", attachments),
+        ("bytes", bytes),
+        ("indexes", place.indexes.len() as u64),
+        ("more", more),
+    ] {
+        line.extend_from_slice(format!(",\"{name}\":{value}").as_bytes());
+    }
+    line.extend_from_slice(b",\"problems\":[");
+    for (index, Problem { document, what }) in problems.iter().chain(&broken).enumerate() {
+        line.extend_from_slice(if index > 0 { b",{\"what\":" } else { b"{\"what\":" });
+        write_string(&mut line, what);
+        if let Some(document) = document {
+            line.extend_from_slice(b",\"document\":");
+            write_string(&mut line, document);
+        }
+        line.push(b'}');
+    }
+    line.extend_from_slice(b"]}");
+    line
+}
+
+/// A fault of a file, as a sentence begins.
+pub(crate) fn in_words(fault: &Fault) -> String {
+    let place =
+        if fault.length == 0 { String::new() } else { format!(" ({} bytes at {})", fault.length, fault.offset) };
+    format!("{} {}: {}{place}", fault.kind, fault.file.display(), fault.what)
+}
+
+/// Which databases a fault may concern.
+fn concerns(fault: &Fault, places: &BTreeMap<u64, String>) -> String {
+    let mut names: Vec<&str> = fault
+        .shards
+        .iter()
+        .flat_map(|range: &RangeInclusive<u64>| places.range(range.clone()).map(|(_, name)| name.as_str()))
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    match names.as_slice() {
+        [] => String::new(),
+        names => format!("; may concern {}", names.join(", ")),
+    }
+}
+
+pub(crate) fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1024.0),
+        1_048_576..1_073_741_824 => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
+        _ => format!("{:.1} GiB", bytes as f64 / 1_073_741_824.0),
+    }
+}
+
+fn speed(bytes: u64, seconds: f64) -> String {
+    format!("{}/s", size((bytes as f64 / seconds.max(0.001)) as u64))
+}
+
+/// Tells somebody at a terminal how far it is, and does not read faster than is wanted.
+pub(crate) struct Progress {
+    begun: Instant,
+    told: Instant,
+    bytes: u64,
+    bytes_per_s: Option<u64>,
+    is_shown: bool,
+}
+
+impl Progress {
+    pub(crate) fn new(megabytes_per_s: Option<u64>) -> Self {
+        let now = Instant::now();
+        let bytes_per_s = megabytes_per_s.map(|rate| rate.max(1).saturating_mul(1_000_000));
+        Self { begun: now, told: now, bytes: 0, bytes_per_s, is_shown: std::io::stderr().is_terminal() }
+    }
+
+    /// Notes `bytes` of `total` that were read or written; 0: nobody knows how many there are.
+    pub(crate) fn read(&mut self, bytes: u64, total: u64) {
+        self.bytes += bytes;
+        if let Some(rate) = self.bytes_per_s {
+            let due = Duration::from_secs_f64(self.bytes as f64 / rate as f64);
+            std::thread::sleep(due.saturating_sub(self.begun.elapsed()));
+        }
+        let part = if total == 0 {
+            String::new()
+        } else {
+            format!("{:3} % of {}, ", 100 * self.bytes / total.max(1), size(total))
+        };
+        let speed = speed(self.bytes, self.begun.elapsed().as_secs_f64());
+        self.say(&format!("{part}{}, {speed}", size(self.bytes)));
+    }
+
+    fn say(&mut self, text: &str) {
+        if self.is_shown && self.told.elapsed() >= NEWS {
+            self.told = Instant::now();
+            eprint!("\r\x1b[K{text}");
+        }
+    }
+
+    pub(crate) fn end(&mut self) {
+        if self.is_shown {
+            eprint!("\r\x1b[K");
+        }
+    }
+}
