@@ -1,11 +1,13 @@
 //! What the tests of this crate share: a database in memory, queries in short, and texts that are kept in files.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod engine_calls;
 pub(crate) mod live;
 mod matrix;
 pub(crate) mod node;
 pub(crate) mod parts;
 mod protocols;
+mod read_faults;
 mod routes;
 mod slow_readers;
 

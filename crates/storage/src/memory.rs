@@ -110,7 +110,7 @@ impl Shards {
         for operation in batch.operations() {
             match operation {
                 Operation::Put(space, key, value) | Operation::Insert(space, key, value) => {
-                    contents.spaces[space as usize].put(key, value)
+                    contents.spaces[space as usize].put(key, value);
                 }
                 Operation::Delete(space, key) => contents.spaces[space as usize].delete(key),
             }

@@ -21,6 +21,7 @@ pub(crate) struct Security(Json);
 
 /// Why an object is none of security.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(clippy::enum_variant_names, reason = "each says what is missing")]
 pub(crate) enum MalformedSecurity {
     /// It is no object at all.
     #[error("Request body must be a JSON object")]

@@ -1,5 +1,7 @@
 //! Who may do what in a database, by its security object.
 
+#![expect(clippy::unwrap_used, reason = "tests")]
+
 use super::*;
 use crate::tests::node::{Ask, World};
 use crate::tests::{database, json, show};

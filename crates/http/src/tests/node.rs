@@ -10,6 +10,7 @@ use hyper::header::{HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode};
 use settee_auth::{Authenticator, hash_password};
 use settee_database::{DatabaseOptions, Engine, Layout};
+use settee_mango::MangoLanguage;
 use settee_storage::memory::MemoryEngine;
 
 use crate::authentication::{self, Caller};
@@ -136,7 +137,7 @@ impl World {
             settings: Arc::clone(&settings) as Arc<dyn Settings>,
             clock_ms: Box::new(move || clock.load(Ordering::Relaxed)),
             surroundings: Surroundings { read_keys, ..Surroundings::default() },
-            ..parts(engine, vec![Arc::new(language)])
+            ..parts(engine, vec![Arc::new(language), Arc::new(MangoLanguage)])
         };
         let authenticator = parts.authenticator.clone();
         let node = Node::new(parts);

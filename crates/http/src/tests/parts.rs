@@ -11,7 +11,7 @@ use settee_design::{
     CallError, CompileError, DesignProgram, DesignSource, DocumentBatch, Language, Limits, ListSession, ListSink,
     MapSource, Program, Reducer,
 };
-use settee_views::Views;
+use settee_views::{Languages, Views};
 
 use crate::tests::live::Values;
 use crate::{Identity, NodeParts, Operation, Surroundings};
@@ -29,12 +29,13 @@ pub(crate) fn parts(engine: Arc<dyn Engine>, languages: Vec<Arc<dyn Language>>) 
         limits: Limits::default(),
         seed: 1,
     };
-    let views = Views::new(Arc::clone(&catalog), Arc::new(|_| None), tasks.clone(), Arc::new(|_| {}), indexing);
+    let languages: Languages = Arc::new(move |name| languages.iter().find(|language| language.name() == name).cloned());
+    let views = Views::new(Arc::clone(&catalog), Arc::clone(&languages), tasks.clone(), Arc::new(|_| {}), indexing);
     let numbers = AtomicU64::new(1);
     NodeParts {
         catalog,
         views: Arc::new(views),
-        languages: Arc::new(move |name| languages.iter().find(|language| language.name() == name).cloned()),
+        languages,
         tasks,
         settings: Arc::new(Values::default()),
         authenticator: Authenticator::new([7; 32]),
