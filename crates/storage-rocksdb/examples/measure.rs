@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
@@ -35,6 +36,10 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     println!("scan: {:.0} entries/s", scan(&engine, Keyspace::Documents)?);
     println!("40 KB puts, sync per 100: {:.0}/s", large(&engine)?);
     println!("scan of 40 KB values: {:.0}/s", scan(&engine, Keyspace::Bodies)?);
+    for drops in [0, 5_000, 15_000] {
+        let us = neighbour(&engine, drops)?;
+        println!("reading a shard from its start, after {drops} more small shards were dropped: {us:.0} us");
+    }
     for (name, value) in engine.statistics() {
         println!("  {name}: {value}");
     }
@@ -137,6 +142,27 @@ fn large(engine: &RocksEngine) -> Result<f64> {
         seconds += start.elapsed().as_secs_f64();
     }
     Ok(10_000.0 / seconds)
+}
+
+/// Makes and drops small shards, and tells how long others then wait for their first entries.
+fn neighbour(engine: &RocksEngine, drops: u64) -> Result<f64> {
+    static NEXT: AtomicU64 = AtomicU64::new(1_000);
+    for _ in 0..drops {
+        let shard = Shard(NEXT.fetch_add(1, Ordering::Relaxed));
+        let mut batch = Batch::new();
+        batch.put(Keyspace::Documents, b"document", b"value");
+        let outcome = engine.commit(shard, Version(0), CommitToken(1), batch, Durability::Buffered)?;
+        assert_eq!(outcome, Outcome::Committed(Version(1)), "nobody else writes");
+        engine.drop_shard(shard)?;
+    }
+    let rounds = 20;
+    let start = Instant::now();
+    for _ in 0..rounds {
+        let snapshot = engine.snapshot(Shard(100))?;
+        let mut cursor = snapshot.scan(Keyspace::Documents, KeyRange::default(), Direction::Forward, Expect::Few)?;
+        assert!(cursor.next()?.is_some(), "entries were written");
+    }
+    Ok(start.elapsed().as_secs_f64() * 1e6 / f64::from(rounds))
 }
 
 fn scan(engine: &RocksEngine, space: Keyspace) -> Result<f64> {

@@ -4,6 +4,7 @@
 //! and commits that wait at the same time share one sync. It knows nothing of what the entries mean; what is tuned,
 //! and why, is in [`options`].
 
+mod clear;
 mod epoch;
 mod error;
 pub mod files;
@@ -32,6 +33,7 @@ use settee_storage::{
     StorageError, Version,
 };
 
+use clear::hide;
 use epoch::Epoch;
 use error::translate;
 use options::Tuned;
@@ -148,16 +150,6 @@ fn durable() -> WriteOptions {
     options
 }
 
-/// Deletes all entries of a shard and its state, and syncs that.
-fn hide(database: &Database, shard: Shard) -> Result<(), rocksdb::Error> {
-    let mut batch = WriteBatch::default();
-    for space in Keyspace::ALL {
-        batch.delete_range_cf(column(database, space), keys::prefix(shard).as_slice(), keys::end(shard).as_slice());
-    }
-    batch.delete_cf(state_column(database), keys::prefix(shard));
-    database.write_opt(batch, &durable())
-}
-
 impl Engine for RocksEngine {
     fn snapshot(&self, shard: Shard) -> Result<Arc<dyn Snapshot>> {
         // The epoch first: a shard that is dropped in between is kept too long, never too short.
@@ -226,10 +218,10 @@ impl Engine for RocksEngine {
         self.check()?;
         let slot = self.slots.slot(shard);
         let mut slot = slot.lock();
-        hide(&self.database, shard).map_err(|error| self.poison(error))?;
+        let hidden = hide(&self.database, shard).map_err(|error| self.poison(error))?;
         *slot = Slot { state: Some(Stored::default()), ..Slot::default() };
         self.slots.forget(shard);
-        let ended = Epoch::end(&mut self.epoch.lock(), shard);
+        let ended = Epoch::end(&mut self.epoch.lock(), hidden);
         // Gives back the files now, if no snapshot is there.
         drop(ended);
         Ok(())

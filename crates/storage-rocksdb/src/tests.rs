@@ -3,6 +3,7 @@
 
 use rocksdb::WaitForCompactOptions;
 use settee_storage::conformance::Generator;
+use settee_storage::{Direction, Expect};
 
 use super::*;
 
@@ -109,4 +110,68 @@ fn an_epoch_lasts_as_long_as_snapshots_of_it_or_before() {
     assert!(second.upgrade().is_some(), "the older snapshot reads what the second epoch's drop would take");
     drop(old);
     assert!(first.upgrade().is_none() && second.upgrade().is_none());
+}
+
+/// How many deletions of ranges there are in the files of all keyspaces.
+fn range_deletions(engine: &RocksEngine) -> u64 {
+    let count = |space: Keyspace| {
+        let column = column(&engine.database, space);
+        let properties = engine.database.property_value_cf(column, "rocksdb.aggregated-table-properties").unwrap();
+        let properties = properties.unwrap_or_default();
+        let (_, rest) = properties.split_once("# range deletions=").unwrap();
+        rest.split(';').next().unwrap().trim().parse::<u64>().unwrap()
+    };
+    Keyspace::ALL.map(count).iter().sum()
+}
+
+/// Makes a shard with some entries in two keyspaces.
+fn make(engine: &RocksEngine, shard: Shard, entries: u64) {
+    let mut batch = Batch::new();
+    for number in 0..entries {
+        batch.put(Keyspace::Documents, &number.to_be_bytes(), b"document");
+        batch.put(Keyspace::Sequence, &number.to_be_bytes(), b"sequence");
+    }
+    let outcome = engine.commit(shard, Version(0), CommitToken(1), batch, Durability::Buffered).unwrap();
+    assert_eq!(outcome, Outcome::Committed(Version(1)));
+}
+
+fn count(engine: &RocksEngine, shard: Shard) -> usize {
+    let snapshot = engine.snapshot(shard).unwrap();
+    let mut entries = 0;
+    for space in Keyspace::ALL {
+        let mut cursor = snapshot.scan(space, Default::default(), Direction::Forward, Expect::All).unwrap();
+        while cursor.next().unwrap().is_some() {
+            entries += 1;
+        }
+    }
+    entries
+}
+
+#[test]
+fn dropped_shards_leave_nothing_for_reads_of_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = small(directory.path());
+    make(&engine, Shard(1), 10);
+    for shard in 2..302 {
+        // In memory and in files, and with a snapshot of before.
+        let snapshot = (shard % 3 == 0).then(|| engine.snapshot(Shard(1)).unwrap());
+        make(&engine, Shard(shard), [0, 5, 50][usize::try_from(shard % 3).unwrap()]);
+        if shard % 50 == 0 {
+            settle(&engine);
+        }
+        engine.drop_shard(Shard(shard)).unwrap();
+        assert_eq!(count(&engine, Shard(shard)), 0);
+        drop(snapshot);
+        assert_eq!(count(&engine, Shard(shard)), 0);
+    }
+    settle(&engine);
+    assert_eq!((range_deletions(&engine), count(&engine, Shard(1))), (0, 20));
+    // Many entries are deleted as a range, which does not stay.
+    make(&engine, Shard(400), 10_000);
+    make(&engine, Shard(401), 10_000);
+    settle(&engine);
+    engine.drop_shard(Shard(400)).unwrap();
+    settle(&engine);
+    assert_eq!((range_deletions(&engine), count(&engine, Shard(400))), (0, 0));
+    assert_eq!((count(&engine, Shard(1)), count(&engine, Shard(401))), (20, 20_000));
 }
