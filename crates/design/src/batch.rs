@@ -1,7 +1,9 @@
 //! Documents on their way into map functions ([`DocumentBatch`]) and rows on their way out
 //! ([`Emissions`]). Both are flat buffers, so that a batch crosses a process boundary as it is.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
+
+use crate::{Limits, RunError, TakeRows};
 
 /// Documents that are mapped in one go.
 #[derive(Clone, Debug, Default)]
@@ -156,6 +158,32 @@ impl Emissions {
         self.rows.clear();
         self.failures.clear();
         self.log.clear();
+    }
+
+    /// The memory that all of it takes, about.
+    #[must_use]
+    pub fn size_bytes(&self) -> usize {
+        self.bytes.len() + self.rows.len() * size_of::<RowSlot>()
+    }
+
+    /// Whether there is so much that it should be handed on.
+    #[must_use]
+    pub fn is_full(&self, limits: &Limits) -> bool {
+        self.size_bytes() as u64 >= limits.bytes_per_part
+    }
+
+    /// Has `take` empty this if it is full.
+    ///
+    /// # Errors
+    /// When `take` breaks off.
+    pub fn hand_on(&mut self, limits: &Limits, take: &mut TakeRows<'_>) -> Result<(), RunError> {
+        if !self.is_full(limits) {
+            return Ok(());
+        }
+        match take(self) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(RunError::unwanted()),
+        }
     }
 
     /// Adds a row.

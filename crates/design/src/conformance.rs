@@ -19,7 +19,7 @@ use crate::{CompileError, DocumentBatch, Emissions, Language, Limits, MapSource,
 pub use design::{filters_answer_for_each_document, lists_take_rows, other_functions_are_called};
 pub use failures::{
     exceptions_cost_their_document_only, functions_that_hang_are_ended, rows_and_bytes_are_limited,
-    sources_that_do_not_compile_are_refused,
+    rows_are_handed_on_in_parts, sources_that_do_not_compile_are_refused,
 };
 pub use map::{
     batches_may_be_empty, libraries_can_be_required, logs_come_with_the_rows, programs_do_not_disturb_each_other,
@@ -153,6 +153,7 @@ const PROPERTIES: &[(&str, Property)] = &[
     ("sources that do not compile are refused", sources_that_do_not_compile_are_refused),
     ("exceptions cost their document only", exceptions_cost_their_document_only),
     ("rows and bytes are limited", rows_and_bytes_are_limited),
+    ("rows are handed on in parts", rows_are_handed_on_in_parts),
     ("functions that hang are ended", functions_that_hang_are_ended),
     ("groups are reduced", groups_are_reduced),
     ("many groups are reduced", many_groups_are_reduced),

@@ -8,8 +8,11 @@ mod batch;
 pub mod conformance;
 mod design_document;
 mod functions;
+mod limits;
 mod modules;
+mod shares;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use settee_model::json::Value;
@@ -17,6 +20,8 @@ use settee_model::json::Value;
 pub use batch::{Document, DocumentBatch, Emission, Emissions, MapFailure};
 pub use design_document::{DesignDocument, DesignOptions, InvalidMember, Swap, ViewDefinition, validate_members};
 pub use functions::{CallError, DesignProgram, DesignSource, ListSession, ListSink, ListState, MoreRows};
+pub use limits::{Allowance, Excess, Limits, overflow_text};
+pub use shares::Shares;
 
 /// What a language needs to know to compile the map functions of one pass over a database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,25 +30,6 @@ pub struct MapSource {
     pub functions: Vec<Arc<str>>,
     /// The `views.lib` member of the design document as JSON text, if there is one.
     pub library: Option<Arc<str>>,
-}
-
-/// What a running function may use.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// The longest time one document, or one reduction, may take.
-    pub timeout_ms: u64,
-    /// The most memory the functions may hold.
-    pub memory_bytes: u64,
-    /// The most rows that one document may emit.
-    pub rows_per_document: u32,
-    /// The most bytes that the keys and values of one document may have.
-    pub bytes_per_document: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { timeout_ms: 5_000, memory_bytes: 256 << 20, rows_per_document: 1 << 20, bytes_per_document: 64 << 20 }
-    }
 }
 
 /// Why a function could not be compiled.
@@ -73,6 +59,14 @@ pub enum RunError {
     /// The machinery that runs the functions failed; another try may succeed.
     #[error("{0}")]
     Machinery(String),
+}
+
+impl RunError {
+    /// Nobody takes the rows any more.
+    #[must_use]
+    pub fn unwanted() -> Self {
+        Self::Machinery("nobody takes the rows".to_owned())
+    }
 }
 
 /// A language that views can be written in. Cheap to share between threads.
@@ -120,14 +114,33 @@ pub trait Language: Send + Sync {
     }
 }
 
+/// Takes rows and what was thrown and logged out of [`Emissions`] before more is added. `Break` ends the program.
+pub type TakeRows<'a> = dyn FnMut(&mut Emissions) -> ControlFlow<()> + 'a;
+
 /// Compiled map functions.
 pub trait Program: Send {
-    /// Runs every function on every document of `batch`, in order, and adds what they emit to
-    /// `output`, which the caller has cleared.
+    /// Runs every function on every document of `batch` and adds what they emit to `output`, which the caller has cleared.
+    ///
+    /// Whenever `output` is full ([`Emissions::is_full`]) after a function has seen a document, `take` is called, which
+    /// empties it. Rows of one document and function always come together, and for each function mostly in the order of the
+    /// documents.
+    ///
+    /// # Errors
+    /// When the build of the index cannot go on, or `take` breaks off.
+    fn map_in_parts(
+        &mut self,
+        batch: &DocumentBatch,
+        output: &mut Emissions,
+        take: &mut TakeRows<'_>,
+    ) -> Result<(), RunError>;
+
+    /// The same for callers that take all rows at once: those of few documents.
     ///
     /// # Errors
     /// When the build of the index cannot go on.
-    fn map(&mut self, batch: &DocumentBatch, output: &mut Emissions) -> Result<(), RunError>;
+    fn map(&mut self, batch: &DocumentBatch, output: &mut Emissions) -> Result<(), RunError> {
+        self.map_in_parts(batch, output, &mut |_| ControlFlow::Continue(()))
+    }
 
     /// The name of what runs the map function at index `function`, for example `native` or `quickjs`; `None` where a
     /// language has one engine only.
@@ -145,8 +158,8 @@ pub struct ReduceRows<'a> {
 }
 
 /// A compiled reduce function. Both methods answer one JSON text for each group, in order; an
-/// exception in the function makes `null` of its group, a reduction that grows too large makes
-/// `{"error":"reduce_overflow_error","reason":"…"}`-like values the way CouchDB stores them.
+/// exception in the function makes `null` of its group, a reduction that grows too large or has more than
+/// [`Limits::reduction_bytes`] makes an [`overflow_text`].
 pub trait Reducer: Send {
     /// Reduces groups of rows.
     ///

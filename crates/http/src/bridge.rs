@@ -2,6 +2,7 @@
 //! that may block.
 
 pub(crate) mod lanes;
+pub(crate) mod permits;
 pub(crate) mod pipe;
 
 use std::ops::ControlFlow;
@@ -18,6 +19,7 @@ use lanes::{Passage, Place};
 use pipe::{Pieces, Pipe};
 
 use crate::Error;
+use crate::node::Node;
 use crate::respond::{self, Aborted, Answer};
 
 /// A streamed answer is sent in pieces of about this size; an answer that is smaller goes out whole.
@@ -31,6 +33,22 @@ pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|panic| Err(panicked(&panic)))
+}
+
+/// Runs `work`, which calls functions of design documents of `database`, on a thread that may block. Others of the same
+/// database wait when they are many, before they have a thread.
+pub(crate) async fn calling<T: Send + 'static>(
+    node: &Node,
+    database: &Database,
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    let permit = node.call_permit(database).await?;
+    blocking(move || {
+        let result = work();
+        drop(permit);
+        result
+    })
+    .await
 }
 
 /// Commits `works` in order and answers all outcomes.

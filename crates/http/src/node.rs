@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use hyper::StatusCode;
 use settee_auth::Authenticator;
@@ -16,6 +17,7 @@ use settee_views::{Languages, Views};
 use crate::authentication::jwt::Keys;
 use crate::authentication::policy::AuthPolicy;
 use crate::bridge::lanes::{Lanes, Passage, Places};
+use crate::bridge::permits::Permit;
 use crate::feeds::Feeds;
 use crate::hashing::Hashers;
 use crate::metrics::{Metrics, SlowRequest};
@@ -38,6 +40,9 @@ pub struct Identity {
     /// The id of the server in `/`.
     pub uuid: String,
 }
+
+/// The longest time that a call of a function waits for others to end.
+const CALL_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// Makes identifiers for `/_uuids` and for documents without an id.
 pub(crate) type UuidSource = Box<dyn Fn(usize) -> Vec<String> + Send + Sync>;
@@ -204,8 +209,18 @@ impl Node {
     }
 
     /// The way of what a list function answers.
-    pub(crate) fn list_outward(&self) -> Passage {
-        self.lanes.list(self.policy().send_timeout)
+    pub(crate) fn list_outward(&self, database: &Database) -> Passage {
+        self.lanes.list(Some(database.instance()), self.policy().send_timeout)
+    }
+
+    /// Waits until another function of a design document of `database` may be called.
+    pub(crate) async fn call_permit(&self, database: &Database) -> Result<Permit, Error> {
+        let permit = self.lanes.call(Some(database.instance()));
+        let too_many = |_| {
+            let reason = "Too many functions of this database's design documents run at the same time.";
+            Error::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason)
+        };
+        tokio::time::timeout(CALL_WAIT_MAX, permit).await.map_err(too_many)
     }
 
     /// The way of a body that is read piece by piece.

@@ -177,8 +177,9 @@ async fn validate(
         }
         return Ok(updates.into_iter().map(|(place, update)| (place, Ok(update))).collect());
     }
+    let (caller, owner) = (Arc::clone(node), Arc::clone(database));
     let (node, database, user) = (Arc::clone(node), Arc::clone(database), user.clone());
-    bridge::blocking(move || {
+    bridge::calling(&caller, &owner, move || {
         let view = database.read()?;
         let design_seq = view.design_seq()?;
         let functions = node.validators.of(&view, design_seq)?;

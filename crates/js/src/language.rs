@@ -163,10 +163,14 @@ fn timeout(limits: Limits) -> Duration {
 }
 
 fn write_limits(writer: &mut Writer<'_>, limits: Limits) {
-    writer.u64(limits.timeout_ms);
-    writer.u64(limits.memory_bytes);
-    writer.u64(limits.rows_per_document.into());
-    writer.u64(limits.bytes_per_document);
+    let Limits { timeout_ms, memory_bytes, rows_per_document, bytes_per_document, .. } = limits;
+    let Limits { key_bytes, value_bytes, reduction_bytes, bytes_per_part, .. } = limits;
+    for limit in [timeout_ms, memory_bytes, rows_per_document.into(), bytes_per_document] {
+        writer.u64(limit);
+    }
+    for limit in [key_bytes, value_bytes, reduction_bytes, bytes_per_part] {
+        writer.u64(limit);
+    }
 }
 
 /// Has a worker compile a program. Answers the worker's note about it.
@@ -204,6 +208,9 @@ fn compile(
     }
 }
 
+/// More than messages and the lines that one request logs.
+const SHORT_ANSWER_BYTES: u64 = 8 << 20;
+
 /// One request with a short answer.
 fn ask(
     worker: &mut Worker,
@@ -218,8 +225,13 @@ fn ask(
     worker.write(0, bytes);
     worker.send(kind, count, bytes.len())?;
     let mut out = Vec::new();
+    // The last of what is answered may be a reduction or lines of the log.
+    let longest = limits.bytes_per_part.saturating_add(limits.reduction_bytes).saturating_add(SHORT_ANSWER_BYTES);
     loop {
         let Answer { kind, more } = worker.receive(timeout, &mut out)?;
+        if out.len() as u64 > longest {
+            return Err(WorkerError::Garbled("an answer too long"));
+        }
         if !more {
             return Ok((kind, out));
         }

@@ -65,6 +65,8 @@ pub(crate) enum WorkerError {
     Talk(#[from] io::Error),
     #[error("too many functions of design documents run at the same time")]
     Busy,
+    #[error("nobody takes the rows")]
+    Unwanted,
     #[error("the JavaScript worker broke the protocol: {0}")]
     Garbled(&'static str),
 }

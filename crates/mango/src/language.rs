@@ -5,8 +5,8 @@
 //! is no definition emits nothing, as in CouchDB, instead of holding up the other indexes of its design document.
 
 use settee_design::{
-    CompileError, DesignProgram, DesignSource, DocumentBatch, Emissions, Language, Limits, MapSource, Program, Reducer,
-    RunError,
+    Allowance, CompileError, DesignProgram, DesignSource, DocumentBatch, Emissions, Language, Limits, MapFailure,
+    MapSource, Program, Reducer, RunError, TakeRows,
 };
 use settee_model::json::{Json, Value};
 
@@ -22,10 +22,10 @@ impl Language for MangoLanguage {
         LANGUAGE
     }
 
-    fn program(&self, source: &MapSource, _: Limits) -> Result<Box<dyn Program>, CompileError> {
+    fn program(&self, source: &MapSource, limits: Limits) -> Result<Box<dyn Program>, CompileError> {
         let definition = |text: &str| Definition::of_view(Json::parse(text.as_bytes()).ok()?.value());
         let definitions = source.functions.iter().map(|function| definition(function)).collect();
-        Ok(Box::new(Definitions { definitions, key: Vec::new() }))
+        Ok(Box::new(Definitions { definitions, limits, key: Vec::new() }))
     }
 
     fn reducer(&self, source: &str, _: Limits) -> Result<Box<dyn Reducer>, CompileError> {
@@ -41,13 +41,22 @@ impl Language for MangoLanguage {
     }
 }
 
+/// The value of all rows.
+const NULL: &[u8] = b"null";
+
 struct Definitions {
     definitions: Vec<Option<Definition>>,
+    limits: Limits,
     key: Vec<u8>,
 }
 
 impl Program for Definitions {
-    fn map(&mut self, batch: &DocumentBatch, output: &mut Emissions) -> Result<(), RunError> {
+    fn map_in_parts(
+        &mut self,
+        batch: &DocumentBatch,
+        output: &mut Emissions,
+        take: &mut TakeRows<'_>,
+    ) -> Result<(), RunError> {
         for (index, document) in (0..).zip(batch.iter()) {
             // Only a design document with `include_design` brings others here; Mango never indexes them.
             if document.id.starts_with("_design/") {
@@ -56,17 +65,26 @@ impl Program for Definitions {
             let value = Value::trusted(document.json);
             for (function, definition) in (0..).zip(&self.definitions) {
                 let Some(definition) = definition else { continue };
-                if write_key(definition, value, &mut self.key) {
-                    output.push(index, function, &self.key, b"null");
+                let mut allowance = Allowance::new(self.limits);
+                if !write_key(definition, value, &mut self.key, allowance.key_room()) {
+                    continue;
                 }
+                match allowance.take(self.key.len(), NULL.len()) {
+                    Ok(()) => output.push(index, function, &self.key, NULL),
+                    Err(excess) => {
+                        output.failures.push(MapFailure { document: index, function, message: excess.to_string() });
+                    }
+                }
+                output.hand_on(&self.limits, take)?;
             }
         }
         Ok(())
     }
 }
 
-/// Writes the values of the columns as an array. `false` if one is missing or the index does not hold the document.
-fn write_key(definition: &Definition, document: Value<'_>, key: &mut Vec<u8>) -> bool {
+/// Writes the values of the columns as an array, as long as that is not longer than `room`. `false` if one is missing or the
+/// index does not hold the document.
+fn write_key(definition: &Definition, document: Value<'_>, key: &mut Vec<u8>, room: u64) -> bool {
     key.clear();
     key.push(b'[');
     for (position, (_, path)) in definition.columns.iter().enumerate() {
@@ -74,7 +92,9 @@ fn write_key(definition: &Definition, document: Value<'_>, key: &mut Vec<u8>) ->
         if position > 0 {
             key.push(b',');
         }
-        key.extend_from_slice(value.raw());
+        if key.len() as u64 <= room {
+            key.extend_from_slice(value.raw());
+        }
     }
     key.push(b']');
     definition.filter.as_ref().is_none_or(|filter| filter.matches(document))

@@ -24,8 +24,9 @@ const WRITE_BYTES: usize = 128 << 10;
 /// How much is read at a time.
 const READ_BYTES: usize = 64 << 10;
 
-/// The longest line that a server may answer. An answer holds all rows of one document.
-const LINE_BYTES: usize = 256 << 20;
+/// The longest line that a server may answer. An answer holds all rows of one document, and is copied once or twice; half
+/// of what one function may emit in other languages, which hand on their rows one by one.
+const LINE_BYTES: usize = 32 << 20;
 
 /// While a server has plenty to do it is left alone for this long: otherwise each of its answers wakes the reader, which
 /// costs the server more than a small document does.
@@ -176,6 +177,9 @@ impl Process {
         self.pipe_bytes = enlarge(&self.stdin).unwrap_or(self.pipe_bytes);
         // Small pipes cost speed only.
         let _ = enlarge(&self.stdout);
+        // When memory is short, the kernel shall end this process rather than the server. Its own limit holds in any case.
+        #[cfg(target_os = "linux")]
+        let _ = std::fs::write(format!("/proc/{}/oom_score_adj", self.child.id()), "1000");
         #[cfg(target_os = "linux")]
         if let Some(bytes) = self.settings.memory_bytes {
             use rustix::process::{Resource, Rlimit, prlimit};

@@ -48,7 +48,7 @@ impl Calls {
     /// Borrows a process that knows the design document, and asks it something. One that died while it was idle is
     /// replaced.
     fn ask(&mut self, wanted: Use, path: &[&str], command: &[u8]) -> Result<(Lease, Vec<u8>), CallError> {
-        let lease = self.shared.pool.lease(wanted, |server| self.knows(server));
+        let lease = self.shared.pool.lease(wanted, Some(self.source.database), |server| self.knows(server));
         let mut lease = lease.map_err(|failure| self.call_error(failure, path))?;
         loop {
             let was_fresh = lease.is_fresh();

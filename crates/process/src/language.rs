@@ -119,10 +119,10 @@ impl Language for QueryServer {
         source.functions.iter().filter_map(|_| engine).collect()
     }
 
-    fn reducer(&self, source: &str, _: Limits) -> Result<Box<dyn Reducer>, CompileError> {
+    fn reducer(&self, source: &str, limits: Limits) -> Result<Box<dyn Reducer>, CompileError> {
         let source: Arc<str> = source.into();
         self.0.check_reduce(&source)?;
-        Ok(Box::new(FunctionReducer::new(Arc::clone(&self.0), source)))
+        Ok(Box::new(FunctionReducer::new(Arc::clone(&self.0), source, limits)))
     }
 
     fn design_program(&self, source: &DesignSource, limits: Limits) -> Result<Box<dyn DesignProgram>, CompileError> {
@@ -149,7 +149,7 @@ impl Shared {
             return Ok(());
         }
         let as_program = Arc::new(MapSource { functions: vec![Arc::clone(source)], library: None });
-        let mut lease = self.pool.lease(Use::Call, |_| false).map_err(|failure| unavailable(&failure))?;
+        let mut lease = self.pool.lease(Use::Call, None, |_| false).map_err(|failure| unavailable(&failure))?;
         self.compile(&mut lease, &as_program)?;
         // It stands among the map functions now.
         lease.server().map_err(|failure| unavailable(&failure))?.program = None;

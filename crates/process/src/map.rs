@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use settee_design::{CompileError, DocumentBatch, Emissions, Limits, MapSource, Program, RunError};
+use settee_design::{
+    Allowance, CompileError, DocumentBatch, Emissions, Limits, MapFailure, MapSource, Program, RunError, TakeRows,
+};
 use settee_model::json::{Kind, Value};
 
 use crate::child::{Exchange, Failure, Problem, Process, excerpt};
@@ -29,7 +31,8 @@ impl Mapper {
     pub(crate) fn new(shared: Arc<Shared>, source: MapSource, limits: Limits) -> Result<Self, CompileError> {
         let projection = shared.projection(&source);
         let mapper = Self { shared, source: Arc::new(source), projection, limits };
-        let mut lease = mapper.shared.pool.lease(Use::Call, |_| false).map_err(|failure| unavailable(&failure))?;
+        let mut lease =
+            mapper.shared.pool.lease(Use::Call, None, |_| false).map_err(|failure| unavailable(&failure))?;
         mapper.shared.compile(&mut lease, &mapper.source)?;
         drop(lease);
         Ok(mapper)
@@ -49,11 +52,16 @@ impl Mapper {
 }
 
 impl Program for Mapper {
-    fn map(&mut self, batch: &DocumentBatch, output: &mut Emissions) -> Result<(), RunError> {
+    fn map_in_parts(
+        &mut self,
+        batch: &DocumentBatch,
+        output: &mut Emissions,
+        take: &mut TakeRows<'_>,
+    ) -> Result<(), RunError> {
         let source = &self.source;
         let knows = |server: &crate::pool::Server| server.program.as_ref() == Some(source);
-        let mut lease = self.shared.pool.lease(Use::Call, knows).map_err(|failure| run_error(failure, ""))?;
-        let mut run = Run::new(self, batch, output);
+        let mut lease = self.shared.pool.lease(Use::Call, None, knows).map_err(|failure| run_error(failure, ""))?;
+        let mut run = Run::new(self, batch, output, take);
         loop {
             self.shared.compile(&mut lease, &self.source).map_err(|error| match error {
                 CompileError::Source(reason) => RunError::Fatal { name: "compilation_error".to_owned(), reason },
@@ -63,6 +71,9 @@ impl Program for Mapper {
                 return Ok(());
             };
             lease.discard();
+            if run.is_unwanted {
+                return Err(RunError::unwanted());
+            }
             if !run.may_try_again(&failure) {
                 return Err(run_error(failure, &self.place(batch, run.answered)));
             }
@@ -75,12 +86,15 @@ impl Program for Mapper {
 }
 
 /// One batch on its way through a process.
-struct Run<'a> {
+struct Run<'a, 't> {
     batch: &'a DocumentBatch,
     projection: Option<&'a Projection>,
     functions: usize,
     limits: Limits,
     output: &'a mut Emissions,
+    take: &'a mut TakeRows<'t>,
+    /// Nobody takes the rows any more.
+    is_unwanted: bool,
     asked: usize,
     answered: usize,
     /// The next part ends before this document.
@@ -92,14 +106,21 @@ struct Run<'a> {
     log_left: usize,
 }
 
-impl<'a> Run<'a> {
-    fn new(mapper: &'a Mapper, batch: &'a DocumentBatch, output: &'a mut Emissions) -> Self {
+impl<'a, 't> Run<'a, 't> {
+    fn new(
+        mapper: &'a Mapper,
+        batch: &'a DocumentBatch,
+        output: &'a mut Emissions,
+        take: &'a mut TakeRows<'t>,
+    ) -> Self {
         Self {
             batch,
             projection: mapper.projection.as_ref(),
             functions: mapper.source.functions.len(),
             limits: mapper.limits,
             output,
+            take,
+            is_unwanted: false,
             asked: 0,
             answered: 0,
             end: 0,
@@ -135,17 +156,15 @@ impl<'a> Run<'a> {
         may
     }
 
-    /// Adds the rows of one function.
+    /// Adds the rows of one function, unless they are too many.
     fn take_rows(&mut self, document: u32, function: u32, rows: Value<'_>) -> Result<(), Problem> {
         let strange = || Problem::Garbled("the rows of a document are no pairs of key and value".to_owned());
         if !rows.is_array() {
             return Err(strange());
         }
-        for (number, row) in rows.elements().enumerate() {
-            if number >= self.limits.rows_per_document as usize {
-                let limit = self.limits.rows_per_document;
-                return Err(Problem::Limit(format!("emitted more than {limit} rows")));
-            }
+        let before = self.output.len();
+        let mut allowance = Allowance::new(self.limits);
+        for row in rows.elements() {
             if !row.is_array() {
                 return Err(strange());
             }
@@ -153,13 +172,18 @@ impl<'a> Run<'a> {
             let (Some(key), Some(value), None) = (parts.next(), parts.next(), parts.next()) else {
                 return Err(strange());
             };
+            if let Err(excess) = allowance.take(key.raw().len(), value.raw().len()) {
+                self.output.truncate(before);
+                self.output.failures.push(MapFailure { document, function, message: excess.to_string() });
+                return Ok(());
+            }
             self.output.push(document, function, key.raw(), value.raw());
         }
         Ok(())
     }
 }
 
-impl Exchange for Run<'_> {
+impl Exchange for Run<'_, '_> {
     fn next_command(&mut self, out: &mut Vec<u8>) -> bool {
         if self.asked == self.end {
             return false;
@@ -180,13 +204,13 @@ impl Exchange for Run<'_> {
             let wanted = self.functions;
             return Err(Problem::Garbled(format!("the answer to map_doc is no list with {wanted} lists of rows")));
         }
-        if answer.raw().len() as u64 > self.limits.bytes_per_document {
-            let limit = self.limits.bytes_per_document;
-            return Err(Problem::Limit(format!("emitted more than {limit} bytes")));
-        }
         let document = u32::try_from(self.answered).expect("batches are shorter than that");
         for (function, rows) in (0..).zip(answer.elements()) {
             self.take_rows(document, function, rows)?;
+            if self.output.hand_on(&self.limits, self.take).is_err() {
+                self.is_unwanted = true;
+                return Err(Problem::Limit("has rows that nobody takes".to_owned()));
+            }
         }
         self.answered += 1;
         Ok(())

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use settee_design::MapSource;
+use settee_design::{MapSource, Shares};
 
 use crate::child::{Failure, Process};
 use crate::language::{Log, Settings};
@@ -26,12 +26,12 @@ pub(crate) struct Pool {
     freed: Condvar,
 }
 
-#[derive(Default)]
 struct State {
     /// The one used last stands last.
     idle: Vec<(Server, Instant)>,
-    calls: usize,
-    lists: usize,
+    /// Those at work, by database where that is known: not of map and reduce functions.
+    calls: Shares,
+    lists: Shares,
 }
 
 /// What a process is wanted for. List functions are counted apart: they last as long as their clients read, and the rows
@@ -59,27 +59,33 @@ pub(crate) struct Server {
 pub(crate) struct Lease {
     pool: Arc<Pool>,
     wanted: Use,
+    owner: Option<u64>,
     server: Option<Server>,
 }
 
 impl Pool {
     pub(crate) fn new(language: Arc<str>, command: String, settings: Arc<Settings>, log: Log) -> Arc<Self> {
-        Arc::new(Self { language, command, settings, log, state: Mutex::default(), freed: Condvar::new() })
+        let shares = || Shares::new(settings.process_limit);
+        let state = Mutex::new(State { idle: Vec::new(), calls: shares(), lists: shares() });
+        Arc::new(Self { language, command, settings, log, state, freed: Condvar::new() })
     }
 
-    /// Waits until another process may work, and borrows one: one that `knows` if there is one.
-    pub(crate) fn lease(self: &Arc<Self>, wanted: Use, knows: impl Fn(&Server) -> bool) -> Result<Lease, Failure> {
+    /// Waits until another process may work for `owner`, and borrows one: one that `knows` if there is one.
+    pub(crate) fn lease(
+        self: &Arc<Self>,
+        wanted: Use,
+        owner: Option<u64>,
+        knows: impl Fn(&Server) -> bool,
+    ) -> Result<Lease, Failure> {
         let mut state = self.state.lock();
-        let limit = self.settings.process_limit.max(1);
-        let is_full = |state: &mut State| *state.running(wanted) >= limit;
+        let is_full = |state: &mut State| !state.running(wanted).try_take(owner);
         if self.freed.wait_while_for(&mut state, is_full, WAIT_MAX).timed_out() {
             return Err(Failure::Busy { language: Arc::clone(&self.language) });
         }
-        *state.running(wanted) += 1;
         let place = state.idle.iter().rposition(|(server, _)| knows(server)).or(state.idle.len().checked_sub(1));
         let server = place.map(|place| state.idle.remove(place).0);
         drop(state);
-        let mut lease = Lease { pool: Arc::clone(self), wanted, server };
+        let mut lease = Lease { pool: Arc::clone(self), wanted, owner, server };
         if let Some(server) = &mut lease.server {
             server.rested = true;
             server.process.begin_use();
@@ -109,7 +115,7 @@ impl Pool {
     /// How many processes there are at work, and how many idle.
     pub(crate) fn count(&self) -> (usize, usize) {
         let state = self.state.lock();
-        (state.calls + state.lists, state.idle.len())
+        (state.calls.taken() + state.lists.taken(), state.idle.len())
     }
 
     pub(crate) fn log(&self, line: &str) {
@@ -118,7 +124,7 @@ impl Pool {
 }
 
 impl State {
-    fn running(&mut self, wanted: Use) -> &mut usize {
+    fn running(&mut self, wanted: Use) -> &mut Shares {
         match wanted {
             Use::Call => &mut self.calls,
             Use::List => &mut self.lists,
@@ -150,7 +156,7 @@ impl Drop for Lease {
     fn drop(&mut self) {
         let server = self.server.take();
         let mut state = self.pool.state.lock();
-        *state.running(self.wanted) -= 1;
+        state.running(self.wanted).give_back(self.owner);
         let mut surplus = None;
         if let Some(server) = server.filter(|server| server.taught.len() < TAUGHT_MAX) {
             state.idle.push((server, Instant::now()));

@@ -1,8 +1,9 @@
 //! Reduce functions: [`FunctionReducer`].
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use settee_design::{ReduceRows, Reducer, RunError};
+use settee_design::{Limits, ReduceRows, Reducer, RunError, overflow_text};
 use settee_model::json::{self, Value};
 
 use crate::child::{Exchange, Failure, Problem, excerpt};
@@ -13,18 +14,21 @@ use crate::pool::{Lease, Use};
 pub(crate) struct FunctionReducer {
     shared: Arc<Shared>,
     source: Arc<str>,
+    limits: Limits,
 }
 
 impl FunctionReducer {
-    pub(crate) fn new(shared: Arc<Shared>, source: Arc<str>) -> Self {
-        Self { shared, source }
+    pub(crate) fn new(shared: Arc<Shared>, source: Arc<str>, limits: Limits) -> Self {
+        Self { shared, source, limits }
     }
 
     /// Has a process answer one command for each group, which `write` writes.
     fn run(&self, groups: usize, write: &dyn Fn(usize, &mut Vec<u8>)) -> Result<Vec<Vec<u8>>, RunError> {
         let failed = |failure| run_error(failure, &format!("reduce function ({})", excerpt(self.source.as_bytes())));
-        let mut lease: Lease = self.shared.pool.lease(Use::Call, |server| server.program.is_none()).map_err(failed)?;
-        let mut run = Run { shared: &self.shared, groups, asked: 0, results: Vec::with_capacity(groups), write };
+        let mut lease: Lease =
+            self.shared.pool.lease(Use::Call, None, |server| server.program.is_none()).map_err(failed)?;
+        let (shared, results, longest) = (&self.shared, Vec::with_capacity(groups), self.limits.reduction_bytes);
+        let mut run = Run { shared, groups, asked: 0, sent: VecDeque::new(), results, longest, write };
         let mut died_at = None;
         loop {
             let reduced = lease.server().and_then(|server| {
@@ -39,6 +43,7 @@ impl FunctionReducer {
             if matches!(failure, Failure::Died { .. }) && died_at != Some(at) {
                 died_at = Some(at);
                 run.asked = at;
+                run.sent.clear();
                 continue;
             }
             return Err(failed(failure));
@@ -88,7 +93,11 @@ struct Run<'a> {
     shared: &'a Shared,
     groups: usize,
     asked: usize,
+    /// How long the commands were that have no answer yet.
+    sent: VecDeque<usize>,
     results: Vec<Vec<u8>>,
+    /// The longest reduction.
+    longest: u64,
     write: &'a dyn Fn(usize, &mut Vec<u8>),
 }
 
@@ -97,7 +106,9 @@ impl Exchange for Run<'_> {
         if self.asked == self.groups {
             return false;
         }
+        let before = out.len();
         (self.write)(self.asked, out);
+        self.sent.push_back(out.len() - before);
         self.asked += 1;
         true
     }
@@ -110,7 +121,12 @@ impl Exchange for Run<'_> {
         };
         let mut values = values.is_array().then(|| values.elements()).into_iter().flatten();
         match (good, values.next(), values.next()) {
-            (true, Some(value), None) => self.results.push(value.raw().to_vec()),
+            (true, Some(value), None) => {
+                let (input, output) = (self.sent.pop_front().unwrap_or_default(), value.raw().len() as u64);
+                let is_too_long = output > self.longest;
+                let text = if is_too_long { overflow_text(input as u64, output) } else { value.raw().to_vec() };
+                self.results.push(text);
+            }
             _ => return Err(strange()),
         }
         Ok(())

@@ -74,6 +74,9 @@ pub(crate) enum Command {
     /// Run user code for a server; not to be called by hand
     #[command(hide = true)]
     Worker,
+    /// Compile a WebAssembly module for a server; not to be called by hand
+    #[command(hide = true)]
+    WasmCompiler,
 }
 
 /// `settee serve`

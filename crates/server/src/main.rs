@@ -53,6 +53,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Serve(args) => serve::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Worker => Ok(settee_js::worker_main()),
+        Command::WasmCompiler => Ok(settee_wasm::compiler_main()),
         Command::Bench(args) => settee_bench::run(*args, &backends::RawRocks),
         Command::Doctor(args) => Ok(args.run()),
         Command::Verify(args) => args.run(),

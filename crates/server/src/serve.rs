@@ -214,17 +214,33 @@ fn views(
     spill: &Path,
 ) -> anyhow::Result<Views> {
     std::fs::create_dir_all(spill).context("the directory for temporary files cannot be created")?;
-    let checkpoint_s = configuration.get_u64("view_updater", "checkpoint_interval").unwrap_or(10);
+    let number = |key| configuration.get_u64("view_updater", key);
+    let checkpoint_s = number("checkpoint_interval").unwrap_or(10);
     let settings = settee_views::Settings {
         threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-        memory_bytes: SORT_BYTES,
+        memory_bytes: number("sort_memory_bytes")
+            .map_or(SORT_BYTES, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
         run_directory: spill.to_owned(),
         checkpoint_interval_ms: checkpoint_s.saturating_mul(1000),
         clock: Clock::new(environment::monotonic_us),
-        limits: Limits::default(),
+        limits: emission_limits(number),
         seed: environment::random_u64(),
     };
     Ok(Views::new(Arc::clone(catalog), Arc::clone(languages), tasks.clone(), Arc::new(log_line), settings))
+}
+
+/// The limits of view functions, as they are configured.
+fn emission_limits(number: impl Fn(&'static str) -> Option<u64>) -> Limits {
+    let defaults = Limits::default();
+    let rows = number("max_document_rows").map(|rows| u32::try_from(rows).unwrap_or(u32::MAX));
+    Limits {
+        key_bytes: number("max_key_bytes").unwrap_or(defaults.key_bytes),
+        value_bytes: number("max_value_bytes").unwrap_or(defaults.value_bytes),
+        rows_per_document: rows.unwrap_or(defaults.rows_per_document),
+        bytes_per_document: number("max_document_bytes").unwrap_or(defaults.bytes_per_document),
+        reduction_bytes: number("max_reduction_bytes").unwrap_or(defaults.reduction_bytes),
+        ..defaults
+    }
 }
 
 /// What map functions throw or log.

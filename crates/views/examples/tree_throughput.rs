@@ -12,6 +12,7 @@ use settee_database::tasks::Tasks;
 use settee_database::{Catalog, Database, DatabaseOptions, Direction, DocUpdate, EditMode, UnknownParent, Work};
 use settee_design::{
     CompileError, DesignDocument, DocumentBatch, Emissions, Language, Limits, MapSource, Program, Reducer, RunError,
+    TakeRows,
 };
 use settee_model::json::{Json, Value};
 use settee_model::{Document, RevisionHasher};
@@ -41,7 +42,12 @@ impl Language for Native {
 }
 
 impl Program for Native {
-    fn map(&mut self, batch: &DocumentBatch, output: &mut Emissions) -> Result<(), RunError> {
+    fn map_in_parts(
+        &mut self,
+        batch: &DocumentBatch,
+        output: &mut Emissions,
+        _: &mut TakeRows<'_>,
+    ) -> Result<(), RunError> {
         let start = Instant::now();
         let mut key = Vec::new();
         for (index, document) in (0..).zip(batch.iter()) {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use settee_design::{
     CompileError, DocumentBatch, Emissions, Language, Limits, MapFailure, MapSource, Program, ReduceRows, Reducer,
-    RunError,
+    RunError, TakeRows,
 };
 use settee_model::json::Value;
 
@@ -74,12 +74,17 @@ impl Language for CountedRules {
 struct CountedProgram(Box<dyn Program>, CountedRules);
 
 impl Program for CountedProgram {
-    fn map(&mut self, batch: &DocumentBatch, output: &mut Emissions) -> Result<(), RunError> {
+    fn map_in_parts(
+        &mut self,
+        batch: &DocumentBatch,
+        output: &mut Emissions,
+        take: &mut TakeRows<'_>,
+    ) -> Result<(), RunError> {
         let before = self.1.mapped.fetch_add(batch.len() as u64, Ordering::Relaxed);
         if let Some(watcher) = &mut *self.1.watcher.lock() {
             watcher(before)?;
         }
-        self.0.map(batch, output)
+        self.0.map_in_parts(batch, output, take)
     }
 }
 
@@ -88,11 +93,11 @@ impl Language for Rules {
         "rules"
     }
 
-    fn program(&self, source: &MapSource, _: Limits) -> Result<Box<dyn Program>, CompileError> {
+    fn program(&self, source: &MapSource, limits: Limits) -> Result<Box<dyn Program>, CompileError> {
         if source.functions.iter().any(|function| &**function == "wrong") {
             return Err(CompileError::Source("wrong".to_owned()));
         }
-        Ok(Box::new(RuleProgram(source.functions.clone())))
+        Ok(Box::new(RuleProgram(source.functions.clone(), limits)))
     }
 
     fn reducer(&self, source: &str, _: Limits) -> Result<Box<dyn Reducer>, CompileError> {
@@ -104,12 +109,18 @@ impl Language for Rules {
     }
 }
 
-struct RuleProgram(Vec<Arc<str>>);
+struct RuleProgram(Vec<Arc<str>>, Limits);
 
 impl Program for RuleProgram {
-    fn map(&mut self, batch: &DocumentBatch, output: &mut Emissions) -> Result<(), RunError> {
+    fn map_in_parts(
+        &mut self,
+        batch: &DocumentBatch,
+        output: &mut Emissions,
+        take: &mut TakeRows<'_>,
+    ) -> Result<(), RunError> {
         for (index, document) in (0..).zip(batch.iter()) {
             for (function, rule) in (0..).zip(&self.0) {
+                output.hand_on(&self.1, take)?;
                 let mut emit = |key: &[u8], value: &[u8]| output.push(index, function, key, value);
                 match apply_rule(rule, Value::trusted(document.json), &mut emit) {
                     Ok(()) => {}

@@ -1,6 +1,8 @@
 //! [`Views::try_out`]: maps some documents without an index, and tells what came of it and what it took.
 
-use settee_design::{DesignDocument, Document, DocumentBatch, Emissions, Limits, MapSource, Program};
+use std::ops::ControlFlow;
+
+use settee_design::{DesignDocument, Document, DocumentBatch, Emissions, Limits, MapSource, Program, RunError};
 use settee_model::collate;
 use settee_model::json::Value;
 
@@ -19,6 +21,8 @@ pub struct TrialLimits {
     pub time_us: u64,
     /// How many rows, failures and lines are answered.
     pub answers: usize,
+    /// After so many emitted bytes no further document is mapped: all rows are kept to be sorted and reduced.
+    pub emitted_bytes: u64,
 }
 
 /// What came of a trial.
@@ -85,7 +89,7 @@ impl Core {
         let mut first = 0;
         while first < documents.len() && trial.ended.is_none() && !trial.timed_out {
             let len = PORTION.min(documents.len() - first);
-            let (emissions, took_us) = self.map_some(&mut *program, documents, first..first + len, &mut trial);
+            let (emissions, took_us) = self.map_some(&mut *program, documents, first..first + len, &mut trial, limits);
             trial.map_us += took_us;
             for row in emissions.rows() {
                 let document = documents.get(first + row.document as usize);
@@ -104,6 +108,9 @@ impl Core {
             trial.log.extend(emissions.log.iter().cloned());
             first += len;
             trial.timed_out = first < documents.len() && trial.map_us > limits.time_us;
+            if trial.emitted_bytes > limits.emitted_bytes {
+                trial.ended = trial.ended.take().or(Some((None, too_much(limits.emitted_bytes))));
+            }
         }
         rows.sort();
         trial.rows = rows.len() as u64;
@@ -126,11 +133,21 @@ impl Core {
         documents: &DocumentBatch,
         some: std::ops::Range<usize>,
         trial: &mut Trial,
+        limits: TrialLimits,
     ) -> (Emissions, u64) {
         let begun_us = self.clock().now_us();
         let mut emissions = Emissions::new();
         let batch = batch_of(some.clone().map(|index| documents.get(index)));
-        let mut result = program.map(&batch, &mut emissions);
+        let mut is_too_much = false;
+        let mut take = |emissions: &mut Emissions| {
+            is_too_much = emissions.size_bytes() as u64 > limits.emitted_bytes;
+            if is_too_much { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let mut result = program.map_in_parts(&batch, &mut emissions, &mut take);
+        if is_too_much {
+            trial.ended = Some((None, too_much(limits.emitted_bytes)));
+            return (emissions, self.clock().now_us() - begun_us);
+        }
         if result.is_ok() {
             (trial.documents, trial.document_bytes) =
                 (trial.documents + batch.len() as u64, trial.document_bytes + json_bytes(&batch));
@@ -148,6 +165,10 @@ impl Core {
             }
             (trial.documents, trial.document_bytes) = (trial.documents + 1, trial.document_bytes + json_bytes(&one));
             emissions.rows().for_each(|row| all.push(place, row.function, row.key, row.value));
+            if all.size_bytes() as u64 > limits.emitted_bytes {
+                trial.ended = Some((None, too_much(limits.emitted_bytes)));
+                break;
+            }
             all.log.append(&mut emissions.log);
             all.failures.extend(
                 emissions.failures.drain(..).map(|failure| settee_design::MapFailure { document: place, ..failure }),
@@ -182,6 +203,11 @@ impl Core {
         }
         Ok(())
     }
+}
+
+fn too_much(limit: u64) -> ViewError {
+    let reason = format!("the documents emit more than {limit} bytes together; try fewer");
+    RunError::Fatal { name: "limit_exceeded".to_owned(), reason }.into()
 }
 
 fn batch_of<'a>(documents: impl Iterator<Item = Document<'a>>) -> DocumentBatch {
@@ -221,7 +247,7 @@ mod tests {
     }
 
     fn try_out(view: &str, texts: &[&str], answers: usize) -> Result<Trial> {
-        let limits = TrialLimits { functions: Limits::default(), time_us: 1, answers };
+        let limits = TrialLimits { functions: Limits::default(), time_us: 1, answers, emitted_bytes: 1 << 20 };
         core(settings(1, 1 << 20)).try_out(&ddoc(&format!(r#""v": {view}"#)), &documents(texts), limits)
     }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use settee_database::tasks::Tasks;
 use settee_database::{Catalog, Database, DatabaseError};
-use settee_design::{DesignDocument, Language, ViewDefinition};
+use settee_design::{DesignDocument, Language, Limits, ViewDefinition};
 use settee_storage::Shard;
 
 use crate::clock::Clock;
@@ -86,6 +86,12 @@ impl Views {
     #[must_use]
     pub fn new(catalog: Arc<Catalog>, languages: Languages, tasks: Tasks, log: Log, settings: Settings) -> Self {
         Self { catalog, core: Core::new(languages, tasks, log, settings) }
+    }
+
+    /// What functions may use while indexes are built.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.core.settings.limits
     }
 
     /// Answers a query of the view `view` of `ddoc`. Blocks while the index is brought up to date and while `sink` does.

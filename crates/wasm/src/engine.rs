@@ -1,6 +1,6 @@
-//! [`Machine`]: the compiler with its limits, the modules that were compiled lately, and the clock that ends functions.
+//! [`Machine`]: modules that are ready to run, the memory of all that run, and the clock that ends functions.
 
-use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -8,6 +8,8 @@ use std::time::Duration;
 use settee_design::{CompileError, Limits};
 use wasmtime::{Config, Engine, EngineWeak, Linker, Module, OptLevel};
 
+use crate::cache::{self, Modules};
+use crate::compiler::{Compiler, CompilerCommand};
 use crate::host::{self, Host};
 use crate::source::Source;
 
@@ -21,14 +23,44 @@ const FUEL_PER_MS: u64 = 2_000_000;
 /// Depth of calls, in bytes.
 const STACK_BYTES: usize = 512 << 10;
 
-/// Compiled modules that are kept.
-const MODULES_MAX: usize = 16;
+/// The memory of all running modules together, which is the server's.
+const GUESTS_BYTES_MAX: u64 = 512 << 20;
 
 pub(crate) struct Machine {
     engine: Engine,
     linker: Linker<Host>,
-    modules: Mutex<VecDeque<(Arc<str>, Module)>>,
+    compiler: Compiler,
+    modules: Mutex<Modules>,
+    guests: Arc<GuestMemory>,
     clock: Arc<Clock>,
+}
+
+/// How an engine compiles and runs modules: the same here and in the compiler's process.
+pub(crate) fn config() -> Config {
+    let mut config = Config::new();
+    config.consume_fuel(true).epoch_interruption(true).max_wasm_stack(STACK_BYTES);
+    config.cranelift_opt_level(OptLevel::Speed);
+    config
+}
+
+fn unavailable(error: wasmtime::Error) -> CompileError {
+    CompileError::Unavailable(format!("no WebAssembly: {error:#}"))
+}
+
+/// Counts the memory of all guests.
+#[derive(Default)]
+pub(crate) struct GuestMemory(AtomicU64);
+
+impl GuestMemory {
+    /// Takes so many bytes more, if there are as many.
+    pub(crate) fn take(&self, bytes: u64) -> bool {
+        let more = |taken: u64| taken.checked_add(bytes).filter(|taken| *taken <= GUESTS_BYTES_MAX);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    pub(crate) fn give_back(&self, bytes: u64) {
+        self.0.fetch_sub(bytes, Ordering::Relaxed);
+    }
 }
 
 /// Counts time as long as functions run.
@@ -48,14 +80,11 @@ struct ClockState {
 pub(crate) struct Running<'a>(&'a Clock);
 
 impl Machine {
-    pub(crate) fn new() -> Result<Self, CompileError> {
-        let unavailable = |error: wasmtime::Error| CompileError::Unavailable(format!("no WebAssembly: {error:#}"));
-        let mut config = Config::new();
-        config.consume_fuel(true).epoch_interruption(true).max_wasm_stack(STACK_BYTES);
-        config.cranelift_opt_level(OptLevel::Speed);
-        let engine = Engine::new(&config).map_err(unavailable)?;
+    pub(crate) fn new(command: CompilerCommand) -> Result<Self, CompileError> {
+        let engine = Engine::new(&config()).map_err(unavailable)?;
         let linker = host::linker(&engine).map_err(unavailable)?;
-        Ok(Self { engine, linker, modules: Mutex::default(), clock: Arc::default() })
+        let (modules, guests, clock) = Default::default();
+        Ok(Self { engine, linker, compiler: Compiler::new(command), modules, guests, clock })
     }
 
     pub(crate) fn engine(&self) -> &Engine {
@@ -68,15 +97,36 @@ impl Machine {
 
     /// The module of `source`, compiled now or lately.
     pub(crate) fn module(&self, source: &Source<'_>) -> Result<Module, CompileError> {
-        if let Some((_, module)) = lock(&self.modules).iter().find(|(text, _)| **text == *source.module) {
-            return Ok(module.clone());
-        }
         let bytes = source.bytes()?;
-        let module = Module::new(&self.engine, bytes).map_err(|error| CompileError::Source(format!("{error:#}")))?;
-        let mut modules = lock(&self.modules);
-        modules.truncate(MODULES_MAX - 1);
-        modules.push_front((source.module.into(), module.clone()));
-        Ok(module)
+        let name = cache::name(source.module);
+        if let Some(known) = lock(&self.modules).find(&name) {
+            return known;
+        }
+        match self.compiler.compile(bytes) {
+            Ok(code) => {
+                let module = self.load(&code)?;
+                lock(&self.modules).insert(name, code.len(), Ok(module.clone()));
+                Ok(module)
+            }
+            Err(CompileError::Source(reason)) => {
+                lock(&self.modules).insert(name, 0, Err(&reason));
+                Err(CompileError::Source(reason))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes in what the compiler wrote.
+    #[expect(unsafe_code, reason = "loads machine code")]
+    fn load(&self, code: &[u8]) -> Result<Module, CompileError> {
+        // SAFETY: this is what `Engine::precompile_module` made in a process of the same program. Loading it trusts the
+        // compiler no more than compiling here would.
+        unsafe { Module::deserialize(&self.engine, code) }.map_err(unavailable)
+    }
+
+    /// The memory of all guests.
+    pub(crate) fn guests(&self) -> &Arc<GuestMemory> {
+        &self.guests
     }
 
     /// Has deadlines come until the answer is dropped.

@@ -2,13 +2,15 @@
 //!
 //! Everything that comes from a module is checked: bounds, JSON, counts and sizes.
 
-use settee_design::{CompileError, Limits, RunError};
+use std::sync::Arc;
+
+use settee_design::{Allowance, CompileError, Limits, RunError};
 use settee_model::json;
 use wasmtime::{
     Caller, Engine, Error, Instance, Linker, Memory, ResourceLimiter, Store, Trap, TypedFunc, UpdateDeadline,
 };
 
-use crate::engine::{self, Machine};
+use crate::engine::{self, GuestMemory, Machine};
 use crate::source::Source;
 
 /// The longest message that a function may give as the reason of its failure, or log.
@@ -22,14 +24,20 @@ const TABLE_ELEMENTS_MAX: usize = 100_000;
 pub(crate) struct Host {
     memory: Option<Memory>,
     limits: Limits,
+    /// What the call may still emit.
+    allowance: Allowance,
     /// Keys and values, one after the other, as compact JSON.
     pub(crate) text: Vec<u8>,
     /// Lengths of each key and value.
     pub(crate) rows: Vec<(u32, u32)>,
     pub(crate) log: Vec<String>,
     failed: Option<String>,
-    stopped: Option<&'static str>,
     was_memory_refused: bool,
+    /// The memory that it has of what there is for all guests.
+    guests: Arc<GuestMemory>,
+    memory_bytes: u64,
+    /// Whether the result of a reduction is too long.
+    pub(crate) is_too_long: bool,
 }
 
 /// How a call ended that did not end well.
@@ -52,16 +60,19 @@ pub(crate) struct Guest {
 }
 
 impl Host {
-    fn new(limits: Limits) -> Self {
+    fn new(limits: Limits, guests: &Arc<GuestMemory>) -> Self {
         Self {
+            guests: Arc::clone(guests),
+            memory_bytes: 0,
             memory: None,
             limits,
+            allowance: Allowance::new(limits),
             text: Vec::new(),
             rows: Vec::new(),
             log: Vec::new(),
             failed: None,
-            stopped: None,
             was_memory_refused: false,
+            is_too_long: false,
         }
     }
 
@@ -69,16 +80,13 @@ impl Host {
         self.text.clear();
         self.rows.clear();
         self.log.clear();
-        (self.failed, self.stopped, self.was_memory_refused) = (None, None, false);
+        self.allowance = Allowance::new(self.limits);
+        (self.failed, self.was_memory_refused, self.is_too_long) = (None, false, false);
     }
 
     /// Takes a value; an empty one is null.
     fn take(&mut self, what: &str, bytes: &[u8]) -> Result<u32, Error> {
         let before = self.text.len();
-        if (before + bytes.len()) as u64 > self.limits.bytes_per_document {
-            self.stopped = Some("emitted too many bytes");
-            return Err(Error::msg("limit"));
-        }
         let bytes = if bytes.is_empty() { b"null" } else { bytes };
         if let Err(error) = json::compact(bytes, &mut self.text) {
             self.failed = Some(format!("{what} is not JSON: {error}"));
@@ -90,7 +98,11 @@ impl Host {
 
 impl ResourceLimiter for Host {
     fn memory_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
-        let may_grow = desired as u64 <= self.limits.memory_bytes;
+        let more = (desired as u64).saturating_sub(self.memory_bytes);
+        let may_grow = desired as u64 <= self.limits.memory_bytes && self.guests.take(more);
+        if may_grow {
+            self.memory_bytes += more;
+        }
         self.was_memory_refused |= !may_grow;
         Ok(may_grow)
     }
@@ -112,6 +124,12 @@ impl ResourceLimiter for Host {
     }
 }
 
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.guests.give_back(self.memory_bytes);
+    }
+}
+
 /// The imports that there are.
 pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<Host>> {
     let mut linker = Linker::new(engine);
@@ -121,6 +139,10 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<Host>> {
         let value = piece(memory, at, len)?;
         host.text.clear();
         host.rows.clear();
+        host.is_too_long = value.len() as u64 > host.limits.reduction_bytes;
+        if host.is_too_long {
+            return Ok(());
+        }
         let len = host.take("the result", value)?;
         host.rows.push((0, len));
         Ok(())
@@ -146,8 +168,8 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<Host>> {
 
 fn emit(mut caller: Caller<'_, Host>, key: u32, key_len: u32, value: u32, value_len: u32) -> Result<(), Error> {
     let (memory, host) = parts(&mut caller)?;
-    if host.rows.len() >= host.limits.rows_per_document as usize {
-        host.stopped = Some("emitted too many rows");
+    if let Err(excess) = host.allowance.take(key_len as usize, value_len as usize) {
+        host.failed = Some(excess.to_string());
         return Err(Error::msg("limit"));
     }
     let key_len = host.take("an emitted key", piece(memory, key, key_len)?)?;
@@ -175,7 +197,7 @@ impl Guest {
     pub(crate) fn new(machine: &Machine, source: &Source<'_>, limits: Limits) -> Result<Self, CompileError> {
         let module = machine.module(source)?;
         let refuse = |reason: String| CompileError::Source(reason);
-        let mut store = Store::new(machine.engine(), Host::new(limits));
+        let mut store = Store::new(machine.engine(), Host::new(limits, machine.guests()));
         store.limiter(|host| host);
         store.epoch_deadline_callback(|_| Ok(UpdateDeadline::Interrupt));
         store.set_epoch_deadline(engine::ticks(limits));
@@ -231,9 +253,6 @@ impl Guest {
         let host = self.store.data_mut();
         if let Some(reason) = host.failed.take() {
             return Failure::Failed(reason);
-        }
-        if let Some(reason) = host.stopped {
-            return Failure::Stopped("limit_exceeded", reason.to_owned());
         }
         if host.was_memory_refused {
             return Failure::Stopped(

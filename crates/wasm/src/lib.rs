@@ -1,10 +1,13 @@
 //! WebAssembly as a language of views: [`Wasm`] compiles modules and runs their map and reduce functions.
 //!
 //! A function is an export of a module; it gets JSON text in the module's own memory and answers through imports. The
-//! contract with modules is written down in `docs/webassembly.md`. Code runs in this process, because it can reach
+//! contract with modules is written down in `docs/webassembly.md`. Modules are compiled by a process of their own
+//! ([`compiler_main`]). Their code runs in this process, because it can reach
 //! nothing but its memory and these imports; instructions, time and memory are limited. There are no other
 //! imports: no files, no clock, no network, no WASI.
 
+mod cache;
+mod compiler;
 mod engine;
 mod host;
 mod map;
@@ -17,6 +20,8 @@ use settee_design::{CompileError, Language, Limits, MapSource, Program, Reducer}
 
 use self::engine::Machine;
 
+pub use self::compiler::{CompilerCommand, compiler_main};
+
 /// The value of `language` in design documents.
 pub const NAME: &str = "wasm";
 
@@ -27,12 +32,12 @@ pub struct Wasm {
 }
 
 impl Wasm {
-    /// The language.
+    /// The language, with modules that `compiler` compiles.
     ///
     /// # Errors
     /// When this processor is not supported; the text says why.
-    pub fn new() -> Result<Self, CompileError> {
-        Ok(Self { machine: Arc::new(Machine::new()?) })
+    pub fn new(compiler: CompilerCommand) -> Result<Self, CompileError> {
+        Ok(Self { machine: Arc::new(Machine::new(compiler)?) })
     }
 }
 

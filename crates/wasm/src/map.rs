@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use settee_design::{CompileError, DocumentBatch, Emissions, Limits, MapFailure, MapSource, Program, RunError};
+use settee_design::{
+    CompileError, DocumentBatch, Emissions, Limits, MapFailure, MapSource, Program, RunError, TakeRows,
+};
 
 use crate::engine::Machine;
 use crate::host::{Failure, Guest};
@@ -38,7 +40,12 @@ impl Mapper {
 }
 
 impl Program for Mapper {
-    fn map(&mut self, batch: &DocumentBatch, output: &mut Emissions) -> Result<(), RunError> {
+    fn map_in_parts(
+        &mut self,
+        batch: &DocumentBatch,
+        output: &mut Emissions,
+        take: &mut TakeRows<'_>,
+    ) -> Result<(), RunError> {
         let machine = Arc::clone(&self.machine);
         let _running = machine.run();
         for (index, document) in (0_u32..).zip(batch.iter()) {
@@ -54,6 +61,7 @@ impl Program for Mapper {
                             rest = others;
                         }
                         output.log.append(&mut host.log);
+                        output.hand_on(&self.limits, take)?;
                         continue;
                     }
                     Err(Failure::Failed(message)) => message,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use settee_design::{CompileError, Limits, ReduceRows, Reducer, RunError};
+use settee_design::{CompileError, Limits, ReduceRows, Reducer, RunError, overflow_text};
 use settee_model::json::write_string;
 
 use crate::engine::Machine;
@@ -30,6 +30,9 @@ impl FunctionReducer {
     /// Reduces what [`FunctionReducer::input`] holds. A function that fails makes null.
     fn call(&mut self) -> Result<Vec<u8>, RunError> {
         let failure = match self.guest.call(&self.input) {
+            Ok(host) if host.is_too_long => {
+                return Ok(overflow_text(self.input.len() as u64, self.limits.reduction_bytes + 1));
+            }
             Ok(host) if host.rows.is_empty() => return Ok(b"null".to_vec()),
             Ok(host) => return Ok(host.text.clone()),
             Err(failure) => failure,

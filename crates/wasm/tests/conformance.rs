@@ -8,7 +8,7 @@ use settee_design::conformance::{
     MapExceptions, MapFunctions, Numbers, ReduceExceptions, ReduceFunctions, Subject, Ways, run_all,
 };
 use settee_model::base64;
-use settee_wasm::Wasm;
+use settee_wasm::{CompilerCommand, Wasm};
 
 #[test]
 fn webassembly_is_a_language() {
@@ -20,7 +20,12 @@ fn webassembly_is_a_language() {
         ["pair", "each", "fails", "hangs", "logs", "missing"].map(|name| export(&format!("map_{name}")));
     let [count, gather, count_fails, count_hangs] =
         ["count", "gather", "fails", "hangs"].map(|name| export(&format!("reduce_{name}")));
-    let wasm = Wasm::new().unwrap();
+    let wasm = Wasm::new(CompilerCommand {
+        program: env!("CARGO_BIN_EXE_settee-wasm-compiler").into(),
+        args: Vec::new(),
+        timeout_ms: 60_000,
+    })
+    .unwrap();
     run_all(&Subject {
         language: &wasm,
         limits: Limits { timeout_ms: 60_000, ..Limits::default() },

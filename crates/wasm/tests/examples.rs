@@ -5,10 +5,15 @@
 
 use settee_design::{DocumentBatch, Emissions, Language, Limits, MapSource, ReduceRows};
 use settee_model::base64;
-use settee_wasm::Wasm;
+use settee_wasm::{CompilerCommand, Wasm};
 
 const RUST: &[u8] = include_bytes!("data/scores-rust.wasm");
 const ASSEMBLYSCRIPT: &[u8] = include_bytes!("data/scores-assemblyscript.wasm");
+
+fn language() -> Wasm {
+    let program = env!("CARGO_BIN_EXE_settee-wasm-compiler").into();
+    Wasm::new(CompilerCommand { program, args: Vec::new(), timeout_ms: 60_000 }).unwrap()
+}
 
 fn source(module: &[u8], export: &str) -> String {
     let mut text = Vec::new();
@@ -41,7 +46,7 @@ fn batch(count: u64) -> DocumentBatch {
 #[test]
 fn the_examples_emit_and_sum_scores() {
     for (module, map, reduce) in [(RUST, "by_month_map", "sum_reduce"), (ASSEMBLYSCRIPT, "map", "reduce")] {
-        let wasm = Wasm::new().unwrap();
+        let wasm = language();
         let functions = MapSource { functions: vec![source(module, map).into()], library: None };
         let mut program = wasm.program(&functions, Limits::default()).unwrap();
         let mut output = Emissions::new();

@@ -2,11 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use settee_design::{CompileError, DocumentBatch, Emissions, Language, Limits, MapSource, RunError};
 use settee_model::base64;
-use settee_wasm::Wasm;
+use settee_wasm::{CompilerCommand, Wasm};
 
 /// The beginning of every module here: imports, memory, an allocator that gives the second page away.
 const PRELUDE: &str = r#"
@@ -42,15 +43,88 @@ fn batch(documents: &[(&str, &str)]) -> DocumentBatch {
     batch
 }
 
+fn language() -> Wasm {
+    let program = env!("CARGO_BIN_EXE_settee-wasm-compiler").into();
+    Wasm::new(CompilerCommand { program, args: Vec::new(), timeout_ms: 60_000 }).unwrap()
+}
+
+/// Why a module does not compile, with `script` for a compiler. It is asked twice and has to run once.
+#[track_caller]
+fn check_compiler(script: &str, expected: &CompileError) {
+    let ran = tempfile();
+    let script = format!("echo ran >> {ran}; {script}");
+    let compiler = CompilerCommand { program: "/bin/sh".into(), args: vec!["-c".into(), script], timeout_ms: 2_000 };
+    let language = Wasm::new(compiler).unwrap();
+    let source = MapSource { functions: vec![map_of("i32.const 0").into()], library: None };
+    for _ in 0..2 {
+        assert_eq!(language.program(&source, limits()).err().as_ref(), Some(expected));
+    }
+    let times = std::fs::read_to_string(&ran).unwrap().lines().count();
+    // What the machine is to blame for may be different the next time.
+    assert_eq!(times, if matches!(expected, CompileError::Source(_)) { 1 } else { 2 });
+    std::fs::remove_file(ran).unwrap();
+}
+
+fn tempfile() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let name = format!("settee-wasm-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    std::env::temp_dir().join(name).to_str().unwrap().to_owned()
+}
+
+#[test]
+fn compilers_that_take_too_much_are_ended() {
+    let source = |reason: &str| CompileError::Source(reason.to_owned());
+    check_compiler("exec sleep 1000", &source("compiling the module takes more than 2000 ms"));
+    check_compiler("exec sleep 1000 >&- 2>&-", &source("compiling the module takes more than 2000 ms"));
+    let memory = source("compiling the module takes more than 1073741824 bytes of memory");
+    check_compiler("echo 'memory allocation of 99 bytes failed' >&2; kill -ABRT $$", &memory);
+    check_compiler("kill -KILL $$", &memory);
+    check_compiler("echo 'the reason' >&2; exit 3", &source("the reason"));
+    check_compiler("cat /dev/zero", &source("the machine code of the module has more than 67108864 bytes"));
+    let unavailable = |reason: &str| CompileError::Unavailable(reason.to_owned());
+    let strange = unavailable("the WebAssembly compiler ended with exit status: 7: strange");
+    check_compiler("echo strange >&2; exit 7", &strange);
+    let missing = CompilerCommand { program: "/does/not/exist".into(), args: Vec::new(), timeout_ms: 1_000 };
+    let source = MapSource { functions: vec![map_of("i32.const 0").into()], library: None };
+    let refused = Wasm::new(missing).unwrap().program(&source, limits()).err();
+    assert!(matches!(refused, Some(CompileError::Unavailable(_))), "{refused:?}");
+}
+
+#[test]
+fn running_modules_share_a_memory() {
+    // Each takes 200 MiB of the 512 MiB that there are.
+    let limits = Limits { memory_bytes: 1 << 30, ..limits() };
+    let greedy = source(&format!(
+        r#"(func (export "map") (param i32 i32) (result i32) {})"#,
+        "(if (i32.eq (memory.grow (i32.const 3200)) (i32.const -1)) (then unreachable)) i32.const 0"
+    ));
+    let language = language();
+    let source = MapSource { functions: vec![greedy.into()], library: None };
+    let mut programs: Vec<_> = (0..3).map(|_| language.program(&source, limits).unwrap()).collect();
+    let documents = batch(&[("a", "{}")]);
+    let map = |program: &mut Box<dyn settee_design::Program>| program.map(&documents, &mut Emissions::new());
+    assert_eq!((map(&mut programs[0]), map(&mut programs[1])), (Ok(()), Ok(())));
+    assert!(matches!(map(&mut programs[2]), Err(RunError::Fatal { name, .. }) if name == "limit_exceeded"));
+    // What ends gives its memory back.
+    programs.swap_remove(0);
+    assert_eq!(map(programs.last_mut().unwrap()), Ok(()));
+}
+
 fn limits() -> Limits {
-    Limits { timeout_ms: 200, memory_bytes: 1 << 20, rows_per_document: 100, bytes_per_document: 10_000 }
+    Limits {
+        timeout_ms: 200,
+        memory_bytes: 1 << 20,
+        rows_per_document: 100,
+        bytes_per_document: 10_000,
+        ..Limits::default()
+    }
 }
 
 /// Rows as `document.function:key=value`, then failures as `document.function!message`, then the log.
 fn run(functions: &[String], documents: &[(&str, &str)]) -> Result<Vec<String>, RunError> {
     let source =
         MapSource { functions: functions.iter().map(|source| source.as_str().into()).collect(), library: None };
-    let mut program = Wasm::new().unwrap().program(&source, limits()).unwrap();
+    let mut program = language().program(&source, limits()).unwrap();
     let mut output = Emissions::new();
     program.map(&batch(documents), &mut output)?;
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
@@ -114,19 +188,26 @@ fn limits_end_the_build_and_say_where() {
     };
     check("(loop (br 0)) i32.const 0", "timeout", "took longer than 200 ms");
     check(
-        "(loop (call $emit (i32.const 3) (i32.const 1) (i32.const 0) (i32.const 0)) (br 0)) i32.const 0",
-        "limit_exceeded",
-        "emitted too many rows",
-    );
-    check(
-        "(call $emit (i32.const 0) (i32.const 20000) (i32.const 0) (i32.const 0)) i32.const 0",
-        "limit_exceeded",
-        "emitted too many bytes",
-    );
-    check(
         "(if (i32.eq (memory.grow (i32.const 100)) (i32.const -1)) (then unreachable)) i32.const 0",
         "limit_exceeded",
         "needs more than 1048576 bytes of memory",
+    );
+}
+
+#[test]
+fn too_many_rows_are_a_failure_of_the_document() {
+    let check = |body: &str, message: &str| {
+        let said = run(&[map_of(EMIT_KEY), map_of(body)], &[("a", "{}")]).unwrap();
+        assert_eq!(said.last().unwrap(), &format!("0.1!limit_exceeded: {message}"), "{body}: {said:?}");
+        assert_eq!(said.iter().filter(|line| line.starts_with("0.1:")).count(), 0, "{said:?}");
+    };
+    check(
+        "(loop (call $emit (i32.const 3) (i32.const 1) (i32.const 0) (i32.const 0)) (br 0)) i32.const 0",
+        "emitted more than 100 rows",
+    );
+    check(
+        "(call $emit (i32.const 0) (i32.const 20000) (i32.const 0) (i32.const 0)) i32.const 0",
+        "emitted more than 10000 bytes",
     );
 }
 
@@ -142,7 +223,7 @@ fn endless_recursion_is_a_failure_of_the_document() {
 fn what_cannot_be_compiled_is_refused_with_a_reason() {
     let check = |source: &str, expected: &str| {
         let source = MapSource { functions: vec![source.into()], library: None };
-        let Err(CompileError::Source(reason)) = Wasm::new().unwrap().program(&source, limits()) else {
+        let Err(CompileError::Source(reason)) = language().program(&source, limits()) else {
             panic!("{source:?} compiles")
         };
         assert!(reason.contains(expected), "{reason}");
@@ -182,7 +263,7 @@ fn functions_of_one_module_share_no_memory() {
 #[test]
 fn a_reduction_that_fails_is_null_and_one_that_hangs_an_error() {
     let reduce_of = |body: &str| source(&format!(r#"(func (export "reduce") (param i32 i32) (result i32) {body})"#));
-    let wasm = Wasm::new().unwrap();
+    let wasm = language();
     for body in ["unreachable", "i32.const 1", "i32.const 0"] {
         let mut reducer = wasm.reducer(&reduce_of(body), limits()).unwrap();
         assert_eq!(reducer.rereduce(&[vec![], vec![]]).unwrap(), [b"null".to_vec(), b"null".to_vec()], "{body}");

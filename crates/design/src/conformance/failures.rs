@@ -1,7 +1,9 @@
 //! Functions that do not compile, throw, or take too much.
 
-use super::{MapExceptions, Subject, check_fatal, expected, mapped, rows, try_map};
-use crate::{CompileError, Limits};
+use std::ops::ControlFlow;
+
+use super::{MapExceptions, Subject, batch, check_fatal, expected, mapped, rows, try_map};
+use crate::{CompileError, Emissions, Excess, Limits};
 
 /// What is no function is refused with the language's own words, whatever stands beside it.
 pub fn sources_that_do_not_compile_are_refused(subject: &Subject<'_>) {
@@ -43,20 +45,75 @@ pub fn exceptions_cost_their_document_only(subject: &Subject<'_>) {
     }
 }
 
-/// A document may emit up to a number of rows and of bytes; a program can be used after that was too much.
+/// A function may emit rows up to a number and up to so many bytes for a document, and long keys and values up to a length.
+/// A document for which that is too much has no rows of this function, and is named; everything else goes on.
 pub fn rows_and_bytes_are_limited(subject: &Subject<'_>) {
-    let limits = Limits { rows_per_document: 10, bytes_per_document: 10_000, ..subject.limits };
-    let limited = Subject { limits, ..*subject };
+    let few = Limits { rows_per_document: 10, bytes_per_document: 10_000, ..subject.limits };
+    let check = |limits: Limits, functions: &[&str], documents: [&str; 3], excess: Excess| {
+        let mut program = Subject { limits, ..*subject }.program(functions);
+        for _ in 0..2 {
+            let output = mapped(&mut *program, &documents);
+            let count = |document| output.rows().filter(|row| row.document == document && row.function == 0).count();
+            assert!(count(0) > 0 && count(1) == 0 && count(2) > 0, "{excess}: {:?}", rows(&output));
+            let failures: Vec<_> = output.failures.iter().map(|failure| (failure.document, failure.function)).collect();
+            assert_eq!(failures, [(1, 0)], "{excess}");
+            assert_eq!(output.failures[0].message, excess.to_string());
+            let others = output.rows().filter(|row| row.function == 1).count();
+            assert_eq!(others, 3 * (functions.len() - 1), "{excess}");
+        }
+    };
     let list = |count: usize| format!("{{\"list\":[{}]}}", vec!["7"; count].join(","));
-    let mut each = limited.program(&[subject.map.each]);
-    assert_eq!(mapped(&mut *each, &[&list(10), &list(10)]).len(), 20);
-    check_fatal(try_map(&mut *each, &["{}", &list(11), "{}"]), "limit_exceeded", "doc2");
-    let long = |bytes: usize| format!("{{\"v\":\"{}\"}}", "x".repeat(bytes));
-    let mut pair = limited.program(&[subject.map.pair]);
-    assert_eq!(mapped(&mut *pair, &[&long(9_900), &long(9_900)]).len(), 2);
-    check_fatal(try_map(&mut *pair, &[&long(10), &long(10_000)]), "limit_exceeded", "doc2");
-    assert_eq!(mapped(&mut *each, &[&list(10)]).len(), 10);
-    assert_eq!(mapped(&mut *pair, &["{}"]).len(), 1);
+    let long = |name: &str, bytes: usize| format!("{{\"{name}\":\"{}\"}}", "x".repeat(bytes));
+    let (each, pair) = (subject.map.each, subject.map.pair);
+    check(few, &[each], [&list(10), &list(11), &list(1)], Excess::Rows(10));
+    check(few, &[each, pair], [&list(10), &list(11), &list(1)], Excess::Rows(10));
+    check(few, &[pair], [&long("v", 9_900), &long("v", 10_000), "{}"], Excess::Bytes(10_000));
+    let short = Limits { key_bytes: 100, value_bytes: 200, ..subject.limits };
+    check(short, &[pair], [&long("k", 98), &long("k", 99), "{}"], Excess::Key(100));
+    check(short, &[pair], [&long("v", 198), &long("v", 199), "{}"], Excess::Value(200));
+}
+
+/// Rows are handed on when they have become many, after a function has seen a document.
+pub fn rows_are_handed_on_in_parts(subject: &Subject<'_>) {
+    let functions = [subject.map.pair, subject.map.each];
+    let documents: Vec<String> = (0..60).map(|n| format!("{{\"k\":{n},\"list\":[1,2,3,{n}]}}")).collect();
+    let documents: Vec<&str> = documents.iter().map(String::as_str).collect();
+    let mut expected = rows(&subject.map(&functions, &documents));
+    let limits = Limits { bytes_per_part: 1_000, ..subject.limits };
+    let mut program = Subject { limits, ..*subject }.program(&functions);
+    let (mut found, mut sizes, mut output) = (Vec::new(), Vec::new(), Emissions::new());
+    let mapped = program.map_in_parts(&batch(&documents), &mut output, &mut |part| {
+        found.extend(rows(part));
+        sizes.push(part.size_bytes());
+        part.clear();
+        ControlFlow::Continue(())
+    });
+    mapped.unwrap_or_else(|error| panic!("documents cannot be mapped: {error}"));
+    found.extend(rows(&output));
+    assert!(sizes.len() > 3 && sizes.iter().all(|size| (1_000..2_000).contains(size)), "{sizes:?}");
+    // Rows of a document and a function stay together.
+    let mut seen = Vec::new();
+    for (document, function, ..) in &found {
+        if seen.last() != Some(&(*document, *function)) {
+            assert!(!seen.contains(&(*document, *function)));
+            seen.push((*document, *function));
+        }
+    }
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected);
+    output.clear();
+    let broken = program.map_in_parts(&batch(&documents), &mut output, &mut |_| ControlFlow::Break(()));
+    assert!(broken.is_err());
+    assert_eq!(
+        rows(&{
+            output.clear();
+            program.map(&batch(&["{}"]), &mut output).unwrap_or_else(|error| panic!("it does not go on: {error}"));
+            output
+        })
+        .len(),
+        1
+    );
 }
 
 /// A function that does not end is ended: the error names the document. The language goes on, and so does the program.

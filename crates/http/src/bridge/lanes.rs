@@ -4,6 +4,9 @@
 //! thread until it has come. Clients can be as slow as they like, so such work has threads of its own, in a limited number;
 //! what is beyond it waits as a task. Commits and short reads run elsewhere and never stand behind a client.
 //!
+//! Functions of design documents may hang until their time is over, and wait for processes. Those of one database leave
+//! room for those of others ([`super::permits`]).
+//!
 //! Who keeps a [`Place`] while its client does nothing gives it up after a time; after a much shorter one if somebody waits
 //! for a place. This module decides when, not what becomes of the client.
 
@@ -12,10 +15,11 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::runtime::Runtime;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
+use super::permits::{Owner, Permit, Permits};
 use crate::Settings;
 
 /// How long a client may do nothing while others wait for its place. A slow line takes a piece in less: the system's
@@ -29,6 +33,7 @@ pub(crate) struct Lanes {
     answers: Arc<Lane>,
     lists: Arc<Lane>,
     uploads: Arc<Lane>,
+    calls: Arc<Permits>,
 }
 
 /// How many may be in each lane. Each has a thread; an answer besides up to a few hundred kilobytes if its client is slow,
@@ -37,6 +42,8 @@ pub(crate) struct Places {
     pub(crate) answers: usize,
     pub(crate) lists: usize,
     pub(crate) uploads: usize,
+    /// Calls of other functions of design documents: each has a thread of those that everybody shares.
+    pub(crate) calls: usize,
 }
 
 impl Places {
@@ -47,13 +54,14 @@ impl Places {
             answers: places("max_long_answers", 1024),
             lists: places("max_list_answers", 64),
             uploads: places("max_uploads", 512),
+            calls: places("max_function_calls", 64),
         }
     }
 }
 
 /// One direction.
 pub(crate) struct Lane {
-    places: Arc<Semaphore>,
+    places: Arc<Permits>,
     contested_after: Duration,
     line: Mutex<Line>,
     joined: Notify,
@@ -70,13 +78,14 @@ struct Line {
 /// The right to keep a thread waiting for one client.
 pub(crate) struct Place {
     lane: Arc<Lane>,
-    _permit: OwnedSemaphorePermit,
+    _permit: Permit,
 }
 
 /// Which lane work is for, and how long its client may do nothing.
 pub(crate) struct Passage {
     lanes: Arc<Lanes>,
     lane: Arc<Lane>,
+    owner: Owner,
     patience: Duration,
 }
 
@@ -86,7 +95,7 @@ impl Lanes {
     }
 
     fn with_patience(places: &Places, contested_after: Duration) -> Arc<Self> {
-        let Places { answers, lists, uploads } = *places;
+        let Places { answers, lists, uploads, calls } = *places;
         let threads = tokio::runtime::Builder::new_current_thread()
             .max_blocking_threads(answers + lists + uploads)
             .thread_name("settee-client")
@@ -97,28 +106,38 @@ impl Lanes {
             answers: Lane::new(answers, contested_after),
             lists: Lane::new(lists, contested_after),
             uploads: Lane::new(uploads, contested_after),
+            calls: Permits::new(calls),
         })
     }
 
     /// For an answer whose client may take nothing for `patience`.
     pub(crate) fn answer(self: &Arc<Self>, patience: Duration) -> Passage {
-        Passage { lanes: Arc::clone(self), lane: Arc::clone(&self.answers), patience }
+        self.passage(&self.answers, None, patience)
     }
 
-    /// The same for what a list function answers.
-    pub(crate) fn list(self: &Arc<Self>, patience: Duration) -> Passage {
-        Passage { lanes: Arc::clone(self), lane: Arc::clone(&self.lists), patience }
+    /// The same for what a list function of the database `owner` answers.
+    pub(crate) fn list(self: &Arc<Self>, owner: Owner, patience: Duration) -> Passage {
+        self.passage(&self.lists, owner, patience)
     }
 
     /// For a body whose client may send nothing for `patience`.
     pub(crate) fn upload(self: &Arc<Self>, patience: Duration) -> Passage {
-        Passage { lanes: Arc::clone(self), lane: Arc::clone(&self.uploads), patience }
+        self.passage(&self.uploads, None, patience)
+    }
+
+    fn passage(self: &Arc<Self>, lane: &Arc<Lane>, owner: Owner, patience: Duration) -> Passage {
+        Passage { lanes: Arc::clone(self), lane: Arc::clone(lane), owner, patience }
+    }
+
+    /// Waits until another function of the database `owner` may be called.
+    pub(crate) async fn call(&self, owner: Owner) -> Permit {
+        self.calls.acquire(owner).await
     }
 
     /// How many more answers would have a place.
     #[cfg(test)]
     pub(crate) fn free_answers(&self) -> usize {
-        self.answers.places.available_permits()
+        self.answers.places.free()
     }
 }
 
@@ -139,7 +158,7 @@ impl Passage {
 
     /// Waits for a place.
     pub(crate) async fn enter(&self) -> Place {
-        self.lane.enter().await
+        self.lane.enter(self.owner).await
     }
 
     /// Runs `work`, which keeps a [`Place`], on a thread. What it spawns belongs to the runtime of the caller.
@@ -160,16 +179,15 @@ impl Passage {
 
 impl Lane {
     fn new(places: usize, contested_after: Duration) -> Arc<Self> {
-        let places = Arc::new(Semaphore::new(places));
-        Arc::new(Self { places, contested_after, line: Mutex::default(), joined: Notify::new() })
+        Arc::new(Self { places: Permits::new(places), contested_after, line: Mutex::default(), joined: Notify::new() })
     }
 
-    async fn enter(self: &Arc<Self>) -> Place {
-        let permit = match Arc::clone(&self.places).try_acquire_owned() {
-            Ok(permit) => permit,
-            Err(_) => {
+    async fn enter(self: &Arc<Self>, owner: Owner) -> Place {
+        let permit = match self.places.try_acquire(owner) {
+            Some(permit) => permit,
+            None => {
                 let _waiting = Waiting::join(self);
-                Arc::clone(&self.places).acquire_owned().await.expect("the semaphore is never closed")
+                self.places.acquire(owner).await
             }
         };
         Place { lane: Arc::clone(self), _permit: permit }

@@ -286,7 +286,10 @@ impl Live {
                 Ok((rows, text, more))
             };
             let (rows, text, more) = if self.rows.params.shown.is_plain() {
-                bridge::blocking(move || read(None)).await?
+                match &self.rows.params.filter {
+                    Filter::Function(_) => bridge::calling(&self.node, &self.database, move || read(None)).await?,
+                    _ => bridge::blocking(move || read(None)).await?,
+                }
             } else {
                 bridge::piping(self.node.outward(), sender, move |pipe| read(Some(pipe))).await?
             };

@@ -27,9 +27,9 @@ const SAMPLE_MAX: u64 = 1000;
 const SAMPLE_BYTES: usize = 16 << 20;
 
 /// A playground is for looking at results: it answers soon, and not too much.
-fn limits() -> TrialLimits {
-    let functions = Limits { timeout_ms: 2_000, ..Limits::default() };
-    TrialLimits { functions, time_us: 5_000_000, answers: 1000 }
+fn limits(functions: Limits) -> TrialLimits {
+    let functions = Limits { timeout_ms: 2_000, ..functions };
+    TrialLimits { functions, time_us: 5_000_000, answers: 1000, emitted_bytes: 32 << 20 }
 }
 
 /// `POST /{db}/_view_test`
@@ -45,7 +45,7 @@ pub(super) async fn view_test(mut request: Request) -> Answer {
             Some(documents) => given(documents)?,
             None => sampled(&database, sample, design.options)?,
         };
-        let trial = views.try_out(&design, &documents, limits())?;
+        let trial = views.try_out(&design, &documents, limits(views.limits()))?;
         Ok(trial_text(&trial, &design.language))
     })
     .await?;

@@ -39,7 +39,8 @@ pub(super) async fn rewrite(mut request: Request) -> Answer {
     let body = request.read_body().await?;
     let object = RequestObject::new(&request, None, &body)?;
     let node = request.node.clone();
-    let result = bridge::blocking(move || {
+    let owner = database.clone();
+    let result = bridge::calling(&request.node, &owner, move || {
         let seen = object.to_json(&database, Members::OfRewrite)?;
         functions.call(&node, &database, &["rewrites"], &[&seen])
     })

@@ -1,6 +1,7 @@
 //! `_show`: a function makes an answer of a document, or of none.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 use hyper::{StatusCode, header};
 use settee_database::{DocRecord, ReadView};
@@ -18,7 +19,8 @@ pub(super) async fn show(mut request: Request) -> Answer {
     let body = request.read_body().await?;
     let id = doc_id(&request);
     let object = RequestObject::new(&request, id.as_deref(), &body)?;
-    bridge::blocking(move || {
+    let (node, owner) = (Arc::clone(&request.node), Arc::clone(&database));
+    bridge::calling(&node, &owner, move || {
         let view = database.read()?;
         let functions = Functions::load(&view, request.captures.get("ddoc"))?;
         let name = request.captures.get("function");

@@ -26,7 +26,7 @@ pub(super) async fn update(mut request: Request) -> Answer {
     let object = RequestObject::new(&request, id.as_deref(), &body)?;
     let (reader, node) = (database.clone(), request.node.clone());
     let (ddoc, name) = (request.captures.get("ddoc").to_owned(), request.captures.get("function").to_owned());
-    let result = bridge::blocking(move || {
+    let result = bridge::calling(&request.node, &database, move || {
         let view = reader.read()?;
         let functions = Functions::load(&view, &ddoc)?;
         functions.require(&["updates", &name])?;

@@ -42,17 +42,7 @@ enum Reply {
 
 impl Calls {
     pub(super) fn new(workers: Arc<DesignWorkers>, source: DesignSource, limits: Limits) -> Self {
-        let key = Key {
-            database: source.database,
-            id: Arc::clone(&source.id),
-            rev: Arc::clone(&source.rev),
-            limits: [
-                limits.timeout_ms,
-                limits.memory_bytes,
-                limits.rows_per_document.into(),
-                limits.bytes_per_document,
-            ],
-        };
+        let key = Key { database: source.database, id: Arc::clone(&source.id), rev: Arc::clone(&source.rev), limits };
         Self { workers, source, key, limits, borrowed: None, request: Vec::new(), log: Vec::new() }
     }
 

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use settee_design::{CompileError, Document, DocumentBatch, Emissions, Limits, MapFailure, MapSource, RunError};
+use settee_design::{
+    CompileError, Document, DocumentBatch, Emissions, Limits, MapFailure, MapSource, RunError, TakeRows,
+};
 use settee_model::json;
 
 use super::{Failure, compile, excerpt, run_error, timeout, write_limits};
@@ -16,7 +18,7 @@ const REQUEST_BYTES: usize = 1 << 20;
 pub(super) struct Mapper {
     pool: Arc<Pool>,
     source: MapSource,
-    /// Which function of the design document each of them is, for messages.
+    /// The index of each in the source of the whole program, by which rows and messages name it.
     numbers: Vec<u32>,
     limits: Limits,
     /// None before the first request and after a failure.
@@ -24,16 +26,58 @@ pub(super) struct Mapper {
     /// A private copy of what the worker wrote, and is not yet checked.
     received: Vec<u8>,
     checked: Vec<u8>,
-    /// What was logged, by document and function.
-    pub(super) log: Vec<LogLine>,
 }
 
-/// A line of the log.
-#[derive(Clone, Debug)]
-pub(super) struct LogLine {
-    pub(super) document: u32,
-    pub(super) function: u32,
-    pub(super) line: String,
+/// What was logged about a batch.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    lines: Vec<LogLine>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct LogLine {
+    document: u32,
+    function: u32,
+    line: String,
+}
+
+/// What may be logged about one batch; more is dropped.
+const LOG_BYTES: usize = 1 << 20;
+
+impl Log {
+    pub(super) fn push(&mut self, document: u32, function: u32, line: String) {
+        let bytes = self.bytes + line.len();
+        if bytes <= LOG_BYTES {
+            self.bytes = bytes;
+            self.lines.push(LogLine { document, function, line });
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// Forgets the lines from the one at index `lines` on.
+    pub(super) fn truncate(&mut self, lines: usize) {
+        let dropped: usize = self.lines.drain(lines..).map(|line| line.line.len()).sum();
+        self.bytes -= dropped;
+    }
+
+    /// Takes all lines, in the order of documents and functions.
+    pub(super) fn take(&mut self) -> impl Iterator<Item = String> {
+        self.bytes = 0;
+        self.lines.sort_by_key(|line| (line.document, line.function));
+        std::mem::take(&mut self.lines).into_iter().map(|line| line.line)
+    }
+}
+
+/// Where rows, failures and lines go.
+pub(super) struct Taking<'a, 't> {
+    pub(super) output: &'a mut Emissions,
+    pub(super) log: &'a mut Log,
+    /// See [`settee_design::Program::map_in_parts`].
+    pub(super) take: &'a mut TakeRows<'t>,
 }
 
 /// Documents of a batch, by their indexes.
@@ -60,8 +104,15 @@ struct Position {
 impl Mapper {
     /// Functions that are compiled when they are needed.
     pub(super) fn new(pool: Arc<Pool>, source: MapSource, numbers: Vec<u32>, limits: Limits) -> Self {
-        let (received, checked, log) = Default::default();
-        Self { pool, source, numbers, limits, lease: None, received, checked, log }
+        let (received, checked) = Default::default();
+        Self { pool, source, numbers, limits, lease: None, received, checked }
+    }
+
+    /// Those of the functions of `source` whose indexes `numbers` has.
+    pub(super) fn of(pool: &Arc<Pool>, source: &MapSource, numbers: Vec<u32>, limits: Limits) -> Self {
+        let functions = numbers.iter().map(|index| Arc::clone(&source.functions[*index as usize])).collect();
+        let source = MapSource { functions, library: source.library.clone() };
+        Self::new(Arc::clone(pool), source, numbers, limits)
     }
 
     /// Compiles the functions in a worker.
@@ -82,24 +133,24 @@ impl Mapper {
         Ok(())
     }
 
-    /// Maps documents, adding rows and failures to `output` and lines to the log.
-    pub(super) fn map(&mut self, batch: Selection<'_>, output: &mut Emissions) -> Result<(), RunError> {
+    /// Maps documents.
+    pub(super) fn map(&mut self, batch: Selection<'_>, taking: &mut Taking<'_, '_>) -> Result<(), RunError> {
         let mut first = 0;
         while first < batch.documents.len() {
-            first += self.map_part(batch, first, output)?;
+            first += self.map_part(batch, first, taking)?;
         }
         Ok(())
     }
 
     /// Maps documents from `first` on, about a request's worth of them; answers how many.
-    fn map_part(&mut self, batch: Selection<'_>, first: usize, output: &mut Emissions) -> Result<usize, RunError> {
+    fn map_part(&mut self, batch: Selection<'_>, first: usize, taking: &mut Taking<'_, '_>) -> Result<usize, RunError> {
         if self.lease.is_none() {
             self.compile().map_err(|error| RunError::Machinery(error.to_string()))?;
         }
         let mut count = 0;
         let exchanged = self.send(batch, first).and_then(|sent| {
             count = sent;
-            self.receive(batch, first, count, output)
+            self.receive(batch, first, count, taking)
         });
         match exchanged {
             Ok(None) => Ok(count),
@@ -162,7 +213,7 @@ impl Mapper {
         batch: Selection<'_>,
         first: usize,
         count: usize,
-        output: &mut Emissions,
+        taking: &mut Taking<'_, '_>,
     ) -> Result<Option<Progress>, WorkerError> {
         self.received.clear();
         let mut position = Position::default();
@@ -174,7 +225,7 @@ impl Mapper {
                 Kind::Stopped if !more => return Ok(Some(worker.progress())),
                 _ => return Err(WorkerError::Garbled("a strange answer")),
             }
-            self.take_records(batch, first, count, &mut position, output)?;
+            self.take_records(batch, first, count, &mut position, taking)?;
             if more {
                 self.worker().send(Kind::Next, 0, 0)?;
             } else if self.received.is_empty() {
@@ -192,7 +243,7 @@ impl Mapper {
         first: usize,
         count: usize,
         position: &mut Position,
-        output: &mut Emissions,
+        taking: &mut Taking<'_, '_>,
     ) -> Result<(), WorkerError> {
         let mut rest = &self.received[..];
         while rest.len() >= Record::BYTES {
@@ -201,14 +252,16 @@ impl Mapper {
             if record.document as usize >= count || usize::from(record.function) >= functions {
                 return Err(WorkerError::Garbled("a record of no document or function"));
             }
-            position.advance(record, self.limits)?;
+            if position.advance(record, self.limits)? {
+                taking.output.hand_on(&self.limits, taking.take).map_err(|_| WorkerError::Unwanted)?;
+            }
             let Some(body) = rest.get(Record::BYTES..Record::BYTES + record.body_len()) else {
                 break;
             };
             rest = &rest[Record::BYTES + record.body_len()..];
             let (key, value) = body.split_at(record.first as usize);
             let document = batch.documents[first + record.document as usize];
-            let function = u32::from(record.function);
+            let function = self.numbers[usize::from(record.function)];
             position.take(record);
             match record.kind {
                 RecordKind::Row => {
@@ -217,17 +270,17 @@ impl Mapper {
                     let middle = self.checked.len();
                     json::compact(value, &mut self.checked).map_err(|_| WorkerError::Garbled("a value is no JSON"))?;
                     let (key, value) = self.checked.split_at(middle);
-                    output.push(document, function, key, value);
+                    taking.output.push(document, function, key, value);
                 }
                 RecordKind::Failure => {
                     let message = String::from_utf8_lossy(key).into_owned();
                     let id = batch.get(first + record.document as usize).id;
                     let line = format!("function raised exception {message} with doc._id {id}");
-                    self.log.push(LogLine { document, function, line });
-                    output.failures.push(MapFailure { document, function, message });
+                    taking.log.push(document, function, line);
+                    taking.output.failures.push(MapFailure { document, function, message });
                 }
                 RecordKind::Log => {
-                    self.log.push(LogLine { document, function, line: String::from_utf8_lossy(key).into_owned() });
+                    taking.log.push(document, function, String::from_utf8_lossy(key).into_owned());
                 }
             }
         }
@@ -238,20 +291,21 @@ impl Mapper {
 }
 
 impl Position {
-    /// Checks that records come in order and within the limits.
-    fn advance(&mut self, record: Record, limits: Limits) -> Result<(), WorkerError> {
+    /// Checks that records come in order and within the limits. Answers whether another function or document begins.
+    fn advance(&mut self, record: Record, limits: Limits) -> Result<bool, WorkerError> {
         let place = (record.document, record.function);
         if place < self.place {
             return Err(WorkerError::Garbled("records out of order"));
         }
-        if record.document != self.place.0 {
+        let is_next = place != self.place;
+        if is_next {
             (self.rows, self.bytes) = (0, 0);
         }
         self.place = place;
         let bytes = self.bytes.saturating_add(record.body_len() as u64);
         let texts = matches!(record.kind, RecordKind::Failure | RecordKind::Log) && bytes <= TEXT_BYTES;
         let rows = self.rows < u64::from(limits.rows_per_document) && bytes <= limits.bytes_per_document;
-        if texts || rows { Ok(()) } else { Err(WorkerError::Garbled("records beyond the limits")) }
+        if texts || rows { Ok(is_next) } else { Err(WorkerError::Garbled("records beyond the limits")) }
     }
 
     fn take(&mut self, record: Record) {
@@ -262,8 +316,8 @@ impl Position {
     }
 }
 
-/// Texts about a document are short beside its rows.
-const TEXT_BYTES: u64 = 1 << 30;
+/// More than the text of an exception, or what a function may log about a document.
+const TEXT_BYTES: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -289,8 +343,11 @@ mod tests {
         mapper.received = bytes.to_vec();
         let mut output = Emissions::new();
         let batch = Selection { batch: &batch(), documents: &[0, 1, 2] };
-        mapper.take_records(batch, 1, 2, &mut Position::default(), &mut output)?;
-        output.log.extend(mapper.log.into_iter().map(|line| line.line));
+        let mut log = Log::default();
+        let take: &mut TakeRows<'_> = &mut |_| std::ops::ControlFlow::Continue(());
+        let mut taking = Taking { output: &mut output, log: &mut log, take };
+        mapper.take_records(batch, 1, 2, &mut Position::default(), &mut taking)?;
+        output.log.extend(log.take());
         Ok((output, mapper.received.len()))
     }
 
@@ -328,7 +385,7 @@ mod tests {
             record(RecordKind::Row, 0, 0, b"1", b"1,2"),
             [row(1, 0, b"1"), row(0, 0, b"1")].concat(),
             [row(0, 1, b"1"), row(0, 0, b"1")].concat(),
-            [row(0, 0, b"1"), row(0, 0, b"1"), row(0, 1, b"1")].concat(),
+            [row(0, 0, b"1"), row(0, 0, b"1"), row(0, 0, b"1")].concat(),
         ];
         for liar in liars {
             assert!(matches!(take(&liar), Err(WorkerError::Garbled(_))), "{liar:?}");

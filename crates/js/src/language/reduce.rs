@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use settee_design::{CompileError, Limits, ReduceRows, Reducer, RunError};
+use settee_design::{CompileError, Limits, ReduceRows, Reducer, RunError, overflow_text};
 use settee_model::json;
 
 use super::{Failure, ReduceLimit, ask, compile, excerpt, run_error, write_limits};
@@ -29,10 +29,18 @@ pub(super) struct FunctionReducer {
     log: Vec<String>,
 }
 
-/// Groups of one request: how long CouchDB's query server would find the input of each.
+/// Groups of one request.
 #[derive(Default)]
 struct Pending {
-    inputs: Vec<u64>,
+    groups: Vec<PendingGroup>,
+}
+
+#[derive(Clone, Copy)]
+struct PendingGroup {
+    /// Where it begins in the request.
+    start: usize,
+    /// How long CouchDB's query server would find its input.
+    input: u64,
 }
 
 impl FunctionReducer {
@@ -61,23 +69,38 @@ impl FunctionReducer {
 
     /// Sends the groups that were written to `self.request` and appends their reductions to `results`.
     fn flush(&mut self, kind: Kind, pending: &mut Pending, results: &mut Vec<Vec<u8>>) -> Result<(), RunError> {
-        let inputs = std::mem::take(&mut pending.inputs);
-        if inputs.is_empty() {
-            return Ok(());
+        let groups = std::mem::take(&mut pending.groups);
+        let mut left = &groups[..];
+        while let [first, ..] = left {
+            // A worker stops when its answer gets long; what is left is asked again.
+            let done = self.exchange(kind, first.start, left, results)?;
+            left = &left[done..];
         }
+        self.request.clear();
+        Ok(())
+    }
+
+    /// Sends groups, which begin at `start` of the request, and appends the reductions that come; answers how many.
+    fn exchange(
+        &mut self,
+        kind: Kind,
+        start: usize,
+        groups: &[PendingGroup],
+        results: &mut Vec<Vec<u8>>,
+    ) -> Result<usize, RunError> {
         if self.lease.is_none() {
             self.compile().map_err(|error| RunError::Machinery(error.to_string()))?;
         }
         let worker = self.lease.as_mut().expect("just compiled").worker();
-        let answer = ask(worker, kind, inputs.len(), &self.request, self.limits);
+        let answer = ask(worker, kind, groups.len(), &self.request[start..], self.limits);
         let progress = worker.progress();
-        self.request.clear();
         let failure = match &answer {
-            Ok((Kind::Done, bytes)) => match self.take_results(bytes, &inputs) {
-                Some((mut groups, mut log)) => {
-                    results.append(&mut groups);
+            Ok((Kind::Done, bytes)) => match self.take_results(bytes, groups) {
+                Some((mut reductions, mut log)) => {
+                    let done = reductions.len();
+                    results.append(&mut reductions);
                     self.log.append(&mut log);
-                    return Ok(());
+                    return Ok(done);
                 }
                 None => Failure::Worker(WorkerError::Garbled("a reduction is no JSON")),
             },
@@ -85,9 +108,10 @@ impl FunctionReducer {
             Ok(_) => Failure::Worker(WorkerError::Garbled("a strange answer")),
             Err(_) => match answer {
                 Err(error) => Failure::Worker(error),
-                Ok(_) => return Ok(()),
+                Ok(_) => return Ok(0),
             },
         };
+        self.request.clear();
         if let Some(lease) = self.lease.take() {
             lease.discard();
         }
@@ -96,20 +120,25 @@ impl FunctionReducer {
     }
 
     /// Reductions, and what was logged.
-    fn take_results(&self, bytes: &[u8], inputs: &[u64]) -> Option<(Vec<Vec<u8>>, Vec<String>)> {
+    fn take_results(&self, bytes: &[u8], groups: &[PendingGroup]) -> Option<(Vec<Vec<u8>>, Vec<String>)> {
         let mut reader = Reader(bytes);
-        let mut groups = Vec::with_capacity(inputs.len());
-        for input in inputs {
+        let done = usize::try_from(reader.u64()?).ok().filter(|done| (1..=groups.len()).contains(done))?;
+        let mut reductions = Vec::with_capacity(done);
+        for group in &groups[..done] {
             let text = reader.bytes()?;
+            if text.is_empty() {
+                reductions.push(overflow_text(group.input, self.limits.reduction_bytes + 1));
+                continue;
+            }
             let mut checked = Vec::with_capacity(text.len());
             json::compact(text, &mut checked).ok()?;
-            groups.push(self.overflow(checked.len() as u64, *input).unwrap_or(checked));
+            reductions.push(self.overflow(checked.len() as u64, group.input).unwrap_or(checked));
         }
         let mut log = Vec::new();
         while let Some(line) = reader.bytes() {
             log.push(String::from_utf8_lossy(line).into_owned());
         }
-        reader.0.is_empty().then_some((groups, log))
+        reader.0.is_empty().then_some((reductions, log))
     }
 
     /// What is stored instead of a reduction that did not shrink.
@@ -121,12 +150,7 @@ impl FunctionReducer {
         let output_bytes = output_bytes + 2;
         #[expect(clippy::cast_precision_loss, reason = "lengths are far below 2^52")]
         let grew = output_bytes as f64 * ratio > input_bytes as f64;
-        (output_bytes > threshold_bytes && grew).then(|| {
-            let reason = format!(
-                "Reduce output must shrink more rapidly: input size: {input_bytes} output size: {output_bytes}"
-            );
-            format!("{{\"reduce_overflow_error\":\"{reason}\"}}").into_bytes()
-        })
+        (output_bytes > threshold_bytes && grew).then(|| overflow_text(input_bytes, output_bytes))
     }
 }
 
@@ -160,10 +184,11 @@ impl Reducer for FunctionReducer {
             } else {
                 keys.extend_from_slice(b"null");
             }
+            let start = self.request.len();
             let mut writer = Writer(&mut self.request);
             writer.bytes(&keys);
             writer.bytes(&values);
-            pending.inputs.push(input.saturating_sub(1));
+            pending.groups.push(PendingGroup { start, input: input.saturating_sub(1) });
             if self.request.len() >= REQUEST_BYTES {
                 self.flush(Kind::Reduce, &mut pending, &mut results)?;
             }
@@ -183,10 +208,11 @@ impl Reducer for FunctionReducer {
                 values.extend_from_slice(value);
             }
             close(&mut values, group.is_empty());
+            let start = self.request.len();
             let mut writer = Writer(&mut self.request);
             writer.bytes(b"null");
             writer.bytes(&values);
-            pending.inputs.push(REREDUCE_FRAME_BYTES + values.len() as u64 - 2);
+            pending.groups.push(PendingGroup { start, input: REREDUCE_FRAME_BYTES + values.len() as u64 - 2 });
             if self.request.len() >= REQUEST_BYTES {
                 self.flush(Kind::Rereduce, &mut pending, &mut results)?;
             }

@@ -64,7 +64,7 @@ impl DesignFunctions {
         self.engine.heap().take_exhausted();
         let host = self.engine.host();
         host.start_clock();
-        host.emitter.begin_function(0);
+        host.emitter.begin_function(0, 0, host.limits);
         let mut input = Reader(&request);
         match frame.kind {
             Kind::Filter => self.run_filter(&mut input),

@@ -8,11 +8,12 @@
 use std::cell::{Cell, RefCell};
 
 use rquickjs::qjs as c;
+use settee_design::{Allowance, Excess, Limits};
 use settee_model::json::MAX_DEPTH;
 
 use super::engine::Host;
 use super::qjs::{Context, Ref, Thrown, Value};
-use crate::protocol::{Record, RecordKind, Stop};
+use crate::protocol::{Record, RecordKind};
 use crate::text;
 
 /// Rows that wait for the end of their function; more are written at once, to bound the memory.
@@ -29,12 +30,14 @@ pub(super) struct Emitter {
     out: RefCell<Vec<u8>>,
     log: RefCell<Vec<String>>,
     log_bytes: Cell<usize>,
+    /// How many rows the running call has emitted, also those that wait.
     rows: Cell<u64>,
-    bytes: Cell<u64>,
+    /// What it may still emit.
+    allowance: Cell<Option<Allowance>>,
     document: Cell<u32>,
     function: Cell<u16>,
-    /// A limit that was broken; the function's own handling of exceptions does not matter then.
-    broken: Cell<Option<&'static str>>,
+    /// What was too much; the function's own handling of exceptions does not matter then.
+    excess: Cell<Option<Excess>>,
 }
 
 /// Why a value has no JSON text.
@@ -52,23 +55,20 @@ impl From<Thrown> for WriteError {
 }
 
 impl Emitter {
-    /// Begins a document.
-    pub(super) fn begin_document(&self, document: u32) {
-        self.document.set(document);
-        self.rows.set(0);
-        self.bytes.set(0);
-    }
-
     /// Begins a call of a function; answers the mark to which [`Emitter::drop_rows`] goes back.
-    pub(super) fn begin_function(&self, function: u16) -> usize {
+    pub(super) fn begin_function(&self, document: u32, function: u16, limits: Limits) -> usize {
+        self.document.set(document);
         self.function.set(function);
+        self.rows.set(0);
+        self.allowance.set(Some(Allowance::new(limits)));
+        self.excess.set(None);
         self.log_bytes.set(0);
         self.out.borrow().len()
     }
 
-    /// The limit that was broken and its description.
-    pub(super) fn broken(&self) -> Option<(Stop, &'static str)> {
-        self.broken.take().map(|reason| (Stop::Limit, reason))
+    /// What the call has emitted too much of.
+    pub(super) fn excess(&self) -> Option<Excess> {
+        self.excess.take()
     }
 
     /// Takes the answer written so far.
@@ -149,26 +149,27 @@ impl Emitter {
     ) -> Result<(), Thrown> {
         let head = out.len();
         out.extend_from_slice(&[0; Record::BYTES]);
-        let room = host.limits.bytes_per_document.saturating_sub(self.bytes.get());
-        let written = write_json(host, context, key.borrow(), out, room).and_then(|()| {
-            let middle = out.len();
-            write_json(host, context, value.borrow(), out, room)?;
-            Ok(middle)
-        });
         let start = head + Record::BYTES;
-        let middle = match written {
-            Ok(middle) if (out.len() - start) as u64 <= room => middle,
-            Ok(_) | Err(WriteError::TooLong) => {
-                self.broken.set(Some("emitted more bytes than one document may"));
-                out.truncate(head);
-                return Err(context.throw_range_error("emitted too much"));
-            }
-            Err(WriteError::Thrown) => {
-                out.truncate(head);
-                return Err(Thrown);
-            }
-        };
-        self.bytes.set(self.bytes.get() + (out.len() - start) as u64);
+        let mut allowance = self.allowance.get().unwrap_or_else(|| Allowance::new(host.limits));
+        let mut middle = None;
+        let written = write_json(host, context, key.borrow(), out, allowance.key_room()).and_then(|()| {
+            middle = Some(out.len());
+            let room = allowance.value_room(out.len() - start);
+            write_json(host, context, value.borrow(), out, room)
+        });
+        if let Err(WriteError::Thrown) = written {
+            out.truncate(head);
+            return Err(Thrown);
+        }
+        // Of what is too long, a bit more than what is allowed was written.
+        let middle = middle.unwrap_or(out.len());
+        let taken = allowance.take(middle - start, out.len() - middle);
+        if let Err(excess) = taken {
+            self.excess.set(Some(excess));
+            out.truncate(head);
+            return Err(context.throw_range_error("emitted too much"));
+        }
+        self.allowance.set(Some(allowance));
         let record = Record {
             kind: RecordKind::Row,
             function: self.function.get(),
@@ -184,7 +185,7 @@ impl Emitter {
     pub(super) fn emit(&self, host: &Host, context: Context, key: Ref<'_>, value: Ref<'_>) -> Result<(), Thrown> {
         self.rows.set(self.rows.get() + 1);
         if self.rows.get() > u64::from(host.limits.rows_per_document) {
-            self.broken.set(Some("emitted more rows than one document may"));
+            self.excess.set(Some(Excess::Rows(host.limits.rows_per_document)));
             return Err(context.throw_range_error("emitted too many rows"));
         }
         let full = {

@@ -40,30 +40,42 @@ impl MapProgram {
         Ok(Self { functions, source, engine })
     }
 
-    /// Runs all functions on one document. `progress` is told which one is about to run.
-    pub(super) fn map(&mut self, document: u32, text: &[u8], progress: impl Fn(Progress)) -> Result<(), Halt> {
+    /// How many functions there are.
+    pub(super) fn functions(&self) -> u16 {
+        u16::try_from(self.functions.len()).unwrap_or(u16::MAX)
+    }
+
+    /// Runs the function at `index` on a document. `progress` is told that it is about to run.
+    pub(super) fn map(
+        &mut self,
+        document: u32,
+        index: u16,
+        text: &[u8],
+        progress: impl Fn(Progress),
+    ) -> Result<(), Halt> {
         let host = self.engine.host();
-        host.emitter.begin_document(document);
-        for (index, function) in (0u16..).zip(&self.functions) {
-            progress(Progress { document, function: index });
-            let mark = host.emitter.begin_function(index);
-            host.start_clock();
-            self.engine.heap().take_exhausted();
-            let called = call(host, function, &self.source, text);
-            host.documents.release(&mut self.source);
-            if let Some((stop, reason)) = host.emitter.broken() {
-                host.emitter.drop_rows(mark);
-                return Err(Halt { stop, name: String::new(), reason: reason.to_owned() });
-            }
-            if let Err(Thrown) = called {
-                host.emitter.drop_rows(mark);
-                let exception = function.context.take_exception();
-                let message = judge(&self.engine, function.context, &exception)?;
-                host.emitter.write_log();
-                host.emitter.write_text(RecordKind::Failure, &message);
-            } else {
-                host.emitter.write_log();
-            }
+        let function = &self.functions[usize::from(index)];
+        progress(Progress { document, function: index });
+        let mark = host.emitter.begin_function(document, index, host.limits);
+        host.start_clock();
+        self.engine.heap().take_exhausted();
+        let called = call(host, function, &self.source, text);
+        host.documents.release(&mut self.source);
+        let excess = host.emitter.excess();
+        if called.is_ok() && excess.is_none() {
+            host.emitter.write_log();
+        } else {
+            host.emitter.drop_rows(mark);
+            let exception = called.is_err().then(|| function.context.take_exception());
+            let message = match (excess, exception) {
+                // Who has caught the exception and went on until the time was over is ended for that.
+                (_, Some(exception)) if excess.is_none() || host.expired() => {
+                    judge(&self.engine, function.context, &exception)?
+                }
+                (excess, _) => excess.map_or_else(String::new, |excess| excess.to_string()),
+            };
+            host.emitter.write_log();
+            host.emitter.write_text(RecordKind::Failure, &message);
         }
         if host.documents.kept_bytes() > host.limits.memory_bytes {
             let reason = "out of memory: functions keep too many documents".to_owned();

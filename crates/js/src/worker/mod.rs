@@ -26,6 +26,7 @@ use std::rc::Rc;
 use settee_design::Limits;
 
 use self::design::DesignFunctions;
+use self::emit::Emitter;
 use self::link::{Link, PART_BYTES, broken};
 use self::map::{Halt, MapProgram};
 use self::reduce::ReduceProgram;
@@ -179,30 +180,42 @@ impl Worker {
         let count = usize::try_from(frame.count).map_err(|_| broken("too many documents"))?;
         let mut at = 0;
         for index in 0..count {
-            let request = self.link.input(frame)?;
-            let mut input = Reader(request.get(at..).unwrap_or_default());
-            let len = input.u32().ok_or_else(|| broken("a garbled batch"))? as usize;
-            let text = input.take(len).ok_or_else(|| broken("a garbled batch"))?;
-            at += 4 + len;
             let document = u32::try_from(index).map_err(|_| broken("too many documents"))?;
-            let mapped = program.map(document, text, |progress| self.link.report(progress));
-            drop(request);
-            if let Err(halt) = mapped {
-                return Ok(Err(halt));
-            }
-            let emitter = &program.engine().host().emitter;
-            if emitter.output_len() >= PART_BYTES {
-                let output = emitter.take_output();
-                for part in output.chunks(PART_BYTES) {
-                    self.link.send_part(Kind::Done, part)?;
+            let text = {
+                let request = self.link.input(frame)?;
+                let mut input = Reader(request.get(at..).unwrap_or_default());
+                let len = input.u32().ok_or_else(|| broken("a garbled batch"))? as usize;
+                input.take(len).ok_or_else(|| broken("a garbled batch"))?;
+                at + 4..at + 4 + len
+            };
+            at = text.end;
+            for function in 0..program.functions() {
+                let request = self.link.input(frame)?;
+                let mapped =
+                    program.map(document, function, &request[text.clone()], |progress| self.link.report(progress));
+                drop(request);
+                if let Err(halt) = mapped {
+                    return Ok(Err(halt));
                 }
-                emitter.reuse_output(output);
+                // After each function: those of a long program may emit a lot together.
+                self.send_parts(&program.engine().host().emitter)?;
             }
         }
         program.engine().run_jobs();
         let output = program.engine().host().emitter.take_output();
         self.program = Program::Map(program);
         Ok(Ok(output))
+    }
+
+    /// Sends what functions have emitted, if that is much.
+    fn send_parts(&self, emitter: &Emitter) -> io::Result<()> {
+        if emitter.output_len() < PART_BYTES {
+            return Ok(());
+        }
+        let output = emitter.take_output();
+        output.chunks(PART_BYTES).try_for_each(|part| self.link.send_part(Kind::Done, part))?;
+        emitter.reuse_output(output);
+        Ok(())
     }
 
     fn reuse(&mut self, output: Vec<u8>) {
@@ -217,10 +230,16 @@ impl Worker {
         };
         program.engine().enter();
         let rereduce = frame.kind == Kind::Rereduce;
-        let mut out = Vec::new();
+        // First, how many groups were reduced: not all if the reductions got long.
+        let mut out = vec![0; size_of::<u64>()];
+        let mut reduced: u64 = 0;
         let request = self.link.input(frame)?;
         let mut input = Reader(&request);
         for index in 0..frame.count {
+            if out.len() as u64 >= program.engine().host().limits.bytes_per_part {
+                break;
+            }
+            reduced += 1;
             let keys = input.bytes().ok_or_else(|| broken("a garbled group"))?;
             let values = input.bytes().ok_or_else(|| broken("a garbled group"))?;
             let document = u32::try_from(index).map_err(|_| broken("too many groups"))?;
@@ -229,6 +248,7 @@ impl Worker {
                 return Ok(Err(halt));
             }
         }
+        out[..size_of::<u64>()].copy_from_slice(&reduced.to_le_bytes());
         program.engine().run_jobs();
         drop(request);
         // What was logged follows the reductions.
@@ -259,5 +279,9 @@ fn read_limits(input: &mut Reader<'_>) -> Option<Limits> {
         memory_bytes: input.u64()?,
         rows_per_document: u32::try_from(input.u64()?).unwrap_or(u32::MAX),
         bytes_per_document: input.u64()?,
+        key_bytes: input.u64()?,
+        value_bytes: input.u64()?,
+        reduction_bytes: input.u64()?,
+        bytes_per_part: input.u64()?,
     })
 }

@@ -10,6 +10,7 @@ use crate::shared_memory::{INITIAL_BYTES, SharedMemory};
 /// The control socket and the shared memory.
 pub(super) fn adopt() -> io::Result<(UnixStream, SharedMemory)> {
     end_with_parent()?;
+    end_before_parent();
     close_others();
     let kind = |fd| {
         // SAFETY: fstat fills the structure that is given, which is plain data.
@@ -47,6 +48,13 @@ fn end_with_parent() -> io::Result<()> {
 #[cfg(not(target_os = "linux"))]
 fn end_with_parent() -> io::Result<()> {
     Ok(())
+}
+
+/// When memory is short, the kernel shall end this process rather than the server. Where that cannot be said, the limits
+/// of this process have to do.
+fn end_before_parent() {
+    #[cfg(target_os = "linux")]
+    let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
 }
 
 /// Closes what the server may have let slip through; best effort, as old kernels lack the call.

@@ -9,7 +9,7 @@ use super::emit::{WriteError, write_json};
 use super::engine::{Engine, Function};
 use super::map::{Halt, judge};
 use super::qjs::{Context, Ref, Thrown, Value};
-use crate::protocol::{Stop, Writer};
+use crate::protocol::Writer;
 use crate::text;
 
 /// Bytes of lines that are kept of one request, whose groups may be many; more are dropped.
@@ -54,31 +54,28 @@ impl ReduceProgram {
         }
     }
 
-    /// Reduces one group and appends the length and the text of the result. `keys` is the JSON text of the keys, or `null`
+    /// Reduces one group and appends the length and the text of the result, which is empty if it is too long. `keys` is the JSON text of the keys, or `null`
     /// for reductions of reductions; `values` that of an array.
     pub(super) fn reduce(&mut self, keys: &[u8], values: &[u8], rereduce: bool, out: &mut Vec<u8>) -> Result<(), Halt> {
         let host = self.engine.host();
         let context = self.function.context;
         host.start_clock();
         self.engine.heap().take_exhausted();
-        host.emitter.begin_document(0);
-        let mark = host.emitter.begin_function(0);
+        let mark = host.emitter.begin_function(0, 0, host.limits);
         let start = out.len();
         Writer(out).u64(0);
         let body = out.len();
         let written = self.call(keys, values, rereduce).map_err(WriteError::from).and_then(|result| {
             let host = self.engine.host();
-            write_json(host, context, result.borrow(), out, host.limits.bytes_per_document)
+            write_json(host, context, result.borrow(), out, host.limits.reduction_bytes)
         });
         let host = self.engine.host();
         host.emitter.drop_rows(mark);
         self.keep_log();
         match written {
             Ok(()) => {}
-            Err(WriteError::TooLong) => {
-                let reason = "reduced to more bytes than allowed".to_owned();
-                return Err(Halt { stop: Stop::Limit, name: String::new(), reason });
-            }
+            // No text: the server says what stands in its place.
+            Err(WriteError::TooLong) => out.truncate(body),
             Err(WriteError::Thrown) => {
                 judge(&self.engine, context, &context.take_exception())?;
                 out.truncate(body);

@@ -111,13 +111,19 @@ fn gigabytes_of_rows() {
         "var s = 'x'.repeat(1e6); for (var i = 0; i < 1000; i++) emit(i, s);",
         "var s = 'x'.repeat(1e6), a = []; for (var i = 0; i < 1000; i++) a.push(s); emit(a, null);",
         "var a = ['x'.repeat(1e3)]; for (var i = 0; i < 20; i++) a = [a, a]; emit(null, a);",
-        "for (;;) try { emit('x'.repeat(1e5), 1); } catch (e) {}",
         "for (var i = 0; i < 1e9; i++) { var o = {i: i}; emit(o, o); }",
     ] {
-        // Who catches the exception of a limit goes on until the time is over, at the latest.
-        let names: &[&str] = if body.contains("catch") { &["limit_exceeded", "timeout"] } else { &["limit_exceeded"] };
-        check_attack(body, limits, names);
+        // The document has no rows of this function. Everything else goes on.
+        let bad = format!("function(doc) {{ if (doc.bad) {{ {body} }} emit(1, 1); }}");
+        let documents = ["{}", "{}", "{\"bad\":true}", "{}"];
+        let output = run(&["function(doc) { emit(0, 0); }", &bad], &documents, limits).unwrap();
+        let failures: Vec<_> = output.failures.iter().map(|failure| (failure.document, failure.function)).collect();
+        assert_eq!((output.len(), failures), (7, vec![(2, 1)]), "{body}");
+        let message = &output.failures[0].message;
+        assert!(message.starts_with("limit_exceeded: emitted "), "{body}: {message}");
     }
+    // Who catches the exception of a limit goes on until the time is over.
+    check_attack("for (;;) try { emit('x'.repeat(1e5), 1); } catch (e) {}", limits, &["timeout"]);
 }
 
 #[test]

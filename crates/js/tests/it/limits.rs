@@ -105,19 +105,29 @@ fn keeping_every_document_is_limited_too() {
 #[test]
 fn rows_and_bytes_are_limited() {
     let limits = Limits { rows_per_document: 10, bytes_per_document: 1000, ..Limits::default() };
-    check_stops("for (;;) emit(1, 1)", limits, "limit_exceeded", &["emitted more rows", BLAME]);
-    let caught = "for (;;) try { emit(1, 1) } catch (e) {}";
-    check_stops(caught, Limits { timeout_ms: SHORT, ..limits }, "limit_exceeded", &["emitted more rows", BLAME]);
-    check_stops("emit('x'.repeat(600), 'y'.repeat(600))", limits, "limit_exceeded", &["emitted more bytes", BLAME]);
-    check_stops("emit(new Array(1e6).fill(1), 1)", limits, "limit_exceeded", &["emitted more bytes"]);
-    check_stops(
-        "emit(1, 'x'.repeat(600)); emit(1, 'y'.repeat(600))",
-        limits,
-        "limit_exceeded",
-        &["emitted more bytes"],
+    let check = |body: &str, limits: Limits, message: &str| {
+        let output = run(&[&format!("function(doc) {{ {body} }}"), "function(doc) { emit(1, 1); }"], &["{}"], limits);
+        let output = output.unwrap();
+        assert_eq!(super::show(&output), "[[0,1,1,1]]", "{body}");
+        let messages: Vec<_> = output.failures.iter().map(|failure| failure.message.as_str()).collect();
+        assert_eq!(messages, [format!("limit_exceeded: emitted {message}")], "{body}");
+    };
+    check("for (;;) emit(1, 1)", limits, "more than 10 rows");
+    check("try { for (;;) emit(1, 1) } catch (e) {}", limits, "more than 10 rows");
+    check("emit('x'.repeat(600), 'y'.repeat(600))", limits, "more than 1000 bytes");
+    check("emit(new Array(1e6).fill(1), 1)", limits, "more than 1000 bytes");
+    check("emit(1, 'x'.repeat(600)); emit(1, 'y'.repeat(600))", limits, "more than 1000 bytes");
+    check("emit(1, 1); emit('x'.repeat(99), 1)", Limits { key_bytes: 100, ..limits }, "a key of more than 100 bytes");
+    check(
+        "emit('x'.repeat(98), ['y'.repeat(97)])",
+        Limits { key_bytes: 100, value_bytes: 100, ..limits },
+        "a value of more than 100 bytes",
     );
     let fine = run(&["function(doc) { for (var i = 0; i < 10; i++) emit(i, 'x'.repeat(90)); }"], &["{}", "{}"], limits);
     assert_eq!(fine.unwrap().len(), 20);
+    // Who catches the exception and goes on has the time that any function has.
+    let caught = "for (;;) try { emit(1, 1) } catch (e) {}";
+    check_stops(caught, Limits { timeout_ms: SHORT, ..limits }, "timeout", &[BLAME]);
 }
 
 #[test]

@@ -149,6 +149,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("chttpd", "max_connections", "20000", COUNT, "connections at a time, from the next start on; further ones wait"),
     setting("chttpd", "max_long_answers", "1024", Kind::Integer(1, 10_000), "answers on their way at a time, from the next start on; further ones wait"),
     setting("chttpd", "max_list_answers", "64", Kind::Integer(1, 10_000), "the same for list functions, each of which has a process"),
+    setting("chttpd", "max_function_calls", "64", Kind::Integer(1, 10_000), "validations, updates, shows and rewrites that run at a time; further ones wait, and one database leaves room for others"),
     setting("chttpd", "max_uploads", "512", Kind::Integer(1, 10_000), "the same for attachments on their way in"),
     setting("chttpd", "max_header_bytes", "131072", Kind::Integer(8192, 16_777_216), "bytes of a request's head"),
     setting("chttpd", "max_headers", "100", Kind::Integer(1, 10_000), "headers of a request"),
@@ -241,6 +242,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("smoosh.ratio_dbs", "min_size", "16777216", Kind::Limit, "but only if so many bytes are garbage; infinity: no automatic compaction"),
 
     setting("view_updater", "checkpoint_interval", "10", Kind::Seconds, "how often the first build of an index writes down how far it is, to go on from there after a crash"),
+    setting("view_updater", "max_key_bytes", "1048576", Kind::Integer(1, 1 << 30), "bytes of an emitted key; a document that emits a longer one has no rows of this function, which is logged"),
+    setting("view_updater", "max_value_bytes", "16777216", Kind::Integer(1, 1 << 30), "the same for an emitted value"),
+    setting("view_updater", "max_document_rows", "1048576", Kind::Integer(1, u32::MAX as u64), "the same for the rows that one function emits for one document"),
+    setting("view_updater", "max_document_bytes", "67108864", Kind::Integer(1, 1 << 30), "the same for the bytes of these rows"),
+    setting("view_updater", "max_reduction_bytes", "1048576", Kind::Integer(1, 1 << 30), "bytes of a reduction; a longer one is a reduce_overflow_error"),
+    setting("view_updater", "sort_memory_bytes", "134217728", Kind::Integer(1 << 20, 1 << 40), "memory for emitted rows of one build, which are sorted on disk beyond that"),
 
     setting("ken", "enabled", "true", Kind::Bool, "bring lagging indexes up to date in the background"),
     setting("ken", "batch_channels", "1", COUNT, "how many of them at a time; in force from the next start"),

@@ -44,7 +44,7 @@ fn the_function_and_the_document_are_blamed() {
         ("pattern", "/^(\\w+\\s?)*$/.test('a'.repeat(60) + '!');", "timeout"),
         ("bomb", "var a = []; for (;;) a.push('x'.repeat(1e6) + a.length);", "InternalError"),
         ("recursion", "function f(n) { return f(n + 1) + 1; } f(0);", "InternalError"),
-        ("flood", "var s = 'x'.repeat(1e6); for (;;) emit(s, s);", "limit_exceeded"),
+        ("flood", "var s = 'x'.repeat(1e6); for (;;) try { emit(s, s); } catch (e) {}", "timeout"),
     ];
     std::thread::scope(|scope| {
         let attackers: Vec<_> = attacks

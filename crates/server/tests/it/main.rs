@@ -13,6 +13,7 @@ mod feeds;
 mod languages;
 mod life;
 mod limits;
+mod neighbours;
 mod operation;
 mod protocol;
 mod query_servers;

@@ -36,7 +36,9 @@ use settee_model::collate::Collation;
 use settee_storage::Snapshot;
 
 use entries::EntryReader;
-use runs::RunDirectory;
+use merge::Ranked;
+use runs::{RunDirectory, RunFile};
+use sorter::SortedRun;
 use source::{ChangeSnapshot, Changes, Fill};
 use worker::{Target, Worker};
 use write::{Found, Reached, Writing};
@@ -343,13 +345,19 @@ impl Scan<'_> {
 }
 
 fn take_found(workers: &mut [Worker], index: usize, directory: &RunDirectory, reached: Reached) -> Result<Found> {
-    let mut found = Found { rows: Vec::new(), entries: Vec::new(), reached };
-    for worker in workers {
-        let output = &mut worker.outputs[index];
-        found.rows.extend(output.rows.take_sources(directory)?);
-        found.entries.extend(output.entries.take_sources(directory)?);
-    }
-    Ok(found)
+    let rows = open(workers.iter_mut().map(|worker| worker.outputs[index].rows.take()), directory)?;
+    let entries = open(workers.iter_mut().map(|worker| worker.outputs[index].entries.take()), directory)?;
+    Ok(Found { rows, entries, reached })
+}
+
+fn open(
+    runs: impl Iterator<Item = (Vec<SortedRun>, Vec<RunFile>)>,
+    directory: &RunDirectory,
+) -> Result<Vec<Ranked<'static>>> {
+    let (sorted, spilled): (Vec<_>, Vec<_>) = runs.unzip();
+    let mut sources = runs::open(directory, spilled.into_iter().flatten().collect())?;
+    sources.extend(sorted.into_iter().flatten().map(Ranked::run));
+    Ok(sources)
 }
 
 /// Gives an index the reduce functions `reduces`. Those that it has are not computed anew.

@@ -10,8 +10,7 @@ use std::sync::Arc;
 
 use settee_design::{Language, Limits};
 
-use super::merge::Ranked;
-use super::runs::{RunDirectory, RunFile};
+use super::runs::{self, RunDirectory};
 use super::worker::{Target, Worker};
 use super::write::{Found, Reached, Writing, load};
 use super::{Pass, PassIndex};
@@ -79,12 +78,10 @@ pub(crate) fn resume(
         return directory.remove();
     }
     let columns = meta.reduces.iter().map(|reduce| Column::open(reduce, language, limits)).collect::<Result<_>>()?;
-    let read =
-        |runs: &[RunFile]| runs.iter().map(|run| Ok(Ranked::new(directory.read(run)?, 0))).collect::<Result<Vec<_>>>();
     let &Checkpoint { update_seq, purge_seq, .. } = checkpoint;
     let found = Found {
-        rows: read(&checkpoint.rows)?,
-        entries: read(&checkpoint.entries)?,
+        rows: runs::open(&directory, checkpoint.rows.clone())?,
+        entries: runs::open(&directory, checkpoint.entries.clone())?,
         reached: Reached { update_seq, purge_seq },
     };
     let mut writing = Writing { store, writer, meta, columns, noted: HashSet::new() };

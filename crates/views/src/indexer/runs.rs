@@ -3,15 +3,18 @@
 //! A run is written once, from start to end, and named by a number. Which of them count is not said here but by the
 //! checkpoint in the index itself: a file that no checkpoint names is left over from something that ended early.
 
+use std::cell::{OnceCell, RefCell};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use settee_storage::Shard;
 
-use super::merge::Source;
+use super::merge::{Merge, Ranked, Source};
 use super::sorter::decode;
+use crate::codec::{push_len, push_number};
 use crate::error::{Result, ViewError};
 use crate::tree::apply::Change;
 
@@ -49,7 +52,8 @@ impl RunDirectory {
             match OpenOptions::new().write(true).create_new(true).open(self.file(number)) {
                 Ok(file) => {
                     let out = BufWriter::with_capacity(FILE_BUFFER_BYTES, file);
-                    return Ok(RunWriter { number, bytes: 0, checksum: crc32fast::Hasher::new(), out });
+                    let (lengths, parts) = Default::default();
+                    return Ok(RunWriter { number, bytes: 0, checksum: crc32fast::Hasher::new(), out, lengths, parts });
                 }
                 // One of before a crash, which a checkpoint may name.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -61,10 +65,7 @@ impl RunDirectory {
 
     /// Reads a run from its start.
     pub(crate) fn read(&self, run: &RunFile) -> Result<SpilledRows> {
-        let input = BufReader::with_capacity(FILE_BUFFER_BYTES, File::open(self.file(run.number))?);
-        let mut rows = SpilledRows { input, row: Vec::new(), key_len: 0, is_removal: false, is_at_end: false };
-        rows.advance()?;
-        Ok(rows)
+        SpilledRows::open(File::open(self.file(run.number))?)
     }
 
     /// Whether a run is on disk as it was written. Reads it.
@@ -129,16 +130,61 @@ pub(crate) fn directories(base: &Path) -> Result<Vec<(Shard, Option<String>)>> {
     Ok(found)
 }
 
+/// So many runs are read at a time: each takes a buffer, a row and a file.
+const RUNS_AT_A_TIME: usize = if cfg!(test) { 3 } else { 64 };
+
+/// Opens runs, which are merged into longer ones before if they are many. Those that were merged stay where they are: a
+/// checkpoint may name them.
+pub(super) fn open(directory: &RunDirectory, mut runs: Vec<RunFile>) -> Result<Vec<Ranked<'static>>> {
+    while runs.len() > RUNS_AT_A_TIME {
+        let later = runs.split_off(RUNS_AT_A_TIME);
+        let few = std::mem::replace(&mut runs, later);
+        let mut out = directory.create()?;
+        Merge::new(sources(directory, &few)?).for_each(|change| {
+            out.push(change)?;
+            Ok(ControlFlow::Continue(()))
+        })?;
+        runs.push(out.finish()?);
+    }
+    sources(directory, &runs)
+}
+
+fn sources(directory: &RunDirectory, runs: &[RunFile]) -> Result<Vec<Ranked<'static>>> {
+    runs.iter().map(|run| Ok(Ranked::new(directory.read(run)?, 0))).collect()
+}
+
 /// A run that is being written.
 pub(crate) struct RunWriter {
     number: u64,
     bytes: u64,
     checksum: crc32fast::Hasher,
     out: BufWriter<File>,
+    /// Memory for lengths and for a row, which one row uses after another.
+    lengths: Vec<u8>,
+    parts: Vec<u8>,
 }
 
 impl RunWriter {
-    pub(crate) fn write_all(&mut self, bytes: &[u8]) -> Result<()> {
+    /// Appends a row or its removal, as [`SpilledRows`] reads it.
+    pub(super) fn push(&mut self, change: Change<'_>) -> Result<()> {
+        let Change { row_key, row } = change;
+        let (mut lengths, mut parts) = (std::mem::take(&mut self.lengths), std::mem::take(&mut self.parts));
+        parts.clear();
+        let (mut key, mut value): (&[u8], &[u8]) = (&[], &[]);
+        if let Some(row) = row {
+            push_len(&mut parts, row.sort_len);
+            push_len(&mut parts, row.key.len());
+            (key, value) = (row.key, row.value);
+        }
+        lengths.clear();
+        push_len(&mut lengths, row_key.len());
+        push_number(&mut lengths, row.map_or(0, |_| (parts.len() + key.len() + value.len()) as u64 + 1));
+        [&lengths, row_key, &parts, key, value].into_iter().try_for_each(|bytes| self.write_all(bytes))?;
+        (self.lengths, self.parts) = (lengths, parts);
+        Ok(())
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> Result<()> {
         self.bytes += bytes.len() as u64;
         self.checksum.update(bytes);
         Ok(self.out.write_all(bytes)?)
@@ -150,56 +196,95 @@ impl RunWriter {
     }
 }
 
+/// The parts of a row behind its key are read when they are wanted if they are longer than this: of all runs that are merged
+/// only one gives its row at a time.
+const LONG_BYTES: usize = if cfg!(test) { 200 } else { 64 << 10 };
+
 /// The rows of a [`RunFile`].
 #[derive(Debug)]
 pub(crate) struct SpilledRows {
-    input: BufReader<File>,
-    row: Vec<u8>,
-    key_len: usize,
+    input: RefCell<BufReader<File>>,
+    row_key: Vec<u8>,
+    /// What is behind the key, once it was read; none of a removal.
+    payload: OnceCell<Vec<u8>>,
+    payload_len: usize,
     is_removal: bool,
     is_at_end: bool,
 }
 
 impl SpilledRows {
-    /// `None` at the end of the file, if that is where a row may end.
-    fn number(&mut self) -> Result<Option<u64>> {
-        let mut number = 0;
-        for shift in (0..64).step_by(7) {
-            let mut byte = [0];
-            if self.input.read(&mut byte)? == 0 {
-                return if shift == 0 { Ok(None) } else { Err(ViewError::Corrupt("sorted run")) };
-            }
-            number |= u64::from(byte[0] & 0x7f) << shift;
-            if byte[0] < 0x80 {
-                break;
-            }
-        }
-        Ok(Some(number))
+    fn open(file: File) -> Result<Self> {
+        let mut rows = Self {
+            input: RefCell::new(BufReader::with_capacity(FILE_BUFFER_BYTES, file)),
+            row_key: Vec::new(),
+            payload: OnceCell::from(Vec::new()),
+            payload_len: 0,
+            is_removal: false,
+            is_at_end: false,
+        };
+        rows.advance()?;
+        Ok(rows)
     }
+
+    fn payload(&self) -> Result<&[u8]> {
+        if let Some(payload) = self.payload.get() {
+            return Ok(payload);
+        }
+        let mut payload = vec![0; self.payload_len];
+        self.input.borrow_mut().read_exact(&mut payload)?;
+        Ok(self.payload.get_or_init(|| payload))
+    }
+}
+
+/// `None` at the end of the file, if that is where a row may end.
+fn read_number(input: &mut BufReader<File>) -> Result<Option<u64>> {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let mut byte = [0];
+        if input.read(&mut byte)? == 0 {
+            return if shift == 0 { Ok(None) } else { Err(ViewError::Corrupt("sorted run")) };
+        }
+        number |= u64::from(byte[0] & 0x7f) << shift;
+        if byte[0] < 0x80 {
+            break;
+        }
+    }
+    Ok(Some(number))
 }
 
 impl Source for SpilledRows {
     fn row_key(&self) -> Option<&[u8]> {
-        (!self.is_at_end).then(|| &self.row[..self.key_len])
+        (!self.is_at_end).then_some(&self.row_key)
     }
 
     fn change(&self) -> Result<Change<'_>> {
-        let (row_key, payload) = self.row.split_at(self.key_len);
-        decode(row_key, (!self.is_removal).then_some(payload))
+        let payload = if self.is_removal { None } else { Some(self.payload()?) };
+        decode(&self.row_key, payload)
     }
 
     fn advance(&mut self) -> Result<()> {
-        let Some(key_len) = self.number()? else {
+        let input = self.input.get_mut();
+        let unread = if self.payload.get().is_some() { 0 } else { self.payload_len };
+        let mut payload = self.payload.take().unwrap_or_default();
+        if unread > 0 {
+            input.seek_relative(i64::try_from(unread).map_err(|_| ViewError::Corrupt("sorted run"))?)?;
+        }
+        let Some(key_len) = read_number(input)? else {
             self.is_at_end = true;
             return Ok(());
         };
-        let payload_len = self.number()?.ok_or(ViewError::Corrupt("sorted run"))?;
+        let payload_len = read_number(input)?.ok_or(ViewError::Corrupt("sorted run"))?;
+        let narrow = |len: u64| usize::try_from(len).map_err(|_| ViewError::Corrupt("sorted run"));
         self.is_removal = payload_len == 0;
-        self.key_len = usize::try_from(key_len).map_err(|_| ViewError::Corrupt("sorted run"))?;
-        let len =
-            usize::try_from(key_len + payload_len.saturating_sub(1)).map_err(|_| ViewError::Corrupt("sorted run"))?;
-        self.row.resize(len, 0);
-        self.input.read_exact(&mut self.row)?;
+        self.payload_len = narrow(payload_len.saturating_sub(1))?;
+        self.row_key.resize(narrow(key_len)?, 0);
+        input.read_exact(&mut self.row_key)?;
+        if self.payload_len <= LONG_BYTES {
+            payload.resize(self.payload_len, 0);
+            input.read_exact(&mut payload)?;
+            payload.shrink_to(LONG_BYTES);
+            self.payload = OnceCell::from(payload);
+        }
         Ok(())
     }
 }

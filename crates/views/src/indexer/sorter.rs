@@ -5,11 +5,11 @@
 
 use std::cmp::Ordering;
 
-use super::merge::{Ranked, Source};
+use super::merge::Source;
 use super::radix::Numbered;
 use super::runs::{RunDirectory, RunFile};
 use super::sort::{By, Sorting};
-use crate::codec::{Reader, push_len, push_number};
+use crate::codec::Reader;
 use crate::error::Result;
 use crate::tree::Row;
 use crate::tree::apply::Change;
@@ -62,6 +62,9 @@ impl Slot {
 
 /// Most rows have fewer bytes. Room that is made for more than there are costs nothing, because nobody touches it.
 const ROW_BYTES: usize = 128;
+
+/// A sorter that had to take more in one go, a document with long rows, gives the memory back.
+const KEPT_BYTES: usize = 32 << 20;
 
 /// Memory for sorting and moving rows, which one run uses after another.
 #[derive(Debug, Default)]
@@ -249,29 +252,14 @@ impl Sorter {
         }
         let file = self.write(directory)?;
         self.clear();
+        self.bytes.shrink_to(KEPT_BYTES);
         Ok(file)
     }
 
     /// Writes what was sorted, as [`SpilledRows`](super::runs::SpilledRows) reads it.
     fn write(&self, directory: &RunDirectory) -> Result<RunFile> {
         let mut out = directory.create()?;
-        let (mut lengths, mut parts) = (Vec::new(), Vec::new());
-        for slot in &self.slots {
-            let Change { row_key, row } = slot.change(&self.bytes);
-            parts.clear();
-            if let Some(row) = row {
-                push_len(&mut parts, row.sort_len);
-                push_len(&mut parts, row.key.len());
-                parts.extend_from_slice(row.key);
-                parts.extend_from_slice(row.value);
-            }
-            lengths.clear();
-            push_len(&mut lengths, row_key.len());
-            push_number(&mut lengths, row.map_or(0, |_| parts.len() as u64 + 1));
-            out.write_all(&lengths)?;
-            out.write_all(row_key)?;
-            out.write_all(&parts)?;
-        }
+        self.slots.iter().try_for_each(|slot| out.push(slot.change(&self.bytes)))?;
         out.finish()
     }
 }
@@ -314,13 +302,9 @@ impl Runs {
         }
     }
 
-    /// Gives all sorted runs away.
-    pub(crate) fn take_sources(&mut self, directory: &RunDirectory) -> Result<Vec<Ranked<'static>>> {
-        let mut sources: Vec<_> = std::mem::take(&mut self.sorted).into_iter().map(Ranked::run).collect();
-        for run in std::mem::take(&mut self.spilled) {
-            sources.push(Ranked::new(directory.read(&run)?, 0));
-        }
-        Ok(sources)
+    /// Gives all sorted runs away: those in memory, and the files of the others.
+    pub(crate) fn take(&mut self) -> (Vec<SortedRun>, Vec<RunFile>) {
+        (std::mem::take(&mut self.sorted), std::mem::take(&mut self.spilled))
     }
 }
 

@@ -1,5 +1,7 @@
 //! [`Worker`]: maps batches of documents and sorts what they emit into the runs of each index.
 
+use std::ops::ControlFlow;
+
 use settee_database::Layout;
 use settee_design::{DocumentBatch, Emissions, Program};
 use settee_model::collate::{self, Collation};
@@ -29,6 +31,8 @@ pub(super) struct Target<'a> {
 pub(super) struct Output {
     pub(super) rows: Runs,
     pub(super) entries: Runs,
+    /// What the keys of the document end with whose rows came last.
+    last_document_key: Vec<u8>,
 }
 
 impl Output {
@@ -40,11 +44,33 @@ impl Output {
         self.rows.spill(directory)?;
         self.entries.spill(directory)
     }
+
+    /// Begins with the rows of a document, the key of which is given.
+    fn begin_document(&mut self, document_key: &[u8]) {
+        let Self { rows, entries, last_document_key } = self;
+        if document_key <= &last_document_key[..] && !entries.current.is_empty() {
+            rows.current.disorder();
+            entries.current.disorder();
+        }
+        last_document_key.clear();
+        last_document_key.extend_from_slice(document_key);
+        entries.current.put(&[], &[], |out| {
+            out.extend_from_slice(document_key);
+            keys::push_emission(out, 0);
+            0
+        });
+    }
 }
 
 /// Runs are spilled at this size at the latest, because their parts are addressed by 32 bits. One document adds less
 /// than this again.
 const RUN_BYTES: usize = 1 << 30;
+
+/// After so many bytes more it is looked whether runs must be spilled. That is never done between two rows of a document.
+const CHECK_BYTES: usize = 1 << 20;
+
+/// Documents whose former rows are looked up at a time. What a document emitted can be long.
+const LOOKUP_DOCUMENTS: usize = 32;
 
 /// Maps documents on one thread.
 pub(super) struct Worker {
@@ -52,9 +78,8 @@ pub(super) struct Worker {
     pub(super) turn: Turn,
     pub(super) batch: ChangeBatch,
     emissions: Emissions,
-    /// What the keys of all rows of a document end with, and of the document before.
+    /// What the keys of all rows of a document end with.
     document_key: Vec<u8>,
-    last_document_key: Vec<u8>,
     /// One for each index, in the order of the functions of the program.
     pub(super) outputs: Vec<Output>,
 }
@@ -67,7 +92,6 @@ impl Worker {
             batch: ChangeBatch::default(),
             emissions: Emissions::new(),
             document_key: Vec::new(),
-            last_document_key: Vec::new(),
             outputs: (0..indexes).map(|_| Output::default()).collect(),
         }
     }
@@ -83,31 +107,35 @@ impl Worker {
 
     /// Maps the batch and keeps its rows, spilling them when there are more than `memory_bytes`. `report` sees what
     /// functions threw and logged.
+    ///
+    /// Besides these there are at a time: the documents of the batch, a part of what is emitted for them
+    /// ([`settee_design::Limits::bytes_per_part`] and one document more), and the runs of one document.
     pub(super) fn map(
         &mut self,
         targets: &[Target<'_>],
         memory_bytes: usize,
         report: &dyn Fn(&DocumentBatch, &Emissions),
     ) -> Result<()> {
-        self.emissions.clear();
-        if !self.batch.documents.is_empty() {
-            self.program.map(&self.batch.documents, &mut self.emissions)?;
+        let Self { program, batch, emissions, document_key, outputs, .. } = self;
+        let mut keeping = Keeping { documents: &batch.documents, targets, memory_bytes, report, document_key, outputs };
+        emissions.clear();
+        if !batch.documents.is_empty() {
+            let mut kept = Ok(());
+            let mapped = program.map_in_parts(&batch.documents, emissions, &mut |part| {
+                kept = keeping.keep(part);
+                part.clear();
+                if kept.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            });
+            kept?;
+            mapped?;
         }
-        if !self.emissions.failures.is_empty() || !self.emissions.log.is_empty() {
-            report(&self.batch.documents, &self.emissions);
-        }
-        for (target, output) in targets.iter().zip(&mut self.outputs) {
-            if let Some(before) = &target.before {
-                remove_rows(before, &self.batch, output)?;
+        keeping.keep(emissions)?;
+        for index in 0..targets.len() {
+            if let Some(before) = &targets[index].before {
+                keeping.remove_rows(before, batch, index)?;
             }
         }
-        self.keep_rows(targets)?;
-        if self.outputs.iter().map(Output::size_bytes).sum::<usize>() > memory_bytes {
-            for (target, output) in targets.iter().zip(&mut self.outputs) {
-                output.spill(target.directory)?;
-            }
-        }
-        Ok(())
+        keeping.spill_if_full()
     }
 
     /// Sorts what was kept: there will be no more.
@@ -118,35 +146,41 @@ impl Worker {
             output.entries.seal(&mut space);
         }
     }
+}
 
-    fn keep_rows(&mut self, targets: &[Target<'_>]) -> Result<()> {
-        let Self { batch, emissions, document_key, last_document_key, outputs, .. } = self;
-        let (mut current, mut id, mut number, mut is_disordered) = (None, "", 0, false);
-        for row in emissions.rows() {
-            let (target, output) = (&targets[row.function as usize], &mut outputs[row.function as usize]);
+/// The rows of a batch on their way into the outputs.
+struct Keeping<'a, 't> {
+    documents: &'a DocumentBatch,
+    targets: &'a [Target<'t>],
+    memory_bytes: usize,
+    report: &'a dyn Fn(&DocumentBatch, &Emissions),
+    document_key: &'a mut Vec<u8>,
+    outputs: &'a mut [Output],
+}
+
+impl Keeping<'_, '_> {
+    /// Keeps a part of what was emitted.
+    fn keep(&mut self, part: &Emissions) -> Result<()> {
+        if !part.failures.is_empty() || !part.log.is_empty() {
+            (self.report)(self.documents, part);
+        }
+        let (mut current, mut id, mut number, mut unchecked_bytes) = (None, "", 0, 0);
+        for row in part.rows() {
             if current != Some((row.document, row.function)) {
                 if current.is_none_or(|(document, _)| document != row.document) {
-                    id = batch.documents.get(row.document as usize).id;
-                    std::mem::swap(document_key, last_document_key);
-                    document_key.clear();
-                    keys::push_document(document_key, id.as_bytes());
-                    is_disordered = document_key <= last_document_key;
+                    id = self.documents.get(row.document as usize).id;
+                    self.document_key.clear();
+                    keys::push_document(self.document_key, id.as_bytes());
                 }
-                if is_disordered {
-                    output.rows.current.disorder();
-                    output.entries.current.disorder();
+                if unchecked_bytes > CHECK_BYTES {
+                    unchecked_bytes = 0;
+                    self.spill_if_full()?;
                 }
                 current = Some((row.document, row.function));
                 number = 0;
-                if output.size_bytes() > RUN_BYTES {
-                    output.spill(target.directory)?;
-                }
-                output.entries.current.put(&[], &[], |out| {
-                    out.extend_from_slice(document_key);
-                    keys::push_emission(out, 0);
-                    0
-                });
+                self.outputs[row.function as usize].begin_document(self.document_key);
             }
+            let (target, output) = (&self.targets[row.function as usize], &mut self.outputs[row.function as usize]);
             let sort_key = output.rows.current.put(row.key, row.value, |out| {
                 let start = out.len();
                 if target.layout == Layout::Partitioned {
@@ -155,30 +189,91 @@ impl Worker {
                 }
                 collate::encode(Value::trusted(row.key), target.collation, out);
                 let sort_len = out.len() - start;
-                out.extend_from_slice(document_key);
+                out.extend_from_slice(self.document_key);
                 keys::push_emission(out, number);
                 sort_len
             });
+            unchecked_bytes += 2 * sort_key.len() + row.key.len() + row.value.len();
             output.entries.current.extend_value(|out| entries::push(out, sort_key));
             number += 1;
+        }
+        self.spill_if_full()
+    }
+
+    /// Removes what the documents of a batch emitted before. Rows that they emit again are put besides, which wins.
+    fn remove_rows(&mut self, before: &EntryReader<'_>, batch: &ChangeBatch, index: usize) -> Result<()> {
+        let documents = batch.documents.iter().map(|document| document.id);
+        let ids: Vec<&str> = documents.chain(batch.removed.iter().map(String::as_str)).collect();
+        for ids in ids.chunks(LOOKUP_DOCUMENTS) {
+            let output = &mut self.outputs[index];
+            for (id, entry) in ids.iter().zip(before.lookup(ids)?) {
+                let Some(entry) = entry.filter(|entry| !entry.is_empty()) else {
+                    continue;
+                };
+                let rows = &mut output.rows.current;
+                entries::for_each_row(&entry, |sort_key, number| {
+                    rows.remove(|out| keys::push_row_key(out, sort_key, id.as_bytes(), number));
+                })?;
+                output.entries.current.remove(|out| keys::push_document_key(out, id.as_bytes()));
+            }
+            self.spill_if_full()?;
+        }
+        Ok(())
+    }
+
+    fn spill_if_full(&mut self) -> Result<()> {
+        let is_full = self.outputs.iter().map(Output::size_bytes).sum::<usize>() > self.memory_bytes;
+        for (target, output) in self.targets.iter().zip(&mut *self.outputs) {
+            if is_full || output.size_bytes() > RUN_BYTES {
+                output.spill(target.directory)?;
+            }
         }
         Ok(())
     }
 }
 
-/// Removes what the documents of a batch emitted before. Rows that they emit again are put besides, which wins.
-fn remove_rows(before: &EntryReader<'_>, batch: &ChangeBatch, output: &mut Output) -> Result<()> {
-    let documents = batch.documents.iter().map(|document| document.id);
-    let ids: Vec<&str> = documents.chain(batch.removed.iter().map(String::as_str)).collect();
-    for (id, entry) in ids.iter().zip(before.lookup(&ids)?) {
-        let Some(entry) = entry.filter(|entry| !entry.is_empty()) else {
-            continue;
-        };
-        let rows = &mut output.rows.current;
-        entries::for_each_row(&entry, |sort_key, number| {
-            rows.remove(|out| keys::push_row_key(out, sort_key, id.as_bytes(), number));
-        })?;
-        output.entries.current.remove(|out| keys::push_document_key(out, id.as_bytes()));
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use settee_design::{Language as _, Limits, MapSource};
+    use settee_storage::Shard;
+
+    use super::*;
+    use crate::testing::Rules;
+
+    /// What is kept between two batches, and while one is mapped, stays within the memory, a part and a document.
+    #[test]
+    fn emitted_bytes_are_bounded() {
+        let (memory_bytes, part_bytes, documents, elements) = (20_000, 4_000, 50, 40);
+        let limits = Limits { bytes_per_part: part_bytes, ..Limits::default() };
+        let source = MapSource { functions: vec!["each list".into(), "each list".into()], library: None };
+        let mut worker = Worker::new(Rules.program(&source, limits).unwrap(), 2);
+        let base = tempfile::tempdir().unwrap();
+        let directories = [RunDirectory::new(base.path(), Shard(1)), RunDirectory::new(base.path(), Shard(2))];
+        let target =
+            |directory| Target { collation: Collation::Unicode, layout: Layout::Whole, before: None, directory };
+        let targets: Vec<Target<'_>> = directories.iter().map(target).collect();
+        let element = format!("\"{}\"", "k".repeat(50));
+        let json = format!("{{\"list\":[{}]}}", vec![element; elements].join(","));
+        for batch in 0..4 {
+            worker.batch.clear();
+            for number in 0..documents {
+                worker.batch.count(number);
+                let write = |out: &mut Vec<u8>| {
+                    out.extend_from_slice(json.as_bytes());
+                    Ok::<_, ()>(())
+                };
+                worker.batch.documents.push_with(number, &format!("{batch}-{number}"), write).unwrap();
+            }
+            worker.map(&targets, memory_bytes, &|_, _| {}).unwrap();
+            let kept: usize = worker.outputs.iter().map(Output::size_bytes).sum();
+            assert!(kept <= memory_bytes, "{kept} bytes are kept");
+            // Of one function and document, as much again for the growth of vectors.
+            let document_bytes = 2 * elements * 100;
+            let left = worker.emissions.size_bytes();
+            assert!(left <= part_bytes as usize + document_bytes, "{left} bytes were emitted in one part");
+        }
+        let rows: usize = worker.outputs.iter_mut().map(|output| output.rows.take().1.len()).sum();
+        assert!(rows > 20, "only {rows} runs were spilled");
     }
-    Ok(())
 }

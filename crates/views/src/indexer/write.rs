@@ -160,7 +160,7 @@ impl Source for StoredRows<'_> {
     }
 }
 
-/// Changes are applied to the tree in portions of about this size, so that the leaves they touch fit in memory.
+/// Changes are applied to the tree in portions of about this size.
 const PORTION_BYTES: usize = if cfg!(test) { 20 << 10 } else { 8 << 20 };
 
 /// Changes the leaves that have rows among what was found.
@@ -179,15 +179,13 @@ pub(super) fn update(writing: &mut Writing<'_>, found: Found) -> Result<()> {
     Merge::new(found.rows).for_each(|change| {
         portion.push(change);
         if portion.size_bytes() >= PORTION_BYTES {
-            updating.writer.commit_if_any(std::mem::take(&mut batch))?;
-            batch = updating.apply(&portion)?;
+            batch = updating.apply(&portion, std::mem::take(&mut batch))?;
             portion.clear();
         }
         Ok(ControlFlow::Continue(()))
     })?;
     if !portion.is_empty() {
-        updating.writer.commit_if_any(std::mem::take(&mut batch))?;
-        batch = updating.apply(&portion)?;
+        batch = updating.apply(&portion, batch)?;
     }
     let Updating { rows, next_node, obsolete, .. } = updating;
     obsolete.delete(&mut batch);
@@ -213,18 +211,22 @@ struct Updating<'a, 'w> {
 }
 
 impl Updating<'_, '_> {
-    /// Applies a portion of changes. The batch that it answers holds new nodes; the next portion may read them once it is
-    /// committed.
-    fn apply(&mut self, portion: &Sorter) -> Result<Batch> {
-        let snapshot = self.store.snapshot()?;
-        let tree = self.store.tree(&*snapshot);
+    /// Applies a portion of changes. `batch` holds new nodes of those before, which are read once it is committed; the answer
+    /// holds new nodes again.
+    fn apply(&mut self, portion: &Sorter, mut batch: Batch) -> Result<Batch> {
         let changes = portion.changes().collect::<Vec<Change<'_>>>();
-        let mut nodes = NodeWriter::new(self.writer, self.next_node);
-        let applied = apply(tree, self.rows.as_ref(), &changes, self.columns, &mut nodes)?;
-        let (batch, next_node) = nodes.finish();
-        self.next_node = next_node;
-        self.rows = applied.root;
-        self.obsolete.0.extend(applied.obsolete);
+        let mut left = &changes[..];
+        while !left.is_empty() {
+            self.writer.commit_if_any(batch)?;
+            let snapshot = self.store.snapshot()?;
+            let tree = self.store.tree(&*snapshot);
+            let mut nodes = NodeWriter::new(self.writer, self.next_node);
+            let applied = apply(tree, self.rows.as_ref(), left, self.columns, &mut nodes)?;
+            (batch, self.next_node) = nodes.finish();
+            self.rows = applied.root;
+            self.obsolete.0.extend(applied.obsolete);
+            left = &left[applied.changes..];
+        }
         Ok(batch)
     }
 }

@@ -197,3 +197,55 @@ fn a_receiver_may_hang_up_at_any_row() {
         }
     }
 }
+
+/// Each index notes for itself whether its documents came in the order of their ids: here they do not in `a` and in `b`, and
+/// every document comes after the one before it in the scan that emits for the other index, or is less than that.
+#[test]
+fn indexes_of_one_pass_see_different_documents() {
+    let home = TestHome::new(Arc::new(MemoryEngine::new()));
+    for (id, member) in [("9", "a"), ("1", "b"), ("3", "a"), ("2", "b"), ("4", "a")] {
+        home.put(id, Some(&format!("\"{member}\":7")));
+    }
+    let core = core(settings(1, 1 << 20));
+    let ddoc = ddoc(r#""a": {"map": "value a _id"}, "b": {"map": "value b _id"}"#);
+    let check = |name: &str| {
+        let expected = model::answer(&home.documents.lock().clone(), &ddoc, name, &ViewQuery::default());
+        assert_eq!(ask(&core, &home, &ddoc, name, &ViewQuery::default()).unwrap(), expected, "{name}");
+    };
+    check("a");
+    check("b");
+    // The back-pointers are in order as well: every row is found when its document changes.
+    for id in ["9", "3", "4", "1", "2"] {
+        home.put(id, None);
+        check("a");
+        check("b");
+    }
+}
+
+/// Rows that are long, many for each document, and sorted in many runs: all are there, in order, also after updates that
+/// touch all leaves.
+#[test]
+fn long_rows_are_sorted_and_applied_bit_by_bit() {
+    let home = TestHome::new(Arc::new(MemoryEngine::new()));
+    let put = |round: usize| {
+        for number in 0..40 {
+            let long = |n: usize| format!("\"{}{n}\"", "x".repeat(700 + (n * 37 + round * 11) % 500));
+            let list: Vec<String> = (0..6).map(|n| long((number * 7 + n * round) % 19)).collect();
+            home.put(&format!("d{:02}", number * 17 % 40), Some(&format!("\"list\":[{}]", list.join(","))));
+        }
+    };
+    // So little memory that each document is a run, and so small parts that documents are taken apart.
+    let mut settings = settings(2, 3_000);
+    settings.limits.bytes_per_part = 2_000;
+    let core = core(settings);
+    let ddoc =
+        ddoc(r#""v": {"map": "each list", "reduce": "_count"}, "sum": {"map": "each list", "reduce": "summary"}"#);
+    for round in 0..4 {
+        put(round);
+        for (view, reduce) in [("v", Reduce::Off), ("v", Reduce::Whole), ("sum", Reduce::Whole)] {
+            let query = ViewQuery { reduce, ..ViewQuery::default() };
+            let expected = model::answer(&home.documents.lock().clone(), &ddoc, view, &query);
+            assert_eq!(ask(&core, &home, &ddoc, view, &query).unwrap(), expected, "{view} in round {round}");
+        }
+    }
+}

@@ -7,7 +7,7 @@
 use super::load::{transpose, write_inner_nodes};
 use super::node::separator;
 use super::write::NodeWriter;
-use super::{Child, INNER_BYTES, INNER_CHILDREN, LEAF_BYTES, Leaf, Root, Row, TreeReader};
+use super::{Child, HELD_BYTES, INNER_BYTES, INNER_CHILDREN, LEAF_BYTES, Leaf, Root, Row, TreeReader, leaf_bytes};
 use crate::error::Result;
 use crate::reduce::{Column, Group};
 
@@ -27,9 +27,11 @@ pub(crate) struct Applied {
     pub(crate) root: Option<Root>,
     /// Nodes that belonged to the tree before and not to this one.
     pub(crate) obsolete: Vec<u64>,
+    /// How many of the changes it has; those that are left touch more leaves than should be held at a time.
+    pub(crate) changes: usize,
 }
 
-/// Applies changes, which are in ascending order of different keys.
+/// Applies changes, which are in ascending order of different keys: at least one, if there are any.
 pub(crate) fn apply(
     tree: TreeReader<'_>,
     root: Option<&Root>,
@@ -37,10 +39,13 @@ pub(crate) fn apply(
     columns: &mut [Column],
     nodes: &mut NodeWriter<'_>,
 ) -> Result<Applied> {
-    let mut draft = Drafting { tree, obsolete: Vec::new() };
+    let mut draft = Drafting { tree, obsolete: Vec::new(), bytes_left: HELD_BYTES, changes: 0 };
     let (mut height, mut parts) = match root {
         Some(root) => (root.height, draft.change(root.node.clone(), root.height, None, changes)?),
-        None => (0, cut_leaf(merge(&Leaf::default(), changes).unwrap_or_default(), Vec::new())),
+        None => {
+            draft.changes = changes.len();
+            (0, cut_leaf(merge(&Leaf::default(), changes).unwrap_or_default(), Vec::new()))
+        }
     };
     while parts.len() > 1 {
         height += 1;
@@ -60,7 +65,7 @@ pub(crate) fn apply(
             node.map(|node| Root { height, node: Child { separator: Vec::new(), ..node } })
         }
     };
-    Ok(Applied { root, obsolete: draft.obsolete })
+    Ok(Applied { root, obsolete: draft.obsolete, changes: draft.changes })
 }
 
 /// A node of the tree to be.
@@ -103,15 +108,21 @@ impl Part {
 struct Drafting<'a> {
     tree: TreeReader<'a>,
     obsolete: Vec<u64>,
+    /// How many bytes of leaves may still be held.
+    bytes_left: usize,
+    /// How many changes are in the drafts.
+    changes: usize,
 }
 
 impl Drafting<'_> {
     /// What becomes of `child`: itself, or any number of drafts. `leaf` is what it holds, if that is known already.
     fn change(&mut self, child: Child, height: u32, leaf: Option<Leaf>, changes: &[Change<'_>]) -> Result<Vec<Part>> {
-        if changes.is_empty() {
+        // The leaves that are not touched any more are the last ones.
+        if changes.is_empty() || height > 0 && self.bytes_left == 0 {
             return Ok(vec![Part::stored(child)]);
         }
         if height == 0 {
+            self.changes += changes.len();
             let leaf = leaf.map_or_else(|| self.tree.leaf(child.id), Ok)?;
             return Ok(match merge(&leaf, changes) {
                 None => vec![Part::stored(child)],
@@ -145,7 +156,13 @@ impl Drafting<'_> {
                 true => changes.partition_point(|change| change.row_key < node.separator(index + 1)),
                 false => changes.len(),
             };
-            let (now, later) = changes.split_at(here);
+            let (mut now, later) = changes.split_at(here);
+            if height == 1 && !now.is_empty() {
+                match self.bytes_left {
+                    0 => now = &[],
+                    _ => self.bytes_left = self.bytes_left.saturating_sub(leaf_bytes(node.content_bytes(index))),
+                }
+            }
             touched.push(now);
             changes = later;
         }

@@ -2,7 +2,7 @@
 
 use super::load::{transpose, write_inner_nodes};
 use super::write::NodeWriter;
-use super::{Child, Root, TreeReader};
+use super::{Child, Root, TreeReader, held_together};
 use crate::error::Result;
 use crate::reduce::{Column, Group};
 
@@ -59,6 +59,15 @@ impl Rebuilding<'_, '_> {
     }
 
     fn leaves(&mut self, mut children: Vec<Child>) -> Result<Vec<Child>> {
+        let mut done = Vec::with_capacity(children.len());
+        while !children.is_empty() {
+            let later = children.split_off(held_together(children.iter()));
+            done.append(&mut self.held_leaves(std::mem::replace(&mut children, later))?);
+        }
+        Ok(done)
+    }
+
+    fn held_leaves(&mut self, mut children: Vec<Child>) -> Result<Vec<Child>> {
         let mut leaves = Vec::new();
         if self.known.contains(&None) {
             leaves = self.tree.leaves(&children.iter().map(|child| child.id).collect::<Vec<_>>())?;

@@ -2,7 +2,7 @@
 
 use super::node::separator;
 use super::write::NodeWriter;
-use super::{Child, EncodedLeaf, INNER_BYTES, INNER_CHILDREN, LEAF_BYTES, Leaf, Root, Row};
+use super::{Child, EncodedLeaf, INNER_BYTES, INNER_CHILDREN, LEAF_BYTES, Leaf, Root, Row, WAITING_BYTES};
 use crate::error::Result;
 use crate::reduce::{Column, Group};
 
@@ -21,6 +21,8 @@ pub(crate) struct Loader<'a, 'w> {
     leaf: Leaf,
     /// Cut leaves with their separators.
     leaves: Vec<(Vec<u8>, Leaf)>,
+    /// How many bytes these have.
+    leaves_bytes: usize,
     spare: Vec<Leaf>,
     separator: Vec<u8>,
     /// The inner levels, from the lowest.
@@ -33,6 +35,8 @@ struct Level {
     size_bytes: usize,
     /// The children of nodes that were cut.
     cut: Vec<Vec<Child>>,
+    /// How many bytes these have.
+    cut_bytes: usize,
 }
 
 impl<'a, 'w> Loader<'a, 'w> {
@@ -44,6 +48,7 @@ impl<'a, 'w> Loader<'a, 'w> {
             encoded: EncodedLeaf::default(),
             leaf: Leaf::default(),
             leaves: Vec::new(),
+            leaves_bytes: 0,
             spare: Vec::new(),
             separator: Vec::new(),
             levels: Vec::new(),
@@ -108,19 +113,25 @@ impl<'a, 'w> Loader<'a, 'w> {
         let next = separator(last, next).to_vec();
         let empty = self.spare.pop().unwrap_or_default();
         let leaf = std::mem::replace(&mut self.leaf, empty);
+        self.leaves_bytes += leaf.size_bytes();
         self.leaves.push((std::mem::replace(&mut self.separator, next), leaf));
-        if self.leaves.len() == NODES_PER_REDUCE { self.write_leaves() } else { Ok(()) }
+        let is_much = self.leaves.len() == NODES_PER_REDUCE || self.leaves_bytes >= WAITING_BYTES;
+        if is_much { self.write_leaves() } else { Ok(()) }
     }
 
     fn write_leaves(&mut self) -> Result<()> {
         let groups: Vec<Group<'_>> = self.leaves.iter().map(|(_, leaf)| Group::whole(leaf)).collect();
         let reductions = transpose(self.columns, groups.len(), |column| column.reduce(&groups))?;
+        self.leaves_bytes = 0;
         for ((separator, mut leaf), reductions) in std::mem::take(&mut self.leaves).into_iter().zip(reductions) {
             let id = self.nodes.leaf(&leaf)?;
             let (rows, bytes) = (leaf.len() as u64, leaf.content_bytes());
             self.push_child(0, Child { separator, id, rows, bytes, reductions })?;
-            leaf.clear();
-            self.spare.push(leaf);
+            // Room for a long row is not kept.
+            if leaf.size_bytes() < WAITING_BYTES {
+                leaf.clear();
+                self.spare.push(leaf);
+            }
         }
         Ok(())
     }
@@ -135,10 +146,12 @@ impl<'a, 'w> Loader<'a, 'w> {
         }
         level.size_bytes += child.size_bytes();
         level.children.push(child);
-        if level.cut.len() >= NODES_PER_REDUCE { self.write_inner(height) } else { Ok(()) }
+        let is_much = level.cut.len() >= NODES_PER_REDUCE || level.cut_bytes >= WAITING_BYTES;
+        if is_much { self.write_inner(height) } else { Ok(()) }
     }
 
     fn write_inner(&mut self, height: usize) -> Result<()> {
+        self.levels[height].cut_bytes = 0;
         let nodes = std::mem::take(&mut self.levels[height].cut);
         for child in write_inner_nodes(self.nodes, self.columns, nodes)? {
             self.push_child(height + 1, child)?;
@@ -149,7 +162,7 @@ impl<'a, 'w> Loader<'a, 'w> {
 
 impl Level {
     fn cut(&mut self) {
-        self.size_bytes = 0;
+        self.cut_bytes += std::mem::take(&mut self.size_bytes);
         self.cut.push(std::mem::take(&mut self.children));
     }
 }

@@ -38,6 +38,27 @@ const INNER_BYTES: usize = if cfg!(test) { 512 } else { 8 << 10 };
 /// Inner nodes have at least so many children, however large their reductions are.
 const INNER_CHILDREN: usize = if cfg!(test) { 4 } else { 8 };
 
+/// Leaves whose rows are held at a time have about so many bytes, or are one. Rows may be long, and many leaves may be touched.
+const HELD_BYTES: usize = if cfg!(test) { 16 << 10 } else { 32 << 20 };
+/// Nodes that wait to be reduced together have about so many bytes at most.
+const WAITING_BYTES: usize = if cfg!(test) { 8 << 10 } else { 1 << 20 };
+
+/// The leaves that are held at a time: how many of `children`, from the first.
+fn held_together<'c>(children: impl Iterator<Item = &'c Child>) -> usize {
+    let mut bytes = 0;
+    let fits = |child: &&Child| {
+        let before = bytes;
+        bytes += leaf_bytes(child.bytes);
+        before < HELD_BYTES
+    };
+    children.take_while(fits).count()
+}
+
+/// The memory that a leaf takes whose rows have so many bytes, as clients see them.
+fn leaf_bytes(content_bytes: u64) -> usize {
+    usize::try_from(content_bytes).unwrap_or(usize::MAX).saturating_mul(2).max(LEAF_BYTES)
+}
+
 /// Where a tree begins, and what is known of all its rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Root {

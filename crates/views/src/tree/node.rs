@@ -404,6 +404,10 @@ impl Inner {
         self.children[child].rows
     }
 
+    pub(crate) fn content_bytes(&self, child: usize) -> u64 {
+        self.children[child].bytes
+    }
+
     pub(crate) fn reduction(&self, child: usize, column: usize) -> &[u8] {
         let (start, len) = self.reductions[child * self.columns + column];
         &self.bytes[range(start, len)]

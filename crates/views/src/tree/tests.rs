@@ -64,12 +64,20 @@ impl Store {
     fn apply(&mut self, changes: &BTreeMap<Vec<u8>, Option<OwnedRow>>) {
         let changes: Vec<Change<'_>> =
             changes.iter().map(|(row_key, row)| Change { row_key, row: row.as_ref().map(lend) }).collect();
-        let snapshot = self.engine.snapshot(SHARD).unwrap();
-        let tree = TreeReader { snapshot: &*snapshot, cache: &self.cache };
-        let mut nodes = NodeWriter::new(&mut self.engine, self.next_node);
-        let applied = apply(tree, self.root.as_ref(), &changes, &mut self.columns, &mut nodes).unwrap();
-        let (batch, next_node) = nodes.finish();
-        self.settle(applied.root, &applied.obsolete, batch, next_node);
+        let mut left = &changes[..];
+        loop {
+            let snapshot = self.engine.snapshot(SHARD).unwrap();
+            let tree = TreeReader { snapshot: &*snapshot, cache: &self.cache };
+            let mut nodes = NodeWriter::new(&mut self.engine, self.next_node);
+            let applied = apply(tree, self.root.as_ref(), left, &mut self.columns, &mut nodes).unwrap();
+            let (batch, next_node) = nodes.finish();
+            self.settle(applied.root, &applied.obsolete, batch, next_node);
+            assert!(applied.changes > 0 || left.is_empty());
+            left = &left[applied.changes..];
+            if left.is_empty() {
+                return;
+            }
+        }
     }
 
     fn settle(&mut self, root: Option<Root>, obsolete: &[u64], mut batch: Batch, next_node: u64) {

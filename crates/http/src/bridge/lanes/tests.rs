@@ -11,7 +11,7 @@ const PATIENCE: Duration = Duration::from_secs(100);
 const CONTESTED: Duration = Duration::from_secs(5);
 
 fn lanes(answers: usize) -> Arc<Lanes> {
-    Lanes::with_patience(&Places { answers, lists: 1, uploads: 1 }, CONTESTED)
+    Lanes::with_patience(&Places { answers, lists: 1, uploads: 1, calls: 1 }, CONTESTED)
 }
 
 /// Enters and keeps the place until it is overdue. Answers how long it had it.
@@ -83,9 +83,9 @@ async fn as_many_leave_as_wait() {
 async fn directions_do_not_share_places() {
     let lanes = lanes(1);
     let _answer = lanes.answer(PATIENCE).enter().await;
-    let _list = lanes.list(PATIENCE).enter().await;
+    let _list = lanes.list(Some(1), PATIENCE).enter().await;
     let _upload = lanes.upload(PATIENCE).enter().await;
-    assert!(timeout(Duration::from_secs(1), lanes.list(PATIENCE).enter()).await.is_err());
+    assert!(timeout(Duration::from_secs(1), lanes.list(Some(1), PATIENCE).enter()).await.is_err());
 }
 
 #[tokio::test]

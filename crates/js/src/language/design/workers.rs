@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use settee_design::{CallError, DesignSource, Limits, RunError};
+use settee_design::{CallError, DesignSource, Limits, RunError, Shares};
 
 use crate::language::{ask, write_limits};
 use crate::pool::{Lease, Pool, PoolSettings, Worker, WorkerError};
@@ -27,12 +27,12 @@ pub(in crate::language) struct DesignWorkers {
     freed: Condvar,
 }
 
-#[derive(Default)]
 struct State {
     /// The one used last stands last.
     idle: Vec<Taught>,
-    calls: usize,
-    lists: usize,
+    /// Those at work, by database.
+    calls: Shares,
+    lists: Shares,
 }
 
 /// Which functions a worker is wanted for.
@@ -57,12 +57,14 @@ pub(super) struct Key {
     pub(super) database: u64,
     pub(super) id: Arc<str>,
     pub(super) rev: Arc<str>,
-    pub(super) limits: [u64; 4],
+    pub(super) limits: Limits,
 }
 
 impl DesignWorkers {
     pub(in crate::language) fn new(pool: Arc<Pool>, settings: PoolSettings) -> Self {
-        Self { pool, settings, state: Mutex::default(), freed: Condvar::new() }
+        let shares = || Shares::new(settings.design_calls);
+        let state = State { idle: Vec::new(), calls: shares(), lists: shares() };
+        Self { pool, settings, state: Mutex::new(state), freed: Condvar::new() }
     }
 
     pub(in crate::language) fn end_idle(&self) {
@@ -70,19 +72,18 @@ impl DesignWorkers {
         drop(idle);
     }
 
-    /// Waits until another function may run, and borrows a worker: one that knows `key` if there is one.
+    /// Waits until another function of the database may run, and borrows a worker: one that knows `key` if there is one.
     pub(super) fn borrow(self: &Arc<Self>, key: &Key, wanted: Use) -> Result<Borrowed, WorkerError> {
         let mut state = self.state.lock();
-        let limit = self.settings.design_calls.max(1);
-        let busy = |state: &mut State| *state.running(wanted) >= limit;
+        let owner = Some(key.database);
+        let busy = |state: &mut State| !state.running(wanted).try_take(owner);
         if self.freed.wait_while_for(&mut state, busy, WAIT_MAX).timed_out() {
             return Err(WorkerError::Busy);
         }
-        *state.running(wanted) += 1;
         let place = state.idle.iter().rposition(|taught| taught.knows(key)).or(state.idle.len().checked_sub(1));
         let taught = place.map(|place| state.idle.remove(place));
         drop(state);
-        let mut borrowed = Borrowed { workers: Arc::clone(self), wanted, taught };
+        let mut borrowed = Borrowed { workers: Arc::clone(self), owner, wanted, taught };
         if borrowed.taught.is_none() {
             borrowed.taught = Some(Taught { lease: self.pool.lease()?, known: Vec::new(), rested: true });
         }
@@ -91,7 +92,7 @@ impl DesignWorkers {
 }
 
 impl State {
-    fn running(&mut self, wanted: Use) -> &mut usize {
+    fn running(&mut self, wanted: Use) -> &mut Shares {
         match wanted {
             Use::Call => &mut self.calls,
             Use::List => &mut self.lists,
@@ -126,6 +127,7 @@ impl Taught {
 /// A worker borrowed for calls. It goes back when this is dropped.
 pub(super) struct Borrowed {
     workers: Arc<DesignWorkers>,
+    owner: Option<u64>,
     pub(super) wanted: Use,
     /// None only after it was discarded.
     pub(super) taught: Option<Taught>,
@@ -195,7 +197,7 @@ impl Drop for Borrowed {
     fn drop(&mut self) {
         let taught = self.taught.take();
         let mut state = self.workers.state.lock();
-        *state.running(self.wanted) -= 1;
+        state.running(self.wanted).give_back(self.owner);
         let mut surplus = None;
         if let Some(mut taught) = taught {
             taught.rested = true;

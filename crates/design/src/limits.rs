@@ -1,0 +1,149 @@
+//! What functions of users may use and leave behind: [`Limits`], the only place where these numbers stand, and
+//! [`Allowance`], which counts what one function emits for one document.
+//!
+//! A document for which a function emits too much has no rows of this function, as if the function had thrown: one document
+//! must not keep an index from everybody. Limits are enforced by the languages, because what is too much must not cross
+//! from a worker into the server.
+
+/// What a running function may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The longest time one document, or one reduction, may take.
+    pub timeout_ms: u64,
+    /// The most memory the functions may hold.
+    pub memory_bytes: u64,
+    /// The most rows that one function may emit for one document.
+    pub rows_per_document: u32,
+    /// The most bytes that the keys and values of these rows may have.
+    pub bytes_per_document: u64,
+    /// The longest emitted key, as JSON. It is stored three times: as it is, in the form that sorts, and once more in that
+    /// form with its document; and it may be copied into inner nodes.
+    pub key_bytes: u64,
+    /// The longest emitted value, as JSON: twice the longest document.
+    pub value_bytes: u64,
+    /// The longest reduction, as JSON. Inner nodes hold one for each child.
+    pub reduction_bytes: u64,
+    /// After so many emitted bytes a program hands on its rows, before it goes on with its batch.
+    pub bytes_per_part: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            timeout_ms: 5_000,
+            memory_bytes: 256 << 20,
+            rows_per_document: 1 << 20,
+            bytes_per_document: 64 << 20,
+            key_bytes: 1 << 20,
+            value_bytes: 16 << 20,
+            reduction_bytes: 1 << 20,
+            bytes_per_part: 4 << 20,
+        }
+    }
+}
+
+/// What is stored instead of a reduction that is too long for its input, or altogether, as CouchDB's query server words it.
+#[must_use]
+pub fn overflow_text(input_bytes: u64, output_bytes: u64) -> Vec<u8> {
+    let reason =
+        format!("Reduce output must shrink more rapidly: input size: {input_bytes} output size: {output_bytes}");
+    format!("{{\"reduce_overflow_error\":\"{reason}\"}}").into_bytes()
+}
+
+/// What one function may still emit for one document.
+#[derive(Clone, Copy, Debug)]
+pub struct Allowance {
+    limits: Limits,
+    rows: u32,
+    bytes: u64,
+}
+
+/// What a function has emitted too much of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Excess {
+    /// One key is too long.
+    #[error("limit_exceeded: emitted a key of more than {0} bytes")]
+    Key(u64),
+    /// One value is too long.
+    #[error("limit_exceeded: emitted a value of more than {0} bytes")]
+    Value(u64),
+    /// There are too many rows.
+    #[error("limit_exceeded: emitted more than {0} rows")]
+    Rows(u32),
+    /// They have too many bytes together.
+    #[error("limit_exceeded: emitted more than {0} bytes")]
+    Bytes(u64),
+}
+
+impl Allowance {
+    /// Everything that `limits` allow.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        Self { limits, rows: limits.rows_per_document, bytes: limits.bytes_per_document }
+    }
+
+    /// The longest key that the next row may have.
+    #[must_use]
+    pub fn key_room(&self) -> u64 {
+        self.limits.key_bytes.min(self.bytes)
+    }
+
+    /// The longest value that the next row may have after a key of `key_len` bytes.
+    #[must_use]
+    pub fn value_room(&self, key_len: usize) -> u64 {
+        self.limits.value_bytes.min(self.bytes.saturating_sub(key_len as u64))
+    }
+
+    /// Takes a row from what is left.
+    ///
+    /// # Errors
+    /// When it is not allowed; then nothing was taken.
+    pub fn take(&mut self, key_len: usize, value_len: usize) -> Result<(), Excess> {
+        let Limits { key_bytes, value_bytes, rows_per_document, bytes_per_document, .. } = self.limits;
+        let rows = self.rows.checked_sub(1).ok_or(Excess::Rows(rows_per_document))?;
+        if key_len as u64 > key_bytes {
+            return Err(Excess::Key(key_bytes));
+        }
+        if value_len as u64 > value_bytes {
+            return Err(Excess::Value(value_bytes));
+        }
+        let bytes = (key_len as u64).saturating_add(value_len as u64);
+        self.bytes = self.bytes.checked_sub(bytes).ok_or(Excess::Bytes(bytes_per_document))?;
+        self.rows = rows;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_taken_until_one_is_too_much() {
+        let limits = Limits {
+            rows_per_document: 3,
+            bytes_per_document: 100,
+            key_bytes: 10,
+            value_bytes: 60,
+            ..Limits::default()
+        };
+        let check = |rows: &[(usize, usize)], expected: Result<(), Excess>| {
+            let mut allowance = Allowance::new(limits);
+            let result = rows.iter().try_for_each(|(key, value)| {
+                let fits = *key as u64 <= allowance.key_room() && *value as u64 <= allowance.value_room(*key);
+                let taken = allowance.take(*key, *value);
+                // What fits is refused for the number of rows only, and what does not fit is refused.
+                assert!(taken.is_ok() || !fits || taken == Err(Excess::Rows(3)), "{rows:?}: {taken:?}");
+                assert!(taken.is_err() || fits, "{rows:?}");
+                taken
+            });
+            assert_eq!(result, expected, "{rows:?}");
+        };
+        check(&[(10, 60), (10, 0), (10, 10)], Ok(()));
+        check(&[(11, 0)], Err(Excess::Key(10)));
+        check(&[(0, 61)], Err(Excess::Value(60)));
+        check(&[(0, 0); 4], Err(Excess::Rows(3)));
+        check(&[(10, 60), (10, 21)], Err(Excess::Bytes(100)));
+        check(&[(usize::MAX, usize::MAX)], Err(Excess::Key(10)));
+    }
+}

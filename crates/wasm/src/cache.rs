@@ -1,0 +1,88 @@
+//! [`Modules`]: what was compiled lately, and what did not compile.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use settee_design::CompileError;
+use sha2::{Digest as _, Sha256};
+use wasmtime::Module;
+
+/// Machine code that is kept.
+const CODE_BYTES_MAX: usize = 96 << 20;
+/// Modules that are remembered, the bad ones included: trying one again takes as long as it took.
+const MODULES_MAX: usize = 64;
+
+/// Names a module: a hash for which nobody finds another module.
+pub(crate) type Name = [u8; 32];
+
+/// The name of the module with this text.
+pub(crate) fn name(text: &str) -> Name {
+    Sha256::digest(text.as_bytes()).into()
+}
+
+/// The one used last stands first.
+#[derive(Default)]
+pub(crate) struct Modules {
+    known: VecDeque<Known>,
+    code_bytes: usize,
+}
+
+struct Known {
+    name: Name,
+    code_bytes: usize,
+    compiled: Result<Module, Arc<str>>,
+}
+
+impl Modules {
+    /// The module of this name, or why it does not compile.
+    pub(crate) fn find(&mut self, name: &Name) -> Option<Result<Module, CompileError>> {
+        let place = self.known.iter().position(|known| known.name == *name)?;
+        let known = self.known.remove(place)?;
+        let compiled = known.compiled.clone().map_err(|reason| CompileError::Source(reason.as_ref().to_owned()));
+        self.known.push_front(known);
+        Some(compiled)
+    }
+
+    /// Remembers a module with so many bytes of machine code, or why there is none. What was used least recently is
+    /// forgotten for it.
+    pub(crate) fn insert(&mut self, name: Name, code_bytes: usize, compiled: Result<Module, &str>) {
+        // Two may have compiled it at the same time.
+        if self.find(&name).is_some() {
+            return;
+        }
+        self.known.push_front(Known { name, code_bytes, compiled: compiled.map_err(Into::into) });
+        self.code_bytes += code_bytes;
+        while self.known.len() > MODULES_MAX || self.code_bytes > CODE_BYTES_MAX && self.known.len() > 1 {
+            self.code_bytes -= self.known.pop_back().map_or(0, |known| known.code_bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bytes_and_the_number_of_modules_are_bounded() {
+        let mut modules = Modules::default();
+        let name_of = |number: usize| name(&number.to_string());
+        for number in 0..10 {
+            modules.insert(name_of(number), 30 << 20, Err("bad"));
+            assert!(modules.find(&name_of(0)).is_some(), "what is used stays");
+            assert!(modules.code_bytes <= CODE_BYTES_MAX);
+        }
+        let kept = |modules: &mut Modules| (0..200).filter(|number| modules.find(&name_of(*number)).is_some()).count();
+        assert_eq!(kept(&mut modules), 3);
+        for number in 10..200 {
+            modules.insert(name_of(number), 0, Err("bad"));
+        }
+        assert_eq!(kept(&mut modules), MODULES_MAX);
+        // One that is too long for all others is kept alone.
+        modules.insert(name_of(1000), 200 << 20, Err("bad"));
+        assert_eq!((kept(&mut modules), modules.known.len(), modules.code_bytes), (0, 1, 200 << 20));
+        modules.insert(name_of(1000), 200 << 20, Err("bad"));
+        assert_eq!(modules.code_bytes, 200 << 20);
+        modules.insert(name_of(1), 5, Err("bad"));
+        assert_eq!((modules.known.len(), modules.code_bytes), (1, 5));
+    }
+}
