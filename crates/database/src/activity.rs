@@ -15,6 +15,9 @@ use crate::{Catalog, Counters, DatabaseError, DocUpdate, EditMode, Result, Unkno
 /// The database that keeps events.
 pub const GLOBAL_CHANGES: &str = "_global_changes";
 
+/// Where CouchDB keeps which databases there are. It is no database here, but clients wait for its updates.
+const DATABASES: &str = "_dbs";
+
 /// How much of the past of an event's document is remembered: nobody reads it, and it is written often.
 const REMEMBERED_REVISIONS: u64 = 5;
 
@@ -78,6 +81,12 @@ impl Activity {
         let mut state = self.state.lock();
         state.updated.clear();
         std::mem::take(&mut state.events)
+    }
+
+    /// A database was created or deleted, which also changes the list of all.
+    pub(crate) fn note_in_list(&self, database: &str, happened: Happened) {
+        self.note(database, happened);
+        self.note(DATABASES, Happened::Updated);
     }
 
     pub(crate) fn note(&self, database: &str, happened: Happened) {

@@ -20,8 +20,11 @@ use crate::{Counters, DatabaseError, Result, keys};
 /// The shard of the catalog itself.
 pub(crate) const CATALOG: Shard = Shard(0);
 
-/// The longest name, as in CouchDB, whose names become file names.
-const MAX_NAME_BYTES: usize = 238;
+/// The longest part of a name between slashes, as in CouchDB, where each becomes the name of a file or a directory.
+const MAX_SEGMENT_BYTES: usize = 238;
+
+/// The longest name: it is part of storage keys.
+const MAX_NAME_BYTES: usize = 4000;
 
 /// Names that begin with an underscore and are databases all the same.
 const SYSTEM_NAMES: [&str; 3] = ["_users", "_replicator", "_global_changes"];
@@ -49,6 +52,8 @@ pub struct DatabaseOptions {
     pub instance: u64,
     /// How documents are divided.
     pub layout: Layout,
+    /// How many shards clients are told of. One is made, whatever it says.
+    pub q: u32,
 }
 
 /// All databases of an engine.
@@ -67,12 +72,13 @@ pub(crate) struct Entry {
     pub(crate) instance: u64,
     pub(crate) created_ms: u64,
     pub(crate) layout: Layout,
+    pub(crate) q: u32,
 }
 
 /// Checks a name by CouchDB's rules.
 ///
 /// # Errors
-/// [`DatabaseError::IllegalName`].
+/// [`DatabaseError::IllegalName`] or [`DatabaseError::NameTooLong`].
 pub fn validate_name(name: &str) -> Result<()> {
     let last = name.rsplit('/').next().unwrap_or(name);
     let plain = |name: &str| {
@@ -81,10 +87,13 @@ pub fn validate_name(name: &str) -> Result<()> {
     };
     let prefix_is_plain = || name.strip_suffix(last).is_some_and(|prefix| prefix.is_empty() || plain(prefix));
     let system = SYSTEM_NAMES.contains(&last) && prefix_is_plain();
-    if name.len() <= MAX_NAME_BYTES && (plain(name) || system) {
-        return Ok(());
+    if !(plain(name) || system) {
+        return Err(DatabaseError::IllegalName(name.to_owned()));
     }
-    Err(DatabaseError::IllegalName(name.to_owned()))
+    if name.len() > MAX_NAME_BYTES || name.split('/').any(|segment| segment.len() > MAX_SEGMENT_BYTES) {
+        return Err(DatabaseError::NameTooLong(name.to_owned()));
+    }
+    Ok(())
 }
 
 impl Catalog {
@@ -166,14 +175,14 @@ impl Catalog {
                 return Err(DatabaseError::Exists);
             }
             let shard = next_shard(snapshot, batch)?;
-            let DatabaseOptions { created_ms, instance, layout } = options;
-            let entry = Entry { shard, instance, created_ms, layout };
+            let DatabaseOptions { created_ms, instance, layout, q } = options;
+            let entry = Entry { shard, instance, created_ms, layout, q };
             batch.put(Keyspace::Catalog, &key, &entry.encode());
             created = Some(entry);
             Ok(())
         })?;
         let database = self.open_entry(name, &created.expect("the commit made an entry"))?;
-        self.activity.note(name, Happened::Created);
+        self.activity.note_in_list(name, Happened::Created);
         Ok(database)
     }
 
@@ -209,7 +218,7 @@ impl Catalog {
             }
             Ok(())
         })?;
-        self.activity.note(name, Happened::Deleted);
+        self.activity.note_in_list(name, Happened::Deleted);
         for shard in shards {
             self.drop_shard(shard)?;
         }
@@ -363,7 +372,7 @@ impl Entry {
             Layout::Whole => 0,
             Layout::Partitioned => 1,
         };
-        for value in [self.shard.0, self.instance, self.created_ms, layout] {
+        for value in [self.shard.0, self.instance, self.created_ms, layout, self.q.into()] {
             put_varint(&mut out, value);
         }
         out
@@ -380,6 +389,8 @@ impl Entry {
                 1 => Layout::Partitioned,
                 _ => return Err(DatabaseError::Corrupt("database entry")),
             },
+            // Older entries end here.
+            q: if reader.rest().is_empty() { 1 } else { u32::try_from(reader.varint()?).unwrap_or(u32::MAX) },
         })
     }
 }

@@ -254,6 +254,12 @@ impl Database {
         self.entry.layout
     }
 
+    /// How many shards its creator asked for.
+    #[must_use]
+    pub fn q(&self) -> u32 {
+        self.entry.q
+    }
+
     /// The update sequence of the newest change of a design document that this process knows of: a cheap hint. What
     /// holds is [`ReadView::design_seq`].
     #[must_use]

@@ -69,6 +69,9 @@ pub enum DatabaseError {
         "Name: '{0}'. Only lowercase characters (a-z), digits (0-9), and any of the characters _, $, (, ), +, -, and / are allowed. Must begin with a letter."
     )]
     IllegalName(String),
+    /// The name is as it should be, but too long.
+    #[error("At least one path segment of `{0}` is too long.")]
+    NameTooLong(String),
     /// The engine failed.
     #[error(transparent)]
     Storage(#[from] StorageError),

@@ -100,7 +100,7 @@ impl Catalog {
             let has_documents = stored.scan(Keyspace::Documents)?.next()?.is_some();
             if has_documents && !found.iter().any(|(_, entry)| entry.shard == shard) {
                 let name = format!("salvaged-{}", shard.0);
-                self.enter(&name, &Entry { shard, instance, created_ms: 0, layout: Layout::Whole })?;
+                self.enter(&name, &Entry { shard, instance, created_ms: 0, layout: Layout::Whole, q: 1 })?;
                 names.push(name);
             }
         }

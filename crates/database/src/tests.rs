@@ -41,7 +41,7 @@ pub(crate) fn open(engine: &Arc<dyn Engine>) -> Catalog {
 }
 
 pub(crate) fn create(catalog: &Catalog, name: &str) -> Arc<Database> {
-    catalog.create(name, DatabaseOptions { created_ms: 1, instance: 2, layout: crate::Layout::Whole }).unwrap()
+    catalog.create(name, DatabaseOptions { created_ms: 1, instance: 2, layout: crate::Layout::Whole, q: 1 }).unwrap()
 }
 
 /// A new database in memory.

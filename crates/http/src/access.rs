@@ -6,8 +6,10 @@
 
 mod security;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
+use hyper::Method;
 use settee_auth::{METRICS_ROLE, UserContext};
 use settee_database::{Database, validate_name};
 use settee_model::json::Json;
@@ -23,8 +25,6 @@ pub(crate) use security::{MalformedSecurity, Security};
 pub(crate) enum Permission {
     /// Nothing.
     Anyone,
-    /// To be somebody.
-    User,
     /// To be a server administrator.
     ServerAdmin,
     /// To be a server administrator, unless `[chttpd] admin_only_all_dbs` is off.
@@ -42,6 +42,27 @@ pub(crate) enum Permission {
     Maintenance,
 }
 
+/// What a path needs that nothing serves, or not with this method: what CouchDB asks before it looks at what there is, so that
+/// nobody learns by it who may not know.
+pub(crate) fn of_unserved(method: &Method, path: &[Cow<'_, str>]) -> Permission {
+    let path: Vec<&str> = path.iter().map(AsRef::as_ref).collect();
+    let makes_or_ends = [Method::PUT, Method::DELETE].contains(method);
+    match path[..] {
+        [] | ["favicon.ico", ..] => Permission::Anyone,
+        ["_all_dbs" | "_dbs_info", ..] => Permission::ListDatabases,
+        ["_up" | "_uuids" | "_session" | "_replicate" | "_active_tasks"] => Permission::Anyone,
+        ["_utils", ..] if *method == Method::GET => Permission::Anyone,
+        ["_node", _, "_stats" | "_system" | "_prometheus", ..] | ["_stats", ..] => Permission::Metrics,
+        ["_users" | "_replicator", "_all_docs" | "_changes", ..] => Permission::ServerAdmin,
+        [_] if makes_or_ends => Permission::ServerAdmin,
+        ["_users" | "_replicator" | "_global_changes", ..] => Permission::Document,
+        [first, ..] if first.starts_with('_') => Permission::ServerAdmin,
+        [_, "_compact", ..] | [_, "_view_cleanup"] => Permission::Maintenance,
+        [_, "_sync_shards" | "_purge"] => Permission::ServerAdmin,
+        _ => Permission::Document,
+    }
+}
+
 /// Lets the request pass or says why not.
 pub(crate) async fn authorize(
     node: &Arc<Node>,
@@ -54,8 +75,6 @@ pub(crate) async fn authorize(
     }
     match permission {
         Permission::Anyone => Ok(()),
-        Permission::User if user.name.is_some() => Ok(()),
-        Permission::User => Err(Error::unauthorized("You are not an authenticated user")),
         Permission::ServerAdmin => Err(Error::unauthorized("You are not a server admin.")),
         Permission::ListDatabases if !node.settings.switch("chttpd", "admin_only_all_dbs", true) => Ok(()),
         Permission::ListDatabases => Err(Error::unauthorized("You are not a server admin.")),

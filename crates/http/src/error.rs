@@ -133,6 +133,7 @@ impl From<DatabaseError> for Error {
             DatabaseError::NotFound => Self::not_found(reason),
             DatabaseError::Exists => Self::new(StatusCode::PRECONDITION_FAILED, "file_exists", reason),
             DatabaseError::IllegalName(_) => Self::new(StatusCode::BAD_REQUEST, "illegal_database_name", reason),
+            DatabaseError::NameTooLong(_) => Self::new(StatusCode::BAD_REQUEST, "database_name_too_long", reason),
             DatabaseError::Storage(error) => error.into(),
             DatabaseError::Corrupt(_) => Self::internal(reason),
         }

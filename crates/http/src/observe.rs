@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
@@ -27,12 +27,23 @@ pub const ACCESS_LOG: &str = "settee::access";
 pub(crate) struct Seen {
     route: OnceLock<&'static str>,
     user: OnceLock<String>,
+    /// How long the body took to come, in microseconds.
+    body_us: AtomicU64,
 }
 
 impl Seen {
     /// The request is for this resource. The first one counts: rewrites lead to further ones.
     pub(crate) fn set_route(&self, route: &'static str) {
         let _ = self.route.set(route);
+    }
+
+    /// The body was read from one time to another.
+    pub(crate) fn set_body_time(&self, from_us: u64, until_us: u64) {
+        self.body_us.store(until_us.saturating_sub(from_us), Ordering::Relaxed);
+    }
+
+    pub(crate) fn body_ms(&self) -> u64 {
+        self.body_us.load(Ordering::Relaxed) / 1000
     }
 
     pub(crate) fn set_user(&self, name: &str) {

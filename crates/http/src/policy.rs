@@ -4,13 +4,19 @@ use std::sync::Arc;
 
 use std::time::Duration;
 
+use hyper::header::{self, HeaderName};
 use parking_lot::Mutex;
 
 use crate::authentication::policy::AuthPolicy;
 use crate::browser::BrowserPolicy;
+use crate::origin::Forwarded;
 use crate::rate::RateLimit;
 use crate::routes::write;
 use crate::{Settings, attachments};
+
+/// CouchDB's `[chttpd] prefer_minimal`.
+const MINIMAL_HEADERS: &str =
+    "Cache-Control, Content-Length, Content-Range, Content-Type, ETag, Server, Transfer-Encoding, Vary";
 
 /// What holds for all requests.
 pub(crate) struct Policy {
@@ -27,6 +33,13 @@ pub(crate) struct Policy {
     pub(crate) browser: BrowserPolicy,
     pub(crate) rate_limit: Option<RateLimit>,
     pub(crate) authentication: Arc<AuthPolicy>,
+    pub(crate) forwarded: Forwarded,
+    /// Whether answers may be calls of functions that pages name.
+    pub(crate) allows_jsonp: bool,
+    /// Whether the header `Server` tells versions.
+    pub(crate) tells_versions: bool,
+    /// The headers that an answer keeps if its client prefers a short one.
+    pub(crate) minimal_headers: Vec<HeaderName>,
 }
 
 /// The policy of the configuration as it is.
@@ -62,6 +75,16 @@ impl Policy {
             browser: BrowserPolicy::of(settings),
             rate_limit: RateLimit::of(settings),
             authentication: Arc::new(AuthPolicy::of(settings)),
+            forwarded: Forwarded::of(settings),
+            allows_jsonp: settings.switch("chttpd", "allow_jsonp", false),
+            tells_versions: settings.switch("chttpd", "server_header_versions", true),
+            minimal_headers: minimal_headers(settings),
         }
     }
+}
+
+fn minimal_headers(settings: &dyn Settings) -> Vec<HeaderName> {
+    let names = settings.effective("chttpd", "prefer_minimal").unwrap_or_else(|| MINIMAL_HEADERS.to_owned());
+    // Without the last one a client would wait on a connection that is closed.
+    names.split(',').filter_map(|name| name.trim().parse().ok()).chain([header::CONNECTION]).collect()
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use settee_database::{DatabaseError, DatabaseOptions, Layout};
+use settee_database::DatabaseError;
 use settee_replication::documents::REPLICATOR_DATABASE;
 use settee_replication::scheduler::{self, Limits};
 use settee_replication::{
@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 use crate::in_process::InProcess;
 use crate::node::Node;
 use crate::router::Router;
+use crate::routes::databases;
 use crate::server::Shutdown;
 use crate::{bridge, routes};
 
@@ -73,10 +74,9 @@ impl Replication {
 }
 
 fn ensure_database(node: &Node) -> Result<(), crate::Error> {
-    let options = DatabaseOptions { created_ms: (node.clock_ms)(), instance: (node.entropy)(), layout: Layout::Whole };
-    match node.catalog.create(REPLICATOR_DATABASE, options) {
-        Ok(_) | Err(DatabaseError::Exists) => Ok(()),
-        Err(error) => Err(error.into()),
+    match node.catalog.database(REPLICATOR_DATABASE) {
+        Err(DatabaseError::NotFound) => databases::create_now(node, REPLICATOR_DATABASE),
+        found => Ok(found.map(|_| ())?),
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::{HeaderMap, Method, Uri, header};
 use parking_lot::Mutex;
 use settee_auth::UserContext;
@@ -71,6 +71,13 @@ impl Request {
 
     /// The whole body.
     pub(crate) async fn read_body(&mut self) -> Result<Bytes, Error> {
+        let begun_us = (self.node.operation.monotonic_us)();
+        let body = self.take_body().await;
+        self.line.seen.set_body_time(begun_us, (self.node.operation.monotonic_us)());
+        body
+    }
+
+    async fn take_body(&mut self) -> Result<Bytes, Error> {
         let policy = self.node.policy();
         let (limit, patience) = (policy.max_body_bytes, Patience::new(policy.receive_timeout));
         match self.body.take() {
@@ -106,6 +113,28 @@ impl Request {
         self.read_json().await
     }
 
+    /// The whole body as a JSON object, whatever its content type.
+    pub(crate) async fn read_object(&mut self) -> Result<Json, Error> {
+        if !self.has_body() {
+            return Err(Error::bad_request("Missing request body"));
+        }
+        let body = self.read_json().await?;
+        if body.value().is_object() { Ok(body) } else { Err(Error::bad_request("Request body must be a JSON object")) }
+    }
+
+    /// Whether the client sends a body, be it an empty one.
+    fn has_body(&self) -> bool {
+        let is_announced =
+            [header::CONTENT_LENGTH, header::TRANSFER_ENCODING].iter().any(|name| self.headers.contains_key(name));
+        is_announced
+            || match &self.body {
+                Some(Unread::Incoming(body)) => !body.is_end_stream(),
+                Some(Unread::Known(bytes)) => !bytes.is_empty(),
+                Some(Unread::Streamed(_)) => true,
+                None => false,
+            }
+    }
+
     /// A header as text.
     pub(crate) fn header(&self, name: impl header::AsHeaderName) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
@@ -113,7 +142,6 @@ impl Request {
 
     /// The address of `path` (which begins with a slash) as the client would write it.
     pub(crate) fn absolute(&self, path: &str) -> String {
-        let host = self.header(header::HOST).unwrap_or("localhost");
-        format!("{}://{host}{path}", self.line.scheme.name())
+        format!("{}{path}", self.node.policy().forwarded.origin(&self.headers, self.line.scheme))
     }
 }

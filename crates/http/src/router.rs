@@ -31,6 +31,8 @@ pub(crate) struct Resource {
     pub(crate) allow: &'static str,
     /// What each method needs, and its handler.
     pub(crate) methods: Vec<(Method, Permission, Handler)>,
+    /// What all other methods need, and their handler, if they are served.
+    pub(crate) other_methods: Option<(Permission, Handler)>,
 }
 
 enum Segment {
@@ -78,7 +80,7 @@ impl Resource {
                 },
             }
         });
-        Self { path, segments: segments.collect(), allow, methods: Vec::new() }
+        Self { path, segments: segments.collect(), allow, methods: Vec::new(), other_methods: None }
     }
 
     /// Adds a method.
@@ -88,6 +90,16 @@ impl Resource {
         T: Future<Output = Answer> + Send + 'static,
     {
         self.methods.push((method, permission, Arc::new(move |request| Box::pin(handler(request)))));
+        self
+    }
+
+    /// Serves all methods that were not added.
+    pub(crate) fn any<F, T>(mut self, permission: Permission, handler: F) -> Self
+    where
+        F: Fn(Request) -> T + Send + Sync + 'static,
+        T: Future<Output = Answer> + Send + 'static,
+    {
+        self.other_methods = Some((permission, Arc::new(move |request| Box::pin(handler(request)))));
         self
     }
 
@@ -180,14 +192,19 @@ impl Router {
         body: Option<Unread>,
     ) -> Answer {
         let matched = match self.find(&line.method, line.uri.path()) {
-            Err(error) if error.status == StatusCode::METHOD_NOT_ALLOWED => {
-                self.require_member(node, line.uri.path(), &user).await?;
+            Err(error) if [StatusCode::METHOD_NOT_ALLOWED, StatusCode::NOT_FOUND].contains(&error.status) => {
+                self.enter(node, &line, &user).await?;
                 return Err(error);
             }
             found => found?,
         };
         line.seen.set_route(matched.path);
         access::authorize(node, matched.permission, &user, &matched.captures).await?;
+        // A database is opened before anything else of a request is looked at, unless it is made or ended by it.
+        let is_for_database = matched.path == "/{db}" && [Method::PUT, Method::DELETE].contains(&line.method);
+        if !is_for_database {
+            open_database(node, &matched.captures)?;
+        }
         let query = Query::parse(line.uri.query())?;
         let (node, router, captures) = (Arc::clone(node), Arc::clone(self), matched.captures);
         let mask = replicator_documents::mask(&line, &captures, &user)?;
@@ -198,14 +215,13 @@ impl Router {
         }
     }
 
-    /// What serves a closed database is known to its members only: others hear that it is closed, whatever they ask.
-    async fn require_member(&self, node: &Arc<Node>, path: &str, user: &UserContext) -> Result<(), Error> {
-        let parts = segments(path)?;
+    /// What is served is known to those only who may ask for something of its kind: others hear that they may not, whatever
+    /// they ask.
+    async fn enter(&self, node: &Arc<Node>, line: &Line, user: &UserContext) -> Result<(), Error> {
+        let parts = segments(line.uri.path())?;
         let captures = self.resource(&parts).map(|resource| resource.captures(&parts)).unwrap_or_default();
-        if captures.get("db").is_empty() {
-            return Ok(());
-        }
-        access::authorize(node, Permission::Member, user, &captures).await
+        access::authorize(node, access::of_unserved(&line.method, &parts), user, &captures).await?;
+        open_database(node, &captures)
     }
 
     /// Finds who serves `method` on `path`. HEAD is served as GET.
@@ -214,9 +230,19 @@ impl Router {
         let method = if method == Method::HEAD { &Method::GET } else { method };
         let resource = self.resource(&parts).ok_or_else(|| Error::not_found("missing"))?;
         let found = resource.methods.iter().find(|(served, ..)| served == method);
-        let (_, permission, handler) = found.ok_or_else(|| Error::method_not_allowed(resource.allow))?;
+        let found = found.map(|(_, permission, handler)| (permission, handler));
+        let other = resource.other_methods.as_ref().map(|(permission, handler)| (permission, handler));
+        let (permission, handler) = found.or(other).ok_or_else(|| Error::method_not_allowed(resource.allow))?;
         let captures = resource.captures(&parts);
         Ok(Matched { path: resource.path, permission: *permission, handler, captures })
+    }
+}
+
+/// The database that a path names, if it names one, has to be there.
+fn open_database(node: &Node, captures: &Captures) -> Result<(), Error> {
+    match captures.get("db") {
+        "" => Ok(()),
+        name => node.database(name).map(|_| ()),
     }
 }
 

@@ -22,7 +22,7 @@ use crate::request::{Line, Unread};
 use crate::respond::{self, Answer, Response};
 use crate::router::Router;
 use crate::tls::Tls;
-use crate::{Error, Settings, routes, target};
+use crate::{Error, Settings, jsonp, routes, target};
 
 /// The most connections at a time unless `[chttpd] max_connections` says otherwise; further ones wait to be accepted.
 const CONNECTIONS_MAX: u64 = 20_000;
@@ -32,6 +32,10 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(4);
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-couch-request-id");
 const METHOD_OVERRIDE: HeaderName = HeaderName::from_static("x-http-method-override");
+const PREFER: HeaderName = HeaderName::from_static("prefer");
+
+/// How long the body took to come, in milliseconds.
+const BODY_TIME: HeaderName = HeaderName::from_static("x-couchdb-body-time");
 
 /// Tells the server to stop.
 #[derive(Clone, Debug)]
@@ -94,7 +98,8 @@ pub async fn serve(node: Arc<Node>, listeners: Vec<Listener>, shutdown: Shutdown
     let router = Arc::new(routes::router(&shutdown));
     let most = node.settings.number("chttpd", "max_connections", CONNECTIONS_MAX).clamp(1, u64::from(u32::MAX));
     let slots = Arc::new(Semaphore::new(usize::try_from(most).unwrap_or(Semaphore::MAX_PERMITS)));
-    let service = Arc::new(Service { node, router, version: version_header() });
+    let version = version_header(&node);
+    let service = Arc::new(Service { node, router, version });
     let mut accepting = JoinSet::new();
     for listener in listeners {
         accepting.spawn(accept_all(Arc::clone(&service), listener, Arc::clone(&slots), shutdown.clone()));
@@ -175,12 +180,21 @@ impl Service {
         let method = effective_method(&parts.method, &parts.headers);
         let policy = self.node.policy();
         let viewer = Viewer::of(&parts.headers, peer.scheme);
+        let prefers_minimal = parts.headers.get(PREFER).is_some_and(|value| value == "return=minimal");
         let Peer { ip: peer, scheme } = peer;
         let uri = parts.uri.clone();
         let observation = Observation::begin(&self.node, &method, &uri, &parts.headers, peer, &id);
         let seen = Arc::clone(&observation.seen);
-        let line =
-            Line { method: method.clone(), uri, peer, scheme, handler: None, requested: None, rewrites: 0, seen };
+        let line = Line {
+            method: method.clone(),
+            uri,
+            peer,
+            scheme,
+            handler: None,
+            requested: None,
+            rewrites: 0,
+            seen: Arc::clone(&seen),
+        };
         let caller = Caller::of(&line, &parts.headers);
         let mut renewed = None;
         let answer = self.route(&policy, line, parts.headers, body, &mut renewed).await;
@@ -193,9 +207,19 @@ impl Service {
         });
         authentication::renew(&mut response, renewed);
         policy.browser.mark(&viewer, parts.uri.path(), &mut response);
+        if policy.allows_jsonp {
+            response = jsonp::wrap(parts.uri.query(), response);
+        }
         let headers = response.headers_mut();
-        headers.insert(header::SERVER, self.version.clone());
+        let version = if policy.tells_versions { self.version.clone() } else { HeaderValue::from_static("CouchDB") };
+        headers.insert(header::SERVER, version);
         respond::set(headers, REQUEST_ID, &id);
+        headers.insert(BODY_TIME, HeaderValue::from(seen.body_ms()));
+        if prefers_minimal {
+            let kept = policy.minimal_headers.iter().filter_map(|name| Some((name.clone(), headers.remove(name)?)));
+            let kept: HeaderMap = kept.collect();
+            *headers = kept;
+        }
         observation.answered(response)
     }
 
@@ -265,18 +289,20 @@ fn as_http1(parts: &mut hyper::http::request::Parts) {
     }
 }
 
-/// POST may stand for another method, for clients that can send nothing else.
+/// POST may stand for another method, for clients that can send nothing else. Methods are in capitals.
 fn effective_method(method: &Method, headers: &HeaderMap) -> Method {
     if method != Method::POST {
         return method.clone();
     }
-    let named = headers.get(METHOD_OVERRIDE).and_then(|value| value.to_str().ok());
-    match named.map(str::to_ascii_uppercase).as_deref() {
-        Some("GET") => Method::GET,
-        Some("HEAD") => Method::HEAD,
-        Some("PUT") => Method::PUT,
-        Some("DELETE") => Method::DELETE,
-        Some("COPY") => copy(),
+    let named = headers.get(METHOD_OVERRIDE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    match named.split(';').next().unwrap_or_default().trim() {
+        "GET" => Method::GET,
+        "HEAD" => Method::HEAD,
+        "PUT" => Method::PUT,
+        "DELETE" => Method::DELETE,
+        "TRACE" => Method::TRACE,
+        "CONNECT" => Method::CONNECT,
+        "COPY" => copy(),
         _ => Method::POST,
     }
 }
@@ -286,6 +312,8 @@ pub(crate) fn copy() -> Method {
     Method::from_bytes(b"COPY").expect("COPY is a token")
 }
 
-fn version_header() -> HeaderValue {
-    HeaderValue::from_static(concat!("Settee/", env!("CARGO_PKG_VERSION")))
+/// Clients of CouchDB take the version of CouchDB out of it that they can count on.
+fn version_header(node: &Node) -> HeaderValue {
+    let version = format!("CouchDB/{} (Settee/{})", node.identity.couchdb_version, env!("CARGO_PKG_VERSION"));
+    HeaderValue::try_from(version).unwrap_or_else(|_| HeaderValue::from_static("CouchDB"))
 }

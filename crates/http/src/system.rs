@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use settee_database::{Database, DatabaseError, DocUpdate, EditMode, Layout, Work};
+use settee_database::{Database, DatabaseError, DocUpdate, EditMode, Work};
 use settee_model::json::{Json, write_string};
 use settee_model::{Document, Rev, RevisionHasher};
 
@@ -23,9 +23,8 @@ const AUTH_RULES: &str = include_str!("system/auth.js");
 
 /// Gives a new database what belongs into one of its name. Waits for the disk.
 pub(crate) fn furnish(node: &Node, database: &Arc<Database>) -> Result<(), Error> {
-    let is_system = database.name().rsplit('/').next().is_some_and(|last| last.starts_with('_'));
     let default = node.settings.effective("couchdb", "default_security");
-    if !is_system && matches!(default.as_deref(), Some("everyone" | "admin_local")) {
+    if matches!(default.as_deref(), Some("everyone" | "admin_local")) {
         database.update(Work::SetSecurity(Json::empty_object()))?;
     }
     if users::is_users_db(&node.auth_policy(), database.name()) {
@@ -59,6 +58,18 @@ fn add_rules(database: &Arc<Database>) -> Result<(), Error> {
 }
 
 impl Node {
+    /// Gives the database of users its rules, if it is there: the configuration may have named another one. One that is made
+    /// later gets them then.
+    pub(crate) async fn guard_users_database(self: &Arc<Self>) -> Result<(), Error> {
+        let node = Arc::clone(self);
+        bridge::blocking(move || match node.catalog.database(&node.auth_policy().users_db) {
+            Ok(database) => add_rules(&database),
+            Err(DatabaseError::NotFound | DatabaseError::IllegalName(_) | DatabaseError::NameTooLong(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+        })
+        .await
+    }
+
     /// Makes the database of users, unless it is there, or `[couchdb] single_node` is off.
     ///
     /// # Errors
@@ -72,7 +83,7 @@ impl Node {
             let name = &node.auth_policy().users_db;
             match node.catalog.database(name) {
                 Ok(database) => add_rules(&database),
-                Err(DatabaseError::NotFound) => databases::create_now(&node, name, Layout::Whole),
+                Err(DatabaseError::NotFound) => databases::create_now(&node, name),
                 Err(error) => Err(error.into()),
             }
         })

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod engine_calls;
+mod first_fault;
 pub(crate) mod live;
 mod matrix;
 pub(crate) mod node;
@@ -28,7 +29,10 @@ pub(crate) const INSTANCE: u64 = 0x0123_4567_89ab_cdef;
 pub(crate) fn database() -> Arc<Database> {
     let catalog = Catalog::open(Arc::new(MemoryEngine::new()), 1).unwrap();
     catalog
-        .create("db", DatabaseOptions { created_ms: 0, instance: INSTANCE, layout: settee_database::Layout::Whole })
+        .create(
+            "db",
+            DatabaseOptions { created_ms: 0, instance: INSTANCE, layout: settee_database::Layout::Whole, q: 1 },
+        )
         .unwrap()
 }
 

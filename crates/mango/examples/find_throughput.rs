@@ -32,7 +32,7 @@ impl DocumentSink for Count {
 fn main() -> Result<(), Failure> {
     let documents: usize = std::env::args().nth(1).map_or(Ok(100_000), |text| text.parse())?;
     let catalog = Arc::new(Catalog::open(Arc::new(MemoryEngine::new()), 1)?);
-    let options = DatabaseOptions { created_ms: 0, instance: 1, layout: Layout::Whole };
+    let options = DatabaseOptions { created_ms: 0, instance: 1, layout: Layout::Whole, q: 1 };
     let database = catalog.create("measured", options)?;
     let language: Arc<dyn Language> = Arc::new(MangoLanguage);
     let languages = Arc::new(move |name: &str| (name == language.name()).then(|| Arc::clone(&language)));

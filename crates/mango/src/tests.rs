@@ -57,7 +57,7 @@ impl Place {
 
     fn with(layout: Layout) -> Self {
         let catalog = Arc::new(Catalog::open(Arc::new(MemoryEngine::new()), 7).unwrap());
-        let options = DatabaseOptions { created_ms: 0, instance: 1, layout };
+        let options = DatabaseOptions { created_ms: 0, instance: 1, layout, q: 1 };
         let database = catalog.create("db", options).unwrap();
         let language: Arc<dyn Language> = Arc::new(MangoLanguage);
         let languages = Arc::new(move |name: &str| (name == language.name()).then(|| Arc::clone(&language)));

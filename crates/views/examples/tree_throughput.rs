@@ -137,7 +137,7 @@ fn main() {
     let checkpoint_interval_ms = arguments.next().unwrap_or(u64::MAX);
     let catalog = Arc::new(Catalog::open(Arc::new(MemoryEngine::new()), 1).expect("memory is empty"));
     let database = catalog
-        .create("db", DatabaseOptions { created_ms: 0, instance: 0, layout: settee_database::Layout::Whole })
+        .create("db", DatabaseOptions { created_ms: 0, instance: 0, layout: settee_database::Layout::Whole, q: 1 })
         .expect("the name is free");
     (0..documents).step_by(10_000).for_each(|from| write(&database, from, (from + 10_000).min(documents)));
 

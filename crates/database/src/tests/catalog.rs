@@ -11,7 +11,7 @@ use settee_storage::{Direction, Engine, Expect, KeyRange, Keyspace, Shard, Stora
 use super::{audit, create, ids, memory, new, open, save, write};
 use crate::{Catalog, DatabaseError, DatabaseOptions, OWNED_SHARDS, Submitted, Work, validate_name};
 
-const OPTIONS: DatabaseOptions = DatabaseOptions { created_ms: 1, instance: 2, layout: crate::Layout::Whole };
+const OPTIONS: DatabaseOptions = DatabaseOptions { created_ms: 1, instance: 2, layout: crate::Layout::Whole, q: 1 };
 
 /// How many entries a shard has.
 fn entries_of(engine: &dyn Engine, shard: Shard) -> usize {
@@ -91,7 +91,26 @@ fn names() {
         assert!(matches!(catalog.create(name, OPTIONS), Err(DatabaseError::IllegalName(_))));
     }
     validate_name(&"a".repeat(238)).unwrap();
-    validate_name(&"a".repeat(239)).unwrap_err();
+    for long in [239, 4001] {
+        let name = "a".repeat(long);
+        let error = open(&memory()).create(&name, OPTIONS).unwrap_err();
+        assert_eq!(error.to_string(), format!("At least one path segment of `{name}` is too long."));
+    }
+    validate_name(&["a".repeat(238), "b".repeat(238), "c".repeat(238)].join("/")).unwrap();
+    validate_name(&vec!["a".repeat(238); 20].join("/")).unwrap_err();
+    let both_wrong = validate_name(&"A".repeat(300)).unwrap_err();
+    assert!(matches!(both_wrong, DatabaseError::IllegalName(_)));
+}
+
+#[test]
+fn the_number_of_shards_that_was_asked_for_is_remembered() {
+    let engine = memory();
+    let q_of = |catalog: &Catalog, name: &str| catalog.database(name).unwrap().q();
+    let catalog = open(&engine);
+    for (name, q) in [("one", 1), ("eight", 8), ("many", u32::MAX)] {
+        catalog.create(name, DatabaseOptions { q, ..OPTIONS }).unwrap();
+        assert_eq!((q_of(&catalog, name), q_of(&open(&engine), name)), (q, q));
+    }
 }
 
 #[test]

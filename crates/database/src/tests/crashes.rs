@@ -103,7 +103,7 @@ fn work(random: &mut Random, engine: &Arc<dyn Engine>, steps: usize, told: &mut 
     let catalog = Catalog::open(Arc::clone(engine), random.next())?;
     for step in 0..steps {
         let name = random.pick(&["a", "b"]);
-        let options = DatabaseOptions { created_ms: 1, instance: random.next(), layout: crate::Layout::Whole };
+        let options = DatabaseOptions { created_ms: 1, instance: random.next(), layout: crate::Layout::Whole, q: 1 };
         if !told.databases.contains_key(name) {
             catalog.create(name, options)?;
             told.databases.insert(name, BTreeMap::new());

@@ -13,7 +13,7 @@ use settee_storage::{Batch, CommitToken, Durability, Engine, Outcome, Shard, Sna
 use super::{audit, create, edit, ids, memory, new, open, save, saved, write};
 use crate::{Catalog, Database, DatabaseError, DatabaseOptions, Result, UpdateOutcome, Work};
 
-const OPTIONS: DatabaseOptions = DatabaseOptions { created_ms: 1, instance: 2, layout: crate::Layout::Whole };
+const OPTIONS: DatabaseOptions = DatabaseOptions { created_ms: 1, instance: 2, layout: crate::Layout::Whole, q: 1 };
 
 type Act = Box<dyn FnOnce(&Interposed) + Send>;
 

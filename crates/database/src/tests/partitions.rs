@@ -7,7 +7,7 @@ use crate::{DatabaseOptions, Layout, PartitionInfo};
 fn the_layout_is_kept() {
     let engine = memory();
     for (name, layout) in [("whole", Layout::Whole), ("parted", Layout::Partitioned)] {
-        open(&engine).create(name, DatabaseOptions { created_ms: 7, instance: 9, layout }).unwrap();
+        open(&engine).create(name, DatabaseOptions { created_ms: 7, instance: 9, layout, q: 1 }).unwrap();
         let database = open(&engine).database(name).unwrap();
         assert_eq!((database.layout(), database.created_ms(), database.instance()), (layout, 7, 9));
     }

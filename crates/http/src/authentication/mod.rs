@@ -15,14 +15,16 @@ use std::sync::Arc;
 
 use hyper::header::{self, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::percent_decode_str;
 use settee_auth::{BasicCredentials, UserContext};
 
 pub(crate) use cookie::{clear, issue};
 
+use crate::connection::Scheme;
 use crate::node::Node;
 use crate::request::Line;
 use crate::respond::{self, Response};
+use crate::routes::write::encode_path;
 use crate::{Error, accept};
 use policy::{Anonymous, AuthPolicy, Handler};
 
@@ -90,19 +92,26 @@ fn refuses_anonymous(anonymous: Anonymous, line: &Line) -> bool {
 pub(crate) struct Caller {
     /// How the client wants to be asked for credentials.
     challenge: Option<HeaderValue>,
-    /// The path of a browser that shows pages, and takes no JSON.
-    page: Option<String>,
-    host: Option<HeaderValue>,
+    /// What a browser asked for that shows pages, and takes no JSON.
+    page: Option<Page>,
+}
+
+#[derive(Clone, Debug)]
+struct Page {
+    path: String,
+    headers: HeaderMap,
+    scheme: Scheme,
 }
 
 impl Caller {
     pub(crate) fn of(line: &Line, headers: &HeaderMap) -> Self {
         let browses = !accept::accepts(headers, "application/json") && accept::accepts(headers, "text/html");
-        Self {
-            challenge: headers.get("x-couchdb-www-authenticate").cloned(),
-            page: browses.then(|| line.uri.path().to_owned()),
-            host: headers.get(header::HOST).filter(|_| browses).cloned(),
-        }
+        let page = || Page {
+            path: percent_decode_str(line.uri.path()).decode_utf8_lossy().into_owned(),
+            headers: headers.clone(),
+            scheme: line.scheme,
+        };
+        Self { challenge: headers.get("x-couchdb-www-authenticate").cloned(), page: browses.then(page) }
     }
 
     /// The answer to who was refused. A client without credentials is asked for some only if it or the configuration wants
@@ -119,12 +128,12 @@ impl Caller {
         if let Some(challenge) = self.challenge.clone().or(configured).or_else(closed) {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
         } else if let Some(page) = &self.page {
-            let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
-            let host = self.host.as_ref().and_then(|host| host.to_str().ok()).unwrap_or("localhost");
             let redirect = &policy.redirect;
-            let base = if redirect.contains("://") { String::new() } else { format!("http://{host}") };
-            let location = format!("{base}{redirect}?return={}&reason={}", encode(page), encode(&error.reason));
+            let origin = || node.policy().forwarded.origin(&page.headers, page.scheme);
+            let base = if redirect.contains("://") { String::new() } else { origin() };
+            let (page, reason) = (encode_path(&page.path), encode_path(&error.reason));
             *response.status_mut() = StatusCode::FOUND;
+            let location = format!("{base}{redirect}?return={page}&reason={reason}");
             respond::set(response.headers_mut(), header::LOCATION, &location);
         }
         response

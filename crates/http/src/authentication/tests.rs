@@ -339,8 +339,7 @@ async fn how_clients_are_asked_for_credentials() {
     // A browser is sent to where its user can log in.
     let told = world.ask(get().header("accept", "text/html").header("host", "h:1")).await;
     assert_eq!(told.status, 302);
-    let location =
-        "http://h:1/_utils/session.html?return=%2F%5Fall%5Fdbs&reason=You%20are%20not%20a%20server%20admin%2E";
+    let location = "http://h:1/_utils/session.html?return=%2F_all_dbs&reason=You%20are%20not%20a%20server%20admin.";
     assert_eq!(told.header("location"), location);
     assert_eq!(world.ask(get().header("accept", "text/html, */*")).await.status, 401);
     world.set("chttpd", "require_valid_user", "true");

@@ -32,6 +32,7 @@ fn every_error_has_a_status_a_name_and_a_reason() {
     line(&mut text, "database NotFound", DatabaseError::NotFound);
     line(&mut text, "database Exists", DatabaseError::Exists);
     line(&mut text, "database IllegalName", DatabaseError::IllegalName("Bad".to_owned()));
+    line(&mut text, "database NameTooLong", DatabaseError::NameTooLong("long".to_owned()));
     line(&mut text, "database Corrupt", DatabaseError::Corrupt("record"));
     for (name, error) in storage_errors() {
         line(&mut text, &format!("database Storage {name}"), DatabaseError::Storage(error));

@@ -108,7 +108,7 @@ fn a_method_that_is_not_served_is_told_which_are() {
     };
     check(Method::POST, "/", "GET,HEAD");
     check(Method::DELETE, "/_all_dbs", "GET,HEAD");
-    check(Method::PUT, "/_uuids", "GET,HEAD");
+    check(Method::PUT, "/_uuids", "GET");
     check(Method::PATCH, "/db", "DELETE,GET,HEAD,POST");
     check(copy(), "/db", "DELETE,GET,HEAD,POST");
     check(Method::PUT, "/db/_all_docs", "GET,HEAD,POST");
@@ -127,7 +127,7 @@ fn a_method_that_is_not_served_is_told_which_are() {
 
 #[test]
 fn what_is_deeper_than_the_server_knows_is_missing() {
-    for path in ["/_up/x/y", "/_node", "/_node/a/b/c/d/e"] {
+    for path in ["/_membership/x/y", "/_node/a/b/c/d/e", "/_db_updates/x"] {
         // Names with an underscore are databases too, so these are documents or nothing.
         let found = find(&Method::GET, path).map_err(|error| show(&error));
         match found {

@@ -1,13 +1,12 @@
 //! What clients ask of clusters, answered for a cluster of one node that holds everything.
 
 use hyper::StatusCode;
+use settee_database::Layout;
 use settee_model::json::write_string;
 
+use crate::bridge;
 use crate::request::Request;
 use crate::respond::{self, Answer};
-
-/// The one range of hashes that there is.
-const RANGE: &str = "00000000-ffffffff";
 
 /// `GET /_membership`
 pub(super) async fn membership(request: Request) -> Answer {
@@ -18,16 +17,64 @@ pub(super) async fn membership(request: Request) -> Answer {
 
 /// `GET /{db}/_shards`
 pub(super) async fn shards(request: Request) -> Answer {
-    request.database()?;
-    let out = format!(r#"{{"shards":{{"{RANGE}":[{}]}}}}"#, node_name(&request));
-    Ok(respond::json(StatusCode::OK, out.into_bytes()))
+    let q = request.database()?.q();
+    let node = node_name(&request);
+    bridge::stream(request.node.outward(), move |output| {
+        output.text().extend_from_slice(b"{\"shards\":{");
+        for index in 0..q {
+            let separator = if index > 0 { "," } else { "" };
+            output.text().extend_from_slice(format!(r#"{separator}"{}":[{node}]"#, Range::of(index, q)).as_bytes());
+            if output.row_done().is_break() {
+                return Ok(());
+            }
+        }
+        output.text().extend_from_slice(b"}}\n");
+        Ok(())
+    })
+    .await
 }
 
 /// `GET /{db}/_shards/{doc}`
 pub(super) async fn shard_of(request: Request) -> Answer {
-    request.database()?;
-    let out = format!(r#"{{"range":"{RANGE}","nodes":[{}]}}"#, node_name(&request));
+    let database = request.database()?;
+    let id = request.captures.get("doc");
+    let hashed = match database.layout() {
+        Layout::Whole => id,
+        Layout::Partitioned => id.split_once(':').map_or(id, |(partition, _)| partition),
+    };
+    let mut hash = flate2::Crc::new();
+    hash.update(hashed.as_bytes());
+    let range = Range::around(hash.sum(), database.q());
+    let out = format!(r#"{{"range":"{range}","nodes":[{}]}}"#, node_name(&request));
     Ok(respond::json(StatusCode::OK, out.into_bytes()))
+}
+
+/// The hashes of ids that a shard would hold: CouchDB divides them into `q` ranges of equal length, but for the last.
+struct Range {
+    first: u32,
+    last: u32,
+}
+
+impl Range {
+    fn of(index: u32, q: u32) -> Self {
+        let length = (1 << 32) / u64::from(q.max(1));
+        let first = u64::from(index) * length;
+        let last = if index + 1 >= q { u64::from(u32::MAX) } else { first + length - 1 };
+        let clamped = |hash: u64| u32::try_from(hash).unwrap_or(u32::MAX);
+        Self { first: clamped(first), last: clamped(last) }
+    }
+
+    fn around(hash: u32, q: u32) -> Self {
+        let length = (1 << 32) / u64::from(q.max(1));
+        let index = u32::try_from(u64::from(hash) / length).unwrap_or(u32::MAX);
+        Self::of(index.min(q.saturating_sub(1)), q)
+    }
+}
+
+impl std::fmt::Display for Range {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{:08x}-{:08x}", self.first, self.last)
+    }
 }
 
 /// `POST /{db}/_sync_shards`: there is nothing to bring in step.
@@ -40,4 +87,49 @@ fn node_name(request: &Request) -> String {
     let mut out = Vec::new();
     write_string(&mut out, &request.node.identity.node);
     String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Range;
+    use crate::tests::node::World;
+
+    #[test]
+    fn ranges_of_shards_cover_all_hashes() {
+        for (index, q, expected) in [
+            (0, 1, "00000000-ffffffff"),
+            (0, 2, "00000000-7fffffff"),
+            (1, 2, "80000000-ffffffff"),
+            (0, 3, "00000000-55555554"),
+            (2, 3, "aaaaaaaa-ffffffff"),
+            (7, 8, "e0000000-ffffffff"),
+            (u32::MAX - 1, u32::MAX, "fffffffe-ffffffff"),
+        ] {
+            let range = Range::of(index, q);
+            assert_eq!(range.to_string(), expected, "{index} of {q}");
+            for hash in [range.first, range.last] {
+                assert_eq!(Range::around(hash, q).to_string(), expected, "{hash:x} of {q}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn the_number_of_shards_is_told_as_it_was_asked_for() {
+        let world = World::new();
+        world.set("cluster", "q", "3");
+        for (path, q) in [("/db?q=2&n=5&placement=metro:1,x:2", 2), ("/other", 3)] {
+            world.admin(&format!("PUT {path}"), "").await;
+            let name = path.split('?').next().unwrap_or_default();
+            let info = world.admin(&format!("GET {name}"), "").await;
+            assert!(info.body.contains(&format!(r#""cluster":{{"q":{q},"n":1,"w":1,"r":1}}"#)), "{}", info.body);
+            let shards = world.admin(&format!("GET {name}/_shards"), "").await;
+            assert_eq!(shards.body.matches(r#"["node"]"#).count(), q, "{}", shards.body);
+        }
+        let shards = world.admin("GET /db/_shards", "").await;
+        let expected = r#"200 {"shards":{"00000000-7fffffff":["node"],"80000000-ffffffff":["node"]}}"#;
+        assert_eq!(shards.line(), expected);
+        // The hash of "a" is e8b7be43.
+        let shard = world.admin("GET /db/_shards/a", "").await;
+        assert_eq!(shard.line(), r#"200 {"range":"80000000-ffffffff","nodes":["node"]}"#);
+    }
 }

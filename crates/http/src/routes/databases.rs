@@ -4,16 +4,19 @@ use std::sync::Arc;
 
 use hyper::{StatusCode, header};
 use settee_database::{Database, DatabaseOptions, Layout, Work};
-use settee_model::json::{Json, Kind, write_string};
+use settee_model::json::{Json, Value, write_string};
 
 use super::write::encode_path;
 use crate::access::Security;
 use crate::node::Node;
+use crate::params::Query;
 use crate::params::view::ViewParams;
-use crate::params::{Query, Raw};
 use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::{Error, access, bridge, sequence, system, users};
+
+/// The storage engine that clients of CouchDB can name.
+const ENGINE: &str = "couch";
 
 /// `GET /{db}`
 pub(super) async fn info(request: Request) -> Answer {
@@ -45,7 +48,7 @@ pub(super) fn write_info(out: &mut Vec<u8>, database: &Arc<Database>) -> Result<
         format!(
             concat!(
                 r#","sizes":{{"file":{},"external":{},"active":{}}},"props":{{{}}},"doc_del_count":{},"doc_count":{},"#,
-                r#""disk_format_version":8,"compact_running":{},"cluster":{{"q":1,"n":1,"w":1,"r":1}}}}"#
+                r#""disk_format_version":8,"compact_running":{},"cluster":{{"q":{},"n":1,"w":1,"r":1}}}}"#
             ),
             info.file_bytes,
             info.external_bytes,
@@ -54,6 +57,7 @@ pub(super) fn write_info(out: &mut Vec<u8>, database: &Arc<Database>) -> Result<
             info.doc_del_count,
             info.doc_count,
             database.is_compacting(),
+            database.q(),
         )
         .as_bytes(),
     );
@@ -62,21 +66,25 @@ pub(super) fn write_info(out: &mut Vec<u8>, database: &Arc<Database>) -> Result<
 
 /// `PUT /{db}`
 pub(super) async fn create(request: Request) -> Answer {
-    let layout = options(&request.query)?;
+    let shape = Shape::of(&request.query, &request.node)?;
     let name = request.captures.get("db").to_owned();
     let node = Arc::clone(&request.node);
     let created = name.clone();
-    bridge::blocking(move || create_now(&node, &created, layout)).await?;
+    bridge::blocking(move || create_as(&node, &created, shape)).await?;
     let mut response = respond::ok(StatusCode::CREATED);
     let location = request.absolute(&format!("/{}", encode_path(&name)));
     respond::set(response.headers_mut(), header::LOCATION, &location);
     Ok(response)
 }
 
-/// Creates a database. Waits for the disk.
-pub(crate) fn create_now(node: &Node, name: &str, layout: Layout) -> Result<(), Error> {
+/// Creates a database that nobody described. Waits for the disk.
+pub(crate) fn create_now(node: &Node, name: &str) -> Result<(), Error> {
+    create_as(node, name, Shape { layout: Layout::Whole, q: Shape::default_q(node) })
+}
+
+fn create_as(node: &Node, name: &str, Shape { layout, q }: Shape) -> Result<(), Error> {
     let (created_ms, instance) = ((node.clock_ms)(), (node.entropy)());
-    let database = node.catalog.create(name, DatabaseOptions { created_ms, instance, layout })?;
+    let database = node.catalog.create(name, DatabaseOptions { created_ms, instance, layout, q })?;
     system::furnish(node, &database)?;
     if let Some(replicator) = node.replicator.get() {
         replicator.database_found(name);
@@ -84,20 +92,54 @@ pub(crate) fn create_now(node: &Node, name: &str, layout: Layout) -> Result<(), 
     Ok(())
 }
 
-/// One node holds everything, so `q` and `n` are accepted and do nothing; nonsense is refused.
-fn options(query: &Query) -> Result<Layout, Error> {
-    for name in ["q", "n"] {
-        if let Some(value) = query.get(name)
-            && !value.parse::<u32>().is_ok_and(|number| number > 0)
-        {
-            return Err(Error::bad_request(format!("The `{name}` query parameter must be a positive integer.")));
+/// What the creator of a database says about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shape {
+    layout: Layout,
+    q: u32,
+}
+
+impl Shape {
+    /// Looks at the parameters in CouchDB's order. One node holds everything in one shard: `q` is remembered for those who ask,
+    /// `n` and `placement` only have to make sense.
+    fn of(query: &Query, node: &Node) -> Result<Self, Error> {
+        let positive = |name: &str| match query.get(name) {
+            None => Ok(None),
+            Some(text) => {
+                let number = text.parse::<u32>().ok().filter(|number| *number > 0);
+                let refused = || Error::bad_request(format!("The `{name}` value should be a positive integer."));
+                number.map(Some).ok_or_else(refused)
+            }
+        };
+        positive("n")?;
+        let q = positive("q")?;
+        if query.get("placement").is_some_and(|placement| !is_placement(placement)) {
+            return Err(Error::bad_request("The `placement` value should be in a format `zone:n`."));
         }
+        if query.get("engine").is_some_and(|engine| engine != ENGINE) {
+            return Err(Error::bad_request("invalid_engine_extension"));
+        }
+        let layout = match query.get("partitioned") {
+            None | Some("false") => Layout::Whole,
+            Some("true") => Layout::Partitioned,
+            Some(_) => return Err(Error::bad_request("Invalid `partitioned` parameter")),
+        };
+        Ok(Self { layout, q: q.unwrap_or_else(|| Self::default_q(node)) })
     }
-    match query.get("partitioned") {
-        None | Some("false") => Ok(Layout::Whole),
-        Some("true") => Ok(Layout::Partitioned),
-        Some(_) => Err(Error::bad_request("Invalid `partitioned` parameter")),
+
+    fn default_q(node: &Node) -> u32 {
+        u32::try_from(node.settings.number("cluster", "q", 1)).unwrap_or(u32::MAX).max(1)
     }
+}
+
+/// Whether a text is a list of zones with numbers of copies, such as `metro-a:2,metro-b:1`.
+fn is_placement(text: &str) -> bool {
+    let rules = || text.split(',').filter(|rule| !rule.is_empty());
+    let is_rule = |rule: &str| match rule.split(':').filter(|part| !part.is_empty()).collect::<Vec<_>>()[..] {
+        [_, copies] => copies.parse::<u32>().is_ok_and(|copies| copies > 0),
+        _ => false,
+    };
+    !text.is_empty() && rules().all(is_rule)
 }
 
 /// `DELETE /{db}`
@@ -161,13 +203,21 @@ fn select(mut names: Vec<String>, params: &ViewParams) -> Vec<String> {
     names.into_iter().skip(usize::try_from(params.skip).unwrap_or(usize::MAX)).take(limit).collect()
 }
 
+fn json_string(text: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    write_string(&mut out, text);
+    out
+}
+
 /// `GET /_dbs_info`
 pub(super) async fn info_of_range(request: Request) -> Answer {
     let params = ViewParams::from_query(&request.query)?;
     let node = Arc::clone(&request.node);
     bridge::stream(request.node.outward(), move |output| {
         let names = select(node.catalog.names()?, &params);
-        write_infos(output.text(), &node.catalog, &names)
+        let keys: Vec<Vec<u8>> = names.iter().map(|name| json_string(name)).collect();
+        let keys = keys.iter().zip(&names).map(|(key, name)| (key.as_slice(), Some(name.as_str().into())));
+        write_infos(output.text(), &node.catalog, keys)
     })
     .await
 }
@@ -175,35 +225,45 @@ pub(super) async fn info_of_range(request: Request) -> Answer {
 /// `POST /_dbs_info`
 pub(super) async fn info_of_keys(mut request: Request) -> Answer {
     let body = request.read_called_json().await?;
-    let keys = body.value().get("keys").filter(|keys| keys.kind() == Kind::Array);
-    let keys = keys.ok_or_else(|| Error::bad_request("`keys` member must exist."))?;
-    let names: Vec<String> = keys.elements().filter_map(|key| key.as_str().map(std::borrow::Cow::into_owned)).collect();
+    if !body.value().is_object() {
+        return Err(Error::bad_request("Request body must be a JSON object"));
+    }
+    let keys = body.value().get("keys").ok_or_else(|| Error::bad_request("`keys` member must exist."))?;
+    if !keys.is_array() {
+        return Err(Error::bad_request("`keys` member must be an array."));
+    }
     let most = request.node.settings.number("chttpd", "max_db_number_for_dbs_info_req", 100);
-    if names.len() as u64 > most {
-        return Err(Error::bad_request(format!("Too many databases requested; the most is {most}.")));
+    if keys.elements().count() as u64 > most {
+        return Err(Error::bad_request("too_many_keys"));
     }
     let node = Arc::clone(&request.node);
-    bridge::stream(request.node.outward(), move |output| write_infos(output.text(), &node.catalog, &names)).await
+    bridge::stream(request.node.outward(), move |output| {
+        let keys = body.value().get("keys").into_iter().flat_map(Value::elements);
+        // What is no text is the name of no database.
+        write_infos(output.text(), &node.catalog, keys.map(|key| (key.raw(), key.as_str())))
+    })
+    .await
 }
 
-pub(super) fn write_infos(
+/// Appends information on databases, each beside the JSON text that it is asked by.
+fn write_infos<'k>(
     out: &mut Vec<u8>,
     catalog: &settee_database::Catalog,
-    names: &[String],
+    keys: impl Iterator<Item = (&'k [u8], Option<std::borrow::Cow<'k, str>>)>,
 ) -> Result<(), Error> {
     out.push(b'[');
-    for (index, name) in names.iter().enumerate() {
+    for (index, (key, name)) in keys.enumerate() {
         if index > 0 {
             out.push(b',');
         }
         out.extend_from_slice(br#"{"key":"#);
-        write_string(out, name);
-        match catalog.database(name) {
-            Ok(database) => {
+        out.extend_from_slice(key);
+        match name.and_then(|name| catalog.database(&name).ok()) {
+            Some(database) => {
                 out.extend_from_slice(br#","info":"#);
                 write_info(out, &database)?;
             }
-            Err(_) => out.extend_from_slice(br#","error":"not_found""#),
+            None => out.extend_from_slice(br#","error":"not_found""#),
         }
         out.push(b'}');
     }
@@ -243,7 +303,7 @@ pub(super) async fn revs_limit(request: Request) -> Answer {
 pub(super) async fn set_revs_limit(mut request: Request) -> Answer {
     let database = request.database()?;
     let body = request.read_json().await?;
-    let limit = Raw::Json(body).natural().ok().filter(|limit| *limit > 0);
+    let limit = body.value().as_u64().filter(|limit| *limit > 0);
     let limit = limit.ok_or_else(|| Error::bad_request("`_revs_limit` must be a positive integer"))?;
     bridge::commit(&database, vec![Work::SetRevsLimit(limit)]).await?;
     Ok(respond::ok(StatusCode::OK))

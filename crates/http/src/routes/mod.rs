@@ -25,6 +25,7 @@ mod queries;
 mod rendered;
 mod replication;
 mod request_object;
+mod reshard;
 mod revs;
 mod rewrites;
 mod server;
@@ -42,7 +43,7 @@ use std::pin::Pin;
 use hyper::Method;
 
 use crate::access::Permission::{
-    Anyone, DatabaseAdmin, Document, ListDatabases, Maintenance, Member, Metrics, ServerAdmin, User,
+    Anyone, DatabaseAdmin, Document, ListDatabases, Maintenance, Member, Metrics, ServerAdmin,
 };
 use crate::respond::Answer;
 use crate::router::{Resource, Router};
@@ -70,9 +71,14 @@ fn server_resources() -> Vec<Resource> {
     let mut resources = vec![
         Resource::new("/", "GET,HEAD").get(Anyone, server::welcome),
         Resource::new("/_up", "GET,HEAD").get(Anyone, server::up),
+        Resource::new("/_up/{*rest}", "GET,HEAD").get(ServerAdmin, server::up),
         Resource::new("/_utils", "GET,HEAD").get(Anyone, console::index),
         Resource::new("/_utils/{*path}", "GET,HEAD").get(Anyone, console::file),
         Resource::new("/_all_dbs", "GET,HEAD").get(ListDatabases, databases::all),
+        Resource::new("/_all_dbs/{*rest}", "GET,HEAD").get(ListDatabases, server::nothing),
+        Resource::new("/_dbs_info/{*rest}", "GET,HEAD,POST")
+            .get(ListDatabases, server::nothing)
+            .post(ListDatabases, server::nothing),
         Resource::new("/_dbs_info", "GET,HEAD,POST")
             .get(ListDatabases, databases::info_of_range)
             .post(ListDatabases, databases::info_of_keys),
@@ -80,15 +86,23 @@ fn server_resources() -> Vec<Resource> {
             .get(Anyone, session::get)
             .post(Anyone, session::post)
             .delete(Anyone, session::delete),
+        Resource::new("/_session/{*rest}", "GET,HEAD,POST,DELETE")
+            .get(ServerAdmin, session::get)
+            .post(ServerAdmin, session::post)
+            .delete(ServerAdmin, session::delete),
         Resource::new("/_active_tasks", "GET,HEAD").get(ServerAdmin, server::active_tasks),
-        Resource::new("/_uuids", "GET,HEAD").get(Anyone, server::uuids),
-        Resource::new("/_membership", "GET,HEAD").get(ServerAdmin, cluster::membership),
+        Resource::new("/_active_tasks/{*rest}", "GET,HEAD").get(ServerAdmin, server::active_tasks),
+        Resource::new("/_uuids", "GET").get(Anyone, server::uuids),
+        Resource::new("/_uuids/{*rest}", "GET").get(ServerAdmin, server::uuids),
+        Resource::new("/_membership", "GET").get(ServerAdmin, cluster::membership),
         Resource::new("/_cluster_setup", "GET,POST").get(ServerAdmin, setup::state).post(ServerAdmin, setup::run),
+        Resource::new("/_node", "GET").get(ServerAdmin, server::incomplete_node),
         Resource::new("/_node/{node}", "GET").get(ServerAdmin, server::node),
         Resource::new("/_node/{node}/_system", "GET").get(Metrics, server::system),
         Resource::new("/_node/{node}/_versions", "GET").get(ServerAdmin, server::versions),
     ];
     resources.extend(operation_resources());
+    resources.extend(reshard_resources());
     for base in ["/_node/{node}/_config", "/_config"] {
         resources.extend(config_resources(base));
     }
@@ -110,14 +124,33 @@ fn operation_resources() -> Vec<Resource> {
     ]
 }
 
+fn reshard_resources() -> Vec<Resource> {
+    let job = |path, allow| Resource::new(path, allow).get(ServerAdmin, server::nothing);
+    vec![
+        Resource::new("/_reshard", "GET,HEAD").get(ServerAdmin, reshard::summary),
+        Resource::new("/_reshard/state", "GET,HEAD,PUT")
+            .get(ServerAdmin, reshard::state)
+            .put(ServerAdmin, reshard::set_state),
+        Resource::new("/_reshard/jobs", "GET,HEAD,POST")
+            .get(ServerAdmin, reshard::jobs)
+            .post(ServerAdmin, reshard::begin),
+        job("/_reshard/jobs/{job}", "GET,HEAD,DELETE").delete(ServerAdmin, server::nothing),
+        job("/_reshard/jobs/{job}/state", "GET,HEAD,PUT").put(ServerAdmin, server::nothing),
+        Resource::new("/_reshard/{*rest}", "GET,HEAD").get(ServerAdmin, server::nothing),
+    ]
+}
+
 /// The configuration, under its path of today and under that of version 1.
 fn config_resources(base: &'static str) -> Vec<Resource> {
-    let [reload, section, key] = match base {
-        "/_config" => ["/_config/_reload", "/_config/{section}", "/_config/{section}/{key}"],
+    let [reload, section, key, below] = match base {
+        "/_config" => {
+            ["/_config/_reload", "/_config/{section}", "/_config/{section}/{key}", "/_config/{section}/{key}/{*rest}"]
+        }
         _ => [
             "/_node/{node}/_config/_reload",
             "/_node/{node}/_config/{section}",
             "/_node/{node}/_config/{section}/{key}",
+            "/_node/{node}/_config/{section}/{key}/{*rest}",
         ],
     };
     vec![
@@ -128,6 +161,10 @@ fn config_resources(base: &'static str) -> Vec<Resource> {
             .get(ServerAdmin, config::get)
             .put(ServerAdmin, config::set)
             .delete(ServerAdmin, config::delete),
+        Resource::new(below, "GET,PUT,DELETE")
+            .get(ServerAdmin, server::nothing)
+            .put(ServerAdmin, server::nothing)
+            .delete(ServerAdmin, server::nothing),
     ]
 }
 
@@ -190,11 +227,14 @@ fn maintenance_resources(shutdown: &Shutdown) -> Vec<Resource> {
 
 fn replication_resources() -> Vec<Resource> {
     vec![
-        Resource::new("/_replicate", "POST").post(User, replication::replicate),
+        Resource::new("/_replicate", "POST").any(Anyone, replication::replicate),
+        Resource::new("/_replicate/{*rest}", "POST").post(ServerAdmin, replication::replicate),
+        Resource::new("/_scheduler", "GET,HEAD").get(ServerAdmin, replication::unknown),
         Resource::new("/_scheduler/jobs", "GET,HEAD").get(ServerAdmin, replication::jobs),
         Resource::new("/_scheduler/jobs/{job}", "GET,HEAD").get(ServerAdmin, replication::job),
         Resource::new("/_scheduler/docs", "GET,HEAD").get(ServerAdmin, replication::docs),
         Resource::new("/_scheduler/docs/{*path}", "GET,HEAD").get(ServerAdmin, replication::docs_of),
+        Resource::new("/_scheduler/{*rest}", "GET,HEAD").get(ServerAdmin, replication::unknown),
     ]
 }
 
@@ -215,7 +255,9 @@ fn partition_resources() -> Vec<Resource> {
 fn mango_resources() -> Vec<Resource> {
     vec![
         Resource::new("/{db}/_find", "POST").post(Member, mango::find),
+        Resource::new("/{db}/_find/{*rest}", "POST").post(Member, mango::find),
         Resource::new("/{db}/_explain", "POST").post(Member, mango::explain),
+        Resource::new("/{db}/_explain/{*rest}", "POST").post(Member, mango::explain),
         Resource::new("/{db}/_index", "GET,POST").get(Member, mango::list).post(DatabaseAdmin, mango::create),
         Resource::new("/{db}/_index/_bulk_delete", "POST").post(DatabaseAdmin, mango::bulk_delete),
         Resource::new("/{db}/_index/_design/{ddoc}/{type}/{name}", "DELETE").delete(DatabaseAdmin, mango::delete),

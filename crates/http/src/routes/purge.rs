@@ -89,7 +89,7 @@ pub(super) async fn set_limit(mut request: Request) -> Answer {
     let database = request.database()?;
     let body = request.read_json().await?;
     let limit = body.value().as_u64().filter(|limit| *limit > 0);
-    let limit = limit.ok_or_else(|| Error::bad_request("`purge_infos_limit` must be positive integer"))?;
+    let limit = limit.ok_or_else(|| Error::bad_request("`purged_infos_limit` must be positive integer"))?;
     bridge::commit(&database, vec![Work::SetPurgedInfosLimit(limit)]).await?;
     Ok(respond::ok(StatusCode::OK))
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hyper::StatusCode;
+use hyper::{Method, StatusCode};
 use settee_database::{Direction, IdRange};
 use settee_model::json::{Json, Value};
 use settee_replication::documents::{DocumentState, REPLICATOR_DATABASE, STATES, is_replicator_database, resting};
@@ -12,14 +12,21 @@ use crate::params::view::ViewParams;
 use crate::params::{Query, Raw};
 use crate::request::Request;
 use crate::respond::{self, Answer};
-use crate::{Error, bridge};
+use crate::{Error, body, bridge};
 
 /// How many jobs are listed unless more are asked for.
 const JOBS_LISTED: u64 = 100;
 
-/// `POST /_replicate`
+/// `/_replicate`. CouchDB takes the body apart before it looks at anything else of the request.
 pub(super) async fn replicate(mut request: Request) -> Answer {
-    let body = request.read_called_json().await?;
+    let body = request.read_object().await?;
+    if request.line.method != Method::POST {
+        return Err(Error::method_not_allowed("POST"));
+    }
+    body::require_json(&request.headers)?;
+    if request.user.name.is_none() && !request.user.is_admin() {
+        return Err(Error::unauthorized("You are not an authenticated user"));
+    }
     check_query_params(body.value())?;
     let replicator = Arc::clone(request.node.replicator()?);
     let user = User { name: request.user.name.clone(), roles: Roles::Given(request.user.roles.clone()) };
@@ -92,6 +99,11 @@ pub(super) async fn job(request: Request) -> Answer {
     Ok(respond::json(StatusCode::OK, job.json))
 }
 
+/// What is not there below `/_scheduler`. CouchDB gives no reason.
+pub(super) async fn unknown(_: Request) -> Answer {
+    Ok(respond::json(StatusCode::NOT_FOUND, br#"{"error":"not found"}"#.to_vec()))
+}
+
 /// `GET /_scheduler/docs`
 pub(super) async fn docs(request: Request) -> Answer {
     list(request, REPLICATOR_DATABASE.to_owned()).await
@@ -108,7 +120,7 @@ pub(super) async fn docs_of(request: Request) -> Answer {
         true => Some("_replicator".len()),
         false => path.find("/_replicator/").map(|at| at + "/_replicator".len()),
     };
-    let invalid = || Error::bad_request("The path must name a database `_replicator` or `…/_replicator`.");
+    let invalid = || Error::bad_request("Invalid path");
     let (database, id) = path.split_at(end.ok_or_else(invalid)?);
     one(&request, database, &id[1..]).await
 }
@@ -224,7 +236,7 @@ fn states(text: Option<&str>) -> Result<Vec<&'static str>, Error> {
         .map(|word| {
             let known = STATES.iter().find(|state| state.eq_ignore_ascii_case(word));
             let all = STATES.join(",");
-            known.copied().ok_or_else(|| Error::query_parse(format!("States must be one or more of [{all}]")))
+            known.copied().ok_or_else(|| Error::query_parse(format!("Unknown states [{word}]. Choose from: [{all}]")))
         })
         .collect()
 }

@@ -22,7 +22,7 @@ use crate::{Error, bridge};
 
 /// `_rewrite` and everything below it.
 pub(super) async fn rewrite(mut request: Request) -> Answer {
-    let limit = request.node.settings.number("httpd", "rewrite_limit", 100);
+    let limit = request.node.settings.number("chttpd", "rewrite_limit", 100);
     if request.line.rewrites >= limit {
         return Err(Error::bad_request("Exceeded rewrite recursion limit"));
     }
@@ -95,7 +95,7 @@ fn prefix(request: &Request) -> String {
 }
 
 fn by_rules(request: &Request, rewrites: Value<'_>) -> Result<String, Error> {
-    let secure = request.node.settings.switch("httpd", "secure_rewrites", true);
+    let secure = request.node.settings.switch("chttpd", "secure_rewrites", true);
     let rules = rules::parse(rewrites, secure)?;
     let query: Vec<(String, String)> = request
         .query

@@ -2,11 +2,12 @@
 
 use hyper::StatusCode;
 use hyper::header::{self, HeaderValue};
+use md5::{Digest as _, Md5};
 use settee_database::tasks::{TaskKind, TaskState};
+use settee_model::calendar::http_date;
 use settee_model::json::write_string;
 
 use crate::Error;
-use crate::params::Raw;
 use crate::request::Request;
 use crate::respond::{self, Answer};
 
@@ -48,10 +49,14 @@ pub(super) async fn up(request: Request) -> Answer {
 /// `GET /_uuids`
 pub(super) async fn uuids(request: Request) -> Answer {
     let max = request.node.settings.number("uuids", "max_count", 1000);
-    let count = match request.query.get("count") {
+    let refused = || Error::bad_request("count must be a positive integer");
+    // A number that is beyond all is too large as well.
+    let count: i128 = match request.query.get("count") {
         None => 1,
-        Some(text) => Raw::Text(text.to_owned()).natural()?,
+        Some(text) if !is_integer(text) => return Err(refused()),
+        Some(text) => text.parse().unwrap_or(if text.starts_with('-') { i128::MIN } else { i128::MAX }),
     };
+    let count = u64::try_from(count.min(i128::from(u64::MAX))).map_err(|_| refused())?;
     if count > max {
         return Err(Error::bad_request("count parameter too large"));
     }
@@ -63,10 +68,21 @@ pub(super) async fn uuids(request: Request) -> Answer {
         write_string(&mut out, uuid);
     }
     out.extend_from_slice(b"]}");
+    let tag: String = Md5::digest(&out).iter().map(|byte| format!("{byte:02x}")).collect();
     let mut response = respond::json(StatusCode::OK, out);
-    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    response.headers_mut().insert(header::PRAGMA, HeaderValue::from_static("no-cache"));
+    // Nobody may answer another client with these, whatever version of HTTP it speaks.
+    respond::set_etag(&mut response, &tag);
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(header::PRAGMA, HeaderValue::from_static("no-cache"));
+    headers.insert(header::EXPIRES, HeaderValue::from_static("Mon, 01 Jan 1990 00:00:00 GMT"));
+    respond::set(headers, header::DATE, &http_date((request.node.clock_ms)() / 1000));
     Ok(response)
+}
+
+fn is_integer(text: &str) -> bool {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// `GET /_active_tasks`
@@ -170,6 +186,16 @@ pub(super) async fn versions(request: Request) -> Answer {
     write_string(&mut out, settee_model::collate::version());
     out.extend_from_slice(b"}}");
     Ok(respond::json(StatusCode::OK, out))
+}
+
+/// `/_node` without a node.
+pub(super) async fn incomplete_node(_: Request) -> Answer {
+    Err(Error::bad_request("Incomplete path to _node request"))
+}
+
+/// What stands below a path that has nothing below it.
+pub(super) async fn nothing(_: Request) -> Answer {
+    Err(Error::not_found("missing"))
 }
 
 /// Refuses the name of a node that is not this one. Paths without a node mean this one.

@@ -128,7 +128,7 @@ async fn read_form(request: &mut Request) -> Result<Form, Error> {
         if !body.value().is_object() {
             return Err(Error::bad_request("Request body must be a JSON object"));
         }
-        let member = |name: &str| match body.value().get(name) {
+        let member = |name: &str| match body.value().get(name).filter(|value| !value.is_null()) {
             None => Ok(None),
             Some(value) => {
                 let text = value.as_str().map(std::borrow::Cow::into_owned);

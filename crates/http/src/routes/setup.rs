@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use hyper::StatusCode;
-use settee_database::Layout;
 use settee_model::json::{Kind, Value};
 
 use super::databases;
@@ -130,7 +129,7 @@ fn missing(node: &Node, names: &[String]) -> Vec<String> {
 
 fn create(node: &Node, names: &[String]) -> Result<(), Error> {
     for name in names {
-        databases::create_now(node, name, Layout::Whole)?;
+        databases::create_now(node, name)?;
     }
     Ok(())
 }

@@ -43,7 +43,7 @@ impl Ack {
 }
 
 /// Encodes a name as one segment of a path.
-pub(super) fn encode_path(name: &str) -> String {
+pub(crate) fn encode_path(name: &str) -> String {
     utf8_percent_encode(name, PATH).to_string()
 }
 

@@ -194,7 +194,6 @@ fn every_permission_is_used_and_judged() {
         .collect();
     let all = [
         Permission::Anyone,
-        Permission::User,
         Permission::ServerAdmin,
         Permission::ListDatabases,
         Permission::Metrics,

@@ -167,7 +167,7 @@ impl World {
     }
 
     pub(crate) fn make_database(&self, name: &str) {
-        let options = DatabaseOptions { created_ms: 0, instance: 7, layout: Layout::Whole };
+        let options = DatabaseOptions { created_ms: 0, instance: 7, layout: Layout::Whole, q: 1 };
         self.node.catalog.create(name, options).unwrap();
     }
 

@@ -57,7 +57,7 @@ impl World {
             judge(&rule.unwrap_or_default(), arguments)
         });
         let node = Node::new(parts(Arc::new(MemoryEngine::new()), vec![Arc::new(words), Arc::new(MangoLanguage)]));
-        let options = DatabaseOptions { created_ms: 0, instance: 7, layout: Layout::Whole };
+        let options = DatabaseOptions { created_ms: 0, instance: 7, layout: Layout::Whole, q: 1 };
         let database = node.catalog.create("db", options).unwrap();
         let user = UserContext { name: Some("jo".to_owned()), roles: vec!["editor".to_owned()] };
         Self { node, database, calls, user }

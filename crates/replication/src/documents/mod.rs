@@ -227,7 +227,7 @@ pub struct DocumentState {
 }
 
 /// All states of documents.
-pub const STATES: [&str; 7] = ["initializing", "error", "pending", "running", "crashing", "completed", "failed"];
+pub const STATES: [&str; 7] = ["initializing", "error", "running", "pending", "crashing", "completed", "failed"];
 
 /// The entry of `_scheduler/docs` of a document that is not at work, read from the document itself: its end has come, or its
 /// beginning has not.

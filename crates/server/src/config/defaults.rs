@@ -165,9 +165,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("chttpd", "enable_xframe_options", "false", Kind::Bool, "say which pages may show answers in a frame, see [x_frame_options]"),
     setting("chttpd", "scrub_json_request", "true", Kind::Bool, "remove null bytes from the text of forms"),
     unset("chttpd", "WWW-Authenticate", Kind::Text, "sent with answers 401, so that browsers ask for a password"),
-
-    setting("httpd", "secure_rewrites", "true", Kind::Bool, "keep rewrites within their database"),
-    setting("httpd", "rewrite_limit", "100", COUNT, "how many rewrites one request may run through"),
+    setting("chttpd", "allow_jsonp", "false", Kind::Bool, "answer ?callback=name with a call of that function; pages of all origins can read such answers"),
+    setting("chttpd", "x_forwarded_host", "X-Forwarded-Host", Kind::Text, "the header in which a proxy tells what host it was asked for, for addresses in answers"),
+    setting("chttpd", "x_forwarded_proto", "X-Forwarded-Proto", Kind::Text, "the same for the scheme"),
+    setting("chttpd", "x_forwarded_ssl", "X-Forwarded-Ssl", Kind::Text, "the same: on stands for https"),
+    setting("chttpd", "secure_rewrites", "true", Kind::Bool, "keep rewrites within their database"),
+    setting("chttpd", "rewrite_limit", "100", COUNT, "how many rewrites one request may run through"),
 
     setting("chttpd_auth", "iterations", "600000", COUNT, "rounds of PBKDF2 for new password hashes"),
     setting("chttpd_auth", "min_iterations", "1", COUNT, "hashes of users with fewer rounds are not accepted"),
@@ -288,7 +291,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("uuids", "utc_id_suffix", "", Kind::Text, "what utc_id appends; differs on each node"),
     setting("uuids", "max_count", "1000", COUNT, "ids in one _uuids request"),
 
-    setting("cluster", "q", "1", COUNT, "shards of a new database"),
+    setting("cluster", "q", "1", COUNT, "shards that clients are told of a new database; one is made"),
     setting("cluster", "n", "1", COUNT, "copies of a new database; one process keeps one"),
 
     setting("log", "level", "info", Kind::Word(&["debug", "info", "notice", "warning", "warn", "error", "critical", "crit", "alert", "emergency", "emerg", "none"]), "what is worth a line in the log; notice has a line for each request"),

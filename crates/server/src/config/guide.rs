@@ -34,7 +34,6 @@ const SECTIONS: &[(&str, &str)] = &[
         "chttpd",
         "The HTTP interface. [httpd], the section of version 1, is understood for these keys as well, except port and\nbind_address.",
     ),
-    ("httpd", "Parts of the HTTP interface that kept their old section."),
     (
         "admins",
         "Server administrators: name = password. Passwords are hashed when the server starts. Without any administrator\neverybody on this machine may do everything, and nobody else anything. COUCHDB_USER and COUCHDB_PASSWORD in the\nenvironment make one at the first start.",
@@ -101,10 +100,7 @@ const AT_START: &[(&str, &str)] = &[
 pub(super) const KEPT: &[(&str, &str)] = &[
     ("couchdb", "database_dir"),
     ("couchdb", "view_index_dir"),
-    ("chttpd", "server_header_versions"),
-    ("chttpd", "prefer_minimal"),
     ("chttpd_auth", "users_db_public"),
-    ("cluster", "q"),
     ("cluster", "n"),
     ("query_server_config", "query_limit"),
 ];

@@ -59,7 +59,8 @@ fn world(settings: &str) -> World {
         entropy: Arc::new(|bytes: &mut [u8]| bytes.fill(7)),
     });
     let catalog = Arc::new(Catalog::open(Arc::new(MemoryEngine::new()), 1).unwrap());
-    let database = catalog.create("db", DatabaseOptions { created_ms: 0, instance: 1, layout: Layout::Whole }).unwrap();
+    let database =
+        catalog.create("db", DatabaseOptions { created_ms: 0, instance: 1, layout: Layout::Whole, q: 1 }).unwrap();
     let settings = settee_views::Settings {
         threads: 1,
         memory_bytes: 1 << 20,

@@ -46,7 +46,7 @@ fn indexes_follow_a_database_and_go_with_it() {
     let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
     let (catalog, views_now) = views(Arc::clone(&engine));
     let database = catalog
-        .create("db", DatabaseOptions { created_ms: 0, instance: 1, layout: settee_database::Layout::Whole })
+        .create("db", DatabaseOptions { created_ms: 0, instance: 1, layout: settee_database::Layout::Whole, q: 1 })
         .unwrap();
     let design = ddoc(r#""v": {"map": "value k v"}"#);
     assert_eq!(ids(&views_now, &database, &design), "");
@@ -79,7 +79,7 @@ fn indexes_follow_a_database_and_go_with_it() {
 fn purges_of_a_real_database_reach_its_indexes() {
     let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
     let (catalog, views) = views(engine);
-    let options = DatabaseOptions { created_ms: 0, instance: 1, layout: settee_database::Layout::Whole };
+    let options = DatabaseOptions { created_ms: 0, instance: 1, layout: settee_database::Layout::Whole, q: 1 };
     let database = catalog.create("db", options).unwrap();
     let design = ddoc(r#""v": {"map": "value k v"}"#);
     let purge = |id: &str, rev: &Rev| {

@@ -1,0 +1,95 @@
+//! What the address of this server begins with, as its client would write it: behind a proxy not as the request came in, but as
+//! the proxy tells ([`Forwarded`]). It is written into answers only; nothing is allowed or refused by it.
+
+use hyper::HeaderMap;
+use hyper::header::{self, HeaderName};
+
+use crate::Settings;
+use crate::connection::Scheme;
+
+/// The headers in which proxies tell what they were asked for (`[chttpd] x_forwarded_host`, `x_forwarded_ssl`,
+/// `x_forwarded_proto`).
+#[derive(Clone, Debug)]
+pub(crate) struct Forwarded {
+    host: Option<HeaderName>,
+    ssl: Option<HeaderName>,
+    proto: Option<HeaderName>,
+}
+
+impl Forwarded {
+    pub(crate) fn of(settings: &dyn Settings) -> Self {
+        // What is no name of a header is sent by nobody.
+        let name = |key: &str, default: &str| {
+            settings.effective("chttpd", key).unwrap_or_else(|| default.to_owned()).trim().parse().ok()
+        };
+        Self {
+            host: name("x_forwarded_host", "X-Forwarded-Host"),
+            ssl: name("x_forwarded_ssl", "X-Forwarded-Ssl"),
+            proto: name("x_forwarded_proto", "X-Forwarded-Proto"),
+        }
+    }
+
+    /// Scheme and host, such as `https://example.com`, of a request that came over `scheme`.
+    pub(crate) fn origin(&self, headers: &HeaderMap, scheme: Scheme) -> String {
+        let told = |name: &Option<HeaderName>| {
+            let value = headers.get(name.as_ref()?)?.to_str().ok()?;
+            (!value.is_empty()).then_some(value)
+        };
+        let is_encrypted = told(&self.ssl) == Some("on") || told(&self.proto) == Some("https");
+        let scheme = if is_encrypted { Scheme::Https } else { scheme };
+        let host = headers.get(header::HOST).and_then(|value| value.to_str().ok());
+        format!("{}://{}", scheme.name(), told(&self.host).or(host).unwrap_or("localhost"))
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::tests::live::Values;
+    use crate::tests::node::{Ask, World};
+
+    #[test]
+    fn proxies_tell_what_they_were_asked_for() {
+        let check = |settings: &[&str], sent: &[(&str, &str)], expected: &str| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in sent {
+                headers.insert(name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
+            }
+            let forwarded = Forwarded::of(&Values::of(settings));
+            assert_eq!(forwarded.origin(&headers, Scheme::Http), expected, "{settings:?} {sent:?}");
+        };
+        check(&[], &[], "http://localhost");
+        check(&[], &[("host", "a:5984")], "http://a:5984");
+        check(&[], &[("host", "a"), ("x-forwarded-host", "b.org")], "http://b.org");
+        check(&[], &[("host", "a"), ("x-forwarded-host", "")], "http://a");
+        check(&[], &[("host", "a"), ("x-forwarded-proto", "https")], "https://a");
+        check(&[], &[("host", "a"), ("x-forwarded-proto", "gopher")], "http://a");
+        check(&[], &[("host", "a"), ("x-forwarded-ssl", "on")], "https://a");
+        check(&[], &[("host", "a"), ("x-forwarded-ssl", "off")], "http://a");
+        check(&["chttpd/x_forwarded_host=X-Host"], &[("x-host", "b"), ("x-forwarded-host", "c")], "http://b");
+        check(&["chttpd/x_forwarded_proto=X-P"], &[("host", "a"), ("x-p", "https")], "https://a");
+        check(&["chttpd/x_forwarded_ssl=not a name"], &[("host", "a"), ("x-forwarded-ssl", "on")], "http://a");
+        let encrypted = Forwarded::of(&Values::default()).origin(&HeaderMap::new(), Scheme::Https);
+        assert_eq!(encrypted, "https://localhost");
+    }
+
+    #[tokio::test]
+    async fn addresses_in_answers_are_those_of_the_proxy() {
+        let world = World::new();
+        let ask = |line| {
+            let ask = Ask::new(line).header("host", "inner:5984").header("x-forwarded-host", "db.example.org");
+            ask.header("x-forwarded-proto", "https")
+        };
+        let made = world.ask(ask("PUT /db").basic("admin", "pw").json("")).await;
+        assert_eq!(made.header("location"), "https://db.example.org/db");
+        let saved = world.ask(ask("PUT /db/a").basic("admin", "pw").json("{}")).await;
+        assert_eq!(saved.header("location"), "https://db.example.org/db/a");
+        let page = world.ask(ask("GET /db/a%20b/c?x=1").header("accept", "text/html")).await;
+        let expected = "https://db.example.org/_utils/session.html?return=%2Fdb%2Fa%20b%2Fc\
+                        &reason=You%20are%20not%20authorized%20to%20access%20this%20db.";
+        assert_eq!((page.status.as_u16(), page.header("location")), (302, expected));
+        let form = ask("POST /_session?next=/x").text("application/x-www-form-urlencoded", "name=admin&password=pw");
+        assert_eq!(world.ask(form).await.header("location"), "https://db.example.org/x");
+    }
+}

@@ -1,0 +1,41 @@
+//! `_reshard`: how far the division of shards is, answered for a server that has one shard of each database and divides none.
+
+use hyper::StatusCode;
+
+use crate::Error;
+use crate::request::Request;
+use crate::respond::{self, Answer};
+
+/// `GET /_reshard`
+pub(super) async fn summary(_: Request) -> Answer {
+    let out = r#"{"state":"running","completed":0,"failed":0,"running":0,"stopped":0,"total":0}"#;
+    Ok(respond::json(StatusCode::OK, out.as_bytes().to_vec()))
+}
+
+/// `GET /_reshard/state`
+pub(super) async fn state(_: Request) -> Answer {
+    Ok(respond::json(StatusCode::OK, br#"{"state":"running"}"#.to_vec()))
+}
+
+/// `PUT /_reshard/state`: there is nothing to stop or to go on with, so both are done at once.
+pub(super) async fn set_state(mut request: Request) -> Answer {
+    let body = request.read_called_json().await?;
+    if !body.value().is_object() {
+        return Err(Error::bad_request("Request body must be a JSON object"));
+    }
+    let state = body.value().get("state").ok_or_else(|| Error::bad_request("Expected a `state` field"))?;
+    if !["running", "stopped"].iter().any(|known| state.is_string(known)) {
+        return Err(Error::bad_request("State field not `running` or `stopped`"));
+    }
+    Ok(respond::ok(StatusCode::OK))
+}
+
+/// `GET /_reshard/jobs`
+pub(super) async fn jobs(_: Request) -> Answer {
+    Ok(respond::json(StatusCode::OK, br#"{"total_rows":0,"offset":0,"jobs":[]}"#.to_vec()))
+}
+
+/// `POST /_reshard/jobs`
+pub(super) async fn begin(_: Request) -> Answer {
+    Err(Error::not_implemented("a database has one shard here, which is not divided"))
+}
