@@ -113,7 +113,12 @@ impl Request {
 
     /// The address of `path` (which begins with a slash) as the client would write it.
     pub(crate) fn absolute(&self, path: &str) -> String {
-        let host = self.header(header::HOST).unwrap_or("localhost");
-        format!("{}://{host}{path}", self.line.scheme.name())
+        absolute(&self.line, &self.headers, path)
     }
+}
+
+/// The address of `path` as a client that sent these headers would write it.
+pub(crate) fn absolute(line: &Line, headers: &HeaderMap, path: &str) -> String {
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
+    format!("{}://{host}{path}", line.scheme.name())
 }

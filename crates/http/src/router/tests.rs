@@ -12,7 +12,7 @@ fn find(method: &Method, path: &str) -> Result<String, Error> {
     let matched = router.find(method, path)?;
     let is_it = |resource: &&Resource| resource.methods.iter().any(|(.., own)| Arc::ptr_eq(own, matched.handler));
     let pattern = router.resources().iter().find(is_it).unwrap().path;
-    let captures = matched.captures.0.iter().map(|(name, value)| format!(" {name}={value}"));
+    let captures = matched.captures.parts.iter().map(|(name, value)| format!(" {name}={value}"));
     Ok(format!("{pattern}{}", captures.collect::<String>()))
 }
 

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use settee_database::{DatabaseOptions, EditMode, Layout, Stored, UnknownParent};
+use settee_database::{DatabaseOptions, EditMode, Layout, Stored};
 use settee_design::CallError;
 use settee_mango::MangoLanguage;
 use settee_model::RevisionHasher;
@@ -87,7 +87,7 @@ fn update(text: &str, mode: EditMode) -> DocUpdate {
 }
 
 fn edit(text: &str) -> DocUpdate {
-    update(text, EditMode::Interactive(UnknownParent::Refuse))
+    update(text, EditMode::Interactive)
 }
 
 fn design(name: &str, rev: Option<&Rev>, rule: &str) -> DocUpdate {
