@@ -126,6 +126,29 @@ async fn options_of_a_replication() {
     assert_eq!(server.database("a").state(), server.database("c").state());
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_counters_of_a_history_go_on_over_sessions() {
+    let server = varied(Sequences::Strings, Missing::default());
+    let spec = spec("a", "b", "");
+    let (_, first) = sides(&server).run(&spec, &services()).await;
+    server.write("a", "later", Leaf::new(&["1-l"], "{}"));
+    let (outcome, second) = sides(&server).run(&spec, &services()).await;
+    let counts =
+        |one: &Statistics| [one.revisions_checked, one.missing_revisions_found, one.docs_read, one.docs_written];
+    assert_eq!(counts(&first), [9; 4]);
+    assert_eq!(counts(&second), [10; 4]);
+    let answer = answer(&outcome);
+    assert!(answer.contains("\"docs_read\":10,") && answer.contains("\"docs_read\":9,"), "{answer}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn documents_that_are_named_and_not_there_are_no_changes() {
+    let server = varied(Sequences::Strings, Missing::default());
+    let spec = spec("a", "b", "\"doc_ids\":[\"nosuch\"]");
+    assert_eq!(answer(&sides(&server).run(&spec, &services()).await.0), "{\"no_changes\":true}");
+    assert!(server.database("a").locals.is_empty() && server.database("b").locals.is_empty());
+}
+
 /// As CouchDB's `couch_replicator_scheduler_job_tests` has it.
 #[tokio::test(start_paused = true)]
 async fn a_checkpoint_goes_before_since_seq() {
