@@ -181,6 +181,9 @@ fn a_deleted_document_comes_back_with_an_attachment() {
     save(&database, edit("doc", Some(&first), true, "{}"));
     let third = save(&database, with("doc", None, "{}", vec![binary(&database, "x", &[1])]));
     assert_eq!(third.generation, 3);
+    let second = database.read().unwrap().record("doc").unwrap().unwrap().tree.nodes()[1].rev.clone();
+    let unknown = RevisionHasher::default().hash_again(&second, document(None, false, "{}").body.value(), 1);
+    assert_eq!(third.hash, unknown.into(), "CouchDB hashes no more of it than that it is one");
     let view = database.read().unwrap();
     // As in CouchDB, which counts from the revision that the client named, and it named none.
     assert_eq!(attachments(&view, "doc", &third)[0].revpos, 1);

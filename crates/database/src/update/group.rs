@@ -15,7 +15,7 @@ use settee_storage::{Batch, Direction, Durability, Expect, KeyRange, Keyspace, S
 use super::contents::{ContentBytes, Contents, Look, discard};
 use super::queue::Pending;
 use super::touched::{Documents, Touched};
-use super::{DocUpdate, EditMode, UpdateOutcome, Work, WorkResult, is_design_id, next_rev};
+use super::{DocUpdate, EditMode, UpdateOutcome, Work, WorkResult, is_design_id};
 use crate::attachment::encode_all;
 use crate::attempt::Attempt;
 use crate::codec::put_varint;
@@ -399,7 +399,8 @@ fn interactive_path<'u>(
         if parent.is_some() || update.deleted {
             return None;
         }
-        let new = next_rev(hasher, update.deleted, Some(&head.rev), &update.body, &update.attachments);
+        let hash = hasher.hash_again(&head.rev, update.body.value(), update.attachments.list.len());
+        let new = Rev { generation: head.rev.generation + 1, hash: RevHash::from_bytes(&hash) };
         return Some(Cow::Owned(vec![new, head.rev]));
     }
     let tree = &touched.record.tree;

@@ -185,7 +185,8 @@ fn read_ahead(view: &ReadView, docs: &[Value<'_>], index: usize) -> Result<(), E
         return Ok(());
     }
     let together = &docs[index..docs.len().min(index + DOCUMENTS_TOGETHER)];
-    let ids: Vec<_> = together.iter().filter_map(|doc| doc.get("id").and_then(Value::as_str)).filter(|id| !id.is_empty()).collect();
+    let ids: Vec<_> =
+        together.iter().filter_map(|doc| doc.get("id").and_then(Value::as_str)).filter(|id| !id.is_empty()).collect();
     let mut ids: Vec<&str> = ids.iter().map(AsRef::as_ref).collect();
     ids.sort_unstable();
     ids.dedup();

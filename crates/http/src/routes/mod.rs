@@ -194,7 +194,7 @@ fn maintenance_resources(shutdown: &Shutdown) -> Vec<Resource> {
 
 fn replication_resources() -> Vec<Resource> {
     vec![
-        Resource::new("/_replicate", "POST").get(User, replication::without_body).post(User, replication::replicate),
+        Resource::new("/_replicate", "POST").post(User, replication::replicate),
         Resource::new("/_scheduler/jobs", "GET,HEAD").get(ServerAdmin, replication::jobs),
         Resource::new("/_scheduler/jobs/{job}", "GET,HEAD").get(ServerAdmin, replication::job),
         Resource::new("/_scheduler/docs", "GET,HEAD").get(ServerAdmin, replication::docs),

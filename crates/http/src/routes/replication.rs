@@ -17,11 +17,6 @@ use crate::{Error, bridge};
 /// How many jobs are listed unless more are asked for.
 const JOBS_LISTED: u64 = 100;
 
-/// `GET /_replicate`: CouchDB looks at the body before it looks at the method.
-pub(super) async fn without_body(_: Request) -> Answer {
-    Err(Error::bad_request("Missing request body"))
-}
-
 /// `POST /_replicate`
 pub(super) async fn replicate(mut request: Request) -> Answer {
     let body = request.read_called_json().await?;
