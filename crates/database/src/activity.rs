@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use settee_model::json::Json;
 use settee_model::{Document, Rev, RevisionHasher};
 
-use crate::{Catalog, Counters, DatabaseError, DocUpdate, EditMode, Result, UnknownParent, Work};
+use crate::{Catalog, Counters, DatabaseError, DocUpdate, EditMode, Result, Work};
 
 /// The database that keeps events.
 pub const GLOBAL_CHANGES: &str = "_global_changes";
@@ -142,7 +142,7 @@ impl Catalog {
     }
 }
 
-const EDIT: EditMode = EditMode::Interactive(UnknownParent::Refuse);
+const EDIT: EditMode = EditMode::Interactive;
 
 fn event(rev: Option<Rev>) -> Document {
     Document { id: None, rev, deleted: false, body: Json::empty_object(), attachments: None, revisions: None }

@@ -318,7 +318,7 @@ impl Database {
     /// # Errors
     /// When the engine failed.
     pub fn revs_limit(self: &Arc<Self>) -> Result<u64> {
-        read_revs_limit(self.read()?.snapshot().as_ref())
+        self.read()?.revs_limit()
     }
 
     /// The security object, if one was ever set.
@@ -387,7 +387,7 @@ pub(crate) fn load_writer(snapshot: &dyn Snapshot) -> Result<Writer> {
     })
 }
 
-fn read_revs_limit(snapshot: &dyn Snapshot) -> Result<u64> {
+pub(crate) fn read_revs_limit(snapshot: &dyn Snapshot) -> Result<u64> {
     match snapshot.get(Keyspace::Catalog, keys::REVS_LIMIT)? {
         Some(bytes) => Reader::new(&bytes, "revs_limit").varint(),
         None => Ok(DEFAULT_REVS_LIMIT),

@@ -1,7 +1,7 @@
 //! Reading: a [`ReadView`] is one snapshot of a database, and everything one request reads comes from it.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use settee_model::json::Json;
@@ -10,7 +10,7 @@ use settee_storage::{Cursor, Direction, Expect, KeyRange, Keyspace, Snapshot};
 
 use crate::attachment::{Attachment, Content, EncodingInfo, decode_all, write_stubs};
 use crate::changes::Changes;
-use crate::database::{Database, Meta, PublishedRanks};
+use crate::database::{Database, Meta, PublishedRanks, read_revs_limit};
 use crate::local::LocalDocument;
 use crate::rank::{BUCKET_ENTRIES, Counts, Ranks};
 use crate::read_ahead::ReadAhead;
@@ -32,6 +32,8 @@ pub struct ReadView {
     snapshot: Arc<dyn Snapshot>,
     ranks: PublishedRanks,
     pub(crate) ahead: Mutex<ReadAhead>,
+    /// Read when it is asked for.
+    revs_limit: OnceLock<u64>,
 }
 
 /// A revision as it is stored.
@@ -108,7 +110,7 @@ pub struct DocRow<'a> {
 
 impl ReadView {
     pub(crate) fn new(database: Arc<Database>, snapshot: Arc<dyn Snapshot>, ranks: PublishedRanks) -> Self {
-        Self { database, snapshot, ranks, ahead: Mutex::default() }
+        Self { database, snapshot, ranks, ahead: Mutex::default(), revs_limit: OnceLock::new() }
     }
 
     /// The database that is read.
@@ -137,6 +139,21 @@ impl ReadView {
     /// When the engine failed.
     pub fn design_seq(&self) -> Result<u64> {
         Ok(self.meta()?.design_seq)
+    }
+
+    /// So many revisions of a document and its ancestors are shown: a limit that was made smaller counts at once, though what
+    /// is beyond it is forgotten with the next edit only.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn revs_limit(&self) -> Result<u64> {
+        match self.revs_limit.get() {
+            Some(limit) => Ok(*limit),
+            None => {
+                let limit = read_revs_limit(self.snapshot.as_ref())?;
+                Ok(*self.revs_limit.get_or_init(|| limit))
+            }
+        }
     }
 
     /// How many documents there are, and how many deleted ones.

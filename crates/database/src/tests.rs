@@ -24,9 +24,7 @@ use settee_model::{Document, Rev, RevHash, RevisionHasher, Revisions};
 use settee_storage::Engine;
 use settee_storage::memory::MemoryEngine;
 
-use crate::{
-    Catalog, Database, DatabaseOptions, DocUpdate, EditMode, ReadView, Stored, UnknownParent, UpdateOutcome, Work,
-};
+use crate::{Catalog, Database, DatabaseOptions, DocUpdate, EditMode, ReadView, Stored, UpdateOutcome, Work};
 
 pub(crate) use audit::audit;
 pub(crate) use settee_model::testing::Random;
@@ -60,7 +58,7 @@ fn document(rev: Option<&Rev>, deleted: bool, body: &str) -> Document {
 
 /// An edit of `parent` by a client.
 pub(crate) fn edit(id: &str, parent: Option<&Rev>, deleted: bool, body: &str) -> DocUpdate {
-    let mode = EditMode::Interactive(UnknownParent::Refuse);
+    let mode = EditMode::Interactive;
     let document = document(parent, deleted, body);
     DocUpdate::prepare(id.to_owned(), document, mode, &mut RevisionHasher::default()).unwrap()
 }

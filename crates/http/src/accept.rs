@@ -14,12 +14,6 @@ pub(crate) fn accepts(headers: &HeaderMap, content_type: &str) -> bool {
         && !list.iter().any(|(name, quality)| *quality == 0.0 && names_it(name))
 }
 
-/// Whether the client names this content type, as lists of revisions need it.
-pub(crate) fn names(headers: &HeaderMap, content_type: &str) -> bool {
-    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    qualities(accept).iter().any(|(name, quality)| name == content_type && *quality > 0.0)
-}
-
 /// Whether the client takes compressed data.
 pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
     let list =
@@ -63,9 +57,6 @@ mod tests {
         ] {
             assert_eq!(accepts(&headers(header::ACCEPT, accept), "multipart/related"), expected, "{accept:?}");
         }
-        assert!(names(&headers(header::ACCEPT, Some("application/json, multipart/mixed")), "multipart/mixed"));
-        assert!(!names(&headers(header::ACCEPT, Some("*/*")), "multipart/mixed"));
-        assert!(!names(&headers(header::ACCEPT, None), "multipart/mixed"));
     }
 
     #[test]

@@ -43,11 +43,10 @@ where
     match headers.get(header::CONTENT_ENCODING).map(header::HeaderValue::as_bytes) {
         None | Some(b"identity") => Ok(bytes),
         Some(b"gzip") => bridge::blocking(move || gunzip(&bytes, limit_bytes)).await,
-        Some(_) => Err(Error::new(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "bad_ctype",
-            "Only gzip is supported as Content-Encoding of requests",
-        )),
+        Some(encoding) => {
+            let encoding = String::from_utf8_lossy(encoding);
+            Err(Error::bad_encoding(format!("{encoding} is not a supported content encoding.")))
+        }
     }
 }
 
@@ -61,9 +60,14 @@ pub(crate) async fn json(bytes: Bytes) -> Result<Json, Error> {
 
 /// Refuses a request whose body is not called JSON, as CouchDB does for POST.
 pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), Error> {
+    require_type(headers, "application/json")
+}
+
+/// Refuses a request whose body has another type, to the letter: neither case nor white space are forgiven.
+pub(crate) fn require_type(headers: &HeaderMap, essence: &'static str) -> Result<(), Error> {
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let essence = content_type.split(';').next().unwrap_or_default().trim();
-    if essence.eq_ignore_ascii_case("application/json") { Ok(()) } else { Err(Error::bad_content_type()) }
+    let named = content_type.trim_start_matches(';').split(';').next().unwrap_or_default();
+    if named == essence { Ok(()) } else { Err(Error::bad_content_type(essence)) }
 }
 
 fn gunzip(bytes: &[u8], limit_bytes: usize) -> Result<Bytes, Error> {
@@ -72,7 +76,7 @@ fn gunzip(bytes: &[u8], limit_bytes: usize) -> Result<Bytes, Error> {
     flate2::read::MultiGzDecoder::new(bytes)
         .take(limit)
         .read_to_end(&mut out)
-        .map_err(|error| Error::bad_request(format!("the gzip encoded body is broken: {error}")))?;
+        .map_err(|_| Error::bad_request("Request body is not properly gzipped."))?;
     if out.len() > limit_bytes { Err(too_large()) } else { Ok(out.into()) }
 }
 

@@ -188,6 +188,11 @@ impl Output {
         if self.buffer.len() < PIECE_BYTES { ControlFlow::Continue(()) } else { self.send() }
     }
 
+    /// Sends what is written, also if it is little: then nobody knows the length of the answer.
+    pub(crate) fn begin(&mut self) -> ControlFlow<()> {
+        self.send()
+    }
+
     /// Ends a body that is not JSON with an error: if nothing was sent yet, the error becomes the answer, otherwise
     /// the connection breaks.
     pub(crate) fn break_off(&mut self, error: Error) -> Result<(), Error> {

@@ -83,9 +83,14 @@ impl Error {
         Self::new(StatusCode::URI_TOO_LONG, "too_long", "the request URI is too long")
     }
 
-    /// 415 for a body that is not called JSON.
-    pub fn bad_content_type() -> Self {
-        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "bad_content_type", "Content-Type must be application/json")
+    /// 415 for a body that has another type.
+    pub fn bad_content_type(expected: &str) -> Self {
+        Self::bad_encoding(format!("Content-Type must be {expected}"))
+    }
+
+    /// 415 for a body that is encoded otherwise than is understood.
+    pub(crate) fn bad_encoding(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "bad_content_type", reason)
     }
 
     /// 408: a client that stopped in the middle.

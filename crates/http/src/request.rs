@@ -142,6 +142,11 @@ impl Request {
 
     /// The address of `path` (which begins with a slash) as the client would write it.
     pub(crate) fn absolute(&self, path: &str) -> String {
-        format!("{}{path}", self.node.policy().forwarded.origin(&self.headers, self.line.scheme))
+        absolute(&self.node, &self.line, &self.headers, path)
     }
+}
+
+/// The address of `path` as a client that sent these headers would write it.
+pub(crate) fn absolute(node: &Node, line: &Line, headers: &HeaderMap, path: &str) -> String {
+    format!("{}{path}", node.policy().forwarded.origin(headers, line.scheme))
 }

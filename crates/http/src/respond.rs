@@ -83,6 +83,13 @@ pub(crate) fn ok(status: StatusCode) -> Response {
     json(status, br#"{"ok":true}"#.to_vec())
 }
 
+/// 301: what was asked for is elsewhere.
+pub(crate) fn moved(location: &str) -> Response {
+    let mut response = whole(StatusCode::MOVED_PERMANENTLY, "application/json", Bytes::new());
+    set(response.headers_mut(), header::LOCATION, location);
+    response
+}
+
 /// The answer to an error.
 pub(crate) fn error(error: &Error) -> Response {
     let mut response = json(error.status, error_text(error));

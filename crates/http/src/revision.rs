@@ -52,7 +52,7 @@ pub(crate) fn write_with(
     let Some(stored) = revision.value else {
         return Ok(Encoded::Gone);
     };
-    let (encoded, members) = members(record, node, extras);
+    let (encoded, members) = members(view, record, node, extras)?;
     let Some(read) = view.revision(stored)? else {
         return Ok(Encoded::Gone);
     };
@@ -86,22 +86,21 @@ pub(crate) fn unreadable(error: std::io::Error) -> Error {
 }
 
 /// What the text of the revision at `node` depends on.
-pub(crate) fn depends(record: &DocRecord, node: u32, extras: Extras) -> Encoded {
-    members(record, node, extras).0
+pub(crate) fn depends(view: &ReadView, record: &DocRecord, node: u32, extras: Extras) -> Result<Encoded, Error> {
+    Ok(members(view, record, node, extras)?.0)
 }
 
-/// The members that go before the body, and what they depend on.
-fn members(record: &DocRecord, node: u32, extras: Extras) -> (Encoded, Vec<u8>) {
+/// The members that go behind the body, in CouchDB's order, and what they depend on.
+fn members(view: &ReadView, record: &DocRecord, node: u32, extras: Extras) -> Result<(Encoded, Vec<u8>), Error> {
     let mut members = Vec::new();
+    let limit = if extras.revs || extras.revs_info { view.revs_limit()? } else { 0 };
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     if extras.revs {
-        write_revisions(&mut members, record, node, usize::MAX);
+        write_revisions(&mut members, record, node, limit);
     }
     let plain = members.len();
     if extras.revs_info {
-        write_revs_info(&mut members, record, node);
-    }
-    if extras.local_seq {
-        members.extend_from_slice(format!(",\"_local_seq\":{}", record.seq).as_bytes());
+        write_revs_info(&mut members, record, node, limit);
     }
     if extras.conflicts {
         write_leaves(&mut members, "_conflicts", record, node, |stored| !stored.deleted);
@@ -109,8 +108,11 @@ fn members(record: &DocRecord, node: u32, extras: Extras) -> (Encoded, Vec<u8>) 
     if extras.deleted_conflicts {
         write_leaves(&mut members, "_deleted_conflicts", record, node, |stored| stored.deleted);
     }
+    if extras.local_seq {
+        members.extend_from_slice(format!(",\"_local_seq\":{}", record.seq).as_bytes());
+    }
     let encoded = if members.len() == plain { Encoded::ByRevision } else { Encoded::ByDocument };
-    (encoded, members)
+    Ok((encoded, members))
 }
 
 /// Appends the revision at `node` as functions of design documents see it: with the newest of its `_revisions`. `false`
@@ -154,9 +156,9 @@ fn write_revisions(out: &mut Vec<u8>, record: &DocRecord, node: u32, limit: usiz
     out.extend_from_slice(b"]}");
 }
 
-fn write_revs_info(out: &mut Vec<u8>, record: &DocRecord, node: u32) {
+fn write_revs_info(out: &mut Vec<u8>, record: &DocRecord, node: u32, limit: usize) {
     out.extend_from_slice(b",\"_revs_info\":[");
-    for (index, ancestor) in record.tree.history(node).enumerate() {
+    for (index, ancestor) in record.tree.history(node).take(limit).enumerate() {
         if index > 0 {
             out.push(b',');
         }

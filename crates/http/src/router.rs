@@ -9,7 +9,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use hyper::{HeaderMap, Method, StatusCode};
+use hyper::{HeaderMap, Method, StatusCode, Uri};
+use percent_encoding::percent_decode_str;
 use settee_auth::UserContext;
 
 use crate::Error;
@@ -17,8 +18,8 @@ use crate::access::{self, Permission};
 use crate::node::Node;
 use crate::params::{Query, decode};
 use crate::replicator_documents;
-use crate::request::{Line, Request, Unread};
-use crate::respond::Answer;
+use crate::request::{Line, Request, Unread, absolute};
+use crate::respond::{self, Answer};
 
 type Handler = Arc<dyn Fn(Request) -> Pin<Box<dyn Future<Output = Answer> + Send>> + Send + Sync>;
 
@@ -43,7 +44,11 @@ enum Segment {
 
 /// The decoded parts of a path, by their names in the pattern.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Captures(Vec<(&'static str, String)>);
+pub(crate) struct Captures {
+    parts: Vec<(&'static str, String)>,
+    /// Whether the name of an attachment is no text: what stands in its place is nobody's name.
+    is_garbled: bool,
+}
 
 /// All resources.
 pub(crate) struct Router {
@@ -64,7 +69,12 @@ pub(crate) struct Matched<'a> {
 impl Captures {
     /// The part of this name; empty if the pattern has none.
     pub(crate) fn get(&self, name: &str) -> &str {
-        self.0.iter().find(|(key, _)| *key == name).map_or("", |(_, value)| value)
+        self.parts.iter().find(|(key, _)| *key == name).map_or("", |(_, value)| value)
+    }
+
+    /// Refuses a name of an attachment that is no text. Who reads finds nothing under it.
+    pub(crate) fn require_text(&self) -> Result<(), Error> {
+        if self.is_garbled { Err(Error::bad_request("Attachment name is not UTF-8 encoded")) } else { Ok(()) }
     }
 }
 
@@ -158,7 +168,12 @@ impl Resource {
             Segment::Capture(name) => Some((*name, parts[index].to_string())),
             Segment::Rest(name) => Some((*name, parts[index..].join("/"))),
         };
-        Captures(self.segments.iter().enumerate().filter_map(capture).collect())
+        Captures { parts: self.segments.iter().enumerate().filter_map(capture).collect(), is_garbled: false }
+    }
+
+    /// How many segments stand before the name of an attachment, if that is what the path ends with.
+    fn attachment_at(&self) -> Option<usize> {
+        matches!(self.segments.last(), Some(Segment::Rest("attachment"))).then(|| self.segments.len() - 1)
     }
 }
 
@@ -205,6 +220,11 @@ impl Router {
         if !is_for_database {
             open_database(node, &matched.captures)?;
         }
+        if line.method == Method::GET
+            && let Some(target) = with_plain_slash(&line.uri)
+        {
+            return Ok(respond::moved(&absolute(node, &line, &headers, &target)));
+        }
         let query = Query::parse(line.uri.query())?;
         let (node, router, captures) = (Arc::clone(node), Arc::clone(self), matched.captures);
         let mask = replicator_documents::mask(&line, &captures, &user)?;
@@ -226,14 +246,19 @@ impl Router {
 
     /// Finds who serves `method` on `path`. HEAD is served as GET.
     pub(crate) fn find(&self, method: &Method, path: &str) -> Result<Matched<'_>, Error> {
-        let parts = segments(path)?;
+        let Split { parts, garbled } = split(path);
         let method = if method == Method::HEAD { &Method::GET } else { method };
-        let resource = self.resource(&parts).ok_or_else(|| Error::not_found("missing"))?;
+        let resource = self.resource(&parts);
+        // Replacing bytes that are no text would give several names to one document.
+        if garbled.is_some_and(|at| resource.and_then(Resource::attachment_at).is_none_or(|name| at < name)) {
+            return Err(not_text());
+        }
+        let resource = resource.ok_or_else(|| Error::not_found("missing"))?;
         let found = resource.methods.iter().find(|(served, ..)| served == method);
         let found = found.map(|(_, permission, handler)| (permission, handler));
         let other = resource.other_methods.as_ref().map(|(permission, handler)| (permission, handler));
         let (permission, handler) = found.or(other).ok_or_else(|| Error::method_not_allowed(resource.allow))?;
-        let captures = resource.captures(&parts);
+        let captures = Captures { is_garbled: garbled.is_some(), ..resource.captures(&parts) };
         Ok(Matched { path: resource.path, permission: *permission, handler, captures })
     }
 }
@@ -246,25 +271,52 @@ fn open_database(node: &Node, captures: &Captures) -> Result<(), Error> {
     }
 }
 
+/// The target of a read below a design document whose slash is escaped, with a plain slash: CouchDB sends readers there, for
+/// whom relative addresses in attachments would lead elsewhere otherwise.
+fn with_plain_slash(uri: &Uri) -> Option<String> {
+    const ESCAPED: &str = "_design%2f";
+    let path = uri.path();
+    let start = path.match_indices('/').map(|(at, _)| at + 1).filter(|at| !path[*at..].starts_with('/')).nth(1)?;
+    let name = path.get(start..start + ESCAPED.len()).filter(|name| name.eq_ignore_ascii_case(ESCAPED))?;
+    let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    Some(format!("{}_design/{}{query}", &path[..start], &path[start + name.len()..]))
+}
+
 /// The decoded segments of a path. `/db/_design%2Fx` is `/db/_design/x`, likewise `_local`.
 pub(crate) fn segments(path: &str) -> Result<Vec<Cow<'_, str>>, Error> {
-    let mut segments = Vec::new();
+    let Split { parts, garbled } = split(path);
+    if garbled.is_some() { Err(not_text()) } else { Ok(parts) }
+}
+
+fn not_text() -> Error {
+    Error::new(StatusCode::BAD_REQUEST, "illegal_docid", "Document id must be valid UTF-8")
+}
+
+/// The segments of a path, and the first of them that is no text. It is replaced by what text there is.
+struct Split<'p> {
+    parts: Vec<Cow<'p, str>>,
+    garbled: Option<usize>,
+}
+
+fn split(path: &str) -> Split<'_> {
+    let (mut parts, mut garbled) = (Vec::new(), None);
     for raw in path.split('/').filter(|raw| !raw.is_empty()) {
-        // Replacing bytes that are no text would give several names to one document.
-        let segment = decode(raw)
-            .ok_or_else(|| Error::new(StatusCode::BAD_REQUEST, "illegal_docid", "Document id must be valid UTF-8"))?;
-        let prefix = ["_design", "_local"].into_iter().find(|prefix| {
-            segments.len() == 1 && segment.strip_prefix(prefix).is_some_and(|name| name.starts_with('/'))
+        let segment = decode(raw).unwrap_or_else(|| {
+            garbled.get_or_insert(parts.len());
+            Cow::Owned(percent_decode_str(raw).decode_utf8_lossy().into_owned())
         });
+        let prefix = ["_design", "_local"]
+            .into_iter()
+            .find(|prefix| parts.len() == 1 && segment.strip_prefix(prefix).is_some_and(|name| name.starts_with('/')));
         match prefix {
             Some(prefix) => {
-                segments.push(Cow::Borrowed(prefix));
-                segments.push(Cow::Owned(segment[prefix.len() + 1..].to_owned()));
+                parts.push(Cow::Borrowed(prefix));
+                parts.push(Cow::Owned(segment[prefix.len() + 1..].to_owned()));
             }
-            None => segments.push(segment),
+            None => parts.push(segment),
         }
     }
-    Ok(segments)
+    Split { parts, garbled }
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! What the tests of this crate share: a database in memory, queries in short, and texts that are kept in files.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod differential;
+mod documents;
 mod engine_calls;
 mod first_fault;
 pub(crate) mod live;

@@ -8,9 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use settee_auth::user_document::{self, PasswordRules, USER_PREFIX};
 use settee_auth::{Account, UserContext};
-use settee_database::{
-    Database, DocUpdate, EditMode, NewAttachment, NewAttachments, ReadView, Subscription, UnknownParent,
-};
+use settee_database::{Database, DocUpdate, EditMode, NewAttachment, NewAttachments, ReadView, Subscription};
 use settee_model::json::{Json, Value};
 use settee_model::{Document, Rev, RevisionHasher};
 
@@ -287,7 +285,7 @@ async fn replace_hash(
         .await?;
     node.authenticator.remember(&Account::of_document(account.name(), body.value()), &password);
     let document = Document { id: None, rev: Some(rev), deleted: false, body, attachments: None, revisions: None };
-    let mode = EditMode::Interactive(UnknownParent::Refuse);
+    let mode = EditMode::Interactive;
     let update = DocUpdate::prepare_with(id, document, attachments, mode, &mut RevisionHasher::default())
         .ok_or_else(|| Error::internal("an edit needs no revision"))?;
     tracing::info!(user = account.name(), "the hash of a password is renewed");

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use settee_database::tasks::Tasks;
-use settee_database::{Catalog, Database, DatabaseOptions, DocUpdate, EditMode, Layout, UnknownParent, Work};
+use settee_database::{Catalog, Database, DatabaseOptions, DocUpdate, EditMode, Layout, Work};
 use settee_design::{Language, Limits};
 use settee_mango::index::edit::{self, NewIndex};
 use settee_mango::{DocumentSink, FindOptions, MangoLanguage, Outcome, find};
@@ -85,7 +85,7 @@ fn write(database: &Arc<Database>, documents: usize) -> Result<(), Failure> {
             let (group, team, text) = (number % groups, number % 5_000, "x".repeat(300));
             let text = format!(r#"{{"group":{group},"team":{team},"n":{number},"text":"{text}"}}"#);
             let document = Document::parse(Json::parse(text.as_bytes())?.value())?;
-            let mode = EditMode::Interactive(UnknownParent::Refuse);
+            let mode = EditMode::Interactive;
             updates.push(DocUpdate::prepare(format!("{number:08}"), document, mode, &mut hasher).ok_or("refused")?);
         }
         database.update(Work::Documents(updates))?;

@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use settee_database::tasks::Tasks;
-use settee_database::{Catalog, Database, DatabaseOptions, DocUpdate, EditMode, Layout, UnknownParent, Work};
+use settee_database::{Catalog, Database, DatabaseOptions, DocUpdate, EditMode, Layout, Work};
 use settee_design::{Language, Limits};
 use settee_model::json::Json;
 use settee_model::{Document, RevisionHasher};
@@ -77,7 +77,7 @@ impl Place {
     fn write(&self, text: &str) {
         let mut document = Document::parse(json(text).value()).unwrap();
         let id = document.id.take().unwrap();
-        let mode = EditMode::Interactive(UnknownParent::Refuse);
+        let mode = EditMode::Interactive;
         let update = DocUpdate::prepare(id, document, mode, &mut RevisionHasher::default()).unwrap();
         self.database.update(Work::Documents(vec![update])).unwrap();
     }

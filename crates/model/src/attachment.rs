@@ -75,9 +75,10 @@ pub fn validate_attachment_name(name: &str) -> Result<(), AttachmentError> {
 }
 
 impl AttachmentMember {
-    /// Takes the object `_attachments` apart, in its order.
+    /// Takes the object `_attachments` apart, in its order. Members that are no objects count for nothing.
     pub fn parse_all(attachments: Value<'_>) -> Result<Vec<AttachmentMember>, AttachmentError> {
-        attachments.members().map(|(name, member)| Self::parse(name, member)).collect()
+        let objects = attachments.members().filter(|(_, member)| member.is_object());
+        objects.map(|(name, member)| Self::parse(name, member)).collect()
     }
 
     fn parse(name: Value<'_>, member: Value<'_>) -> Result<AttachmentMember, AttachmentError> {
@@ -167,6 +168,9 @@ mod tests {
             .map(|member| member.name)
             .collect();
         assert_eq!(names, ["b", "a/_c", "é"]);
+        for nothing in [r#"{"x":5}"#, r#"{"x":null}"#, r#"{"_x":[]}"#] {
+            assert_eq!(parse(nothing), Ok(Vec::new()), "{nothing}");
+        }
     }
 
     #[test]
@@ -175,7 +179,7 @@ mod tests {
             (r#"{"x":{"data":"!!!"}}"#, "Invalid attachment data for x"),
             (r#"{"x":{"data":5}}"#, "Invalid attachment data for x"),
             (r#"{"x":{"stub":false}}"#, "Invalid attachment data for x"),
-            (r#"{"x":5}"#, "Invalid attachment data for x"),
+            (r#"{"x":{}}"#, "Invalid attachment data for x"),
             (r#"{"_x":{"data":""}}"#, "Attachment name '_x' starts with prohibited character '_'"),
             (r#"{"x":{"follows":true,"encoding":"br"}}"#, "Invalid attachment encoding for x"),
         ] {

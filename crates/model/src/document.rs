@@ -22,8 +22,8 @@ pub struct Document {
     pub rev: Option<Rev>,
     /// `_deleted`
     pub deleted: bool,
-    /// The other members as an object: none that begins with an underscore, except those in which CouchDB's replicator once
-    /// reported (`_replication_state` and so on).
+    /// The other members as an object: none that begins with an underscore, except `_access` and those in which CouchDB's
+    /// replicator once reported (`_replication_state` and so on).
     pub body: Json,
     /// `_attachments`, an object.
     pub attachments: Option<Json>,
@@ -173,8 +173,8 @@ impl Document {
         Ok(Document { id, rev, deleted, body, attachments, revisions })
     }
 
-    /// Appends a document as clients read it: `_id`, `_rev`, `_deleted` if it is `true`, what `extra` writes, then the
-    /// members of `body`. `extra` writes further members, each beginning with a comma.
+    /// Appends a document as clients read it: `_id`, `_rev`, the members of `body`, `_deleted` if it is `true`, then what
+    /// `extra` writes: further members, each beginning with a comma.
     pub fn write_json(
         out: &mut Vec<u8>,
         id: &str,
@@ -188,10 +188,6 @@ impl Document {
         write_string(out, id);
         out.extend_from_slice(b",\"_rev\":");
         rev.write_json(out);
-        if deleted {
-            out.extend_from_slice(b",\"_deleted\":true");
-        }
-        extra(out);
         // An empty body has no members to put a comma before.
         if let [b'{', members @ .., b'}'] = body
             && !members.is_empty()
@@ -199,6 +195,10 @@ impl Document {
             out.push(b',');
             out.extend_from_slice(members);
         }
+        if deleted {
+            out.extend_from_slice(b",\"_deleted\":true");
+        }
+        extra(out);
         out.push(b'}');
     }
 }
@@ -228,7 +228,7 @@ impl Parts {
             }
             // Once there is a history, `_rev` is not even looked at.
             "_rev" if self.revisions.is_some() => {}
-            "_rev" => self.rev = Some(Rev::parse(&member.as_str().ok_or(InvalidRev)?)?),
+            "_rev" => self.rev = Some(Rev::parse(&member.as_str().ok_or(InvalidRev::Format)?)?),
             "_deleted" => self.deleted = member.as_bool().ok_or_else(|| bad_member(name))?,
             "_attachments" if member.is_object() => self.attachments = Some(Json::trusted(member.raw().to_vec())),
             "_revisions" if member.is_object() => {
@@ -236,7 +236,9 @@ impl Parts {
                 self.rev = self.revisions.as_ref().and_then(|revisions| revisions.path().into_iter().next());
             }
             "_revs_info" | "_local_seq" | "_conflicts" | "_deleted_conflicts" => {}
-            "_replication_state"
+            // CouchDB keeps it for a feature to come.
+            "_access"
+            | "_replication_state"
             | "_replication_state_time"
             | "_replication_state_reason"
             | "_replication_id"
@@ -261,7 +263,7 @@ fn parse_revisions(value: Value<'_>) -> Result<Option<Revisions>, InvalidRevisio
         .elements()
         .map(|id| {
             let id = id.as_str().ok_or(InvalidRevisions::IdNotAString)?;
-            RevHash::parse(&id).map_err(|InvalidRev| InvalidRevisions::IdNotHexadecimal)
+            RevHash::parse(&id).map_err(|_| InvalidRevisions::IdNotHexadecimal)
         })
         .collect::<Result<Vec<_>, _>>()?;
     match hashes.len() as u64 {

@@ -10,10 +10,15 @@ use std::str::FromStr;
 use crate::json::{write_string, write_u64};
 use crate::limits::{MAX_GENERATION, MAX_REV_HASH_LEN};
 
-/// The text is no revision id. Displays CouchDB's reason.
+/// Why a text is no revision id. Displays CouchDB's reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("Invalid rev format")]
-pub struct InvalidRev;
+pub enum InvalidRev {
+    /// It is not made like one.
+    Format,
+    /// It is one, but beyond [`MAX_GENERATION`] or [`MAX_REV_HASH_LEN`].
+    TooLarge,
+}
 
 /// The hash part of a revision.
 ///
@@ -50,7 +55,7 @@ impl RevHash {
     /// does; the empty text is not.
     pub fn parse(text: &str) -> Result<RevHash, InvalidRev> {
         if text.len() > MAX_REV_HASH_LEN {
-            return Err(InvalidRev);
+            return Err(InvalidRev::TooLarge);
         }
         if text.len() != 32 {
             return Ok(RevHash::from_bytes(text.as_bytes()));
@@ -78,7 +83,7 @@ fn hex_digit(digit: u8) -> Result<u8, InvalidRev> {
         b'0'..=b'9' => Ok(digit - b'0'),
         b'a'..=b'f' => Ok(digit - b'a' + 10),
         b'A'..=b'F' => Ok(digit - b'A' + 10),
-        _ => Err(InvalidRev),
+        _ => Err(InvalidRev::Format),
     }
 }
 
@@ -135,16 +140,16 @@ impl Rev {
     /// Reads `generation-hash`. Without a hyphen, with a generation that is no number or above
     /// [`MAX_GENERATION`], it is refused.
     pub fn parse(text: &str) -> Result<Rev, InvalidRev> {
-        let (generation, hash) = text.split_once('-').ok_or(InvalidRev)?;
+        let (generation, hash) = text.split_once('-').ok_or(InvalidRev::Format)?;
         // Rust's own parser takes a plus sign.
-        if !generation.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(InvalidRev);
+        if generation.is_empty() || !generation.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(InvalidRev::Format);
         }
-        let generation = generation.parse().map_err(|_| InvalidRev)?;
-        if generation > MAX_GENERATION {
-            return Err(InvalidRev);
+        let hash = RevHash::parse(hash)?;
+        match generation.parse() {
+            Ok(generation) if generation <= MAX_GENERATION => Ok(Rev { generation, hash }),
+            _ => Err(InvalidRev::TooLarge),
         }
-        Ok(Rev { generation, hash: RevHash::parse(hash)? })
     }
 
     /// Appends the text as a JSON string, without formatting: answers and batches of documents have thousands.

@@ -70,6 +70,22 @@ impl RevisionHasher {
         body: Value<'_>,
         attachments: &[AttachmentDigest<'_>],
     ) -> [u8; 16] {
+        self.hash_with(deleted, parent, body, |term| write_attachments(term, attachments))
+    }
+
+    /// The hash of an edit that makes a deleted document again, with so many attachments. CouchDB computes it when it has
+    /// written them already, and knows no more of each than that it is one.
+    pub fn hash_again(&mut self, deletion: &Rev, body: Value<'_>, attachments: usize) -> [u8; 16] {
+        self.hash_with(false, Some(deletion), body, |term| write_unknown_attachments(term, attachments))
+    }
+
+    fn hash_with(
+        &mut self,
+        deleted: bool,
+        parent: Option<&Rev>,
+        body: Value<'_>,
+        write_attachments: impl FnOnce(&mut Vec<u8>),
+    ) -> [u8; 16] {
         self.term.clear();
         self.term.shrink_to(Self::KEEP);
         self.term.reserve(body.raw().len() * 2 + 64);
@@ -84,7 +100,7 @@ impl RevisionHasher {
             None => term.extend_from_slice(&[SMALL_INTEGER, 0, SMALL_INTEGER, 0]),
         }
         write_value(term, body.raw());
-        write_attachments(term, attachments);
+        write_attachments(term);
         term.push(NIL);
         Md5::digest(&self.term).into()
     }
@@ -107,6 +123,18 @@ pub(crate) fn write_binary(term: &mut Vec<u8>, bytes: &[u8]) {
     term.push(BINARY);
     write_count(term, bytes.len());
     term.extend_from_slice(bytes);
+}
+
+fn write_unknown_attachments(term: &mut Vec<u8>, count: usize) {
+    if count > 0 {
+        term.push(LIST);
+        write_count(term, count);
+        for _ in 0..count {
+            term.extend_from_slice(&[SMALL_TUPLE, 3]);
+            (0..3).for_each(|_| write_atom(term, b"undefined"));
+        }
+    }
+    term.push(NIL);
 }
 
 /// A list of tuples, the last attachment first.

@@ -134,6 +134,21 @@ fn history_entry(entry: &Entry<'_>) -> Json {
     out.finish()
 }
 
+/// What an entry of a history counted: later sessions go on from there.
+pub(crate) fn counted(entry: Value<'_>) -> Statistics {
+    let count = |name| entry.get(name).and_then(Value::as_u64).unwrap_or(0);
+    Statistics {
+        revisions_checked: count("missing_checked"),
+        missing_revisions_found: count("missing_found"),
+        docs_read: count("docs_read"),
+        docs_written: count("docs_written"),
+        doc_write_failures: count("doc_write_failures"),
+        bulk_get_attempts: count("bulk_get_attempts"),
+        bulk_get_docs: count("bulk_get_docs"),
+        ..Statistics::default()
+    }
+}
+
 /// The body of a `_local/` document: `members` and its `_id` and `_rev`.
 pub(crate) fn local_document(name: &str, rev: Option<&str>, members: &Json) -> Vec<u8> {
     let mut out = Members::default();

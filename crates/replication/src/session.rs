@@ -30,7 +30,7 @@ use self::start::Started;
 use crate::counters::Counters;
 use crate::id::ReplicationId;
 use crate::peer::{ChangesQuery, Peer, PeerError, Refused};
-use crate::spec::Spec;
+use crate::spec::{Filter, Spec};
 pub use progress::{Progress, Statistics};
 
 /// How long a session that ends early tries to record how far it came.
@@ -310,7 +310,10 @@ impl Run {
             Item::MadeAnew => return Err(start::made_anew("Source database")),
             Item::End { last_seq, pending } => {
                 self.give();
-                self.slots.push_back(Slot { ordinal: self.next_ordinal, seq: Some(last_seq), done: true });
+                // Of documents that are named, CouchDB remembers nothing where there is none of them.
+                let is_nothing = self.next_ordinal == 0 && matches!(self.spec.filter, Filter::DocIds(_));
+                let seq = (!is_nothing).then_some(last_seq);
+                self.slots.push_back(Slot { ordinal: self.next_ordinal, seq, done: true });
                 self.next_ordinal += 1;
                 self.reading = Reading::Ended(pending);
                 self.settle();

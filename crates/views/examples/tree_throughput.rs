@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use settee_database::tasks::Tasks;
-use settee_database::{Catalog, Database, DatabaseOptions, Direction, DocUpdate, EditMode, UnknownParent, Work};
+use settee_database::{Catalog, Database, DatabaseOptions, Direction, DocUpdate, EditMode, Work};
 use settee_design::{
     CompileError, DesignDocument, DocumentBatch, Emissions, Language, Limits, MapSource, Program, Reducer, RunError,
     TakeRows,
@@ -99,7 +99,7 @@ fn write(database: &Arc<Database>, from: u64, to: u64) {
         );
         let json = Json::parse(text.as_bytes()).expect("the text is JSON");
         let document = Document::parse(json.value()).expect("the JSON is a document");
-        let mode = EditMode::Interactive(UnknownParent::Refuse);
+        let mode = EditMode::Interactive;
         DocUpdate::prepare(id, document, mode, &mut hasher).expect("interactive updates need no revision")
     };
     let updates = (from..to).map(update).collect();

@@ -240,6 +240,17 @@ impl NewAttachments {
         Self { list: Vec::new(), is_complete: true }
     }
 
+    /// New ones in front, in the place of those that have their names.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn replaced(self, mut new: Vec<NewAttachment>) -> Result<Self> {
+        let kept = self.list.into_iter().filter(|old| new.iter().all(|new| new.name() != old.name()));
+        let kept: Vec<NewAttachment> = kept.collect();
+        new.extend(kept);
+        Ok(Self { is_complete: self.is_complete, ..Self::new(new)? })
+    }
+
     pub(crate) fn hashed(&self) -> Vec<AttachmentDigest<'_>> {
         self.list.iter().map(|new| new.attachment.hashed()).collect()
     }

@@ -35,7 +35,7 @@ impl ReadView {
                 }
                 nearest_stored(tree, path.get(1..).unwrap_or_default())
             }
-            EditMode::Interactive(_) => match path.first().and_then(|rev| tree.find(rev)) {
+            EditMode::Interactive => match path.first().and_then(|rev| tree.find(rev)) {
                 Some(node) if tree.is_leaf(node) => tree.node(node).value,
                 Some(_) => return Ok(ParentAttachments::Unneeded),
                 None if path.is_empty() && record.head().is_some_and(|head| head.stored.deleted) => None,

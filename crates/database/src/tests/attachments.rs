@@ -13,11 +13,9 @@ use super::audit::entries;
 use super::{Random, audit, create, database, document, edit, memory, new, open, save, saved, write};
 use crate::attachment::{Attachment, Compression, ContentEncoding, Form, NewAttachment, NewAttachments, Upload};
 use crate::tasks::Tasks;
-use crate::{
-    Database, DocUpdate, EditMode, EncodingInfo, ParentAttachments, ReadView, UnknownParent, Work, keys, write_stubs,
-};
+use crate::{Database, DocUpdate, EditMode, EncodingInfo, ParentAttachments, ReadView, Work, keys, write_stubs};
 
-const INTERACTIVE: EditMode = EditMode::Interactive(UnknownParent::Refuse);
+const INTERACTIVE: EditMode = EditMode::Interactive;
 const GZIP: Compression = Compression::Gzip { level: 8 };
 
 fn uploaded(database: &Arc<Database>, name: &str, kind: &str, compression: Compression, bytes: &[u8]) -> NewAttachment {
@@ -183,8 +181,12 @@ fn a_deleted_document_comes_back_with_an_attachment() {
     save(&database, edit("doc", Some(&first), true, "{}"));
     let third = save(&database, with("doc", None, "{}", vec![binary(&database, "x", &[1])]));
     assert_eq!(third.generation, 3);
+    let second = database.read().unwrap().record("doc").unwrap().unwrap().tree.nodes()[1].rev.clone();
+    let unknown = RevisionHasher::default().hash_again(&second, document(None, false, "{}").body.value(), 1);
+    assert_eq!(third.hash, unknown.into(), "CouchDB hashes no more of it than that it is one");
     let view = database.read().unwrap();
-    assert_eq!(attachments(&view, "doc", &third)[0].revpos, 3);
+    // As in CouchDB, which counts from the revision that the client named, and it named none.
+    assert_eq!(attachments(&view, "doc", &third)[0].revpos, 1);
 }
 
 #[test]

@@ -162,3 +162,16 @@ fn a_body_with_a_hole_is_corrupt_and_one_that_is_gone_is_absent() {
     assert!(!view.write_document(&mut out, "doc", &rev, stored, |_| ()).unwrap());
     assert_eq!(out, b"");
 }
+
+#[test]
+fn a_revision_of_a_document_that_is_not_there_is_a_conflict_in_every_edit() {
+    let database = super::database();
+    save(&database, new("other", "{}"));
+    for (deleted, parent) in [(false, "1-a"), (true, "1-a"), (false, "0-1"), (false, "9-")] {
+        let outcomes = write(&database, vec![edit("doc", Some(&rev(parent)), deleted, "{}")]);
+        assert_eq!(outcomes, [UpdateOutcome::Conflict], "{parent}");
+    }
+    let view = database.read().unwrap();
+    assert!(view.record("doc").unwrap().is_none());
+    assert_eq!(view.update_seq().unwrap(), 1);
+}

@@ -8,9 +8,7 @@ use settee_model::{Document, Rev, RevHash, RevisionHasher, revision_hash};
 use settee_storage::Engine;
 
 use super::{Random, audit, body, create, edit, memory, open, replicated, rev, write};
-use crate::{
-    Database, Direction, DocUpdate, EditMode, IdRange, Leaves, ReadView, Stored, UnknownParent, UpdateOutcome, Work,
-};
+use crate::{Database, Direction, DocUpdate, EditMode, IdRange, Leaves, ReadView, Stored, UpdateOutcome, Work};
 
 mod forgetting;
 
@@ -95,21 +93,14 @@ impl Model {
     }
 
     /// What an interactive edit must answer.
-    fn edit(
-        &mut self,
-        id: &str,
-        parent: Option<&Rev>,
-        deleted: bool,
-        body: &str,
-        unknown: UnknownParent,
-    ) -> Option<Rev> {
+    fn edit(&mut self, id: &str, parent: Option<&Rev>, deleted: bool, body: &str) -> Option<Rev> {
         let json = Json::parse(body.as_bytes()).unwrap();
         let next = |parent: Option<&Rev>| {
             let hash = revision_hash(deleted, parent, json.value(), &[]);
             Rev { generation: parent.map_or(1, |rev| rev.generation + 1), hash: RevHash::from(hash) }
         };
         let path: Vec<Rev> = match self.docs.get(id) {
-            None if parent.is_some() && unknown == UnknownParent::Refuse => return None,
+            None if parent.is_some() => return None,
             Some(doc) if doc.is_deleted() => {
                 if parent.is_some() || deleted {
                     return None;
@@ -172,7 +163,6 @@ fn random_update(random: &mut Random, model: &mut Model) -> (DocUpdate, UpdateOu
     let saved = |rev: Option<Rev>| rev.map_or(UpdateOutcome::Conflict, UpdateOutcome::Saved);
     match random.below(10) {
         0..=3 => {
-            let unknown = random.pick(&[UnknownParent::Refuse, UnknownParent::Accept]);
             let parent = match random.below(10) {
                 0 => None,
                 1 => Some(random_rev(random, 1)),
@@ -181,14 +171,14 @@ fn random_update(random: &mut Random, model: &mut Model) -> (DocUpdate, UpdateOu
             let json = Json::parse(text.as_bytes()).unwrap();
             let document =
                 Document { id: None, rev: parent.clone(), deleted, body: json, attachments: None, revisions: None };
-            let mode = EditMode::Interactive(unknown);
+            let mode = EditMode::Interactive;
             let update = DocUpdate::prepare(id.clone(), document, mode, &mut RevisionHasher::default()).unwrap();
-            (update, saved(model.edit(&id, parent.as_ref(), deleted, &text, unknown)))
+            (update, saved(model.edit(&id, parent.as_ref(), deleted, &text)))
         }
         4 | 5 => {
             // A new document, or one that was deleted.
             let update = edit(&id, None, deleted, &text);
-            (update, saved(model.edit(&id, None, deleted, &text, UnknownParent::Refuse)))
+            (update, saved(model.edit(&id, None, deleted, &text)))
         }
         6..=8 => {
             let base = if random.one_in(4) { None } else { known_rev(random, model, &id) };
@@ -302,8 +292,8 @@ fn model_changes(model: &Model) -> Vec<Row> {
         let leaves = if doc.leaves().len() > 1 { Leaves::Several } else { Leaves::One };
         let (deleted, body) = doc.content(doc.winner());
         let mark = if *deleted { ",\"_deleted\":true" } else { "" };
-        let members = body.strip_prefix('{').unwrap();
-        let text = format!("{{\"_id\":\"{id}\",\"_rev\":\"{}\"{mark},\"_extra\":1,{members}", doc.winner());
+        let members = body.strip_suffix('}').and_then(|body| body.strip_prefix('{')).unwrap();
+        let text = format!("{{\"_id\":\"{id}\",\"_rev\":\"{}\",{members}{mark},\"_extra\":1}}", doc.winner());
         (doc.seq, id.clone(), leaves, text)
     };
     let mut rows: Vec<Row> = model.docs.iter().map(row).collect();

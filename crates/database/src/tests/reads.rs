@@ -10,7 +10,7 @@ use settee_storage::counting::CountingEngine;
 use super::{Random, database, document, edit, save};
 use crate::attachment::{Compression, NewAttachment, NewAttachments, Upload};
 use crate::tasks::Tasks;
-use crate::{Bodies, DOCUMENTS_TOGETHER, DocUpdate, EditMode, ReadView, Stored, UnknownParent};
+use crate::{Bodies, DOCUMENTS_TOGETHER, DocUpdate, EditMode, ReadView, Stored};
 
 #[test]
 fn revisions_read_together_are_those_read_one_by_one() {
@@ -25,7 +25,7 @@ fn revisions_read_together_are_those_read_one_by_one() {
             let upload = upload.finish().unwrap();
             let attachment = NewAttachment::uploaded("a".to_owned(), "text/plain".to_owned(), None, upload);
             let list = NewAttachments::new(vec![attachment]).unwrap();
-            let mode = EditMode::Interactive(UnknownParent::Refuse);
+            let mode = EditMode::Interactive;
             let (document, hasher) = (document(None, false, &body), &mut RevisionHasher::default());
             save(&database, DocUpdate::prepare_with(id.clone(), document, list, mode, hasher).unwrap())
         } else {

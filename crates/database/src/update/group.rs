@@ -15,7 +15,7 @@ use settee_storage::{Batch, Direction, Durability, Expect, KeyRange, Keyspace, S
 use super::contents::{ContentBytes, Contents, Look, discard};
 use super::queue::Pending;
 use super::touched::{Documents, Touched};
-use super::{DocUpdate, EditMode, UnknownParent, UpdateOutcome, Work, WorkResult, is_design_id, next_rev};
+use super::{DocUpdate, EditMode, UpdateOutcome, Work, WorkResult, is_design_id};
 use crate::attachment::encode_all;
 use crate::attempt::Attempt;
 use crate::codec::put_varint;
@@ -169,7 +169,7 @@ impl<'a> Group<'a> {
         }
         let path = match update.mode {
             EditMode::Replicated => Cow::Borrowed(update.path.as_slice()),
-            EditMode::Interactive(unknown) => match interactive_path(touched, update, unknown, &mut self.hasher) {
+            EditMode::Interactive => match interactive_path(touched, update, &mut self.hasher) {
                 Some(path) => path,
                 None => return Ok(UpdateOutcome::Conflict),
             },
@@ -192,7 +192,9 @@ impl<'a> Group<'a> {
         let body = update.body.as_bytes();
         let mut stored =
             Stored { deleted: update.deleted, body_seq: seq, size: body.len() as u32, ..Stored::default() };
-        let (attachments, mut bytes) = (update.attachments.stored(path[0].generation), Vec::new());
+        // In an edit that makes a deleted document again, CouchDB counts from the revision that was not named.
+        let generation = update.path.first().map_or(0, |rev| rev.generation);
+        let (attachments, mut bytes) = (update.attachments.stored(generation), Vec::new());
         if stored_already.is_none() {
             if !update.attachments.is_complete || !self.contents.has_all(look, &update.attachments)? {
                 return Ok(UpdateOutcome::Conflict);
@@ -242,7 +244,8 @@ impl<'a> Group<'a> {
             self.scratch.clear();
             LocalDocument { rev, body: update.body.clone() }.encode(&mut self.scratch);
             self.batch.put(Keyspace::Local, update.id.as_bytes(), &self.scratch);
-            rev
+            // CouchDB stores the next revision all the same.
+            if update.mode == EditMode::Replicated { update.local_rev } else { rev }
         };
         UpdateOutcome::Saved(Rev { generation: 0, hash: RevHash::from_bytes(number.to_string().as_bytes()) })
     }
@@ -384,20 +387,20 @@ impl<'a> Group<'a> {
 fn interactive_path<'u>(
     touched: &Touched,
     update: &'u DocUpdate,
-    unknown: UnknownParent,
     hasher: &mut RevisionHasher,
 ) -> Option<Cow<'u, [Rev]>> {
     let parent = update.path.get(1);
     let Some(head) = touched.record.head() else {
-        let may_be_new = parent.is_none() || unknown == UnknownParent::Accept;
-        return may_be_new.then_some(Cow::Borrowed(update.path.as_slice()));
+        // Who names a revision has seen a document that is not here.
+        return parent.is_none().then_some(Cow::Borrowed(update.path.as_slice()));
     };
     if head.stored.deleted {
         // Only an edit that names no revision makes a deleted document again; it extends the deletion.
         if parent.is_some() || update.deleted {
             return None;
         }
-        let new = next_rev(hasher, update.deleted, Some(&head.rev), &update.body, &update.attachments);
+        let hash = hasher.hash_again(&head.rev, update.body.value(), update.attachments.list.len());
+        let new = Rev { generation: head.rev.generation + 1, hash: RevHash::from_bytes(&hash) };
         return Some(Cow::Owned(vec![new, head.rev]));
     }
     let tree = &touched.record.tree;

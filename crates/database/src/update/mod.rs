@@ -45,20 +45,11 @@ const PATIENCE_MAX: Duration = Duration::from_millis(1);
 /// What an update means for the revision tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EditMode {
-    /// A client edits: the update must name a leaf, and gets a new revision (`new_edits=true`).
-    Interactive(UnknownParent),
+    /// A client edits: the update must name a leaf, or none of a document that is not there, and gets a new revision
+    /// (`new_edits=true`).
+    Interactive,
     /// A replicator brings revisions as they are (`new_edits=false`).
     Replicated,
-}
-
-/// What to do with an interactive edit that names a revision of a document that does not exist. CouchDB
-/// 3.5.2 was observed to refuse it for one document and to accept it in `_bulk_docs`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UnknownParent {
-    /// Answer a conflict.
-    Refuse,
-    /// Take the named revision as an ancestor that is not here.
-    Accept,
 }
 
 /// One document on its way into the database.
@@ -157,6 +148,9 @@ impl DocUpdate {
     ) -> Option<Self> {
         let Document { rev, deleted, body, revisions, .. } = document;
         if id.starts_with("_local/") {
+            if mode == EditMode::Replicated && rev.is_none() {
+                return None;
+            }
             let local_rev = rev.as_ref().map_or(0, local_number);
             let (path, attachments) = (Vec::new(), NewAttachments::none());
             return Some(Self { id, deleted, body, mode, path, local_rev, validated: None, attachments });
@@ -168,7 +162,7 @@ impl DocUpdate {
         let path = match mode {
             EditMode::Replicated if given.is_empty() => return None,
             EditMode::Replicated => given,
-            EditMode::Interactive(_) => {
+            EditMode::Interactive => {
                 let parent = given.into_iter().next();
                 let new = next_rev(hasher, deleted, parent.as_ref(), &body, &attachments);
                 std::iter::once(new).chain(parent).collect()
@@ -193,7 +187,7 @@ impl DocUpdate {
     #[must_use]
     pub fn with_body(mut self, body: Json, hasher: &mut RevisionHasher) -> Self {
         self.body = body;
-        if let (EditMode::Interactive(_), Some((newest, parents))) = (self.mode, self.path.split_first_mut()) {
+        if let (EditMode::Interactive, Some((newest, parents))) = (self.mode, self.path.split_first_mut()) {
             *newest = next_rev(hasher, self.deleted, parents.first(), &self.body, &self.attachments);
         }
         self

@@ -9,7 +9,7 @@
 use settee_model::Rev;
 use settee_model::rev_tree::RevTree;
 
-use super::{DocUpdate, EditMode, UnknownParent};
+use super::{DocUpdate, EditMode};
 use crate::record::{DocRecord, Stored};
 
 /// What an update was validated against.
@@ -87,9 +87,9 @@ impl DocUpdate {
                 }
                 true
             }
-            (EditMode::Interactive(unknown), None) => parent.is_none() || unknown == UnknownParent::Accept,
-            (EditMode::Interactive(_), Some(head)) if head.stored.deleted => parent.is_none() && !self.deleted,
-            (EditMode::Interactive(_), Some(_)) => {
+            (EditMode::Interactive, None) => parent.is_none(),
+            (EditMode::Interactive, Some(head)) if head.stored.deleted => parent.is_none() && !self.deleted,
+            (EditMode::Interactive, Some(_)) => {
                 parent.and_then(|parent| tree.find(parent)).is_some_and(|node| tree.is_leaf(node))
             }
         };

@@ -2,6 +2,7 @@
 //!
 //! Everything here waits for the database and runs on threads that may block.
 
+mod parts;
 pub(crate) mod related;
 
 use std::collections::HashMap;
@@ -15,6 +16,8 @@ use settee_database::{
 use settee_model::{AttachmentData, AttachmentMember, ContentEncoding, Document, Follows, Rev};
 
 use crate::{Error, Settings};
+
+pub(crate) use parts::Parts;
 
 /// CouchDB's default of `[attachments] compressible_types`.
 const COMPRESSIBLE_TYPES: &str = "text/*, application/javascript, application/json, application/xml";
@@ -93,12 +96,10 @@ pub(crate) fn resolve(
     mode: EditMode,
     mut followed: HashMap<String, Uploaded>,
 ) -> Result<NewAttachments, Error> {
-    let Some(attachments) = &document.attachments else {
+    // Local documents are stored without them.
+    let Some(attachments) = document.attachments.as_ref().filter(|_| !id.starts_with("_local/")) else {
         return Ok(NewAttachments::none());
     };
-    if id.starts_with("_local/") {
-        return Err(no_local());
-    }
     let members = AttachmentMember::parse_all(attachments.value())?;
     let mut parent = None;
     if members.iter().any(|member| member.data == AttachmentData::Stub) {
@@ -126,11 +127,6 @@ pub(crate) fn resolve(
         list.push(NewAttachment::uploaded(name, content_type, revpos, uploaded));
     }
     Ok(NewAttachments::new(list)?)
-}
-
-/// The refusal of attachments to local documents.
-pub(crate) fn no_local() -> Error {
-    Error::bad_request("_local documents do not accept attachments.")
 }
 
 /// How the data that follows is stored.

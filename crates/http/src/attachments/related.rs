@@ -3,14 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use hyper::StatusCode;
 use settee_database::{Database, Uploaded};
 use settee_model::json::Json;
 use settee_model::{AttachmentData, AttachmentMember, Document, Follows};
-use settee_wire::multipart::{ContentType, Event, Head, Parser};
+use settee_wire::multipart::ContentType;
 
-use super::{Policy, compression_of, upload};
+use super::{Parts, Policy, compression_of, upload};
 use crate::Error;
 use crate::body::pieces::Pieces;
 
@@ -29,15 +28,12 @@ pub(crate) fn receive(
     pieces: &mut Pieces,
     check: impl FnOnce(&Json, &Document) -> Result<(), Error>,
 ) -> Result<Related, Error> {
-    let mut parts = Parts { parser: Parser::of(content_type)?, pieces, length: 0 };
-    parts.next_part()?.ok_or_else(|| Error::bad_request("The multipart body has no document"))?;
-    let mut text = Vec::new();
-    while let Some(data) = parts.data()? {
-        text.extend_from_slice(&data);
-        if text.len() > MAX_TEXT_BYTES {
-            return Err(Error::new(StatusCode::PAYLOAD_TOO_LARGE, "document_too_large", ""));
-        }
+    let mut parts = Parts::of(content_type, pieces)?;
+    let head = parts.next_part()?.ok_or_else(|| Error::bad_request("The multipart body has no document"))?;
+    if head.content_type().is_none_or(|content_type| content_type.essence != "application/json") {
+        return Err(Error::bad_content_type("application/json"));
     }
+    let text = parts.text(MAX_TEXT_BYTES)?;
     let json = Json::parse(&text)?;
     drop(text);
     let document = Document::parse(json.value())?;
@@ -46,16 +42,12 @@ pub(crate) fn receive(
         Some(attachments) => AttachmentMember::parse_all(attachments.value())?,
         None => Vec::new(),
     };
-    let mut awaited: Vec<Awaited> = members.into_iter().filter_map(Awaited::of).collect();
+    let mut awaited = members.into_iter().filter_map(Awaited::of);
     let mut followed = HashMap::new();
-    while let Some(head) = parts.next_part()? {
-        if awaited.is_empty() {
-            return Err(Error::bad_request("More attachments follow than the document names"));
-        }
-        // Parts are in the order of the document, unless they say their names.
-        let name = head.filename();
-        let index = awaited.iter().position(|one| name.as_deref() == Some(&one.name)).unwrap_or(0);
-        let one = awaited.remove(index);
+    while parts.next_part()?.is_some() {
+        // Parts are in the order of the document, whatever they say of their names.
+        let one = awaited.next();
+        let one = one.ok_or_else(|| Error::bad_request("More attachments follow than the document names"))?;
         let compression = compression_of(policy, &one.content_type, &one.follows);
         let uploaded = upload(database, policy, &one.name, compression, || parts.data())?;
         one.check(&uploaded, parts.length)?;
@@ -96,50 +88,5 @@ impl Awaited {
             return Err(Error::new(StatusCode::BAD_REQUEST, "content_md5_mismatch", reason));
         }
         Ok(())
-    }
-}
-
-/// The parts of a body.
-struct Parts<'a> {
-    parser: Parser,
-    pieces: &'a mut Pieces,
-    /// How many bytes of the current part were read.
-    length: u64,
-}
-
-impl Parts<'_> {
-    fn event(&mut self) -> Result<Option<Event>, Error> {
-        loop {
-            if let Some(event) = self.parser.next()? {
-                return Ok(Some(event));
-            }
-            match self.pieces.next()? {
-                Some(piece) => self.parser.feed(&piece),
-                None => {
-                    self.parser.finish();
-                    return Ok(self.parser.next()?);
-                }
-            }
-        }
-    }
-
-    /// The head of the next part; `None` after the last.
-    fn next_part(&mut self) -> Result<Option<Head>, Error> {
-        self.length = 0;
-        match self.event()? {
-            Some(Event::Part(head)) => Ok(Some(head)),
-            _ => Ok(None),
-        }
-    }
-
-    /// The next data of the current part; `None` at its end.
-    fn data(&mut self) -> Result<Option<Bytes>, Error> {
-        match self.event()? {
-            Some(Event::Data(data)) => {
-                self.length += data.len() as u64;
-                Ok(Some(data))
-            }
-            _ => Ok(None),
-        }
     }
 }

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hyper::body::{Body, Frame};
-use settee_database::{DocUpdate, Form, UnknownParent, UpdateOutcome, Work};
+use settee_database::{DocUpdate, Form, UpdateOutcome, Work};
 use settee_model::RevisionHasher;
 use settee_model::json::Json;
 use settee_wire::multipart::ContentType;
@@ -18,7 +18,7 @@ use crate::body::pieces::with_pieces;
 use crate::bridge::lanes::{Lanes, Places};
 use crate::tests::{database, show};
 
-const INTERACTIVE: EditMode = EditMode::Interactive(UnknownParent::Refuse);
+const INTERACTIVE: EditMode = EditMode::Interactive;
 
 fn policy() -> Policy {
     Policy {
@@ -80,8 +80,8 @@ fn what_is_refused() {
     check(r#"{"_attachments":{"x":{"follows":true}}}"#, "400 bad_request: The data of attachment x does not follow");
     let large = format!(r#"{{"_attachments":{{"x":{{"data":"{}"}}}}}}"#, "AAAA".repeat(334));
     check(&large, "413 attachment_too_large: x");
-    let local = resolve_text(&database, "_local/x", r#"{"_attachments":{}}"#, INTERACTIVE);
-    assert_eq!(refusal(local), "400 bad_request: _local documents do not accept attachments.");
+    let local = resolve_text(&database, "_local/x", r#"{"_attachments":{"_x":5,"x":{"stub":true}}}"#, INTERACTIVE);
+    assert!(local.is_ok(), "local documents are stored without them");
 }
 
 #[test]
@@ -153,7 +153,8 @@ async fn documents_come_with_their_attachments_behind_them() {
     let plain = document(
         r#""a":{"follows":true,"length":3},"b":{"follows":true,"content_type":"text/plain"},"c":{"data":"Yw=="}"#,
     );
-    let named = "\r\n--sep\r\nContent-Disposition: attachment; filename=\"b\"\r\n\r\nbb\r\n--sep\r\n\r\naaa\r\n--sep--";
+    // Their names count for nothing: the data of stubs comes in their order.
+    let named = "\r\n--sep\r\nContent-Disposition: attachment; filename=\"b\"\r\n\r\naaa\r\n--sep\r\n\r\nbb\r\n--sep--";
     let expected = [("a", "aaa"), ("b", "bb"), ("c", "c")].map(|(name, text)| (name.to_owned(), text.to_owned()));
     for body in [format!("{plain}\r\n--sep\r\n\r\naaa\r\n--sep\r\n\r\nbb\r\n--sep--"), format!("{plain}{named}")] {
         for size in [1, 7, 1000] {
@@ -175,6 +176,10 @@ async fn documents_come_with_their_attachments_behind_them() {
         ),
         (format!("{plain}\r\n--sep\r\n\r\naaa"), "400 bad_request: the multipart body ended early"),
         ("--sep--".to_owned(), "400 bad_request: The multipart body has no document"),
+        (
+            "--sep\r\nX: y\r\n\r\n{}\r\n--sep--".to_owned(),
+            "415 bad_content_type: Content-Type must be application/json",
+        ),
         (follows("", "a") + "x", ""),
     ] {
         assert_eq!(receive(&body, 11).await.err().unwrap_or_default(), error, "{body}");

@@ -2,7 +2,7 @@
 
 use settee_database::{Attachment, DocRecord, EncodingInfo};
 use settee_model::Rev;
-use settee_model::json::{Json, Kind, Value};
+use settee_model::json::{Kind, Value};
 
 use super::Query;
 use crate::Error;
@@ -46,15 +46,10 @@ impl Wanted {
 }
 
 impl Shown {
-    /// Resolves `attachments`, `atts_since` and `att_encoding_info`.
-    pub(crate) fn from_query(query: &Query) -> Result<Self, Error> {
-        let since = query.get("atts_since").map(|text| revisions(Json::parse(text.as_bytes())?.value())).transpose()?;
-        let data = match since {
-            Some(since) => Data::Since(since),
-            None if query.is_true("attachments") => Data::All,
-            None => Data::None,
-        };
-        Ok(Self { data, info: info(query.is_true("att_encoding_info")) })
+    /// From `attachments`, `att_encoding_info` and the value of `atts_since`.
+    pub(crate) fn new(since: Option<Vec<Rev>>, query: &Query) -> Self {
+        let shown = Self::switches(query.is_true("attachments"), query.is_true("att_encoding_info"));
+        Self { data: since.map_or(shown.data, Data::Since), info: shown.info }
     }
 
     /// From two switches.
@@ -95,7 +90,7 @@ fn info(shown: bool) -> EncodingInfo {
 /// An array of revisions.
 pub(crate) fn revisions(list: Value<'_>) -> Result<Vec<Rev>, Error> {
     if list.kind() != Kind::Array {
-        return Err(Error::bad_request("Invalid rev format"));
+        return Err(Error::bad_request("Invalid list of revisions"));
     }
     list.elements().map(|rev| Ok(Rev::parse(rev.as_str().as_deref().unwrap_or_default())?)).collect()
 }

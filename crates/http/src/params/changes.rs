@@ -54,6 +54,8 @@ pub(crate) struct ChangesParams {
     pub(crate) shown: Shown,
     pub(crate) seq_interval: u64,
     pub(crate) quiet: Quiet,
+    /// The parameter `filter`; empty without one.
+    pub(crate) filter_name: String,
     /// Resolved on its own, because its arguments may be in the body.
     pub(crate) filter: Filter,
 }
@@ -61,61 +63,104 @@ pub(crate) struct ChangesParams {
 /// The longest time between two signs of life, and the default of `timeout` and `heartbeat=true`.
 const DEFAULT_QUIET_MS: u64 = 60_000;
 
+/// So many rows CouchDB allows where no `limit` is given. Which rows have a sequence depends on it.
+const LIMIT: u64 = 1_000_000_000_000_000;
+
 impl ChangesParams {
     /// Resolves the parameters of a request. `last_event_id` is the header of that name, `timeout_ms` the
     /// configured time after which a quiet feed ends.
+    ///
+    /// CouchDB goes through them in their order, whatever the case of their names, and the last of several counts; then it
+    /// looks at the filter, at the kind of the feed, and at the sequence.
     pub(crate) fn resolve(
         query: &Query,
         last_event_id: Option<&str>,
         timeout_ms: u64,
         database: &Database,
     ) -> Result<Self, Error> {
-        Filter::check_name(query)?;
-        let since = last_event_id.or_else(|| query.get("last-event-id")).or_else(|| query.get("since"));
+        let (mut feed, mut since, mut limit, mut timeout, mut heartbeat) = (None, None, None, None, None);
+        let (mut style, mut seq_interval, mut filter) = (Style::MainOnly, 1, "");
+        let (mut descending, mut include_docs, mut conflicts) = (false, false, false);
+        let (mut attachments, mut att_encoding_info) = (false, false);
+        for (name, value) in query.pairs() {
+            match (name.to_ascii_lowercase().as_str(), value) {
+                ("feed", kind) => feed = Some(kind),
+                ("since" | "last-event-id", seq) => since = Some(seq),
+                ("limit", text) => limit = u64::try_from(integer("limit", text)?).ok(),
+                ("timeout", text) => timeout = Some(u64::try_from(integer("timeout", text)?).unwrap_or(0)),
+                ("style", text) => style = if text == "all_docs" { Style::AllDocs } else { Style::MainOnly },
+                ("heartbeat", text) => heartbeat = Some(parse_heartbeat(text)?),
+                ("seq_interval", text) => {
+                    let interval = text.parse().ok().filter(|interval| *interval > 0);
+                    seq_interval = interval.ok_or_else(|| Error::bad_request("invalid_seq_interval"))?;
+                }
+                ("filter", text) => filter = text,
+                ("descending", "true") => descending = true,
+                ("include_docs", "true") => include_docs = true,
+                ("conflicts", "true") => conflicts = true,
+                ("attachments", "true") => attachments = true,
+                ("att_encoding_info", "true") => att_encoding_info = true,
+                _ => {}
+            }
+        }
+        Filter::check_name(filter, query)?;
+        let feed = feed_of(feed)?;
+        let since = last_event_id.filter(|_| feed == Feed::EventSource).or(since);
+        let quiet = heartbeat.unwrap_or_else(|| {
+            let longest = if timeout_ms == 0 { DEFAULT_QUIET_MS } else { timeout_ms };
+            Quiet::Timeout(Duration::from_millis(timeout.unwrap_or(longest).min(longest)))
+        });
         Ok(Self {
-            feed: match query.get("feed") {
-                Some("longpoll") => Feed::Longpoll,
-                Some("continuous" | "live") => Feed::Continuous,
-                Some("eventsource") => Feed::EventSource,
-                _ => Feed::Normal,
-            },
+            feed,
             since: since.map_or(Ok(Since::Seq(0)), |since| sequence::parse(since, database))?,
-            limit: query.get("limit").map(|limit| number("limit", limit)).transpose()?,
-            direction: if query.is_true("descending") { Direction::Backward } else { Direction::Forward },
-            style: if query.get("style") == Some("all_docs") { Style::AllDocs } else { Style::MainOnly },
-            include_docs: query.is_true("include_docs"),
-            shown: Shown::switches(query.is_true("attachments"), query.is_true("att_encoding_info")),
-            conflicts: query.is_true("conflicts"),
-            seq_interval: match query.get("seq_interval") {
-                Some(interval) => number("seq_interval", interval)?.max(1),
-                None => 1,
-            },
-            quiet: quiet(query, timeout_ms)?,
+            limit,
+            direction: if descending { Direction::Backward } else { Direction::Forward },
+            style,
+            include_docs,
+            shown: Shown::switches(attachments, att_encoding_info),
+            conflicts,
+            seq_interval,
+            quiet,
+            filter_name: filter.to_owned(),
             filter: Filter::None,
         })
     }
+
+    /// Whether the row after so many others has a sequence. CouchDB counts the rows that it may still send, so that without
+    /// a limit mostly the first one has.
+    pub(crate) fn has_seq(&self, sent: u64) -> bool {
+        self.limit.unwrap_or(LIMIT).saturating_sub(sent).is_multiple_of(self.seq_interval)
+    }
 }
 
-fn quiet(query: &Query, timeout_ms: u64) -> Result<Quiet, Error> {
-    match query.get("heartbeat") {
-        None | Some("false") => {}
-        Some("true") => return Ok(Quiet::Heartbeat(Duration::from_millis(DEFAULT_QUIET_MS))),
-        Some(text) => {
-            return match text.parse() {
-                Ok(ms) if ms > 0 => Ok(Quiet::Heartbeat(Duration::from_millis(ms))),
-                _ => Err(Error::bad_request(
-                    "Invalid heartbeat value. Expecting a positive integer value (in milliseconds).",
-                )),
-            };
+fn feed_of(kind: Option<&str>) -> Result<Feed, Error> {
+    match kind {
+        None | Some("normal") => Ok(Feed::Normal),
+        Some("longpoll") => Ok(Feed::Longpoll),
+        Some("continuous" | "live") => Ok(Feed::Continuous),
+        Some("eventsource") => Ok(Feed::EventSource),
+        Some(_) => Err(Error::bad_request("Supported `feed` types: normal, continuous, live, longpoll, eventsource")),
+    }
+}
+
+fn parse_heartbeat(text: &str) -> Result<Quiet, Error> {
+    let ms = if text == "true" { Ok(i128::from(DEFAULT_QUIET_MS)) } else { text.parse::<i128>() };
+    match ms.map(u64::try_from) {
+        Ok(Ok(ms)) if ms > 0 => Ok(Quiet::Heartbeat(Duration::from_millis(ms))),
+        Ok(_) => Err(Error::bad_request("The heartbeat value should be a positive integer (in milliseconds).")),
+        Err(_) => {
+            Err(Error::bad_request("Invalid heartbeat value. Expecting a positive integer value (in milliseconds)."))
         }
     }
-    let longest = if timeout_ms == 0 { DEFAULT_QUIET_MS } else { timeout_ms };
-    let asked = query.get("timeout").map(|timeout| number("timeout", timeout)).transpose()?;
-    Ok(Quiet::Timeout(Duration::from_millis(asked.unwrap_or(longest).min(longest))))
 }
 
-fn number(name: &str, text: &str) -> Result<u64, Error> {
-    text.parse().map_err(|_| Error::bad_request(format!("Invalid value for `{name}`: expected a number, got `{text}`")))
+/// An integer of any size. What is too large to count to is as good as infinite.
+fn integer(name: &str, text: &str) -> Result<i128, Error> {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(Error::bad_request(format!("Invalid value for `{name}`: expected a number, got `{text}`")));
+    }
+    Ok(text.parse().unwrap_or(if text.starts_with('-') { i128::MIN } else { i128::MAX }))
 }
 
 #[cfg(test)]

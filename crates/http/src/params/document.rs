@@ -2,8 +2,9 @@
 
 use hyper::HeaderMap;
 use hyper::header;
-use settee_model::Rev;
+use settee_database::EditMode;
 use settee_model::json::Json;
+use settee_model::{InvalidRev, Rev};
 
 use super::Query;
 use super::attachments::{Shown, revisions};
@@ -42,30 +43,52 @@ pub(crate) enum OpenRevs {
     Some(Vec<Rev>),
 }
 
-/// A read of a document.
+/// What the parameters of a request for one document ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ReadParams {
+pub(crate) struct DocParams {
     pub(crate) which: Which,
-    /// With a revision: the leaves that descend from it instead.
+    /// What `rev` and `deleted` say, for those who read neither lists of revisions nor newer ones.
+    pub(crate) rev: Option<Rev>,
+    pub(crate) deleted: bool,
+    /// With a list of revisions: the leaves that descend from them instead.
     pub(crate) latest: bool,
     pub(crate) extras: Extras,
     pub(crate) attachments: Shown,
+    /// What `new_edits` says of a PUT.
+    pub(crate) mode: EditMode,
 }
 
-impl ReadParams {
-    /// Resolves the parameters of a GET.
+impl DocParams {
+    /// Resolves the parameters of a GET or a PUT, which CouchDB reads alike: in their order, so that the first wrong value is
+    /// the one that is named, even where nothing would come of it. Of values the last counts, of switches any that is `true`.
     pub(crate) fn resolve(query: &Query) -> Result<Self, Error> {
-        let meta = query.is_true("meta");
-        let open = query.get("open_revs").map(open_revs).transpose()?.flatten();
-        let which = match (open, query.get("rev")) {
+        let (mut rev, mut open, mut since, mut mode) = (None, None, None, EditMode::Interactive);
+        for (name, value) in query.pairs() {
+            match (name, value) {
+                ("rev", rev_text) => rev = Some(asked_rev(rev_text)?),
+                ("open_revs", "all") => open = Some(OpenRevs::All),
+                ("open_revs", list) => open = some_revs(list)?,
+                ("atts_since", list) => since = Some(revisions(Json::parse(list.as_bytes())?.value())?),
+                ("new_edits", "false") => mode = EditMode::Replicated,
+                ("new_edits", "true") => mode = EditMode::Interactive,
+                _ => {}
+            }
+        }
+        let (meta, latest) = (query.is_true("meta"), query.is_true("latest"));
+        let which = match (open, &rev) {
             (Some(open), _) => Which::Open(open),
-            (None, Some(rev)) => Which::Rev(Rev::parse(rev)?),
-            (None, None) => Which::Winner { deleted: query.is_true("deleted") },
+            (None, Some(rev)) if !latest => Which::Rev(rev.clone()),
+            // With `latest`, CouchDB reads the winner, whatever revision it is.
+            (None, _) => Which::Winner { deleted: query.is_true("deleted") },
         };
+        // Lists of revisions do not know it.
+        let since = since.filter(|_| !matches!(which, Which::Open(_)));
         Ok(Self {
             which,
-            latest: query.is_true("latest"),
-            attachments: Shown::from_query(query)?,
+            rev,
+            deleted: query.is_true("deleted"),
+            latest,
+            attachments: Shown::new(since, query),
             extras: Extras {
                 revs: query.is_true("revs"),
                 revs_info: meta || query.is_true("revs_info"),
@@ -73,8 +96,17 @@ impl ReadParams {
                 deleted_conflicts: meta || query.is_true("deleted_conflicts"),
                 local_seq: query.is_true("local_seq"),
             },
+            mode,
         })
     }
+}
+
+/// A revision that is to be read. One that no document can have is missing.
+fn asked_rev(text: &str) -> Result<Rev, Error> {
+    Rev::parse(text).map_err(|error| match error {
+        InvalidRev::Format => error.into(),
+        InvalidRev::TooLarge => Error::not_found("missing"),
+    })
 }
 
 /// The revision that a write replaces, from `rev` and `If-Match`, which must not disagree with each other or
@@ -97,11 +129,8 @@ pub(crate) fn replaced_rev(query: &Query, headers: &HeaderMap, in_body: Option<&
     }
 }
 
-/// `all`, or a JSON array of revisions; an empty one asks nothing.
-fn open_revs(text: &str) -> Result<Option<OpenRevs>, Error> {
-    if text == "all" {
-        return Ok(Some(OpenRevs::All));
-    }
+/// A JSON array of revisions; an empty one asks nothing.
+fn some_revs(text: &str) -> Result<Option<OpenRevs>, Error> {
     let revs = revisions(Json::parse(text.as_bytes())?.value())?;
     Ok((!revs.is_empty()).then_some(OpenRevs::Some(revs)))
 }

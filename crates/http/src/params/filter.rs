@@ -1,13 +1,14 @@
 //! [`Filter`]: which documents a changes feed passes.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use settee_mango::{Projection, Selector};
+use settee_mango::{Projection, Refusal, Selector};
 use settee_model::json::{Json, Value};
 
-use super::Query;
+use super::{Query, decode};
 use crate::Error;
 use crate::functions::Functions;
 use crate::node::Node;
@@ -64,23 +65,24 @@ pub(crate) enum FunctionPath {
 }
 
 impl FunctionPath {
-    /// The function that a request names; `None` if its filter is no function, or there is none.
-    pub(crate) fn of(query: &Query) -> Result<Option<Self>, Error> {
-        match query.get("filter") {
-            Some("_view") => {
-                let view = query.get("view").unwrap_or_default();
-                let (ddoc, name) = two_names(view)
-                    .ok_or_else(|| Error::bad_request("`view` must be of the form `designname/viewname`"))?;
-                Ok(Some(Self::View { ddoc, name }))
+    /// The function that the filter of this name is; `None` if it is none.
+    pub(crate) fn of(filter: &str, query: &Query) -> Result<Option<Self>, Error> {
+        if filter == "_view" {
+            let view = query.get("view").unwrap_or_default();
+            if view.is_empty() {
+                return Err(Error::bad_request("`view` filter parameter is not provided."));
             }
-            None | Some("") => Ok(None),
-            Some(builtin) if builtin.starts_with('_') => Ok(None),
-            Some(filter) => {
-                let (ddoc, name) = two_names(filter)
-                    .ok_or_else(|| Error::bad_request("`filter` must be of the form `designname/filtername`"))?;
-                Ok(Some(Self::Filter { ddoc, name }))
-            }
+            let [ddoc, name] = <[String; 2]>::try_from(names(view))
+                .map_err(|_| Error::bad_request("`view` must be of the form `designname/viewname`"))?;
+            return Ok(Some(Self::View { ddoc, name }));
         }
+        let names = if filter.starts_with('_') { Vec::new() } else { names(filter) };
+        if names.is_empty() {
+            return Ok(None);
+        }
+        let [ddoc, name] = <[String; 2]>::try_from(names)
+            .map_err(|_| Error::bad_request("`filter` must be of the form `designname/filtername`"))?;
+        Ok(Some(Self::Filter { ddoc, name }))
     }
 
     /// The design document, without `_design/`.
@@ -99,9 +101,10 @@ impl FunctionPath {
     }
 }
 
-fn two_names(text: &str) -> Option<(String, String)> {
-    let (ddoc, name) = text.split_once('/')?;
-    (!ddoc.is_empty() && !name.is_empty() && !name.contains('/')).then(|| (ddoc.to_owned(), name.to_owned()))
+/// The names between slashes, of which there may be more than needed. They are decoded once more.
+fn names(text: &str) -> Vec<String> {
+    let parts = text.split('/').filter(|part| !part.is_empty());
+    parts.map(|part| decode(part).map_or_else(|| part.to_owned(), Cow::into_owned)).collect()
 }
 
 /// The arguments of `_selector`.
@@ -112,23 +115,24 @@ pub(crate) struct SelectorFilter {
 }
 
 impl Filter {
-    /// The filter that a request names, unless it is a function. `body` is that of a POST.
-    pub(crate) fn resolve(query: &Query, body: Option<&Json>) -> Result<Self, Error> {
-        match query.get("filter") {
-            None | Some("") => Ok(Self::None),
-            Some("_design") => Ok(Self::Design),
-            Some("_doc_ids") => doc_ids(query, body),
-            Some("_selector") => selector(body),
-            Some(_) => Err(unknown()),
+    /// The filter of this name, unless it is a function. `body` is that of a POST.
+    pub(crate) fn resolve(name: &str, query: &Query, body: Option<&Json>) -> Result<Self, Error> {
+        match name {
+            "_design" => Ok(Self::Design),
+            "_doc_ids" => doc_ids(query, body),
+            "_selector" => selector(body),
+            name if name.starts_with('_') => Err(unknown()),
+            _ => Ok(Self::None),
         }
     }
 
     /// Refuses a filter that nobody knows: it must not be mistaken for no filter.
-    pub(crate) fn check_name(query: &Query) -> Result<(), Error> {
-        match query.get("filter") {
-            None | Some("" | "_design" | "_doc_ids" | "_selector") => Ok(()),
-            Some(_) if FunctionPath::of(query)?.is_some() => Ok(()),
-            Some(_) => Err(unknown()),
+    pub(crate) fn check_name(name: &str, query: &Query) -> Result<(), Error> {
+        match name {
+            "_design" | "_doc_ids" | "_selector" => Ok(()),
+            name if FunctionPath::of(name, query)?.is_some() => Ok(()),
+            name if name.starts_with('_') => Err(unknown()),
+            _ => Ok(()),
         }
     }
 }
@@ -150,15 +154,23 @@ fn doc_ids(query: &Query, body: Option<&Json>) -> Result<Filter, Error> {
 }
 
 fn selector(body: Option<&Json>) -> Result<Filter, Error> {
-    let body = body.ok_or_else(|| Error::bad_request("_selector must be used with POST"))?.value();
+    let body = body.ok_or_else(|| Error::bad_request("Selector must be specified in POST payload"))?.value();
     let selector = body.get("selector").filter(|selector| selector.is_object());
     let selector = selector.ok_or_else(|| Error::bad_request("Selector error: expected a JSON object"))?;
     let fields = match body.get("fields").filter(|fields| !fields.is_null()) {
         None => Projection::default(),
-        Some(fields) if fields.is_array() => Projection::parse(fields)?,
+        Some(fields) if fields.is_array() => Projection::parse(fields).map_err(|error| refused(&error))?,
         Some(_) => return Err(Error::bad_request("Selector error: fields must be JSON array")),
     };
-    Ok(Filter::Selector(Arc::new(SelectorFilter { selector: Selector::parse(selector)?, fields })))
+    Ok(Filter::Selector(Arc::new(SelectorFilter {
+        selector: Selector::parse(selector).map_err(|error| refused(&error))?,
+        fields,
+    })))
+}
+
+/// A feed has one name for all that is wrong with a selector.
+fn refused(refusal: &Refusal) -> Error {
+    Error::bad_request(refusal.to_string())
 }
 
 impl SelectorFilter {
@@ -175,7 +187,8 @@ mod tests {
 
     fn resolve(query: &str, body: Option<&str>) -> Result<Filter, Error> {
         let body = body.map(|text| Json::parse(text.as_bytes()).unwrap());
-        Filter::resolve(&Query::parse(Some(query)).unwrap(), body.as_ref())
+        let query = Query::parse(Some(query)).unwrap();
+        Filter::resolve(query.get("filter").unwrap_or_default(), &query, body.as_ref())
     }
 
     #[test]
@@ -204,7 +217,7 @@ mod tests {
         check("filter=_doc_ids", None, no_list);
         check("filter=_doc_ids&doc_ids=5", None, no_list);
         check("filter=_doc_ids", Some(r#"{"doc_ids":[1]}"#), no_list);
-        check("filter=_selector", None, "_selector must be used with POST");
+        check("filter=_selector", None, "Selector must be specified in POST payload");
         check("filter=_selector", Some("{}"), "Selector error: expected a JSON object");
         let fields = Some(r#"{"selector":{},"fields":"n"}"#);
         check("filter=_selector", fields, "Selector error: fields must be JSON array");

@@ -41,14 +41,20 @@ impl Query {
         Ok(Self { pairs: pairs.ok_or_else(|| Error::bad_request("The query string is not valid UTF-8."))? })
     }
 
-    /// The last value of a parameter: later ones win, as in CouchDB.
+    /// The first value of a parameter: CouchDB looks for parameters by their names, or goes through all of them and has the
+    /// last value ([`Self::pairs`]).
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.pairs.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+        self.pairs().find(|(key, _)| *key == name).map(|(_, value)| value)
     }
 
-    /// Whether a parameter is `true`; anything else counts as `false`.
+    /// Whether any value of a parameter is `true`; others count for nothing.
     pub(crate) fn is_true(&self, name: &str) -> bool {
-        self.get(name) == Some("true")
+        self.pairs().any(|pair| pair == (name, "true"))
+    }
+
+    /// All parameters, in order.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     /// All parameters as raw values, in order.

@@ -35,11 +35,12 @@ fn query_strings_must_be_text() {
 }
 
 #[test]
-fn the_last_of_several_values_wins() {
-    let query = query("descending=true&a=1&a=2&descending=false");
-    assert_eq!(query.get("a"), Some("2"));
-    assert!(!query.is_true("descending"));
-    assert_eq!(query.get("b"), None);
+fn of_several_values_the_first_is_found_and_any_true_counts() {
+    let query = query("descending=true&a=1&a=2&descending=false&b=x&b=true");
+    assert_eq!(query.get("a"), Some("1"));
+    assert!(query.is_true("descending") && query.is_true("b"));
+    assert!(!query.is_true("a"));
+    assert_eq!(query.get("c"), None);
 }
 
 #[test]

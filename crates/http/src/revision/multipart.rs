@@ -32,7 +32,7 @@ impl Related {
         let revision = record.tree.node(node);
         let Some(stored) = revision.value else { return Ok(None) };
         let Some(read) = view.revision(stored)? else { return Ok(None) };
-        let (_, members) = members(record, node, extras);
+        let (_, members) = members(view, record, node, extras)?;
         let wanted = shown.wanted(record, node);
         let mut json = Vec::with_capacity(read.body().len() + 256);
         read.write_without_attachments(&mut json, id, &revision.rev, stored.deleted, |out| out.extend(members));

@@ -12,7 +12,7 @@ fn find(method: &Method, path: &str) -> Result<String, Error> {
     let matched = router.find(method, path)?;
     let is_it = |resource: &&Resource| resource.methods.iter().any(|(.., own)| Arc::ptr_eq(own, matched.handler));
     let pattern = router.resources().iter().find(is_it).unwrap().path;
-    let captures = matched.captures.0.iter().map(|(name, value)| format!(" {name}={value}"));
+    let captures = matched.captures.parts.iter().map(|(name, value)| format!(" {name}={value}"));
     Ok(format!("{pattern}{}", captures.collect::<String>()))
 }
 
@@ -86,9 +86,16 @@ fn escapes_do_not_change_what_a_path_is() {
 
 #[test]
 fn names_that_are_no_text_are_refused() {
-    for path in ["/%ff", "/db/%ff", "/db/a%C3", "/db/_design/%fe", "/db/x/%ed%a0%80"] {
+    for path in ["/%ff", "/db/%ff", "/db/a%C3", "/db/_design/%fe", "/db/%ff/x", "/db/_design/%fe/x", "/db/_local/%ff"] {
         let error = find(&Method::GET, path).unwrap_err();
         assert_eq!(show(&error), "400 illegal_docid: Document id must be valid UTF-8", "{path}");
+    }
+    // Whoever handles attachments says so in other words.
+    for path in ["/db/x/%ed%a0%80", "/db/x/y/%ff", "/db/_design/d/%ff"] {
+        assert!(find(&Method::GET, path).is_ok(), "{path}");
+        let router = router(&Shutdown::new());
+        let matched = router.find(&Method::GET, path).unwrap();
+        assert!(matched.captures.require_text().is_err(), "{path}");
     }
 }
 

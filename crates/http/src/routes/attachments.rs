@@ -6,17 +6,18 @@ use std::sync::Arc;
 use hyper::header::{self, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
 use settee_database::{
-    Attachment, Compression, ContentEncoding, Database, Form, Head, NewAttachment, NewAttachments, ReadView,
+    Attachment, Compression, ContentEncoding, Database, EditMode, Form, Head, NewAttachment, NewAttachments, ReadView,
 };
 use settee_model::json::Json;
 use settee_model::{DEFAULT_CONTENT_TYPE, Document, Rev, validate_attachment_name};
 use settee_wire::multipart::Writer;
 
 use super::documents::doc_id;
-use super::write::{self, check_id, encode_path};
-use crate::attachments::{no_local, upload};
+use super::partition::check_place;
+use super::write::{Edit, Incoming, check_id, encode_path, save};
+use crate::attachments::upload;
 use crate::bridge::{self, Output};
-use crate::params::document::replaced_rev;
+use crate::params::document::{DocParams, replaced_rev};
 use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::revision::attachments::each_piece;
@@ -28,8 +29,9 @@ const RANGES_MAX: usize = 9;
 /// What a GET asks for.
 struct Asked {
     id: String,
-    rev: Option<Rev>,
-    name: String,
+    params: DocParams,
+    /// `None` if it is no text.
+    name: Option<String>,
     takes_gzip: bool,
     /// The tags of what the client has.
     known: Option<String>,
@@ -47,14 +49,15 @@ pub(super) async fn get(request: Request) -> Answer {
     let value = settings.get("csp", "attachments_header_value").unwrap_or_else(|| "sandbox".to_owned());
     let asked = Asked {
         id: doc_id(&request),
-        rev: request.query.get("rev").map(Rev::parse).transpose()?,
-        name: request.captures.get("attachment").to_owned(),
+        params: DocParams::resolve(&request.query)?,
+        name: request.captures.require_text().is_ok().then(|| request.captures.get("attachment").to_owned()),
         takes_gzip: accept::accepts_gzip(&request.headers),
         known: request.header(header::IF_NONE_MATCH).map(str::to_owned),
         range: request.header(header::RANGE).map(str::to_owned),
         policy: HeaderValue::from_str(&value).ok().filter(|_| sandbox),
         boundary: request.node.uuid(),
     };
+    check_place(&database, &asked.id)?;
     let mut response = bridge::stream(request.node.outward(), move |output| {
         let view = database.read()?;
         let attachment = find(&view, &asked)?;
@@ -72,16 +75,17 @@ pub(super) async fn get(request: Request) -> Answer {
 
 fn find(view: &ReadView, asked: &Asked) -> Result<Attachment, Error> {
     let record = view.record(&asked.id)?.ok_or_else(|| Error::not_found("missing"))?;
-    let node = match &asked.rev {
+    let node = match &asked.params.rev {
         Some(rev) => record.tree.find(rev),
         None => record.tree.winner(|stored| stored.deleted),
     };
     let stored = node.and_then(|node| record.tree.node(node).value).ok_or_else(|| Error::not_found("missing"))?;
-    if asked.rev.is_none() && stored.deleted {
+    if asked.params.rev.is_none() && stored.deleted && !asked.params.deleted {
         return Err(Error::not_found("deleted"));
     }
     let revision = view.revision(stored)?.ok_or_else(|| Error::not_found("missing"))?;
-    let found = revision.attachments.into_iter().find(|attachment| attachment.name == asked.name);
+    let is_named = |attachment: &Attachment| Some(&attachment.name) == asked.name.as_ref();
+    let found = revision.attachments.into_iter().find(is_named);
     found.ok_or_else(|| Error::not_found("Document is missing attachment"))
 }
 
@@ -106,14 +110,14 @@ fn send(
         headers.insert(header::CONTENT_SECURITY_POLICY, policy.clone());
     }
     let content = view.content(attachment)?;
-    let ranges = if is_plain { ranges(asked.range.as_deref(), attachment.length)? } else { Vec::new() };
-    if let [(from, to)] = ranges[..] {
+    let ranges = if is_plain { ranges(asked.range.as_deref(), attachment.length)? } else { None };
+    if let Some(&[(from, to)]) = ranges.as_deref() {
         respond::set(&mut headers, header::CONTENT_RANGE, &format!("bytes {from}-{to}/{}", attachment.length));
         headers.insert(header::CONTENT_LENGTH, HeaderValue::from(to + 1 - from));
         output.set_head(bridge::Head::new(StatusCode::PARTIAL_CONTENT, headers));
         return pass_on(output, &mut content.range(from..to + 1));
     }
-    if !ranges.is_empty() && ranges.len() <= RANGES_MAX {
+    if let Some(ranges) = ranges.filter(|ranges| ranges.len() <= RANGES_MAX) {
         return send_ranges(output, &content, attachment, &ranges, asked);
     }
     let (form, length) = match (is_plain, asked.takes_gzip) {
@@ -145,6 +149,10 @@ fn send_ranges(
     respond::set(&mut headers, header::CONTENT_TYPE, &writer.content_type("multipart/byteranges"));
     output.set_head(bridge::Head::new(StatusCode::PARTIAL_CONTENT, headers));
     writer.begin(output.text());
+    // CouchDB sends parts without telling their length.
+    if output.begin().is_break() {
+        return Ok(ControlFlow::Break(()));
+    }
     for &(from, to) in ranges {
         let range = format!("bytes {from}-{to}/{}", attachment.length);
         let headers = [("Content-Type", attachment.content_type.as_str()), ("Content-Range", &range)];
@@ -176,76 +184,52 @@ fn content_type(attachment: &Attachment) -> HeaderValue {
     HeaderValue::from_str(&attachment.content_type).unwrap_or(HeaderValue::from_static(DEFAULT_CONTENT_TYPE))
 }
 
-/// The first and last bytes of the ranges that a client asks for; none if it is to get everything. The rules are
-/// CouchDB's, whose clamping makes `-100` of 10 bytes the last nine.
-fn ranges(header: Option<&str>, length: u64) -> Result<Vec<(u64, u64)>, Error> {
+/// The first and last bytes of the ranges that a client asks for; `None` if it is to get everything. The rules are
+/// CouchDB's, whose clamping makes `-100` of 10 bytes the last nine, and a list without ranges an answer without parts.
+fn ranges(header: Option<&str>, length: u64) -> Result<Option<Vec<(u64, u64)>>, Error> {
     let Some(list) = header.and_then(|header| header.strip_prefix("bytes=")) else {
-        return Ok(Vec::new());
+        return Ok(None);
     };
-    let mut ranges = Vec::new();
-    for range in list.split(',').map(str::trim).filter(|range| !range.is_empty()) {
-        let Some((from, to)) = parse_range(range) else {
-            return Ok(Vec::new());
-        };
+    let asked = list.split(',').map(str::trim).filter(|range| !range.is_empty()).map(parse_range);
+    let Some(asked) = asked.collect::<Option<Vec<_>>>() else {
+        return Ok(None);
+    };
+    let length = i128::from(length);
+    let mut ranges = Vec::with_capacity(asked.len());
+    for (from, to) in asked {
         if from == Some(0) && to.is_none() {
-            return Ok(Vec::new());
+            return Ok(None);
         }
-        let last = length.saturating_sub(1);
-        let unsatisfiable = || {
-            let reason = "Requested range not satisfiable";
-            Error::new(StatusCode::RANGE_NOT_SATISFIABLE, "requested_range_not_satisfiable", reason)
-        };
-        let clamped = to.map(|to| to.min(last));
+        let clamped = to.map(|to| to.min(length - 1));
         let (from, to) = match (from, clamped) {
-            (None, count) => (length - count.unwrap_or_default(), last),
-            (Some(from), to) => (from, to.unwrap_or(last)),
+            (None, count) => (length - count.unwrap_or_default(), length - 1),
+            (Some(from), to) => (from, to.unwrap_or(length - 1)),
         };
-        if to < from || from >= length {
-            return Err(unsatisfiable());
+        match (u64::try_from(from), u64::try_from(to)) {
+            (Ok(from), Ok(to)) if from <= to => ranges.push((from, to)),
+            _ => {
+                let reason = "Requested range not satisfiable";
+                return Err(Error::new(StatusCode::RANGE_NOT_SATISFIABLE, "requested_range_not_satisfiable", reason));
+            }
         }
-        ranges.push((from, to));
     }
-    Ok(ranges)
+    Ok(Some(ranges))
 }
 
-/// `from-to`, `from-` or `-count`.
-fn parse_range(range: &str) -> Option<(Option<u64>, Option<u64>)> {
-    let (from, to) = range.split_once('-')?;
-    let number = |text: &str| if text.is_empty() { Some(None) } else { text.parse().ok().map(Some) };
-    match (number(from)?, number(to)?) {
-        (None, None) => None,
-        range => Some(range),
+/// `from-to`, `from-`, `from` or `-count`.
+fn parse_range(range: &str) -> Option<(Option<i128>, Option<i128>)> {
+    if let Some(count) = range.strip_prefix('-') {
+        return Some((None, Some(count.parse().ok()?)));
     }
+    let mut numbers = range.split('-').filter(|number| !number.is_empty()).map(|number| number.parse().ok());
+    let (from, to) = (numbers.next()??, numbers.next());
+    if numbers.next().is_some() { None } else { Some((Some(from), to.map_or(Some(None), |to| to.map(Some))?)) }
 }
 
 /// The revision that an edit of an attachment begins with.
-struct Base {
-    document: Document,
-    attachments: Vec<Attachment>,
-}
-
-/// Reads it. What is bound to fail does so before any data is taken in.
-fn base(database: &Arc<Database>, id: &str, rev: Option<&Rev>) -> Result<Base, Error> {
-    let view = database.read()?;
-    let missing_rev = || Error::new(StatusCode::CONFLICT, "not_found", "missing_rev");
-    let record = view.record(id)?;
-    let Some(rev) = rev else {
-        let live = |head: &Head| !head.stored.deleted;
-        if record.and_then(|record| record.head()).as_ref().is_some_and(live) {
-            return Err(Error::conflict());
-        }
-        return Ok(Base { document: document(None, false, Json::empty_object()), attachments: Vec::new() });
-    };
-    let record = record.ok_or_else(missing_rev)?;
-    let node = record.tree.find(rev).ok_or_else(missing_rev)?;
-    let stored = record.tree.node(node).value.ok_or_else(missing_rev)?;
-    let mut revision = view.revision(stored)?.ok_or_else(missing_rev)?;
-    if !record.tree.is_leaf(node) {
-        return Err(Error::conflict());
-    }
-    let attachments = std::mem::take(&mut revision.attachments);
-    let body = Json::trusted(revision.into_body());
-    Ok(Base { document: document(Some(rev.clone()), stored.deleted, body), attachments })
+pub(super) struct Base {
+    pub(super) document: Document,
+    pub(super) attachments: Vec<Attachment>,
 }
 
 fn document(rev: Option<Rev>, deleted: bool, body: Json) -> Document {
@@ -253,10 +237,49 @@ fn document(rev: Option<Rev>, deleted: bool, body: Json) -> Document {
 }
 
 impl Base {
-    /// All attachments but one.
-    fn without(&self, name: &str) -> Vec<NewAttachment> {
-        let others = self.attachments.iter().filter(|attachment| attachment.name != name);
-        others.cloned().map(NewAttachment::kept).collect()
+    /// Reads it. What is bound to fail does so before any data is taken in.
+    pub(super) fn read(database: &Arc<Database>, id: &str, rev: Option<&Rev>) -> Result<Self, Error> {
+        let view = database.read()?;
+        let missing_rev = || Error::new(StatusCode::CONFLICT, "not_found", "missing_rev");
+        let record = view.record(id)?;
+        let Some(rev) = rev else {
+            let live = |head: &Head| !head.stored.deleted;
+            if record.and_then(|record| record.head()).as_ref().is_some_and(live) {
+                return Err(Error::conflict());
+            }
+            return Ok(Self { document: document(None, false, Json::empty_object()), attachments: Vec::new() });
+        };
+        let record = record.ok_or_else(missing_rev)?;
+        let node = record.tree.find(rev).ok_or_else(missing_rev)?;
+        let stored = record.tree.node(node).value.ok_or_else(missing_rev)?;
+        let mut revision = view.revision(stored)?.ok_or_else(missing_rev)?;
+        if !record.tree.is_leaf(node) {
+            return Err(Error::conflict());
+        }
+        let attachments = std::mem::take(&mut revision.attachments);
+        let body = Json::trusted(revision.into_body());
+        Ok(Self { document: document(Some(rev.clone()), stored.deleted, body), attachments })
+    }
+
+    /// Of an attachment that is to go: the revision that is named, or the one that is shown.
+    fn of_removal(database: &Arc<Database>, id: &str, rev: Option<&Rev>, name: &str) -> Result<Self, Error> {
+        let base = match rev {
+            Some(_) => Self::read(database, id, rev)?,
+            None => Self::shown(database, id)?,
+        };
+        let found = base.attachments.iter().any(|attachment| attachment.name == name);
+        if found { Ok(base) } else { Err(Error::not_found("Document is missing attachment")) }
+    }
+
+    /// The winner, as one who names no revision sees it: an edit of it is a conflict, unless nothing is there.
+    fn shown(database: &Arc<Database>, id: &str) -> Result<Self, Error> {
+        let view = database.read()?;
+        let head = view.head(id)?.ok_or_else(|| Error::not_found("missing"))?;
+        if head.stored.deleted {
+            return Err(Error::not_found("deleted"));
+        }
+        let revision = view.revision(head.stored)?.ok_or_else(|| Error::not_found("missing"))?;
+        Ok(Self { document: document(None, false, Json::empty_object()), attachments: revision.attachments })
     }
 }
 
@@ -264,10 +287,7 @@ impl Base {
 pub(super) async fn put(mut request: Request) -> Answer {
     let database = request.database()?;
     let id = doc_id(&request);
-    let name = request.captures.get("attachment").to_owned();
-    validate_attachment_name(&name)?;
-    check_id(&request.node, &database, &id)?;
-    let rev = replaced_rev(&request.query, &request.headers, None)?;
+    let name = name(&request)?;
     let given = request.headers.get(header::CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
     let content_type = given.map_or_else(|| DEFAULT_CONTENT_TYPE.to_owned(), std::borrow::Cow::into_owned);
     let policy = request.node.policy();
@@ -277,26 +297,26 @@ pub(super) async fn put(mut request: Request) -> Answer {
         None => policy.attachments.compression(&content_type),
         Some(encoding) if encoding == "identity" => policy.attachments.compression(&content_type),
         Some(encoding) if encoding == "gzip" => Compression::Gzipped { length: None },
-        Some(_) => {
-            let reason = "Only gzip and identity content-encodings are supported";
-            return Err(Error::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "bad_ctype", reason));
-        }
+        Some(_) => return Err(Error::bad_encoding("Only gzip and identity content-encodings are supported")),
     };
+    let rev = replaced_rev(&request.query, &request.headers, None)?;
+    check_id(&request.node, &database, &id)?;
     let (store, doc, named) = (Arc::clone(&database), id.clone(), name.clone());
     let (document, attachments) = request
         .with_pieces(move |pieces| {
-            let base = base(&store, &doc, rev.as_ref())?;
+            let base = Base::read(&store, &doc, rev.as_ref())?;
             let uploaded = upload(&store, &policy.attachments, &named, compression, || pieces.next())?;
-            let mut list = vec![NewAttachment::uploaded(named.clone(), content_type, None, uploaded)];
-            list.extend(base.without(&named));
-            Ok((base.document, NewAttachments::new(list)?))
+            let kept = NewAttachments::new(base.attachments.into_iter().map(NewAttachment::kept).collect())?;
+            let new = NewAttachment::uploaded(named, content_type, None, uploaded);
+            Ok((base.document, kept.replaced(vec![new])?))
         })
         .await?;
-    let mut response = write::save_attached(&request, &database, id.clone(), document, attachments).await?;
-    let path = format!("/{}/{}/{}", encode_path(request.captures.get("db")), encode_path(&id), encode_path(&name));
-    let headers = response.headers_mut();
-    headers.remove(header::ETAG);
-    respond::set(headers, header::LOCATION, &request.absolute(&path));
+    let edit = Edit { id, document, attachments: Incoming::Known(attachments), mode: EditMode::Interactive };
+    let saved = save(&request, &database, edit).await?;
+    let mut response = saved.answer(&request, StatusCode::CREATED);
+    let (db, doc) = (encode_path(request.captures.get("db")), encode_path(&saved.id));
+    let location = request.absolute(&format!("/{db}/{doc}/{}", encode_path(&name)));
+    respond::set(response.headers_mut(), header::LOCATION, &location);
     Ok(response)
 }
 
@@ -304,30 +324,36 @@ pub(super) async fn put(mut request: Request) -> Answer {
 pub(super) async fn delete(request: Request) -> Answer {
     let database = request.database()?;
     let id = doc_id(&request);
-    let name = request.captures.get("attachment").to_owned();
+    let name = name(&request)?;
     let rev = replaced_rev(&request.query, &request.headers, None)?;
+    check_place(&database, &id)?;
     let (store, doc) = (Arc::clone(&database), id.clone());
     let (document, attachments) = bridge::blocking(move || {
-        let base = base(&store, &doc, rev.as_ref())?;
-        let list = base.without(&name);
-        if list.len() == base.attachments.len() {
-            return Err(Error::not_found("Document is missing attachment"));
-        }
-        Ok((base.document, NewAttachments::new(list)?))
+        let base = Base::of_removal(&store, &doc, rev.as_ref(), &name)?;
+        let others = base.attachments.into_iter().filter(|attachment| attachment.name != name);
+        Ok((base.document, NewAttachments::new(others.map(NewAttachment::kept).collect())?))
     })
     .await?;
-    let mut response = write::save_attached(&request, &database, id, document, attachments).await?;
+    let edit = Edit { id, document, attachments: Incoming::Known(attachments), mode: EditMode::Interactive };
+    let saved = save(&request, &database, edit).await?;
+    // Whatever `w` asks for, unlike all other edits.
+    let mut response = saved.answer(&request, StatusCode::OK);
     *response.status_mut() = StatusCode::OK;
-    let headers = response.headers_mut();
-    headers.remove(header::ETAG);
-    headers.remove(header::LOCATION);
     Ok(response)
+}
+
+/// The name that an edit gives to an attachment.
+fn name(request: &Request) -> Result<String, Error> {
+    let name = request.captures.get("attachment");
+    validate_attachment_name(name)?;
+    request.captures.require_text()?;
+    Ok(name.to_owned())
 }
 
 /// Local documents have no attachments.
 pub(super) async fn refuse_local(request: Request) -> Answer {
     request.database()?;
-    Err(no_local())
+    Err(Error::bad_request("_local documents do not accept attachments."))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hyper::StatusCode;
 use settee_auth::UserContext;
-use settee_database::{Database, DocUpdate, EditMode, UnknownParent};
+use settee_database::{Database, DocUpdate, EditMode};
 use settee_model::json::{Kind, Value, write_string};
 use settee_model::{Document, Rev, RevisionHasher};
 use settee_replication::documents::is_replicator_database;
@@ -29,8 +29,11 @@ enum Row {
 /// The body of a request.
 struct Bulk<'a> {
     docs: Vec<Value<'a>>,
-    mode: EditMode,
+    /// `None` if `new_edits` is no switch, of which clients hear when their documents were looked at.
+    mode: Option<EditMode>,
     all_or_nothing: bool,
+    /// How many copies are asked for.
+    copies: Option<i64>,
 }
 
 /// Above this number the documents of a request are prepared on two threads.
@@ -41,19 +44,21 @@ pub(super) async fn docs(mut request: Request) -> Answer {
     let database = request.database()?;
     let body = request.read_called_json().await?;
     let (node, store, user) = (Arc::clone(&request.node), Arc::clone(&database), request.user.clone());
-    let (mode, prepared) = bridge::blocking(move || {
+    let in_query = write::copies(&request.query);
+    let (mode, is_short, prepared) = bridge::blocking(move || {
         let bulk = Bulk::parse(body.value())?;
         node.metrics.measure(Measure::BulkDocs, bulk.docs.len() as u64);
         check_count(&node, bulk.docs.len(), "max_bulk_docs_count")?;
-        if bulk.all_or_nothing {
-            return Ok((bulk.mode, Err(all_or_nothing(&bulk.docs))));
-        }
-        Ok((bulk.mode, Ok(prepare(&node, &store, &user, &bulk)?)))
+        let is_short = !bulk.docs.is_empty() && write::wants_more_copies(bulk.copies.or(in_query));
+        let rows = prepare(&node, &store, &user, &bulk, bulk.mode.unwrap_or(EditMode::Interactive))?;
+        let mode = bulk.mode.ok_or_else(|| Error::bad_request("`new_edits` parameter must be a boolean."))?;
+        let rows = if bulk.all_or_nothing && mode == EditMode::Interactive { Err(rows) } else { Ok(rows) };
+        Ok((mode, is_short, rows))
     })
     .await?;
     let mut rows = match prepared {
         Ok(rows) => rows,
-        Err(refusal) => return Ok(refusal),
+        Err(rows) => return Ok(all_or_nothing(&rows)),
     };
     check_design_documents(&request, &mut rows).await?;
     let names: Vec<(String, Option<Rev>)> = rows.iter().map(Row::name).collect();
@@ -73,13 +78,20 @@ pub(super) async fn docs(mut request: Request) -> Answer {
     let mut out = b"[".to_vec();
     for ((id, rev), refused) in names.iter().zip(refused) {
         let result = refused.map_or_else(|| results.next().unwrap_or_else(unanswered), Err);
-        write_row(&mut out, id, rev.as_ref(), result, mode);
+        write_row(&mut out, id, rev.as_ref(), result, mode, is_short);
     }
     out.push(b']');
-    Ok(respond::json(StatusCode::CREATED, out))
+    Ok(respond::json(if is_short { StatusCode::ACCEPTED } else { StatusCode::CREATED }, out))
 }
 
 impl Row {
+    fn id(&self) -> &str {
+        match self {
+            Self::Update(update) => update.id(),
+            Self::Refused { id, .. } => id,
+        }
+    }
+
     /// The document, and its new revision if that is known.
     fn name(&self) -> (String, Option<Rev>) {
         match self {
@@ -95,7 +107,7 @@ impl<'a> Bulk<'a> {
         if body.kind() != Kind::Object {
             return Err(Error::bad_request("Request body must be a JSON object"));
         }
-        let (mut docs, mut new_edits, mut all_or_nothing) = (None, None, None);
+        let (mut docs, mut new_edits, mut all_or_nothing, mut copies) = (None, None, None, None);
         let (mut members, mut elements) = (body.members(), Vec::new());
         while let Some((name, value)) = members.next_with_elements(&mut elements) {
             let elements = std::mem::take(&mut elements);
@@ -103,20 +115,21 @@ impl<'a> Bulk<'a> {
                 Some("docs") => docs = Some((value, elements)),
                 Some("new_edits") => new_edits = Some(value.as_bool()),
                 Some("all_or_nothing") => all_or_nothing = value.as_bool(),
+                Some("w") => copies = std::str::from_utf8(value.raw()).ok().and_then(|text| text.parse().ok()),
                 _ => {}
             }
         }
         let mode = match new_edits {
-            Some(Some(false)) => EditMode::Replicated,
-            None | Some(Some(true)) => EditMode::Interactive(UnknownParent::Accept),
-            Some(None) => return Err(Error::bad_request("`new_edits` must be a boolean.")),
+            Some(Some(false)) => Some(EditMode::Replicated),
+            None | Some(Some(true)) => Some(EditMode::Interactive),
+            Some(None) => None,
         };
         let missing = || Error::bad_request("POST body must include `docs` parameter.");
         let (value, docs) = docs.ok_or_else(missing)?;
         if value.kind() != Kind::Array {
             return Err(Error::bad_request("`docs` parameter must be an array."));
         }
-        Ok(Self { docs, mode, all_or_nothing: all_or_nothing == Some(true) })
+        Ok(Self { docs, mode, all_or_nothing: all_or_nothing == Some(true), copies })
     }
 }
 
@@ -130,9 +143,15 @@ pub(super) fn check_count(node: &Node, count: usize, setting: &str) -> Result<()
 }
 
 /// Prepares all documents. One that is not valid at all spoils the request, as in CouchDB.
-fn prepare(node: &Node, database: &Arc<Database>, user: &UserContext, bulk: &Bulk<'_>) -> Result<Vec<Row>, Error> {
+fn prepare(
+    node: &Node,
+    database: &Arc<Database>,
+    user: &UserContext,
+    bulk: &Bulk<'_>,
+    mode: EditMode,
+) -> Result<Vec<Row>, Error> {
     let policy = node.policy();
-    let some = |docs: &[Value<'_>]| prepare_some((node, user), database, docs, bulk.mode, &policy);
+    let some = |docs: &[Value<'_>]| prepare_some((node, user), database, docs, mode, &policy);
     if bulk.docs.len() <= PARALLEL_DOCS {
         return some(&bulk.docs);
     }
@@ -191,7 +210,14 @@ async fn check_design_documents(request: &Request, rows: &mut [Row]) -> Result<(
     Ok(())
 }
 
-fn write_row(out: &mut Vec<u8>, id: &str, rev: Option<&Rev>, outcome: Result<Rev, Error>, mode: EditMode) {
+fn write_row(
+    out: &mut Vec<u8>,
+    id: &str,
+    rev: Option<&Rev>,
+    outcome: Result<Rev, Error>,
+    mode: EditMode,
+    is_short: bool,
+) {
     // A replicator hears of failures only.
     if outcome.is_ok() && mode == EditMode::Replicated {
         return;
@@ -205,7 +231,7 @@ fn write_row(out: &mut Vec<u8>, id: &str, rev: Option<&Rev>, outcome: Result<Rev
             write_string(out, id);
             out.extend_from_slice(br#","rev":"#);
             rev.write_json(out);
-            out.push(b'}');
+            out.extend_from_slice(if is_short { br#","accepted":true}"# } else { b"}" });
         }
         Err(error) => {
             out.extend_from_slice(br#"{"id":"#);
@@ -220,7 +246,7 @@ fn write_row(out: &mut Vec<u8>, id: &str, rev: Option<&Rev>, outcome: Result<Rev
     }
 }
 
-pub(super) fn write_error_members(out: &mut Vec<u8>, error: &Error) {
+fn write_error_members(out: &mut Vec<u8>, error: &Error) {
     out.extend_from_slice(br#","error":"#);
     write_string(out, &error.name);
     out.extend_from_slice(br#","reason":"#);
@@ -228,14 +254,14 @@ pub(super) fn write_error_members(out: &mut Vec<u8>, error: &Error) {
 }
 
 /// The old switch for atomic requests: refused document by document.
-fn all_or_nothing(docs: &[Value<'_>]) -> Response {
+fn all_or_nothing(rows: &[Row]) -> Response {
     let mut out = b"[".to_vec();
-    for doc in docs {
+    for row in rows {
         if out.len() > 1 {
             out.push(b',');
         }
         out.extend_from_slice(br#"{"id":"#);
-        write_string(&mut out, doc.get("_id").and_then(Value::as_str).as_deref().unwrap_or_default());
+        write_string(&mut out, row.id());
         out.extend_from_slice(br#","rev":"0-","error":"not_implemented","reason":"all_or_nothing is not supported"}"#);
     }
     out.push(b']');

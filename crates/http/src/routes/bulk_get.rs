@@ -1,21 +1,24 @@
 //! Reading many revisions in one request: `_bulk_get`, as JSON or in parts.
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use hyper::header;
 use hyper::{HeaderMap, StatusCode};
-use settee_database::{Bodies, DOCUMENTS_TOGETHER, DocRecord, ReadView};
-use settee_model::Rev;
+use settee_database::{Bodies, DOCUMENTS_TOGETHER, Database, DocRecord, ReadView};
 use settee_model::json::{Kind, Value, write_string};
+use settee_model::{DocumentError, IllegalId, Rev};
 use settee_wire::multipart::Writer;
 
-use super::bulk::{check_count, write_error_members};
-use super::documents::{boundaries, open_nodes};
+use super::bulk::check_count;
+use super::documents::boundaries;
+use super::write::Limits;
 use crate::bridge::{Head, Output};
-use crate::params::attachments::{Data, Shown, revisions};
-use crate::params::document::{Extras, OpenRevs};
+use crate::params::Query;
+use crate::params::attachments::{Data, Shown};
+use crate::params::document::Extras;
 use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::revision::multipart::Related;
@@ -27,6 +30,7 @@ struct Asked {
     extras: Extras,
     latest: bool,
     shown: Shown,
+    policy: Limits,
     /// Refuses documents that the user may not see.
     sees: Sees,
 }
@@ -37,14 +41,19 @@ type Sees = Box<dyn Fn(&str) -> Result<(), Error> + Send + Sync>;
 pub(super) async fn get(mut request: Request) -> Answer {
     let database = request.database()?;
     let body = request.read_called_json().await?;
+    if body.value().kind() != Kind::Object {
+        return Err(Error::bad_request("Request body must be a JSON object"));
+    }
     let docs = body.value().get("docs").filter(|docs| docs.kind() == Kind::Array);
     let docs = docs.ok_or_else(|| Error::bad_request("Missing JSON list of 'docs'."))?;
     check_count(&request.node, docs.elements().count(), "max_bulk_get_count")?;
+    check_params(&request.query)?;
     let (node, user, store) = (Arc::clone(&request.node), request.user.clone(), Arc::clone(&database));
     let asked = Asked {
         extras: Extras { revs: request.query.is_true("revs"), ..Extras::default() },
         latest: request.query.is_true("latest"),
-        shown: Shown::from_query(&request.query)?,
+        shown: Shown::new(None, &request.query),
+        policy: node.policy().documents,
         sees: Box::new(move |id| users::Sight::of(&node, &store, &user, id)?.require_whole()),
     };
     let multipart = multipart_form(&request.headers).map(|essence| (essence, boundaries(&request)));
@@ -59,6 +68,15 @@ pub(super) async fn get(mut request: Request) -> Answer {
     .await
 }
 
+/// Refuses parameters of reads of one document that make no sense for many.
+fn check_params(query: &Query) -> Result<(), Error> {
+    let one = ["open_revs", "new_edits", "w", "rev", "atts_since"];
+    match query.pairs().find(|(name, _)| one.contains(name)) {
+        None => Ok(()),
+        Some((name, _)) => Err(Error::bad_request(format!("\"{name}\" query parameter is not acceptable"))),
+    }
+}
+
 /// In which parts the client wants it, if it does not take JSON.
 fn multipart_form(headers: &HeaderMap) -> Option<&'static str> {
     if accept::accepts(headers, "application/json") {
@@ -70,35 +88,94 @@ fn multipart_form(headers: &HeaderMap) -> Option<&'static str> {
 /// One entry of the list of a request.
 struct Entry<'a> {
     id: Cow<'a, str>,
-    rev: Option<Cow<'a, str>>,
+    rev: Option<Rev>,
     shown: Cow<'a, Shown>,
 }
 
-impl<'a> Entry<'a> {
-    /// `None` without an id.
-    fn of(doc: Value<'a>, asked: &'a Asked) -> Result<Option<Self>, Error> {
-        let Some(id) = doc.get("id").and_then(Value::as_str) else { return Ok(None) };
-        let shown = match doc.get("atts_since") {
-            None => Cow::Borrowed(&asked.shown),
-            Some(since) => Cow::Owned(Shown { data: Data::Since(revisions(since)?), info: asked.shown.info }),
-        };
-        Ok(Some(Self { id, rev: doc.get("rev").and_then(Value::as_str), shown }))
+/// Why an entry is answered with an error alone. The texts are JSON.
+struct Refused {
+    id: Vec<u8>,
+    rev: Vec<u8>,
+    error: Error,
+}
+
+impl Refused {
+    fn new(id: &[u8], rev: &[u8], error: impl Into<Error>) -> Self {
+        Self { id: id.to_vec(), rev: rev.to_vec(), error: error.into() }
     }
 
-    fn parse_rev(&self) -> Result<Option<Rev>, Error> {
-        Ok(self.rev.as_deref().map(Rev::parse).transpose()?)
+    /// A revision, or all of them, that is not there.
+    fn missing(entry: &Entry<'_>) -> Self {
+        let (mut id, mut rev) = (Vec::new(), Vec::new());
+        write_string(&mut id, &entry.id);
+        write_string(&mut rev, &entry.rev.as_ref().map_or_else(|| "undefined".to_owned(), ToString::to_string));
+        Self { id, rev, error: Error::not_found("missing") }
+    }
+
+    /// Appends it as an object.
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(br#"{"rev":"#);
+        out.extend_from_slice(&self.rev);
+        out.extend_from_slice(br#","reason":"#);
+        write_string(out, &self.error.reason);
+        out.extend_from_slice(br#","id":"#);
+        out.extend_from_slice(&self.id);
+        out.extend_from_slice(br#","error":"#);
+        write_string(out, &self.error.name);
+        out.push(b'}');
     }
 }
 
-fn nodes(record: Option<&DocRecord>, rev: Option<&Rev>, latest: bool) -> Vec<u32> {
-    match (record, rev) {
-        (None, _) => Vec::new(),
-        // CouchDB reads every leaf where no revision is named.
-        (Some(record), None) => open_nodes(record, &OpenRevs::All, latest).0,
-        (Some(record), Some(rev)) => match record.tree.find(rev) {
-            Some(node) if latest => record.tree.leaves_of(node),
-            found => found.into_iter().collect(),
-        },
+impl<'a> Entry<'a> {
+    /// Reads an entry as CouchDB does: its id, its revision, what it has of attachments.
+    fn of(doc: Value<'a>, asked: &'a Asked, database: &Database) -> Result<Self, Refused> {
+        let bad = |reason: &'static str| Error::bad_request(reason);
+        if doc.kind() != Kind::Object || doc.members().next().is_none() {
+            return Err(Refused::new(b"null", b"null", bad("document must be a JSON object")));
+        }
+        let id = doc.get("id").ok_or_else(|| Refused::new(b"null", b"null", bad("document id missed")))?;
+        let raw = id.raw();
+        let id = id
+            .as_str()
+            .ok_or_else(|| Refused::new(raw, b"null", Error::from(DocumentError::from(IllegalId::NotAString))))?;
+        let allowed = asked.policy.check_id(database, &id).and_then(|()| (asked.sees)(&id));
+        allowed.map_err(|error| Refused::new(raw, b"null", error))?;
+        let parse = |rev: Value<'_>| {
+            let parsed = Rev::parse(rev.as_str().as_deref().unwrap_or_default());
+            parsed.map_err(|error| Refused::new(raw, rev.raw(), error))
+        };
+        let rev = doc.get("rev").map(parse).transpose()?;
+        let shown = match doc.get("atts_since") {
+            None => Cow::Borrowed(&asked.shown),
+            Some(since) if since.kind() != Kind::Array => {
+                return Err(Refused::new(raw, since.raw(), bad("att_since value must be array of revs.")));
+            }
+            Some(since) if since.elements().next().is_none() => Cow::Borrowed(&asked.shown),
+            Some(since) => {
+                let since = since.elements().map(parse).collect::<Result<_, _>>()?;
+                Cow::Owned(Shown { data: Data::Since(since), info: asked.shown.info })
+            }
+        };
+        Ok(Self { id, rev, shown })
+    }
+
+    /// The nodes that are asked for, in the order in which CouchDB has them after it put them into a tree: its roots
+    /// downwards, and below each the branches upwards.
+    fn nodes(&self, record: &DocRecord, latest: bool) -> Vec<u32> {
+        let tree = &record.tree;
+        let mut nodes: Vec<u32> = match &self.rev {
+            None => tree.leaves().collect(),
+            Some(rev) => match tree.find(rev) {
+                Some(node) if latest => tree.leaves_of(node),
+                found => return found.into_iter().collect(),
+            },
+        };
+        nodes.sort_by_cached_key(|node| {
+            let mut path: Vec<u32> = tree.history(*node).collect();
+            path.reverse();
+            (path.first().copied().map(Reverse), path)
+        });
+        nodes
     }
 }
 
@@ -108,7 +185,8 @@ fn read_ahead(view: &ReadView, docs: &[Value<'_>], index: usize) -> Result<(), E
         return Ok(());
     }
     let together = &docs[index..docs.len().min(index + DOCUMENTS_TOGETHER)];
-    let ids: Vec<_> = together.iter().filter_map(|doc| doc.get("id").and_then(Value::as_str)).collect();
+    let ids: Vec<_> =
+        together.iter().filter_map(|doc| doc.get("id").and_then(Value::as_str)).filter(|id| !id.is_empty()).collect();
     let mut ids: Vec<&str> = ids.iter().map(AsRef::as_ref).collect();
     ids.sort_unstable();
     ids.dedup();
@@ -116,7 +194,7 @@ fn read_ahead(view: &ReadView, docs: &[Value<'_>], index: usize) -> Result<(), E
 }
 
 fn write_list(output: &mut Output, view: &ReadView, docs: &[Value<'_>], asked: &Asked) -> Result<(), Error> {
-    output.text().extend_from_slice(br#"{"results": ["#);
+    output.text().extend_from_slice(br#"{"results":["#);
     for (index, doc) in docs.iter().enumerate() {
         read_ahead(view, docs, index)?;
         if index > 0 {
@@ -132,61 +210,47 @@ fn write_list(output: &mut Output, view: &ReadView, docs: &[Value<'_>], asked: &
 }
 
 fn write_result(output: &mut Output, view: &ReadView, doc: Value<'_>, asked: &Asked) -> Result<(), Error> {
-    let out = output.text();
-    let Some(entry) = Entry::of(doc, asked)? else {
-        out.extend_from_slice(
-            br#"{"id":null,"docs":[{"error":{"id":null,"rev":null,"error":"bad_request","reason":"document id missed"}}]}"#,
-        );
-        return Ok(());
-    };
-    out.extend_from_slice(br#"{"id":"#);
-    write_string(out, &entry.id);
-    out.extend_from_slice(br#","docs":["#);
-    let seen = (asked.sees)(&entry.id).and_then(|()| entry.parse_rev());
-    match seen {
-        Err(error) => write_failure(out, &entry.id, entry.rev.as_deref().unwrap_or_default(), &error),
-        Ok(rev) => write_revisions(output, view, &entry, rev.as_ref(), asked)?,
-    }
-    output.text().extend_from_slice(b"]}");
-    Ok(())
-}
-
-fn write_revisions(
-    output: &mut Output,
-    view: &ReadView,
-    entry: &Entry<'_>,
-    rev: Option<&Rev>,
-    asked: &Asked,
-) -> Result<(), Error> {
-    let record = view.record(&entry.id)?;
-    let mut written = false;
-    for node in nodes(record.as_ref(), rev, asked.latest) {
-        let Some(record) = &record else { break };
-        let start: &[u8] = if written { br#",{"ok":"# } else { br#"{"ok":"# };
-        output.text().extend_from_slice(start);
-        let encoded = revision::write_with(output, view, &entry.id, record, node, asked.extras, &entry.shown)?;
-        if encoded == Encoded::Gone {
-            let kept = output.text().len() - start.len();
-            output.text().truncate(kept);
-            continue;
+    let entry = match Entry::of(doc, asked, view.database()) {
+        Ok(entry) => entry,
+        Err(refused) => {
+            output.text().extend_from_slice(br#"{"id":"#);
+            output.text().extend_from_slice(&refused.id);
+            write_failure(output.text(), br#","docs":["#, &refused);
+            return Ok(());
         }
-        output.text().push(b'}');
-        written = true;
+    };
+    output.text().extend_from_slice(br#"{"id":"#);
+    write_string(output.text(), &entry.id);
+    let record = view.record(&entry.id)?;
+    let mut before: &[u8] = br#","docs":["#;
+    if let Some(record) = &record {
+        for node in entry.nodes(record, asked.latest) {
+            let kept = output.text().len();
+            output.text().extend_from_slice(before);
+            output.text().extend_from_slice(br#"{"ok":"#);
+            let encoded = revision::write_with(output, view, &entry.id, record, node, asked.extras, &entry.shown)?;
+            if encoded == Encoded::Gone {
+                output.text().truncate(kept);
+                continue;
+            }
+            output.text().push(b'}');
+            before = b",";
+        }
     }
-    if !written {
-        let rev = rev.map_or_else(|| "undefined".to_owned(), ToString::to_string);
-        write_failure(output.text(), &entry.id, &rev, &Error::not_found("missing"));
+    if before == b"," {
+        output.text().extend_from_slice(b"]}");
+    } else {
+        write_failure(output.text(), before, &Refused::missing(&entry));
     }
     Ok(())
 }
 
-fn write_failure(out: &mut Vec<u8>, id: &str, rev: &str, error: &Error) {
-    out.extend_from_slice(br#"{"error":{"id":"#);
-    write_string(out, id);
-    out.extend_from_slice(br#","rev":"#);
-    write_string(out, rev);
-    write_error_members(out, error);
-    out.extend_from_slice(b"}}");
+/// Appends the only element of a list, and its end.
+fn write_failure(out: &mut Vec<u8>, before: &[u8], refused: &Refused) {
+    out.extend_from_slice(before);
+    out.extend_from_slice(br#"{"error":"#);
+    refused.write(out);
+    out.extend_from_slice(b"}]}");
 }
 
 /// Every revision as a part, those with attachments as parts of parts.
@@ -223,23 +287,16 @@ fn send_entry(
     writer: &Writer,
     inner: &str,
 ) -> Result<ControlFlow<()>, Error> {
-    let Some(entry) = Entry::of(doc, asked)? else {
-        send_failure(output, writer, "null", &Error::bad_request("document id missed"));
-        return Ok(ControlFlow::Continue(()));
-    };
-    let seen = (asked.sees)(&entry.id).and_then(|()| entry.parse_rev());
-    let rev = match seen {
-        Ok(rev) => rev,
-        Err(error) => {
-            send_failure(output, writer, entry.rev.as_deref().unwrap_or_default(), &error);
-            return Ok(ControlFlow::Continue(()));
-        }
+    let entry = match Entry::of(doc, asked, view.database()) {
+        Ok(entry) => entry,
+        Err(refused) => return Ok(send_failure(output, writer, &refused)),
     };
     let record = view.record(&entry.id)?;
     let shown = entry.shown.with_data();
+    let nodes =
+        record.iter().flat_map(|record| entry.nodes(record, asked.latest).into_iter().map(move |at| (record, at)));
     let mut sent = false;
-    for node in nodes(record.as_ref(), rev.as_ref(), asked.latest) {
-        let Some(record) = &record else { break };
+    for (record, node) in nodes {
         let read = Related::read(view, &entry.id, record, node, asked.extras, &shown, inner)?;
         let Some(related) = read else { continue };
         let (rev, content_type) = (record.tree.node(node).rev.to_string(), related.content_type());
@@ -252,18 +309,12 @@ fn send_entry(
         writer.part_end(output.text());
         sent = true;
     }
-    if !sent {
-        let rev = rev.map_or_else(|| "undefined".to_owned(), |rev| rev.to_string());
-        send_failure(output, writer, &rev, &Error::not_found("missing"));
-    }
-    Ok(output.row_done())
+    Ok(if sent { output.row_done() } else { send_failure(output, writer, &Refused::missing(&entry)) })
 }
 
-fn send_failure(output: &mut Output, writer: &Writer, rev: &str, error: &Error) {
+fn send_failure(output: &mut Output, writer: &Writer, refused: &Refused) -> ControlFlow<()> {
     writer.part(output.text(), [("Content-Type", "application/json; error=\"true\"")]);
-    output.text().extend_from_slice(br#"{"rev":"#);
-    write_string(output.text(), rev);
-    write_error_members(output.text(), error);
-    output.text().push(b'}');
+    refused.write(output.text());
     writer.part_end(output.text());
+    output.row_done()
 }

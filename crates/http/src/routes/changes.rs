@@ -11,9 +11,10 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hyper::{Method, header};
 use settee_database::{Database, Direction, Leaves, ReadView};
 use settee_model::json::{Json, Kind, write_string};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use walk::{Seen, Walk};
@@ -40,15 +41,15 @@ const BATCHES_WAITING: usize = 2;
 /// `GET` and `POST /{db}/_changes`
 pub(super) async fn feed(mut request: Request, stopping: watch::Receiver<bool>) -> Answer {
     let database = request.database()?;
-    let body = read_body(&mut request).await?;
+    let body = if request.line.method == Method::POST { read_body(&mut request).await? } else { None };
     let timeout_ms = request.node.settings.number("chttpd", "changes_timeout", 60_000);
     let mut params = ChangesParams::resolve(&request.query, request.header("last-event-id"), timeout_ms, &database)?;
-    params.filter = match FunctionPath::of(&request.query)? {
+    params.filter = match FunctionPath::of(&params.filter_name, &request.query)? {
         Some(path) => {
             let body = body.as_ref().map_or(&b""[..], Json::as_bytes);
             Filter::Function(judge::function(&request, &database, path, body).await?)
         }
-        None => Filter::resolve(&request.query, body.as_ref())?,
+        None => Filter::resolve(&params.filter_name, &request.query, body.as_ref())?,
     };
     match params.feed {
         Feed::Normal => normal(&request, database, params).await,
@@ -58,6 +59,7 @@ pub(super) async fn feed(mut request: Request, stopping: watch::Receiver<bool>) 
 
 /// The body of a POST has the arguments of filters; it may be absent.
 async fn read_body(request: &mut Request) -> Result<Option<Json>, Error> {
+    body::require_json(&request.headers)?;
     let bytes = request.read_body().await?;
     if bytes.is_empty() {
         return Ok(None);
@@ -132,6 +134,8 @@ fn write_end(out: &mut Vec<u8>, database: &Database, last_seq: u64, pending: u64
 struct Rows {
     params: ChangesParams,
     sent: u64,
+    /// Where the feed began.
+    since: u64,
     position: u64,
     update_seq: u64,
     /// Of a live feed: how many rows lie beyond the last one it may send.
@@ -140,7 +144,7 @@ struct Rows {
 
 impl Rows {
     fn new(params: ChangesParams, since: u64, update_seq: u64) -> Self {
-        Self { params, sent: 0, position: since, update_seq, beyond: 0 }
+        Self { params, sent: 0, since, position: since, update_seq, beyond: 0 }
     }
 
     fn is_full(&self) -> bool {
@@ -153,6 +157,10 @@ impl Rows {
     }
 
     fn pending(&self, view: &ReadView) -> Result<u64, Error> {
+        // Documents that are looked up by their ids are taken from all changes that there are.
+        if matches!(self.params.filter, Filter::DocIds(_) | Filter::Design) {
+            return Ok(view.changes_after(self.since)?.saturating_sub(self.sent));
+        }
         match self.params.direction {
             Direction::Forward if self.is_full() => Ok(view.changes_after(self.position)?),
             Direction::Forward | Direction::Backward => Ok(0),
@@ -166,11 +174,12 @@ impl Rows {
         change: &Seen,
         write_doc: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>,
     ) -> Result<(), Error> {
+        let has_seq = self.params.has_seq(self.sent);
         self.sent += 1;
         self.position = change.seq;
         let out = text.text();
         out.extend_from_slice(b"{\"seq\":");
-        if self.sent.is_multiple_of(self.params.seq_interval) {
+        if has_seq {
             sequence::write(out, view.database(), change.seq);
         } else {
             out.extend_from_slice(b"null");
@@ -215,21 +224,35 @@ async fn live(
     let reader = Arc::clone(&database);
     let update_seq = bridge::blocking(move || Ok(reader.read()?.update_seq()?)).await?;
     let (sender, receiver) = mpsc::channel(BATCHES_WAITING);
+    let (begun, beginning) = oneshot::channel();
     let content_type = match params.feed {
         Feed::EventSource => "text/event-stream",
         Feed::Normal | Feed::Longpoll | Feed::Continuous => "application/json",
     };
     let since = start(&params, update_seq);
     let node = Arc::clone(&request.node);
-    let live = Live { node, database, rows: Rows::new(params, since, since), sender, progress, stopping };
+    let prefix = if params.feed == Feed::Longpoll { b"{\"results\":[\n".to_vec() } else { Vec::new() };
+    let is_source = params.feed == Feed::EventSource;
+    let rows = Rows::new(params, since, since);
+    let live = Live { node, database, rows, begun: Some(begun), prefix, sender, progress, stopping };
     tokio::spawn(live.run());
-    Ok(respond::streamed(content_type, receiver))
+    // A filter that fails at the first documents is answered with its error.
+    beginning.await.unwrap_or_else(|_| Err(Error::internal("the feed did not begin")))?;
+    let mut response = respond::streamed(content_type, receiver);
+    if is_source {
+        respond::set(response.headers_mut(), header::CACHE_CONTROL, "no-cache");
+    }
+    Ok(response)
 }
 
 struct Live {
     node: Arc<Node>,
     database: Arc<Database>,
     rows: Rows,
+    /// Hears when there is something to send, or that there never will be.
+    begun: Option<oneshot::Sender<Result<(), Error>>>,
+    /// What stands before the first rows.
+    prefix: Vec<u8>,
     sender: mpsc::Sender<Result<Bytes, Aborted>>,
     progress: watch::Receiver<Progress>,
     stopping: watch::Receiver<bool>,
@@ -249,19 +272,24 @@ enum Woken {
 
 impl Live {
     async fn run(mut self) {
-        if self.rows.params.feed == Feed::Longpoll && self.send(b"{\"results\":[\n".to_vec()).await.is_err() {
-            return;
-        }
         loop {
             self.progress.mark_unchanged();
             match self.send_changes().await {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(error) => {
+                    if let Some(begun) = self.begun.take() {
+                        // Who asked may have gone.
+                        let _ = begun.send(Err(error));
+                        return;
+                    }
                     tracing::warn!(name = %error.name, reason = %error.reason, "a feed broke off");
                     let _ = self.sender.send(Err(Aborted)).await;
                     return;
                 }
+            }
+            if self.send(Vec::new()).await.is_err() {
+                return;
             }
             if self.rows.is_full() || (self.rows.params.feed == Feed::Longpoll && self.rows.sent > 0) {
                 break;
@@ -291,6 +319,10 @@ impl Live {
                     _ => bridge::blocking(move || read(None)).await?,
                 }
             } else {
+                // What is read is sent at once, so nothing must be missing before it.
+                if self.send(Vec::new()).await.is_err() {
+                    return Ok(false);
+                }
                 bridge::piping(self.node.outward(), sender, move |pipe| read(Some(pipe))).await?
             };
             self.rows = rows;
@@ -338,7 +370,7 @@ impl Live {
         }
     }
 
-    async fn end(self) {
+    async fn end(mut self) {
         let mut out = Vec::new();
         match self.rows.params.feed {
             Feed::EventSource => return,
@@ -353,8 +385,16 @@ impl Live {
         let _ = self.send(out).await;
     }
 
-    async fn send(&self, text: Vec<u8>) -> Result<(), ()> {
-        self.sender.send(Ok(Bytes::from(text))).await.map_err(|_| ())
+    /// Sends text, and before it what has to stand there.
+    async fn send(&mut self, text: Vec<u8>) -> Result<(), ()> {
+        if let Some(begun) = self.begun.take() {
+            begun.send(Ok(())).map_err(|_| ())?;
+        }
+        let whole = if self.prefix.is_empty() { text } else { [std::mem::take(&mut self.prefix), text].concat() };
+        if whole.is_empty() {
+            return Ok(());
+        }
+        self.sender.send(Ok(Bytes::from(whole))).await.map_err(|_| ())
     }
 }
 
@@ -391,6 +431,7 @@ fn read_batch(database: &Arc<Database>, rows: &mut Rows, pipe: Option<Pipe>) -> 
         let Some(change) = walk.next()? else {
             // What did not pass need not be looked at again.
             rows.position = rows.position.max(view.update_seq()?);
+            rows.beyond = rows.pending(&view)?;
             return Ok((batch.text, false));
         };
         let separator: &[u8] = match rows.params.feed {

@@ -1,16 +1,19 @@
-//! Reading documents.
+//! Reading documents, ordinary and local ones.
 
 use std::ops::ControlFlow;
 
 use hyper::header::HeaderValue;
 use hyper::{HeaderMap, StatusCode, header};
-use settee_database::{DocRecord, ReadView, Stored};
-use settee_model::Rev;
+use settee_database::{DocRecord, LocalDocument, ReadView, Stored};
+use settee_model::json::Json;
+use settee_model::{Document, Rev, RevHash, RevisionHasher};
+use settee_replication::documents::is_replicator_database;
 use settee_wire::multipart::Writer;
 
+use super::partition::check_place;
 use crate::bridge::{Head, Output};
 use crate::params::attachments::Data;
-use crate::params::document::{Extras, OpenRevs, ReadParams, Which};
+use crate::params::document::{DocParams, Extras, OpenRevs, Which};
 use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::revision::multipart::Related;
@@ -32,7 +35,8 @@ pub(super) fn doc_id(request: &Request) -> String {
 pub(super) async fn get(request: Request) -> Answer {
     let database = request.database()?;
     let id = doc_id(&request);
-    let params = ReadParams::resolve(&request.query)?;
+    let params = DocParams::resolve(&request.query)?;
+    check_place(&database, &id)?;
     let known = request.header(header::IF_NONE_MATCH).map(str::to_owned);
     if let Sight::Public(fields) = users::sight(&request, &database, &id).await? {
         return bridge::blocking(move || {
@@ -45,7 +49,11 @@ pub(super) async fn get(request: Request) -> Answer {
     }
     if let Which::Open(open) = &params.which {
         let open = open.clone();
-        let multipart = accept::names(&request.headers, "multipart/mixed").then(|| boundaries(&request));
+        // Credentials can be left out of JSON only.
+        let is_masked =
+            is_replicator_database(database.name()) && accept::accepts(&request.headers, "application/json");
+        let takes_parts = accept::accepts(&request.headers, "multipart/mixed") && !is_masked;
+        let multipart = takes_parts.then(|| boundaries(&request));
         return bridge::stream(request.node.outward(), move |output| {
             let view = database.read()?;
             match multipart {
@@ -54,6 +62,9 @@ pub(super) async fn get(request: Request) -> Answer {
             }
         })
         .await;
+    }
+    if is_local(&id) {
+        return bridge::blocking(move || local(&database.read()?, &id, &params, known.as_deref())).await;
     }
     if params.attachments.is_plain() {
         return bridge::blocking(move || one(&database.read()?, &id, &params, known.as_deref())).await;
@@ -76,16 +87,15 @@ pub(super) fn boundaries(request: &Request) -> [String; 2] {
 }
 
 /// The revision to read, and what may stand beside it.
-fn choose(record: &DocRecord, params: &ReadParams) -> Result<(u32, Extras), Error> {
+fn choose(record: &DocRecord, params: &DocParams) -> Result<(u32, Extras), Error> {
     let winner = record.tree.winner(is_deleted).ok_or_else(|| Error::not_found("missing"))?;
     match &params.which {
-        Which::Rev(rev) if !params.latest => {
+        Which::Rev(rev) => {
             let node = record.tree.find(rev).ok_or_else(|| Error::not_found("missing"))?;
             // Members that tell of other leaves go with the winner only.
             let Extras { revs, local_seq, .. } = params.extras;
             Ok((node, Extras { revs, local_seq, ..Extras::default() }))
         }
-        Which::Rev(_) => Ok((winner, params.extras)),
         Which::Winner { deleted } => {
             if !deleted && record.tree.node(winner).value.as_ref().is_some_and(is_deleted) {
                 return Err(Error::not_found("deleted"));
@@ -97,7 +107,7 @@ fn choose(record: &DocRecord, params: &ReadParams) -> Result<(u32, Extras), Erro
 }
 
 /// One revision as the whole answer.
-fn one(view: &ReadView, id: &str, params: &ReadParams, known: Option<&str>) -> Answer {
+fn one(view: &ReadView, id: &str, params: &DocParams, known: Option<&str>) -> Answer {
     let record = view.record(id)?.ok_or_else(|| Error::not_found("missing"))?;
     let (node, extras) = choose(&record, params)?;
     let mut out = Vec::new();
@@ -120,7 +130,7 @@ fn one_with_attachments(
     output: &mut Output,
     view: &ReadView,
     id: &str,
-    params: &ReadParams,
+    params: &DocParams,
     known: Option<&str>,
     boundary: Option<&str>,
 ) -> Result<(), Error> {
@@ -128,7 +138,7 @@ fn one_with_attachments(
     let (node, extras) = choose(&record, params)?;
     let mut headers = HeaderMap::new();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("must-revalidate"));
-    if revision::depends(&record, node, extras) == Encoded::ByRevision {
+    if revision::depends(view, &record, node, extras)? == Encoded::ByRevision {
         let tag = format!("\"{}\"", record.tree.node(node).rev);
         respond::set(&mut headers, header::ETAG, &tag);
         if etag::is_known(known, &tag) {
@@ -173,7 +183,7 @@ fn write_open_revs(
     view: &ReadView,
     id: &str,
     open: &OpenRevs,
-    params: &ReadParams,
+    params: &DocParams,
 ) -> Result<(), Error> {
     let record = opened(view, id, open)?;
     let (nodes, missing) = open_nodes(&record, open, params.latest);
@@ -205,7 +215,7 @@ fn send_open_revs(
     view: &ReadView,
     id: &str,
     open: &OpenRevs,
-    params: &ReadParams,
+    params: &DocParams,
     [outer, inner]: [String; 2],
 ) -> Result<(), Error> {
     let record = opened(view, id, open)?;
@@ -237,14 +247,13 @@ fn send_open_revs(
     Ok(())
 }
 
-/// The nodes that `open_revs` asks for, in the order of the tree as CouchDB walks it, and what is missing.
-pub(super) fn open_nodes(record: &DocRecord, open: &OpenRevs, latest: bool) -> (Vec<u32>, Vec<Rev>) {
+/// The nodes that `open_revs` asks for, and what is missing, each in the order of the revisions and once.
+fn open_nodes(record: &DocRecord, open: &OpenRevs, latest: bool) -> (Vec<u32>, Vec<Rev>) {
     let tree = &record.tree;
-    let mut missing = Vec::new();
-    let mut nodes: Vec<u32> = match open {
-        OpenRevs::All => tree.leaves().collect(),
+    let (mut nodes, mut missing) = (Vec::new(), Vec::new());
+    match open {
+        OpenRevs::All => nodes.extend(tree.leaves()),
         OpenRevs::Some(revs) => {
-            let mut nodes = Vec::new();
             for rev in revs {
                 match tree.find(rev) {
                     // Also of a revision that is known only as an ancestor.
@@ -253,38 +262,52 @@ pub(super) fn open_nodes(record: &DocRecord, open: &OpenRevs, latest: bool) -> (
                     Some(_) | None => missing.push(rev.clone()),
                 }
             }
-            nodes
         }
-    };
-    nodes.sort_by_cached_key(|node| {
-        let mut path: Vec<Rev> = tree.history(*node).map(|ancestor| tree.node(ancestor).rev.clone()).collect();
-        path.reverse();
-        path
-    });
+    }
+    nodes.sort_unstable();
     nodes.dedup();
+    missing.sort();
+    missing.dedup();
     (nodes, missing)
 }
 
-/// `GET /{db}/_local/{local}`
-pub(super) async fn get_local(request: Request) -> Answer {
-    let database = request.database()?;
-    let id = doc_id(&request);
-    bridge::blocking(move || {
-        let local = database.read()?.local(&id)?.ok_or_else(|| Error::not_found("missing"))?;
+/// Whether this is the id of a local document.
+pub(super) fn is_local(id: &str) -> bool {
+    id.starts_with("_local/")
+}
+
+/// A local document as the whole answer. It has one revision, which cannot be asked for.
+fn local(view: &ReadView, id: &str, params: &DocParams, known: Option<&str>) -> Answer {
+    let found = if matches!(params.which, Which::Winner { .. }) { view.local(id)? } else { None };
+    let local = found.ok_or_else(|| Error::not_found("missing"))?;
+    let tag = local_tag(&local_rev(&local), &local.body);
+    let mut response = if etag::is_known(known, &tag) {
+        etag::not_modified()
+    } else {
         let mut out = Vec::new();
-        write_local(&mut out, &id, &local);
-        Ok(respond::json(StatusCode::OK, out))
-    })
-    .await
+        write_local(&mut out, id, &local, params.extras.revs);
+        respond::json(StatusCode::OK, out)
+    };
+    respond::set(response.headers_mut(), header::ETAG, &tag);
+    Ok(response)
+}
+
+fn local_rev(local: &LocalDocument) -> Rev {
+    Rev::new(0, RevHash::from_bytes(local.rev.to_string().as_bytes()))
+}
+
+/// The entity tag of a local document: unlike other revisions `0-1` of one may have any body.
+pub(super) fn local_tag(rev: &Rev, body: &Json) -> String {
+    let hash = RevisionHasher::default().hash(false, Some(rev), body.value(), &[]);
+    format!("\"{}\"", RevHash::from(hash))
 }
 
 /// Appends a local document as JSON.
-pub(super) fn write_local(out: &mut Vec<u8>, id: &str, local: &settee_database::LocalDocument) {
-    let rev = Rev::new(0, settee_model::RevHash::from_bytes(local.rev.to_string().as_bytes()));
-    settee_model::Document::write_json(out, id, &rev, false, |_| {}, local.body.as_bytes());
-}
-
-/// `POST /{db}/{doc}`: the upload form of old consoles is not served.
-pub(super) async fn post(_: Request) -> Answer {
-    Err(Error::bad_request("Invalid `Content-Type` header for form upload"))
+pub(super) fn write_local(out: &mut Vec<u8>, id: &str, local: &LocalDocument, revs: bool) {
+    let revisions = |out: &mut Vec<u8>| {
+        if revs {
+            out.extend_from_slice(format!(r#","_revisions":{{"start":0,"ids":["{}"]}}"#, local.rev).as_bytes());
+        }
+    };
+    Document::write_json(out, id, &local_rev(local), false, revisions, local.body.as_bytes());
 }

@@ -102,7 +102,7 @@ impl Rows<'_> {
                 out.extend_from_slice(format!(r#","value":{{"rev":"0-{}"}}"#, local.rev).as_bytes());
                 if self.params.include_docs {
                     out.extend_from_slice(br#","doc":"#);
-                    write_local(out, id, &local);
+                    write_local(out, id, &local, false);
                 }
                 out.push(b'}');
             }

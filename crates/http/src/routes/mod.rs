@@ -10,10 +10,12 @@ mod cluster;
 mod compaction;
 mod config;
 mod console;
+mod copy;
 pub(crate) mod databases;
 mod db_updates;
 pub(crate) mod design;
 mod documents;
+mod form;
 mod lists;
 mod local_docs;
 mod mango;
@@ -39,8 +41,6 @@ pub(crate) mod write;
 
 use std::future::Future;
 use std::pin::Pin;
-
-use hyper::Method;
 
 use crate::access::Permission::{
     Anyone, DatabaseAdmin, Document, ListDatabases, Maintenance, Member, Metrics, ServerAdmin,
@@ -190,6 +190,10 @@ fn database_resources(shutdown: &Shutdown) -> Vec<Resource> {
         Resource::new("/{db}/_bulk_docs", "POST").post(Document, bulk::docs),
         Resource::new("/{db}/_bulk_get", "POST").post(Document, bulk_get::get),
         Resource::new("/{db}/_changes", "GET,POST,HEAD").get(Member, feed(shutdown)).post(Member, feed(shutdown)),
+        // CouchDB looks no further than the name.
+        Resource::new("/{db}/_changes/{*rest}", "GET,POST,HEAD")
+            .get(Member, feed(shutdown))
+            .post(Member, feed(shutdown)),
         Resource::new("/{db}/_revs_diff", "POST").post(Member, revs::diff),
         Resource::new("/{db}/_missing_revs", "POST").post(Member, revs::missing),
         Resource::new("/{db}/_security", "PUT,GET")
@@ -320,8 +324,8 @@ fn design_resources() -> Vec<Resource> {
             .get(Member, documents::get)
             .put(DatabaseAdmin, write::put)
             .delete(DatabaseAdmin, write::delete)
-            .on(copy(), Member, write::copy)
-            .post(Member, documents::post),
+            .on(copy(), Member, copy::copy)
+            .post(DatabaseAdmin, form::post),
         Resource::new("/{db}/_design/{ddoc}/{*attachment}", "DELETE,GET,HEAD,PUT")
             .get(Member, attachments::get)
             .put(DatabaseAdmin, attachments::put)
@@ -332,11 +336,11 @@ fn design_resources() -> Vec<Resource> {
 fn document_resources() -> Vec<Resource> {
     vec![
         Resource::new("/{db}/_local/{local}", DOCUMENT_METHODS)
-            .get(Member, documents::get_local)
-            .put(Member, write::put_local)
-            .delete(Member, write::delete_local)
-            .on(copy(), Member, write::copy_local)
-            .on(Method::POST, Member, documents::post),
+            .get(Member, documents::get)
+            .put(Member, write::put)
+            .delete(Member, write::delete)
+            .on(copy(), Member, copy::copy)
+            .post(Member, form::post),
         Resource::new("/{db}/_local/{local}/{*attachment}", "DELETE,GET,HEAD,PUT")
             .get(Member, attachments::refuse_local)
             .put(Member, attachments::refuse_local)
@@ -345,8 +349,8 @@ fn document_resources() -> Vec<Resource> {
             .get(Document, documents::get)
             .put(Document, write::put)
             .delete(Document, write::delete)
-            .on(copy(), Document, write::copy)
-            .post(Document, documents::post),
+            .on(copy(), Document, copy::copy)
+            .post(Document, form::post),
         Resource::new("/{db}/{doc}/{*attachment}", "DELETE,GET,HEAD,PUT")
             .get(Document, attachments::get)
             .put(Document, attachments::put)

@@ -3,7 +3,7 @@
 use hyper::StatusCode;
 use settee_database::{Database, Layout};
 use settee_model::json::write_string;
-use settee_model::partition::{validate_partition, validate_partitioned_id};
+use settee_model::partition::{InvalidPartitionedId, validate_partition, validate_partitioned_id};
 
 use crate::request::Request;
 use crate::respond::{self, Answer};
@@ -30,6 +30,15 @@ pub(super) fn check_id(database: &Database, id: &str) -> Result<(), Error> {
     match database.layout() {
         Layout::Whole => Ok(()),
         Layout::Partitioned => Ok(validate_partitioned_id(id)?),
+    }
+}
+
+/// Refuses an id that tells no partition, which nobody can be asked for: reads of it fail as well.
+pub(super) fn check_place(database: &Database, id: &str) -> Result<(), Error> {
+    let is_placed = id.starts_with("_design/") || id.starts_with("_local/") || id.contains(':');
+    match database.layout() {
+        Layout::Partitioned if !is_placed => Err(InvalidPartitionedId::NoPartition.into()),
+        Layout::Partitioned | Layout::Whole => Ok(()),
     }
 }
 

@@ -2,9 +2,12 @@
 
 use hyper::StatusCode;
 use settee_database::{Purge, UpdateOutcome, Work};
-use settee_model::Rev;
 use settee_model::json::{Json, Kind, Value, write_string};
 
+use super::partition::check_place;
+use super::write::{copies, wants_more_copies};
+use crate::node::Node;
+use crate::params::attachments::revisions;
 use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::{Error, bridge, revision};
@@ -16,6 +19,8 @@ const PURGES_PER_COMMIT: usize = 100;
 pub(super) async fn purge(mut request: Request) -> Answer {
     let database = request.database()?;
     let purges = parse(&request.read_called_json().await?)?;
+    check_amount(&request.node, &purges)?;
+    purges.iter().try_for_each(|purge| check_place(&database, &purge.id))?;
     let works = purges.chunks(PURGES_PER_COMMIT).map(|some| Work::Purge(some.to_vec())).collect();
     let outcomes = bridge::commit(&database, works).await?;
     // A cluster gives no number that would mean anything.
@@ -32,7 +37,21 @@ pub(super) async fn purge(mut request: Request) -> Answer {
         revision::rev_list(&mut out, revs.into_iter());
     }
     out.extend_from_slice(b"}}");
-    Ok(respond::json(StatusCode::CREATED, out))
+    let is_short = !purges.is_empty() && wants_more_copies(copies(&request.query));
+    Ok(respond::json(if is_short { StatusCode::ACCEPTED } else { StatusCode::CREATED }, out))
+}
+
+/// Refuses more documents or revisions than `[purge]` allows in one request.
+fn check_amount(node: &Node, purges: &[Purge]) -> Result<(), Error> {
+    let limit = |name, default| node.settings.number("purge", name, default);
+    if purges.len() as u64 > limit("max_document_id_number", 100) {
+        return Err(Error::bad_request("Exceeded maximum number of documents."));
+    }
+    let revs: usize = purges.iter().map(|purge| purge.revs.len()).sum();
+    if revs as u64 > limit("max_revisions_number", 1000) {
+        return Err(Error::bad_request("Exceeded maximum number of revisions."));
+    }
+    Ok(())
 }
 
 fn parse(body: &Json) -> Result<Vec<Purge>, Error> {
@@ -40,12 +59,8 @@ fn parse(body: &Json) -> Result<Vec<Purge>, Error> {
         return Err(Error::bad_request("Request body must be a JSON object"));
     }
     let purge = |(id, revs): (Value<'_>, Value<'_>)| {
-        if revs.kind() != Kind::Array {
-            return Err(Error::bad_request("Invalid rev format"));
-        }
-        let rev = |rev: Value<'_>| Ok(Rev::parse(rev.as_str().as_deref().unwrap_or_default())?);
         let id = id.as_str().map(std::borrow::Cow::into_owned).unwrap_or_default();
-        Ok(Purge { id, revs: revs.elements().map(rev).collect::<Result<_, Error>>()? })
+        Ok(Purge { id, revs: revisions(revs)? })
     };
     body.value().members().map(purge).collect()
 }

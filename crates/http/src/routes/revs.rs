@@ -1,12 +1,13 @@
 //! Which revisions are not here: what replicators ask before they send.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
-use settee_database::{Bodies, DOCUMENTS_TOGETHER, Database, DocRecord};
+use settee_database::{Bodies, DOCUMENTS_TOGETHER, DocRecord};
 use settee_model::Rev;
 use settee_model::json::{Kind, Value, write_string};
 
+use super::partition::check_place;
+use crate::params::attachments::revisions;
 use crate::request::Request;
 use crate::respond::Answer;
 use crate::{Error, bridge, revision};
@@ -46,7 +47,7 @@ async fn compare(
         return Err(Error::bad_request("Request body must be a JSON object"));
     }
     bridge::stream(request.node.outward(), move |output| {
-        let view = read(&database)?;
+        let view = database.read()?;
         let mut first = true;
         output.text().extend_from_slice(head);
         let members: Vec<(Cow<'_, str>, Value<'_>)> =
@@ -57,7 +58,8 @@ async fn compare(
                 let ids: Vec<&str> = together.iter().map(|(id, _)| id.as_ref()).collect();
                 view.read_ahead(&ids, Bodies::None)?;
             }
-            let asked = parse_revs(*revs)?;
+            let asked = revisions(*revs)?;
+            check_place(&database, id)?;
             let record = view.record(id)?;
             let missing = missing_revs(record.as_ref(), asked);
             if missing.is_empty() {
@@ -79,19 +81,13 @@ async fn compare(
     .await
 }
 
-fn read(database: &Arc<Database>) -> Result<settee_database::ReadView, Error> {
-    Ok(database.read()?)
-}
-
-fn parse_revs(revs: Value<'_>) -> Result<Vec<Rev>, Error> {
-    revs.elements().map(|rev| Ok(Rev::parse(rev.as_str().as_deref().unwrap_or_default())?)).collect()
-}
-
-/// Those of `asked` that the document does not have, in their order.
+/// Those of `asked` that the document does not have. CouchDB sorts them where it looked for them in a document, and leaves
+/// them as they came where there is none.
 fn missing_revs(record: Option<&DocRecord>, mut asked: Vec<Rev>) -> Vec<Rev> {
-    asked.retain(|rev| record.is_none_or(|record| record.tree.find(rev).is_none()));
-    asked.sort();
-    asked.dedup();
+    if let Some(record) = record {
+        asked.retain(|rev| record.tree.find(rev).is_none());
+        asked.sort();
+    }
     asked
 }
 

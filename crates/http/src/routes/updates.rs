@@ -2,14 +2,14 @@
 
 use hyper::StatusCode;
 use hyper::header::HeaderName;
-use settee_database::{EditMode, UnknownParent};
+use settee_database::EditMode;
 use settee_model::Document;
 use settee_model::json::{Json, Value};
 
 use super::rendered::Rendered;
 use super::request_object::{Members, RequestObject};
 use super::shows::{doc_id, open};
-use super::write;
+use super::write::{self, Edit, Incoming};
 use crate::functions::Functions;
 use crate::request::Request;
 use crate::respond::Answer;
@@ -71,7 +71,7 @@ async fn save(
     if id.starts_with("_design/") {
         access::require_database_admin(&request.node, &request.user, &request.captures).await?;
     }
-    let mode = EditMode::Interactive(UnknownParent::Refuse);
-    let rev = write::save_document(request, database, id.clone(), document, mode).await?;
-    Ok((id, rev.to_string()))
+    let edit = Edit { id, document, attachments: Incoming::InDocument, mode: EditMode::Interactive };
+    let saved = write::save(request, database, edit).await?;
+    Ok((saved.id, saved.rev.to_string()))
 }

@@ -1,25 +1,26 @@
-//! Writing one document: PUT, POST, DELETE, COPY, and their forms for local documents.
+//! Writing one document: PUT, POST and DELETE, ordinary, design and local documents alike. [`save`] is where every edit of
+//! one document goes, also those of the other modules.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use hyper::{StatusCode, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use settee_database::{Database, DocUpdate, EditMode, NewAttachment, NewAttachments, UnknownParent};
+use settee_database::{Database, DocUpdate, EditMode, NewAttachments};
 use settee_model::json::{Json, write_string};
-use settee_model::{Document, Rev, RevisionHasher, validate_doc_id};
+use settee_model::{Document, InvalidRev, Rev, RevisionHasher, validate_doc_id};
 use settee_replication::documents::is_replicator_database;
 use settee_wire::multipart::ContentType;
 
-use super::documents::doc_id;
+use super::documents::{doc_id, is_local, local_tag};
 use super::{design, partition};
 use crate::attachments;
 use crate::node::Node;
-use crate::params::document::replaced_rev;
-use crate::params::{Query, decode};
+use crate::params::Query;
+use crate::params::document::{DocParams, replaced_rev};
 use crate::request::Request;
 use crate::respond::{self, Answer, Response};
-use crate::{Error, Settings, access, bridge, replicator_documents, users, validation};
+use crate::{Error, Settings, access, bridge, replicator_documents, validation};
 
 /// The characters that CouchDB leaves as they are in addresses.
 const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b':');
@@ -27,53 +28,75 @@ const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.')
 /// Above this size a document is prepared on a thread that may block.
 const LARGE_DOCUMENT_BYTES: usize = 64 << 10;
 
-/// When a write is answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ack {
-    /// When it is on disk.
-    Durable,
-    /// At once (`batch=ok`).
-    Batch,
-}
-
-impl Ack {
-    fn of(query: &Query) -> Self {
-        if query.get("batch") == Some("ok") { Self::Batch } else { Self::Durable }
-    }
-}
-
 /// Encodes a name as one segment of a path.
 pub(crate) fn encode_path(name: &str) -> String {
     utf8_percent_encode(name, PATH).to_string()
 }
 
+/// An edit of one document.
+pub(super) struct Edit {
+    pub(super) id: String,
+    pub(super) document: Document,
+    pub(super) attachments: Incoming,
+    pub(super) mode: EditMode,
+}
+
+/// The attachments of a document that is to be saved.
+pub(super) enum Incoming {
+    /// As its member `_attachments` has it.
+    InDocument,
+    /// These.
+    Known(NewAttachments),
+}
+
+/// What became of an edit that was written.
+pub(super) struct Saved {
+    pub(super) id: String,
+    pub(super) rev: Rev,
+    deleted: bool,
+    /// The entity tag of what is there now.
+    tag: String,
+}
+
 /// `PUT /{db}/{doc}`
 pub(super) async fn put(mut request: Request) -> Answer {
     let database = request.database()?;
+    let mode = DocParams::resolve(&request.query)?.mode;
     let id = doc_id(&request);
-    let content_type = request.header(header::CONTENT_TYPE).map(ContentType::parse);
-    if let Some(content_type) = content_type.filter(|one| one.essence == "multipart/related") {
-        return put_related(request, database, id, content_type).await;
+    check_id(&request.node, &database, &id)?;
+    if let Some(content_type) = related(&request) {
+        return put_related(request, database, id, content_type, mode).await;
     }
     let body = request.read_json().await?;
-    let mut document = Document::parse(body.value())?;
-    check_size(&request.node, size_of(&body, &document), "")?;
-    check_id(&request.node, &database, &id)?;
+    let mut document = parse(&request.node, &body)?;
     document.rev = replaced_rev(&request.query, &request.headers, document.rev.as_ref())?;
-    let mode = edit_mode(&request.query);
-    save(&request, &database, id, document, mode).await
+    let edit = Edit { id, document, attachments: Incoming::InDocument, mode };
+    if is_batch(&request.query) {
+        return save_later(&request, &database, edit).await;
+    }
+    Ok(put_answer(&request, &save(&request, &database, edit).await?))
+}
+
+/// The type of a body of parts. CouchDB takes bodies that are called otherwise for JSON, whatever they are.
+fn related(request: &Request) -> Option<ContentType> {
+    let content_type = request.header(header::CONTENT_TYPE)?;
+    content_type.starts_with("multipart/related;").then(|| ContentType::parse(content_type))
 }
 
 /// A document with the data of its attachments behind it.
-async fn put_related(mut request: Request, database: Arc<Database>, id: String, content_type: ContentType) -> Answer {
-    let mode = edit_mode(&request.query);
-    check_id(&request.node, &database, &id)?;
+async fn put_related(
+    mut request: Request,
+    database: Arc<Database>,
+    id: String,
+    content_type: ContentType,
+    mode: EditMode,
+) -> Answer {
     let (policy, store, named) = (request.node.policy(), Arc::clone(&database), id.clone());
     let (query, headers) = (request.query.clone(), request.headers.clone());
     let (document, attachments) = request
         .with_pieces(move |pieces| {
             let (documents, policy) = (policy.documents, &policy.attachments);
-            let check = |json: &Json, document: &Document| documents.check_size(size_of(json, document), "");
+            let check = |json: &Json, document: &Document| documents.check_document(json, document);
             let related = attachments::related::receive(&store, policy, &content_type, pieces, check)?;
             let mut document = related.document;
             document.rev = replaced_rev(&query, &headers, document.rev.as_ref())?;
@@ -81,32 +104,36 @@ async fn put_related(mut request: Request, database: Arc<Database>, id: String, 
             Ok((document, attachments))
         })
         .await?;
-    save_with(&request, &database, id, document, Incoming::Known(attachments), mode).await
+    let edit = Edit { id, document, attachments: Incoming::Known(attachments), mode };
+    Ok(put_answer(&request, &save(&request, &database, edit).await?))
 }
 
-/// The size of a document that is limited: without its attachments.
-fn size_of(text: &Json, document: &Document) -> usize {
-    let attachments = document.attachments.as_ref().map_or(0, |attachments| attachments.as_bytes().len());
-    text.as_bytes().len() - attachments
+fn put_answer(request: &Request, saved: &Saved) -> Response {
+    let status = if saved.deleted { StatusCode::OK } else { StatusCode::CREATED };
+    let mut response = saved.answer(request, status);
+    set_location(request, &saved.id, &mut response);
+    respond::set(response.headers_mut(), header::ETAG, &saved.tag);
+    response
 }
 
 /// `POST /{db}`
 pub(super) async fn post(mut request: Request) -> Answer {
     let database = request.database()?;
     let body = request.read_called_json().await?;
-    let document = Document::parse(body.value())?;
+    let document = parse(&request.node, &body)?;
     let id = document.id.clone().unwrap_or_else(|| request.node.uuid());
-    check_size(&request.node, size_of(&body, &document), &id)?;
     check_id(&request.node, &database, &id)?;
     if id.starts_with("_design/") {
         access::require_database_admin(&request.node, &request.user, &request.captures).await?;
     }
-    let mut response = save(&request, &database, id, document, edit_mode(&request.query)).await?;
-    // Unlike PUT, CouchDB sends no entity tag, and 201 also for deletions.
-    response.headers_mut().remove(header::ETAG);
-    if response.status() == StatusCode::OK {
-        *response.status_mut() = StatusCode::CREATED;
+    // CouchDB knows neither `new_edits` nor `rev` here, sends no entity tag, and answers 201 also to deletions.
+    let edit = Edit { id, document, attachments: Incoming::InDocument, mode: EditMode::Interactive };
+    if is_batch(&request.query) {
+        return save_later(&request, &database, edit).await;
     }
+    let saved = save(&request, &database, edit).await?;
+    let mut response = saved.answer(&request, StatusCode::CREATED);
+    set_location(&request, &saved.id, &mut response);
     Ok(response)
 }
 
@@ -114,144 +141,54 @@ pub(super) async fn post(mut request: Request) -> Answer {
 pub(super) async fn delete(request: Request) -> Answer {
     let database = request.database()?;
     let id = doc_id(&request);
+    partition::check_place(&database, &id)?;
     let (reader, wanted) = (Arc::clone(&database), id.clone());
-    let head = bridge::blocking(move || Ok(reader.read()?.head(&wanted)?)).await?;
-    match head {
-        None => return Err(Error::not_found("missing")),
-        Some(head) if head.stored.deleted && !head.has_conflicts => return Err(Error::not_found("deleted")),
-        Some(_) => {}
-    }
-    let rev = replaced_rev(&request.query, &request.headers, None)?;
-    let document = tombstone(rev);
-    let mut response = save(&request, &database, id, document, edit_mode(&request.query)).await?;
-    response.headers_mut().remove(header::LOCATION);
+    bridge::blocking(move || require_live(&reader, &wanted)).await?;
+    let document = tombstone(replaced_rev(&request.query, &request.headers, None)?);
+    let edit = Edit { id, document, attachments: Incoming::InDocument, mode: EditMode::Interactive };
+    let saved = save(&request, &database, edit).await?;
+    let mut response = saved.answer(&request, StatusCode::OK);
+    respond::set(response.headers_mut(), header::ETAG, &saved.tag);
     Ok(response)
 }
 
-/// `COPY /{db}/{doc}`
-pub(super) async fn copy(request: Request) -> Answer {
-    let database = request.database()?;
-    let source = doc_id(&request);
-    let (target, target_rev) = destination(&request)?;
-    check_id(&request.node, &database, &target)?;
-    if target.starts_with("_design/") {
-        access::require_database_admin(&request.node, &request.user, &request.captures).await?;
+/// Refuses a document that is not there, or no more.
+fn require_live(database: &Arc<Database>, id: &str) -> Result<(), Error> {
+    let view = database.read()?;
+    if is_local(id) {
+        return view.local(id)?.map(drop).ok_or_else(|| Error::not_found("missing"));
     }
-    users::sight(&request, &database, &source).await?.require_whole()?;
-    let rev = replaced_rev(&request.query, &request.headers, None)?;
-    let reader = Arc::clone(&database);
-    let (body, attachments) = bridge::blocking(move || read_source(&reader, &source, rev.as_ref())).await?;
-    save_copy(&request, &database, target, target_rev, body, attachments).await
-}
-
-/// `PUT /{db}/_local/{local}`
-pub(super) async fn put_local(mut request: Request) -> Answer {
-    let database = request.database()?;
-    let id = doc_id(&request);
-    let body = request.read_json().await?;
-    check_size(&request.node, body.as_bytes().len(), "")?;
-    let mut document = Document::parse(body.value())?;
-    check_id(&request.node, &database, &id)?;
-    document.rev = replaced_rev(&request.query, &request.headers, document.rev.as_ref())?;
-    save(&request, &database, id, document, EditMode::Interactive(UnknownParent::Refuse)).await
-}
-
-/// `DELETE /{db}/_local/{local}`
-pub(super) async fn delete_local(request: Request) -> Answer {
-    let database = request.database()?;
-    let id = doc_id(&request);
-    let (reader, wanted) = (Arc::clone(&database), id.clone());
-    let found = bridge::blocking(move || Ok(reader.read()?.local(&wanted)?)).await?;
-    if found.is_none() {
-        return Err(Error::not_found("missing"));
+    match view.head(id)? {
+        None => Err(Error::not_found("missing")),
+        Some(head) if head.stored.deleted => Err(Error::not_found("deleted")),
+        Some(_) => Ok(()),
     }
-    let mode = EditMode::Interactive(UnknownParent::Refuse);
-    let mut response = save(&request, &database, id, tombstone(None), mode).await?;
-    response.headers_mut().remove(header::LOCATION);
-    Ok(response)
-}
-
-/// `COPY /{db}/_local/{local}`
-pub(super) async fn copy_local(request: Request) -> Answer {
-    let database = request.database()?;
-    let source = doc_id(&request);
-    let (target, target_rev) = destination(&request)?;
-    check_id(&request.node, &database, &target)?;
-    let reader = Arc::clone(&database);
-    let body = bridge::blocking(move || {
-        let local = reader.read()?.local(&source)?;
-        Ok(local.ok_or_else(|| Error::not_found("missing"))?.body)
-    })
-    .await?;
-    save_copy(&request, &database, target, target_rev, body, NewAttachments::none()).await
 }
 
 fn tombstone(rev: Option<Rev>) -> Document {
     Document { id: None, rev, deleted: true, body: Json::empty_object(), attachments: None, revisions: None }
 }
 
-fn read_source(database: &Arc<Database>, id: &str, rev: Option<&Rev>) -> Result<(Json, NewAttachments), Error> {
-    let view = database.read()?;
-    let record = view.record(id)?.ok_or_else(|| Error::not_found("missing"))?;
-    let node = match rev {
-        Some(rev) => record.tree.find(rev),
-        None => record.tree.winner(|stored| stored.deleted),
-    };
-    let stored = node.and_then(|node| record.tree.node(node).value).ok_or_else(|| Error::not_found("missing"))?;
-    if rev.is_none() && stored.deleted {
-        return Err(Error::not_found("deleted"));
-    }
-    let mut revision = view.revision(stored)?.ok_or_else(|| Error::not_found("missing"))?;
-    let kept = std::mem::take(&mut revision.attachments).into_iter().map(NewAttachment::kept);
-    let attachments = NewAttachments::new(kept.collect())?;
-    Ok((Json::trusted(revision.into_body()), attachments))
+/// Whether the client does not wait until the document is on disk (`batch=ok`).
+fn is_batch(query: &Query) -> bool {
+    query.get("batch") == Some("ok")
 }
 
-async fn save_copy(
-    request: &Request,
-    database: &Arc<Database>,
-    target: String,
-    target_rev: Option<Rev>,
-    body: Json,
-    attachments: NewAttachments,
-) -> Answer {
-    let document = Document { id: None, rev: target_rev, deleted: false, body, attachments: None, revisions: None };
-    let response = save_attached(request, database, target, document, attachments).await?;
-    let (mut parts, body) = response.into_parts();
-    // A copy's answer carries the tag of the revision also for local documents.
-    if !parts.headers.contains_key(header::ETAG)
-        && let Some(rev) = parts.extensions.get::<SavedRev>()
-    {
-        let tag = format!("\"{}\"", rev.0);
-        respond::set(&mut parts.headers, header::ETAG, &tag);
-    }
-    Ok(Response::from_parts(parts, body))
+/// Whether more copies are asked for than there are: it was accepted then, but not by so many.
+pub(super) fn wants_more_copies(copies: Option<i64>) -> bool {
+    copies.is_some_and(|copies| copies > 1)
 }
 
-/// The revision that an answer tells of, for handlers that add to the answer.
-#[derive(Clone, Debug)]
-struct SavedRev(Rev);
-
-/// `Destination: id?rev=…`
-fn destination(request: &Request) -> Result<(String, Option<Rev>), Error> {
-    let header = request.header("destination");
-    let header = header.ok_or_else(|| Error::bad_request("Destination header is mandatory for COPY."))?;
-    let (path, query) = header.split_once('?').map_or((header, None), |(path, query)| (path, Some(query)));
-    if path.contains("://") {
-        return Err(Error::bad_request("Destination URL must be relative."));
-    }
-    let rev = Query::parse(query)?.get("rev").map(Rev::parse).transpose()?;
-    let id =
-        decode(path.trim_start_matches('/')).ok_or_else(|| Error::bad_request("Destination is not valid UTF-8."))?;
-    Ok((id.into_owned(), rev))
+/// The copies that the parameter `w` asks for.
+pub(super) fn copies(query: &Query) -> Option<i64> {
+    query.get("w").and_then(|text| text.parse().ok())
 }
 
-fn edit_mode(query: &Query) -> EditMode {
-    if query.get("new_edits") == Some("false") {
-        EditMode::Replicated
-    } else {
-        EditMode::Interactive(UnknownParent::Refuse)
-    }
+/// Takes a document of a body of its own apart.
+fn parse(node: &Node, body: &Json) -> Result<Document, Error> {
+    let document = Document::parse(body.value())?;
+    node.policy().documents.check_document(body, &document)?;
+    Ok(document)
 }
 
 /// How large documents and their ids may be.
@@ -278,6 +215,13 @@ impl Limits {
         Err(Error::new(StatusCode::PAYLOAD_TOO_LARGE, "document_too_large", id.to_owned()))
     }
 
+    /// Refuses a document that is too large, not counting its attachments. `text` is all of it.
+    pub(super) fn check_document(self, text: &Json, document: &Document) -> Result<(), Error> {
+        let attachments = document.attachments.as_ref().map_or(0, |attachments| attachments.as_bytes().len());
+        let size = text.as_bytes().len().saturating_sub(attachments);
+        self.check_size(size, document.id.as_deref().unwrap_or_default())
+    }
+
     /// Refuses an id that no document of `database` can have.
     pub(super) fn check_id(self, database: &Database, id: &str) -> Result<(), Error> {
         validate_doc_id(id)?;
@@ -299,6 +243,12 @@ pub(super) fn check_id(node: &Node, database: &Database, id: &str) -> Result<(),
     node.policy().documents.check_id(database, id)
 }
 
+/// Whether a local document may have this revision: `0-N`.
+fn is_local_rev(rev: &Rev) -> bool {
+    let number = std::str::from_utf8(rev.hash.as_bytes()).ok().and_then(|text| text.parse::<u64>().ok());
+    rev.generation == 0 && number.is_some()
+}
+
 /// Turns a document into an update.
 pub(super) fn prepare(
     id: String,
@@ -307,75 +257,39 @@ pub(super) fn prepare(
     mode: EditMode,
     hasher: &mut RevisionHasher,
 ) -> Result<DocUpdate, Error> {
+    if is_local(&id) && document.rev.as_ref().is_some_and(|rev| !is_local_rev(rev)) {
+        return Err(InvalidRev::Format.into());
+    }
     DocUpdate::prepare_with(id, document, attachments, mode, hasher).ok_or_else(|| {
         Error::bad_request("When `new_edits: false`, the document needs `_rev` or `_revisions` specified")
     })
 }
 
-/// The attachments of a document that is to be saved.
-enum Incoming {
-    /// As its member `_attachments` has it.
-    InDocument,
-    /// These.
-    Known(NewAttachments),
+/// Writes an edit.
+pub(super) async fn save(request: &Request, database: &Arc<Database>, edit: Edit) -> Result<Saved, Error> {
+    let (id, deleted) = (edit.id.clone(), edit.document.deleted);
+    // What is not replicated has a tag that its revision alone does not tell.
+    let local = is_local(&id).then(|| edit.document.body.clone());
+    let update = make_update(request, database, edit).await?;
+    let results = validation::commit(&request.node, database, &request.user, vec![update]).await?;
+    let rev = results.into_iter().next().unwrap_or_else(|| Err(Error::internal("the update was not answered")))?;
+    let tag = local.map_or_else(|| format!("\"{rev}\""), |body| local_tag(&rev, &body));
+    Ok(Saved { id, rev, deleted, tag })
 }
 
-async fn save(request: &Request, database: &Arc<Database>, id: String, document: Document, mode: EditMode) -> Answer {
-    save_with(request, database, id, document, Incoming::InDocument, mode).await
+/// Writes an edit soon, whether or not the client still listens.
+async fn save_later(request: &Request, database: &Arc<Database>, edit: Edit) -> Answer {
+    let mut out = br#"{"ok":true,"id":"#.to_vec();
+    write_string(&mut out, &edit.id);
+    out.push(b'}');
+    let update = make_update(request, database, edit).await?;
+    let (node, database, user) = (Arc::clone(&request.node), Arc::clone(database), request.user.clone());
+    tokio::spawn(async move { validation::commit(&node, &database, &user, vec![update]).await });
+    Ok(respond::json(StatusCode::ACCEPTED, out))
 }
 
-/// Saves an edit with these attachments.
-pub(super) async fn save_attached(
-    request: &Request,
-    database: &Arc<Database>,
-    id: String,
-    document: Document,
-    attachments: NewAttachments,
-) -> Answer {
-    let mode = EditMode::Interactive(UnknownParent::Refuse);
-    save_with(request, database, id, document, Incoming::Known(attachments), mode).await
-}
-
-async fn save_with(
-    request: &Request,
-    database: &Arc<Database>,
-    id: String,
-    document: Document,
-    attachments: Incoming,
-    mode: EditMode,
-) -> Answer {
-    let deleted = document.deleted;
-    let update = make_update(request, database, id.clone(), document, attachments, mode).await?;
-    if Ack::of(&request.query) == Ack::Batch {
-        // Written soon, whether or not the client still listens.
-        let (node, database, user) = (Arc::clone(&request.node), Arc::clone(database), request.user.clone());
-        tokio::spawn(async move { validation::commit(&node, &database, &user, vec![update]).await });
-        return Ok(accepted(request, &id));
-    }
-    let rev = save_one(request, database, update).await?;
-    Ok(saved(request, &id, rev, deleted))
-}
-
-/// Saves a document and answers its new revision.
-pub(super) async fn save_document(
-    request: &Request,
-    database: &Arc<Database>,
-    id: String,
-    document: Document,
-    mode: EditMode,
-) -> Result<Rev, Error> {
-    let update = make_update(request, database, id, document, Incoming::InDocument, mode).await?;
-    save_one(request, database, update).await
-}
-
-async fn make_update(
-    request: &Request,
-    database: &Arc<Database>,
-    id: String,
-    mut document: Document,
-    attachments: Incoming,
-    mode: EditMode,
-) -> Result<DocUpdate, Error> {
+async fn make_update(request: &Request, database: &Arc<Database>, edit: Edit) -> Result<DocUpdate, Error> {
+    let Edit { id, mut document, attachments, mode } = edit;
     if is_replicator_database(database.name()) {
         let (database, user, id) = (Arc::clone(database), request.user.clone(), id.clone());
         let judge = move || {
@@ -402,39 +316,21 @@ async fn make_update(
     if waits || large { bridge::blocking(make).await } else { make() }
 }
 
-/// Commits one update past the validation functions.
-async fn save_one(request: &Request, database: &Arc<Database>, update: DocUpdate) -> Result<Rev, Error> {
-    let results = validation::commit(&request.node, database, &request.user, vec![update]).await?;
-    results.into_iter().next().unwrap_or_else(|| Err(Error::internal("the update was not answered")))
-}
-
-fn accepted(request: &Request, id: &str) -> Response {
-    let mut out = br#"{"ok":true,"id":"#.to_vec();
-    write_string(&mut out, id);
-    out.push(b'}');
-    with_location(request, id, respond::json(StatusCode::ACCEPTED, out))
-}
-
-fn saved(request: &Request, id: &str, rev: Rev, deleted: bool) -> Response {
-    let mut out = br#"{"ok":true,"id":"#.to_vec();
-    write_string(&mut out, id);
-    out.extend_from_slice(br#","rev":"#);
-    rev.write_json(&mut out);
-    out.push(b'}');
-    let status = if deleted { StatusCode::OK } else { StatusCode::CREATED };
-    let mut response = with_location(request, id, respond::json(status, out));
-    if !id.starts_with("_local/") {
-        respond::set_etag(&mut response, &rev.to_string());
+impl Saved {
+    /// The answer to an edit, with this status unless more copies were asked for than there are.
+    pub(super) fn answer(&self, request: &Request, status: StatusCode) -> Response {
+        let mut out = br#"{"ok":true,"id":"#.to_vec();
+        write_string(&mut out, &self.id);
+        out.extend_from_slice(br#","rev":"#);
+        self.rev.write_json(&mut out);
+        out.push(b'}');
+        let status = if wants_more_copies(copies(&request.query)) { StatusCode::ACCEPTED } else { status };
+        respond::json(status, out)
     }
-    response.extensions_mut().insert(SavedRev(rev));
-    response
 }
 
-fn with_location(request: &Request, id: &str, mut response: Response) -> Response {
-    let mut location = request.absolute("/");
-    location.extend(utf8_percent_encode(request.captures.get("db"), PATH));
-    location.push('/');
-    location.extend(utf8_percent_encode(id, PATH));
-    respond::set(response.headers_mut(), header::LOCATION, &location);
-    response
+/// Says where a document is.
+pub(super) fn set_location(request: &Request, id: &str, response: &mut Response) {
+    let path = format!("/{}/{}", encode_path(request.captures.get("db")), encode_path(id));
+    respond::set(response.headers_mut(), header::LOCATION, &request.absolute(&path));
 }

@@ -30,7 +30,21 @@ fn what_clients_send_as_since() {
 #[test]
 fn what_is_no_sequence_is_refused() {
     let database = database();
-    for since in ["", "x", "-1", "NOW", "1.5", "5 6", "18446744073709551616", "[]", "{}", "\0", "-"] {
+    for since in [
+        "",
+        "x",
+        "-1",
+        "NOW",
+        "1.5",
+        "5 6",
+        "18446744073709551616",
+        "[]",
+        "{}",
+        "\0",
+        "-",
+        "1-abc",
+        "5-fedcba987654321x",
+    ] {
         let error = parse(since, &database).map_err(|error| show(&error));
         let expected = "400 bad_request: Malformed sequence supplied in 'since' parameter.";
         assert_eq!(error, Err(expected.to_owned()), "{since:?}");

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use settee_database::{DatabaseOptions, EditMode, Layout, Stored, UnknownParent};
+use settee_database::{DatabaseOptions, EditMode, Layout, Stored};
 use settee_design::CallError;
 use settee_mango::MangoLanguage;
 use settee_model::RevisionHasher;
@@ -87,7 +87,7 @@ fn update(text: &str, mode: EditMode) -> DocUpdate {
 }
 
 fn edit(text: &str) -> DocUpdate {
-    update(text, EditMode::Interactive(UnknownParent::Refuse))
+    update(text, EditMode::Interactive)
 }
 
 fn design(name: &str, rev: Option<&Rev>, rule: &str) -> DocUpdate {
@@ -140,13 +140,13 @@ async fn functions_see_both_documents_the_user_and_the_security_object() {
     let expected = format!(
         concat!(
             r#"403 forbidden: {{"_id":"a","_rev":"{}","_deleted":true,"_revisions":{{"start":2,"ids":["{}","{}"]}}}} "#,
-            r#"{{"_id":"a","_rev":"{}","_revisions":{{"start":1,"ids":["{}"]}},"n":1}} {} {}"#
+            r#"{{"_id":"a","_rev":"{}","n":1,"_revisions":{{"start":1,"ids":["{}"]}}}} {} {}"#
         ),
         new, new.hash, hash, first, hash, user, security
     );
     assert_eq!(world.refusal(deletion).await, expected);
     let refusal = world.refusal(update(r#"{"_id":"b","_rev":"1-b","x":2}"#, EditMode::Replicated)).await;
-    let expected = r#"403 forbidden: {"_id":"b","_rev":"1-b","_revisions":{"start":1,"ids":["b"]},"x":2} null "#;
+    let expected = r#"403 forbidden: {"_id":"b","_rev":"1-b","x":2,"_revisions":{"start":1,"ids":["b"]}} null "#;
     assert_eq!(refusal, format!("{expected}{user} {security}"));
     // Who names no leaf gets a conflict before anybody is asked; what is there is there.
     assert_eq!(world.calls(), 2);

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use settee_database::{Database, DocUpdate, EditMode, Layout, UnknownParent, UpdateOutcome, Work};
+use settee_database::{Database, DocUpdate, EditMode, Layout, UpdateOutcome, Work};
 use settee_model::json::{Json, Kind, Value, write_string};
 use settee_model::{Document, Rev, RevisionHasher};
 
@@ -256,7 +256,7 @@ fn remove(database: &Arc<Database>, id: &str, names: &[&str]) -> Result<()> {
 
 fn save(database: &Arc<Database>, id: &str, rev: Option<Rev>, body: Json, deleted: bool) -> Result<()> {
     let document = Document { id: None, rev, deleted, body, attachments: None, revisions: None };
-    let mode = EditMode::Interactive(UnknownParent::Refuse);
+    let mode = EditMode::Interactive;
     let update = DocUpdate::prepare(id.to_owned(), document, mode, &mut RevisionHasher::default());
     let outcomes = database.update(Work::Documents(update.into_iter().collect()))?;
     match outcomes.first() {

@@ -157,7 +157,7 @@ fn write_json() {
         true,
         ",\"_local_seq\":3",
         r#"{"n":1}"#,
-        r#"{"_id":"a\"b","_rev":"1-a","_deleted":true,"_local_seq":3,"n":1}"#,
+        r#"{"_id":"a\"b","_rev":"1-a","n":1,"_deleted":true,"_local_seq":3}"#,
     );
 }
 

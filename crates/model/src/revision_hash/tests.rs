@@ -236,3 +236,14 @@ fn hasher_is_reusable() {
         assert_eq!(hasher.hash(false, None, body.value(), &[]), revision_hash(false, None, body.value(), &[]));
     }
 }
+
+#[test]
+fn a_deleted_document_that_comes_back_with_an_attachment() {
+    let deletion = Rev::parse("2-d22fb21c9391481f2c1f3f0404cee231").unwrap();
+    let hash = RevisionHasher::default().hash_again(&deletion, Json::parse(b"{}").unwrap().value(), 1);
+    assert_eq!(crate::RevHash::from(hash).to_string(), "3852c629c7f8664bc53303fb58ed6e86");
+    // Without attachments it is the hash of any other edit.
+    let body = Json::parse(br#"{"n":2}"#).unwrap();
+    let usual = revision_hash(false, Some(&deletion), body.value(), &[]);
+    assert_eq!(RevisionHasher::default().hash_again(&deletion, body.value(), 0), usual);
+}

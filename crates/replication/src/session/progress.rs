@@ -35,6 +35,23 @@ pub struct Statistics {
     pub through_seq: Option<Json>,
 }
 
+impl Statistics {
+    /// Goes on counting where an earlier session ended, unless this counts more already.
+    pub(crate) fn go_on_from(&mut self, earlier: &Self) {
+        for (ours, theirs) in [
+            (&mut self.revisions_checked, earlier.revisions_checked),
+            (&mut self.missing_revisions_found, earlier.missing_revisions_found),
+            (&mut self.docs_read, earlier.docs_read),
+            (&mut self.docs_written, earlier.docs_written),
+            (&mut self.doc_write_failures, earlier.doc_write_failures),
+            (&mut self.bulk_get_attempts, earlier.bulk_get_attempts),
+            (&mut self.bulk_get_docs, earlier.bulk_get_docs),
+        ] {
+            *ours = theirs.max(*ours);
+        }
+    }
+}
+
 impl Progress {
     /// A copy of the counters.
     pub fn statistics(&self) -> Statistics {

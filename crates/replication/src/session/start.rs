@@ -40,7 +40,9 @@ pub(super) async fn start(spec: &Spec, id: &ReplicationId, context: &Context) ->
         Some(since) if compared.since == checkpoint::zero() => since.clone(),
         Some(_) | None => compared.since,
     };
+    let counted = compared.history.first().map(|newest| checkpoint::counted(newest.value())).unwrap_or_default();
     context.progress.update(|statistics| {
+        statistics.go_on_from(&counted);
         statistics.through_seq = Some(since.clone());
         statistics.checkpointed_source_seq = Some(since.clone());
         statistics.source_seq = Some(since.clone());

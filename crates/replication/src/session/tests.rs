@@ -7,7 +7,7 @@ mod random;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::session::{Control, Failure, Outcome};
+use crate::session::{Control, Failure, Outcome, Statistics};
 use crate::testing::{Database, Leaf, Missing, Sequences, Server, Sides, services, spec};
 use crate::transport::{Body, BoxFuture, Transport, TransportError};
 
@@ -49,7 +49,7 @@ async fn a_replication_and_one_without_news() {
 
     server.write("a", "doc0", Leaf::new(&["2-n", "1-a"], "{}"));
     let (outcome, statistics) = sides(&server).run(&spec, &services).await;
-    assert_eq!((statistics.revisions_checked, statistics.docs_written), (1, 1));
+    assert_eq!((statistics.revisions_checked, statistics.docs_written), (5, 5), "one more");
     let third = answer(&outcome);
     assert!(third.contains("\"start_last_seq\":\"5-g1AAAA\"") && third.contains("\"start_last_seq\":0"), "{third}");
 }
@@ -126,6 +126,29 @@ async fn options_of_a_replication() {
     assert_eq!(server.database("a").state(), server.database("c").state());
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_counters_of_a_history_go_on_over_sessions() {
+    let server = varied(Sequences::Strings, Missing::default());
+    let spec = spec("a", "b", "");
+    let (_, first) = sides(&server).run(&spec, &services()).await;
+    server.write("a", "later", Leaf::new(&["1-l"], "{}"));
+    let (outcome, second) = sides(&server).run(&spec, &services()).await;
+    let counts =
+        |one: &Statistics| [one.revisions_checked, one.missing_revisions_found, one.docs_read, one.docs_written];
+    assert_eq!(counts(&first), [9; 4]);
+    assert_eq!(counts(&second), [10; 4]);
+    let answer = answer(&outcome);
+    assert!(answer.contains("\"docs_read\":10,") && answer.contains("\"docs_read\":9,"), "{answer}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn documents_that_are_named_and_not_there_are_no_changes() {
+    let server = varied(Sequences::Strings, Missing::default());
+    let spec = spec("a", "b", "\"doc_ids\":[\"nosuch\"]");
+    assert_eq!(answer(&sides(&server).run(&spec, &services()).await.0), "{\"no_changes\":true}");
+    assert!(server.database("a").locals.is_empty() && server.database("b").locals.is_empty());
+}
+
 /// As CouchDB's `couch_replicator_scheduler_job_tests` has it.
 #[tokio::test(start_paused = true)]
 async fn a_checkpoint_goes_before_since_seq() {
@@ -192,7 +215,7 @@ async fn documents_that_a_target_refuses() {
     // They are not tried again and again.
     let (outcome, statistics) = sides(&server).run(&spec("a", "b", ""), &services()).await;
     assert!(answer(&outcome).starts_with("{\"no_changes\":true"));
-    assert_eq!(statistics.doc_write_failures, 0);
+    assert_eq!(statistics.doc_write_failures, 3, "no more than before");
 }
 
 #[tokio::test(start_paused = true)]
@@ -243,7 +266,7 @@ async fn what_comes_later_is_brought_at_once_and_a_stop_is_remembered() {
     assert_eq!(seq(progress.statistics().checkpointed_source_seq), "\"13-g1AAAA\"");
     let (control, outcome, progress) = both.begin(&spec, &services).await;
     tokio::time::sleep(Duration::from_secs(40)).await;
-    assert_eq!(progress.statistics().revisions_checked, 0);
+    assert_eq!(progress.statistics().revisions_checked, 13, "no more than before");
     drop(control);
     assert!(matches!(outcome.await.unwrap(), Outcome::Stopped));
 }
@@ -299,7 +322,7 @@ async fn checkpoints_under_older_ids_go_on_under_the_newest() {
     }
     let (outcome, statistics) = sides(&server).run(&spec, &services).await;
     assert!(answer(&outcome).starts_with("{\"no_changes\":true,\"session_id\":"));
-    assert_eq!(statistics.revisions_checked, 0);
+    assert_eq!(statistics.revisions_checked, 9, "no more than before");
     for name in ["a", "b"] {
         assert_eq!(server.database(name).locals.len(), 2);
     }

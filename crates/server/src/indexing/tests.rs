@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 
 use settee_database::tasks::Tasks;
-use settee_database::{DatabaseOptions, DocUpdate, EditMode, Layout, UnknownParent, Work};
+use settee_database::{DatabaseOptions, DocUpdate, EditMode, Layout, Work};
 use settee_design::{Language, Limits};
 use settee_mango::MangoLanguage;
 use settee_model::json::Json;
@@ -43,7 +43,7 @@ fn write(database: &Arc<Database>, text: &str) {
     let json = Json::parse(text.as_bytes()).unwrap();
     let mut document = Document::parse(json.value()).unwrap();
     let id = document.id.take().unwrap();
-    let mode = EditMode::Interactive(UnknownParent::Refuse);
+    let mode = EditMode::Interactive;
     let update = DocUpdate::prepare(id, document, mode, &mut RevisionHasher::default()).unwrap();
     database.update(Work::Documents(vec![update])).unwrap();
 }

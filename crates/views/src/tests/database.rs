@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use settee_database::tasks::Tasks;
-use settee_database::{Catalog, Database, DatabaseOptions, DocUpdate, EditMode, UnknownParent, Work};
+use settee_database::{Catalog, Database, DatabaseOptions, DocUpdate, EditMode, Work};
 use settee_model::json::Json;
 use settee_model::{Document, Rev, RevisionHasher};
 use settee_storage::memory::MemoryEngine;
@@ -25,7 +25,7 @@ fn write(database: &Arc<Database>, text: &str) -> Rev {
     let json = Json::parse(text.as_bytes()).unwrap();
     let mut document = Document::parse(json.value()).unwrap();
     let id = document.id.take().unwrap();
-    let mode = EditMode::Interactive(UnknownParent::Refuse);
+    let mode = EditMode::Interactive;
     let update = DocUpdate::prepare(id, document, mode, &mut RevisionHasher::default()).unwrap();
     match database.update(Work::Documents(vec![update])).unwrap().pop() {
         Some(settee_database::UpdateOutcome::Saved(rev)) => rev,

@@ -14,7 +14,7 @@ fn rev(text: &str) -> Rev {
 #[test]
 fn which_revisions_a_read_means() {
     let check = |text: &str, expected: Which| {
-        assert_eq!(ReadParams::resolve(&query(text)).unwrap().which, expected, "{text}");
+        assert_eq!(DocParams::resolve(&query(text)).unwrap().which, expected, "{text}");
     };
     check("", Which::Winner { deleted: false });
     check("deleted=true", Which::Winner { deleted: true });
@@ -25,24 +25,48 @@ fn which_revisions_a_read_means() {
     // An empty list asks nothing, as in CouchDB.
     check("open_revs=%5B%5D", Which::Winner { deleted: false });
     check(&format!("open_revs=%5B%5D&rev={A}"), Which::Rev(rev(A)));
+    // Of several values the last counts …
+    check(&format!("rev={A}&rev={B}"), Which::Rev(rev(B)));
+    check("open_revs=all&open_revs=%5B%5D", Which::Winner { deleted: false });
+    // … and the newest revision is the winner, whatever was asked for.
+    check(&format!("rev={A}&latest=true"), Which::Winner { deleted: false });
+}
+
+#[test]
+fn new_edits_is_a_parameter_of_put_whose_last_value_counts() {
+    let mode = |text: &str| DocParams::resolve(&query(text)).unwrap().mode;
+    assert_eq!(mode(""), EditMode::Interactive);
+    assert_eq!(mode("new_edits=true&new_edits=false"), EditMode::Replicated);
+    assert_eq!(mode("new_edits=false&new_edits=true"), EditMode::Interactive);
+    assert_eq!(mode("new_edits=0"), EditMode::Interactive);
+}
+
+#[test]
+fn the_first_wrong_value_is_named() {
+    let refused = |text: &str| show(&DocParams::resolve(&query(text)).unwrap_err());
+    let (revision, json) = ("400 bad_request: Invalid rev format", "400 bad_request: invalid UTF-8 JSON");
+    assert_eq!(refused("rev=x&atts_since=x"), revision);
+    assert_eq!(refused("atts_since=x&rev=x"), json);
+    assert_eq!(refused("rev=1-a&rev=x"), revision);
+    assert_eq!(refused("rev=99999999999999999999-a"), "404 not_found: missing");
 }
 
 #[test]
 fn extras_are_asked_for_alone_or_together() {
-    let extras = |text: &str| ReadParams::resolve(&query(text)).unwrap().extras;
+    let extras = |text: &str| DocParams::resolve(&query(text)).unwrap().extras;
     assert_eq!(extras(""), Extras::default());
     assert_eq!(extras("revs=true"), Extras { revs: true, ..Extras::default() });
     assert_eq!(extras("local_seq=true"), Extras { local_seq: true, ..Extras::default() });
     let meta = Extras { revs_info: true, conflicts: true, deleted_conflicts: true, ..Extras::default() };
     assert_eq!(extras("meta=true"), meta);
     assert_eq!(extras("revs_info=true&conflicts=true&deleted_conflicts=true"), meta);
-    assert!(ReadParams::resolve(&query("latest=true")).unwrap().latest);
+    assert!(DocParams::resolve(&query("latest=true")).unwrap().latest);
 }
 
 #[test]
 fn what_is_no_revision_is_refused() {
     let check = |text: &str, expected: &str| {
-        let error = ReadParams::resolve(&query(text)).unwrap_err();
+        let error = DocParams::resolve(&query(text)).unwrap_err();
         assert_eq!(show(&error), expected, "{text}");
     };
     let invalid = "400 bad_request: Invalid rev format";
@@ -51,7 +75,8 @@ fn what_is_no_revision_is_refused() {
     check("rev=1", invalid);
     check("open_revs=%5B1%5D", invalid);
     check("open_revs=%5B%22x%22%5D", invalid);
-    check("open_revs=%7B%7D", invalid);
+    check("open_revs=%7B%7D", "400 bad_request: Invalid list of revisions");
+    check("atts_since=null", "400 bad_request: Invalid list of revisions");
     check("open_revs=any", "400 bad_request: invalid UTF-8 JSON");
     check("atts_since=%5B%22x%22%5D", invalid);
 }

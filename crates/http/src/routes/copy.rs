@@ -1,0 +1,86 @@
+//! COPY: a revision of a document becomes one of another document.
+
+use std::sync::Arc;
+
+use hyper::StatusCode;
+use settee_database::{Database, EditMode, NewAttachment, NewAttachments};
+use settee_model::json::Json;
+use settee_model::{Document, Rev};
+
+use super::documents::{doc_id, is_local};
+use super::partition::check_place;
+use super::write::{Edit, Incoming, check_id, save, set_location};
+use crate::params::decode;
+use crate::params::document::replaced_rev;
+use crate::request::Request;
+use crate::respond::{self, Answer};
+use crate::{Error, access, bridge, users};
+
+/// `COPY /{db}/{doc}`
+pub(super) async fn copy(request: Request) -> Answer {
+    let database = request.database()?;
+    let source = doc_id(&request);
+    let rev = replaced_rev(&request.query, &request.headers, None)?;
+    let (target, target_rev) = destination(&request)?;
+    check_place(&database, &source)?;
+    users::sight(&request, &database, &source).await?.require_whole()?;
+    let reader = Arc::clone(&database);
+    let found = bridge::blocking(move || read_source(&reader, &source, rev.as_ref())).await?;
+    check_id(&request.node, &database, &target)?;
+    if target.starts_with("_design/") {
+        access::require_database_admin(&request.node, &request.user, &request.captures).await?;
+    }
+    let document = Document { rev: target_rev, ..found.document };
+    let attachments = Incoming::Known(found.attachments);
+    let edit = Edit { id: target, document, attachments, mode: EditMode::Interactive };
+    let saved = save(&request, &database, edit).await?;
+    let mut response = saved.answer(&request, StatusCode::CREATED);
+    set_location(&request, &saved.id, &mut response);
+    // The tag of the revision also for local documents, which have another otherwise.
+    respond::set_etag(&mut response, &saved.rev.to_string());
+    Ok(response)
+}
+
+/// What is copied: a deletion as well, if it is asked for by its revision.
+struct Source {
+    document: Document,
+    attachments: NewAttachments,
+}
+
+fn read_source(database: &Arc<Database>, id: &str, rev: Option<&Rev>) -> Result<Source, Error> {
+    let missing = || Error::not_found("missing");
+    let view = database.read()?;
+    let document = |deleted, body| Document { id: None, rev: None, deleted, body, attachments: None, revisions: None };
+    if is_local(id) {
+        // Local documents cannot be asked for by their revisions.
+        let local = if rev.is_none() { view.local(id)? } else { None };
+        let body = local.ok_or_else(missing)?.body;
+        return Ok(Source { document: document(false, body), attachments: NewAttachments::none() });
+    }
+    let record = view.record(id)?.ok_or_else(missing)?;
+    let node = match rev {
+        Some(rev) => record.tree.find(rev),
+        None => record.tree.winner(|stored| stored.deleted),
+    };
+    let stored = node.and_then(|node| record.tree.node(node).value).ok_or_else(missing)?;
+    if rev.is_none() && stored.deleted {
+        return Err(Error::not_found("deleted"));
+    }
+    let mut revision = view.revision(stored)?.ok_or_else(missing)?;
+    let kept = std::mem::take(&mut revision.attachments).into_iter().map(NewAttachment::kept);
+    let attachments = NewAttachments::new(kept.collect())?;
+    Ok(Source { document: document(stored.deleted, Json::trusted(revision.into_body())), attachments })
+}
+
+/// `Destination: id?rev=…`. CouchDB takes any single parameter for the revision.
+fn destination(request: &Request) -> Result<(String, Option<Rev>), Error> {
+    let header = request.header("destination");
+    let header = header.ok_or_else(|| Error::bad_request("Destination header is mandatory for COPY."))?;
+    if header.starts_with("http://") || header.starts_with("https://") {
+        return Err(Error::bad_request("Destination URL must be relative."));
+    }
+    let (path, query) = header.split_once('?').map_or((header, None), |(path, query)| (path, Some(query)));
+    let rev = query.map(|query| Rev::parse(query.split_once('=').map_or("", |(_, rev)| rev))).transpose()?;
+    let id = decode(path).ok_or_else(|| Error::bad_request("Destination is not valid UTF-8."))?;
+    Ok((id.into_owned(), rev))
+}

@@ -1,0 +1,111 @@
+//! Uploads by HTML forms: `POST /{db}/{doc}` as `multipart/form-data`. A form has a whole document in the field `_doc`, or
+//! names in `_rev` the revision that it adds files to; files are in fields named `_attachments`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use hyper::{StatusCode, header};
+use settee_database::{Database, EditMode, NewAttachment, NewAttachments};
+use settee_model::json::Json;
+use settee_model::{DEFAULT_CONTENT_TYPE, Document, Rev, validate_attachment_name};
+use settee_wire::multipart::{ContentType, Head};
+
+use super::attachments::Base;
+use super::documents::doc_id;
+use super::write::{Edit, Incoming, check_id, save};
+use crate::attachments::{Parts, resolve, upload};
+use crate::params::document::replaced_rev;
+use crate::policy::Policy;
+use crate::request::Request;
+use crate::respond::{self, Answer};
+use crate::{Error, body};
+
+/// `POST /{db}/{doc}`
+pub(super) async fn post(mut request: Request) -> Answer {
+    let database = request.database()?;
+    require_own_referer(&request)?;
+    let id = doc_id(&request);
+    check_id(&request.node, &database, &id)?;
+    body::require_type(&request.headers, "multipart/form-data")?;
+    let content_type = ContentType::parse(request.header(header::CONTENT_TYPE).unwrap_or_default());
+    let (policy, store, named) = (request.node.policy(), Arc::clone(&database), id.clone());
+    let (query, headers) = (request.query.clone(), request.headers.clone());
+    let (document, attachments) = request
+        .with_pieces(move |pieces| {
+            let form = Form::receive(&store, &policy, Parts::of(&content_type, pieces)?)?;
+            let (document, attachments) = match (form.document, form.rev) {
+                (Some(text), _) => {
+                    let json = Json::parse(&text)?;
+                    let mut document = Document::parse(json.value())?;
+                    policy.documents.check_document(&json, &document)?;
+                    document.rev = replaced_rev(&query, &headers, document.rev.as_ref())?;
+                    let mode = EditMode::Interactive;
+                    let attachments = resolve(&store, &policy.attachments, &named, &document, mode, HashMap::new())?;
+                    (document, attachments)
+                }
+                (None, rev) => {
+                    let rev = Rev::parse(&String::from_utf8_lossy(&rev.unwrap_or_default()))?;
+                    let base = Base::read(&store, &named, Some(&rev))?;
+                    let kept = base.attachments.into_iter().map(NewAttachment::kept).collect();
+                    (base.document, NewAttachments::new(kept)?)
+                }
+            };
+            Ok((document, attachments.replaced(form.files)?))
+        })
+        .await?;
+    let edit = Edit { id, document, attachments: Incoming::Known(attachments), mode: EditMode::Interactive };
+    let saved = save(&request, &database, edit).await?;
+    let mut response = saved.answer(&request, StatusCode::CREATED);
+    respond::set_etag(&mut response, &saved.rev.to_string());
+    Ok(response)
+}
+
+/// Pages of other hosts send no forms.
+fn require_own_referer(request: &Request) -> Result<(), Error> {
+    let referer = request.header(header::REFERER).ok_or_else(|| Error::bad_request("Referer header required."))?;
+    let host = referer.split_once("://").map(|(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or_default());
+    let own = request.header(header::HOST);
+    if host.is_some() && host == own { Ok(()) } else { Err(Error::bad_request("Referer header must match host.")) }
+}
+
+/// The fields of a form.
+#[derive(Default)]
+struct Form {
+    document: Option<Vec<u8>>,
+    rev: Option<Vec<u8>>,
+    files: Vec<NewAttachment>,
+}
+
+impl Form {
+    fn receive(database: &Arc<Database>, policy: &Policy, mut parts: Parts<'_>) -> Result<Self, Error> {
+        let mut form = Self::default();
+        while let Some(head) = parts.next_part()? {
+            match (field(&head).as_deref(), head.filename()) {
+                (Some("_attachments"), Some(name)) => {
+                    // Forms send a file field that was left empty as a file without a name.
+                    if name.is_empty() {
+                        parts.skip()?;
+                        continue;
+                    }
+                    validate_attachment_name(&name)?;
+                    let content_type = head.content_type().map(|content_type| content_type.essence);
+                    let content_type = content_type.unwrap_or_else(|| DEFAULT_CONTENT_TYPE.to_owned());
+                    let compression = policy.attachments.compression(&content_type);
+                    let uploaded = upload(database, &policy.attachments, &name, compression, || parts.data())?;
+                    form.files.push(NewAttachment::uploaded(name, content_type, None, uploaded));
+                }
+                (Some("_doc"), _) => form.document = Some(parts.text(policy.max_body_bytes)?),
+                (Some("_rev"), _) => form.rev = Some(parts.text(REV_BYTES_MAX)?),
+                _ => parts.skip()?,
+            }
+        }
+        Ok(form)
+    }
+}
+
+/// More than any revision has.
+const REV_BYTES_MAX: usize = 4096;
+
+fn field(head: &Head) -> Option<String> {
+    ContentType::parse(head.get("content-disposition")?).parameter("name").map(str::to_owned)
+}
