@@ -43,6 +43,7 @@ pub(crate) fn config() -> Config {
     config
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn unavailable(error: wasmtime::Error) -> CompileError {
     CompileError::Unavailable(format!("no WebAssembly: {error:#}"))
 }

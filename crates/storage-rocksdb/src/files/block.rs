@@ -110,6 +110,7 @@ impl<'a> Rows<'a> {
     }
 
     /// The next key and value; `None` at the end, an error where nothing can be understood.
+    #[expect(clippy::type_complexity, reason = "the key is lent by the cursor, the value by the block")]
     pub(super) fn next(&mut self) -> Result<Option<(&[u8], &'a [u8])>, ()> {
         if self.rest.is_empty() {
             return Ok(None);

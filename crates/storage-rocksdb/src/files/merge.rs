@@ -74,13 +74,15 @@ impl Ranges {
     }
 }
 
+/// The next entry of a source: key, number of the write, and which of the open sources it came from.
+type Next = (Vec<u8>, Reverse<u64>, usize, HeapEntry);
+
 /// The newest entry of each key, in the order of keys.
 pub(super) struct Merge {
     /// The nearest comes last.
     waiting: Vec<Waiting>,
     open: Vec<Source>,
-    /// Key, write, and which of the open sources it came from.
-    heap: BinaryHeap<Reverse<(Vec<u8>, Reverse<u64>, usize, HeapEntry)>>,
+    heap: BinaryHeap<Reverse<Next>>,
     ranges: Ranges,
     last: Option<Vec<u8>>,
     pub(super) lost: Vec<LostKeys>,

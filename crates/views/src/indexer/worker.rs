@@ -130,8 +130,8 @@ impl Worker {
             mapped?;
         }
         keeping.keep(emissions)?;
-        for index in 0..targets.len() {
-            if let Some(before) = &targets[index].before {
+        for (index, target) in targets.iter().enumerate() {
+            if let Some(before) = &target.before {
                 keeping.remove_rows(before, batch, index)?;
             }
         }
