@@ -19,7 +19,7 @@ setup: ## Check for (and as root on Debian or Ubuntu install) what the build nee
 run: setup ## Build and start a server: PORT (5984) on loopback, its data in DATA (./data)
 	$(CARGO) run --release --package settee-server -- serve --data $(DATA) --port $(PORT)
 
-test: setup ## Everything that must hold: format, lints, tests, docs, tidy, conformance, clients, README
+test: setup ## Everything that must hold: format, lints, tests, docs, tidy, conformance, clients, console, README
 	@$(XTASK) ci
 
 conformance: setup ## Replay the recorded answers of CouchDB; AREA=views plays one area

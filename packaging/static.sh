@@ -3,7 +3,7 @@
 #
 #   packaging/static.sh [DIRECTORY]     DIRECTORY is cargo's target directory (target/static)
 #
-# Needs what every build needs (packages g++, clang, libclang-dev, make) and libc6-dev, which brings the static glibc, as the
+# Needs what every build needs (packages g++, clang, libclang-dev, make; Node.js 20.19 with npm) and libc6-dev, which brings the static glibc, as the
 # package of Debian and Ubuntu does. RocksDB is compiled anew, which takes about ten minutes on two cores; if a compiled
 # librocksdb.a of the same version is at hand, ROCKSDB_LIB_DIR=… ROCKSDB_STATIC=1 saves that.
 #

@@ -34,6 +34,21 @@ pub enum Applies {
     Nowhere,
 }
 
+/// What is known of a setting beside its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownSetting {
+    /// Where it is set.
+    pub section: &'static str,
+    /// Its name there.
+    pub key: &'static str,
+    /// The value without a setting; `None`: nothing, or made up at the first start.
+    pub default: Option<String>,
+    /// When a change counts.
+    pub applies: Applies,
+    /// What it does, in a line.
+    pub doc: &'static str,
+}
+
 /// Configuration values by section and key, with CouchDB's names.
 pub trait Settings: Send + Sync {
     /// The value in force.
@@ -71,6 +86,11 @@ pub trait Settings: Send + Sync {
     /// When a change of this value counts.
     fn applies(&self, _section: &str, _key: &str) -> Applies {
         Applies::AtOnce
+    }
+
+    /// The settings that the server knows, whether they are set or not.
+    fn known(&self) -> Vec<KnownSetting> {
+        Vec::new()
     }
 
     /// A value as a number.

@@ -48,7 +48,7 @@ mod users;
 mod validation;
 
 pub use authentication::fetch::{FetchError, KeyFetcher};
-pub use config::{Applies, Persist, Settings, SettingsError, violation};
+pub use config::{Applies, KnownSetting, Persist, Settings, SettingsError, violation};
 pub use error::Error;
 pub use metrics::SlowRequest;
 pub use node::{Identity, KeyReader, Node, NodeParts, Surroundings};

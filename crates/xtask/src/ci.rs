@@ -8,6 +8,7 @@ use anyhow::Result;
 
 use crate::clients;
 use crate::conformance;
+use crate::console;
 use crate::process;
 use crate::readme;
 use crate::tally::Tally;
@@ -33,6 +34,7 @@ pub(crate) fn everything(workspace: &Workspace) -> bool {
     if gate.step("build", || build(workspace)) {
         gate.step("conformance", || conformance::run(workspace, &conformance::Options::default()));
         gate.step("clients", || clients::run(workspace));
+        gate.step("console", || console::run(workspace));
         gate.step("readme", || readme::run(workspace));
     }
     gate.close()

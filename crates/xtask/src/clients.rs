@@ -190,7 +190,7 @@ fn node_test(place: &Place) -> Result<Command> {
 }
 
 /// Adds up the lines `ℹ pass 7`, `ℹ fail 0` and `ℹ cancelled 0` at the end.
-fn count_node(output: &str) -> Tally {
+pub(crate) fn count_node(output: &str) -> Tally {
     let count = |word: &str| -> u64 {
         let mut numbers = output.lines().filter_map(|line| {
             let (_, rest) = line.split_once(' ')?;
@@ -251,7 +251,7 @@ fn count_python(output: &str) -> Tally {
 }
 
 /// `text` from its first line that begins with `start`.
-fn from_line<'a>(text: &'a str, start: &str) -> Option<&'a str> {
+pub(crate) fn from_line<'a>(text: &'a str, start: &str) -> Option<&'a str> {
     if text.starts_with(start) {
         return Some(text);
     }

@@ -6,6 +6,7 @@
 mod ci;
 mod clients;
 mod conformance;
+mod console;
 mod process;
 mod readme;
 mod server;
@@ -22,7 +23,7 @@ use workspace::Workspace;
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  ci            fmt, tidy, lint, test, docs, conformance, clients and readme: what must hold
+  ci            fmt, tidy, lint, test, docs, conformance, clients, console and readme: what must hold
                 before a merge
   test          the Rust tests; further arguments go to `cargo test`
   lint          clippy and tidy
@@ -35,6 +36,7 @@ cargo xtask COMMAND
                   --jobs N     scenarios played at the same time (4)
                   --draft      print a line for conformance/expectations.toml for each surprise
   clients       plays the suites of PouchDB, nano and couchdb-python against this server
+  console       checks the web console's sources, and plays its flows in Chromium
   readme        runs the shell sessions of README.md and docs/operation against this server
   bench         builds the server and runs `settee bench` with the further arguments
   setup         checks for what the build needs, and installs it where that is possible
@@ -78,6 +80,7 @@ fn run(command: &str, arguments: &[String]) -> Result<bool> {
         "fmt" => ci::fmt(&workspace),
         "docs" => ci::docs(&workspace),
         "clients" => Ok(clients::command(&workspace)?.closing_line()),
+        "console" => Ok(console::command(&workspace)?.closing_line()),
         "readme" => Ok(readme::command(&workspace)?.closing_line()),
         "setup" => setup::command(),
         "help" | "--help" | "-h" => {

@@ -27,21 +27,27 @@ const NEEDS: &[Need] = &[
     Need { package: "curl", why: "runs the session of the README", present: || process::exists("curl") },
 ];
 
-/// What the suites in `clients/` call. The other commands do without.
-const CLIENT_NEEDS: &[Need] = &[
-    Need { package: "nodejs", why: "version 20 or later plays PouchDB and nano as tests", present: node },
-    Need { package: "npm", why: "installs PouchDB and nano", present: || process::exists("npm") },
-    Need {
-        package: "python3-venv",
-        why: "installs couchdb-python",
-        present: || {
-            Command::new("python3")
-                .args(["-c", "import ensurepip, venv"])
-                .output()
-                .is_ok_and(|output| output.status.success())
-        },
-    },
+/// What builds the web console, and plays suites in JavaScript.
+const NODE_NEEDS: &[Need] = &[
+    Need { package: "nodejs", why: "version 20.19 or later builds the web console", present: node },
+    Need { package: "npm", why: "installs what builds the web console", present: || process::exists("npm") },
 ];
+
+/// What the suites in `clients/` call. The other commands do without.
+const CLIENT_NEEDS: &[Need] = &[Need {
+    package: "python3-venv",
+    why: "installs couchdb-python",
+    present: || {
+        Command::new("python3")
+            .args(["-c", "import ensurepip, venv"])
+            .output()
+            .is_ok_and(|output| output.status.success())
+    },
+}];
+
+/// What the tests of the web console call.
+const CONSOLE_NEEDS: &[Need] =
+    &[Need { package: "chromium", why: "shows the web console to its tests", present: || process::exists("chromium") }];
 
 /// Query servers that tests run if they are there. Without them these tests say so and are left out.
 const LANGUAGE_NEEDS: &[Need] = &[
@@ -51,7 +57,7 @@ const LANGUAGE_NEEDS: &[Need] = &[
 
 /// False if something is missing that could not be installed.
 pub(crate) fn command() -> Result<bool> {
-    let provided = provide(NEEDS)?;
+    let provided = provide(NEEDS)? && all(NODE_NEEDS)?;
     if !provide(LANGUAGE_NEEDS)? {
         println!("setup: without these, the tests of their languages are left out");
     }
@@ -60,7 +66,16 @@ pub(crate) fn command() -> Result<bool> {
 
 /// The same for what the suites in `clients/` need.
 pub(crate) fn clients() -> Result<bool> {
-    Ok(provide(CLIENT_NEEDS)? && CLIENT_NEEDS.iter().all(|need| (need.present)()))
+    Ok(all(NODE_NEEDS)? && all(CLIENT_NEEDS)?)
+}
+
+/// The same for what the tests of the web console need.
+pub(crate) fn console() -> Result<bool> {
+    Ok(all(NODE_NEEDS)? && all(CONSOLE_NEEDS)?)
+}
+
+fn all(needs: &[Need]) -> Result<bool> {
+    Ok(provide(needs)? && needs.iter().all(|need| (need.present)()))
 }
 
 fn provide(needs: &[Need]) -> Result<bool> {
@@ -99,14 +114,14 @@ fn is_root() -> bool {
     Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0")
 }
 
-/// Node.js in a version that nano and the test runner's options work with.
+/// Node.js in a version that the console's build, nano and the test runner's options work with.
 fn node() -> bool {
     let Ok(output) = Command::new("node").arg("--version").output() else {
         return false;
     };
     let version = String::from_utf8_lossy(&output.stdout);
-    let major = version.trim_start_matches('v').split('.').next();
-    major.and_then(|major| major.parse::<u32>().ok()) >= Some(20)
+    let mut numbers = version.trim_start_matches('v').split('.').map(|number| number.parse::<u32>().unwrap_or(0));
+    (numbers.next(), numbers.next()) >= (Some(20), Some(19))
 }
 
 /// The C headers that belong to the compiler itself, such as `stddef.h`: clang's, or else gcc's.

@@ -119,6 +119,32 @@ fn require_changeable(request: &Request) -> Result<(), Error> {
     }
 }
 
+/// `GET /_node/{node}/_settings`: what the server knows of its settings, set or not.
+pub(super) async fn known(request: Request) -> Answer {
+    require_node(&request)?;
+    let mut out = br#"{"settings":["#.to_vec();
+    for (index, setting) in request.node.settings.known().iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        for (name, text) in [("{\"section\":", setting.section), (",\"key\":", setting.key), (",\"doc\":", setting.doc)]
+        {
+            out.extend_from_slice(name.as_bytes());
+            write_string(&mut out, text);
+        }
+        out.extend_from_slice(b",\"default\":");
+        match &setting.default {
+            Some(default) => write_string(&mut out, default),
+            None => out.extend_from_slice(b"null"),
+        }
+        out.extend_from_slice(b",\"applies\":");
+        write_string(&mut out, when(setting.applies));
+        out.push(b'}');
+    }
+    out.extend_from_slice(b"]}");
+    Ok(respond::json(StatusCode::OK, out))
+}
+
 fn persist(request: &Request) -> Persist {
     if request.header("x-couch-persist") == Some("false") { Persist::No } else { Persist::Yes }
 }
@@ -126,13 +152,16 @@ fn persist(request: &Request) -> Persist {
 /// The old value, and when the change counts.
 fn changed(old: &str, applies: Applies) -> respond::Response {
     let mut response = text(old);
-    let when = match applies {
+    response.headers_mut().insert(APPLIES, HeaderValue::from_static(when(applies)));
+    response
+}
+
+fn when(applies: Applies) -> &'static str {
+    match applies {
         Applies::AtOnce => "at-once",
         Applies::AfterRestart => "after-restart",
         Applies::Nowhere => "nowhere",
-    };
-    response.headers_mut().insert(APPLIES, HeaderValue::from_static(when));
-    response
+    }
 }
 
 fn text(value: &str) -> respond::Response {

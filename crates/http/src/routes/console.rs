@@ -1,63 +1,73 @@
-//! The console under `/_utils`: one page with its style and its script, which are parts of the program.
+//! The console under `/_utils`: the files of `settee_console`.
 //!
 //! It asks the server by the public interface only, so it may do what its user may do; everybody may load it. What it may load is
 //! limited by `[csp]`, see [`crate::browser`].
 
+use std::io::Read as _;
+
+use flate2::read::GzDecoder;
 use hyper::StatusCode;
 use hyper::header::{self, HeaderValue};
 use md5::{Digest as _, Md5};
+use settee_console::File;
 
 use crate::request::Request;
-use crate::respond::{self, Answer, Response};
-use crate::{Error, etag};
+use crate::respond::{self, Answer};
+use crate::{Error, accept, etag};
 
-/// A file of the console.
-struct Asset {
-    content_type: &'static str,
-    text: &'static str,
-}
-
-static PAGE: Asset = Asset { content_type: "text/html; charset=utf-8", text: include_str!("console/page.html") };
-static STYLE: Asset = Asset { content_type: "text/css; charset=utf-8", text: include_str!("console/style.css") };
-static SCRIPT: Asset =
-    Asset { content_type: "text/javascript; charset=utf-8", text: include_str!("console/script.js") };
+/// A year, the longest that caches believe: another content has another name.
+const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 
 /// `GET /_utils/`, and `GET /_utils`, which leads there: names within the page are relative to it.
 pub(super) async fn index(request: Request) -> Answer {
     if request.line.uri.path().ends_with('/') {
-        return Ok(serve(&request, &PAGE));
+        return serve(&request, "index.html");
     }
-    let mut response = respond::whole(StatusCode::MOVED_PERMANENTLY, PAGE.content_type, Vec::new());
+    let mut response = respond::whole(StatusCode::MOVED_PERMANENTLY, "text/html; charset=utf-8", Vec::new());
     respond::set(response.headers_mut(), header::LOCATION, &request.absolute("/_utils/"));
     Ok(response)
 }
 
 /// `GET /_utils/{*path}`
 pub(super) async fn file(request: Request) -> Answer {
-    let asset = match request.captures.get("path") {
+    match request.captures.get("path") {
         // Where browsers are sent that have to log in, see `[chttpd_auth] authentication_redirect`.
-        "index.html" | "session.html" => &PAGE,
-        "style.css" => &STYLE,
-        "script.js" => &SCRIPT,
-        _ => return Err(Error::not_found("missing")),
-    };
-    Ok(serve(&request, asset))
+        "session.html" => serve(&request, "index.html"),
+        path => serve(&request, path),
+    }
 }
 
-fn serve(request: &Request, asset: &Asset) -> Response {
-    let tag: String = Md5::digest(asset.text).iter().map(|byte| format!("{byte:02x}")).collect();
-    let mut response = if etag::knows(&request.headers, &tag) {
+fn serve(request: &Request, path: &str) -> Answer {
+    let file = settee_console::file(path).ok_or_else(|| Error::not_found("missing"))?;
+    let tag: String = Md5::digest(file.gzip).iter().map(|byte| format!("{byte:02x}")).collect();
+    let is_known = etag::knows(&request.headers, &tag);
+    let takes_gzip = accept::accepts_gzip(&request.headers);
+    let mut response = if is_known {
         etag::not_modified()
+    } else if takes_gzip {
+        respond::whole(StatusCode::OK, file.content_type, file.gzip)
     } else {
-        respond::whole(StatusCode::OK, asset.content_type, asset.text)
+        respond::whole(StatusCode::OK, file.content_type, inflated(file))
     };
     respond::set_etag(&mut response, &tag);
     let headers = response.headers_mut();
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, must-revalidate"));
+    if takes_gzip && !is_known {
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    headers
+        .insert(header::CACHE_CONTROL, if file.is_immutable { FOR_EVER } else { HeaderValue::from_static("no-cache") });
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     // A page of others that shows this one could have its visitor click on what is not seen.
     headers.insert(header::X_FRAME_OPTIONS, HeaderValue::from_static("SAMEORIGIN"));
-    response
+    Ok(response)
+}
+
+/// For the few clients that take nothing compressed; browsers all do.
+fn inflated(file: &File) -> Vec<u8> {
+    let mut out = Vec::new();
+    GzDecoder::new(file.gzip).read_to_end(&mut out).expect("the build compressed it");
+    out
 }
 
 #[cfg(test)]

@@ -100,6 +100,7 @@ fn server_resources() -> Vec<Resource> {
         Resource::new("/_node/{node}", "GET").get(ServerAdmin, server::node),
         Resource::new("/_node/{node}/_system", "GET").get(Metrics, server::system),
         Resource::new("/_node/{node}/_versions", "GET").get(ServerAdmin, server::versions),
+        Resource::new("/_node/{node}/_settings", "GET").get(ServerAdmin, config::known),
     ];
     resources.extend(operation_resources());
     resources.extend(reshard_resources());

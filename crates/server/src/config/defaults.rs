@@ -90,8 +90,8 @@ const COUNT: Kind = Kind::Integer(1, u32::MAX as u64);
 const COMMON_HEADERS: &str = "accept, accept-language, authorization, content-length, content-range, content-type, \
      destination, expires, if-match, if-none-match, last-modified, origin, pragma, x-couch-full-commit, x-couch-id, x-couch-persist, \
      x-couchdb-www-authenticate, x-http-method-override, x-requested-with, x-couchdb-vhost-path";
-const UTILS_POLICY: &str = "child-src 'self' data: blob:; default-src 'self'; img-src 'self' data:; font-src 'self'; \
-     script-src 'self' 'unsafe-eval'; style-src 'self' 'unsafe-inline';";
+const UTILS_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; \
+     connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'self'";
 const COMMON_METHODS: &str = "CONNECT, COPY, DELETE, GET, HEAD, OPTIONS, POST, PUT, TRACE";
 
 const fn setting(

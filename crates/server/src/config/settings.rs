@@ -53,6 +53,17 @@ impl Settings for Configuration {
         super::guide::applies(section, key)
     }
 
+    fn known(&self) -> Vec<settee_http::KnownSetting> {
+        let describe = |setting: &super::defaults::Setting| settee_http::KnownSetting {
+            section: setting.section,
+            key: setting.key,
+            default: setting.default_for(&self.data_dir),
+            applies: super::guide::applies(setting.section, setting.key),
+            doc: setting.doc,
+        };
+        super::defaults::SETTINGS.iter().map(describe).collect()
+    }
+
     /// The number in force: old section names and the table of defaults count, `infinity` is `u64::MAX`.
     fn number(&self, section: &str, key: &str, default: u64) -> u64 {
         self.get_u64(section, key).unwrap_or(default)

@@ -1,0 +1,236 @@
+// What administrators do with a server, in a browser.
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { NAME, ORIGIN, freshName, http, launch, made, openPage, seed } from './support.mjs';
+
+let browser;
+const db = freshName('admin');
+
+before(async () => {
+  browser = await launch();
+  for (const name of ['_users', '_replicator']) await http('PUT', name, {});
+  await seed(db, 300);
+});
+after(async () => {
+  await browser?.close();
+  await http('DELETE', db);
+});
+
+function flow(name, start, body) {
+  test(name, { timeout: 40_000 }, async () => {
+    const page = await openPage(browser, { start });
+    try {
+      await body(page);
+      assert.deepEqual(page.problems, []);
+    } catch (error) {
+      throw new Error(`${error.message}\n--- ${page.url()} ${page.problems.join('; ')}\n${(await page.locator('#content').innerText({ timeout: 500 }).catch(() => '')).slice(0, 700)}`, { cause: error });
+    } finally {
+      await page.context().close();
+    }
+  });
+}
+
+flow('a user is made, changed and deleted', '#/users', async (page) => {
+  const name = freshName('user');
+  await page.getByRole('button', { name: 'Create user' }).click();
+  await page.getByRole('textbox', { name: 'Name', exact: true }).fill(name);
+  await page.getByLabel('Password', { exact: true }).fill('secret');
+  await page.getByLabel('Roles').fill('sales, reports');
+  await page.getByRole('button', { name: 'Save' }).click();
+  await page.getByRole('row', { name: new RegExp(`${name}.*sales.*reports`) }).waitFor();
+  await page.getByRole('button', { name: `Actions on ${name}` }).click();
+  await page.getByRole('button', { name: 'Roles and password' }).click();
+  await page.getByLabel('Roles').fill('reports');
+  await page.getByLabel('New password').fill('other');
+  await page.getByRole('button', { name: 'Save' }).click();
+  await page.getByRole('row', { name: new RegExp(`${name}.*sales`) }).waitFor({ state: 'detached' });
+  const session = await fetch(`${ORIGIN}/_session`, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ name, password: 'other' }) });
+  assert.deepEqual((await session.json()).roles, ['reports']);
+  await page.getByRole('button', { name: `Actions on ${name}` }).click();
+  await page.getByRole('button', { name: 'Delete' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
+  await page.getByRole('row', { name: new RegExp(name) }).waitFor({ state: 'detached' });
+});
+
+flow('an administrator is added and removed', '#/users', async (page) => {
+  await page.getByRole('button', { name: 'Add' }).click();
+  await page.getByRole('textbox', { name: 'Name', exact: true }).fill('second');
+  await page.getByLabel('Password').fill('pw2');
+  await page.getByRole('dialog').getByRole('button', { name: 'Add' }).click();
+  await page.getByRole('button', { name: 'Remove second' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Remove' }).click();
+  await page.getByRole('button', { name: 'Remove second' }).waitFor({ state: 'detached' });
+  assert.equal((await http('GET', '_node/_local/_config/admins/second')).status, 404);
+});
+
+flow('a replication is stored, looked at and deleted', `#/replication/new?source=${db}`, async (page) => {
+  const target = freshName('copy');
+  const to = page.locator('.card', { has: page.getByRole('heading', { name: 'To', exact: true }) });
+  await to.getByLabel('Database').fill(target);
+  await page.getByLabel('Create it if it is missing').check();
+  await page.getByLabel('Password (from)').fill('pw');
+  await page.getByLabel('Password (to)').fill('pw');
+  await page.getByLabel('Filter').selectOption('selector');
+  await page.locator('[data-editor="Selector"] .cm-content').click();
+  await page.keyboard.press('Control+a');
+  await page.keyboard.insertText('{"state": "paid"}');
+  await page.getByLabel('Id of its document').fill(target);
+  await page.getByRole('button', { name: 'Replicate' }).click();
+  const row = page.getByRole('row', { name: new RegExp(target) });
+  await row.getByText('completed').waitFor();
+  const { rows } = await made('GET', `${target}/_all_docs?include_docs=true`);
+  assert.ok(rows.length > 0 && rows.every(({ doc }) => doc.state === 'paid'));
+  await page.getByRole('button', { name: `Actions on ${target}` }).click();
+  await page.getByRole('button', { name: 'Details' }).click();
+  assert.equal((await page.getByRole('dialog').innerText()).includes(':pw@'), false, 'no password is shown');
+  await page.keyboard.press('Escape');
+  await page.getByRole('button', { name: `Actions on ${target}` }).click();
+  await page.getByRole('button', { name: 'Delete' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
+  await row.waitFor({ state: 'detached' });
+  await http('DELETE', target);
+});
+
+flow('a replication that fails says why, and begins again', '#/replication', async (page) => {
+  const id = freshName('broken');
+  await made('PUT', `_replicator/${id}`, { source: `${ORIGIN}/none-${id}`, target: `${ORIGIN}/none2-${id}` });
+  const row = page.getByRole('row', { name: new RegExp(`none-${id}`) });
+  await row.getByText(/crashing|failed|error/).first().waitFor();
+  await page.getByRole('button', { name: `Actions on ${id}` }).click();
+  await page.getByRole('button', { name: 'Begin again' }).click();
+  await page.getByText('It begins again.').waitFor();
+  const { _rev } = await made('GET', `_replicator/${id}`);
+  await http('DELETE', `_replicator/${id}?rev=${_rev}`);
+});
+
+flow('a key of the configuration is found, changed and taken back', '#/config', async (page) => {
+  await page.getByLabel('Search keys and meanings').fill('slow_request');
+  const item = page.locator('.key-item', { hasText: 'slow_request_ms' });
+  await item.getByText('[log]').waitFor();
+  await item.locator('input').fill('0');
+  await item.getByRole('button', { name: 'Save' }).click();
+  await item.getByText('changed').waitFor();
+  assert.equal(await made('GET', '_node/_local/_config/log/slow_request_ms'), '0');
+  // With that limit every request is slow.
+  await made('GET', `${db}/_design/orders/_view/by_city?limit=1`);
+  await page.evaluate(() => { location.hash = '#/slow'; });
+  await page.getByRole('row', { name: /by_city/ }).first().waitFor();
+  await page.evaluate(() => { location.hash = '#/config?q=slow_request'; });
+  await item.getByRole('button', { name: /Back to the default/ }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Back to the default' }).click();
+  await item.getByText('changed').waitFor({ state: 'detached' });
+});
+
+flow('CORS is set in a form', '#/config/cors', async (page) => {
+  await page.getByLabel('Let pages of other origins use this server').check();
+  await page.getByRole('textbox', { name: 'Origins' }).fill('*');
+  await page.getByLabel('With cookies and passwords').check();
+  await page.getByText('Every page that one of your users visits').waitFor();
+  await page.getByRole('textbox', { name: 'Origins' }).fill('https://app.test');
+  await page.getByRole('button', { name: 'Save' }).click();
+  await page.getByText('CORS is saved.').waitFor();
+  const answer = await fetch(`${ORIGIN}/`, { headers: { origin: 'https://app.test' } });
+  assert.equal(answer.headers.get('access-control-allow-origin'), 'https://app.test');
+  await page.getByLabel('Let pages of other origins use this server').uncheck();
+  await page.getByRole('button', { name: 'Save' }).click();
+  await page.waitForFunction(() => !document.querySelector('button[aria-busy]'));
+});
+
+flow('the dashboard plots, the server tells of itself, and the log runs', '#/dashboard', async (page) => {
+  await page.locator('.plot canvas').first().waitFor();
+  await page.getByRole('img', { name: /^Requests a second: Requests (?!nothing)/ }).waitFor();
+  await page.getByRole('link', { name: 'Server' }).click();
+  await page.getByText('There is an administrator').waitFor();
+  await page.getByRole('heading', { name: 'Versions' }).waitFor();
+  await page.getByRole('link', { name: 'Logs' }).first().click();
+  await page.getByLabel('Lines with').fill('/_up');
+  await made('GET', '_up');
+  await page.locator('.log').getByText('/_up').first().waitFor();
+});
+
+flow('a build is seen while it runs, paused and resumed', '#/activity', async (page) => {
+  const name = freshName('building');
+  await made('PUT', name, {});
+  const docs = Array.from({ length: 10_000 }, (_, index) => ({ _id: String(index), n: index }));
+  await made('POST', `${name}/_bulk_docs`, { docs });
+  // Something that takes its time for each document.
+  const map = 'function (doc) { var s = 0; for (var i = 0; i < 10000; i++) { s = (s * 31 + i) % 1000003; } emit(s, null); }';
+  await made('PUT', `${name}/_design/slow`, { views: { slow: { map } } });
+  void http('GET', `${name}/_design/slow/_view/slow?limit=1`);
+  const build = page.locator('.build', { hasText: name });
+  await build.getByRole('button', { name: 'Pause' }).click();
+  const paused = page.locator('.card', { has: page.getByRole('heading', { name: 'Paused here' }) });
+  await paused.getByText('paused', { exact: true }).waitFor();
+  await paused.getByRole('button', { name: 'Resume' }).click();
+  await build.getByRole('button', { name: 'Cancel' }).click();
+  await build.waitFor({ state: 'detached', timeout: 20_000 });
+  await http('DELETE', name);
+});
+
+test('the first minutes of a server', { timeout: 40_000, skip: !process.env.SETTEE_BINARY }, async () => {
+  const data = mkdtempSync(join(tmpdir(), 'settee-console-'));
+  const env = { ...process.env };
+  delete env.COUCHDB_USER;
+  delete env.COUCHDB_PASSWORD;
+  const child = spawn(process.env.SETTEE_BINARY, ['serve', '--bind', '127.0.0.1', '--port', '0', '--data', data], { env, stdio: ['ignore', 'pipe', 'pipe'] });
+  try {
+    let told = '';
+    const address = await new Promise((resolve, reject) => {
+      const read = (piece) => {
+        told += piece;
+        const found = /http:\/\/127\.0\.0\.1:\d+/.exec(told);
+        if (found) resolve(found[0]);
+      };
+      child.stdout.on('data', read);
+      child.stderr.on('data', read);
+      child.on('exit', () => reject(new Error(told)));
+    });
+    const page = await openPage(browser, { user: null, base: `${address}/_utils/` });
+    await page.getByText('There is no administrator yet').waitFor();
+    await page.getByRole('link', { name: 'Set it up' }).click();
+    await page.getByRole('textbox', { name: 'Name', exact: true }).fill('first');
+    await page.getByLabel('Password', { exact: true }).fill('pw1');
+    await page.getByLabel('Password again').fill('pw');
+    await page.getByText('The passwords differ.').waitFor();
+    await page.getByLabel('Password again').fill('pw1');
+    await page.getByLabel('Let pages of other origins use this server').check();
+    await page.getByRole('textbox', { name: 'Origins' }).fill('https://app.test');
+    await page.getByRole('button', { name: 'Set up', exact: true }).last().click();
+    await page.getByRole('link', { name: '_users' }).waitFor();
+    await page.getByRole('button', { name: 'Session of first' }).waitFor();
+    const cors = await fetch(`${address}/_session`, { headers: { origin: 'https://app.test' } });
+    assert.equal(cors.headers.get('access-control-allow-origin'), 'https://app.test');
+    assert.equal((await fetch(`${address}/_all_dbs`)).status, 401);
+    assert.deepEqual(page.problems, []);
+    await page.context().close();
+  } finally {
+    child.kill('SIGKILL');
+    rmSync(data, { recursive: true, force: true });
+  }
+});
+
+test('somebody without rights is told what they may do', { timeout: 40_000 }, async () => {
+  const name = freshName('plain');
+  await made('PUT', `_users/org.couchdb.user:${name}`, { name, password: 'secret', roles: [], type: 'user' });
+  await made('PUT', `${db}/_security`, { admins: { names: [], roles: [] }, members: { names: [name], roles: [] } });
+  const page = await openPage(browser, { user: name, password: 'secret' });
+  assert.equal(await page.getByRole('link', { name: 'Configuration' }).count(), 0);
+  await page.getByRole('textbox', { name: 'Name', exact: true }).fill(db);
+  await page.getByRole('button', { name: 'Open' }).click();
+  await page.getByRole('region', { name: 'Documents' }).getByRole('link', { name: 'order-0000000' }).waitFor();
+  await page.evaluate((hash) => { location.hash = hash; }, `#/db/${db}/settings`);
+  await page.getByText('Figures').waitFor();
+  assert.equal(await page.getByText('Delete database').count(), 0);
+  await page.evaluate((hash) => { location.hash = hash; }, `#/db/${db}/doc/order-0000001`);
+  await page.locator('.cm-content').getByText('order-0000001').waitFor();
+  await page.getByRole('button', { name: `Session of ${name}` }).click();
+  await page.getByRole('button', { name: 'Your account' }).click();
+  await page.getByText('an administrator changes passwords').waitFor();
+  assert.deepEqual(page.problems, []);
+  await page.context().close();
+  assert.notEqual(name, NAME);
+});

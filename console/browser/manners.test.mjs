@@ -1,0 +1,271 @@
+// What holds on every page: nothing stored runs, everybody can use it, and other servers and prefixes work too.
+import assert from 'node:assert/strict';
+import { createServer, request as httpRequest } from 'node:http';
+import { after, before, test } from 'node:test';
+import axe from 'axe-core';
+import { CONSOLE, NAME, ORIGIN, PASSWORD, freshName, http, launch, made, openPage, orders, seed } from './support.mjs';
+import { pages } from './pages.mjs';
+
+let browser;
+const db = freshName('manners');
+
+before(async () => {
+  browser = await launch();
+  for (const name of ['_users', '_replicator']) await http('PUT', name, {});
+  await seed(db, 200);
+});
+after(async () => {
+  await browser?.close();
+  await http('DELETE', db);
+});
+
+async function settle(page, ready) {
+  await page.locator(ready).first().waitFor();
+  await page.waitForFunction(() => !document.querySelector('.skeleton'));
+}
+
+/** What axe finds by the rules of WCAG 2.2 A and AA. */
+async function violations(page) {
+  await page.evaluate(axe.source);
+  return page.evaluate(async () => {
+    const found = await globalThis.axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'] });
+    return found.violations.map(({ id, nodes }) => `${id}: ${nodes.slice(0, 3).map(({ html, any }) => `${html.slice(0, 160)} ${any[0]?.message ?? ''}`).join(' | ')}`);
+  });
+}
+
+for (const [theme, width] of [['light', 1400], ['dark', 1400], ['light', 400]]) {
+  test(`axe finds nothing on any page, ${theme}, ${width} pixels`, { timeout: 120_000 }, async () => {
+    const page = await openPage(browser, { theme, width });
+    const found = {};
+    for (const [name, address, ready] of pages(db)) {
+      await page.evaluate((hash) => { location.hash = hash; }, address);
+      await settle(page, ready);
+      const here = await violations(page);
+      if (here.length > 0) found[name] = here;
+      const tooWide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+      assert.ok(tooWide <= 0, `${name} is ${tooWide} pixels too wide`);
+    }
+    assert.deepEqual(found, {});
+    assert.deepEqual(page.problems, []);
+    await page.context().close();
+  });
+}
+
+test('axe finds nothing in dialogs, menus and the palette', { timeout: 60_000 }, async () => {
+  for (const theme of ['light', 'dark']) {
+    const page = await openPage(browser, { theme, start: '#/databases?do=create' });
+    await page.getByRole('dialog').waitFor();
+    assert.deepEqual(await violations(page), [], 'create');
+    await page.keyboard.press('Escape');
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    await page.getByRole('button', { name: `Session of ${NAME}` }).click();
+    assert.deepEqual(await violations(page), [], 'menu');
+    await page.keyboard.press('Escape');
+    await page.keyboard.press('Control+k');
+    await page.getByRole('option').first().waitFor();
+    assert.deepEqual(await violations(page), [], 'palette');
+    await page.keyboard.press('Escape');
+    await page.evaluate((hash) => { location.hash = hash; }, `#/db/${db}-none`);
+    await page.getByRole('alert').waitFor();
+    assert.deepEqual(await violations(page), [], 'error');
+    assert.deepEqual(page.problems, []);
+    await page.context().close();
+  }
+});
+
+test('nothing that is stored is run or becomes markup', { timeout: 90_000 }, async () => {
+  const evil = '<img src=x onerror=alert(1)><script>alert(2)</script>';
+  const name = freshName('evil');
+  await made('PUT', name, {});
+  const id = `"><svg/onload=alert(3)>${evil}`;
+  const url = `${name}/${encodeURIComponent(id)}`;
+  const attack = { [evil]: evil, link: 'javascript:alert(4)', nested: { [`'"><b>`]: [evil] }, constructor: evil, '<b>field</b>': `{{constructor.constructor('alert(5)')()}}` };
+  const { rev } = await made('PUT', url, attack);
+  await made('PUT', `${url}/${encodeURIComponent(`${evil}.html`)}?rev=${rev}`, '<script>alert(6)</script>', { 'content-type': 'text/html' });
+  const { _rev } = await made('GET', url);
+  await made('PUT', `${url}/${encodeURIComponent('picture.svg')}?rev=${_rev}`, `<svg xmlns="http://www.w3.org/2000/svg" onload="alert(7)"><script>alert(8)</script></svg>`, { 'content-type': 'image/svg+xml' });
+  await made('POST', `${name}/_bulk_docs`, { new_edits: false, docs: [{ _id: id, _rev: '1-ffffffffffffffffffffffffffffffff', text: evil }] });
+  const ddoc = `_design/${encodeURIComponent(evil)}`;
+  await made('PUT', `${name}/${ddoc}`, { views: { [evil]: { map: `function (doc) { log("${evil.replaceAll('"', "'")}"); emit(${JSON.stringify(evil)}, ${JSON.stringify(evil)}); }`, reduce: '_count' } }, filters: { [evil]: 'function () { return true; }' } });
+  const user = `_users/org.couchdb.user:${encodeURIComponent(evil + name)}`;
+  const { rev: userRev } = await made('PUT', user, { name: evil + name, password: 'x', roles: [evil], type: 'user' });
+  await made('PUT', `_node/_local/_config/console_test/${encodeURIComponent(evil)}`, JSON.stringify(evil));
+  const page = await openPage(browser);
+  const enc = encodeURIComponent;
+  const at = `#/db/${name}`;
+  const places = [
+    '#/databases', at, `${at}?view=json`, `${at}?q=${enc(evil)}`, `${at}/doc/${enc(id)}`, `${at}/doc/${enc(id)}?tab=conflicts`, `${at}/doc/${enc(id)}?tab=revisions`, `${at}/doc/${enc(id)}?tab=attachments`,
+    `${at}/designs`, `${at}/design/${enc(evil)}`, `${at}/view/${enc(evil)}/${enc(evil)}`, `${at}/view/${enc(evil)}/${enc(evil)}?show=groups`, `${at}/view/${enc(evil)}/${enc(evil)}?show=chart`,
+    `${at}/query?q=${enc('{"selector":{"link":{"$exists":true}}}')}`, `${at}/changes`, `${at}/playground?ddoc=${enc(evil)}&name=${enc(evil)}`, `${at}/settings`, '#/users', '#/config?section=console_test', '#/logs',
+    `#/db/${enc(evil)}`, `#/${enc(evil)}`, `#/login?back=${enc('javascript:alert(9)')}`,
+  ];
+  for (const [turn, place] of places.entries()) {
+    // With another query the page is loaded anew.
+    await page.goto(`${CONSOLE}?${turn}${place}`);
+    await page.locator('#content, form').first().waitFor();
+    await page.waitForFunction(() => !document.querySelector('.skeleton'));
+    const made = await page.evaluate(() => [...document.querySelectorAll('#app img[src="x"], #app b, #app [onerror], #app [onload], #app script, #app a[href^="javascript:"]')].map((node) => node.outerHTML.slice(0, 200)));
+    assert.deepEqual(made, [], place);
+  }
+  // Previews of what was attached.
+  await page.goto(`${CONSOLE}?preview${at}/doc/${enc(id)}?tab=attachments`);
+  for (const file of [/html/, /picture/]) {
+    await page.getByRole('row', { name: file }).getByRole('button', { name: 'Preview' }).click();
+    await page.getByRole('dialog').waitFor();
+    await page.waitForFunction(() => !document.querySelector('.skeleton'));
+    await page.keyboard.press('Escape');
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+  }
+  assert.deepEqual(page.problems.filter((problem) => !/refused: style-src-attr/.test(problem)), []);
+  await page.context().close();
+  await http('DELETE', name);
+  await http('DELETE', `${user}?rev=${userRev}`);
+  await http('DELETE', `_node/_local/_config/console_test/${encodeURIComponent(evil)}`);
+});
+
+/** The same server under a prefix, and as much like CouchDB 3.5 as its answers can be made: without what only Settee has. */
+function stranger(prefix, isForeign) {
+  const ours = /^\/(?:_log|_node\/[^/]+\/_(?:log|settings)|[^/]+\/_view_test|[^/]+\/_design\/[^/]+\/_build)(?:\?|$)/;
+  return new Promise((resolve) => {
+    const server = createServer((incoming, outgoing) => {
+      const path = incoming.url.startsWith(prefix) ? incoming.url.slice(prefix.length) || '/' : undefined;
+      if (path === undefined || (isForeign && ours.test(path))) {
+        outgoing.writeHead(404, { 'content-type': 'application/json' }).end('{"error":"not_found","reason":"missing"}');
+        return;
+      }
+      if (isForeign && path === '/') {
+        outgoing.writeHead(200, { 'content-type': 'application/json' }).end('{"couchdb":"Welcome","version":"3.5.0","git_sha":"11f0d3643","uuid":"x","features":["search","access-ready","partitioned"],"vendor":{"name":"The Apache Software Foundation"}}');
+        return;
+      }
+      const asked = httpRequest(ORIGIN + path, { method: incoming.method, headers: incoming.headers }, (answer) => {
+        outgoing.writeHead(answer.statusCode, answer.headers);
+        answer.pipe(outgoing);
+      });
+      asked.on('error', () => outgoing.destroy());
+      outgoing.on('close', () => asked.destroy());
+      incoming.pipe(asked);
+    });
+    server.listen(0, '127.0.0.1', () => resolve(server));
+  });
+}
+
+test('behind a prefix', { timeout: 60_000 }, async (t) => {
+  const server = await stranger('/some/couch', false);
+  t.after(() => { server.close(); server.closeAllConnections(); });
+  const page = await openPage(browser, { user: null, base: `http://127.0.0.1:${server.address().port}/some/couch/_utils/`, start: `#/db/${db}/doc/exact` });
+  await page.getByRole('textbox', { name: 'Name' }).or(page.getByRole('button', { name: 'Log in' })).first().click();
+  await page.getByRole('textbox', { name: 'Name' }).fill(NAME);
+  await page.getByLabel('Password').fill(PASSWORD);
+  await page.keyboard.press('Enter');
+  await page.locator('.cm-content').getByText('12345678901234567890').waitFor();
+  await page.evaluate((hash) => { location.hash = hash; }, `#/db/${db}/doc/files?tab=attachments`);
+  await page.getByRole('row', { name: /square/ }).getByRole('button', { name: 'Preview' }).click();
+  await page.waitForFunction(() => document.querySelector('.preview-image')?.naturalWidth > 0);
+  assert.deepEqual(page.problems, []);
+  await page.context().close();
+});
+
+test('on a server that is not Settee, what it lacks is hidden', { timeout: 90_000 }, async (t) => {
+  const server = await stranger('', true);
+  t.after(() => { server.close(); server.closeAllConnections(); });
+  const page = await openPage(browser, { base: `http://127.0.0.1:${server.address().port}/_utils/` });
+  for (const [name, address, ready] of pages(db)) {
+    // These say that the server does not have them.
+    if (['playground', 'logs', 'slow', 'login'].includes(name)) continue;
+    await page.evaluate((hash) => { location.hash = hash; }, address);
+    await settle(page, ready);
+    assert.equal(await page.getByRole('alert').count(), 0, name);
+  }
+  for (const [address, text] of [[`#/db/${db}/playground`, 'no playground'], ['#/logs', 'does not show its log'], ['#/slow', 'does not show its log']]) {
+    await page.evaluate((hash) => { location.hash = hash; }, address);
+    await page.getByText(text).waitFor();
+  }
+  await page.evaluate((hash) => { location.hash = hash; }, `#/db/${db}/search`);
+  await page.getByText('No search indexes').waitFor();
+  assert.deepEqual(page.problems, []);
+  await page.context().close();
+});
+
+test('addresses of Fauxton lead to the same places', { timeout: 30_000 }, async () => {
+  const page = await openPage(browser, { start: `#/database/${db}/_all_docs` });
+  await page.getByRole('region', { name: 'Documents' }).waitFor();
+  await page.context().close();
+});
+
+test('the first page is there within a second, and a large document can be edited', { timeout: 90_000 }, async () => {
+  const name = freshName('large');
+  await made('PUT', name, {});
+  const page = await openPage(browser, { start: '#/databases' });
+  await page.getByRole('table').waitFor();
+  const times = [];
+  for (let turn = 0; turn < 3; turn += 1) {
+    // Cold: nothing of the last visit is used.
+    const session = await page.context().newCDPSession(page);
+    await session.send('Network.clearBrowserCache');
+    const began = Date.now();
+    await page.goto(`${CONSOLE}?${turn}#/databases`);
+    await page.getByRole('table').waitFor();
+    times.push(Date.now() - began);
+  }
+  const first = await page.evaluate(() => performance.getEntriesByType('resource').filter(({ name }) => name.includes('/_utils/')).reduce((sum, { encodedBodySize }) => sum + encodedBodySize, 0));
+  console.log(`first page: ${times.join(', ')} ms, ${first} bytes`);
+  assert.ok(Math.min(...times) < 1000, `${times}`);
+  assert.ok(first < 300_000, `${first}`);
+
+  const lines = Array.from({ length: 40_000 }, (_, index) => ({ index, text: `line ${index} ${'x'.repeat(80)}`, price: 1.5 }));
+  const text = JSON.stringify({ lines }).replaceAll('1.5}', '1.50}');
+  assert.ok(text.length > 5_000_000, `${text.length}`);
+  await made('PUT', `${name}/large`, text);
+  const began = Date.now();
+  await page.goto(`${CONSOLE}?large#/db/${name}/doc/large`);
+  const editor = page.locator('[data-editor="JSON of large"] .cm-content');
+  await editor.getByText('"_id"').waitFor();
+  const opened = Date.now() - began;
+  await editor.getByText('"_id"').click();
+  await page.keyboard.press('Home');
+  const typed = Date.now();
+  await page.keyboard.type('"added": 2.50,\n');
+  await page.getByText('not saved').waitFor();
+  const edited = Date.now() - typed;
+  await page.keyboard.press('Control+s');
+  await page.getByText('Saved as 2-').waitFor({ timeout: 20_000 });
+  console.log(`5 MB: opened in ${opened} ms, 15 keys in ${edited} ms`);
+  const saved = await http('GET', `${name}/large`);
+  assert.ok(saved.text.includes('"added":2.50') && saved.text.includes('"price":1.50'));
+  assert.deepEqual(page.problems, []);
+  await page.context().close();
+  await http('DELETE', name);
+});
+
+// A million documents take a minute to write; SETTEE_CONSOLE_DOCS says how many there are to be.
+test('a large database is scrolled and searched without a slow request', { timeout: 400_000 }, async () => {
+  const count = Number(process.env.SETTEE_CONSOLE_DOCS ?? 30_000);
+  const name = freshName('many');
+  await made('PUT', name, {});
+  for (let from = 0; from < count; from += 10_000) await made('POST', `${name}/_bulk_docs`, { docs: orders(Math.min(10_000, count - from), from) });
+  const page = await openPage(browser, { start: `#/db/${name}` });
+  const list = page.getByRole('region', { name: 'Documents' });
+  await list.getByRole('link', { name: 'order-0000000' }).waitFor();
+  const idle = () => page.waitForFunction(() => !document.querySelector('.list-foot')?.textContent.includes('loading'));
+  for (let turn = 0; turn < 40; turn += 1) {
+    await list.focus();
+    await page.keyboard.press('End');
+    await idle();
+  }
+  const last = String(count - 1).padStart(7, '0');
+  for (const part of [String(Math.floor(count / 2)).padStart(7, '0').slice(0, 5), last.slice(0, 6), last]) {
+    await page.getByLabel('Documents whose ids begin with').fill(`order-${part}`);
+    await list.getByRole('link', { name: new RegExp(`^order-${part}`) }).first().waitFor();
+    await idle();
+  }
+  await page.getByLabel('Documents whose ids begin with').fill('');
+  await page.getByRole('button', { name: 'First first' }).click();
+  await list.getByRole('link', { name: `order-${last}` }).waitFor();
+  const slowest = await page.evaluate(() => performance.getEntriesByType('resource').filter(({ name }) => name.includes('_all_docs')).map(({ duration, responseStart, requestStart }) => ({ all: Math.round(duration), server: Math.round(responseStart - requestStart) })).sort((a, b) => b.all - a.all).slice(0, 3));
+  console.log(`${count} documents: slowest requests ${JSON.stringify(slowest)}`);
+  assert.deepEqual(page.problems, []);
+  await page.context().close();
+  await http('DELETE', name);
+  // The machine of the gate does other things as well: what takes this long is no accident.
+  assert.ok(slowest[0].all < (process.env.CI === 'true' ? 500 : 300), JSON.stringify(slowest));
+});

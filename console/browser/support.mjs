@@ -1,0 +1,108 @@
+// A browser for tests, a server to test, and data in it. The server is where SETTEE_URL says, with an administrator's name and password.
+import assert from 'node:assert/strict';
+import { chromium } from 'playwright-core';
+
+const given = new URL(process.env.SETTEE_URL ?? 'http://admin:pw@127.0.0.1:5984');
+export const NAME = decodeURIComponent(given.username);
+export const PASSWORD = decodeURIComponent(given.password);
+export const ORIGIN = given.origin;
+/** Where the console is; another place than the server's when a proxy stands between. */
+export const CONSOLE = process.env.CONSOLE_URL ?? `${ORIGIN}/_utils/`;
+
+export function launch() {
+  const args = ['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'];
+  return chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args, env: { ...process.env, NO_PROXY: '*' } });
+}
+
+const basic = `Basic ${Buffer.from(`${NAME}:${PASSWORD}`).toString('base64')}`;
+
+/** Asks the server itself, as the administrator. */
+export async function http(method, path, body, headers = {}) {
+  const text = body === undefined || typeof body === 'string' || body instanceof Uint8Array ? body : JSON.stringify(body);
+  const response = await fetch(`${ORIGIN}/${path}`, { method, body: text, headers: { authorization: basic, 'content-type': 'application/json', ...headers } });
+  const answer = await response.text();
+  try {
+    return { status: response.status, body: JSON.parse(answer), text: answer };
+  } catch {
+    return { status: response.status, body: undefined, text: answer };
+  }
+}
+
+export async function made(method, path, body, headers) {
+  const answer = await http(method, path, body, headers);
+  assert.ok(answer.status < 300, `${method} ${path}: ${answer.status} ${answer.text.slice(0, 300)}`);
+  return answer.body;
+}
+
+/** A page that is logged in. `problems` fills with what no page may do: exceptions, and loads that its policy refuses. */
+export async function openPage(browser, { theme = 'light', width = 1400, height = 900, user = NAME, password = PASSWORD, start = '#/databases', base = CONSOLE } = {}) {
+  const context = await browser.newContext({ viewport: { width, height }, colorScheme: theme, reducedMotion: 'reduce', acceptDownloads: true });
+  // Chromium itself wants to style what is pasted into an editable element, is kept from it, and nothing is lost.
+  await context.addInitScript(() => document.addEventListener('securitypolicyviolation', (event) => {
+    if (!event.composedPath()[0]?.closest?.('.cm-content')) console.error(`refused: ${event.violatedDirective} ${event.blockedURI} ${event.sample}`);
+  }));
+  const page = await context.newPage();
+  page.setDefaultTimeout(10_000);
+  page.problems = [];
+  page.on('pageerror', (error) => page.problems.push(String(error)));
+  page.on('console', (message) => {
+    if (message.type() === 'error' && !/Failed to load resource|Applying inline style/.test(message.text())) page.problems.push(message.text());
+  });
+  page.on('dialog', (dialog) => {
+    page.problems.push(`a dialog opened: ${dialog.message()}`);
+    void dialog.dismiss();
+  });
+  if (user !== null) {
+    const answer = await context.request.post(new URL('../_session', base).href, { data: { name: user, password } });
+    assert.equal(answer.status(), 200, await answer.text());
+  }
+  await page.goto(base + start);
+  return page;
+}
+
+let turn = 0;
+export function freshName(what) {
+  turn += 1;
+  return `${what}-${process.pid}-${Date.now().toString(36)}-${turn}`;
+}
+
+const CITIES = ['Berlin', 'Lagos', 'Lima', 'Oslo', 'Quito', 'Rome', 'Seoul', 'Tunis'];
+const STATES = ['paid', 'open', 'sent', 'returned'];
+
+export function orders(count, from = 0) {
+  return Array.from({ length: count }, (_, index) => {
+    const at = from + index;
+    return {
+      _id: `order-${String(at).padStart(7, '0')}`, type: 'order', customer: `Customer ${(at * 7919) % 1000}`, city: CITIES[(at * 31) % CITIES.length], state: STATES[(at * 17) % STATES.length],
+      total: ((at * 7919) % 100_000) / 100, placed: new Date(Date.UTC(2024, at % 24, (at % 28) + 1)).toISOString().slice(0, 10), lines: [{ sku: `S-${at % 50}`, count: (at % 5) + 1 }],
+    };
+  });
+}
+
+export const DESIGN = {
+  _id: '_design/orders',
+  views: {
+    by_city: { map: 'function (doc) {\n  if (doc.type === "order") {\n    emit([doc.city, doc.state], doc.total);\n  }\n}', reduce: '_stats' },
+    by_month: { map: 'function (doc) {\n  emit(doc.placed.slice(0, 7), doc.total);\n}', reduce: '_sum' },
+    by_customer: { map: 'function (doc) {\n  emit(doc.customer, null);\n}' },
+  },
+  filters: { paid: 'function (doc, req) {\n  return doc.state === "paid";\n}' },
+};
+
+/** A database with orders, views of them, a conflict and attachments. */
+export async function seed(name, count = 400) {
+  await made('PUT', name, {});
+  for (let from = 0; from < count; from += 5000) await made('POST', `${name}/_bulk_docs`, { docs: orders(Math.min(5000, count - from), from) });
+  await made('PUT', `${name}/${encodeURIComponent(DESIGN._id)}`.replace('%2F', '/'), DESIGN);
+  await made('POST', `${name}/_index`, { index: { fields: ['state', 'placed'] }, name: 'by-state', ddoc: 'queries' });
+  const exact = '{"_id":"exact","big":12345678901234567890,"price":1.50,"small":1e-7,"name":"Numbers are kept"}';
+  await made('PUT', `${name}/exact`, exact);
+  await made('POST', `${name}/_bulk_docs`, { new_edits: false, docs: [
+    { _id: 'torn', _rev: '1-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa', title: 'Sofa', price: 120, colour: 'green' },
+    { _id: 'torn', _rev: '1-bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb', title: 'Sofa', price: 140, colour: 'green', note: 'from Lima' },
+  ] });
+  const { rev } = await made('PUT', `${name}/files`, { title: 'With files' });
+  const second = await made('PUT', `${name}/files/notes.txt?rev=${rev}`, 'A settee is a small couch.\n', { 'content-type': 'text/plain' });
+  const png = Buffer.from('iVBORw0KGgoAAAANSUhEUgAAABAAAAAQCAIAAACQkWg2AAAAIUlEQVR42mNgGAWjYBSMglEwCkbBKBgFo2AUjIJRMAoGPwAQEAABOQj0FQAAAABJRU5ErkJggg==', 'base64');
+  await made('PUT', `${name}/files/square.png?rev=${second.rev}`, new Uint8Array(png), { 'content-type': 'image/png' });
+}

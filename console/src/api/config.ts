@@ -1,0 +1,68 @@
+/** The configuration of the node that answers. */
+import { enc, get, put, send } from './http.ts';
+
+export type Sections = Record<string, Record<string, string>>;
+
+const ROOT = '_node/_local/_config';
+
+export const readConfig = (signal?: AbortSignal) => get<Sections>(ROOT, signal);
+
+/** When the change counts, if the server says so: `at-once`, `after-restart` or `nowhere`. */
+export async function setConfig(section: string, key: string, value: string): Promise<string | null> {
+  const answer = await send('PUT', `${ROOT}/${enc(section)}/${enc(key)}`, { body: JSON.stringify(value) });
+  return answer.headers.get('x-settee-applies');
+}
+
+export async function unsetConfig(section: string, key: string): Promise<void> {
+  await send('DELETE', `${ROOT}/${enc(section)}/${enc(key)}`);
+}
+
+/** What a key means; Settee tells, other servers do not. */
+export interface Setting {
+  section: string;
+  key: string;
+  default: string | null;
+  value: string;
+  applies: 'at-once' | 'after-restart' | 'nowhere';
+  doc: string;
+}
+
+export const readSettings = (signal?: AbortSignal) =>
+  get<{ settings: Setting[] }>('_node/_local/_settings', signal).then(({ settings }) => settings).catch(() => [] as Setting[]);
+
+export interface Cors {
+  enabled: boolean;
+  origins: string;
+  credentials: boolean;
+  headers: string;
+  methods: string;
+}
+
+export function corsOf(sections: Sections): Cors {
+  const cors = sections['cors'] ?? {};
+  return {
+    enabled: (sections['chttpd']?.['enable_cors'] ?? sections['httpd']?.['enable_cors']) === 'true',
+    origins: cors['origins'] ?? '',
+    credentials: cors['credentials'] === 'true',
+    headers: cors['headers'] ?? '',
+    methods: cors['methods'] ?? '',
+  };
+}
+
+export const CORS_HEADERS = 'accept, authorization, content-type, origin, referer';
+export const CORS_METHODS = 'GET, PUT, POST, HEAD, DELETE';
+
+export async function setCors(cors: Cors): Promise<void> {
+  await setConfig('cors', 'origins', cors.origins);
+  await setConfig('cors', 'credentials', String(cors.credentials));
+  await setConfig('cors', 'headers', cors.headers || CORS_HEADERS);
+  await setConfig('cors', 'methods', cors.methods || CORS_METHODS);
+  // Last, so that no page gets in by settings of before.
+  await setConfig('chttpd', 'enable_cors', String(cors.enabled));
+}
+
+export const SYSTEM_DATABASES = ['_users', '_replicator', '_global_changes'];
+
+export async function createDatabase(name: string, partitioned = false): Promise<void> {
+  await put(`${enc(name)}${partitioned ? '?partitioned=true' : ''}`, {});
+}

@@ -1,0 +1,104 @@
+/**
+ * What the server is asked. The server is the one whose `/_utils/` this is, also below a prefix: paths are relative to the page.
+ * Answers that hold documents of users stay text (`send`); `get` is for what the server says of itself.
+ */
+export class ApiError extends Error {
+  constructor(readonly status: number, readonly error: string, readonly reason: string) {
+    super(reason || error);
+  }
+}
+
+export interface Answer {
+  status: number;
+  text: string;
+  headers: Headers;
+  ms: number;
+}
+
+export interface Options {
+  body?: string | Blob;
+  type?: string;
+  headers?: Record<string, string>;
+  signal?: AbortSignal | undefined;
+}
+
+export const enc = encodeURIComponent;
+
+/** The path of a document; the slash after `_design` and `_local` belongs to it. */
+export function docPath(id: string): string {
+  const prefix = /^_(?:design|local)\//.exec(id)?.[0] ?? '';
+  return prefix + enc(id.slice(prefix.length));
+}
+
+/** A path's query; `undefined` is left out. Values of keys have to be JSON already. */
+export function query(params: Record<string, string | number | boolean | undefined>): string {
+  const parts = Object.entries(params).filter(([, value]) => value !== undefined && value !== '');
+  return parts.length === 0 ? '' : `?${parts.map(([name, value]) => `${name}=${enc(String(value))}`).join('&')}`;
+}
+
+/** The address of a path on the server, with a slash at its end when empty. */
+export function address(path: string): string {
+  return new URL(`../${path}`, location.href.split('#')[0]).href;
+}
+
+let onLoggedOut: () => void = () => {};
+export function whenLoggedOut(act: () => void): void {
+  onLoggedOut = act;
+}
+
+export async function send(method: string, path: string, options: Options = {}): Promise<Answer> {
+  // Without the second header a browser asks for a password itself.
+  const headers: Record<string, string> = { Accept: 'application/json', 'X-CouchDB-WWW-Authenticate': 'Cookie', ...options.headers };
+  if (options.body !== undefined) headers['Content-Type'] = options.type ?? 'application/json';
+  const began = performance.now();
+  let response: Response;
+  try {
+    response = await fetch(address(path), { method, headers, body: options.body ?? null, signal: options.signal ?? null });
+  } catch (error) {
+    if (error instanceof DOMException && error.name === 'AbortError') throw error;
+    throw new ApiError(0, 'unreachable', 'The server does not answer. Is it running, and does the network reach it?');
+  }
+  const text = await response.text();
+  if (!response.ok) throw refusal(response, text);
+  return { status: response.status, text, headers: response.headers, ms: performance.now() - began };
+}
+
+function refusal(response: Response, text: string): ApiError {
+  let told: { error?: unknown; reason?: unknown } = {};
+  try {
+    told = JSON.parse(text) as typeof told;
+  } catch {
+    // A proxy may answer in its own way.
+  }
+  if (response.status === 401) onLoggedOut();
+  const reason = typeof told.reason === 'string' ? told.reason : text.slice(0, 300) || response.statusText;
+  return new ApiError(response.status, typeof told.error === 'string' ? told.error : response.statusText, reason);
+}
+
+export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
+  return JSON.parse((await send('GET', path, { signal })).text) as T;
+}
+
+export async function post<T>(path: string, body: unknown, signal?: AbortSignal): Promise<T> {
+  return JSON.parse((await send('POST', path, { body: JSON.stringify(body), signal })).text) as T;
+}
+
+export async function put<T>(path: string, body: unknown): Promise<T> {
+  return JSON.parse((await send('PUT', path, { body: JSON.stringify(body) })).text) as T;
+}
+
+/** What somebody can do about a refusal, where more can be said than its reason. */
+export function advice(error: unknown): string {
+  if (!(error instanceof ApiError)) return '';
+  switch (error.status) {
+    case 0: return 'The console tries again as soon as you do.';
+    case 401: return 'Log in with a user who may do this.';
+    case 403: return 'Your user may not do this; an administrator of the database or of the server may.';
+    case 404: return 'It may have been deleted, or this server does not have it.';
+    case 409: return 'Somebody else changed it in the meantime. Load the newest version and apply your change there.';
+    case 412: return 'There is one with this name already; choose another name.';
+    case 413: return 'It is larger than the server takes. See max_document_size and max_http_request_size in the configuration.';
+    case 507: return 'The disk is full.';
+    default: return error.status >= 500 ? 'The log of the server says more.' : '';
+  }
+}

@@ -1,0 +1,207 @@
+/** The frame of all pages: navigation, the way back, the finder, the session. Which page is shown follows from the address. */
+import { Component, type ComponentChildren, type ComponentType } from 'preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { whenLoggedOut } from './api/http.ts';
+import { isAdmin, isParty, logout, refresh, world } from './api/session.ts';
+import { Login } from './pages/login.tsx';
+import { go, useRoute, type Route } from './router.ts';
+import { Icon, Logo, type IconName } from './ui/icons.tsx';
+import { Button, Link, Problem, Skeleton, Toast, say } from './ui/kit.tsx';
+import { Menu } from './ui/menu.tsx';
+import { Palette, paletteOpen } from './ui/palette.tsx';
+import { useSignal } from './ui/signal.ts';
+import { isDark, onTheme, setTheme, theme } from './ui/theme.ts';
+
+type Loader = () => Promise<ComponentType>;
+interface Place {
+  text: string;
+  icon: IconName;
+  page: string;
+  admin: boolean;
+}
+
+const PLACES: Place[] = [
+  { text: 'Databases', icon: 'database', page: 'databases', admin: false },
+  { text: 'Dashboard', icon: 'dashboard', page: 'dashboard', admin: true },
+  { text: 'Activity', icon: 'activity', page: 'activity', admin: true },
+  { text: 'Replication', icon: 'replicate', page: 'replication', admin: true },
+  { text: 'Users', icon: 'users', page: 'users', admin: true },
+  { text: 'Configuration', icon: 'gear', page: 'config', admin: true },
+  { text: 'Server', icon: 'server', page: 'server', admin: true },
+  { text: 'Logs', icon: 'logs', page: 'logs', admin: true },
+];
+
+/** The pages, each loaded when somebody first goes there. */
+const LOADERS: Record<string, Loader> = {
+  databases: () => import('./pages/databases.tsx').then((module) => module.Databases),
+  db: () => import('./pages/db.tsx').then((module) => module.Database),
+  dashboard: () => import('./pages/dashboard.tsx').then((module) => module.Dashboard),
+  activity: () => import('./pages/activity.tsx').then((module) => module.Activity),
+  replication: () => import('./pages/replication.tsx').then((module) => module.Replication),
+  users: () => import('./pages/users.tsx').then((module) => module.Users),
+  config: () => import('./pages/config.tsx').then((module) => module.Config),
+  server: () => import('./pages/server.tsx').then((module) => module.Server),
+  logs: () => import('./pages/logs.tsx').then((module) => module.Logs),
+  slow: () => import('./pages/logs.tsx').then((module) => module.Slow),
+  account: () => import('./pages/account.tsx').then((module) => module.Account),
+  setup: () => import('./pages/setup.tsx').then((module) => module.Setup),
+};
+
+export function App() {
+  const { ready, closed } = useSignal(world);
+  const [error, setError] = useState<Error>();
+  const load = () => {
+    setError(undefined);
+    refresh().catch(setError);
+  };
+  useEffect(() => {
+    load();
+    whenLoggedOut(() => { if (world.value.session.name !== null) void refresh(); });
+    const onKeyDown = (event: KeyboardEvent) => {
+      if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === 'k') {
+        event.preventDefault();
+        paletteOpen.value = !paletteOpen.value;
+      }
+    };
+    addEventListener('keydown', onKeyDown);
+    return () => removeEventListener('keydown', onKeyDown);
+  }, []);
+  const { path, query } = useRoute();
+  if (error) return <main class="alone"><div class="card"><h1>The server cannot be asked</h1><Problem error={error} again={load} /></div></main>;
+  if (!ready) return <main class="alone"><div class="card"><Skeleton lines={4} /></div></main>;
+  // Servers send browsers to session.html with the way back in the query.
+  if (closed || path[0] === 'login' || wantsLogin()) return <><Login back={query.get('back')} /><Toast /></>;
+  return <Shell />;
+}
+
+function wantsLogin(): boolean {
+  return location.pathname.endsWith('/session.html') && world.value.session.name === null;
+}
+
+function Shell() {
+  const route = useRoute();
+  const [menu, setMenu] = useState(false);
+  const page = useRef<HTMLElement>(null);
+  const place = route.path[0] ?? 'databases';
+  const key = route.path.slice(0, place === 'db' ? 4 : 2).join('/');
+  const isFirst = useRef(true);
+  useEffect(() => {
+    setMenu(false);
+    // Whoever uses the keyboard goes on where the new page begins.
+    if (!isFirst.current && !(document.activeElement instanceof HTMLInputElement)) page.current?.focus({ preventScroll: true });
+    isFirst.current = false;
+    page.current?.scrollTo(0, 0);
+  }, [key]);
+  return (
+    <div class="shell">
+      <a class="skip" href="#content" onClick={(event) => { event.preventDefault(); page.current?.focus(); }}>To the content</a>
+      {menu && <button type="button" class="veil" aria-label="Close the menu" onClick={() => setMenu(false)} />}
+      <Side place={place} open={menu} />
+      <div class="main">
+        <Top route={route} onMenu={() => setMenu(!menu)} />
+        <main class="page" ref={page} id="content" tabIndex={-1}>
+          <Guard key={key}><Content place={place} /></Guard>
+        </main>
+      </div>
+      <Palette />
+      <Toast />
+    </div>
+  );
+}
+
+function Side({ place, open }: { place: string; open: boolean }) {
+  const { welcome } = useSignal(world);
+  return (
+    <aside class={`side ${open ? 'open' : ''}`} aria-label="Console">
+      <Link class="brand" to={['databases']}><Logo /><span>{welcome?.isSettee === false ? welcome.vendor.replace(/^The /, '') : 'Settee'}</span></Link>
+      <nav aria-label="Main">
+        {PLACES.filter(({ admin }) => !admin || isAdmin()).map(({ text, icon, page }) => (
+          <Link key={page} to={[page]} aria-current={place === page || (page === 'databases' && place === 'db') || (page === 'logs' && place === 'slow') ? 'page' : undefined}><Icon name={icon} />{text}</Link>
+        ))}
+      </nav>
+      <p class="side-foot">{welcome ? `${welcome.vendor.replace(/^The /, '')} ${welcome.version}` : ''}</p>
+    </aside>
+  );
+}
+
+function Top({ route, onMenu }: { route: Route; onMenu: () => void }) {
+  const { session } = useSignal(world);
+  return (
+    <header class="top">
+      <div class="menu-button"><Button kind="quiet" icon="menu" label="Menu" onClick={onMenu} /></div>
+      <Crumbs route={route} />
+      <button type="button" class="finder" onClick={() => { paletteOpen.value = true; }}>
+        <Icon name="search" /><span class="words">Go to …</span><span class="unseen">a page, database or document</span><kbd aria-hidden="true">Ctrl K</kbd>
+      </button>
+      <ThemeButton />
+      {session.name === null
+        ? <Button kind={isParty() ? 'quiet' : 'primary'} icon={isParty() ? 'lock' : 'user'} onClick={() => (isParty() ? go(['setup']) : go(['login'], { back: location.hash }))}>{isParty() ? 'Set up' : 'Log in'}</Button>
+        : <Menu label={`Session of ${session.name}`} icon="user" items={[
+            { text: 'Your account', icon: 'user', act: () => go(['account']) },
+            { text: 'Log out', icon: 'lock', act: () => void logout().then(() => { say('You are logged out.'); go(['login']); }) },
+          ]} said={<>Logged in as <strong>{session.name}</strong>{session.roles.length > 0 && <><br />{session.roles.join(', ')}</>}</>} />}
+    </header>
+  );
+}
+
+function ThemeButton() {
+  const [, bump] = useState(0);
+  useEffect(() => onTheme(() => bump((n) => n + 1)), []);
+  const dark = isDark();
+  const chosen = theme();
+  return <Button kind="quiet" icon={dark ? 'sun' : 'moon'} label={`${dark ? 'Light' : 'Dark'} colours${chosen === 'system' ? ' (now as the system)' : ''}`} onClick={() => setTheme(dark ? 'light' : 'dark')} />;
+}
+
+function Crumbs({ route }: { route: Route }) {
+  const [place = 'databases', name, sub, third] = route.path;
+  const title = PLACES.find(({ page }) => page === place)?.text ?? { setup: 'Set up', slow: 'Slow requests', account: 'Account' }[place];
+  const steps: [ComponentChildren, string[]][] = place === 'db' ? [['Databases', ['databases']], [name, ['db', name ?? '']]] : [[title ?? 'Not found', [place]]];
+  if (place === 'db' && sub === 'doc' && third) steps.push([third, route.path]);
+  else if (place === 'db' && (sub === 'design' || sub === 'view') && third) {
+    steps.push([`_design/${third}`, ['db', name ?? '', 'design', third]]);
+    if (route.path[4]) steps.push([route.path[4], route.path]);
+  }
+  return (
+    <nav class="crumbs" aria-label="Where you are">
+      <ol>
+        {steps.map(([text, path], index) => (
+          <li key={index}>{index > 0 && <Icon name="right" size={12} />}{index < steps.length - 1 ? <Link class="cut" to={path}>{text}</Link> : <span class="cut" aria-current="page">{text}</span>}</li>
+        ))}
+      </ol>
+    </nav>
+  );
+}
+
+const loaded = new Map<string, ComponentType>();
+
+function Content({ place }: { place: string }) {
+  const [, bump] = useState(0);
+  const [error, setError] = useState<Error>();
+  const known = loaded.get(place);
+  useEffect(() => {
+    setError(undefined);
+    if (loaded.has(place)) return;
+    LOADERS[place]?.().then((page) => {
+      loaded.set(place, page);
+      bump((n) => n + 1);
+    }).catch(setError);
+  }, [place]);
+  if (error) return <Problem error={error} again={() => location.reload()} />;
+  if (known) {
+    const Page = known;
+    return <Page />;
+  }
+  if (!LOADERS[place]) return <div class="stack"><h1>There is no such page</h1><p><Link to={['databases']}>To the databases</Link></p></div>;
+  return <Skeleton />;
+}
+
+/** An error of the console's own keeps the rest usable. */
+class Guard extends Component<{ children: ComponentChildren }, { error?: Error }> {
+  override state: { error?: Error } = {};
+  static override getDerivedStateFromError(error: Error) {
+    return { error };
+  }
+  override render() {
+    return this.state.error ? <Problem error={this.state.error} again={() => this.setState({})} /> : this.props.children;
+  }
+}

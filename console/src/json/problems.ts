@@ -1,0 +1,36 @@
+/** What an editor of JSON marks. */
+import { JsonError, parse } from './text.ts';
+
+export interface Mark {
+  from: number;
+  to: number;
+  message: string;
+}
+
+export function jsonProblems(text: string): Mark[] {
+  try {
+    parse(text);
+    return [];
+  } catch (error) {
+    if (!(error instanceof JsonError)) throw error;
+    return [{ from: error.at, to: Math.min(text.length, error.at + 1), message: error.message }];
+  }
+}
+
+export function documentProblems(text: string): Mark[] {
+  const found = jsonProblems(text);
+  if (found.length > 0) return found;
+  const root = parse(text);
+  if (root.kind !== 'object') return [{ from: root.start, to: root.end, message: 'A document is an object: it begins with {' }];
+  const seen = new Set<string>();
+  const allowed = /^_(?:id|rev|deleted|attachments|revisions|replication_\w+)$/;
+  return (root.keys ?? []).flatMap((key, index) => {
+    const child = root.children?.[index];
+    const isTwice = seen.has(key);
+    seen.add(key);
+    if (!child) return [];
+    if (isTwice) return [{ from: child.start, to: child.end, message: `“${key}” stands twice; the last one counts` }];
+    if (key.startsWith('_') && !allowed.test(key)) return [{ from: child.start, to: child.end, message: `Names that begin with _ are the server's: ${key} would be refused` }];
+    return [];
+  });
+}

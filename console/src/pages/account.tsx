@@ -1,0 +1,52 @@
+/** Who somebody is here, and their password. */
+import { useState } from 'preact/hooks';
+import { setConfig } from '../api/config.ts';
+import { docPath, send } from '../api/http.ts';
+import { isAdmin, login, world } from '../api/session.ts';
+import { withMembers } from '../json/text.ts';
+import { Button, Card, Empty, Field, LinkButton, PageHead, Problem, Tag, say } from '../ui/kit.tsx';
+import { useSignal } from '../ui/signal.ts';
+import { useAction, useAsk, useTitle } from '../ui/use.ts';
+
+const pathOf = (name: string) => `_users/${docPath(`org.couchdb.user:${name}`)}`;
+
+export function Account() {
+  useTitle('Account');
+  const { session } = useSignal(world);
+  const [password, setPassword] = useState('');
+  const [again, setAgain] = useState('');
+  const { busy, error, run } = useAction();
+  // Unless the security of _users lets them, users do not reach their own document.
+  const own = useAsk((signal) => (session.name === null || isAdmin() ? Promise.resolve(true) : send('GET', pathOf(session.name), { signal }).then(() => true, () => false)), [session.name]);
+  if (session.name === null) return <Empty icon="user" title="You are not logged in" action={<LinkButton to={['login']} kind="primary">Log in</LinkButton>} />;
+  const name = session.name;
+  const submit = (event: Event) => {
+    event.preventDefault();
+    void run(async () => {
+      const path = pathOf(name);
+      if (isAdmin()) await setConfig('admins', name, password);
+      else {
+        const { text } = await send('GET', path);
+        await send('PUT', path, { body: withMembers(text, { password: JSON.stringify(password), derived_key: undefined, salt: undefined, password_sha: undefined }) });
+      }
+      await login(name, password);
+      setPassword('');
+      setAgain('');
+      say('The password is changed.');
+    });
+  };
+  return (
+    <div class="stack narrow">
+      <PageHead title={name} note={session.roles.length === 0 ? 'No roles.' : <span class="chips">{session.roles.map((role) => <Tag key={role}>{role}</Tag>)}</span>} />
+      <Card title="Change the password">
+        {own.data === false ? <p>On this server an administrator changes passwords: ask one.</p> : <form class="stack" onSubmit={submit}>
+          <input type="text" name="username" autocomplete="username" value={name} readOnly hidden />
+          <Field label="New password" type="password" value={password} onValue={setPassword} autocomplete="new-password" required />
+          <Field label="New password again" type="password" value={again} onValue={setAgain} autocomplete="new-password" required problem={again !== '' && again !== password ? 'The passwords differ.' : undefined} />
+          <Problem error={error} />
+          <div class="actions"><Button kind="primary" type="submit" busy={busy} disabled={password === '' || password !== again}>Change</Button></div>
+        </form>}
+      </Card>
+    </div>
+  );
+}

@@ -1,0 +1,104 @@
+/** Files of a document: dropped in, looked at, downloaded. What they hold is shown as text or as a picture and never run. */
+import { useRef, useState } from 'preact/hooks';
+import { address, docPath, enc, query, send } from '../api/http.ts';
+import { Button, Card, Confirm, Dialog, Empty, Json, Problem, say } from '../ui/kit.tsx';
+import { useAction, useAsk } from '../ui/use.ts';
+import { bytes } from '../ui/words.ts';
+import type { Loaded } from './document.tsx';
+
+export interface Stub {
+  name: string;
+  content_type: string;
+  length: number;
+  digest: string;
+  revpos: number;
+}
+
+/** More of a text than this nobody reads in a preview. */
+const PREVIEW_BYTES = 200_000;
+
+const pathOf = (db: string, id: string, name: string) => `${enc(db)}/${docPath(id)}/${name.split('/').map(enc).join('/')}`;
+
+export function Attachments({ db, doc, again }: { db: string; doc: Loaded; again: () => void }) {
+  const [over, setOver] = useState(false);
+  const [shown, setShown] = useState<Stub>();
+  const [doomed, setDoomed] = useState<Stub>();
+  const [progress, setProgress] = useState('');
+  const input = useRef<HTMLInputElement>(null);
+  const { busy, error, run } = useAction();
+  const upload = (files: File[]) => void run(async () => {
+    let rev = doc.rev;
+    try {
+      for (const [index, file] of files.entries()) {
+        setProgress(`Uploading ${file.name} (${index + 1} of ${files.length}) …`);
+        const answer = await send('PUT', `${pathOf(db, doc.id, file.name)}${query({ rev })}`, { body: file, type: file.type || 'application/octet-stream' });
+        rev = (JSON.parse(answer.text) as { rev: string }).rev;
+      }
+      say(`${files.length === 1 ? (files[0]?.name ?? '') : `${files.length} files`} attached.`);
+    } finally {
+      again();
+    }
+  });
+  const onDrop = (event: DragEvent) => {
+    event.preventDefault();
+    setOver(false);
+    const files = [...(event.dataTransfer?.files ?? [])];
+    if (files.length > 0) upload(files);
+  };
+  return (
+    <div class="stack">
+      <div class={`drop ${over ? 'over' : ''}`} onDragOver={(event) => { event.preventDefault(); setOver(true); }} onDragLeave={() => setOver(false)} onDrop={onDrop}>
+        <p>Drop files here</p>
+        <Button icon="upload" busy={busy} onClick={() => input.current?.click()}>Choose files</Button>
+        <input ref={input} type="file" multiple hidden aria-label="Files to attach" onChange={(event) => { const files = [...(event.currentTarget.files ?? [])]; event.currentTarget.value = ''; if (files.length > 0) upload(files); }} />
+        {busy && <p role="status">{progress}</p>}
+      </div>
+      <Problem error={error} />
+      <Card flush>
+        {doc.attachments.length === 0 ? <Empty icon="attach" title="No attachments">Files of any type and size lie beside the document and replicate with it.</Empty> : (
+          <div class="table-wrap"><table>
+            <caption class="unseen">Attachments</caption>
+            <thead><tr><th scope="col">Name</th><th scope="col">Type</th><th scope="col" class="num">Size</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
+            <tbody>{doc.attachments.map((stub) => (
+              <tr key={stub.name}>
+                <td>{stub.name}</td><td>{stub.content_type}</td><td class="num">{bytes(stub.length)}</td>
+                <td class="tight"><span class="row">
+                  <Button kind="quiet" onClick={() => setShown(stub)}>Preview</Button>
+                  <a class="button quiet" href={address(pathOf(db, doc.id, stub.name))} download={stub.name.split('/').at(-1)}>Download</a>
+                  <Button kind="quiet" icon="trash" label={`Delete ${stub.name}`} onClick={() => setDoomed(stub)} />
+                </span></td>
+              </tr>
+            ))}</tbody>
+          </table></div>
+        )}
+      </Card>
+      {shown && <Preview db={db} doc={doc} stub={shown} onClose={() => setShown(undefined)} />}
+      {doomed && (
+        <Confirm title="Delete this attachment?" verb="Delete" onClose={() => setDoomed(undefined)} act={async () => {
+          await send('DELETE', `${pathOf(db, doc.id, doomed.name)}${query({ rev: doc.rev })}`);
+          again();
+        }}><p>{doomed.name}</p></Confirm>
+      )}
+    </div>
+  );
+}
+
+function Preview({ db, doc, stub, onClose }: { db: string; doc: Loaded; stub: Stub; onClose: () => void }) {
+  const path = `${pathOf(db, doc.id, stub.name)}${query({ rev: doc.rev })}`;
+  const isPicture = /^image\/(?:png|jpeg|gif|webp|avif|bmp|svg\+xml|x-icon)$/.test(stub.content_type);
+  const isText = /^text\/|json|xml|javascript|yaml|csv/.test(stub.content_type);
+  const asked = useAsk(async (signal) => {
+    if (isPicture || !isText) return undefined;
+    const headers: Record<string, string> = stub.length > PREVIEW_BYTES ? { Range: `bytes=0-${PREVIEW_BYTES - 1}` } : {};
+    return (await send('GET', path, { signal, headers: { ...headers, Accept: '*/*' } })).text.slice(0, PREVIEW_BYTES);
+  }, [path]);
+  return (
+    <Dialog title={stub.name} wide onClose={onClose}>
+      <p class="note">{stub.content_type} · {bytes(stub.length)} · <span class="mono">{stub.digest}</span></p>
+      {isPicture && <img class="preview-image" src={address(path)} alt={stub.name} />}
+      <Problem error={asked.error} />
+      {asked.data !== undefined && <Json text={asked.data} label={stub.name} />}
+      {!isPicture && !isText && <p>There is no preview of this type. Download it to look at it.</p>}
+    </Dialog>
+  );
+}

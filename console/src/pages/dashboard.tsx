@@ -1,0 +1,128 @@
+/** How the server does, live: from `_prometheus`, `_system` and the tasks. */
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { type Sample, Series, rate, readMetrics, total } from '../api/prometheus.ts';
+import { get, send } from '../api/http.ts';
+import { useParam } from '../router.ts';
+import { Chart } from '../ui/chart.tsx';
+import { Card, LinkButton, PageHead, Problem, Segments, Skeleton, Stat } from '../ui/kit.tsx';
+import { CopyAs } from '../ui/menu.tsx';
+import { useAsk, useTitle } from '../ui/use.ts';
+import { bytes, duration, millis, number, short } from '../ui/words.ts';
+
+const EVERY_MS = 2000;
+const POINTS = 300;
+
+interface Look {
+  at: number;
+  samples: Sample[];
+  system: System | undefined;
+}
+
+interface System {
+  uptime?: number;
+  memory?: Record<string, number>;
+  process_count?: number;
+}
+
+interface Plots {
+  requests: Series;
+  latency: Series;
+  writes: Series;
+  memory: Series;
+  errors: Series;
+  disk: Series;
+}
+
+const plots = (): Plots => ({
+  requests: new Series(['Requests'], POINTS),
+  latency: new Series(['Median', '90 %', '99 %'], POINTS),
+  writes: new Series(['Documents written', 'Documents read'], POINTS),
+  memory: new Series(['Memory'], POINTS),
+  errors: new Series(['4xx', '5xx'], POINTS),
+  disk: new Series(['Data on disk'], POINTS),
+});
+
+const quantile = (samples: Sample[], which: string) => {
+  const found = samples.find(({ name, labels }) => /couchdb_request_time_seconds$/.test(name) && labels['quantile'] === which);
+  const millis = samples.find(({ name, labels }) => /couchdb_request_time$/.test(name) && labels['quantile'] === which);
+  return found ? found.value * 1000 : millis?.value;
+};
+
+const statuses = (samples: Sample[], first: string) => total(samples, 'couchdb_httpd_status_codes', ({ code }) => code?.startsWith(first) ?? false);
+const memory = (system: System | undefined) => Object.values(system?.memory ?? {}).filter((value) => typeof value === 'number').reduce((sum, value) => sum + value, 0) || undefined;
+
+function record(to: Plots, before: Look | undefined, now: Look, disk: number | undefined): void {
+  const seconds = before ? (now.at - before.at) / 1000 : 0;
+  const each = (name: string) => rate(before && total(before.samples, name), total(now.samples, name), seconds);
+  const time = now.at / 1000;
+  to.requests.push(time, [each('couchdb_httpd_requests_total')]);
+  to.latency.push(time, ['0.5', '0.9', '0.99'].map((which) => quantile(now.samples, which)));
+  to.writes.push(time, [each('couchdb_document_writes_total'), each('couchdb_database_reads_total')]);
+  to.memory.push(time, [memory(now.system)]);
+  to.errors.push(time, ['4', '5'].map((first) => rate(before && statuses(before.samples, first), statuses(now.samples, first), seconds)));
+  to.disk.push(time, [disk]);
+}
+
+export function Dashboard() {
+  useTitle('Dashboard');
+  const [window_, setWindow] = useParam('window', '150');
+  const store = useRef(plots());
+  const last = useRef<Look>();
+  const [turn, bump] = useState(0);
+  const disk = useAsk(async (signal) => (await get<{ info?: { sizes: { file: number } } }[]>('_dbs_info', signal)).reduce((sum, { info }) => sum + (info?.sizes.file ?? 0), 0), [], 15_000);
+  const jobs = useAsk((signal) => get<{ jobs: { info?: { changes_pending?: number | null } }[] }>('_scheduler/jobs', signal), [], 5000);
+  const asked = useAsk(async (signal): Promise<Look> => {
+    const [text, system] = await Promise.all([
+      send('GET', '_node/_local/_prometheus', { signal, headers: { Accept: 'text/plain' } }).then((answer) => answer.text),
+      get<System>('_node/_local/_system', signal).catch(() => undefined),
+    ]);
+    return { at: Date.now(), samples: readMetrics(text), system };
+  }, [], EVERY_MS);
+  useEffect(() => {
+    if (!asked.data) return;
+    record(store.current, last.current, asked.data, disk.data);
+    last.current = asked.data;
+    bump((n) => n + 1);
+  }, [asked.data]);
+  if (asked.error && !asked.data) return <><PageHead title="Dashboard" /><Problem error={asked.error} again={asked.again} /></>;
+  if (!asked.data) return <Skeleton lines={10} />;
+  const { samples, system } = asked.data;
+  const lag = jobs.data?.jobs.reduce((sum, { info }) => sum + (info?.changes_pending ?? 0), 0);
+  const slow = total(samples, 'settee_slow_requests_total') ?? total(samples, 'settee_slow_requests');
+  const points = Number(window_);
+  const plot = (title: string, series: Series, format: (value: number) => string, note?: string) => (
+    <Card title={title} note={note}><Chart label={title} names={series.names} data={tail(series, points, turn)} format={format} span={points * (EVERY_MS / 1000)} /></Card>
+  );
+  const plotsNow = store.current;
+  return (
+    <>
+      <PageHead title="Dashboard" note={`Every ${EVERY_MS / 1000} seconds, since this page is open`}>
+        <Segments label="Time shown" value={window_} onValue={setWindow} options={[['30', '1 min'], ['150', '5 min'], ['300', '10 min']]} />
+        <CopyAs request={{ method: 'GET', path: '_node/_local/_prometheus' }} />
+      </PageHead>
+      <Card><dl class="stats">
+        <Stat label="Up for" value={duration(system?.uptime ?? total(samples, 'couchdb_uptime_seconds'))} />
+        <Stat label="Requests so far" value={short(total(samples, 'couchdb_httpd_requests_total') ?? 0)} />
+        <Stat label="Memory" value={bytes(memory(system))} />
+        <Stat label="On disk" value={bytes(disk.data)} />
+        <Stat label="Watching changes" value={number(total(samples, 'couchdb_httpd_clients_requesting_changes_total') ?? total(samples, 'couchdb_httpd_clients_requesting_changes') ?? 0)} />
+        <Stat label="Replication lag" value={jobs.data && jobs.data.jobs.length > 0 ? `${number(lag)} changes` : 'no replications'} />
+        {slow !== undefined && <Stat label="Slow requests" value={<a href="#/slow">{number(slow)}</a>} />}
+      </dl></Card>
+      <div class="grid-2">
+        {plot('Requests a second', plotsNow.requests, (value) => short(value))}
+        {plot('Latency', plotsNow.latency, millis, 'Of requests in the last minute')}
+        {plot('Documents a second', plotsNow.writes, (value) => short(value))}
+        {plot('Refused requests a second', plotsNow.errors, (value) => short(value))}
+        {plot('Memory', plotsNow.memory, bytes)}
+        {plot('Data on disk', plotsNow.disk, bytes)}
+      </div>
+      <div class="actions"><LinkButton to={['slow']} icon="clock">Slow requests</LinkButton><LinkButton to={['activity']} icon="activity">Activity</LinkButton></div>
+    </>
+  );
+}
+
+function tail(series: Series, points: number, _turn: number) {
+  const [times, ...values] = series.data();
+  return [times.slice(-points), ...values.map((list) => list.slice(-points))] as [number[], ...(number | null)[][]];
+}

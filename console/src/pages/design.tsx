@@ -1,0 +1,154 @@
+/** The functions of one design document, each with an editor. What is not shown here stays as it was written. */
+import { useState } from 'preact/hooks';
+import { MAP, REDUCES, path, saveText } from '../api/design.ts';
+import { send } from '../api/http.ts';
+import { getAt, setAt } from '../json/edit.ts';
+import { member, parse, plain } from '../json/text.ts';
+import { go, release, setParams, useLeaveGuard, useParam, useRoute } from '../router.ts';
+import { Editor } from '../ui/editor.tsx';
+import { Button, Card, Confirm, Field, Link, LinkButton, Notice, Problem, Select, Skeleton, say } from '../ui/kit.tsx';
+import { useAction, useAsk, useTitle } from '../ui/use.ts';
+import { BuildState } from './designs.tsx';
+import type { DbPage } from './db.tsx';
+
+const KINDS = ['views', 'filters', 'updates', 'shows', 'lists'] as const;
+type Kind = (typeof KINDS)[number];
+
+const STARTS: Record<Kind | 'validate_doc_update', string> = {
+  views: MAP,
+  filters: 'function (doc, req) {\n  return true;\n}',
+  updates: 'function (doc, req) {\n  return [doc, "done"];\n}',
+  shows: 'function (doc, req) {\n  return doc ? doc._id : "none";\n}',
+  lists: 'function (head, req) {\n  var row;\n  while ((row = getRow())) send(row.key + "\\n");\n}',
+  validate_doc_update: 'function (newDoc, oldDoc, userCtx, secObj) {\n  if (!newDoc.type) throw({ forbidden: "A document needs a type." });\n}',
+};
+
+/** The names of all functions: `views/by_type`, `filters/mine`, `validate_doc_update`. */
+function parts(text: string): string[] {
+  const root = parse(text);
+  const found = KINDS.flatMap((kind) => (member(root, kind)?.keys ?? []).filter((name) => name !== 'lib').map((name) => `${kind}/${name}`));
+  return member(root, 'validate_doc_update') ? [...found, 'validate_doc_update'] : found;
+}
+
+export function Design({ db }: DbPage) {
+  const { path: at } = useRoute();
+  const ddoc = at[3] ?? '';
+  useTitle(`_design/${ddoc}`);
+  const [part] = useParam('part');
+  const asked = useAsk(async (signal) => (await send('GET', path(db, ddoc), { signal })).text, [db, ddoc]);
+  if (asked.error) return <Problem error={asked.error} again={asked.again} />;
+  if (asked.data === undefined) return <Skeleton />;
+  const names = parts(asked.data);
+  const chosen = part || names[0] || 'new';
+  return (
+    <>
+      <div class="row spread">
+        <h2>_design/{ddoc}</h2>
+        <div class="actions"><BuildState db={db} ddoc={ddoc} /><LinkButton to={['db', db, 'doc', `_design/${ddoc}`]} icon="file">As a document</LinkButton></div>
+      </div>
+      <div class="config">
+        <nav aria-label="Functions">
+          {names.map((name) => <Link key={name} to={['db', db, 'design', ddoc]} query={{ part: name }} aria-current={name === chosen ? 'true' : undefined}>{name}</Link>)}
+          <Link to={['db', db, 'design', ddoc]} query={{ part: 'new' }} aria-current={chosen === 'new' ? 'true' : undefined}>+ new function</Link>
+        </nav>
+        {chosen === 'new' ? <New db={db} ddoc={ddoc} text={asked.data} again={asked.again} /> : <Function key={`${chosen} ${getAt(asked.data, ['_rev']) ?? ''}`} db={db} ddoc={ddoc} text={asked.data} part={chosen} again={asked.again} />}
+      </div>
+    </>
+  );
+}
+
+function stringAt(text: string, at: string[]): string | undefined {
+  const found = getAt(text, at);
+  return found === undefined ? undefined : plain(found, parse(found));
+}
+
+interface PartProps {
+  db: string;
+  ddoc: string;
+  text: string;
+  again: () => void;
+}
+
+function Function({ db, ddoc, text, part, again }: PartProps & { part: string }) {
+  // Names may have slashes themselves.
+  const slash = part.indexOf('/');
+  const at = slash < 0 ? [part] : [part.slice(0, slash), part.slice(slash + 1)];
+  const [kind, name = ''] = at;
+  const isView = kind === 'views';
+  const language = stringAt(text, ['language']) ?? 'javascript';
+  const codeLanguage = language === 'javascript' ? 'javascript' : language === 'query' ? 'json' : 'text';
+  const source = stringAt(text, isView ? [...at, 'map'] : at);
+  const oldReduce = isView ? stringAt(text, [...at, 'reduce']) : undefined;
+  const [code, setCode] = useState(source ?? '');
+  const [reduce, setReduce] = useState(oldReduce ?? '');
+  const [asking, setAsking] = useState(false);
+  const { busy, error, run } = useAction();
+  const isChanged = source !== undefined && (code !== source || reduce !== (oldReduce ?? ''));
+  useLeaveGuard(isChanged);
+  if (source === undefined) return <Notice>There is no function {part} in this design document.</Notice>;
+  const save = () => void run(async () => {
+    let body = setAt(text, isView ? [...at, 'map'] : at, language === 'query' && isView ? code : JSON.stringify(code));
+    if (isView) body = setAt(body, [...at, 'reduce'], reduce === '' ? undefined : JSON.stringify(reduce));
+    await saveText(db, ddoc, body);
+    release();
+    say(`${part} is saved.`);
+    again();
+  });
+  return (
+    <div class="stack">
+      {isView && <Notice>A changed map function is indexed anew{name ? '' : ''}; other views keep their indexes. <Link to={['db', db, 'playground']} query={{ ddoc, name }}>Try it in the playground</Link> first.</Notice>}
+      <Card title={isView ? 'Map' : part}><Editor label={isView ? `Map function of ${name}` : part} language={codeLanguage} value={code} onValue={setCode} onSave={save} lines={[8, 28]} /></Card>
+      {isView && language !== 'query' && <Card title="Reduce"><Reduce label={`Reduce function of ${name}`} value={reduce} onValue={setReduce} onSave={save} language={codeLanguage} /></Card>}
+      <Problem error={error} />
+      <div class="row spread">
+        <div class="actions"><Button kind="primary" icon="check" busy={busy} disabled={!isChanged} onClick={save}>Save</Button>{isView && language !== 'query' && <LinkButton to={['db', db, 'view', ddoc, name]} icon="table">Rows</LinkButton>}</div>
+        <Button kind="danger" icon="trash" onClick={() => setAsking(true)}>Delete {isView ? 'view' : 'function'}</Button>
+      </div>
+      {asking && <Confirm title={`Delete ${part}?`} verb="Delete" onClose={() => setAsking(false)} act={async () => {
+        await saveText(db, ddoc, setAt(text, at, undefined));
+        release();
+        setParams({ part: undefined });
+        again();
+      }}><p>{isView ? 'Its index goes with it.' : 'Requests that name it will fail.'}</p></Confirm>}
+    </div>
+  );
+}
+
+export function Reduce({ label, value, onValue, onSave, language }: { label: string; value: string; onValue: (value: string) => void; onSave?: () => void; language: 'javascript' | 'json' | 'text' }) {
+  const kind = value === '' ? 'none' : REDUCES.includes(value) ? value : 'own';
+  const choose = (next: string) => onValue(next === 'none' ? '' : next === 'own' ? 'function (keys, values, rereduce) {\n  return sum(values);\n}' : next);
+  return (
+    <div class="stack small">
+      <Select label="Reduce by" value={kind} onValue={choose} options={[['none', 'nothing: rows only'], ...REDUCES.map((name) => [name, name] as [string, string]), ['own', 'a function of your own']]} />
+      {kind === 'own' && <Editor label={label} language={language} value={value} onValue={onValue} {...(onSave ? { onSave } : {})} lines={[5, 18]} />}
+    </div>
+  );
+}
+
+function New({ db, ddoc, text, again }: PartProps) {
+  const [kind, setKind] = useState<string>('views');
+  const [name, setName] = useState('');
+  const { busy, error, run } = useAction();
+  const isValidation = kind === 'validate_doc_update';
+  const submit = (event: Event) => {
+    event.preventDefault();
+    void run(async () => {
+      const at = isValidation ? [kind] : [kind, name];
+      if (getAt(text, at) !== undefined) throw new Error('There is one with this name already.');
+      const start = STARTS[kind as Kind];
+      await saveText(db, ddoc, setAt(text, kind === 'views' ? [...at, 'map'] : at, JSON.stringify(start)));
+      again();
+      go(['db', db, 'design', ddoc], { part: at.join('/') });
+    });
+  };
+  return (
+    <Card title="New function">
+      <form class="stack" onSubmit={submit}>
+        <Select label="Kind" value={kind} onValue={setKind} options={[['views', 'View'], ['filters', 'Filter of changes'], ['validate_doc_update', 'Validation of writes'], ['updates', 'Update function'], ['shows', 'Show function'], ['lists', 'List function']]} />
+        {!isValidation && <Field label="Name" value={name} onValue={setName} required mono />}
+        <Problem error={error} />
+        <div class="actions"><Button kind="primary" type="submit" busy={busy}>Add</Button></div>
+      </form>
+    </Card>
+  );
+}

@@ -1,0 +1,121 @@
+/** All design documents of a database: what is in them, how large their indexes are and how their builds go on. */
+import { useState } from 'preact/hooks';
+import { type DesignDoc, build, designs, hasViews, indexInfo, isMango, order } from '../api/design.ts';
+import { enc, post, put } from '../api/http.ts';
+import { isAdmin } from '../api/session.ts';
+import { go, useParam } from '../router.ts';
+import { Button, Card, Dialog, Empty, Field, Link, Meter, Problem, Skeleton, Tag, say } from '../ui/kit.tsx';
+import { CopyAs, Menu, type MenuItem } from '../ui/menu.tsx';
+import { useCommands } from '../ui/palette.tsx';
+import { useAction, useAsk, useTitle } from '../ui/use.ts';
+import { bytes, duration, number } from '../ui/words.ts';
+import type { DbPage } from './db.tsx';
+
+export function Designs({ db }: DbPage) {
+  useTitle(`Views of ${db}`);
+  const [dialog, setDialog] = useParam('do');
+  const asked = useAsk((signal) => designs(db, signal), [db]);
+  const { error, run } = useAction();
+  useCommands([{ text: 'New design document', where: 'Action', icon: 'plus', act: () => setDialog('create') }], [db]);
+  const cleanup = () => void run(async () => {
+    await post(`${enc(db)}/_view_cleanup`, {});
+    say('Files of indexes that nobody needs are removed.');
+  });
+  return (
+    <>
+      <div class="row spread">
+        <p class="note">A design document holds views and other functions. Each view has an index that is kept up to date.</p>
+        <div class="actions">
+          <CopyAs request={{ method: 'GET', path: `${enc(db)}/_design_docs?include_docs=true` }} />
+          {isAdmin() && <Button onClick={cleanup}>Clean up indexes</Button>}
+          <Button kind="primary" icon="plus" onClick={() => setDialog('create')}>New design document</Button>
+        </div>
+      </div>
+      <Problem error={error ?? asked.error} again={asked.again} />
+      {!asked.data && !asked.error && <Skeleton />}
+      {asked.data?.length === 0 && <Card><Empty icon="code" title="No design documents yet" action={<Button kind="primary" icon="plus" onClick={() => setDialog('create')}>New design document</Button>}>Views sort and sum up documents by what they hold. Try functions in the playground first.</Empty></Card>}
+      {asked.data?.map((design) => <One key={design._id} db={db} design={design} />)}
+      {dialog === 'create' && <Create db={db} onClose={() => setDialog('')} />}
+    </>
+  );
+}
+
+function One({ db, design }: { db: string; design: DesignDoc }) {
+  const name = design._id.slice('_design/'.length);
+  const views = Object.keys(design.views ?? {}).filter((view) => view !== 'lib');
+  const others = (['filters', 'updates', 'shows', 'lists'] as const).flatMap((kind) => Object.keys(design[kind] ?? {}).map((each) => `${kind}/${each}`));
+  const info = useAsk((signal) => (hasViews(design) ? indexInfo(db, name, signal).catch(() => undefined) : Promise.resolve(undefined)), [db, design._rev], 5000);
+  const size = info.data?.view_index.sizes;
+  return (
+    <Card flush title={<Link to={['db', db, 'design', name]}>{name}</Link>} note={<span class="row"><Tag>{design.language ?? 'javascript'}</Tag>{size && `${bytes(size.file)} on disk, ${bytes(size.external)} of rows`}{design.validate_doc_update && <Tag kind="accent">validates</Tag>}{design.options?.['swap'] === 'online' && <Tag kind="accent">swaps online</Tag>}</span>}
+      actions={hasViews(design) && <BuildState db={db} ddoc={name} />}>
+      {views.length + others.length === 0 && <p class="note inner">No views yet.</p>}
+      {views.length + others.length > 0 && (
+        <div class="table-wrap"><table>
+          <caption class="unseen">Functions of {name}</caption>
+          <tbody>
+            {views.map((view) => (
+              <tr key={view}>
+                <td>{isMango(design) ? view : <Link to={['db', db, 'view', name, view]}>{view}</Link>}</td>
+                <td class="quiet-text">{isMango(design) ? 'Mango index' : typeof design.views?.[view]?.reduce === 'string' ? `map, ${design.views[view].reduce.startsWith('_') ? design.views[view].reduce : 'reduce'}` : 'map'}</td>
+                <td class="right tight">{!isMango(design) && <span class="row"><Link to={['db', db, 'design', name]} query={{ part: `views/${view}` }}>Edit</Link><Link to={['db', db, 'playground']} query={{ ddoc: name, name: view }}>Try out</Link></span>}</td>
+              </tr>
+            ))}
+            {others.map((other) => <tr key={other}><td><Link to={['db', db, 'design', name]} query={{ part: other }}>{other}</Link></td><td class="quiet-text">function</td><td /></tr>)}
+          </tbody>
+        </table></div>
+      )}
+    </Card>
+  );
+}
+
+const STATUS = { current: 'good', lagging: 'warn', building: 'accent', paused: 'warn', resting: 'bad' } as const;
+
+/** The state of a build, and what can be ordered. Without it, on servers that do not tell, whether the index is worked on. */
+export function BuildState({ db, ddoc }: { db: string; ddoc: string }) {
+  const asked = useAsk((signal) => build(db, ddoc, signal), [db, ddoc], 1500);
+  const { busy, run } = useAction();
+  const state = asked.data;
+  if (!state) return null;
+  const does = (action: 'start' | 'pause' | 'resume' | 'cancel') => void run(async () => {
+    await order(db, ddoc, action);
+    asked.again();
+  });
+  const items: MenuItem[] = state.status === 'building'
+    ? [{ text: 'Pause', icon: 'pause', act: () => does('pause') }, { text: 'Cancel', icon: 'stop', act: () => does('cancel') }]
+    : state.status === 'paused' ? [{ text: 'Resume', icon: 'play', act: () => does('resume') }]
+      : state.status === 'current' ? [{ text: 'Pause builds', icon: 'pause', act: () => does('pause') }]
+        : [{ text: 'Build now', icon: 'play', act: () => does('start') }, { text: 'Pause builds', icon: 'pause', act: () => does('pause') }];
+  return (
+    <div class="row">
+      {state.progress !== undefined && <><Meter label={`Build of ${ddoc}`} value={state.progress} /><span class="note">{state.progress} %{state.eta_s !== null && state.eta_s !== undefined ? `, ${duration(state.eta_s)} left` : ''}</span></>}
+      {state.updates_pending > 0 && state.progress === undefined && <span class="note">{number(state.updates_pending)} changes behind</span>}
+      <Tag kind={STATUS[state.status]}>{state.status}</Tag>
+      {!busy && <Menu label={`Build of ${ddoc}`} icon="down" items={items} />}
+    </div>
+  );
+}
+
+function Create({ db, onClose }: { db: string; onClose: () => void }) {
+  const [name, setName] = useState('');
+  const [language, setLanguage] = useState('javascript');
+  const { busy, error, run } = useAction();
+  const submit = (event: Event) => {
+    event.preventDefault();
+    void run(async () => {
+      const design = name.replace(/^_design\//, '');
+      await put(`${enc(db)}/_design/${enc(design)}`, { language, views: {} });
+      go(['db', db, 'design', design], { part: 'new' });
+    });
+  };
+  return (
+    <Dialog title="New design document" onClose={onClose}>
+      <form class="stack" onSubmit={submit}>
+        <Field label="Name" value={name} onValue={setName} required autofocus mono hint="Without _design/ before it." />
+        <Field label="Language" value={language} onValue={setLanguage} required mono hint="javascript, or another that this server is configured for." />
+        <Problem error={error} />
+        <div class="actions end"><Button onClick={onClose}>Cancel</Button><Button kind="primary" type="submit" busy={busy}>Create</Button></div>
+      </form>
+    </Dialog>
+  );
+}

@@ -1,0 +1,232 @@
+/** The documents of a database by id: as a table of their members, as JSON, or their revisions only. */
+import { useMemo, useRef, useState } from 'preact/hooks';
+import { enc, post, query } from '../api/http.ts';
+import { type Row, columns, fields } from '../json/rows.ts';
+import { format, member, parse, plain, raw, stringOf } from '../json/text.ts';
+import { go, setParams, useParam } from '../router.ts';
+import { Button, Confirm, Dialog, Empty, Field, Link, LinkButton, Problem, Segments, Skeleton, TextArea, say } from '../ui/kit.tsx';
+import { CopyAs } from '../ui/menu.tsx';
+import { usePager } from '../ui/pager.ts';
+import { useCommands } from '../ui/palette.tsx';
+import { useSettled } from '../ui/use.ts';
+import { Virtual } from '../ui/virtual.tsx';
+import { millis, number, plural } from '../ui/words.ts';
+import type { DbPage } from './db.tsx';
+
+type Look = 'table' | 'json' | 'meta';
+const COLUMNS_MAX = 7;
+const CARD_HEIGHT = 172;
+const ROW_HEIGHT = 34;
+/** What the first page should have with documents in it. */
+const FIRST_BYTES = 200_000;
+
+export function Documents({ db, info, again }: DbPage) {
+  const [look, setLook] = useParam('view', 'table');
+  const [typed] = useParam('q');
+  const [order, setOrder] = useParam('order', 'up');
+  const [keys] = useParam('keys');
+  const [from] = useParam('from');
+  const [dialog, setDialog] = useParam('do');
+  const prefix = useSettled(typed, 150);
+  const [picked, setPicked] = useState(new Map<string, string>());
+  const begin = useRef(from);
+  const withDocs = look !== 'meta';
+  const average = info && info.doc_count > 0 ? info.sizes.external / info.doc_count : undefined;
+  const descending = order === 'down';
+  const range = prefix === '' ? {} : descending
+    ? { startkey: JSON.stringify(`${prefix}\ufff0`), endkey: JSON.stringify(prefix) }
+    : { startkey: JSON.stringify(prefix), endkey: JSON.stringify(`${prefix}\ufff0`) };
+  // Where somebody was counts for the list of then only.
+  const list = `${prefix} ${order} ${keys}`;
+  const first = useRef(list);
+  if (first.current !== list) begin.current = '';
+  const start = begin.current === '' ? {} : { from: { key: JSON.stringify(begin.current) } };
+  const limit = withDocs ? Math.max(10, Math.min(50, Math.round(FIRST_BYTES / (average ?? 4000)))) : 100;
+  const ask = { path: `${enc(db)}/_all_docs`, params: { include_docs: withDocs || undefined, keys: keys || undefined, conflicts: withDocs || undefined }, descending, ...range, ...start, limit };
+  const paged = usePager(info === undefined ? undefined : keys === '' ? ask : { ...ask, startkey: undefined, endkey: undefined, from: undefined, limit: 100_000 }, [db, withDocs, prefix, order, keys, info === undefined]);
+  useCommands([
+    { text: 'New document', where: 'Action', icon: 'plus', act: () => go(['db', db, 'new']) },
+    { text: 'Show as table', where: 'Action', icon: 'table', act: () => setLook('table') },
+    { text: 'Show as JSON', where: 'Action', icon: 'code', act: () => setLook('json') },
+    { text: 'Show revisions only', where: 'Action', icon: 'history', act: () => setLook('meta') },
+    { text: 'Documents by keys', where: 'Action', icon: 'filter', act: () => setDialog('keys') },
+  ], [db]);
+  const top = (index: number) => {
+    const id = index === 0 && paged.atFirst ? undefined : paged.rows[index]?.id;
+    if (keys === '') setParams({ from: id }, true);
+  };
+  const toggle = (row: Row) => {
+    const rev = row.id === undefined ? undefined : revOf(row);
+    if (row.id === undefined || rev === undefined) return;
+    const next = new Map(picked);
+    if (!next.delete(row.id)) next.set(row.id, rev);
+    setPicked(next);
+  };
+  const request = { method: 'GET', path: `${enc(db)}/_all_docs${query({ include_docs: withDocs || undefined, limit: 50, ...range, keys: keys || undefined, descending: descending || undefined })}` };
+  return (
+    <div class="docs-area fills">
+      <div class="toolbar">
+        <Segments label="Show documents as" value={look} options={[['table', 'Table'], ['json', 'JSON'], ['meta', 'Metadata']]} onValue={setLook} />
+        <div class="grow"><Field label="Documents whose ids begin with" hideLabel type="search" value={typed} onValue={(value) => setParams({ q: value, from: undefined }, true)} placeholder="Ids that begin with …" mono /></div>
+        <Button icon={descending ? 'up' : 'down'} onClick={() => setOrder(descending ? 'up' : 'down')}>{descending ? 'Last first' : 'First first'}</Button>
+        <Button icon="filter" onClick={() => setDialog('keys')}>{keys === '' ? 'Keys' : 'Keys are set'}</Button>
+        <CopyAs request={request} />
+      </div>
+      {picked.size > 0 && (
+        <div class="notice"><div>{plural(picked.size, 'document')} selected</div>
+          <Button onClick={() => setPicked(new Map(paged.rows.flatMap((row) => (row.id !== undefined && revOf(row) !== undefined ? [[row.id, revOf(row) ?? ''] as [string, string]] : []))))}>Select all {number(paged.rows.length)} loaded</Button>
+          <Button onClick={() => setPicked(new Map())}>Select none</Button>
+          <Button kind="danger" icon="trash" onClick={() => setDialog('delete')}>Delete</Button>
+        </div>
+      )}
+      <Problem error={paged.error} again={paged.again} />
+      {paged.rows.length === 0 && !paged.error && (paged.loading || info === undefined ? <Skeleton lines={10} /> : <Nothing db={db} typed={typed} keys={keys} />)}
+      {paged.rows.length > 0 && <List db={db} look={look as Look} paged={paged} picked={picked} toggle={toggle} top={top} />}
+      <p class="list-foot" role="status">
+        <span>{paged.total === undefined ? '' : `${number(paged.total)} documents`}{paged.offset === undefined || paged.rows.length === 0 || prefix !== '' ? '' : `, ${number(paged.offset + 1)} to ${number(paged.offset + paged.rows.length)} loaded`}{paged.loading ? ' · loading …' : ''}</span>
+        <span>{paged.ms === undefined ? '' : `answered in ${millis(paged.ms)}`}</span>
+      </p>
+      {dialog === 'keys' && <Keys keys={keys} onKeys={(value) => setParams({ keys: value, do: undefined, from: undefined })} onClose={() => setDialog('')} />}
+      {dialog === 'delete' && picked.size > 0 && <DeleteMany db={db} picked={picked} onClose={() => setDialog('')} onDone={() => { setPicked(new Map()); paged.again(); again(); }} />}
+    </div>
+  );
+}
+
+function Nothing({ db, typed, keys }: { db: string; typed: string; keys: string }) {
+  if (typed !== '' || keys !== '') return <Empty icon="search" title="No documents here">{typed === '' ? 'None of the keys is an id here.' : `No id begins with “${typed}”.`} To find documents by what they hold, use a query.</Empty>;
+  return (
+    <Empty icon="file" title="No documents yet" action={<><LinkButton to={['db', db, 'new']} kind="primary" icon="plus">New document</LinkButton><LinkButton to={['db', db, 'upload']} icon="upload">Upload JSON or CSV</LinkButton></>}>
+      Write one, upload a file, or replicate another database to here.
+    </Empty>
+  );
+}
+
+export function revOf(row: Row): string | undefined {
+  const value = parse(row.value);
+  return stringOf(row.value, member(value, 'rev'));
+}
+
+interface ListProps {
+  db: string;
+  look: Look;
+  paged: ReturnType<typeof usePager>;
+  picked: Map<string, string>;
+  toggle: (row: Row) => void;
+  top: (index: number) => void;
+}
+
+/** Parsed members of rows, as long as the rows are there. */
+const known = new WeakMap<Row, Map<string, string>>();
+
+export function membersOf(row: Row): Map<string, string> {
+  let found = known.get(row);
+  if (!found) {
+    found = row.doc === undefined ? new Map<string, string>() : fields(row.doc);
+    known.set(row, found);
+  }
+  return found;
+}
+
+/** A member's text in a cell: strings without their quotes. */
+export function cell(text: string | undefined): string {
+  if (text === undefined) return '';
+  const short = text.length > 300 ? `${text.slice(0, 300)}…` : text;
+  if (!text.startsWith('"') || text.length > 300) return short;
+  return plain(text, parse(text));
+}
+
+function List({ db, look, paged, picked, toggle, top }: ListProps) {
+  const names = useMemo(() => (look === 'table' ? columns(paged.rows.slice(0, 100).map(membersOf), COLUMNS_MAX) : []), [look, paged.rows.length > 0 ? paged.rows[0] : undefined, paged.rows.length > 100]);
+  const narrow = innerWidth < 720;
+  const template = look === 'table'
+    ? `40px ${narrow ? 150 : 230}px ${names.map(() => 'minmax(120px, 1fr)').join(' ')} ${names.length === 0 ? '1fr' : ''}`
+    : '40px minmax(180px, 1fr) minmax(260px, 1fr)';
+  const open = (index: number) => {
+    const id = paged.rows[index]?.id;
+    if (id !== undefined) go(['db', db, 'doc', id]);
+  };
+  const common = { label: 'Documents', count: paged.rows.length, shift: paged.shift, onNear: paged.near, onTop: top, onOpen: open, onPick: (index: number) => { const row = paged.rows[index]; if (row) toggle(row); } };
+  const pick = (row: Row) => <input type="checkbox" tabIndex={-1} aria-label={`Select ${row.id ?? ''}`} checked={row.id !== undefined && picked.has(row.id)} disabled={row.id === undefined || revOf(row) === undefined} onChange={() => toggle(row)} />;
+  if (look === 'json') {
+    return <Virtual {...common} height={CARD_HEIGHT} row={(index, active) => {
+      const row = paged.rows[index];
+      return row && <Card db={db} row={row} active={active} pick={pick(row)} />;
+    }} />;
+  }
+  const least = look === 'table' ? 40 + (narrow ? 150 : 230) + Math.max(1, names.length) * 120 : 480;
+  const style = { gridTemplateColumns: template, minWidth: `${least}px` };
+  const head = <div class="grid-row head" style={style}><span /><span>id</span>{look === 'meta' ? <span>rev</span> : names.map((name) => <span key={name} title={name}>{name}</span>)}</div>;
+  return <Virtual {...common} height={ROW_HEIGHT} head={head} row={(index, active) => {
+    const row = paged.rows[index];
+    if (!row) return null;
+    return (
+      <div class={`grid-row body ${active ? 'active' : ''} ${row.id !== undefined && picked.has(row.id) ? 'on' : ''}`} style={style}>
+        <span class="pick">{pick(row)}</span>
+        <IdLink db={db} row={row} />
+        {look === 'meta' ? <span class="mono">{row.error ?? revOf(row)}</span> : names.map((name) => <span key={name} title={cell(membersOf(row).get(name))}>{cell(membersOf(row).get(name))}</span>)}
+      </div>
+    );
+  }} />;
+}
+
+function IdLink({ db, row }: { db: string; row: Row }) {
+  if (row.id === undefined) return <span class="quiet-text">{row.key} {row.error}</span>;
+  return <Link to={['db', db, 'doc', row.id]} tabIndex={-1} title={row.id} class="mono">{row.id}</Link>;
+}
+
+/** Lines of a document that fit a card; of large ones only the beginning is looked at. */
+function preview(doc: string): string {
+  if (doc.length > 20_000) return doc.slice(0, 1200);
+  return format(doc).split('\n').slice(0, 8).join('\n');
+}
+
+function Card({ db, row, active, pick }: { db: string; row: Row; active: boolean; pick: preact.ComponentChild }) {
+  return (
+    <div class={`doc-card ${active ? 'active' : ''}`}>
+      <div class="row">{pick}<IdLink db={db} row={row} /></div>
+      <pre>{row.doc === undefined ? (row.error ?? 'deleted') : preview(row.doc)}</pre>
+    </div>
+  );
+}
+
+function Keys({ keys, onKeys, onClose }: { keys: string; onKeys: (keys: string) => void; onClose: () => void }) {
+  const [text, setText] = useState(() => (keys === '' ? '' : list(keys).join('\n')));
+  const submit = (event: Event) => {
+    event.preventDefault();
+    const ids = text.split('\n').map((line) => line.trim()).filter((line) => line !== '');
+    onKeys(ids.length === 0 ? '' : JSON.stringify(ids));
+  };
+  return (
+    <Dialog title="Documents by keys" onClose={onClose}>
+      <form class="stack" onSubmit={submit}>
+        <TextArea label="Ids, one a line" value={text} onValue={setText} rows={8} mono hint="They are shown in this order." />
+        <div class="actions end"><Button onClick={() => onKeys('')}>All documents</Button><Button kind="primary" type="submit">Show</Button></div>
+      </form>
+    </Dialog>
+  );
+}
+
+function list(keys: string): string[] {
+  try {
+    const node = parse(keys);
+    return node.children?.map((child) => (child.kind === 'string' ? plain(keys, child) : raw(keys, child))) ?? [];
+  } catch {
+    return [];
+  }
+}
+
+function DeleteMany({ db, picked, onClose, onDone }: { db: string; picked: Map<string, string>; onClose: () => void; onDone: () => void }) {
+  const act = async () => {
+    const docs = [...picked].map(([_id, _rev]) => ({ _id, _rev, _deleted: true }));
+    const outcomes = await post<{ error?: string; reason?: string; id: string }[]>(`${enc(db)}/_bulk_docs`, { docs });
+    const failed = outcomes.filter(({ error }) => error !== undefined);
+    onDone();
+    if (failed.length > 0) throw new Error(`${plural(failed.length, 'document')} could not be deleted, first ${failed[0]?.id ?? ''}: ${failed[0]?.reason ?? failed[0]?.error ?? ''}`);
+    say(`${plural(docs.length, 'document')} deleted.`);
+  };
+  return (
+    <Confirm title={`Delete ${plural(picked.size, 'document')}?`} verb="Delete" act={act} onClose={onClose}>
+      <p>Their newest revisions become deletions, which replicate like every other change.</p>
+    </Confirm>
+  );
+}

@@ -1,0 +1,119 @@
+/** The end of the server's log, live, and the requests that took long. */
+import { useEffect, useRef } from 'preact/hooks';
+import { ApiError, send } from '../api/http.ts';
+import { setParams, useParam } from '../router.ts';
+import { Card, Check, Empty, Field, Link, LinkButton, PageHead, Problem, Select, Skeleton, Tag } from '../ui/kit.tsx';
+import { CopyAs } from '../ui/menu.tsx';
+import { useAsk, useTitle } from '../ui/use.ts';
+import { millis, number } from '../ui/words.ts';
+
+const BYTES = 200_000;
+const LEVELS = ['debug', 'info', 'notice', 'warning', 'error'];
+
+/** Settee has the log of version 1 again; other servers have none to read. */
+async function readLog(bytes: number, signal: AbortSignal): Promise<string[]> {
+  const { text } = await send('GET', `_log?bytes=${bytes}`, { signal, headers: { Accept: 'text/plain, */*' } });
+  return text.split('\n').filter((line) => line !== '');
+}
+
+export const levelOf = (line: string) => /^\[(\w+)\]/.exec(line)?.[1] ?? /"level":"(\w+)"/.exec(line)?.[1] ?? 'info';
+
+function Missing() {
+  return <Card><Empty icon="logs" title="This server does not show its log">Look where it writes it: [log] in the configuration says where. Settee shows it here.</Empty></Card>;
+}
+
+const isMissing = (error: Error | undefined) => error instanceof ApiError && [400, 404, 405].includes(error.status);
+
+export function Logs() {
+  useTitle('Logs');
+  const [q] = useParam('q');
+  const [least, setLeast] = useParam('level', 'debug');
+  const [live, setLive] = useParam('live', '1');
+  const box = useRef<HTMLDivElement>(null);
+  const asked = useAsk((signal) => readLog(BYTES, signal), [], live === '1' ? 2000 : 0);
+  const lines = (asked.data ?? []).filter((line) => LEVELS.indexOf(levelOf(line)) >= LEVELS.indexOf(least) && line.toLowerCase().includes(q.toLowerCase()));
+  const newest = lines.at(-1);
+  useEffect(() => {
+    const at = box.current;
+    // Who has scrolled up reads, and is left there.
+    if (at && at.scrollHeight - at.scrollTop - at.clientHeight < 400) at.scrollTop = at.scrollHeight;
+  }, [newest]);
+  return (
+    <>
+      <PageHead title="Logs" note="The end of it. Passwords and tokens are taken out."><CopyAs request={{ method: 'GET', path: `_log?bytes=${BYTES}` }} /><LinkButton to={['slow']} icon="clock">Slow requests</LinkButton></PageHead>
+      {isMissing(asked.error) ? <Missing /> : (
+        <>
+          <div class="toolbar">
+            <div class="grow"><Field label="Lines with" value={q} onValue={(value) => setParams({ q: value }, true)} type="search" placeholder="a request id, a path …" /></div>
+            <Select label="From level" value={least} onValue={setLeast} options={LEVELS} />
+            <Check label="Live" checked={live === '1'} onChecked={(on) => setLive(on ? '1' : '0')} />
+          </div>
+          <Problem error={asked.error} />
+          {!asked.data && !asked.error && <Skeleton lines={10} />}
+          {asked.data && <section class="card flush fills"><div class="log" ref={box} tabIndex={0} role="region" aria-label="Log">{lines.slice(-1500).map((line, index) => <div key={index} class={`log-${levelOf(line)}`}>{line}</div>)}{lines.length === 0 && <Empty icon="logs" title="No lines" />}</div></section>}
+        </>
+      )}
+    </>
+  );
+}
+
+interface SlowRequest {
+  method: string;
+  target: string;
+  ms: number;
+  route: string;
+  line: string;
+}
+
+/** Lines that the server writes about requests beyond `[log] slow_request_ms`. */
+export function slowRequests(lines: string[]): SlowRequest[] {
+  return lines.filter((line) => line.includes('a slow request')).flatMap((line) => {
+    const of = (name: string) => new RegExp(`${name}[=:]"?([^\\s",]+)`).exec(line.replaceAll('":', '=').replaceAll('="', '="'))?.[1];
+    const ms = Number(of('duration_ms'));
+    return Number.isFinite(ms) ? [{ method: of('method') ?? '', target: of('target') ?? '', ms, route: of('route') ?? '', line }] : [];
+  });
+}
+
+function byKind(found: SlowRequest[]) {
+  const groups = new Map<string, { name: string; count: number; most: number; sum: number }>();
+  for (const { method, route, ms } of found) {
+    const name = `${method} ${route}`;
+    const group = groups.get(name) ?? { name, count: 0, most: 0, sum: 0 };
+    groups.set(name, { name, count: group.count + 1, most: Math.max(group.most, ms), sum: group.sum + ms });
+  }
+  return [...groups.values()].sort((a, b) => b.sum - a.sum);
+}
+
+export function Slow() {
+  useTitle('Slow requests');
+  const asked = useAsk((signal) => readLog(1_000_000, signal).then(slowRequests), [], 5000);
+  const found = asked.data ?? [];
+  const slowest = found.toSorted((a, b) => b.ms - a.ms).slice(0, 100);
+  const groups = byKind(found);
+  return (
+    <>
+      <PageHead title="Slow requests" note={<>Those that took longer than <Link to={['config']} query={{ section: 'log' }}>[log] slow_request_ms</Link>, from the end of the log</>}><CopyAs request={{ method: 'GET', path: '_log?bytes=1000000' }} /></PageHead>
+      {isMissing(asked.error) ? <Missing /> : <Problem error={asked.error} />}
+      {!asked.data && !asked.error && <Skeleton />}
+      {asked.data && found.length === 0 && <Card><Empty icon="clock" title="No slow requests">None of late took longer than the limit.</Empty></Card>}
+      {found.length > 0 && (
+        <>
+          <Card flush title="By kind"><div class="table-wrap"><table><caption class="unseen">Slow requests by kind</caption><thead><tr><th scope="col">Request</th><th scope="col" class="num">How many</th><th scope="col" class="num">Slowest</th><th scope="col" class="num">Together</th></tr></thead>
+            <tbody>{groups.map((group) => <tr key={group.name}><td class="mono">{group.name}</td><td class="num">{number(group.count)}</td><td class="num">{millis(group.most)}</td><td class="num">{millis(group.sum)}</td></tr>)}</tbody></table></div></Card>
+          <Card flush title="Slowest"><div class="table-wrap"><table><caption class="unseen">Slowest requests</caption><thead><tr><th scope="col" class="num">Took</th><th scope="col">Request</th><th scope="col">Reads</th></tr></thead>
+            <tbody>{slowest.map((request, index) => <tr key={index}><td class="num">{millis(request.ms)}</td><td class="mono break">{request.method} {request.target}</td><td class="tight"><Reads request={request} /></td></tr>)}</tbody></table></div></Card>
+        </>
+      )}
+    </>
+  );
+}
+
+/** What a request reads follows from its kind; of queries the plan says more. */
+function Reads({ request }: { request: SlowRequest }) {
+  const [db = '', ...rest] = (request.target.split('?')[0] ?? '').replace(/^\//, '').split('/').map((part) => decodeURIComponent(part));
+  if (rest[0] === '_design' && rest[2] === '_view') return <span class="row"><Tag>index</Tag><Link to={['db', db, 'view', rest[1] ?? '', rest[3] ?? '']}>Look</Link></span>;
+  if (rest[0] === '_find') return <span class="row"><Tag>query</Tag><Link to={['db', db, 'query']} query={{ show: 'plan' }}>Explain</Link></span>;
+  if (rest[0] === '_all_docs') return <Tag>documents by id</Tag>;
+  if (rest[0] === '_changes') return <Tag>changes</Tag>;
+  return <Tag>{request.route.split('/').pop() ?? ''}</Tag>;
+}

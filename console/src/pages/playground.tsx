@@ -1,0 +1,153 @@
+/** A view that is not there yet: functions on the left, on the right what they make of a sample, as somebody types. */
+import { useEffect, useState } from 'preact/hooks';
+import { designs, MAP, path as designPath, saveText } from '../api/design.ts';
+import { ApiError, enc, send } from '../api/http.ts';
+import { getAt, setAt } from '../json/edit.ts';
+import { readRows } from '../json/rows.ts';
+import { format, member, parse, raw } from '../json/text.ts';
+import { go, setParams, useParam } from '../router.ts';
+import { Editor } from '../ui/editor.tsx';
+import { Button, Card, Dialog, Empty, Field, Json, Link, Notice, Problem, Select, Skeleton, Tag, say } from '../ui/kit.tsx';
+import { CopyAs } from '../ui/menu.tsx';
+import { useAction, useAsk, useSettled, useTitle } from '../ui/use.ts';
+import { bytes, number } from '../ui/words.ts';
+import type { DbPage } from './db.tsx';
+import { Reduce } from './design.tsx';
+
+interface Trial {
+  engine: string;
+  language: string;
+  why?: string | null;
+  documents: number;
+  total_rows: number;
+  map_us: number;
+  reduce_us: number;
+  per_document: { map_us: number; bytes: number; rows: number; emitted_bytes: number };
+  timed_out: boolean;
+  errors: { id: string | null; error: string; reason: string }[];
+  log: string[];
+}
+
+const SHOWN = 200;
+
+export function Playground({ db }: DbPage) {
+  useTitle(`Playground of ${db}`);
+  const [ddoc] = useParam('ddoc');
+  const [name] = useParam('name');
+  const [map, setMap] = useParam('map');
+  const [reduce] = useParam('reduce');
+  const [sample, setSample] = useParam('sample', '100');
+  const [dialog, setDialog] = useParam('do');
+  const known = useAsk((signal) => (ddoc === '' ? Promise.resolve([]) : designs(db, signal)), [db, ddoc]);
+  const view = known.data?.find(({ _id }) => _id === `_design/${ddoc}`)?.views?.[name];
+  const start = typeof view?.map === 'string' ? view.map : MAP;
+  const code = map || start;
+  const by = reduce === '' ? (map === '' && typeof view?.reduce === 'string' ? view.reduce : '') : reduce === 'none' ? '' : reduce;
+  // The old function is there before anything is asked.
+  const isReady = ddoc === '' || known.data !== undefined;
+  const body = JSON.stringify({ map: code, ...(by === '' ? {} : { reduce: by }), sample: Number(sample) });
+  const settled = useSettled(body, 300);
+  const asked = useAsk(async (signal) => {
+    if (!isReady) return undefined;
+    const { text } = await send('POST', `${enc(db)}/_view_test`, { body: settled, signal });
+    return { text, trial: trial(text) };
+  }, [db, settled, isReady], 0, 'shown');
+  const missing = asked.error instanceof ApiError && (asked.error.status === 404 || asked.error.status === 405 || (asked.error.status === 400 && /_view_test/.test(asked.error.reason)));
+  if (missing) return <Card><Empty icon="flask" title="This server has no playground">Only Settee runs functions without storing them. Views can be edited under <Link to={['db', db, 'designs']}>Views</Link>.</Empty></Card>;
+  return (
+    <div class="play">
+      <div class="stack">
+        <Card title="Map" actions={<CopyAs request={{ method: 'POST', path: `${enc(db)}/_view_test`, body }} />}>
+          <Editor label="Map function" language="javascript" value={code} onValue={(value) => setMap(value, true)} lines={[12, 30]} complete={() => ['emit', 'doc', 'isArray', 'sum', 'log', 'toJSON', 'require']} />
+        </Card>
+        <Card title="Reduce"><Reduce label="Reduce function" language="javascript" value={by} onValue={(value) => setParams({ reduce: value === '' ? 'none' : value, map: code }, true)} /></Card>
+        <div class="row spread">
+          <div class="row"><Select label="Sample" value={sample} onValue={setSample} options={[['20', '20 documents'], ['100', '100 documents'], ['500', '500 documents'], ['1000', '1000 documents']]} /></div>
+          <div class="actions end">{(map !== '' || reduce !== '') && <Button kind="quiet" onClick={() => setParams({ map: undefined, reduce: undefined })}>Start again</Button>}<Button kind="primary" icon="check" onClick={() => setDialog('save')}>Save as a view</Button></div>
+        </div>
+      </div>
+      <div class="stack"><Problem error={asked.error} />{asked.data ? <Outcome text={asked.data.text} trial={asked.data.trial} reduces={by !== ''} /> : !asked.error && <Skeleton lines={10} />}</div>
+      {dialog === 'save' && <Save db={db} ddoc={ddoc} name={name} map={code} reduce={by} onClose={() => setDialog('')} />}
+    </div>
+  );
+}
+
+/** All but the rows and the reduction, which hold what users wrote. */
+function trial(text: string): Trial {
+  const root = parse(text);
+  const of = (name: string): unknown => {
+    const node = member(root, name);
+    return node ? JSON.parse(raw(text, node)) : undefined;
+  };
+  return {
+    engine: of('engine') as string, language: of('language') as string, why: of('why') as string | null, documents: of('documents') as number, total_rows: of('total_rows') as number,
+    map_us: of('map_us') as number, reduce_us: of('reduce_us') as number, per_document: of('per_document') as Trial['per_document'], timed_out: of('timed_out') as boolean,
+    errors: of('errors') as Trial['errors'], log: of('log') as string[],
+  };
+}
+
+function Outcome({ text, trial, reduces }: { text: string; trial: Trial; reduces: boolean }) {
+  const root = parse(text);
+  const reduction = member(root, 'reduction');
+  const { rows } = readRows(text);
+  const isNative = trial.engine === 'native';
+  return (
+    <>
+      <Card>
+        <div class="row spread"><h2>On {number(trial.documents)} documents</h2><Tag kind={isNative ? 'good' : 'plain'}>{isNative ? 'runs natively' : `runs in ${trial.engine}`}</Tag></div>
+        <dl class="stats">
+          <div class="stat"><dt>a document</dt><dd>{trial.per_document.map_us.toFixed(1)} µs</dd></div>
+          <div class="stat"><dt>rows</dt><dd>{number(trial.total_rows)}</dd></div>
+          <div class="stat"><dt>rows a document</dt><dd>{trial.per_document.rows.toFixed(2)}</dd></div>
+          <div class="stat"><dt>a document has</dt><dd>{bytes(trial.per_document.bytes)}</dd></div>
+          {reduces && <div class="stat"><dt>reducing</dt><dd>{(trial.reduce_us / 1000).toFixed(1)} ms</dd></div>}
+        </dl>
+        {!isNative && trial.language === 'javascript' && <p class="note">{trial.why ?? 'Functions of a common subset (emit, conditions, members, loops, common methods of strings, numbers, arrays and dates) run natively, much faster. This one uses something else.'}</p>}
+        {trial.timed_out && <Notice kind="warn">It took too long, and was ended before all documents were mapped.</Notice>}
+      </Card>
+      {trial.errors.length > 0 && <Card flush title="Errors"><ul class="key-list">{trial.errors.slice(0, 20).map((error, index) => <li key={index} class="inner"><p><strong>{error.reason}</strong></p><p class="note">{error.error}{error.id === null ? '' : `, document ${error.id}`}</p></li>)}</ul></Card>}
+      {reduces && reduction && <Card flush title="Reduction of all rows"><Json text={format(text, reduction)} label="Reduction" /></Card>}
+      <Card flush title="Rows" note={rows.length > SHOWN ? `The first ${SHOWN} of ${number(trial.total_rows)}` : undefined}>
+        {rows.length === 0 ? <Empty icon="table" title="No rows">The function emits nothing for these documents.</Empty> : (
+          <div class="table-wrap" tabIndex={0} role="region" aria-label="Rows"><table class="one-line">
+            <caption class="unseen">Rows of the sample</caption>
+            <thead><tr><th scope="col">Key</th><th scope="col">Value</th><th scope="col">Document</th></tr></thead>
+            <tbody>{rows.slice(0, SHOWN).map((row, index) => <tr key={index}><td class="mono">{row.key.slice(0, 200)}</td><td class="mono">{row.value.slice(0, 200)}</td><td class="quiet-text">{row.id}</td></tr>)}</tbody>
+          </table></div>
+        )}
+      </Card>
+      {trial.log.length > 0 && <Card flush title="Log"><Json text={trial.log.join('\n')} label="Log" /></Card>}
+    </>
+  );
+}
+
+function Save({ db, ddoc, name, map, reduce, onClose }: { db: string; ddoc: string; name: string; map: string; reduce: string; onClose: () => void }) {
+  const [design, setDesign] = useState(ddoc);
+  const [view, setView] = useState(name);
+  const { busy, error, run } = useAction();
+  useEffect(() => { setDesign(ddoc); setView(name); }, [ddoc, name]);
+  const submit = (event: Event) => {
+    event.preventDefault();
+    void run(async () => {
+      const old = await send('GET', designPath(db, design)).then(({ text }) => text).catch((problem: unknown) => {
+        if (problem instanceof ApiError && problem.status === 404) return '{"language":"javascript"}';
+        throw problem;
+      });
+      let body = setAt(old, ['views', view, 'map'], JSON.stringify(map));
+      if (reduce !== '' || getAt(body, ['views', view, 'reduce']) !== undefined) body = setAt(body, ['views', view, 'reduce'], reduce === '' ? undefined : JSON.stringify(reduce));
+      await saveText(db, design, body);
+      say(`${design}/${view} is saved; its index is built now.`);
+      go(['db', db, 'view', design, view]);
+    });
+  };
+  return (
+    <Dialog title="Save as a view" onClose={onClose}>
+      <form class="stack" onSubmit={submit}>
+        <Field label="Design document" value={design} onValue={setDesign} required mono />
+        <Field label="View" value={view} onValue={setView} required mono hint="One of this name is replaced." />
+        <Problem error={error} />
+        <div class="actions end"><Button onClick={onClose}>Cancel</Button><Button kind="primary" type="submit" busy={busy}>Save</Button></div>
+      </form>
+    </Dialog>
+  );
+}

@@ -1,0 +1,155 @@
+/** Mango queries: a selector, what it finds, which index serves it and why, and the indexes there are. */
+import { useEffect, useMemo, useState } from 'preact/hooks';
+import { enc, get, send } from '../api/http.ts';
+import { jsonProblems } from '../json/problems.ts';
+import { columns, fields, readDocs } from '../json/rows.ts';
+import { format, member, parse, stringOf } from '../json/text.ts';
+import { setParams, useParam } from '../router.ts';
+import { Editor } from '../ui/editor.tsx';
+import { Icon } from '../ui/icons.tsx';
+import { Button, Card, Confirm, Empty, Link, Notice, Problem, Segments, Skeleton, Tag, say } from '../ui/kit.tsx';
+import { CopyAs } from '../ui/menu.tsx';
+import { useAction, useAsk, useTitle } from '../ui/use.ts';
+import { millis, number, plural } from '../ui/words.ts';
+import type { DbPage } from './db.tsx';
+import { cell } from './documents.tsx';
+import { type Explained, Plan, suggestion } from './explain.tsx';
+
+const START = '{\n  "selector": {\n    "_id": { "$gt": null }\n  },\n  "limit": 25\n}';
+const OPERATORS = ['$and', '$or', '$not', '$nor', '$eq', '$ne', '$gt', '$gte', '$lt', '$lte', '$in', '$nin', '$exists', '$type', '$regex', '$beginsWith', '$elemMatch', '$allMatch', '$keyMapMatch', '$size', '$all', '$mod', 'selector', 'fields', 'sort', 'limit', 'use_index', 'execution_stats'];
+
+interface Index {
+  ddoc: string | null;
+  name: string;
+  type: string;
+  def: { fields: Record<string, string>[]; partial_filter_selector?: object };
+}
+
+interface Found {
+  docs: string[];
+  warning: string | undefined;
+  stats: string | undefined;
+  bookmark: string | undefined;
+  ms: number;
+}
+
+/** The request that goes out: as it was typed, with statistics and the place to go on. */
+function asked(text: string, bookmark: string | undefined): string {
+  const root = parse(text);
+  const extra = [
+    ...(member(root, 'execution_stats') ? [] : ['"execution_stats":true']),
+    ...(bookmark === undefined ? [] : [`"bookmark":${JSON.stringify(bookmark)}`]),
+  ];
+  const inner = text.slice(root.start + 1, root.end - 1);
+  return `{${[...extra, ...(inner.trim() === '' ? [] : [inner])].join(',')}}`;
+}
+
+export function Query({ db }: DbPage) {
+  useTitle(`Query ${db}`);
+  const [saved] = useParam('q', START);
+  const [tab, setTab] = useParam('show', 'docs');
+  const [text, setText] = useState(saved);
+  const [found, setFound] = useState<Found>();
+  const [explained, setExplained] = useState<Explained>();
+  const { busy, error, run } = useAction();
+  const indexes = useAsk((signal) => get<{ indexes: Index[] }>(`${enc(db)}/_index`, signal).then((answer) => answer.indexes), [db]);
+  const sample = useAsk((signal) => send('GET', `${enc(db)}/_all_docs?include_docs=true&limit=20`, { signal }).then((answer) => names(answer.text)), [db]);
+  const explain = async (body: string) => setExplained(JSON.parse((await send('POST', `${enc(db)}/_explain`, { body })).text) as Explained);
+  const ask = (bookmark?: string) => void run(async () => {
+    setParams({ q: text }, true);
+    const { text: answer, ms } = await send('POST', `${enc(db)}/_find`, { body: asked(text, bookmark) });
+    const page = readDocs(answer);
+    setFound((old) => ({ ...page, docs: bookmark === undefined || !old ? page.docs : [...old.docs, ...page.docs], ms }));
+    await explain(text);
+  });
+  useEffect(() => {
+    if (saved !== START) ask();
+  }, []);
+  const makeIndex = (names: string[]) => void run(async () => {
+    await send('POST', `${enc(db)}/_index`, { body: JSON.stringify({ index: { fields: names }, name: `by-${names.join('-')}`.slice(0, 100), type: 'json' }) });
+    say(`An index on ${names.join(', ')} is made.`);
+    indexes.again();
+    await explain(text);
+  });
+  const wanted = explained && suggestion(explained);
+  return (
+    <div class="play">
+      <div class="stack">
+        <Card title="Query" actions={<CopyAs request={{ method: 'POST', path: `${enc(db)}/_find`, body: text }} />}>
+          <Editor label="Mango query" language="json" value={text} onValue={setText} problems={jsonProblems} onSave={() => ask()} lines={[10, 24]} complete={() => [...OPERATORS, ...(sample.data ?? [])]} />
+          <div class="actions"><Button kind="primary" icon="play" busy={busy} onClick={() => ask()}>Find</Button><Button onClick={() => void run(async () => { setParams({ q: text, show: 'plan' }); await explain(text); })}>Explain</Button><Button kind="quiet" onClick={() => { try { setText(format(text)); } catch { /* The editor marks what is wrong. */ } }}>Format</Button><span class="note hide-small"><kbd>Ctrl Enter</kbd> finds</span></div>
+        </Card>
+        <Problem error={error} />
+        {wanted && wanted.length > 0 && (
+          <Notice kind="warn"><p>No index serves this query: it looks at every document. An index on <strong>{wanted.join(', ')}</strong> would.</p><p><Button busy={busy} icon="plus" onClick={() => makeIndex(wanted)}>Create this index</Button></p></Notice>
+        )}
+        <Indexes db={db} indexes={indexes.data} again={indexes.again} />
+      </div>
+      <div class="stack">
+        <div class="row spread"><Segments label="Show" value={tab} onValue={setTab} options={[['docs', 'Documents'], ['json', 'JSON'], ['plan', 'Plan']]} /></div>
+        {tab === 'plan' ? (explained ? <Plan explained={explained} stats={found?.stats} /> : <Card><Empty icon="branch" title="No plan yet">Explain a query to see which index serves it.</Empty></Card>)
+          : found ? <Results db={db} found={found} look={tab} busy={busy} hasAdvice={wanted !== undefined && wanted.length > 0} onMore={() => ask(found.bookmark)} /> : <Card><Empty icon="filter" title="Nothing asked yet">A selector names members and what they must be. Ctrl-Space in the editor lists operators and members.</Empty></Card>}
+      </div>
+    </div>
+  );
+}
+
+function names(text: string): string[] {
+  const rows = member(parse(text), 'rows')?.children ?? [];
+  return [...new Set(rows.flatMap((row) => member(row, 'doc')?.keys ?? []))].sort();
+}
+
+interface Stats {
+  total_keys_examined: number;
+  total_docs_examined: number;
+  results_returned: number;
+  execution_time_ms: number;
+}
+
+function Results({ db, found, look, busy, hasAdvice, onMore }: { db: string; found: Found; hasAdvice: boolean; look: string; busy: boolean; onMore: () => void }) {
+  const rows = useMemo(() => found.docs.map(fields), [found.docs]);
+  const shown = columns(rows, 6);
+  const stats = found.stats === undefined ? undefined : (JSON.parse(found.stats) as Stats);
+  const ids = found.docs.map((doc) => stringOf(doc, member(parse(doc), '_id')));
+  return (
+    <>
+      {found.warning && !(hasAdvice && found.warning.includes('index')) && <Notice kind="warn">{found.warning}</Notice>}
+      <Card flush title={plural(found.docs.length, 'document')} note={`${stats ? `${number(stats.total_docs_examined)} documents and ${number(stats.total_keys_examined)} keys examined · ` : ''}answered in ${millis(found.ms)}`}>
+        {found.docs.length === 0 && <Empty icon="search" title="Nothing matches">Loosen the selector, or look at the plan.</Empty>}
+        {look === 'json' && found.docs.map((doc, index) => <div key={index}><p class="inner"><Id db={db} id={ids[index]} /></p><pre class="json">{doc.length > 20_000 ? doc.slice(0, 2000) : format(doc)}</pre></div>)}
+        {look !== 'json' && found.docs.length > 0 && (
+          <div class="table-wrap" tabIndex={0} role="region" aria-label="Documents found"><table class="one-line">
+            <caption class="unseen">Documents found</caption>
+            <thead><tr><th scope="col">_id</th>{shown.map((name) => <th scope="col" key={name}>{name}</th>)}</tr></thead>
+            <tbody>{rows.map((row, index) => <tr key={index}><td><Id db={db} id={ids[index]} /></td>{shown.map((name) => <td key={name}>{cell(row.get(name)).slice(0, 120)}</td>)}</tr>)}</tbody>
+          </table></div>
+        )}
+      </Card>
+      {found.bookmark !== undefined && found.bookmark !== 'nil' && found.docs.length > 0 && <div><Button busy={busy} onClick={onMore}>More</Button></div>}
+    </>
+  );
+}
+
+function Id({ db, id }: { db: string; id: string | undefined }) {
+  return id === undefined ? <span class="quiet-text">not among the fields</span> : <Link to={['db', db, 'doc', id]}>{id}</Link>;
+}
+
+function Indexes({ db, indexes, again }: { db: string; indexes: Index[] | undefined; again: () => void }) {
+  const [doomed, setDoomed] = useState<Index>();
+  return (
+    <Card flush title="Indexes">
+      {!indexes ? <Skeleton lines={3} /> : (
+        <ul class="key-list">{indexes.map((index) => (
+          <li key={`${index.ddoc ?? ''} ${index.name}`} class="row spread" style={{ padding: '8px 16px' }}>
+            <span class="row"><Icon name={index.type === 'special' ? 'file' : 'table'} /><strong>{index.def.fields.map((field) => Object.entries(field).map(([name, order]) => (order === 'desc' ? `${name} ↓` : name)).join(', ')).join(', ') || index.name}</strong><Tag>{index.type}</Tag>{index.def.partial_filter_selector && <Tag kind="accent">partial</Tag>}</span>
+            {index.ddoc !== null && <span class="row"><span class="note">{index.ddoc.slice('_design/'.length, '_design/'.length + 20)} / {index.name}</span><Button kind="quiet" icon="trash" label={`Delete the index ${index.name}`} onClick={() => setDoomed(index)} /></span>}
+          </li>
+        ))}</ul>
+      )}
+      {doomed && <Confirm title="Delete this index?" verb="Delete" onClose={() => setDoomed(undefined)} act={async () => {
+        await send('DELETE', `${enc(db)}/_index/${enc(doomed.ddoc ?? '')}/${enc(doomed.type)}/${enc(doomed.name)}`);
+        again();
+      }}><p>Queries that it serves will look at every document.</p></Confirm>}
+    </Card>
+  );
+}

@@ -1,0 +1,62 @@
+/** Full text, on servers that have it. */
+import { useState } from 'preact/hooks';
+import { path as designPath } from '../api/design.ts';
+import { enc, query, send } from '../api/http.ts';
+import { world } from '../api/session.ts';
+import { readRows } from '../json/rows.ts';
+import { member, parse, raw, stringOf } from '../json/text.ts';
+import { useParam } from '../router.ts';
+import { Button, Card, Empty, Field, Link, Problem, Select, Skeleton } from '../ui/kit.tsx';
+import { CopyAs } from '../ui/menu.tsx';
+import { useAsk, useTitle } from '../ui/use.ts';
+import { millis } from '../ui/words.ts';
+import type { DbPage } from './db.tsx';
+
+interface Choice {
+  ddoc: string;
+  index: string;
+  kind: '_search' | '_nouveau';
+}
+
+/** The search indexes that the design documents define. */
+async function choices(db: string, signal: AbortSignal): Promise<Choice[]> {
+  const { text } = await send('GET', `${enc(db)}/_design_docs?include_docs=true`, { signal });
+  return readRows(text).rows.flatMap(({ doc, id }) => {
+    if (doc === undefined || id === undefined) return [];
+    const root = parse(doc);
+    const of = (name: string, kind: Choice['kind']) => (member(root, name)?.keys ?? []).map((index) => ({ ddoc: id.slice(8), index, kind }));
+    return [...of('indexes', '_search'), ...of('nouveau', '_nouveau')];
+  });
+}
+
+export function Search({ db }: DbPage) {
+  useTitle(`Search ${db}`);
+  const [chosen, setChosen] = useParam('index');
+  const [q, setQ] = useParam('q');
+  const [typed, setTyped] = useState(q);
+  const known = useAsk((signal) => choices(db, signal), [db]);
+  const choice = known.data?.find((each) => `${each.ddoc}/${each.index}` === chosen) ?? known.data?.[0];
+  const path = choice && `${designPath(db, choice.ddoc)}/${choice.kind}/${enc(choice.index)}${query({ q, limit: 50 })}`;
+  const found = useAsk(async (signal) => (path === undefined || q === '' ? undefined : await send('GET', path, { signal })), [path, q]);
+  if (known.error) return <Problem error={known.error} again={known.again} />;
+  if (!known.data) return <Skeleton />;
+  if (!choice) return <Card><Empty icon="search" title="No search indexes">A design document defines them in `indexes` or `nouveau`. This server has {world.value.welcome?.features.join(', ')}.</Empty></Card>;
+  const text = found.data?.text;
+  const root = text === undefined ? undefined : parse(text);
+  const hits = (member(root, 'rows') ?? member(root, 'hits'))?.children ?? [];
+  return (
+    <>
+      <form class="toolbar" onSubmit={(event) => { event.preventDefault(); setQ(typed); }}>
+        <Select label="Index" value={`${choice.ddoc}/${choice.index}`} onValue={setChosen} options={known.data.map((each) => `${each.ddoc}/${each.index}`)} />
+        <div class="grow"><Field label="Lucene query" value={typed} onValue={setTyped} mono placeholder="name:anna* AND city:berlin" /></div>
+        <Button kind="primary" type="submit" icon="search">Search</Button>
+        <CopyAs request={{ method: 'GET', path: path ?? '' }} />
+      </form>
+      <Problem error={found.error} />
+      {text !== undefined && <Card flush title={`${hits.length} documents`} note={found.data && `answered in ${millis(found.data.ms)}`}><div class="table-wrap"><table>
+        <caption class="unseen">Documents found</caption>
+        <tbody>{hits.map((hit, index) => { const id = stringOf(text, member(hit, 'id')) ?? ''; const rest = member(hit, 'fields'); return <tr key={index}><td><Link to={['db', db, 'doc', id]}>{id}</Link></td><td class="mono">{rest && raw(text, rest).slice(0, 300)}</td></tr>; })}</tbody>
+      </table></div></Card>}
+    </>
+  );
+}

@@ -1,0 +1,74 @@
+/** The node: what it is, what it runs, and who else belongs to its cluster. */
+import { get } from '../api/http.ts';
+import { world } from '../api/session.ts';
+import { Card, Link, PageHead, Problem, Skeleton, Tag } from '../ui/kit.tsx';
+import { CopyAs } from '../ui/menu.tsx';
+import { useSignal } from '../ui/signal.ts';
+import { useAsk, useTitle } from '../ui/use.ts';
+import { number } from '../ui/words.ts';
+
+interface Check {
+  text: string;
+  state: 'good' | 'warn' | 'bad';
+  note: string;
+}
+
+/** What Fauxton calls "verify installation", without changing anything. */
+async function checks(signal: AbortSignal): Promise<Check[]> {
+  const up = await get<{ status: string }>('_up', signal).then(({ status }): Check => ({ text: 'The server is up', state: status === 'ok' ? 'good' : 'warn', note: status }), (error: Error): Check => ({ text: 'The server is up', state: 'bad', note: error.message }));
+  const system = await Promise.all(['_users', '_replicator'].map((name) => get(name, signal).then((): Check => ({ text: `${name} is there`, state: 'good', note: '' }), (): Check => ({ text: `${name} is missing`, state: 'warn', note: name === '_users' ? 'users cannot be made' : 'replications cannot be stored' }))));
+  const admin: Check = world.value.session.name === null ? { text: 'There is no administrator', state: 'bad', note: 'everybody who reaches this server may do everything' } : { text: 'There is an administrator', state: 'good', note: '' };
+  return [up, admin, ...system];
+}
+
+/** A tree of values as lines: `memory / resident`. */
+function Facts({ of }: { of: Record<string, unknown> }) {
+  const lines: [string, string][] = [];
+  const walk = (value: unknown, name: string) => {
+    if (value !== null && typeof value === 'object' && !Array.isArray(value)) for (const [key, inner] of Object.entries(value)) walk(inner, name === '' ? key : `${name} / ${key}`);
+    else lines.push([name.replaceAll('_', ' '), typeof value === 'number' ? number(value) : typeof value === 'string' ? value : JSON.stringify(value)]);
+  };
+  walk(of, '');
+  return <dl class="facts">{lines.map(([name, text]) => <><dt key={name}>{name}</dt><dd>{text}</dd></>)}</dl>;
+}
+
+export function Server() {
+  useTitle('Server');
+  const { welcome } = useSignal(world);
+  const versions = useAsk((signal) => get<Record<string, unknown>>('_node/_local/_versions', signal).catch(() => undefined), []);
+  const members = useAsk((signal) => get<{ all_nodes: string[]; cluster_nodes: string[] }>('_membership', signal), []);
+  const node = useAsk((signal) => get<{ name: string }>('_node/_local', signal), []);
+  const made = useAsk(checks, []);
+  const system = useAsk((signal) => get<Record<string, unknown>>('_node/_local/_system', signal), []);
+  return (
+    <>
+      <PageHead title="Server"><CopyAs request={{ method: 'GET', path: '' }} /></PageHead>
+      <Problem error={members.error} />
+      <div class="grid-2">
+        <div class="stack">
+          <Card title="This node">
+            <dl class="facts">
+              <dt>Product</dt><dd>{welcome?.vendor} {welcome?.version}</dd>
+              <dt>Name</dt><dd class="mono">{node.data?.name ?? '…'}</dd>
+              <dt>UUID</dt><dd class="mono">{welcome?.uuid}</dd>
+              <dt>Features</dt><dd><span class="chips">{welcome?.features.map((feature) => <Tag key={feature}>{feature}</Tag>)}</span></dd>
+            </dl>
+          </Card>
+          <Card title="Cluster">
+            {!members.data ? <Skeleton lines={2} /> : (
+              <ul class="key-list">{members.data.cluster_nodes.map((name) => <li key={name} class="row spread"><span class="mono">{name}</span><Tag kind={members.data?.all_nodes.includes(name) ? 'good' : 'bad'}>{members.data?.all_nodes.includes(name) ? 'connected' : 'away'}</Tag></li>)}</ul>
+            )}
+          </Card>
+          <Card title="Checks">
+            {!made.data ? <Skeleton lines={3} /> : <ul class="stack small">{made.data.map((check) => <li key={check.text} class="row"><Tag kind={check.state}>{check.state === 'good' ? 'ok' : check.state === 'warn' ? 'look' : 'wrong'}</Tag><span>{check.text}</span><span class="note">{check.note}</span></li>)}</ul>}
+            <p class="note"><Link to={['logs']}>Logs</Link> and the <Link to={['dashboard']}>dashboard</Link> say how it does.</p>
+          </Card>
+        </div>
+        <div class="stack">
+          {versions.data && <Card title="Versions"><Facts of={versions.data} /></Card>}
+          {system.data && <Card title="System" note="Sizes in bytes"><Facts of={system.data} /></Card>}
+        </div>
+      </div>
+    </>
+  );
+}

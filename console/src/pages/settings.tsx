@@ -1,0 +1,179 @@
+/** What a database is like, who may use it, and its maintenance. */
+import { useEffect, useState } from 'preact/hooks';
+import { enc, get, post, put, send } from '../api/http.ts';
+import { isAdmin } from '../api/session.ts';
+import { go } from '../router.ts';
+import { Button, Card, Confirm, Field, Problem, Skeleton, Tag, TextArea, say } from '../ui/kit.tsx';
+import { useAction, useAsk, useTitle } from '../ui/use.ts';
+import { bytes, number, plural } from '../ui/words.ts';
+import { DeleteDatabase } from './databases.tsx';
+import type { DbPage } from './db.tsx';
+
+export function Settings({ db, info, again }: DbPage) {
+  useTitle(`Settings of ${db}`);
+  const [asking, setAsking] = useState(false);
+  return (
+    <div class="grid-2">
+      <div class="stack">
+        <Card title="Figures">
+          {!info ? <Skeleton lines={4} /> : (
+            <dl class="facts">
+              <dt>Documents</dt><dd>{number(info.doc_count)}, and {number(info.doc_del_count)} deleted</dd>
+              <dt>Data</dt><dd>{bytes(info.sizes.external)}</dd>
+              <dt>On disk</dt><dd>{bytes(info.sizes.file)}, of which {bytes(info.sizes.active)} in use</dd>
+              <dt>Update sequence</dt><dd class="mono">{String(info.update_seq)}</dd>
+              <dt>Purge sequence</dt><dd class="mono">{String(info.purge_seq)}</dd>
+              <dt>Partitioned</dt><dd>{info.props?.partitioned ? 'yes' : 'no'}</dd>
+            </dl>
+          )}
+        </Card>
+        <Limits db={db} />
+        {isAdmin() && <Maintenance db={db} running={info?.compact_running ?? false} again={again} />}
+        {isAdmin() && <Purge db={db} again={again} />}
+      </div>
+      <div class="stack">
+        <Permissions db={db} />
+        {isAdmin() && (
+          <Card title="Delete this database" note="All its documents and views go with it.">
+            <div class="actions"><Button kind="danger" icon="trash" onClick={() => setAsking(true)}>Delete database</Button></div>
+          </Card>
+        )}
+      </div>
+      {asking && <DeleteDatabase name={db} onClose={() => setAsking(false)} onDone={() => go(['databases'])} />}
+    </div>
+  );
+}
+
+interface Group {
+  names?: string[];
+  roles?: string[];
+}
+
+interface Security {
+  admins?: Group;
+  members?: Group;
+}
+
+function Permissions({ db }: { db: string }) {
+  const asked = useAsk((signal) => get<Security>(`${enc(db)}/_security`, signal), [db]);
+  const [draft, setDraft] = useState<Security>();
+  const { busy, error, run } = useAction();
+  useEffect(() => { if (asked.data) setDraft(asked.data); }, [asked.data]);
+  if (asked.error) return <Card title="Permissions"><Problem error={asked.error} /></Card>;
+  if (!draft) return <Card title="Permissions"><Skeleton lines={4} /></Card>;
+  const members = draft.members ?? {};
+  const isOpen = (members.names ?? []).length + (members.roles ?? []).length === 0;
+  const set = (group: 'admins' | 'members', kind: 'names' | 'roles', list: string[]) => setDraft({ ...draft, [group]: { ...draft[group], [kind]: list } });
+  const save = () => void run(async () => {
+    await put(`${enc(db)}/_security`, draft);
+    say('Permissions are saved.');
+    asked.again();
+  });
+  const isChanged = JSON.stringify(draft) !== JSON.stringify(asked.data);
+  return (
+    <Card title="Permissions" note={isOpen ? 'Without members, everybody who reaches the server may read and write here.' : 'Members read and write; admins also change design documents and this page.'}>
+      {isOpen && <Tag kind="warn">open to everybody</Tag>}
+      {(['admins', 'members'] as const).map((group) => (
+        <div key={group} class="stack small">
+          <h3>{group === 'admins' ? 'Admins' : 'Members'}</h3>
+          {(['names', 'roles'] as const).map((kind) => <Names key={kind} label={`${kind === 'names' ? 'Users' : 'Roles'} that are ${group}`} list={draft[group]?.[kind] ?? []} onList={(list) => set(group, kind, list)} />)}
+        </div>
+      ))}
+      <Problem error={error} />
+      <div class="actions"><Button kind="primary" busy={busy} disabled={!isChanged} onClick={save}>Save permissions</Button>{isChanged && <Button kind="quiet" onClick={() => setDraft(asked.data)}>Undo</Button>}</div>
+    </Card>
+  );
+}
+
+function Names({ label, list, onList }: { label: string; list: string[]; onList: (list: string[]) => void }) {
+  const [text, setText] = useState('');
+  const add = (event: Event) => {
+    event.preventDefault();
+    const name = text.trim();
+    if (name !== '' && !list.includes(name)) onList([...list, name]);
+    setText('');
+  };
+  return (
+    <form onSubmit={add} class="stack small">
+      <div class="row end"><div class="grow"><Field label={label} value={text} onValue={setText} autocomplete="off" /></div><Button type="submit" icon="plus" disabled={text.trim() === ''}>Add</Button></div>
+      {list.length > 0 && <div class="chips">{list.map((name) => <span key={name} class="tag">{name}<button type="button" aria-label={`Remove ${name}`} onClick={() => onList(list.filter((each) => each !== name))}>×</button></span>)}</div>}
+    </form>
+  );
+}
+
+function Limits({ db }: { db: string }) {
+  const asked = useAsk((signal) => get<number>(`${enc(db)}/_revs_limit`, signal), [db]);
+  const [text, setText] = useState('');
+  const { busy, error, run } = useAction();
+  useEffect(() => { if (asked.data !== undefined) setText(String(asked.data)); }, [asked.data]);
+  const submit = (event: Event) => {
+    event.preventDefault();
+    void run(async () => {
+      await send('PUT', `${enc(db)}/_revs_limit`, { body: text });
+      say('The limit is saved.');
+      asked.again();
+    });
+  };
+  return (
+    <Card title="Revisions" note="Too few, and replication finds conflicts that are none.">
+      <form class="row end" onSubmit={submit}>
+        <div class="grow"><Field label="Revision ids kept for each document" type="number" min="1" value={text} onValue={setText} /></div>
+        <Button type="submit" busy={busy} disabled={text === '' || text === String(asked.data ?? '')}>Save</Button>
+      </form>
+      <Problem error={error ?? asked.error} />
+    </Card>
+  );
+}
+
+function Maintenance({ db, running, again }: { db: string; running: boolean; again: () => void }) {
+  const { busy, error, run } = useAction();
+  const does = (path: string, text: string) => void run(async () => {
+    await post(`${enc(db)}/${path}`, {});
+    say(text);
+    again();
+  });
+  return (
+    <Card title="Maintenance">
+      <div class="actions">
+        <Button busy={busy} onClick={() => does('_compact', 'Compaction has begun.')}>Compact</Button>
+        <Button busy={busy} onClick={() => does('_view_cleanup', 'Indexes that nobody needs are removed.')}>Clean up indexes</Button>
+        {running && <Tag kind="accent">compacting</Tag>}
+      </div>
+      <p class="note">Compaction gives back the space of old revisions; it runs by itself too, when it pays.</p>
+      <Problem error={error} />
+    </Card>
+  );
+}
+
+/** Purging forgets revisions, as if they had never been: they do not replicate as deletions. */
+function Purge({ db, again }: { db: string; again: () => void }) {
+  const [ids, setIds] = useState('');
+  const [wanted, setWanted] = useState<Record<string, string[]>>();
+  const { busy, error, run } = useAction();
+  const look = () => void run(async () => {
+    const list = ids.split('\n').map((id) => id.trim()).filter((id) => id !== '');
+    const found: Record<string, string[]> = {};
+    for (const id of list) {
+      const leaves = await get<{ ok?: { _rev: string } }[]>(`${enc(db)}/${enc(id)}?open_revs=all`);
+      const revs = leaves.flatMap(({ ok }) => (ok ? [ok._rev] : []));
+      if (revs.length > 0) found[id] = revs;
+    }
+    if (Object.keys(found).length === 0) throw new Error('None of these documents is here.');
+    setWanted(found);
+  });
+  return (
+    <Card title="Purge documents" note="For good and without a trace. Replicas elsewhere keep theirs, and bring them back if they replicate to here.">
+      <TextArea label="Ids, one a line" value={ids} onValue={setIds} rows={3} mono />
+      <Problem error={error} />
+      <div class="actions"><Button kind="danger" busy={busy} disabled={ids.trim() === ''} onClick={look}>Purge …</Button></div>
+      {wanted && (
+        <Confirm title={`Purge ${plural(Object.keys(wanted).length, 'document')}?`} verb="Purge" typed="purge" onClose={() => setWanted(undefined)} act={async () => {
+          await post(`${enc(db)}/_purge`, wanted);
+          say('Purged.');
+          setIds('');
+          again();
+        }}><p>All their revisions: {Object.entries(wanted).map(([id, revs]) => `${id} (${revs.length})`).join(', ')}</p></Confirm>
+      )}
+    </Card>
+  );
+}

@@ -1,0 +1,144 @@
+/** Users of `_users` with their roles, and the administrators of the server. */
+import { useState } from 'preact/hooks';
+import { createDatabase, readConfig, setConfig, unsetConfig } from '../api/config.ts';
+import { ApiError, docPath, get, query, send } from '../api/http.ts';
+import { world } from '../api/session.ts';
+import { withMembers } from '../json/text.ts';
+import { setParams, useParam } from '../router.ts';
+import { Button, Card, Confirm, Dialog, Empty, Field, Link, PageHead, Problem, Skeleton, Tag, say } from '../ui/kit.tsx';
+import { CopyAs, Menu } from '../ui/menu.tsx';
+import { useCommands } from '../ui/palette.tsx';
+import { useAction, useAsk, useSettled, useTitle } from '../ui/use.ts';
+
+interface User {
+  _id: string;
+  _rev: string;
+  name: string;
+  roles: string[];
+  type: string;
+}
+
+const PREFIX = 'org.couchdb.user:';
+const PAGE = 50;
+const pathOf = (name: string) => `_users/${docPath(PREFIX + name)}`;
+
+export function Users() {
+  useTitle('Users');
+  const [typed] = useParam('q');
+  const [from] = useParam('from');
+  const [dialog, setDialog] = useParam('do');
+  const [edited, setEdited] = useState<User>();
+  const [doomed, setDoomed] = useState<User>();
+  const prefix = useSettled(typed, 150);
+  const asked = useAsk(async (signal) => {
+    const start = PREFIX + (from > prefix ? from : prefix);
+    const found = await get<{ rows: { doc?: User }[] }>(`_users/_all_docs${query({ include_docs: true, limit: PAGE + 1, startkey: JSON.stringify(start), endkey: JSON.stringify(`${PREFIX}${prefix}\ufff0`) })}`, signal);
+    return found.rows.flatMap(({ doc }) => (doc ? [doc] : []));
+  }, [prefix, from], 0, 'shown');
+  const { error, run } = useAction();
+  useCommands([{ text: 'Create a user', where: 'Action', icon: 'plus', act: () => setDialog('create') }], []);
+  const isMissing = asked.error instanceof ApiError && asked.error.status === 404;
+  const shown = asked.data?.slice(0, PAGE);
+  return (
+    <>
+      <PageHead title="Users">
+        <CopyAs request={{ method: 'GET', path: '_users/_all_docs?include_docs=true' }} />
+        {!isMissing && <Button kind="primary" icon="plus" onClick={() => setDialog('create')}>Create user</Button>}
+      </PageHead>
+      <Problem error={error ?? (isMissing ? undefined : asked.error)} again={asked.again} />
+      {isMissing ? (
+        <Card><Empty icon="users" title="There is no database of users yet" action={<Button kind="primary" onClick={() => void run(async () => { await createDatabase('_users'); asked.again(); })}>Create _users</Button>}>Users other than administrators are documents in _users.</Empty></Card>
+      ) : (
+        <>
+          <div class="toolbar"><div class="grow"><Field label="Users whose names begin with" hideLabel type="search" value={typed} onValue={(q) => setParams({ q, from: undefined }, true)} placeholder="Names that begin with …" /></div></div>
+          <Card flush>
+            {!shown && !asked.error && <Skeleton />}
+            {shown?.length === 0 && <Empty icon="users" title={typed === '' ? 'No users yet' : `No name begins with “${typed}”`}>Users log in with a password and get roles, which databases let in.</Empty>}
+            {shown && shown.length > 0 && (
+              <div class="table-wrap"><table>
+                <caption class="unseen">Users</caption>
+                <thead><tr><th scope="col">Name</th><th scope="col">Roles</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
+                <tbody>{shown.map((user) => (
+                  <tr key={user._id}>
+                    <td><Link to={['db', '_users', 'doc', user._id]}>{user.name}</Link></td>
+                    <td><span class="chips">{user.roles.map((role) => <Tag key={role}>{role}</Tag>)}</span></td>
+                    <td class="tight"><Menu label={`Actions on ${user.name}`} icon="down" items={[{ text: 'Roles and password', icon: 'user', act: () => setEdited(user) }, { text: 'Delete', icon: 'trash', act: () => setDoomed(user) }]} /></td>
+                  </tr>
+                ))}</tbody>
+              </table></div>
+            )}
+          </Card>
+          {asked.data && asked.data.length > PAGE && <div class="actions end"><Button onClick={() => setParams({ from: asked.data?.[PAGE]?.name })}>Next {PAGE}</Button></div>}
+        </>
+      )}
+      <Admins />
+      {dialog === 'create' && <Edit onClose={() => setDialog('')} onDone={asked.again} />}
+      {edited && <Edit user={edited} onClose={() => setEdited(undefined)} onDone={asked.again} />}
+      {doomed && <Confirm title="Delete this user?" verb="Delete" onClose={() => setDoomed(undefined)} act={async () => { await send('DELETE', `${pathOf(doomed.name)}${query({ rev: doomed._rev })}`); asked.again(); }}><p>{doomed.name} cannot log in any more. Sessions end when they are next checked.</p></Confirm>}
+    </>
+  );
+}
+
+function Edit({ user, onClose, onDone }: { user?: User; onClose: () => void; onDone: () => void }) {
+  const [name, setName] = useState(user?.name ?? '');
+  const [password, setPassword] = useState('');
+  const [roles, setRoles] = useState((user?.roles ?? []).join(', '));
+  const { busy, error, run } = useAction();
+  const submit = (event: Event) => {
+    event.preventDefault();
+    const list = roles.split(',').map((role) => role.trim()).filter((role) => role !== '');
+    void run(async () => {
+      if (user) {
+        const { text } = await send('GET', pathOf(user.name));
+        const changes = password === '' ? {} : { password: JSON.stringify(password), derived_key: undefined, salt: undefined, password_sha: undefined };
+        await send('PUT', pathOf(user.name), { body: withMembers(text, { roles: JSON.stringify(list), ...changes }) });
+      } else await send('PUT', pathOf(name), { body: JSON.stringify({ _id: PREFIX + name, name, password, roles: list, type: 'user' }) });
+      say(`${name} is saved.`);
+      onDone();
+      onClose();
+    });
+  };
+  return (
+    <Dialog title={user ? user.name : 'Create a user'} onClose={onClose}>
+      <form class="stack" onSubmit={submit}>
+        {!user && <Field label="Name" value={name} onValue={setName} required autofocus autocomplete="off" />}
+        <Field label={user ? 'New password' : 'Password'} type="password" value={password} onValue={setPassword} autocomplete="new-password" required={!user} hint={user ? 'Empty: the old one stays.' : undefined} />
+        <Field label="Roles" value={roles} onValue={setRoles} hint="Separated by commas." />
+        <Problem error={error} />
+        <div class="actions end"><Button onClick={onClose}>Cancel</Button><Button kind="primary" type="submit" busy={busy}>Save</Button></div>
+      </form>
+    </Dialog>
+  );
+}
+
+function Admins() {
+  const asked = useAsk((signal) => readConfig(signal).then((sections) => Object.keys(sections['admins'] ?? {})), []);
+  const [adding, setAdding] = useState(false);
+  const [name, setName] = useState('');
+  const [password, setPassword] = useState('');
+  const [doomed, setDoomed] = useState<string>();
+  const { busy, error, run } = useAction();
+  const submit = (event: Event) => {
+    event.preventDefault();
+    void run(async () => {
+      await setConfig('admins', name, password);
+      say(`${name} is an administrator.`);
+      setAdding(false);
+      setName('');
+      setPassword('');
+      asked.again();
+    });
+  };
+  const me = world.value.session.name;
+  return (
+    <Card flush title="Server administrators" note="May do everything. They stand in the configuration, not in _users." actions={<Button icon="plus" onClick={() => setAdding(true)}>Add</Button>}>
+      {asked.data?.length === 0 && <p class="inner note">There is none: everybody is one.</p>}
+      {asked.data && asked.data.length > 0 && <ul class="key-list">{asked.data.map((admin) => <li key={admin} class="row spread" style={{ padding: '8px 16px' }}><span class="row"><strong>{admin}</strong>{admin === me && <Tag kind="accent">you</Tag>}</span><Button kind="quiet" icon="trash" label={`Remove ${admin}`} disabled={admin === me} onClick={() => setDoomed(admin)} /></li>)}</ul>}
+      {adding && <Dialog title="Add an administrator" onClose={() => setAdding(false)}><form class="stack" onSubmit={submit}>
+        <Field label="Name" value={name} onValue={setName} required autofocus autocomplete="off" /><Field label="Password" type="password" value={password} onValue={setPassword} required autocomplete="new-password" />
+        <Problem error={error} /><div class="actions end"><Button onClick={() => setAdding(false)}>Cancel</Button><Button kind="primary" type="submit" busy={busy}>Add</Button></div>
+      </form></Dialog>}
+      {doomed !== undefined && <Confirm title="Remove this administrator?" verb="Remove" onClose={() => setDoomed(undefined)} act={async () => { await unsetConfig('admins', doomed); asked.again(); }}><p>{doomed}</p></Confirm>}
+    </Card>
+  );
+}

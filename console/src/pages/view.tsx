@@ -1,0 +1,193 @@
+/** The rows of a view by key, or its groups as a table and as a plot. */
+import { useRef, useState } from 'preact/hooks';
+import { designs, path as designPath } from '../api/design.ts';
+import { query, send } from '../api/http.ts';
+import { readRows, type Row } from '../json/rows.ts';
+import { format, parse, plain } from '../json/text.ts';
+import { go, setParams, useParam, useRoute } from '../router.ts';
+import { Chart } from '../ui/chart.tsx';
+import { Button, Card, Check, Empty, Field, Link, LinkButton, Problem, Segments, Select, Skeleton } from '../ui/kit.tsx';
+import { CopyAs } from '../ui/menu.tsx';
+import { usePager } from '../ui/pager.ts';
+import { useAsk, useTitle } from '../ui/use.ts';
+import { Virtual } from '../ui/virtual.tsx';
+import { millis, number, short } from '../ui/words.ts';
+import { BuildState } from './designs.tsx';
+import type { DbPage } from './db.tsx';
+
+/** Groups that are drawn or listed: more than that nobody can tell apart. */
+const GROUPS_MAX = 500;
+
+export function View({ db }: DbPage) {
+  const { path } = useRoute();
+  const [ddoc = '', name = ''] = path.slice(3);
+  useTitle(`${ddoc}/${name}`);
+  const [shape, setShape] = useParam('show', 'rows');
+  const [level, setLevel] = useParam('level', 'exact');
+  const [startText, setStart] = useParam('start');
+  const [endText, setEnd] = useParam('end');
+  const [order] = useParam('order', 'up');
+  const [docs] = useParam('docs');
+  const [stable] = useParam('update', 'true');
+  const known = useAsk((signal) => designs(db, signal), [db]);
+  const definition = known.data?.find(({ _id }) => _id === `_design/${ddoc}`)?.views?.[name];
+  const reduces = definition?.reduce !== undefined;
+  const [problem, keys] = range(startText, endText);
+  const common = { ...keys, descending: order === 'down' || undefined, update: stable === 'true' ? undefined : stable };
+  const base = `${designPath(db, ddoc)}/_view/${encodeURIComponent(name)}`;
+  const group = level === 'exact' ? { group: true } : { group_level: level };
+  const request = shape === 'rows' ? { reduce: reduces ? false : undefined, include_docs: docs === '1' || undefined, ...common, limit: 50 } : { ...(shape === 'sum' ? {} : group), ...common };
+  return (
+    <>
+      <div class="row spread">
+        <h2>{ddoc}/{name}</h2>
+        <div class="actions"><BuildState db={db} ddoc={ddoc} /><CopyAs request={{ method: 'GET', path: base + query(request) }} /><LinkButton to={['db', db, 'playground']} query={{ ddoc, name }} icon="flask">Try out</LinkButton><LinkButton to={['db', db, 'design', ddoc]} query={{ part: `views/${name}` }} icon="code">Edit</LinkButton></div>
+      </div>
+      <form class="toolbar" onSubmit={(event) => event.preventDefault()}>
+        <Segments label="Show" value={shape} onValue={setShape} options={reduces ? [['rows', 'Rows'], ['groups', 'Groups'], ['chart', 'Chart'], ['sum', 'One value']] : [['rows', 'Rows']]} />
+        {(shape === 'groups' || shape === 'chart') && <Select label="Group by" value={level} onValue={setLevel} options={[['exact', 'the whole key'], ...[1, 2, 3, 4, 5].map((each) => [String(each), `${each} of an array's elements`] as [string, string])]} />}
+        <div class="grow"><Field label="From key (JSON)" value={startText} onValue={(value) => setStart(value, true)} mono placeholder={'"a" or [2024,1]'} problem={problem === 'start' ? 'This is not JSON.' : undefined} /></div>
+        <div class="grow"><Field label="To key (JSON)" value={endText} onValue={(value) => setEnd(value, true)} mono placeholder={'"b" or [2024,{}]'} problem={problem === 'end' ? 'This is not JSON.' : undefined} /></div>
+        <Select label="Index" value={stable} onValue={(value) => setParams({ update: value === 'true' ? undefined : value })} options={[['true', 'brought up to date'], ['lazy', 'as it is, then updated'], ['false', 'as it is']]} />
+      </form>
+      <div class="row">
+        <Check label="Last first" checked={order === 'down'} onChecked={(on) => setParams({ order: on ? 'down' : undefined })} />
+        {shape === 'rows' && <Check label="With documents" checked={docs === '1'} onChecked={(on) => setParams({ docs: on ? '1' : undefined })} />}
+      </div>
+      {known.data && definition === undefined && <Problem error={new Error(`There is no view ${ddoc}/${name}.`)} />}
+      {shape === 'rows'
+        ? <Rows db={db} path={base} params={{ reduce: reduces ? false : undefined, include_docs: docs === '1' || undefined, update: common.update }} descending={order === 'down'} keys={keys} ready={known.data !== undefined && definition !== undefined} />
+        : <Groups path={base} params={shape === 'sum' ? { ...common } : { ...group, ...common, limit: GROUPS_MAX }} look={shape} />}
+    </>
+  );
+}
+
+function range(start: string, end: string): ['start' | 'end' | undefined, { startkey?: string; endkey?: string }] {
+  const isJson = (text: string) => {
+    try {
+      parse(text);
+      return true;
+    } catch {
+      return false;
+    }
+  };
+  if (start !== '' && !isJson(start)) return ['start', {}];
+  if (end !== '' && !isJson(end)) return ['end', {}];
+  return [undefined, { ...(start === '' ? {} : { startkey: start }), ...(end === '' ? {} : { endkey: end }) }];
+}
+
+interface RowsProps {
+  db: string;
+  path: string;
+  params: Record<string, string | boolean | undefined>;
+  descending: boolean;
+  keys: { startkey?: string; endkey?: string };
+  ready: boolean;
+}
+
+function Rows({ db, path, params, descending, keys, ready }: RowsProps) {
+  const [from] = useParam('from');
+  const begin = useRef(from);
+  // Where somebody was counts for the list of then only.
+  const list = `${JSON.stringify(keys)} ${String(descending)}`;
+  const first = useRef(list);
+  if (first.current !== list) begin.current = '';
+  const scrolled = begin.current === '' ? {} : { from: at(begin.current) };
+  const paged = usePager(ready ? { path, params, descending, ...keys, ...scrolled, limit: 50 } : undefined, [path, JSON.stringify(params), descending, JSON.stringify(keys), ready]);
+  const withDocs = params['include_docs'] === true;
+  const template = `minmax(160px, 1fr) minmax(160px, 1fr) ${innerWidth < 720 ? 140 : 240}px ${withDocs ? 'minmax(260px, 2fr)' : ''}`;
+  const style = { gridTemplateColumns: template, minWidth: `${withDocs ? 820 : 460}px` };
+  const open = (index: number) => {
+    const id = paged.rows[index]?.id;
+    if (id !== undefined) go(['db', db, 'doc', id]);
+  };
+  const top = (index: number) => {
+    const row = paged.rows[index];
+    setParams({ from: row && !(index === 0 && paged.atFirst) ? JSON.stringify([row.key, row.id]) : undefined }, true);
+  };
+  return (
+    <div class="docs-area fills">
+      <Problem error={paged.error} again={paged.again} />
+      {paged.rows.length === 0 && !paged.error && (paged.loading || !ready ? <Skeleton lines={10} /> : <Card><Empty icon="table" title="No rows">The view emits nothing for these keys.</Empty></Card>)}
+      {paged.rows.length > 0 && (
+        <Virtual label="Rows of the view" count={paged.rows.length} height={34} shift={paged.shift} onNear={paged.near} onTop={top} onOpen={open}
+          head={<div class="grid-row head" style={style}><span>key</span><span>value</span><span>id</span>{withDocs && <span>document</span>}</div>}
+          row={(index, active) => {
+            const row = paged.rows[index];
+            return row && (
+              <div class={`grid-row body ${active ? 'active' : ''}`} style={style}>
+                <span class="mono" title={row.key.slice(0, 1000)}>{row.key.slice(0, 300)}</span><span class="mono" title={row.value.slice(0, 1000)}>{row.value.slice(0, 300)}</span>
+                {row.id === undefined ? <span /> : <Link tabIndex={-1} to={['db', db, 'doc', row.id]}>{row.id}</Link>}{withDocs && <span class="mono">{row.doc?.slice(0, 300)}</span>}
+              </div>
+            );
+          }} />
+      )}
+      <p class="list-foot" role="status"><span>{paged.total === undefined ? '' : `${number(paged.total)} rows in the view`}{paged.loading ? ' · loading, after the index is up to date …' : ''}</span><span>{paged.ms === undefined ? '' : `answered in ${millis(paged.ms)}`}</span></p>
+    </div>
+  );
+}
+
+function at(text: string): { key: string; id?: string } | undefined {
+  try {
+    const [key, id] = JSON.parse(text) as [string, string | null];
+    return { key, ...(id === null ? {} : { id }) };
+  } catch {
+    return undefined;
+  }
+}
+
+function Groups({ path, params, look }: { path: string; params: Record<string, string | boolean | number | undefined>; look: string }) {
+  const [all, setAll] = useState(false);
+  const asked = useAsk(async (signal) => {
+    const answer = await send('GET', path + query(params), { signal });
+    return { ...readRows(answer.text), ms: answer.ms };
+  }, [path, JSON.stringify(params)]);
+  if (asked.error) return <Problem error={asked.error} again={asked.again} />;
+  if (!asked.data) return <Skeleton lines={8} />;
+  const { rows, ms } = asked.data;
+  const foot = <p class="list-foot"><span>{number(rows.length)}{rows.length === GROUPS_MAX ? ' (the first)' : ''} groups</span><span>answered in {millis(ms)}</span></p>;
+  if (rows.length === 0) return <Card><Empty icon="chart" title="Nothing to sum up">The view emits nothing for these keys.</Empty></Card>;
+  if (look === 'sum') return <Card title="All rows together"><pre class="json">{format(rows[0]?.value ?? 'null')}</pre><p class="note">answered in {millis(ms)}</p></Card>;
+  if (look === 'chart') return <><Drawn rows={rows} />{foot}</>;
+  const shown = all ? rows : rows.slice(0, 200);
+  return (
+    <>
+      <Card flush><div class="table-wrap"><table>
+        <caption class="unseen">Groups</caption>
+        <thead><tr><th scope="col">Key</th><th scope="col" class="num">Value</th></tr></thead>
+        <tbody>{shown.map((row, index) => <tr key={index}><td class="mono">{row.key}</td><td class="num mono">{row.value}</td></tr>)}</tbody>
+      </table></div></Card>
+      {shown.length < rows.length && <Button onClick={() => setAll(true)}>Show all {number(rows.length)}</Button>}
+      {foot}
+    </>
+  );
+}
+
+/** Numbers of a group: the value itself, or the members of `_stats`. */
+function figures(row: Row): Record<string, number> {
+  const value: unknown = JSON.parse(row.value);
+  if (typeof value === 'number') return { value };
+  if (value === null || typeof value !== 'object') return {};
+  const entries = Array.isArray(value) ? value.map((each, index) => [`[${index}]`, each] as const) : Object.entries(value);
+  return Object.fromEntries(entries.filter((entry): entry is [string, number] => typeof entry[1] === 'number'));
+}
+
+export function Drawn({ rows }: { rows: Row[] }) {
+  const [kind, setKind] = useParam('plot', 'bars');
+  const [figure, setFigure] = useParam('figure');
+  const values = rows.map(figures);
+  const names = [...new Set(values.flatMap((each) => Object.keys(each)))];
+  const chosen = names.includes(figure) ? figure : (names[0] ?? '');
+  if (chosen === '') return <Card><Empty icon="chart" title="The values are no numbers">A plot needs numbers, or objects of numbers like those of _stats.</Empty></Card>;
+  const ticks = rows.map((row) => plain(row.key, parse(row.key)).replace(/^\[|\]$/g, ''));
+  return (
+    <Card title={chosen === 'value' ? 'Value by key' : `${chosen} by key`} actions={
+      <>
+        {names.length > 1 && <Select label="Figure" hideLabel value={chosen} onValue={setFigure} options={names} />}
+        <Segments label="Draw as" value={kind} onValue={setKind} options={[['bars', 'Bars'], ['lines', 'Line']]} />
+      </>
+    }>
+      <Chart key={kind} label={`${chosen} by key`} names={[chosen]} data={[rows.map((_, index) => index), values.map((each) => each[chosen] ?? null)]} ticks={ticks} bars={kind === 'bars'} height={320} format={short} />
+    </Card>
+  );
+}

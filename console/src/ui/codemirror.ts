@@ -1,0 +1,120 @@
+/**
+ * CodeMirror as this console uses it. It lives in a shadow root: there its styles are style sheets that a script makes, which
+ * the content security policy allows, and not elements with text in them, which it does not.
+ */
+import { autocompletion, closeBrackets, closeBracketsKeymap, completionKeymap, type CompletionContext } from '@codemirror/autocomplete';
+import { defaultKeymap, history, historyKeymap, indentWithTab } from '@codemirror/commands';
+import { javascript } from '@codemirror/lang-javascript';
+import { json } from '@codemirror/lang-json';
+import { HighlightStyle, bracketMatching, foldGutter, foldKeymap, indentOnInput, indentUnit, syntaxHighlighting } from '@codemirror/language';
+import { lintGutter, lintKeymap, linter } from '@codemirror/lint';
+import { highlightSelectionMatches, search, searchKeymap } from '@codemirror/search';
+import { EditorState, type Extension } from '@codemirror/state';
+import { EditorView, drawSelection, highlightActiveLine, highlightSpecialChars, keymap, lineNumbers } from '@codemirror/view';
+import { tags } from '@lezer/highlight';
+
+export type Language = 'json' | 'javascript' | 'text';
+
+export interface Problem {
+  from: number;
+  to: number;
+  message: string;
+}
+
+interface Wanted {
+  label: string;
+  language: Language;
+  readOnly: boolean;
+  text: string;
+  changed: (text: string) => void;
+  save: () => void;
+  problems: (text: string) => Problem[];
+  complete: () => string[];
+}
+
+export interface Editor {
+  set(text: string): void;
+  focus(): void;
+  destroy(): void;
+}
+
+const COLOURS = HighlightStyle.define([
+  { tag: [tags.propertyName, tags.definition(tags.propertyName)], color: 'var(--code-name)' },
+  { tag: [tags.string, tags.regexp], color: 'var(--code-string)' },
+  { tag: [tags.number, tags.bool, tags.null], color: 'var(--code-number)' },
+  { tag: [tags.keyword, tags.operatorKeyword, tags.controlKeyword], color: 'var(--code-keyword)' },
+  { tag: [tags.comment], color: 'var(--text-2)', fontStyle: 'italic' },
+  { tag: [tags.function(tags.variableName), tags.function(tags.propertyName)], color: 'var(--code-call)' },
+]);
+
+const LOOK = EditorView.theme({
+  '&': { color: 'var(--text)', backgroundColor: 'transparent', fontSize: '13px', height: '100%', maxHeight: 'inherit' },
+  '&.cm-focused': { outline: 'none' },
+  '.cm-scroller': { fontFamily: 'var(--mono)', lineHeight: '20px', overflow: 'auto' },
+  '.cm-content': { caretColor: 'var(--text)', padding: '8px 0' },
+  '.cm-gutters': { backgroundColor: 'transparent', color: 'var(--text-2)', border: 'none', paddingLeft: '4px' },
+  '.cm-activeLine, .cm-activeLineGutter': { backgroundColor: 'var(--hover)' },
+  '&.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground, .cm-selectionBackground': { backgroundColor: 'var(--selection)' },
+  '.cm-cursor': { borderLeftColor: 'var(--text)' },
+  '.cm-matchingBracket': { backgroundColor: 'var(--selection) !important' },
+  '.cm-panels': { backgroundColor: 'var(--surface-2)', color: 'var(--text)' },
+  '.cm-tooltip': { backgroundColor: 'var(--surface)', border: '1px solid var(--line-strong)', color: 'var(--text)' },
+  '.cm-tooltip-autocomplete ul li[aria-selected]': { backgroundColor: 'var(--accent)', color: 'var(--on-accent)' },
+  '.cm-foldPlaceholder': { backgroundColor: 'var(--surface-2)', border: '1px solid var(--line)', color: 'var(--text-2)' },
+  '.cm-button, .cm-textfield': { backgroundColor: 'var(--surface)', backgroundImage: 'none', border: '1px solid var(--line-strong)', color: 'var(--text)', borderRadius: '4px' },
+  '.cm-searchMatch': { backgroundColor: 'var(--selection)' },
+});
+
+/** From this size on only what is seen is coloured and checked when somebody saves. */
+const LARGE = 1_000_000;
+
+export function create(host: HTMLElement, wanted: Wanted): Editor {
+  const root = host.shadowRoot ?? host.attachShadow({ mode: 'open' });
+  const isLarge = wanted.text.length > LARGE;
+  let known = wanted.text;
+  const view = new EditorView({
+    root,
+    state: EditorState.create({ doc: wanted.text, extensions: [...extensions(wanted, isLarge), EditorView.updateListener.of((update) => {
+      if (!update.docChanged) return;
+      const text = update.state.doc.toString();
+      // What was set from outside is known there.
+      if (text === known) return;
+      known = text;
+      wanted.changed(text);
+    })] }),
+  });
+  root.append(view.dom);
+  return {
+    set: (text) => {
+      if (text === known) return;
+      known = text;
+      view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: text } });
+    },
+    focus: () => view.focus(),
+    destroy: () => view.destroy(),
+  };
+}
+
+function extensions(wanted: Wanted, isLarge: boolean): Extension[] {
+  const language = wanted.language === 'json' ? [json()] : wanted.language === 'javascript' ? [javascript()] : [];
+  const problems = (view: EditorView) =>
+    wanted.problems(view.state.doc.toString()).map((problem) => ({ ...problem, severity: 'error' as const, to: Math.min(Math.max(problem.to, problem.from), view.state.doc.length) }));
+  const words = (context: CompletionContext) => {
+    const word = context.matchBefore(/[\w$.]+/);
+    if (!word && !context.explicit) return null;
+    return { from: word?.from ?? context.pos, options: wanted.complete().map((label) => ({ label })) };
+  };
+  return [
+    lineNumbers(), highlightSpecialChars(), history(), foldGutter(), drawSelection(), indentOnInput(), bracketMatching(), closeBrackets(),
+    search({ top: true }), indentUnit.of('  '), EditorState.tabSize.of(2), LOOK, syntaxHighlighting(COLOURS),
+    EditorView.contentAttributes.of({ 'aria-label': wanted.label }),
+    ...language,
+    isLarge ? [] : [highlightActiveLine(), highlightSelectionMatches(), EditorView.lineWrapping],
+    wanted.readOnly ? [EditorState.readOnly.of(true)] : [lintGutter(), isLarge ? [] : linter(problems, { delay: 250 }), autocompletion({ override: [words] })],
+    keymap.of([
+      { key: 'Mod-s', run: () => { wanted.save(); return true; }, preventDefault: true },
+      { key: 'Mod-Enter', run: () => { wanted.save(); return true; } },
+      ...closeBracketsKeymap, ...defaultKeymap, ...searchKeymap, ...historyKeymap, ...foldKeymap, ...completionKeymap, ...lintKeymap, indentWithTab,
+    ]),
+  ];
+}

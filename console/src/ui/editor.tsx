@@ -1,0 +1,67 @@
+/** A text editor. The editor itself (CodeMirror) is loaded when the first one is shown; until then the text can be read. */
+import { useEffect, useId, useRef, useState } from 'preact/hooks';
+import type { Editor as Created, Language, Problem } from './codemirror.ts';
+
+interface EditorProps {
+  label: string;
+  value: string;
+  onValue?: (value: string) => void;
+  language: Language;
+  readOnly?: boolean;
+  /** Lines that are shown at least and at most; `fill`: as high as its place. */
+  lines?: [number, number] | 'fill';
+  problems?: (text: string) => Problem[];
+  onSave?: () => void;
+  complete?: (() => string[]) | undefined;
+}
+
+export function Editor({ label, value, onValue, language, readOnly = false, lines = [6, 24], problems, onSave, complete }: EditorProps) {
+  const host = useRef<HTMLDivElement>(null);
+  const editor = useRef<Created>();
+  const [failed, setFailed] = useState(false);
+  const hint = useId();
+  // What the editor said and the page has not shown yet: who types fast is ahead of it.
+  const told = useRef<string[]>([]);
+  // The editor keeps what it was made with, and asks for the newest of these.
+  const latest = useRef({ onValue, onSave, problems, value, complete });
+  latest.current = { onValue, onSave, problems, value, complete };
+  useEffect(() => {
+    let gone = false;
+    import('./codemirror.ts').then(({ create }) => {
+      if (gone || !host.current) return;
+      editor.current = create(host.current, {
+        label, language, readOnly, text: latest.current.value,
+        changed: (text) => {
+          told.current.push(text);
+          latest.current.onValue?.(text);
+        },
+        save: () => latest.current.onSave?.(),
+        problems: (text) => latest.current.problems?.(text) ?? [],
+        complete: () => latest.current.complete?.() ?? [],
+      });
+    }).catch(() => setFailed(true));
+    return () => {
+      gone = true;
+      editor.current?.destroy();
+      editor.current = undefined;
+    };
+  }, [language, readOnly, label]);
+  useEffect(() => {
+    const at = told.current.lastIndexOf(value);
+    if (at >= 0) told.current = told.current.slice(at + 1);
+    else {
+      told.current = [];
+      editor.current?.set(value);
+    }
+  }, [value]);
+  const style = lines === 'fill' ? {} : { minHeight: `${lines[0] * 20 + 16}px`, maxHeight: `${lines[1] * 20 + 16}px` };
+  if (failed) {
+    return <textarea class="mono editor-plain" aria-label={label} value={value} readOnly={readOnly} onInput={(event) => onValue?.(event.currentTarget.value)} style={style} />;
+  }
+  return (
+    <div class={`editor ${lines === 'fill' ? 'fill' : ''}`}>
+      <div ref={host} class="editor-host" style={style} data-editor={label} aria-describedby={hint} />
+      {!readOnly && <p id={hint} class="unseen">Escape, then Tab, leaves the editor.</p>}
+    </div>
+  );
+}

@@ -1,0 +1,132 @@
+/**
+ * Rows by key, a page at a time in both directions: each page begins at the key where the last one ended, so that the
+ * millionth costs what the first did. Only a window of the rows is kept.
+ */
+import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
+import { query as queryOf, send } from '../api/http.ts';
+import { readRows, type Row } from '../json/rows.ts';
+
+export interface Ask {
+  path: string;
+  /** Parameters besides the range: `include_docs`, `reduce` … */
+  params: Record<string, string | boolean | undefined>;
+  descending: boolean;
+  /** The range, in JSON. */
+  startkey?: string | undefined;
+  endkey?: string | undefined;
+  /** Where in it to begin. */
+  from?: { key: string; id?: string | undefined } | undefined;
+  /** Rows of a page at first; later ones follow the size of the answers. */
+  limit: number;
+}
+
+export interface Paged {
+  atFirst: boolean;
+  rows: Row[];
+  shift: number;
+  total: number | undefined;
+  /** The rank of the first row that is here, where the server tells. */
+  offset: number | undefined;
+  atLast: boolean;
+  error: Error | undefined;
+  loading: boolean;
+  /** How long the newest request took. */
+  ms: number | undefined;
+  near: (end: 'first' | 'last') => void;
+  again: () => void;
+}
+
+const ROWS_MAX = 3000;
+const PAGE_MIN = 10;
+const PAGE_MAX = 200;
+/** What an answer should have, so that it comes soon. */
+const ANSWER_BYTES = 300_000;
+
+interface State {
+  rows: Row[];
+  shift: number;
+  total: number | undefined;
+  offset: number | undefined;
+  atFirst: boolean;
+  atLast: boolean;
+}
+
+const NOTHING: State = { rows: [], shift: 0, total: undefined, offset: undefined, atFirst: false, atLast: false };
+
+/** How many rows at this end have its key and document: so many are passed over to go on. */
+function ties(rows: Row[], from: number, step: number): number {
+  let count = 0;
+  for (let at = from; at >= 0 && at < rows.length && rows[at]?.key === rows[from]?.key && rows[at]?.id === rows[from]?.id; at += step) count += 1;
+  return count;
+}
+
+export function usePager(ask: Ask | undefined, deps: unknown[]): Paged {
+  const [state, setState] = useState<State>(NOTHING);
+  const [error, setError] = useState<Error>();
+  const [loading, setLoading] = useState(true);
+  const [ms, setMs] = useState<number>();
+  const [turn, bump] = useState(0);
+  const now = useRef({ state: NOTHING, ask, busy: false, limit: ask?.limit ?? PAGE_MAX, control: new AbortController() });
+  const load = useCallback(async (end: 'first' | 'last', isStart = false) => {
+    const at = now.current;
+    if (at.busy || !at.ask) return;
+    at.busy = true;
+    setLoading(true);
+    setError(undefined);
+    const control = at.control;
+    try {
+      const { rows: known } = at.state;
+      const forward = end === 'last';
+      const edge = forward ? known.at(-1) : known[0];
+      const range = isStart || !edge
+        ? { startkey: at.ask.from?.key ?? at.ask.startkey, startkey_docid: at.ask.from?.id, endkey: at.ask.endkey }
+        : { startkey: edge.key, startkey_docid: edge.id, skip: ties(known, forward ? known.length - 1 : 0, forward ? -1 : 1), endkey: forward ? at.ask.endkey : at.ask.startkey };
+      const descending = at.ask.descending === forward;
+      const limit = at.limit;
+      const answer = await send('GET', at.ask.path + queryOf({ ...at.ask.params, ...range, limit, descending: descending || undefined }), { signal: control.signal });
+      const found = readRows(answer.text);
+      if (control.signal.aborted) return;
+      setMs(answer.ms);
+      at.limit = Math.max(PAGE_MIN, Math.min(PAGE_MAX, Math.round((limit * ANSWER_BYTES) / Math.max(1, answer.text.length))));
+      at.state = forward ? append(at.state, found.rows, found.rows.length < limit, isStart, found) : prepend(at.state, found.rows, found.rows.length < limit);
+      setState(at.state);
+    } catch (problem) {
+      if (!control.signal.aborted) setError(problem as Error);
+    } finally {
+      if (!control.signal.aborted) {
+        at.busy = false;
+        setLoading(false);
+      }
+    }
+  }, []);
+  useEffect(() => {
+    const control = new AbortController();
+    now.current = { state: { ...NOTHING, atFirst: ask?.from === undefined }, ask, busy: false, limit: ask?.limit ?? PAGE_MAX, control };
+    setState(now.current.state);
+    void load('last', true);
+    return () => control.abort();
+  }, [...deps, turn]);
+  const near = useCallback((end: 'first' | 'last') => {
+    const { state: at, busy } = now.current;
+    if (busy || at.rows.length === 0 || (end === 'last' ? at.atLast : at.atFirst)) return;
+    void load(end);
+  }, [load]);
+  return { ...state, error, loading, ms, near, again: useCallback(() => bump((n) => n + 1), []) };
+}
+
+function append(old: State, rows: Row[], atLast: boolean, isStart: boolean, found: { total: number | undefined; offset: number | undefined }): State {
+  const all = [...old.rows, ...rows];
+  const gone = Math.max(0, all.length - ROWS_MAX);
+  const offset = isStart ? found.offset : old.offset;
+  return {
+    rows: all.slice(gone), shift: old.shift - gone, total: found.total ?? old.total, offset: offset === undefined ? undefined : offset + gone,
+    atFirst: old.atFirst && gone === 0, atLast,
+  };
+}
+
+function prepend(old: State, rows: Row[], atFirst: boolean): State {
+  const all = [...rows.reverse(), ...old.rows];
+  const kept = all.slice(0, ROWS_MAX);
+  const offset = old.offset === undefined ? undefined : Math.max(0, old.offset - rows.length);
+  return { ...old, rows: kept, shift: old.shift + rows.length, offset: atFirst ? 0 : offset, atFirst, atLast: old.atLast && kept.length === all.length };
+}

@@ -1,0 +1,89 @@
+/**
+ * A list of which only what is seen is in the page. Rows have one height. Where the list ends, more is asked for (`onNear`):
+ * the list may grow at both ends while it is scrolled, and keeps what is seen in its place.
+ */
+import type { ComponentChildren } from 'preact';
+import { useCallback, useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
+
+interface VirtualProps {
+  label: string;
+  count: number;
+  height: number;
+  row: (index: number, active: boolean) => ComponentChildren;
+  head?: ComponentChildren;
+  /** Grows by one with each row that came before the first, falls with each that went. */
+  shift?: number;
+  onNear?: (end: 'first' | 'last') => void;
+  onTop?: (index: number) => void;
+  onOpen?: (index: number) => void;
+  onPick?: (index: number) => void;
+}
+
+/** Rows beyond what is seen, on both sides. */
+const SPARE = 12;
+
+export function Virtual({ label, count, height, row, head, shift = 0, onNear, onTop, onOpen, onPick }: VirtualProps) {
+  const box = useRef<HTMLDivElement>(null);
+  const [view, setView] = useState({ top: 0, height: 600 });
+  const [active, setActive] = useState(-1);
+  const before = useRef(shift);
+  const look = useCallback(() => {
+    const at = box.current;
+    if (at) setView({ top: at.scrollTop, height: at.clientHeight });
+  }, []);
+  useLayoutEffect(() => {
+    const delta = shift - before.current;
+    before.current = shift;
+    if (delta === 0 || !box.current) return;
+    box.current.scrollTop += delta * height;
+    setActive((old) => (old < 0 ? old : old + delta));
+    look();
+  }, [shift, height, look]);
+  useEffect(() => {
+    const observer = new ResizeObserver(look);
+    if (box.current) observer.observe(box.current);
+    return () => observer.disconnect();
+  }, [look]);
+  const first = Math.max(0, Math.floor(view.top / height) - SPARE);
+  const last = Math.min(count, Math.ceil((view.top + view.height) / height) + SPARE);
+  useEffect(() => {
+    if (count === 0) return;
+    if (last + SPARE >= count) onNear?.('last');
+    if (first <= SPARE) onNear?.('first');
+    onTop?.(Math.min(count - 1, Math.floor(view.top / height)));
+  }, [first, last, count]);
+  const move = (to: number) => {
+    const next = Math.max(0, Math.min(count - 1, to));
+    setActive(next);
+    const at = box.current;
+    if (!at) return;
+    const rowTop = next * height;
+    const headHeight = at.querySelector<HTMLElement>('.virtual-head')?.offsetHeight ?? 0;
+    if (rowTop < at.scrollTop) at.scrollTop = rowTop;
+    else if (rowTop + height + headHeight > at.scrollTop + at.clientHeight) at.scrollTop = rowTop + height + headHeight - at.clientHeight;
+  };
+  const page = Math.max(1, Math.floor(view.height / height) - 1);
+  const steps: Record<string, () => void> = {
+    ArrowDown: () => move(active + 1), ArrowUp: () => move(active - 1), PageDown: () => move(active + page), PageUp: () => move(active - page),
+    Home: () => move(0), End: () => move(count - 1),
+    Enter: () => { if (active >= 0) onOpen?.(active); },
+    ' ': () => { if (active >= 0) onPick?.(active); },
+  };
+  const onKeyDown = (event: KeyboardEvent) => {
+    // Within a row (a link, a box) keys have their own meaning.
+    const step = steps[event.key];
+    if (event.target !== box.current || !step || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    step();
+  };
+  const shown = [];
+  for (let index = first; index < last; index += 1) {
+    shown.push(<div key={index - shift} class="virtual-row" style={{ top: `${index * height}px`, height: `${height}px` }}>{row(index, index === active)}</div>);
+  }
+  return (
+    <div ref={box} class="virtual" tabIndex={0} role="region" aria-label={label} onScroll={look} onKeyDown={onKeyDown}>
+      {head && <div class="virtual-head">{head}</div>}
+      <div class="virtual-body" style={{ height: `${count * height}px` }}>{shown}</div>
+    </div>
+  );
+}
