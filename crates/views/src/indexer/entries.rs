@@ -37,6 +37,11 @@ pub(super) struct EntryReader<'a> {
 }
 
 impl EntryReader<'_> {
+    /// How many bytes an entry has on average.
+    pub(super) fn typical_bytes(&self) -> u64 {
+        self.root.as_ref().map_or(0, |root| root.node.bytes / root.node.rows.max(1))
+    }
+
     /// The entries of documents; absent if there is none, empty if there is none any more.
     pub(super) fn lookup(&self, ids: &[&str]) -> Result<Vec<Option<Vec<u8>>>> {
         let bytes: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes()).collect();

@@ -69,8 +69,10 @@ const RUN_BYTES: usize = 1 << 30;
 /// After so many bytes more it is looked whether runs must be spilled. That is never done between two rows of a document.
 const CHECK_BYTES: usize = 1 << 20;
 
-/// Documents whose former rows are looked up at a time. What a document emitted can be long.
-const LOOKUP_DOCUMENTS: usize = 32;
+/// Former rows are looked up for so many documents at a time that these have about so many bytes, even if they emitted several
+/// times as much as others. Each time is a trip to the engine.
+const LOOKUP_BYTES: u64 = 32 << 20;
+const LOOKUP_DOCUMENTS: std::ops::RangeInclusive<u64> = 16..=10_000;
 
 /// Maps documents on one thread.
 pub(super) struct Worker {
@@ -204,7 +206,9 @@ impl Keeping<'_, '_> {
     fn remove_rows(&mut self, before: &EntryReader<'_>, batch: &ChangeBatch, index: usize) -> Result<()> {
         let documents = batch.documents.iter().map(|document| document.id);
         let ids: Vec<&str> = documents.chain(batch.removed.iter().map(String::as_str)).collect();
-        for ids in ids.chunks(LOOKUP_DOCUMENTS) {
+        let at_a_time = LOOKUP_BYTES / 8 / before.typical_bytes().max(1);
+        let at_a_time = at_a_time.clamp(*LOOKUP_DOCUMENTS.start(), *LOOKUP_DOCUMENTS.end());
+        for ids in ids.chunks(usize::try_from(at_a_time).unwrap_or(usize::MAX)) {
             let output = &mut self.outputs[index];
             for (id, entry) in ids.iter().zip(before.lookup(ids)?) {
                 let Some(entry) = entry.filter(|entry| !entry.is_empty()) else {
