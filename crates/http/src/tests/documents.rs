@@ -17,7 +17,7 @@ fn world() -> World {
 /// A server with a partitioned database.
 fn partitioned() -> World {
     let world = World::new();
-    let options = DatabaseOptions { created_ms: 0, instance: 8, layout: Layout::Partitioned };
+    let options = DatabaseOptions { created_ms: 0, instance: 8, layout: Layout::Partitioned, q: 1 };
     world.node.catalog.create("db", options).unwrap();
     world
 }
