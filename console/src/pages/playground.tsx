@@ -47,9 +47,10 @@ export function Playground({ db }: DbPage) {
   const isReady = ddoc === '' || known.data !== undefined;
   const body = JSON.stringify({ map: code, ...(by === '' ? {} : { reduce: by }), sample: Number(sample) });
   const settled = useSettled(body, 300);
+  // `settled` says when to ask; what is asked is the newest.
   const asked = useAsk(async (signal) => {
     if (!isReady) return undefined;
-    const { text } = await send('POST', `${enc(db)}/_view_test`, { body: settled, signal });
+    const { text } = await send('POST', `${enc(db)}/_view_test`, { body, signal });
     return { text, trial: trial(text) };
   }, [db, settled, isReady], 0, 'shown');
   const missing = asked.error instanceof ApiError && (asked.error.status === 404 || asked.error.status === 405 || (asked.error.status === 400 && /_view_test/.test(asked.error.reason)));
