@@ -24,6 +24,7 @@
 
 mod ascii;
 mod han;
+mod marks;
 mod number;
 mod raw;
 mod skip;
@@ -187,12 +188,13 @@ fn encode_string(value: Value<'_>, collation: Collation, out: &mut Vec<u8>) {
 /// Names everything that decides the bytes of [`encode`]: the layout here, the collation library and its data. An index
 /// built under another name must be rebuilt.
 pub fn version() -> &'static str {
-    // The layout's number; the library, which Cargo.toml pins; its data, which the library pins; the table of `han`.
+    // The layout's number; the library, which Cargo.toml pins; its data, which the library pins; the table of `han`; that `marks`
+    // keeps their order.
     concat!(
         "settee-1 icu_collator-2.4.0 cldr-",
         icu_collator_data::cldr_tag!(),
         " unicode-",
         icu_collator_data::unicode_tag!(),
-        " han-1"
+        " han-1 marks-1"
     )
 }

@@ -301,3 +301,42 @@ fn han_characters_are_exchanged_one_for_one() {
         last_key = key;
     }
 }
+
+#[test]
+fn marks_that_are_not_in_canonical_order_count_in_the_order_they_have() {
+    // As recorded; marks with nothing before them, after a letter, and after a letter that is composed with a mark.
+    check_strings_ascending(&[
+        "\u{301}\u{329}",
+        "\u{300}\u{323}",
+        "\u{308}",
+        "\u{308}\u{323}",
+        "\u{33d}",
+        "\u{329}\u{301}",
+        "\u{323}\u{300}",
+        "\u{323}\u{308}",
+        "a",
+        "e\u{301}\u{323}",
+        "e\u{323}\u{301}",
+    ]);
+    check_strings_ascending(&[
+        "\u{300}\u{651}",
+        "\u{5b7}",
+        "\u{5b7}\u{5bc}",
+        "\u{5bc}",
+        "\u{5bc}\u{5b7}",
+        "\u{64b}",
+        "\u{64b}\u{651}",
+        "\u{651}",
+        "\u{651}\u{300}",
+        "\u{651}\u{64b}",
+        "\u{5d0}\u{5b7}\u{5bc}",
+        "\u{5d0}\u{5bc}\u{5b7}",
+        "\u{628}\u{64b}\u{651}",
+        "\u{628}\u{651}\u{64b}",
+    ]);
+    for (composed, apart) in
+        [("é\u{323}", "e\u{301}\u{323}"), ("\u{1eb9}\u{301}", "e\u{323}\u{301}"), ("\u{1ed9}", "o\u{323}\u{302}")]
+    {
+        assert_eq!(check_pair(&literal(composed), &literal(apart), Collation::Unicode), Ordering::Equal, "{composed}");
+    }
+}
