@@ -97,6 +97,9 @@ pub(crate) struct LeafBytes {
     pub(crate) attachments: u64,
 }
 
+/// What is stored for a document beside its bodies, about: its id, its revision tree and its place among the changes.
+const RECORD_BYTES: u64 = 100;
+
 /// What a database tells about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatabaseInfo {
@@ -110,7 +113,7 @@ pub struct DatabaseInfo {
     pub file_bytes: u64,
     /// Bytes of the current bodies, uncompressed, and of their attachments.
     pub external_bytes: u64,
-    /// Bytes on disk that would remain after a compaction, about.
+    /// Those of them that are of current bodies and attachments, about: less than `file_bytes`, if there are any.
     pub active_bytes: u64,
     /// The number of the last purge.
     pub purge_seq: u64,
@@ -299,9 +302,9 @@ impl Database {
         let file_bytes = self.engine.approximate_size(self.shard());
         // What is current compresses like everything, so it takes its share of the file.
         let live = meta.leaf_bytes + meta.leaf_attachment_bytes.min(meta.content_bytes);
-        let all = meta.body_bytes + meta.content_bytes;
-        let active_bytes =
-            if all == 0 { file_bytes } else { (u128::from(file_bytes) * u128::from(live) / u128::from(all)) as u64 };
+        let records = RECORD_BYTES * (1 + meta.doc_count + meta.doc_del_count);
+        let all = meta.body_bytes + meta.content_bytes + records;
+        let active_bytes = (u128::from(file_bytes) * u128::from(live) / u128::from(all)) as u64;
         Ok(DatabaseInfo {
             update_seq: meta.update_seq,
             doc_count: meta.doc_count,

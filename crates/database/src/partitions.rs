@@ -14,6 +14,8 @@ pub struct PartitionInfo {
     pub doc_del_count: u64,
     /// Bytes of the current bodies, uncompressed, and of their attachments.
     pub external_bytes: u64,
+    /// The same and the records of the documents, as they are stored but for the compression.
+    pub active_bytes: u64,
 }
 
 /// The ids of the documents of a partition.
@@ -34,16 +36,19 @@ impl ReadView {
         let range = KeyRange { start: start.as_deref(), end: end.as_deref() };
         let mut cursor = self.snapshot().scan(Keyspace::Documents, range, Direction::Forward, Expect::All)?;
         let mut info = PartitionInfo::default();
-        while let Some((_, bytes)) = cursor.next()? {
+        while let Some((key, bytes)) = cursor.next()? {
             if Head::is_deleted(bytes) {
                 info.doc_del_count += 1;
             } else {
                 info.doc_count += 1;
             }
+            info.active_bytes += (key.len() + bytes.len()) as u64;
             let tree = DocRecord::decode(bytes)?.tree;
             for (index, node) in (0..).zip(tree.nodes()) {
-                let size = node.value.map_or(0, |stored| u64::from(stored.size) + stored.attachments_length);
-                info.external_bytes += if tree.is_leaf(index) { size } else { 0 };
+                if let Some(stored) = node.value.filter(|_| tree.is_leaf(index)) {
+                    info.external_bytes += u64::from(stored.size) + stored.attachments_length;
+                    info.active_bytes += stored.total_bytes() as u64 + stored.attachments_length;
+                }
             }
         }
         Ok(info)
