@@ -72,6 +72,28 @@ impl DocRecord {
         Self { seq: 0, tree: RevTree::new() }
     }
 
+    /// Appends `_conflicts` and `_deleted_conflicts` with a comma before each: the leaves beside the winner, in the order in
+    /// which each would win if those before it were not there. Nothing where there are none.
+    pub fn write_conflicts(&self, out: &mut Vec<u8>) {
+        let leaves = self.tree.leaves_by_rank(|stored| stored.deleted);
+        for (name, deleted) in [("_conflicts", false), ("_deleted_conflicts", true)] {
+            let leaves = leaves.iter().skip(1).map(|&leaf| self.tree.node(leaf));
+            let wanted = leaves.filter(|leaf| leaf.value.is_some_and(|stored| stored.deleted == deleted));
+            let mut is_first = true;
+            for leaf in wanted {
+                if std::mem::take(&mut is_first) {
+                    out.extend_from_slice(format!(",\"{name}\":[").as_bytes());
+                } else {
+                    out.push(b',');
+                }
+                leaf.rev.write_json(out);
+            }
+            if !is_first {
+                out.push(b']');
+            }
+        }
+    }
+
     /// The winning revision; `None` for a document without revisions.
     #[must_use]
     pub fn head(&self) -> Option<Head> {

@@ -1,6 +1,7 @@
 //! Documents on their way into map functions ([`DocumentBatch`]) and rows on their way out
 //! ([`Emissions`]). Both are flat buffers, so that a batch crosses a process boundary as it is.
 
+use std::cmp::Ordering;
 use std::ops::{ControlFlow, Range};
 
 use crate::{Limits, RunError, TakeRows};
@@ -121,6 +122,39 @@ struct RowSlot {
     value_len: u32,
 }
 
+impl RowSlot {
+    fn key<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        &bytes[self.start..][..self.key_len as usize]
+    }
+
+    fn value<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        &bytes[self.start + self.key_len as usize..][..self.value_len as usize]
+    }
+}
+
+/// The same for the rows of one function and document. `order` is memory that is used again.
+fn sort_repeated_keys(
+    bytes: &[u8],
+    rows: &mut [RowSlot],
+    order: &mut Vec<u32>,
+    compare: &impl Fn(&[u8], &[u8]) -> Ordering,
+) {
+    // By length first, which tells most keys apart without a look at them.
+    let key = |row: &RowSlot| (row.key_len, row.key(bytes));
+    order.clear();
+    order.extend(0..u32::try_from(rows.len()).expect("a batch has fewer rows"));
+    order.sort_unstable_by(|&one, &other| {
+        key(&rows[one as usize]).cmp(&key(&rows[other as usize])).then(one.cmp(&other))
+    });
+    let same = |&one: &u32, &other: &u32| key(&rows[one as usize]) == key(&rows[other as usize]);
+    let repeated: Vec<&[u32]> = order.chunk_by(same).filter(|places| places.len() > 1).collect();
+    for places in repeated {
+        let mut sorted: Vec<RowSlot> = places.iter().map(|&place| rows[place as usize]).collect();
+        sorted.sort_by(|row, other| compare(row.value(bytes), other.value(bytes)));
+        places.iter().zip(sorted).for_each(|(&place, row)| rows[place as usize] = row);
+    }
+}
+
 /// One emitted row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Emission<'a> {
@@ -214,6 +248,19 @@ impl Emissions {
         self.failures.sort_by_key(|failure| (failure.document, failure.function));
     }
 
+    /// Puts rows that a function emitted for one document with one key into the order of their values. Rows with keys of
+    /// their own stay where they are.
+    pub fn sort_repeated_keys(&mut self, compare: impl Fn(&[u8], &[u8]) -> Ordering) {
+        let Self { bytes, rows, .. } = self;
+        let mut repeated = Vec::new();
+        for rows in rows.chunk_by_mut(|row, next| (row.document, row.function) == (next.document, next.function)) {
+            // Most documents emit one row.
+            if rows.len() > 1 {
+                sort_repeated_keys(bytes, rows, &mut repeated, &compare);
+            }
+        }
+    }
+
     /// How many rows there are.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -228,9 +275,11 @@ impl Emissions {
 
     /// All rows, in order.
     pub fn rows(&self) -> impl ExactSizeIterator<Item = Emission<'_>> {
-        self.rows.iter().map(|row| {
-            let (key, rest) = self.bytes[row.start..].split_at(row.key_len as usize);
-            Emission { document: row.document, function: row.function, key, value: &rest[..row.value_len as usize] }
+        self.rows.iter().map(|row| Emission {
+            document: row.document,
+            function: row.function,
+            key: row.key(&self.bytes),
+            value: row.value(&self.bytes),
         })
     }
 }

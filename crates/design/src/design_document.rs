@@ -65,17 +65,25 @@ pub struct ViewDefinition {
     pub collation: Collation,
 }
 
-/// A member of a design document has the wrong type. CouchDB: 400 `invalid_design_doc`, with this text.
+/// What is wrong with a design document. CouchDB: 400 `invalid_design_doc`, with this text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{path}` field must have {expected} type")]
-pub struct InvalidMember {
-    path: String,
-    expected: Types,
+pub enum InvalidMember {
+    /// A member has the wrong type.
+    #[error("`{path}` field must have {expected} type")]
+    Type {
+        /// The member's name, after those of the members that it stands in.
+        path: String,
+        /// What it may be.
+        expected: Types,
+    },
+    /// A view has no map function.
+    #[error("View `{0}` must contain map function")]
+    NoMap(String),
 }
 
 /// The types that a member may have, in the order in which CouchDB names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Types(&'static [Kind]);
+pub struct Types(&'static [Kind]);
 
 const STRING: Types = Types(&[Kind::String]);
 const OBJECT: Types = Types(&[Kind::Object]);
@@ -104,9 +112,9 @@ impl DesignDocument {
     /// Parses the views of the design document `id`; `body` is its JSON object, with or without underscore members.
     ///
     /// # Errors
-    /// When a member has the wrong type, see [`validate_members`].
+    /// When a member has the wrong type. Views without a map function are passed over.
     pub fn parse(id: &str, body: Value<'_>) -> Result<Self, InvalidMember> {
-        validate_members(body)?;
+        check_types(body)?;
         let language: Arc<str> = text(body.get("language")).unwrap_or_else(|| "javascript".into());
         let views = body.get("views");
         let option = |name| body.get("options").and_then(|options| options.get(name)).and_then(Value::as_bool);
@@ -162,11 +170,21 @@ fn raw(value: Value<'_>) -> Arc<str> {
     String::from_utf8_lossy(value.raw()).into()
 }
 
-/// Checks the types of the members of a design document as CouchDB does when one is written.
+/// Checks the members of a design document as CouchDB does when one is written.
 ///
 /// # Errors
-/// The first member of a wrong type, in CouchDB's order.
+/// The first member of a wrong type, in CouchDB's order; then the first view without a map function.
 pub fn validate_members(body: Value<'_>) -> Result<(), InvalidMember> {
+    check_types(body)?;
+    for (name, view) in body.get("views").into_iter().flat_map(Value::members) {
+        if view.get("map").is_none() && !name.is_string("lib") {
+            return Err(InvalidMember::NoMap(name.as_str().unwrap_or_default().into_owned()));
+        }
+    }
+    Ok(())
+}
+
+fn check_types(body: Value<'_>) -> Result<(), InvalidMember> {
     let language = body.get("language");
     // Maps and validations of Mango are objects.
     let query = language.is_some_and(|language| language.is_string("query"));
@@ -184,11 +202,10 @@ pub fn validate_members(body: Value<'_>) -> Result<(), InvalidMember> {
     members_of(body, "updates", STRING_OR_OBJECT)?;
     check("validate_doc_update", body.get("validate_doc_update"), function)?;
     members_of(body, "views", OBJECT)?;
-    for (name, view) in body.get("views").into_iter().flat_map(Value::members) {
-        let path = format!("views.{}", name.as_str().unwrap_or_default());
-        if path != "views.lib" {
-            check(&format!("{path}.map"), view.get("map"), function)?;
-            check(&format!("{path}.reduce"), view.get("reduce"), STRING)?;
+    for (member, expected) in [("map", function), ("reduce", STRING)] {
+        for (name, view) in body.get("views").into_iter().flat_map(Value::members) {
+            let name = name.as_str().unwrap_or_default();
+            check(&format!("views.{name}.{member}"), view.get(member), expected)?;
         }
     }
     Ok(())
@@ -204,7 +221,9 @@ fn members_of(body: Value<'_>, name: &str, expected: Types) -> Result<(), Invali
 
 fn check(path: &str, value: Option<Value<'_>>, expected: Types) -> Result<(), InvalidMember> {
     match value {
-        Some(value) if !expected.0.contains(&value.kind()) => Err(InvalidMember { path: path.to_owned(), expected }),
+        Some(value) if !expected.0.contains(&value.kind()) => {
+            Err(InvalidMember::Type { path: path.to_owned(), expected })
+        }
         _ => Ok(()),
     }
 }
@@ -240,6 +259,23 @@ mod tests {
         check(r#"{"views": {"v": {"map": null}}}"#, "`views.v.map` field must have string type");
         check(r#"{"views": {"v": {"map": "", "reduce": 1}}}"#, "`views.v.reduce` field must have string type");
         check(r#"{"language": "query", "views": {"v": {"map": ""}}}"#, "`views.v.map` field must have object type");
+        check(r#"{"views": {"lib": {"map": 1}}}"#, "`views.lib.map` field must have string type");
+        check(
+            r#"{"views": {"v": {"map": "", "reduce": 1}, "w": {"map": 1}}}"#,
+            "`views.w.map` field must have string type",
+        );
+    }
+
+    #[test]
+    fn views_need_a_map_function_when_they_are_written() {
+        let check = |text: &str, expected: Result<(), &str>| {
+            let checked = validate_members(Json::parse(text.as_bytes()).unwrap().value());
+            assert_eq!(checked.map_err(|error| error.to_string()), expected.map_err(str::to_owned), "{text}");
+            assert!(parse(text).is_ok(), "what is stored is read: {text}");
+        };
+        check(r#"{"views": {"lib": {}, "v": {"map": ""}}}"#, Ok(()));
+        check(r#"{"views": {"v": {}}}"#, Err("View `v` must contain map function"));
+        check(r#"{"views": {"v": {"reduce": "_sum"}}}"#, Err("View `v` must contain map function"));
     }
 
     #[test]

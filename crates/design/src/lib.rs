@@ -18,9 +18,11 @@ use std::sync::Arc;
 use settee_model::json::Value;
 
 pub use batch::{Document, DocumentBatch, Emission, Emissions, MapFailure};
-pub use design_document::{DesignDocument, DesignOptions, InvalidMember, Swap, ViewDefinition, validate_members};
+pub use design_document::{
+    DesignDocument, DesignOptions, InvalidMember, Swap, Types, ViewDefinition, validate_members,
+};
 pub use functions::{CallError, DesignProgram, DesignSource, ListSession, ListSink, ListState, MoreRows};
-pub use limits::{Allowance, Excess, Limits, overflow_text};
+pub use limits::{Allowance, Excess, Growth, Limits, overflow_text};
 pub use shares::Shares;
 
 /// What a language needs to know to compile the map functions of one pass over a database.

@@ -25,6 +25,20 @@ pub struct Limits {
     pub reduction_bytes: u64,
     /// After so many emitted bytes a program hands on its rows, before it goes on with its batch.
     pub bytes_per_part: u64,
+    /// What becomes of reductions that do not shrink.
+    pub growth: Growth,
+}
+
+/// What becomes of reductions that are hardly shorter than what they reduce: CouchDB's `reduce_limit`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Growth {
+    /// An error takes their place.
+    #[default]
+    Refused,
+    /// They are kept, and a line is logged.
+    Logged,
+    /// They are kept.
+    Allowed,
 }
 
 impl Default for Limits {
@@ -38,6 +52,7 @@ impl Default for Limits {
             value_bytes: 16 << 20,
             reduction_bytes: 1 << 20,
             bytes_per_part: 4 << 20,
+            growth: Growth::default(),
         }
     }
 }

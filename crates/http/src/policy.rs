@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use crate::authentication::policy::AuthPolicy;
 use crate::browser::BrowserPolicy;
 use crate::origin::Forwarded;
+use crate::params::Plus;
 use crate::rate::RateLimit;
 use crate::routes::write;
 use crate::{Settings, attachments};
@@ -31,6 +32,8 @@ pub(crate) struct Policy {
     pub(crate) documents: write::Limits,
     pub(crate) attachments: attachments::Policy,
     pub(crate) browser: BrowserPolicy,
+    /// What a plus sign in a path stands for.
+    pub(crate) plus: Plus,
     pub(crate) rate_limit: Option<RateLimit>,
     pub(crate) authentication: Arc<AuthPolicy>,
     pub(crate) forwarded: Forwarded,
@@ -73,6 +76,7 @@ impl Policy {
             documents: write::Limits::of(settings),
             attachments: attachments::Policy::of(settings),
             browser: BrowserPolicy::of(settings),
+            plus: if settings.switch("chttpd", "decode_plus_to_space", true) { Plus::Space } else { Plus::Plus },
             rate_limit: RateLimit::of(settings),
             authentication: Arc::new(AuthPolicy::of(settings)),
             forwarded: Forwarded::of(settings),

@@ -17,6 +17,7 @@ use settee_replication::Tuning;
 use settee_replication::documents::{self, OWNER, REPLICATOR_ROLE, is_replicator_database, write_without_credentials};
 
 use crate::Error;
+use crate::params::Plus;
 use crate::request::Line;
 use crate::respond::{Answer, Body, Response};
 use crate::router::Captures;
@@ -139,12 +140,12 @@ pub(crate) struct Mask {
 
 /// What has to be covered in the answer to a request. Who is no admin sees documents of `_replicator` databases one by one
 /// only, and of those of others no credentials.
-pub(crate) fn mask(line: &Line, captures: &Captures, user: &UserContext) -> Result<Option<Mask>, Error> {
+pub(crate) fn mask(line: &Line, captures: &Captures, user: &UserContext, plus: Plus) -> Result<Option<Mask>, Error> {
     let database = captures.get("db");
     if user.is_admin() || !is_replicator_database(database) {
         return Ok(None);
     }
-    let segments = crate::router::segments(line.uri.path())?;
+    let segments = crate::router::segments(line.uri.path(), plus)?;
     let part = segments.get(1).map_or("", |part| part.as_ref());
     let reads = line.method == hyper::Method::GET;
     match part {

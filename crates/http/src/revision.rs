@@ -26,6 +26,13 @@ pub(crate) enum Encoded {
     Gone,
 }
 
+/// Whether functions see `_conflicts`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Conflicts {
+    Shown,
+    Hidden,
+}
+
 /// Appends the revision at `node`. With `winner` the members that tell of other leaves are added.
 pub(crate) fn write(
     out: &mut Vec<u8>,
@@ -115,21 +122,27 @@ fn members(view: &ReadView, record: &DocRecord, node: u32, extras: Extras) -> Re
     Ok((encoded, members))
 }
 
-/// Appends the revision at `node` as functions of design documents see it: with the newest of its `_revisions`. `false`
-/// if its body is gone.
+/// Appends the revision at `node` as functions of design documents see it: with the newest of its `_revisions`, and with
+/// `_conflicts` where CouchDB opens the document with them. `false` if its body is gone.
 pub(crate) fn write_for_functions(
     out: &mut Vec<u8>,
     view: &ReadView,
     id: &str,
     record: &DocRecord,
     node: u32,
+    conflicts: Conflicts,
 ) -> Result<bool, Error> {
     let revision = record.tree.node(node);
     let Some(stored) = revision.value else {
         return Ok(false);
     };
-    let revisions = |out: &mut Vec<u8>| write_revisions(out, record, node, FUNCTION_REVISIONS);
-    Ok(view.write_document(out, id, &revision.rev, stored, revisions)?)
+    let members = |out: &mut Vec<u8>| {
+        write_revisions(out, record, node, FUNCTION_REVISIONS);
+        if conflicts == Conflicts::Shown {
+            write_leaves(out, "_conflicts", record, node, |stored| !stored.deleted);
+        }
+    };
+    Ok(view.write_document(out, id, &revision.rev, stored, members)?)
 }
 
 /// Appends revisions as a JSON array of strings.

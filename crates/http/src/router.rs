@@ -16,10 +16,11 @@ use settee_auth::UserContext;
 use crate::Error;
 use crate::access::{self, Permission};
 use crate::node::Node;
-use crate::params::{Query, decode};
+use crate::params::{Plus, Query, decode};
 use crate::replicator_documents;
 use crate::request::{Line, Request, Unread, absolute};
 use crate::respond::{self, Answer};
+use crate::routes::{design, partition};
 
 type Handler = Arc<dyn Fn(Request) -> Pin<Box<dyn Future<Output = Answer> + Send>> + Send + Sync>;
 
@@ -58,12 +59,12 @@ pub(crate) struct Router {
     by_length: Vec<Vec<usize>>,
 }
 
-/// A resource and method that match a request.
-pub(crate) struct Matched<'a> {
-    pub(crate) path: &'static str,
-    pub(crate) permission: Permission,
-    pub(crate) handler: &'a Handler,
-    pub(crate) captures: Captures,
+/// Where a path leads.
+struct Place<'a> {
+    resource: Option<&'a Resource>,
+    captures: Captures,
+    /// The partition that the path goes through.
+    partition: Option<String>,
 }
 
 impl Captures {
@@ -145,6 +146,15 @@ impl Resource {
         self.on(Method::DELETE, permission, handler)
     }
 
+    /// What `method` needs, and its handler. HEAD is served as GET.
+    pub(crate) fn method(&self, method: &Method) -> Result<(Permission, &Handler), Error> {
+        let method = if method == Method::HEAD { &Method::GET } else { method };
+        match (self.methods.iter().find(|(served, ..)| served == method), &self.other_methods) {
+            (Some((_, permission, handler)), _) | (None, Some((permission, handler))) => Ok((*permission, handler)),
+            (None, None) => Err(Error::method_not_allowed(self.allow)),
+        }
+    }
+
     /// Whether a path of so many segments may match.
     fn fits(&self, length: usize) -> bool {
         match self.segments.last() {
@@ -159,6 +169,11 @@ impl Resource {
             Segment::Literal(literal) => part == literal,
             Segment::Capture(_) | Segment::Rest(_) => true,
         })
+    }
+
+    /// Whether it is a function of a design document, or what belongs to its views.
+    fn is_function(&self) -> bool {
+        self.path.starts_with("/{db}/_design/{ddoc}/_")
     }
 
     /// The parts of a path that matches.
@@ -206,60 +221,90 @@ impl Router {
         user: UserContext,
         body: Option<Unread>,
     ) -> Answer {
-        let matched = match self.find(&line.method, line.uri.path()) {
-            Err(error) if [StatusCode::METHOD_NOT_ALLOWED, StatusCode::NOT_FOUND].contains(&error.status) => {
-                self.enter(node, &line, &user).await?;
+        let place = self.place(line.uri.path(), node.policy().plus)?;
+        let found = match place.resource {
+            Some(resource) => {
+                resource.method(&line.method).map(|(permission, handler)| (resource, permission, handler))
+            }
+            None => Err(Error::not_found("missing")),
+        };
+        match &found {
+            Ok((resource, permission, _)) => {
+                line.seen.set_route(resource.path);
+                access::authorize(node, *permission, &user, &place.captures).await?;
+                // A database is opened before anything else of a request is looked at, unless it is made or ended by it.
+                let is_for_database = resource.path == "/{db}" && [Method::PUT, Method::DELETE].contains(&line.method);
+                if !is_for_database {
+                    open_database(node, &place.captures)?;
+                }
+                if line.method == Method::GET
+                    && let Some(target) = with_plain_slash(&line.uri)
+                {
+                    return Ok(respond::moved(&absolute(node, &line, &headers, &target)));
+                }
+            }
+            // What is served is known to those only who may ask for something of its kind: others hear that they may not,
+            // whatever they ask.
+            Err(_) => {
+                let Split { parts, .. } = split(line.uri.path(), node.policy().plus);
+                access::authorize(node, access::of_unserved(&line.method, &parts), &user, &place.captures).await?;
+                open_database(node, &place.captures)?;
+            }
+        }
+        let mut query = Query::parse(line.uri.query())?;
+        if let Some(named) = &place.partition {
+            partition::enter(node, &place.captures, named, &mut query)?;
+        }
+        let handler = match found {
+            Ok((.., handler)) => handler,
+            Err(error) => {
+                // Whatever is done to a function of a design document, CouchDB opens the document first.
+                if place.resource.is_some_and(Resource::is_function) {
+                    design::require(node, &place.captures).await?;
+                }
                 return Err(error);
             }
-            found => found?,
         };
-        line.seen.set_route(matched.path);
-        access::authorize(node, matched.permission, &user, &matched.captures).await?;
-        // A database is opened before anything else of a request is looked at, unless it is made or ended by it.
-        let is_for_database = matched.path == "/{db}" && [Method::PUT, Method::DELETE].contains(&line.method);
-        if !is_for_database {
-            open_database(node, &matched.captures)?;
-        }
-        if line.method == Method::GET
-            && let Some(target) = with_plain_slash(&line.uri)
-        {
-            return Ok(respond::moved(&absolute(node, &line, &headers, &target)));
-        }
-        let query = Query::parse(line.uri.query())?;
-        let (node, router, captures) = (Arc::clone(node), Arc::clone(self), matched.captures);
-        let mask = replicator_documents::mask(&line, &captures, &user)?;
-        let answer = (matched.handler)(Request { node, router, line, headers, query, user, captures, body }).await;
+        let (node, router, captures) = (Arc::clone(node), Arc::clone(self), place.captures);
+        let mask = replicator_documents::mask(&line, &captures, &user, node.policy().plus)?;
+        let answer = handler(Request { node, router, line, headers, query, user, captures, body }).await;
         match mask {
             None => answer,
             Some(mask) => mask.cover(answer?).await,
         }
     }
 
-    /// What is served is known to those only who may ask for something of its kind: others hear that they may not, whatever
-    /// they ask.
-    async fn enter(&self, node: &Arc<Node>, line: &Line, user: &UserContext) -> Result<(), Error> {
-        let parts = segments(line.uri.path())?;
-        let captures = self.resource(&parts).map(|resource| resource.captures(&parts)).unwrap_or_default();
-        access::authorize(node, access::of_unserved(&line.method, &parts), user, &captures).await?;
-        open_database(node, &captures)
-    }
-
-    /// Finds who serves `method` on `path`. HEAD is served as GET.
-    pub(crate) fn find(&self, method: &Method, path: &str) -> Result<Matched<'_>, Error> {
-        let Split { parts, garbled } = split(path);
-        let method = if method == Method::HEAD { &Method::GET } else { method };
-        let resource = self.resource(&parts);
+    /// Finds what a path stands for. Behind the name of a partition stands a path of its database.
+    fn place(&self, path: &str, plus: Plus) -> Result<Place<'_>, Error> {
+        let Split { mut parts, garbled } = split(path, plus);
+        let partition = (parts.len() > 3 && parts[1] == "_partition").then(|| parts[2].to_string());
+        if partition.is_some() {
+            parts.drain(1..3);
+        }
+        let is_reachable = partition.is_none() || partition::serves(&parts);
+        let resource = self.resource(&parts).filter(|_| is_reachable);
         // Replacing bytes that are no text would give several names to one document.
-        if garbled.is_some_and(|at| resource.and_then(Resource::attachment_at).is_none_or(|name| at < name)) {
+        let attachment_at = resource.and_then(Resource::attachment_at).filter(|_| partition.is_none());
+        if garbled.is_some_and(|at| attachment_at.is_none_or(|name| at < name)) {
             return Err(not_text());
         }
-        let resource = resource.ok_or_else(|| Error::not_found("missing"))?;
-        let found = resource.methods.iter().find(|(served, ..)| served == method);
-        let found = found.map(|(_, permission, handler)| (permission, handler));
-        let other = resource.other_methods.as_ref().map(|(permission, handler)| (permission, handler));
-        let (permission, handler) = found.or(other).ok_or_else(|| Error::method_not_allowed(resource.allow))?;
-        let captures = Captures { is_garbled: garbled.is_some(), ..resource.captures(&parts) };
-        Ok(Matched { path: resource.path, permission: *permission, handler, captures })
+        let captures = match resource {
+            Some(resource) => Captures { is_garbled: garbled.is_some(), ..resource.captures(&parts) },
+            None if partition.is_some() => {
+                Captures { parts: vec![("db", parts[0].to_string())], ..Captures::default() }
+            }
+            None => Captures::default(),
+        };
+        Ok(Place { resource, captures, partition })
+    }
+
+    /// The resource that serves `method` on `path`, what the method needs, and what the path captures.
+    #[cfg(test)]
+    pub(crate) fn find(&self, method: &Method, path: &str) -> Result<(&Resource, Permission, Captures), Error> {
+        let place = self.place(path, Plus::Space)?;
+        let resource = place.resource.ok_or_else(|| Error::not_found("missing"))?;
+        let (permission, _) = resource.method(method)?;
+        Ok((resource, permission, place.captures))
     }
 }
 
@@ -283,8 +328,8 @@ fn with_plain_slash(uri: &Uri) -> Option<String> {
 }
 
 /// The decoded segments of a path. `/db/_design%2Fx` is `/db/_design/x`, likewise `_local`.
-pub(crate) fn segments(path: &str) -> Result<Vec<Cow<'_, str>>, Error> {
-    let Split { parts, garbled } = split(path);
+pub(crate) fn segments(path: &str, plus: Plus) -> Result<Vec<Cow<'_, str>>, Error> {
+    let Split { parts, garbled } = split(path, plus);
     if garbled.is_some() { Err(not_text()) } else { Ok(parts) }
 }
 
@@ -298,10 +343,10 @@ struct Split<'p> {
     garbled: Option<usize>,
 }
 
-fn split(path: &str) -> Split<'_> {
+fn split(path: &str, plus: Plus) -> Split<'_> {
     let (mut parts, mut garbled) = (Vec::new(), None);
     for raw in path.split('/').filter(|raw| !raw.is_empty()) {
-        let segment = decode(raw).unwrap_or_else(|| {
+        let segment = decode(raw, plus).unwrap_or_else(|| {
             garbled.get_or_insert(parts.len());
             Cow::Owned(percent_decode_str(raw).decode_utf8_lossy().into_owned())
         });

@@ -22,6 +22,7 @@ use settee_model::{Document, Rev};
 use crate::functions::Functions;
 use crate::metrics::Count;
 use crate::node::Node;
+use crate::revision::Conflicts;
 use crate::{Error, access, bridge, revision, users};
 
 /// How often in a row nothing of a request may get through because design documents change all the time.
@@ -314,7 +315,7 @@ fn write_old(
     let Some((record, node)) = record.and_then(|record| Some((record, record.tree.find(rev?)?))) else {
         return Ok(false);
     };
-    revision::write_for_functions(out, view, id, record, node)
+    revision::write_for_functions(out, view, id, record, node, Conflicts::Hidden)
 }
 
 #[cfg(test)]

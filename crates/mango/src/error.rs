@@ -111,7 +111,7 @@ pub enum Refusal {
     #[error("{0} specified by `use_index` could not be found or it is not suitable.")]
     UnsuitableIndex(String),
     /// `partition` in a database that has none.
-    #[error("database is not partitioned")]
+    #[error("`partition` parameter is not supported on this db")]
     NotPartitioned,
     /// A text that is no partition.
     #[error(transparent)]
@@ -125,6 +125,12 @@ pub enum Refusal {
     /// The definition of an index is no object.
     #[error("JSON indexes must be an object, not: {0}")]
     IndexNotAnObject(String),
+    /// A name that is empty.
+    #[error("Index name or ddoc cannot be empty string")]
+    EmptyName,
+    /// A design document that no document can be.
+    #[error("Illegal document id `{0}`")]
+    IllegalDesign(String),
     /// An index of an unknown type.
     #[error("Invalid type for index: {0}")]
     InvalidIndexType(String),
@@ -178,7 +184,10 @@ impl Refusal {
             | Self::UnsuitableIndex(_)
             | Self::IndexNotAnObject(_)
             | Self::InvalidIndexType(_) => "invalid_index",
-            Self::NotPartitioned | Self::PartitionedIndex => "bad_request",
+            Self::NotPartitioned => "query_parse_error",
+            Self::PartitionedIndex => "bad_request",
+            Self::EmptyName => "invalid_empty_string",
+            Self::IllegalDesign(_) => "illegal_docid",
             Self::InvalidDesignLanguage(_) => "invalid_ddoc_lang",
             Self::PartitionedMismatch(_) => "invalid_partitioned_option",
             Self::InvalidBulkDocs(_) => "invalid_bulk_docs",

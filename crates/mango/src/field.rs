@@ -38,21 +38,25 @@ impl FieldPath {
             return Ok(Self { parts: Vec::new() });
         }
         let mut parts = vec![String::new()];
-        let mut escaped = false;
+        let (mut escaped, mut length) = (false, 0);
+        let empty = || Refusal::InvalidFieldName(name.to_owned());
         for character in name.chars() {
             let part = parts.last_mut().expect("there is always a part");
             match character {
-                '.' if !escaped => parts.push(String::new()),
-                // As in CouchDB, a backslash goes wherever it stands.
+                '.' if !escaped && length == 0 => return Err(empty()),
+                '.' if !escaped => {
+                    parts.push(String::new());
+                    length = 0;
+                    continue;
+                }
+                // As in CouchDB, a backslash goes wherever it stands, and a part may consist of it.
                 '\\' => {}
                 _ => part.push(character),
             }
+            length += 1;
             escaped = character == '\\';
         }
-        if parts.iter().any(String::is_empty) {
-            return Err(Refusal::InvalidFieldName(name.to_owned()));
-        }
-        Ok(Self { parts })
+        if length == 0 { Err(empty()) } else { Ok(Self { parts }) }
     }
 
     /// The names and positions on the way.
@@ -97,6 +101,8 @@ mod tests {
         check(r"a\.b", &["a.b"]);
         check(r"a.b\.c", &["a", "b.c"]);
         check(r"a\b.c", &["ab", "c"]);
+        check(r"\", &[""]);
+        check(r"a.\", &["a", ""]);
         check("", &[]);
         for wrong in ["a..b", ".a", "a.", "."] {
             assert_eq!(FieldPath::parse(wrong), Err(Refusal::InvalidFieldName(wrong.to_owned())), "{wrong}");

@@ -2,7 +2,7 @@
 
 use settee_database::Layout;
 use settee_model::json::{Json, Kind, Value, write_string};
-use settee_model::partition::validate_partition;
+use settee_model::partition::{IllegalPartition, validate_partition};
 
 use crate::bookmark::Bookmark;
 use crate::error::Refusal;
@@ -223,7 +223,7 @@ fn partition(value: Value<'_>) -> Result<Option<String>, Refusal> {
             validate_partition(&text)?;
             Ok(Some(text.into_owned()))
         }
-        None => Err(Refusal::InvalidString(crate::shown(value))),
+        None => Err(IllegalPartition::NoText.into()),
     }
 }
 

@@ -35,6 +35,9 @@ impl Projection {
         let mut fields = Vec::new();
         for field in value.elements() {
             let name = field.as_str().ok_or_else(|| Refusal::InvalidField(crate::shown(field)))?;
+            if name.is_empty() {
+                return Err(Refusal::InvalidFieldName(String::new()));
+            }
             fields.push((name.as_ref().to_owned(), FieldPath::parse(&name)?));
         }
         Ok(Self { fields: (!fields.is_empty()).then_some(fields) })

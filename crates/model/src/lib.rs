@@ -18,6 +18,7 @@ mod rev;
 pub mod rev_tree;
 mod revision_hash;
 pub mod term;
+pub mod term_order;
 pub mod testing;
 
 pub use crate::attachment::{

@@ -26,8 +26,14 @@ pub enum IllegalPartition {
     #[error("Partition must not be empty")]
     Empty,
     /// As with ids, the underscore is reserved.
-    #[error("Partition must not start with underscore")]
+    #[error("Partition must not start with an underscore")]
     Reserved,
+    /// A value that is no text.
+    #[error("Partition must be a string")]
+    NoText,
+    /// The colon ends a partition.
+    #[error("Partition must not contain a colon")]
+    Colon,
 }
 
 /// The partition of a document and its name within; `None` for ids without a colon and for design and local documents.
@@ -40,6 +46,7 @@ pub fn validate_partition(partition: &str) -> Result<(), IllegalPartition> {
     match partition.as_bytes().first() {
         None => Err(IllegalPartition::Empty),
         Some(b'_') => Err(IllegalPartition::Reserved),
+        Some(_) if partition.contains(':') => Err(IllegalPartition::Colon),
         Some(_) => Ok(()),
     }
 }
@@ -69,7 +76,7 @@ mod tests {
             ("noparts", "Doc id must be of form partition:id"),
             (":nopart", "Partition must not be empty"),
             ("a:", "Document id must not be empty"),
-            ("_x:a", "Partition must not start with underscore"),
+            ("_x:a", "Partition must not start with an underscore"),
             ("a:_b", "Only reserved document ids may start with underscore."),
         ];
         for (id, reason) in cases {

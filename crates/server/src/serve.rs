@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 use settee_auth::Authenticator;
 use settee_database::Catalog;
 use settee_database::tasks::Tasks;
-use settee_design::Limits;
+use settee_design::{Growth, Limits};
 use settee_http::{Applies, Identity, Node, NodeParts, Operation, Shutdown, Surroundings};
 use settee_storage::Engine;
 use settee_views::{Clock, Languages, LogLine, Views};
@@ -169,6 +169,7 @@ fn node(
     let tasks = Tasks::new(|| environment::now_us() / 1_000_000);
     let languages = languages::find(&configuration, data)?;
     let views = Arc::new(views(&catalog, &languages, &tasks, &configuration, &data.join("spill"))?);
+    follow_reduce_limit(&configuration, &views);
     let uuid = configuration.effective("couchdb", "uuid").unwrap_or_default();
     let uuids = uuids(&configuration);
     let indexing = Indexing::new(Arc::clone(&catalog), Arc::clone(&views), Arc::clone(&configuration));
@@ -241,6 +242,26 @@ fn emission_limits(number: impl Fn(&'static str) -> Option<u64>) -> Limits {
         reduction_bytes: number("max_reduction_bytes").unwrap_or(defaults.reduction_bytes),
         ..defaults
     }
+}
+
+/// Takes `[query_server_config] reduce_limit` from the configuration, now and whenever it changes.
+fn follow_reduce_limit(configuration: &Arc<Configuration>, views: &Arc<Views>) {
+    let growth =
+        |configuration: &Configuration| match configuration.effective("query_server_config", "reduce_limit").as_deref()
+        {
+            Some("false") => Growth::Allowed,
+            Some("log") => Growth::Logged,
+            _ => Growth::Refused,
+        };
+    views.set_growth(growth(configuration));
+    let (watched, views) = (Arc::downgrade(configuration), Arc::downgrade(views));
+    configuration.on_change(move |change| {
+        if change.section == "query_server_config"
+            && let (Some(configuration), Some(views)) = (watched.upgrade(), views.upgrade())
+        {
+            views.set_growth(growth(&configuration));
+        }
+    });
 }
 
 /// What map functions throw or log.

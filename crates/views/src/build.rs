@@ -112,7 +112,7 @@ impl Core {
         language: &Arc<dyn Language>,
         purges_forgotten: u64,
     ) -> Result<PassIndex<'a>> {
-        let limits = self.settings.limits;
+        let limits = self.limits();
         let open = || {
             let (mut meta, writer) = store.open()?;
             if meta.update_seq == 0 {
@@ -158,6 +158,7 @@ impl Core {
         let task = self.tasks.start(kind, total_changes);
         let pass = Pass {
             settings: &self.settings,
+            limits: self.limits(),
             language,
             source: MapSource { functions, library: ddoc.library.clone() },
             options: ddoc.options,

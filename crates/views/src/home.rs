@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use settee_database::{Catalog, Change, Database, DatabaseError, Layout, ReadView, Work};
+use settee_database::{Catalog, Change, Database, DatabaseError, Layout, Leaves, ReadView, Work};
 use settee_design::DesignOptions;
 use settee_storage::{Direction, Engine, Shard};
 
@@ -166,7 +166,14 @@ impl ChangeSnapshot for ReadView {
         // Before the first change there was nothing that a purge could have taken.
         let gone = if since == 0 { Vec::new() } else { purged_documents(self, purged_since)? };
         let changes = ReadView::changes(self, since, Direction::Forward)?;
-        Ok(Box::new(DatabaseChanges { gone: gone.into_iter(), since, changes, id: String::new() }))
+        Ok(Box::new(DatabaseChanges {
+            view: self,
+            gone: gone.into_iter(),
+            since,
+            changes,
+            id: String::new(),
+            conflicts: Vec::new(),
+        }))
     }
 }
 
@@ -189,10 +196,13 @@ fn purged_documents(view: &ReadView, since: u64) -> Result<Vec<String>> {
 const LOOKUPS: usize = 1000;
 
 struct DatabaseChanges<'a> {
+    view: &'a ReadView,
     gone: std::vec::IntoIter<String>,
     since: u64,
     changes: settee_database::Changes<'a>,
     id: String,
+    /// The members that name the other leaves of the document.
+    conflicts: Vec<u8>,
 }
 
 impl Changes for DatabaseChanges<'_> {
@@ -203,7 +213,7 @@ impl Changes for DatabaseChanges<'_> {
                 batch.removed.push(id);
                 continue;
             }
-            let Some(Change { seq, id, stored, .. }) = self.changes.next()? else {
+            let Some(Change { seq, id, stored, leaves, .. }) = self.changes.next()? else {
                 return Ok(Fill::End);
             };
             batch.count(seq);
@@ -216,9 +226,16 @@ impl Changes for DatabaseChanges<'_> {
             }
             self.id.clear();
             self.id.push_str(id);
-            let changes = &mut self.changes;
+            self.conflicts.clear();
+            if leaves == Leaves::Several
+                && let Some(record) = self.view.record(&self.id)?
+            {
+                record.write_conflicts(&mut self.conflicts);
+            }
+            let (changes, conflicts) = (&mut self.changes, &self.conflicts);
             batch.documents.push_with(seq, &self.id, |out| {
                 changes.write_document(out, |out| {
+                    out.extend_from_slice(conflicts);
                     if options.local_seq {
                         out.extend_from_slice(b",\"_local_seq\":");
                         settee_model::json::write_u64(out, seq);

@@ -40,14 +40,15 @@ mod views;
 pub use clock::Clock;
 pub use designs::{design_documents, embed_modules};
 pub use error::ViewError;
+pub use index::identity::layout_of;
 pub use indexer::Settings;
 pub use orders::{BuildState, BuildStatus};
 pub use pace::{Budget, Urgency};
 pub use query::{
-    Docs, End, Header, Inclusion, Keys, LinkedDocument, MapRow, Order, QueryError, Reduce, ReduceRow, RowSink, Start,
-    Update, ViewQuery,
+    Bounds, Docs, End, Header, Inclusion, Keys, LinkedDocument, MapRow, Order, QueryError, Reduce, ReduceRow, RowSink,
+    Start, Update, ViewQuery,
 };
-pub use reduce::is_builtin_reduce;
+pub use reduce::{is_builtin_reduce, overflow_reason};
 pub use serving::Stale;
 pub use trial::{Trial, TrialLimits};
 pub use verify::verify_index;

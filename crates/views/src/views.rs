@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use settee_database::tasks::Tasks;
 use settee_database::{Catalog, Database, DatabaseError};
-use settee_design::{DesignDocument, Language, Limits, ViewDefinition};
+use settee_design::{DesignDocument, Growth, Language, Limits, ViewDefinition};
 use settee_storage::Shard;
 
 use crate::clock::Clock;
@@ -91,7 +91,7 @@ impl Views {
     /// What functions may use while indexes are built.
     #[must_use]
     pub fn limits(&self) -> Limits {
-        self.core.settings.limits
+        self.core.limits()
     }
 
     /// Answers a query of the view `view` of `ddoc`. Blocks while the index is brought up to date and while `sink` does.
@@ -228,6 +228,11 @@ impl Views {
         let _ = self.core.remove_runs(&self.home(database));
     }
 
+    /// What becomes of reductions that do not shrink, from now on. Those that are in an index already stay what they are.
+    pub fn set_growth(&self, growth: Growth) {
+        *self.core.growth.lock() = growth;
+    }
+
     /// Ends all work on indexes, for the end of the server. What was not finished is done again later.
     pub fn stop(&self) {
         self.core.stop();
@@ -252,6 +257,7 @@ pub(crate) struct Core {
     pub(crate) pace: Pace,
     databases: Mutex<HashMap<Shard, Arc<DatabaseIndexes>>>,
     pub(crate) is_stopping: AtomicBool,
+    growth: Mutex<Growth>,
 }
 
 impl Core {
@@ -259,7 +265,8 @@ impl Core {
         let tokens = Arc::new(Tokens::new(settings.seed));
         let (databases, is_stopping) = (Mutex::default(), AtomicBool::new(false));
         let pace = Pace::new(settings.clock.clone());
-        Self { languages, tasks, log, settings, tokens, pace, databases, is_stopping }
+        let growth = Mutex::default();
+        Self { languages, tasks, log, settings, tokens, pace, databases, is_stopping, growth }
     }
 
     pub(crate) fn query(
@@ -389,6 +396,11 @@ impl Core {
         Arc::clone(self.databases.lock().entry(database).or_default())
     }
 
+    /// The limits of functions that are called from now on.
+    pub(crate) fn limits(&self) -> Limits {
+        Limits { growth: *self.growth.lock(), ..self.settings.limits }
+    }
+
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -422,7 +434,7 @@ impl Core {
     }
 
     pub(crate) fn column(&self, ddoc: &DesignDocument, reduce: &Arc<str>) -> Result<Column> {
-        Column::open(reduce, &self.language(ddoc)?, self.settings.limits)
+        Column::open(reduce, &self.language(ddoc)?, self.limits())
     }
 }
 

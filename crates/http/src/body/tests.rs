@@ -113,6 +113,7 @@ fn a_post_must_be_called_json() {
     check(Some(""), false);
     check(Some("application/json"), true);
     check(Some("application/json; charset=utf-8"), true);
+    check(Some(";application/json;x=y"), true);
     // To the letter, as CouchDB has it.
     check(Some("APPLICATION/JSON"), false);
     check(Some("application/json ;x=y"), false);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use settee_mango::{Projection, Refusal, Selector};
 use settee_model::json::{Json, Value};
 
-use super::{Query, decode};
+use super::{Plus, Query, decode};
 use crate::Error;
 use crate::functions::Functions;
 use crate::node::Node;
@@ -104,7 +104,7 @@ impl FunctionPath {
 /// The names between slashes, of which there may be more than needed. They are decoded once more.
 fn names(text: &str) -> Vec<String> {
     let parts = text.split('/').filter(|part| !part.is_empty());
-    parts.map(|part| decode(part).map_or_else(|| part.to_owned(), Cow::into_owned)).collect()
+    parts.map(|part| decode(part, Plus::Space).map_or_else(|| part.to_owned(), Cow::into_owned)).collect()
 }
 
 /// The arguments of `_selector`.

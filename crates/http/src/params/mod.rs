@@ -10,7 +10,7 @@ pub(crate) mod view;
 use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
-use settee_model::json::{self, Json};
+use settee_model::json::{self, Json, Kind};
 
 use crate::Error;
 
@@ -30,15 +30,30 @@ pub(crate) enum Raw {
 }
 
 impl Query {
-    /// Takes a query string apart.
+    /// Takes a query string apart: as in CouchDB a semicolon separates parameters like an ampersand.
     pub(crate) fn parse(text: Option<&str>) -> Result<Self, Error> {
-        let pairs = text.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
+        let pairs = text.unwrap_or_default().split(['&', ';']).filter(|pair| !pair.is_empty());
         let pairs = pairs.map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            Some((decode(name)?.into_owned(), decode(value)?.into_owned()))
+            Some((decode(name, Plus::Space)?.into_owned(), decode(value, Plus::Space)?.into_owned()))
         });
         let pairs: Option<Vec<_>> = pairs.collect();
         Ok(Self { pairs: pairs.ok_or_else(|| Error::bad_request("The query string is not valid UTF-8."))? })
+    }
+
+    /// The parameters of a request whose path names a partition. CouchDB makes the name one of them, and while it does
+    /// that sorts them by their names and keeps the first of those that are there twice.
+    ///
+    /// # Errors
+    /// When a parameter names another partition.
+    pub(crate) fn set_partition(&mut self, partition: &str) -> Result<(), Error> {
+        if self.get("partition").is_some_and(|named| named != partition) {
+            return Err(Error::bad_request("Conflicting value for `partition` in query string"));
+        }
+        self.pairs.insert(0, ("partition".to_owned(), partition.to_owned()));
+        self.pairs.sort_by(|(one, _), (other, _)| one.cmp(other));
+        self.pairs.dedup_by(|(later, _), (first, _)| later == first);
+        Ok(())
     }
 
     /// The first value of a parameter: CouchDB looks for parameters by their names, or goes through all of them and has the
@@ -63,10 +78,19 @@ impl Query {
     }
 }
 
-/// Decodes a part of a path or a query: percent escapes, and a plus as a space. A percent sign that begins no
-/// escape stays as it is. `None` if the bytes are no UTF-8.
-pub(crate) fn decode(text: &str) -> Option<Cow<'_, str>> {
-    if text.contains('+') {
+/// What a plus sign stands for in a part of a URL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Plus {
+    /// A space: in query strings and forms always, in paths unless `[chttpd] decode_plus_to_space` is off.
+    Space,
+    /// Itself.
+    Plus,
+}
+
+/// Decodes a part of a path or a query: percent escapes, and perhaps a plus. A percent sign that begins no escape stays as
+/// it is. `None` if the bytes are no UTF-8.
+pub(crate) fn decode(text: &str, plus: Plus) -> Option<Cow<'_, str>> {
+    if plus == Plus::Space && text.contains('+') {
         let spaced = text.replace('+', " ");
         return Some(Cow::Owned(percent_decode_str(&spaced).decode_utf8().ok()?.into_owned()));
     }
@@ -82,23 +106,33 @@ impl Raw {
         }
     }
 
-    /// `true` or `false`.
+    /// `true` or `false`, in letters of any case.
     pub(crate) fn boolean(&self) -> Result<bool, Error> {
         match self.word().as_deref() {
-            Some("true") => Ok(true),
-            Some("false") => Ok(false),
+            Some(word) if word.eq_ignore_ascii_case("true") => Ok(true),
+            Some(word) if word.eq_ignore_ascii_case("false") => Ok(false),
             _ => Err(Error::query_parse(format!("Invalid boolean parameter: {}", self.shown()))),
         }
     }
 
-    /// An integer that is not negative.
+    /// An integer that is not negative: digits, perhaps with a sign, or a JSON number. One beyond 64 bits counts as the
+    /// greatest.
     pub(crate) fn natural(&self) -> Result<u64, Error> {
-        let integer: Option<i128> = self.word().and_then(|word| word.trim().parse().ok());
-        match integer.map(u64::try_from) {
-            Some(Ok(number)) => Ok(number),
-            Some(Err(_)) => Err(Error::query_parse(format!("Invalid value for positive integer: {}", self.shown()))),
-            None => Err(Error::query_parse(format!("Invalid value for integer: {}", self.shown()))),
+        let text = match self {
+            Self::Text(text) => Some(Cow::Borrowed(text.as_str())),
+            Self::Json(json) if json.value().kind() == Kind::Number => self.word(),
+            Self::Json(_) => None,
+        };
+        let text = text.unwrap_or_default();
+        let digits = text.strip_prefix(['+', '-']).unwrap_or(&text);
+        if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(Error::query_parse(format!("Invalid value for integer: {}", self.shown())));
         }
+        let number = digits.parse().unwrap_or(u64::MAX);
+        if text.starts_with('-') && number > 0 {
+            return Err(Error::query_parse(format!("Invalid value for positive integer: {}", self.shown())));
+        }
+        Ok(number)
     }
 
     /// A word: text as it is, a JSON string, or the text of another scalar.

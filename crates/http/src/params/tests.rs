@@ -23,7 +23,7 @@ fn query_strings_are_decoded() {
     check("k%65y=%22%C3%A9%22", &[("key", "\"é\"")]);
     check("a=100%&b=%zz", &[("a", "100%"), ("b", "%zz")]);
     check("a=%00", &[("a", "\0")]);
-    check("a;b=1", &[("a;b", "1")]);
+    check("a=1;b=2&c;d=%3B", &[("a", "1"), ("b", "2"), ("c", ""), ("d", ";")]);
 }
 
 #[test]
@@ -63,7 +63,9 @@ fn booleans_say_what_is_wrong_with_them() {
     check(Raw::Json(json("true")), Ok(true));
     check(Raw::Json(json("false")), Ok(false));
     check(Raw::Json(json("\"true\"")), Ok(true));
-    check(Raw::Text("TRUE".to_owned()), Err("400 query_parse_error: Invalid boolean parameter: \"TRUE\""));
+    check(Raw::Text("TRUE".to_owned()), Ok(true));
+    check(Raw::Json(json("\"False\"")), Ok(false));
+    check(Raw::Text("1".to_owned()), Err("400 query_parse_error: Invalid boolean parameter: \"1\""));
     check(Raw::Text(String::new()), Err("400 query_parse_error: Invalid boolean parameter: \"\""));
     check(Raw::Text("a\"b".to_owned()), Err("400 query_parse_error: Invalid boolean parameter: \"a\\\"b\""));
     check(Raw::Json(json("1")), Err("400 query_parse_error: Invalid boolean parameter: 1"));
@@ -78,15 +80,16 @@ fn integers_say_what_is_wrong_with_them() {
     };
     let text = |text: &str| Raw::Text(text.to_owned());
     check(text("0"), Ok(0));
-    check(text(" 7 "), Ok(7));
+    check(text("007"), Ok(7));
+    check(text("+7"), Ok(7));
+    check(text("-0"), Ok(0));
     check(text("18446744073709551615"), Ok(u64::MAX));
+    check(text("18446744073709551616"), Ok(u64::MAX));
     check(Raw::Json(json("12")), Ok(12));
-    check(Raw::Json(json("\"12\"")), Ok(12));
+    check(Raw::Json(json("\"12\"")), Err("400 query_parse_error: Invalid value for integer: \"12\""));
+    check(text(" 7"), Err("400 query_parse_error: Invalid value for integer: \" 7\""));
     check(text("-1"), Err("400 query_parse_error: Invalid value for positive integer: \"-1\""));
-    check(
-        text("18446744073709551616"),
-        Err("400 query_parse_error: Invalid value for positive integer: \"18446744073709551616\""),
-    );
+    check(text("+"), Err("400 query_parse_error: Invalid value for integer: \"+\""));
     check(text(""), Err("400 query_parse_error: Invalid value for integer: \"\""));
     check(text("1.5"), Err("400 query_parse_error: Invalid value for integer: \"1.5\""));
     check(text("1e3"), Err("400 query_parse_error: Invalid value for integer: \"1e3\""));
@@ -94,9 +97,30 @@ fn integers_say_what_is_wrong_with_them() {
     check(Raw::Json(json("1.0")), Err("400 query_parse_error: Invalid value for integer: 1.0"));
     check(Raw::Json(json("null")), Err("400 query_parse_error: Invalid value for integer: null"));
     check(Raw::Json(json("-3")), Err("400 query_parse_error: Invalid value for positive integer: -3"));
-    let digits = "9".repeat(100);
-    let reason = format!("400 query_parse_error: Invalid value for integer: \"{digits}\"");
-    check(text(&digits), Err(&reason));
+    check(text(&"9".repeat(100)), Ok(u64::MAX));
+}
+
+#[test]
+fn a_partition_of_the_path_becomes_a_parameter() {
+    let within = |text: &str| {
+        let mut query = query(text);
+        query.set_partition("p").map(|()| query.pairs).map_err(|error| show(&error))
+    };
+    let pairs = |pairs: &[(&str, &str)]| {
+        Ok(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect::<Vec<_>>())
+    };
+    // Sorted, and of each name the first.
+    let sorted = pairs(&[("key", "1"), ("limit", "2"), ("partition", "p")]);
+    assert_eq!(within("limit=2&key=1&limit=3&partition=p"), sorted);
+    assert_eq!(within(""), pairs(&[("partition", "p")]));
+    let refused = "400 bad_request: Conflicting value for `partition` in query string";
+    assert_eq!(within("partition=q"), Err(refused.to_owned()));
+}
+
+#[test]
+fn a_plus_in_a_path_may_stand_for_itself() {
+    assert_eq!(decode("a+b%2Bc", Plus::Space).as_deref(), Some("a b+c"));
+    assert_eq!(decode("a+b%2Bc", Plus::Plus).as_deref(), Some("a+b+c"));
 }
 
 #[test]

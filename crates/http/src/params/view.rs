@@ -1,7 +1,16 @@
 //! Parameters of views and of `_all_docs` and its kin, which are views to clients.
+//!
+//! They are collected in CouchDB's order, the members of a body before the query string, where each one overwrites what
+//! came before it; [`ViewParams::check`] then finds what contradicts what, also in its order. Whether keys lie the right
+//! way round depends on the view and is found out by its query.
+
+mod check;
 
 use settee_model::json::{Json, Kind, Value};
-use settee_views::{Docs, End, Inclusion, Keys, Order, Reduce, Start, Update, ViewQuery};
+use settee_model::partition::validate_partition;
+use settee_views::{Bounds, Docs, End, Inclusion, Keys, Order, Start, Update, ViewQuery};
+
+pub(crate) use check::Kind as ViewKind;
 
 use super::attachments::Shown;
 use super::{Query, Raw};
@@ -10,30 +19,39 @@ use crate::Error;
 /// All parameters as far as they were given.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ViewParams {
-    pub(crate) key: Option<Json>,
-    pub(crate) keys: Option<Vec<Json>>,
-    pub(crate) startkey: Option<Json>,
-    pub(crate) endkey: Option<Json>,
+    keys: Option<KeyList>,
+    /// `startkey`, `key`, or the only one of `keys`: whichever came last.
+    pub(crate) start: Option<Json>,
+    /// `endkey`, likewise.
+    pub(crate) end: Option<Json>,
     pub(crate) startkey_docid: Option<String>,
     pub(crate) endkey_docid: Option<String>,
     pub(crate) inclusive_end: Option<bool>,
     pub(crate) descending: bool,
     pub(crate) skip: u64,
     pub(crate) limit: Option<u64>,
-    pub(crate) reduce: Option<bool>,
-    pub(crate) group: Option<bool>,
-    pub(crate) group_level: Option<u64>,
+    reduce: Option<bool>,
+    group: Option<bool>,
+    group_level: Option<u64>,
     pub(crate) include_docs: bool,
-    pub(crate) conflicts: bool,
-    pub(crate) attachments: bool,
-    pub(crate) att_encoding_info: bool,
+    conflicts: Option<bool>,
+    attachments: bool,
+    att_encoding_info: bool,
     pub(crate) update_seq: bool,
-    pub(crate) sorted: Option<bool>,
-    pub(crate) update: Update,
+    update: Update,
     pub(crate) partition: Option<String>,
 }
 
-/// Where the member `keys` of a body stands: its errors differ.
+/// The value of `keys`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum KeyList {
+    List(Vec<Json>),
+    /// It is no array.
+    NoList,
+}
+
+/// What the parameters are for. A single one of `keys` is `key` to a view, while a list of documents has a row for it even
+/// if there is no such document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// `_all_docs` and its kin.
@@ -44,57 +62,76 @@ pub(crate) enum Source {
 
 impl ViewParams {
     /// Parameters of a GET.
-    pub(crate) fn from_query(query: &Query) -> Result<Self, Error> {
-        let mut params = Self::default();
+    pub(crate) fn from_query(query: &Query, source: Source) -> Result<Self, Error> {
+        let keys = query.get("keys").map(|text| Raw::Text(text.to_owned()).json()).transpose()?;
+        let mut params = Self::with_keys(keys.as_ref().map(Json::value), source);
         query.raw().try_for_each(|(name, raw)| params.set(name, raw))?;
         Ok(params)
     }
 
     /// Parameters of a POST: those of the query string win.
     pub(crate) fn from_body(body: Value<'_>, query: &Query, source: Source) -> Result<Self, Error> {
-        let mut params = Self::default();
-        params.set_members(body, source)?;
+        let mut params = Self::with_keys(keys_of_body(body, source)?, source);
+        params.set_members(body)?;
         query.raw().try_for_each(|(name, raw)| params.set(name, raw))?;
         Ok(params)
     }
 
     /// Parameters of a temporary view: of its body only `keys`, the other members say what it is.
     pub(crate) fn of_temporary(body: Value<'_>, query: &Query) -> Result<Self, Error> {
-        let mut params = Self::default();
+        let mut params = Self::with_keys(keys_of_body(body, Source::View)?, Source::View);
         if let Some(keys) = body.get("keys") {
-            params.set_member("keys", keys, Source::View)?;
+            params.set_member("keys", keys)?;
         }
         query.raw().try_for_each(|(name, raw)| params.set(name, raw))?;
         Ok(params)
     }
 
-    /// Adds the members of a body.
-    pub(crate) fn set_members(&mut self, body: Value<'_>, source: Source) -> Result<(), Error> {
+    /// Parameters of the elements of `queries`: what the address says holds for each of them, but for its `keys` and its
+    /// grouping.
+    pub(crate) fn of_queries(queries: Value<'_>, query: &Query) -> Result<Vec<Self>, Error> {
+        let mut common = Self::default();
+        query.raw().try_for_each(|(name, raw)| common.set(name, raw))?;
+        common = Self { keys: None, group: None, group_level: None, ..common };
+        let of = |query| {
+            let mut params = common.clone();
+            params.set_members(query)?;
+            Ok(params)
+        };
+        queries.elements().map(of).collect()
+    }
+
+    fn with_keys(keys: Option<Value<'_>>, source: Source) -> Self {
+        let keys = keys.map(list).filter(|keys| source == Source::Documents || keys.only().is_none());
+        Self { keys, ..Self::default() }
+    }
+
+    fn set_members(&mut self, body: Value<'_>) -> Result<(), Error> {
         if body.kind() != Kind::Object {
-            return Err(Error::bad_request("Request body must be a JSON object"));
+            return Err(no_object());
         }
         for (name, value) in body.members() {
-            self.set_member(&name.as_str().unwrap_or_default(), value, source)?;
+            self.set_member(&name.as_str().unwrap_or_default(), value)?;
         }
         Ok(())
     }
 
-    fn set_member(&mut self, name: &str, value: Value<'_>, source: Source) -> Result<(), Error> {
-        if name == "keys" && value.kind() != Kind::Array {
-            return Err(Error::bad_request(match source {
-                Source::Documents => "`keys` body member must be an array.",
-                Source::View => "`keys` member must be an array.",
-            }));
-        }
+    fn set_member(&mut self, name: &str, value: Value<'_>) -> Result<(), Error> {
         self.set(name, Raw::Json(Json::trusted(value.raw().to_vec())))
     }
 
     fn set(&mut self, name: &str, raw: Raw) -> Result<(), Error> {
         match name {
-            "key" => self.key = Some(raw.json()?),
-            "keys" => self.keys = Some(list(&raw.json()?)?),
-            "startkey" | "start_key" => self.startkey = Some(raw.json()?),
-            "endkey" | "end_key" => self.endkey = Some(raw.json()?),
+            "key" => self.set_key(raw.json()?),
+            "keys" => {
+                let keys = list(raw.json()?.value());
+                match keys.only() {
+                    Some(key) => self.set_key(key.clone()),
+                    None => self.keys = Some(keys),
+                }
+            }
+            "startkey" | "start_key" => self.start = Some(raw.json()?),
+            "endkey" | "end_key" => self.end = Some(raw.json()?),
             "startkey_docid" | "start_key_doc_id" => self.startkey_docid = raw.word().map(Into::into),
             "endkey_docid" | "end_key_doc_id" => self.endkey_docid = raw.word().map(Into::into),
             "inclusive_end" => self.inclusive_end = Some(raw.boolean()?),
@@ -105,25 +142,55 @@ impl ViewParams {
             "group" => self.group = Some(raw.boolean()?),
             "group_level" => self.group_level = Some(raw.natural()?),
             "include_docs" => self.include_docs = raw.boolean()?,
-            "conflicts" => self.conflicts = raw.boolean()?,
-            "attachments" => self.attachments = raw.boolean()?,
-            "att_encoding_info" => self.att_encoding_info = raw.boolean()?,
+            "conflicts" => self.conflicts = Some(raw.boolean()?),
+            // These are never taken back.
+            "attachments" => self.attachments |= raw.boolean()?,
+            "att_encoding_info" => self.att_encoding_info |= raw.boolean()?,
             "update_seq" => self.update_seq = raw.boolean()?,
-            "sorted" => self.sorted = Some(raw.boolean()?),
-            "stable" => {
+            "sorted" => {
                 raw.boolean()?;
             }
+            "stable" => stable(&raw)?,
             "stale" => self.update = stale(&raw)?,
             "update" => self.update = update(&raw)?,
-            "partition" => self.partition = raw.word().map(Into::into),
+            "partition" => {
+                let partition = raw.word().unwrap_or_default();
+                validate_partition(&partition)?;
+                self.partition = Some(partition.into_owned());
+            }
             _ => {}
         }
         Ok(())
     }
 
+    fn set_key(&mut self, key: Json) {
+        self.start = Some(key.clone());
+        self.end = Some(key);
+    }
+
+    /// The keys of a query by keys, in the order of its rows.
+    pub(crate) fn key_list(&self) -> Option<Vec<Json>> {
+        let KeyList::List(keys) = self.keys.as_ref()? else { return None };
+        let mut keys = keys.clone();
+        if self.descending {
+            keys.reverse();
+        }
+        Some(keys)
+    }
+
     /// How documents beside rows show their attachments.
     pub(crate) fn shown(&self) -> Shown {
         Shown::switches(self.attachments, self.att_encoding_info)
+    }
+
+    /// Whether documents beside rows name their conflicts.
+    pub(crate) fn conflicts(&self) -> bool {
+        self.conflicts == Some(true)
+    }
+
+    /// Whether `endkey` belongs to the range.
+    pub(crate) fn inclusion(&self) -> Inclusion {
+        if self.inclusive_end == Some(false) { Inclusion::Exclusive } else { Inclusion::Inclusive }
     }
 
     /// The query of a view.
@@ -141,43 +208,50 @@ impl ViewParams {
     }
 
     fn view_keys(&self) -> Keys {
-        if let Some(keys) = &self.keys {
-            return Keys::Many(keys.clone());
+        let (start, end) = (self.startkey_docid.clone(), self.endkey_docid.clone());
+        let inclusion = self.inclusion();
+        if let Some(KeyList::List(keys)) = &self.keys {
+            return Keys::Many(keys.clone(), Bounds { start, end, inclusion });
         }
-        let start = self.key.as_ref().or(self.startkey.as_ref());
-        let end = self.key.as_ref().or(self.endkey.as_ref());
-        let inclusion = if self.inclusive_end == Some(false) { Inclusion::Exclusive } else { Inclusion::Inclusive };
         Keys::Range {
-            start: start.map(|key| Start { key: key.clone(), docid: self.startkey_docid.clone() }),
-            end: end.map(|key| End { key: key.clone(), docid: self.endkey_docid.clone(), inclusion }),
+            start: self.start.clone().map(|key| Start { key, docid: start }),
+            end: self.end.clone().map(|key| End { key, docid: end, inclusion }),
         }
-    }
-
-    fn reduction(&self) -> Reduce {
-        let grouping = match (self.group, self.group_level) {
-            (Some(true), None) => Some(Reduce::Exact),
-            (_, Some(level)) if level > 0 => Some(Reduce::Level(u32::try_from(level).unwrap_or(u32::MAX))),
-            _ => None,
-        };
-        match (self.reduce, grouping) {
-            (Some(false), _) => Reduce::Off,
-            (_, Some(grouping)) => grouping,
-            (Some(true), None) => Reduce::Whole,
-            (None, None) => Reduce::Default,
-        }
-    }
-
-    /// Whether rows of a map function were asked for together with grouping.
-    pub(crate) fn groups_map_rows(&self) -> bool {
-        self.reduce == Some(false) && (self.group == Some(true) || self.group_level.is_some_and(|level| level > 0))
     }
 }
 
-fn list(json: &Json) -> Result<Vec<Json>, Error> {
-    if json.value().kind() != Kind::Array {
-        return Err(Error::bad_request("`keys` parameter must be an array."));
+impl KeyList {
+    /// The only key.
+    fn only(&self) -> Option<&Json> {
+        match self {
+            Self::List(keys) if keys.len() == 1 => keys.first(),
+            Self::List(_) | Self::NoList => None,
+        }
     }
-    Ok(json.value().elements().map(|key| Json::trusted(key.raw().to_vec())).collect())
+}
+
+fn list(keys: Value<'_>) -> KeyList {
+    match keys.kind() {
+        Kind::Array => KeyList::List(keys.elements().map(|key| Json::trusted(key.raw().to_vec())).collect()),
+        _ => KeyList::NoList,
+    }
+}
+
+fn keys_of_body(body: Value<'_>, source: Source) -> Result<Option<Value<'_>>, Error> {
+    if body.kind() != Kind::Object {
+        return Err(no_object());
+    }
+    match body.get("keys") {
+        Some(keys) if keys.kind() != Kind::Array => Err(Error::bad_request(match source {
+            Source::Documents => "`keys` body member must be an array.",
+            Source::View => "`keys` member must be an array.",
+        })),
+        keys => Ok(keys),
+    }
+}
+
+fn no_object() -> Error {
+    Error::bad_request("Request body must be a JSON object")
 }
 
 fn stale(raw: &Raw) -> Result<Update, Error> {
@@ -185,6 +259,13 @@ fn stale(raw: &Raw) -> Result<Update, Error> {
         Some("ok") => Ok(Update::False),
         Some("update_after") => Ok(Update::Lazy),
         _ => Err(Error::query_parse("Invalid value for `stale`.")),
+    }
+}
+
+fn stable(raw: &Raw) -> Result<(), Error> {
+    match raw.word().as_deref() {
+        Some("true" | "false") => Ok(()),
+        _ => Err(Error::query_parse("Invalid value for `stable`.")),
     }
 }
 

@@ -4,12 +4,12 @@ use std::ops::ControlFlow;
 
 use settee_database::{Bodies, DOCUMENTS_TOGETHER, Direction, Head, IdRange, ReadView, Stored, partition_range};
 use settee_model::json::{Json, Value, write_string};
+use settee_views::Inclusion;
 
-use super::partition;
 use super::queries::Queries;
 use crate::bridge::{self, Output};
 use crate::params::document::Extras;
-use crate::params::view::{Source, ViewParams};
+use crate::params::view::{Source, ViewKind, ViewParams};
 use crate::request::Request;
 use crate::respond::Answer;
 use crate::revision::attachments::Text;
@@ -17,16 +17,11 @@ use crate::revision::{self, Encoded};
 use crate::{Error, sequence};
 
 /// Which documents a list is made of.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scope {
+    /// All, or those of the partition that is asked for.
     All,
     Design,
-    Partition(String),
-}
-
-/// All documents, or those of the partition that the path names.
-fn scope(request: &Request) -> Result<Scope, Error> {
-    Ok(partition::named(request)?.map_or(Scope::All, Scope::Partition))
 }
 
 /// The ids of all design documents lie from here …
@@ -36,26 +31,26 @@ const DESIGN_END: &[u8] = b"_design0";
 
 /// `GET /{db}/_all_docs`
 pub(super) async fn get(request: Request) -> Answer {
-    let params = ViewParams::from_query(&request.query)?;
-    list(&request, Queries::one(params), scope(&request)?).await
+    let params = ViewParams::from_query(&request.query, Source::Documents)?;
+    list(&request, Queries::one(params), Scope::All).await
 }
 
 /// `POST /{db}/_all_docs`
 pub(super) async fn post(mut request: Request) -> Answer {
     let body = request.read_called_json().await?;
     let params = ViewParams::from_body(body.value(), &request.query, Source::Documents)?;
-    list(&request, Queries::one(params), scope(&request)?).await
+    list(&request, Queries::one(params), Scope::All).await
 }
 
 /// `POST /{db}/_all_docs/queries`
 pub(super) async fn queries(mut request: Request) -> Answer {
-    let queries = Queries::parse(&request.read_called_json().await?, Source::Documents)?;
+    let queries = Queries::parse(&request.read_called_json().await?, &request.query)?;
     list(&request, queries, Scope::All).await
 }
 
 /// `GET /{db}/_design_docs`
 pub(super) async fn get_design(request: Request) -> Answer {
-    let params = ViewParams::from_query(&request.query)?;
+    let params = ViewParams::from_query(&request.query, Source::Documents)?;
     list(&request, Queries::one(params), Scope::Design).await
 }
 
@@ -68,7 +63,7 @@ pub(super) async fn post_design(mut request: Request) -> Answer {
 
 /// `POST /{db}/_design_docs/queries`
 pub(super) async fn queries_design(mut request: Request) -> Answer {
-    let queries = Queries::parse(&request.read_called_json().await?, Source::Documents)?;
+    let queries = Queries::parse(&request.read_called_json().await?, &request.query)?;
     list(&request, queries, Scope::Design).await
 }
 
@@ -77,25 +72,20 @@ pub(super) fn direction(params: &ViewParams) -> Direction {
     if params.descending { Direction::Backward } else { Direction::Forward }
 }
 
-/// The keys of a query by keys, in the order of its rows.
-pub(super) fn key_list(params: &ViewParams) -> Option<Vec<Json>> {
-    let mut keys = params.keys.clone()?;
-    if params.descending {
-        keys.reverse();
-    }
-    Some(keys)
-}
-
-/// The range of ids between the keys of a query. A key that is no text lies before all ids, as in CouchDB.
+/// The range of ids between the keys of a query, or between the ids that stand for keys where there are none. A key that
+/// is no text lies before all ids, as in CouchDB.
 pub(super) fn id_range(params: &ViewParams) -> IdRange {
-    let first = params.key.as_ref().or(params.startkey.as_ref());
-    let last = params.key.as_ref().or(params.endkey.as_ref());
+    let bound = |key: &Option<Json>, docid: &Option<String>| match key {
+        Some(key) => Some(key.value().as_str().map(|text| text.as_bytes().to_vec())),
+        None => docid.as_ref().map(|id| Some(id.as_bytes().to_vec())),
+    };
+    let first = bound(&params.start, &params.startkey_docid);
+    let last = bound(&params.end, &params.endkey_docid);
     let (low, high) = if params.descending { (last, first) } else { (first, last) };
-    let excluded = params.inclusive_end == Some(false);
+    let excluded = params.inclusion() == Inclusion::Exclusive;
     let (skip_low, skip_high) = if params.descending { (excluded, false) } else { (false, excluded) };
-    let bytes = |key: &Json| key.value().as_str().map(|text| text.as_bytes().to_vec());
-    let start = low.and_then(bytes).map(|id| if skip_low { after(id) } else { id });
-    let end = high.map(|key| match bytes(key) {
+    let start = low.flatten().map(|id| if skip_low { after(id) } else { id });
+    let end = high.map(|id| match id {
         Some(id) if skip_high => id,
         Some(id) => after(id),
         None => Vec::new(),
@@ -109,13 +99,14 @@ fn after(mut id: Vec<u8>) -> Vec<u8> {
     id
 }
 
-async fn list(request: &Request, queries: Queries, scope: Scope) -> Answer {
+async fn list(request: &Request, mut queries: Queries, scope: Scope) -> Answer {
     let database = request.database()?;
+    queries.check(ViewKind::Documents(database.layout()), request)?;
     bridge::stream(request.node.outward(), move |output| {
         let view = database.read()?;
         queries.write(output, |output, params| {
-            let mut list = List::new(output, &view, params, &scope)?;
-            match key_list(params) {
+            let mut list = List::new(output, &view, params, scope)?;
+            match params.key_list() {
                 Some(keys) => list.by_keys(&keys),
                 None => list.by_range(),
             }
@@ -132,22 +123,24 @@ struct List<'a> {
     /// The ids that the list is made of.
     start: Vec<u8>,
     end: Option<Vec<u8>>,
-    /// How many documents lie before the list, and how many are in it.
+    /// How many documents lie before those that are counted, and how many these are. Who asks for a partition is told of
+    /// all documents, as in CouchDB.
     before: u64,
     total: u64,
     first: bool,
 }
 
 impl<'a> List<'a> {
-    fn new(output: &'a mut Output, view: &'a ReadView, params: &'a ViewParams, scope: &Scope) -> Result<Self, Error> {
-        let IdRange { start, end } = match scope {
-            Scope::All => IdRange::default(),
-            Scope::Design => IdRange { start: Some(DESIGN_START.to_vec()), end: Some(DESIGN_END.to_vec()) },
-            Scope::Partition(partition) => partition_range(partition),
+    fn new(output: &'a mut Output, view: &'a ReadView, params: &'a ViewParams, scope: Scope) -> Result<Self, Error> {
+        let (IdRange { start, end }, before, beyond) = match (scope, &params.partition) {
+            (Scope::All, None) => (IdRange::default(), 0, view.counts()?.0),
+            (Scope::All, Some(partition)) => (partition_range(partition), 0, view.counts()?.0),
+            (Scope::Design, _) => {
+                let range = IdRange { start: Some(DESIGN_START.to_vec()), end: Some(DESIGN_END.to_vec()) };
+                (range, view.rank_of_id(DESIGN_START)?, view.rank_of_id(DESIGN_END)?)
+            }
         };
         let start = start.unwrap_or_default();
-        let before = if start.is_empty() { 0 } else { view.rank_of_id(&start)? };
-        let beyond = end.as_deref().map_or_else(|| Ok(view.counts()?.0), |end| view.rank_of_id(end))?;
         Ok(Self { output, view, params, start, end, before, total: beyond - before, first: true })
     }
 
@@ -339,7 +332,7 @@ pub(super) fn write_winner(
     params: &ViewParams,
 ) -> Result<bool, Error> {
     let shown = params.shown();
-    let conflicts = params.conflicts && head.has_conflicts;
+    let conflicts = params.conflicts() && head.has_conflicts;
     if shown.is_plain() && !conflicts {
         return Ok(view.write_document(out.text(), id, &head.rev, head.stored, |_| {})?);
     }

@@ -10,8 +10,8 @@ use settee_model::{Document, Rev};
 use super::documents::{doc_id, is_local};
 use super::partition::check_place;
 use super::write::{Edit, Incoming, check_id, save, set_location};
-use crate::params::decode;
 use crate::params::document::replaced_rev;
+use crate::params::{Plus, decode};
 use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::{Error, access, bridge, users};
@@ -81,6 +81,6 @@ fn destination(request: &Request) -> Result<(String, Option<Rev>), Error> {
     }
     let (path, query) = header.split_once('?').map_or((header, None), |(path, query)| (path, Some(query)));
     let rev = query.map(|query| Rev::parse(query.split_once('=').map_or("", |(_, rev)| rev))).transpose()?;
-    let id = decode(path).ok_or_else(|| Error::bad_request("Destination is not valid UTF-8."))?;
+    let id = decode(path, Plus::Space).ok_or_else(|| Error::bad_request("Destination is not valid UTF-8."))?;
     Ok((id.into_owned(), rev))
 }

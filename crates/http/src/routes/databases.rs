@@ -10,7 +10,7 @@ use super::write::encode_path;
 use crate::access::Security;
 use crate::node::Node;
 use crate::params::Query;
-use crate::params::view::ViewParams;
+use crate::params::view::{Source, ViewParams};
 use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::{Error, access, bridge, sequence, system, users};
@@ -167,7 +167,7 @@ pub(super) async fn delete(request: Request) -> Answer {
 
 /// `GET /_all_dbs`
 pub(super) async fn all(request: Request) -> Answer {
-    let params = ViewParams::from_query(&request.query)?;
+    let params = ViewParams::from_query(&request.query, Source::Documents)?;
     let node = Arc::clone(&request.node);
     let names = bridge::blocking(move || Ok(select(node.catalog.names()?, &params))).await?;
     let mut out = b"[".to_vec();
@@ -185,19 +185,17 @@ pub(super) async fn all(request: Request) -> Answer {
 fn select(mut names: Vec<String>, params: &ViewParams) -> Vec<String> {
     let bound =
         |key: &Option<Json>| key.as_ref().and_then(|key| key.value().as_str().map(std::borrow::Cow::into_owned));
-    let (mut low, mut high) = (bound(&params.startkey), bound(&params.endkey));
+    let (mut low, mut high) = (bound(&params.start), bound(&params.end));
     if params.descending {
         std::mem::swap(&mut low, &mut high);
         names.reverse();
     }
-    let last = bound(&params.endkey);
+    let last = bound(&params.end);
     let excluded = last.filter(|_| params.inclusive_end == Some(false));
-    let key = bound(&params.key);
     names.retain(|name| {
         low.as_ref().is_none_or(|low| name >= low)
             && high.as_ref().is_none_or(|high| name <= high)
             && excluded.as_ref() != Some(name)
-            && key.as_ref().is_none_or(|key| name == key)
     });
     let limit = usize::try_from(params.limit.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
     names.into_iter().skip(usize::try_from(params.skip).unwrap_or(usize::MAX)).take(limit).collect()
@@ -211,7 +209,7 @@ fn json_string(text: &str) -> Vec<u8> {
 
 /// `GET /_dbs_info`
 pub(super) async fn info_of_range(request: Request) -> Answer {
-    let params = ViewParams::from_query(&request.query)?;
+    let params = ViewParams::from_query(&request.query, Source::Documents)?;
     let node = Arc::clone(&request.node);
     bridge::stream(request.node.outward(), move |output| {
         let names = select(node.catalog.names()?, &params);

@@ -8,6 +8,7 @@ use settee_design::{CompileError, DesignDocument, Language, Limits, MapSource, v
 use settee_model::json::Json;
 
 use crate::node::Node;
+use crate::router::Captures;
 use crate::{Error, bridge};
 
 /// Refuses a design document whose members have the wrong types or whose functions do not compile. A language
@@ -37,6 +38,17 @@ pub(crate) async fn validate(node: &Arc<Node>, database: &Database, body: &Json)
     bridge::blocking(move || compile(language.as_ref(), &design)).await
 }
 
+/// Refuses what is asked of a design document that is not there.
+pub(crate) async fn require(node: &Arc<Node>, captures: &Captures) -> Result<(), Error> {
+    let (database, id) = (node.database(captures.get("db"))?, format!("_design/{}", captures.get("ddoc")));
+    bridge::blocking(move || match database.read()?.head(&id)? {
+        None => Err(Error::not_found("missing")),
+        Some(head) if head.stored.deleted => Err(Error::not_found("deleted")),
+        Some(_) => Ok(()),
+    })
+    .await
+}
+
 /// Whether a reduce function is written as a built-in and is none.
 pub(super) fn is_unknown(reduce: &str) -> bool {
     is_builtin(reduce) && !settee_views::is_builtin_reduce(reduce)
@@ -46,6 +58,9 @@ pub(super) fn compile(language: &dyn Language, design: &DesignDocument) -> Resul
     let limits = Limits::default();
     // What is attached is perhaps not there yet: the first query compiles it.
     for view in &design.views {
+        if view.map.is_empty() || view.reduce.as_deref() == Some("") {
+            return Err(Error::not_found("missing function"));
+        }
         let source = MapSource { functions: vec![Arc::clone(&view.map)], library: design.library.clone() };
         if !design.awaits_attachment(&view.map) {
             language.program(&source, limits).map_err(|error| failed("map", &view.name, &error))?;
@@ -61,7 +76,7 @@ pub(super) fn compile(language: &dyn Language, design: &DesignDocument) -> Resul
 }
 
 fn is_builtin(reduce: &str) -> bool {
-    reduce.trim_start().starts_with('_')
+    reduce.starts_with('_')
 }
 
 fn failed(kind: &str, view: &str, error: &CompileError) -> Error {

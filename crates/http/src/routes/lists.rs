@@ -8,18 +8,18 @@ use std::sync::Arc;
 
 use hyper::StatusCode;
 use settee_database::{Database, Direction, Head as DocHead, ReadView};
-use settee_design::{CallError, DesignProgram, ListSession, ListSink, ListState, MoreRows};
+use settee_design::{CallError, DesignDocument, DesignProgram, ListSession, ListSink, ListState, MoreRows};
 use settee_model::json::{Json, Value};
-use settee_views::{Answer as Answered, Header, MapRow, QueryError, ReduceRow, RowSink, Stale, ViewError};
+use settee_views::{Answer as Answered, Header, MapRow, ReduceRow, RowSink, Stale};
 
-use super::all_docs::{direction, id_range, key_list, write_row};
+use super::all_docs::{direction, id_range, write_row};
 use super::rendered::Rendered;
 use super::request_object::{Members, RequestObject};
 use super::views;
 use crate::bridge::{self, Output};
 use crate::functions::Functions;
 use crate::node::Node;
-use crate::params::view::{Source, ViewParams};
+use crate::params::view::{Source, ViewKind, ViewParams};
 use crate::request::Request;
 use crate::respond::Answer;
 use crate::{Error, body, sequence};
@@ -29,9 +29,8 @@ const BATCH_BYTES: usize = 64 << 10;
 
 /// `GET _list/{function}/{view}` and `GET _list/{function}/{other}/{view}`
 pub(super) async fn get(mut request: Request) -> Answer {
-    let params = ViewParams::from_query(&request.query)?;
     let body = request.read_body().await?;
-    run(request, params, &body).await
+    run(request, None, &body).await
 }
 
 /// The same with a body that may have `keys` and other parameters.
@@ -39,8 +38,7 @@ pub(super) async fn post(mut request: Request) -> Answer {
     body::require_json(&request.headers)?;
     let body = request.read_body().await?;
     let parsed = Json::parse(&body)?;
-    let params = ViewParams::from_body(parsed.value(), &request.query, Source::View)?;
-    run(request, params, &body).await
+    run(request, Some(parsed), &body).await
 }
 
 /// `_list` without a function or a view.
@@ -49,7 +47,7 @@ pub(super) async fn invalid_path(request: Request) -> Answer {
     Err(Error::new(StatusCode::NOT_FOUND, "list_error", "Invalid path."))
 }
 
-async fn run(request: Request, params: ViewParams, body: &[u8]) -> Answer {
+async fn run(request: Request, posted: Option<Json>, body: &[u8]) -> Answer {
     let database = request.database()?;
     let object = RequestObject::new(&request, None, body)?;
     bridge::stream(request.node.list_outward(&database), move |output| {
@@ -58,6 +56,20 @@ async fn run(request: Request, params: ViewParams, body: &[u8]) -> Answer {
         let functions = Functions::load(&view, captures.get("ddoc"))?;
         let name = captures.get("function");
         functions.require(&["lists", name])?;
+        let design = match (captures.get("other"), captures.get("view")) {
+            ("", "_all_docs") => None,
+            ("", _) => Some(views::design_document(&database, captures.get("ddoc"))?),
+            (other, _) => Some(views::design_document(&database, other)?),
+        };
+        let mut params = match &posted {
+            None => ViewParams::from_query(&request.query, Source::View)?,
+            Some(body) => ViewParams::from_body(body.value(), &request.query, Source::View)?,
+        };
+        let kind = match &design {
+            None => ViewKind::Documents(database.layout()),
+            Some(design) => views::kind_of(&database, design, captures.get("view"))?,
+        };
+        params.check(kind, request.node.settings.as_ref())?;
         let mut program = functions.program(&request.node)?;
         let seen = object.to_json(&database, Members::All)?;
         let list = List {
@@ -73,12 +85,9 @@ async fn run(request: Request, params: ViewParams, body: &[u8]) -> Answer {
             documents: None,
             error: None,
         };
-        let finished = match (captures.get("other"), captures.get("view")) {
-            ("", "_all_docs") => list.all_docs(&view),
-            (other, name) => {
-                let other = if other.is_empty() { captures.get("ddoc") } else { other };
-                list.view(other, name)
-            }
+        let finished = match design {
+            None => list.all_docs(&view),
+            Some(design) => list.view(design, captures.get("view")),
         };
         functions.log(&database, program.as_mut());
         finished
@@ -113,12 +122,8 @@ struct List<'a> {
 }
 
 impl List<'_> {
-    fn view(mut self, ddoc: &str, view: &str) -> Result<(), Error> {
-        if self.params.groups_map_rows() {
-            return Err(ViewError::Query(QueryError::GroupingOnMap).into());
-        }
-        let design = Arc::new(views::design_document(self.database, ddoc)?);
-        let (indexes, database) = (Arc::clone(&self.node.views), self.database);
+    fn view(mut self, design: DesignDocument, view: &str) -> Result<(), Error> {
+        let (indexes, database, design) = (Arc::clone(&self.node.views), self.database, Arc::new(design));
         let query = self.params.view_query();
         let answer = indexes.query(database, &design, view, &query, &mut self)?;
         self.finish()?;
@@ -130,7 +135,7 @@ impl List<'_> {
 
     fn all_docs(mut self, view: &ReadView) -> Result<(), Error> {
         let total = view.counts()?.0;
-        match key_list(self.params) {
+        match self.params.key_list() {
             Some(keys) => {
                 self.start(&head_of(Some(total), None))?;
                 self.rows_of_keys(view, &keys)?;

@@ -5,18 +5,18 @@ use std::ops::ControlFlow;
 use settee_database::{LocalDocument, ReadView};
 use settee_model::json::{Json, write_string};
 
-use super::all_docs::{direction, id_range, key_list};
+use super::all_docs::{direction, id_range};
 use super::documents::write_local;
 use super::queries::Queries;
 use crate::Error;
 use crate::bridge::{self, Output};
-use crate::params::view::{Source, ViewParams};
+use crate::params::view::{Source, ViewKind, ViewParams};
 use crate::request::Request;
 use crate::respond::Answer;
 
 /// `GET /{db}/_local_docs`
 pub(super) async fn get(request: Request) -> Answer {
-    let params = ViewParams::from_query(&request.query)?;
+    let params = ViewParams::from_query(&request.query, Source::Documents)?;
     list(&request, Queries::one(params)).await
 }
 
@@ -29,12 +29,13 @@ pub(super) async fn post(mut request: Request) -> Answer {
 
 /// `POST /{db}/_local_docs/queries`
 pub(super) async fn queries(mut request: Request) -> Answer {
-    let queries = Queries::parse(&request.read_called_json().await?, Source::Documents)?;
+    let queries = Queries::parse(&request.read_called_json().await?, &request.query)?;
     list(&request, queries).await
 }
 
-async fn list(request: &Request, queries: Queries) -> Answer {
+async fn list(request: &Request, mut queries: Queries) -> Answer {
     let database = request.database()?;
+    queries.check(ViewKind::Documents(database.layout()), request)?;
     bridge::stream(request.node.outward(), move |output| {
         let view = database.read()?;
         queries.write(output, |output, params| write_list(output, &view, params))
@@ -46,7 +47,7 @@ fn write_list(output: &mut Output, view: &ReadView, params: &ViewParams) -> Resu
     output.text().extend_from_slice(b"{\"total_rows\":null,\"offset\":null,\"rows\":[\r\n");
     let mut rows = Rows { output, params, skip: params.skip, left: params.limit.unwrap_or(u64::MAX), first: true };
     let mut flow = ControlFlow::Continue(());
-    if let Some(keys) = key_list(params) {
+    if let Some(keys) = params.key_list() {
         for key in keys {
             let id = key.value().as_str().unwrap_or_default();
             flow = rows.row(&key, &id, view.local(&id)?);

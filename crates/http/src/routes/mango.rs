@@ -8,7 +8,6 @@ use settee_mango::index::edit::{self, NewIndex};
 use settee_mango::{DocumentSink, FindOptions, Found, Outcome, explain as explain_plan, find as find_documents};
 use settee_model::json::{Json, write_string};
 
-use super::partition;
 use crate::bridge::{self, Output};
 use crate::metrics::{Count, Metrics};
 use crate::request::Request;
@@ -17,13 +16,13 @@ use crate::{Error, bridge::blocking};
 
 /// `POST /{db}/_find`, also within a partition
 pub(super) async fn find(mut request: Request) -> Answer {
-    let partition = partition::named(&request)?;
+    let partition = asked_partition(&request);
     let body = read_object(&mut request).await?;
     let database = request.database()?;
     let node = Arc::clone(&request.node);
     bridge::stream(request.node.outward(), move |output| {
         let options = options(&body, partition)?;
-        let begun_ms = (node.clock_ms)();
+        let begun_us = (node.operation.monotonic_us)();
         output.text().extend_from_slice(b"{\"docs\":[");
         let mut documents = Documents { output, first: true, flow: ControlFlow::Continue(()) };
         let outcome = find_documents(&node.views, &database, &options, &mut documents)?;
@@ -33,8 +32,8 @@ pub(super) async fn find(mut request: Request) -> Answer {
         output.text().extend_from_slice(b"\r\n]");
         if let Outcome::Found(found) = outcome {
             count(&node.metrics, &found);
-            let time_ms = options.execution_stats.then(|| (node.clock_ms)().saturating_sub(begun_ms));
-            write_end(&found, time_ms, output.text());
+            let time_us = options.execution_stats.then(|| (node.operation.monotonic_us)().saturating_sub(begun_us));
+            write_end(&found, time_us, output.text());
         }
         output.text().extend_from_slice(b"}\n");
         Ok(())
@@ -44,7 +43,7 @@ pub(super) async fn find(mut request: Request) -> Answer {
 
 /// `POST /{db}/_explain`, also within a partition
 pub(super) async fn explain(mut request: Request) -> Answer {
-    let partition = partition::named(&request)?;
+    let partition = asked_partition(&request);
     let body = read_object(&mut request).await?;
     let database = request.database()?;
     let text = blocking(move || Ok(explain_plan(&database, &options(&body, partition)?)?)).await?;
@@ -90,6 +89,12 @@ pub(super) async fn delete(request: Request) -> Answer {
     Ok(respond::ok(StatusCode::OK))
 }
 
+/// Paths below `_index` that name no index.
+pub(super) async fn no_index(request: Request) -> Answer {
+    request.database()?;
+    Err(Error::not_found("missing"))
+}
+
 /// `POST /{db}/_index/_bulk_delete`
 pub(super) async fn bulk_delete(mut request: Request) -> Answer {
     let body = read_object(&mut request).await?;
@@ -115,6 +120,11 @@ pub(super) async fn bulk_delete(mut request: Request) -> Answer {
     })
     .await?;
     Ok(respond::json(StatusCode::OK, text))
+}
+
+/// The partition of the path, or of the address: CouchDB takes no other parameter from there.
+fn asked_partition(request: &Request) -> Option<String> {
+    request.query.get("partition").map(str::to_owned)
 }
 
 fn options(body: &Json, partition: Option<String>) -> Result<FindOptions, Error> {
@@ -149,7 +159,7 @@ impl DocumentSink for Documents<'_> {
 
 fn count(metrics: &Metrics, found: &Found) {
     metrics.add(Count::MangoKeysExamined, found.stats.keys_examined);
-    metrics.add(Count::MangoDocsExamined, found.stats.docs_examined);
+    metrics.add(Count::MangoDocsExamined, found.stats.docs_examined + found.stats.quorum_docs_examined);
     metrics.add(Count::MangoResults, found.stats.results_returned);
     for warning in found.warning.iter().flat_map(|warning| warning.lines()) {
         let unindexed = warning.starts_with("No matching index");
@@ -157,17 +167,26 @@ fn count(metrics: &Metrics, found: &Found) {
     }
 }
 
-fn write_end(found: &Found, time_ms: Option<u64>, out: &mut Vec<u8>) {
+fn write_end(found: &Found, time_us: Option<u64>, out: &mut Vec<u8>) {
     out.extend_from_slice(b",\r\n\"bookmark\": ");
     write_string(out, &found.bookmark);
-    if let Some(time_ms) = time_ms {
+    if let Some(time_us) = time_us {
+        let stats = &found.stats;
+        // Clients' tests want it to be more than nothing.
+        let (ms, fraction) = (time_us / 1000, time_us % 1000);
+        let fraction = if time_us == 0 { 1 } else { fraction };
         out.extend_from_slice(
             format!(
                 concat!(
                     ",\r\n\"execution_stats\": {{\"total_keys_examined\":{},\"total_docs_examined\":{},",
-                    "\"total_quorum_docs_examined\":0,\"results_returned\":{},\"execution_time_ms\":{}}}"
+                    "\"total_quorum_docs_examined\":{},\"results_returned\":{},\"execution_time_ms\":{}.{:03}}}"
                 ),
-                found.stats.keys_examined, found.stats.docs_examined, found.stats.results_returned, time_ms
+                stats.keys_examined,
+                stats.docs_examined,
+                stats.quorum_docs_examined,
+                stats.results_returned,
+                ms,
+                fraction
             )
             .as_bytes(),
         );

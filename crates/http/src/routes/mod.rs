@@ -20,7 +20,7 @@ mod lists;
 mod local_docs;
 mod mango;
 mod operate;
-mod partition;
+pub(crate) mod partition;
 mod playground;
 mod purge;
 mod queries;
@@ -41,6 +41,8 @@ pub(crate) mod write;
 
 use std::future::Future;
 use std::pin::Pin;
+
+use hyper::Method;
 
 use crate::access::Permission::{
     Anyone, DatabaseAdmin, Document, ListDatabases, Maintenance, Member, Metrics, ServerAdmin,
@@ -243,17 +245,15 @@ fn replication_resources() -> Vec<Resource> {
     ]
 }
 
+/// Partitions themselves; what lies within them is found by the router.
 fn partition_resources() -> Vec<Resource> {
     vec![
-        Resource::new("/{db}/_partition/{partition}", "GET").get(Member, partition::info),
-        Resource::new("/{db}/_partition/{partition}/_all_docs", "GET,HEAD,POST")
-            .get(Member, all_docs::get)
-            .post(Member, all_docs::post),
-        Resource::new("/{db}/_partition/{partition}/_design/{ddoc}/_view/{view}", "GET,POST,HEAD")
-            .get(Member, views::get)
-            .post(Member, views::post),
-        Resource::new("/{db}/_partition/{partition}/_find", "POST").post(Member, mango::find),
-        Resource::new("/{db}/_partition/{partition}/_explain", "POST").post(Member, mango::explain),
+        Resource::new("/{db}/_partition", "GET").any(Member, partition::incomplete),
+        Resource::new("/{db}/_partition/{partition}", "GET").get(Member, partition::info).on(
+            Method::POST,
+            Member,
+            partition::refuse_post,
+        ),
     ]
 }
 
@@ -267,30 +267,29 @@ fn mango_resources() -> Vec<Resource> {
         Resource::new("/{db}/_index/_bulk_delete", "POST").post(DatabaseAdmin, mango::bulk_delete),
         Resource::new("/{db}/_index/_design/{ddoc}/{type}/{name}", "DELETE").delete(DatabaseAdmin, mango::delete),
         Resource::new("/{db}/_index/{ddoc}/{type}/{name}", "DELETE").delete(DatabaseAdmin, mango::delete),
+        Resource::new("/{db}/_index/{*path}", "DELETE").any(DatabaseAdmin, mango::no_index),
     ]
 }
 
 /// What functions of design documents answer.
 fn function_resources() -> Vec<Resource> {
-    let show = |path| Resource::new(path, "GET,HEAD,POST").get(Member, shows::show).post(Member, shows::show);
-    let update = |path| {
-        Resource::new(path, "DELETE,GET,HEAD,POST,PUT")
-            .get(Member, updates::update)
-            .post(Member, updates::update)
-            .put(Member, updates::update)
-            .delete(Member, updates::update)
+    let show = |path| Resource::new(path, "GET,HEAD,POST").any(Member, shows::show);
+    let update = |path| Resource::new(path, "POST,PUT").get(Member, updates::refuse_get).any(Member, updates::update);
+    let list = |path| {
+        Resource::new(path, "GET,POST,HEAD")
+            .get(Member, lists::get)
+            .on(Method::OPTIONS, Member, lists::get)
+            .post(Member, lists::post)
     };
-    let list = |path| Resource::new(path, "GET,HEAD,POST").get(Member, lists::get).post(Member, lists::post);
-    let rewrite = |path| {
-        Resource::new(path, "DELETE,GET,HEAD,POST,PUT,COPY")
-            .get(Member, rewrites::rewrite)
-            .post(Member, rewrites::rewrite)
-            .put(Member, rewrites::rewrite)
-            .delete(Member, rewrites::rewrite)
-            .on(copy(), Member, rewrites::rewrite)
-    };
+    let rewrite = |path| Resource::new(path, "DELETE,GET,HEAD,POST,PUT,COPY").any(Member, rewrites::rewrite);
     let nothing = |path, handler: fn(crate::request::Request) -> InvalidPath| {
-        Resource::new(path, "GET,HEAD,POST").get(Member, handler).post(Member, handler)
+        Resource::new(path, "GET,HEAD,POST").any(Member, handler)
+    };
+    let no_list = |path| {
+        Resource::new(path, "GET,POST,HEAD")
+            .get(Member, lists::invalid_path)
+            .on(Method::OPTIONS, Member, lists::invalid_path)
+            .post(Member, lists::invalid_path)
     };
     vec![
         show("/{db}/_design/{ddoc}/_show/{function}"),
@@ -301,8 +300,8 @@ fn function_resources() -> Vec<Resource> {
         nothing("/{db}/_design/{ddoc}/_update", |request| Box::pin(updates::invalid_path(request))),
         list("/{db}/_design/{ddoc}/_list/{function}/{view}"),
         list("/{db}/_design/{ddoc}/_list/{function}/{other}/{view}"),
-        nothing("/{db}/_design/{ddoc}/_list", |request| Box::pin(lists::invalid_path(request))),
-        nothing("/{db}/_design/{ddoc}/_list/{*path}", |request| Box::pin(lists::invalid_path(request))),
+        no_list("/{db}/_design/{ddoc}/_list"),
+        no_list("/{db}/_design/{ddoc}/_list/{*path}"),
         rewrite("/{db}/_design/{ddoc}/_rewrite"),
         rewrite("/{db}/_design/{ddoc}/_rewrite/{*path}"),
     ]
@@ -317,6 +316,8 @@ fn design_resources() -> Vec<Resource> {
             .get(Member, views::get)
             .post(Member, views::post),
         Resource::new("/{db}/_design/{ddoc}/_view/{view}/queries", "POST").post(Member, views::queries),
+        Resource::new("/{db}/_design/{ddoc}/_view", "GET,POST,HEAD"),
+        Resource::new("/{db}/_design/{ddoc}/_view/{*path}", "GET,POST,HEAD"),
         Resource::new("/{db}/_design/{ddoc}/_info", "GET").get(Member, views::info),
         Resource::new("/{db}/_design/{ddoc}/_build", "GET,POST")
             .get(Maintenance, builds::state)

@@ -1,28 +1,55 @@
 //! Partitions of a partitioned database: what a path names, and what is told of one.
 
+use std::borrow::Cow;
+
 use hyper::StatusCode;
 use settee_database::{Database, Layout};
 use settee_model::json::write_string;
-use settee_model::partition::{InvalidPartitionedId, validate_partition, validate_partitioned_id};
+use settee_model::partition::{IllegalPartition, InvalidPartitionedId, validate_partition, validate_partitioned_id};
 
+use crate::node::Node;
+use crate::params::Query;
 use crate::request::Request;
 use crate::respond::{self, Answer};
+use crate::router::Captures;
 use crate::{Error, bridge};
 
-/// The partition that the path names; `None` for paths without one.
-///
-/// # Errors
-/// When the database is not partitioned, or the name is none.
-pub(super) fn named(request: &Request) -> Result<Option<String>, Error> {
-    let partition = request.captures.get("partition");
-    if partition.is_empty() {
-        return Ok(None);
+/// Whether what these segments of a path stand for (beginning with the database) is there within partitions as well.
+pub(crate) fn serves(parts: &[Cow<'_, str>]) -> bool {
+    match parts.get(1).map_or("", |part| part.as_ref()) {
+        "_all_docs" | "_find" | "_explain" | "_index" => true,
+        "_design" => parts.get(3).is_some_and(|part| part.starts_with('_')),
+        _ => false,
     }
-    if request.database()?.layout() == Layout::Whole {
-        return Err(Error::bad_request("database is not partitioned"));
-    }
+}
+
+/// Refuses a path through something that is no partition; otherwise the partition becomes a parameter of the query.
+pub(crate) fn enter(node: &Node, captures: &Captures, partition: &str, query: &mut Query) -> Result<(), Error> {
+    require_partitioned(&*node.database(captures.get("db"))?)?;
     validate_partition(partition)?;
-    Ok(Some(partition.to_owned()))
+    query.set_partition(partition)
+}
+
+fn require_partitioned(database: &Database) -> Result<(), Error> {
+    match database.layout() {
+        Layout::Whole => Err(Error::bad_request("database is not partitioned")),
+        Layout::Partitioned => Ok(()),
+    }
+}
+
+/// `/{db}/_partition` without a partition.
+pub(super) async fn incomplete(request: Request) -> Answer {
+    request.database()?;
+    Err(Error::bad_request("invalid_partition_req"))
+}
+
+/// `POST /{db}/_partition/{partition}`, which only says what is wrong with it.
+pub(super) async fn refuse_post(request: Request) -> Answer {
+    request.database()?;
+    match request.captures.get("partition").starts_with('_') {
+        true => Err(IllegalPartition::Reserved.into()),
+        false => Err(Error::method_not_allowed("GET")),
+    }
 }
 
 /// Refuses an id that no document of the database can have because of its partitions.
@@ -44,20 +71,16 @@ pub(super) fn check_place(database: &Database, id: &str) -> Result<(), Error> {
 
 /// `GET /{db}/_partition/{partition}`
 pub(super) async fn info(request: Request) -> Answer {
-    let partition = named(&request)?.ok_or_else(|| Error::not_found("missing"))?;
+    let partition = request.captures.get("partition").to_owned();
+    validate_partition(&partition)?;
     let database = request.database()?;
+    require_partitioned(&database)?;
     let out = bridge::blocking(move || {
         let info = database.read()?.partition_info(&partition)?;
-        let whole = database.info()?;
-        // The bodies of a partition take their share of what the database takes.
-        let share = |bytes: u64| {
-            let active = u128::from(whole.active_bytes) * u128::from(bytes) / u128::from(whole.external_bytes.max(1));
-            u64::try_from(active).unwrap_or(u64::MAX)
-        };
-        let active = share(info.external_bytes);
         let mut out = br#"{"db_name":"#.to_vec();
         write_string(&mut out, database.name());
-        let (external, live, deleted) = (info.external_bytes, info.doc_count, info.doc_del_count);
+        let (active, external) = (info.active_bytes, info.external_bytes);
+        let (live, deleted) = (info.doc_count, info.doc_del_count);
         out.extend_from_slice(
             format!(r#","sizes":{{"active":{active},"external":{external}}},"partition":"#).as_bytes(),
         );

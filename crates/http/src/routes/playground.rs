@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use hyper::StatusCode;
-use settee_database::{Database, Direction, IdRange};
+use settee_database::{Database, Direction, IdRange, ReadView};
 use settee_design::{DesignDocument, DesignOptions, DocumentBatch, Limits, Swap, ViewDefinition};
 use settee_model::collate::Collation;
 use settee_model::json::{Kind, Value, write_string};
@@ -145,7 +145,9 @@ fn sampled(database: &Arc<Database>, sample: u64, options: DesignOptions) -> Res
             at += step;
             json.clear();
             let is_seen = options.include_design || !row.id.starts_with("_design/");
-            if is_seen && view.write_document(&mut json, row.id, &row.head.rev, row.head.stored, |_| {})? {
+            let conflicts = if row.head.has_conflicts { conflicts(&view, row.id)? } else { Vec::new() };
+            let members = |out: &mut Vec<u8>| out.extend_from_slice(&conflicts);
+            if is_seen && view.write_document(&mut json, row.id, &row.head.rev, row.head.stored, members)? {
                 push(&mut batch, at, row.id, &json);
             }
             if step > 1 || batch.len() as u64 == sample || batch.size_bytes() >= SAMPLE_BYTES {
@@ -154,6 +156,15 @@ fn sampled(database: &Arc<Database>, sample: u64, options: DesignOptions) -> Res
         }
     }
     Ok(batch)
+}
+
+/// The members that name the other leaves of a document, which map functions see.
+fn conflicts(view: &ReadView, id: &str) -> Result<Vec<u8>, Error> {
+    let mut out = Vec::new();
+    if let Some(record) = view.record(id)? {
+        record.write_conflicts(&mut out);
+    }
+    Ok(out)
 }
 
 fn trial_text(trial: &Trial, language: &str) -> Vec<u8> {

@@ -17,12 +17,14 @@ pub(super) struct Rendered {
     status: StatusCode,
     headers: HeaderMap,
     body: Vec<u8>,
+    /// The body is what the function gave as `json`: plain data, which no browser runs.
+    json: bool,
 }
 
 impl Rendered {
     /// Reads the object. `status` counts where it has no `code`.
     pub(super) fn parse(object: Value<'_>, status: StatusCode) -> Result<Self, Error> {
-        let mut rendered = Self { status, headers: HeaderMap::new(), body: Vec::new() };
+        let mut rendered = Self { status, headers: HeaderMap::new(), body: Vec::new(), json: false };
         let mut content_type = "application/json";
         for (name, value) in object.members() {
             let name = name.as_str().unwrap_or_default();
@@ -30,17 +32,19 @@ impl Rendered {
                 "code" => rendered.status = code(value)?,
                 "headers" => rendered.set_headers(value)?,
                 "json" => {
+                    rendered.json = true;
                     rendered.body = value.raw().to_vec();
                     rendered.body.push(b'\n');
                     content_type = "application/json";
                 }
                 "body" => {
-                    rendered.body = value.as_str().ok_or_else(|| invalid(&name, value))?.into_owned().into_bytes();
+                    let text = value.as_str().ok_or_else(|| invalid(&name, value))?;
+                    rendered.set_text(text.into_owned().into_bytes());
                     content_type = "text/html; charset=utf-8";
                 }
                 "base64" => {
                     let text = value.as_str().ok_or_else(|| invalid(&name, value))?;
-                    rendered.body = base64::decode(text.as_bytes()).ok_or_else(|| invalid(&name, value))?;
+                    rendered.set_text(base64::decode(text.as_bytes()).ok_or_else(|| invalid(&name, value))?);
                     content_type = "application/binary";
                 }
                 "stop" => {}
@@ -49,6 +53,13 @@ impl Rendered {
         }
         rendered.headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static(content_type));
         Ok(rendered)
+    }
+
+    /// A body that is not JSON; one that is goes first.
+    fn set_text(&mut self, text: Vec<u8>) {
+        if !self.json {
+            self.body = text;
+        }
     }
 
     fn set_headers(&mut self, headers: Value<'_>) -> Result<(), Error> {
@@ -74,8 +85,14 @@ impl Rendered {
         respond::set(&mut self.headers, name, value);
     }
 
-    /// Keeps browsers from running what the function made as if it were the server's own.
+    /// Keeps browsers from running what the function made as if it were the server's own. What it gave as JSON is sent
+    /// like the server's own JSON.
     pub(super) fn sandbox(mut self, node: &Node) -> Self {
+        if self.json {
+            let revalidate = HeaderValue::from_static("must-revalidate");
+            self.headers.entry(header::CACHE_CONTROL).or_insert(revalidate);
+            return self;
+        }
         let settings: &dyn Settings = node.settings.as_ref();
         if settings.switch("csp", "showlist_enable", true)
             && !self.headers.contains_key(header::CONTENT_SECURITY_POLICY)
@@ -125,6 +142,8 @@ mod tests {
         check("{}", 200, "application/json", b"");
         check(r#"{"body":"x"}"#, 200, "text/html; charset=utf-8", b"x");
         check(r#"{"json":{"a":1},"code":203}"#, 203, "application/json", b"{\"a\":1}\n");
+        check(r#"{"json":1,"body":"x"}"#, 200, "text/html; charset=utf-8", b"1\n");
+        check(r#"{"body":"x","json":1}"#, 200, "application/json", b"1\n");
         check(r#"{"base64":"AAEC","headers":{"content-type":"x/y"}}"#, 200, "x/y", &[0, 1, 2]);
         check(r#"{"code":302,"headers":{"Location":"/x"},"stop":true}"#, 302, "application/json", b"");
         let numbered = Rendered::parse(json(r#"{"headers":{"X-N":5,"Content-Length":9}}"#).value(), StatusCode::OK);

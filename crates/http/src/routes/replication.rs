@@ -8,7 +8,7 @@ use settee_model::json::{Json, Value};
 use settee_replication::documents::{DocumentState, REPLICATOR_DATABASE, STATES, is_replicator_database, resting};
 use settee_replication::{Replicated, Roles, User};
 
-use crate::params::view::ViewParams;
+use crate::params::view::{Source, ViewParams};
 use crate::params::{Query, Raw};
 use crate::request::Request;
 use crate::respond::{self, Answer};
@@ -145,7 +145,7 @@ async fn one(request: &Request, database: &str, id: &str) -> Answer {
 }
 
 async fn list(request: Request, name: String) -> Answer {
-    let params = ViewParams::from_query(&request.query)?;
+    let params = ViewParams::from_query(&request.query, Source::Documents)?;
     let states = states(request.query.get("states"))?;
     let store = request.node.database(&name)?;
     let replicator = Arc::clone(request.node.replicator()?);
@@ -211,12 +211,9 @@ fn documents(view: &settee_database::ReadView) -> Result<u64, Error> {
 
 /// The ids that are asked for, as in `_all_docs`.
 fn range(params: &ViewParams) -> IdRange {
-    let id = |key: &Option<Json>| {
-        let key = key.as_ref().or(params.key.as_ref())?;
-        key.value().as_str().map(|id| id.into_owned().into_bytes())
-    };
-    let (mut low, mut high) = (id(&params.startkey), id(&params.endkey));
-    if params.descending && params.key.is_none() {
+    let id = |key: &Option<Json>| key.as_ref()?.value().as_str().map(|id| id.into_owned().into_bytes());
+    let (mut low, mut high) = (id(&params.start), id(&params.end));
+    if params.descending {
         std::mem::swap(&mut low, &mut high);
     }
     // The least id behind one is that with a zero appended.

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use hyper::header;
+use hyper::{Method, header};
 use percent_encoding::percent_decode_str;
 use settee_database::Database;
 use settee_model::json::{Json, write_string};
 
 use super::databases::write_info;
-use crate::params::{Query, Raw};
+use crate::params::{Plus, Query, Raw};
 use crate::request::Request;
 use crate::{Error, access, router, validation};
 
@@ -41,12 +41,13 @@ impl RequestObject {
     /// Describes `request`, whose body is `body`.
     pub(super) fn new(request: &Request, id: Option<&str>, body: &[u8]) -> Result<Self, Error> {
         let line = &request.line;
+        let plus = request.node.policy().plus;
         let mut out = b"\"method\":".to_vec();
-        write_string(&mut out, line.method.as_str());
+        write_method(&mut out, &line.method);
         out.extend_from_slice(b",\"requested_path\":");
-        write_path(&mut out, line.requested.as_deref().unwrap_or(line.uri.path()))?;
+        write_path(&mut out, line.requested.as_deref().unwrap_or(line.uri.path()), plus)?;
         out.extend_from_slice(b",\"path\":");
-        write_path(&mut out, line.uri.path())?;
+        write_path(&mut out, line.uri.path(), plus)?;
         out.extend_from_slice(b",\"raw_path\":");
         write_string(&mut out, line.uri.path_and_query().map_or("/", |target| target.as_str()));
         out.extend_from_slice(b",\"query\":");
@@ -98,9 +99,19 @@ fn text_of_body(request: &Request, body: &[u8]) -> String {
     if !sent && body.is_empty() { "undefined".to_owned() } else { String::from_utf8_lossy(body).into_owned() }
 }
 
-fn write_path(out: &mut Vec<u8>, path: &str) -> Result<(), Error> {
+/// Methods that CouchDB's HTTP library has no name for are texts to it, which it shows as lists of their letters' numbers.
+fn write_method(out: &mut Vec<u8>, method: &Method) {
+    const NAMED: [&str; 8] = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "COPY"];
+    if NAMED.contains(&method.as_str()) {
+        return write_string(out, method.as_str());
+    }
+    let letters: Vec<String> = method.as_str().bytes().map(|letter| letter.to_string()).collect();
+    out.extend_from_slice(format!("[{}]", letters.join(",")).as_bytes());
+}
+
+fn write_path(out: &mut Vec<u8>, path: &str, plus: Plus) -> Result<(), Error> {
     out.push(b'[');
-    for (index, segment) in router::segments(path)?.iter().enumerate() {
+    for (index, segment) in router::segments(path, plus)?.iter().enumerate() {
         if index > 0 {
             out.push(b',');
         }

@@ -11,6 +11,7 @@ use super::request_object::{Members, RequestObject};
 use crate::functions::Functions;
 use crate::request::Request;
 use crate::respond::{self, Answer};
+use crate::revision::Conflicts;
 use crate::{Error, bridge, etag, revision};
 
 /// `_show/{function}` and `_show/{function}/{doc}`
@@ -75,7 +76,8 @@ pub(super) fn open(view: &ReadView, id: Option<&str>) -> Result<Option<Opened>, 
     };
     let mut text = Vec::new();
     let rev = record.tree.node(node).rev.to_string();
-    Ok(revision::write_for_functions(&mut text, view, id, &record, node)?.then_some(Opened { rev, text }))
+    Ok(revision::write_for_functions(&mut text, view, id, &record, node, Conflicts::Shown)?
+        .then_some(Opened { rev, text }))
 }
 
 fn is_live(record: &DocRecord, node: u32) -> bool {

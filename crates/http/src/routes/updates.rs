@@ -50,6 +50,15 @@ pub(super) async fn update(mut request: Request) -> Answer {
     Ok(rendered.sandbox(&request.node).into_response())
 }
 
+/// GET and HEAD change nothing.
+pub(super) async fn refuse_get(request: Request) -> Answer {
+    let database = request.database()?;
+    let ddoc = request.captures.get("ddoc").to_owned();
+    bridge::blocking(move || Functions::load(&database.read()?, &ddoc)).await?;
+    let reason = "Update functions do not allow GET";
+    Err(Error::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", reason))
+}
+
 /// `_update` without a function.
 pub(super) async fn invalid_path(request: Request) -> Answer {
     request.database()?;

@@ -10,18 +10,18 @@ use settee_design::{DesignDocument, MapSource};
 use settee_model::Rev;
 use settee_model::json::{Json, write_string};
 use settee_views::{
-    Answer as QueryAnswer, Header, LinkedDocument, MapRow, QueryError, ReduceRow, RowSink, Stale, Urgency, ViewError,
-    Views, design_documents, embed_modules,
+    Answer as QueryAnswer, Header, LinkedDocument, MapRow, ReduceRow, RowSink, Stale, Urgency, ViewError, Views,
+    design_documents, embed_modules, layout_of, overflow_reason,
 };
 
 use super::all_docs::write_winner;
+use super::playground;
 use super::queries::Queries;
-use super::{partition, playground};
 use crate::bridge::{self, Output};
 use crate::node::Node;
 use crate::params::attachments::Shown;
 use crate::params::document::Extras;
-use crate::params::view::{Source, ViewParams};
+use crate::params::view::{Source, ViewKind, ViewParams};
 use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::revision::attachments::Text;
@@ -30,24 +30,27 @@ use crate::{Error, sequence};
 
 /// `GET /{db}/_design/{ddoc}/_view/{view}`
 pub(super) async fn get(request: Request) -> Answer {
-    let params = ViewParams::from_query(&request.query)?;
-    answer(&request, Queries::one(params)).await
+    let design = named_design(&request).await?;
+    let params = ViewParams::from_query(&request.query, Source::View)?;
+    answer(&request, design, Queries::one(params)).await
 }
 
 /// `POST /{db}/_design/{ddoc}/_view/{view}`
 pub(super) async fn post(mut request: Request) -> Answer {
-    let body = request.read_json().await?;
+    let design = named_design(&request).await?;
+    let body = request.read_called_json().await?;
     if body.value().get("queries").is_some() {
         return Err(Error::bad_request("The `queries` parameter is no longer supported at this endpoint"));
     }
     let params = ViewParams::from_body(body.value(), &request.query, Source::View)?;
-    answer(&request, Queries::one(params)).await
+    answer(&request, design, Queries::one(params)).await
 }
 
 /// `POST /{db}/_design/{ddoc}/_view/{view}/queries`
 pub(super) async fn queries(mut request: Request) -> Answer {
-    let queries = Queries::parse(&request.read_called_json().await?, Source::View)?;
-    answer(&request, queries).await
+    let design = named_design(&request).await?;
+    let queries = Queries::parse(&request.read_called_json().await?, &request.query)?;
+    answer(&request, design, queries).await
 }
 
 /// `POST /{db}/_temp_view`: a view that no design document has, as in version 1.
@@ -57,7 +60,7 @@ pub(super) async fn temp_view(mut request: Request) -> Answer {
     let design = playground::design(body.value())?;
     playground::compile(&request.node, &design).await?;
     let params = ViewParams::of_temporary(body.value(), &request.query)?;
-    run(&request.node, database, Arc::new(design), playground::VIEW.to_owned(), Queries::one(params)).await
+    run(&request, database, design, playground::VIEW.to_owned(), Queries::one(params)).await
 }
 
 /// `GET /{db}/_design/{ddoc}/_info`
@@ -132,32 +135,37 @@ pub(super) async fn cleanup(request: Request) -> Answer {
     Ok(respond::ok(StatusCode::ACCEPTED))
 }
 
-async fn answer(request: &Request, mut queries: Queries) -> Answer {
-    let database = request.database()?;
-    if let Some(partition) = partition::named(request)? {
-        queries.as_mut_slice().iter_mut().for_each(|params| params.partition = Some(partition.clone()));
-    }
-    let (ddoc, view) = (request.captures.get("ddoc").to_owned(), request.captures.get("view").to_owned());
-    let reader = Arc::clone(&database);
-    let design = bridge::blocking(move || design_document(&reader, &ddoc)).await?;
-    run(&request.node, database, Arc::new(design), view, queries).await
+/// The design document that the path names: it is opened before anything else is looked at.
+async fn named_design(request: &Request) -> Result<DesignDocument, Error> {
+    let (database, ddoc) = (request.database()?, request.captures.get("ddoc").to_owned());
+    bridge::blocking(move || design_document(&database, &ddoc)).await
+}
+
+async fn answer(request: &Request, design: DesignDocument, queries: Queries) -> Answer {
+    let (database, view) = (request.database()?, request.captures.get("view").to_owned());
+    run(request, database, design, view, queries).await
 }
 
 async fn run(
-    node: &Arc<Node>,
+    request: &Request,
     database: Arc<Database>,
-    design: Arc<DesignDocument>,
+    design: DesignDocument,
     view: String,
-    queries: Queries,
+    mut queries: Queries,
 ) -> Answer {
-    if queries.as_slice().iter().any(ViewParams::groups_map_rows) {
-        return Err(ViewError::Query(QueryError::GroupingOnMap).into());
-    }
-    let views = Arc::clone(&node.views);
-    bridge::stream(node.outward(), move |output| {
+    queries.check(kind_of(&database, &design, &view)?, request)?;
+    let (views, design) = (Arc::clone(&request.node.views), Arc::new(design));
+    bridge::stream(request.node.outward(), move |output| {
         queries.write(output, |output, params| one(output, &views, &database, &design, &view, params))
     })
     .await
+}
+
+/// What there is to ask of a view.
+pub(super) fn kind_of(database: &Database, design: &DesignDocument, view: &str) -> Result<ViewKind, Error> {
+    let view = design.view(view).ok_or(ViewError::MissingView)?;
+    let layout = layout_of(database.layout(), design);
+    Ok(if view.reduce.is_some() { ViewKind::Reducing(layout) } else { ViewKind::Map(layout) })
 }
 
 fn one(
@@ -231,6 +239,11 @@ pub(super) fn begin_map_row(out: &mut Vec<u8>, row: MapRow<'_>) {
 }
 
 pub(super) fn write_reduce_row(out: &mut Vec<u8>, row: ReduceRow<'_>) {
+    if let Some(reason) = overflow_reason(row.value) {
+        out.extend_from_slice(b"{\"key\":null,\"error\":\"reduce_overflow_error\",\"reason\":\"");
+        out.extend_from_slice(reason);
+        return out.extend_from_slice(b"\"}");
+    }
     out.extend_from_slice(b"{\"key\":");
     out.extend_from_slice(row.key);
     out.extend_from_slice(b",\"value\":");

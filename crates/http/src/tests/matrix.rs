@@ -63,8 +63,8 @@ async fn verdict(world: &World, router: &Router, method: &Method, path: &str, he
     };
     let judge = async {
         let found = authenticate(&world.node, &line, headers).await?;
-        let matched = router.find(method, path)?;
-        access::authorize(&world.node, matched.permission, &found.user, &matched.captures).await
+        let (_, permission, captures) = router.find(method, path)?;
+        access::authorize(&world.node, permission, &found.user, &captures).await
     };
     judge.await.map_or_else(|error| show(&error), |()| "ok".to_owned())
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use settee_design::{CompileError, Limits, ReduceRows, Reducer, RunError, overflow_text};
+use settee_design::{CompileError, Growth, Limits, ReduceRows, Reducer, RunError, overflow_text};
 use settee_model::json;
 
 use super::{Failure, ReduceLimit, ask, compile, excerpt, run_error, write_limits};
@@ -123,7 +123,7 @@ impl FunctionReducer {
     fn take_results(&self, bytes: &[u8], groups: &[PendingGroup]) -> Option<(Vec<Vec<u8>>, Vec<String>)> {
         let mut reader = Reader(bytes);
         let done = usize::try_from(reader.u64()?).ok().filter(|done| (1..=groups.len()).contains(done))?;
-        let mut reductions = Vec::with_capacity(done);
+        let (mut reductions, mut log) = (Vec::with_capacity(done), Vec::new());
         for group in &groups[..done] {
             let text = reader.bytes()?;
             if text.is_empty() {
@@ -132,16 +132,20 @@ impl FunctionReducer {
             }
             let mut checked = Vec::with_capacity(text.len());
             json::compact(text, &mut checked).ok()?;
-            reductions.push(self.overflow(checked.len() as u64, group.input).unwrap_or(checked));
+            match (self.overflow(checked.len() as u64, group.input), self.limits.growth) {
+                (Some(text), Growth::Refused) => checked = text,
+                (Some(text), Growth::Logged) => log.push(String::from_utf8_lossy(&text).into_owned()),
+                (Some(_), Growth::Allowed) | (None, _) => {}
+            }
+            reductions.push(checked);
         }
-        let mut log = Vec::new();
         while let Some(line) = reader.bytes() {
             log.push(String::from_utf8_lossy(line).into_owned());
         }
         reader.0.is_empty().then_some((reductions, log))
     }
 
-    /// What is stored instead of a reduction that did not shrink.
+    /// What is wrong with a reduction that did not shrink.
     fn overflow(&self, output_bytes: u64, input_bytes: u64) -> Option<Vec<u8>> {
         let ReduceLimit::On { threshold_bytes, ratio } = self.reduce_limit else {
             return None;

@@ -283,5 +283,7 @@ fn read_limits(input: &mut Reader<'_>) -> Option<Limits> {
         value_bytes: input.u64()?,
         reduction_bytes: input.u64()?,
         bytes_per_part: input.u64()?,
+        // How reductions grow is looked at by the server.
+        ..Limits::default()
     })
 }

@@ -57,7 +57,7 @@ impl<'a> Collector<'a> {
         let mut document = std::mem::take(&mut self.document);
         document.clear();
         revision.write(&mut document, id, &head.rev, head.stored.deleted, |out| out.extend_from_slice(&conflicts));
-        self.stats.docs_examined += 1;
+        self.count(1);
         let flow = self.offer(Value::trusted(&document), id, key);
         self.document = document;
         Ok(flow)
@@ -68,10 +68,23 @@ impl<'a> Collector<'a> {
         self.skip.saturating_add(self.limit)
     }
 
-    /// Offers a document. `Break` when there are enough.
+    /// Counts documents that were tested.
+    pub(super) fn count(&mut self, documents: u64) {
+        let counter = match self.options.quorum {
+            1 => &mut self.stats.docs_examined,
+            _ => &mut self.stats.quorum_docs_examined,
+        };
+        *counter += documents;
+    }
+
+    /// Offers a document. `Break` when there are enough. CouchDB hears of that from the one behind the last, so who wants
+    /// its counts has that looked at as well.
     pub(super) fn offer(&mut self, document: Value<'_>, id: &str, key: &[u8]) -> ControlFlow<()> {
         if !self.options.selector.matches(document) {
             return ControlFlow::Continue(());
+        }
+        if self.skip == 0 && self.limit == 0 {
+            return ControlFlow::Break(());
         }
         let last = self.last.get_or_insert_default();
         last.id.clear();
@@ -87,7 +100,7 @@ impl<'a> Collector<'a> {
         self.limit -= 1;
         self.stats.results_returned += 1;
         let flow = self.sink.document(&self.shown);
-        if self.limit == 0 { ControlFlow::Break(()) } else { flow }
+        if self.limit == 0 && !self.options.execution_stats { ControlFlow::Break(()) } else { flow }
     }
 
     /// Where the next page begins; `None` if nothing matched.

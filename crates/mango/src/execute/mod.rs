@@ -44,6 +44,8 @@ pub struct Stats {
     pub keys_examined: u64,
     /// Documents that were read and tested.
     pub docs_examined: u64,
+    /// The same, where the query asked for several copies of each: there is one.
+    pub quorum_docs_examined: u64,
     /// Documents that were found.
     pub results_returned: u64,
 }
@@ -87,7 +89,7 @@ pub fn find(
         return Ok(Outcome::Nothing);
     }
     let mut collector = Collector::new(options, sink);
-    if options.limit > 0 {
+    if options.limit > 0 || options.execution_stats {
         run(views, database, &plan, &mut collector)?;
     }
     let warning = warning(options, &plan, collector.stats);
@@ -130,10 +132,12 @@ fn warning(options: &FindOptions, plan: &Plan<'_>, stats: Stats) -> Option<Strin
             }
         });
     }
-    if plan.access.is_scan() {
+    // Whatever is really read: an index would be better.
+    if plan.source.index().is_none() {
         warnings.push(NO_INDEX.to_owned());
     }
-    if stats.docs_examined > EXAMINED_PER_RESULT * stats.results_returned.max(1) {
+    let examined = stats.docs_examined + stats.quorum_docs_examined;
+    if examined > EXAMINED_PER_RESULT * stats.results_returned.max(1) {
         warnings.push(MANY_EXAMINED.to_owned());
     }
     (!warnings.is_empty()).then(|| warnings.join("\n"))

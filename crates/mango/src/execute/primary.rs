@@ -6,6 +6,7 @@ use super::collector::Collector;
 use crate::bookmark::Bookmark;
 use crate::error::Result;
 use crate::options::FindOptions;
+use crate::planner::access::DESIGN;
 use crate::sort::Order;
 
 /// Offers the documents of `ranges`, which are ascending.
@@ -26,8 +27,15 @@ pub(super) fn run_until(
         Direction::Forward => ranges.iter().collect(),
         Direction::Backward => ranges.iter().rev().collect(),
     };
+    let mut is_first = true;
     for range in ordered {
         let Some(range) = rest(range, after, direction) else { continue };
+        // Design documents lie between the ranges of a scan. CouchDB reads them, too, and counts them.
+        if !std::mem::take(&mut is_first) && collector.options.execution_stats {
+            let design = view.rank_of_id(DESIGN.1)?.saturating_sub(view.rank_of_id(DESIGN.0)?);
+            collector.stats.keys_examined += design;
+            collector.count(design);
+        }
         let mut rows = view.all_docs(&range, direction)?;
         while let Some(row) = rows.next()? {
             collector.stats.keys_examined += 1;

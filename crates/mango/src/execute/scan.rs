@@ -36,7 +36,7 @@ const MAX_THREADS: usize = 4;
 
 /// Whether the query can be answered in this way: it wants few documents, and nothing that only other revisions tell.
 pub(super) fn is_possible(collector: &Collector<'_>) -> bool {
-    collector.wanted() <= MAX_WANTED && !collector.options.conflicts
+    collector.wanted() <= MAX_WANTED && !collector.options.conflicts && !collector.options.execution_stats
 }
 
 /// Offers all documents of `ranges`, which leave out nothing but design documents.
@@ -71,7 +71,7 @@ pub(super) fn run(view: &ReadView, ranges: &[IdRange], collector: &mut Collector
     let (ids, examined) = stretches.scan()?;
     collector.stats.keys_examined += examined;
     // Those that are read again were counted already.
-    collector.stats.docs_examined += examined - ids.len() as u64;
+    collector.count(examined - ids.len() as u64);
     batch::offer_all(view, ids.iter().map(String::as_str), collector)
 }
 

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 
 use settee_model::collate::{Collation, compare};
 use settee_model::json::Json;
-use settee_views::{End, Inclusion, Keys, Order as ViewOrder, Start};
+use settee_views::{Bounds, End, Inclusion, Keys, Order as ViewOrder, Start};
 
 use crate::bounds::{Cut, Key};
 use crate::planner::access::KeyRange;
@@ -76,7 +76,7 @@ fn flush(points: &mut Vec<Json>, order: Order, queries: &mut Vec<Keys>) {
     match keys.len() {
         0 => {}
         1 => queries.extend(keys.into_iter().map(Keys::one)),
-        _ => queries.push(Keys::Many(keys)),
+        _ => queries.push(Keys::Many(keys, Bounds::default())),
     }
 }
 
@@ -168,7 +168,7 @@ mod tests {
         let text =
             |json: &Json| String::from_utf8_lossy(json.as_bytes()).replace(std::str::from_utf8(MAX).unwrap(), "MAX");
         let parts = queries.iter().map(|query| match query {
-            Keys::Many(keys) => keys.iter().map(text).collect::<Vec<_>>().join("+"),
+            Keys::Many(keys, _) => keys.iter().map(text).collect::<Vec<_>>().join("+"),
             Keys::Range { start, end } => {
                 let (start, end) = (start.as_ref().unwrap(), end.as_ref().unwrap());
                 let id = start.docid.as_ref().map(|id| format!("@{id}")).unwrap_or_default();

@@ -43,8 +43,8 @@ impl NewIndex {
         let mut members = Members::new(body);
         let given = members.take("index").ok_or(Refusal::MissingKey("index"))?;
         let kind = members.take("type").map(string).transpose()?.unwrap_or_else(|| "json".to_owned());
-        let name = members.take("name").map(string).transpose()?;
-        let design = members.take("ddoc").map(string).transpose()?;
+        let name = members.take("name").map(named).transpose()?;
+        let design = members.take("ddoc").map(named).transpose()?;
         let quorum = members.take("w").map(positive).transpose()?.unwrap_or(2);
         let partitioned = members.take("partitioned").map(boolean).transpose()?;
         members.finish()?;
@@ -54,6 +54,9 @@ impl NewIndex {
             _ => return Err(Refusal::InvalidIndexType(kind).into()),
         }
         let definition = Definition::parse(given)?;
+        if let Some(design) = design.as_ref().filter(|design| *design == "_design/") {
+            return Err(Refusal::IllegalDesign(design.clone()).into());
+        }
         let parts = NameParts { given, design: design.as_deref(), name: name.as_deref(), partitioned, quorum };
         let generated = || parts.generate();
         let id = design_id(&design.clone().unwrap_or_else(generated));
@@ -110,6 +113,12 @@ fn design_id(name: &str) -> String {
 
 fn string(value: Value<'_>) -> Result<String, Refusal> {
     value.as_str().map(Cow::into_owned).ok_or_else(|| Refusal::InvalidString(crate::shown(value)))
+}
+
+/// A text that is a name.
+fn named(value: Value<'_>) -> Result<String, Refusal> {
+    let text = string(value)?;
+    if text.is_empty() { Err(Refusal::EmptyName) } else { Ok(text) }
 }
 
 fn boolean(value: Value<'_>) -> Result<bool, Refusal> {

@@ -21,7 +21,7 @@ use crate::selector::Node;
 const MAX_COMBINATIONS: usize = 10_000;
 
 /// The least and the first id behind those of design documents.
-const DESIGN: (&[u8], &[u8]) = (b"_design/", b"_design0");
+pub(crate) const DESIGN: (&[u8], &[u8]) = (b"_design/", b"_design0");
 
 /// What is read.
 #[derive(Debug)]

@@ -60,7 +60,9 @@ pub(crate) fn plan<'a>(
     let usable: Vec<Source<'a>> =
         judged.iter().filter(|(_, reason)| reason.is_none()).map(|(source, _)| *source).collect();
     let named: Vec<Source<'a>> = usable.iter().filter(|source| source.is_named_by(options)).copied().collect();
-    if named.is_empty() && !options.allow_fallback {
+    // CouchDB takes the only index that is left for the one to fall back on, whichever it is.
+    let falls_back = if options.use_index.is_some() { named.is_empty() } else { usable.len() < 2 };
+    if falls_back && !options.allow_fallback {
         return Err(unsuitable(options));
     }
     let filtered = if named.is_empty() { usable } else { named };

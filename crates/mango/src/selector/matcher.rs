@@ -31,6 +31,11 @@ impl Matcher {
         compile(node, Collation::Unicode)
     }
 
+    /// Matches nothing.
+    pub(super) fn never() -> Self {
+        Self::Not(Box::new(Self::Always))
+    }
+
     pub(super) fn matches(&self, value: Value<'_>) -> bool {
         match self {
             Self::Always => true,

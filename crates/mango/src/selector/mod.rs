@@ -56,6 +56,20 @@ impl Selector {
         Ok(Self { node, matcher })
     }
 
+    /// Parses the filter of a partial index. Names of fields that make no sense are found out by queries only, and lead to
+    /// nothing here.
+    ///
+    /// # Errors
+    /// As [`Selector::parse`], but for names.
+    pub(crate) fn parse_filter(value: Value<'_>) -> Result<Self, Refusal> {
+        match Self::parse(value) {
+            Err(Refusal::InvalidFieldName(_)) => {
+                Ok(Self { node: normal::normalise(value)?, matcher: Matcher::never() })
+            }
+            parsed => parsed,
+        }
+    }
+
     /// Whether a document matches. It has its members `_id`, `_rev` and so on.
     #[must_use]
     pub fn matches(&self, document: Value<'_>) -> bool {

@@ -95,6 +95,8 @@ impl Reader {
                 Kind::String | Kind::Number | Kind::Bool => Ok(Node::Text(owned(argument))),
                 Kind::Null | Kind::Array | Kind::Object => Err(bad_argument("$text", argument)),
             },
+            // CouchDB's own name for what `$text` searches.
+            "$default" => Err(Refusal::BadField(crate::shown(argument))),
             name if NOT_SUPPORTED.contains(&name) => Err(Refusal::NotSupported(name.to_owned())),
             name if name.starts_with('$') => match operator::find(name) {
                 Some(operator) => {

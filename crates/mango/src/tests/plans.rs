@@ -147,7 +147,7 @@ fn queries_that_cannot_be_answered_are_refused() {
         r#"{"selector":{"n":1},"use_index":"x","allow_fallback":false}"#,
         Refusal::UnsuitableIndex("_design/x".to_owned()),
     );
-    check(r#"{"selector":{"n":1},"allow_fallback":false}"#, Refusal::NoFallbackWithoutIndex);
+    check(r#"{"selector":{"s":1},"allow_fallback":false}"#, Refusal::NoFallbackWithoutIndex);
     assert!(place.find(r#"{"selector":{"n":1},"use_index":"dn","allow_fallback":false}"#).is_ok());
     assert_eq!(explained(&place, r#"{"selector":{"s":"a"},"sort":["s"]}"#, &["index"]), "null");
 }

@@ -143,6 +143,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("chttpd", "admin_only_all_dbs", "true", Kind::Bool, "only admins may list the databases"),
     setting("chttpd", "enable_cors", "false", Kind::Bool, "answer browsers from other origins, see [cors]"),
     setting("chttpd", "max_http_request_size", "4294967296", Kind::Limit, "bytes of a request's body"),
+    setting("chttpd", "decode_plus_to_space", "true", Kind::Bool, "a plus sign in a path is a space"),
     setting("chttpd", "max_uri_length", "8000", Kind::Limit, "bytes of a request's path and query"),
     setting("chttpd", "max_db_number_for_dbs_info_req", "100", COUNT, "databases in one _dbs_info request"),
     setting("chttpd", "changes_timeout", "60000", Kind::Milliseconds, "how long a feed without heartbeat waits for a change"),
@@ -316,7 +317,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("query_server_config", "os_process_memory_limit", "2147483648", Kind::Limit, "bytes that one process of a query server may allocate"),
     setting("query_server_config", "project_documents", "true", Kind::Bool, "send Python map functions only the members of documents that they can see; results are the same"),
     unset("query_server_config", "configure_over_http", Kind::Bool, "let administrators change [query_servers] and [native_query_servers] over HTTP, which start programs; itself only set here. Without it only where there is no administrator"),
-    setting("query_server_config", "query_limit", "268435456", Kind::Limit, "rows that one view query may answer"),
+    setting("query_server_config", "query_limit", "576460752303423487", Kind::Limit, "rows that one query of a view may answer"),
+    setting("query_server_config", "partition_query_limit", "576460752303423487", Kind::Limit, "rows that one query within a partition may answer"),
     setting("native_query_servers", "enable_erlang_query_server", "false", Kind::Bool, "run design documents in Erlang, without a sandbox"),
 
     setting("attachments", "compressible_types", "text/*, application/javascript, application/json, application/xml", Kind::Text, "types of attachments that are stored compressed"),

@@ -102,7 +102,6 @@ pub(super) const KEPT: &[(&str, &str)] = &[
     ("couchdb", "view_index_dir"),
     ("chttpd_auth", "users_db_public"),
     ("cluster", "n"),
-    ("query_server_config", "query_limit"),
 ];
 
 /// When a change of this key counts.

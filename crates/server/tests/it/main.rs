@@ -24,6 +24,7 @@ mod start;
 mod stop;
 mod transport;
 mod users;
+mod views;
 
 use std::time::{Duration, Instant};
 

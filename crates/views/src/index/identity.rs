@@ -48,7 +48,8 @@ impl fmt::Debug for Signature {
 }
 
 /// How the rows of the views of a design document are divided in a database of this layout.
-pub(crate) fn layout_of(database: Layout, ddoc: &DesignDocument) -> Layout {
+#[must_use]
+pub fn layout_of(database: Layout, ddoc: &DesignDocument) -> Layout {
     match (database, ddoc.partitioned) {
         (Layout::Partitioned, None | Some(true)) => Layout::Partitioned,
         (Layout::Whole, _) | (Layout::Partitioned, Some(false)) => Layout::Whole,

@@ -6,8 +6,9 @@ use crate::codec::{Reader, push_bytes, push_len, push_number};
 use crate::error::Result;
 use crate::tree::Root;
 
-/// Changes when nodes or records get another layout; an index of another format is built anew.
-const FORMAT: u64 = 2;
+/// Changes when nodes or records get another layout, or when the same documents make other rows or put them into another
+/// order; an index of another format is built anew.
+const FORMAT: u64 = 3;
 
 /// How far an index is, and where its trees begin.
 #[derive(Clone, Debug, PartialEq, Eq)]

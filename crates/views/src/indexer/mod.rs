@@ -96,6 +96,7 @@ pub(crate) struct PassIndex<'a> {
 /// What the functions of a pass see and may use.
 pub(crate) struct Pass<'a> {
     pub(crate) settings: &'a Settings,
+    pub(crate) limits: Limits,
     pub(crate) language: &'a Arc<dyn Language>,
     /// The map functions, in the order of the indexes.
     pub(crate) source: MapSource,
@@ -141,7 +142,7 @@ impl Pass<'_> {
         let pending = self.database.count_after(since)?;
         let threads = pending.div_ceil(CHANGES_PER_THREAD).clamp(1, self.settings.threads.max(1) as u64);
         let mut workers = (0..threads)
-            .map(|_| Ok(Worker::new(self.language.program(&self.source, self.settings.limits)?, indexes.len())))
+            .map(|_| Ok(Worker::new(self.language.program(&self.source, self.limits)?, indexes.len())))
             .collect::<Result<Vec<_>>>()?;
 
         let memory_bytes = self.settings.memory_bytes / workers.len();
@@ -208,7 +209,7 @@ impl Pass<'_> {
 
     fn writing<'a>(&self, index: PassIndex<'a>) -> Result<Writing<'a>> {
         let PassIndex { store, meta, writer, .. } = index;
-        let open = |reduce: &Arc<str>| Column::open(reduce, self.language, self.settings.limits);
+        let open = |reduce: &Arc<str>| Column::open(reduce, self.language, self.limits);
         let columns = meta.reduces.iter().map(open).collect::<Result<_>>()?;
         Ok(Writing { store, writer, meta, columns, noted: HashSet::new() })
     }

@@ -1,12 +1,13 @@
 //! [`Worker`]: maps batches of documents and sorts what they emit into the runs of each index.
 
+use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
 use settee_database::Layout;
 use settee_design::{DocumentBatch, Emissions, Program};
 use settee_model::collate::{self, Collation};
 use settee_model::json::Value;
-use settee_model::partition;
+use settee_model::{partition, term_order};
 
 use super::entries::{self, EntryReader};
 use super::runs::RunDirectory;
@@ -124,6 +125,7 @@ impl Worker {
         if !batch.documents.is_empty() {
             let mut kept = Ok(());
             let mapped = program.map_in_parts(&batch.documents, emissions, &mut |part| {
+                part.sort_repeated_keys(by_value);
                 kept = keeping.keep(part);
                 part.clear();
                 if kept.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
@@ -131,6 +133,7 @@ impl Worker {
             kept?;
             mapped?;
         }
+        emissions.sort_repeated_keys(by_value);
         keeping.keep(emissions)?;
         for (index, target) in targets.iter().enumerate() {
             if let Some(before) = &target.before {
@@ -148,6 +151,11 @@ impl Worker {
             output.entries.seal(&mut space);
         }
     }
+}
+
+/// The order of rows of one document with one key.
+fn by_value(value: &[u8], other: &[u8]) -> Ordering {
+    term_order::compare(Value::trusted(value), Value::trusted(other))
 }
 
 /// The rows of a batch on their way into the outputs.

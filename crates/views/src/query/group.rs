@@ -214,8 +214,8 @@ impl Visitor for Groups<'_> {
         if self.finished.len() >= FINISHED_GROUPS { self.show() } else { Ok(ControlFlow::Continue(())) }
     }
 
-    fn end_of_range(&mut self) -> Result<()> {
+    fn end_of_range(&mut self) -> Result<ControlFlow<()>> {
         self.close();
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     }
 }

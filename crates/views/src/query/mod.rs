@@ -50,8 +50,9 @@ pub enum Keys {
         /// Where the rows end; absent: after the very last.
         end: Option<End>,
     },
-    /// `keys`: the rows of each key, in this order. One key is the same as a range from it to itself.
-    Many(Vec<Json>),
+    /// `keys`: the rows of each key, in this order, as far as they lie within the bounds. One key is the same as a range
+    /// from it to itself.
+    Many(Vec<Json>, Bounds),
 }
 
 impl Default for Keys {
@@ -86,6 +87,17 @@ pub struct End {
     /// Rows of the key end at this document id.
     pub docid: Option<String>,
     /// Whether the end itself belongs to the range.
+    pub inclusion: Inclusion,
+}
+
+/// `startkey_docid`, `endkey_docid` and `inclusive_end` beside `keys`: they hold for the rows of each key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bounds {
+    /// Rows of a key begin at this document id.
+    pub start: Option<String>,
+    /// Rows of a key end at this document id.
+    pub end: Option<String>,
+    /// Whether the end itself belongs to the rows. Without an id there are none otherwise.
     pub inclusion: Inclusion,
 }
 

@@ -1,6 +1,6 @@
 //! [`Plan`]: a query that fits its view, ready to run on the index.
 
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 
 use settee_database::Layout;
 use settee_model::collate::Collation;
@@ -25,8 +25,6 @@ pub(crate) struct Plan {
     mode: Mode,
     skip: u64,
     limit: u64,
-    /// All rows that the query could ask for: those of the index or of a partition.
-    all: RowRange,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,26 +75,19 @@ impl Plan {
         }
         let ranges = match &query.keys {
             Keys::Range { start, end } => vec![between(start.as_ref(), end.as_ref(), query.order, space)?],
-            Keys::Many(keys) => {
+            Keys::Many(keys, bounds) => {
                 if keys.len() > 1 && !matches!(mode, Mode::Map | Mode::Reduce(Grouping::Exact)) {
                     return Err(QueryError::ManyKeysOnReduce);
                 }
-                let ranges = keys.iter().map(|key| of_key(key, space));
+                let ranges = keys.iter().map(|key| of_key(key, bounds, query.order, space));
                 match query.order {
-                    Order::Ascending => ranges.collect(),
+                    Order::Ascending => ranges.collect::<Result<_, _>>()?,
                     // CouchDB turns the list around as well.
-                    Order::Descending => ranges.rev().collect(),
+                    Order::Descending => ranges.rev().collect::<Result<_, _>>()?,
                 }
             }
         };
-        Ok(Self {
-            ranges,
-            order: query.order,
-            mode,
-            skip: query.skip,
-            limit: query.limit.unwrap_or(u64::MAX),
-            all: space.all(),
-        })
+        Ok(Self { ranges, order: query.order, mode, skip: query.skip, limit: query.limit.unwrap_or(u64::MAX) })
     }
 
     /// Whether the answer consists of reductions.
@@ -119,13 +110,10 @@ impl Plan {
     }
 
     fn show_rows(&self, Shown { tree, meta }: Shown<'_>, sink: &mut dyn RowSink) -> Result<()> {
-        let all = match &meta.rows {
-            Some(root) => self.extent(tree, root)?,
-            None => 0..0,
-        };
-        let total_rows = all.end - all.start;
+        // Also a query of one partition counts the rows of all of them, as in CouchDB.
+        let total_rows = meta.rows.as_ref().map_or(0, |root| root.node.rows);
         let before = match (&meta.rows, self.ranges.first()) {
-            (Some(root), Some(range)) => self.rows_before(tree, root, range, &all)?,
+            (Some(root), Some(range)) => self.rows_before(tree, root, range)?,
             _ => 0,
         };
         let offset = before.saturating_add(self.skip).min(total_rows);
@@ -133,26 +121,18 @@ impl Plan {
         if sink.header(header).is_break() {
             return Ok(());
         }
-        let mut rows = Rows { skip: self.skip, limit: self.limit, order: self.order, sink };
+        let mut rows = Rows::new(self.skip, self.limit, self.order, sink);
         if self.limit > 0 {
             let _ = self.walk_ranges(tree, meta, &mut rows)?;
         }
         Ok(())
     }
 
-    /// The ranks of the rows that the query could ask for.
-    fn extent(&self, tree: TreeReader<'_>, root: &Root) -> Result<Range<u64>> {
-        match &self.all.upper {
-            Some(upper) => Ok(tree.rank(root, &self.all.lower)?..tree.rank(root, upper)?),
-            None => Ok(0..root.node.rows),
-        }
-    }
-
-    /// How many of `all` rows precede the range in the order asked for.
-    fn rows_before(&self, tree: TreeReader<'_>, root: &Root, range: &RowRange, all: &Range<u64>) -> Result<u64> {
+    /// How many rows precede the range in the order asked for.
+    fn rows_before(&self, tree: TreeReader<'_>, root: &Root, range: &RowRange) -> Result<u64> {
         match (self.order, &range.upper) {
-            (Order::Ascending, _) => Ok(tree.rank(root, &range.lower)? - all.start),
-            (Order::Descending, Some(upper)) => Ok(all.end - tree.rank(root, upper)?),
+            (Order::Ascending, _) => Ok(tree.rank(root, &range.lower)?),
+            (Order::Descending, Some(upper)) => Ok(root.node.rows - tree.rank(root, upper)?),
             (Order::Descending, None) => Ok(0),
         }
     }
@@ -197,7 +177,10 @@ impl Plan {
             if flow.is_break() {
                 return Ok(flow);
             }
-            visitor.end_of_range()?;
+            let flow = visitor.end_of_range()?;
+            if flow.is_break() {
+                return Ok(flow);
+            }
         }
         Ok(ControlFlow::Continue(()))
     }

@@ -3,7 +3,7 @@
 use settee_model::collate::{self, Collation};
 use settee_model::json::Json;
 
-use super::{End, Inclusion, Order, QueryError, Start};
+use super::{Bounds, End, Inclusion, Order, QueryError, Start};
 use crate::keys;
 use crate::tree::walk::{Direction, RowRange};
 
@@ -78,8 +78,13 @@ pub(super) fn between(
     Ok(RowRange { lower: lower.unwrap_or(all.lower), upper: upper.or(all.upper) })
 }
 
-/// The rows of one key.
-pub(super) fn of_key(key: &Json, space: Space<'_>) -> RowRange {
+/// The rows of one key within bounds.
+pub(super) fn of_key(key: &Json, bounds: &Bounds, order: Order, space: Space<'_>) -> Result<RowRange, QueryError> {
+    if *bounds != Bounds::default() {
+        let start = Start { key: key.clone(), docid: bounds.start.clone() };
+        let end = End { key: key.clone(), docid: bounds.end.clone(), inclusion: bounds.inclusion };
+        return between(Some(&start), Some(&end), order, space);
+    }
     let lower = space.sort_key(key);
-    RowRange { upper: Some(keys::after_prefix(&lower)), lower }
+    Ok(RowRange { upper: Some(keys::after_prefix(&lower)), lower })
 }

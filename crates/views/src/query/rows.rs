@@ -4,20 +4,99 @@ use std::ops::{ControlFlow, Range};
 
 use super::{MapRow, Order, RowSink};
 use crate::error::Result;
-use crate::tree::Leaf;
 use crate::tree::walk::{Subtree, Visit, Visitor};
+use crate::tree::{Leaf, Row};
 
 /// Leaves out `skip` rows, by whole subtrees where it can, and shows `limit`, which is not 0.
+///
+/// Rows that one document emitted with one key are sorted by their values, and stay so when all others are turned around.
 pub(super) struct Rows<'a> {
-    pub(super) skip: u64,
-    pub(super) limit: u64,
-    pub(super) order: Order,
-    pub(super) sink: &'a mut dyn RowSink,
+    skip: u64,
+    limit: u64,
+    order: Order,
+    sink: &'a mut dyn RowSink,
+    /// Rows of one document and key that come before those of the leaves that follow in a descending walk, unless these
+    /// begin with rows of the same.
+    held: Vec<Held>,
+}
+
+/// A row that was taken out of its leaf.
+struct Held {
+    row_key: Vec<u8>,
+    sort_len: usize,
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl Held {
+    fn of(row: Row<'_>) -> Self {
+        let Row { row_key, sort_len, key, value } = row;
+        Self { row_key: row_key.to_vec(), sort_len, key: key.to_vec(), value: value.to_vec() }
+    }
+
+    fn row(&self) -> Row<'_> {
+        Row { row_key: &self.row_key, sort_len: self.sort_len, key: &self.key, value: &self.value }
+    }
+}
+
+impl<'a> Rows<'a> {
+    pub(super) fn new(skip: u64, limit: u64, order: Order, sink: &'a mut dyn RowSink) -> Self {
+        Self { skip, limit, order, sink, held: Vec::new() }
+    }
+
+    /// Shows a row, or leaves it out.
+    fn show(&mut self, row: Row<'_>) -> ControlFlow<()> {
+        if self.skip > 0 {
+            self.skip -= 1;
+            return ControlFlow::Continue(());
+        }
+        let flow = self.sink.map_row(MapRow { key: row.key, id: &row.id(), value: row.value });
+        self.limit -= 1;
+        if self.limit == 0 { ControlFlow::Break(()) } else { flow }
+    }
+
+    fn ascending(&mut self, leaf: &Leaf, rows: Range<usize>) -> ControlFlow<()> {
+        let skipped = usize::try_from(self.skip).map_or(rows.len(), |skip| skip.min(rows.len()));
+        self.skip -= skipped as u64;
+        rows.skip(skipped).try_for_each(|index| self.show(leaf.row(index)))
+    }
+
+    /// Shows the rows of a leaf by runs of one document and key, the last run first. The first may go on in the leaf before.
+    fn descending(&mut self, leaf: &Leaf, rows: Range<usize>) -> ControlFlow<()> {
+        let mut end = rows.end;
+        while end > rows.start {
+            let last = leaf.row(end - 1);
+            let begin = (rows.start..end - 1).rev().take_while(|&index| is_same(leaf.row(index), last)).last();
+            let begin = begin.unwrap_or(end - 1);
+            if self.held.first().is_some_and(|held| !is_same(held.row(), last)) {
+                self.show_held()?;
+            }
+            if begin == rows.start {
+                self.held.splice(0..0, (begin..end).map(|index| Held::of(leaf.row(index))));
+            } else if self.held.is_empty() {
+                (begin..end).try_for_each(|index| self.show(leaf.row(index)))?;
+            } else {
+                (begin..end).try_for_each(|index| self.show(leaf.row(index)))?;
+                self.show_held()?;
+            }
+            end = begin;
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn show_held(&mut self) -> ControlFlow<()> {
+        std::mem::take(&mut self.held).iter().try_for_each(|held| self.show(held.row()))
+    }
+}
+
+/// Whether two rows are of one document and key.
+fn is_same(row: Row<'_>, other: Row<'_>) -> bool {
+    row.sort_key() == other.sort_key() && row.id() == other.id()
 }
 
 impl Visitor for Rows<'_> {
     fn subtree(&mut self, subtree: Subtree<'_>) -> Result<Visit> {
-        if subtree.rows() <= self.skip {
+        if self.held.len() as u64 + subtree.rows() <= self.skip {
             self.skip -= subtree.rows();
             return Ok(Visit::Taken);
         }
@@ -25,23 +104,13 @@ impl Visitor for Rows<'_> {
     }
 
     fn rows(&mut self, leaf: &Leaf, rows: Range<usize>) -> Result<ControlFlow<()>> {
-        let skipped = usize::try_from(self.skip).map_or(rows.len(), |skip| skip.min(rows.len()));
-        self.skip -= skipped as u64;
-        for step in skipped..rows.len() {
-            let row = leaf.row(match self.order {
-                Order::Ascending => rows.start + step,
-                Order::Descending => rows.end - 1 - step,
-            });
-            let flow = self.sink.map_row(MapRow { key: row.key, id: &row.id(), value: row.value });
-            self.limit -= 1;
-            if flow.is_break() || self.limit == 0 {
-                return Ok(ControlFlow::Break(()));
-            }
-        }
-        Ok(ControlFlow::Continue(()))
+        Ok(match self.order {
+            Order::Ascending => self.ascending(leaf, rows),
+            Order::Descending => self.descending(leaf, rows),
+        })
     }
 
-    fn end_of_range(&mut self) -> Result<()> {
-        Ok(())
+    fn end_of_range(&mut self) -> Result<ControlFlow<()>> {
+        Ok(self.show_held())
     }
 }

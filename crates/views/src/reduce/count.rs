@@ -1,10 +1,10 @@
 //! `_count`: how many rows there are.
 
-use super::{Builtin, Input, OfValues, Values};
+use super::{Builtin, Growth, Input, OfValues, Values};
 use crate::codec::{Reader, push_number};
 
-pub(super) fn parse(source: &str) -> Option<Box<dyn Builtin>> {
-    (source == "_count").then(|| Box::new(Count) as Box<dyn Builtin>)
+pub(super) fn parse(source: &str, _: Growth) -> Option<Box<dyn Builtin>> {
+    (source.starts_with("_count")).then(|| Box::new(Count) as Box<dyn Builtin>)
 }
 
 /// Stored as a number of variable length.

@@ -1,14 +1,17 @@
 //! `_first` and `_last`: the value of the first or the last row.
 
-use super::{Builtin, Group, Input, OfRows};
+use super::{Builtin, Group, Growth, Input, OfRows};
 use crate::codec::{Reader, push_bytes};
 
-pub(super) fn parse(source: &str) -> Option<Box<dyn Builtin>> {
-    match source {
-        "_first" => Some(Box::new(End::First)),
-        "_last" => Some(Box::new(End::Last)),
-        _ => None,
-    }
+pub(super) fn parse(source: &str, _: Growth) -> Option<Box<dyn Builtin>> {
+    let end = if source.starts_with("_first") {
+        End::First
+    } else if source.starts_with("_last") {
+        End::Last
+    } else {
+        return None;
+    };
+    Some(Box::new(end))
 }
 
 /// Stored as the row's key in the tree and its value, so that reductions may be put together in any order.

@@ -19,7 +19,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use settee_design::{CompileError, Language, Limits, ReduceRows, Reducer};
+use settee_design::{CompileError, Growth, Language, Limits, ReduceRows, Reducer};
 
 use crate::error::Result;
 use crate::tree::{EncodedLeaf, Leaf, Row};
@@ -103,21 +103,22 @@ trait Builtin: Send + Sync {
     }
 }
 
-/// Makes the function of a name, if the name is its own.
-type Parse = fn(&str) -> Option<Box<dyn Builtin>>;
+/// Makes the function of a name, if the name is its own: CouchDB looks at its beginning only, `_sum` may be followed by
+/// anything, but for the number of `_top_N`.
+type Parse = fn(&str, Growth) -> Option<Box<dyn Builtin>>;
 
 /// All built-in reduce functions.
 const BUILTINS: [Parse; 6] = [count::parse, distinct::parse, ends::parse, rank::parse, stats::parse, sum::parse];
 
-fn builtin(source: &str) -> Option<Box<dyn Builtin>> {
-    BUILTINS.iter().find_map(|parse| parse(source))
+fn builtin(source: &str, growth: Growth) -> Option<Box<dyn Builtin>> {
+    BUILTINS.iter().find_map(|parse| parse(source, growth))
 }
 
 /// Whether `source` names a built-in reduce function, which then needs no language. If it begins with `_` and does not,
 /// CouchDB refuses the design document: 400 `invalid_design_doc`, "`_x` is not a supported reduce function."
 #[must_use]
 pub fn is_builtin_reduce(source: &str) -> bool {
-    builtin(source).is_some()
+    builtin(source, Growth::default()).is_some()
 }
 
 /// A reduce function that is attached to an index.
@@ -152,7 +153,7 @@ impl Custom {
 impl Column {
     /// Finds a function.
     pub(crate) fn open(source: &Arc<str>, language: &Arc<dyn Language>, limits: Limits) -> Result<Self> {
-        if let Some(builtin) = builtin(source) {
+        if let Some(builtin) = builtin(source, limits.growth) {
             return Ok(Self { kind: Kind::Builtin(builtin), context: None });
         }
         if source.starts_with('_') {
@@ -303,6 +304,13 @@ fn overflow_of(stored: &[u8], context: &str) -> Option<String> {
     settee_model::json::write_string(&mut quoted, context);
     let context = std::str::from_utf8(&quoted).ok()?.trim_matches('"').to_owned();
     Some(format!("{OVERFLOW}{head}input size: {input} output size: {output} context: {context}\"}}"))
+}
+
+/// What is wrong with a reduction that grew too large, as it stands within its JSON text; `None` for others.
+#[must_use]
+pub fn overflow_reason(reduction: &[u8]) -> Option<&[u8]> {
+    let reason = reduction.strip_prefix(OVERFLOW.as_bytes())?.strip_suffix(b"\"}")?;
+    reason.starts_with(b"Reduce output must shrink more rapidly").then_some(reason)
 }
 
 const OVERFLOW: &str = "{\"reduce_overflow_error\":\"";

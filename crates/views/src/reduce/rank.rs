@@ -5,9 +5,9 @@ use std::cmp::Ordering;
 use settee_model::collate::{Collation, compare};
 use settee_model::json::Value;
 
-use super::{Builtin, Input, OfValues, Values};
+use super::{Builtin, Growth, Input, OfValues, Values};
 
-pub(super) fn parse(source: &str) -> Option<Box<dyn Builtin>> {
+pub(super) fn parse(source: &str, _: Growth) -> Option<Box<dyn Builtin>> {
     let (end, count) = match (source.strip_prefix("_top_"), source.strip_prefix("_bottom_")) {
         (Some(count), _) => (End::Top, count),
         (_, Some(count)) => (End::Bottom, count),

@@ -5,10 +5,10 @@ use settee_model::json::{Kind, Value};
 
 use super::number::Number;
 use super::sum::{ErrorValue, error, is_error};
-use super::{Builtin, Input, OfValues, Values};
+use super::{Builtin, Growth, Input, OfValues, Values};
 
-pub(super) fn parse(source: &str) -> Option<Box<dyn Builtin>> {
-    (source == "_stats").then(|| Box::new(StatsOfValues) as Box<dyn Builtin>)
+pub(super) fn parse(source: &str, _: Growth) -> Option<Box<dyn Builtin>> {
+    (source.starts_with("_stats")).then(|| Box::new(StatsOfValues) as Box<dyn Builtin>)
 }
 
 /// Stored as the JSON text that clients see, which the function takes as a value, too.

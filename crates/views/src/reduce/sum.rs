@@ -7,14 +7,16 @@
 use settee_model::json::{Kind, Value};
 
 use super::number::Number;
-use super::{Builtin, Input, OfValues, Values};
+use super::{Builtin, Growth, Input, OfValues, Values};
 
-pub(super) fn parse(source: &str) -> Option<Box<dyn Builtin>> {
-    (source == "_sum").then(|| Box::new(SumValues) as Box<dyn Builtin>)
+pub(super) fn parse(source: &str, growth: Growth) -> Option<Box<dyn Builtin>> {
+    source.starts_with("_sum").then(|| Box::new(SumValues { growth }) as Box<dyn Builtin>)
 }
 
 /// Stored as JSON text.
-struct SumValues;
+struct SumValues {
+    growth: Growth,
+}
 
 const REASON: &str = "The _sum function requires that map values be numbers, arrays of numbers, or objects. Objects \
     cannot be mixed with other data structures. Objects can be arbitrarily nested, provided that the values for all \
@@ -25,7 +27,7 @@ const OVERFLOW_BYTES: usize = 4906;
 
 impl OfValues for SumValues {
     fn reduce(&self, values: &Values<'_>, out: &mut Vec<u8>) {
-        sum(values.iter(), || values.content_bytes(), out);
+        sum(values.iter(), || values.content_bytes(), self.growth, out);
     }
 }
 
@@ -35,11 +37,16 @@ impl Builtin for SumValues {
     }
 
     fn rereduce(&self, parts: &[&[u8]], out: &mut Vec<u8>) {
-        sum(parts.iter().copied(), || parts.iter().map(|part| part.len()).sum(), out);
+        sum(parts.iter().copied(), || parts.iter().map(|part| part.len()).sum(), self.growth, out);
     }
 }
 
-fn sum<'a>(values: impl Iterator<Item = &'a [u8]>, input_bytes: impl FnOnce() -> usize, out: &mut Vec<u8>) {
+fn sum<'a>(
+    values: impl Iterator<Item = &'a [u8]>,
+    input_bytes: impl FnOnce() -> usize,
+    growth: Growth,
+    out: &mut Vec<u8>,
+) {
     let mut sum = Sum::Number(Number::ZERO);
     for text in values {
         if let (Sum::Number(number), Some(next)) = (&mut sum, Number::parse(text)) {
@@ -54,7 +61,7 @@ fn sum<'a>(values: impl Iterator<Item = &'a [u8]>, input_bytes: impl FnOnce() ->
     let start = out.len();
     sum.write(out);
     let output_bytes = out.len() - start;
-    if output_bytes > OVERFLOW_BYTES && !matches!(sum, Sum::Number(_)) {
+    if growth == Growth::Refused && output_bytes > OVERFLOW_BYTES && !matches!(sum, Sum::Number(_)) {
         let input_bytes = input_bytes();
         if output_bytes * 2 > input_bytes {
             out.truncate(start);

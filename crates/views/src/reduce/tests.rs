@@ -98,11 +98,14 @@ fn what_cannot_be_reduced_makes_an_error_value_that_stays() {
 }
 
 #[test]
-fn names_are_exact() {
-    for name in ["_sum", "_count", "_stats", "_approx_count_distinct", "_first", "_last", "_top_1", "_bottom_100"] {
+fn what_begins_with_the_name_of_a_built_in_function_is_one() {
+    let exact = ["_sum", "_count", "_stats", "_approx_count_distinct", "_first", "_last", "_top_1", "_bottom_100"];
+    let longer = ["_sum\n", "_sum ", "_counter", "_statsorama", "_approx_count_distinct_", "_first1", "_last(1)"];
+    for name in exact.into_iter().chain(longer) {
         assert!(is_builtin_reduce(name), "{name}");
+        assert!(Column::open(&name.into(), &NoLanguage::shared(), Default::default()).is_ok(), "{name}");
     }
-    for name in ["_nosuch", "_SUM", "_sum ", "_top_0", "_top_101", "_bottom_", "_top_01", "_top_+1"] {
+    for name in ["_nosuch", "_SUM", "_su", "_top_0", "_top_101", "_bottom_", "_top_01", "_top_+1"] {
         assert!(!is_builtin_reduce(name), "{name}");
         let error = Column::open(&name.into(), &NoLanguage::shared(), Default::default()).map(drop).unwrap_err();
         assert_eq!(error.to_string(), format!("`{name}` is not a supported reduce function."));

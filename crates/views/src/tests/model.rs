@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use settee_design::{DesignDocument, ViewDefinition};
 use settee_model::collate::{Collation, compare};
 use settee_model::json::{Json, Value};
+use settee_model::term_order;
 
 use super::Rows;
 use super::home::Documents;
@@ -27,14 +28,32 @@ fn rows(documents: &Documents, ddoc: &DesignDocument, view: &ViewDefinition) -> 
         if id.starts_with("_design/") && !ddoc.options.include_design {
             continue;
         }
+        let mut emitted = Vec::new();
         let mut emit = |key: &[u8], value: &[u8]| {
-            rows.push(ModelRow { key: Json::trusted(key.to_vec()), id: id.clone(), value: super::text(value) });
+            emitted.push(ModelRow { key: Json::trusted(key.to_vec()), id: id.clone(), value: super::text(value) });
         };
         let _ = apply_rule(&view.map, Value::trusted(json.as_bytes()), &mut emit);
+        sort_repeated_keys(&mut emitted);
+        rows.append(&mut emitted);
     }
-    // Stable: rows of one document stay in the order in which they were emitted.
+    // Stable: rows of one document stay in the order in which they are.
     rows.sort_by(|a, b| by_key(&a.key, &b.key, view.collation).then_with(|| a.id.cmp(&b.id)));
     rows
+}
+
+/// Puts rows of one document with the same key into the order of their values, by exchanging neighbours.
+fn sort_repeated_keys(rows: &mut [ModelRow]) {
+    for end in (0..rows.len()).rev() {
+        for at in 0..end {
+            let next = (at + 1..rows.len()).find(|&next| rows[next].key == rows[at].key);
+            let by_value = |a: &ModelRow, b: &ModelRow| {
+                term_order::compare(Value::trusted(a.value.as_bytes()), Value::trusted(b.value.as_bytes()))
+            };
+            if let Some(next) = next.filter(|&next| by_value(&rows[at], &rows[next]).is_gt()) {
+                rows.swap(at, next);
+            }
+        }
+    }
 }
 
 fn by_key(a: &Json, b: &Json, collation: Collation) -> Ordering {
@@ -67,8 +86,19 @@ pub(super) fn answer(documents: &Documents, ddoc: &DesignDocument, view: &str, q
     let view = ddoc.view(view).unwrap();
     let collation = view.collation;
     let mut all = rows(documents, ddoc, view);
+    // Also a query of one partition counts the rows of all of them.
+    let mut before_partition = 0;
+    let everything = all.len() as u64;
+    if let Some(partition) = query.partition.as_ref() {
+        let part = |row: &ModelRow| row.id.split(':').next().unwrap().to_owned();
+        let behind = query.order == Order::Descending;
+        before_partition =
+            all.iter().filter(|row| (part(row) > *partition) == behind && part(row) != *partition).count();
+        all.retain(|row| part(row) == *partition);
+    }
     if query.order == Order::Descending {
-        all.reverse();
+        // Stable: rows of one document with one key stay in their order.
+        all.sort_by(|a, b| by_key(&b.key, &a.key, collation).then_with(|| b.id.cmp(&a.id)));
     }
     let in_range = |row: &&ModelRow, start: &Option<Start>, end: &Option<End>| {
         start.as_ref().is_none_or(|start| is_from(row, start, query.order, collation))
@@ -84,7 +114,10 @@ pub(super) fn answer(documents: &Documents, ddoc: &DesignDocument, view: &str, q
             // A descending answer without rows stands before those that its start excludes.
             offset = all.iter().filter(before).count();
         }
-        Keys::Many(keys) => {
+        Keys::Many(keys, _) => {
+            if keys.is_empty() {
+                before_partition = 0;
+            }
             let mut keys: Vec<&Json> = keys.iter().collect();
             if query.order == Order::Descending {
                 keys.reverse();
@@ -102,8 +135,8 @@ pub(super) fn answer(documents: &Documents, ddoc: &DesignDocument, view: &str, q
     let limit = query.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap());
     let update_seq = documents.update_seq;
     let Some(reduce) = view.reduce.as_ref().filter(|_| query.reduce != Reduce::Off) else {
-        let total_rows = all.len() as u64;
-        let offset = (offset as u64 + query.skip).min(total_rows);
+        let total_rows = everything;
+        let offset = ((before_partition + offset) as u64 + query.skip).min(total_rows);
         let shown = ranges.into_iter().flatten().skip(skip).take(limit);
         return Rows {
             header: Some(Header::Map { total_rows, offset, update_seq }),
@@ -150,9 +183,7 @@ fn group_key(key: &Json, reduce: Reduce) -> Json {
 fn show_group(group: &[ModelRow], query: &ViewQuery, collation: Collation, column: &mut Column) -> (String, String) {
     let key = group_key(&group[0].key, query.reduce);
     let mut ascending: Vec<&ModelRow> = group.iter().collect();
-    if query.order == Order::Descending {
-        ascending.reverse();
-    }
+    ascending.sort_by(|a, b| by_key(&a.key, &b.key, collation).then_with(|| a.id.cmp(&b.id)));
     let mut leaf = Leaf::default();
     for (index, row) in ascending.into_iter().enumerate() {
         let mut row_key = Vec::new();

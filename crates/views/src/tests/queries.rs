@@ -7,7 +7,7 @@ use settee_storage::memory::MemoryEngine;
 
 use super::home::TestHome;
 use super::{Rows, ask, core, ddoc, settings};
-use crate::query::{Docs, End, Header, Inclusion, Keys, MapRow, Order, QueryError, Reduce, Start, ViewQuery};
+use crate::query::{Bounds, Docs, End, Header, Inclusion, Keys, MapRow, Order, QueryError, Reduce, Start, ViewQuery};
 use crate::views::Core;
 use crate::{ViewError, tests::text};
 
@@ -43,7 +43,7 @@ fn end(key: &str, docid: Option<&str>, inclusion: Inclusion) -> Option<End> {
 }
 
 fn many(keys: &[&str]) -> Keys {
-    Keys::Many(keys.iter().map(|key| json(key)).collect())
+    Keys::Many(keys.iter().map(|key| json(key)).collect(), Bounds::default())
 }
 
 fn range(start: Option<Start>, end: Option<End>) -> ViewQuery {

@@ -245,8 +245,8 @@ impl Visitor for Collect {
         Ok(ControlFlow::Continue(()))
     }
 
-    fn end_of_range(&mut self) -> Result<()> {
-        Ok(())
+    fn end_of_range(&mut self) -> Result<ControlFlow<()>> {
+        Ok(ControlFlow::Continue(()))
     }
 }
 

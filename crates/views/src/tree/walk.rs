@@ -81,7 +81,7 @@ pub(crate) trait Visitor {
     fn rows(&mut self, leaf: &Leaf, rows: Range<usize>) -> Result<ControlFlow<()>>;
 
     /// A range is over, another may follow that is visited on its own.
-    fn end_of_range(&mut self) -> Result<()>;
+    fn end_of_range(&mut self) -> Result<ControlFlow<()>>;
 }
 
 /// Shows the rows of `range` to `visitor`.

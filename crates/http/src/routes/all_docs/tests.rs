@@ -11,10 +11,7 @@ const IDS: [&str; 9] = ["A", "a", "b", "b\0", "bb", "c", "d", "d\0x", "é"];
 
 /// What the documentation of CouchDB says about one id, read aloud.
 fn belongs(id: &str, params: &ViewParams) -> bool {
-    let (first, last) = match &params.key {
-        Some(key) => (Some(key), Some(key)),
-        None => (params.startkey.as_ref(), params.endkey.as_ref()),
-    };
+    let (first, last) = (params.start.as_ref(), params.end.as_ref());
     let text = |key: &Json| key.value().as_str().map(std::borrow::Cow::into_owned);
     // A key that is no text lies before all ids: everything follows it, nothing precedes it.
     let after = |key: &Json| text(key).is_none_or(|key| id >= key.as_str());
@@ -37,37 +34,31 @@ fn contains(range: &IdRange, id: &str) -> bool {
 #[test]
 fn all_combinations_of_keys() {
     let mut checked = 0;
-    for key in KEYS {
-        for startkey in KEYS {
-            for endkey in KEYS {
-                for descending in [false, true] {
-                    for inclusive_end in [None, Some(true), Some(false)] {
-                        let parsed = |text: Option<&str>| text.map(json);
-                        let params = ViewParams {
-                            key: parsed(key),
-                            startkey: parsed(startkey),
-                            endkey: parsed(endkey),
-                            descending,
-                            inclusive_end,
-                            ..ViewParams::default()
-                        };
-                        let range = id_range(&params);
-                        for id in IDS {
-                            assert_eq!(contains(&range, id), belongs(id, &params), "{id:?} {range:?} {params:?}");
-                            checked += 1;
-                        }
+    for startkey in KEYS {
+        for endkey in KEYS {
+            for descending in [false, true] {
+                for inclusive_end in [None, Some(true), Some(false)] {
+                    let parsed = |text: Option<&str>| text.map(json);
+                    let (start, end) = (parsed(startkey), parsed(endkey));
+                    let mut params = ViewParams::default();
+                    (params.start, params.end) = (start, end);
+                    (params.descending, params.inclusive_end) = (descending, inclusive_end);
+                    let range = id_range(&params);
+                    for id in IDS {
+                        assert_eq!(contains(&range, id), belongs(id, &params), "{id:?} {range:?} {params:?}");
+                        checked += 1;
                     }
                 }
             }
         }
     }
-    assert_eq!(checked, 6 * 6 * 6 * 2 * 3 * IDS.len());
+    assert_eq!(checked, 6 * 6 * 2 * 3 * IDS.len());
 }
 
 #[test]
 fn ranges_as_bytes() {
     let check = |text: &str, start: Option<&str>, end: Option<&str>| {
-        let range = id_range(&ViewParams::from_query(&query(text)).unwrap());
+        let range = id_range(&ViewParams::from_query(&query(text), Source::Documents).unwrap());
         let bytes = |bound: Option<&str>| bound.map(|bound| bound.as_bytes().to_vec());
         assert_eq!((range.start, range.end), (bytes(start), bytes(end)), "{text}");
     };
@@ -81,11 +72,15 @@ fn ranges_as_bytes() {
     check("endkey=1", None, Some(""));
     check("startkey=1", None, None);
     check("startkey=%22%5Cu0000%22", Some("\0"), None);
+    // Ids count where there is no key.
+    check("startkey_docid=a&endkey_docid=c", Some("a"), Some("c\0"));
+    check("startkey=%22b%22&startkey_docid=c", Some("b"), None);
+    check("descending=true&startkey_docid=c", None, Some("c\0"));
 }
 
 #[test]
 fn lists_of_keys_follow_the_order() {
-    let keys = |text: &str| key_list(&ViewParams::from_query(&query(text)).unwrap());
+    let keys = |text: &str| ViewParams::from_query(&query(text), Source::Documents).unwrap().key_list();
     assert_eq!(keys(""), None);
     assert_eq!(keys("keys=%5B%5D"), Some(Vec::new()));
     assert_eq!(keys("keys=%5B%22a%22,2%5D"), Some(vec![json("\"a\""), json("2")]));

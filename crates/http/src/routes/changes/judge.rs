@@ -15,6 +15,7 @@ use crate::functions::Functions;
 use crate::params::changes::Style;
 use crate::params::filter::{FunctionFilter, FunctionPath};
 use crate::request::Request;
+use crate::revision::Conflicts;
 use crate::routes::request_object::{Members, RequestObject};
 use crate::{Error, bridge, revision};
 
@@ -151,10 +152,12 @@ fn add_leaves(
     let Some(record) = view.record(change.id)? else { return Ok(Vec::new()) };
     let leaves = record.tree.leaves_by_rank(|stored| stored.deleted);
     let count = if style == Style::AllDocs { leaves.len() } else { 1 };
+    // Who asks for all leaves sees each as if it were the only one.
+    let conflicts = if style == Style::AllDocs { Conflicts::Hidden } else { Conflicts::Shown };
     let mut names = Vec::new();
     for leaf in leaves.into_iter().take(count) {
         let added = batch.push_with(change.seq, change.id, |out| {
-            match revision::write_for_functions(out, view, change.id, &record, leaf) {
+            match revision::write_for_functions(out, view, change.id, &record, leaf, conflicts) {
                 Ok(true) => Ok(()),
                 Ok(false) => Err(None),
                 Err(error) => Err(Some(error)),

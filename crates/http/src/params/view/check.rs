@@ -1,0 +1,136 @@
+//! What contradicts what among the parameters of a view: the one place for it, in CouchDB's order
+//! (`couch_mrview_util:validate_args`), because the first thing that is found is what the client hears.
+
+use settee_database::Layout;
+use settee_views::{QueryError, Reduce, ViewError};
+
+use super::{KeyList, ViewParams};
+use crate::{Error, Settings};
+
+/// The greatest number that an Erlang system keeps in one word: CouchDB's limit of rows where none is set.
+const MAX_LIMIT: u64 = 576_460_752_303_423_487;
+
+/// What kind of rows there are to ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Documents of a database of this layout.
+    Documents(Layout),
+    /// Rows of a view without reduce function, divided as this says.
+    Map(Layout),
+    /// Rows or reductions.
+    Reducing(Layout),
+}
+
+/// How rows of a view are grouped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Grouping {
+    Exact,
+    /// 0: not at all.
+    Level(u64),
+}
+
+impl ViewParams {
+    /// Refuses what contradicts itself, or what is asked for, and brings the limits of the server in.
+    pub(crate) fn check(&mut self, kind: Kind, settings: &dyn Settings) -> Result<(), Error> {
+        match kind {
+            Kind::Documents(_) => {}
+            Kind::Map(layout) | Kind::Reducing(layout) => self.apply_limit(layout, settings)?,
+        }
+        let reduces = matches!(kind, Kind::Reducing(_)) && self.reduce != Some(false);
+        self.check_grouping(reduces)?;
+        if reduces && self.include_docs {
+            return Err(query_error(QueryError::DocsOnReduce));
+        }
+        if reduces && self.conflicts.is_some() {
+            return Err(Error::query_parse("`conflicts` is invalid for reduce views."));
+        }
+        match (kind, &self.partition) {
+            (Kind::Documents(Layout::Whole), Some(_)) => {
+                Err(Error::query_parse("`partition` parameter is not supported on this db"))
+            }
+            (Kind::Documents(Layout::Partitioned), Some(_)) => self.apply_limit(Layout::Partitioned, settings),
+            (Kind::Documents(_), None)
+            | (Kind::Map(Layout::Whole) | Kind::Reducing(Layout::Whole), None)
+            | (Kind::Map(Layout::Partitioned) | Kind::Reducing(Layout::Partitioned), Some(_)) => Ok(()),
+            (Kind::Map(Layout::Whole) | Kind::Reducing(Layout::Whole), Some(_)) => {
+                Err(query_error(QueryError::PartitionOnGlobal))
+            }
+            (Kind::Map(Layout::Partitioned) | Kind::Reducing(Layout::Partitioned), None) => {
+                Err(query_error(QueryError::PartitionMissing))
+            }
+        }
+    }
+
+    fn check_grouping(&self, reduces: bool) -> Result<(), Error> {
+        let grouping = self.grouping()?;
+        if !reduces && self.reduce == Some(true) {
+            return Err(query_error(QueryError::ReduceOnMap));
+        }
+        if reduces && grouping != Grouping::Exact && matches!(self.keys, Some(KeyList::List(_))) {
+            return Err(query_error(QueryError::ManyKeysOnReduce));
+        }
+        self.check_keys()?;
+        if !reduces && grouping != Grouping::Level(0) {
+            return Err(query_error(QueryError::GroupingOnMap));
+        }
+        Ok(())
+    }
+
+    fn check_keys(&self) -> Result<(), Error> {
+        let is_compatible = match &self.keys {
+            None => true,
+            Some(KeyList::NoList) => return Err(Error::query_parse("`keys` must be an array of strings.")),
+            Some(KeyList::List(keys)) => {
+                let (start, end) = (self.start.as_ref(), self.end.as_ref());
+                keys.is_empty()
+                    || (start.is_none() && end.is_none())
+                    || (keys.len() == 1 && start == keys.first() && end == keys.first())
+            }
+        };
+        if is_compatible {
+            return Ok(());
+        }
+        Err(Error::query_parse("`keys` is incompatible with `key`, `start_key` and `end_key`"))
+    }
+
+    fn grouping(&self) -> Result<Grouping, Error> {
+        match (self.group, self.group_level) {
+            (Some(false), Some(level)) if level > 0 => {
+                Err(Error::query_parse("Can't specify group=false and group_level>0 at the same time"))
+            }
+            (Some(true), None) => Ok(Grouping::Exact),
+            (_, level) => Ok(Grouping::Level(level.unwrap_or(0))),
+        }
+    }
+
+    /// What was checked, as the reduction that it asks for.
+    pub(super) fn reduction(&self) -> Reduce {
+        match (self.reduce, self.grouping()) {
+            (Some(false), _) => Reduce::Off,
+            (_, Ok(Grouping::Exact)) => Reduce::Exact,
+            (_, Ok(Grouping::Level(level))) if level > 0 => Reduce::Level(u32::try_from(level).unwrap_or(u32::MAX)),
+            (Some(true), _) => Reduce::Whole,
+            (None, _) => Reduce::Default,
+        }
+    }
+
+    /// `[query_server_config] query_limit` and `partition_query_limit`: the most rows of an answer.
+    fn apply_limit(&mut self, layout: Layout, settings: &dyn Settings) -> Result<(), Error> {
+        let key = match layout {
+            Layout::Whole => "query_limit",
+            Layout::Partitioned => "partition_query_limit",
+        };
+        let most = settings.number("query_server_config", key, MAX_LIMIT);
+        if self.limit.is_some_and(|limit| limit > most) {
+            return Err(Error::query_parse(format!("Limit is too large, must not exceed {most}")));
+        }
+        if most < MAX_LIMIT {
+            self.limit.get_or_insert(most);
+        }
+        Ok(())
+    }
+}
+
+fn query_error(error: QueryError) -> Error {
+    ViewError::Query(error).into()
+}
