@@ -90,7 +90,7 @@ pub trait Language: Send + Sync {
 
     /// What would run each map function of `source`, as [`Program::engine`] names it. A language with one engine names
     /// none.
-    fn engines(&self, source: &MapSource) -> Vec<&'static str> {
+    fn engines(&self, source: &MapSource) -> Vec<Engine> {
         let _ = source;
         Vec::new()
     }
@@ -114,6 +114,26 @@ pub trait Language: Send + Sync {
         let _ = function;
         Ok(())
     }
+}
+
+/// What runs a map function, where a language has several engines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Engine {
+    /// Its name, for example `native` or `quickjs`.
+    pub name: &'static str,
+    /// Why it is not a faster one.
+    pub reason: Option<&'static str>,
+}
+
+/// Documents that the fastest engine left to another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BailOuts {
+    /// The index of the function.
+    pub function: u32,
+    /// Why.
+    pub reason: &'static str,
+    /// How many there were.
+    pub documents: u64,
 }
 
 /// Takes rows and what was thrown and logged out of [`Emissions`] before more is added. `Break` ends the program.
@@ -144,11 +164,15 @@ pub trait Program: Send {
         self.map_in_parts(batch, output, &mut |_| ControlFlow::Continue(()))
     }
 
-    /// The name of what runs the map function at index `function`, for example `native` or `quickjs`; `None` where a
-    /// language has one engine only.
-    fn engine(&self, function: usize) -> Option<&'static str> {
+    /// What runs the map function at index `function`; `None` where a language has one engine only.
+    fn engine(&self, function: usize) -> Option<Engine> {
         let _ = function;
         None
+    }
+
+    /// Takes how often the fastest engine of a function left documents to another one, since this was last asked.
+    fn take_bail_outs(&mut self) -> Vec<BailOuts> {
+        Vec::new()
     }
 }
 

@@ -13,11 +13,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use settee_design::{
-    CompileError, DesignProgram, DesignSource, Language, Limits, MapSource, Program, Reducer, RunError,
+    CompileError, DesignProgram, DesignSource, Engine, Language, Limits, MapSource, Program, Reducer, RunError,
 };
 
 use self::design::{Calls, DesignWorkers};
-use self::native::{NATIVE, Programs, QUICKJS};
+use self::native::Programs;
 use self::reduce::FunctionReducer;
 use crate::pool::{Answer, Lease, Pool, PoolSettings, Worker, WorkerCommand, WorkerError};
 use crate::protocol::{Kind, Reader, Stop, Writer};
@@ -144,9 +144,9 @@ impl Language for JavaScript {
         Ok(Box::new(Programs::compile(&self.pool, source, limits, self.evaluator())?))
     }
 
-    fn engines(&self, source: &MapSource) -> Vec<&'static str> {
+    fn engines(&self, source: &MapSource) -> Vec<Engine> {
         let natives = native::compile(source, self.evaluator());
-        natives.iter().map(|function| if function.is_some() { NATIVE } else { QUICKJS }).collect()
+        natives.into_iter().map(|function| native::engine(function.err())).collect()
     }
 
     fn reducer(&self, source: &str, limits: Limits) -> Result<Box<dyn Reducer>, CompileError> {

@@ -1,6 +1,6 @@
 //! JavaScript as a view language: [`JavaScript`] is the [`settee_design::Language`] of `"language": "javascript"`.
 //!
-//! Map functions of a common subset are walked as trees in the server's own process (module `native`). All other user code runs
+//! Map functions of a common subset are walked as trees in the server's own process (crate `native`). All other user code runs
 //! only in worker processes, which [`worker_main`] is the program of. From the server's side to the script:
 //!
 //! 1. [`JavaScript`] takes a worker from its pool for each program and reducer that needs one, and puts it back afterwards.
@@ -13,11 +13,9 @@
 
 mod coffeescript;
 mod language;
-mod native;
 mod pool;
 mod protocol;
 mod shared_memory;
-mod text;
 mod worker;
 
 pub use coffeescript::CoffeeScript;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use settee_design::{
-    CompileError, DesignProgram, DesignSource, Language, Limits, MapSource, Program, Reducer, RunError,
+    CompileError, DesignProgram, DesignSource, Engine, Language, Limits, MapSource, Program, Reducer, RunError,
 };
 use settee_model::json;
 
@@ -114,7 +114,7 @@ impl Language for QueryServer {
         Ok(Box::new(Mapper::new(Arc::clone(&self.0), source.clone(), limits)?))
     }
 
-    fn engines(&self, source: &MapSource) -> Vec<&'static str> {
+    fn engines(&self, source: &MapSource) -> Vec<Engine> {
         let engine = self.0.engine(self.0.projection(source).as_ref());
         source.functions.iter().filter_map(|_| engine).collect()
     }
@@ -138,9 +138,9 @@ impl Shared {
     }
 
     /// The name of a way to run functions, in languages that have two.
-    pub(crate) fn engine(&self, projection: Option<&Projection>) -> Option<&'static str> {
+    pub(crate) fn engine(&self, projection: Option<&Projection>) -> Option<Engine> {
         let is_python = &*self.pool.language == python::LANGUAGE;
-        is_python.then_some(if projection.is_some() { PROJECTED } else { WHOLE })
+        is_python.then_some(Engine { name: if projection.is_some() { PROJECTED } else { WHOLE }, reason: None })
     }
 
     /// Has a server compile a reduce function, unless that was done before.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use settee_design::{
-    Allowance, CompileError, DocumentBatch, Emissions, Limits, MapFailure, MapSource, Program, RunError, TakeRows,
+    Allowance, CompileError, DocumentBatch, Emissions, Engine, Limits, MapFailure, MapSource, Program, RunError,
+    TakeRows,
 };
 use settee_model::json::{Kind, Value};
 
@@ -80,7 +81,7 @@ impl Program for Mapper {
         }
     }
 
-    fn engine(&self, _: usize) -> Option<&'static str> {
+    fn engine(&self, _: usize) -> Option<Engine> {
         self.shared.engine(self.projection.as_ref())
     }
 }

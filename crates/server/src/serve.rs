@@ -12,7 +12,7 @@ use settee_database::tasks::Tasks;
 use settee_design::{Growth, Limits};
 use settee_http::{Applies, Identity, Node, NodeParts, Operation, Shutdown, Surroundings};
 use settee_storage::Engine;
-use settee_views::{Clock, Languages, LogLine, Views};
+use settee_views::{About, Clock, Languages, LogLine, Views};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::ServeArgs;
@@ -266,10 +266,13 @@ fn follow_reduce_limit(configuration: &Arc<Configuration>, views: &Arc<Views>) {
 
 /// What map functions throw or log.
 fn log_line(line: &LogLine<'_>) {
-    let LogLine { database, design_document, failed_document, message } = *line;
-    match failed_document {
-        Some(document) => tracing::info!(database, design_document, document, "map function failed: {message}"),
-        None => tracing::info!(database, design_document, "function says: {message}"),
+    let LogLine { database, design_document, about, message } = *line;
+    match about {
+        About::Failure(document) => {
+            tracing::info!(database, design_document, document, "map function failed: {message}");
+        }
+        About::Message => tracing::info!(database, design_document, "function says: {message}"),
+        About::Engine => tracing::debug!(database, design_document, "{message}"),
     }
 }
 

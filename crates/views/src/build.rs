@@ -16,7 +16,7 @@ use crate::indexer::runs::RunDirectory;
 use crate::indexer::source::ChangeSnapshot;
 use crate::indexer::{Pass, PassIndex, attach};
 use crate::pace::{self, Urgency};
-use crate::views::{Core, LogLine, is_current};
+use crate::views::{About, Core, LogLine, is_current};
 
 /// The indexes of a design document that somebody has the right to build.
 struct Build<'a> {
@@ -167,6 +167,7 @@ impl Core {
             control: &|turn, bytes| self.rest(build, turn, bytes),
             progress: &|done| task.update(done, total_changes),
             report: &|documents, emissions| self.report(home, ddoc, documents, emissions),
+            remark: &|message| self.say(home, ddoc, About::Engine, message),
         };
         pass.run(indexes.into_iter().map(|(_, index)| index).collect())
     }
@@ -204,16 +205,16 @@ impl Core {
     fn report(&self, home: &dyn Home, ddoc: &DesignDocument, documents: &DocumentBatch, emissions: &Emissions) {
         for failure in &emissions.failures {
             let failed_document = documents.get(failure.document as usize).id;
-            self.say(home, ddoc, Some(failed_document), &failure.message);
+            self.say(home, ddoc, About::Failure(failed_document), &failure.message);
         }
         for message in &emissions.log {
-            self.say(home, ddoc, None, message);
+            self.say(home, ddoc, About::Message, message);
         }
     }
 
-    pub(crate) fn say(&self, home: &dyn Home, ddoc: &DesignDocument, failed_document: Option<&str>, message: &str) {
+    pub(crate) fn say(&self, home: &dyn Home, ddoc: &DesignDocument, about: About<'_>, message: &str) {
         let (database, design_document) = (home.name(), &*ddoc.id);
-        (self.log)(&LogLine { database, design_document, failed_document, message });
+        (self.log)(&LogLine { database, design_document, about, message });
     }
 }
 

@@ -52,4 +52,4 @@ pub use reduce::{is_builtin_reduce, overflow_reason};
 pub use serving::Stale;
 pub use trial::{Trial, TrialLimits};
 pub use verify::verify_index;
-pub use views::{Answer, Languages, Log, LogLine, ViewInfo, Views};
+pub use views::{About, Answer, Languages, Log, LogLine, ViewInfo, Views};

@@ -2,7 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use settee_design::{DesignDocument, Document, DocumentBatch, Emissions, Limits, MapSource, Program, RunError};
+use settee_design::{
+    BailOuts, DesignDocument, Document, DocumentBatch, Emissions, Engine, Limits, MapSource, Program, RunError,
+};
 use settee_model::collate;
 use settee_model::json::Value;
 
@@ -29,7 +31,9 @@ pub struct TrialLimits {
 #[derive(Clone, Debug, Default)]
 pub struct Trial {
     /// What ran the map function, if the language has more than one engine.
-    pub engine: Option<&'static str>,
+    pub engine: Option<Engine>,
+    /// On how many documents the engine bailed out, and why.
+    pub bail_outs: Vec<BailOuts>,
     /// How many documents were mapped, and how many bytes they have.
     pub documents: u64,
     /// See there.
@@ -112,6 +116,7 @@ impl Core {
                 trial.ended = trial.ended.take().or(Some((None, too_much(limits.emitted_bytes))));
             }
         }
+        trial.bail_outs = program.take_bail_outs();
         rows.sort();
         trial.rows = rows.len() as u64;
         let mut leaf = Leaf::default();

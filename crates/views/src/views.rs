@@ -36,10 +36,21 @@ pub struct LogLine<'a> {
     pub database: &'a str,
     /// The id of the design document.
     pub design_document: &'a str,
-    /// The document for which a function threw an exception; absent if it called `log`.
-    pub failed_document: Option<&'a str>,
-    /// The exception or the line.
+    /// What it is about.
+    pub about: About<'a>,
+    /// The exception, the line, or the reason.
     pub message: &'a str,
+}
+
+/// What a line of the log is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum About<'a> {
+    /// A function threw an exception for this document.
+    Failure(&'a str),
+    /// A function called `log`.
+    Message,
+    /// What runs a function, and why it is not something faster.
+    Engine,
 }
 
 /// Whether the caller of a query has something to do.
@@ -322,7 +333,7 @@ impl Core {
         };
         let shown = plan.run(shown, column.as_mut().map(|(column, index)| (column, *index)), sink);
         for message in column.iter_mut().flat_map(|(column, _)| column.take_log()) {
-            self.say(home, ddoc, None, &message);
+            self.say(home, ddoc, About::Message, &message);
         }
         shown
     }

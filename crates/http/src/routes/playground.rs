@@ -173,7 +173,19 @@ fn trial_text(trial: &Trial, language: &str) -> Vec<u8> {
     let mut out = br#"{"language":"#.to_vec();
     write_string(&mut out, language);
     out.extend_from_slice(br#","engine":"#);
-    write_string(&mut out, trial.engine.unwrap_or(language));
+    write_string(&mut out, trial.engine.map_or(language, |engine| engine.name));
+    if let Some(reason) = trial.engine.and_then(|engine| engine.reason) {
+        out.extend_from_slice(br#","engine_reason":"#);
+        write_string(&mut out, reason);
+    }
+    for (number, bail_out) in trial.bail_outs.iter().enumerate() {
+        out.extend_from_slice(if number == 0 { br#","bail_outs":{"# } else { b"," });
+        write_string(&mut out, bail_out.reason);
+        out.extend_from_slice(format!(":{}", bail_out.documents).as_bytes());
+    }
+    if !trial.bail_outs.is_empty() {
+        out.push(b'}');
+    }
     out.extend_from_slice(
         format!(
             concat!(

@@ -107,7 +107,8 @@ pub(super) async fn info(request: Request) -> Answer {
     Ok(respond::json(StatusCode::OK, out))
 }
 
-/// What runs each map function, where the language has several engines. CouchDB's answer has no such member.
+/// What runs each map function, where the language has several engines, and why it is not a faster one. CouchDB's answer has no
+/// such members.
 fn write_engines(node: &Node, design: &DesignDocument, out: &mut Vec<u8>) {
     let functions = design.views.iter().map(|view| Arc::clone(&view.map)).collect();
     let source = MapSource { functions, library: design.library.clone() };
@@ -116,9 +117,19 @@ fn write_engines(node: &Node, design: &DesignDocument, out: &mut Vec<u8>) {
         out.extend_from_slice(if number == 0 { br#","engines":{"# } else { b"," });
         write_string(out, &view.name);
         out.push(b':');
-        write_string(out, engine);
+        write_string(out, engine.name);
     }
     if !engines.is_empty() {
+        out.push(b'}');
+    }
+    let reasons = design.views.iter().zip(&engines).filter_map(|(view, engine)| Some((&view.name, engine.reason?)));
+    for (number, (view, reason)) in reasons.enumerate() {
+        out.extend_from_slice(if number == 0 { br#","engine_reasons":{"# } else { b"," });
+        write_string(out, view);
+        out.push(b':');
+        write_string(out, reason);
+    }
+    if engines.iter().any(|engine| engine.reason.is_some()) {
         out.push(b'}');
     }
 }

@@ -1,30 +1,36 @@
 //! Programs whose functions run where they run best ([`Programs`]): those of the subset in this process, the others in a
-//! worker. Documents on which a native function gives up are mapped by a worker as well, so that nobody can tell.
+//! worker. Documents on which a native function bails out are mapped by a worker as well, so that nobody can tell.
 
 use std::sync::Arc;
 
 use settee_design::{
-    Allowance, CompileError, DocumentBatch, Emissions, Limits, MapFailure, MapSource, Program, RunError, TakeRows,
+    Allowance, BailOuts, CompileError, DocumentBatch, Emissions, Engine, Limits, MapFailure, MapSource, Program,
+    RunError, TakeRows,
 };
 
 use super::Evaluator;
 use super::map::{Log, Mapper, Selection, Taking};
-use crate::native::{Mapped, NativeFunction, RowSink, Workspace};
 use crate::pool::Pool;
+use settee_native::{Mapped, NativeFunction, Reason, Refused, RowSink, Workspace};
 
 pub(super) const NATIVE: &str = "native";
 pub(super) const QUICKJS: &str = "quickjs";
 
-/// After so many documents, a function that gave up more than half of them is left to the workers.
+/// After so many documents, a function that bailed out on more than half of them is left to the workers.
 const TRIAL_DOCUMENTS: u64 = 512;
 
-/// The native forms of the functions of a source, as far as they are in the subset.
-pub(super) fn compile(source: &MapSource, evaluator: Evaluator) -> Vec<Option<NativeFunction>> {
+/// The native forms of the functions of a source, or why they have none.
+pub(super) fn compile(source: &MapSource, evaluator: Evaluator) -> Vec<Result<NativeFunction, &'static str>> {
     let compile = |function: &Arc<str>| match evaluator {
-        Evaluator::Native => NativeFunction::compile(function).ok(),
-        Evaluator::Workers => None,
+        Evaluator::Native => NativeFunction::compile(function).map_err(|Refused(reason)| reason),
+        Evaluator::Workers => Err("the native evaluator is switched off"),
     };
     source.functions.iter().map(compile).collect()
+}
+
+/// What runs a function, and why that is not the native evaluator.
+pub(super) fn engine(refused: Option<&'static str>) -> Engine {
+    Engine { name: if refused.is_some() { QUICKJS } else { NATIVE }, reason: refused }
 }
 
 /// The functions of one source.
@@ -34,9 +40,13 @@ pub(super) struct Programs {
     limits: Limits,
     natives: Vec<Native>,
     workspace: Workspace,
+    /// Why functions are left to the workers, by their indexes.
+    refused: Vec<(u32, &'static str)>,
+    /// How often functions bailed out, and why.
+    bail_outs: Vec<BailOuts>,
     /// Functions outside the subset.
     others: Option<Mapper>,
-    /// The native functions, for documents on which they give up.
+    /// The native functions, for documents on which they bail out.
     second: Mapper,
     log: Log,
 }
@@ -46,13 +56,13 @@ struct Native {
     index: u32,
     function: NativeFunction,
     tried: u64,
-    given_up: u64,
+    bail_outs: u64,
 }
 
 impl Native {
     /// Whether trying has been in vain so often that it is not worth it.
     fn is_hopeless(&self) -> bool {
-        self.tried >= TRIAL_DOCUMENTS && self.given_up * 2 > self.tried
+        self.tried >= TRIAL_DOCUMENTS && self.bail_outs * 2 > self.tried
     }
 }
 
@@ -64,11 +74,14 @@ impl Programs {
         evaluator: Evaluator,
     ) -> Result<Self, CompileError> {
         let mut natives = Vec::new();
-        let mut others = Vec::new();
+        let (mut others, mut refused) = (Vec::new(), Vec::new());
         for (index, function) in (0u32..).zip(compile(source, evaluator)) {
             match function {
-                Some(function) => natives.push(Native { index, function, tried: 0, given_up: 0 }),
-                None => others.push(index),
+                Ok(function) => natives.push(Native { index, function, tried: 0, bail_outs: 0 }),
+                Err(reason) => {
+                    others.push(index);
+                    refused.push((index, reason));
+                }
             }
         }
         let second = Mapper::of(pool, source, natives.iter().map(|native| native.index).collect(), limits);
@@ -78,10 +91,10 @@ impl Programs {
         }
         let (workspace, log) = Default::default();
         let (pool, source) = (Arc::clone(pool), source.clone());
-        Ok(Self { pool, source, limits, natives, workspace, others, second, log })
+        Ok(Self { pool, source, limits, natives, workspace, refused, bail_outs: Vec::new(), others, second, log })
     }
 
-    /// Runs the native functions on a document; false if one of them gave up.
+    /// Runs the native functions on a document; false if one of them bailed out.
     fn map_natively(&mut self, document: u32, batch: &DocumentBatch, output: &mut Emissions) -> bool {
         let text = batch.json(document as usize);
         let (rows, lines, failures) = (output.len(), self.log.len(), output.failures.len());
@@ -89,8 +102,11 @@ impl Programs {
         let most_bytes = output.size_bytes() as u64 + self.limits.bytes_per_part;
         let mut natives = &mut self.natives[..];
         while !natives.is_empty() {
-            let Some(mut opened) = self.workspace.open(text) else { return false };
-            while let Some((Native { index, function, tried, given_up }, others)) =
+            let Some(mut opened) = self.workspace.open(text) else {
+                count(&mut self.bail_outs, natives[0].index, Reason::Document);
+                return false;
+            };
+            while let Some((Native { index, function, tried, bail_outs }, others)) =
                 std::mem::take(&mut natives).split_first_mut()
             {
                 natives = others;
@@ -109,8 +125,9 @@ impl Programs {
                         self.log.push(document, function_index, line);
                         output.failures.push(MapFailure { document, function: function_index, message });
                     }
-                    Mapped::GivenUp => {
-                        *given_up += 1;
+                    Mapped::BailedOut(reason) => {
+                        *bail_outs += 1;
+                        count(&mut self.bail_outs, function_index, reason);
                         output.truncate(rows);
                         output.failures.truncate(failures);
                         self.log.truncate(lines);
@@ -154,17 +171,27 @@ impl Programs {
         Ok(())
     }
 
-    /// Leaves functions that mostly give up to the workers: others need not be run twice because of them.
-    fn give_up_the_hopeless(&mut self) {
+    /// Leaves functions that mostly bail out to the workers: others need not be run twice because of them.
+    fn leave_the_hopeless(&mut self) {
         if !self.natives.iter().any(Native::is_hopeless) {
             return;
         }
+        let hopeless = self.natives.iter().filter(|native| native.is_hopeless());
+        self.refused.extend(hopeless.map(|native| (native.index, "it bailed out on most documents")));
         self.natives.retain(|native| !native.is_hopeless());
         let is_native = |index: &u32| self.natives.iter().any(|native| native.index == *index);
         let all = (0u32..).take(self.source.functions.len());
         let (natives, others): (Vec<u32>, Vec<u32>) = all.partition(is_native);
         self.second = Mapper::of(&self.pool, &self.source, natives, self.limits);
         self.others = Some(Mapper::of(&self.pool, &self.source, others, self.limits));
+    }
+}
+
+fn count(counted: &mut Vec<BailOuts>, function: u32, reason: Reason) {
+    let reason = reason.text();
+    match counted.iter_mut().find(|counted| (counted.function, counted.reason) == (function, reason)) {
+        Some(counted) => counted.documents += 1,
+        None => counted.push(BailOuts { function, reason, documents: 1 }),
     }
 }
 
@@ -203,14 +230,18 @@ impl Program for Programs {
         take: &mut TakeRows<'_>,
     ) -> Result<(), RunError> {
         self.log.truncate(0);
-        self.give_up_the_hopeless();
+        self.leave_the_hopeless();
         let mapped = self.map_all(batch, output, take);
         output.log.extend(self.log.take());
         mapped
     }
 
-    fn engine(&self, function: usize) -> Option<&'static str> {
-        let is_native = self.natives.iter().any(|native| native.index as usize == function);
-        Some(if is_native { NATIVE } else { QUICKJS })
+    fn engine(&self, function: usize) -> Option<Engine> {
+        let refused = self.refused.iter().find(|(index, _)| *index as usize == function);
+        Some(engine(refused.map(|(_, reason)| *reason)))
+    }
+
+    fn take_bail_outs(&mut self) -> Vec<BailOuts> {
+        std::mem::take(&mut self.bail_outs)
     }
 }

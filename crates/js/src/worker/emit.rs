@@ -14,7 +14,7 @@ use settee_model::json::MAX_DEPTH;
 use super::engine::Host;
 use super::qjs::{Context, Ref, Thrown, Value};
 use crate::protocol::{Record, RecordKind};
-use crate::text;
+use settee_native::text;
 
 /// Rows that wait for the end of their function; more are written at once, to bound the memory.
 const WAITING_ROWS: usize = 4096;

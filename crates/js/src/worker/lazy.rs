@@ -20,7 +20,7 @@ use settee_model::json;
 use super::engine::Host;
 use super::names::{Name, NameCache, hash};
 use super::qjs::{Context, Ref, Thrown, Value};
-use crate::text;
+use settee_native::text;
 
 /// Objects with more members than this find them by hash.
 const FEW_MEMBERS: usize = 16;

@@ -147,7 +147,7 @@ impl Text {
     pub(super) fn to_text(&self) -> String {
         match std::str::from_utf8(self.bytes()) {
             Ok(text) => text.to_owned(),
-            Err(_) => crate::text::without_surrogates(self.bytes()),
+            Err(_) => settee_native::text::without_surrogates(self.bytes()),
         }
     }
 }

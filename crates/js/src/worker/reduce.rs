@@ -10,7 +10,7 @@ use super::engine::{Engine, Function};
 use super::map::{Halt, judge};
 use super::qjs::{Context, Ref, Thrown, Value};
 use crate::protocol::Writer;
-use crate::text;
+use settee_native::text;
 
 /// Bytes of lines that are kept of one request, whose groups may be many; more are dropped.
 const LOG_BYTES: usize = 256 << 10;

@@ -175,7 +175,7 @@ fn an_engine_that_crashes_is_blamed_and_replaced() {
         };
         let limits = Limits { timeout_ms: 20_000, ..Limits::default() };
         let mut program = language.program(&source, limits).unwrap();
-        assert_eq!([program.engine(0), program.engine(1)], [Some("native"); 2]);
+        assert!([0, 1].iter().all(|index| program.engine(*index).is_some_and(|engine| engine.name == "native")));
         assert!(processes_with(&mark).is_empty(), "nothing has needed a worker");
         let killer = std::thread::spawn(move || {
             let victim = loop {

@@ -5,14 +5,14 @@ mod quirks;
 
 use std::sync::Arc;
 
-use settee_design::{Language as _, Limits, MapSource};
+use settee_design::{Emissions, Language as _, Limits, MapSource};
 
-use super::{language, native_language, run, show};
+use super::{batch, language, native_language, run, show};
 
 /// What would run each function.
 fn engines(functions: &[&str]) -> Vec<&'static str> {
     let functions = functions.iter().map(|source| Arc::from(*source)).collect();
-    native_language().engines(&MapSource { functions, library: None })
+    native_language().engines(&MapSource { functions, library: None }).iter().map(|engine| engine.name).collect()
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn published_functions_come_to_the_same_and_most_run_natively() {
         });
         assert_eq!(show(&native), show(&engine), "{name}");
         assert_eq!((native.failures, native.log), (engine.failures, engine.log), "{name}");
-        if native_language().engines(&source) == ["native"] {
+        if native_language().engines(&source).iter().all(|engine| engine.name == "native") {
             natives += 1;
             let done = fuzz::without_help(&source, &documents);
             alone = (alone.0 + done, alone.1 + documents.len());
@@ -90,4 +90,35 @@ fn published_functions_come_to_the_same_and_most_run_natively() {
     assert!(modelled >= 100, "{modelled} of {} written after public ones", functions.len());
     assert!(functions.len() >= 250 && natives * 5 >= functions.len() * 4, "{natives} of {}", functions.len());
     assert!(alone.0 * 10 >= alone.1 * 8, "{alone:?}");
+}
+
+#[test]
+fn reasons_are_told() {
+    let source = |functions: &[&str]| MapSource {
+        functions: functions.iter().map(|function| (*function).into()).collect(),
+        library: None,
+    };
+    let language = native_language();
+    for (function, is_native) in [
+        ("function(doc) { emit(1, 1); }", true),
+        ("function(doc) { emit(this, 1); }", false),
+        ("function(doc) { var e = emit; e(1, 1); }", false),
+        ("function(doc) { eval('1'); }", false),
+    ] {
+        let engine = language.engines(&source(&[function]))[0];
+        assert_eq!(engine.name, if is_native { "native" } else { "quickjs" }, "{function}");
+        assert_eq!(engine.reason.is_none_or(str::is_empty), is_native, "{function}: {:?}", engine.reason);
+    }
+    let off = native_language().clone().with_evaluator(settee_js::Evaluator::Workers);
+    let engine = off.engines(&source(&["function(doc) {}"]))[0];
+    assert_eq!((engine.name, engine.reason), ("quickjs", Some("the native evaluator is switched off")));
+    // Documents on which the evaluator bails out are counted by reason.
+    let functions = ["function(doc) { emit(1, 1); }", "function(doc) { if (doc.bad) throw 'x'; emit(2, 2); }"];
+    let mut program = language.program(&source(&functions), Limits::default()).unwrap();
+    let documents = ["{}", "{\"bad\":1}", "{}", "{\"bad\":2}"];
+    program.map(&batch(&documents), &mut Emissions::new()).unwrap();
+    let counted: Vec<_> =
+        program.take_bail_outs().iter().map(|counted| (counted.function, counted.reason, counted.documents)).collect();
+    assert_eq!(counted, [(1, "throw", 2)]);
+    assert!(program.take_bail_outs().is_empty());
 }

@@ -111,6 +111,8 @@ pub(crate) struct Pass<'a> {
     pub(crate) progress: &'a (dyn Fn(u64) + Sync),
     /// Sees what functions threw and logged.
     pub(crate) report: &'a (dyn Fn(&DocumentBatch, &Emissions) + Sync),
+    /// Told what runs the functions, and why it is not something faster.
+    pub(crate) remark: &'a (dyn Fn(&str) + Sync),
 }
 
 /// The scan that the workers share.
@@ -145,6 +147,7 @@ impl Pass<'_> {
             .map(|_| Ok(Worker::new(self.language.program(&self.source, self.limits)?, indexes.len())))
             .collect::<Result<Vec<_>>>()?;
 
+        workers[0].engines().for_each(|line| (self.remark)(&line));
         let memory_bytes = self.settings.memory_bytes / workers.len();
         workers.iter_mut().for_each(|worker| worker.expect(pending / threads * 9 / 8, memory_bytes));
 
@@ -176,6 +179,7 @@ impl Pass<'_> {
             if matches!(interrupted, Some(ViewError::Cancelled)) {
                 return Err(ViewError::Cancelled);
             }
+            workers.iter_mut().flat_map(Worker::take_bail_outs).for_each(|line| (self.remark)(&line));
             let reached = match scan.fill {
                 Fill::End => Reached { update_seq, purge_seq: self.database.purge_seq()? },
                 Fill::Full => Reached { update_seq: scan.last_seq, purge_seq: purged_since },

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
 use settee_database::Layout;
-use settee_design::{DocumentBatch, Emissions, Program};
+use settee_design::{BailOuts, DocumentBatch, Emissions, Engine, Program};
 use settee_model::collate::{self, Collation};
 use settee_model::json::Value;
 use settee_model::{partition, term_order};
@@ -97,6 +97,23 @@ impl Worker {
             document_key: Vec::new(),
             outputs: (0..indexes).map(|_| Output::default()).collect(),
         }
+    }
+
+    /// What runs the functions that the fastest engine does not run, a line each.
+    pub(super) fn engines(&self) -> impl Iterator<Item = String> {
+        (0..self.outputs.len()).filter_map(|index| {
+            let Engine { name, reason } = self.program.engine(index)?;
+            Some(format!("map function {} is run by {name}: {}", index + 1, reason?))
+        })
+    }
+
+    /// On how many documents the fastest engine bailed out since this was last asked, a line for each reason.
+    pub(super) fn take_bail_outs(&mut self) -> Vec<String> {
+        let line = |counted: BailOuts| {
+            let BailOuts { function, reason, documents } = counted;
+            format!("the engine of map function {} bailed out on {documents} documents: {reason}", function + 1)
+        };
+        self.program.take_bail_outs().into_iter().map(line).collect()
     }
 
     /// Makes room for the rows of `documents` documents that emit one row each, in `memory_bytes`.

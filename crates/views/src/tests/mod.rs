@@ -33,7 +33,7 @@ use crate::indexer::Settings;
 use crate::query::{Header, MapRow, ReduceRow, RowSink, ViewQuery};
 use crate::serving::Stale;
 use crate::testing::{CountedRules, Rules};
-use crate::views::{Answer, Core, Log};
+use crate::views::{About, Answer, Core, Log};
 use home::TestHome;
 
 /// An answer, copied.
@@ -126,7 +126,12 @@ fn kept_log() -> (Log, Arc<Mutex<Vec<String>>>) {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&lines);
     let log: Log = Arc::new(move |line| {
-        kept.lock().push(format!("{} {:?} {}", line.design_document, line.failed_document, line.message));
+        let failed_document = match line.about {
+            About::Failure(document) => Some(document),
+            About::Message => None,
+            About::Engine => return,
+        };
+        kept.lock().push(format!("{} {failed_document:?} {}", line.design_document, line.message));
     });
     (log, lines)
 }

@@ -12,7 +12,7 @@ use settee_model::json::{self, MAX_DEPTH};
 
 /// The first index from `at` that is no whitespace.
 #[inline]
-pub(crate) fn skip_space(text: &[u8], mut at: usize) -> usize {
+pub fn skip_space(text: &[u8], mut at: usize) -> usize {
     while text.get(at).is_some_and(|byte| *byte <= b' ') {
         at += 1;
     }
@@ -21,7 +21,7 @@ pub(crate) fn skip_space(text: &[u8], mut at: usize) -> usize {
 
 /// The end of a string literal: the index after its closing quote, and whether it has escapes.
 #[inline]
-pub(crate) fn string_end(text: &[u8], open: usize) -> (usize, bool) {
+pub fn string_end(text: &[u8], open: usize) -> (usize, bool) {
     let mut at = open + 1;
     // Names and most values are shorter than what pays for a call of memchr: these are searched eight bytes at a time.
     let near = at + 48;
@@ -46,7 +46,7 @@ pub(crate) fn string_end(text: &[u8], open: usize) -> (usize, bool) {
 /// The end of a name of less than sixteen bytes without escapes, as [`string_end`] has it, and its [`mark`]; `None` of any
 /// other.
 #[inline]
-pub(crate) fn short_name(text: &[u8], open: usize) -> Option<(usize, u64)> {
+pub fn short_name(text: &[u8], open: usize) -> Option<(usize, u64)> {
     let word_at = |at: usize| Some(u64::from_le_bytes(*text.get(at..)?.first_chunk()?));
     let stop = |word: u64| equal(word, b'"') | equal(word, b'\\');
     let mut at = open + 1;
@@ -64,7 +64,7 @@ pub(crate) fn short_name(text: &[u8], open: usize) -> Option<(usize, u64)> {
 }
 
 /// The first eight bytes of a name, or all there are: names with different marks are different.
-pub(crate) fn mark(name: &[u8]) -> u64 {
+pub fn mark(name: &[u8]) -> u64 {
     if let Some(bytes) = name.first_chunk() {
         return u64::from_le_bytes(*bytes);
     }
@@ -92,7 +92,7 @@ fn escaped_string_end(text: &[u8], mut at: usize) -> (usize, bool) {
 }
 
 /// The index after the value that begins at `at`.
-pub(crate) fn skip_value(text: &[u8], at: usize) -> usize {
+pub fn skip_value(text: &[u8], at: usize) -> usize {
     match text.get(at) {
         Some(b'"') => string_end(text, at).0,
         Some(b'{' | b'[') => skip_container(text, at),
@@ -105,7 +105,7 @@ fn skip_container(text: &[u8], open: usize) -> usize {
 }
 
 /// The index after the object or array inside which `at` is, between two values or names.
-pub(crate) fn container_end(text: &[u8], mut at: usize) -> usize {
+pub fn container_end(text: &[u8], mut at: usize) -> usize {
     let mut depth = 1usize;
     while let Some(byte) = text.get(at) {
         match byte {
@@ -129,7 +129,7 @@ pub(crate) fn container_end(text: &[u8], mut at: usize) -> usize {
 
 /// The index after a number or a word.
 #[inline]
-pub(crate) fn scalar_end(text: &[u8], mut at: usize) -> usize {
+pub fn scalar_end(text: &[u8], mut at: usize) -> usize {
     while text.get(at).is_some_and(|byte| !matches!(byte, b',' | b'}' | b']' | b':' | 0..=b' ')) {
         at += 1;
     }
@@ -137,12 +137,12 @@ pub(crate) fn scalar_end(text: &[u8], mut at: usize) -> usize {
 }
 
 /// The number that a literal stands for.
-pub(crate) fn number(literal: &[u8]) -> f64 {
+pub fn number(literal: &[u8]) -> f64 {
     std::str::from_utf8(literal).ok().and_then(|text| text.parse().ok()).unwrap_or(f64::NAN)
 }
 
 /// The array index that a property name is, if it is one: such names come first in the order of an object's members.
-pub(crate) fn array_index(name: &[u8]) -> Option<u32> {
+pub fn array_index(name: &[u8]) -> Option<u32> {
     if name.is_empty() || name.len() > 10 || (name[0] == b'0' && name.len() > 1) {
         return None;
     }
@@ -157,7 +157,7 @@ pub(crate) fn array_index(name: &[u8]) -> Option<u32> {
 }
 
 /// Appends a string literal. `text` is UTF-8 except for lone surrogates, as the engine gives it.
-pub(crate) fn write_string(out: &mut Vec<u8>, text: &[u8]) {
+pub fn write_string(out: &mut Vec<u8>, text: &[u8]) {
     match std::str::from_utf8(text) {
         Ok(text) => json::write_string(out, text),
         Err(_) => json::write_string(out, &without_surrogates(text)),
@@ -165,7 +165,7 @@ pub(crate) fn write_string(out: &mut Vec<u8>, text: &[u8]) {
 }
 
 /// `text` with lone surrogates, three bytes each, replaced by U+FFFD.
-pub(crate) fn without_surrogates(text: &[u8]) -> String {
+pub fn without_surrogates(text: &[u8]) -> String {
     let mut clean = String::with_capacity(text.len());
     let mut rest = text;
     loop {
@@ -185,7 +185,7 @@ pub(crate) fn without_surrogates(text: &[u8]) -> String {
 }
 
 /// Appends a number as `JSON.stringify` writes it.
-pub(crate) fn write_number(out: &mut Vec<u8>, number: f64) {
+pub fn write_number(out: &mut Vec<u8>, number: f64) {
     if !number.is_finite() {
         out.extend_from_slice(b"null");
         return;
@@ -203,7 +203,7 @@ pub(crate) fn write_number(out: &mut Vec<u8>, number: f64) {
 }
 
 /// Appends an integer.
-pub(crate) fn write_integer(out: &mut Vec<u8>, number: i64) {
+pub fn write_integer(out: &mut Vec<u8>, number: i64) {
     if number < 0 {
         out.push(b'-');
     }
@@ -257,11 +257,11 @@ fn write_fraction(out: &mut Vec<u8>, number: f64) {
 
 /// Text that is nested deeper than [`MAX_DEPTH`].
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct TooDeep;
+pub struct TooDeep;
 
 /// Appends the value that begins at `at` as `JSON.stringify(JSON.parse(…))` would write it: numbers in their shortest form,
 /// only the escapes that are needed, array-index names first. Answers the index after the value.
-pub(crate) fn copy_value(text: &[u8], at: usize, out: &mut Vec<u8>, depth: usize) -> Result<usize, TooDeep> {
+pub fn copy_value(text: &[u8], at: usize, out: &mut Vec<u8>, depth: usize) -> Result<usize, TooDeep> {
     let mut copier = Copier { text, out, verbatim: at };
     let end = copier.value(at, depth)?;
     copier.flush(end);

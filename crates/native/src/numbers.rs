@@ -3,6 +3,7 @@
 use super::convert::{to_int32, to_uint32};
 use super::run::Stop;
 use super::tree::{Binary, Math};
+use crate::reason::Reason;
 
 /// The four basic operations; nothing for other operators.
 #[inline]
@@ -96,16 +97,16 @@ fn round(number: f64) -> f64 {
 /// `toFixed`: halves go away from zero.
 pub(super) fn to_fixed(number: f64, digits: usize) -> Result<String, Stop> {
     if !number.is_finite() || number.abs() >= 1e21 || digits > 20 {
-        return Err(Stop::GiveUp);
+        return Err(Stop::BailOut(Reason::Number));
     }
     let exact = format!("{:.*}", 2 * digits + 25, number.abs());
-    let point = exact.find('.').ok_or(Stop::GiveUp)?;
+    let point = exact.find('.').ok_or(Stop::BailOut(Reason::Number))?;
     let rest = &exact.as_bytes()[point + 1 + digits..];
     let half = rest[0] == b'5' && rest[1..].iter().all(|digit| *digit == b'0');
     let sign = if number < 0.0 { "-" } else { "" };
     let rounded = if half {
         let kept: String = exact[..point + 1 + digits].chars().filter(char::is_ascii_digit).collect();
-        let up = kept.parse::<u128>().map_err(|_| Stop::GiveUp)? + 1;
+        let up = kept.parse::<u128>().map_err(|_| Stop::BailOut(Reason::Number))? + 1;
         let up = format!("{up:0width$}", width = digits + 1);
         let (whole, fraction) = up.split_at(up.len() - digits);
         if digits == 0 { whole.to_owned() } else { format!("{whole}.{fraction}") }
@@ -118,7 +119,7 @@ pub(super) fn to_fixed(number: f64, digits: usize) -> Result<String, Stop> {
 /// `parseInt` of a text without white space around it.
 pub(super) fn parse_int(text: &[u8], radix: i32) -> Result<f64, Stop> {
     if radix != 0 && radix != 10 {
-        return Err(Stop::GiveUp);
+        return Err(Stop::BailOut(Reason::Number));
     }
     let (negative, digits) = match text.first() {
         Some(b'-') => (true, &text[1..]),
@@ -126,14 +127,14 @@ pub(super) fn parse_int(text: &[u8], radix: i32) -> Result<f64, Stop> {
         _ => (false, text),
     };
     if radix == 0 && digits.len() > 1 && digits[0] == b'0' && matches!(digits[1], b'x' | b'X') {
-        return Err(Stop::GiveUp);
+        return Err(Stop::BailOut(Reason::Number));
     }
     let mut length = 0;
     let mut number = 0u64;
     for digit in digits.iter().map(|byte| byte.wrapping_sub(b'0')).take_while(|digit| *digit < 10) {
         length += 1;
         if length > 15 {
-            return Err(Stop::GiveUp);
+            return Err(Stop::BailOut(Reason::Number));
         }
         number = number * 10 + u64::from(digit);
     }

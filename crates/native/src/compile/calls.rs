@@ -3,7 +3,7 @@
 use oxc_ast::ast::{self, Expression as Node};
 
 use super::{Compiler, Refused, Result, refuse};
-use crate::native::tree::{Builtin, Callee, Expression, Math, Method, Visit, Visitor};
+use crate::tree::{Builtin, Callee, Expression, Math, Method, Visit, Visitor};
 
 /// Functions that are called by their name.
 fn function(name: &str) -> Option<Builtin> {

@@ -2,6 +2,7 @@
 
 use super::run::Stop;
 use super::value::Val;
+use crate::reason::Reason;
 
 /// Whether objects have `name` from their prototype.
 pub(super) fn by_objects(name: &[u8]) -> bool {
@@ -25,7 +26,7 @@ pub(super) fn by_objects(name: &[u8]) -> bool {
 /// Undefined, unless some prototype has `name`: then the engine must know.
 pub(super) fn absent<'a>(name: &[u8]) -> Result<Val<'a>, Stop> {
     let known = by_objects(name) || std::str::from_utf8(name).is_ok_and(|name| NAMES.binary_search(&name).is_ok());
-    if known { Err(Stop::GiveUp) } else { Ok(Val::Undefined) }
+    if known { Err(Stop::BailOut(Reason::Inherited)) } else { Ok(Val::Undefined) }
 }
 
 /// Of strings, arrays, numbers, booleans, dates, patterns and matches, sorted.

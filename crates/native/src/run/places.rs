@@ -2,9 +2,10 @@
 
 use super::expressions::decided;
 use super::{Run, Stop, element_index};
-use crate::native::inherited;
-use crate::native::tree::{Binary, Expression, Logical, Place};
-use crate::native::value::Val;
+use crate::inherited;
+use crate::reason::Reason;
+use crate::tree::{Binary, Expression, Logical, Place};
+use crate::value::Val;
 
 #[derive(Clone, Copy)]
 enum Target<'a> {
@@ -13,11 +14,7 @@ enum Target<'a> {
 }
 
 impl<'a> Run<'a, '_> {
-    pub(in crate::native) fn assign_expression(
-        &mut self,
-        place: &'a Place,
-        value: &'a Expression,
-    ) -> Result<Val<'a>, Stop> {
+    pub(crate) fn assign_expression(&mut self, place: &'a Place, value: &'a Expression) -> Result<Val<'a>, Stop> {
         match place {
             Place::Variable(variable) => {
                 let value = self.eval_packed(value)?;
@@ -34,7 +31,7 @@ impl<'a> Run<'a, '_> {
         }
     }
 
-    pub(in crate::native) fn assign(&mut self, place: &'a Place, value: Val<'a>) -> Result<(), Stop> {
+    pub(crate) fn assign(&mut self, place: &'a Place, value: Val<'a>) -> Result<(), Stop> {
         let target = self.target(place)?;
         self.set(target, value)
     }
@@ -54,7 +51,7 @@ impl<'a> Run<'a, '_> {
     fn get(&mut self, target: Target<'a>) -> Result<Val<'a>, Stop> {
         match target {
             Target::Slot(at) => match self.stack[at].open() {
-                Val::Unset | Val::Function => Err(Stop::GiveUp),
+                Val::Unset | Val::Function => Err(Stop::BailOut(Reason::Assignment)),
                 value => Ok(value),
             },
             Target::Member(object, key) => {
@@ -62,7 +59,7 @@ impl<'a> Run<'a, '_> {
                     return Ok(array.get(self.arena, index).unwrap_or(Val::Undefined));
                 }
                 if matches!(object, Val::Undefined | Val::Null) {
-                    return Err(Stop::GiveUp);
+                    return Err(Stop::BailOut(Reason::Assignment));
                 }
                 let name = self.make().text(key)?;
                 self.member(object, name)
@@ -79,13 +76,13 @@ impl<'a> Run<'a, '_> {
             Target::Member(Val::Object(object), key) => {
                 let name = self.make().text(key)?;
                 if name == b"__proto__" {
-                    return Err(Stop::GiveUp);
+                    return Err(Stop::BailOut(Reason::Assignment));
                 }
                 object.set(name, value, &mut self.steps)
             }
             Target::Member(Val::Array(array), key) => {
                 let (Some(own), Some(index)) = (array.own(), element_index(key)) else {
-                    return Err(Stop::GiveUp);
+                    return Err(Stop::BailOut(Reason::Assignment));
                 };
                 let mut items = own.borrow_mut();
                 if let Some(item) = items.get_mut(index) {
@@ -94,20 +91,20 @@ impl<'a> Run<'a, '_> {
                     self.steps.take_bytes(2 * size_of::<Val<'_>>())?;
                     items.push(value);
                 } else {
-                    return Err(Stop::GiveUp);
+                    return Err(Stop::BailOut(Reason::Assignment));
                 }
                 Ok(())
             }
             // Objects of documents are frozen: nothing happens.
             Target::Member(Val::Lazy(_), key) => {
                 let name = self.make().text(key)?;
-                if inherited::by_objects(name) { Err(Stop::GiveUp) } else { Ok(()) }
+                if inherited::by_objects(name) { Err(Stop::BailOut(Reason::Inherited)) } else { Ok(()) }
             }
-            Target::Member(..) => Err(Stop::GiveUp),
+            Target::Member(..) => Err(Stop::BailOut(Reason::Assignment)),
         }
     }
 
-    pub(in crate::native) fn compound(
+    pub(crate) fn compound(
         &mut self,
         place: &'a Place,
         operator: Binary,
@@ -121,7 +118,7 @@ impl<'a> Run<'a, '_> {
         Ok(new)
     }
 
-    pub(in crate::native) fn compound_logical(
+    pub(crate) fn compound_logical(
         &mut self,
         place: &'a Place,
         operator: Logical,
@@ -137,7 +134,7 @@ impl<'a> Run<'a, '_> {
         Ok(value)
     }
 
-    pub(in crate::native) fn update(&mut self, place: &'a Place, amount: f64, prefix: bool) -> Result<Val<'a>, Stop> {
+    pub(crate) fn update(&mut self, place: &'a Place, amount: f64, prefix: bool) -> Result<Val<'a>, Stop> {
         let target = self.target(place)?;
         let old = self.get(target)?;
         let old = self.make().number(old)?;

@@ -3,7 +3,7 @@
 use oxc_ast::ast::{self, Statement as Node, VariableDeclarationKind};
 
 use super::{Compiler, Meaning, Refused, Result, Scope, binding_name, is_declaration, refuse};
-use crate::native::tree::{Expression, Loop, Place, Statement, Variable};
+use crate::tree::{Expression, Loop, Place, Statement, Variable};
 
 impl Compiler {
     /// The body of an arrow function that is an expression.
@@ -121,7 +121,7 @@ impl Compiler {
             Node::BreakStatement(parts) if parts.label.is_none() && self.frame().breakable > 0 => Statement::Break,
             Node::ContinueStatement(parts) if parts.label.is_none() && self.frame().loops > 0 => Statement::Continue,
             // What is thrown is told by the engine, and so is what happens then.
-            Node::ThrowStatement(_) => Statement::GiveUp,
+            Node::ThrowStatement(_) => Statement::BailOut,
             Node::TryStatement(parts) if parts.finalizer.is_none() => {
                 let block = self.block(&parts.block.body)?;
                 // What is thrown ends the native run, so nothing is ever caught.

@@ -5,6 +5,7 @@
 use settee_model::calendar::Day;
 
 use super::run::Stop;
+use crate::reason::Reason;
 
 const DAY_MS: f64 = 86_400_000.0;
 
@@ -73,7 +74,7 @@ pub(super) fn make(fields: [f64; 7]) -> Result<f64, Stop> {
     }
     // Sums of large numbers depend on the order in which they are added.
     if fields.iter().any(|field| field.abs() > 1e6) {
-        return Err(Stop::GiveUp);
+        return Err(Stop::BailOut(Reason::Date));
     }
     let year = year.trunc();
     let year = if (0.0..=99.0).contains(&year) { 1900.0 + year } else { year };
@@ -91,7 +92,7 @@ pub(super) fn iso(time: f64) -> Result<Option<String>, Stop> {
         return Ok(None);
     };
     if !(0..=9999).contains(&parts.year) {
-        return Err(Stop::GiveUp);
+        return Err(Stop::BailOut(Reason::Date));
     }
     Ok(Some(format!(
         "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z",
@@ -108,12 +109,17 @@ pub(super) fn iso(time: f64) -> Result<Option<String>, Stop> {
 /// Reads `YYYY-MM-DD`, with `THH:MM`, `:SS`, `.mmm` and `Z`.
 pub(super) fn parse(text: &[u8]) -> Result<f64, Stop> {
     let digits = |from: usize, count: usize| -> Result<f64, Stop> {
-        let part = text.get(from..from + count).ok_or(Stop::GiveUp)?;
+        let part = text.get(from..from + count).ok_or(Stop::BailOut(Reason::Date))?;
         part.iter().try_fold(0.0, |sum, byte| {
-            if byte.is_ascii_digit() { Ok(sum * 10.0 + f64::from(byte - b'0')) } else { Err(Stop::GiveUp) }
+            if byte.is_ascii_digit() {
+                Ok(sum * 10.0 + f64::from(byte - b'0'))
+            } else {
+                Err(Stop::BailOut(Reason::Date))
+            }
         })
     };
-    let mark = |at: usize, byte: u8| if text.get(at) == Some(&byte) { Ok(()) } else { Err(Stop::GiveUp) };
+    let mark =
+        |at: usize, byte: u8| if text.get(at) == Some(&byte) { Ok(()) } else { Err(Stop::BailOut(Reason::Date)) };
     let (year, month, day) = (digits(0, 4)?, digits(5, 2)?, digits(8, 2)?);
     mark(4, b'-')?;
     mark(7, b'-')?;
@@ -146,7 +152,7 @@ pub(super) fn parse(text: &[u8]) -> Result<f64, Stop> {
         && time[1] <= 59.0
         && time[2] <= 59.0;
     if at != text.len() || !sound || year < 100.0 {
-        return Err(Stop::GiveUp);
+        return Err(Stop::BailOut(Reason::Date));
     }
     make([year, month - 1.0, day, time[0], time[1], time[2], time[3]])
 }

@@ -3,15 +3,16 @@
 use bumpalo::collections::Vec as ArenaVec;
 
 use super::{Run, Stop, count, element_index};
-use crate::native::convert::{self, Maker, truthy};
-use crate::native::tree::{Binary, Class, Element, Expression, Logical, Name, Property, Unary, Variable};
-use crate::native::value::{Array, Object, Packed, Val};
-use crate::native::{inherited, numbers, strings};
+use crate::convert::{self, Maker, truthy};
+use crate::reason::Reason;
+use crate::tree::{Binary, Class, Element, Expression, Logical, Name, Property, Unary, Variable};
+use crate::value::{Array, Object, Packed, Val};
+use crate::{inherited, numbers, strings};
 
 impl<'a> Run<'a, '_> {
     /// Evaluates an expression.
     #[inline(always)]
-    pub(in crate::native) fn eval(&mut self, expression: &'a Expression) -> Result<Val<'a>, Stop> {
+    pub(crate) fn eval(&mut self, expression: &'a Expression) -> Result<Val<'a>, Stop> {
         // Literals are known without a call.
         match expression {
             Expression::Number(number) => Ok(Val::Number(*number)),
@@ -20,7 +21,7 @@ impl<'a> Run<'a, '_> {
         }
     }
 
-    pub(in crate::native) fn eval_packed(&mut self, expression: &'a Expression) -> Result<Packed<'a>, Stop> {
+    pub(crate) fn eval_packed(&mut self, expression: &'a Expression) -> Result<Packed<'a>, Stop> {
         match expression {
             Expression::Variable(variable) => self.variable(*variable),
             Expression::Member(object, name) => {
@@ -71,7 +72,7 @@ impl<'a> Run<'a, '_> {
     #[inline(always)]
     fn variable(&self, variable: Variable) -> Result<Packed<'a>, Stop> {
         match self.stack[self.place(variable)] {
-            Packed::Unset | Packed::Function => Err(Stop::GiveUp),
+            Packed::Unset | Packed::Function => Err(Stop::BailOut(Reason::Operand)),
             value => Ok(value),
         }
     }
@@ -80,7 +81,7 @@ impl<'a> Run<'a, '_> {
         if let Packed::Lazy(lazy) = object {
             return match lazy.get_guessed(self.arena, name, &mut self.steps)? {
                 Some(value) => Ok(value),
-                None if inherited::by_objects(&name.text) => Err(Stop::GiveUp),
+                None if inherited::by_objects(&name.text) => Err(Stop::BailOut(Reason::Inherited)),
                 None => Ok(Packed::Undefined),
             };
         }
@@ -121,12 +122,12 @@ impl<'a> Run<'a, '_> {
             Expression::Guard(object) => match self.eval(object)? {
                 Val::Undefined | Val::Null => {
                     self.short = true;
-                    Err(Stop::GiveUp)
+                    Err(Stop::BailOut(Reason::Exception))
                 }
                 value => Ok(value),
             },
             Expression::Chain(chain) => match self.eval(chain) {
-                Err(Stop::GiveUp) if std::mem::take(&mut self.short) => Ok(Val::Undefined),
+                Err(_) if std::mem::take(&mut self.short) => Ok(Val::Undefined),
                 result => result,
             },
             Expression::Visit(visit) => self.visit(visit),
@@ -151,12 +152,12 @@ impl<'a> Run<'a, '_> {
                 Ok(last)
             }
             Expression::Pattern(pattern) => Ok(Val::Pattern(pattern)),
-            _ => Err(Stop::GiveUp),
+            _ => Err(Stop::BailOut(Reason::Operand)),
         }
     }
 
     /// Evaluates arguments, any number of them.
-    pub(in crate::native) fn arguments(&mut self, arguments: &'a [Expression]) -> Result<ArenaVec<'a, Val<'a>>, Stop> {
+    pub(crate) fn arguments(&mut self, arguments: &'a [Expression]) -> Result<ArenaVec<'a, Val<'a>>, Stop> {
         let mut values = ArenaVec::with_capacity_in(arguments.len(), self.arena);
         for argument in arguments {
             values.push(self.eval(argument)?);
@@ -165,7 +166,7 @@ impl<'a> Run<'a, '_> {
     }
 
     /// Evaluates arguments; missing ones are undefined.
-    pub(in crate::native) fn first_arguments<const N: usize>(
+    pub(crate) fn first_arguments<const N: usize>(
         &mut self,
         arguments: &'a [Expression],
     ) -> Result<[Val<'a>; N], Stop> {
@@ -181,7 +182,7 @@ impl<'a> Run<'a, '_> {
     }
 
     /// A member of a value.
-    pub(in crate::native) fn member(&mut self, object: Val<'a>, name: &[u8]) -> Result<Val<'a>, Stop> {
+    pub(crate) fn member(&mut self, object: Val<'a>, name: &[u8]) -> Result<Val<'a>, Stop> {
         let found = match object {
             Val::Lazy(lazy) => lazy.get(self.arena, name, &mut self.steps)?.map(Packed::open),
             Val::Object(object) => object.get(name, &mut self.steps)?,
@@ -206,11 +207,11 @@ impl<'a> Run<'a, '_> {
             Val::Number(_) | Val::Bool(_) => return inherited::absent(name),
             Val::Undefined => return Err(self.throw_absent(name, "undefined")),
             Val::Null => return Err(self.throw_absent(name, "null")),
-            Val::Unset | Val::Date(_) | Val::Pattern(_) | Val::Function => return Err(Stop::GiveUp),
+            Val::Unset | Val::Date(_) | Val::Pattern(_) | Val::Function => return Err(Stop::BailOut(Reason::Operand)),
         };
         match found {
             Some(value) => Ok(value),
-            None if inherited::by_objects(name) => Err(Stop::GiveUp),
+            None if inherited::by_objects(name) => Err(Stop::BailOut(Reason::Inherited)),
             None => Ok(Val::Undefined),
         }
     }
@@ -234,7 +235,7 @@ impl<'a> Run<'a, '_> {
             }
         }
         if matches!(object, Val::Undefined | Val::Null) {
-            return Err(Stop::GiveUp);
+            return Err(Stop::BailOut(Reason::Operand));
         }
         let name = self.make().text(key)?;
         self.member(object, name)
@@ -252,12 +253,7 @@ impl<'a> Run<'a, '_> {
         })
     }
 
-    pub(in crate::native) fn binary(
-        &mut self,
-        operator: Binary,
-        left: Val<'a>,
-        right: Val<'a>,
-    ) -> Result<Val<'a>, Stop> {
+    pub(crate) fn binary(&mut self, operator: Binary, left: Val<'a>, right: Val<'a>) -> Result<Val<'a>, Stop> {
         use std::cmp::Ordering;
         let mut make = Maker { arena: self.arena, steps: &mut self.steps };
         Ok(match operator {
@@ -291,7 +287,7 @@ impl<'a> Run<'a, '_> {
                 let index = crate::text::array_index(name);
                 name == b"length" || index.is_some_and(|index| (index as usize) < array.len(self.arena))
             }
-            _ => return Err(Stop::GiveUp),
+            _ => return Err(Stop::BailOut(Reason::Operand)),
         };
         if own {
             return Ok(Val::Bool(true));
@@ -308,7 +304,7 @@ impl<'a> Run<'a, '_> {
         Ok(Val::Text(self.make().keep(&out)?))
     }
 
-    pub(in crate::native) fn array(&mut self, elements: &'a [Element]) -> Result<Val<'a>, Stop> {
+    pub(crate) fn array(&mut self, elements: &'a [Element]) -> Result<Val<'a>, Stop> {
         self.steps.take_bytes(128 + elements.len() * size_of::<Val<'_>>())?;
         let mut items = ArenaVec::with_capacity_in(elements.len(), self.arena);
         for element in elements {
@@ -316,7 +312,7 @@ impl<'a> Run<'a, '_> {
                 Element::One(value) => items.push(self.eval(value)?),
                 Element::Spread(value) => {
                     let Val::Array(array) = self.eval(value)? else {
-                        return Err(Stop::GiveUp);
+                        return Err(Stop::BailOut(Reason::Operand));
                     };
                     let more = array.items(self.arena);
                     self.steps.take_bytes(more.len() * size_of::<Val<'_>>())?;
@@ -341,7 +337,7 @@ impl<'a> Run<'a, '_> {
                     let name = self.make().text(name)?;
                     let value = self.eval(value)?;
                     if name == b"__proto__" {
-                        return Err(Stop::GiveUp);
+                        return Err(Stop::BailOut(Reason::Operand));
                     }
                     object.set(name, value, &mut self.steps)?;
                 }
@@ -357,17 +353,17 @@ impl<'a> Run<'a, '_> {
     }
 
     /// The members of an object, in the order of its names.
-    pub(in crate::native) fn members(&mut self, value: Val<'a>) -> Result<ArenaVec<'a, (&'a [u8], Val<'a>)>, Stop> {
+    pub(crate) fn members(&mut self, value: Val<'a>) -> Result<ArenaVec<'a, (&'a [u8], Val<'a>)>, Stop> {
         let mut members = ArenaVec::new_in(self.arena);
         let names = match value {
             Val::Lazy(lazy) => lazy.names(self.arena),
             Val::Object(object) => object.names(self.arena),
-            _ => return Err(Stop::GiveUp),
+            _ => return Err(Stop::BailOut(Reason::Operand)),
         };
         for name in names {
             self.steps.pay(1)?;
             if name == b"__proto__" {
-                return Err(Stop::GiveUp);
+                return Err(Stop::BailOut(Reason::Operand));
             }
             members.push((name, self.member(value, name)?));
         }

@@ -6,6 +6,7 @@ use super::convert::{self, strict_equal, truthy};
 use super::run::{Run, Stop, count};
 use super::tree::{Expression, Method, Visit, Visitor};
 use super::value::{Array, Val};
+use crate::reason::Reason;
 
 impl<'a> Run<'a, '_> {
     /// A method of an array.
@@ -21,7 +22,7 @@ impl<'a> Run<'a, '_> {
         self.steps.pay(1 + array.len(self.arena) / 8)?;
         match method {
             Method::Push => {
-                let own = array.own().ok_or(Stop::GiveUp)?;
+                let own = array.own().ok_or(Stop::BailOut(Reason::Array))?;
                 self.steps.take_bytes(2 * arguments.len() * size_of::<Val<'_>>())?;
                 own.borrow_mut().extend_from_slice_copy(&arguments);
                 Ok(count(own.borrow().len()))
@@ -46,20 +47,20 @@ impl<'a> Run<'a, '_> {
             Method::Concat => self.array_concat(array, &arguments),
             Method::IndexOf | Method::LastIndexOf | Method::Includes => {
                 if !matches!(second, Val::Undefined) || arguments.len() > 1 {
-                    return Err(Stop::GiveUp);
+                    return Err(Stop::BailOut(Reason::Array));
                 }
                 Ok(self.find_element(array, method, first))
             }
             Method::HasOwnProperty => match super::run::element_index(first) {
                 Some(index) => Ok(Val::Bool(index < array.len(self.arena))),
-                None => Err(Stop::GiveUp),
+                None => Err(Stop::BailOut(Reason::Array)),
             },
-            _ => Err(Stop::GiveUp),
+            _ => Err(Stop::BailOut(Reason::Array)),
         }
     }
 
     fn change_array(&mut self, array: &'a Array<'a>, method: Method, arguments: &[Val<'a>]) -> Result<Val<'a>, Stop> {
-        let own = array.own().ok_or(Stop::GiveUp)?;
+        let own = array.own().ok_or(Stop::BailOut(Reason::Array))?;
         match method {
             Method::Pop => Ok(own.borrow_mut().pop().unwrap_or(Val::Undefined)),
             Method::Shift => {
@@ -72,7 +73,7 @@ impl<'a> Run<'a, '_> {
             }
             _ => {
                 if !arguments.is_empty() {
-                    return Err(Stop::GiveUp);
+                    return Err(Stop::BailOut(Reason::Array));
                 }
                 let sorted = self.sorted_as_text(&array.items(self.arena))?;
                 own.borrow_mut().copy_from_slice(&sorted);
@@ -85,7 +86,7 @@ impl<'a> Run<'a, '_> {
         let mut keyed = Vec::with_capacity(items.len());
         for item in items {
             if matches!(item, Val::Undefined) {
-                return Err(Stop::GiveUp);
+                return Err(Stop::BailOut(Reason::Array));
             }
             keyed.push((self.make().text(*item)?, *item));
         }
@@ -146,7 +147,7 @@ impl<'a> Run<'a, '_> {
     /// Calls a function for the elements of an array.
     pub(super) fn visit(&mut self, visit: &'a Visit) -> Result<Val<'a>, Stop> {
         let Val::Array(array) = self.eval(&visit.object)? else {
-            return Err(Stop::GiveUp);
+            return Err(Stop::BailOut(Reason::Array));
         };
         if matches!(visit.visitor, Visitor::SortAscending | Visitor::SortDescending) {
             return self.sort_numbers(array, visit.visitor);
@@ -159,7 +160,7 @@ impl<'a> Run<'a, '_> {
         for index in 0..array.len(self.arena) {
             self.steps.pay(2)?;
             self.steps.take_bytes(size_of::<Val<'_>>())?;
-            let item = array.get(self.arena, index).ok_or(Stop::GiveUp)?;
+            let item = array.get(self.arena, index).ok_or(Stop::BailOut(Reason::Array))?;
             if visit.visitor == Visitor::Reduce {
                 total = Some(match total {
                     None => item,
@@ -184,15 +185,15 @@ impl<'a> Run<'a, '_> {
             Visitor::Every => Val::Bool(true),
             Visitor::FindIndex => Val::Number(-1.0),
             // Nothing to reduce is an exception.
-            Visitor::Reduce => total.ok_or(Stop::GiveUp)?,
+            Visitor::Reduce => total.ok_or(Stop::BailOut(Reason::Array))?,
             _ => Val::Undefined,
         })
     }
 
     fn sort_numbers(&mut self, array: &'a Array<'a>, visitor: Visitor) -> Result<Val<'a>, Stop> {
-        let mut items = array.own().ok_or(Stop::GiveUp)?.borrow_mut();
+        let mut items = array.own().ok_or(Stop::BailOut(Reason::Array))?.borrow_mut();
         if items.iter().any(|item| !matches!(item, Val::Number(number) if number.is_finite())) {
-            return Err(Stop::GiveUp);
+            return Err(Stop::BailOut(Reason::Array));
         }
         self.steps.pay(items.len() * 8)?;
         items.sort_by(|left, right| {

@@ -6,6 +6,7 @@ use settee_model::json::{self, MAX_DEPTH};
 use super::date;
 use super::run::Stop;
 use super::value::{Steps, Val};
+use crate::reason::Reason;
 use crate::text;
 
 /// Appends `value`; `null` for what has no text.
@@ -67,7 +68,7 @@ impl<'a> Writer<'a, '_> {
                 Some(text) => self.text(text.as_bytes())?,
                 None => self.out.extend_from_slice(b"null"),
             },
-            Val::Unset | Val::Pattern(_) | Val::Function => return Err(Stop::GiveUp),
+            Val::Unset | Val::Pattern(_) | Val::Function => return Err(Stop::BailOut(Reason::Json)),
         }
         Ok(true)
     }
@@ -80,13 +81,13 @@ impl<'a> Writer<'a, '_> {
 
     fn copy(&mut self, text: &[u8], depth: usize) -> Result<(), Stop> {
         let before = self.out.len();
-        text::copy_value(text, 0, self.out, depth).map_err(|_| Stop::GiveUp)?;
+        text::copy_value(text, 0, self.out, depth).map_err(|_| Stop::BailOut(Reason::Json))?;
         self.steps.take_bytes(self.out.len() - before)
     }
 
     fn array(&mut self, array: &'a super::value::Array<'a>, depth: usize) -> Result<(), Stop> {
         if depth >= MAX_NESTING {
-            return Err(Stop::GiveUp);
+            return Err(Stop::BailOut(Reason::Json));
         }
         self.out.push(b'[');
         for index in 0..array.len(self.arena) {
@@ -106,7 +107,7 @@ impl<'a> Writer<'a, '_> {
 
     fn object(&mut self, object: &'a super::value::Object<'a>, depth: usize) -> Result<(), Stop> {
         if depth >= MAX_NESTING {
-            return Err(Stop::GiveUp);
+            return Err(Stop::BailOut(Reason::Json));
         }
         self.out.push(b'{');
         let first = self.out.len();

@@ -7,6 +7,7 @@ use super::numbers;
 use super::run::{Run, Stop, count};
 use super::tree::{Expression, Method};
 use super::value::{Array, Val};
+use crate::reason::Reason;
 
 /// The length in code units.
 pub(super) fn length(text: &[u8]) -> Result<usize, Stop> {
@@ -30,10 +31,10 @@ fn slice(text: &[u8], start: usize, end: usize) -> Result<&[u8], Stop> {
         return Ok(b"");
     }
     if text.is_ascii() {
-        return text.get(start..end).ok_or(Stop::GiveUp);
+        return text.get(start..end).ok_or(Stop::BailOut(Reason::Text));
     }
     let (start, end) = (byte_at(text, start)?, byte_at(text, end)?);
-    text.get(start..end).ok_or(Stop::GiveUp)
+    text.get(start..end).ok_or(Stop::BailOut(Reason::Text))
 }
 
 /// Where the code unit `index` begins.
@@ -47,16 +48,16 @@ fn byte_at(text: &[u8], index: usize) -> Result<usize, Stop> {
             return Ok(at);
         }
         if units > index {
-            return Err(Stop::GiveUp);
+            return Err(Stop::BailOut(Reason::Text));
         }
         units += character.len_utf16();
     }
-    if units == index { Ok(text.len()) } else { Err(Stop::GiveUp) }
+    if units == index { Ok(text.len()) } else { Err(Stop::BailOut(Reason::Text)) }
 }
 
 /// The code unit that begins at byte `at`.
 fn unit_at(text: &[u8], at: usize) -> Result<usize, Stop> {
-    length(text.get(..at).ok_or(Stop::GiveUp)?)
+    length(text.get(..at).ok_or(Stop::BailOut(Reason::Text))?)
 }
 
 /// A position that counts from the end if it is negative.
@@ -122,7 +123,7 @@ impl<'a> Run<'a, '_> {
             Method::Repeat => self.repeat(text, first)?,
             Method::PadStart | Method::PadEnd => self.pad(text, method, first, second)?,
             Method::ToString | Method::ValueOf => Val::Text(text),
-            _ => return Err(Stop::GiveUp),
+            _ => return Err(Stop::BailOut(Reason::Text)),
         })
     }
 
@@ -177,7 +178,7 @@ impl<'a> Run<'a, '_> {
             });
         }
         if !matches!(from, Val::Undefined) {
-            return Err(Stop::GiveUp);
+            return Err(Stop::BailOut(Reason::Text));
         }
         Ok(match method {
             Method::Includes => Val::Bool(memchr::memmem::find(text, searched).is_some()),
@@ -194,7 +195,7 @@ impl<'a> Run<'a, '_> {
         let mut out = String::with_capacity(text.len());
         for character in as_str(text)?.chars() {
             if !change(character, &mut out) {
-                return Err(Stop::GiveUp);
+                return Err(Stop::BailOut(Reason::Text));
             }
         }
         if out.as_bytes() == text { Ok(text) } else { self.make().keep(out.as_bytes()) }
@@ -202,7 +203,7 @@ impl<'a> Run<'a, '_> {
 
     fn split(&mut self, text: &'a [u8], separator: Val<'a>, limit: Val<'a>) -> Result<Val<'a>, Stop> {
         if !matches!(limit, Val::Undefined) {
-            return Err(Stop::GiveUp);
+            return Err(Stop::BailOut(Reason::Text));
         }
         let mut parts = ArenaVec::new_in(self.arena);
         match separator {
@@ -211,7 +212,7 @@ impl<'a> Run<'a, '_> {
             Val::Text(b"") => {
                 for (at, character) in as_str(text)?.char_indices() {
                     if character.len_utf16() > 1 {
-                        return Err(Stop::GiveUp);
+                        return Err(Stop::BailOut(Reason::Text));
                     }
                     parts.push(Val::Text(&text[at..at + character.len_utf8()]));
                 }
@@ -234,7 +235,7 @@ impl<'a> Run<'a, '_> {
                 }
                 parts.push(Val::Text(&text[start..]));
             }
-            _ => return Err(Stop::GiveUp),
+            _ => return Err(Stop::BailOut(Reason::Text)),
         }
         self.keep_parts(parts)
     }
@@ -252,7 +253,7 @@ impl<'a> Run<'a, '_> {
             return self.replace_pattern(text, pattern, by);
         }
         if by.contains(&b'$') {
-            return Err(Stop::GiveUp);
+            return Err(Stop::BailOut(Reason::Text));
         }
         let searched = self.make().text(searched)?;
         let Some(found) = memchr::memmem::find(text, searched) else {
@@ -265,7 +266,7 @@ impl<'a> Run<'a, '_> {
     fn repeat(&mut self, text: &'a [u8], times: Val<'a>) -> Result<Val<'a>, Stop> {
         let times = self.make().integer(times)?;
         if !(0.0..1e6).contains(&times) {
-            return Err(Stop::GiveUp);
+            return Err(Stop::BailOut(Reason::Text));
         }
         let times = index(times);
         self.steps.take_bytes(times * text.len())?;
@@ -279,7 +280,7 @@ impl<'a> Run<'a, '_> {
             by => self.make().text(by)?,
         };
         if length > 1e6 || !text.is_ascii() || !by.is_ascii() {
-            return Err(Stop::GiveUp);
+            return Err(Stop::BailOut(Reason::Text));
         }
         let missing = index(length.max(0.0)).saturating_sub(text.len());
         if missing == 0 || by.is_empty() {
@@ -302,7 +303,7 @@ impl<'a> Run<'a, '_> {
             Method::ToFixed => {
                 let digits = self.make().integer(first)?;
                 if !(0.0..=20.0).contains(&digits) {
-                    return Err(Stop::GiveUp);
+                    return Err(Stop::BailOut(Reason::Text));
                 }
                 let text = numbers::to_fixed(number, index(digits))?;
                 Ok(Val::Text(self.make().keep(text.as_bytes())?))
@@ -311,7 +312,7 @@ impl<'a> Run<'a, '_> {
                 Ok(Val::Text(self.make().number_text(number)?))
             }
             Method::ValueOf => Ok(Val::Number(number)),
-            _ => Err(Stop::GiveUp),
+            _ => Err(Stop::BailOut(Reason::Text)),
         }
     }
 }

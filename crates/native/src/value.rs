@@ -12,6 +12,7 @@ use settee_model::json;
 use super::pattern::Pattern;
 use super::run::Stop;
 use super::tree::Name;
+use crate::reason::Reason;
 use crate::text;
 
 /// A value.
@@ -410,13 +411,13 @@ pub(super) struct Steps {
 impl Steps {
     #[inline]
     pub(super) fn pay(&mut self, steps: usize) -> Result<(), Stop> {
-        self.steps = self.steps.checked_sub(steps).ok_or(Stop::GiveUp)?;
+        self.steps = self.steps.checked_sub(steps).ok_or(Stop::BailOut(Reason::Steps))?;
         Ok(())
     }
 
     #[inline]
     pub(super) fn take_bytes(&mut self, bytes: usize) -> Result<(), Stop> {
-        self.bytes = self.bytes.checked_sub(bytes).ok_or(Stop::GiveUp)?;
+        self.bytes = self.bytes.checked_sub(bytes).ok_or(Stop::BailOut(Reason::Memory))?;
         Ok(())
     }
 }

@@ -3,9 +3,9 @@
 use bumpalo::collections::Vec as ArenaVec;
 
 use super::{Run, Stop};
-use crate::native::tree::{Element, Expression};
-use crate::native::value::{Array, Val};
-use crate::native::write;
+use crate::tree::{Element, Expression};
+use crate::value::{Array, Val};
+use crate::write;
 
 /// Rows that wait for the end of the call; more are written at once, as the workers do.
 const WAITING_ROWS: usize = 4096;
@@ -21,7 +21,7 @@ impl<'a> Run<'a, '_> {
     ///
     /// What can be changed afterwards is written at the end of the call, as the engine does; everything else at once, and
     /// a key that is written as an array without ever becoming one.
-    pub(in crate::native) fn emit_call(&mut self, arguments: &'a [Expression]) -> Result<(), Stop> {
+    pub(crate) fn emit_call(&mut self, arguments: &'a [Expression]) -> Result<(), Stop> {
         self.steps.pay(1)?;
         if let [Expression::Array(elements), ..] = arguments
             && elements.len() <= SHORT_KEY
@@ -88,7 +88,7 @@ impl<'a> Run<'a, '_> {
     }
 
     #[inline]
-    pub(in crate::native) fn write_rows(&mut self) -> Result<(), Stop> {
+    pub(crate) fn write_rows(&mut self) -> Result<(), Stop> {
         if self.rows.is_empty() {
             self.waiting = 0;
             return Ok(());
@@ -111,7 +111,7 @@ impl<'a> Run<'a, '_> {
         Ok(())
     }
 
-    pub(in crate::native) fn log(&mut self, message: Val<'a>) -> Result<(), Stop> {
+    pub(crate) fn log(&mut self, message: Val<'a>) -> Result<(), Stop> {
         let line = match message {
             Val::Text(text) => text.to_vec(),
             value => {

@@ -8,6 +8,7 @@ use super::super::tree::{Expression, Method};
 use super::super::value::{Array, Val};
 use super::Pattern;
 use super::matcher::{Groups, Subject};
+use crate::reason::Reason;
 
 /// The text of a group.
 fn group<'a>(text: &'a [u8], groups: &Groups, number: usize) -> Option<&'a [u8]> {
@@ -17,17 +18,13 @@ fn group<'a>(text: &'a [u8], groups: &Groups, number: usize) -> Option<&'a [u8]>
 fn bounds(groups: &Groups) -> Result<(usize, usize), Stop> {
     match groups[..] {
         [Some(start), Some(end), ..] => Ok((start, end)),
-        _ => Err(Stop::GiveUp),
+        _ => Err(Stop::BailOut(Reason::Pattern)),
     }
 }
 
 impl<'a> Run<'a, '_> {
     /// `split` by a pattern.
-    pub(in crate::native) fn split_by_pattern(
-        &mut self,
-        text: &'a [u8],
-        pattern: &'a Pattern,
-    ) -> Result<Val<'a>, Stop> {
+    pub(crate) fn split_by_pattern(&mut self, text: &'a [u8], pattern: &'a Pattern) -> Result<Val<'a>, Stop> {
         let subject = Subject::new(pattern, text)?;
         let mut parts = ArenaVec::new_in(self.arena);
         if text.is_empty() {
@@ -67,7 +64,7 @@ impl<'a> Run<'a, '_> {
     }
 
     /// `replace` of what a pattern matches.
-    pub(in crate::native) fn replace_pattern(
+    pub(crate) fn replace_pattern(
         &mut self,
         text: &'a [u8],
         pattern: &'a Pattern,
@@ -92,14 +89,9 @@ impl<'a> Run<'a, '_> {
     }
 
     /// `match` and `search`.
-    pub(in crate::native) fn search(
-        &mut self,
-        text: &'a [u8],
-        method: Method,
-        searched: Val<'a>,
-    ) -> Result<Val<'a>, Stop> {
+    pub(crate) fn search(&mut self, text: &'a [u8], method: Method, searched: Val<'a>) -> Result<Val<'a>, Stop> {
         let Val::Pattern(pattern) = searched else {
-            return Err(Stop::GiveUp);
+            return Err(Stop::BailOut(Reason::Pattern));
         };
         let subject = Subject::new(pattern, text)?;
         if method == Method::Search {
@@ -135,7 +127,7 @@ impl<'a> Run<'a, '_> {
     }
 
     /// A method of a pattern.
-    pub(in crate::native) fn pattern_method(
+    pub(crate) fn pattern_method(
         &mut self,
         pattern: &'a Pattern,
         method: Method,
@@ -144,7 +136,7 @@ impl<'a> Run<'a, '_> {
         let [first] = self.first_arguments(arguments)?;
         // Global patterns remember where they were.
         if pattern.global {
-            return Err(Stop::GiveUp);
+            return Err(Stop::BailOut(Reason::Pattern));
         }
         let text = self.make().text(first)?;
         match method {
@@ -153,7 +145,7 @@ impl<'a> Run<'a, '_> {
                 Ok(Val::Bool(subject.find(pattern, 0, &mut self.steps)?.is_some()))
             }
             Method::Exec => self.exec(text, pattern),
-            _ => Err(Stop::GiveUp),
+            _ => Err(Stop::BailOut(Reason::Pattern)),
         }
     }
 }
@@ -163,18 +155,18 @@ fn expand(text: &[u8], groups: &Groups, by: &[u8], out: &mut Vec<u8>) -> Result<
     let mut rest = by;
     while let Some(at) = memchr::memchr(b'$', rest) {
         out.extend_from_slice(&rest[..at]);
-        let kind = rest.get(at + 1).copied().ok_or(Stop::GiveUp)?;
+        let kind = rest.get(at + 1).copied().ok_or(Stop::BailOut(Reason::Pattern))?;
         match kind {
             b'$' => out.push(b'$'),
             b'&' => out.extend_from_slice(group(text, groups, 0).unwrap_or_default()),
             b'1'..=b'9' => {
                 let number = usize::from(kind - b'0');
                 if number >= groups.len() / 2 || rest.get(at + 2).is_some_and(u8::is_ascii_digit) {
-                    return Err(Stop::GiveUp);
+                    return Err(Stop::BailOut(Reason::Pattern));
                 }
                 out.extend_from_slice(group(text, groups, number).unwrap_or_default());
             }
-            _ => return Err(Stop::GiveUp),
+            _ => return Err(Stop::BailOut(Reason::Pattern)),
         }
         rest = &rest[at + 2..];
     }

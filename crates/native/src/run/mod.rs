@@ -1,7 +1,7 @@
 //! Walking the tree: [`Run`] is one call of a function for one document.
 //!
 //! Whatever the language would answer with an exception, whatever depends on what is not known here, and whatever takes
-//! too long ends the run with [`Stop::GiveUp`]: then the engine runs the function on the document, as if nothing had been
+//! too long ends the run with [`Stop::BailOut`]: then the engine runs the function on the document, as if nothing had been
 //! tried. Functions of the subset keep nothing from one document to the next, so that makes no difference.
 
 mod emit;
@@ -14,6 +14,7 @@ use bumpalo::collections::Vec as ArenaVec;
 use super::convert::{self, Maker, truthy};
 use super::tree::{Builtin, Callee, Expression, Function, Loop, Place, Program, Statement, Variable};
 use super::value::{Lazy, Packed, Steps, Val};
+use crate::reason::Reason;
 
 /// Evaluation nested deeper than this is left to the engine.
 pub(super) const MAX_DEPTH: u16 = 250;
@@ -25,7 +26,7 @@ const LONGEST_NAMED: usize = 40;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     /// The engine shall do it. Also, with [`Run::short`], that the rest of a chain is not evaluated.
-    GiveUp,
+    BailOut(Reason),
 }
 
 /// How a statement ended.
@@ -107,7 +108,7 @@ impl<'a, 's> Run<'a, 's> {
         run.finish_frame(main, 1);
         match run.block(&main.body) {
             Ok(_) => run.write_rows().map(|()| None),
-            Err(Stop::GiveUp) => run.thrown.map(Some).ok_or(Stop::GiveUp),
+            Err(stop) => run.thrown.map(Some).ok_or(stop),
         }
     }
 
@@ -119,7 +120,7 @@ impl<'a, 's> Run<'a, 's> {
             let name = String::from_utf8_lossy(name);
             self.thrown = Some(format!("TypeError: cannot read property '{name}' of {of}"));
         }
-        Stop::GiveUp
+        Stop::BailOut(Reason::Exception)
     }
 
     /// Fills up the slots of a frame whose arguments were pushed.
@@ -145,13 +146,13 @@ impl<'a, 's> Run<'a, 's> {
         if let Some(variable) = callee.variable
             && !matches!(self.stack[self.place(variable)], Packed::Function)
         {
-            return Err(Stop::GiveUp);
+            return Err(Stop::BailOut(Reason::Call));
         }
         self.steps.pay(4)?;
         self.steps.take_bytes(usize::from(function.slots) * size_of::<Val<'_>>())?;
         let depth = self.depth + function.depth;
         if depth > MAX_DEPTH {
-            return Err(Stop::GiveUp);
+            return Err(Stop::BailOut(Reason::Depth));
         }
         let mut parent = self.frame;
         for _ in 0..callee.levels {
@@ -221,7 +222,7 @@ impl<'a, 's> Run<'a, 's> {
             Statement::Return(Some(value)) => return Ok(Flow::Return(self.eval(value)?)),
             Statement::Break => return Ok(Flow::Break),
             Statement::Continue => return Ok(Flow::Continue),
-            Statement::GiveUp => return Err(Stop::GiveUp),
+            Statement::BailOut => return Err(Stop::BailOut(Reason::Throw)),
             Statement::Empty => {}
         }
         Ok(Flow::Next)
@@ -262,7 +263,9 @@ impl<'a, 's> Run<'a, 's> {
             Val::Array(array) if !array.is_match => length = Some(array.len(self.arena)),
             Val::Text(text) if text.is_ascii() => length = Some(text.len()),
             Val::Undefined | Val::Null | Val::Bool(_) | Val::Number(_) | Val::Date(_) => {}
-            Val::Text(_) | Val::Array(_) | Val::Unset | Val::Pattern(_) | Val::Function => return Err(Stop::GiveUp),
+            Val::Text(_) | Val::Array(_) | Val::Unset | Val::Pattern(_) | Val::Function => {
+                return Err(Stop::BailOut(Reason::Loop));
+            }
         }
         for index in 0..length.unwrap_or_default() {
             self.steps.pay(1)?;
@@ -281,14 +284,14 @@ impl<'a, 's> Run<'a, 's> {
         }
         match object {
             // What is added or taken away meanwhile is a matter of the engine.
-            Val::Array(array) if length != Some(array.len(self.arena)) => Err(Stop::GiveUp),
+            Val::Array(array) if length != Some(array.len(self.arena)) => Err(Stop::BailOut(Reason::Loop)),
             _ => Ok(Flow::Next),
         }
     }
 
     fn for_of(&mut self, place: &'a Place, object: &'a Expression, body: &'a Statement) -> Result<Flow<'a>, Stop> {
         let Val::Array(array) = self.eval(object)? else {
-            return Err(Stop::GiveUp);
+            return Err(Stop::BailOut(Reason::Loop));
         };
         let mut index = 0;
         while let Some(value) = array.get(self.arena, index) {

@@ -3,6 +3,7 @@
 use super::super::run::Stop;
 use super::super::value::Steps;
 use super::{Code, Pattern, is_word};
+use crate::reason::Reason;
 
 /// Where groups begin and end, in bytes; the whole match is group 0.
 pub(super) type Groups = Vec<Option<usize>>;
@@ -26,7 +27,7 @@ impl<'t> Subject<'t> {
         let ascii = text.is_ascii();
         let text = super::super::convert::as_str(text)?;
         if !ascii && (pattern.ignore_case || text.bytes().any(|byte| byte >= 0xf0)) {
-            return Err(Stop::GiveUp);
+            return Err(Stop::BailOut(Reason::Pattern));
         }
         Ok(Self { text, ascii })
     }

@@ -10,6 +10,7 @@ use super::run::{Run, Stop, count};
 use super::tree::{Builtin, Expression, Math, Method};
 use super::value::{Array, Packed, Val};
 use super::write;
+use crate::reason::Reason;
 
 impl<'a> Run<'a, '_> {
     /// A function of the global environment.
@@ -25,7 +26,7 @@ impl<'a> Run<'a, '_> {
             }
             Builtin::MathApply(function) => {
                 let [Val::Array(array)] = self.first_arguments(arguments)? else {
-                    return Err(Stop::GiveUp);
+                    return Err(Stop::BailOut(Reason::Call));
                 };
                 let values = array.items(self.arena);
                 self.steps.pay(values.len())?;
@@ -64,7 +65,7 @@ impl<'a> Run<'a, '_> {
                 let text = self.make().text(first)?;
                 Val::Number(date::parse(text)?)
             }
-            _ => return Err(Stop::GiveUp),
+            _ => return Err(Stop::BailOut(Reason::Call)),
         })
     }
 
@@ -82,7 +83,7 @@ impl<'a> Run<'a, '_> {
         for value in self.arguments(arguments)? {
             let code = self.make().number(value)?;
             let code = convert::to_uint32(code) & 0xffff;
-            text.push(char::from_u32(code).ok_or(Stop::GiveUp)?);
+            text.push(char::from_u32(code).ok_or(Stop::BailOut(Reason::Call))?);
         }
         Ok(Val::Text(self.make().keep(text.as_bytes())?))
     }
@@ -90,13 +91,13 @@ impl<'a> Run<'a, '_> {
     /// As the prelude: numbers are added up, starting with 0; anything else is the engine's.
     fn sum(&mut self, values: Val<'a>) -> Result<Val<'a>, Stop> {
         let Val::Array(array) = values else {
-            return Err(Stop::GiveUp);
+            return Err(Stop::BailOut(Reason::Call));
         };
         let mut sum = 0.0;
         for index in 0..array.len(self.arena) {
             self.steps.pay(1)?;
             let Some(Val::Number(number)) = array.get(self.arena, index) else {
-                return Err(Stop::GiveUp);
+                return Err(Stop::BailOut(Reason::Call));
             };
             sum += number;
         }
@@ -105,7 +106,7 @@ impl<'a> Run<'a, '_> {
 
     fn stringify(&mut self, value: Val<'a>, given: usize) -> Result<Val<'a>, Stop> {
         if given > 1 {
-            return Err(Stop::GiveUp);
+            return Err(Stop::BailOut(Reason::Call));
         }
         let mut out = Vec::new();
         if !write::stringify(self.arena, value, &mut out, &mut self.steps)? {
@@ -118,11 +119,11 @@ impl<'a> Run<'a, '_> {
         let mut items = ArenaVec::new_in(self.arena);
         if let Val::Array(array) = value {
             if array.is_match {
-                return Err(Stop::GiveUp);
+                return Err(Stop::BailOut(Reason::Call));
             }
             for index in 0..array.len(self.arena) {
                 self.steps.pay(1)?;
-                let Val::Number(number) = count(index) else { return Err(Stop::GiveUp) };
+                let Val::Number(number) = count(index) else { return Err(Stop::BailOut(Reason::Call)) };
                 let name = Val::Text(self.make().number_text(number)?);
                 let item = array.get(self.arena, index).unwrap_or(Val::Undefined);
                 items.push(self.entry(builtin, name, item)?);
@@ -177,12 +178,12 @@ impl<'a> Run<'a, '_> {
     fn new_date(&mut self, builtin: Builtin, arguments: &'a [Expression]) -> Result<Val<'a>, Stop> {
         let values = self.arguments(arguments)?;
         let time = match values[..] {
-            [] => return Err(Stop::GiveUp),
+            [] => return Err(Stop::BailOut(Reason::Call)),
             [value] if builtin == Builtin::NewDate => match value {
                 Val::Date(time) => *time,
                 Val::Text(text) => date::parse(text)?,
                 Val::Number(_) | Val::Undefined | Val::Null | Val::Bool(_) => date::clip(self.make().number(value)?),
-                _ => return Err(Stop::GiveUp),
+                _ => return Err(Stop::BailOut(Reason::Call)),
             },
             _ => {
                 let mut fields = [f64::NAN, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0];
@@ -216,14 +217,14 @@ impl<'a> Run<'a, '_> {
             Val::Bool(value) if method == Method::ToString && arguments.is_empty() => {
                 self.make().text(Val::Bool(value)).map(Val::Text)
             }
-            _ => Err(Stop::GiveUp),
+            _ => Err(Stop::BailOut(Reason::Call)),
         }
     }
 
     fn object_method(&mut self, object: Val<'a>, method: Method, arguments: &'a [Expression]) -> Result<Val<'a>, Stop> {
         // A member of this name is no function: calling it is an exception.
         if self.own_member(object, method.name().as_bytes())?.is_some() {
-            return Err(Stop::GiveUp);
+            return Err(Stop::BailOut(Reason::Call));
         }
         let [first] = self.first_arguments(arguments)?;
         match method {
@@ -231,7 +232,7 @@ impl<'a> Run<'a, '_> {
                 let name = self.make().text(first)?;
                 Ok(Val::Bool(self.own_member(object, name)?.is_some()))
             }
-            _ => Err(Stop::GiveUp),
+            _ => Err(Stop::BailOut(Reason::Call)),
         }
     }
 
@@ -252,7 +253,7 @@ impl<'a> Run<'a, '_> {
             return match date::iso(time)? {
                 Some(text) => Ok(Val::Text(self.make().keep(text.as_bytes())?)),
                 None if method == Method::ToJson => Ok(Val::Null),
-                None => Err(Stop::GiveUp),
+                None => Err(Stop::BailOut(Reason::Call)),
             };
         }
         let parts = date::parts(time);
@@ -270,7 +271,7 @@ impl<'a> Run<'a, '_> {
             Method::GetMinutes | Method::GetUtcMinutes => field(|parts| parts.minute),
             Method::GetSeconds | Method::GetUtcSeconds => field(|parts| parts.second),
             Method::GetMilliseconds | Method::GetUtcMilliseconds => field(|parts| parts.millisecond),
-            _ => Err(Stop::GiveUp),
+            _ => Err(Stop::BailOut(Reason::Call)),
         }
     }
 }

@@ -30,7 +30,7 @@ const MAX_SLOTS: usize = 1000;
 
 /// Why a function is not in the subset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Refused(pub(crate) &'static str);
+pub struct Refused(pub &'static str);
 
 type Result<T> = std::result::Result<T, Refused>;
 

@@ -3,7 +3,7 @@
 use oxc_ast::ast::{self, AssignmentOperator, BinaryOperator, Expression as Node, LogicalOperator, UnaryOperator};
 
 use super::{Compiler, Meaning, Refused, Result, refuse};
-use crate::native::tree::{Binary, Class, Element, Expression, Logical, Name, Place, Property, Unary, Variable};
+use crate::tree::{Binary, Class, Element, Expression, Logical, Name, Place, Property, Unary, Variable};
 
 impl Compiler {
     pub(super) fn expression(&mut self, node: &Node<'_>) -> Result<Expression> {
@@ -48,7 +48,7 @@ impl Compiler {
                 Expression::Sequence(parts.collect::<Result<Vec<_>>>()?)
             }
             Node::RegExpLiteral(literal) => {
-                let pattern = crate::native::pattern::compile(&literal.regex.pattern.text, literal.regex.flags.bits());
+                let pattern = crate::pattern::compile(&literal.regex.pattern.text, literal.regex.flags.bits());
                 Expression::Pattern(Box::new(pattern.ok_or(Refused("a regular expression that is not known"))?))
             }
             Node::FunctionExpression(_) | Node::ArrowFunctionExpression(_) => return refuse("functions as values"),

@@ -3,11 +3,13 @@
 //! [`NativeFunction`] is a compiled function. No code of users runs natively: a function is a tree that is walked. The
 //! subset has no way to keep anything from one document to the next and none to see anything but its document; and what
 //! it cannot do exactly as the engine it leaves to the engine, if need be in the middle of a document
-//! ([`NativeFunction::map`] then answers [`Mapped::GivenUp`]). So results are the workers', only sooner.
+//! ([`NativeFunction::map`] then answers [`Mapped::BailedOut`]). So results are the workers', only sooner.
 //!
 //! 1. [`compile`] reads the source and makes the [`tree`].
 //! 2. [`run`] walks it for one document, in an arena that is emptied before the next; [`value`] knows the document's text.
 //! 3. [`mod@write`] makes JSON text of what was emitted.
+
+#![forbid(unsafe_code)]
 
 mod arrays;
 mod calls;
@@ -17,8 +19,10 @@ mod date;
 mod inherited;
 mod numbers;
 mod pattern;
+mod reason;
 mod run;
 mod strings;
+pub mod text;
 mod tree;
 mod value;
 mod write;
@@ -28,6 +32,9 @@ use bumpalo::Bump;
 use self::run::{Run, Sink, Stop};
 use self::tree::Program;
 use self::value::{Lazy, Steps};
+
+pub use self::compile::Refused;
+pub use self::reason::Reason;
 
 /// Longer documents are left to the engine: their values would fill the memory of the server.
 const MAX_DOCUMENT_BYTES: usize = 1 << 20;
@@ -40,38 +47,38 @@ const STEPS: Steps = Steps { steps: 500_000, bytes: 16 << 20 };
 const KEPT_ARENA_BYTES: usize = 4 << 20;
 
 /// A map function of the subset.
-pub(crate) struct NativeFunction {
+pub struct NativeFunction {
     program: Program,
 }
 
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Mapped {
+pub enum Mapped {
     /// Its rows and lines were given to the sink.
     Done,
     /// With an exception of this text: its rows do not count, its lines do.
     Threw(String),
     /// The engine shall run the function on this document. What the sink was given does not count.
-    GivenUp,
+    BailedOut(Reason),
 }
 
 /// Memory that documents use one after another.
 #[derive(Default)]
-pub(crate) struct Workspace {
+pub struct Workspace {
     arena: Bump,
     row: Vec<u8>,
 }
 
 /// A document on which functions are called one after another: what one of them has found in its text, the next need not
 /// look for.
-pub(crate) struct Document<'a> {
+pub struct Document<'a> {
     arena: &'a Bump,
     row: &'a mut Vec<u8>,
     root: &'a Lazy<'a>,
 }
 
 /// Takes the rows and lines of a call.
-pub(crate) trait RowSink {
+pub trait RowSink {
     /// Takes a row, key and value as JSON text; false if there are too many.
     fn row(&mut self, key: &[u8], value: &[u8]) -> bool;
     /// Takes a line that was logged.
@@ -80,25 +87,28 @@ pub(crate) trait RowSink {
 
 impl NativeFunction {
     /// Compiles a function, if it is in the subset.
-    pub(crate) fn compile(source: &str) -> Result<Self, compile::Refused> {
+    ///
+    /// # Errors
+    /// When it is not; the text says why.
+    pub fn compile(source: &str) -> Result<Self, Refused> {
         compile::compile(source).map(|program| Self { program })
     }
 
     /// Runs the function on a document.
-    pub(crate) fn map<'a>(&'a self, document: &mut Document<'a>, sink: &mut dyn RowSink) -> Mapped {
+    pub fn map<'a>(&'a self, document: &mut Document<'a>, sink: &mut dyn RowSink) -> Mapped {
         let mut sink = Guarded(sink);
         let Document { arena, row, root } = document;
         match Run::call_program(&self.program, arena, STEPS, root, row, &mut sink) {
             Ok(None) => Mapped::Done,
             Ok(Some(message)) => Mapped::Threw(message),
-            Err(Stop::GiveUp) => Mapped::GivenUp,
+            Err(Stop::BailOut(reason)) => Mapped::BailedOut(reason),
         }
     }
 }
 
 impl Workspace {
     /// Begins with a document and forgets the one before. `None`: it is for the engine.
-    pub(crate) fn open<'a>(&'a mut self, text: &'a [u8]) -> Option<Document<'a>> {
+    pub fn open<'a>(&'a mut self, text: &'a [u8]) -> Option<Document<'a>> {
         if text.len() > MAX_DOCUMENT_BYTES || text.first() != Some(&b'{') {
             return None;
         }
@@ -115,7 +125,7 @@ impl Workspace {
 
 impl Document<'_> {
     /// Whether the functions so far have left so much behind that the next one should begin with an empty arena.
-    pub(crate) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.arena.allocated_bytes() > KEPT_ARENA_BYTES
     }
 }
@@ -124,7 +134,7 @@ struct Guarded<'s>(&'s mut dyn RowSink);
 
 impl Sink for Guarded<'_> {
     fn row(&mut self, key: &[u8], value: &[u8]) -> Result<(), Stop> {
-        if self.0.row(key, value) { Ok(()) } else { Err(Stop::GiveUp) }
+        if self.0.row(key, value) { Ok(()) } else { Err(Stop::BailOut(Reason::Rows)) }
     }
 
     fn line(&mut self, line: &[u8]) {

@@ -9,6 +9,7 @@ use bumpalo::Bump;
 
 use super::run::Stop;
 use super::value::{Array, Lazy, Object, Steps, Val};
+use crate::reason::Reason;
 use crate::text;
 
 /// How deep arrays may nest that become text.
@@ -37,7 +38,7 @@ pub(super) fn type_of(value: Val<'_>) -> Result<&'static [u8], Stop> {
         Val::Number(_) => b"number",
         Val::Text(_) => b"string",
         Val::Null | Val::Lazy(_) | Val::Array(_) | Val::Object(_) | Val::Date(_) | Val::Pattern(_) => b"object",
-        Val::Unset | Val::Function => return Err(Stop::GiveUp),
+        Val::Unset | Val::Function => return Err(Stop::BailOut(Reason::Conversion)),
     })
 }
 
@@ -58,7 +59,7 @@ impl<'a> Maker<'a, '_> {
             Val::Text(text) => text_to_number(text),
             Val::Date(time) => Ok(*time),
             Val::Array(_) | Val::Lazy(_) | Val::Object(_) => text_to_number(self.text(value)?),
-            Val::Unset | Val::Pattern(_) | Val::Function => Err(Stop::GiveUp),
+            Val::Unset | Val::Pattern(_) | Val::Function => Err(Stop::BailOut(Reason::Conversion)),
         }
     }
 
@@ -78,7 +79,7 @@ impl<'a> Maker<'a, '_> {
             }
             Val::Lazy(lazy) => self.lazy_text(lazy),
             Val::Object(object) => self.object_text(object),
-            Val::Unset | Val::Date(_) | Val::Pattern(_) | Val::Function => Err(Stop::GiveUp),
+            Val::Unset | Val::Date(_) | Val::Pattern(_) | Val::Function => Err(Stop::BailOut(Reason::Conversion)),
         }
     }
 
@@ -86,7 +87,7 @@ impl<'a> Maker<'a, '_> {
     fn lazy_text(&mut self, lazy: &'a Lazy<'a>) -> Result<&'a [u8], Stop> {
         for name in [&b"toString"[..], b"valueOf"] {
             if lazy.get(self.arena, name, self.steps)?.is_some() {
-                return Err(Stop::GiveUp);
+                return Err(Stop::BailOut(Reason::Conversion));
             }
         }
         Ok(b"[object Object]")
@@ -95,7 +96,7 @@ impl<'a> Maker<'a, '_> {
     fn object_text(&mut self, object: &'a Object<'a>) -> Result<&'a [u8], Stop> {
         for name in [&b"toString"[..], b"valueOf"] {
             if object.get(name, self.steps)?.is_some() {
-                return Err(Stop::GiveUp);
+                return Err(Stop::BailOut(Reason::Conversion));
             }
         }
         Ok(b"[object Object]")
@@ -128,7 +129,7 @@ impl<'a> Maker<'a, '_> {
         depth: usize,
     ) -> Result<(), Stop> {
         if depth > JOIN_DEPTH {
-            return Err(Stop::GiveUp);
+            return Err(Stop::BailOut(Reason::Conversion));
         }
         for index in 0..array.len(self.arena) {
             if index > 0 {
@@ -153,7 +154,7 @@ impl<'a> Maker<'a, '_> {
     pub(super) fn primitive(&mut self, value: Val<'a>) -> Result<Val<'a>, Stop> {
         match value {
             Val::Array(_) | Val::Lazy(_) | Val::Object(_) => Ok(Val::Text(self.text(value)?)),
-            Val::Unset | Val::Date(_) | Val::Pattern(_) | Val::Function => Err(Stop::GiveUp),
+            Val::Unset | Val::Date(_) | Val::Pattern(_) | Val::Function => Err(Stop::BailOut(Reason::Conversion)),
             plain => Ok(plain),
         }
     }
@@ -267,7 +268,7 @@ pub(super) fn compare_text(left: &[u8], right: &[u8]) -> Result<Ordering, Stop> 
 }
 
 pub(super) fn as_str(text: &[u8]) -> Result<&str, Stop> {
-    std::str::from_utf8(text).map_err(|_| Stop::GiveUp)
+    std::str::from_utf8(text).map_err(|_| Stop::BailOut(Reason::Conversion))
 }
 
 /// Whether a character is white space or a line end of the language.
@@ -301,7 +302,7 @@ pub(super) fn text_to_number(text: &[u8]) -> Result<f64, Stop> {
         return Ok(if negative { f64::NEG_INFINITY } else { f64::INFINITY });
     }
     if rest.len() > 1 && rest[0] == b'0' && rest[1].is_ascii_alphabetic() && !rest[1].eq_ignore_ascii_case(&b'e') {
-        return Err(Stop::GiveUp);
+        return Err(Stop::BailOut(Reason::Conversion));
     }
     if decimal_length(rest) != rest.len() || rest.is_empty() {
         return Ok(f64::NAN);
@@ -312,9 +313,9 @@ pub(super) fn text_to_number(text: &[u8]) -> Result<f64, Stop> {
 /// Reads a decimal literal that is known to be one.
 pub(super) fn parse_decimal(text: &[u8]) -> Result<f64, Stop> {
     if text.len() > NUMBER_BYTES {
-        return Err(Stop::GiveUp);
+        return Err(Stop::BailOut(Reason::Conversion));
     }
-    as_str(text)?.parse().map_err(|_| Stop::GiveUp)
+    as_str(text)?.parse().map_err(|_| Stop::BailOut(Reason::Conversion))
 }
 
 /// How many bytes at the beginning are an unsigned decimal literal; 0 if there is none.

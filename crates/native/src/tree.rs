@@ -64,7 +64,7 @@ pub(super) enum Statement {
     /// Statements whose exceptions the engine handles.
     Try(Box<Statement>),
     /// Anything that ends the native run: exceptions are the engine's business.
-    GiveUp,
+    BailOut,
     Empty,
 }
 
