@@ -28,8 +28,11 @@ fn main() {
     };
     let rounds = rest.first().and_then(|rounds| rounds.parse().ok()).unwrap_or(5);
     let command = match (language.as_str(), command.as_str()) {
-        ("erlang", "settee") => settee_process::erlang::install(&std::env::temp_dir().join("settee-erlang"))
-            .expect("the temporary directory can be written"),
+        ("erlang", "settee") => {
+            let copy = std::env::temp_dir().join("settee-erlang.escript");
+            std::fs::write(&copy, settee_process::erlang::SCRIPT).expect("the temporary directory can be written");
+            settee_process::erlang::command(&copy)
+        }
         _ => command.clone(),
     };
     let processes = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);

@@ -5,12 +5,14 @@
 //! finish what they do and end. How query servers are driven is up to `settee_process`.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use settee_design::Language;
 use settee_process::{Log, QueryServer, ReduceLimit, Settings, erlang};
+use settee_storage::durable::{self, Readers};
 
 use crate::config::Configuration;
 use crate::environment;
@@ -101,8 +103,13 @@ impl QueryServers {
         if let Some(command) = self.erlang.get() {
             return Some(command.clone());
         }
-        match erlang::install(&self.directory) {
-            Ok(command) => Some(self.erlang.get_or_init(|| command).clone()),
+        let copy = self.directory.join("query_server.escript");
+        // Of another version, or half of one. The same one is not written again, which would fail on a full disk.
+        let is_there = fs::read(&copy).is_ok_and(|found| found == erlang::SCRIPT.as_bytes());
+        let written =
+            if is_there { Ok(()) } else { durable::write(&copy, Readers::Default, erlang::SCRIPT.as_bytes()) };
+        match written {
+            Ok(()) => Some(self.erlang.get_or_init(|| erlang::command(&copy)).clone()),
             Err(error) => {
                 tracing::error!("the Erlang query server cannot be written to {}: {error}", self.directory.display());
                 None

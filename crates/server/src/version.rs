@@ -1,13 +1,21 @@
 //! Which layout the data directory has: the file `version` in it. A server refuses data of a later layout instead of
 //! damaging it.
+//!
+//! The mark is durable before anything else is written, so data without one was written before marks were durable, when
+//! there was only [`UNMARKED`]: a power loss then left the file empty, or filled with zeros. Such a directory is marked
+//! anew. A mark that says anything else is not guessed at.
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, bail, ensure};
+use settee_storage::durable::{self, Readers};
 
 /// The layout that this program reads and writes. It changes when an older program could not read what this one writes.
 pub(crate) const LAYOUT: u64 = 1;
+
+/// The layout of data without a mark.
+const UNMARKED: u64 = 1;
 
 /// The name of the file.
 const FILE: &str = "version";
@@ -32,19 +40,25 @@ pub(crate) fn check(data: &Path) -> anyhow::Result<()> {
             data.display()
         ),
         None => {
+            let layout = if data.join("engine").exists() { UNMARKED } else { LAYOUT };
             let path = data.join(FILE);
-            fs::write(&path, format!("{LAYOUT}\n")).with_context(|| format!("{} cannot be written", path.display()))
+            let written = durable::write(&path, Readers::Default, format!("{layout}\n").as_bytes());
+            written.with_context(|| format!("{} cannot be written", path.display()))
         }
     }
 }
 
-/// The layout of the data; `None` if there is no mark, as in a new directory.
+/// The layout of the data; `None` if there is no mark, as in a new directory, or nothing is left of it.
 pub(crate) fn read(data: &Path) -> anyhow::Result<Option<u64>> {
     let path = data.join(FILE);
     match fs::read_to_string(&path) {
         Ok(text) => {
-            let layout = text.trim().parse();
-            layout.map(Some).with_context(|| format!("{} holds no number: {}", path.display(), text.trim()))
+            let text = text.trim_matches(|letter: char| letter == '\0' || letter.is_whitespace());
+            if text.is_empty() {
+                return Ok(None);
+            }
+            let layout = text.parse();
+            layout.map(Some).with_context(|| format!("{} holds no number: {text}", path.display()))
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).with_context(|| format!("{} cannot be read", path.display())),

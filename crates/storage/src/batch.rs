@@ -5,9 +5,20 @@ use crate::{Keyspace, MAX_HEAD_BYTES};
 /// Writes that are applied together, in their order. A later write to a key wins.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
+    purpose: Purpose,
     operations: Vec<Entry>,
     bytes: Vec<u8>,
     head: Option<Vec<u8>>,
+}
+
+/// What becomes of the store by a batch: where room is scarce, engines keep what is left for those that make room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Purpose {
+    /// It gets larger.
+    #[default]
+    Growth,
+    /// It gets smaller, now or by what follows: deletions and compactions.
+    Room,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +67,18 @@ impl Batch {
     #[must_use]
     pub fn head(&self) -> Option<&[u8]> {
         self.head.as_deref()
+    }
+
+    /// An empty batch for a purpose. The owner of one that is to make room sees to it that it does.
+    #[must_use]
+    pub fn of(purpose: Purpose) -> Self {
+        Self { purpose, ..Self::default() }
+    }
+
+    /// What the batch is for.
+    #[must_use]
+    pub fn purpose(&self) -> Purpose {
+        self.purpose
     }
 
     /// Sets the value of `key`.

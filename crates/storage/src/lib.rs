@@ -2,11 +2,13 @@
 //!
 //! An [`Engine`] gives repeatable reads through a [`Snapshot`] and writes through an atomic
 //! [`Engine::commit`] of one [`Batch`]. Every engine passes [`conformance`]; everything above this
-//! crate knows only these traits. The crate knows nothing of documents, revisions or views.
+//! crate knows only these traits. Files that are not an engine's are made durable by [`durable`]. The crate knows
+//! nothing of documents, revisions or views.
 
 mod batch;
 pub mod conformance;
 pub mod counting;
+pub mod durable;
 pub mod faulty;
 pub mod memory;
 mod read;
@@ -15,7 +17,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-pub use batch::{Batch, Operation};
+pub use batch::{Batch, Operation, Purpose};
 pub use read::{Page, PageRange, Reply, Request};
 
 /// A kind of entry. Engines may store and tune each kind apart from the others.
@@ -164,7 +166,7 @@ pub enum StorageError {
     /// An earlier sync failed: nothing more is accepted until the engine is opened again.
     #[error("storage refuses writes after a failed sync: {0}")]
     Poisoned(String),
-    /// The disk is full.
+    /// The disk is full, or so full that nothing may grow.
     #[error("no space left: {0}")]
     Full(String),
 }
@@ -194,11 +196,21 @@ pub trait Engine: Send + Sync + 'static {
         durability: Durability,
     ) -> Result<Outcome>;
 
-    /// Whether the engine takes commits at all.
+    /// Whether the engine takes commits of any purpose.
     ///
     /// # Errors
-    /// What every commit would answer.
+    /// What a commit of [`Purpose::Growth`] would answer.
     fn check(&self) -> Result<()>;
+
+    /// Looks after what may have changed around the engine: takes commits again once the cause of an error is gone, and
+    /// notices when room gets scarce. To be called about once a second; cheap when nothing is wrong. Answers what
+    /// [`Self::check`] does. An engine that has no surroundings does nothing more.
+    ///
+    /// # Errors
+    /// Why the engine does not take commits yet.
+    fn tend(&self) -> Result<()> {
+        self.check()
+    }
 
     /// Removes all entries of a shard, also its state. Durable when it returns.
     /// Must not run beside commits to the same shard.

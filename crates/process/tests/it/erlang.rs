@@ -23,8 +23,9 @@ pub(crate) fn command() -> Option<&'static str> {
             println!("Erlang is not tested: escript is missing. Install erlang-base, or run `cargo xtask setup`");
             return None;
         }
-        let directory = std::env::temp_dir().join(format!("settee-erlang-{}", std::process::id()));
-        Some(erlang::install(&directory).unwrap())
+        let copy = std::env::temp_dir().join(format!("settee-erlang-{}.escript", std::process::id()));
+        std::fs::write(&copy, erlang::SCRIPT).unwrap();
+        Some(erlang::command(&copy))
     });
     command.as_deref()
 }

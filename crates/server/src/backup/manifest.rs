@@ -5,6 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
 use settee_model::json::{Json, Value, write_string};
+use settee_storage::durable::{self, Readers};
 
 use super::files;
 
@@ -48,7 +49,8 @@ impl Manifest {
     pub(super) fn write(&self, path: &Path) -> anyhow::Result<()> {
         let text = self.encode();
         let text = format!("{text}{}\n", files::digest_of(text.as_bytes()));
-        fs::write(path, text).with_context(|| format!("{} cannot be written", path.display()))
+        durable::write(path, Readers::Owner, text.as_bytes())
+            .with_context(|| format!("{} cannot be written", path.display()))
     }
 
     fn encode(&self) -> String {

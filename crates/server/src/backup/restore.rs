@@ -6,6 +6,8 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail, ensure};
 
+use settee_storage::durable;
+
 use super::manifest::Manifest;
 use super::{ENGINE, files};
 use crate::version::RESTORING;
@@ -15,7 +17,7 @@ pub(crate) fn run(directory: &Path, data: &Path) -> anyhow::Result<Manifest> {
     let manifest = Manifest::read(&directory.join(super::MANIFEST)).with_context(|| {
         format!("{} is no complete backup; name the directory with the time of the backup", directory.display())
     })?;
-    fs::create_dir_all(data).with_context(|| format!("{} cannot be made", data.display()))?;
+    durable::create_directories(data).with_context(|| format!("{} cannot be made", data.display()))?;
     if let Some(entry) = fs::read_dir(data)?.flatten().find(|entry| entry.file_name() != "lost+found") {
         bail!(
             "{} is not empty: {} is in it. Restore into a new directory, or empty this one after a look at it.",
@@ -26,7 +28,7 @@ pub(crate) fn run(directory: &Path, data: &Path) -> anyhow::Result<Manifest> {
     let aside = data.join(RESTORING);
     for entry in &manifest.entries {
         let target = aside.join(&entry.path);
-        fs::create_dir_all(target.parent().expect("it lies in the directory"))?;
+        durable::create_directories(target.parent().expect("it lies in the directory"))?;
         let copied = files::copy(&directory.join(&entry.path), &target)?;
         ensure!(
             copied == (entry.bytes, entry.sha256.clone()),
@@ -35,14 +37,14 @@ pub(crate) fn run(directory: &Path, data: &Path) -> anyhow::Result<Manifest> {
             directory.join(&entry.path).display()
         );
     }
-    files::sync_tree(&aside)?;
+    durable::sync_tree(&aside).context("what was restored cannot be synced")?;
     let mut names: Vec<_> = fs::read_dir(&aside)?.map(|entry| Ok(entry?.file_name())).collect::<anyhow::Result<_>>()?;
     // The engine's files last: without them nothing looks like data.
     names.sort_by_key(|name| name == ENGINE);
     for name in names {
-        fs::rename(aside.join(&name), data.join(&name)).context("what was restored cannot take its place")?;
+        durable::rename(&aside.join(&name), &data.join(&name)).context("what was restored cannot take its place")?;
     }
     fs::remove_dir(&aside).context("the directory for restoring stays")?;
-    files::sync_directory(data)?;
+    durable::sync_directory(data)?;
     Ok(manifest)
 }

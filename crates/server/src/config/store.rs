@@ -1,10 +1,13 @@
 //! [`Files`]: the chain of configuration files on disk, how it is found, read and safely replaced. What the entries mean is
 //! not known here.
 
-use super::ini::Ini;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+
+use settee_storage::durable::{self, Readers};
+
+use super::ini::Ini;
 
 /// Where the files are: the configuration file, then `local.d/*.ini` beside it in alphabetical order.
 #[derive(Clone, Debug)]
@@ -85,59 +88,10 @@ impl Files {
 impl Layer {
     /// Writes the file so that after a crash either the old or the new one is there, and on disk when this returns.
     pub(crate) fn save(&self) -> io::Result<()> {
-        replace(&self.path, self.ini.to_string().as_bytes()).map_err(|error| at(&self.path, &error))
+        // Password hashes and secrets: nobody else needs to read them.
+        durable::write(&self.path, Readers::Owner, self.ini.to_string().as_bytes())
+            .map_err(|error| at(&self.path, &error))
     }
-}
-
-fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
-    // A link stays a link: what it points to is replaced.
-    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    fs::create_dir_all(directory)?;
-    let mut temporary_name = std::ffi::OsString::from(".");
-    temporary_name.push(path.file_name().unwrap_or_default());
-    temporary_name.push(".new");
-    let temporary = directory.join(temporary_name);
-    let written = write_new(&temporary, &path, content).and_then(|()| fs::rename(&temporary, &path));
-    match written {
-        Ok(()) => sync_directory(directory),
-        Err(error) => {
-            // It may not have been created; what matters is the first error.
-            let _ = fs::remove_file(&temporary);
-            // A file that is itself a mount point (common in containers) cannot be renamed over, only written.
-            if error.kind() == ErrorKind::ResourceBusy { overwrite(&path, content) } else { Err(error) }
-        }
-    }
-}
-
-fn write_new(temporary: &Path, old: &Path, content: &[u8]) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    // Password hashes and secrets: nobody else needs to read them.
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(temporary)?;
-    if let Ok(metadata) = fs::metadata(old) {
-        file.set_permissions(metadata.permissions())?;
-    }
-    file.write_all(content)?;
-    file.sync_all()
-}
-
-fn overwrite(path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).truncate(true).open(path)?;
-    file.write_all(content)?;
-    file.sync_all()
-}
-
-#[cfg(unix)]
-fn sync_directory(directory: &Path) -> io::Result<()> {
-    File::open(directory)?.sync_all()
-}
-
-#[cfg(not(unix))]
-fn sync_directory(_: &Path) -> io::Result<()> {
-    Ok(())
 }
 
 fn decode(bytes: Vec<u8>, path: &Path) -> io::Result<String> {

@@ -8,6 +8,7 @@ use std::path::Path;
 use anyhow::{Context as _, bail, ensure};
 use settee_model::base64;
 use settee_model::json::{Json, Value, write_string};
+use settee_storage::durable::{Readers, Replacement};
 use sha2::{Digest as _, Sha256};
 
 use super::client::Client;
@@ -32,14 +33,10 @@ pub(crate) fn write(url: &str, to: &Path) -> anyhow::Result<Report> {
         out.flush()?;
         return Ok(report);
     }
-    let mut name = to.file_name().context("--to names no file")?.to_owned();
-    name.push(".partial");
-    let partial = to.with_file_name(name);
-    let file = File::create(&partial).with_context(|| format!("{} cannot be written", partial.display()))?;
+    let file = Replacement::begin(to, Readers::Owner).with_context(|| format!("{} cannot be written", to.display()))?;
     let mut out = BufWriter::new(file);
     let report = Export::new(url, &mut out)?.run()?;
-    out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-    fs::rename(&partial, to).context("the file cannot be given its name")?;
+    out.into_inner().map_err(io::IntoInnerError::into_error)?.commit().context("the file cannot be given its name")?;
     Ok(report)
 }
 

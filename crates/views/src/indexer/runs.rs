@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use settee_storage::Shard;
+use settee_storage::durable::{self, Readers};
 
 use super::merge::{Merge, Ranked, Source};
 use super::sorter::decode;
@@ -57,7 +58,7 @@ impl RunDirectory {
                 }
                 // One of before a crash, which a checkpoint may name.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) if error.kind() == io::ErrorKind::NotFound => fs::create_dir_all(&self.path)?,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => durable::create_directories(&self.path)?,
                 Err(error) => return Err(error.into()),
             }
         }
@@ -94,11 +95,9 @@ impl RunDirectory {
         }
         let owner = self.path.join(OWNER);
         if !owner.exists() {
-            fs::create_dir_all(&self.path)?;
-            fs::write(owner, database)?;
-            self.path.parent().map_or(Ok(()), |base| File::open(base)?.sync_all())?;
+            durable::write(&owner, Readers::Default, database.as_bytes())?;
         }
-        Ok(File::open(&self.path)?.sync_all()?)
+        Ok(durable::sync_directory(&self.path)?)
     }
 
     /// Removes everything.

@@ -115,6 +115,22 @@ const RULES: &[Rule] = &[
         advice: "it changes numbers and member order (docs/adr/0003-json-fidelity.md): use `settee_model::json`",
     },
     Rule {
+        name: "durable",
+        packages: &[],
+        phrases: &[
+            &["fs", "::", "write"],
+            &["fs", "::", "rename"],
+            &["File", "::", "create"],
+            &["File", "::", "create_new"],
+            &["create_new", "(", "true"],
+            &["fs", "::", "create_dir"],
+            &["create_dir_all"],
+        ],
+        crates: Crates::Only(&["bench", "xtask"]),
+        tests: Tests::Exempt,
+        advice: "a file that is written like this may be empty or gone after a power loss: use `settee_storage::durable`",
+    },
+    Rule {
         name: "unfinished",
         packages: &[],
         phrases: &[&["todo", "!"], &["unimplemented", "!"]],

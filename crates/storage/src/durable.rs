@@ -1,0 +1,224 @@
+//! Files outside the engine that must survive a power loss: [`write`], [`Replacement`] for those that are written piece
+//! by piece, and the same for directories and names. Nothing else in the product makes files that are to last.
+//!
+//! A name is durable when the directory that holds it was synced, and contents when the file was; no order is taken for
+//! granted between the two, nor between any two files. So a file is written under another name, synced, renamed, and its
+//! directory synced: whenever the power fails, the old or the new file is there as a whole, and the new one once the
+//! function has returned.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+/// Who may read a new file. One that replaces another is read by whoever could read that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readers {
+    /// The owner only: secrets and data.
+    Owner,
+    /// Whoever the system's defaults let.
+    Default,
+}
+
+/// Writes a file as a whole, in place of the one that may be there. A link stays a link: what it points to is replaced.
+///
+/// # Errors
+/// When the file may not be durable; the old one is there then, or the new one.
+pub fn write(path: &Path, readers: Readers, content: &[u8]) -> io::Result<()> {
+    let mut new = Replacement::begin(path, readers)?;
+    new.write_all(content)?;
+    match new.commit() {
+        // A file that is itself a mount point (common in containers) cannot be renamed over, only written.
+        Err(error) if error.kind() == ErrorKind::ResourceBusy => overwrite(path, content),
+        done => done,
+    }
+}
+
+/// A file that takes the place of another when it is whole.
+#[derive(Debug)]
+pub struct Replacement {
+    file: File,
+    temporary: PathBuf,
+    path: PathBuf,
+}
+
+impl Replacement {
+    /// Begins a file beside `path`, whose directory is made if it is not there.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn begin(path: &Path, readers: Readers) -> io::Result<Self> {
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let directory = parent(&path);
+        create_directories(directory)?;
+        let mut name = OsString::from(".");
+        name.push(path.file_name().unwrap_or_default());
+        name.push(".new");
+        let temporary = directory.join(name);
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true);
+        #[cfg(unix)]
+        if readers == Readers::Owner {
+            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        }
+        let file = options.open(&temporary)?;
+        let new = Self { file, temporary, path };
+        if let Ok(metadata) = fs::metadata(&new.path) {
+            new.file.set_permissions(metadata.permissions())?;
+        }
+        Ok(new)
+    }
+
+    /// Gives the file its name. Durable when it returns.
+    ///
+    /// # Errors
+    /// When it may not be durable; the old file is there then, or the new one.
+    pub fn commit(self) -> io::Result<()> {
+        self.file.sync_all()?;
+        fs::rename(&self.temporary, &self.path)?;
+        sync_directory(parent(&self.path))
+    }
+}
+
+impl Write for Replacement {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for Replacement {
+    fn drop(&mut self) {
+        // It has gone when it took its place.
+        let _ = fs::remove_file(&self.temporary);
+    }
+}
+
+/// Makes a directory and those above it that are not there. Durable when it returns.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn create_directories(directory: &Path) -> io::Result<()> {
+    if directory.as_os_str().is_empty() || directory.is_dir() {
+        return Ok(());
+    }
+    let above = parent(directory);
+    create_directories(above)?;
+    match fs::create_dir(directory) {
+        // Somebody else was faster, and may not have synced it yet.
+        Err(error) if error.kind() != ErrorKind::AlreadyExists || !directory.is_dir() => return Err(error),
+        _ => {}
+    }
+    sync_directory(above)
+}
+
+/// Gives a file or directory, whose contents are durable, another name. Durable when it returns.
+///
+/// # Errors
+/// When it has the old name, or the new one but not durably.
+pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    fs::rename(from, to)?;
+    sync_directory(parent(to))?;
+    if parent(from) == parent(to) { Ok(()) } else { sync_directory(parent(from)) }
+}
+
+/// Makes the names in a directory durable.
+///
+/// # Errors
+/// When they may not be.
+#[cfg(unix)]
+pub fn sync_directory(directory: &Path) -> io::Result<()> {
+    let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+    File::open(directory)?.sync_all()
+}
+
+/// Makes the names in a directory durable.
+///
+/// # Errors
+/// Never: there is no way to ask for it here.
+#[cfg(not(unix))]
+pub fn sync_directory(_: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+/// Makes a directory and everything below it durable: contents and names.
+///
+/// # Errors
+/// When something may not be.
+pub fn sync_tree(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            sync_tree(&entry.path())?;
+        } else if kind.is_file() {
+            File::open(entry.path())?.sync_all()?;
+        }
+    }
+    sync_directory(directory)
+}
+
+fn overwrite(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).truncate(true).open(path)?;
+    file.write_all(content)?;
+    file.sync_all()
+}
+
+/// The directory of a path; the empty one for a bare name.
+fn parent(path: &Path) -> &Path {
+    path.parent().unwrap_or(path)
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    fn names(directory: &Path) -> Vec<OsString> {
+        let mut names: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_is_made_and_replaced_with_the_directories_above_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a/b/file");
+        for content in ["one", "", "three"] {
+            write(&path, Readers::Owner, content.as_bytes()).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), content);
+            assert_eq!(names(path.parent().unwrap()), ["file"]);
+        }
+    }
+
+    #[test]
+    fn what_is_not_finished_replaces_nothing_and_leaves_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        write(&path, Readers::Default, b"old").unwrap();
+        let mut new = Replacement::begin(&path, Readers::Default).unwrap();
+        new.write_all(b"ne").unwrap();
+        drop(new);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+        assert_eq!(names(directory.path()), ["file"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_stays_a_link_and_permissions_stay() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let directory = tempfile::tempdir().unwrap();
+        let (file, link) = (directory.path().join("file"), directory.path().join("link"));
+        write(&file, Readers::Owner, b"old").unwrap();
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        write(&link, Readers::Owner, b"new").unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "new");
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+    }
+}
