@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
-use settee_storage::{Batch, CommitToken, Direction, Engine, Expect, KeyRange, Keyspace, Shard, Snapshot};
+use settee_storage::{
+    Batch, CommitToken, Direction, Engine, Expect, KeyRange, Keyspace, Purpose, Shard, Snapshot, StorageError,
+};
 
 use crate::activity::{Activity, Happened};
 use crate::attempt::Attempt;
@@ -109,7 +111,11 @@ impl Catalog {
             tokens: AtomicU64::new(seed),
             activity: Arc::default(),
         };
-        catalog.finish_deletions()?;
+        match catalog.finish_deletions() {
+            // An engine without room reads at least. The next start finishes them.
+            Err(DatabaseError::Storage(StorageError::Full(_))) => {}
+            finished => finished?,
+        }
         Ok(catalog)
     }
 
@@ -170,7 +176,7 @@ impl Catalog {
         let _writing = self.writing.lock();
         let key = keys::prefixed(keys::DATABASE, name.as_bytes());
         let mut created = None;
-        self.commit(|snapshot, batch| {
+        self.commit(Purpose::Growth, |snapshot, batch| {
             if snapshot.get(Keyspace::Catalog, &key)?.is_some() {
                 return Err(DatabaseError::Exists);
             }
@@ -207,7 +213,7 @@ impl Catalog {
             shards.push(Shard(number.ok_or(DatabaseError::Corrupt("owned shard"))?));
         }
         let key = keys::prefixed(keys::DATABASE, name.as_bytes());
-        self.commit(|snapshot, batch| {
+        self.commit(Purpose::Room, |snapshot, batch| {
             let entry = snapshot.get(Keyspace::Catalog, &key)?.ok_or(DatabaseError::NotFound)?;
             if Entry::decode(&entry)?.shard != database.shard() {
                 return Err(DatabaseError::NotFound);
@@ -249,7 +255,7 @@ impl Catalog {
     pub fn allocate_shard(&self) -> Result<Shard> {
         let _writing = self.writing.lock();
         let mut shard = CATALOG;
-        self.commit(|snapshot, batch| {
+        self.commit(Purpose::Growth, |snapshot, batch| {
             shard = next_shard(snapshot, batch)?;
             Ok(())
         })?;
@@ -263,7 +269,7 @@ impl Catalog {
     pub fn drop_shard(&self, shard: Shard) -> Result<()> {
         self.engine.drop_shard(shard)?;
         let key = keys::prefixed(keys::DROPPED, &keys::sequence(shard.0));
-        self.commit(|_, batch| {
+        self.commit(Purpose::Room, |_, batch| {
             batch.delete(Keyspace::Catalog, &key);
             Ok(())
         })
@@ -281,7 +287,7 @@ impl Catalog {
         if let Some(open) = self.open.write().remove(name) {
             open.close();
         }
-        self.commit(|_, batch| {
+        self.commit(Purpose::Growth, |_, batch| {
             batch.put(Keyspace::Catalog, &keys::prefixed(keys::DATABASE, name.as_bytes()), &entry.encode());
             for shard in shards {
                 batch.put(Keyspace::Catalog, &keys::prefixed(keys::DROPPED, &keys::sequence(shard.0)), b"");
@@ -296,7 +302,7 @@ impl Catalog {
     pub(crate) fn enter(&self, name: &str, entry: &Entry) -> Result<()> {
         let _writing = self.writing.lock();
         let key = keys::prefixed(keys::DATABASE, name.as_bytes());
-        self.commit(|_, batch| {
+        self.commit(Purpose::Growth, |_, batch| {
             batch.put(Keyspace::Catalog, &key, &entry.encode());
             Ok(())
         })
@@ -305,7 +311,7 @@ impl Catalog {
     /// No number up to `last` is given out any more.
     pub(crate) fn reserve_shards(&self, last: u64) -> Result<()> {
         let _writing = self.writing.lock();
-        self.commit(|snapshot, batch| {
+        self.commit(Purpose::Growth, |snapshot, batch| {
             let next = snapshot.get(Keyspace::Catalog, keys::NEXT_SHARD)?;
             let next = next.map_or(Ok(0), |bytes| Reader::new(&bytes, "next shard").varint())?;
             let mut value = Vec::new();
@@ -337,7 +343,7 @@ impl Catalog {
     }
 
     /// Commits what `fill` puts into a batch, again if another node was first.
-    fn commit(&self, mut fill: impl FnMut(&dyn Snapshot, &mut Batch) -> Result<()>) -> Result<()> {
+    fn commit(&self, purpose: Purpose, mut fill: impl FnMut(&dyn Snapshot, &mut Batch) -> Result<()>) -> Result<()> {
         let mut attempt = Attempt::new(CommitToken(u128::from(self.tokens.fetch_add(1, Ordering::Relaxed))));
         loop {
             let snapshot = self.engine.snapshot(CATALOG)?;
@@ -345,7 +351,7 @@ impl Catalog {
             if attempt.happened(state)? {
                 return Ok(());
             }
-            let mut batch = Batch::new();
+            let mut batch = Batch::of(purpose);
             fill(snapshot.as_ref(), &mut batch)?;
             if attempt.commit(self.engine.as_ref(), CATALOG, state.version, batch)? {
                 return Ok(());

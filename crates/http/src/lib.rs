@@ -55,5 +55,5 @@ pub use node::{Identity, KeyReader, Node, NodeParts, Surroundings};
 pub use observe::ACCESS_LOG;
 pub use operation::{Attribute, LogLines, Operation, Parent, ProcessFigures, Span, Tracer};
 pub use replication::{Replication, ReplicationParts};
-pub use server::{Listener, Shutdown, serve};
+pub use server::{Listener, Shutdown, connections_max, serve};
 pub use tls::Tls;

@@ -93,11 +93,18 @@ impl Listener {
     }
 }
 
-/// Serves `listeners` until `shutdown` begins and open requests have ended, or have had their time.
-pub async fn serve(node: Arc<Node>, listeners: Vec<Listener>, shutdown: Shutdown) {
+/// How many connections the configuration allows at a time.
+#[must_use]
+pub fn connections_max(settings: &dyn Settings) -> u64 {
+    settings.number("chttpd", "max_connections", CONNECTIONS_MAX).max(1)
+}
+
+/// Serves `listeners`, and so many connections at a time, until `shutdown` begins and open requests have ended, or have had
+/// their time.
+pub async fn serve(node: Arc<Node>, listeners: Vec<Listener>, connections: u64, shutdown: Shutdown) {
     let router = Arc::new(routes::router(&shutdown));
-    let most = node.settings.number("chttpd", "max_connections", CONNECTIONS_MAX).clamp(1, u64::from(u32::MAX));
-    let slots = Arc::new(Semaphore::new(usize::try_from(most).unwrap_or(Semaphore::MAX_PERMITS)));
+    let most = usize::try_from(connections).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
+    let slots = Arc::new(Semaphore::new(most));
     let version = version_header(&node);
     let service = Arc::new(Service { node, router, version });
     let mut accepting = JoinSet::new();

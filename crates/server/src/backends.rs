@@ -5,13 +5,23 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use settee_bench::{RawLoad, RawStore};
-use settee_storage::Engine;
+use settee_storage::{Engine, durable};
 pub(crate) use settee_storage_rocksdb::files::{Checked, Depth, Fault, Salvaged};
 use settee_storage_rocksdb::{Options, RocksEngine, files, raw};
 
-/// Opens the engine that keeps its files in `directory`.
-pub(crate) fn open(directory: &Path) -> anyhow::Result<Arc<dyn Engine>> {
-    let engine = RocksEngine::open(directory, &Options::default())
+/// The file in the data directory that is kept for its room.
+const RESERVE: &str = "reserve";
+
+/// Opens the engine of the data directory `data`, which may keep so many files open.
+pub(crate) fn open(data: &Path, files_max: u16) -> anyhow::Result<Arc<dyn Engine>> {
+    let directory = data.join("engine");
+    durable::create_directories(&directory).with_context(|| format!("{} cannot be made", directory.display()))?;
+    // An engine syncs what is in its directory, and nothing above: the directory may be there since a start that was
+    // killed before it was synced.
+    durable::sync_directory(data).with_context(|| format!("{} cannot be synced", data.display()))?;
+    let disk_bytes = rustix::fs::statvfs(data).map_or(u64::MAX, |disk| disk.f_blocks.saturating_mul(disk.f_frsize));
+    let options = Options { max_open_files: files_max, ..Options::for_disk(disk_bytes, data.join(RESERVE)) };
+    let engine = RocksEngine::open(&directory, &options)
         .with_context(|| format!("the data in {} cannot be opened", directory.display()))?;
     Ok(Arc::new(engine))
 }

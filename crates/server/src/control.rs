@@ -1,7 +1,7 @@
 //! A running server and the commands that work on its data directory: a socket in that directory, `control.sock`, which
 //! only the owner of the data can reach, takes a line with the name of what is wanted and answers a line of JSON.
 //!
-//! - `status`: who serves, since when, and which requests were slow of late.
+//! - `status`: who serves, since when, why writes are refused if they are, and which requests were slow of late.
 //! - `checkpoint`: a consistent copy of all data, made of hard links, in the data directory. It is removed when the
 //!   connection ends.
 //! - `verify`: what the databases hold is read and counted again; a line for each database, and some meanwhile.
@@ -20,7 +20,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use settee_http::Node;
 use settee_model::json::{Json, Value, write_string};
-use settee_storage::Engine;
+use settee_storage::{Engine, durable};
 
 /// The socket in the data directory.
 const SOCKET: &str = "control.sock";
@@ -165,7 +165,7 @@ impl Checkpoint {
     /// Makes one. Numbers must not repeat while the data directory is locked.
     pub(crate) fn make(data: &Path, engine: &dyn Engine, number: u64) -> anyhow::Result<Self> {
         let directory = data.join(CHECKPOINTS);
-        fs::create_dir_all(&directory).with_context(|| format!("{} cannot be made", directory.display()))?;
+        durable::create_directories(&directory).with_context(|| format!("{} cannot be made", directory.display()))?;
         let checkpoint = Self(directory.join(number.to_string()));
         engine.checkpoint(&checkpoint.0).context("the engine made no checkpoint")?;
         Ok(checkpoint)

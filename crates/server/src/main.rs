@@ -10,6 +10,7 @@ mod cli;
 mod commands;
 mod config;
 mod control;
+mod descriptors;
 mod doctor;
 mod environment;
 mod export;

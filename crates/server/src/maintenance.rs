@@ -1,5 +1,5 @@
 //! Housekeeping in the background: databases with much garbage are compacted, one at a time, what happens to databases is
-//! kept for `_db_updates`, and indexes are kept up ([`Indexing`]).
+//! kept for `_db_updates`, indexes are kept up ([`Indexing`]), and the engine looks after itself.
 //!
 //! [`Maintenance`] knows when; how is up to `settee_database`.
 
@@ -20,6 +20,9 @@ mod tests;
 
 /// Purges that are remembered needlessly are worth a compaction from this number on.
 const PURGES_MAX: u64 = 10_000;
+
+/// How often the engine looks after itself.
+const TEND_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Where databases, tasks and settings are found.
 pub(crate) struct Maintenance {
@@ -54,6 +57,7 @@ impl Maintenance {
         let waker = Arc::clone(&news);
         maintenance.catalog.activity().watch(move || waker.notify_one());
         let mut loops = vec![
+            tokio::spawn(tend_the_engine(Arc::clone(&maintenance))),
             tokio::spawn(compact_from_time_to_time(Arc::clone(&maintenance), Arc::clone(&is_over))),
             tokio::spawn(keep_events(Arc::clone(&maintenance), news)),
         ];
@@ -125,6 +129,25 @@ impl Threshold {
         let left = garbage.total_bytes.saturating_sub(garbage.bytes).max(1);
         let ratio = garbage.total_bytes as f64 / left as f64;
         much && ratio >= self.ratio || garbage.purges >= PURGES_MAX
+    }
+}
+
+/// Lets the engine look after itself, and tells when it begins and ceases to refuse writes.
+async fn tend_the_engine(maintenance: Arc<Maintenance>) {
+    let mut told = maintenance.catalog.engine().check().err().map(|error| error.to_string());
+    loop {
+        tokio::time::sleep(TEND_INTERVAL).await;
+        let engine = Arc::clone(maintenance.catalog.engine());
+        let found = match spawn_blocking(move || engine.tend()).await {
+            Ok(found) => found.err().map(|error| error.to_string()),
+            Err(panic) => Some(panic.to_string()),
+        };
+        match (&told, &found) {
+            (None, Some(reason)) => tracing::error!(reason, "writes are refused until the cause is gone"),
+            (Some(_), None) => tracing::warn!("writes are taken again"),
+            _ => {}
+        }
+        told = found;
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use settee_http::ProcessFigures;
 
 /// Ticks of the processor clock a second, on every Linux of today.
@@ -29,6 +30,15 @@ pub(crate) fn open_files_limit() -> Option<(u64, u64)> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     let mut numbers = line.split_whitespace().map(|word| word.parse().unwrap_or(u64::MAX));
     Some((numbers.next()?, numbers.next()?))
+}
+
+/// Raises the soft limit of open files to the hard one, and answers what it is then. The soft one is low for the sake of
+/// programs that cannot deal with large numbers (`select`), which this one does not use.
+pub(crate) fn raise_open_files_limit() -> u64 {
+    let limits = getrlimit(Resource::Nofile);
+    // Where it stays as it was, that is what there is.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limits.maximum, maximum: limits.maximum });
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
 fn entries(directory: &str) -> u64 {

@@ -16,9 +16,11 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail, ensure};
 use settee_database::verify::Place;
 use settee_database::{Catalog, Loss};
+use settee_storage::durable::{self, Readers};
 
 use crate::backends::{self, Salvaged};
 use crate::commands::say;
+use crate::descriptors::Descriptors;
 use crate::lock::DataLock;
 use crate::verify::{ENGINE, Progress, own_files, size};
 use crate::{environment, version};
@@ -33,7 +35,7 @@ const SHOWN_MAX: usize = 100;
 pub(crate) fn run(data: &Path, to: &Path) -> anyhow::Result<ExitCode> {
     let data = data.canonicalize().with_context(|| format!("{} cannot be found", data.display()))?;
     ensure!(data.join(ENGINE).is_dir(), "{} holds no data of a server", data.display());
-    fs::create_dir_all(to).with_context(|| format!("{} cannot be made", to.display()))?;
+    durable::create_directories(to).with_context(|| format!("{} cannot be made", to.display()))?;
     let to = to.canonicalize()?;
     ensure!(!to.starts_with(data.join(ENGINE)), "the new directory must not lie among the files of the old one");
     if let Some(entry) = fs::read_dir(&to)?.flatten().find(|entry| entry.file_name() != "lost+found") {
@@ -49,11 +51,12 @@ pub(crate) fn run(data: &Path, to: &Path) -> anyhow::Result<ExitCode> {
     };
     copy_configuration(&data, &to)?;
     version::check(&to)?;
-    let engine = backends::open(&to.join(ENGINE))?;
+    let engine = backends::open(&to, Descriptors::claim()?.engine)?;
     mend(&Arc::new(Catalog::open(Arc::clone(&engine), environment::random_u64())?), &salvaged, &mut list)?;
     engine.sync()?;
     let text = list.text(&salvaged);
-    fs::write(to.join(LIST), &text).with_context(|| format!("{LIST} cannot be written"))?;
+    durable::write(&to.join(LIST), Readers::Owner, text.as_bytes())
+        .with_context(|| format!("{LIST} cannot be written"))?;
     let shown: Vec<&str> = text.lines().take(SHOWN_MAX).collect();
     say(&format!("{}\n", shown.join("\n")));
     if text.lines().count() > SHOWN_MAX {
@@ -145,7 +148,7 @@ fn mend_database(catalog: &Catalog, salvaged: &Salvaged, place: &Place, list: &m
 fn copy_configuration(data: &Path, to: &Path) -> anyhow::Result<()> {
     let mut files = vec!["local.ini".to_owned()];
     if let Ok(entries) = fs::read_dir(data.join("local.d")) {
-        fs::create_dir_all(to.join("local.d"))?;
+        durable::create_directories(&to.join("local.d"))?;
         files.extend(entries.flatten().map(|entry| format!("local.d/{}", entry.file_name().to_string_lossy())));
     }
     for name in files {
@@ -154,7 +157,8 @@ fn copy_configuration(data: &Path, to: &Path) -> anyhow::Result<()> {
             std::str::from_utf8(line).is_ok_and(|text| !text.chars().any(|c| c.is_control() && c != '\t' && c != '\r'))
         };
         let lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').filter(is_text).collect();
-        fs::write(to.join(&name), lines.join(&b'\n')).with_context(|| format!("{name} cannot be copied"))?;
+        durable::write(&to.join(&name), Readers::Owner, &lines.join(&b'\n'))
+            .with_context(|| format!("{name} cannot be copied"))?;
         #[cfg(unix)]
         fs::set_permissions(to.join(&name), fs::metadata(data.join(&name))?.permissions())?;
     }

@@ -11,13 +11,14 @@ use settee_database::Catalog;
 use settee_database::tasks::Tasks;
 use settee_design::{Growth, Limits};
 use settee_http::{Applies, Identity, Node, NodeParts, Operation, Shutdown, Surroundings};
-use settee_storage::Engine;
+use settee_storage::{Engine, durable};
 use settee_views::{About, Clock, Languages, LogLine, Views};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::ServeArgs;
 use crate::config::{Configuration, Given, Options, defaults, guide};
 use crate::control::Control;
+use crate::descriptors::Descriptors;
 use crate::environment;
 use crate::indexing::Indexing;
 use crate::lock::DataLock;
@@ -49,9 +50,16 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
 }
 
 fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Result<()> {
-    std::fs::create_dir_all(&args.data)
+    durable::create_directories(&args.data)
         .with_context(|| format!("the data directory {} cannot be created", args.data.display()))?;
     let data = args.data.canonicalize().context("the data directory cannot be found")?;
+    // A start that was killed may have made it and not synced it. What may not be read was not made by a start.
+    match data.parent().map_or(Ok(()), durable::sync_directory) {
+        Err(error) if error.kind() != std::io::ErrorKind::PermissionDenied => {
+            return Err(error).context("the directory above the data directory cannot be synced");
+        }
+        _ => {}
+    }
     let lock = DataLock::take(&data)?;
     version::check(&data)?;
     let configuration = Arc::new(configuration(args, &data)?);
@@ -77,12 +85,13 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
     let address = address(&configuration)?;
     let authenticator = authenticator(&configuration, address);
     refuse_open_server(&authenticator, address)?;
-    let engine = backends::open(&data.join("engine"))?;
+    let descriptors = Descriptors::claim()?;
+    let engine = backends::open(&data, descriptors.engine)?;
     let exporter = Exporter::start(&configuration)?.map(Arc::new);
     let operation = operation(&configuration, &log, restart, exporter.clone());
     let (node, maintenance) = node(&data, Arc::clone(&engine), Arc::clone(&configuration), authenticator, operation)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no threads")?;
-    runtime.block_on(listen(node, maintenance, &configuration, address, &data, shutdown.clone()))?;
+    runtime.block_on(listen(node, maintenance, &configuration, address, &data, descriptors, shutdown.clone()))?;
     if let Some(exporter) = exporter {
         exporter.flush();
     }
@@ -214,7 +223,7 @@ fn views(
     configuration: &Configuration,
     spill: &Path,
 ) -> anyhow::Result<Views> {
-    std::fs::create_dir_all(spill).context("the directory for temporary files cannot be created")?;
+    durable::create_directories(spill).context("the directory for temporary files cannot be created")?;
     let number = |key| configuration.get_u64("view_updater", key);
     let checkpoint_s = number("checkpoint_interval").unwrap_or(10);
     let settings = settee_views::Settings {
@@ -294,7 +303,7 @@ fn algorithm(configuration: &Configuration) -> Algorithm {
 }
 
 /// Says where the server is and who rules it. After a restart nobody may read any more what is printed.
-fn greet(addresses: &[String], data: &Path, administrators: &[String]) {
+fn greet(addresses: &[String], data: &Path, administrators: &[String], remarks: &[String]) {
     let version = env!("CARGO_PKG_VERSION");
     let rule = match administrators {
         [] => format!(
@@ -307,7 +316,9 @@ fn greet(addresses: &[String], data: &Path, administrators: &[String]) {
         names => format!("Administrators are {}\n", names.join(", ")),
     };
     let (addresses, data) = (addresses.join(" and "), data.display());
-    let text = format!("Settee {version} listens at {addresses}\nData lies in {data}\n{rule}Stop with Ctrl-C.\n");
+    let remarks: String = remarks.iter().map(|remark| format!("{remark}\n")).collect();
+    let text =
+        format!("Settee {version} listens at {addresses}\nData lies in {data}\n{rule}{remarks}Stop with Ctrl-C.\n");
     let mut stdout = std::io::stdout();
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }
@@ -327,16 +338,29 @@ async fn listen(
     configuration: &Arc<Configuration>,
     address: SocketAddr,
     data: &Path,
+    descriptors: Descriptors,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
     let opened = listen::open(configuration, address).await?;
-    node.make_users_database().await.map_err(|error| anyhow::anyhow!("{}", error.reason))?;
+    let refusal = node.engine().check().err();
+    if refusal.is_none() {
+        node.make_users_database().await.map_err(|error| anyhow::anyhow!("{}", error.reason))?;
+    }
     let control = Control::start(data, opened.addresses.join(" and "), Arc::clone(&node), Arc::clone(node.engine()));
     if let Err(error) = &control {
         tracing::warn!(error = format!("{error:#}"), "`settee backup` and `settee doctor` will not reach this server");
     }
+    let wanted = settee_http::connections_max(&**configuration);
+    let connections = descriptors.connections(wanted);
+    let mut remarks = Vec::new();
+    if connections < wanted {
+        remarks.push(format!("Takes {connections} connections at a time, not {wanted}: {descriptors}"));
+    }
+    if let Some(refusal) = refusal {
+        remarks.push(format!("Writes are refused until there is room: {refusal}"));
+    }
     let administrators: Vec<String> = configuration.section("admins").into_iter().map(|(name, _)| name).collect();
-    greet(&opened.addresses, data, &administrators);
+    greet(&opened.addresses, data, &administrators, &remarks);
     let mut terminate = signal(SignalKind::terminate()).context("signals cannot be received")?;
     let background = maintenance.start();
     let watching = opened.certificates.map(|certificates| tokio::spawn(certificates.watch()));
@@ -357,7 +381,7 @@ async fn listen(
             tracing::warn!("replications did not end in time; they go on where their last checkpoints are");
         }
     });
-    settee_http::serve(node, opened.listeners, shutdown).await;
+    settee_http::serve(node, opened.listeners, connections, shutdown).await;
     // It has its time from the same moment on.
     replication.await.context("the end of replications broke")?;
     if let Some(watching) = watching {

@@ -3,6 +3,12 @@
 use rocksdb::ErrorKind;
 use settee_storage::StorageError;
 
+/// Whether a sync failed, be it of the log, of a sorted file or of a directory. The store has no kind for this either; the
+/// text is the one that its environment for POSIX puts before the path.
+pub(crate) fn is_failed_sync(text: &str) -> bool {
+    ["While fsync", "While fdatasync", "While sync_file_range"].iter().any(|call| text.contains(call))
+}
+
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 pub(crate) fn translate(error: rocksdb::Error) -> StorageError {
     let text = error.to_string();

@@ -14,61 +14,98 @@ pub mod raw;
 mod shards;
 mod size;
 mod snapshot;
+mod space;
+mod store;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use rocksdb::checkpoint::Checkpoint;
 use rocksdb::statistics::Ticker;
-use rocksdb::{
-    Cache, ColumnFamily, CompactOptions, DBWithThreadMode, SingleThreaded, WriteBatch, WriteBufferManager, WriteOptions,
-};
+use rocksdb::{ColumnFamily, CompactOptions, DBWithThreadMode, FlushOptions, SingleThreaded, WriteBatch, WriteOptions};
 use settee_storage::{
-    Batch, CommitToken, Durability, Engine, Keyspace, Operation, Outcome, Result, Shard, ShardState, Snapshot,
+    Batch, CommitToken, Durability, Engine, Keyspace, Operation, Outcome, Purpose, Result, Shard, ShardState, Snapshot,
     StorageError, Version,
 };
 
 use clear::hide;
 use epoch::Epoch;
-use error::translate;
-use options::Tuned;
+use error::{is_failed_sync, translate};
 pub use options::{Options, Tickers};
 use shards::{Slot, Slots, Stored};
 use snapshot::RocksSnapshot;
+use space::Space;
+use store::Store;
 
 /// Column families are made at opening only, and their handles cost no lock in this mode.
 type Database = DBWithThreadMode<SingleThreaded>;
 
+/// How long new reads wait for old ones to end when the store is to be opened again.
+const DRAIN: Duration = Duration::from_millis(200);
+const DRAIN_STEP: Duration = Duration::from_millis(1);
+
+/// Reads that are under way when the store was to be opened again so often are ended.
+const DRAINS_MAX: u32 = 10;
+
+/// Most calls of [`Engine::tend`] between two tries to open the store again.
+const PAUSE_MAX: u32 = 30;
+
 /// An engine on a directory that no other process may use at the same time.
 pub struct RocksEngine {
-    /// Before the database, which it holds as well.
-    epoch: Mutex<Arc<Epoch>>,
-    database: Arc<Database>,
+    path: PathBuf,
+    options: Options,
+    /// None when it could not even be opened for reading.
+    store: RwLock<Option<Arc<Store>>>,
     slots: Slots,
     /// Bytes given to the store since it was opened.
     written: AtomicU64,
     /// How many commits were answered when they were on disk.
     synced: AtomicU64,
+    /// Why nothing is written until the process ends.
     poisoned: OnceLock<String>,
-    opened_with: rocksdb::Options,
-    cache: Cache,
-    buffers: WriteBufferManager,
+    /// Why nothing is written until the store is opened again.
+    fault: Mutex<Option<StorageError>>,
+    healing: Mutex<Healing>,
+    space: Space,
+}
+
+/// How the tries to open the store again go.
+#[derive(Debug, Default)]
+struct Healing {
+    /// Tries that found readers.
+    drains: u32,
+    /// Tries that failed.
+    failures: u32,
+    /// Calls until the next try.
+    pause: u32,
+    /// What was free at the last try that failed for lack of room.
+    free_bytes: Option<u64>,
 }
 
 impl RocksEngine {
-    /// Opens the store in `path`, or makes one there.
+    /// Opens the store in `path`, or makes one there. A store that is there is opened for reading only if the disk has
+    /// no room for opening it; [`Engine::tend`] opens it for writing later.
     ///
     /// # Errors
     /// When the directory cannot be used, another process has it, or the store is damaged.
     pub fn open(path: &Path, options: &Options) -> Result<Self> {
-        let tuned = Tuned::new(options);
-        let database = Database::open_cf_descriptors(&tuned.database, path, tuned.columns).map_err(translate)?;
-        Ok(Self::on(database, tuned.database, tuned.cache, tuned.buffers))
+        let space = Space::new(path.ancestors().find(|above| above.is_dir()).unwrap_or(path), options);
+        space.look();
+        match Store::open(path, options) {
+            Err(error @ StorageError::Full(_)) => {
+                space.give_up_reserve();
+                // Without anything to read, there is nothing to serve.
+                let store = Store::open_read_only(path, options).map_err(|_| error.clone())?;
+                Ok(Self::on(store, Some(error), space, path, options))
+            }
+            opened => Ok(Self::on(opened?, None, space, path, options)),
+        }
     }
 
     /// Opens the store in `path` to read it; nothing is written there, and every commit fails.
@@ -76,63 +113,146 @@ impl RocksEngine {
     /// # Errors
     /// When the directory cannot be read or the store is damaged.
     pub fn open_read_only(path: &Path, options: &Options) -> Result<Self> {
-        let mut tuned = Tuned::new(options);
-        tuned.database.create_if_missing(false);
-        let database = Database::open_cf_descriptors_read_only(&tuned.database, path, tuned.columns, false);
-        Ok(Self::on(database.map_err(translate)?, tuned.database, tuned.cache, tuned.buffers))
+        let store = Store::open_read_only(path, options)?;
+        Ok(Self::on(store, None, Space::new(path, options), path, options))
     }
 
-    fn on(database: Database, opened_with: rocksdb::Options, cache: Cache, buffers: WriteBufferManager) -> Self {
-        let database = Arc::new(database);
+    fn on(store: Store, fault: Option<StorageError>, space: Space, path: &Path, options: &Options) -> Self {
         Self {
-            epoch: Mutex::new(Epoch::new(Arc::clone(&database))),
-            database,
+            path: path.to_owned(),
+            options: options.clone(),
+            store: RwLock::new(Some(Arc::new(store))),
             slots: Slots::default(),
             written: AtomicU64::new(0),
             synced: AtomicU64::new(0),
             poisoned: OnceLock::new(),
-            opened_with,
-            cache,
-            buffers,
+            fault: Mutex::new(fault),
+            healing: Mutex::default(),
+            space,
         }
     }
 
     /// How often the log was synced since the store was opened; 0 unless it was opened with [`Tickers::On`].
     #[must_use]
     pub fn wal_syncs(&self) -> u64 {
-        self.opened_with.get_ticker_count(Ticker::WalFileSynced)
+        self.store().map_or(0, |store| store.opened_with.get_ticker_count(Ticker::WalFileSynced))
     }
 
-    /// After a failed write or sync nobody knows what the log holds, and a later sync may claim success for pages
-    /// that the system has given up. Only opening the store again, which reads the log, gives an answer.
-    fn poison(&self, error: rocksdb::Error) -> StorageError {
+    fn store(&self) -> Result<Arc<Store>> {
+        let store = self.store.read().clone();
+        store.ok_or_else(|| StorageError::Io("the store could not be opened again after an error".to_owned()))
+    }
+
+    /// After a failed write nobody knows what the log holds: only opening the store again, which reads it, gives an
+    /// answer. After a failed sync not even that does: a later one may claim success for pages that the system has given
+    /// up, and reading them finds what is not on disk.
+    fn failed(&self, error: rocksdb::Error) -> StorageError {
+        let is_sync = is_failed_sync(error.as_ref());
         let error = translate(error);
         // A first reason stays.
-        let _ = self.poisoned.set(error.to_string());
+        if is_sync {
+            let _ = self.poisoned.set(error.to_string());
+        } else {
+            self.fault.lock().get_or_insert_with(|| error.clone());
+        }
         error
     }
 
-    fn load_state<'s>(&self, shard: Shard, slot: &'s mut Slot) -> Result<&'s mut Stored> {
+    /// Whether the store takes writes as such, room or not.
+    fn check_store(&self) -> Result<()> {
+        if let Some(reason) = self.poisoned.get() {
+            return Err(StorageError::Poisoned(reason.clone()));
+        }
+        self.fault.lock().clone().map_or(Ok(()), Err)
+    }
+
+    /// Whether there is room for a commit. What makes room may have the reserve, which is given up for it if it must be.
+    fn admit(&self, purpose: Purpose) -> Result<()> {
+        match purpose {
+            Purpose::Growth => self.space.check(),
+            Purpose::Room => {
+                self.space.look();
+                Ok(())
+            }
+        }
+    }
+
+    /// Opens the store again, once nobody reads it any more.
+    fn reopen(&self, healing: &mut Healing) -> Result<()> {
+        let mut current = self.store.write();
+        if let Some(store) = current.take()
+            && let Err(store) = close(store)
+        {
+            healing.drains += 1;
+            if healing.drains.is_multiple_of(DRAINS_MAX) {
+                store.end_leases();
+            }
+            *current = Some(store);
+            return Ok(());
+        }
+        // What was committed is what the log says now.
+        self.slots.forget_states();
+        match Store::open(&self.path, &self.options) {
+            Ok(store) => {
+                *current = Some(Arc::new(store));
+                *self.fault.lock() = None;
+                Ok(())
+            }
+            Err(error) => {
+                // Reading may need less of what is missing. If not, the next try may find it.
+                *current = Store::open_read_only(&self.path, &self.options).ok().map(Arc::new);
+                Err(error)
+            }
+        }
+    }
+
+    /// A store that is too full to grow gives back its log, which it would otherwise keep until memory is full.
+    fn flush_if_scarce(&self, store: &Store) {
+        if !self.space.is_scarce() {
+            return;
+        }
+        let columns: Vec<_> = Keyspace::ALL.iter().map(|space| column(&store.database, *space)).collect();
+        let columns: Vec<_> = columns.into_iter().chain([state_column(&store.database)]).collect();
+        // What cannot be flushed stays in the log.
+        let _ = store.database.flush_cfs_opt(&columns, &FlushOptions::default());
+    }
+
+    fn load_state<'s>(store: &Store, shard: Shard, slot: &'s mut Slot) -> Result<&'s mut Stored> {
         if slot.state.is_none() {
-            slot.state = Some(self.read_state(shard)?);
+            let database = &store.database;
+            let bytes = database.get_pinned_cf(state_column(database), keys::prefix(shard)).map_err(translate)?;
+            slot.state = Some(Stored::decode(bytes.as_deref())?);
         }
         Ok(slot.state.get_or_insert_default())
     }
+}
 
-    fn read_state(&self, shard: Shard) -> Result<Stored> {
-        let bytes =
-            self.database.get_pinned_cf(state_column(&self.database), keys::prefix(shard)).map_err(translate)?;
-        Stored::decode(bytes.as_deref())
+/// Closes a store, after a wait for those who read it. The store itself if they take longer.
+fn close(mut store: Arc<Store>) -> Result<(), Arc<Store>> {
+    // Nothing is to change any more below those who read it still.
+    store.database.cancel_all_background_work(true);
+    let mut waited = Duration::ZERO;
+    loop {
+        store = match Arc::try_unwrap(store) {
+            Ok(store) => {
+                drop(store);
+                return Ok(());
+            }
+            Err(store) if waited >= DRAIN => return Err(store),
+            Err(store) => store,
+        };
+        std::thread::park_timeout(DRAIN_STEP);
+        waited += DRAIN_STEP;
     }
+}
 
-    fn total(&self, property: &str) -> u64 {
-        Keyspace::ALL.iter().map(|space| size::property(&self.database, *space, property)).sum()
-    }
+fn total(database: &Database, property: &str) -> u64 {
+    Keyspace::ALL.iter().map(|space| size::property(database, *space, property)).sum()
 }
 
 impl fmt::Debug for RocksEngine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RocksEngine").field("path", &self.database.path()).finish_non_exhaustive()
+        f.debug_struct("RocksEngine").field("path", &self.path).finish_non_exhaustive()
     }
 }
 
@@ -152,9 +272,10 @@ fn durable() -> WriteOptions {
 
 impl Engine for RocksEngine {
     fn snapshot(&self, shard: Shard) -> Result<Arc<dyn Snapshot>> {
+        let store = self.store()?;
         // The epoch first: a shard that is dropped in between is kept too long, never too short.
-        let epoch = Arc::clone(&self.epoch.lock());
-        Ok(Arc::new(RocksSnapshot::new(Arc::clone(&self.database), epoch, shard)))
+        let epoch = Arc::clone(&store.epoch.lock());
+        Ok(Arc::new(RocksSnapshot::new(store, epoch, shard)))
     }
 
     fn commit(
@@ -165,9 +286,11 @@ impl Engine for RocksEngine {
         batch: Batch,
         durability: Durability,
     ) -> Result<Outcome> {
+        self.admit(batch.purpose())?;
+        let store = self.store()?;
         // Everything that can be done before the lock is taken.
         let mut writes = WriteBatch::with_capacity_bytes(batch.size_bytes() + 32 * (batch.len() + 1));
-        let columns = Keyspace::ALL.map(|space| column(&self.database, space));
+        let columns = Keyspace::ALL.map(|space| column(&store.database, space));
         let mut stored = Vec::new();
         for operation in batch.operations() {
             match operation {
@@ -188,88 +311,127 @@ impl Engine for RocksEngine {
 
         let slot = self.slots.slot(shard);
         let mut slot = slot.lock();
-        self.check()?;
-        let current = self.load_state(shard, &mut slot)?;
+        self.check_store()?;
+        let current = Self::load_state(&store, shard, &mut slot)?;
         let Version(version) = current.state.version;
         if Version(version) != expected {
             return Ok(Outcome::Conflict(Version(version)));
         }
         let state = ShardState { version: Version(version + 1), token };
         let stored = Stored { state, head: head.or_else(|| current.head.clone()) };
-        writes.put_cf(state_column(&self.database), keys::prefix(shard), stored.encode());
+        writes.put_cf(state_column(&store.database), keys::prefix(shard), stored.encode());
         let bytes = writes.size_in_bytes() as u64;
         // Writers that wait here form a group, and its leader syncs once for all.
-        self.database.write_opt(writes, &options).map_err(|error| self.poison(error))?;
+        store.database.write_opt(writes, &options).map_err(|error| self.failed(error))?;
         self.synced.fetch_add(u64::from(durability == Durability::Synced), Ordering::Relaxed);
         slot.state = Some(stored);
         let total = self.written.fetch_add(bytes, Ordering::Relaxed) + bytes;
         slot.recent.wrote(total, bytes);
+        self.space.wrote(bytes);
         Ok(Outcome::Committed(state.version))
     }
 
     fn check(&self) -> Result<()> {
-        match self.poisoned.get() {
-            Some(reason) => Err(StorageError::Poisoned(reason.clone())),
-            None => Ok(()),
+        self.check_store()?;
+        self.space.check()
+    }
+
+    fn tend(&self) -> Result<()> {
+        let mut healing = self.healing.lock();
+        self.space.look();
+        let Err(fault) = self.check_store() else { return self.space.check() };
+        if matches!(fault, StorageError::Poisoned(_)) {
+            return Err(fault);
         }
+        if matches!(fault, StorageError::Full(_)) {
+            self.space.give_up_reserve();
+            self.space.look();
+            let free = self.space.free_bytes();
+            if healing.free_bytes.is_some_and(|before| free <= before) {
+                return Err(fault);
+            }
+        }
+        if healing.pause > 0 {
+            healing.pause -= 1;
+            return Err(fault);
+        }
+        if let Err(error) = self.reopen(&mut healing) {
+            healing.failures += 1;
+            healing.pause = (1 << healing.failures.min(5)).min(PAUSE_MAX);
+            healing.free_bytes = matches!(error, StorageError::Full(_)).then(|| self.space.free_bytes());
+            *self.fault.lock() = Some(error);
+        }
+        self.check_store()?;
+        *healing = Healing::default();
+        self.space.check()
     }
 
     fn drop_shard(&self, shard: Shard) -> Result<()> {
-        self.check()?;
+        self.admit(Purpose::Room)?;
+        let store = self.store()?;
+        self.check_store()?;
         let slot = self.slots.slot(shard);
         let mut slot = slot.lock();
-        let hidden = hide(&self.database, shard).map_err(|error| self.poison(error))?;
+        let hidden = hide(&store.database, shard).map_err(|error| self.failed(error))?;
         *slot = Slot { state: Some(Stored::default()), ..Slot::default() };
         self.slots.forget(shard);
-        let ended = Epoch::end(&mut self.epoch.lock(), hidden);
+        let ended = Epoch::end(&mut store.epoch.lock(), hidden);
+        self.flush_if_scarce(&store);
         // Gives back the files now, if no snapshot is there.
         drop(ended);
         Ok(())
     }
 
     fn reclaim(&self, shard: Shard) -> Result<()> {
-        self.check()?;
+        let store = self.store()?;
+        self.check_store()?;
+        self.flush_if_scarce(&store);
         let mut options = CompactOptions::default();
         // Everyday compactions go on beside it.
         options.set_exclusive_manual_compaction(false);
         for space in Keyspace::ALL {
             let (start, end) = (keys::prefix(shard), keys::end(shard));
-            self.database.compact_range_cf_opt(column(&self.database, space), Some(start), Some(end), &options);
+            store.database.compact_range_cf_opt(column(&store.database, space), Some(start), Some(end), &options);
         }
         Ok(())
     }
 
     fn approximate_size(&self, shard: Shard) -> u64 {
-        let files: u64 = Keyspace::ALL.iter().map(|space| size::in_files(&self.database, shard, *space)).sum();
+        let Ok(store) = self.store() else { return 0 };
+        let files: u64 = Keyspace::ALL.iter().map(|space| size::in_files(&store.database, shard, *space)).sum();
         let buffered = self.slots.used(shard).map_or(0, |slot| {
-            let total = self.written.load(Ordering::Relaxed);
-            slot.lock().recent.within(total, self.total("rocksdb.cur-size-all-mem-tables"))
+            let written = self.written.load(Ordering::Relaxed);
+            slot.lock().recent.within(written, total(&store.database, "rocksdb.cur-size-all-mem-tables"))
         });
         files + buffered
     }
 
     fn sync(&self) -> Result<()> {
-        self.check()?;
-        self.database.flush_wal(true).map_err(|error| self.poison(error))
+        let store = self.store()?;
+        self.check_store()?;
+        store.database.flush_wal(true).map_err(|error| self.failed(error))
     }
 
     fn checkpoint(&self, directory: &Path) -> Result<()> {
-        let checkpoint = Checkpoint::new(&*self.database).map_err(translate)?;
+        let store = self.store()?;
+        let checkpoint = Checkpoint::new(&*store.database).map_err(translate)?;
         checkpoint.create_checkpoint(directory).map_err(translate)
     }
 
     fn statistics(&self) -> Vec<(&'static str, u64)> {
+        let Ok(store) = self.store() else { return Vec::new() };
         // The same in every column family.
-        let whole = |property| size::property(&self.database, Keyspace::Catalog, property);
+        let whole = |property| size::property(&store.database, Keyspace::Catalog, property);
+        let total = |property| total(&store.database, property);
         vec![
-            ("memtable_bytes", self.buffers.get_usage() as u64),
-            ("block_cache_bytes", self.cache.get_usage() as u64),
-            ("block_cache_pinned_bytes", self.cache.get_pinned_usage() as u64),
-            ("table_reader_bytes", self.total("rocksdb.estimate-table-readers-mem")),
-            ("sorted_file_bytes", self.total("rocksdb.total-sst-files-size")),
-            ("blob_file_bytes", self.total("rocksdb.total-blob-file-size")),
-            ("blob_garbage_bytes", self.total("rocksdb.live-blob-file-garbage-size")),
-            ("pending_compaction_bytes", self.total("rocksdb.estimate-pending-compaction-bytes")),
+            ("memtable_bytes", store.buffers.get_usage() as u64),
+            ("block_cache_bytes", store.cache.get_usage() as u64),
+            ("block_cache_pinned_bytes", store.cache.get_pinned_usage() as u64),
+            ("table_reader_bytes", total("rocksdb.estimate-table-readers-mem")),
+            ("sorted_file_bytes", total("rocksdb.total-sst-files-size")),
+            ("blob_file_bytes", total("rocksdb.total-blob-file-size")),
+            ("blob_garbage_bytes", total("rocksdb.live-blob-file-garbage-size")),
+            ("pending_compaction_bytes", total("rocksdb.estimate-pending-compaction-bytes")),
             ("running_compactions", whole("rocksdb.num-running-compactions")),
             ("running_flushes", whole("rocksdb.num-running-flushes")),
             ("delayed_write_bytes_per_s", whole("rocksdb.actual-delayed-write-rate")),

@@ -4,6 +4,8 @@
 //! The aims, in this order: nothing acknowledged is lost; memory is bounded and an idle store costs almost
 //! none; random keys cost what ascending ones cost; a few cores are enough.
 
+use std::path::PathBuf;
+
 use rocksdb::{
     BlockBasedIndexType, BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompressionType, DBRecoveryMode, LogLevel,
     WriteBufferManager,
@@ -30,6 +32,24 @@ pub struct Options {
     pub max_open_files: u16,
     /// Whether the store counts what it does.
     pub tickers: Tickers,
+    /// Free space of the disk below which the store does not grow any more.
+    pub free_min_bytes: u64,
+    /// A file that is kept for its room alone, and given up when there is less than that: its path and its length.
+    pub reserve: Option<(PathBuf, u64)>,
+}
+
+impl Options {
+    /// What suits a disk of so many bytes: buffers that can be written out when it is full, and room for doing so.
+    #[must_use]
+    pub fn for_disk(bytes: u64, reserve: PathBuf) -> Self {
+        let buffer = (bytes / 32).clamp(2 * MIB as u64, 64 * MIB as u64);
+        Self {
+            write_buffer_bytes: usize::try_from(buffer).unwrap_or(64 * MIB),
+            free_min_bytes: 2 * buffer,
+            reserve: Some((reserve, buffer.max(4 * MIB as u64))),
+            ..Self::default()
+        }
+    }
 }
 
 /// Whether the store counts what it does, for [`RocksEngine::wal_syncs`](crate::RocksEngine::wal_syncs).
@@ -49,6 +69,8 @@ impl Default for Options {
             background_jobs: 2,
             max_open_files: 512,
             tickers: Tickers::Off,
+            free_min_bytes: 0,
+            reserve: None,
         }
     }
 }

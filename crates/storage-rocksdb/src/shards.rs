@@ -43,6 +43,13 @@ impl Slots {
         self.slots.read().get(&shard).cloned()
     }
 
+    /// Lets all states be read from the store again.
+    pub(crate) fn forget_states(&self) {
+        for slot in self.slots.read().values() {
+            slot.lock().state = None;
+        }
+    }
+
     pub(crate) fn forget(&self, shard: Shard) {
         self.slots.write().remove(&shard);
     }

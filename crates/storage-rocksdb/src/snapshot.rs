@@ -9,6 +9,7 @@ use settee_storage::{Cursor, Direction, Expect, KeyRange, Keyspace, Page, Reply,
 use crate::epoch::Epoch;
 use crate::error::translate;
 use crate::shards::Stored;
+use crate::store::{Lease, Store};
 use crate::{Database, column, keys, state_column};
 
 /// A view of a shard at one moment.
@@ -17,10 +18,12 @@ pub(crate) struct RocksSnapshot {
     shard: Shard,
 }
 
+/// Goes after the snapshot, which is dependent.
 struct Owner {
-    database: Arc<Database>,
-    /// Goes after the snapshot, which is dependent.
     _epoch: Arc<Epoch>,
+    lease: Arc<Lease>,
+    /// After the epoch, whose end may work on the store.
+    store: Arc<Store>,
 }
 
 struct Pinned<'a> {
@@ -39,9 +42,9 @@ self_cell! {
 }
 
 impl RocksSnapshot {
-    pub(crate) fn new(database: Arc<Database>, epoch: Arc<Epoch>, shard: Shard) -> Self {
-        let view = View::new(Owner { database, _epoch: epoch }, |owner| {
-            let snapshot = owner.database.snapshot();
+    pub(crate) fn new(store: Arc<Store>, epoch: Arc<Epoch>, shard: Shard) -> Self {
+        let view = View::new(Owner { _epoch: epoch, lease: store.lease(), store }, |owner| {
+            let snapshot = owner.store.database.snapshot();
             let mut reads = ReadOptions::default();
             reads.set_snapshot(&snapshot);
             Pinned { snapshot, reads }
@@ -49,8 +52,13 @@ impl RocksSnapshot {
         Self { view, shard }
     }
 
-    fn database(&self) -> &Database {
-        &self.view.borrow_owner().database
+    fn database(&self) -> Result<&Database> {
+        self.lease().check()?;
+        Ok(&self.view.borrow_owner().store.database)
+    }
+
+    fn lease(&self) -> &Lease {
+        &self.view.borrow_owner().lease
     }
 
     fn reads(&self) -> &ReadOptions {
@@ -58,21 +66,21 @@ impl RocksSnapshot {
     }
 
     fn stored(&self) -> Result<Stored> {
-        let database = self.database();
+        let database = self.database()?;
         let key = keys::prefix(self.shard);
         let bytes = database.get_pinned_cf_opt(state_column(database), key, self.reads()).map_err(translate)?;
         Stored::decode(bytes.as_deref())
     }
 
     fn get(&self, space: Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        let database = self.database();
+        let database = self.database()?;
         let key = keys::stored(self.shard, key);
         let value = database.get_pinned_cf_opt(column(database, space), key, self.reads()).map_err(translate)?;
         Ok(value.map(|value| value.to_vec()))
     }
 
     fn multi_get(&self, space: Keyspace, wanted: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
-        let database = self.database();
+        let database = self.database()?;
         let prefix = keys::prefix(self.shard);
         let size = wanted.iter().map(|key| prefix.len() + key.len()).sum();
         let mut bytes = Vec::with_capacity(size);
@@ -124,10 +132,17 @@ impl Snapshot for RocksSnapshot {
         reads.set_total_order_seek(true);
         // No fixed readahead: the store reads ahead by itself once a scan proves long, up to 256 KB, and a short scan
         // reads no more than it needs. Blocks are cached, since nobody knows which scans come once.
-        let database = self.database();
+        let database = self.database()?;
         let snapshot = &self.view.borrow_dependent().snapshot;
         let entries = snapshot.raw_iterator_cf_opt(column(database, space), reads);
-        Ok(Box::new(RocksCursor { entries, shard, direction, step: Step::First, sought: Vec::new() }))
+        Ok(Box::new(RocksCursor {
+            entries,
+            lease: self.lease(),
+            shard,
+            direction,
+            step: Step::First,
+            sought: Vec::new(),
+        }))
     }
 }
 
@@ -145,6 +160,7 @@ impl Cursor for EmptyCursor {
 
 struct RocksCursor<'a> {
     entries: DBRawIteratorWithThreadMode<'a, Database>,
+    lease: &'a Lease,
     shard: Shard,
     direction: Direction,
     step: Step,
@@ -167,6 +183,7 @@ enum Step {
 
 impl Cursor for RocksCursor<'_> {
     fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        self.lease.check()?;
         match (self.step, self.direction) {
             (Step::First, Direction::Forward) => self.entries.seek_to_first(),
             (Step::First, Direction::Backward) => self.entries.seek_to_last(),

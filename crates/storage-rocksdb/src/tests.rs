@@ -26,10 +26,11 @@ fn fill(engine: &RocksEngine, shard: Shard, bytes: u64, value_bytes: usize) {
 }
 
 fn settle(engine: &RocksEngine) {
+    let store = engine.store().unwrap();
     for space in Keyspace::ALL {
-        engine.database.flush_cf(column(&engine.database, space)).unwrap();
+        store.database.flush_cf(column(&store.database, space)).unwrap();
     }
-    engine.database.wait_for_compact(&WaitForCompactOptions::default()).unwrap();
+    store.database.wait_for_compact(&WaitForCompactOptions::default()).unwrap();
 }
 
 fn statistic(engine: &RocksEngine, name: &str) -> u64 {
@@ -71,7 +72,7 @@ fn dropped_shards_give_their_space_back() {
         let directory = tempfile::tempdir().unwrap();
         let engine = small(directory.path());
         // Files that are gone but not yet removed, because a compaction reads them, do not count.
-        let live = |name| size::property(&engine.database, Keyspace::Bodies, name);
+        let live = |name| size::property(&engine.store().unwrap().database, Keyspace::Bodies, name);
         let used = || live("rocksdb.live-sst-files-size") + live("rocksdb.live-blob-file-size");
         fill(&engine, Shard(1), 60 * MIB, value_bytes);
         fill(&engine, Shard(2), 4 * MIB, value_bytes);
@@ -98,7 +99,7 @@ fn dropped_shards_give_their_space_back() {
 fn an_epoch_lasts_as_long_as_snapshots_of_it_or_before() {
     let directory = tempfile::tempdir().unwrap();
     let engine = small(directory.path());
-    let weak = || Arc::downgrade(&engine.epoch.lock());
+    let weak = || Arc::downgrade(&engine.store().unwrap().epoch.lock());
     let first = weak();
     let old = engine.snapshot(Shard(1)).unwrap();
     engine.drop_shard(Shard(1)).unwrap();
@@ -114,9 +115,10 @@ fn an_epoch_lasts_as_long_as_snapshots_of_it_or_before() {
 
 /// How many deletions of ranges there are in the files of all keyspaces.
 fn range_deletions(engine: &RocksEngine) -> u64 {
+    let store = engine.store().unwrap();
     let count = |space: Keyspace| {
-        let column = column(&engine.database, space);
-        let properties = engine.database.property_value_cf(column, "rocksdb.aggregated-table-properties").unwrap();
+        let column = column(&store.database, space);
+        let properties = store.database.property_value_cf(column, "rocksdb.aggregated-table-properties").unwrap();
         let properties = properties.unwrap_or_default();
         let (_, rest) = properties.split_once("# range deletions=").unwrap();
         rest.split(';').next().unwrap().trim().parse::<u64>().unwrap()
@@ -174,4 +176,113 @@ fn dropped_shards_leave_nothing_for_reads_of_others() {
     settle(&engine);
     assert_eq!((range_deletions(&engine), count(&engine, Shard(400))), (0, 0));
     assert_eq!((count(&engine, Shard(1)), count(&engine, Shard(401))), (20, 20_000));
+}
+
+fn commit(engine: &RocksEngine, shard: Shard, number: u64) -> Result<Outcome> {
+    let mut batch = Batch::new();
+    batch.put(Keyspace::Bodies, &number.to_be_bytes(), b"value");
+    engine.commit(shard, Version(number), CommitToken(u128::from(number)), batch, Durability::Synced)
+}
+
+#[test]
+fn a_store_with_a_fault_is_opened_again_when_its_readers_have_gone() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = small(directory.path());
+    for number in 0..10 {
+        let _ = commit(&engine, Shard(1), number).unwrap();
+    }
+    let held = engine.snapshot(Shard(1)).unwrap();
+    *engine.fault.lock() = Some(StorageError::Io("a test".to_owned()));
+    commit(&engine, Shard(1), 10).unwrap_err();
+    // A few tries spare those who read.
+    for _ in 1..DRAINS_MAX {
+        engine.tend().unwrap_err();
+        assert_eq!(held.state().unwrap().version, Version(10));
+        assert_eq!(engine.snapshot(Shard(1)).unwrap().state().unwrap().version, Version(10));
+    }
+    // In the end they are told to go, and new ones are not.
+    engine.tend().unwrap_err();
+    let ended = held.state().unwrap_err();
+    assert!(ended.to_string().contains("took too long"), "{ended}");
+    assert_eq!(engine.snapshot(Shard(1)).unwrap().state().unwrap().version, Version(10));
+    drop(held);
+    engine.tend().unwrap();
+    engine.check().unwrap();
+    assert_eq!(commit(&engine, Shard(1), 10).unwrap(), Outcome::Committed(Version(11)));
+}
+
+#[test]
+fn commits_and_reads_of_many_threads_survive_openings() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = small(directory.path());
+    let (is_over, opened) = (std::sync::atomic::AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (1..4)
+            .map(|shard| {
+                let (engine, is_over) = (&engine, &is_over);
+                scope.spawn(move || {
+                    let mut committed = 0;
+                    while !is_over.load(Ordering::Relaxed) {
+                        match commit(engine, Shard(shard), committed) {
+                            Ok(outcome) => {
+                                assert_eq!(outcome, Outcome::Committed(Version(committed + 1)));
+                                committed += 1;
+                            }
+                            Err(error) => assert!(error.to_string().contains("a test"), "{error}"),
+                        }
+                        let state = engine.snapshot(Shard(shard)).unwrap().state().unwrap();
+                        assert_eq!(state.version, Version(committed), "acknowledged commits are seen");
+                    }
+                    committed
+                })
+            })
+            .collect();
+        while opened.load(Ordering::Relaxed) < 5 {
+            *engine.fault.lock() = Some(StorageError::Io("a test".to_owned()));
+            while engine.tend().is_err() {}
+            opened.fetch_add(1, Ordering::Relaxed);
+        }
+        is_over.store(true, Ordering::Relaxed);
+        for (shard, writer) in (1..).zip(writers) {
+            let committed = writer.join().unwrap();
+            assert_eq!(engine.snapshot(Shard(shard)).unwrap().state().unwrap().version, Version(committed));
+        }
+    });
+}
+
+#[test]
+fn the_reserve_is_given_up_and_made_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let reserve = directory.path().join("reserve");
+    let length = || std::fs::metadata(&reserve).ok().map(|found| found.len());
+    let options = Options { reserve: Some((reserve.clone(), 1 << 20)), ..Options::default() };
+    let engine = RocksEngine::open(&directory.path().join("store"), &options).unwrap();
+    assert_eq!(length(), Some(1 << 20));
+    engine.space.give_up_reserve();
+    assert_eq!(length(), None);
+    assert!(matches!(engine.check(), Err(StorageError::Full(_))));
+    engine.tend().unwrap();
+    assert_eq!(length(), Some(1 << 20));
+    // A part of one, as another process may have left it, is none.
+    drop(engine);
+    std::fs::write(&reserve, "part").unwrap();
+    let engine = RocksEngine::open(&directory.path().join("store"), &options).unwrap();
+    assert_eq!(length(), Some(1 << 20));
+    drop(engine);
+}
+
+#[test]
+fn failed_syncs_are_told_from_failed_writes() {
+    for (text, is_sync) in [
+        ("IO error: While fdatasync: /data/engine/000004.log: Input/output error", true),
+        ("IO error: While fsync: /data/engine/000012.sst: Input/output error", true),
+        ("IO error: While fsync: a directory: /data/engine: No space left on device", true),
+        (
+            "IO error: No space left on device: While appending to file: /fsync/000004.log: No space left on device",
+            false,
+        ),
+        ("IO error: While open a file for appending: /data/engine/000005.log: Too many open files", false),
+    ] {
+        assert_eq!(is_failed_sync(text), is_sync, "{text}");
+    }
 }

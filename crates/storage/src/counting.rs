@@ -128,6 +128,10 @@ impl Engine for CountingEngine {
         self.engine.check()
     }
 
+    fn tend(&self) -> Result<()> {
+        self.engine.tend()
+    }
+
     fn drop_shard(&self, shard: Shard) -> Result<()> {
         self.meter.call(&self.meter.others);
         self.engine.drop_shard(shard)

@@ -10,7 +10,9 @@ use std::thread;
 
 use settee_model::rev_tree::RevTree;
 use settee_model::{Rev, RevHash, RevisionHasher};
-use settee_storage::{Batch, Direction, Durability, Expect, KeyRange, Keyspace, Shard, ShardState, Snapshot, Version};
+use settee_storage::{
+    Batch, Direction, Durability, Expect, KeyRange, Keyspace, Purpose, Shard, ShardState, Snapshot, Version,
+};
 
 use super::contents::{ContentBytes, Contents, Look, discard};
 use super::queue::Pending;
@@ -30,7 +32,13 @@ const RANK_LOG_RECORDS: usize = if cfg!(test) { 20 } else { 1000 };
 
 /// Commits `works` and answers each of them. A panic of one completion does not keep the others from their
 /// answers; the last one is returned.
-pub(super) fn commit(database: &Arc<Database>, writer: &mut Writer, works: Vec<Pending>) -> thread::Result<()> {
+pub(super) fn commit(database: &Arc<Database>, writer: &mut Writer, mut works: Vec<Pending>) -> thread::Result<()> {
+    let mut refused = Vec::new();
+    if let Err(error) = database.engine().check() {
+        // Where there is no room to grow, what makes room must not wait in one commit with what does not.
+        let grows = |item: &mut Pending| item.work.purpose() == Purpose::Growth;
+        refused = works.extract_if(.., grows).map(|item| (item.done, Err(error.clone().into()))).collect();
+    }
     let (works, completions): (Vec<Work>, Vec<_>) = works.into_iter().map(|item| (item.work, item.done)).unzip();
     let committed = catch_unwind(AssertUnwindSafe(|| commit_until_done(database, writer, &works)));
     let (results, mut panicked) = match committed {
@@ -42,7 +50,7 @@ pub(super) fn commit(database: &Arc<Database>, writer: &mut Writer, works: Vec<P
         // Dropping the completions tells their owners.
         Err(panic) => (Vec::new(), Err(panic)),
     };
-    for (done, result) in completions.into_iter().zip(results) {
+    for (done, result) in completions.into_iter().zip(results).chain(refused) {
         panicked = catch_unwind(AssertUnwindSafe(|| done(result))).and(panicked);
     }
     panicked
@@ -72,12 +80,17 @@ fn commit_until_done(database: &Arc<Database>, writer: &mut Writer, works: &[Wor
             database.notify(Event::Committed(writer.meta.update_seq));
             return Ok(outcomes);
         }
-        let mut group = Group::new(database, writer, snapshot.as_ref(), documents);
+        let mut group = Group::new(database, writer, snapshot.as_ref(), documents, purpose(works));
         outcomes = works.iter().map(|work| group.apply(work)).collect::<Result<Vec<_>>>()?;
         if group.finish(&mut attempt, durability(works))? {
             return Ok(outcomes);
         }
     }
+}
+
+/// Room, if everything makes some.
+fn purpose(works: &[Work]) -> Purpose {
+    if works.iter().all(|work| work.purpose() == Purpose::Room) { Purpose::Room } else { Purpose::Growth }
 }
 
 /// Bytes of attachments need not be on disk before the commit of their revision, which takes all before it along.
@@ -108,12 +121,13 @@ impl<'a> Group<'a> {
         writer: &'a mut Writer,
         snapshot: &'a dyn Snapshot,
         documents: Documents<'a>,
+        purpose: Purpose,
     ) -> Self {
         Self {
             database,
             shard: database.shard(),
             documents,
-            batch: Batch::new(),
+            batch: Batch::of(purpose),
             meta: writer.meta,
             ranks: Ranks::clone(&writer.ranks),
             revs_limit: writer.revs_limit,

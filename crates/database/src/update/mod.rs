@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use settee_model::json::Json;
 use settee_model::{Document, Rev, RevHash, RevisionHasher};
+use settee_storage::Purpose;
 
 pub use contents::Stage;
 pub use purge::Purge;
@@ -38,6 +39,9 @@ const COMMIT_BYTES: usize = if cfg!(test) { 8 << 10 } else { 4 << 20 };
 
 /// About how many bytes the stripping of one document adds to a commit.
 const COMPACTED_BYTES: usize = 4 << 10;
+
+/// A deletion that adds more than this is taken for growth.
+const DELETION_BYTES: usize = 4 << 10;
 
 /// The leader waits for company as long as the last commit took, but never longer than this.
 const PATIENCE_MAX: Duration = Duration::from_millis(1);
@@ -252,6 +256,21 @@ impl DocUpdate {
 }
 
 impl Work {
+    /// A deletion adds a little to the revision tree and frees the body, once the database is compacted.
+    fn purpose(&self) -> Purpose {
+        let is_small = |update: &DocUpdate| update.deleted && update.size_bytes() <= DELETION_BYTES;
+        let makes_room = match self {
+            Self::Documents(updates) => updates.iter().all(is_small),
+            Self::Purge(_) | Self::Compact(_) | Self::ForgetPurges { .. } | Self::Attach { value: None, .. } => true,
+            Self::SetPurgedInfosLimit(_)
+            | Self::Stage(_)
+            | Self::SetRevsLimit(_)
+            | Self::SetSecurity(_)
+            | Self::Attach { value: Some(_), .. } => false,
+        };
+        if makes_room { Purpose::Room } else { Purpose::Growth }
+    }
+
     fn size_bytes(&self) -> usize {
         match self {
             Self::Documents(updates) => updates.iter().map(DocUpdate::size_bytes).sum(),

@@ -92,7 +92,9 @@ impl Live {
         let shutdown = Shutdown::new();
         let settings = Arc::new(Values::of(settings));
         let node = Node::new(NodeParts { settings, ..parts(Arc::new(MemoryEngine::new()), Vec::new()) });
-        let serving = tokio::spawn(crate::serve(Arc::clone(&node), vec![Listener::Tcp(listener)], shutdown.clone()));
+        let connections = crate::connections_max(&*node.settings);
+        let listeners = vec![Listener::Tcp(listener)];
+        let serving = tokio::spawn(crate::serve(Arc::clone(&node), listeners, connections, shutdown.clone()));
         Self { address, node, shutdown, serving }
     }
 

@@ -83,20 +83,3 @@ fn each_piece(path: &Path, mut each: impl FnMut(&[u8]) -> anyhow::Result<()>) ->
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
-
-/// Makes the entries of a directory durable.
-pub(super) fn sync_directory(directory: &Path) -> anyhow::Result<()> {
-    let synced = File::open(directory).and_then(|directory| directory.sync_all());
-    synced.with_context(|| format!("{} cannot be synced", directory.display()))
-}
-
-/// The same for a directory and those in it; files have been synced.
-pub(super) fn sync_tree(directory: &Path) -> anyhow::Result<()> {
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            sync_tree(&entry.path())?;
-        }
-    }
-    sync_directory(directory)
-}

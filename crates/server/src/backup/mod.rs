@@ -20,7 +20,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
 
+use settee_storage::durable;
+
 use crate::control::{self, Checkpoint};
+use crate::descriptors::Descriptors;
 use crate::lock::DataLock;
 use crate::{backends, environment, time, version};
 use files::Source;
@@ -63,7 +66,7 @@ impl Held {
         let lock = DataLock::take(data)?;
         version::check(data)?;
         control::remove_checkpoints(data)?;
-        let engine = backends::open(&data.join(ENGINE))?;
+        let engine = backends::open(data, Descriptors::claim()?.engine)?;
         let checkpoint = Checkpoint::make(data, &*engine, 1)?;
         Ok(Self::Own { checkpoint, _lock: lock })
     }
@@ -80,7 +83,7 @@ impl Held {
 pub(crate) fn run(data: &Path, backups: &Path) -> anyhow::Result<Report> {
     let data = data.canonicalize().with_context(|| format!("{} cannot be found", data.display()))?;
     ensure!(data.join(ENGINE).is_dir(), "{} holds no data of a server", data.display());
-    fs::create_dir_all(backups).with_context(|| format!("{} cannot be made", backups.display()))?;
+    durable::create_directories(backups).with_context(|| format!("{} cannot be made", backups.display()))?;
     let backups = backups.canonicalize()?;
     ensure!(!backups.starts_with(&data), "a backup within the data directory is lost together with it");
     remove_partial(&backups)?;
@@ -95,8 +98,7 @@ pub(crate) fn run(data: &Path, backups: &Path) -> anyhow::Result<Report> {
     let report = write(&sources, &partial, previous.as_ref(), begun_us)?;
     drop(held);
     // From here on it counts.
-    fs::rename(&partial, &directory).context("the backup cannot be given its name")?;
-    files::sync_directory(&backups)?;
+    durable::rename(&partial, &directory).context("the backup cannot be given its name")?;
     Ok(Report { directory, ..report })
 }
 
@@ -111,7 +113,7 @@ fn write(
     for source in sources {
         let target = partial.join(&source.path);
         let parent = target.parent().expect("it lies in the backup");
-        fs::create_dir_all(parent).with_context(|| format!("{} cannot be made", parent.display()))?;
+        durable::create_directories(parent).with_context(|| format!("{} cannot be made", parent.display()))?;
         let known = previous.and_then(|(directory, manifest)| Some((directory, manifest.find(&source.path)?)));
         let (entry, is_copied) = keep(source, &target, known)?;
         report.bytes += entry.bytes;
@@ -125,7 +127,7 @@ fn write(
         entries,
     };
     manifest.write(&partial.join(MANIFEST))?;
-    files::sync_tree(partial)?;
+    durable::sync_tree(partial).context("the backup cannot be synced")?;
     Ok(report)
 }
 

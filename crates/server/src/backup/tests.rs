@@ -25,7 +25,7 @@ impl World {
     }
 
     fn put(&self, key: &str) {
-        let engine = backends::open(&self.data().join(ENGINE)).unwrap();
+        let engine = backends::open(&self.data(), 64).unwrap();
         let version = engine.snapshot(Shard(1)).unwrap().state().unwrap().version;
         let mut batch = Batch::new();
         batch.put(Keyspace::Documents, key.as_bytes(), &[7; 100_000]);
@@ -49,7 +49,7 @@ impl Drop for World {
 }
 
 fn has(data: &Path, key: &str) -> bool {
-    let engine = backends::open(&data.join(ENGINE)).unwrap();
+    let engine = backends::open(data, 64).unwrap();
     engine.snapshot(Shard(1)).unwrap().get(Keyspace::Documents, key.as_bytes()).unwrap().is_some()
 }
 

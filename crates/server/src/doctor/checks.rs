@@ -178,13 +178,14 @@ fn time_syncs(path: &Path) -> std::io::Result<u128> {
 
 pub(super) fn open_files() -> Finding {
     match process::open_files_limit() {
-        Some((soft, _)) if soft < OPEN_FILES_MIN => Finding::warning(
-            format!("this shell may open {soft} files; a server that is started here as well"),
+        // A server raises the soft limit by itself.
+        Some((_, hard)) if hard < OPEN_FILES_MIN => Finding::warning(
+            format!("this shell may open {hard} files at most; a server that is started here as well"),
             format!(
                 "Each connection is one. Raise it before the start: `ulimit -n {OPEN_FILES_MIN}`, or LimitNOFILE= in the unit of systemd."
             ),
         ),
-        Some((soft, _)) => Finding::good(format!("{soft} files may be open")),
+        Some((_, hard)) => Finding::good(format!("{hard} files may be open")),
         None => Finding::warning("how many files may be open is not known", ""),
     }
 }
@@ -211,7 +212,7 @@ pub(super) fn server(data: &Path) -> Vec<Finding> {
         Finding::warning(found, "Restart the server (POST /_node/_local/_restart) to bring the new version into use.")
     }];
     if let Some(reason) = value.get("refused").and_then(|reason| reason.as_str().map(std::borrow::Cow::into_owned)) {
-        let advice = "Nothing is written until this is mended; what is stored can be read. Look into the log.";
+        let advice = "What is stored can be read. Writes are taken again once the cause is gone; after a failed sync, after a restart.";
         findings.push(Finding::error(format!("the server refuses writes: {reason}"), advice));
     }
     let slow: Vec<Value<'_>> =

@@ -9,12 +9,16 @@ mod backup;
 mod client;
 mod crash;
 mod damage;
+#[cfg(target_os = "linux")]
+mod disk;
 mod feeds;
 mod languages;
 mod life;
 mod limits;
 mod neighbours;
 mod operation;
+#[cfg(target_os = "linux")]
+mod power;
 mod protocol;
 mod query_servers;
 mod replication;

@@ -55,7 +55,9 @@ fn the_first_start_says_where() {
         server.address,
         data.display()
     );
-    assert_eq!(server.greeting, expected);
+    // Where the limit of open files is low, a line says so.
+    let said: String = server.greeting.split_inclusive('\n').filter(|line| !line.starts_with("Takes ")).collect();
+    assert_eq!(said, expected);
     assert!(server.address.ip().is_loopback());
     let reply = server.client().get("/").expect(200);
     let welcome = reply.json();

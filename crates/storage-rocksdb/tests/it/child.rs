@@ -4,6 +4,8 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 const DIRECTORY: &str = "SETTEE_TEST_CHILD_DIRECTORY";
 
 /// A process that runs the test `name`, which finds its [`directory`].
@@ -11,12 +13,18 @@ pub(crate) fn command(name: &str, directory: &Path) -> Command {
     as_child(Command::new(env::current_exe().unwrap()), name, directory)
 }
 
-/// The same, with files limited to `blocks` of 512 bytes, beyond which writes fail.
+/// The same, with files limited to `blocks` of 512 bytes, beyond which writes fail until [`raise_file_limit`].
 pub(crate) fn limited_command(name: &str, directory: &Path, blocks: u32) -> Command {
     let mut shell = Command::new("sh");
-    shell.args(["-c", &format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$@\""), "sh"]);
+    shell.args(["-c", &format!("trap '' XFSZ; ulimit -S -f {blocks}; exec \"$@\""), "sh"]);
     shell.arg(env::current_exe().unwrap());
     as_child(shell, name, directory)
+}
+
+/// Ends the limit of [`limited_command`] in the child.
+pub(crate) fn raise_file_limit() {
+    let maximum = getrlimit(Resource::Fsize).maximum;
+    setrlimit(Resource::Fsize, Rlimit { current: maximum, maximum }).unwrap();
 }
 
 fn as_child(mut command: Command, name: &str, directory: &Path) -> Command {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use settee_storage::{
-    Batch, CommitToken, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Outcome, Shard, Snapshot,
+    Batch, CommitToken, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Outcome, Purpose, Shard, Snapshot,
     StorageError, Version,
 };
 
@@ -103,11 +103,11 @@ impl IndexStore {
         let start = keys::node(if is_empty { 0 } else { meta.next_node });
         let range = KeyRange { start: Some(&start), end: None };
         let mut leftovers = snapshot.scan(Keyspace::IndexNodes, range, Direction::Forward, Expect::All)?;
-        let mut batch = Batch::new();
+        let mut batch = Batch::of(Purpose::Room);
         while let Some((key, _)) = leftovers.next()? {
             batch.delete(Keyspace::IndexNodes, key);
             if batch.len() == LEFTOVERS_PER_COMMIT {
-                writer.commit(std::mem::take(&mut batch))?;
+                writer.commit(std::mem::replace(&mut batch, Batch::of(Purpose::Room)))?;
             }
         }
         if !batch.is_empty() {
@@ -141,7 +141,7 @@ impl IndexWriter<'_> {
 
     /// Forgets the checkpoint, if there is one.
     pub(crate) fn forget_checkpoint(&mut self) -> Result<()> {
-        let mut batch = Batch::new();
+        let mut batch = Batch::of(Purpose::Room);
         batch.delete(Keyspace::Catalog, keys::CHECKPOINT);
         self.commit(batch)
     }

@@ -1,0 +1,286 @@
+//! What the server makes of a disk that is full, fails, or of too few open files: nothing acknowledged is lost, reads go on,
+//! and writes as well once the cause is gone, without a restart. Only a failed sync needs one.
+
+mod small;
+
+use std::fs;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use settee_model::testing::Random;
+
+use crate::server::{Directory, Server, program, run, serve};
+use crate::{Client, design, number, rows, save, text, wait_for};
+use small::SmallDisk;
+
+/// Compiles a library that is loaded before all others.
+pub(crate) fn preload(source: &str, directory: &Directory) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it").join(source);
+    let library = directory.path().join(source.with_extension("so").file_name().unwrap());
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-O1", "-Wall", "-o"]).arg(&library).arg(&source).arg("-ldl");
+    assert!(compiler.status().unwrap().success(), "{} is not compiled", source.display());
+    library
+}
+
+/// A server whose calls on files of the engine fail when they are told to.
+struct Faulty {
+    directory: Directory,
+    server: Server,
+}
+
+impl Faulty {
+    fn start() -> Self {
+        let directory = Directory::new();
+        let server = Self::serve(&directory);
+        server.client().put("/db", "").expect(201);
+        Self { directory, server }
+    }
+
+    fn serve(directory: &Directory) -> Server {
+        let library = preload("disk/faults.c", directory);
+        let mut command = serve(directory);
+        command.env("LD_PRELOAD", library).env("SETTEE_FAULTS", directory.path().join("faults"));
+        Server::start_as(directory, &mut command)
+    }
+
+    fn inject(&self, call: &str) {
+        fs::write(self.directory.path().join("faults"), call).unwrap();
+    }
+
+    fn mend(&self) {
+        self.inject("");
+    }
+}
+
+/// Writes until that is refused, and answers the last refusal.
+fn write_until_refused(client: &mut Client, acknowledged: &mut Vec<String>) -> (u16, String) {
+    let mut number = acknowledged.len();
+    wait_for("a refusal", || {
+        number += 1;
+        let id = format!("d{number}");
+        // Compactions make and open files.
+        client.post("/db/_compact", "{}");
+        let reply = client.put(&format!("/db/{id}"), "{}");
+        if reply.status == 201 {
+            acknowledged.push(id);
+            return None;
+        }
+        Some((reply.status, reply.text().to_owned()))
+    })
+}
+
+#[track_caller]
+fn are_there(client: &mut Client, acknowledged: &[String]) {
+    let all = client.get("/db/_all_docs").expect(200).json();
+    let found: Vec<String> = rows(&all).into_iter().map(|row| text(row, "id")).collect();
+    for id in acknowledged {
+        assert!(found.contains(id), "{id} is lost; there are {found:?}");
+    }
+}
+
+/// Breaks the server's disk, sees that writes are refused and reads go on, mends it, and sees that writes go on.
+#[track_caller]
+fn check_healing(call: &str, status: u16) {
+    let faulty = Faulty::start();
+    let mut client = faulty.server.client();
+    let mut acknowledged = Vec::new();
+    for round in 0..3 {
+        faulty.inject(call);
+        let refusal = write_until_refused(&mut client, &mut acknowledged);
+        assert_eq!(refusal.0, status, "{refusal:?} in round {round}");
+        are_there(&mut client, &acknowledged);
+        assert_ne!(client.get("/_up").status, 200, "round {round}");
+        faulty.mend();
+        wait_for("writes", || (client.get("/_up").status == 200).then_some(()));
+        client.put(&format!("/db/after-{round}"), "{}").expect(201);
+        acknowledged.push(format!("after-{round}"));
+        are_there(&mut client, &acknowledged);
+    }
+    faulty.server.kill();
+    let server = Server::start(&faulty.directory);
+    are_there(&mut server.client(), &acknowledged);
+}
+
+#[test]
+fn writes_go_on_after_files_could_not_be_opened() {
+    check_healing("open", 500);
+}
+
+#[test]
+fn writes_go_on_after_a_write_found_no_space() {
+    check_healing("write", 507);
+}
+
+#[test]
+fn after_a_failed_sync_nothing_is_written_until_the_next_start() {
+    let faulty = Faulty::start();
+    let mut client = faulty.server.client();
+    let mut acknowledged = Vec::new();
+    client.put("/db/before", "{}").expect(201);
+    acknowledged.push("before".to_owned());
+    faulty.inject("sync");
+    assert_eq!(client.put("/db/failed", "{}").status, 500);
+    faulty.mend();
+    // Longer than the engine takes to look after itself.
+    let uptime = |client: &mut Client| number(client.get("/_node/_local/_system").expect(200).json().value(), "uptime");
+    let since = uptime(&mut client);
+    wait_for("three seconds", || (uptime(&mut client) >= since + 3).then_some(()));
+    let refused = client.put("/db/later", "{}");
+    assert_eq!(refused.status, 500);
+    assert!(refused.text().contains("failed sync"), "{}", refused.text());
+    are_there(&mut client, &acknowledged);
+    faulty.server.kill();
+    let server = Server::start(&faulty.directory);
+    are_there(&mut server.client(), &acknowledged);
+    server.client().put("/db/later", "{}").expect(201);
+}
+
+/// A shell that lowers the limit of open files and then is the server.
+fn limited(directory: &Directory, files: u32) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("ulimit -n {files}; exec \"$@\""), "sh"]).arg(env!("CARGO_BIN_EXE_settee"));
+    shell.args(["serve", "--port", "0", "--data"]).arg(directory.path());
+    shell
+}
+
+#[test]
+fn idle_connections_take_no_files_from_the_engine() {
+    let directory = Directory::new();
+    let server = Server::start_as(&directory, &mut limited(&directory, 256));
+    let remark = "Takes 128 connections at a time, not 20000: this process may open 256 files, \
+                  which leaves 128 for connections\n";
+    assert!(server.greeting.contains(remark), "{}", server.greeting);
+    let mut client = server.client();
+    client.put("/db", "").expect(201);
+    // More than are taken, and fewer than the system keeps for later.
+    let idle: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(server.address).unwrap()).collect();
+    save(&mut client, "/db/_design/d", &design("function (doc) { emit(doc.n, null); }", None));
+    for number in 0..20 {
+        client.put(&format!("/db/d{number}"), &format!("{{\"n\":{number}}}")).expect(201);
+        client.put(&format!("/other{number}"), "").expect(201);
+        client.post("/db/_compact", "{}").expect(202);
+    }
+    let view = client.get("/db/_design/d/_view/v").expect(200).json();
+    assert_eq!(rows(&view).len(), 20);
+    drop(idle);
+    drop(client);
+    // Whoever waits gets his turn.
+    server.client().get("/db").expect(200);
+}
+
+#[test]
+fn a_server_that_may_open_hardly_any_file_says_so() {
+    let directory = Directory::new();
+    let output = run(&mut limited(&directory, 64));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("may open 64 files, which is too few"), "{said}");
+}
+
+/// A body that does not shrink.
+fn padding(random: &mut Random, bytes: usize) -> String {
+    (0..bytes).map(|_| char::from(b'0' + random.below(64_u8))).filter(|letter| *letter != '\\').collect()
+}
+
+/// Loads documents into a database until there is no room; answers how many there are.
+fn fill(client: &mut Client, database: &str, random: &mut Random) -> usize {
+    let mut count = 0;
+    loop {
+        let docs: Vec<String> = (0..20).map(|_| format!("{{\"padding\":\"{}\"}}", padding(random, 10_000))).collect();
+        let reply = client.post(&format!("{database}/_bulk_docs"), &format!("{{\"docs\":[{}]}}", docs.join(",")));
+        if reply.status == 507 {
+            return count;
+        }
+        reply.expect(201);
+        count += docs.len();
+        assert!(count < 20_000, "the disk does not get full");
+    }
+}
+
+/// Deletes something. If a compaction has taken the last of the room, the store is opened again first; and what failed
+/// half-way is gone at the second try.
+#[track_caller]
+fn remove(client: &mut Client, path: &str) {
+    let status = wait_for("a deletion", || Some(client.delete(path).status).filter(|status| *status != 507));
+    assert!(matches!(status, 200 | 404), "{path}: {status}");
+}
+
+#[test]
+fn a_full_disk_takes_deletions_and_then_writes_again() {
+    let Some(disk) = SmallDisk::new(60) else { return };
+    let mut random = Random::new();
+    let server = disk.start();
+    let mut client = server.client();
+    for database in ["/large", "/small", "/other"] {
+        client.put(database, "").expect(201);
+    }
+    let rev = save(&mut client, "/small/d", "{}");
+    save(&mut client, "/other/d", "{}");
+    let count = fill(&mut client, "/large", &mut random);
+    assert!(count > 1_000, "only {count} documents found room on 60 MB");
+    // Reads go on, and it says what is wrong.
+    assert_eq!(number(client.get("/large").expect(200).json().value(), "doc_count"), count as i64);
+    let refused = client.put("/small/e", "{}");
+    assert_eq!(refused.status, 507, "{}", refused.text());
+    assert!(refused.text().contains("no space left"), "{}", refused.text());
+    assert_eq!(client.get("/_up").status, 507);
+    let doctor = run(&mut disk.enter(program(&["doctor", "--data"]).arg(disk.data())));
+    let said = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    assert!(said.contains("the server refuses writes: no space left"), "{said}");
+    // What makes room is done.
+    remove(&mut client, &format!("/small/d?rev={rev}"));
+    client.post("/large/_compact", "{}").expect(202);
+    remove(&mut client, "/large");
+    wait_for("room", || (client.put("/small/e", "{}").status == 201).then_some(()));
+    assert_eq!(client.get("/_up").status, 200);
+    wait_for("the space of the database", || (disk.used_mebibytes() < 15).then_some(()));
+    let again = fill(&mut client, "/small", &mut random);
+    assert!(again * 4 > count * 3, "{again} documents have room where {count} had");
+
+    // Somebody else takes everything that is left.
+    disk.fill();
+    remove(&mut client, "/small");
+    remove(&mut client, "/other");
+    disk.empty();
+    wait_for("room", || (client.put("/last", "").status == 201).then_some(()));
+    client.put("/last/d", "{}").expect(201);
+    server.kill();
+    let server = disk.start();
+    server.client().get("/last/d").expect(200);
+    server.client().get("/large").expect(404);
+    assert!(server.terminate().0.success());
+}
+
+#[test]
+fn a_server_starts_on_a_full_disk_and_writes_when_there_is_room() {
+    let Some(disk) = SmallDisk::new(60) else { return };
+    let mut random = Random::new();
+    let server = disk.start();
+    let mut client = server.client();
+    client.put("/db", "").expect(201);
+    fill(&mut client, "/db", &mut random);
+    let count = number(client.get("/db").expect(200).json().value(), "doc_count");
+    server.kill();
+    // With the reserve, and then without.
+    for is_reserve_left in [true, false] {
+        if !is_reserve_left {
+            // A start on a disk without room for it gives it up.
+            let _ = fs::remove_file(disk.here().join("reserve"));
+        }
+        disk.fill();
+        let server = disk.start();
+        assert!(server.greeting.contains("Writes are refused until there is room"), "{}", server.greeting);
+        let mut client = server.client();
+        assert_eq!(number(client.get("/db").expect(200).json().value(), "doc_count"), count);
+        assert_eq!(client.put("/db/new", "{}").status, 507);
+        assert_eq!(client.get("/_up").status, 507);
+        server.kill();
+    }
+    let server = disk.start();
+    let mut client = server.client();
+    disk.empty();
+    wait_for("a store that can be written", || (client.delete("/db").status == 200).then_some(()));
+    wait_for("room", || (client.put("/db", "").status == 201).then_some(()));
+    assert!(server.terminate().0.success());
+}
