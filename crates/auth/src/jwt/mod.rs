@@ -219,6 +219,10 @@ impl<'a> Token<'a> {
         let algorithm = name.as_str().and_then(|name| JwtAlgorithm::named(&name));
         let algorithm = algorithm.filter(|algorithm| policy.algorithms.contains(algorithm));
         let algorithm = algorithm.ok_or_else(|| bad_request("Invalid alg header parameter"))?;
+        // It lists what one must understand to accept the token (RFC 7515, 4.1.11), and nothing of that kind is known here.
+        if header.value().get("crit").is_some() {
+            return Err(bad_request("Invalid crit header parameter"));
+        }
         let key_id = header.value().get("kid").and_then(Value::as_str).map(std::borrow::Cow::into_owned);
         let signature = base64::decode_url(signature).ok_or_else(malformed)?;
         Ok(Token { algorithm, key_id, header, claims, signed, signature })

@@ -163,6 +163,9 @@ fn claims() {
         (r#"{"alg":"none"}"#, "400 Invalid alg header parameter"),
         (r#"{"alg":"EdDSA"}"#, "400 Invalid alg header parameter"),
         (r#"{"alg":1}"#, "400 Invalid alg header parameter"),
+        (r#"{"alg":"HS256","crit":["b64"],"b64":false}"#, "400 Invalid crit header parameter"),
+        (r#"{"alg":"HS256","crit":["exp"],"exp":1}"#, "400 Invalid crit header parameter"),
+        (r#"{"alg":"HS256","crit":[]}"#, "400 Invalid crit header parameter"),
     ] {
         check("", header, r#"{"sub":"u"}"#, Err(expected));
     }
