@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
+use settee_auth::ADMIN_ROLE;
 use settee_database::DatabaseError;
 use settee_replication::documents::REPLICATOR_DATABASE;
 use settee_replication::scheduler::{self, Limits};
 use settee_replication::{
-    Connect, Endpoint, Identity, Parts, Places, Replicator, Services, Settings, Transport, TransportError, Tuning,
+    Connect, Endpoint, Identity, Parts, Places, Replicator, Services, Settings, Transport, TransportError, Tuning, User,
 };
 use tokio::task::JoinHandle;
 
@@ -130,6 +131,21 @@ fn read_settings(node: &Node) -> Settings {
         },
         startup_jitter_ms: number("startup_jitter", 5000),
         update_docs: switch("update_docs", false),
+    }
+}
+
+impl Node {
+    /// Whether a user may have this server connect to addresses that are not public. Admins may; others if
+    /// `[replicator] private_addresses_for_users` says so.
+    #[must_use]
+    pub fn reaches_private_addresses(&self, user: &User) -> bool {
+        let is_admin_now = match &user.name {
+            Some(name) => self.authenticator.is_admin(name),
+            None => self.authenticator.without_credentials().is_admin(),
+        };
+        is_admin_now
+            || user.roles.given().iter().any(|role| role == ADMIN_ROLE)
+            || self.settings.switch("replicator", "private_addresses_for_users", false)
     }
 }
 

@@ -39,6 +39,8 @@ pub struct Remote {
     pub auth: Auth,
     /// The URL of a proxy, perhaps with credentials: `http`, `https` or `socks5`.
     pub proxy: Option<String>,
+    /// Who asked for the replication: not everybody may have this server connect to its own network.
+    pub user: User,
 }
 
 /// A database of this server.
@@ -130,13 +132,13 @@ impl Endpoint {
         if value.is_object() {
             let url = value.get("url").and_then(Value::as_str).ok_or(EndpointError::InvalidUrl)?;
             return match is_url(&url) {
-                true => Remote::parse(&url, value.get("headers"), value.get("auth"), proxy).map(Self::Remote),
+                true => Remote::parse(&url, value.get("headers"), value.get("auth"), proxy, user).map(Self::Remote),
                 false => Self::local(&url, user),
             };
         }
         let text = value.as_str().ok_or(EndpointError::InvalidUrl)?;
         match is_url(&text) {
-            true => Remote::parse(&text, None, None, proxy).map(Self::Remote),
+            true => Remote::parse(&text, None, None, proxy, user).map(Self::Remote),
             false => Self::local(&text, user),
         }
     }
@@ -177,6 +179,7 @@ impl Remote {
         headers: Option<Value<'_>>,
         auth: Option<Value<'_>>,
         proxy: Option<&str>,
+        user: &User,
     ) -> Result<Self, EndpointError> {
         let parts = split_url(url).ok_or(EndpointError::InvalidUrl)?;
         let (headers, from_headers) = take_headers(headers)?;
@@ -204,6 +207,7 @@ impl Remote {
             headers,
             auth,
             proxy: proxy.map(str::to_owned),
+            user: user.clone(),
         })
     }
 }

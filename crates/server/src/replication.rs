@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use settee_http::{Node, Replication, ReplicationParts, Shutdown};
-use settee_replication::net::{Network, Options, SocketOptions, TlsOptions, Trust};
+use settee_replication::net::{Network, Options, ReachesPrivate, SocketOptions, TlsOptions, Trust};
 
 use crate::config::Configuration;
 
@@ -16,7 +16,11 @@ pub(crate) async fn start(
     port: u16,
     shutdown: &Shutdown,
 ) -> anyhow::Result<Replication> {
-    let network = Arc::new(Network::new(&options(configuration)?).context("replication cannot begin")?);
+    let asked = Arc::downgrade(node);
+    let reaches_private: ReachesPrivate =
+        Arc::new(move |user| asked.upgrade().is_some_and(|node| node.reaches_private_addresses(user)));
+    let network = Network::new(&options(configuration)?, reaches_private).context("replication cannot begin")?;
+    let network = Arc::new(network);
     let (watched, updated) = (Arc::downgrade(configuration), Arc::clone(&network));
     configuration.on_change(move |change| {
         let Some(configuration) = watched.upgrade().filter(|_| concerns_network(change.section, change.key)) else {

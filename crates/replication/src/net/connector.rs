@@ -17,6 +17,7 @@ use tokio::net::{TcpSocket, TcpStream, lookup_host};
 use tokio_rustls::TlsConnector;
 
 use super::proxy::Proxy;
+use super::reach::Reach;
 use crate::transport::{BoxFuture, TransportError};
 
 /// When a connection is given up that nobody waits for any more.
@@ -67,6 +68,7 @@ pub(super) struct Connector {
     pub(super) tls: Arc<rustls::ClientConfig>,
     pub(super) sockets: SocketOptions,
     pub(super) proxy: Option<Arc<Proxy>>,
+    pub(super) reach: Reach,
 }
 
 /// A stream of any kind.
@@ -121,6 +123,13 @@ impl Connector {
         let refused = |error: io::Error| TransportError::Refused(format!("{host}:{port}: {error}"));
         let mut last = io::Error::other("the name has no address");
         for address in lookup_host((host, port)).await.map_err(refused)? {
+            // Looked at here, behind names and redirects, so that it is the address that is connected to.
+            if !self.reach.includes(address.ip()) {
+                return Err(TransportError::Unusable(format!(
+                    "{host}:{port}: only admins may replicate with addresses that are not public, see [replicator] \
+                     private_addresses_for_users"
+                )));
+            }
             match self.open_socket(address).await {
                 Ok(stream) => return Ok(stream),
                 Err(error) => last = error,

@@ -8,6 +8,7 @@ mod connector;
 mod exchange;
 mod lasting;
 mod proxy;
+mod reach;
 mod tls;
 
 use std::collections::HashMap;
@@ -19,12 +20,13 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, User};
 use crate::spec::Tuning;
 use crate::transport::{Body, BoxFuture, Connect, Transport, TransportError};
 use connector::Connector;
 pub use connector::SocketOptions;
 use proxy::Proxy;
+use reach::Reach;
 pub use tls::{TlsOptions, Trust};
 
 /// How long a connection is kept that nobody uses.
@@ -33,7 +35,7 @@ const IDLE: Duration = Duration::from_secs(20);
 /// How many unused connections to one host are kept.
 const IDLE_CONNECTIONS: usize = 20;
 
-/// So many ways are remembered, each with its connections: a way is a proxy or none, and options of sockets.
+/// So many ways are remembered, each with its connections: a way is a proxy or none, options of sockets, and what it may reach.
 const WAYS_MAX: usize = 64;
 
 /// Options of all connections.
@@ -45,15 +47,19 @@ pub struct Options {
     pub sockets: SocketOptions,
 }
 
+/// Tells whether a user may have this server connect to addresses that are not public.
+pub type ReachesPrivate = Arc<dyn Fn(&User) -> bool + Send + Sync>;
+
 /// The way to other servers.
 pub struct Network {
+    reaches_private: ReachesPrivate,
     state: Mutex<State>,
 }
 
 struct State {
     tls: Arc<rustls::ClientConfig>,
     sockets: SocketOptions,
-    ways: HashMap<(Option<String>, SocketOptions), Way>,
+    ways: HashMap<(Option<String>, SocketOptions, Reach), Way>,
 }
 
 /// How connections are made, and those that there are.
@@ -68,9 +74,10 @@ impl Network {
     ///
     /// # Errors
     /// When certificates or keys cannot be used; the text says which.
-    pub fn new(options: &Options) -> Result<Self, TransportError> {
+    pub fn new(options: &Options, reaches_private: ReachesPrivate) -> Result<Self, TransportError> {
         let tls = options.tls.client_config()?;
-        Ok(Self { state: Mutex::new(State { tls, sockets: options.sockets, ways: HashMap::new() }) })
+        let state = State { tls, sockets: options.sockets, ways: HashMap::new() };
+        Ok(Self { reaches_private, state: Mutex::new(state) })
     }
 
     /// Takes other options, for connections from now on.
@@ -83,10 +90,10 @@ impl Network {
         Ok(())
     }
 
-    fn way(&self, proxy: Option<&str>, sockets: Option<SocketOptions>) -> Result<Way, TransportError> {
+    fn way(&self, proxy: Option<&str>, sockets: Option<SocketOptions>, reach: Reach) -> Result<Way, TransportError> {
         let mut state = self.state.lock();
         let sockets = sockets.unwrap_or(state.sockets);
-        let key = (proxy.map(str::to_owned), sockets);
+        let key = (proxy.map(str::to_owned), sockets, reach);
         if let Some(way) = state.ways.get(&key) {
             return Ok(way.clone());
         }
@@ -94,7 +101,7 @@ impl Network {
             state.ways.clear();
         }
         let proxy = proxy.map(Proxy::parse).transpose()?.map(Arc::new);
-        let connector = Connector { tls: Arc::clone(&state.tls), sockets, proxy };
+        let connector = Connector { tls: Arc::clone(&state.tls), sockets, proxy, reach };
         let client = Client::builder(TokioExecutor::new())
             .pool_idle_timeout(IDLE)
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
@@ -118,8 +125,9 @@ impl Connect for Network {
             Some(proxy) if proxy.reads_requests() => proxy.authorization(),
             Some(_) | None => None,
         };
+        let reach = if (self.reaches_private)(&remote.user) { Reach::Everything } else { Reach::Public };
         Ok(Arc::new(Peering {
-            way: self.way(proxy, tuning.socket_options)?,
+            way: self.way(proxy, tuning.socket_options, reach)?,
             authorization,
             // One more, because a feed holds one as long as it goes on.
             connections: Arc::new(Semaphore::new(tuning.http_connections.saturating_add(1))),

@@ -82,10 +82,14 @@ fn tuning(timeout_ms: u64) -> Tuning {
     Tuning { connection_timeout_ms: timeout_ms, ..Tuning::default() }
 }
 
+fn everywhere() -> ReachesPrivate {
+    Arc::new(|_| true)
+}
+
 fn transport_by(options: &Options, url: &str, proxy: Option<&str>, tuning: &Tuning) -> Arc<dyn Transport> {
     let text = Json::parse(format!("{{\"url\":\"{url}\"}}").as_bytes()).unwrap();
     let endpoint = Endpoint::parse(Some(text.value()), proxy, &User::default()).unwrap();
-    Network::new(options).unwrap().connect(&endpoint, tuning).unwrap()
+    Network::new(options, everywhere()).unwrap().connect(&endpoint, tuning).unwrap()
 }
 
 fn transport(url: &str) -> Arc<dyn Transport> {
@@ -294,7 +298,7 @@ async fn certificates_are_verified_as_configured() {
     let error = transport.call(get(&url)).await.unwrap_err().to_string();
     assert!(error.starts_with("TLS: localhost: ") && error.contains("ssl_trusted_certificates_file"), "{error}");
     for trust in [Trust::Authorities(b"nonsense".to_vec()), Trust::Authorities(Vec::new())] {
-        let Err(error) = Network::new(&trusting(trust)) else { panic!("nonsense was accepted") };
+        let Err(error) = Network::new(&trusting(trust), everywhere()) else { panic!("nonsense was accepted") };
         assert!(error.to_string().contains("ssl_trusted_certificates_file"), "{error}");
     }
 }
@@ -468,10 +472,10 @@ fn socket_options_are_read() {
 
 #[test]
 fn connections_are_shared_where_their_options_are_the_same() {
-    let network = Network::new(&Options::default()).unwrap();
+    let network = Network::new(&Options::default(), everywhere()).unwrap();
     let slow = SocketOptions { nodelay: false, ..SocketOptions::default() };
     for sockets in [None, Some(SocketOptions::default()), Some(slow)] {
-        let way = network.way(None, sockets).unwrap();
+        let way = network.way(None, sockets, Reach::Everything).unwrap();
         assert_eq!(way.connector.sockets, sockets.unwrap_or_default());
     }
     assert_eq!(network.state.lock().ways.len(), 2);
@@ -587,4 +591,40 @@ async fn silence_of_answers_that_last() {
     let transport = transport_by(&Options::default(), &url, None, &tuning(50));
     let answer = all(transport.call(lasting(&url)).await.unwrap()).await;
     assert_eq!(answer, Err(TransportError::Timeout));
+}
+
+/// This server sees more than its users do: on their behalf it connects neither to itself nor to its neighbours, whatever name or
+/// proxy leads there, and also not by connections that an admin's replications keep.
+#[tokio::test]
+async fn users_reach_public_addresses_only() {
+    let (port, seen) = peer(|_| answer("200 OK", "", "secret")).await;
+    let network = Network::new(&Options::default(), Arc::new(|user| user.name.as_deref() == Some("admin"))).unwrap();
+    let ask = async |url: &str, proxy: Option<&str>, name: &str, lasts: bool| {
+        let text = Json::parse(format!("{{\"url\":\"{url}\"}}").as_bytes()).unwrap();
+        let user = User { name: Some(name.to_owned()), ..User::default() };
+        let endpoint = Endpoint::parse(Some(text.value()), proxy, &user).unwrap();
+        let transport = network.connect(&endpoint, &tuning(5000)).unwrap();
+        all(transport.call(if lasts { lasting(url) } else { get(url) }).await?).await
+    };
+    let proxy = format!("http://127.0.0.1:{port}");
+    let here = format!("http://127.0.0.1:{port}/db");
+    for (url, proxy) in [
+        (here.clone(), None),
+        (format!("http://localhost:{port}/db"), None),
+        (format!("http://[::ffff:127.0.0.1]:{port}/db"), None),
+        (format!("http://[::1]:{port}/db"), None),
+        (format!("https://127.0.0.1:{port}/db"), None),
+        ("http://10.0.0.1/db".to_owned(), None),
+        ("http://169.254.169.254/latest/meta-data".to_owned(), None),
+        ("http://example.com/db".to_owned(), Some(proxy.as_str())),
+    ] {
+        assert_eq!(ask(&here, None, "admin", false).await.as_deref(), Ok("secret"));
+        let heard = seen.lock().len();
+        for lasts in [false, true] {
+            let answer = ask(&url, proxy, "user", lasts).await;
+            let Err(TransportError::Unusable(reason)) = answer else { panic!("{url}: {answer:?}") };
+            assert!(reason.contains("only admins may replicate with addresses that are not public"), "{reason}");
+        }
+        assert_eq!(seen.lock().len(), heard, "{url}");
+    }
 }
