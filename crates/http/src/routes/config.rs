@@ -91,9 +91,10 @@ pub(super) async fn delete(request: Request) -> Answer {
     Ok(changed(&old, applies))
 }
 
-/// `POST …/_config/_reload`
+/// `POST …/_config/_reload`. It insists on a content type, so that no form of a web page can do it.
 pub(super) async fn reload(request: Request) -> Answer {
     require_node(&request)?;
+    crate::body::require_json(&request.headers)?;
     let settings = std::sync::Arc::clone(&request.node.settings);
     crate::bridge::blocking(move || Ok(settings.reload()?)).await?;
     request.node.guard_users_database().await?;

@@ -3,6 +3,7 @@
 use hyper::StatusCode;
 
 use super::server::require_node;
+use crate::Error;
 use crate::body;
 use crate::params::Raw;
 use crate::request::Request;
@@ -31,18 +32,20 @@ pub(super) async fn log(request: Request) -> Answer {
 /// `POST /_node/{node}/_restart`: open requests finish, then the process begins anew.
 pub(super) async fn restart(request: Request) -> Answer {
     require_node(&request)?;
-    begin_restart(&request);
+    begin_restart(&request)?;
     Ok(respond::ok(StatusCode::OK))
 }
 
-/// `POST /_restart`. As version 1 did, it insists on a content type, so that no form of a web page can do it.
+/// `POST /_restart`
 pub(super) async fn restart_as_version_1(request: Request) -> Answer {
-    body::require_json(&request.headers)?;
-    begin_restart(&request);
+    begin_restart(&request)?;
     Ok(respond::ok(StatusCode::ACCEPTED))
 }
 
-fn begin_restart(request: &Request) {
+/// As version 1 did, it insists on a content type, so that no form of a web page can do it.
+fn begin_restart(request: &Request) -> Result<(), Error> {
+    body::require_json(&request.headers)?;
     tracing::warn!(user = request.user.name.as_deref().unwrap_or("nobody"), "told to restart");
     (request.node.operation.restart)();
+    Ok(())
 }

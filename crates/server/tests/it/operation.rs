@@ -156,7 +156,9 @@ fn a_restart_brings_a_new_server_in_the_same_process() {
     client.put("/db", "").expect(201);
     let rev = save(&mut client, "/db/doc", "{}");
     client.put("/_node/_local/_config/uuids/algorithm", "\"random\"").expect(200);
-    client.request("POST", "/_restart", &[], b"").unwrap().expect(415);
+    for path in ["/_restart", "/_node/_local/_restart", "/_config/_reload", "/_node/_local/_config/_reload"] {
+        client.request("POST", path, &[], b"").unwrap().expect(415);
+    }
     for path in ["/_node/_local/_restart", "/_restart"] {
         let answer = client.post(path, "").text();
         assert_eq!(answer, "{\"ok\":true}\n");
