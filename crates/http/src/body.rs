@@ -1,53 +1,113 @@
-//! Reading request bodies: limits, `Content-Encoding: gzip`, and JSON.
+//! Reading request bodies: limits, memory, `Content-Encoding: gzip`, and JSON.
 
+pub(crate) mod inbound;
 pub(crate) mod patient;
 pub(crate) mod pieces;
+mod unzip;
 
-use std::io::Read;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::body::Body;
 use hyper::{HeaderMap, StatusCode, header};
 use patient::Patience;
 use settee_model::json::Json;
+use unzip::Unzip;
 
+use crate::budget::Account;
 use crate::{Error, bridge};
 
 /// Bodies beyond this are parsed on a thread that may block.
 const LARGE_BODY_BYTES: usize = 256 << 10;
 
-/// Reads a whole body of at most `limit_bytes`, after decompression too.
+/// How much of a compressed body is unpacked at a time.
+const UNZIP_BYTES: usize = 16 << 10;
+
+/// Reads a whole body of at most `limit_bytes`, after decompression too. Its memory belongs to `account`.
 pub(crate) async fn read<B>(
-    mut body: B,
+    body: B,
     headers: &HeaderMap,
     limit_bytes: usize,
-    mut patience: Patience,
+    patience: Patience,
+    account: &Arc<Account>,
 ) -> Result<Bytes, Error>
 where
     B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
 {
+    let limit = limit_bytes.min(account.limit());
     // A client that waits for "100 Continue" need not send what is refused anyway.
-    if body.size_hint().lower() > limit_bytes as u64 {
-        return Err(too_large());
+    if body.size_hint().lower() > limit as u64 {
+        return Err(Error::too_large());
     }
-    let (mut pieces, mut length) = (Vec::new(), 0_usize);
-    while let Some(frame) = patience.frame(&mut body).await {
-        let Ok(piece) = frame?.into_data() else { continue };
-        length += piece.len();
-        if length > limit_bytes {
-            return Err(too_large());
-        }
-        pieces.push(piece);
-    }
-    let bytes = if pieces.len() == 1 { pieces.remove(0) } else { pieces.concat().into() };
-    match headers.get(header::CONTENT_ENCODING).map(header::HeaderValue::as_bytes) {
-        None | Some(b"identity") => Ok(bytes),
-        Some(b"gzip") => bridge::blocking(move || gunzip(&bytes, limit_bytes)).await,
+    account.set_receiving(true);
+    let read = match headers.get(header::CONTENT_ENCODING).map(header::HeaderValue::as_bytes) {
+        None | Some(b"identity") => read_plain(body, limit, patience, account).await,
+        Some(b"gzip") => read_gzipped(body, limit, patience, account).await,
         Some(encoding) => {
             let encoding = String::from_utf8_lossy(encoding);
             Err(Error::bad_encoding(format!("{encoding} is not a supported content encoding.")))
         }
+    };
+    account.set_receiving(false);
+    read
+}
+
+async fn read_plain<B>(
+    mut body: B,
+    limit: usize,
+    mut patience: Patience,
+    account: &Arc<Account>,
+) -> Result<Bytes, Error>
+where
+    B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
+{
+    // Most bodies come in one piece.
+    let (mut first, mut all) = (Bytes::new(), Vec::new());
+    while let Some(frame) = patience.frame(&mut body).await {
+        let Ok(piece) = frame?.into_data() else { continue };
+        if first.len() + all.len() + piece.len() > limit {
+            return Err(Error::too_large());
+        }
+        account.keep(piece.len()).await?;
+        account.moved(piece.len());
+        if first.is_empty() && all.is_empty() {
+            first = piece;
+        } else {
+            all.extend_from_slice(&std::mem::take(&mut first));
+            all.extend_from_slice(&piece);
+        }
     }
+    Ok(if all.is_empty() { first } else { all.into() })
+}
+
+async fn read_gzipped<B>(
+    mut body: B,
+    limit: usize,
+    mut patience: Patience,
+    account: &Arc<Account>,
+) -> Result<Bytes, Error>
+where
+    B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
+{
+    let (mut unzip, mut gathered, mut received) = (Unzip::new(limit, Arc::clone(account)), Vec::new(), 0);
+    while let Some(frame) = patience.frame(&mut body).await {
+        let Ok(piece) = frame?.into_data() else { continue };
+        received += piece.len();
+        if received > limit {
+            return Err(Error::too_large());
+        }
+        account.moved(piece.len());
+        gathered.extend_from_slice(&piece);
+        if gathered.len() >= UNZIP_BYTES {
+            let bytes = std::mem::take(&mut gathered);
+            unzip = bridge::blocking(move || unzip.push(&bytes).map(|()| unzip)).await?;
+        }
+    }
+    bridge::blocking(move || {
+        unzip.push(&gathered)?;
+        unzip.finish()
+    })
+    .await
 }
 
 /// Parses a body as JSON.
@@ -68,20 +128,6 @@ pub(crate) fn require_type(headers: &HeaderMap, essence: &'static str) -> Result
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let named = content_type.trim_start_matches(';').split(';').next().unwrap_or_default();
     if named == essence { Ok(()) } else { Err(Error::bad_content_type(essence)) }
-}
-
-fn gunzip(bytes: &[u8], limit_bytes: usize) -> Result<Bytes, Error> {
-    let mut out = Vec::new();
-    let limit = (limit_bytes as u64).saturating_add(1);
-    flate2::read::MultiGzDecoder::new(bytes)
-        .take(limit)
-        .read_to_end(&mut out)
-        .map_err(|_| Error::bad_request("Request body is not properly gzipped."))?;
-    if out.len() > limit_bytes { Err(too_large()) } else { Ok(out.into()) }
-}
-
-fn too_large() -> Error {
-    Error::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", "the request entity is too large")
 }
 
 #[cfg(test)]

@@ -13,12 +13,14 @@ use bytes::Bytes;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
 use settee_database::{Database, Submitted, UpdateOutcome, Work};
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
 use lanes::{Passage, Place};
 use pipe::{Pieces, Pipe};
 
 use crate::Error;
+use crate::budget::{Account, Held};
 use crate::node::Node;
 use crate::respond::{self, Aborted, Answer};
 
@@ -98,9 +100,12 @@ pub(crate) async fn stream(
     let place = passage.enter().await;
     let (begun, beginning) = oneshot::channel();
     let patience = passage.patience();
+    let account = Arc::clone(passage.account());
+    // Who has no room for the first piece need not begin.
+    drop(account.hold(PIECE_BYTES).await?);
     let task = passage.spawn(move || {
         let sink = Sink::Unsent { begun, place, patience };
-        let mut output = Output { head: Head::default(), buffer: Vec::new(), sink };
+        let mut output = Output { head: Head::default(), buffer: Vec::new(), sink, account, expected: Vec::new() };
         let result = write(&mut output);
         output.finish(result)
     });
@@ -114,6 +119,11 @@ pub(crate) async fn stream(
     }
 }
 
+/// Memory for much text, on a thread that may block. Waits a moment for it.
+pub(crate) fn expect(account: &Arc<Account>, bytes: usize) -> Result<Held, Error> {
+    Handle::current().block_on(account.hold(bytes))
+}
+
 /// Runs `work` on a thread that may block for the client who gets what `sender` is sent.
 pub(crate) async fn piping<T: Send + 'static>(
     passage: Passage,
@@ -121,7 +131,7 @@ pub(crate) async fn piping<T: Send + 'static>(
     work: impl FnOnce(Pipe) -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     let place = passage.enter().await;
-    let pipe = Pipe::beside(sender, place, passage.patience());
+    let pipe = Pipe::beside(sender, place, passage.patience(), Arc::clone(passage.account()));
     passage.spawn(move || work(pipe)).await.unwrap_or_else(|panic| Err(panicked(&panic)))
 }
 
@@ -159,6 +169,9 @@ pub(crate) struct Output {
     head: Head,
     buffer: Vec<u8>,
     sink: Sink,
+    account: Arc<Account>,
+    /// Memory for what is about to be written.
+    expected: Vec<Held>,
 }
 
 enum Sink {
@@ -181,6 +194,15 @@ impl Output {
     /// Where to append text.
     pub(crate) fn text(&mut self) -> &mut Vec<u8> {
         &mut self.buffer
+    }
+
+    /// Takes the memory for much text before it is written, or waits for it. Fails if there is none: then nothing more
+    /// should be written.
+    pub(crate) fn expect(&mut self, bytes: usize) -> Result<(), Error> {
+        if bytes >= PIECE_BYTES {
+            self.expected.push(expect(&self.account, bytes)?);
+        }
+        Ok(())
     }
 
     /// Call between rows: sends what is written if it is much. `Break` when the client has gone.
@@ -213,9 +235,11 @@ impl Output {
 
     fn send(&mut self) -> ControlFlow<()> {
         let piece = Bytes::from(std::mem::replace(&mut self.buffer, Vec::with_capacity(PIECE_BYTES + 1024)));
+        // From here on the pipe counts it.
+        self.expected.clear();
         let mut pipe = match std::mem::replace(&mut self.sink, Sink::Gone) {
             Sink::Unsent { begun, place, patience } => {
-                let (pipe, pieces) = Pipe::new(PIECES_WAITING, place, patience);
+                let (pipe, pieces) = Pipe::new(PIECES_WAITING, place, patience, Arc::clone(&self.account));
                 if begun.send((std::mem::take(&mut self.head), pieces)).is_err() {
                     return ControlFlow::Break(());
                 }

@@ -22,6 +22,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use crate::Settings;
+use crate::budget::Ending;
 use crate::server::{Service, until_true};
 use crate::stream::{Begun, Paced};
 use crate::target::{HeadLimits, Lenient};
@@ -202,9 +203,11 @@ async fn h1<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let ending = Arc::<Ending>::default();
+    let cut = Arc::clone(&ending);
     let serve = service_fn(move |request| {
         // In a box, so that a connection that waits for requests has no room for one.
-        let answer = Box::pin(Arc::clone(&service).answer(request, peer));
+        let answer = Box::pin(Arc::clone(&service).answer(request, peer, Arc::clone(&ending)));
         async move { Ok::<_, Infallible>(answer.await) }
     });
     let mut builder = http1::Builder::new();
@@ -217,7 +220,8 @@ where
         .max_headers(limits.head.headers + ROOM_HEADERS);
     let stream = Lenient::new(stream, limits.head, limits.head_time);
     let connection = pin!(builder.serve_connection(TokioIo::new(stream), serve));
-    run(connection, until_true(&mut stopping), http1::Connection::graceful_shutdown).await
+    let served = run(connection, until_true(&mut stopping), http1::Connection::graceful_shutdown);
+    unless_cut(served, &cut).await
 }
 
 async fn h2<S>(
@@ -234,9 +238,11 @@ where
     let since_begun = move || u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
     let last_ms = Arc::new(AtomicU64::new(0));
     let noted_ms = Arc::clone(&last_ms);
+    let ending = Arc::<Ending>::default();
+    let cut = Arc::clone(&ending);
     let serve = service_fn(move |request: Request<Incoming>| {
         noted_ms.store(since_begun(), Ordering::Relaxed);
-        let answer = Box::pin(Arc::clone(&service).answer(request, peer));
+        let answer = Box::pin(Arc::clone(&service).answer(request, peer, Arc::clone(&ending)));
         async move { Ok::<_, Infallible>(answer.await) }
     });
     let mut builder = http2::Builder::new(TokioExecutor::new());
@@ -268,7 +274,15 @@ where
         }
     };
     let connection = pin!(builder.serve_connection(TokioIo::new(stream), serve));
-    run(connection, end, http2::Connection::graceful_shutdown).await
+    unless_cut(run(connection, end, http2::Connection::graceful_shutdown), &cut).await
+}
+
+/// Gives a connection up in the middle of what it does, if its client was cut off.
+async fn unless_cut(served: impl Future<Output = Ended>, ending: &Ending) -> Ended {
+    tokio::select! {
+        ended = served => ended,
+        () = ending.cut() => Err(io::Error::new(io::ErrorKind::TimedOut, "the client did nothing for too long").into()),
+    }
 }
 
 /// Runs a connection. When `end` has come it takes no further requests; what is open may end by itself.

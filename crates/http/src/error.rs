@@ -83,6 +83,11 @@ impl Error {
         Self::new(StatusCode::URI_TOO_LONG, "too_long", "the request URI is too long")
     }
 
+    /// 413 for a body that is larger than its resource takes.
+    pub(crate) fn too_large() -> Self {
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", "the request entity is too large")
+    }
+
     /// 415 for a body that has another type.
     pub fn bad_content_type(expected: &str) -> Self {
         Self::bad_encoding(format!("Content-Type must be {expected}"))
@@ -104,6 +109,14 @@ impl Error {
         let mut error = Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", reason);
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         error.headers.push((hyper::header::RETRY_AFTER, HeaderValue::from(seconds.max(1))));
+        error
+    }
+
+    /// 503: the memory for requests is in use.
+    pub(crate) fn short_of_memory() -> Self {
+        let reason = "the memory for requests is in use; see the header Retry-After";
+        let mut error = Self::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason);
+        error.headers.push((hyper::header::RETRY_AFTER, HeaderValue::from_static("1")));
         error
     }
 

@@ -10,6 +10,7 @@ use settee_auth::UserContext;
 use settee_replication::{Body, BoxFuture, Roles, Transport, TransportError, User};
 
 use crate::authentication::Caller;
+use crate::budget::{Account, Share};
 use crate::connection::Scheme;
 use crate::node::Node;
 use crate::request::{Line, Unread};
@@ -46,6 +47,7 @@ impl InProcess {
             requested: None,
             rewrites: 0,
             seen: Arc::default(),
+            account: Account::new(&node.budget, None, Share::Anonymous),
         };
         let answer = match context(&node, &self.user).await {
             Ok(user) => self.dispatch(&node, line, parts.headers, user, body).await,

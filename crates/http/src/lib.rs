@@ -12,6 +12,7 @@ mod authentication;
 mod body;
 mod bridge;
 mod browser;
+mod budget;
 mod config;
 mod connection;
 mod error;

@@ -18,6 +18,7 @@ use crate::authentication::jwt::Keys;
 use crate::authentication::policy::AuthPolicy;
 use crate::bridge::lanes::{Lanes, Passage, Places};
 use crate::bridge::permits::Permit;
+use crate::budget::{Account, Budget};
 use crate::feeds::Feeds;
 use crate::hashing::Hashers;
 use crate::metrics::{Metrics, SlowRequest};
@@ -47,7 +48,7 @@ const CALL_WAIT_MAX: Duration = Duration::from_secs(60);
 /// Makes identifiers for `/_uuids` and for documents without an id.
 pub(crate) type UuidSource = Box<dyn Fn(usize) -> Vec<String> + Send + Sync>;
 
-/// What authentication needs of the world outside.
+/// What requests need of the world outside.
 pub struct Surroundings {
     /// How many threads hash passwords.
     pub hash_threads: usize,
@@ -56,6 +57,8 @@ pub struct Surroundings {
     /// Reads the keys of an identity provider: from an address that begins with `http:` or `https:`, or else from a file.
     /// The error is for the log.
     pub read_keys: KeyReader,
+    /// How much memory all bodies and answers in flight may take together.
+    pub request_memory_bytes: usize,
 }
 
 /// See [`Surroundings::read_keys`].
@@ -64,7 +67,7 @@ pub type KeyReader = Arc<dyn Fn(String) -> Pin<Box<dyn Future<Output = Result<Ve
 impl Default for Surroundings {
     fn default() -> Self {
         let read_keys: KeyReader = Arc::new(|_| Box::pin(async { Err("no keys can be read here".to_owned()) }));
-        Self { hash_threads: 1, give_way: Arc::new(|| {}), read_keys }
+        Self { hash_threads: 1, give_way: Arc::new(|| {}), read_keys, request_memory_bytes: 256 << 20 }
     }
 }
 
@@ -114,6 +117,7 @@ pub struct Node {
     pub(crate) hashers: Hashers,
     pub(crate) keys: Keys,
     lanes: Arc<Lanes>,
+    pub(crate) budget: Arc<Budget>,
     policies: Policies,
     pub(crate) rates: Rates,
     /// There when replication has begun.
@@ -151,6 +155,7 @@ impl Node {
             hashers: Hashers::start(surroundings.hash_threads, &surroundings.give_way),
             keys: Keys::new(surroundings.read_keys),
             lanes,
+            budget: Budget::new(surroundings.request_memory_bytes),
             policies: Policies::default(),
             rates: Rates::default(),
             replicator: OnceLock::new(),
@@ -165,6 +170,12 @@ impl Node {
     #[must_use]
     pub fn engine(&self) -> &Arc<dyn settee_database::Engine> {
         self.catalog.engine()
+    }
+
+    /// How much memory all bodies and answers in flight may take together.
+    #[must_use]
+    pub fn request_memory_bytes(&self) -> usize {
+        self.budget.total()
     }
 
     /// How long the server has been running.
@@ -204,13 +215,13 @@ impl Node {
     }
 
     /// The way of an answer that may be long.
-    pub(crate) fn outward(&self) -> Passage {
-        self.lanes.answer(self.policy().send_timeout)
+    pub(crate) fn outward(&self, account: &Arc<Account>) -> Passage {
+        self.lanes.answer(account, self.policy().send_timeout)
     }
 
     /// The way of what a list function answers.
-    pub(crate) fn list_outward(&self, database: &Database) -> Passage {
-        self.lanes.list(Some(database.instance()), self.policy().send_timeout)
+    pub(crate) fn list_outward(&self, database: &Database, account: &Arc<Account>) -> Passage {
+        self.lanes.list(Some(database.instance()), account, self.policy().send_timeout)
     }
 
     /// Waits until another function of a design document of `database` may be called.
@@ -224,8 +235,8 @@ impl Node {
     }
 
     /// The way of a body that is read piece by piece.
-    pub(crate) fn inward(&self) -> Passage {
-        self.lanes.upload(self.policy().receive_timeout)
+    pub(crate) fn inward(&self, account: &Arc<Account>) -> Passage {
+        self.lanes.upload(account, self.policy().receive_timeout)
     }
 
     /// How many more long answers could be on their way.

@@ -7,17 +7,18 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use hyper::header::{self, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode, Uri};
 use tokio::sync::mpsc;
 
+use crate::budget::{Account, SLICE_BYTES};
 use crate::metrics::{Count, Measure, SlowRequest};
 use crate::node::Node;
 use crate::operation::{Attribute, Parent, Span};
-use crate::respond::{Aborted, Body, Response};
+use crate::respond::{Aborted, Body, Response, Sliced};
 
 /// The target of the lines of the access log: the server formats them as CouchDB does.
 pub const ACCESS_LOG: &str = "settee::access";
@@ -111,19 +112,25 @@ impl Observation {
     }
 
     /// The answer is on its way. An answer in pieces takes the observation along.
-    pub(crate) fn answered(mut self, response: Response) -> Response {
+    pub(crate) fn answered(mut self, response: Response, account: Arc<Account>) -> Response {
         self.status = Some(response.status());
         let (parts, body) = response.into_parts();
         let body = match body {
             Body::Stream(pieces) => {
                 self.is_complete = self.method == Method::HEAD;
-                Body::Observed(Box::new(ObservedBody { pieces, observation: self }))
+                let piece = Sliced::new(Bytes::new(), account);
+                Body::Observed(Box::new(ObservedBody { pieces, piece, observation: self }))
             }
             Body::Whole(bytes) => {
                 self.bytes = bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
-                Body::Whole(bytes)
+                match bytes {
+                    Some(bytes) if bytes.len() > SLICE_BYTES => {
+                        Body::Sliced(Box::new(Sliced::new(account.unsent(bytes), account)))
+                    }
+                    bytes => Body::Whole(bytes.map(|bytes| account.unsent(bytes))),
+                }
             }
-            observed @ Body::Observed(_) => observed,
+            other @ (Body::Observed(_) | Body::Sliced(_)) => other,
         };
         Response::from_parts(parts, body)
     }
@@ -241,19 +248,28 @@ impl Drop for Observation {
 /// A body in pieces whose request is observed to its end.
 pub(crate) struct ObservedBody {
     pieces: mpsc::Receiver<Result<Bytes, Aborted>>,
+    /// The rest of a large piece.
+    piece: Sliced,
     observation: Observation,
 }
 
 impl ObservedBody {
     pub(crate) fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Aborted>>> {
         let this = self.get_mut();
-        let polled = this.pieces.poll_recv(cx);
-        match &polled {
-            Poll::Ready(Some(Ok(piece))) => this.observation.bytes += piece.len() as u64,
-            Poll::Ready(None) => this.observation.is_complete = true,
-            Poll::Ready(Some(Err(_))) | Poll::Pending => {}
-        }
-        polled
+        let slice = match this.piece.next() {
+            Some(slice) => slice,
+            None => match ready!(this.pieces.poll_recv(cx)) {
+                Some(Ok(piece)) if piece.len() > SLICE_BYTES => this.piece.refill(piece),
+                Some(Ok(piece)) => piece,
+                None => {
+                    this.observation.is_complete = true;
+                    return Poll::Ready(None);
+                }
+                aborted @ Some(Err(_)) => return Poll::Ready(aborted),
+            },
+        };
+        this.observation.bytes += slice.len() as u64;
+        Poll::Ready(Some(Ok(slice)))
     }
 }
 

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use http_body_util::{BodyExt, Limited};
+use http_body_util::BodyExt;
 use hyper::header;
 use settee_auth::UserContext;
 use settee_database::{Database, EditMode};
@@ -17,6 +17,7 @@ use settee_replication::Tuning;
 use settee_replication::documents::{self, OWNER, REPLICATOR_ROLE, is_replicator_database, write_without_credentials};
 
 use crate::Error;
+use crate::budget::Account;
 use crate::params::Plus;
 use crate::request::Line;
 use crate::respond::{Answer, Body, Response};
@@ -159,16 +160,25 @@ pub(crate) fn mask(line: &Line, captures: &Captures, user: &UserContext, plus: P
 
 impl Mask {
     /// The answer without secrets: a document, or a list of `{"ok":document}`.
-    pub(crate) async fn cover(self, answer: Response) -> Answer {
-        let (mut parts, body) = answer.into_parts();
+    pub(crate) async fn cover(self, answer: Response, account: &Arc<Account>) -> Answer {
+        let (mut parts, mut body) = answer.into_parts();
         let is_json = parts.headers.get(header::CONTENT_TYPE).is_some_and(|value| value == "application/json");
         if !is_json && parts.status != hyper::StatusCode::NOT_MODIFIED {
             return Err(Error::forbidden("Documents of others are shown as JSON only."));
         }
-        let unreadable = |_| Error::internal("the answer could not be looked through");
-        let text = Limited::new(body, ANSWER_BYTES_MAX).collect().await.map_err(unreadable)?.to_bytes();
+        let unreadable = || Error::internal("the answer could not be looked through");
+        // Copied, because pieces that are kept hold up who writes them.
+        let mut text = Vec::new();
+        while let Some(piece) = body.frame().await {
+            let piece = piece.map_err(|_| unreadable())?.into_data().unwrap_or_default();
+            if text.len() + piece.len() > ANSWER_BYTES_MAX {
+                return Err(unreadable());
+            }
+            account.keep(piece.len()).await?;
+            text.extend_from_slice(&piece);
+        }
         let Ok(json) = Json::parse(&text) else {
-            return Ok(Response::from_parts(parts, Body::Whole((!text.is_empty()).then_some(text))));
+            return Ok(Response::from_parts(parts, Body::Whole((!text.is_empty()).then(|| text.into()))));
         };
         let mut out = Vec::with_capacity(text.len());
         let value = json.value();

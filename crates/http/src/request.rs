@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Body as _;
 use hyper::{HeaderMap, Method, Uri, header};
 use parking_lot::Mutex;
 use settee_auth::UserContext;
@@ -14,13 +14,16 @@ use settee_model::json::Json;
 
 use crate::Error;
 use crate::authentication::policy::Handler;
+use crate::body::inbound::Inbound;
 use crate::body::patient::Patience;
 use crate::body::{self, pieces::Pieces};
+use crate::bridge::lanes::Passage;
+use crate::budget::Account;
 use crate::connection::Scheme;
 use crate::node::Node;
 use crate::observe::Seen;
 use crate::params::Query;
-use crate::router::{Captures, Router};
+use crate::router::{Captures, Router, Takes};
 
 /// What was asked for, and by whom.
 #[derive(Clone, Debug)]
@@ -39,12 +42,14 @@ pub(crate) struct Line {
     pub(crate) handler: Option<Handler>,
     /// Where is noted what becomes known of the request.
     pub(crate) seen: Arc<Seen>,
+    /// What is kept in memory for its client.
+    pub(crate) account: Arc<Account>,
 }
 
 /// The body of a request while nobody has read it.
 pub(crate) enum Unread {
     /// It comes from the client.
-    Incoming(Incoming),
+    Incoming(Inbound),
     /// It is known.
     Known(Bytes),
     /// It comes from this process. The lock makes it shareable; nobody waits for it.
@@ -61,6 +66,8 @@ pub(crate) struct Request {
     pub(crate) user: UserContext,
     pub(crate) captures: Captures,
     pub(crate) body: Option<Unread>,
+    /// What the resource takes.
+    pub(crate) takes: Takes,
 }
 
 impl Request {
@@ -79,10 +86,13 @@ impl Request {
 
     async fn take_body(&mut self) -> Result<Bytes, Error> {
         let policy = self.node.policy();
-        let (limit, patience) = (policy.max_body_bytes, Patience::new(policy.receive_timeout));
+        let limit = self.takes.most_bytes().min(policy.max_body_bytes);
+        let (patience, account) = (Patience::new(policy.receive_timeout), &self.line.account);
         match self.body.take() {
-            Some(Unread::Incoming(body)) => body::read(body, &self.headers, limit, patience).await,
-            Some(Unread::Streamed(body)) => body::read(body.into_inner(), &self.headers, limit, patience).await,
+            Some(Unread::Incoming(body)) => body::read(body, &self.headers, limit, patience, account).await,
+            Some(Unread::Streamed(body)) => {
+                body::read(body.into_inner(), &self.headers, limit, patience, account).await
+            }
             Some(Unread::Known(bytes)) => Ok(bytes),
             None => Ok(Bytes::new()),
         }
@@ -93,7 +103,7 @@ impl Request {
         &mut self,
         work: impl FnOnce(&mut Pieces) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        let passage = self.node.inward();
+        let passage = self.node.inward(&self.line.account);
         match self.body.take() {
             Some(Unread::Incoming(body)) => body::pieces::with_pieces(passage, body, work).await,
             Some(Unread::Streamed(body)) => body::pieces::with_pieces(passage, body.into_inner(), work).await,
@@ -104,7 +114,14 @@ impl Request {
 
     /// The whole body as JSON, whatever its content type.
     pub(crate) async fn read_json(&mut self) -> Result<Json, Error> {
-        body::json(self.read_body().await?).await
+        let bytes = self.read_body().await?;
+        self.line.account.keep(bytes.len().saturating_mul(self.takes.copies())).await?;
+        body::json(bytes).await
+    }
+
+    /// The way of an answer that may be long.
+    pub(crate) fn outward(&self) -> Passage {
+        self.node.outward(&self.line.account)
     }
 
     /// The whole body as JSON, which it must be called.

@@ -1,6 +1,7 @@
 //! Building answers: [`Response`], its [`Body`], and the headers that every answer has.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -11,6 +12,7 @@ use settee_model::json;
 use tokio::sync::mpsc;
 
 use crate::Error;
+use crate::budget::{Account, SLICE_BYTES};
 use crate::observe::ObservedBody;
 
 /// An answer on its way out.
@@ -32,6 +34,39 @@ pub(crate) enum Body {
     Stream(mpsc::Receiver<Result<Bytes, Aborted>>),
     /// The same, while somebody takes note of it.
     Observed(Box<ObservedBody>),
+    /// All of it, while it is noticed how far it came.
+    Sliced(Box<Sliced>),
+}
+
+/// Much text, given out in slices: when one of them was taken, the client has made progress.
+pub(crate) struct Sliced {
+    rest: Bytes,
+    account: Arc<Account>,
+}
+
+impl Sliced {
+    pub(crate) fn new(text: Bytes, account: Arc<Account>) -> Self {
+        Self { rest: text, account }
+    }
+
+    /// The next slice, if something is left.
+    pub(crate) fn next(&mut self) -> Option<Bytes> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let slice = self.rest.split_to(self.rest.len().min(SLICE_BYTES));
+        if self.rest.is_empty() {
+            // Otherwise the memory would be kept until the next piece comes.
+            self.rest = Bytes::new();
+        }
+        Some(self.account.slice(slice))
+    }
+
+    /// Begins with another text, of which it gives the first slice.
+    pub(crate) fn refill(&mut self, text: Bytes) -> Bytes {
+        self.rest = text;
+        self.next().unwrap_or_default()
+    }
 }
 
 impl hyper::body::Body for Body {
@@ -42,6 +77,7 @@ impl hyper::body::Body for Body {
         match &mut *self {
             Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Self::Stream(pieces) => pieces.poll_recv(cx).map(|piece| piece.map(|piece| piece.map(Frame::data))),
+            Self::Sliced(text) => Poll::Ready(text.next().map(|slice| Ok(Frame::data(slice)))),
             Self::Observed(body) => {
                 Pin::new(&mut **body).poll(cx).map(|piece| piece.map(|piece| piece.map(Frame::data)))
             }
@@ -49,12 +85,17 @@ impl hyper::body::Body for Body {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self, Self::Whole(None))
+        match self {
+            Self::Whole(bytes) => bytes.is_none(),
+            Self::Sliced(text) => text.rest.is_empty(),
+            Self::Stream(_) | Self::Observed(_) => false,
+        }
     }
 
     fn size_hint(&self) -> hyper::body::SizeHint {
         match self {
             Self::Whole(bytes) => hyper::body::SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
+            Self::Sliced(text) => hyper::body::SizeHint::with_exact(text.rest.len() as u64),
             Self::Stream(_) | Self::Observed(_) => hyper::body::SizeHint::default(),
         }
     }

@@ -60,6 +60,7 @@ pub(crate) fn write_with(
         return Ok(Encoded::Gone);
     };
     let (encoded, members) = members(view, record, node, extras)?;
+    out.expect(stored.size as usize)?;
     let Some(read) = view.revision(stored)? else {
         return Ok(Encoded::Gone);
     };

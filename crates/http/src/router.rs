@@ -15,6 +15,7 @@ use settee_auth::UserContext;
 
 use crate::Error;
 use crate::access::{self, Permission};
+use crate::budget::Share;
 use crate::node::Node;
 use crate::params::{Plus, Query, decode};
 use crate::replicator_documents;
@@ -31,10 +32,48 @@ pub(crate) struct Resource {
     segments: Vec<Segment>,
     /// The methods in the order in which CouchDB lists them.
     pub(crate) allow: &'static str,
-    /// What each method needs, and its handler.
-    pub(crate) methods: Vec<(Method, Permission, Handler)>,
+    pub(crate) methods: Vec<Served>,
     /// What all other methods need, and their handler, if they are served.
-    pub(crate) other_methods: Option<(Permission, Handler)>,
+    pub(crate) other_methods: Option<(Permission, Takes, Handler)>,
+}
+
+/// A method of a resource.
+pub(crate) struct Served {
+    pub(crate) method: Method,
+    pub(crate) permission: Permission,
+    pub(crate) takes: Takes,
+    handler: Handler,
+}
+
+/// What the body of a request may hold, and so how large it may be. `[chttpd] max_http_request_size` limits all of them, and so
+/// does the memory that there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Takes {
+    /// Names, options, settings, definitions.
+    Options,
+    /// Lists of keys, ids and revisions, and selectors, which may have lists in them.
+    Lists,
+    /// Documents, which have limits of their own, and whatever functions of design documents want.
+    Documents,
+}
+
+impl Takes {
+    pub(crate) fn most_bytes(self) -> usize {
+        match self {
+            Self::Options => 1 << 20,
+            Self::Lists => 64 << 20,
+            Self::Documents => usize::MAX,
+        }
+    }
+
+    /// How many times a body is in memory beside its text, while somebody works on it: compact text and what is found in it; of
+    /// documents also what is given to the store, and what it writes.
+    pub(crate) fn copies(self) -> usize {
+        match self {
+            Self::Options | Self::Lists => 1,
+            Self::Documents => 3,
+        }
+    }
 }
 
 enum Segment {
@@ -94,13 +133,27 @@ impl Resource {
         Self { path, segments: segments.collect(), allow, methods: Vec::new(), other_methods: None }
     }
 
-    /// Adds a method.
+    /// Adds a method. Its bodies hold options, unless [`Self::takes`] says something else.
     pub(crate) fn on<F, T>(mut self, method: Method, permission: Permission, handler: F) -> Self
     where
         F: Fn(Request) -> T + Send + Sync + 'static,
         T: Future<Output = Answer> + Send + 'static,
     {
-        self.methods.push((method, permission, Arc::new(move |request| Box::pin(handler(request)))));
+        let handler: Handler = Arc::new(move |request| Box::pin(handler(request)));
+        self.methods.push(Served { method, permission, takes: Takes::Options, handler });
+        self
+    }
+
+    /// Says what the bodies hold of the methods POST and PUT, and of those that are not named.
+    pub(crate) fn takes(mut self, takes: Takes) -> Self {
+        for served in &mut self.methods {
+            if matches!(served.method, Method::POST | Method::PUT) {
+                served.takes = takes;
+            }
+        }
+        if let Some((_, others, _)) = &mut self.other_methods {
+            *others = takes;
+        }
         self
     }
 
@@ -110,7 +163,7 @@ impl Resource {
         F: Fn(Request) -> T + Send + Sync + 'static,
         T: Future<Output = Answer> + Send + 'static,
     {
-        self.other_methods = Some((permission, Arc::new(move |request| Box::pin(handler(request)))));
+        self.other_methods = Some((permission, Takes::Options, Arc::new(move |request| Box::pin(handler(request)))));
         self
     }
 
@@ -146,11 +199,12 @@ impl Resource {
         self.on(Method::DELETE, permission, handler)
     }
 
-    /// What `method` needs, and its handler. HEAD is served as GET.
-    pub(crate) fn method(&self, method: &Method) -> Result<(Permission, &Handler), Error> {
+    /// What `method` needs, what its bodies hold, and its handler. HEAD is served as GET.
+    pub(crate) fn method(&self, method: &Method) -> Result<(Permission, Takes, &Handler), Error> {
         let method = if method == Method::HEAD { &Method::GET } else { method };
-        match (self.methods.iter().find(|(served, ..)| served == method), &self.other_methods) {
-            (Some((_, permission, handler)), _) | (None, Some((permission, handler))) => Ok((*permission, handler)),
+        match (self.methods.iter().find(|served| served.method == method), &self.other_methods) {
+            (Some(served), _) => Ok((served.permission, served.takes, &served.handler)),
+            (None, Some((permission, takes, handler))) => Ok((*permission, *takes, handler)),
             (None, None) => Err(Error::method_not_allowed(self.allow)),
         }
     }
@@ -224,12 +278,14 @@ impl Router {
         let place = self.place(line.uri.path(), node.policy().plus)?;
         let found = match place.resource {
             Some(resource) => {
-                resource.method(&line.method).map(|(permission, handler)| (resource, permission, handler))
+                let method = resource.method(&line.method);
+                method.map(|(permission, takes, handler)| (resource, permission, takes, handler))
             }
             None => Err(Error::not_found("missing")),
         };
         match &found {
-            Ok((resource, permission, _)) => {
+            Ok((resource, permission, ..)) => {
+                line.account.set_share(Share::of_user(&user));
                 line.seen.set_route(resource.path);
                 access::authorize(node, *permission, &user, &place.captures).await?;
                 // A database is opened before anything else of a request is looked at, unless it is made or ended by it.
@@ -255,8 +311,8 @@ impl Router {
         if let Some(named) = &place.partition {
             partition::enter(node, &place.captures, named, &mut query)?;
         }
-        let handler = match found {
-            Ok((.., handler)) => handler,
+        let (takes, handler) = match found {
+            Ok((.., takes, handler)) => (takes, handler),
             Err(error) => {
                 // Whatever is done to a function of a design document, CouchDB opens the document first.
                 if place.resource.is_some_and(Resource::is_function) {
@@ -267,10 +323,11 @@ impl Router {
         };
         let (node, router, captures) = (Arc::clone(node), Arc::clone(self), place.captures);
         let mask = replicator_documents::mask(&line, &captures, &user, node.policy().plus)?;
-        let answer = handler(Request { node, router, line, headers, query, user, captures, body }).await;
+        let account = Arc::clone(&line.account);
+        let answer = handler(Request { node, router, line, headers, query, user, captures, body, takes }).await;
         match mask {
             None => answer,
-            Some(mask) => mask.cover(answer?).await,
+            Some(mask) => mask.cover(answer?, &account).await,
         }
     }
 
@@ -303,7 +360,7 @@ impl Router {
     pub(crate) fn find(&self, method: &Method, path: &str) -> Result<(&Resource, Permission, Captures), Error> {
         let place = self.place(path, Plus::Space)?;
         let resource = place.resource.ok_or_else(|| Error::not_found("missing"))?;
-        let (permission, _) = resource.method(method)?;
+        let (permission, ..) = resource.method(method)?;
         Ok((resource, permission, place.captures))
     }
 }

@@ -12,7 +12,9 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::authentication::{self, Caller};
+use crate::body::inbound::Inbound;
 use crate::browser::{self, Viewer};
+use crate::budget::{Account, Ending, Share};
 use crate::connection::{self, Accepted, Peer};
 use crate::node::Node;
 use crate::observe::Observation;
@@ -180,8 +182,15 @@ impl Service {
         self.node.settings.as_ref()
     }
 
-    pub(crate) async fn answer(self: Arc<Self>, request: hyper::Request<Incoming>, peer: Peer) -> Response {
+    pub(crate) async fn answer(
+        self: Arc<Self>,
+        request: hyper::Request<Incoming>,
+        peer: Peer,
+        ending: Arc<Ending>,
+    ) -> Response {
         let (mut parts, body) = request.into_parts();
+        let waits_to_be_asked = parts.headers.contains_key(header::EXPECT);
+        let (body, leftover) = Inbound::new(body);
         as_http1(&mut parts);
         let id = self.request_id(&parts.headers);
         let method = effective_method(&parts.method, &parts.headers);
@@ -192,6 +201,7 @@ impl Service {
         let uri = parts.uri.clone();
         let observation = Observation::begin(&self.node, &method, &uri, &parts.headers, peer, &id);
         let seen = Arc::clone(&observation.seen);
+        let account = Account::new(&self.node.budget, Some(ending), Share::Anonymous);
         let line = Line {
             method: method.clone(),
             uri,
@@ -201,6 +211,7 @@ impl Service {
             requested: None,
             rewrites: 0,
             seen: Arc::clone(&seen),
+            account: Arc::clone(&account),
         };
         let caller = Caller::of(&line, &parts.headers);
         let mut renewed = None;
@@ -227,7 +238,11 @@ impl Service {
             let kept: HeaderMap = kept.collect();
             *headers = kept;
         }
-        observation.answered(response)
+        // A stream of HTTP/2 ends by itself.
+        if parts.version < Version::HTTP_2 && !leftover.clear(waits_to_be_asked).await {
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        observation.answered(response, account)
     }
 
     async fn route(
@@ -235,7 +250,7 @@ impl Service {
         policy: &Policy,
         mut line: Line,
         headers: HeaderMap,
-        body: Incoming,
+        body: Inbound,
         renewed: &mut Option<HeaderValue>,
     ) -> Answer {
         if let Some(error) = target::refused(&headers) {

@@ -26,10 +26,10 @@ pub(crate) use framing::HeadLimits;
 /// Names what was wrong with a head. A client that sends it itself gets what it asks for.
 const REFUSED: HeaderName = HeaderName::from_static("x-settee-refused");
 
-/// How long, and for how many bytes, a client that was refused may go on sending: who closes a connection while something
-/// comes takes the answer back.
-const LINGER_TIME: Duration = Duration::from_secs(2);
-const LINGER_BYTES: usize = 4 << 20;
+/// How long, and for how many bytes, a client may go on sending a request that was answered already: who closes a connection
+/// while something comes takes the answer back.
+const LINGER_TIME: Duration = Duration::from_secs(10);
+const LINGER_BYTES: usize = 256 << 20;
 
 /// Why a head is not passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +110,7 @@ impl<S> Lenient<S> {
 }
 
 impl<S: AsyncRead + Unpin> Lenient<S> {
-    /// Reads what comes behind a head that was refused. Ready at its end, or when it is enough.
+    /// Reads what comes of a request that was answered. Ready at its end, or when it is enough.
     fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let start = || Linger { end: Box::pin(tokio::time::sleep(LINGER_TIME)), left: LINGER_BYTES };
         let linger = self.linger.get_or_insert_with(start);
@@ -169,7 +169,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lenient<S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let shut = ready!(Pin::new(&mut self.inner).poll_shutdown(cx));
-        if shut.is_ok() && self.framing.is_refused() {
+        if shut.is_ok() && (self.framing.is_refused() || self.framing.is_in_body()) {
             ready!(self.poll_linger(cx));
         }
         Poll::Ready(shut)

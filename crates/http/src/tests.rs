@@ -11,6 +11,7 @@ pub(crate) mod node;
 pub(crate) mod parts;
 mod protocols;
 mod read_faults;
+mod refused_bodies;
 mod routes;
 mod slow_readers;
 
@@ -22,6 +23,7 @@ use settee_model::json::Json;
 use settee_storage::memory::MemoryEngine;
 
 use crate::Error;
+use crate::budget::{Account, Budget, Share};
 use crate::params::Query;
 
 /// The instance of the [`database`].
@@ -64,4 +66,9 @@ pub(crate) fn check_file(name: &str, text: &str) {
         assert_eq!(line, expected, "{name}:{}; if this is meant, run again with SETTEE_UPDATE=1", number + 1);
     }
     assert_eq!(text.lines().count(), expected.lines().count(), "{name}; if this is meant: SETTEE_UPDATE=1");
+}
+
+/// An account in a budget of its own.
+pub(crate) fn account() -> Arc<Account> {
+    Account::new(&Budget::new(64 << 20), None, Share::Admin)
 }

@@ -21,6 +21,7 @@ mod listen;
 mod lock;
 mod log;
 mod maintenance;
+mod memory;
 mod operation;
 mod process;
 mod query_servers;

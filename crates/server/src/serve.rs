@@ -27,7 +27,7 @@ use crate::maintenance::Maintenance;
 use crate::operation::{Restart, operation};
 use crate::telemetry::Exporter;
 use crate::uuids::{Algorithm, Entropy, Uuids};
-use crate::{backends, keys, languages, listen, replication, version};
+use crate::{backends, keys, languages, listen, memory, replication, version};
 
 /// The version of CouchDB whose interface is served.
 const COUCHDB_VERSION: &str = "3.5.2";
@@ -89,7 +89,9 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
     let engine = backends::open(&data, descriptors.engine)?;
     let exporter = Exporter::start(&configuration)?.map(Arc::new);
     let operation = operation(&configuration, &log, restart, exporter.clone());
-    let (node, maintenance) = node(&data, Arc::clone(&engine), Arc::clone(&configuration), authenticator, operation)?;
+    let surroundings = surroundings(&configuration)?;
+    let (node, maintenance) =
+        node(&data, Arc::clone(&engine), Arc::clone(&configuration), authenticator, operation, surroundings)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no threads")?;
     runtime.block_on(listen(node, maintenance, &configuration, address, &data, descriptors, shutdown.clone()))?;
     if let Some(exporter) = exporter {
@@ -173,6 +175,7 @@ fn node(
     configuration: Arc<Configuration>,
     authenticator: Authenticator,
     operation: Operation,
+    surroundings: Surroundings,
 ) -> anyhow::Result<(Arc<Node>, Maintenance)> {
     let catalog = Arc::new(Catalog::open(engine, environment::random_u64()).context("the databases cannot be read")?);
     let tasks = Tasks::new(|| environment::now_us() / 1_000_000);
@@ -204,16 +207,26 @@ fn node(
         },
         clock_ms: Box::new(environment::now_ms),
         entropy: Box::new(environment::random_u64),
-        surroundings: surroundings()?,
+        surroundings,
         operation,
     });
     Ok((node, maintenance))
 }
 
-fn surroundings() -> anyhow::Result<Surroundings> {
+fn surroundings(configuration: &Configuration) -> anyhow::Result<Surroundings> {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let give_way = Arc::new(environment::give_way);
-    Ok(Surroundings { hash_threads: processors.div_ceil(2), give_way, read_keys: keys::reader()? })
+    let request_memory_bytes = memory::for_requests(configuration);
+    tracing::info!(
+        bytes = request_memory_bytes,
+        "memory for bodies and answers in flight: [chttpd] max_request_memory"
+    );
+    Ok(Surroundings {
+        hash_threads: processors.div_ceil(2),
+        give_way,
+        read_keys: keys::reader()?,
+        request_memory_bytes,
+    })
 }
 
 fn views(
@@ -352,7 +365,7 @@ async fn listen(
     }
     let wanted = settee_http::connections_max(&**configuration);
     let connections = descriptors.connections(wanted);
-    let mut remarks = Vec::new();
+    let mut remarks = vec![format!("Requests may take {} MiB of memory", node.request_memory_bytes() >> 20)];
     if connections < wanted {
         remarks.push(format!("Takes {connections} connections at a time, not {wanted}: {descriptors}"));
     }

@@ -1,5 +1,6 @@
 //! Bodies that are too large to be read whole: [`Pieces`] brings them to a thread that may block.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,14 +9,14 @@ use tokio::sync::mpsc;
 
 use crate::body::patient::{Patience, timed_out};
 use crate::bridge::lanes::{Passage, Place};
+use crate::budget::Account;
 use crate::{Error, bridge};
 
 /// How many pieces may wait for their reader.
 const PIECES_WAITING: usize = 4;
 
-/// How many bytes are still read when the reader has stopped: a client that sent that much hears the answer instead
-/// of a broken connection.
-const DRAINED_BYTES: usize = 1 << 20;
+/// What a body on its way takes: the pieces, and as much again that its reader works on.
+const UPLOAD_BYTES: usize = 256 << 10;
 
 /// A body, piece by piece.
 pub(crate) struct Pieces(mpsc::Receiver<Result<Bytes, Error>>);
@@ -39,20 +40,32 @@ where
 {
     let place = passage.enter().await;
     let (sender, receiver) = mpsc::channel(PIECES_WAITING);
+    let account = Arc::clone(passage.account());
+    // So many pieces may be on their way.
+    account.keep(UPLOAD_BYTES).await?;
+    account.set_receiving(true);
     let task = passage.spawn(move || work(&mut Pieces(receiver)));
-    let (done, ()) = tokio::join!(task, send(body, sender, place, passage.patience()));
+    let (done, ()) = tokio::join!(task, send(body, sender, place, passage.patience(), &account));
+    account.set_receiving(false);
     done.unwrap_or_else(|panic| Err(bridge::panicked(&panic)))
 }
 
-async fn send<B>(mut body: B, sender: mpsc::Sender<Result<Bytes, Error>>, place: Place, pause: Duration)
-where
+async fn send<B>(
+    mut body: B,
+    sender: mpsc::Sender<Result<Bytes, Error>>,
+    place: Place,
+    pause: Duration,
+    account: &Account,
+) where
     B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
 {
-    let (mut patience, mut drained) = (Patience::new(pause), 0);
-    while drained < DRAINED_BYTES {
+    let mut patience = Patience::new(pause);
+    loop {
         let frame = tokio::select! {
             frame = patience.frame(&mut body) => frame,
             () = place.contested() => Some(Err(timed_out())),
+            // The reader has seen enough, or has ended.
+            () = sender.closed() => return,
         };
         let piece = match frame {
             None => return,
@@ -68,7 +81,8 @@ where
         };
         let length = piece.len();
         if sender.send(Ok(piece)).await.is_err() {
-            drained += length;
+            return;
         }
+        account.moved(length);
     }
 }

@@ -21,19 +21,46 @@ use tokio::time::sleep;
 
 use super::permits::{Owner, Permit, Permits};
 use crate::Settings;
+use crate::budget::{Account, Share};
 
-/// How long a client may do nothing while others wait for its place. A slow line takes a piece in less: the system's
+/// How long a client may do nothing while others wait for its place. Most slow lines take a piece in less: the system's
 /// buffers swallow some hundred kilobytes at once.
-const CONTESTED_AFTER: Duration = Duration::from_secs(5);
+const CONTESTED_AFTER: Duration = Duration::from_secs(1);
 
 /// The threads, and who may have one.
 pub(crate) struct Lanes {
     /// Only its threads that may block are used. `None` when it ends.
     threads: Option<Runtime>,
-    answers: Arc<Lane>,
+    answers: Shared,
     lists: Arc<Lane>,
-    uploads: Arc<Lane>,
+    uploads: Shared,
     calls: Arc<Permits>,
+}
+
+/// A lane for each kind of client, so that nobody with an account stands behind strangers.
+struct Shared {
+    anonymous: Arc<Lane>,
+    user: Arc<Lane>,
+    admin: Arc<Lane>,
+}
+
+impl Shared {
+    /// Users and admins have `places` each, and strangers half as many.
+    fn new(places: usize, contested_after: Duration) -> Self {
+        Self {
+            anonymous: Lane::new(places.div_ceil(2), contested_after),
+            user: Lane::new(places, contested_after),
+            admin: Lane::new(places, contested_after),
+        }
+    }
+
+    fn of(&self, share: Share) -> &Arc<Lane> {
+        match share {
+            Share::Anonymous => &self.anonymous,
+            Share::User => &self.user,
+            Share::Admin => &self.admin,
+        }
+    }
 }
 
 /// How many may be in each lane. Each has a thread; an answer besides up to a few hundred kilobytes if its client is slow,
@@ -87,6 +114,7 @@ pub(crate) struct Passage {
     lane: Arc<Lane>,
     owner: Owner,
     patience: Duration,
+    account: Arc<Account>,
 }
 
 impl Lanes {
@@ -97,36 +125,32 @@ impl Lanes {
     fn with_patience(places: &Places, contested_after: Duration) -> Arc<Self> {
         let Places { answers, lists, uploads, calls } = *places;
         let threads = tokio::runtime::Builder::new_current_thread()
-            .max_blocking_threads(answers + lists + uploads)
+            .max_blocking_threads(3 * (answers + uploads) + lists)
             .thread_name("settee-client")
             .build()
             .expect("a runtime without drivers asks nothing of the system");
         Arc::new(Self {
             threads: Some(threads),
-            answers: Lane::new(answers, contested_after),
+            answers: Shared::new(answers, contested_after),
             lists: Lane::new(lists, contested_after),
-            uploads: Lane::new(uploads, contested_after),
+            uploads: Shared::new(uploads, contested_after),
             calls: Permits::new(calls),
         })
     }
 
     /// For an answer whose client may take nothing for `patience`.
-    pub(crate) fn answer(self: &Arc<Self>, patience: Duration) -> Passage {
-        self.passage(&self.answers, None, patience)
+    pub(crate) fn answer(self: &Arc<Self>, account: &Arc<Account>, patience: Duration) -> Passage {
+        self.passage(self.answers.of(account.share()), None, account, patience)
     }
 
     /// The same for what a list function of the database `owner` answers.
-    pub(crate) fn list(self: &Arc<Self>, owner: Owner, patience: Duration) -> Passage {
-        self.passage(&self.lists, owner, patience)
+    pub(crate) fn list(self: &Arc<Self>, owner: Owner, account: &Arc<Account>, patience: Duration) -> Passage {
+        self.passage(&self.lists, owner, account, patience)
     }
 
     /// For a body whose client may send nothing for `patience`.
-    pub(crate) fn upload(self: &Arc<Self>, patience: Duration) -> Passage {
-        self.passage(&self.uploads, None, patience)
-    }
-
-    fn passage(self: &Arc<Self>, lane: &Arc<Lane>, owner: Owner, patience: Duration) -> Passage {
-        Passage { lanes: Arc::clone(self), lane: Arc::clone(lane), owner, patience }
+    pub(crate) fn upload(self: &Arc<Self>, account: &Arc<Account>, patience: Duration) -> Passage {
+        self.passage(self.uploads.of(account.share()), None, account, patience)
     }
 
     /// Waits until another function of the database `owner` may be called.
@@ -134,10 +158,20 @@ impl Lanes {
         self.calls.acquire(owner).await
     }
 
-    /// How many more answers would have a place.
+    fn passage(
+        self: &Arc<Self>,
+        lane: &Arc<Lane>,
+        owner: Owner,
+        account: &Arc<Account>,
+        patience: Duration,
+    ) -> Passage {
+        Passage { lanes: Arc::clone(self), lane: Arc::clone(lane), owner, patience, account: Arc::clone(account) }
+    }
+
+    /// How many more answers to admins would have a place.
     #[cfg(test)]
     pub(crate) fn free_answers(&self) -> usize {
-        self.answers.places.free()
+        self.answers.admin.places.free()
     }
 }
 
@@ -154,6 +188,11 @@ impl Passage {
     /// How long the client may do nothing.
     pub(crate) fn patience(&self) -> Duration {
         self.patience
+    }
+
+    /// What is kept in memory for the client.
+    pub(crate) fn account(&self) -> &Arc<Account> {
+        &self.account
     }
 
     /// Waits for a place.

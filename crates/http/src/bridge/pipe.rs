@@ -1,6 +1,7 @@
 //! [`Pipe`]: pieces of an answer on their way from a thread to a connection. A client that takes none is cut off.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,6 +10,7 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
 use super::lanes::Place;
+use crate::budget::Account;
 use crate::respond::Aborted;
 
 /// The other end of a pipe.
@@ -22,33 +24,49 @@ pub(crate) struct Pipe {
     last_word: Option<mpsc::OwnedPermit<Result<Bytes, Aborted>>>,
     place: Place,
     patience: Duration,
+    account: Arc<Account>,
 }
 
 impl Pipe {
     /// A pipe in which `pieces` may wait.
-    pub(crate) fn new(pieces: usize, place: Place, patience: Duration) -> (Self, Pieces) {
+    pub(crate) fn new(pieces: usize, place: Place, patience: Duration, account: Arc<Account>) -> (Self, Pieces) {
         let (sender, receiver) = mpsc::channel(pieces + 1);
         let last_word = sender.clone().try_reserve_owned().expect("the channel is empty");
-        (Self { sender, last_word: Some(last_word), place, patience }, receiver)
+        (Self { sender, last_word: Some(last_word), place, patience, account }, receiver)
     }
 
     /// A pipe that shares `sender` with others, who see to the end of the answer.
-    pub(crate) fn beside(sender: mpsc::Sender<Result<Bytes, Aborted>>, place: Place, patience: Duration) -> Self {
-        Self { sender, last_word: None, place, patience }
+    pub(crate) fn beside(
+        sender: mpsc::Sender<Result<Bytes, Aborted>>,
+        place: Place,
+        patience: Duration,
+        account: Arc<Account>,
+    ) -> Self {
+        Self { sender, last_word: None, place, patience, account }
     }
 
-    /// Sends a piece. Waits for room: only for threads that may. `Break` when nobody reads on.
+    /// Sends a piece, and waits until there may be another: only for threads that may. `Break` when nobody reads on.
     pub(crate) fn send(&mut self, piece: Bytes) -> ControlFlow<()> {
-        let piece = match self.sender.try_send(Ok(piece)) {
-            Ok(()) => return ControlFlow::Continue(()),
+        let late = match self.sender.try_send(Ok(self.account.unsent(piece))) {
+            Ok(()) if self.account.has_room() => return ControlFlow::Continue(()),
+            Ok(()) => None,
             Err(TrySendError::Closed(_)) => return ControlFlow::Break(()),
-            Err(TrySendError::Full(piece)) => piece,
+            Err(TrySendError::Full(piece)) => Some(piece),
+        };
+        let sent = async {
+            if let Some(piece) = late {
+                self.sender.send(piece).await.map_err(drop)?;
+            }
+            tokio::select! {
+                () = self.account.room() => Ok(()),
+                () = self.sender.closed() => Err(()),
+            }
         };
         Handle::current().block_on(async {
             tokio::select! {
-                sent = self.sender.send(piece) => match sent {
+                sent = sent => match sent {
                     Ok(()) => ControlFlow::Continue(()),
-                    Err(_) => ControlFlow::Break(()),
+                    Err(()) => ControlFlow::Break(()),
                 },
                 () = self.place.overdue(self.patience) => {
                     tracing::info!("an answer broke off: its client took nothing for too long");

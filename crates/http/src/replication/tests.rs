@@ -23,6 +23,7 @@ use settee_storage::memory::MemoryEngine;
 use tokio::time::Instant;
 
 use super::*;
+use crate::budget::{Account, Share};
 use crate::request::{Line, Unread};
 use crate::tests::live::Values;
 use crate::tests::parts::parts;
@@ -197,6 +198,7 @@ impl World {
             rewrites: 0,
             handler: None,
             seen: Arc::default(),
+            account: Account::new(&self.node.budget, None, Share::Admin),
         };
         let body = Unread::Known(body.to_owned().into());
         let answer = self.router.dispatch(&self.node, line, headers, user.clone(), Some(body)).await;

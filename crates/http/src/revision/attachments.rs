@@ -15,6 +15,9 @@ pub(crate) trait Text {
     /// Where to append.
     fn text(&mut self) -> &mut Vec<u8>;
 
+    /// Call before so much text is appended at once.
+    fn expect(&mut self, bytes: usize) -> Result<(), Error>;
+
     /// Call between pieces of much text. `Break` when nobody reads on.
     fn piece_done(&mut self) -> ControlFlow<()>;
 }
@@ -22,6 +25,10 @@ pub(crate) trait Text {
 impl Text for Output {
     fn text(&mut self) -> &mut Vec<u8> {
         Output::text(self)
+    }
+
+    fn expect(&mut self, bytes: usize) -> Result<(), Error> {
+        Output::expect(self, bytes)
     }
 
     fn piece_done(&mut self) -> ControlFlow<()> {
@@ -32,6 +39,11 @@ impl Text for Output {
 impl Text for Vec<u8> {
     fn text(&mut self) -> &mut Vec<u8> {
         self
+    }
+
+    /// Whoever writes into memory has taken it.
+    fn expect(&mut self, _: usize) -> Result<(), Error> {
+        Ok(())
     }
 
     fn piece_done(&mut self) -> ControlFlow<()> {

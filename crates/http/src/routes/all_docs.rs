@@ -102,7 +102,7 @@ fn after(mut id: Vec<u8>) -> Vec<u8> {
 async fn list(request: &Request, mut queries: Queries, scope: Scope) -> Answer {
     let database = request.database()?;
     queries.check(ViewKind::Documents(database.layout()), request)?;
-    bridge::stream(request.node.outward(), move |output| {
+    bridge::stream(request.outward(), move |output| {
         let view = database.read()?;
         queries.write(output, |output, params| {
             let mut list = List::new(output, &view, params, scope)?;
@@ -334,6 +334,7 @@ pub(super) fn write_winner(
     let shown = params.shown();
     let conflicts = params.conflicts() && head.has_conflicts;
     if shown.is_plain() && !conflicts {
+        out.expect(head.stored.size as usize)?;
         return Ok(view.write_document(out.text(), id, &head.rev, head.stored, |_| {})?);
     }
     let extras = Extras { conflicts, ..Extras::default() };

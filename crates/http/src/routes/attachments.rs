@@ -58,7 +58,7 @@ pub(super) async fn get(request: Request) -> Answer {
         boundary: request.node.uuid(),
     };
     check_place(&database, &asked.id)?;
-    let mut response = bridge::stream(request.node.outward(), move |output| {
+    let mut response = bridge::stream(request.outward(), move |output| {
         let view = database.read()?;
         let attachment = find(&view, &asked)?;
         match send(output, &view, &attachment, &asked) {

@@ -57,7 +57,7 @@ pub(super) async fn get(mut request: Request) -> Answer {
         sees: Box::new(move |id| users::Sight::of(&node, &store, &user, id)?.require_whole()),
     };
     let multipart = multipart_form(&request.headers).map(|essence| (essence, boundaries(&request)));
-    bridge::stream(request.node.outward(), move |output| {
+    bridge::stream(request.outward(), move |output| {
         let view = database.read()?;
         let docs: Vec<Value<'_>> = body.value().get("docs").map(Value::elements).into_iter().flatten().collect();
         match multipart {

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use walk::{Seen, Walk};
 
 use crate::bridge::pipe::Pipe;
+use crate::budget::Account;
 use crate::feeds::Progress;
 use crate::node::Node;
 use crate::params::changes::{ChangesParams, Feed, Quiet};
@@ -85,7 +86,7 @@ async fn normal(request: &Request, database: Arc<Database>, params: ChangesParam
         respond::set_etag(&mut response, &tag);
         return Ok(response);
     }
-    let mut response = bridge::stream(request.node.outward(), move |output| {
+    let mut response = bridge::stream(request.outward(), move |output| {
         output.text().extend_from_slice(b"{\"results\":[\n");
         let since = start(&params, update_seq);
         let mut rows = Rows::new(params, since, update_seq);
@@ -204,7 +205,8 @@ impl Rows {
                 let extras = Extras { conflicts, ..Extras::default() };
                 revision::write_winner(text, view, &change.id, extras, &self.params.shown)?;
             } else {
-                write_doc(out)?;
+                text.expect(change.size)?;
+                write_doc(text.text())?;
             }
         }
         text.text().push(b'}');
@@ -234,7 +236,8 @@ async fn live(
     let prefix = if params.feed == Feed::Longpoll { b"{\"results\":[\n".to_vec() } else { Vec::new() };
     let is_source = params.feed == Feed::EventSource;
     let rows = Rows::new(params, since, since);
-    let live = Live { node, database, rows, begun: Some(begun), prefix, sender, progress, stopping };
+    let account = Arc::clone(&request.line.account);
+    let live = Live { node, account, database, rows, begun: Some(begun), prefix, sender, progress, stopping };
     tokio::spawn(live.run());
     // A filter that fails at the first documents is answered with its error.
     beginning.await.unwrap_or_else(|_| Err(Error::internal("the feed did not begin")))?;
@@ -247,6 +250,7 @@ async fn live(
 
 struct Live {
     node: Arc<Node>,
+    account: Arc<Account>,
     database: Arc<Database>,
     rows: Rows,
     /// Hears when there is something to send, or that there never will be.
@@ -307,6 +311,10 @@ impl Live {
     /// Sends everything that is there. `false` when nobody listens.
     async fn send_changes(&mut self) -> Result<bool, Error> {
         loop {
+            tokio::select! {
+                () = self.account.room() => {}
+                () = self.sender.closed() => return Ok(false),
+            }
             let (database, sender) = (Arc::clone(&self.database), self.sender.clone());
             let mut rows = Rows { params: self.rows.params.clone(), ..self.rows };
             let read = move |pipe| {
@@ -323,7 +331,7 @@ impl Live {
                 if self.send(Vec::new()).await.is_err() {
                     return Ok(false);
                 }
-                bridge::piping(self.node.outward(), sender, move |pipe| read(Some(pipe))).await?
+                bridge::piping(self.node.outward(&self.account), sender, move |pipe| read(Some(pipe))).await?
             };
             self.rows = rows;
             if !text.is_empty() && self.send(text).await.is_err() {
@@ -394,7 +402,7 @@ impl Live {
         if whole.is_empty() {
             return Ok(());
         }
-        self.sender.send(Ok(Bytes::from(whole))).await.map_err(|_| ())
+        self.sender.send(Ok(self.account.unsent(Bytes::from(whole)))).await.map_err(|_| ())
     }
 }
 
@@ -408,6 +416,11 @@ struct Batch {
 impl Text for Batch {
     fn text(&mut self) -> &mut Vec<u8> {
         &mut self.text
+    }
+
+    /// A batch has one document that is large, at most.
+    fn expect(&mut self, _: usize) -> Result<(), Error> {
+        Ok(())
     }
 
     fn piece_done(&mut self) -> ControlFlow<()> {

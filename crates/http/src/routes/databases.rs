@@ -211,7 +211,7 @@ fn json_string(text: &str) -> Vec<u8> {
 pub(super) async fn info_of_range(request: Request) -> Answer {
     let params = ViewParams::from_query(&request.query, Source::Documents)?;
     let node = Arc::clone(&request.node);
-    bridge::stream(request.node.outward(), move |output| {
+    bridge::stream(request.outward(), move |output| {
         let names = select(node.catalog.names()?, &params);
         let keys: Vec<Vec<u8>> = names.iter().map(|name| json_string(name)).collect();
         let keys = keys.iter().zip(&names).map(|(key, name)| (key.as_slice(), Some(name.as_str().into())));
@@ -235,7 +235,7 @@ pub(super) async fn info_of_keys(mut request: Request) -> Answer {
         return Err(Error::bad_request("too_many_keys"));
     }
     let node = Arc::clone(&request.node);
-    bridge::stream(request.node.outward(), move |output| {
+    bridge::stream(request.outward(), move |output| {
         let keys = body.value().get("keys").into_iter().flat_map(Value::elements);
         // What is no text is the name of no database.
         write_infos(output.text(), &node.catalog, keys.map(|key| (key.raw(), key.as_str())))

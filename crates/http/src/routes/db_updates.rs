@@ -7,6 +7,7 @@ use settee_database::{Database, Direction, GLOBAL_CHANGES, Happened};
 use settee_model::json::write_string;
 use tokio::sync::{mpsc, watch};
 
+use crate::budget::Account;
 use crate::feeds::Progress;
 use crate::params::changes::{ChangesParams, Feed, Quiet};
 use crate::request::Request;
@@ -38,7 +39,8 @@ pub(super) async fn feed(request: Request, stopping: watch::Receiver<bool>) -> A
     };
     let (sender, receiver) = mpsc::channel(PIECES_WAITING);
     let rows = Rows { feed: params.feed, direction: params.direction, limit: params.limit, sent: 0, position: since };
-    let live = Live { database, rows, quiet: params.quiet, sender, progress, stopping };
+    let account = Arc::clone(&request.line.account);
+    let live = Live { account, database, rows, quiet: params.quiet, sender, progress, stopping };
     tokio::spawn(live.run());
     Ok(respond::streamed(content_type, receiver))
 }
@@ -104,6 +106,7 @@ impl Rows {
 }
 
 struct Live {
+    account: Arc<Account>,
     database: Arc<Database>,
     rows: Rows,
     quiet: Quiet,
@@ -202,6 +205,6 @@ impl Live {
     }
 
     async fn send(&self, text: Vec<u8>) -> Result<(), Gone> {
-        self.sender.send(Ok(Bytes::from(text))).await.map_err(|_| Gone)
+        self.sender.send(Ok(self.account.unsent(Bytes::from(text)))).await.map_err(|_| Gone)
     }
 }

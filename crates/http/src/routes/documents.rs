@@ -1,6 +1,7 @@
 //! Reading documents, ordinary and local ones.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use hyper::header::HeaderValue;
 use hyper::{HeaderMap, StatusCode, header};
@@ -12,6 +13,7 @@ use settee_wire::multipart::Writer;
 
 use super::partition::check_place;
 use crate::bridge::{Head, Output};
+use crate::budget::Account;
 use crate::params::attachments::Data;
 use crate::params::document::{DocParams, Extras, OpenRevs, Which};
 use crate::request::Request;
@@ -30,6 +32,9 @@ pub(super) fn doc_id(request: &Request) -> String {
         (_, local) => format!("_local/{local}"),
     }
 }
+
+/// Documents beyond this are read when there is memory for them.
+const LARGE_BYTES: usize = 64 << 10;
 
 /// `GET /{db}/{doc}`
 pub(super) async fn get(request: Request) -> Answer {
@@ -54,7 +59,7 @@ pub(super) async fn get(request: Request) -> Answer {
             is_replicator_database(database.name()) && accept::accepts(&request.headers, "application/json");
         let takes_parts = accept::accepts(&request.headers, "multipart/mixed") && !is_masked;
         let multipart = takes_parts.then(|| boundaries(&request));
-        return bridge::stream(request.node.outward(), move |output| {
+        return bridge::stream(request.outward(), move |output| {
             let view = database.read()?;
             match multipart {
                 Some(boundaries) => send_open_revs(output, &view, &id, &open, &params, boundaries),
@@ -67,11 +72,12 @@ pub(super) async fn get(request: Request) -> Answer {
         return bridge::blocking(move || local(&database.read()?, &id, &params, known.as_deref())).await;
     }
     if params.attachments.is_plain() {
-        return bridge::blocking(move || one(&database.read()?, &id, &params, known.as_deref())).await;
+        let account = Arc::clone(&request.line.account);
+        return bridge::blocking(move || one(&database.read()?, &id, &params, known.as_deref(), &account)).await;
     }
     let related = accept::accepts(&request.headers, "multipart/related") && params.attachments.data != Data::None;
     let boundary = related.then(|| request.node.uuid());
-    let response = bridge::stream(request.node.outward(), move |output| {
+    let response = bridge::stream(request.outward(), move |output| {
         one_with_attachments(output, &database.read()?, &id, &params, known.as_deref(), boundary.as_deref())
     });
     let mut response = response.await?;
@@ -107,9 +113,12 @@ fn choose(record: &DocRecord, params: &DocParams) -> Result<(u32, Extras), Error
 }
 
 /// One revision as the whole answer.
-fn one(view: &ReadView, id: &str, params: &DocParams, known: Option<&str>) -> Answer {
+fn one(view: &ReadView, id: &str, params: &DocParams, known: Option<&str>, account: &Arc<Account>) -> Answer {
     let record = view.record(id)?.ok_or_else(|| Error::not_found("missing"))?;
     let (node, extras) = choose(&record, params)?;
+    let size = record.tree.node(node).value.map_or(0, |stored| stored.size as usize);
+    // Once as it is stored, and once as it is shown.
+    let _memory = (size > LARGE_BYTES).then(|| bridge::expect(account, 2 * size)).transpose()?;
     let mut out = Vec::new();
     let encoded = revision::write(&mut out, view, id, &record, node, extras)?;
     let tag = format!("\"{}\"", record.tree.node(node).rev);

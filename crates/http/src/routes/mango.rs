@@ -20,7 +20,7 @@ pub(super) async fn find(mut request: Request) -> Answer {
     let body = read_object(&mut request).await?;
     let database = request.database()?;
     let node = Arc::clone(&request.node);
-    bridge::stream(request.node.outward(), move |output| {
+    bridge::stream(request.outward(), move |output| {
         let options = options(&body, partition)?;
         let begun_us = (node.operation.monotonic_us)();
         output.text().extend_from_slice(b"{\"docs\":[");

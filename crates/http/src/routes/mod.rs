@@ -48,6 +48,7 @@ use crate::access::Permission::{
     Anyone, DatabaseAdmin, Document, ListDatabases, Maintenance, Member, Metrics, ServerAdmin,
 };
 use crate::respond::Answer;
+use crate::router::Takes::{Documents, Lists};
 use crate::router::{Resource, Router};
 use crate::server::{Shutdown, copy};
 
@@ -83,7 +84,8 @@ fn server_resources() -> Vec<Resource> {
             .post(ListDatabases, server::nothing),
         Resource::new("/_dbs_info", "GET,HEAD,POST")
             .get(ListDatabases, databases::info_of_range)
-            .post(ListDatabases, databases::info_of_keys),
+            .post(ListDatabases, databases::info_of_keys)
+            .takes(Lists),
         Resource::new("/_session", "GET,HEAD,POST,DELETE")
             .get(Anyone, session::get)
             .post(Anyone, session::post)
@@ -181,24 +183,36 @@ fn database_resources(shutdown: &Shutdown) -> Vec<Resource> {
             .get(Document, databases::info)
             .put(ServerAdmin, databases::create)
             .delete(ServerAdmin, databases::delete)
-            .post(Document, write::post),
-        Resource::new("/{db}/_all_docs", "GET,HEAD,POST").get(Member, all_docs::get).post(Member, all_docs::post),
-        Resource::new("/{db}/_all_docs/queries", "POST").post(Member, all_docs::queries),
+            .post(Document, write::post)
+            .takes(Documents),
+        Resource::new("/{db}/_all_docs", "GET,HEAD,POST")
+            .get(Member, all_docs::get)
+            .post(Member, all_docs::post)
+            .takes(Lists),
+        Resource::new("/{db}/_all_docs/queries", "POST").post(Member, all_docs::queries).takes(Lists),
         Resource::new("/{db}/_design_docs", "GET,HEAD,POST")
             .get(Member, all_docs::get_design)
-            .post(Member, all_docs::post_design),
-        Resource::new("/{db}/_design_docs/queries", "POST").post(Member, all_docs::queries_design),
-        Resource::new("/{db}/_local_docs", "GET,HEAD,POST").get(Member, local_docs::get).post(Member, local_docs::post),
-        Resource::new("/{db}/_local_docs/queries", "POST").post(Member, local_docs::queries),
-        Resource::new("/{db}/_bulk_docs", "POST").post(Document, bulk::docs),
-        Resource::new("/{db}/_bulk_get", "POST").post(Document, bulk_get::get),
-        Resource::new("/{db}/_changes", "GET,POST,HEAD").get(Member, feed(shutdown)).post(Member, feed(shutdown)),
+            .post(Member, all_docs::post_design)
+            .takes(Lists),
+        Resource::new("/{db}/_design_docs/queries", "POST").post(Member, all_docs::queries_design).takes(Lists),
+        Resource::new("/{db}/_local_docs", "GET,HEAD,POST")
+            .get(Member, local_docs::get)
+            .post(Member, local_docs::post)
+            .takes(Lists),
+        Resource::new("/{db}/_local_docs/queries", "POST").post(Member, local_docs::queries).takes(Lists),
+        Resource::new("/{db}/_bulk_docs", "POST").post(Document, bulk::docs).takes(Documents),
+        Resource::new("/{db}/_bulk_get", "POST").post(Document, bulk_get::get).takes(Lists),
+        Resource::new("/{db}/_changes", "GET,POST,HEAD")
+            .get(Member, feed(shutdown))
+            .post(Member, feed(shutdown))
+            .takes(Lists),
         // CouchDB looks no further than the name.
         Resource::new("/{db}/_changes/{*rest}", "GET,POST,HEAD")
             .get(Member, feed(shutdown))
-            .post(Member, feed(shutdown)),
-        Resource::new("/{db}/_revs_diff", "POST").post(Member, revs::diff),
-        Resource::new("/{db}/_missing_revs", "POST").post(Member, revs::missing),
+            .post(Member, feed(shutdown))
+            .takes(Lists),
+        Resource::new("/{db}/_revs_diff", "POST").post(Member, revs::diff).takes(Lists),
+        Resource::new("/{db}/_missing_revs", "POST").post(Member, revs::missing).takes(Lists),
         Resource::new("/{db}/_security", "PUT,GET")
             .get(Document, databases::security)
             .put(DatabaseAdmin, databases::set_security),
@@ -209,8 +223,8 @@ fn database_resources(shutdown: &Shutdown) -> Vec<Resource> {
         Resource::new("/{db}/_shards", "GET").get(Member, cluster::shards),
         Resource::new("/{db}/_shards/{doc}", "GET").get(Member, cluster::shard_of),
         Resource::new("/{db}/_sync_shards", "POST").post(ServerAdmin, cluster::sync_shards),
-        Resource::new("/{db}/_temp_view", "POST").post(DatabaseAdmin, views::temp_view),
-        Resource::new("/{db}/_view_test", "POST").post(DatabaseAdmin, playground::view_test),
+        Resource::new("/{db}/_temp_view", "POST").post(DatabaseAdmin, views::temp_view).takes(Lists),
+        Resource::new("/{db}/_view_test", "POST").post(DatabaseAdmin, playground::view_test).takes(Lists),
         Resource::new("/{db}/_view_cleanup", "POST").post(Maintenance, views::cleanup),
     ]
 }
@@ -224,7 +238,7 @@ fn maintenance_resources(shutdown: &Shutdown) -> Vec<Resource> {
             .post(Maintenance, move |request| compaction::database(request, compacting.watch())),
         Resource::new("/{db}/_compact/{ddoc}", "POST").post(Maintenance, compaction::view),
         Resource::new("/{db}/_design/{ddoc}/_compact", "POST").post(Maintenance, compaction::view),
-        Resource::new("/{db}/_purge", "POST").post(ServerAdmin, purge::purge),
+        Resource::new("/{db}/_purge", "POST").post(ServerAdmin, purge::purge).takes(Lists),
         Resource::new("/{db}/_purged_infos", "GET").get(Member, purge::infos),
         Resource::new("/{db}/_purged_infos_limit", "GET,PUT")
             .get(Member, purge::limit)
@@ -234,8 +248,8 @@ fn maintenance_resources(shutdown: &Shutdown) -> Vec<Resource> {
 
 fn replication_resources() -> Vec<Resource> {
     vec![
-        Resource::new("/_replicate", "POST").any(Anyone, replication::replicate),
-        Resource::new("/_replicate/{*rest}", "POST").post(ServerAdmin, replication::replicate),
+        Resource::new("/_replicate", "POST").any(Anyone, replication::replicate).takes(Lists),
+        Resource::new("/_replicate/{*rest}", "POST").post(ServerAdmin, replication::replicate).takes(Lists),
         Resource::new("/_scheduler", "GET,HEAD").get(ServerAdmin, replication::unknown),
         Resource::new("/_scheduler/jobs", "GET,HEAD").get(ServerAdmin, replication::jobs),
         Resource::new("/_scheduler/jobs/{job}", "GET,HEAD").get(ServerAdmin, replication::job),
@@ -259,12 +273,12 @@ fn partition_resources() -> Vec<Resource> {
 
 fn mango_resources() -> Vec<Resource> {
     vec![
-        Resource::new("/{db}/_find", "POST").post(Member, mango::find),
-        Resource::new("/{db}/_find/{*rest}", "POST").post(Member, mango::find),
-        Resource::new("/{db}/_explain", "POST").post(Member, mango::explain),
-        Resource::new("/{db}/_explain/{*rest}", "POST").post(Member, mango::explain),
+        Resource::new("/{db}/_find", "POST").post(Member, mango::find).takes(Lists),
+        Resource::new("/{db}/_find/{*rest}", "POST").post(Member, mango::find).takes(Lists),
+        Resource::new("/{db}/_explain", "POST").post(Member, mango::explain).takes(Lists),
+        Resource::new("/{db}/_explain/{*rest}", "POST").post(Member, mango::explain).takes(Lists),
         Resource::new("/{db}/_index", "GET,POST").get(Member, mango::list).post(DatabaseAdmin, mango::create),
-        Resource::new("/{db}/_index/_bulk_delete", "POST").post(DatabaseAdmin, mango::bulk_delete),
+        Resource::new("/{db}/_index/_bulk_delete", "POST").post(DatabaseAdmin, mango::bulk_delete).takes(Lists),
         Resource::new("/{db}/_index/_design/{ddoc}/{type}/{name}", "DELETE").delete(DatabaseAdmin, mango::delete),
         Resource::new("/{db}/_index/{ddoc}/{type}/{name}", "DELETE").delete(DatabaseAdmin, mango::delete),
         Resource::new("/{db}/_index/{*path}", "DELETE").any(DatabaseAdmin, mango::no_index),
@@ -273,15 +287,18 @@ fn mango_resources() -> Vec<Resource> {
 
 /// What functions of design documents answer.
 fn function_resources() -> Vec<Resource> {
-    let show = |path| Resource::new(path, "GET,HEAD,POST").any(Member, shows::show);
-    let update = |path| Resource::new(path, "POST,PUT").get(Member, updates::refuse_get).any(Member, updates::update);
+    let show = |path| Resource::new(path, "GET,HEAD,POST").any(Member, shows::show).takes(Documents);
+    let update = |path| {
+        Resource::new(path, "POST,PUT").get(Member, updates::refuse_get).any(Member, updates::update).takes(Documents)
+    };
     let list = |path| {
         Resource::new(path, "GET,POST,HEAD")
             .get(Member, lists::get)
             .on(Method::OPTIONS, Member, lists::get)
             .post(Member, lists::post)
+            .takes(Documents)
     };
-    let rewrite = |path| Resource::new(path, "DELETE,GET,HEAD,POST,PUT,COPY").any(Member, rewrites::rewrite);
+    let rewrite = |path| Resource::new(path, "DELETE,GET,HEAD,POST,PUT,COPY").any(Member, rewrites::rewrite).takes(Documents);
     let nothing = |path, handler: fn(crate::request::Request) -> InvalidPath| {
         Resource::new(path, "GET,HEAD,POST").any(Member, handler)
     };
@@ -314,8 +331,9 @@ fn design_resources() -> Vec<Resource> {
     vec![
         Resource::new("/{db}/_design/{ddoc}/_view/{view}", "GET,POST,HEAD")
             .get(Member, views::get)
-            .post(Member, views::post),
-        Resource::new("/{db}/_design/{ddoc}/_view/{view}/queries", "POST").post(Member, views::queries),
+            .post(Member, views::post)
+            .takes(Lists),
+        Resource::new("/{db}/_design/{ddoc}/_view/{view}/queries", "POST").post(Member, views::queries).takes(Lists),
         Resource::new("/{db}/_design/{ddoc}/_view", "GET,POST,HEAD"),
         Resource::new("/{db}/_design/{ddoc}/_view/{*path}", "GET,POST,HEAD"),
         Resource::new("/{db}/_design/{ddoc}/_info", "GET").get(Member, views::info),
@@ -327,11 +345,13 @@ fn design_resources() -> Vec<Resource> {
             .put(DatabaseAdmin, write::put)
             .delete(DatabaseAdmin, write::delete)
             .on(copy(), Member, copy::copy)
-            .post(DatabaseAdmin, form::post),
+            .post(DatabaseAdmin, form::post)
+            .takes(Documents),
         Resource::new("/{db}/_design/{ddoc}/{*attachment}", "DELETE,GET,HEAD,PUT")
             .get(Member, attachments::get)
             .put(DatabaseAdmin, attachments::put)
-            .delete(DatabaseAdmin, attachments::delete),
+            .delete(DatabaseAdmin, attachments::delete)
+            .takes(Documents),
     ]
 }
 
@@ -342,7 +362,8 @@ fn document_resources() -> Vec<Resource> {
             .put(Member, write::put)
             .delete(Member, write::delete)
             .on(copy(), Member, copy::copy)
-            .post(Member, form::post),
+            .post(Member, form::post)
+            .takes(Documents),
         Resource::new("/{db}/_local/{local}/{*attachment}", "DELETE,GET,HEAD,PUT")
             .get(Member, attachments::refuse_local)
             .put(Member, attachments::refuse_local)
@@ -352,10 +373,12 @@ fn document_resources() -> Vec<Resource> {
             .put(Document, write::put)
             .delete(Document, write::delete)
             .on(copy(), Document, copy::copy)
-            .post(Document, form::post),
+            .post(Document, form::post)
+            .takes(Documents),
         Resource::new("/{db}/{doc}/{*attachment}", "DELETE,GET,HEAD,PUT")
             .get(Document, attachments::get)
             .put(Document, attachments::put)
-            .delete(Document, attachments::delete),
+            .delete(Document, attachments::delete)
+            .takes(Documents),
     ]
 }

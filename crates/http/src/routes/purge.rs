@@ -68,7 +68,7 @@ fn parse(body: &Json) -> Result<Vec<Purge>, Error> {
 /// `GET /{db}/_purged_infos`
 pub(super) async fn infos(request: Request) -> Answer {
     let database = request.database()?;
-    bridge::stream(request.node.outward(), move |output| {
+    bridge::stream(request.outward(), move |output| {
         let view = database.read()?;
         let mut separator: &[u8] = br#"{"purged_infos":["#;
         let mut flow = std::ops::ControlFlow::Continue(());

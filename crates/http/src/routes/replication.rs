@@ -149,7 +149,7 @@ async fn list(request: Request, name: String) -> Answer {
     let states = states(request.query.get("states"))?;
     let store = request.node.database(&name)?;
     let replicator = Arc::clone(request.node.replicator()?);
-    bridge::stream(request.node.outward(), move |output| {
+    bridge::stream(request.outward(), move |output| {
         let view = store.read()?;
         let total = documents(&view)?;
         let offset = params.skip.min(total);

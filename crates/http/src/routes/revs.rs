@@ -46,7 +46,7 @@ async fn compare(
     if body.value().kind() != Kind::Object {
         return Err(Error::bad_request("Request body must be a JSON object"));
     }
-    bridge::stream(request.node.outward(), move |output| {
+    bridge::stream(request.outward(), move |output| {
         let view = database.read()?;
         let mut first = true;
         output.text().extend_from_slice(head);

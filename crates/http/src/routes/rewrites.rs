@@ -83,6 +83,7 @@ async fn follow(request: Request, target: Target) -> Answer {
         rewrites: line.rewrites + 1,
         handler: line.handler,
         seen: line.seen,
+        account: line.account,
     };
     let body = target.body.map(Unread::Known).or(body);
     router.dispatch(&node, line, headers, user, body).await

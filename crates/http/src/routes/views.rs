@@ -166,7 +166,7 @@ async fn run(
 ) -> Answer {
     queries.check(kind_of(&database, &design, &view)?, request)?;
     let (views, design) = (Arc::clone(&request.node.views), Arc::new(design));
-    bridge::stream(request.node.outward(), move |output| {
+    bridge::stream(request.outward(), move |output| {
         queries.write(output, |output, params| one(output, &views, &database, &design, &view, params))
     })
     .await

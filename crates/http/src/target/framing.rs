@@ -125,6 +125,12 @@ impl Framing {
         }
     }
 
+    /// Whether the client is in the middle of a body.
+    pub(super) fn is_in_body(&self) -> bool {
+        use State::{Body, Chunk, ChunkEnd, ChunkSize, Trailers};
+        matches!(self.state, Body(_) | Chunk(_) | ChunkSize | ChunkEnd | Trailers)
+    }
+
     pub(super) fn is_refused(&self) -> bool {
         self.state == State::Refused
     }

@@ -10,9 +10,10 @@ use super::check_file;
 use super::node::{Ask, World};
 use crate::access::{self, Permission};
 use crate::authentication::authenticate;
+use crate::budget::{Account, Share};
 use crate::connection::Scheme;
 use crate::request::Line;
-use crate::router::{Resource, Router};
+use crate::router::{Resource, Router, Served};
 use crate::routes::router;
 use crate::server::Shutdown;
 use crate::tests::show;
@@ -60,6 +61,7 @@ async fn verdict(world: &World, router: &Router, method: &Method, path: &str, he
         scheme: Scheme::Http,
         handler: None,
         seen: std::sync::Arc::default(),
+        account: Account::new(&world.node.budget, None, Share::Admin),
     };
     let judge = async {
         let found = authenticate(&world.node, &line, headers).await?;
@@ -87,7 +89,7 @@ async fn judge_all(world: &World) -> Table {
         let databases: &[(&str, &str)] = if resource.path.starts_with("/{db}") { &DATABASES } else { &[("", "")] };
         for (database, kind) in databases {
             let path = path_of(resource, database);
-            for (method, permission, _) in &resource.methods {
+            for Served { method, permission, .. } in &resource.methods {
                 let mut verdicts = Vec::new();
                 for caller in CALLERS {
                     verdicts.push(verdict(world, &router, method, &path, &headers_of(caller)).await);
@@ -173,7 +175,7 @@ async fn without_an_admin_everybody_is_one_but_still_has_to_log_in_where_that_is
     let paths = |database: &str| router.resources().iter().map(|one| path_of(one, database)).collect::<BTreeSet<_>>();
     for path in paths("db") {
         let resource = router.resources().iter().find(|resource| path_of(resource, "db") == path).unwrap();
-        for (method, ..) in &resource.methods {
+        for Served { method, .. } in &resource.methods {
             let verdict = verdict(&world, &router, method, &path, &HeaderMap::new()).await;
             assert_eq!(verdict, "ok", "{method} {path}");
         }
@@ -190,7 +192,7 @@ fn every_permission_is_used_and_judged() {
         .resources()
         .iter()
         .flat_map(|one| &one.methods)
-        .map(|(_, permission, _)| format!("{permission:?}"))
+        .map(|served| format!("{:?}", served.permission))
         .collect();
     let all = [
         Permission::Anyone,

@@ -14,6 +14,7 @@ use settee_mango::MangoLanguage;
 use settee_storage::memory::MemoryEngine;
 
 use crate::authentication::{self, Caller};
+use crate::budget::{Account, Share};
 use crate::connection::Scheme;
 use crate::node::{KeyReader, Node, NodeParts, Surroundings};
 use crate::request::{Line, Unread};
@@ -175,8 +176,9 @@ impl World {
     pub(crate) async fn ask(&self, ask: Ask<'_>) -> Told {
         let Ask { method, target, headers, body, peer, scheme } = ask;
         let uri = target.parse().unwrap();
-        let mut line =
-            Line { method, uri, peer, requested: None, rewrites: 0, handler: None, scheme, seen: Arc::default() };
+        let account = Account::new(&self.node.budget, None, Share::Anonymous);
+        let seen = Arc::default();
+        let mut line = Line { method, uri, peer, requested: None, rewrites: 0, handler: None, scheme, seen, account };
         let caller = Caller::of(&line, &headers);
         let mut renewed = None;
         let answer = async {

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use hyper::Method;
 
 use super::check_file;
-use crate::router::Resource;
+use crate::router::{Resource, Served};
 use crate::routes::router;
 use crate::server::Shutdown;
 
@@ -15,11 +15,11 @@ fn every_resource_with_its_methods_and_permissions_was_reviewed() {
     let mut text = String::new();
     for Resource { path, allow, methods, other_methods, .. } in router(&Shutdown::new()).resources() {
         writeln!(text, "{path}  [{allow}]").unwrap();
-        for (method, permission, _) in methods {
-            writeln!(text, "    {method} {permission:?}").unwrap();
+        for Served { method, permission, takes, .. } in methods {
+            writeln!(text, "    {method} {permission:?} {takes:?}").unwrap();
         }
-        if let Some((permission, _)) = other_methods {
-            writeln!(text, "    * {permission:?}").unwrap();
+        if let Some((permission, takes, _)) = other_methods {
+            writeln!(text, "    * {permission:?} {takes:?}").unwrap();
         }
     }
     check_file("routes.txt", &text);
@@ -42,7 +42,7 @@ fn a_method_that_is_served_is_allowed_and_declared_once() {
     for Resource { path, allow, methods, .. } in router(&Shutdown::new()).resources() {
         assert!(paths.insert(path.replace("{doc}", "{}").replace("{ddoc}", "{}")), "{path} stands twice");
         let mut served = BTreeSet::new();
-        for (method, ..) in methods {
+        for Served { method, .. } in methods {
             assert!(served.insert(method.as_str()), "{path} declares {method} twice");
             let is_listed = allow.split(',').any(|listed| listed == method.as_str());
             assert!(is_listed || is_unlisted(path, method), "{path} serves {method} but allows {allow}");

@@ -74,6 +74,7 @@ const AT_START: &[(&str, &str)] = &[
     ("chttpd", "port"),
     ("chttpd", "bind_address"),
     ("chttpd", "max_connections"),
+    ("chttpd", "max_request_memory"),
     ("chttpd", "unix_socket"),
     ("chttpd", "unix_socket_mode"),
     ("ssl", "enable"),

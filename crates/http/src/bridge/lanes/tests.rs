@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::time::{Instant, timeout};
 
 use super::*;
+use crate::tests::account;
 
 const PATIENCE: Duration = Duration::from_secs(100);
 const CONTESTED: Duration = Duration::from_secs(5);
@@ -25,18 +26,18 @@ async fn stall(passage: Passage) -> Duration {
 #[tokio::test(start_paused = true)]
 async fn places_that_nobody_wants_are_kept() {
     let lanes = lanes(2);
-    let (one, two) = tokio::join!(stall(lanes.answer(PATIENCE)), stall(lanes.answer(PATIENCE)));
+    let (one, two) = tokio::join!(stall(lanes.answer(&account(), PATIENCE)), stall(lanes.answer(&account(), PATIENCE)));
     assert_eq!((one.as_secs(), two.as_secs()), (100, 100));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_place_goes_on_to_who_waits() {
     let lanes = lanes(2);
-    let stalled: Vec<_> = (0..2).map(|_| tokio::spawn(stall(lanes.answer(PATIENCE)))).collect();
+    let stalled: Vec<_> = (0..2).map(|_| tokio::spawn(stall(lanes.answer(&account(), PATIENCE)))).collect();
     sleep(Duration::from_secs(10)).await;
     // Both have done nothing for long; one of them has to go, at once.
     let entered = Instant::now();
-    let place = lanes.answer(PATIENCE).enter().await;
+    let place = lanes.answer(&account(), PATIENCE).enter().await;
     assert_eq!(entered.elapsed(), Duration::ZERO);
     let mut kept: Vec<u64> = Vec::new();
     for task in stalled {
@@ -50,10 +51,10 @@ async fn a_place_goes_on_to_who_waits() {
 #[tokio::test(start_paused = true)]
 async fn nobody_leaves_before_the_time() {
     let lanes = lanes(1);
-    let stalled = tokio::spawn(stall(lanes.answer(PATIENCE)));
+    let stalled = tokio::spawn(stall(lanes.answer(&account(), PATIENCE)));
     tokio::task::yield_now().await;
     let begun = Instant::now();
-    let place = lanes.answer(PATIENCE).enter().await;
+    let place = lanes.answer(&account(), PATIENCE).enter().await;
     assert_eq!(begun.elapsed(), CONTESTED);
     assert_eq!(stalled.await.unwrap(), CONTESTED);
     drop(place);
@@ -64,7 +65,7 @@ async fn as_many_leave_as_wait() {
     let lanes = lanes(10);
     let left = Arc::new(AtomicUsize::new(0));
     for _ in 0..10 {
-        let (passage, left) = (lanes.answer(PATIENCE), Arc::clone(&left));
+        let (passage, left) = (lanes.answer(&account(), PATIENCE), Arc::clone(&left));
         tokio::spawn(async move {
             stall(passage).await;
             left.fetch_add(1, Ordering::Relaxed);
@@ -73,7 +74,7 @@ async fn as_many_leave_as_wait() {
     tokio::task::yield_now().await;
     let mut places = Vec::new();
     for round in 1..=4 {
-        places.push(lanes.answer(PATIENCE).enter().await);
+        places.push(lanes.answer(&account(), PATIENCE).enter().await);
         sleep(Duration::from_secs(2)).await;
         assert_eq!(left.load(Ordering::Relaxed), round);
     }
@@ -82,16 +83,16 @@ async fn as_many_leave_as_wait() {
 #[tokio::test(start_paused = true)]
 async fn directions_do_not_share_places() {
     let lanes = lanes(1);
-    let _answer = lanes.answer(PATIENCE).enter().await;
-    let _list = lanes.list(Some(1), PATIENCE).enter().await;
-    let _upload = lanes.upload(PATIENCE).enter().await;
-    assert!(timeout(Duration::from_secs(1), lanes.list(Some(1), PATIENCE).enter()).await.is_err());
+    let _answer = lanes.answer(&account(), PATIENCE).enter().await;
+    let _list = lanes.list(Some(1), &account(), PATIENCE).enter().await;
+    let _upload = lanes.upload(&account(), PATIENCE).enter().await;
+    assert!(timeout(Duration::from_secs(1), lanes.list(Some(1), &account(), PATIENCE).enter()).await.is_err());
 }
 
 #[tokio::test]
 async fn work_spawns_into_the_runtime_of_its_caller() {
     let lanes = lanes(1);
     let caller = tokio::runtime::Handle::current().id();
-    let seen = lanes.answer(PATIENCE).spawn(|| tokio::runtime::Handle::current().id()).await.unwrap();
+    let seen = lanes.answer(&account(), PATIENCE).spawn(|| tokio::runtime::Handle::current().id()).await.unwrap();
     assert_eq!(seen, caller);
 }

@@ -18,6 +18,8 @@ pub(super) struct Seen {
     pub(super) leaves: Leaves,
     /// The revisions that the row names.
     pub(super) revs: Vec<Rev>,
+    /// How much text the document is, about.
+    pub(super) size: usize,
 }
 
 impl Seen {
@@ -28,12 +30,20 @@ impl Seen {
             deleted: change.stored.deleted,
             leaves: change.leaves,
             revs: vec![change.rev.clone()],
+            size: change.stored.size as usize,
         }
     }
 
     fn of_head(id: String, head: &Head) -> Self {
         let leaves = if head.has_conflicts { Leaves::Several } else { Leaves::One };
-        Self { seq: head.seq, id, deleted: head.stored.deleted, leaves, revs: vec![head.rev.clone()] }
+        Self {
+            seq: head.seq,
+            id,
+            deleted: head.stored.deleted,
+            leaves,
+            revs: vec![head.rev.clone()],
+            size: head.stored.size as usize,
+        }
     }
 }
 

@@ -1,0 +1,85 @@
+//! [`Unzip`]: unpacks a compressed body as it comes, and stops where it becomes too large.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use flate2::write::MultiGzDecoder;
+
+use crate::Error;
+use crate::budget::Account;
+
+/// A body may be so many times as large as what was sent of it, beyond [`FREE_BYTES`]. Documents shrink to a twentieth;
+/// what shrinks to less than a hundredth was made to fill memory.
+const RATIO_MAX: usize = 100;
+const FREE_BYTES: usize = 1 << 20;
+
+/// A body that is being unpacked. Its memory belongs to an account.
+pub(super) struct Unzip {
+    decoder: MultiGzDecoder<Unpacked>,
+    is_begun: bool,
+}
+
+struct Unpacked {
+    bytes: Vec<u8>,
+    limit: usize,
+    received: usize,
+    account: Arc<Account>,
+    refusal: Option<Error>,
+}
+
+impl Unzip {
+    /// A body of at most `limit` bytes.
+    pub(super) fn new(limit: usize, account: Arc<Account>) -> Self {
+        let unpacked = Unpacked { bytes: Vec::new(), limit, received: 0, account, refusal: None };
+        Self { decoder: MultiGzDecoder::new(unpacked), is_begun: false }
+    }
+
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.is_begun |= !bytes.is_empty();
+        self.decoder.get_mut().received += bytes.len();
+        let written = self.decoder.write_all(bytes);
+        written.map_err(|error| self.refusal(&error))
+    }
+
+    /// All of the body, if nothing of it is missing.
+    pub(super) fn finish(mut self) -> Result<Bytes, Error> {
+        let finished = match self.is_begun {
+            true => self.decoder.try_finish(),
+            false => Err(io::ErrorKind::UnexpectedEof.into()),
+        };
+        finished.map_err(|error| self.refusal(&error))?;
+        Ok(std::mem::take(&mut self.decoder.get_mut().bytes).into())
+    }
+
+    fn refusal(&mut self, error: &io::Error) -> Error {
+        let refusal = self.decoder.get_mut().refusal.take();
+        refusal.unwrap_or_else(|| Error::bad_request(format!("the gzip encoded body is broken: {error}")))
+    }
+}
+
+impl Unpacked {
+    fn take(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let length = self.bytes.len() + bytes.len();
+        if length > self.limit || length.saturating_sub(FREE_BYTES) / RATIO_MAX > self.received {
+            return Err(Error::too_large());
+        }
+        self.account.keep_now(bytes.len())?;
+        self.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
+impl Write for Unpacked {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Err(refusal) = self.take(bytes) {
+            self.refusal = Some(refusal);
+            return Err(io::ErrorKind::Other.into());
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,145 @@
+//! Who gets memory, who waits for it, and who is cut off for it.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use bytes::Bytes;
+use tokio::time::{advance, timeout};
+
+use super::*;
+use crate::Error;
+use crate::tests::show;
+
+const MIB: usize = 1 << 20;
+
+struct Client {
+    account: Arc<Account>,
+    ending: Arc<Ending>,
+}
+
+impl Client {
+    fn new(budget: &Arc<Budget>, share: Share) -> Self {
+        let ending = Arc::<Ending>::default();
+        Self { account: Account::new(budget, Some(Arc::clone(&ending)), share), ending }
+    }
+
+    async fn was_cut(&self) -> bool {
+        timeout(Duration::from_millis(1), self.ending.cut()).await.is_ok()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_kept_is_given_back_at_the_end() {
+    let budget = Budget::new(10 * MIB);
+    let account = Account::new(&budget, None, Share::Admin);
+    account.keep(MIB).await.unwrap();
+    let held = account.hold(2 * MIB).await.unwrap();
+    let piece = account.unsent(Bytes::from(vec![0; MIB]));
+    assert_eq!(budget.used(), 4 * MIB);
+    drop(held);
+    assert_eq!(budget.used(), 2 * MIB);
+    drop(account);
+    assert_eq!(budget.used(), 2 * MIB, "the answer is still on its way");
+    drop(piece);
+    assert_eq!(budget.used(), 0);
+    assert!(budget.accounts.lock().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_what_cannot_be() {
+    let budget = Budget::new(10 * MIB);
+    let refused = |account: Arc<Account>, bytes: usize| async move {
+        let begun = Instant::now();
+        let error = account.keep(bytes).await.unwrap_err();
+        (show(&error), begun.elapsed() >= Duration::from_secs(1))
+    };
+    let anonymous = Account::new(&budget, None, Share::Anonymous);
+    let too_large = "413 too_large: the request entity is too large".to_owned();
+    assert_eq!(refused(Arc::clone(&anonymous), 5 * MIB + 1).await, (too_large, false));
+    anonymous.keep(5 * MIB).await.unwrap();
+    let busy = "503 service_unavailable: the memory for requests is in use; see the header Retry-After".to_owned();
+    assert_eq!(refused(Arc::clone(&anonymous), 1).await, (busy, true));
+    assert_eq!(Error::short_of_memory().headers[0].0, hyper::header::RETRY_AFTER);
+}
+
+/// Strangers cannot take the memory of users, and users not that of admins.
+#[tokio::test(start_paused = true)]
+async fn everybody_leaves_room_for_those_above() {
+    let budget = Budget::new(8 * MIB);
+    let shares = [Share::Anonymous, Share::User, Share::Admin];
+    let [anonymous, user, admin] = shares.map(|share| Account::new(&budget, None, share));
+    anonymous.keep(4 * MIB).await.unwrap();
+    user.keep(2 * MIB).await.unwrap();
+    user.keep(1).await.unwrap_err();
+    admin.keep(2 * MIB).await.unwrap();
+    admin.keep(1).await.unwrap_err();
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_gets_what_others_give_back() {
+    let budget = Budget::new(4 * MIB);
+    let (first, second) = (Account::new(&budget, None, Share::Admin), Account::new(&budget, None, Share::Admin));
+    let held = first.hold(4 * MIB).await.unwrap();
+    let waiting = tokio::spawn(async move { second.keep(MIB).await });
+    advance(Duration::from_millis(100)).await;
+    assert!(!waiting.is_finished());
+    drop(held);
+    waiting.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_stall_longest_are_cut_off_first() {
+    let budget = Budget::new(10 * MIB);
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        let client = Client::new(&budget, Share::Admin);
+        let piece = client.account.unsent(Bytes::from(vec![0; 3 * MIB / 2]));
+        clients.push((client, Some(piece)));
+        advance(Duration::from_secs(1)).await;
+    }
+    // A byte now and then is no progress; what is worth it is.
+    clients[0].0.account.moved(100);
+    clients[1].0.account.moved(MIB);
+    // A body that is worked on is not its client's fault.
+    let working = Client::new(&budget, Share::Admin);
+    working.account.keep(MIB).await.unwrap();
+    assert!(clients[0].0.was_cut().await);
+    for client in &clients[1..] {
+        assert!(!client.0.was_cut().await, "one was enough");
+    }
+    // Who was cut goes with its memory.
+    clients[0].1 = None;
+    advance(Duration::from_secs(60)).await;
+    working.account.keep(MIB / 2).await.unwrap();
+    let cut = [clients[1].0.was_cut().await, clients[2].0.was_cut().await, clients[3].0.was_cut().await];
+    assert_eq!(cut, [false, true, false]);
+    assert!(!working.was_cut().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn strangers_do_not_cut_off_users() {
+    let budget = Budget::new(10 * MIB);
+    let user = Client::new(&budget, Share::User);
+    let piece = user.account.unsent(Bytes::from(vec![0; 5 * MIB]));
+    advance(Duration::from_secs(60)).await;
+    let anonymous = Client::new(&budget, Share::Anonymous);
+    anonymous.account.keep(MIB).await.unwrap_err();
+    assert!(!user.was_cut().await);
+    drop(piece);
+    anonymous.account.keep(MIB).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_little_room_answers_go_out_piece_by_piece() {
+    let budget = Budget::new(10 * MIB);
+    let Client { account, .. } = Client::new(&budget, Share::Admin);
+    let first = account.unsent(Bytes::from(vec![0; 200 << 10]));
+    assert!(account.has_room());
+    let second = account.unsent(Bytes::from(vec![0; 200 << 10]));
+    assert!(!account.has_room(), "enough waits for the client");
+    drop(first);
+    assert!(account.has_room());
+    let other = Account::new(&budget, None, Share::Admin);
+    other.keep(7 * MIB).await.unwrap();
+    assert!(!account.has_room(), "memory is short");
+    drop(second);
+    assert!(account.has_room());
+}

@@ -1,0 +1,77 @@
+//! How much memory this process may use: what the machine has, or less if it runs in a control group with a limit. Only
+//! Linux tells.
+
+use std::path::Path;
+
+use crate::config::Configuration;
+
+/// Where nothing is known.
+const UNKNOWN_BYTES: u64 = 1 << 30;
+
+/// Less than this would refuse ordinary documents.
+const LEAST_BYTES: u64 = 32 << 20;
+
+/// What bodies and answers in flight may take together: `[chttpd] max_request_memory`, or a quarter of the memory.
+pub(crate) fn for_requests(configuration: &Configuration) -> usize {
+    let quarter = || (all(&|path| std::fs::read_to_string(path).ok()).unwrap_or(UNKNOWN_BYTES) / 4).max(LEAST_BYTES);
+    let bytes = configuration.get_u64("chttpd", "max_request_memory").unwrap_or_else(quarter);
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+/// The memory in bytes, if a file that `read` knows tells it.
+fn all(read: &dyn Fn(&Path) -> Option<String>) -> Option<u64> {
+    let machine = read(Path::new("/proc/meminfo")).and_then(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+        line.trim().trim_end_matches("kB").trim().parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
+    });
+    let groups = read(Path::new("/proc/self/cgroup")).unwrap_or_default();
+    let limits = groups.lines().filter_map(|line| group_limit(line, read));
+    machine.into_iter().chain(limits).min()
+}
+
+/// The limit of one line of `/proc/self/cgroup`, `ID:CONTROLLERS:PATH`, and of the groups around it.
+fn group_limit(line: &str, read: &dyn Fn(&Path) -> Option<String>) -> Option<u64> {
+    let mut parts = line.splitn(3, ':').skip(1);
+    let (controllers, path) = (parts.next()?, parts.next()?);
+    let (root, file) = match controllers {
+        "" => ("/sys/fs/cgroup", "memory.max"),
+        _ if controllers.split(',').any(|one| one == "memory") => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+        _ => return None,
+    };
+    let group = Path::new(path.trim_start_matches('/'));
+    let groups = group.ancestors().map(|group| Path::new(root).join(group).join(file));
+    groups.filter_map(|file| read(&file)?.trim().parse().ok()).min()
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_limit_counts() {
+        let check = |files: &[(&str, &str)], expected: Option<u64>| {
+            let read = |path: &Path| {
+                let file = files.iter().find(|(known, _)| Path::new(known) == path)?;
+                Some(file.1.to_owned())
+            };
+            assert_eq!(all(&read), expected, "{files:?}");
+        };
+        let machine = ("/proc/meminfo", "MemTotal:        2048 kB\nMemFree:         1024 kB\n");
+        check(&[], None);
+        check(&[("/proc/meminfo", "nonsense")], None);
+        check(&[machine], Some(2 << 20));
+        let unified = ("/proc/self/cgroup", "0::/a/b\n");
+        check(&[machine, unified], Some(2 << 20));
+        check(&[machine, unified, ("/sys/fs/cgroup/a/b/memory.max", "max\n")], Some(2 << 20));
+        check(&[machine, unified, ("/sys/fs/cgroup/a/b/memory.max", "1000\n")], Some(1000));
+        let inner = ("/sys/fs/cgroup/a/b/memory.max", "1000\n");
+        check(&[machine, unified, inner, ("/sys/fs/cgroup/a/memory.max", "500\n")], Some(500));
+        // In a container the group may look like the root.
+        check(&[machine, ("/proc/self/cgroup", "0::/\n"), ("/sys/fs/cgroup/memory.max", "700\n")], Some(700));
+        let first = ("/proc/self/cgroup", "5:cpu,cpuacct:/x\n4:memory:/x\n0::/\n");
+        check(&[machine, first, ("/sys/fs/cgroup/memory/x/memory.limit_in_bytes", "900\n")], Some(900));
+        let unlimited = ("/sys/fs/cgroup/memory/x/memory.limit_in_bytes", "9223372036854771712\n");
+        check(&[machine, first, unlimited], Some(2 << 20));
+    }
+}
