@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
+use crate::attack;
 use crate::clients;
 use crate::conformance;
 use crate::console;
@@ -33,6 +34,7 @@ pub(crate) fn everything(workspace: &Workspace) -> bool {
     gate.step("docs", || document(workspace));
     if gate.step("build", || build(workspace)) {
         gate.step("conformance", || conformance::run(workspace, &conformance::Options::default()));
+        gate.step("attack", || attack::run(workspace, &attack::Options::short()));
         gate.step("clients", || clients::run(workspace));
         gate.step("console", || console::run(workspace));
         gate.step("readme", || readme::run(workspace));

@@ -3,6 +3,7 @@
 //! [`main`] reads the command line and calls one module a command. Nothing here is part of the
 //! product, and nothing of the product is linked in, so that it compiles in seconds.
 
+mod attack;
 mod ci;
 mod clients;
 mod conformance;
@@ -35,6 +36,9 @@ cargo xtask COMMAND
                   --url URL    a server that runs already, with an admin's name and password
                   --jobs N     scenarios played at the same time (4)
                   --draft      print a line for conformance/expectations.toml for each surprise
+  attack        attacks a server in a control group of 1 GB, while another client goes on
+                  --short      as in the gate: a few seconds each, times are not judged
+                  NAME         only this attack (may be repeated)
   clients       plays the suites of PouchDB, nano and couchdb-python against this server
   console       checks the web console's sources, and plays its flows in Chromium
   readme        runs the shell sessions of README.md and docs/operation against this server
@@ -65,6 +69,10 @@ fn run(command: &str, arguments: &[String]) -> Result<bool> {
         "conformance" => {
             let options = conformance::Options::parse(arguments)?;
             return Ok(conformance::command(&workspace, &options)?.closing_line());
+        }
+        "attack" => {
+            let options = attack::Options::parse(arguments)?;
+            return Ok(attack::run(&workspace, &options)?.closing_line());
         }
         "test" => return ci::test(&workspace, arguments),
         "bench" => return ci::bench(&workspace, arguments),

