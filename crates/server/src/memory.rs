@@ -1,5 +1,5 @@
 //! How much memory this process may use: what the machine has, or less if it runs in a control group with a limit. Only
-//! Linux tells.
+//! Linux tells. And that what was freed goes back: [`give_back_freed`].
 
 use std::path::Path;
 
@@ -17,6 +17,27 @@ pub(crate) fn for_requests(configuration: &Configuration) -> usize {
     let bytes = configuration.get_u64("chttpd", "max_request_memory").unwrap_or_else(quarter);
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
+
+/// Has the allocator of the C library return memory to the system. Left alone it has eight pools for each processor, and learns
+/// from large blocks to keep larger ones: after an attack by many clients 370 MB stayed where 50 were in use. What RocksDB
+/// allocates is meant as well, so another allocator for Rust alone would not do.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[expect(unsafe_code, reason = "there is no safe way to call it")]
+pub(crate) fn give_back_freed() {
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let pools = i32::try_from(processors.max(2)).unwrap_or(i32::MAX);
+    // Blocks from the first size on have pages of their own; so much may lie free at the end of a pool.
+    for (parameter, value) in
+        [(libc::M_MMAP_THRESHOLD, 1 << 20), (libc::M_TRIM_THRESHOLD, 4 << 20), (libc::M_ARENA_MAX, pools)]
+    {
+        // SAFETY: it takes two numbers and refuses those that it does not know; nothing else of the program runs yet.
+        unsafe { libc::mallopt(parameter, value) };
+    }
+}
+
+/// Other allocators return memory by themselves.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+pub(crate) fn give_back_freed() {}
 
 /// The memory in bytes, if a file that `read` knows tells it.
 fn all(read: &dyn Fn(&Path) -> Option<String>) -> Option<u64> {
