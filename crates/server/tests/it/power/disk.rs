@@ -115,7 +115,7 @@ impl Disk {
                 }
             }
             Event::Rename { from, to } => self.rename(&from, &to),
-            Event::Remove { path } => self.name(&path, |name| Naming::Remove(name)),
+            Event::Remove { path } => self.name(&path, Naming::Remove),
             Event::Link { from, to } => {
                 if let Some(id) = self.find(&from) {
                     self.name(&to, |name| Naming::Set(name, id));

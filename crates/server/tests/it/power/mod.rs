@@ -385,7 +385,7 @@ impl Image<'_> {
             found.insert("setting".to_owned(), setting.text().trim().trim_matches('"').to_owned());
         }
         let all = client.get("/_all_dbs").expect(200).json();
-        for name in all.value().elements().filter_map(|name| name.as_str().map(|name| name.into_owned())) {
+        for name in all.value().elements().filter_map(|name| name.as_str().map(std::borrow::Cow::into_owned)) {
             if !name.starts_with('_') {
                 documents(&mut client, &name, &mut found);
                 found.insert(format!("database {name}"), "there".to_owned());
