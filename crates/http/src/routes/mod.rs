@@ -298,7 +298,8 @@ fn function_resources() -> Vec<Resource> {
             .post(Member, lists::post)
             .takes(Documents)
     };
-    let rewrite = |path| Resource::new(path, "DELETE,GET,HEAD,POST,PUT,COPY").any(Member, rewrites::rewrite).takes(Documents);
+    let rewrite =
+        |path| Resource::new(path, "DELETE,GET,HEAD,POST,PUT,COPY").any(Member, rewrites::rewrite).takes(Documents);
     let nothing = |path, handler: fn(crate::request::Request) -> InvalidPath| {
         Resource::new(path, "GET,HEAD,POST").any(Member, handler)
     };

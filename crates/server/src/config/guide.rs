@@ -98,12 +98,8 @@ const AT_START: &[(&str, &str)] = &[
 ];
 
 /// Settings that nothing reads: they are kept, because clients set them or look for them.
-pub(super) const KEPT: &[(&str, &str)] = &[
-    ("couchdb", "database_dir"),
-    ("couchdb", "view_index_dir"),
-    ("chttpd_auth", "users_db_public"),
-    ("cluster", "n"),
-];
+pub(super) const KEPT: &[(&str, &str)] =
+    &[("couchdb", "database_dir"), ("couchdb", "view_index_dir"), ("chttpd_auth", "users_db_public"), ("cluster", "n")];
 
 /// When a change of this key counts.
 pub(crate) fn applies(section: &str, key: &str) -> Applies {
