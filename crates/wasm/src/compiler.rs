@@ -189,9 +189,17 @@ fn died(status: ExitStatus, said: &[u8]) -> CompileError {
     if is_memory || status.code().is_none() {
         return CompileError::Source(format!("compiling the module takes more than {MEMORY_BYTES} bytes of memory"));
     }
+    // A panic: what the compiler cannot do it says in this way. It would do so again.
+    if status.code() == Some(PANICKED) {
+        let said = said.lines().filter(|line| !line.is_empty()).nth(1).unwrap_or_default();
+        return CompileError::Source(format!("the compiler cannot compile the module: {said}"));
+    }
     let said = said.lines().last().unwrap_or_default();
     CompileError::Unavailable(format!("the WebAssembly compiler ended with {status}: {said}"))
 }
+
+/// The exit status of a program that panicked.
+const PANICKED: i32 = 101;
 
 /// The exit status for modules that do not compile.
 const REFUSED: i32 = 3;

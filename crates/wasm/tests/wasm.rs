@@ -80,6 +80,8 @@ fn compilers_that_take_too_much_are_ended() {
     check_compiler("echo 'memory allocation of 99 bytes failed' >&2; kill -ABRT $$", &memory);
     check_compiler("kill -KILL $$", &memory);
     check_compiler("echo 'the reason' >&2; exit 3", &source("the reason"));
+    let panicked = source("the compiler cannot compile the module: code too large");
+    check_compiler("printf '\\nthread panicked at file:1:2:\\ncode too large\\nnote: run\\n' >&2; exit 101", &panicked);
     check_compiler("cat /dev/zero", &source("the machine code of the module has more than 67108864 bytes"));
     let unavailable = |reason: &str| CompileError::Unavailable(reason.to_owned());
     let strange = unavailable("the WebAssembly compiler ended with exit status: 7: strange");
