@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::body::Body;
-use hyper::{HeaderMap, StatusCode, header};
+use hyper::{HeaderMap, header};
 use patient::Patience;
 use settee_model::json::Json;
 use unzip::Unzip;

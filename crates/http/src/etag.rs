@@ -1,6 +1,7 @@
 //! Entity tags: whether a client has an answer already ([`is_known`]), and what it is told then ([`not_modified`]). What the tag of
 //! an answer is made of is decided where the answer is.
 
+use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::{self, HeaderMap, HeaderValue};
 
@@ -21,7 +22,8 @@ pub(crate) fn knows(headers: &HeaderMap, tag: &str) -> bool {
 
 /// The answer to who has it already. Its tag is set by the caller.
 pub(crate) fn not_modified() -> Response {
-    let mut response = Response::new(Body::Whole(None));
+    // With no body at all the HTTP library would tell no length.
+    let mut response = Response::new(Body::Whole(Some(Bytes::new())));
     *response.status_mut() = StatusCode::NOT_MODIFIED;
     response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
     respond::set(response.headers_mut(), header::CACHE_CONTROL, "must-revalidate");

@@ -5,6 +5,7 @@ mod differential;
 mod documents;
 mod engine_calls;
 mod first_fault;
+mod headers;
 pub(crate) mod live;
 mod matrix;
 pub(crate) mod node;

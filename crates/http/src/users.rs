@@ -13,6 +13,7 @@ use settee_model::json::{Json, Value};
 use settee_model::{Document, Rev, RevisionHasher};
 
 use crate::authentication::policy::AuthPolicy;
+use crate::metrics::Count;
 use crate::node::Node;
 use crate::request::Request;
 use crate::{Error, access, bridge, validation};
@@ -90,8 +91,10 @@ pub(crate) async fn account(node: &Arc<Node>, policy: &AuthPolicy, name: &str) -
     let Ok(database) = node.database(&policy.users_db) else { return Ok(admin) };
     let changes = node.users.changes(&database);
     if let Some(found) = node.users.find(name, database.instance(), changes, admin.as_ref()) {
+        count(node, admin.as_ref(), Count::AuthCacheHits);
         return found;
     }
+    count(node, admin.as_ref(), Count::AuthCacheMisses);
     let (instance, wanted, conflicted_users) = (database.instance(), name.to_owned(), policy.conflicted_users);
     let read = bridge::blocking(move || read(&database.read()?, &wanted, conflicted_users));
     let account = match (read.await, &admin) {
@@ -105,6 +108,13 @@ pub(crate) async fn account(node: &Arc<Node>, policy: &AuthPolicy, name: &str) -
         node.users.remember(name, Entry { changes, instance, admin, account: account.clone() });
     }
     account
+}
+
+/// As in CouchDB administrators of the configuration do not count: there is nothing to remember of them.
+fn count(node: &Node, admin: Option<&Arc<Account>>, what: Count) {
+    if admin.is_none() {
+        node.metrics.count(what);
+    }
 }
 
 /// The body of a user's document, if there is one.

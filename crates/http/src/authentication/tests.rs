@@ -349,3 +349,19 @@ async fn how_clients_are_asked_for_credentials() {
     assert_eq!(asked(get().header("x-couchdb-www-authenticate", "Cookie")).await, "Cookie");
     assert_eq!(world.ask(get().header("accept", "text/html")).await.status, 401);
 }
+
+#[tokio::test]
+async fn accounts_that_are_remembered_and_those_that_are_read_are_counted() {
+    let world = World::new();
+    world.node.make_users_database().await.unwrap();
+    world.admin("PUT /_users/org.couchdb.user:joe", r#"{"name":"joe","type":"user","roles":[],"password":"pw"}"#).await;
+    let count = async |what: &str| {
+        let told = world.admin(&format!("GET /_node/_local/_stats/couchdb/auth_cache_{what}/value"), "").await;
+        told.body.trim().to_owned()
+    };
+    assert_eq!((count("hits").await, count("misses").await), ("0".to_owned(), "0".to_owned()), "admins do not count");
+    for expected in ["0", "1", "2"] {
+        world.ask(Ask::new("GET /_session").basic("joe", "pw")).await;
+        assert_eq!((count("hits").await, count("misses").await), (expected.to_owned(), "1".to_owned()));
+    }
+}

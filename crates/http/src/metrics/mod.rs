@@ -44,6 +44,9 @@ pub(crate) enum Count {
     Abandoned,
     SlowRequests,
     VduRejects,
+    /// Users whose accounts were remembered, and those whose documents were read.
+    AuthCacheHits,
+    AuthCacheMisses,
     MangoUnindexed,
     MangoManyScanned,
     MangoKeysExamined,

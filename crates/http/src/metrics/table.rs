@@ -139,6 +139,8 @@ const PLAIN: &[Stat] = &[
     Stat::new(["couchdb", "document_purges", "success"], "number of successful document purge operations", Source::Databases(|c| c.purged.get())),
     Stat::new(["couchdb", "document_purges", "failure"], "number of failed document purge operations", Source::Databases(|c| c.purges.get().saturating_sub(c.purged.get()))),
     Stat::new(["couchdb", "commits", ""], "number of commits performed", Source::Databases(|c| c.commits.get())),
+    Stat::new(["couchdb", "auth_cache_hits", ""], "number of authentication cache hits", Source::Count(Count::AuthCacheHits)),
+    Stat::new(["couchdb", "auth_cache_misses", ""], "number of authentication cache misses", Source::Count(Count::AuthCacheMisses)),
     Stat::new(["couchdb", "open_databases", ""], "number of open databases", Source::OpenDatabases),
     Stat::new(["couchdb", "open_os_files", ""], "number of file descriptors CouchDB has open", Source::OpenFiles),
     Stat::new(["couchdb", "request_time", ""], "length of a request inside CouchDB without MochiWeb", Source::Measure(Measure::Request)),
@@ -188,12 +190,15 @@ const PLAIN: &[Stat] = &[
     Stat::new(["settee", "slow_requests", ""], "number of requests that took longer than [log] slow_request_ms", Source::Count(Count::SlowRequests)),
 ];
 
-const LEVELS: [(&str, &str); 5] = [
+const LEVELS: [(&str, &str); 8] = [
     ("debug", "number of logged debug messages"),
     ("info", "number of logged info messages"),
     ("notice", "number of logged notice messages"),
     ("warning", "number of logged warning messages"),
     ("error", "number of logged error messages"),
+    ("critical", "number of logged critical messages"),
+    ("alert", "number of logged alert messages"),
+    ("emergency", "number of logged emergency messages"),
 ];
 
 /// All numbers.

@@ -1,0 +1,85 @@
+//! The headers that every answer has, on the wire.
+
+use super::live::Live;
+
+#[tokio::test]
+async fn clients_learn_from_the_header_server_which_couchdb_they_can_count_on() {
+    let server = Live::start(&[]).await;
+    let version = |reply: &super::live::Reply| reply.header("server").unwrap().to_owned();
+    let told = version(&server.request("GET /nosuch", "").await);
+    let (couchdb, own) = told.split_once(' ').unwrap();
+    assert_eq!(couchdb, format!("CouchDB/{}", server.node.identity.couchdb_version));
+    assert!(own.starts_with("(Settee/"), "{told}");
+    server.node.settings.set("chttpd", "server_header_versions", "false", crate::Persist::No).unwrap();
+    assert_eq!(version(&server.request("GET /", "").await), "CouchDB");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_short_answer_has_the_headers_that_are_wanted_and_no_others() {
+    let server = Live::start(&[]).await;
+    let names = |reply: &super::live::Reply| {
+        let mut names: Vec<&str> = reply.headers.iter().map(|(name, _)| name.as_str()).collect();
+        names.sort_unstable();
+        names.join(" ")
+    };
+    let long = server.client().await.request("GET /_up", &[("Prefer", "return=representation")], "").await;
+    let expected = "cache-control content-length content-type date server x-couch-request-id x-couchdb-body-time";
+    assert_eq!(names(&long), expected);
+    let minimal = [("Prefer", "return=minimal")];
+    let short = server.client().await.request("GET /_up", &minimal, "").await;
+    assert_eq!(names(&short), "cache-control content-length content-type date server");
+    server.node.settings.set("chttpd", "prefer_minimal", "X-Couch-Request-ID, not a name", crate::Persist::No).unwrap();
+    let short = server.client().await.request("GET /_up", &minimal, "").await;
+    assert_eq!(names(&short), "content-length date x-couch-request-id");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_answer_without_news_says_that_it_is_empty() {
+    let server = Live::start(&[]).await;
+    server.request("PUT /db", "").await;
+    server.request("PUT /db/a", "{}").await;
+    let tag = server.request("GET /db/a", "").await.header("etag").unwrap().to_owned();
+    let weak = format!("W/{tag}");
+    for known in [tag.as_str(), weak.as_str()] {
+        let reply = server.client().await.request("GET /db/a", &[("If-None-Match", known)], "").await;
+        assert_eq!((reply.status, reply.body.as_str(), reply.header("content-length")), (304, "", Some("0")));
+        assert_eq!(reply.header("etag"), Some(tag.as_str()));
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn post_stands_for_methods_in_capitals() {
+    let server = Live::start(&[]).await;
+    server.request("PUT /db", "").await;
+    let mut client = server.client().await;
+    for (method, expected) in
+        [("PUT", 201), ("GET", 200), ("GET; x=1", 200), ("TRACE", 405), ("get", 400), ("PATCH", 400), ("DELETE", 409)]
+    {
+        let reply = client.request("POST /db/a", &[("X-HTTP-Method-Override", method)], "{}").await;
+        assert_eq!(reply.status, expected, "{method}: {}", reply.body);
+    }
+    let ignored = client.request("GET /db", &[("X-HTTP-Method-Override", "DELETE")], "").await;
+    assert_eq!(ignored.status, 200);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn jsonp_is_off_until_somebody_allows_it() {
+    let server = Live::start(&[]).await;
+    server.request("PUT /db", "").await;
+    server.request("PUT /db/a", "{}").await;
+    assert!(server.request("GET /db/a?callback=f", "").await.body.starts_with(r#"{"_id":"a""#));
+    server.node.settings.set("chttpd", "allow_jsonp", "true", crate::Persist::No).unwrap();
+    for path in ["/db/a", "/db/_all_docs", "/db/_changes", "/db/nosuch", "/db"] {
+        let reply = server.request(&format!("GET {path}?callback=f.g"), "").await;
+        assert_eq!(reply.header("content-type"), Some("application/javascript"), "{path}");
+        let body = reply.body;
+        assert!(body.starts_with("/* CouchDB */f.g({") && body.ends_with("});\n"), "{path}: {body}");
+    }
+    let refused = server.request("GET /db/a?callback=alert(1)", "").await;
+    assert_eq!(refused.body, "{\"error\":\"bad_request\",\"reason\":\"invalid_callback\"}\n");
+    server.stop().await;
+}
