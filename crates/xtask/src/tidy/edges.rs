@@ -56,6 +56,7 @@ const ROWS: &[Row] = &[
             "auth",
             "console",
             "design",
+            "native",
             "js",
             "wasm",
             "process",
