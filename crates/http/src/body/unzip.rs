@@ -54,7 +54,7 @@ impl Unzip {
 
     fn refusal(&mut self, error: &io::Error) -> Error {
         let refusal = self.decoder.get_mut().refusal.take();
-        refusal.unwrap_or_else(|| Error::bad_request(format!("the gzip encoded body is broken: {error}")))
+        refusal.unwrap_or_else(|| Error::bad_request("Request body is not properly gzipped."))
     }
 }
 

@@ -100,8 +100,8 @@ struct Refused {
 }
 
 impl Refused {
-    fn new(id: &[u8], rev: &[u8], error: impl Into<Error>) -> Self {
-        Self { id: id.to_vec(), rev: rev.to_vec(), error: error.into() }
+    fn new(id: &[u8], rev: &[u8], error: impl Into<Error>) -> Box<Self> {
+        Box::new(Self { id: id.to_vec(), rev: rev.to_vec(), error: error.into() })
     }
 
     /// A revision, or all of them, that is not there.
@@ -128,7 +128,7 @@ impl Refused {
 
 impl<'a> Entry<'a> {
     /// Reads an entry as CouchDB does: its id, its revision, what it has of attachments.
-    fn of(doc: Value<'a>, asked: &'a Asked, database: &Database) -> Result<Self, Refused> {
+    fn of(doc: Value<'a>, asked: &'a Asked, database: &Database) -> Result<Self, Box<Refused>> {
         let bad = |reason: &'static str| Error::bad_request(reason);
         if doc.kind() != Kind::Object || doc.members().next().is_none() {
             return Err(Refused::new(b"null", b"null", bad("document must be a JSON object")));

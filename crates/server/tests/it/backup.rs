@@ -150,7 +150,8 @@ fn content(client: &mut Client, database: &str) -> Vec<String> {
     for row in changes.value().get("results").unwrap().elements() {
         let id = text(row, "id");
         let path = format!("{database}/{}?open_revs=all&revs=true&attachments=true", id.replace(' ', "%20"));
-        found.push(client.get(&path).expect(200).text());
+        let reply = client.request("GET", &path, &[("Accept", "application/json")], b"").unwrap();
+        found.push(reply.expect(200).text());
     }
     found.sort();
     found

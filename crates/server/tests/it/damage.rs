@@ -67,7 +67,8 @@ fn contents(client: &mut Client) -> Contents {
         }
         for row in changes.json().value().get("results").unwrap().elements() {
             let id = text(row, "id");
-            let all = client.get(&format!("/{database}/{id}?open_revs=all&revs=true&attachments=true")).text();
+            let path = format!("/{database}/{id}?open_revs=all&revs=true&attachments=true");
+            let all = client.request("GET", &path, &[("Accept", "application/json")], b"").unwrap().text();
             found.insert(format!("{database}, document {id}:"), all);
         }
     }

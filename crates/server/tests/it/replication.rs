@@ -85,9 +85,9 @@ fn assert_hidden(what: &str, text: &str) {
 #[test]
 fn credentials_are_neither_shown_nor_logged() {
     let directory = Directory::new();
-    directory.configure("[log]\nlevel = debug\n[replicator]\nretries_per_request = 0\nconnection_timeout = 500\n");
+    directory.configure("[admins]\nann = secret\n[log]\nlevel = debug\n[replicator]\nretries_per_request = 0\nconnection_timeout = 500\n");
     let server = Server::start(&directory);
-    let mut client = server.client();
+    let mut client = server.client().with("Basic YW5uOnNlY3JldA==");
     for database in ["/a", "/b"] {
         client.put(database, "").expect(201);
     }

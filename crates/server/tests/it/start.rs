@@ -48,10 +48,11 @@ fn the_first_start_says_where() {
     let version = env!("CARGO_PKG_VERSION");
     let data = directory.path().canonicalize().unwrap();
     let expected = format!(
-        "Settee {version} listens at http://{0}/\nData lies in {1}\nRequests may take N MiB of memory\n\
+        "Settee {version} listens at http://{0}/\nData lies in {1}\n\
          There is no administrator: everybody on this machine may do everything. To make one:\n  \
          curl -X PUT http://{0}/_node/_local/_config/admins/NAME -d '\"PASSWORD\"'\n\
-         or start with COUCHDB_USER and COUCHDB_PASSWORD in the environment\nStop with Ctrl-C.\n",
+         or start with COUCHDB_USER and COUCHDB_PASSWORD in the environment\n\
+         Requests may take N MiB of memory\nStop with Ctrl-C.\n",
         server.address,
         data.display()
     );

@@ -19,7 +19,7 @@ fn start(directory: &Directory) -> (Server, Client) {
 fn rows(client: &mut Client, path: &str) -> Vec<String> {
     let text = client.get(path).expect(200).text();
     let rows = text.lines().skip(1).map(|line| line.trim_end_matches(',').to_owned());
-    rows.take_while(|line| line != "]}").collect()
+    rows.take_while(|line| line != "]}").filter(|line| !line.is_empty()).collect()
 }
 
 /// A design document with one view.
@@ -137,7 +137,7 @@ fn rows_of_one_document_with_equal_keys_are_in_the_order_of_their_values() {
 fn a_reduction_that_grows_is_an_error_of_its_row_until_the_limit_is_switched_off() {
     let directory = Directory::new();
     let (_server, mut client) = start(&directory);
-    load(&mut client, "/db", 300, 10);
+    load(&mut client, "/db", 3_000, 10);
     let reduce = "function(keys, values, rereduce) { return rereduce ? [].concat.apply([], values) : values; }";
     save(
         &mut client,
@@ -159,7 +159,7 @@ fn a_reduction_that_grows_is_an_error_of_its_row_until_the_limit_is_switched_off
         &format!(r#"{{"views":{{"v":{{"map":"function(doc) {{ emit(doc._id, doc._id) }}","reduce":"{reduce}"}}}}}}"#),
     );
     let grown = rows(&mut client, "/db/_design/e/_view/v");
-    assert!(grown.len() == 1 && grown[0].contains("d000299"), "{grown:?}");
+    assert!(grown.len() == 1 && grown[0].contains("d002999"), "{grown:?}");
 }
 
 #[test]
