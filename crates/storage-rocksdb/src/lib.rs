@@ -5,6 +5,7 @@
 //! and why, is in [`options`].
 
 mod clear;
+mod current;
 mod epoch;
 mod error;
 pub mod files;
@@ -97,6 +98,7 @@ impl RocksEngine {
     pub fn open(path: &Path, options: &Options) -> Result<Self> {
         let space = Space::new(path.ancestors().find(|above| above.is_dir()).unwrap_or(path), options);
         space.look();
+        current::heal(path).map_err(|error| StorageError::Io(error.to_string()))?;
         match Store::open(path, options) {
             Err(error @ StorageError::Full(_)) => {
                 space.give_up_reserve();

@@ -39,7 +39,7 @@ impl Unzip {
         self.is_begun |= !bytes.is_empty();
         self.decoder.get_mut().received += bytes.len();
         let written = self.decoder.write_all(bytes);
-        written.map_err(|error| self.refusal(&error))
+        written.map_err(|_| self.refusal())
     }
 
     /// All of the body, if nothing of it is missing.
@@ -48,11 +48,11 @@ impl Unzip {
             true => self.decoder.try_finish(),
             false => Err(io::ErrorKind::UnexpectedEof.into()),
         };
-        finished.map_err(|error| self.refusal(&error))?;
+        finished.map_err(|_| self.refusal())?;
         Ok(std::mem::take(&mut self.decoder.get_mut().bytes).into())
     }
 
-    fn refusal(&mut self, error: &io::Error) -> Error {
+    fn refusal(&mut self) -> Error {
         let refusal = self.decoder.get_mut().refusal.take();
         refusal.unwrap_or_else(|| Error::bad_request("Request body is not properly gzipped."))
     }

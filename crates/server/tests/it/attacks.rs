@@ -206,7 +206,9 @@ fn parameters_beyond_reason() {
             "startkey=%22z%22&endkey=%22zz%22".to_owned(),
             "keys=%5B%5D".to_owned(),
         ] {
-            assert_eq!(status(&format!("{query}{grouped}")), 200, "{list} {query}");
+            // Queries of views have a limit of their own, `[query_server_config] query_limit`.
+            let expected = if list.ends_with('v') && query.starts_with("limit=1") { 400 } else { 200 };
+            assert_eq!(status(&format!("{query}{grouped}")), expected, "{list} {query}");
         }
         for query in ["startkey=%22", "key=%7B", "keys=%22a%22", "descending=1", "startkey=%ff", "keys=%5B%ff%5D"] {
             assert_eq!(status(query), 400, "{list} {query}");

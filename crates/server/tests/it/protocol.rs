@@ -231,7 +231,7 @@ fn old_and_odd_forms_of_requests_are_understood() {
     client.write(b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     client.reply("OPTIONS").unwrap().expect(404);
     client
-        .write(b"POST /db/over HTTP/1.1\r\nHost: x\r\nX-HTTP-Method-Override: put\r\nContent-Length: 2\r\n\r\n{}")
+        .write(b"POST /db/over HTTP/1.1\r\nHost: x\r\nX-HTTP-Method-Override: PUT\r\nContent-Length: 2\r\n\r\n{}")
         .unwrap();
     client.reply("POST").unwrap().expect(201);
     client.write(b"\r\nGET /db/over HTTP/1.1\nHost: x\n\n").unwrap();

@@ -67,7 +67,7 @@ fn the_first_start_says_where() {
     assert_eq!(text(welcome.value(), "couchdb"), "Welcome");
     assert_eq!(text(welcome.value(), "version"), "3.5.2");
     assert_eq!(text(welcome.value(), "uuid").len(), 32);
-    assert_eq!(reply.header("server"), Some(format!("Settee/{version}").as_str()));
+    assert_eq!(reply.header("server"), Some(format!("CouchDB/3.5.2 (Settee/{version})").as_str()));
     server.client().get("/_up").expect(200);
 }
 

@@ -1,0 +1,57 @@
+//! [`heal`]: a store whose `CURRENT` names a manifest that a power loss took. Nothing else is looked at or repaired.
+//!
+//! RocksDB writes a new manifest, names it in `CURRENT`, and syncs the directory after that. A file system that keeps
+//! names in any order may have kept the second and lost the first. The manifest before it is removed only when both
+//! are durable, and so are the logs that it needs: nothing that was acknowledged depends on the new one.
+
+use std::path::Path;
+use std::{fs, io};
+
+use settee_storage::durable::{self, Readers};
+
+const PREFIX: &str = "MANIFEST-";
+
+/// Lets `CURRENT` name the newest manifest there is, if the one that it names is not there.
+pub(crate) fn heal(store: &Path) -> io::Result<()> {
+    let current = store.join("CURRENT");
+    let Ok(named) = fs::read_to_string(&current) else { return Ok(()) };
+    if store.join(named.trim_end()).exists() {
+        return Ok(());
+    }
+    let mut newest: Option<(u64, String)> = None;
+    for entry in fs::read_dir(store)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if let Some(number) = name.strip_prefix(PREFIX).and_then(|number| number.parse().ok()) {
+            newest = newest.max(Some((number, name)));
+        }
+    }
+    match newest {
+        Some((_, name)) => durable::write(&current, Readers::Owner, format!("{name}\n").as_bytes()),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_manifest_that_is_there_becomes_current() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let current = || fs::read_to_string(path("CURRENT")).unwrap();
+        heal(directory.path()).unwrap();
+        fs::write(path("CURRENT"), "MANIFEST-000017\n").unwrap();
+        heal(directory.path()).unwrap();
+        assert_eq!(current(), "MANIFEST-000017\n", "there is no other");
+        for name in ["MANIFEST-000009", "MANIFEST-000012", "MANIFEST-x", "000013.log"] {
+            fs::write(path(name), "").unwrap();
+        }
+        heal(directory.path()).unwrap();
+        assert_eq!(current(), "MANIFEST-000012\n");
+        fs::write(path("MANIFEST-000020"), "").unwrap();
+        heal(directory.path()).unwrap();
+        assert_eq!(current(), "MANIFEST-000012\n", "what is named is there");
+    }
+}
