@@ -65,7 +65,6 @@ fn group_limit(line: &str, read: &dyn Fn(&Path) -> Option<String>) -> Option<u64
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
 

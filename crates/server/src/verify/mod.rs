@@ -58,7 +58,7 @@ pub(crate) fn run(data: &Path, rate: Option<u64>, files_only: bool) -> anyhow::R
     for fault in &checked.faults {
         match fault.is_cut_end {
             true => {
-                report.note(format!("{}; a crash leaves this, and nobody was told of such a write", in_words(fault)))
+                report.note(format!("{}; a crash leaves this, and nobody was told of such a write", in_words(fault)));
             }
             false => report.damage(format!("{}{}", in_words(fault), concerns(fault, &places))),
         }
@@ -90,8 +90,9 @@ fn take(
     lines: &mut String,
     progress: &mut Progress,
 ) {
-    let text =
-        |value: Value<'_>, name: &str| value.get(name).and_then(|member| member.as_str().map(|text| text.into_owned()));
+    let text = |value: Value<'_>, name: &str| {
+        value.get(name).and_then(|member| member.as_str().map(std::borrow::Cow::into_owned))
+    };
     let number = |name: &str| line.get(name).and_then(Value::as_u64).unwrap_or_default();
     if let Some(error) = text(line, "error") {
         return report.damage(error);
@@ -148,13 +149,13 @@ pub(crate) fn databases(engine: &dyn Engine, tell: &mut dyn FnMut(Vec<u8>) -> Co
             Some(Problem { document: None, what: format!("an index cannot be read: {error}; it can be built again") })
         });
         let broken: Vec<Problem> = broken.collect();
-        if tell(line(&place, found, broken)).is_break() {
+        if tell(line(&place, found, &broken)).is_break() {
             return;
         }
     }
 }
 
-fn line(place: &Place, found: Verified, broken: Vec<Problem>) -> Vec<u8> {
+fn line(place: &Place, found: Verified, broken: &[Problem]) -> Vec<u8> {
     let Verified { documents, attachments, bytes, problems, more } = found;
     let mut line = b"{\"database\":".to_vec();
     write_string(&mut line, &place.name);
@@ -170,7 +171,7 @@ fn line(place: &Place, found: Verified, broken: Vec<Problem>) -> Vec<u8> {
         line.extend_from_slice(format!(",\"{name}\":{value}").as_bytes());
     }
     line.extend_from_slice(b",\"problems\":[");
-    for (index, Problem { document, what }) in problems.iter().chain(&broken).enumerate() {
+    for (index, Problem { document, what }) in problems.iter().chain(broken).enumerate() {
         line.extend_from_slice(if index > 0 { b",{\"what\":" } else { b"{\"what\":" });
         write_string(&mut line, what);
         if let Some(document) = document {

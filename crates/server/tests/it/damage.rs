@@ -92,8 +92,11 @@ fn told(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
+/// Whether a file of this path is of a kind.
+type Wanted = fn(&str) -> bool;
+
 /// The kinds of files, each by what their names are like.
-const KINDS: [(&str, fn(&str) -> bool); 5] = [
+const KINDS: [(&str, Wanted); 5] = [
     ("sorted files", |name| name.ends_with(".sst")),
     ("blob files", |name| name.ends_with(".blob")),
     ("logs", |name| name.ends_with(".log")),
