@@ -1,4 +1,4 @@
-//! The files of the web console, compressed as they are sent: [`file`].
+//! The files of the web console, compressed as they are sent: [`file()`].
 //!
 //! They are built from `console/` at the root by the build script. How they are served is not decided here.
 

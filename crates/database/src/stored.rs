@@ -1,4 +1,4 @@
-//! [`Stored`](crate::Stored) things of a database read without opening it: for [`crate::verify`] and [`crate::rescue`],
+//! [`Stored`] things of a database read without opening it: for [`crate::verify`] and [`crate::rescue`],
 //! which look at databases that may be damaged.
 
 use std::sync::Arc;

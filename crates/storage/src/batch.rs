@@ -57,7 +57,7 @@ impl Batch {
     /// Sets the head of the shard, which stays as it was otherwise: see [`Snapshot::head`](crate::Snapshot::head).
     ///
     /// # Panics
-    /// When it has more than [`MAX_HEAD_BYTES`](crate::MAX_HEAD_BYTES).
+    /// When it has more than [`MAX_HEAD_BYTES`].
     pub fn set_head(&mut self, head: &[u8]) {
         assert!(head.len() <= MAX_HEAD_BYTES, "a head of {} bytes", head.len());
         self.head = Some(head.to_vec());

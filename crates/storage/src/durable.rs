@@ -1,4 +1,4 @@
-//! Files outside the engine that must survive a power loss: [`write`], [`Replacement`] for those that are written piece
+//! Files outside the engine that must survive a power loss: [`write()`], [`Replacement`] for those that are written piece
 //! by piece, and the same for directories and names. Nothing else in the product makes files that are to last.
 //!
 //! A name is durable when the directory that holds it was synced, and contents when the file was; no order is taken for

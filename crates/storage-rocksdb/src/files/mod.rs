@@ -1,5 +1,5 @@
-//! The files of a store without the store: [`check`] compares all of them with their checksums, also beside a running
-//! server, and [`salvage`] makes a new store of everything in them that can be read.
+//! The files of a store without the store: [`check()`] compares all of them with their checksums, also beside a running
+//! server, and [`salvage()`] makes a new store of everything in them that can be read.
 //!
 //! RocksDB itself stops at the first block that does not fit its checksum, and opens nothing whose manifest is damaged.
 //! So its formats are read here, by safe code that takes every byte for possibly wrong: [`table`] sorted files, [`blob`]
