@@ -135,6 +135,8 @@ export function setParams(changes: Query, replace = false): void {
   }
   const target = href(current.path, Object.fromEntries(query));
   if (target === location.hash) return;
+  // The browser has gone elsewhere and its event is on the way: what follows the old place must not be written over the new one.
+  if (replace && location.hash !== settled) return;
   if (!replace) {
     location.hash = target.slice(1);
     return;
