@@ -15,8 +15,9 @@ pub(crate) struct Workspace {
 
 impl Workspace {
     pub(crate) fn find() -> Result<Self> {
-        let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let root = manifest.ancestors().nth(2).context("this crate does not lie in crates/")?.to_owned();
+        // Of the running `cargo`, not of the build: checkouts in two places may share a build directory.
+        let manifest = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+        let root = Path::new(&manifest).ancestors().nth(2).context("this crate does not lie in crates/")?.to_owned();
         let program = std::env::current_exe().context("cannot tell where this program lies")?;
         let profile = program.parent().context("this program lies in no folder")?.to_owned();
         Ok(Self { root, profile })
