@@ -17,7 +17,8 @@ const GIVEN: &str = "SETTEE_CONSOLE_DIST";
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../console");
+    // Asked of the running cargo: another checkout may have compiled this script into the same build directory.
+    let sources = Path::new(&env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("../../console");
     println!("cargo:rerun-if-env-changed={GIVEN}");
     for name in SOURCES {
         println!("cargo:rerun-if-changed={}", sources.join(name).display());
