@@ -3,11 +3,11 @@
 //! Names and shard numbers are entries of shard 0, so making a database is one small commit and a
 //! thousand of them cost no files.
 
-use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard};
 use settee_storage::{
     Batch, CommitToken, Direction, Engine, Expect, KeyRange, Keyspace, Purpose, Shard, Snapshot, StorageError,
 };
@@ -16,6 +16,7 @@ use crate::activity::{Activity, Happened};
 use crate::attempt::Attempt;
 use crate::codec::{Reader, put_varint};
 use crate::database::Database;
+use crate::open::OpenDatabases;
 use crate::read::attached_with_prefix;
 use crate::{Counters, DatabaseError, Result, keys};
 
@@ -61,10 +62,28 @@ pub struct DatabaseOptions {
 /// All databases of an engine.
 pub struct Catalog {
     engine: Arc<dyn Engine>,
-    open: RwLock<HashMap<String, Arc<Database>>>,
+    open: OpenDatabases,
+    names: NameLocks,
     writing: Mutex<()>,
     tokens: AtomicU64,
     activity: Arc<Activity>,
+}
+
+/// Locks of names: who changes what a name stands for, or opens the database of that name, holds its lock, so that no
+/// opening revives a deleted database and none waits for the making of another. Names may share one.
+struct NameLocks {
+    hasher: RandomState,
+    locks: [Mutex<()>; 64],
+}
+
+impl NameLocks {
+    fn new() -> Self {
+        Self { hasher: RandomState::new(), locks: std::array::from_fn(|_| Mutex::new(())) }
+    }
+
+    fn lock(&self, name: &str) -> MutexGuard<'_, ()> {
+        self.locks[self.hasher.hash_one(name) as usize % self.locks.len()].lock()
+    }
 }
 
 /// What is stored of a database in the catalog.
@@ -106,7 +125,8 @@ impl Catalog {
     pub fn open(engine: Arc<dyn Engine>, seed: u64) -> Result<Self> {
         let catalog = Self {
             engine,
-            open: RwLock::new(HashMap::new()),
+            open: OpenDatabases::new(),
+            names: NameLocks::new(),
             writing: Mutex::new(()),
             tokens: AtomicU64::new(seed),
             activity: Arc::default(),
@@ -137,10 +157,16 @@ impl Catalog {
         &self.activity.counters
     }
 
-    /// The databases that were used since the server began.
+    /// The databases in memory: those that somebody holds and those that were used lately.
     #[must_use]
     pub fn open_databases(&self) -> Vec<Arc<Database>> {
-        self.open.read().values().cloned().collect()
+        self.open.all()
+    }
+
+    /// How many databases stay in memory: beyond that, those that nobody holds go, the least recently used first.
+    /// Those that requests, feeds or builds of indexes hold stay however many they are.
+    pub fn set_max_open(&self, limit: usize) {
+        self.open.set_limit(limit);
     }
 
     /// The engine's counters, for operators.
@@ -154,13 +180,12 @@ impl Catalog {
     /// # Errors
     /// [`DatabaseError::NotFound`], or when the engine failed.
     pub fn database(&self, name: &str) -> Result<Arc<Database>> {
-        if let Some(database) = self.open.read().get(name) {
-            return Ok(Arc::clone(database));
+        if let Some(database) = self.open.get(name) {
+            return Ok(database);
         }
-        // Opening takes the lock of creating and deleting, so that it cannot revive a deleted database.
-        let _writing = self.writing.lock();
-        if let Some(database) = self.open.read().get(name) {
-            return Ok(Arc::clone(database));
+        let _name = self.names.lock(name);
+        if let Some(database) = self.open.get(name) {
+            return Ok(database);
         }
         let key = keys::prefixed(keys::DATABASE, name.as_bytes());
         let bytes = self.engine.snapshot(CATALOG)?.get(Keyspace::Catalog, &key)?.ok_or(DatabaseError::NotFound)?;
@@ -173,7 +198,7 @@ impl Catalog {
     /// [`DatabaseError::Exists`], [`DatabaseError::IllegalName`], or when the engine failed.
     pub fn create(&self, name: &str, options: DatabaseOptions) -> Result<Arc<Database>> {
         validate_name(name)?;
-        let _writing = self.writing.lock();
+        let _name = self.names.lock(name);
         let key = keys::prefixed(keys::DATABASE, name.as_bytes());
         let mut created = None;
         self.commit(Purpose::Growth, |snapshot, batch| {
@@ -198,13 +223,13 @@ impl Catalog {
     /// [`DatabaseError::NotFound`], or when the engine failed.
     pub fn delete(&self, name: &str) -> Result<()> {
         let database = self.database(name)?;
-        let _writing = self.writing.lock();
+        let name_lock = self.names.lock(name);
         if database.is_closed() {
             return Err(DatabaseError::NotFound);
         }
         // Closed before anything is read, so that no shard can be attached that would not go. Should the commit
         // below fail, the next who asks opens the database again.
-        self.open.write().remove(name);
+        self.open.remove(name);
         database.close();
         let mut shards = vec![database.shard()];
         let owned = attached_with_prefix(self.engine.snapshot(database.shard())?.as_ref(), OWNED_SHARDS)?;
@@ -224,6 +249,7 @@ impl Catalog {
             }
             Ok(())
         })?;
+        drop(name_lock);
         self.activity.note_in_list(name, Happened::Deleted);
         for shard in shards {
             self.drop_shard(shard)?;
@@ -253,7 +279,6 @@ impl Catalog {
     /// # Errors
     /// When the engine failed.
     pub fn allocate_shard(&self) -> Result<Shard> {
-        let _writing = self.writing.lock();
         let mut shard = CATALOG;
         self.commit(Purpose::Growth, |snapshot, batch| {
             shard = next_shard(snapshot, batch)?;
@@ -283,8 +308,8 @@ impl Catalog {
 
     /// Puts `entry` in the place of the database `name`, whose `shards` go.
     pub(crate) fn replace(&self, name: &str, entry: &Entry, shards: &[Shard]) -> Result<()> {
-        let writing = self.writing.lock();
-        if let Some(open) = self.open.write().remove(name) {
+        let name_lock = self.names.lock(name);
+        if let Some(open) = self.open.remove(name) {
             open.close();
         }
         self.commit(Purpose::Growth, |_, batch| {
@@ -294,13 +319,13 @@ impl Catalog {
             }
             Ok(())
         })?;
-        drop(writing);
+        drop(name_lock);
         shards.iter().try_for_each(|shard| self.drop_shard(*shard))
     }
 
     /// Names a database.
     pub(crate) fn enter(&self, name: &str, entry: &Entry) -> Result<()> {
-        let _writing = self.writing.lock();
+        let _name = self.names.lock(name);
         let key = keys::prefixed(keys::DATABASE, name.as_bytes());
         self.commit(Purpose::Growth, |_, batch| {
             batch.put(Keyspace::Catalog, &key, &entry.encode());
@@ -310,7 +335,6 @@ impl Catalog {
 
     /// No number up to `last` is given out any more.
     pub(crate) fn reserve_shards(&self, last: u64) -> Result<()> {
-        let _writing = self.writing.lock();
         self.commit(Purpose::Growth, |snapshot, batch| {
             let next = snapshot.get(Keyspace::Catalog, keys::NEXT_SHARD)?;
             let next = next.map_or(Ok(0), |bytes| Reader::new(&bytes, "next shard").varint())?;
@@ -325,7 +349,7 @@ impl Catalog {
         let seed = self.tokens.fetch_add(1 << 32, Ordering::Relaxed);
         let engine = Arc::clone(&self.engine);
         let database = Database::open(engine, name, *entry, Arc::clone(&self.activity), seed)?;
-        self.open.write().insert(name.to_owned(), Arc::clone(&database));
+        self.open.insert(&database);
         Ok(database)
     }
 
@@ -342,8 +366,10 @@ impl Catalog {
         shards.into_iter().try_for_each(|shard| self.drop_shard(shard))
     }
 
-    /// Commits what `fill` puts into a batch, again if another node was first.
+    /// Commits what `fill` puts into a batch, again if another node was first. One after the other: two at the same time
+    /// would only be in each other's way.
     fn commit(&self, purpose: Purpose, mut fill: impl FnMut(&dyn Snapshot, &mut Batch) -> Result<()>) -> Result<()> {
+        let _writing = self.writing.lock();
         let mut attempt = Attempt::new(CommitToken(u128::from(self.tokens.fetch_add(1, Ordering::Relaxed))));
         loop {
             let snapshot = self.engine.snapshot(CATALOG)?;

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use settee_model::json::Json;
-use settee_storage::{CommitToken, Direction, Engine, Expect, KeyRange, Keyspace, Shard, ShardState, Snapshot};
+use settee_storage::{
+    CommitToken, Direction, Engine, KeyRange, Keyspace, Page, PageRange, Request, Shard, ShardState, Snapshot,
+};
 
 use crate::activity::{Activity, Happened};
 use crate::catalog::{Entry, Layout};
@@ -142,6 +144,7 @@ pub(crate) struct Writer {
     pub(crate) meta: Meta,
     pub(crate) ranks: Arc<Ranks>,
     pub(crate) revs_limit: u64,
+    pub(crate) security: Option<Json>,
     /// The log records of ranks since the whole tables were stored.
     pub(crate) rank_log: Vec<u64>,
 }
@@ -157,6 +160,8 @@ pub struct Database {
     pub(crate) writer: Mutex<Writer>,
     pub(crate) queue: Queue,
     pub(crate) ranks: Mutex<PublishedRanks>,
+    /// As the writer knows it: most requests ask for it.
+    security: Mutex<Option<Json>>,
     closed: AtomicBool,
     tokens: AtomicU64,
     listeners: Mutex<HashMap<u64, Listener>>,
@@ -194,7 +199,7 @@ impl Database {
         activity: Arc<Activity>,
         token_seed: u64,
     ) -> Result<Arc<Self>> {
-        let writer = load_writer(engine.snapshot(entry.shard)?.as_ref())?;
+        let (writer, uploads) = load(engine.snapshot(entry.shard)?.as_ref())?;
         let ranks = [Arc::clone(&writer.ranks), Arc::clone(&writer.ranks)];
         let design_seq = AtomicU64::new(writer.meta.design_seq);
         let database = Arc::new(Self {
@@ -202,6 +207,7 @@ impl Database {
             entry,
             activity,
             engine,
+            security: Mutex::new(writer.security.clone()),
             writer: Mutex::new(writer),
             queue: Queue::default(),
             ranks: Mutex::new(ranks),
@@ -213,7 +219,7 @@ impl Database {
             compacting: Compacting::default(),
             given_up: Mutex::new(Vec::new()),
         });
-        database.collect_uploads()?;
+        database.collect_uploads(&uploads)?;
         Ok(database)
     }
 
@@ -324,12 +330,19 @@ impl Database {
         self.read()?.revs_limit()
     }
 
-    /// The security object, if one was ever set.
+    /// The security object as of the last commit that this process knows of, if one was ever set. Reads nothing.
     ///
     /// # Errors
-    /// When the engine failed.
-    pub fn security(self: &Arc<Self>) -> Result<Option<Json>> {
-        Ok(self.read()?.snapshot().get(Keyspace::Catalog, keys::SECURITY)?.map(Json::trusted))
+    /// When the database was deleted.
+    pub fn security(&self) -> Result<Option<Json>> {
+        if self.is_closed() {
+            return Err(DatabaseError::NotFound);
+        }
+        Ok(self.security.lock().clone())
+    }
+
+    pub(crate) fn publish_security(&self, security: Option<Json>) {
+        *self.security.lock() = security;
     }
 
     /// Calls `listener` after each commit, from the thread that committed: it must be quick and must not
@@ -364,34 +377,75 @@ impl Database {
     }
 }
 
+/// More records of ranks than are kept, and more unfinished uploads than there are.
+const LOADED_ROWS: usize = 2_000;
+
 /// Reads what the leader of the update queue needs, from what is committed.
 pub(crate) fn load_writer(snapshot: &dyn Snapshot) -> Result<Writer> {
-    let state = snapshot.state()?;
-    let mut ranks = match snapshot.get(Keyspace::Catalog, keys::RANK_TABLE)? {
-        Some(bytes) => Ranks::decode(&bytes)?,
-        None => Ranks::new(),
-    };
-    let mut rank_log = Vec::new();
+    Ok(load(snapshot)?.0)
+}
+
+/// The same, and the marks of unfinished uploads, in one trip.
+fn load(snapshot: &dyn Snapshot) -> Result<(Writer, Page)> {
+    let log_end = keys::after_prefix(keys::RANK_LOG);
+    let log = KeyRange { start: Some(keys::RANK_LOG), end: Some(&log_end) };
+    let uploads_end = keys::after_prefix(keys::UPLOAD);
+    let uploads = KeyRange { start: Some(keys::UPLOAD), end: Some(&uploads_end) };
+    let page =
+        |space, range| Request::Page(PageRange { space, range, direction: Direction::Forward, rows: LOADED_ROWS });
+    let records = [keys::RANK_TABLE, keys::REVS_LIMIT, keys::SECURITY, keys::META];
+    let requests = [
+        Request::State,
+        Request::Head,
+        Request::MultiGet(Keyspace::Catalog, &records),
+        page(Keyspace::Catalog, log),
+        page(Keyspace::Attachments, uploads),
+    ];
+    let replies: [_; 5] = snapshot.read(&requests)?.try_into().map_err(|_| DatabaseError::Corrupt("replies"))?;
+    let [state, head, records, rank_log, uploads] = replies;
+    let (state, head) = (state.into_state()?, head.into_value()?);
+    let records: [_; 4] = records.into_values()?.try_into().map_err(|_| DatabaseError::Corrupt("replies"))?;
+    let [rank_table, revs_limit, security, old_meta] = records;
+    let (ranks, rank_log) = load_ranks(snapshot, state, rank_table, rank_log.into_page()?)?;
+    // Databases that were last written before counters were heads have an entry instead.
+    let meta = head.or(old_meta).map_or(Ok(Meta::default()), |bytes| Meta::decode(&bytes))?;
+    let revs_limit = decode_revs_limit(revs_limit)?;
+    let security = security.map(Json::trusted);
+    Ok((Writer { state, meta, ranks: Arc::new(ranks), revs_limit, security, rank_log }, uploads.into_page()?))
+}
+
+/// The ranks as of `state`, and the numbers of their log records. `log` has the first of these.
+fn load_ranks(
+    snapshot: &dyn Snapshot,
+    state: ShardState,
+    table: Option<Vec<u8>>,
+    mut log: Page,
+) -> Result<(Ranks, Vec<u64>)> {
+    let mut ranks = table.map_or_else(|| Ok(Ranks::new()), |bytes| Ranks::decode(&bytes))?;
+    let mut numbers = Vec::new();
     let end = keys::after_prefix(keys::RANK_LOG);
-    let range = KeyRange { start: Some(keys::RANK_LOG), end: Some(&end) };
-    let mut cursor = snapshot.scan(Keyspace::Catalog, range, Direction::Forward, Expect::All)?;
-    while let Some((key, record)) = cursor.next()? {
-        let logged = keys::decode_sequence(&key[keys::RANK_LOG.len()..])?;
-        ranks.replay(logged, record)?;
-        rank_log.push(logged);
+    loop {
+        for (key, record) in &log.rows {
+            let logged = keys::decode_sequence(&key[keys::RANK_LOG.len()..])?;
+            ranks.replay(logged, record)?;
+            numbers.push(logged);
+        }
+        let Some((last, _)) = log.rows.last().filter(|_| !log.is_last) else { break };
+        let start = [last.as_slice(), &[0]].concat();
+        let range = KeyRange { start: Some(&start), end: Some(&end) };
+        let (space, direction) = (Keyspace::Catalog, Direction::Forward);
+        log = Page::scan(snapshot, PageRange { space, range, direction, rows: LOADED_ROWS })?;
     }
     ranks.state = state;
-    Ok(Writer {
-        state,
-        meta: Meta::read(snapshot)?,
-        ranks: Arc::new(ranks),
-        revs_limit: read_revs_limit(snapshot)?,
-        rank_log,
-    })
+    Ok((ranks, numbers))
 }
 
 pub(crate) fn read_revs_limit(snapshot: &dyn Snapshot) -> Result<u64> {
-    match snapshot.get(Keyspace::Catalog, keys::REVS_LIMIT)? {
+    decode_revs_limit(snapshot.get(Keyspace::Catalog, keys::REVS_LIMIT)?)
+}
+
+fn decode_revs_limit(record: Option<Vec<u8>>) -> Result<u64> {
+    match record {
         Some(bytes) => Reader::new(&bytes, "revs_limit").varint(),
         None => Ok(DEFAULT_REVS_LIMIT),
     }

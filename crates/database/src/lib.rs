@@ -16,6 +16,7 @@ mod counters;
 mod database;
 mod keys;
 mod local;
+mod open;
 mod partitions;
 mod purges;
 mod rank;

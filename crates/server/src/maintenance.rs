@@ -3,12 +3,14 @@
 //!
 //! [`Maintenance`] knows when; how is up to `settee_database`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use settee_database::tasks::Tasks;
-use settee_database::{Catalog, Compaction, Database, DatabaseError, Garbage, throttled};
+use settee_database::{Catalog, Compaction, Database, DatabaseError, Garbage, Happened, throttled};
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, spawn_blocking};
 
@@ -30,6 +32,8 @@ pub(crate) struct Maintenance {
     pub(crate) tasks: Tasks,
     pub(crate) configuration: Arc<Configuration>,
     pub(crate) indexing: Arc<Indexing>,
+    /// The names of databases that were written since compactions were last looked for.
+    pub(crate) written: Mutex<BTreeSet<String>>,
 }
 
 /// The work that goes on.
@@ -77,17 +81,21 @@ impl Maintenance {
         }
     }
 
-    /// Compacts the databases that are due. Those that nobody has used since the start have no new garbage.
+    /// Compacts the databases that are due. Those that are not in memory and were not written since the last time have no
+    /// new garbage.
     fn compact(&self, is_over: &AtomicBool) {
         let threshold = self.threshold();
-        for database in self.catalog.open_databases() {
+        let mut names = std::mem::take(&mut *self.written.lock());
+        names.extend(self.catalog.open_databases().iter().map(|database| database.name().to_owned()));
+        for name in names {
             if is_over.load(Ordering::Relaxed) {
                 return;
             }
-            match self.compact_if_due(&database, threshold, is_over) {
+            let database = self.catalog.database(&name);
+            match database.and_then(|database| self.compact_if_due(&database, threshold, is_over)) {
                 // It was deleted meanwhile.
                 Ok(()) | Err(DatabaseError::NotFound) => {}
-                Err(error) => tracing::warn!(%error, database = database.name(), "a compaction failed"),
+                Err(error) => tracing::warn!(%error, database = name, "a compaction failed"),
             }
         }
     }
@@ -112,6 +120,8 @@ impl Maintenance {
     /// Writes down what has happened to databases.
     fn keep_events(&self) {
         let events = self.catalog.activity().take();
+        let written = events.iter().filter(|(_, happened)| *happened == Happened::Updated);
+        self.written.lock().extend(written.map(|(name, _)| name.clone()));
         self.indexing.note(&events);
         if events.is_empty() || self.configuration.effective("global_changes", "update_db").as_deref() == Some("false")
         {

@@ -178,6 +178,7 @@ fn node(
     surroundings: Surroundings,
 ) -> anyhow::Result<(Arc<Node>, Maintenance)> {
     let catalog = Arc::new(Catalog::open(engine, environment::random_u64()).context("the databases cannot be read")?);
+    limit_open_databases(&configuration, &catalog);
     let tasks = Tasks::new(|| environment::now_us() / 1_000_000);
     let languages = languages::find(&configuration, data)?;
     let views = Arc::new(views(&catalog, &languages, &tasks, &configuration, &data.join("spill"))?);
@@ -190,6 +191,7 @@ fn node(
         tasks: tasks.clone(),
         configuration: Arc::clone(&configuration),
         indexing,
+        written: parking_lot::Mutex::default(),
     };
     let node = Node::new(NodeParts {
         catalog,
@@ -211,6 +213,22 @@ fn node(
         operation,
     });
     Ok((node, maintenance))
+}
+
+/// Keeps as many databases in memory as `[couchdb] max_dbs_open` says, also when it changes.
+fn limit_open_databases(configuration: &Arc<Configuration>, catalog: &Arc<Catalog>) {
+    let limit = |configuration: &Configuration| {
+        let limit = configuration.get_u64("couchdb", "max_dbs_open").unwrap_or(u64::MAX);
+        usize::try_from(limit).unwrap_or(usize::MAX)
+    };
+    catalog.set_max_open(limit(configuration));
+    let (settings, catalog) = (Arc::downgrade(configuration), Arc::clone(catalog));
+    configuration.on_change(move |change| {
+        let is_it = (change.section, change.key) == ("couchdb", "max_dbs_open");
+        if let Some(settings) = settings.upgrade().filter(|_| is_it) {
+            catalog.set_max_open(limit(&settings));
+        }
+    });
 }
 
 fn surroundings(configuration: &Configuration) -> anyhow::Result<Surroundings> {

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use flate2::write::GzEncoder;
 use flate2::{Compression as Level, GzBuilder};
 use md5::{Digest, Md5};
-use settee_storage::{Direction, Expect, KeyRange, Keyspace};
+use settee_storage::{Keyspace, Page};
 use sha2::Sha256;
 
 use super::{ContentEncoding, ContentId, from_io};
@@ -278,16 +278,10 @@ impl Database {
         self.given_up.lock().push(blob);
     }
 
-    /// Removes what uploads have left behind that did not end before the process did.
-    pub(crate) fn collect_uploads(self: &Arc<Self>) -> Result<()> {
-        let end = keys::after_prefix(keys::UPLOAD);
-        let range = KeyRange { start: Some(keys::UPLOAD), end: Some(&end) };
-        let snapshot = self.engine().snapshot(self.shard())?;
-        let mut marks = snapshot.scan(Keyspace::Attachments, range, Direction::Forward, Expect::Few)?;
-        let mut left = Vec::new();
-        while let Some((key, _)) = marks.next()? {
-            left.push(keys::decode_sequence(&key[keys::UPLOAD.len()..])?);
-        }
+    /// Removes what uploads have left behind that did not end before the database was closed: those that `marks` names.
+    pub(crate) fn collect_uploads(self: &Arc<Self>, marks: &Page) -> Result<()> {
+        let left = marks.rows.iter().map(|(key, _)| keys::decode_sequence(&key[keys::UPLOAD.len()..]));
+        let left = left.collect::<Result<Vec<u64>>>()?;
         self.given_up.lock().extend(left);
         // A database that cannot be written can still be read.
         while !self.given_up.lock().is_empty() && self.update(Work::Documents(Vec::new())).is_ok() {}

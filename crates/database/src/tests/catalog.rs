@@ -362,3 +362,65 @@ fn attached_records() {
     let found = view.attached_with_prefix(b"a/").unwrap();
     assert_eq!(found, [(b"a/1".to_vec(), b"a/1".to_vec()), (b"a/2".to_vec(), b"new".to_vec())]);
 }
+
+#[test]
+fn databases_that_nobody_holds_are_closed_beyond_the_limit_the_least_recently_used_first() {
+    let catalog = open(&memory());
+    catalog.set_max_open(8);
+    let name = |number: usize| format!("d{number:02}");
+    let held: Vec<_> = (0..3).map(|number| create(&catalog, &name(number))).collect();
+    for number in 3..40 {
+        save(&create(&catalog, &name(number)), new("a", "{}"));
+        // One that is asked for all the time is never the least recently used.
+        catalog.database(&name(5)).ok();
+        let open = catalog.open_databases();
+        assert!(open.len() <= 9, "{} are open", open.len());
+        for kept in held.iter().map(|database| database.name().to_owned()).chain((number >= 5).then(|| name(5))) {
+            assert!(open.iter().any(|database| database.name() == kept), "{kept} was closed");
+        }
+    }
+    for number in 3..40 {
+        let database = catalog.database(&name(number)).unwrap();
+        assert_eq!(database.info().unwrap().doc_count, 1, "{number}");
+        audit(&database.read().unwrap());
+    }
+    assert!(held.iter().all(|database| Arc::ptr_eq(database, &catalog.database(database.name()).unwrap())));
+    // A smaller limit holds at once, a deleted one does not come back.
+    catalog.set_max_open(1);
+    assert_eq!(catalog.open_databases().len(), held.len());
+    catalog.delete(&name(20)).unwrap();
+    assert!(matches!(catalog.database(&name(20)), Err(DatabaseError::NotFound)));
+}
+
+#[test]
+fn databases_are_opened_closed_written_and_deleted_at_the_same_time() {
+    let catalog = open(&memory());
+    catalog.set_max_open(2);
+    let name = |number: usize| format!("d{number}");
+    (0..6).for_each(|number| drop(create(&catalog, &name(number))));
+    let heard = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let watched = catalog.database("d0").unwrap();
+    let counter = Arc::clone(&heard);
+    let _subscription = watched.subscribe(move |_| drop(counter.fetch_add(1, Ordering::Relaxed)));
+    thread::scope(|scope| {
+        for writer in 0..4 {
+            let catalog = &catalog;
+            scope.spawn(move || {
+                for round in 0..50 {
+                    let database = catalog.database(&name(round % 5)).unwrap();
+                    save(&database, new(&format!("{writer}-{round}"), "{}"));
+                    // The last one comes and goes.
+                    if writer == 0 {
+                        catalog.delete("d5").unwrap();
+                        drop(create(catalog, "d5"));
+                    } else if let Ok(database) = catalog.database("d5") {
+                        assert!(database.info().is_ok_and(|info| info.doc_count == 0) || database.is_closed());
+                    }
+                }
+            });
+        }
+    });
+    let count = |number| catalog.database(&name(number)).unwrap().info().unwrap().doc_count;
+    assert_eq!((0..5).map(count).collect::<Vec<_>>(), [40; 5]);
+    assert!(heard.load(Ordering::Relaxed) > 0, "who watches a database keeps it");
+}

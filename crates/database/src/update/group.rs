@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
 
+use settee_model::json::Json;
 use settee_model::rev_tree::RevTree;
 use settee_model::{Rev, RevHash, RevisionHasher};
 use settee_storage::{
@@ -73,6 +74,7 @@ fn commit_until_done(database: &Arc<Database>, writer: &mut Writer, works: &[Wor
         if state != writer.state {
             // Another node has committed to the shard, or an earlier try has arrived.
             *writer = load_writer(snapshot.as_ref())?;
+            database.publish_security(writer.security.clone());
         }
         if attempt.happened(state)? {
             *database.ranks.lock() = [Arc::clone(&writer.ranks), Arc::clone(&writer.ranks)];
@@ -108,6 +110,7 @@ pub(super) struct Group<'a> {
     pub(super) meta: Meta,
     ranks: Ranks,
     revs_limit: u64,
+    security: Option<Json>,
     hasher: RevisionHasher,
     scratch: Vec<u8>,
     snapshot: &'a dyn Snapshot,
@@ -131,6 +134,7 @@ impl<'a> Group<'a> {
             meta: writer.meta,
             ranks: Ranks::clone(&writer.ranks),
             revs_limit: writer.revs_limit,
+            security: writer.security.clone(),
             hasher: RevisionHasher::default(),
             scratch: Vec::new(),
             snapshot,
@@ -160,6 +164,7 @@ impl<'a> Group<'a> {
                 self.batch.put(Keyspace::Catalog, keys::REVS_LIMIT, &value);
             }
             Work::SetSecurity(security) => {
+                self.security = Some(security.clone());
                 self.batch.put(Keyspace::Catalog, keys::SECURITY, security.as_bytes());
             }
             Work::Attach { key, value } => {
@@ -291,8 +296,9 @@ impl<'a> Group<'a> {
         self.database.given_up.lock().retain(|blob| !discarded.contains(blob));
         let edited = self.meta.update_seq != self.writer.meta.update_seq;
         self.database.publish_design_seq(self.meta.design_seq);
-        let revs_limit = self.revs_limit;
-        *self.writer = Writer { state, meta: self.meta, ranks, revs_limit, rank_log };
+        let (revs_limit, security) = (self.revs_limit, self.security.take());
+        self.database.publish_security(security.clone());
+        *self.writer = Writer { state, meta: self.meta, ranks, revs_limit, security, rank_log };
         // The commit stands, whatever happens here: a bucket that stays large costs longer scans until the next.
         self.divide_buckets().ok();
         *self.database.ranks.lock() = [Arc::clone(&self.writer.ranks), Arc::clone(&self.writer.ranks)];

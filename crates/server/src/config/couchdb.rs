@@ -5,7 +5,7 @@
 const KNOWN: &[(&str, &str)] = &[
     (
         "couchdb",
-        "util_driver_dir plugin_dir max_dbs_open file_compression attachment_stream_buffer_size btree_chunk_size \
+        "util_driver_dir plugin_dir file_compression attachment_stream_buffer_size btree_chunk_size \
          maintenance_mode stem_interactive_updates uri_file changes_doc_ids_optimization_threshold \
          max_database_name_length update_lru_on_read default_engine enable_database_recovery max_partition_size \
          single_node delayed_commits fsync_options js_engine write_xxhash_checksums cfile_skip_ioq \

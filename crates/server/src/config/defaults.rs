@@ -127,6 +127,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("couchdb", "single_node", "true", Kind::Bool, "create _users at start"),
     setting("couchdb", "default_security", "admin_only", Kind::Word(&["admin_only", "admin_local", "everyone"]), "who may use a database without a security object"),
     setting("couchdb", "max_document_size", "8000000", Kind::Limit, "bytes of a document's JSON"),
+    setting("couchdb", "max_dbs_open", "5000", COUNT, "databases in memory; further ones are closed when nobody uses them, those in use never"),
     setting("couchdb", "max_attachment_size", "1073741824", Kind::Limit, "bytes of one attachment"),
     setting("couchdb", "max_document_id_length", "infinity", Kind::Limit, "bytes of a document id"),
     setting("couchdb", "max_bulk_docs_count", "10000", Kind::Limit, "documents in one _bulk_docs request"),

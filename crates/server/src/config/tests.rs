@@ -275,7 +275,7 @@ fn mistakes_stop_the_start_and_are_named_with_their_place() {
         &["6: [chttpd] bind_address = here: it must be an IP address, localhost or any"],
     );
     // What CouchDB has and this server has not, and what nobody has.
-    let directory = Directory::with("[ioq]\nratio = 0.01\n[mine]\nown = 1\n[couchdb]\nmax_dbs_open = 500\n");
+    let directory = Directory::with("[ioq]\nratio = 0.01\n[mine]\nown = 1\n[couchdb]\nfsync_options = []\n");
     let warnings = directory.open().warnings();
     assert_eq!(warnings.len(), 3, "{warnings:?}");
     assert!(warnings[0].ends_with("[ioq] ratio is a setting of CouchDB that changes nothing here"), "{warnings:?}");

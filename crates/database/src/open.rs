@@ -1,0 +1,97 @@
+//! [`OpenDatabases`]: the databases in memory. Beyond a limit those that nobody holds are closed, the least recently used
+//! first; the next who asks opens them again. What is stored and what a name stands for is up to the catalog.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::RwLock;
+
+use crate::Database;
+
+/// Databases by name.
+pub(crate) struct OpenDatabases {
+    state: RwLock<State>,
+    /// Counts openings. Uses are told apart by it, so that requests to open databases share no counter that they change.
+    openings: AtomicU64,
+}
+
+struct State {
+    by_name: HashMap<String, Open>,
+    limit: usize,
+    /// Idle databases are looked for when there are more than this.
+    threshold: usize,
+}
+
+struct Open {
+    database: Arc<Database>,
+    /// The opening after which it was last asked for.
+    used: AtomicU64,
+}
+
+impl OpenDatabases {
+    /// None are open, and any number may be.
+    pub(crate) fn new() -> Self {
+        let state = State { by_name: HashMap::new(), limit: usize::MAX, threshold: usize::MAX };
+        Self { state: RwLock::new(state), openings: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn set_limit(&self, limit: usize) {
+        let mut state = self.state.write();
+        state.limit = limit;
+        let closed = state.close_idle();
+        drop(state);
+        drop(closed);
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<Database>> {
+        let state = self.state.read();
+        let open = state.by_name.get(name)?;
+        let now = self.openings.load(Ordering::Relaxed);
+        if open.used.load(Ordering::Relaxed) != now {
+            open.used.store(now, Ordering::Relaxed);
+        }
+        Some(Arc::clone(&open.database))
+    }
+
+    pub(crate) fn insert(&self, database: &Arc<Database>) {
+        let used = AtomicU64::new(self.openings.fetch_add(1, Ordering::Relaxed) + 1);
+        let open = Open { database: Arc::clone(database), used };
+        let mut state = self.state.write();
+        state.by_name.insert(database.name().to_owned(), open);
+        let closed = if state.by_name.len() > state.threshold { state.close_idle() } else { Vec::new() };
+        drop(state);
+        drop(closed);
+    }
+
+    pub(crate) fn remove(&self, name: &str) -> Option<Arc<Database>> {
+        self.state.write().by_name.remove(name).map(|open| open.database)
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Database>> {
+        self.state.read().by_name.values().map(|open| Arc::clone(&open.database)).collect()
+    }
+}
+
+impl State {
+    /// Takes out the databases that nobody holds, as far as there are too many. Nobody can come to hold one meanwhile:
+    /// they are got here only, or from somebody who holds them.
+    fn close_idle(&mut self) -> Vec<Arc<Database>> {
+        // Some more than needed go, so that not each opening looks at all of them.
+        let slack = self.limit / 8;
+        let mut closed = Vec::new();
+        if self.by_name.len() > self.limit {
+            let idle = self.by_name.iter().filter(|(_, open)| Arc::strong_count(&open.database) == 1);
+            let mut idle: Vec<(u64, String)> =
+                idle.map(|(name, open)| (open.used.load(Ordering::Relaxed), name.clone())).collect();
+            let surplus = (self.by_name.len() - self.limit + slack).min(idle.len());
+            if surplus < idle.len() {
+                idle.select_nth_unstable(surplus);
+            }
+            closed.extend(idle.iter().take(surplus).filter_map(|(_, name)| self.by_name.remove(name)));
+        }
+        let left = self.by_name.len();
+        self.threshold = if left < self.limit { self.limit } else { left.saturating_add(left / 8 + 1) };
+        closed.into_iter().map(|open| open.database).collect()
+    }
+}
