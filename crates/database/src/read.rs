@@ -99,6 +99,15 @@ pub struct IdRange {
     pub end: Option<Vec<u8>>,
 }
 
+impl IdRange {
+    /// Whether `id` lies in the range.
+    #[must_use]
+    pub fn contains(&self, id: &str) -> bool {
+        self.start.as_deref().is_none_or(|start| id.as_bytes() >= start)
+            && self.end.as_deref().is_none_or(|end| id.as_bytes() < end)
+    }
+}
+
 /// A document in a list of documents.
 #[derive(Clone, Debug)]
 pub struct DocRow<'a> {

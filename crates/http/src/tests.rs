@@ -6,6 +6,7 @@ mod documents;
 mod engine_calls;
 mod first_fault;
 mod headers;
+mod lists;
 pub(crate) mod live;
 mod matrix;
 pub(crate) mod node;

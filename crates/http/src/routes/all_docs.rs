@@ -6,6 +6,7 @@ use settee_database::{Bodies, DOCUMENTS_TOGETHER, Direction, Head, IdRange, Read
 use settee_model::json::{Json, Value, write_string};
 use settee_views::Inclusion;
 
+use super::local_docs;
 use super::queries::Queries;
 use crate::bridge::{self, Output};
 use crate::params::document::Extras;
@@ -93,6 +94,13 @@ pub(super) fn id_range(params: &ViewParams) -> IdRange {
     IdRange { start, end }
 }
 
+/// Those of a list of keys that `skip` and `limit` leave.
+pub(super) fn asked<'k>(params: &ViewParams, keys: &'k [Json]) -> &'k [Json] {
+    let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    let keys = &keys[number(params.skip).min(keys.len())..];
+    &keys[..number(params.limit.unwrap_or(u64::MAX)).min(keys.len())]
+}
+
 /// The least id after `id`.
 fn after(mut id: Vec<u8>) -> Vec<u8> {
     id.push(0);
@@ -120,28 +128,29 @@ struct List<'a> {
     output: &'a mut Output,
     view: &'a ReadView,
     params: &'a ViewParams,
+    scope: Scope,
     /// The ids that the list is made of.
     start: Vec<u8>,
     end: Option<Vec<u8>>,
-    /// How many documents lie before those that are counted, and how many these are. Who asks for a partition is told of
-    /// all documents, as in CouchDB.
-    before: u64,
+    /// How many documents there are, and how many of them the list counts: who asks for a partition is told of all, as in
+    /// CouchDB.
+    documents: u64,
     total: u64,
     first: bool,
 }
 
 impl<'a> List<'a> {
     fn new(output: &'a mut Output, view: &'a ReadView, params: &'a ViewParams, scope: Scope) -> Result<Self, Error> {
-        let (IdRange { start, end }, before, beyond) = match (scope, &params.partition) {
-            (Scope::All, None) => (IdRange::default(), 0, view.counts()?.0),
-            (Scope::All, Some(partition)) => (partition_range(partition), 0, view.counts()?.0),
+        let documents = view.counts()?.0;
+        let (IdRange { start, end }, total) = match (scope, &params.partition) {
+            (Scope::All, None) => (IdRange::default(), documents),
+            (Scope::All, Some(partition)) => (partition_range(partition), documents),
             (Scope::Design, _) => {
                 let range = IdRange { start: Some(DESIGN_START.to_vec()), end: Some(DESIGN_END.to_vec()) };
-                (range, view.rank_of_id(DESIGN_START)?, view.rank_of_id(DESIGN_END)?)
+                (range, view.rank_of_id(DESIGN_END)? - view.rank_of_id(DESIGN_START)?)
             }
         };
-        let start = start.unwrap_or_default();
-        Ok(Self { output, view, params, start, end, before, total: beyond - before, first: true })
+        Ok(Self { output, view, params, scope, start: start.unwrap_or_default(), end, documents, total, first: true })
     }
 
     fn by_range(&mut self) -> Result<ControlFlow<()>, Error> {
@@ -149,9 +158,13 @@ impl<'a> List<'a> {
         let direction = direction(self.params);
         let rows_before = match direction {
             Direction::Forward => self.rank(range.start.as_deref().unwrap_or_default())?,
-            Direction::Backward => self.total - range.end.as_deref().map_or(Ok(self.total), |end| self.rank(end))?,
+            Direction::Backward => match range.end.as_deref() {
+                Some(end) => self.documents.saturating_sub(self.rank(end)?),
+                None => 0,
+            },
         };
-        self.head(Some(rows_before.saturating_add(self.params.skip).min(self.total)))?;
+        let update_seq = Some(self.view.update_seq()?);
+        self.head(Some(rows_before.saturating_add(self.params.skip).min(self.total)), update_seq);
         let empty = matches!((&range.start, &range.end), (Some(start), Some(end)) if start >= end);
         let mut left = if empty { 0 } else { self.params.limit.unwrap_or(u64::MAX) };
         let mut rows = self.view.all_docs(&range, direction)?;
@@ -204,30 +217,48 @@ impl<'a> List<'a> {
     }
 
     fn by_keys(&mut self, keys: &[Json]) -> Result<ControlFlow<()>, Error> {
-        self.head(None)?;
-        let skip = usize::try_from(self.params.skip).unwrap_or(usize::MAX);
-        let limit = usize::try_from(self.params.limit.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
-        let keys = &keys[skip.min(keys.len())..];
-        let keys = &keys[..limit.min(keys.len())];
+        self.head(None, None);
+        let keys = asked(self.params, keys);
         for (index, key) in keys.iter().enumerate() {
             if index % DOCUMENTS_TOGETHER == 0 {
                 self.read_ahead(&keys[index..keys.len().min(index + DOCUMENTS_TOGETHER)])?;
             }
-            let id = key.value().as_str();
-            let head = match id.as_deref().filter(|id| self.contains(id)) {
-                Some(id) => self.view.head(id)?,
-                None => None,
-            };
-            match (id, head) {
-                (Some(id), Some(head)) => self.row(&id, &head)?,
-                _ => self.missing_row(key),
-            }
+            self.row_of_key(key)?;
             if self.output.row_done().is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
         self.tail();
         Ok(ControlFlow::Continue(()))
+    }
+
+    /// The row of a key. Among design documents others have none at all, while a list of all documents finds also local
+    /// ones by their ids.
+    fn row_of_key(&mut self, key: &Json) -> Result<(), Error> {
+        let id = key.value().as_str();
+        let contained = id.as_deref().filter(|id| self.contains(id));
+        if self.scope == Scope::Design && contained.is_none() {
+            return Ok(());
+        }
+        let Some(id) = contained else {
+            self.missing_row(key);
+            return Ok(());
+        };
+        if id.starts_with(local_docs::PREFIX) {
+            match self.view.local(id)? {
+                Some(local) => {
+                    self.separate();
+                    local_docs::write_row(self.output.text(), id, &local, self.params);
+                }
+                None => self.missing_row(key),
+            }
+            return Ok(());
+        }
+        match self.view.head(id)? {
+            Some(head) => self.row(id, &head)?,
+            None => self.missing_row(key),
+        }
+        Ok(())
     }
 
     fn read_ahead(&self, keys: &[Json]) -> Result<(), Error> {
@@ -237,12 +268,10 @@ impl<'a> List<'a> {
         Ok(self.view.read_ahead(&ids, bodies)?)
     }
 
-    /// How many documents of the list have an id below `id`.
+    /// How many documents have an id below `id`: offsets are those among all documents, also in a list of some, which just
+    /// cuts them off at the number of its own.
     fn rank(&self, id: &[u8]) -> Result<u64, Error> {
-        if id.is_empty() {
-            return Ok(0);
-        }
-        Ok(self.view.rank_of_id(id)?.saturating_sub(self.before).min(self.total))
+        if id.is_empty() { Ok(0) } else { Ok(self.view.rank_of_id(id)?) }
     }
 
     fn contains(&self, id: &str) -> bool {
@@ -258,16 +287,19 @@ impl<'a> List<'a> {
         }
     }
 
-    fn head(&mut self, offset: Option<u64>) -> Result<(), Error> {
+    /// Appends what stands before the rows: those of a list of keys have neither an offset nor a sequence.
+    fn head(&mut self, offset: Option<u64>, update_seq: Option<u64>) {
         let offset = offset.map_or_else(|| "null".to_owned(), |offset| offset.to_string());
         let out = self.output.text();
         out.extend_from_slice(format!("{{\"total_rows\":{},\"offset\":{offset}", self.total).as_bytes());
         if self.params.update_seq {
             out.extend_from_slice(b",\"update_seq\":");
-            sequence::write(out, self.view.database(), self.view.update_seq()?);
+            match update_seq {
+                Some(seq) => sequence::write(out, self.view.database(), seq),
+                None => out.extend_from_slice(b"null"),
+            }
         }
         out.extend_from_slice(b",\"rows\":[\r\n");
-        Ok(())
     }
 
     fn tail(&mut self) {

@@ -1,16 +1,18 @@
 //! Databases: creating, deleting, listing, describing, and their settings.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use hyper::{StatusCode, header};
 use settee_database::{Database, DatabaseOptions, Layout, Work};
-use settee_model::json::{Json, Value, write_string};
+use settee_model::json::{Value, write_string};
 
+use super::all_docs;
 use super::write::encode_path;
 use crate::access::Security;
 use crate::node::Node;
 use crate::params::Query;
-use crate::params::view::{Source, ViewParams};
+use crate::params::view::{Source, ViewKind, ViewParams};
 use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::{Error, access, bridge, sequence, system, users};
@@ -167,7 +169,7 @@ pub(super) async fn delete(request: Request) -> Answer {
 
 /// `GET /_all_dbs`
 pub(super) async fn all(request: Request) -> Answer {
-    let params = ViewParams::from_query(&request.query, Source::Documents)?;
+    let params = list_params(&request)?;
     let node = Arc::clone(&request.node);
     let names = bridge::blocking(move || Ok(select(node.catalog.names()?, &params))).await?;
     let mut out = b"[".to_vec();
@@ -181,24 +183,27 @@ pub(super) async fn all(request: Request) -> Answer {
     Ok(respond::json(StatusCode::OK, out))
 }
 
-/// The names that a range of them asks for, in its order.
+/// The parameters of a list of databases: to CouchDB it is one of the documents of a database that is not partitioned.
+fn list_params(request: &Request) -> Result<ViewParams, Error> {
+    let mut params = ViewParams::from_query(&request.query, Source::Documents)?;
+    params.check(ViewKind::Documents(Layout::Whole), request.node.settings.as_ref())?;
+    Ok(params)
+}
+
+/// Those of `names`, which are sorted, that the parameters ask for, in their order.
 fn select(mut names: Vec<String>, params: &ViewParams) -> Vec<String> {
-    let bound =
-        |key: &Option<Json>| key.as_ref().and_then(|key| key.value().as_str().map(std::borrow::Cow::into_owned));
-    let (mut low, mut high) = (bound(&params.start), bound(&params.end));
+    if let Some(keys) = params.key_list() {
+        let keys = all_docs::asked(params, &keys).iter().filter_map(|key| key.value().as_str());
+        let there = |key: &Cow<'_, str>| names.binary_search_by(|name| name.as_str().cmp(key)).is_ok();
+        return keys.filter(there).map(Cow::into_owned).collect();
+    }
+    let range = all_docs::id_range(params);
     if params.descending {
-        std::mem::swap(&mut low, &mut high);
         names.reverse();
     }
-    let last = bound(&params.end);
-    let excluded = last.filter(|_| params.inclusive_end == Some(false));
-    names.retain(|name| {
-        low.as_ref().is_none_or(|low| name >= low)
-            && high.as_ref().is_none_or(|high| name <= high)
-            && excluded.as_ref() != Some(name)
-    });
-    let limit = usize::try_from(params.limit.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
-    names.into_iter().skip(usize::try_from(params.skip).unwrap_or(usize::MAX)).take(limit).collect()
+    names.retain(|name| range.contains(name));
+    let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    names.into_iter().skip(number(params.skip)).take(number(params.limit.unwrap_or(u64::MAX))).collect()
 }
 
 fn json_string(text: &str) -> Vec<u8> {
@@ -209,7 +214,7 @@ fn json_string(text: &str) -> Vec<u8> {
 
 /// `GET /_dbs_info`
 pub(super) async fn info_of_range(request: Request) -> Answer {
-    let params = ViewParams::from_query(&request.query, Source::Documents)?;
+    let params = list_params(&request)?;
     let node = Arc::clone(&request.node);
     bridge::stream(request.outward(), move |output| {
         let names = select(node.catalog.names()?, &params);
@@ -247,7 +252,7 @@ pub(super) async fn info_of_keys(mut request: Request) -> Answer {
 fn write_infos<'k>(
     out: &mut Vec<u8>,
     catalog: &settee_database::Catalog,
-    keys: impl Iterator<Item = (&'k [u8], Option<std::borrow::Cow<'k, str>>)>,
+    keys: impl Iterator<Item = (&'k [u8], Option<Cow<'k, str>>)>,
 ) -> Result<(), Error> {
     out.push(b'[');
     for (index, (key, name)) in keys.enumerate() {

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use settee_database::{LocalDocument, ReadView};
 use settee_model::json::{Json, write_string};
 
-use super::all_docs::{direction, id_range};
+use super::all_docs::{asked, direction, id_range};
 use super::documents::write_local;
 use super::queries::Queries;
 use crate::Error;
@@ -13,6 +13,9 @@ use crate::bridge::{self, Output};
 use crate::params::view::{Source, ViewKind, ViewParams};
 use crate::request::Request;
 use crate::respond::Answer;
+
+/// The ids of local documents begin so.
+pub(super) const PREFIX: &str = "_local/";
 
 /// `GET /{db}/_local_docs`
 pub(super) async fn get(request: Request) -> Answer {
@@ -44,25 +47,16 @@ async fn list(request: &Request, mut queries: Queries) -> Answer {
 }
 
 fn write_list(output: &mut Output, view: &ReadView, params: &ViewParams) -> Result<ControlFlow<()>, Error> {
-    output.text().extend_from_slice(b"{\"total_rows\":null,\"offset\":null,\"rows\":[\r\n");
-    let mut rows = Rows { output, params, skip: params.skip, left: params.limit.unwrap_or(u64::MAX), first: true };
-    let mut flow = ControlFlow::Continue(());
-    if let Some(keys) = params.key_list() {
-        for key in keys {
-            let id = key.value().as_str().unwrap_or_default();
-            flow = rows.row(&key, &id, view.local(&id)?);
-            if flow.is_break() {
-                break;
-            }
-        }
-    } else {
-        view.local_docs(&id_range(params), direction(params), |id, local| {
-            let mut key = Vec::new();
-            write_string(&mut key, id);
-            flow = rows.row(&Json::trusted(key), id, Some(local));
-            flow.is_continue() && rows.left > 0
-        })?;
+    // There is neither a count of local documents nor a sequence.
+    let update_seq: &[u8] = if params.update_seq { b",\"update_seq\":null" } else { b"" };
+    for text in [b"{\"total_rows\":null,\"offset\":null".as_slice(), update_seq, b",\"rows\":[\r\n"] {
+        output.text().extend_from_slice(text);
     }
+    let mut rows = Rows { output, params, first: true };
+    let flow = match params.key_list() {
+        Some(keys) => rows.by_keys(view, asked(params, &keys))?,
+        None => rows.by_range(view)?,
+    };
     rows.output.text().extend_from_slice(b"\r\n]}");
     Ok(flow)
 }
@@ -70,44 +64,66 @@ fn write_list(output: &mut Output, view: &ReadView, params: &ViewParams) -> Resu
 struct Rows<'a> {
     output: &'a mut Output,
     params: &'a ViewParams,
-    skip: u64,
-    left: u64,
     first: bool,
 }
 
 impl Rows<'_> {
-    fn row(&mut self, key: &Json, id: &str, local: Option<LocalDocument>) -> ControlFlow<()> {
-        if self.skip > 0 {
-            self.skip -= 1;
-            return ControlFlow::Continue(());
-        }
-        if self.left == 0 {
-            return ControlFlow::Continue(());
-        }
-        self.left -= 1;
-        let out = self.output.text();
-        if !std::mem::take(&mut self.first) {
-            out.extend_from_slice(b",\r\n");
-        }
-        match local {
-            None => {
-                out.extend_from_slice(br#"{"key":"#);
-                out.extend_from_slice(key.as_bytes());
-                out.extend_from_slice(br#","error":"not_found"}"#);
+    /// Keys that are no ids of local documents have no rows.
+    fn by_keys(&mut self, view: &ReadView, keys: &[Json]) -> Result<ControlFlow<()>, Error> {
+        for key in keys {
+            let Some(id) = key.value().as_str().filter(|id| id.starts_with(PREFIX)) else { continue };
+            let local = view.local(&id)?;
+            self.separate();
+            match local {
+                Some(local) => write_row(self.output.text(), &id, &local, self.params),
+                None => {
+                    let out = self.output.text();
+                    out.extend_from_slice(br#"{"key":"#);
+                    out.extend_from_slice(key.as_bytes());
+                    out.extend_from_slice(br#","error":"not_found"}"#);
+                }
             }
-            Some(local) => {
-                for (name, value) in [("{\"id\":", id), (",\"key\":", id)] {
-                    out.extend_from_slice(name.as_bytes());
-                    write_string(out, value);
-                }
-                out.extend_from_slice(format!(r#","value":{{"rev":"0-{}"}}"#, local.rev).as_bytes());
-                if self.params.include_docs {
-                    out.extend_from_slice(br#","doc":"#);
-                    write_local(out, id, &local, false);
-                }
-                out.push(b'}');
+            if self.output.row_done().is_break() {
+                return Ok(ControlFlow::Break(()));
             }
         }
-        self.output.row_done()
+        Ok(ControlFlow::Continue(()))
     }
+
+    fn by_range(&mut self, view: &ReadView) -> Result<ControlFlow<()>, Error> {
+        let (mut skip, mut left) = (self.params.skip, self.params.limit.unwrap_or(u64::MAX));
+        let mut flow = ControlFlow::Continue(());
+        view.local_docs(&id_range(self.params), direction(self.params), |id, local| {
+            if skip > 0 {
+                skip -= 1;
+            } else if left > 0 {
+                left -= 1;
+                self.separate();
+                write_row(self.output.text(), id, &local, self.params);
+                flow = self.output.row_done();
+            }
+            flow.is_continue() && left > 0
+        })?;
+        Ok(flow)
+    }
+
+    fn separate(&mut self) {
+        if !std::mem::take(&mut self.first) {
+            self.output.text().extend_from_slice(b",\r\n");
+        }
+    }
+}
+
+/// Appends the row of a local document.
+pub(super) fn write_row(out: &mut Vec<u8>, id: &str, local: &LocalDocument, params: &ViewParams) {
+    for name in ["{\"id\":", ",\"key\":"] {
+        out.extend_from_slice(name.as_bytes());
+        write_string(out, id);
+    }
+    out.extend_from_slice(format!(r#","value":{{"rev":"0-{}"}}"#, local.rev).as_bytes());
+    if params.include_docs {
+        out.extend_from_slice(br#","doc":"#);
+        write_local(out, id, local, false);
+    }
+    out.push(b'}');
 }
