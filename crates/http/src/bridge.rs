@@ -2,7 +2,6 @@
 //! that may block.
 
 pub(crate) mod lanes;
-pub(crate) mod permits;
 pub(crate) mod pipe;
 
 use std::ops::ControlFlow;
@@ -12,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
-use settee_database::{Database, Submitted, UpdateOutcome, Work};
+use settee_service::threads;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
@@ -21,7 +20,6 @@ use pipe::{Pieces, Pipe};
 
 use crate::Error;
 use crate::budget::{Account, Held};
-use crate::node::Node;
 use crate::respond::{self, Aborted, Answer};
 
 /// A streamed answer is sent in pieces of about this size; an answer that is smaller goes out whole.
@@ -34,60 +32,7 @@ const PIECES_WAITING: usize = 4;
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|panic| Err(panicked(&panic)))
-}
-
-/// Runs `work`, which calls functions of design documents of `database`, on a thread that may block. Others of the same
-/// database wait when they are many, before they have a thread.
-pub(crate) async fn calling<T: Send + 'static>(
-    node: &Node,
-    database: &Database,
-    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
-) -> Result<T, Error> {
-    let permit = node.call_permit(database).await?;
-    blocking(move || {
-        let result = work();
-        drop(permit);
-        result
-    })
-    .await
-}
-
-/// Commits `works` in order and answers all outcomes.
-pub(crate) async fn commit(database: &Arc<Database>, works: Vec<Work>) -> Result<Vec<UpdateOutcome>, Error> {
-    let mut results = Vec::with_capacity(works.len());
-    for work in works {
-        results.push(submit(database, work));
-    }
-    let mut outcomes = Vec::new();
-    for result in results {
-        let result = result.await.map_err(|_| Error::internal("the update was not completed"))?;
-        outcomes.extend(result?);
-    }
-    Ok(outcomes)
-}
-
-fn is_validated(work: &Work) -> bool {
-    let Work::Documents(updates) = work else { return true };
-    updates.iter().all(|update| update.is_validated() || !update.is_subject_to_validation())
-}
-
-/// Queues `work` and leads the queue if nobody does. The receiver hears the result.
-pub(crate) fn submit(
-    database: &Arc<Database>,
-    work: Work,
-) -> oneshot::Receiver<settee_database::Result<Vec<UpdateOutcome>>> {
-    debug_assert!(is_validated(&work), "documents are written by `validation::commit`");
-    let (sender, receiver) = oneshot::channel();
-    let done = Box::new(move |result| {
-        // Nobody listens when the client has gone; the work is done all the same.
-        let _ = sender.send(result);
-    });
-    if database.submit(work, done) == Submitted::Lead {
-        let database = Arc::clone(database);
-        tokio::task::spawn_blocking(move || database.lead());
-    }
-    receiver
+    threads::run(work).await
 }
 
 /// Runs `write` on a thread that may block for its client. What it writes is the body of a JSON answer: whole if it is
@@ -114,7 +59,7 @@ pub(crate) async fn stream(
         // The writer ended before the first piece was full.
         Err(_) => match task.await {
             Ok(done) => done.map(|(head, body)| head.apply(respond::whole(StatusCode::OK, "application/json", body))),
-            Err(panic) => Err(panicked(&panic)),
+            Err(panic) => Err(threads::panicked(&panic).into()),
         },
     }
 }
@@ -132,12 +77,7 @@ pub(crate) async fn piping<T: Send + 'static>(
 ) -> Result<T, Error> {
     let place = passage.enter().await;
     let pipe = Pipe::beside(sender, place, passage.patience(), Arc::clone(passage.account()));
-    passage.spawn(move || work(pipe)).await.unwrap_or_else(|panic| Err(panicked(&panic)))
-}
-
-pub(crate) fn panicked(panic: &tokio::task::JoinError) -> Error {
-    tracing::error!(%panic, "a request ended in a panic");
-    Error::internal("the request failed; the cause is in the server's log")
+    passage.spawn(move || work(pipe)).await.unwrap_or_else(|panic| Err(threads::panicked(&panic).into()))
 }
 
 /// The status and the headers of an answer, where they are not those of a JSON answer.

@@ -15,10 +15,10 @@ use settee_model::json::JsonError;
 use settee_model::partition::{IllegalPartition, InvalidPartitionedId};
 use settee_model::{AttachmentError, DocumentError, DocumentErrorKind, InvalidRev};
 use settee_replication::{Failure, PeerError, ReplicateError};
+use settee_service::SettingsError;
 use settee_views::ViewError;
 use settee_wire::multipart::MultipartError;
 
-use crate::SettingsError;
 use crate::access::MalformedSecurity;
 
 /// An error as a client sees it.
@@ -162,6 +162,29 @@ impl From<JsonError> for Error {
     fn from(_: JsonError) -> Self {
         // CouchDB says the same of every text that it cannot parse.
         Self::bad_request("invalid UTF-8 JSON")
+    }
+}
+
+impl From<settee_service::Error> for Error {
+    fn from(error: settee_service::Error) -> Self {
+        use settee_service::Error as Cause;
+        let reason = error.to_string();
+        match error {
+            Cause::Database(error) => error.into(),
+            Cause::Attachment(error) => error.into(),
+            Cause::Rev(error) => error.into(),
+            Cause::Compile(error) => error.into(),
+            Cause::Call(error) => error.into(),
+            Cause::Password(error) => error.into(),
+            Cause::Unauthorized(_) => Self::unauthorized(reason),
+            Cause::Forbidden(_) => Self::forbidden(reason),
+            Cause::Conflict => Self::conflict(),
+            Cause::Missing | Cause::Deleted | Cause::MissingFunction(_) => Self::not_found(reason),
+            Cause::UnknownLanguage(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "unknown_query_language", reason),
+            Cause::TooManyCalls => Self::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason),
+            Cause::TooManyLogins => Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", reason),
+            Cause::Internal(_) => Self::internal(reason),
+        }
     }
 }
 

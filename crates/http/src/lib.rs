@@ -13,13 +13,9 @@ mod body;
 mod bridge;
 mod browser;
 mod budget;
-mod config;
 mod connection;
 mod error;
 mod etag;
-mod feeds;
-mod functions;
-mod hashing;
 mod in_process;
 mod jsonp;
 mod metrics;
@@ -49,7 +45,7 @@ mod users;
 mod validation;
 
 pub use authentication::fetch::{FetchError, KeyFetcher};
-pub use config::{Applies, KnownSetting, Persist, Settings, SettingsError, violation};
+pub use authentication::policy::violation;
 pub use error::Error;
 pub use metrics::SlowRequest;
 pub use node::{Identity, KeyReader, Node, NodeParts, Surroundings};
@@ -58,3 +54,5 @@ pub use operation::{Attribute, LogLines, Operation, Parent, ProcessFigures, Span
 pub use replication::{Replication, ReplicationParts};
 pub use server::{Listener, Shutdown, connections_max, serve};
 pub use tls::Tls;
+
+use settee_service::{Applies, Persist, Settings};

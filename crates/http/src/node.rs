@@ -4,23 +4,19 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use hyper::StatusCode;
 use settee_auth::Authenticator;
 use settee_database::tasks::Tasks;
 use settee_database::{Catalog, Database};
-use settee_design::Language;
 use settee_replication::Replicator;
+use settee_service::{Feeds, Hashers, Programs};
 use settee_views::{Languages, Views};
 
 use crate::authentication::jwt::Keys;
 use crate::authentication::policy::AuthPolicy;
 use crate::bridge::lanes::{Lanes, Passage, Places};
-use crate::bridge::permits::Permit;
 use crate::budget::{Account, Budget};
-use crate::feeds::Feeds;
-use crate::hashing::Hashers;
 use crate::metrics::{Metrics, SlowRequest};
 use crate::operation::Operation;
 use crate::policy::{Policies, Policy};
@@ -41,9 +37,6 @@ pub struct Identity {
     /// The id of the server in `/`.
     pub uuid: String,
 }
-
-/// The longest time that a call of a function waits for others to end.
-const CALL_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// Makes identifiers for `/_uuids` and for documents without an id.
 pub(crate) type UuidSource = Box<dyn Fn(usize) -> Vec<String> + Send + Sync>;
@@ -103,7 +96,7 @@ pub struct NodeParts {
 pub struct Node {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) views: Arc<Views>,
-    languages: Languages,
+    pub(crate) programs: Arc<Programs>,
     pub(crate) tasks: Tasks,
     pub(crate) settings: Arc<dyn Settings>,
     pub(crate) authenticator: Authenticator,
@@ -136,12 +129,13 @@ impl Node {
         let NodeParts { uuids, identity, clock_ms, entropy, surroundings, operation, .. } = parts;
         let requests = AtomicU64::new(entropy());
         let started_ms = clock_ms();
+        let programs = Arc::new(Programs::new(languages, settings.as_ref()));
         let lanes = Lanes::new(&Places::of(settings.as_ref()));
         let metrics = Metrics::new((operation.monotonic_us)());
         Arc::new(Self {
             catalog,
             views,
-            languages,
+            programs,
             tasks,
             settings,
             authenticator,
@@ -204,11 +198,6 @@ impl Node {
         self.replicator.get().ok_or_else(unavailable)
     }
 
-    /// The language of this name, if this server offers it.
-    pub(crate) fn language(&self, name: &str) -> Option<Arc<dyn Language>> {
-        (self.languages)(name)
-    }
-
     /// What holds for all requests.
     pub(crate) fn policy(&self) -> Arc<Policy> {
         self.policies.current(self.settings.as_ref())
@@ -222,16 +211,6 @@ impl Node {
     /// The way of what a list function answers.
     pub(crate) fn list_outward(&self, database: &Database, account: &Arc<Account>) -> Passage {
         self.lanes.list(Some(database.instance()), account, self.policy().send_timeout)
-    }
-
-    /// Waits until another function of a design document of `database` may be called.
-    pub(crate) async fn call_permit(&self, database: &Database) -> Result<Permit, Error> {
-        let permit = self.lanes.call(Some(database.instance()));
-        let too_many = |_| {
-            let reason = "Too many functions of this database's design documents run at the same time.";
-            Error::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason)
-        };
-        tokio::time::timeout(CALL_WAIT_MAX, permit).await.map_err(too_many)
     }
 
     /// The way of a body that is read piece by piece.

@@ -18,12 +18,13 @@ use settee_database::{
 use settee_design::DesignProgram;
 use settee_model::json::write_string;
 use settee_model::{Document, Rev};
+use settee_service::threads;
 
-use crate::functions::Functions;
 use crate::metrics::Count;
 use crate::node::Node;
 use crate::revision::Conflicts;
-use crate::{Error, access, bridge, revision, users};
+use crate::{Error, access, revision, users};
+use settee_service::Functions;
 
 /// How often in a row nothing of a request may get through because design documents change all the time.
 const VAIN_ROUNDS_MAX: u32 = 1000;
@@ -130,7 +131,7 @@ pub(crate) async fn commit(
                 }
             }
         }
-        let outcomes = bridge::commit(database, DocUpdate::into_works(accepted)).await?;
+        let outcomes = threads::commit(database, DocUpdate::into_works(accepted)).await?;
         waiting = Vec::new();
         for (place, outcome) in places.into_iter().zip(outcomes) {
             results[place] = match outcome {
@@ -180,21 +181,23 @@ async fn validate(
     }
     let (caller, owner) = (Arc::clone(node), Arc::clone(database));
     let (node, database, user) = (Arc::clone(node), Arc::clone(database), user.clone());
-    bridge::calling(&caller, &owner, move || {
-        let view = database.read()?;
-        let design_seq = view.design_seq()?;
-        let functions = node.validators.of(&view, design_seq)?;
-        let mut asking = Asking::new(&node, &view, &functions, &user, design_seq)?;
-        let mut verdicts = Vec::with_capacity(updates.len());
-        while !updates.is_empty() {
-            let rest = updates.split_off(updates.len().min(DOCUMENTS_TOGETHER));
-            let together = std::mem::replace(&mut updates, rest);
-            asking.read_ahead(together.iter().map(|(_, update)| update))?;
-            verdicts.extend(together.into_iter().map(|(place, update)| (place, asking.ask(update))));
-        }
-        Ok(verdicts)
-    })
-    .await
+    caller
+        .programs
+        .calling(&owner, move || {
+            let view = database.read()?;
+            let design_seq = view.design_seq()?;
+            let functions = node.validators.of(&view, design_seq)?;
+            let mut asking = Asking::new(&node, &view, &functions, &user, design_seq)?;
+            let mut verdicts = Vec::with_capacity(updates.len());
+            while !updates.is_empty() {
+                let rest = updates.split_off(updates.len().min(DOCUMENTS_TOGETHER));
+                let together = std::mem::replace(&mut updates, rest);
+                asking.read_ahead(together.iter().map(|(_, update)| update))?;
+                verdicts.extend(together.into_iter().map(|(place, update)| (place, asking.ask(update))));
+            }
+            Ok(verdicts)
+        })
+        .await
 }
 
 /// One look at several updates.
@@ -219,7 +222,7 @@ impl<'a> Asking<'a> {
         let mut text = Vec::new();
         write_user(&mut text, database.name(), user);
         let security = if functions.is_empty() { Vec::new() } else { access::security(database)?.into_bytes() };
-        let programs = functions.iter().map(|functions| functions.program(node)).collect::<Result<_, _>>()?;
+        let programs = functions.iter().map(|functions| functions.program(&node.programs)).collect::<Result<_, _>>()?;
         Ok(Self { view, design_seq, functions, programs, user: text, security })
     }
 

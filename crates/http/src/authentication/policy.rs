@@ -183,8 +183,14 @@ impl AuthPolicy {
     }
 }
 
-/// What a setting of authentication would have to be, if `value` is nothing that requests could be judged by.
-pub(crate) fn violation(section: &str, key: &str, value: &str) -> Option<&'static str> {
+/// What a value would have to be, if nobody can understand it: the end of a sentence that begins with "must be". It knows the
+/// settings whose meaning is the HTTP interface's alone; a server refuses such a value before it can lock anybody out or let
+/// anybody in.
+#[must_use]
+pub fn violation(section: &str, key: &str, value: &str) -> Option<&'static str> {
+    if value.trim().is_empty() {
+        return None;
+    }
     let names = |knows: &dyn Fn(&str) -> bool| value.split(',').map(str::trim).all(knows);
     let (fits, wanted) = match (section, key) {
         ("chttpd" | "httpd", "authentication_handlers") => (

@@ -10,7 +10,9 @@ use tokio::sync::mpsc;
 use crate::body::patient::{Patience, timed_out};
 use crate::bridge::lanes::{Passage, Place};
 use crate::budget::Account;
-use crate::{Error, bridge};
+use settee_service::threads;
+
+use crate::Error;
 
 /// How many pieces may wait for their reader.
 const PIECES_WAITING: usize = 4;
@@ -47,7 +49,7 @@ where
     let task = passage.spawn(move || work(&mut Pieces(receiver)));
     let (done, ()) = tokio::join!(task, send(body, sender, place, passage.patience(), &account));
     account.set_receiving(false);
-    done.unwrap_or_else(|panic| Err(bridge::panicked(&panic)))
+    done.unwrap_or_else(|panic| Err(threads::panicked(&panic).into()))
 }
 
 async fn send<B>(

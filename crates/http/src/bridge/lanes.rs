@@ -5,7 +5,7 @@
 //! what is beyond it waits as a task. Commits and short reads run elsewhere and never stand behind a client.
 //!
 //! Functions of design documents may hang until their time is over, and wait for processes. Those of one database leave
-//! room for those of others ([`super::permits`]).
+//! room for those of others ([`settee_service::Programs`]).
 //!
 //! Who keeps a [`Place`] while its client does nothing gives it up after a time; after a much shorter one if somebody waits
 //! for a place. This module decides when, not what becomes of the client.
@@ -14,12 +14,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use settee_service::{Owner, Permit, Permits};
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use super::permits::{Owner, Permit, Permits};
 use crate::Settings;
 use crate::budget::{Account, Share};
 
@@ -34,7 +34,6 @@ pub(crate) struct Lanes {
     answers: Shared,
     lists: Arc<Lane>,
     uploads: Shared,
-    calls: Arc<Permits>,
 }
 
 /// A lane for each kind of client, so that nobody with an account stands behind strangers.
@@ -69,8 +68,6 @@ pub(crate) struct Places {
     pub(crate) answers: usize,
     pub(crate) lists: usize,
     pub(crate) uploads: usize,
-    /// Calls of other functions of design documents: each has a thread of those that everybody shares.
-    pub(crate) calls: usize,
 }
 
 impl Places {
@@ -81,7 +78,6 @@ impl Places {
             answers: places("max_long_answers", 1024),
             lists: places("max_list_answers", 64),
             uploads: places("max_uploads", 512),
-            calls: places("max_function_calls", 64),
         }
     }
 }
@@ -123,7 +119,7 @@ impl Lanes {
     }
 
     fn with_patience(places: &Places, contested_after: Duration) -> Arc<Self> {
-        let Places { answers, lists, uploads, calls } = *places;
+        let Places { answers, lists, uploads } = *places;
         let threads = tokio::runtime::Builder::new_current_thread()
             .max_blocking_threads(3 * (answers + uploads) + lists)
             .thread_name("settee-client")
@@ -134,7 +130,6 @@ impl Lanes {
             answers: Shared::new(answers, contested_after),
             lists: Lane::new(lists, contested_after),
             uploads: Shared::new(uploads, contested_after),
-            calls: Permits::new(calls),
         })
     }
 
@@ -151,11 +146,6 @@ impl Lanes {
     /// For a body whose client may send nothing for `patience`.
     pub(crate) fn upload(self: &Arc<Self>, account: &Arc<Account>, patience: Duration) -> Passage {
         self.passage(self.uploads.of(account.share()), None, account, patience)
-    }
-
-    /// Waits until another function of the database `owner` may be called.
-    pub(crate) async fn call(&self, owner: Owner) -> Permit {
-        self.calls.acquire(owner).await
     }
 
     fn passage(

@@ -12,7 +12,7 @@ use crate::tests::{account, show};
 const ROW: &[u8] = &[b'x'; 1000];
 
 fn passage() -> Passage {
-    Lanes::new(&Places { answers: 1, lists: 1, uploads: 1, calls: 1 }).answer(&account(), Duration::from_secs(60))
+    Lanes::new(&Places { answers: 1, lists: 1, uploads: 1 }).answer(&account(), Duration::from_secs(60))
 }
 
 /// Writes rows; `Break` ends it.

@@ -52,6 +52,21 @@ fn every_error_has_a_status_a_name_and_a_reason() {
     line(&mut text, "password NoText", PasswordRefused::NoText("5".to_owned()));
     line(&mut text, "password Unfit", PasswordRefused::Unfit("Too short.".to_owned()));
     line(&mut text, "password Misconfigured", PasswordRefused::Misconfigured);
+    let service = settee_service::Error::Unauthorized("You are not a server admin.");
+    line(&mut text, "service Unauthorized", service);
+    line(&mut text, "service Forbidden", settee_service::Error::forbidden("You are not a db or server admin."));
+    for error in [
+        settee_service::Error::Conflict,
+        settee_service::Error::Missing,
+        settee_service::Error::Deleted,
+        settee_service::Error::MissingFunction("shows".to_owned()),
+        settee_service::Error::UnknownLanguage("cobol".to_owned()),
+        settee_service::Error::TooManyCalls,
+        settee_service::Error::TooManyLogins,
+        settee_service::Error::Internal("the update was not completed"),
+    ] {
+        line(&mut text, &format!("service {error:?}"), error);
+    }
     line(&mut text, "settings Unknown", SettingsError::Unknown);
     line(&mut text, "settings Invalid", SettingsError::Invalid("must be a number".to_owned()));
     line(&mut text, "settings File", SettingsError::File("read-only".to_owned()));

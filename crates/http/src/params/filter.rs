@@ -10,8 +10,8 @@ use settee_model::json::{Json, Value};
 
 use super::{Plus, Query, decode};
 use crate::Error;
-use crate::functions::Functions;
 use crate::node::Node;
+use settee_service::Functions;
 
 /// Which documents a feed passes.
 #[derive(Clone, Debug, Default)]

@@ -21,7 +21,6 @@ use walk::{Seen, Walk};
 
 use crate::bridge::pipe::Pipe;
 use crate::budget::Account;
-use crate::feeds::Progress;
 use crate::node::Node;
 use crate::params::changes::{ChangesParams, Feed, Quiet};
 use crate::params::document::Extras;
@@ -32,6 +31,7 @@ use crate::revision::attachments::Text;
 use crate::sequence::{self, Since};
 use crate::server::until_true;
 use crate::{Error, body, bridge, etag, revision};
+use settee_service::Progress;
 
 /// About how many bytes a live feed reads before it sends.
 const BATCH_BYTES: usize = 64 << 10;
@@ -323,7 +323,7 @@ impl Live {
             };
             let (rows, text, more) = if self.rows.params.shown.is_plain() {
                 match &self.rows.params.filter {
-                    Filter::Function(_) => bridge::calling(&self.node, &self.database, move || read(None)).await?,
+                    Filter::Function(_) => self.node.programs.calling(&self.database, move || read(None)).await?,
                     _ => bridge::blocking(move || read(None)).await?,
                 }
             } else {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use hyper::{StatusCode, header};
 use settee_database::{Database, DatabaseOptions, Layout, Work};
 use settee_model::json::{Value, write_string};
+use settee_service::threads;
 
 use super::all_docs;
 use super::write::encode_path;
@@ -291,7 +292,7 @@ pub(super) async fn set_security(mut request: Request) -> Answer {
         return Err(Error::forbidden("You can't edit the security object of the user database."));
     }
     let security = Security::parse(request.read_json().await?)?;
-    bridge::commit(&database, vec![Work::SetSecurity(security.into_json())]).await?;
+    threads::commit(&database, vec![Work::SetSecurity(security.into_json())]).await?;
     Ok(respond::ok(StatusCode::OK))
 }
 
@@ -308,7 +309,7 @@ pub(super) async fn set_revs_limit(mut request: Request) -> Answer {
     let body = request.read_json().await?;
     let limit = body.value().as_u64().filter(|limit| *limit > 0);
     let limit = limit.ok_or_else(|| Error::bad_request("`_revs_limit` must be a positive integer"))?;
-    bridge::commit(&database, vec![Work::SetRevsLimit(limit)]).await?;
+    threads::commit(&database, vec![Work::SetRevsLimit(limit)]).await?;
     Ok(respond::ok(StatusCode::OK))
 }
 

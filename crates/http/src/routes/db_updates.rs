@@ -8,13 +8,13 @@ use settee_model::json::write_string;
 use tokio::sync::{mpsc, watch};
 
 use crate::budget::Account;
-use crate::feeds::Progress;
 use crate::params::changes::{ChangesParams, Feed, Quiet};
 use crate::request::Request;
 use crate::respond::{self, Aborted, Answer};
 use crate::sequence::{self, Since};
 use crate::server::until_true;
 use crate::{Error, bridge};
+use settee_service::Progress;
 
 /// How many pieces may wait for a slow reader.
 const PIECES_WAITING: usize = 2;

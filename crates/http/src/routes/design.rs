@@ -25,7 +25,7 @@ pub(crate) async fn validate(node: &Arc<Node>, database: &Database, body: &Json)
     {
         return Err(invalid(format!("`{unknown}` is not a supported reduce function.")));
     }
-    let Some(language) = node.language(&design.language) else {
+    let Some(language) = node.programs.language(&design.language) else {
         return Ok(());
     };
     if let Some(function) = body.value().get("validate_doc_update") {

@@ -17,12 +17,12 @@ use super::rendered::Rendered;
 use super::request_object::{Members, RequestObject};
 use super::views;
 use crate::bridge::{self, Output};
-use crate::functions::Functions;
 use crate::node::Node;
 use crate::params::view::{Source, ViewKind, ViewParams};
 use crate::request::Request;
 use crate::respond::Answer;
 use crate::{Error, body, sequence};
+use settee_service::Functions;
 
 /// Rows are given to the function when they have about this size together.
 const BATCH_BYTES: usize = 64 << 10;
@@ -70,7 +70,7 @@ async fn run(request: Request, posted: Option<Json>, body: &[u8]) -> Answer {
             Some(design) => views::kind_of(&database, design, captures.get("view"))?,
         };
         params.check(kind, request.node.settings.as_ref())?;
-        let mut program = functions.program(&request.node)?;
+        let mut program = functions.program(&request.node.programs)?;
         let seen = object.to_json(&database, Members::All)?;
         let list = List {
             node: &request.node,

@@ -91,7 +91,7 @@ pub(super) async fn compile(node: &Arc<Node>, design: &DesignDocument) -> Result
         let reason = format!("`{unknown}` is not a supported reduce function.");
         return Err(Error::new(StatusCode::BAD_REQUEST, "invalid_design_doc", reason));
     }
-    let Some(language) = node.language(&design.language) else { return Ok(()) };
+    let Some(language) = node.programs.language(&design.language) else { return Ok(()) };
     let design = design.clone();
     bridge::blocking(move || design::compile(language.as_ref(), &design)).await
 }

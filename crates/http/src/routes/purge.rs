@@ -3,6 +3,7 @@
 use hyper::StatusCode;
 use settee_database::{Purge, UpdateOutcome, Work};
 use settee_model::json::{Json, Kind, Value, write_string};
+use settee_service::threads;
 
 use super::partition::check_place;
 use super::write::{copies, wants_more_copies};
@@ -22,7 +23,7 @@ pub(super) async fn purge(mut request: Request) -> Answer {
     check_amount(&request.node, &purges)?;
     purges.iter().try_for_each(|purge| check_place(&database, &purge.id))?;
     let works = purges.chunks(PURGES_PER_COMMIT).map(|some| Work::Purge(some.to_vec())).collect();
-    let outcomes = bridge::commit(&database, works).await?;
+    let outcomes = threads::commit(&database, works).await?;
     // A cluster gives no number that would mean anything.
     let mut out = br#"{"purge_seq":null,"purged":{"#.to_vec();
     for (index, (purge, outcome)) in purges.iter().zip(outcomes).enumerate() {
@@ -105,6 +106,6 @@ pub(super) async fn set_limit(mut request: Request) -> Answer {
     let body = request.read_json().await?;
     let limit = body.value().as_u64().filter(|limit| *limit > 0);
     let limit = limit.ok_or_else(|| Error::bad_request("`purged_infos_limit` must be positive integer"))?;
-    bridge::commit(&database, vec![Work::SetPurgedInfosLimit(limit)]).await?;
+    threads::commit(&database, vec![Work::SetPurgedInfosLimit(limit)]).await?;
     Ok(respond::ok(StatusCode::OK))
 }

@@ -14,11 +14,11 @@ use self::rules::Rewritten;
 use super::rendered::Rendered;
 use super::request_object::{Members, RequestObject};
 use super::write::encode_path;
-use crate::functions::Functions;
 use crate::params::Raw;
 use crate::request::{Line, Request, Unread};
 use crate::respond::Answer;
 use crate::{Error, bridge};
+use settee_service::Functions;
 
 /// `_rewrite` and everything below it.
 pub(super) async fn rewrite(mut request: Request) -> Answer {
@@ -28,7 +28,7 @@ pub(super) async fn rewrite(mut request: Request) -> Answer {
     }
     let database = request.database()?;
     let (reader, ddoc) = (database.clone(), request.captures.get("ddoc").to_owned());
-    let functions = bridge::blocking(move || Functions::load(&reader.read()?, &ddoc)).await?;
+    let functions = bridge::blocking(move || Ok(Functions::load(&reader.read()?, &ddoc)?)).await?;
     let Some(rewrites) = functions.document().get("rewrites") else {
         return Err(invalid_path());
     };
@@ -40,11 +40,14 @@ pub(super) async fn rewrite(mut request: Request) -> Answer {
     let object = RequestObject::new(&request, None, &body)?;
     let node = request.node.clone();
     let owner = database.clone();
-    let result = bridge::calling(&request.node, &owner, move || {
-        let seen = object.to_json(&database, Members::OfRewrite)?;
-        functions.call(&node, &database, &["rewrites"], &[&seen])
-    })
-    .await?;
+    let result = request
+        .node
+        .programs
+        .calling(&owner, move || {
+            let seen = object.to_json(&database, Members::OfRewrite)?;
+            Ok::<_, Error>(functions.call(&node.programs, &database, &["rewrites"], &[&seen])?)
+        })
+        .await?;
     let mut parts = result.value().elements();
     let word = parts.next().and_then(Value::as_str);
     match (word.as_deref(), parts.next()) {

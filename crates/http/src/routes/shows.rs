@@ -8,11 +8,11 @@ use settee_database::{DocRecord, ReadView};
 
 use super::rendered::Rendered;
 use super::request_object::{Members, RequestObject};
-use crate::functions::Functions;
 use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::revision::Conflicts;
-use crate::{Error, bridge, etag, revision};
+use crate::{Error, etag, revision};
+use settee_service::Functions;
 
 /// `_show/{function}` and `_show/{function}/{doc}`
 pub(super) async fn show(mut request: Request) -> Answer {
@@ -21,29 +21,30 @@ pub(super) async fn show(mut request: Request) -> Answer {
     let id = doc_id(&request);
     let object = RequestObject::new(&request, id.as_deref(), &body)?;
     let (node, owner) = (Arc::clone(&request.node), Arc::clone(&database));
-    bridge::calling(&node, &owner, move || {
-        let view = database.read()?;
-        let functions = Functions::load(&view, request.captures.get("ddoc"))?;
-        let name = request.captures.get("function");
-        functions.require(&["shows", name])?;
-        let document = open(&view, id.as_deref())?;
-        let tag = entity_tag(&request, &functions, document.as_ref());
-        if etag::knows(&request.headers, &tag) {
-            let mut response = etag::not_modified();
-            respond::set_etag(&mut response, &tag);
-            return Ok(response);
-        }
-        let text = document.map_or_else(|| b"null".to_vec(), |document| document.text);
-        let seen = object.to_json(&database, Members::All)?;
-        let result = functions.call(&request.node, &database, &["shows", name], &[&text, &seen])?;
-        let answer = result.value().elements().nth(1);
-        let answer = answer.ok_or_else(|| Error::internal("a show function gave no response"))?;
-        let mut rendered = Rendered::parse(answer, StatusCode::OK)?;
-        rendered.set(header::ETAG, &format!("\"{tag}\""));
-        rendered.set(header::VARY, "Accept");
-        Ok(rendered.sandbox(&request.node).into_response())
-    })
-    .await
+    node.programs
+        .calling(&owner, move || {
+            let view = database.read()?;
+            let functions = Functions::load(&view, request.captures.get("ddoc"))?;
+            let name = request.captures.get("function");
+            functions.require(&["shows", name])?;
+            let document = open(&view, id.as_deref())?;
+            let tag = entity_tag(&request, &functions, document.as_ref());
+            if etag::knows(&request.headers, &tag) {
+                let mut response = etag::not_modified();
+                respond::set_etag(&mut response, &tag);
+                return Ok(response);
+            }
+            let text = document.map_or_else(|| b"null".to_vec(), |document| document.text);
+            let seen = object.to_json(&database, Members::All)?;
+            let result = functions.call(&request.node.programs, &database, &["shows", name], &[&text, &seen])?;
+            let answer = result.value().elements().nth(1);
+            let answer = answer.ok_or_else(|| Error::internal("a show function gave no response"))?;
+            let mut rendered = Rendered::parse(answer, StatusCode::OK)?;
+            rendered.set(header::ETAG, &format!("\"{tag}\""));
+            rendered.set(header::VARY, "Accept");
+            Ok(rendered.sandbox(&request.node).into_response())
+        })
+        .await
 }
 
 /// `_show` without a function.

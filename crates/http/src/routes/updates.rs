@@ -10,10 +10,10 @@ use super::rendered::Rendered;
 use super::request_object::{Members, RequestObject};
 use super::shows::{doc_id, open};
 use super::write::{self, Edit, Incoming};
-use crate::functions::Functions;
 use crate::request::Request;
 use crate::respond::Answer;
 use crate::{Error, access, bridge};
+use settee_service::Functions;
 
 const NEW_REV: HeaderName = HeaderName::from_static("x-couch-update-newrev");
 const ID: HeaderName = HeaderName::from_static("x-couch-id");
@@ -26,16 +26,19 @@ pub(super) async fn update(mut request: Request) -> Answer {
     let object = RequestObject::new(&request, id.as_deref(), &body)?;
     let (reader, node) = (database.clone(), request.node.clone());
     let (ddoc, name) = (request.captures.get("ddoc").to_owned(), request.captures.get("function").to_owned());
-    let result = bridge::calling(&request.node, &database, move || {
-        let view = reader.read()?;
-        let functions = Functions::load(&view, &ddoc)?;
-        functions.require(&["updates", &name])?;
-        let document = open(&view, id.as_deref())?;
-        let text = document.map_or_else(|| b"null".to_vec(), |document| document.text);
-        let seen = object.to_json(&reader, Members::All)?;
-        functions.call(&node, &reader, &["updates", &name], &[&text, &seen])
-    })
-    .await?;
+    let result = request
+        .node
+        .programs
+        .calling(&database, move || {
+            let view = reader.read()?;
+            let functions = Functions::load(&view, &ddoc)?;
+            functions.require(&["updates", &name])?;
+            let document = open(&view, id.as_deref())?;
+            let text = document.map_or_else(|| b"null".to_vec(), |document| document.text);
+            let seen = object.to_json(&reader, Members::All)?;
+            Ok::<_, Error>(functions.call(&node.programs, &reader, &["updates", &name], &[&text, &seen])?)
+        })
+        .await?;
     let mut parts = result.value().elements().skip(1);
     let (Some(document), Some(answer)) = (parts.next(), parts.next()) else {
         return Err(Error::internal("an update function gave no response"));
@@ -54,7 +57,7 @@ pub(super) async fn update(mut request: Request) -> Answer {
 pub(super) async fn refuse_get(request: Request) -> Answer {
     let database = request.database()?;
     let ddoc = request.captures.get("ddoc").to_owned();
-    bridge::blocking(move || Functions::load(&database.read()?, &ddoc)).await?;
+    bridge::blocking(move || Ok(Functions::load(&database.read()?, &ddoc)?)).await?;
     let reason = "Update functions do not allow GET";
     Err(Error::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", reason))
 }

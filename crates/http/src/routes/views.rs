@@ -112,7 +112,8 @@ pub(super) async fn info(request: Request) -> Answer {
 fn write_engines(node: &Node, design: &DesignDocument, out: &mut Vec<u8>) {
     let functions = design.views.iter().map(|view| Arc::clone(&view.map)).collect();
     let source = MapSource { functions, library: design.library.clone() };
-    let engines = node.language(&design.language).map(|language| language.engines(&source)).unwrap_or_default();
+    let engines =
+        node.programs.language(&design.language).map(|language| language.engines(&source)).unwrap_or_default();
     for (number, (view, engine)) in design.views.iter().zip(&engines).enumerate() {
         out.extend_from_slice(if number == 0 { br#","engines":{"# } else { b"," });
         write_string(out, &view.name);

@@ -15,7 +15,8 @@ use tokio::time::timeout;
 
 use crate::node::Node;
 use crate::tests::parts::parts;
-use crate::{Listener, NodeParts, Persist, Settings, SettingsError, Shutdown};
+use crate::{Listener, NodeParts, Persist, Settings, Shutdown};
+use settee_service::SettingsError;
 
 /// How long anything may take before a test fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

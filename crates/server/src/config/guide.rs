@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use settee_http::Applies;
+use settee_service::Applies;
 
 use super::defaults::{self, Kind, SETTINGS, Setting, Visibility};
 

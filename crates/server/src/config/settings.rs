@@ -1,7 +1,7 @@
-//! [`Configuration`] as the HTTP interface sees it: `settee_http::Settings`.
+//! [`Configuration`] as the HTTP interface sees it: `settee_service::Settings`.
 
 use super::{Configuration, Persist, SettingsError};
-use settee_http::Settings;
+use settee_service::Settings;
 
 impl Settings for Configuration {
     fn get(&self, section: &str, key: &str) -> Option<String> {
@@ -21,8 +21,8 @@ impl Settings for Configuration {
         section: &str,
         key: &str,
         value: &str,
-        persist: settee_http::Persist,
-    ) -> Result<Option<String>, settee_http::SettingsError> {
+        persist: settee_service::Persist,
+    ) -> Result<Option<String>, settee_service::SettingsError> {
         Ok(Configuration::set(self, section, key, value, persist.into())?)
     }
 
@@ -30,12 +30,12 @@ impl Settings for Configuration {
         &self,
         section: &str,
         key: &str,
-        persist: settee_http::Persist,
-    ) -> Result<String, settee_http::SettingsError> {
-        Configuration::delete(self, section, key, persist.into())?.ok_or(settee_http::SettingsError::Unknown)
+        persist: settee_service::Persist,
+    ) -> Result<String, settee_service::SettingsError> {
+        Configuration::delete(self, section, key, persist.into())?.ok_or(settee_service::SettingsError::Unknown)
     }
 
-    fn reload(&self) -> Result<(), settee_http::SettingsError> {
+    fn reload(&self) -> Result<(), settee_service::SettingsError> {
         Configuration::reload(self)?;
         self.log_warnings();
         Ok(())
@@ -49,12 +49,12 @@ impl Settings for Configuration {
         Configuration::effective(self, section, key)
     }
 
-    fn applies(&self, section: &str, key: &str) -> settee_http::Applies {
+    fn applies(&self, section: &str, key: &str) -> settee_service::Applies {
         super::guide::applies(section, key)
     }
 
-    fn known(&self) -> Vec<settee_http::KnownSetting> {
-        let describe = |setting: &super::defaults::Setting| settee_http::KnownSetting {
+    fn known(&self) -> Vec<settee_service::KnownSetting> {
+        let describe = |setting: &super::defaults::Setting| settee_service::KnownSetting {
             section: setting.section,
             key: setting.key,
             default: setting.default_for(&self.data_dir),
@@ -84,22 +84,22 @@ impl Settings for Configuration {
     }
 }
 
-impl From<settee_http::Persist> for Persist {
-    fn from(persist: settee_http::Persist) -> Persist {
+impl From<settee_service::Persist> for Persist {
+    fn from(persist: settee_service::Persist) -> Persist {
         match persist {
-            settee_http::Persist::Yes => Persist::Disk,
-            settee_http::Persist::No => Persist::Memory,
+            settee_service::Persist::Yes => Persist::Disk,
+            settee_service::Persist::No => Persist::Memory,
         }
     }
 }
 
-impl From<SettingsError> for settee_http::SettingsError {
-    fn from(error: SettingsError) -> settee_http::SettingsError {
+impl From<SettingsError> for settee_service::SettingsError {
+    fn from(error: SettingsError) -> settee_service::SettingsError {
         match error {
             SettingsError::Invalid(reason) | SettingsError::Mistakes(reason) => {
-                settee_http::SettingsError::Invalid(reason)
+                settee_service::SettingsError::Invalid(reason)
             }
-            SettingsError::Io(_) => settee_http::SettingsError::File(error.to_string()),
+            SettingsError::Io(_) => settee_service::SettingsError::File(error.to_string()),
         }
     }
 }

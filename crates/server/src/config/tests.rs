@@ -390,7 +390,7 @@ fn nothing_that_locks_everybody_out_or_lets_anybody_in_is_taken() {
 
 #[test]
 fn a_guard_that_nobody_understands_is_closed() {
-    use settee_http::Settings;
+    use settee_service::Settings;
     for (line, expected) in [
         ("", false),
         ("[chttpd]\nrequire_valid_user =\n", false),
@@ -493,7 +493,7 @@ fn the_table_of_defaults_is_sound() {
 
 #[test]
 fn a_change_tells_when_it_counts() {
-    use settee_http::Applies;
+    use settee_service::Applies;
     for (section, key, expected) in [
         ("log", "level", Applies::AtOnce),
         ("chttpd", "port", Applies::AfterRestart),
@@ -507,7 +507,7 @@ fn a_change_tells_when_it_counts() {
 
 #[test]
 fn the_http_interface_sees_what_is_in_force() {
-    use settee_http::Settings;
+    use settee_service::Settings;
     let directory = Directory::with("[httpd]\nenable_cors = true\n[couchdb]\nmax_document_size = infinity\n");
     let configuration: &dyn Settings = &directory.open();
     for (section, key, expect) in [
@@ -521,13 +521,13 @@ fn the_http_interface_sees_what_is_in_force() {
     assert!(configuration.switch("chttpd", "enable_cors", false));
     assert!(configuration.switch("chttpd", "admin_only_all_dbs", false));
     assert!(configuration.switch("s", "nosuch", true));
-    let (disk, memory) = (settee_http::Persist::Yes, settee_http::Persist::No);
+    let (disk, memory) = (settee_service::Persist::Yes, settee_service::Persist::No);
     assert_eq!(configuration.set("s", "k", "1", memory), Ok(None));
     assert!(!directory.read("local.ini").contains("k = 1"));
     assert_eq!(configuration.set("s", "k", "2", disk), Ok(text("1")));
     assert!(directory.read("local.ini").contains("k = 2"));
     assert_eq!(configuration.delete("s", "k", disk), Ok("2".to_owned()));
-    assert_eq!(configuration.delete("s", "k", disk), Err(settee_http::SettingsError::Unknown));
+    assert_eq!(configuration.delete("s", "k", disk), Err(settee_service::SettingsError::Unknown));
     let refusal = "Invalid configuration key".to_owned();
-    assert_eq!(configuration.set("s", "[", "v", disk), Err(settee_http::SettingsError::Invalid(refusal)));
+    assert_eq!(configuration.set("s", "[", "v", disk), Err(settee_service::SettingsError::Invalid(refusal)));
 }

@@ -22,7 +22,11 @@ fn sound() -> Tree {
         ("database", &["model", "storage", "design"]),
         ("views", &["model", "storage", "design", "database"]),
         ("mango", &["model", "design", "database", "views"]),
-        ("http", &["model", "wire", "auth", "console", "design", "database", "views", "mango", "replication"]),
+        ("service", &["model", "auth", "design", "database", "views", "replication"]),
+        (
+            "http",
+            &["model", "wire", "auth", "console", "design", "database", "views", "mango", "replication", "service"],
+        ),
         ("bench", &[]),
         ("server", &["model", "http", "storage-rocksdb"]),
         ("xtask", &[]),

@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(100);
 const CONTESTED: Duration = Duration::from_secs(5);
 
 fn lanes(answers: usize) -> Arc<Lanes> {
-    Lanes::with_patience(&Places { answers, lists: 1, uploads: 1, calls: 1 }, CONTESTED)
+    Lanes::with_patience(&Places { answers, lists: 1, uploads: 1 }, CONTESTED)
 }
 
 /// Enters and keeps the place until it is overdue. Answers how long it had it.

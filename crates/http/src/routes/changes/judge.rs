@@ -11,13 +11,13 @@ use settee_design::{DesignProgram, DocumentBatch};
 use settee_model::Rev;
 
 use super::walk::Seen;
-use crate::functions::Functions;
 use crate::params::changes::Style;
 use crate::params::filter::{FunctionFilter, FunctionPath};
 use crate::request::Request;
 use crate::revision::Conflicts;
 use crate::routes::request_object::{Members, RequestObject};
 use crate::{Error, bridge, revision};
+use settee_service::Functions;
 
 /// Documents are judged together in batches of about this many …
 const BATCH_DOCUMENTS: usize = 200;
@@ -134,7 +134,7 @@ impl<'a> Judge<'a> {
         let FunctionFilter { node, functions, path, request, .. } = self.filter;
         let program = match &mut self.program {
             Some(program) => program,
-            None => self.program.insert(functions.program(node)?),
+            None => self.program.insert(functions.program(&node.programs)?),
         };
         let verdicts = program.filter(&path.names(), &self.batch, Some(request));
         functions.log(self.view.database(), program.as_mut());

@@ -1,4 +1,4 @@
-//! What the HTTP interface needs of the configuration: [`Settings`], implemented by the server.
+//! What is needed of the configuration: [`Settings`], implemented by the server.
 
 /// Whether a change of the configuration outlives the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,15 +113,4 @@ pub trait Settings: Send + Sync {
             _ => default,
         }
     }
-}
-
-/// What a value would have to be, if nobody can understand it: the end of a sentence that begins with "must be". It knows the
-/// settings whose meaning is the HTTP interface's alone; a server refuses such a value before it can lock anybody out or let
-/// anybody in.
-#[must_use]
-pub fn violation(section: &str, key: &str, value: &str) -> Option<&'static str> {
-    if value.trim().is_empty() {
-        return None;
-    }
-    crate::authentication::policy::violation(section, key, value)
 }

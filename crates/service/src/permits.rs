@@ -9,10 +9,10 @@ use settee_design::Shares;
 use tokio::sync::oneshot;
 
 /// For whom a permit is; without one, it is for whoever comes first.
-pub(crate) type Owner = Option<u64>;
+pub type Owner = Option<u64>;
 
 /// A number of permits.
-pub(crate) struct Permits {
+pub struct Permits {
     state: Mutex<State>,
 }
 
@@ -24,19 +24,21 @@ struct State {
 }
 
 /// One of them. It goes back when this is dropped.
-pub(crate) struct Permit {
+pub struct Permit {
     permits: Arc<Permits>,
     owner: Owner,
 }
 
 impl Permits {
-    pub(crate) fn new(count: usize) -> Arc<Self> {
+    /// So many permits.
+    #[must_use]
+    pub fn new(count: usize) -> Arc<Self> {
         let state = State { shares: Shares::new(count), waiting: HashMap::new(), order: VecDeque::new() };
         Arc::new(Self { state: Mutex::new(state) })
     }
 
     /// A permit, if `owner` may have one now.
-    pub(crate) fn try_acquire(self: &Arc<Self>, owner: Owner) -> Option<Permit> {
+    pub fn try_acquire(self: &Arc<Self>, owner: Owner) -> Option<Permit> {
         let mut state = self.state.lock();
         // Who waits already goes first.
         let may = !state.waiting.contains_key(&owner) && state.shares.try_take(owner);
@@ -44,7 +46,7 @@ impl Permits {
     }
 
     /// Waits for a permit.
-    pub(crate) async fn acquire(self: &Arc<Self>, owner: Owner) -> Permit {
+    pub async fn acquire(self: &Arc<Self>, owner: Owner) -> Permit {
         loop {
             let receiver = {
                 let mut state = self.state.lock();
@@ -62,8 +64,8 @@ impl Permits {
     }
 
     /// How many nobody has.
-    #[cfg(test)]
-    pub(crate) fn free(&self) -> usize {
+    #[must_use]
+    pub fn free(&self) -> usize {
         self.state.lock().shares.free()
     }
 

@@ -6,7 +6,6 @@ use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use hyper::StatusCode;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
@@ -21,7 +20,7 @@ const WAITING_FROM_ONE_MAX: usize = 64;
 type Work = Box<dyn FnOnce() + Send>;
 
 /// Threads that hash.
-pub(crate) struct Hashers {
+pub struct Hashers {
     shared: Arc<Shared>,
 }
 
@@ -43,7 +42,8 @@ struct Queue {
 
 impl Hashers {
     /// Starts `threads` threads, each of which calls `begin` first.
-    pub(crate) fn start(threads: usize, begin: &Arc<dyn Fn() + Send + Sync>) -> Self {
+    #[must_use]
+    pub fn start(threads: usize, begin: &Arc<dyn Fn() + Send + Sync>) -> Self {
         let shared = Arc::<Shared>::default();
         for _ in 0..threads.max(1) {
             let (shared, begin) = (Arc::clone(&shared), Arc::clone(begin));
@@ -61,7 +61,10 @@ impl Hashers {
     }
 
     /// Runs `work` when it is the turn of `peer`. Work nobody waits for any more is left out.
-    pub(crate) async fn run<T: Send + 'static>(
+    ///
+    /// # Errors
+    /// When too many wait already.
+    pub async fn run<T: Send + 'static>(
         &self,
         peer: Option<IpAddr>,
         work: impl FnOnce() -> T + Send + 'static,
@@ -74,7 +77,7 @@ impl Hashers {
             }
         });
         self.shared.push(peer, work)?;
-        receiver.await.map_err(|_| Error::internal("a password was not hashed; the cause is in the server's log"))
+        receiver.await.map_err(|_| Error::Internal("a password was not hashed; the cause is in the server's log"))
     }
 }
 
@@ -92,8 +95,7 @@ impl Shared {
         let mut queue = self.queue.lock();
         let from_peer = queue.waiting.get(&peer).map_or(0, VecDeque::len);
         if queue.count >= WAITING_MAX || (peer.is_some() && from_peer >= WAITING_FROM_ONE_MAX) {
-            let reason = "Too many logins wait to be checked. Try again later.";
-            return Err(Error::new(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", reason));
+            return Err(Error::TooManyLogins);
         }
         queue.count += 1;
         if from_peer == 0 {
@@ -138,7 +140,6 @@ impl Queue {
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-    use crate::tests::show;
     use std::net::Ipv4Addr;
     use std::sync::mpsc;
 
@@ -175,17 +176,17 @@ mod tests {
         drop((free, order));
         let order: Vec<_> = tokio::task::spawn_blocking(move || seen.iter().collect()).await.unwrap();
         assert_eq!(order, ["a", "x", "y", "b", "c"]);
-        assert_eq!(hashers.run(peer(1), || 7).await.map_err(|error| show(&error)), Ok(7));
+        assert_eq!(hashers.run(peer(1), || 7).await.map_err(|error| error.to_string()), Ok(7));
     }
 
     #[tokio::test]
     async fn only_so_many_wait_and_each_address_has_its_share() {
         let (hashers, free) = busy();
-        let push = |from: u32| hashers.shared.push(peer(from), Box::new(|| {})).map_err(|error| show(&error));
+        let push = |from: u32| hashers.shared.push(peer(from), Box::new(|| {})).map_err(|error| error.to_string());
         for _ in 0..WAITING_FROM_ONE_MAX {
             assert_eq!(push(1), Ok(()));
         }
-        let refused = Err("429 too_many_requests: Too many logins wait to be checked. Try again later.".to_owned());
+        let refused = Err("Too many logins wait to be checked. Try again later.".to_owned());
         assert_eq!(push(1), refused);
         for from in 2..2 + (WAITING_MAX - WAITING_FROM_ONE_MAX) as u32 {
             assert_eq!(push(from), Ok(()));

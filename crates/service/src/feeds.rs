@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 /// What waiting feeds look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub enum Progress {
     /// The last update sequence that was committed while somebody watched.
     Seq(u64),
     /// The database is gone.
@@ -18,7 +18,7 @@ pub(crate) enum Progress {
 
 /// The channels of all databases that somebody watches.
 #[derive(Default)]
-pub(crate) struct Feeds {
+pub struct Feeds {
     watched: Mutex<HashMap<u64, Watched>>,
 }
 
@@ -29,7 +29,7 @@ struct Watched {
 
 impl Feeds {
     /// A receiver that changes after each commit from now on.
-    pub(crate) fn watch(&self, database: &Arc<Database>) -> watch::Receiver<Progress> {
+    pub fn watch(&self, database: &Arc<Database>) -> watch::Receiver<Progress> {
         let mut watched = self.watched.lock();
         watched.retain(|_, watched| watched.sender.receiver_count() > 0);
         let entry = watched.entry(database.instance()).or_insert_with(|| {

@@ -1,0 +1,20 @@
+//! What the server does with databases on behalf of users, however it is asked: who may do what, what becomes of a write before
+//! it is one, the rules of `_users` and `_replicator`, calls of functions of design documents, feeds, hashing.
+//!
+//! Each part is a type of its own that is given the parts it needs. Errors ([`Error`]) say what was wrong; which status they
+//! have, and everything else of HTTP, is up to the crate that serves it. Work that may block runs on threads for it ([`threads`]).
+
+mod error;
+mod feeds;
+mod functions;
+mod hashing;
+mod permits;
+mod settings;
+pub mod threads;
+
+pub use error::Error;
+pub use feeds::{Feeds, Progress};
+pub use functions::{Functions, Programs};
+pub use hashing::Hashers;
+pub use permits::{Owner, Permit, Permits};
+pub use settings::{Applies, KnownSetting, Persist, Settings, SettingsError};

@@ -1,0 +1,65 @@
+//! From asynchronous callers to the synchronous core: the way to threads that may block.
+
+use std::sync::Arc;
+
+use settee_database::{Database, Submitted, UpdateOutcome, Work};
+use tokio::sync::oneshot;
+use tokio::task::JoinError;
+
+use crate::Error;
+
+/// Runs `work` on a thread that may block.
+///
+/// # Errors
+/// Those of `work`, and that it panicked.
+pub async fn run<T, E>(work: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<T, E>
+where
+    T: Send + 'static,
+    E: From<Error> + Send + 'static,
+{
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|panic| Err(panicked(&panic).into()))
+}
+
+/// The error of work that panicked. The cause is logged.
+#[must_use]
+pub fn panicked(panic: &JoinError) -> Error {
+    tracing::error!(%panic, "a request ended in a panic");
+    Error::Internal("the request failed; the cause is in the server's log")
+}
+
+/// Commits `works` in order and answers all outcomes.
+///
+/// # Errors
+/// When the engine failed.
+pub async fn commit(database: &Arc<Database>, works: Vec<Work>) -> Result<Vec<UpdateOutcome>, Error> {
+    let mut results = Vec::with_capacity(works.len());
+    for work in works {
+        results.push(submit(database, work));
+    }
+    let mut outcomes = Vec::new();
+    for result in results {
+        let result = result.await.map_err(|_| Error::Internal("the update was not completed"))?;
+        outcomes.extend(result?);
+    }
+    Ok(outcomes)
+}
+
+fn is_validated(work: &Work) -> bool {
+    let Work::Documents(updates) = work else { return true };
+    updates.iter().all(|update| update.is_validated() || !update.is_subject_to_validation())
+}
+
+/// Queues `work` and leads the queue if nobody does. The receiver hears the result.
+pub fn submit(database: &Arc<Database>, work: Work) -> oneshot::Receiver<settee_database::Result<Vec<UpdateOutcome>>> {
+    debug_assert!(is_validated(&work), "documents are written by `validation::commit`");
+    let (sender, receiver) = oneshot::channel();
+    let done = Box::new(move |result| {
+        // Nobody listens when the client has gone; the work is done all the same.
+        let _ = sender.send(result);
+    });
+    if database.submit(work, done) == Submitted::Lead {
+        let database = Arc::clone(database);
+        tokio::task::spawn_blocking(move || database.lead());
+    }
+    receiver
+}
