@@ -288,6 +288,7 @@ flow('the playground answers as somebody types', `#/db/${db}/playground`, async 
   await page.getByText('Reduction of all rows').waitFor();
   await retype(page, 'Map function', 'function (doc) { emit(new Proxy({}, {}) && eval("1"), null); log("seen"); }');
   await page.getByText(/runs in (?!native)/).waitFor();
+  await page.getByText(/Not natively: \S/).waitFor();
   await page.getByText('seen').first().waitFor();
   await retype(page, 'Map function', 'function (doc) { emit(doc.none.member, 1); }');
   await page.getByText('Errors').waitFor();

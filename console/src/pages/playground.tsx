@@ -10,14 +10,17 @@ import { Editor } from '../ui/editor.tsx';
 import { Button, Card, Dialog, Empty, Field, Json, Link, Notice, Problem, Select, Skeleton, Tag, say } from '../ui/kit.tsx';
 import { CopyAs } from '../ui/menu.tsx';
 import { useAction, useAsk, useSettled, useTitle } from '../ui/use.ts';
-import { bytes, number } from '../ui/words.ts';
+import { bytes, number, plural } from '../ui/words.ts';
 import type { DbPage } from './db.tsx';
 import { Reduce } from './design.tsx';
 
 interface Trial {
   engine: string;
   language: string;
-  why?: string | null;
+  /** Why not natively. */
+  engine_reason?: string | undefined;
+  /** Of documents that the native function left to the interpreter: how many, by reason. */
+  bail_outs?: Record<string, number> | undefined;
   documents: number;
   total_rows: number;
   map_us: number;
@@ -81,7 +84,7 @@ function trial(text: string): Trial {
     return node ? JSON.parse(raw(text, node)) : undefined;
   };
   return {
-    engine: of('engine') as string, language: of('language') as string, why: of('why') as string | null, documents: of('documents') as number, total_rows: of('total_rows') as number,
+    engine: of('engine') as string, language: of('language') as string, engine_reason: of('engine_reason') as string | undefined, bail_outs: of('bail_outs') as Trial['bail_outs'], documents: of('documents') as number, total_rows: of('total_rows') as number,
     map_us: of('map_us') as number, reduce_us: of('reduce_us') as number, per_document: of('per_document') as Trial['per_document'], timed_out: of('timed_out') as boolean,
     errors: of('errors') as Trial['errors'], log: of('log') as string[],
   };
@@ -103,7 +106,10 @@ function Outcome({ text, trial, reduces }: { text: string; trial: Trial; reduces
           <div class="stat"><dt>a document has</dt><dd>{bytes(trial.per_document.bytes)}</dd></div>
           {reduces && <div class="stat"><dt>reducing</dt><dd>{(trial.reduce_us / 1000).toFixed(1)} ms</dd></div>}
         </dl>
-        {!isNative && trial.language === 'javascript' && <p class="note">{trial.why ?? 'Functions of a common subset (emit, conditions, members, loops, common methods of strings, numbers, arrays and dates) run natively, much faster. This one uses something else.'}</p>}
+        {!isNative && trial.language === 'javascript' && (
+          <p class="note">Not natively{trial.engine_reason === undefined ? '' : <>: <strong>{trial.engine_reason}</strong></>}. Functions of a common subset (emit, conditions, members, loops, common methods of strings, numbers, arrays and dates) run natively, much faster.</p>
+        )}
+        {isNative && <BailOuts found={Object.entries(trial.bail_outs ?? {})} />}
         {trial.timed_out && <Notice kind="warn">It took too long, and was ended before all documents were mapped.</Notice>}
       </Card>
       {trial.errors.length > 0 && <Card flush title="Errors"><ul class="key-list">{trial.errors.slice(0, 20).map((error, index) => <li key={index} class="inner"><p><strong>{error.reason}</strong></p><p class="note">{error.error}{error.id === null ? '' : `, document ${error.id}`}</p></li>)}</ul></Card>}
@@ -119,6 +125,15 @@ function Outcome({ text, trial, reduces }: { text: string; trial: Trial; reduces
       </Card>
       {trial.log.length > 0 && <Card flush title="Log"><Json text={trial.log.join('\n')} label="Log" /></Card>}
     </>
+  );
+}
+
+function BailOuts({ found }: { found: [string, number][] }) {
+  if (found.length === 0) return null;
+  return (
+    <Notice kind="info">Some documents were left to the interpreter, which is slower:
+      <ul>{found.map(([reason, documents]) => <li key={reason}>{reason}: {plural(documents, 'document')}</li>)}</ul>
+    </Notice>
   );
 }
 
