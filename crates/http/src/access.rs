@@ -13,6 +13,7 @@ use hyper::Method;
 use settee_auth::{METRICS_ROLE, UserContext};
 use settee_database::{Database, validate_name};
 use settee_model::json::Json;
+use settee_settings::chttpd;
 
 use crate::node::Node;
 use crate::router::Captures;
@@ -76,7 +77,7 @@ pub(crate) async fn authorize(
     match permission {
         Permission::Anyone => Ok(()),
         Permission::ServerAdmin => Err(Error::unauthorized("You are not a server admin.")),
-        Permission::ListDatabases if !node.settings.switch("chttpd", "admin_only_all_dbs", true) => Ok(()),
+        Permission::ListDatabases if !chttpd::ADMIN_ONLY_ALL_DBS.of(&*node.settings) => Ok(()),
         Permission::ListDatabases => Err(Error::unauthorized("You are not a server admin.")),
         Permission::Metrics if user.roles.iter().any(|role| role == METRICS_ROLE) => Ok(()),
         Permission::Metrics => Err(Error::unauthorized("You are not a server admin or read-only metrics user")),

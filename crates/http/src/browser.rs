@@ -10,15 +10,13 @@ mod cors;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method};
 
+use settee_settings::{Settings, chttpd, csp, x_frame_options};
+
+use crate::Error;
 use crate::connection::Scheme;
 use crate::respond::{self, Response};
-use crate::{Error, Settings};
 
 use cors::Cors;
-
-/// Scripts and styles of the console are files of this server; nothing within a page runs.
-const UTILS_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; \
-     connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'self'";
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -50,17 +48,15 @@ impl Viewer {
 
 impl BrowserPolicy {
     pub(crate) fn of(settings: &dyn Settings) -> Self {
-        let frames = settings.guard("chttpd", "enable_xframe_options").then(|| {
-            if settings.switch("x_frame_options", "same_origin", false) {
+        let frames = chttpd::ENABLE_XFRAME_OPTIONS.of(settings).then(|| {
+            if x_frame_options::SAME_ORIGIN.of(settings) {
                 Frames::SameOrigin
             } else {
-                Frames::From(cors::list(&settings.effective("x_frame_options", "hosts").unwrap_or_default()))
+                Frames::From(cors::list(&x_frame_options::HOSTS.of(settings)))
             }
         });
-        let utils = settings.switch("csp", "utils_enable", true).then(|| {
-            let value = settings.effective("csp", "utils_header_value").unwrap_or_else(|| UTILS_POLICY.to_owned());
-            HeaderValue::from_str(&value).ok()
-        });
+        let utils =
+            csp::UTILS_ENABLE.of(settings).then(|| HeaderValue::from_str(&csp::UTILS_HEADER_VALUE.of(settings)).ok());
         Self { cors: Cors::of(settings), frames, utils: utils.flatten() }
     }
 

@@ -21,7 +21,8 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use crate::Settings;
+use settee_settings::{Key, Settings, chttpd, key::Number};
+
 use crate::budget::Ending;
 use crate::server::{Service, until_true};
 use crate::stream::{Begun, Paced};
@@ -69,17 +70,17 @@ pub(crate) struct Limits {
 
 impl Limits {
     pub(crate) fn of(settings: &dyn Settings) -> Self {
-        let number = |key, default| settings.number("chttpd", key, default);
-        let time = |key, default| Duration::from_millis(number(key, default));
+        let size = |key: &Key<Number>, most: u64| usize::try_from(key.of(settings).min(most)).unwrap_or(usize::MAX);
+        let time = |key: &Key<Number>| Duration::from_millis(key.of(settings));
         Self {
             head: HeadLimits {
-                bytes: usize::try_from(number("max_header_bytes", 128 << 10).clamp(8192, 16 << 20)).unwrap_or(8192),
-                headers: usize::try_from(number("max_headers", 100).clamp(1, 10_000)).unwrap_or(100),
+                bytes: size(&chttpd::MAX_HEADER_BYTES, 16 << 20).max(8192),
+                headers: size(&chttpd::MAX_HEADERS, 10_000).max(1),
             },
-            head_time: time("header_timeout_ms", 60_000),
-            idle_time: time("idle_timeout_ms", 300_000),
-            send_time: time("send_timeout_ms", 300_000),
-            streams: u32::try_from(number("max_streams_per_connection", 100).max(1)).unwrap_or(u32::MAX),
+            head_time: time(&chttpd::HEADER_TIMEOUT_MS),
+            idle_time: time(&chttpd::IDLE_TIMEOUT_MS),
+            send_time: time(&chttpd::SEND_TIMEOUT_MS),
+            streams: u32::try_from(chttpd::MAX_STREAMS_PER_CONNECTION.of(settings).max(1)).unwrap_or(u32::MAX),
         }
     }
 }

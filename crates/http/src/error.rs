@@ -15,7 +15,7 @@ use settee_model::json::JsonError;
 use settee_model::partition::{IllegalPartition, InvalidPartitionedId};
 use settee_model::{AttachmentError, DocumentError, DocumentErrorKind, InvalidRev};
 use settee_replication::{Failure, PeerError, ReplicateError};
-use settee_service::SettingsError;
+use settee_settings::SettingsError;
 use settee_views::ViewError;
 use settee_wire::multipart::MultipartError;
 

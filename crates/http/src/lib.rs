@@ -54,5 +54,3 @@ pub use operation::{Attribute, LogLines, Operation, Parent, ProcessFigures, Span
 pub use replication::{Replication, ReplicationParts};
 pub use server::{Listener, Shutdown, connections_max, serve};
 pub use tls::Tls;
-
-use settee_service::{Applies, Persist, Settings};

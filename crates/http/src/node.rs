@@ -11,8 +11,10 @@ use settee_database::tasks::Tasks;
 use settee_database::{Catalog, Database};
 use settee_replication::Replicator;
 use settee_service::{Feeds, Hashers, Programs};
+use settee_settings::Settings;
 use settee_views::{Languages, Views};
 
+use crate::Error;
 use crate::authentication::jwt::Keys;
 use crate::authentication::policy::AuthPolicy;
 use crate::bridge::lanes::{Lanes, Passage, Places};
@@ -23,7 +25,6 @@ use crate::policy::{Policies, Policy};
 use crate::rate::Rates;
 use crate::users::Users;
 use crate::validation::Validators;
-use crate::{Error, Settings};
 
 /// How this server names itself.
 #[derive(Clone, Debug)]

@@ -4,7 +4,8 @@
 use hyper::HeaderMap;
 use hyper::header::{self, HeaderName};
 
-use crate::Settings;
+use settee_settings::{Key, Settings, chttpd, key::Text};
+
 use crate::connection::Scheme;
 
 /// The headers in which proxies tell what they were asked for (`[chttpd] x_forwarded_host`, `x_forwarded_ssl`,
@@ -19,13 +20,11 @@ pub(crate) struct Forwarded {
 impl Forwarded {
     pub(crate) fn of(settings: &dyn Settings) -> Self {
         // What is no name of a header is sent by nobody.
-        let name = |key: &str, default: &str| {
-            settings.effective("chttpd", key).unwrap_or_else(|| default.to_owned()).trim().parse().ok()
-        };
+        let name = |key: &Key<Text>| key.of(settings).trim().parse().ok();
         Self {
-            host: name("x_forwarded_host", "X-Forwarded-Host"),
-            ssl: name("x_forwarded_ssl", "X-Forwarded-Ssl"),
-            proto: name("x_forwarded_proto", "X-Forwarded-Proto"),
+            host: name(&chttpd::X_FORWARDED_HOST),
+            ssl: name(&chttpd::X_FORWARDED_SSL),
+            proto: name(&chttpd::X_FORWARDED_PROTO),
         }
     }
 

@@ -7,17 +7,15 @@ use std::time::Duration;
 use hyper::header::{self, HeaderName};
 use parking_lot::Mutex;
 
+use settee_settings::{Settings, chttpd};
+
+use crate::attachments;
 use crate::authentication::policy::AuthPolicy;
 use crate::browser::BrowserPolicy;
 use crate::origin::Forwarded;
 use crate::params::Plus;
 use crate::rate::RateLimit;
 use crate::routes::write;
-use crate::{Settings, attachments};
-
-/// CouchDB's `[chttpd] prefer_minimal`.
-const MINIMAL_HEADERS: &str =
-    "Cache-Control, Content-Length, Content-Range, Content-Type, ETag, Server, Transfer-Encoding, Vary";
 
 /// What holds for all requests.
 pub(crate) struct Policy {
@@ -67,28 +65,27 @@ impl Policies {
 
 impl Policy {
     fn of(settings: &dyn Settings) -> Self {
-        let number = |key, default| settings.number("chttpd", key, default);
         Self {
-            max_uri_length: number("max_uri_length", 8000),
-            max_body_bytes: usize::try_from(number("max_http_request_size", 4 << 30)).unwrap_or(usize::MAX),
-            receive_timeout: Duration::from_millis(number("receive_timeout_ms", 60_000)),
-            send_timeout: Duration::from_millis(number("send_timeout_ms", 300_000)),
+            max_uri_length: chttpd::MAX_URI_LENGTH.of(settings),
+            max_body_bytes: usize::try_from(chttpd::MAX_HTTP_REQUEST_SIZE.of(settings)).unwrap_or(usize::MAX),
+            receive_timeout: Duration::from_millis(chttpd::RECEIVE_TIMEOUT_MS.of(settings)),
+            send_timeout: Duration::from_millis(chttpd::SEND_TIMEOUT_MS.of(settings)),
             documents: write::Limits::of(settings),
             attachments: attachments::Policy::of(settings),
             browser: BrowserPolicy::of(settings),
-            plus: if settings.switch("chttpd", "decode_plus_to_space", true) { Plus::Space } else { Plus::Plus },
+            plus: if chttpd::DECODE_PLUS_TO_SPACE.of(settings) { Plus::Space } else { Plus::Plus },
             rate_limit: RateLimit::of(settings),
             authentication: Arc::new(AuthPolicy::of(settings)),
             forwarded: Forwarded::of(settings),
-            allows_jsonp: settings.switch("chttpd", "allow_jsonp", false),
-            tells_versions: settings.switch("chttpd", "server_header_versions", true),
+            allows_jsonp: chttpd::ALLOW_JSONP.of(settings),
+            tells_versions: chttpd::SERVER_HEADER_VERSIONS.of(settings),
             minimal_headers: minimal_headers(settings),
         }
     }
 }
 
 fn minimal_headers(settings: &dyn Settings) -> Vec<HeaderName> {
-    let names = settings.effective("chttpd", "prefer_minimal").unwrap_or_else(|| MINIMAL_HEADERS.to_owned());
+    let names = chttpd::PREFER_MINIMAL.of(settings);
     // Without the last one a client would wait on a connection that is closed.
     names.split(',').filter_map(|name| name.trim().parse().ok()).chain([header::CONNECTION]).collect()
 }

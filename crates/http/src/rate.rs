@@ -10,7 +10,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::{Error, Settings};
+use settee_settings::{Settings, rate_limit};
+
+use crate::Error;
 
 /// How many clients are remembered. With more, full buckets are forgotten first, then any.
 const CLIENTS_MAX: usize = 100_000;
@@ -52,14 +54,14 @@ impl Client {
 impl RateLimit {
     /// `None` if there is no limit.
     pub(crate) fn of(settings: &dyn Settings) -> Option<Self> {
-        let per_second = settings.number("rate_limit", "requests_per_second", 0);
+        let per_second = rate_limit::REQUESTS_PER_SECOND.of(settings);
         if per_second == 0 {
             return None;
         }
-        let burst = settings.number("rate_limit", "burst", 0);
+        let burst = rate_limit::BURST.of(settings);
         let burst = if burst == 0 { per_second.saturating_mul(2) } else { burst };
-        let by = match settings.effective("rate_limit", "by").as_deref() {
-            Some("user") => ClientKind::User,
+        let by = match rate_limit::BY.of(settings).as_str() {
+            "user" => ClientKind::User,
             _ => ClientKind::Address,
         };
         Some(Self { per_second: per_second as f64, burst: burst as f64, by })

@@ -10,6 +10,7 @@ use settee_replication::scheduler::{self, Limits};
 use settee_replication::{
     Connect, Endpoint, Identity, Parts, Places, Replicator, Services, Settings, Transport, TransportError, Tuning, User,
 };
+use settee_settings::{Key, key::Number, replicator};
 use tokio::task::JoinHandle;
 
 use crate::in_process::InProcess;
@@ -100,37 +101,35 @@ fn make_parts(node: &Arc<Node>, ways: Ways, hostname: String, port: u16) -> Part
     }
 }
 
-/// The section `[replicator]`, with CouchDB's defaults.
+/// The section `[replicator]`.
 fn read_settings(node: &Node) -> Settings {
-    let number = |key: &str, default: u64| node.settings.number("replicator", key, default);
-    let count = |key: &str, default: u64| usize::try_from(number(key, default)).unwrap_or(usize::MAX);
-    let switch = |key: &str, default: bool| node.settings.switch("replicator", key, default);
-    let shares = node.settings.section("replicator.shares");
-    let defaults = Tuning::default();
+    let settings = node.settings.as_ref();
+    let count = |key: &Key<Number>| usize::try_from(key.of(settings)).unwrap_or(usize::MAX);
+    let shares = settings.section("replicator.shares");
     Settings {
         scheduling: scheduler::Settings {
-            max_jobs: count("max_jobs", 500),
-            max_churn: count("max_churn", 20),
-            interval_ms: number("interval", 60_000),
+            max_jobs: count(&replicator::MAX_JOBS),
+            max_churn: count(&replicator::MAX_CHURN),
+            interval_ms: replicator::INTERVAL.of(settings),
             history: Limits {
-                events: count("max_history", 20),
-                healthy_ms: number("health_threshold", 120).saturating_mul(1000),
+                events: count(&replicator::MAX_HISTORY),
+                healthy_ms: replicator::HEALTH_THRESHOLD.of(settings).saturating_mul(1000),
             },
             shares: shares.into_iter().filter_map(|(name, shares)| Some((name, shares.trim().parse().ok()?))).collect(),
         },
         tuning: Tuning {
-            worker_processes: count("worker_processes", 4).clamp(1, Tuning::MAX_WORKERS),
-            worker_batch_size: count("worker_batch_size", 500).clamp(1, Tuning::MAX_BATCH_SIZE),
-            http_connections: count("http_connections", 20).clamp(1, Tuning::MAX_WORKERS),
-            connection_timeout_ms: number("connection_timeout", defaults.connection_timeout_ms).max(1),
-            retries_per_request: u32::try_from(number("retries_per_request", 5)).unwrap_or(u32::MAX),
-            checkpoint_interval_ms: number("checkpoint_interval", defaults.checkpoint_interval_ms).max(1),
-            use_checkpoints: switch("use_checkpoints", true),
-            use_bulk_get: switch("use_bulk_get", true),
+            worker_processes: count(&replicator::WORKER_PROCESSES).clamp(1, Tuning::MAX_WORKERS),
+            worker_batch_size: count(&replicator::WORKER_BATCH_SIZE).clamp(1, Tuning::MAX_BATCH_SIZE),
+            http_connections: count(&replicator::HTTP_CONNECTIONS).clamp(1, Tuning::MAX_WORKERS),
+            connection_timeout_ms: replicator::CONNECTION_TIMEOUT.of(settings).max(1),
+            retries_per_request: u32::try_from(replicator::RETRIES_PER_REQUEST.of(settings)).unwrap_or(u32::MAX),
+            checkpoint_interval_ms: replicator::CHECKPOINT_INTERVAL.of(settings).max(1),
+            use_checkpoints: replicator::USE_CHECKPOINTS.of(settings),
+            use_bulk_get: replicator::USE_BULK_GET.of(settings),
             socket_options: None,
         },
-        startup_jitter_ms: number("startup_jitter", 5000),
-        update_docs: switch("update_docs", false),
+        startup_jitter_ms: replicator::STARTUP_JITTER.of(settings),
+        update_docs: replicator::UPDATE_DOCS.of(settings),
     }
 }
 
@@ -145,7 +144,7 @@ impl Node {
         };
         is_admin_now
             || user.roles.given().iter().any(|role| role == ADMIN_ROLE)
-            || self.settings.switch("replicator", "private_addresses_for_users", false)
+            || replicator::PRIVATE_ADDRESSES_FOR_USERS.of(&*self.settings)
     }
 }
 

@@ -11,6 +11,8 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
+use settee_settings::{Settings, chttpd};
+
 use crate::authentication::{self, Caller};
 use crate::body::inbound::Inbound;
 use crate::browser::{self, Viewer};
@@ -24,10 +26,7 @@ use crate::request::{Line, Unread};
 use crate::respond::{self, Answer, Response};
 use crate::router::Router;
 use crate::tls::Tls;
-use crate::{Error, Settings, jsonp, routes, target};
-
-/// The most connections at a time unless `[chttpd] max_connections` says otherwise; further ones wait to be accepted.
-const CONNECTIONS_MAX: u64 = 20_000;
+use crate::{Error, jsonp, routes, target};
 
 /// How long open requests may take to finish when the server stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(4);
@@ -98,7 +97,7 @@ impl Listener {
 /// How many connections the configuration allows at a time.
 #[must_use]
 pub fn connections_max(settings: &dyn Settings) -> u64 {
-    settings.number("chttpd", "max_connections", CONNECTIONS_MAX).max(1)
+    chttpd::MAX_CONNECTIONS.of(settings).max(1)
 }
 
 /// Serves `listeners`, and so many connections at a time, until `shutdown` begins and open requests have ended, or have had

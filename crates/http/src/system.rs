@@ -6,6 +6,7 @@ use std::sync::Arc;
 use settee_database::{Database, DatabaseError, DocUpdate, EditMode, Work};
 use settee_model::json::{Json, write_string};
 use settee_model::{Document, Rev, RevisionHasher};
+use settee_settings::couchdb;
 
 use crate::node::Node;
 use crate::routes::databases;
@@ -23,8 +24,7 @@ const AUTH_RULES: &str = include_str!("system/auth.js");
 
 /// Gives a new database what belongs into one of its name. Waits for the disk.
 pub(crate) fn furnish(node: &Node, database: &Arc<Database>) -> Result<(), Error> {
-    let default = node.settings.effective("couchdb", "default_security");
-    if matches!(default.as_deref(), Some("everyone" | "admin_local")) {
+    if matches!(couchdb::DEFAULT_SECURITY.of(&*node.settings).as_str(), "everyone" | "admin_local") {
         database.update(Work::SetSecurity(Json::empty_object()))?;
     }
     if users::is_users_db(&node.auth_policy(), database.name()) {
@@ -77,7 +77,7 @@ impl Node {
     pub async fn make_users_database(self: &Arc<Self>) -> Result<(), Error> {
         let node = Arc::clone(self);
         bridge::blocking(move || {
-            if !node.settings.switch("couchdb", "single_node", true) {
+            if !couchdb::SINGLE_NODE.of(&*node.settings) {
                 return Ok(());
             }
             let name = &node.auth_policy().users_db;

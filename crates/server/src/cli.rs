@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::commands::{BackupArgs, DoctorArgs, RestoreArgs, SalvageArgs, VerifyArgs, say};
 use crate::config::check::Severity;
 use crate::config::show::check_file;
-use crate::config::{Configuration, Given, Options, defaults, guide};
+use crate::config::{Configuration, Given, Options, guide};
 use crate::environment;
 
 /// Settee: a CouchDB-compatible document database in one program.
@@ -121,7 +121,7 @@ impl SettingsArgs {
 
 fn parse_address(text: &str) -> Result<String, String> {
     let wanted = || "give an IP address, localhost, or any for all addresses of this machine".to_owned();
-    defaults::address(text).map(|_| text.to_owned()).ok_or_else(wanted)
+    settee_settings::key::address(text).map(|_| text.to_owned()).ok_or_else(wanted)
 }
 
 /// Where the data lies if nobody says: SETTEE_DATA, or `./data`.

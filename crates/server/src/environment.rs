@@ -7,8 +7,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::bail;
 
-use crate::config::defaults::{SETTINGS, Setting};
 use crate::config::{AdminSeed, Given};
+use settee_settings::{SETTINGS, Setting};
 
 /// The time in microseconds of the Unix epoch.
 pub(crate) fn now_us() -> u64 {
@@ -70,7 +70,7 @@ fn setting(name: &str, value: String) -> Option<(String, String, String)> {
     }
     let folded = |text: &str| text.to_ascii_uppercase().replace(|c: char| !c.is_ascii_alphanumeric(), "_");
     let is_meant = |known: &&Setting| folded(known.section) == folded(section) && folded(known.key) == folded(key);
-    Some(match SETTINGS.iter().find(is_meant) {
+    Some(match SETTINGS.iter().copied().find(is_meant) {
         Some(known) => (known.section.to_owned(), known.key.to_owned(), value),
         None => (section.to_ascii_lowercase(), key.to_ascii_lowercase(), value),
     })

@@ -11,6 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use settee_database::{Catalog, Database, DatabaseError, Happened};
 use settee_design::DesignDocument;
+use settee_settings::{Key, ken, key::Number, view_cleanup};
 use settee_views::{Budget, Urgency, ViewError, Views, design_documents};
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -53,11 +54,11 @@ struct Manner {
 
 impl Indexing {
     pub(crate) fn new(catalog: Arc<Catalog>, views: Arc<Views>, configuration: Arc<Configuration>) -> Arc<Self> {
-        let channels = |key, default| {
-            let channels = configuration.get_u64("ken", key).unwrap_or(default);
+        let channels = |key: &Key<Number>| {
+            let channels = key.of(configuration.as_ref());
             Semaphore::new(usize::try_from(channels).unwrap_or(Semaphore::MAX_PERMITS).min(Semaphore::MAX_PERMITS))
         };
-        let (batch, incremental) = (channels("batch_channels", 1), channels("incremental_channels", 4));
+        let (batch, incremental) = (channels(&ken::BATCH_CHANNELS), channels(&ken::INCREMENTAL_CHANNELS));
         Arc::new(Self {
             catalog,
             views,
@@ -105,10 +106,11 @@ impl Indexing {
     }
 
     fn manner(&self) -> Manner {
+        let configuration = self.configuration.as_ref();
         Manner {
-            is_enabled: self.configuration.effective("ken", "enabled").as_deref() != Some("false"),
-            max_incremental_updates: self.configuration.get_u64("ken", "max_incremental_updates").unwrap_or(1000),
-            delay: Duration::from_millis(self.configuration.get_u64("ken", "delay").unwrap_or(1000)),
+            is_enabled: ken::ENABLED.of(configuration),
+            max_incremental_updates: ken::MAX_INCREMENTAL_UPDATES.of(configuration),
+            delay: Duration::from_millis(ken::DELAY.of(configuration)),
         }
     }
 
@@ -223,14 +225,14 @@ impl Indexing {
             if let Err(panic) = spawn_blocking(move || working.collect()).await {
                 tracing::error!(%panic, "removing forgotten indexes ended in a panic");
             }
-            let interval_s = self.configuration.get_u64("view_cleanup", "check_interval").unwrap_or(600).max(1);
+            let interval_s = view_cleanup::CHECK_INTERVAL.of(self.configuration.as_ref()).max(1);
             tokio::time::sleep(Duration::from_secs(interval_s)).await;
         }
     }
 
     /// Removes indexes that nobody has needed for a while, one database after the other.
     fn collect(&self) {
-        let grace_s = self.configuration.get_u64("view_cleanup", "grace").unwrap_or(3600);
+        let grace_s = view_cleanup::GRACE.of(self.configuration.as_ref());
         let collect = |name: &str| {
             let database = self.catalog.database(name)?;
             let designs = design_documents(&database)?;
@@ -259,8 +261,5 @@ impl Indexing {
 }
 
 fn budget(configuration: &Configuration) -> Budget {
-    Budget {
-        cpu_percent: configuration.get_u64("ken", "cpu_percent").unwrap_or(50),
-        bytes_per_s: configuration.get_u64("ken", "bytes_per_second").unwrap_or(u64::MAX),
-    }
+    Budget { cpu_percent: ken::CPU_PERCENT.of(configuration), bytes_per_s: ken::BYTES_PER_SECOND.of(configuration) }
 }

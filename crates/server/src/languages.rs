@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use settee_design::Language;
 use settee_js::{CoffeeScript, Evaluator, JavaScript, PoolSettings, WorkerCommand};
 use settee_mango::MangoLanguage;
+use settee_settings::query_server_config;
 use settee_views::Languages;
 use settee_wasm::{CompilerCommand, Wasm};
 
@@ -46,8 +47,5 @@ fn own(configuration: &Arc<Configuration>) -> anyhow::Result<Vec<Arc<dyn Languag
 }
 
 fn evaluator(configuration: &Configuration) -> Evaluator {
-    match configuration.effective("query_server_config", "native_evaluator").as_deref() {
-        Some("false") => Evaluator::Workers,
-        _ => Evaluator::Native,
-    }
+    if query_server_config::NATIVE_EVALUATOR.of(configuration) { Evaluator::Native } else { Evaluator::Workers }
 }

@@ -8,6 +8,7 @@ use std::{fs, io};
 
 use anyhow::{Context as _, bail};
 use settee_http::Listener;
+use settee_settings::{chttpd, ssl};
 use tokio::net::{TcpListener, UnixListener};
 
 use crate::config::Configuration;
@@ -33,17 +34,17 @@ pub(crate) async fn open(configuration: &Arc<Configuration>, plain: SocketAddr) 
     let mut opened = Opened { listeners: Vec::new(), addresses: Vec::new(), port, certificates: None, socket: None };
     opened.addresses.push(format!("http://{}/", local(&listener)?));
     opened.listeners.push(Listener::Tcp(listener));
-    if configuration.effective("ssl", "enable").as_deref() == Some("true") {
+    if ssl::ENABLE.of(configuration.as_ref()) {
         let certificates = Certificates::open(Arc::clone(configuration))?;
-        let port = configuration.get_u64("ssl", "port").unwrap_or(6984);
+        let port = ssl::PORT.of(configuration.as_ref());
         let port = u16::try_from(port).context("[ssl] port is no port number")?;
         let listener = bind(SocketAddr::new(plain.ip(), port), "[ssl] port").await?;
         opened.addresses.push(format!("https://{}/", local(&listener)?));
         opened.listeners.push(Listener::Tls(listener, certificates.tls()));
         opened.certificates = Some(certificates);
     }
-    if let Some(path) = configuration.effective("chttpd", "unix_socket") {
-        let mode = configuration.effective("chttpd", "unix_socket_mode").unwrap_or_default();
+    if let Some(path) = chttpd::UNIX_SOCKET.text(configuration.as_ref()) {
+        let mode = chttpd::UNIX_SOCKET_MODE.of(configuration.as_ref());
         let mode = u32::from_str_radix(&mode, 8).ok().filter(|mode| *mode <= 0o777);
         let mode = mode.context("[chttpd] unix_socket_mode must be an octal number such as 660")?;
         let (listener, file) = bind_socket(Path::new(&path), mode)?;

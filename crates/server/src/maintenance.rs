@@ -11,6 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use settee_database::tasks::Tasks;
 use settee_database::{Catalog, Compaction, Database, DatabaseError, Garbage, Happened, throttled};
+use settee_settings::{compaction_daemon, global_changes, smoosh_ratio_dbs};
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, spawn_blocking};
 
@@ -70,14 +71,14 @@ impl Maintenance {
     }
 
     fn check_interval(&self) -> Duration {
-        Duration::from_secs(self.configuration.get_u64("compaction_daemon", "check_interval").unwrap_or(60).max(1))
+        Duration::from_secs(compaction_daemon::CHECK_INTERVAL.of(self.configuration.as_ref()).max(1))
     }
 
     fn threshold(&self) -> Threshold {
-        let ratio = self.configuration.effective("smoosh.ratio_dbs", "min_priority");
+        let ratio = smoosh_ratio_dbs::MIN_PRIORITY.of(self.configuration.as_ref());
         Threshold {
-            ratio: ratio.and_then(|ratio| ratio.trim().parse().ok()).unwrap_or(2.0),
-            bytes: self.configuration.get_u64("smoosh.ratio_dbs", "min_size").unwrap_or(16 << 20),
+            ratio: ratio.trim().parse().unwrap_or(2.0),
+            bytes: smoosh_ratio_dbs::MIN_SIZE.of(self.configuration.as_ref()),
         }
     }
 
@@ -123,8 +124,7 @@ impl Maintenance {
         let written = events.iter().filter(|(_, happened)| *happened == Happened::Updated);
         self.written.lock().extend(written.map(|(name, _)| name.clone()));
         self.indexing.note(&events);
-        if events.is_empty() || self.configuration.effective("global_changes", "update_db").as_deref() == Some("false")
-        {
+        if events.is_empty() || !global_changes::UPDATE_DB.of(self.configuration.as_ref()) {
             return;
         }
         if let Err(error) = self.catalog.keep_events(&events) {
@@ -175,7 +175,7 @@ async fn keep_events(maintenance: Arc<Maintenance>, news: Arc<Notify>) {
     loop {
         news.notified().await;
         // What happens until then is written in one go.
-        let delay_ms = maintenance.configuration.get_u64("global_changes", "max_write_delay").unwrap_or(500);
+        let delay_ms = global_changes::MAX_WRITE_DELAY.of(maintenance.configuration.as_ref());
         tokio::time::sleep(Duration::from_millis(delay_ms)).await;
         let working = Arc::clone(&maintenance);
         if let Err(panic) = spawn_blocking(move || working.keep_events()).await {

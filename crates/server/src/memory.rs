@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use crate::config::Configuration;
+use settee_settings::chttpd;
 
 /// Where nothing is known.
 const UNKNOWN_BYTES: u64 = 1 << 30;
@@ -14,7 +15,7 @@ const LEAST_BYTES: u64 = 32 << 20;
 /// What bodies and answers in flight may take together: `[chttpd] max_request_memory`, or a quarter of the memory.
 pub(crate) fn for_requests(configuration: &Configuration) -> usize {
     let quarter = || (all(&|path| std::fs::read_to_string(path).ok()).unwrap_or(UNKNOWN_BYTES) / 4).max(LEAST_BYTES);
-    let bytes = configuration.get_u64("chttpd", "max_request_memory").unwrap_or_else(quarter);
+    let bytes = chttpd::MAX_REQUEST_MEMORY.find(configuration).unwrap_or_else(quarter);
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use settee_http::{Operation, Shutdown, Tracer};
+use settee_settings::log;
 
 use crate::config::Configuration;
 use crate::log::Log;
@@ -69,7 +70,7 @@ pub(crate) fn operation(
 /// From which time on requests are slow, as the configuration says at any time.
 fn slow_requests(configuration: &Arc<Configuration>) -> Arc<AtomicU64> {
     let read = |configuration: &Configuration| {
-        let wanted_ms = configuration.get_u64("log", "slow_request_ms").unwrap_or(u64::MAX);
+        let wanted_ms = log::SLOW_REQUEST_MS.of(configuration);
         wanted_ms.saturating_mul(1000)
     };
     let threshold = Arc::new(AtomicU64::new(read(configuration)));

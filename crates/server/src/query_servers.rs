@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use settee_design::Language;
 use settee_process::{Log, QueryServer, ReduceLimit, Settings, erlang};
+use settee_settings::{Key, couchdb, key::Number, native_query_servers, query_server_config};
 use settee_storage::durable::{self, Readers};
 
 use crate::config::Configuration;
@@ -93,9 +94,9 @@ impl QueryServers {
 
     /// Either switch of CouchDB: that of 3.x, or the name of its Erlang module as in 1.x.
     fn is_erlang_on(&self) -> bool {
-        let setting = |key| self.configuration.effective("native_query_servers", key).filter(|value| !value.is_empty());
-        setting("enable_erlang_query_server").as_deref() == Some("true")
-            || setting(ERLANG).is_some()
+        let module = self.configuration.effective("native_query_servers", ERLANG);
+        native_query_servers::ENABLE_ERLANG_QUERY_SERVER.of(self.configuration.as_ref())
+            || module.is_some_and(|module| !module.is_empty())
             || environment::is_native_erlang_on()
     }
 
@@ -118,26 +119,27 @@ impl QueryServers {
     }
 
     fn settings(&self) -> Settings {
-        let number = |section, key| self.configuration.get_u64(section, key);
-        let count = |key| number(SECTION, key).map_or(100, |count| usize::try_from(count).unwrap_or(usize::MAX));
-        let reduce_limit = match self.configuration.effective(SECTION, "reduce_limit").as_deref() {
-            Some("false") => ReduceLimit::Off,
-            Some("log") => ReduceLimit::Log,
+        let configuration = self.configuration.as_ref();
+        let count = |key: &Key<Number>| usize::try_from(key.of(configuration)).unwrap_or(usize::MAX);
+        let reduce_limit = match query_server_config::REDUCE_LIMIT.of(configuration).as_str() {
+            "false" => ReduceLimit::Off,
+            "log" => ReduceLimit::Log,
             _ => ReduceLimit::On,
         };
         Settings {
-            process_limit: count("os_process_limit"),
-            idle_limit: count("os_process_soft_limit"),
-            timeout_ms: number("couchdb", "os_process_timeout").unwrap_or(5_000),
-            memory_bytes: number(SECTION, "os_process_memory_limit").filter(|bytes| *bytes != u64::MAX),
+            process_limit: count(&query_server_config::OS_PROCESS_LIMIT),
+            idle_limit: count(&query_server_config::OS_PROCESS_SOFT_LIMIT),
+            timeout_ms: couchdb::OS_PROCESS_TIMEOUT.of(configuration),
+            memory_bytes: query_server_config::OS_PROCESS_MEMORY_LIMIT
+                .find(configuration)
+                .filter(|bytes| *bytes != u64::MAX),
             reduce_limit,
-            project_documents: self.configuration.effective(SECTION, "project_documents").as_deref() != Some("false"),
+            project_documents: query_server_config::PROJECT_DOCUMENTS.of(configuration),
             environment: environment::for_query_servers(),
         }
     }
 }
 
-const SECTION: &str = "query_server_config";
 const ERLANG: &str = "erlang";
 
 /// What servers write to standard error, and what reduce functions log.
@@ -151,7 +153,7 @@ fn end_idle_processes(watched: &Weak<QueryServers>) {
         let Some(servers) = watched.upgrade() else {
             return;
         };
-        let idle = servers.configuration.get_u64(SECTION, "os_process_idle_limit").unwrap_or(300);
+        let idle = query_server_config::OS_PROCESS_IDLE_LIMIT.of(servers.configuration.as_ref());
         let running = servers.running.lock().unwrap_or_else(PoisonError::into_inner);
         let languages: Vec<QueryServer> = running.values().map(|running| running.server.clone()).collect();
         drop(running);

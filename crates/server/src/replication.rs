@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use settee_http::{Node, Replication, ReplicationParts, Shutdown};
 use settee_replication::net::{Network, Options, ReachesPrivate, SocketOptions, TlsOptions, Trust};
+use settee_settings::{Key, key::Text, replicator};
 
 use crate::config::Configuration;
 
@@ -43,18 +44,18 @@ fn concerns_network(section: &str, key: &str) -> bool {
 }
 
 fn options(configuration: &Configuration) -> anyhow::Result<Options> {
-    let value = |key: &str| configuration.effective("replicator", key).filter(|value| !value.trim().is_empty());
-    let read = |key: &str| -> anyhow::Result<Option<Vec<u8>>> {
-        let Some(path) = value(key) else { return Ok(None) };
-        let text = std::fs::read(path.trim()).with_context(|| format!("[replicator] {key} = {path} cannot be read"))?;
-        Ok(Some(text))
+    let read = |key: &Key<Text>| -> anyhow::Result<Option<Vec<u8>>> {
+        let Some(path) = key.text(configuration) else { return Ok(None) };
+        let text = std::fs::read(path.trim());
+        Ok(Some(text.with_context(|| format!("[replicator] {} = {path} cannot be read", key.name()))?))
     };
-    let trust = match (value("verify_ssl_certificates").as_deref(), read("ssl_trusted_certificates_file")?) {
-        (Some("false"), _) => Trust::Anybody,
-        (_, Some(authorities)) => Trust::Authorities(authorities),
-        (_, None) => Trust::Web,
+    let is_checked = replicator::VERIFY_SSL_CERTIFICATES.of(configuration);
+    let trust = match (is_checked, read(&replicator::SSL_TRUSTED_CERTIFICATES_FILE)?) {
+        (false, _) => Trust::Anybody,
+        (true, Some(authorities)) => Trust::Authorities(authorities),
+        (true, None) => Trust::Web,
     };
-    let identity = read("cert_file")?.zip(read("key_file")?);
-    let sockets = SocketOptions::parse(&value("socket_options").unwrap_or_default());
+    let identity = read(&replicator::CERT_FILE)?.zip(read(&replicator::KEY_FILE)?);
+    let sockets = SocketOptions::parse(&replicator::SOCKET_OPTIONS.of(configuration));
     Ok(Options { tls: TlsOptions { trust, identity }, sockets })
 }

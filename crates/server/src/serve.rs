@@ -11,13 +11,13 @@ use settee_database::Catalog;
 use settee_database::tasks::Tasks;
 use settee_design::{Growth, Limits};
 use settee_http::{Identity, Node, NodeParts, Operation, Shutdown, Surroundings};
-use settee_service::Applies;
+use settee_settings::{Applies, chttpd, couchdb, query_server_config, view_updater};
 use settee_storage::{Engine, durable};
 use settee_views::{About, Clock, Languages, LogLine, Views};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::ServeArgs;
-use crate::config::{Configuration, Given, Options, defaults, guide};
+use crate::config::{Configuration, Given, Options};
 use crate::control::Control;
 use crate::descriptors::Descriptors;
 use crate::environment;
@@ -35,9 +35,6 @@ const COUCHDB_VERSION: &str = "3.5.2";
 
 /// The name of a single node, as CouchDB has it.
 const NODE_NAME: &str = "nonode@nohost";
-
-/// Emitted rows beyond this are sorted on disk.
-const SORT_BYTES: usize = 128 << 20;
 
 /// How long replications may take to record how far they came: as long as open requests.
 const REPLICATION_STOP: std::time::Duration = std::time::Duration::from_secs(4);
@@ -69,7 +66,7 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
     // Values may be secret, so the log tells only what was changed.
     configuration.on_change(|change| {
         let what = if change.value.is_some() { "set" } else { "removed" };
-        match guide::applies(change.section, change.key) {
+        match settee_settings::applies(change.section, change.key) {
             Applies::AfterRestart => {
                 tracing::warn!(
                     section = change.section,
@@ -132,9 +129,10 @@ fn entropy() -> Arc<dyn Entropy> {
 }
 
 fn address(configuration: &Configuration) -> anyhow::Result<SocketAddr> {
-    let bind = configuration.effective("chttpd", "bind_address").unwrap_or_default();
-    let ip = defaults::address(&bind).with_context(|| format!("[chttpd] bind_address is no IP address: {bind}"))?;
-    let port = configuration.get_u64("chttpd", "port").unwrap_or(5984);
+    let bind = chttpd::BIND_ADDRESS.of(configuration);
+    let ip = settee_settings::key::address(&bind)
+        .with_context(|| format!("[chttpd] bind_address is no IP address: {bind}"))?;
+    let port = chttpd::PORT.of(configuration);
     Ok(SocketAddr::new(ip, u16::try_from(port).context("[chttpd] port is no port number")?))
 }
 
@@ -184,7 +182,7 @@ fn node(
     let languages = languages::find(&configuration, data)?;
     let views = Arc::new(views(&catalog, &languages, &tasks, &configuration, &data.join("spill"))?);
     follow_reduce_limit(&configuration, &views);
-    let uuid = configuration.effective("couchdb", "uuid").unwrap_or_default();
+    let uuid = couchdb::UUID.of(configuration.as_ref());
     let uuids = uuids(&configuration);
     let indexing = Indexing::new(Arc::clone(&catalog), Arc::clone(&views), Arc::clone(&configuration));
     let maintenance = Maintenance {
@@ -219,13 +217,13 @@ fn node(
 /// Keeps as many databases in memory as `[couchdb] max_dbs_open` says, also when it changes.
 fn limit_open_databases(configuration: &Arc<Configuration>, catalog: &Arc<Catalog>) {
     let limit = |configuration: &Configuration| {
-        let limit = configuration.get_u64("couchdb", "max_dbs_open").unwrap_or(u64::MAX);
+        let limit = couchdb::MAX_DBS_OPEN.of(configuration);
         usize::try_from(limit).unwrap_or(usize::MAX)
     };
     catalog.set_max_open(limit(configuration));
     let (settings, catalog) = (Arc::downgrade(configuration), Arc::clone(catalog));
     configuration.on_change(move |change| {
-        let is_it = (change.section, change.key) == ("couchdb", "max_dbs_open");
+        let is_it = couchdb::MAX_DBS_OPEN.is(change.section, change.key);
         if let Some(settings) = settings.upgrade().filter(|_| is_it) {
             catalog.set_max_open(limit(&settings));
         }
@@ -256,44 +254,37 @@ fn views(
     spill: &Path,
 ) -> anyhow::Result<Views> {
     durable::create_directories(spill).context("the directory for temporary files cannot be created")?;
-    let number = |key| configuration.get_u64("view_updater", key);
-    let checkpoint_s = number("checkpoint_interval").unwrap_or(10);
     let settings = settee_views::Settings {
         threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-        memory_bytes: number("sort_memory_bytes")
-            .map_or(SORT_BYTES, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
+        memory_bytes: usize::try_from(view_updater::SORT_MEMORY_BYTES.of(configuration)).unwrap_or(usize::MAX),
         run_directory: spill.to_owned(),
-        checkpoint_interval_ms: checkpoint_s.saturating_mul(1000),
+        checkpoint_interval_ms: view_updater::CHECKPOINT_INTERVAL.of(configuration).saturating_mul(1000),
         clock: Clock::new(environment::monotonic_us),
-        limits: emission_limits(number),
+        limits: emission_limits(configuration),
         seed: environment::random_u64(),
     };
     Ok(Views::new(Arc::clone(catalog), Arc::clone(languages), tasks.clone(), Arc::new(log_line), settings))
 }
 
 /// The limits of view functions, as they are configured.
-fn emission_limits(number: impl Fn(&'static str) -> Option<u64>) -> Limits {
-    let defaults = Limits::default();
-    let rows = number("max_document_rows").map(|rows| u32::try_from(rows).unwrap_or(u32::MAX));
+fn emission_limits(configuration: &Configuration) -> Limits {
     Limits {
-        key_bytes: number("max_key_bytes").unwrap_or(defaults.key_bytes),
-        value_bytes: number("max_value_bytes").unwrap_or(defaults.value_bytes),
-        rows_per_document: rows.unwrap_or(defaults.rows_per_document),
-        bytes_per_document: number("max_document_bytes").unwrap_or(defaults.bytes_per_document),
-        reduction_bytes: number("max_reduction_bytes").unwrap_or(defaults.reduction_bytes),
-        ..defaults
+        key_bytes: view_updater::MAX_KEY_BYTES.of(configuration),
+        value_bytes: view_updater::MAX_VALUE_BYTES.of(configuration),
+        rows_per_document: u32::try_from(view_updater::MAX_DOCUMENT_ROWS.of(configuration)).unwrap_or(u32::MAX),
+        bytes_per_document: view_updater::MAX_DOCUMENT_BYTES.of(configuration),
+        reduction_bytes: view_updater::MAX_REDUCTION_BYTES.of(configuration),
+        ..Limits::default()
     }
 }
 
 /// Takes `[query_server_config] reduce_limit` from the configuration, now and whenever it changes.
 fn follow_reduce_limit(configuration: &Arc<Configuration>, views: &Arc<Views>) {
-    let growth =
-        |configuration: &Configuration| match configuration.effective("query_server_config", "reduce_limit").as_deref()
-        {
-            Some("false") => Growth::Allowed,
-            Some("log") => Growth::Logged,
-            _ => Growth::Refused,
-        };
+    let growth = |configuration: &Configuration| match query_server_config::REDUCE_LIMIT.of(configuration).as_str() {
+        "false" => Growth::Allowed,
+        "log" => Growth::Logged,
+        _ => Growth::Refused,
+    };
     views.set_growth(growth(configuration));
     let (watched, views) = (Arc::downgrade(configuration), Arc::downgrade(views));
     configuration.on_change(move |change| {
@@ -329,8 +320,8 @@ fn uuids(configuration: &Arc<Configuration>) -> Arc<Uuids> {
 }
 
 fn algorithm(configuration: &Configuration) -> Algorithm {
-    let name = configuration.effective("uuids", "algorithm").unwrap_or_default();
-    let suffix = configuration.effective("uuids", "utc_id_suffix").unwrap_or_default();
+    let (name, suffix) =
+        (settee_settings::uuids::ALGORITHM.of(configuration), settee_settings::uuids::UTC_ID_SUFFIX.of(configuration));
     Algorithm::named(&name, &suffix).unwrap_or(Algorithm::Sequential)
 }
 

@@ -49,12 +49,12 @@ struct Endpoint {
 impl Exporter {
     /// Begins, if the configuration names a collector.
     pub(crate) fn start(configuration: &Configuration) -> anyhow::Result<Option<Self>> {
-        let Some(url) = configuration.effective("tracing", "endpoint") else { return Ok(None) };
+        let Some(url) = settee_settings::tracing::ENDPOINT.text(configuration) else { return Ok(None) };
         let endpoint = Endpoint::parse(&url).context("[tracing] endpoint cannot be used")?;
-        let ratio = configuration.effective("tracing", "ratio");
-        let ratio = ratio.and_then(|ratio| ratio.parse().ok()).filter(|ratio| (0.0..=1.0).contains(ratio));
+        let ratio =
+            settee_settings::tracing::RATIO.of(configuration).parse().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
         let ratio = ratio.context("[tracing] ratio must be a number from 0 to 1")?;
-        let service = configuration.effective("tracing", "service_name").unwrap_or_default();
+        let service = settee_settings::tracing::SERVICE_NAME.of(configuration);
         let (sender, receiver) = mpsc::sync_channel(WAITING_SPANS);
         let work = move || run(&receiver, &endpoint, &service);
         std::thread::Builder::new().name("traces".to_owned()).spawn(work).context("no thread for traces")?;

@@ -12,6 +12,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ServerConfig, WebPkiClientVerifier};
 use rustls::{RootCertStore, SupportedProtocolVersion, crypto, version};
 use settee_http::Tls;
+use settee_settings::ssl;
 
 use crate::config::Configuration;
 
@@ -80,8 +81,8 @@ impl Certificates {
 
 impl Seen {
     fn of(configuration: &Configuration) -> Self {
-        let files = ["cert_file", "key_file", "cacert_file"].map(|key| {
-            let metadata = fs::metadata(configuration.effective("ssl", key)?).ok()?;
+        let files = [&ssl::CERT_FILE, &ssl::KEY_FILE, &ssl::CACERT_FILE].map(|key| {
+            let metadata = fs::metadata(key.text(configuration)?).ok()?;
             Some((metadata.modified().ok()?, metadata.len()))
         });
         Self { version: configuration.version(), files: files.into() }
@@ -89,18 +90,18 @@ impl Seen {
 }
 
 fn read(configuration: &Configuration) -> anyhow::Result<ServerConfig> {
-    let setting = |key: &str| configuration.effective("ssl", key);
-    let certificates = certificates(&setting("cert_file").context(
+    let certificates = certificates(&ssl::CERT_FILE.text(configuration).context(
         "[ssl] enable is on, but there is no cert_file: name a PEM file with the certificate and those that lead to its root",
     )?)?;
-    let key =
-        key(&setting("key_file").context("[ssl] has no key_file: name the PEM file with the certificate's key")?)?;
+    let key = key(&ssl::KEY_FILE
+        .text(configuration)
+        .context("[ssl] has no key_file: name the PEM file with the certificate's key")?)?;
     let provider = Arc::new(crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
-        .with_protocol_versions(&versions(setting("tls_versions").as_deref())?)
+        .with_protocol_versions(&versions(ssl::TLS_VERSIONS.text(configuration).as_deref())?)
         .context("[ssl] tls_versions cannot be used")?;
-    let builder = if is_on(setting("verify_ssl_certificates").as_deref()) {
-        let file = setting("cacert_file").context(
+    let builder = if ssl::VERIFY_SSL_CERTIFICATES.of(configuration) {
+        let file = ssl::CACERT_FILE.text(configuration).context(
             "[ssl] verify_ssl_certificates is on, but there is no cacert_file: name a PEM file with the roots of clients' \
              certificates",
         )?;
@@ -112,16 +113,12 @@ fn read(configuration: &Configuration) -> anyhow::Result<ServerConfig> {
         }
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
         let verifier =
-            if is_on(setting("fail_if_no_peer_cert").as_deref()) { verifier } else { verifier.allow_unauthenticated() };
+            if ssl::FAIL_IF_NO_PEER_CERT.of(configuration) { verifier } else { verifier.allow_unauthenticated() };
         builder.with_client_cert_verifier(verifier.build().context("[ssl] cacert_file cannot be used")?)
     } else {
         builder.with_no_client_auth()
     };
     builder.with_single_cert(certificates, key).context("[ssl] cert_file and key_file do not fit together")
-}
-
-fn is_on(value: Option<&str>) -> bool {
-    value == Some("true")
 }
 
 fn certificates(file: &str) -> anyhow::Result<Vec<CertificateDer<'static>>> {

@@ -7,11 +7,12 @@ use std::time::Duration;
 use settee_database::{Database, Head, ReadView};
 use settee_design::{DesignProgram, DesignSource, Language, Limits};
 use settee_model::json::{Json, Value};
+use settee_settings::{Settings, chttpd};
 use settee_views::Languages;
 
 use crate::Error;
 use crate::permits::{Permit, Permits};
-use crate::{Settings, threads};
+use crate::threads;
 
 /// A design document and its text.
 #[derive(Clone, Debug)]
@@ -129,7 +130,7 @@ impl Programs {
     /// With these languages. Of `[chttpd] max_function_calls` each has a thread of those that everybody shares.
     #[must_use]
     pub fn new(languages: Languages, settings: &dyn Settings) -> Self {
-        let calls = settings.number("chttpd", "max_function_calls", 64).clamp(1, 10_000);
+        let calls = chttpd::MAX_FUNCTION_CALLS.of(settings).clamp(1, 10_000);
         Self { languages, permits: Permits::new(usize::try_from(calls).unwrap_or(1)) }
     }
 

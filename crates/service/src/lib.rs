@@ -9,7 +9,6 @@ mod feeds;
 mod functions;
 mod hashing;
 mod permits;
-mod settings;
 pub mod threads;
 
 pub use error::Error;
@@ -17,4 +16,3 @@ pub use feeds::{Feeds, Progress};
 pub use functions::{Functions, Programs};
 pub use hashing::Hashers;
 pub use permits::{Owner, Permit, Permits};
-pub use settings::{Applies, KnownSetting, Persist, Settings, SettingsError};

@@ -14,13 +14,11 @@ use settee_database::{
     Attachment, Compression, Database, EditMode, NewAttachment, NewAttachments, ParentAttachments, Upload, Uploaded,
 };
 use settee_model::{AttachmentData, AttachmentMember, ContentEncoding, Document, Follows, Rev};
+use settee_settings::{Settings, attachments, couchdb};
 
-use crate::{Error, Settings};
+use crate::Error;
 
 pub(crate) use parts::Parts;
-
-/// CouchDB's default of `[attachments] compressible_types`.
-const COMPRESSIBLE_TYPES: &str = "text/*, application/javascript, application/json, application/xml";
 
 /// What the configuration says about attachments.
 #[derive(Clone, Debug)]
@@ -33,15 +31,11 @@ pub(crate) struct Policy {
 
 impl Policy {
     pub(crate) fn of(settings: &dyn Settings) -> Self {
-        let types = settings.get("attachments", "compressible_types");
-        let types = types.as_deref().unwrap_or(COMPRESSIBLE_TYPES);
-        let limit = settings.get("couchdb", "max_attachment_size");
+        // An empty list compresses nothing.
+        let types = attachments::COMPRESSIBLE_TYPES.literal(settings);
         Self {
-            limit_bytes: match limit.as_deref().map(str::trim) {
-                Some("infinity") => u64::MAX,
-                _ => settings.number("couchdb", "max_attachment_size", 1 << 30),
-            },
-            level: settings.number("attachments", "compression_level", 8).min(9) as u32,
+            limit_bytes: couchdb::MAX_ATTACHMENT_SIZE.of(settings),
+            level: attachments::COMPRESSION_LEVEL.of(settings).min(9) as u32,
             compressible: types.split(',').map(|one| one.trim().to_ascii_lowercase()).collect(),
         }
     }

@@ -9,10 +9,11 @@ use hyper::{HeaderMap, StatusCode, header};
 use parking_lot::Mutex;
 use settee_auth::UserContext;
 use settee_auth::jwt::{KeySet, KeyType, Token, VerifyingKey};
+use settee_settings::Settings;
 
 use super::policy::{AuthPolicy, KeySource};
+use crate::Error;
 use crate::node::{KeyReader, Node};
-use crate::{Error, Settings};
 
 /// How long an identity provider may take to answer.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);

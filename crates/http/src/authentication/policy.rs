@@ -5,20 +5,7 @@ use std::num::NonZeroU32;
 use settee_auth::jwt::{JwtAlgorithm, RequiredClaim, RolesClaim, TokenPolicy};
 use settee_auth::user_document::PasswordRules;
 use settee_auth::{Algorithm, Hashing, LockoutMode, LockoutPolicy, LoginPolicy, NewScheme};
-
-use crate::Settings;
-
-/// The section of most of these settings. Its older name is `couch_httpd_auth`.
-const SECTION: &str = "chttpd_auth";
-
-/// How long a session lasts unless configured, in seconds.
-const TIMEOUT_S: u64 = 600;
-
-/// Rounds of PBKDF2 unless configured.
-const ITERATIONS: u64 = 600_000;
-
-/// How long the keys of an identity provider count unless configured, in seconds.
-const JWKS_REFRESH_S: u64 = 3600;
+use settee_settings::{Key, Settings, chttpd, chttpd_auth, chttpd_auth_lockout, jwt_auth, key::Number};
 
 /// How soon a change of a file of keys counts.
 const JWKS_FILE_FRESH_MS: u64 = 2000;
@@ -145,47 +132,43 @@ pub(crate) struct AuthPolicy {
 
 impl AuthPolicy {
     pub(crate) fn of(settings: &dyn Settings) -> Self {
-        let auth = |key: &str| settings.effective(SECTION, key).filter(|value| !value.trim().is_empty());
-        let or = |key: &str, default: &str| auth(key).unwrap_or_else(|| default.to_owned());
-        let handlers = settings.effective("chttpd", "authentication_handlers");
-        let timeout_s = settings.number(SECTION, "timeout", TIMEOUT_S);
         Self {
-            handlers: handlers.map_or_else(|| vec![Handler::Cookie, Handler::Default], |text| Handler::list(&text)),
+            handlers: Handler::list(&chttpd::AUTHENTICATION_HANDLERS.of(settings)),
             anonymous: anonymous(settings),
-            users_db: or("authentication_db", "_users"),
-            conflicted_users: settings.switch(SECTION, "allow_conflicted_user_docs", false),
-            public_fields: or("public_fields", ""),
-            secret: auth("secret"),
-            algorithms: Algorithm::list(&or("hash_algorithms", "")),
+            users_db: chttpd_auth::AUTHENTICATION_DB.of(settings),
+            conflicted_users: chttpd_auth::ALLOW_CONFLICTED_USER_DOCS.of(settings),
+            public_fields: chttpd_auth::PUBLIC_FIELDS.of(settings),
+            secret: chttpd_auth::SECRET.text(settings),
+            algorithms: Algorithm::list(&chttpd_auth::HASH_ALGORITHMS.of(settings)),
             cookie: CookiePolicy {
-                timeout_s,
-                persistent: settings.switch(SECTION, "allow_persistent_cookies", true),
-                domain: auth("cookie_domain"),
-                same_site: same_site(&or("same_site", "")),
+                timeout_s: chttpd_auth::TIMEOUT.of(settings),
+                persistent: chttpd_auth::ALLOW_PERSISTENT_COOKIES.of(settings),
+                domain: chttpd_auth::COOKIE_DOMAIN.text(settings),
+                same_site: same_site(&chttpd_auth::SAME_SITE.of(settings)),
             },
             proxy: ProxyPolicy {
-                needs_token: settings.guard(SECTION, "proxy_use_secret"),
-                name_header: or("x_auth_username", "X-Auth-CouchDB-UserName"),
-                roles_header: or("x_auth_roles", "X-Auth-CouchDB-Roles"),
-                token_header: or("x_auth_token", "X-Auth-CouchDB-Token"),
+                needs_token: chttpd_auth::PROXY_USE_SECRET.of(settings),
+                name_header: chttpd_auth::X_AUTH_USERNAME.of(settings),
+                roles_header: chttpd_auth::X_AUTH_ROLES.of(settings),
+                token_header: chttpd_auth::X_AUTH_TOKEN.of(settings),
             },
             jwt: jwt(settings),
             login: LoginPolicy {
-                iterations: rounds(settings, "min_iterations", 1)..=rounds(settings, "max_iterations", 1_000_000_000),
+                iterations: rounds(&chttpd_auth::MIN_ITERATIONS, settings)
+                    ..=rounds(&chttpd_auth::MAX_ITERATIONS, settings),
                 lockout: lockout(settings),
             },
             hashing: hashing(settings),
-            upgrade: settings.switch(SECTION, "upgrade_hash_on_auth", true),
-            password_regexp: or("password_regexp", ""),
-            challenge: settings.effective("chttpd", "WWW-Authenticate").filter(|value| !value.is_empty()),
-            redirect: or("authentication_redirect", "/_utils/session.html"),
+            upgrade: chttpd_auth::UPGRADE_HASH_ON_AUTH.of(settings),
+            password_regexp: chttpd_auth::PASSWORD_REGEXP.of(settings),
+            challenge: chttpd::WWW_AUTHENTICATE.text(settings),
+            redirect: chttpd_auth::AUTHENTICATION_REDIRECT.of(settings),
         }
     }
 }
 
-/// What a value would have to be, if nobody can understand it: the end of a sentence that begins with "must be". It knows the
-/// settings whose meaning is the HTTP interface's alone; a server refuses such a value before it can lock anybody out or let
-/// anybody in.
+/// What a value would have to be, if requests could not be judged by it: the end of a sentence that begins with "must be". A
+/// server refuses such a value before it can lock anybody out or let anybody in.
 #[must_use]
 pub fn violation(section: &str, key: &str, value: &str) -> Option<&'static str> {
     if value.trim().is_empty() {
@@ -219,63 +202,59 @@ pub fn violation(section: &str, key: &str, value: &str) -> Option<&'static str> 
     (!fits).then_some(wanted)
 }
 
-fn rounds(settings: &dyn Settings, key: &str, default: u64) -> u32 {
-    u32::try_from(settings.number(SECTION, key, default)).unwrap_or(u32::MAX)
+fn rounds(key: &Key<Number>, settings: &dyn Settings) -> u32 {
+    u32::try_from(key.of(settings)).unwrap_or(u32::MAX)
 }
 
 fn hashing(settings: &dyn Settings) -> Option<Hashing> {
-    let text = |key: &str| settings.effective(SECTION, key).filter(|value| !value.is_empty());
-    let scheme = match text("password_scheme").as_deref() {
-        None | Some("pbkdf2") => NewScheme::Pbkdf2,
-        Some("simple") => NewScheme::Simple,
-        Some(_) => return None,
+    let scheme = match chttpd_auth::PASSWORD_SCHEME.of(settings).as_str() {
+        "pbkdf2" => NewScheme::Pbkdf2,
+        "simple" => NewScheme::Simple,
+        _ => return None,
     };
-    let prf = text("pbkdf2_prf").map_or(Some(Algorithm::Sha256), |name| Algorithm::named(&name))?;
-    Some(Hashing { scheme, prf, iterations: NonZeroU32::new(rounds(settings, "iterations", ITERATIONS))? })
+    let prf = Algorithm::named(&chttpd_auth::PBKDF2_PRF.of(settings))?;
+    Some(Hashing { scheme, prf, iterations: NonZeroU32::new(rounds(&chttpd_auth::ITERATIONS, settings))? })
 }
 
 fn jwt(settings: &dyn Settings) -> JwtPolicy {
-    let text = |key: &str| settings.effective("jwt_auth", key);
-    let roles = match text("roles_claim_path").filter(|path| !path.is_empty()) {
+    let roles = match jwt_auth::ROLES_CLAIM_PATH.text(settings) {
         Some(path) => RolesClaim::path(&path),
-        None => RolesClaim::Name(text("roles_claim_name").unwrap_or_else(|| "_couchdb.roles".to_owned())),
+        None => RolesClaim::Name(jwt_auth::ROLES_CLAIM_NAME.of(settings)),
     };
     // An empty value takes the default back, so an empty list has to be written.
-    let required = text("required_claims").unwrap_or_else(|| "exp".to_owned());
+    let required = jwt_auth::REQUIRED_CLAIMS.of(settings);
     let required = if required.trim() == "[]" { String::new() } else { required };
     let tokens = RequiredClaim::list(&required).map(|required| TokenPolicy {
         required,
-        algorithms: JwtAlgorithm::list(&text("allowed_algorithms").unwrap_or_default()),
+        algorithms: JwtAlgorithm::list(&jwt_auth::ALLOWED_ALGORITHMS.of(settings)),
         roles,
     });
-    let refresh_ms = settings.number("jwt_auth", "jwks_refresh", JWKS_REFRESH_S).saturating_mul(1000);
-    let sources = [("jwks_file", JWKS_FILE_FRESH_MS), ("jwks_url", refresh_ms)];
-    let sources = sources.into_iter().filter_map(|(key, fresh_ms)| {
-        let address = text(key).map(|address| address.trim().to_owned()).filter(|address| !address.is_empty())?;
-        Some(KeySource { address, fresh_ms })
-    });
+    let refresh_ms = jwt_auth::JWKS_REFRESH.of(settings).saturating_mul(1000);
+    let sources = [(&jwt_auth::JWKS_FILE, JWKS_FILE_FRESH_MS), (&jwt_auth::JWKS_URL, refresh_ms)];
+    let sources = sources
+        .into_iter()
+        .filter_map(|(key, fresh_ms)| Some(KeySource { address: key.text(settings)?.trim().to_owned(), fresh_ms }));
     JwtPolicy { tokens, sources: sources.collect() }
 }
 
 fn lockout(settings: &dyn Settings) -> LockoutPolicy {
-    const SECTION: &str = "chttpd_auth_lockout";
-    let mode = match settings.effective(SECTION, "mode").as_deref() {
-        Some("off") => LockoutMode::Off,
-        Some("warn") => LockoutMode::Warn,
+    let mode = match chttpd_auth_lockout::MODE.of(settings).as_str() {
+        "off" => LockoutMode::Off,
+        "warn" => LockoutMode::Warn,
         // Whatever else it says, somebody wanted this.
-        None | Some(_) => LockoutMode::Enforce,
+        _ => LockoutMode::Enforce,
     };
     LockoutPolicy {
         mode,
-        threshold: settings.number(SECTION, "threshold", 5),
-        max_lifetime_ms: settings.number(SECTION, "max_lifetime", 300_000),
+        threshold: chttpd_auth_lockout::THRESHOLD.of(settings),
+        max_lifetime_ms: chttpd_auth_lockout::MAX_LIFETIME.of(settings),
     }
 }
 
 /// Both sections count: CouchDB knew the switch first in one and then in the other, and scripts write both.
 fn anonymous(settings: &dyn Settings) -> Anonymous {
-    let required = ["chttpd", SECTION].iter().any(|section| settings.guard(section, "require_valid_user"));
-    match (settings.guard("chttpd", "require_valid_user_except_for_up"), required) {
+    let required = chttpd::REQUIRE_VALID_USER.of(settings) || chttpd_auth::REQUIRE_VALID_USER.of(settings);
+    match (chttpd::REQUIRE_VALID_USER_EXCEPT_FOR_UP.of(settings), required) {
         (true, _) => Anonymous::RefusedExceptUp,
         (false, true) => Anonymous::Refused,
         (false, false) => Anonymous::Accepted,

@@ -20,7 +20,8 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use crate::Settings;
+use settee_settings::{Key, Settings, chttpd, key::Number};
+
 use crate::budget::{Account, Share};
 
 /// How long a client may do nothing while others wait for its place. Most slow lines take a piece in less: the system's
@@ -72,12 +73,11 @@ pub(crate) struct Places {
 
 impl Places {
     pub(crate) fn of(settings: &dyn Settings) -> Self {
-        let number = |key, default| settings.number("chttpd", key, default).clamp(1, 10_000);
-        let places = |key, default| usize::try_from(number(key, default)).unwrap_or(1);
+        let places = |key: &Key<Number>| usize::try_from(key.of(settings).clamp(1, 10_000)).unwrap_or(1);
         Self {
-            answers: places("max_long_answers", 1024),
-            lists: places("max_list_answers", 64),
-            uploads: places("max_uploads", 512),
+            answers: places(&chttpd::MAX_LONG_ANSWERS),
+            lists: places(&chttpd::MAX_LIST_ANSWERS),
+            uploads: places(&chttpd::MAX_UPLOADS),
         }
     }
 }

@@ -4,19 +4,9 @@ use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
 
 use super::text;
-use crate::Settings;
+use settee_settings::{Key, Settings, chttpd, cors, key::Text};
+
 use crate::respond::{self, Body, Response};
-
-/// What pages may send unless `[cors] headers` says otherwise. CouchDB lacks `if-none-match`, without which a page cannot use
-/// what it has.
-const REQUEST_HEADERS: &str = "accept, accept-language, authorization, content-length, content-range, content-type, \
-     destination, expires, if-match, if-none-match, last-modified, origin, pragma, x-couch-full-commit, x-couch-id, \
-     x-couch-persist, x-couchdb-www-authenticate, x-http-method-override, x-requested-with, x-couchdb-vhost-path";
-
-const METHODS: &str = "CONNECT, COPY, DELETE, GET, HEAD, OPTIONS, POST, PUT, TRACE";
-
-/// What pages may see besides [`SIMPLE_HEADERS`].
-const EXPOSED: &str = "accept-ranges, etag, server, x-couch-request-id, x-couch-update-newrev, x-couchdb-body-time";
 
 /// What of an answer pages see anyway. CouchDB lists those that are there all the same.
 const SIMPLE_HEADERS: [HeaderName; 5] =
@@ -36,18 +26,17 @@ pub(super) struct Cors {
 impl Cors {
     /// `None` unless `[chttpd] enable_cors` is on.
     pub(super) fn of(settings: &dyn Settings) -> Option<Self> {
-        if !settings.switch("chttpd", "enable_cors", false) {
+        if !chttpd::ENABLE_CORS.of(settings) {
             return None;
         }
-        let words =
-            |key: &str, default: &str| list(&settings.effective("cors", key).unwrap_or_else(|| default.to_owned()));
+        let words = |key: &Key<Text>| list(&key.of(settings));
         Some(Self {
-            origins: words("origins", ""),
-            credentials: settings.switch("cors", "credentials", false),
-            methods: words("methods", METHODS),
-            headers: words("headers", REQUEST_HEADERS).iter().map(|name| name.to_ascii_lowercase()).collect(),
-            exposed: words("exposed_headers", EXPOSED).join(", ").to_ascii_lowercase(),
-            max_age: settings.effective("cors", "max_age").unwrap_or_else(|| "600".to_owned()),
+            origins: words(&cors::ORIGINS),
+            credentials: cors::CREDENTIALS.of(settings),
+            methods: words(&cors::METHODS),
+            headers: words(&cors::HEADERS).iter().map(|name| name.to_ascii_lowercase()).collect(),
+            exposed: words(&cors::EXPOSED_HEADERS).join(", ").to_ascii_lowercase(),
+            max_age: cors::MAX_AGE.of(settings).to_string(),
         })
     }
 

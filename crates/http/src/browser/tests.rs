@@ -129,7 +129,10 @@ fn frames_and_the_console() {
     let same = ["chttpd/enable_xframe_options=true", "x_frame_options/same_origin=true"];
     assert_eq!(seen(&same, "host: c.test", "/db"), ["x-frame-options: SAMEORIGIN"]);
     for path in ["/_utils", "/_utils/index.html"] {
-        assert_eq!(seen(&[], "host: c.test", path), [format!("content-security-policy: {}", UTILS_POLICY.trim_end())]);
+        assert_eq!(
+            seen(&[], "host: c.test", path),
+            [format!("content-security-policy: {}", csp::UTILS_HEADER_VALUE.setting().default.unwrap_or_default())]
+        );
         let own = ["csp/utils_header_value=default-src 'none'"];
         assert_eq!(seen(&own, "host: c.test", path), ["content-security-policy: default-src 'none'"]);
         assert!(seen(&["csp/utils_enable=false"], "host: c.test", path).is_empty());

@@ -19,15 +19,16 @@ use settee_auth::UserContext;
 use settee_mango::MangoLanguage;
 use settee_model::json::{Json, Value};
 use settee_replication::{Body, BoxFuture, Roles, User, full_body};
+use settee_settings::{Persist, Settings};
 use settee_storage::memory::MemoryEngine;
 use tokio::time::Instant;
 
 use super::*;
+use crate::NodeParts;
 use crate::budget::{Account, Share};
 use crate::request::{Line, Unread};
 use crate::tests::live::Values;
 use crate::tests::parts::parts;
-use crate::{NodeParts, Persist, Settings as _};
 
 /// What the clock of the wall shows when a test begins.
 const BEGIN_MS: u64 = 1_795_184_917_000;

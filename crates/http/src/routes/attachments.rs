@@ -10,6 +10,7 @@ use settee_database::{
 };
 use settee_model::json::Json;
 use settee_model::{DEFAULT_CONTENT_TYPE, Document, Rev, validate_attachment_name};
+use settee_settings::csp;
 use settee_wire::multipart::Writer;
 
 use super::documents::doc_id;
@@ -44,9 +45,9 @@ struct Asked {
 pub(super) async fn get(request: Request) -> Answer {
     let database = request.database()?;
     users::sight(&request, &database, &doc_id(&request)).await?.require_whole()?;
-    let settings = &request.node.settings;
-    let sandbox = settings.switch("csp", "attachments_enable", true);
-    let value = settings.get("csp", "attachments_header_value").unwrap_or_else(|| "sandbox".to_owned());
+    let settings = &*request.node.settings;
+    let sandbox = csp::ATTACHMENTS_ENABLE.of(settings);
+    let value = csp::ATTACHMENTS_HEADER_VALUE.literal(settings);
     let asked = Asked {
         id: doc_id(&request),
         params: DocParams::resolve(&request.query)?,

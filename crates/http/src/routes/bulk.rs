@@ -9,6 +9,7 @@ use settee_database::{Database, DocUpdate, EditMode};
 use settee_model::json::{Kind, Value, write_string};
 use settee_model::{Document, Rev, RevisionHasher};
 use settee_replication::documents::is_replicator_database;
+use settee_settings::{Key, couchdb, key::Number};
 
 use super::{design, write};
 use crate::attachments;
@@ -48,7 +49,7 @@ pub(super) async fn docs(mut request: Request) -> Answer {
     let (mode, is_short, prepared) = bridge::blocking(move || {
         let bulk = Bulk::parse(body.value())?;
         node.metrics.measure(Measure::BulkDocs, bulk.docs.len() as u64);
-        check_count(&node, bulk.docs.len(), "max_bulk_docs_count")?;
+        check_count(&node, bulk.docs.len(), &couchdb::MAX_BULK_DOCS_COUNT)?;
         let is_short = !bulk.docs.is_empty() && write::wants_more_copies(bulk.copies.or(in_query));
         let rows = prepare(&node, &store, &user, &bulk, bulk.mode.unwrap_or(EditMode::Interactive))?;
         let mode = bulk.mode.ok_or_else(|| Error::bad_request("`new_edits` parameter must be a boolean."))?;
@@ -133,13 +134,13 @@ impl<'a> Bulk<'a> {
     }
 }
 
-/// Refuses more documents than `[couchdb] setting` allows in one request.
-pub(super) fn check_count(node: &Node, count: usize, setting: &str) -> Result<(), Error> {
-    let limit = node.settings.number("couchdb", setting, 10_000);
-    if count as u64 <= limit {
+/// Refuses more documents than `limit` allows in one request.
+pub(super) fn check_count(node: &Node, count: usize, limit: &Key<Number>) -> Result<(), Error> {
+    let most = limit.of(&*node.settings);
+    if count as u64 <= most {
         return Ok(());
     }
-    Err(Error::new(StatusCode::PAYLOAD_TOO_LARGE, format!("{setting}_exceeded"), limit.to_string()))
+    Err(Error::new(StatusCode::PAYLOAD_TOO_LARGE, format!("{}_exceeded", limit.name()), most.to_string()))
 }
 
 /// Prepares all documents. One that is not valid at all spoils the request, as in CouchDB.

@@ -24,6 +24,7 @@ use crate::respond::{self, Answer};
 use crate::revision::multipart::Related;
 use crate::revision::{self, Encoded};
 use crate::{Error, accept, bridge, users};
+use settee_settings::couchdb;
 
 /// What holds for all revisions of a request.
 struct Asked {
@@ -46,7 +47,7 @@ pub(super) async fn get(mut request: Request) -> Answer {
     }
     let docs = body.value().get("docs").filter(|docs| docs.kind() == Kind::Array);
     let docs = docs.ok_or_else(|| Error::bad_request("Missing JSON list of 'docs'."))?;
-    check_count(&request.node, docs.elements().count(), "max_bulk_get_count")?;
+    check_count(&request.node, docs.elements().count(), &couchdb::MAX_BULK_GET_COUNT)?;
     check_params(&request.query)?;
     let (node, user, store) = (Arc::clone(&request.node), request.user.clone(), Arc::clone(&database));
     let asked = Asked {

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use hyper::{Method, header};
 use settee_database::{Database, Direction, Leaves, ReadView};
 use settee_model::json::{Json, Kind, write_string};
+use settee_settings::chttpd;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
@@ -43,7 +44,7 @@ const BATCHES_WAITING: usize = 2;
 pub(super) async fn feed(mut request: Request, stopping: watch::Receiver<bool>) -> Answer {
     let database = request.database()?;
     let body = if request.line.method == Method::POST { read_body(&mut request).await? } else { None };
-    let timeout_ms = request.node.settings.number("chttpd", "changes_timeout", 60_000);
+    let timeout_ms = chttpd::CHANGES_TIMEOUT.of(&*request.node.settings);
     let mut params = ChangesParams::resolve(&request.query, request.header("last-event-id"), timeout_ms, &database)?;
     params.filter = match FunctionPath::of(&params.filter_name, &request.query)? {
         Some(path) => {

@@ -3,11 +3,12 @@
 use hyper::StatusCode;
 use hyper::header::{HeaderName, HeaderValue};
 use settee_model::json::write_string;
+use settee_settings::{Applies, Key, Persist, SETTINGS, key::Switch, query_server_config};
 
 use super::server::require_node;
+use crate::Error;
 use crate::request::Request;
 use crate::respond::{self, Answer};
-use crate::{Applies, Error, Persist};
 
 /// Sections of version 1 and 2 that start programs or say what serves a path. They could not be changed over HTTP since
 /// CVE-2017-12636, and cannot be here.
@@ -25,7 +26,7 @@ const LOCKED: [&str; 7] = [
 const STARTING_PROGRAMS: [&str; 2] = ["query_servers", "native_query_servers"];
 
 /// Who can set this could allow it to themselves, so it is set in the file, or where the server is started.
-const SWITCH: (&str, &str) = ("query_server_config", "configure_over_http");
+static SWITCH: &Key<Switch> = &query_server_config::CONFIGURE_OVER_HTTP;
 
 /// Tells when a change counts.
 const APPLIES: HeaderName = HeaderName::from_static("x-settee-applies");
@@ -72,7 +73,7 @@ pub(super) async fn set(mut request: Request) -> Answer {
     let settings = std::sync::Arc::clone(&request.node.settings);
     let (section, key) = (request.captures.get("section").to_owned(), request.captures.get("key").to_owned());
     let (value, persist) = (value.into_owned(), persist(&request));
-    let applies = settings.applies(&section, &key);
+    let applies = settee_settings::applies(&section, &key);
     let old = crate::bridge::blocking(move || Ok(settings.set(&section, &key, &value, persist)?)).await?;
     request.node.guard_users_database().await?;
     Ok(changed(&old.unwrap_or_default(), applies))
@@ -85,7 +86,7 @@ pub(super) async fn delete(request: Request) -> Answer {
     let settings = std::sync::Arc::clone(&request.node.settings);
     let (section, key) = (request.captures.get("section").to_owned(), request.captures.get("key").to_owned());
     let persist = persist(&request);
-    let applies = settings.applies(&section, &key);
+    let applies = settee_settings::applies(&section, &key);
     let old = crate::bridge::blocking(move || Ok(settings.delete(&section, &key, persist)?)).await?;
     request.node.guard_users_database().await?;
     Ok(changed(&old, applies))
@@ -106,13 +107,13 @@ pub(super) async fn reload(request: Request) -> Answer {
 fn require_changeable(request: &Request) -> Result<(), Error> {
     let (section, key) = (request.captures.get("section"), request.captures.get("key"));
     let locked = || Error::forbidden("Config section blacklisted for modification over HTTP API.");
-    if LOCKED.contains(&section) || (section, key) == SWITCH {
+    if LOCKED.contains(&section) || SWITCH.is(section, key) {
         return Err(locked());
     }
     if !STARTING_PROGRAMS.contains(&section) {
         return Ok(());
     }
-    let allowed = request.node.settings.effective(SWITCH.0, SWITCH.1);
+    let allowed = SWITCH.text(&*request.node.settings);
     match allowed.as_deref() {
         Some("true") => Ok(()),
         None if !request.node.authenticator.has_admins() => Ok(()),
@@ -124,7 +125,8 @@ fn require_changeable(request: &Request) -> Result<(), Error> {
 pub(super) async fn known(request: Request) -> Answer {
     require_node(&request)?;
     let mut out = br#"{"settings":["#.to_vec();
-    for (index, setting) in request.node.settings.known().iter().enumerate() {
+    let settings = &*request.node.settings;
+    for (index, setting) in SETTINGS.iter().enumerate() {
         if index > 0 {
             out.push(b',');
         }
@@ -134,8 +136,8 @@ pub(super) async fn known(request: Request) -> Answer {
             write_string(&mut out, text);
         }
         out.extend_from_slice(b",\"default\":");
-        match &setting.default {
-            Some(default) => write_string(&mut out, default),
+        match settings.default_of(setting) {
+            Some(default) => write_string(&mut out, &default),
             None => out.extend_from_slice(b"null"),
         }
         out.extend_from_slice(b",\"applies\":");
@@ -221,7 +223,7 @@ mod tests {
     #[tokio::test]
     async fn query_servers_are_configured_over_http_only_where_that_is_allowed() {
         let world = World::new();
-        let (section, key) = super::SWITCH;
+        let settee_settings::Setting { section, key, .. } = super::SWITCH.setting();
         world.set(section, key, "true");
         for path in ["query_servers/python", "native_query_servers/enable_erlang_query_server"] {
             check(&world, path, "200").await;
@@ -233,7 +235,7 @@ mod tests {
         world.set_admins(&[]);
         let put = || Ask::new("PUT /_config/query_servers/python").json("\"x\"");
         assert_eq!(world.ask(put()).await.line(), LOCKED);
-        world.node.settings.delete(section, key, crate::Persist::No).expect("it is set");
+        world.node.settings.delete(section, key, settee_settings::Persist::No).expect("it is set");
         assert_eq!(
             world.ask(put()).await.line(),
             r#"200 """#,

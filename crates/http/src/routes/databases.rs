@@ -7,6 +7,7 @@ use hyper::{StatusCode, header};
 use settee_database::{Database, DatabaseOptions, Layout, Work};
 use settee_model::json::{Value, write_string};
 use settee_service::threads;
+use settee_settings::{chttpd, cluster, couchdb};
 
 use super::all_docs;
 use super::write::encode_path;
@@ -131,7 +132,7 @@ impl Shape {
     }
 
     fn default_q(node: &Node) -> u32 {
-        u32::try_from(node.settings.number("cluster", "q", 1)).unwrap_or(u32::MAX).max(1)
+        u32::try_from(cluster::Q.of(&*node.settings)).unwrap_or(u32::MAX).max(1)
     }
 }
 
@@ -236,7 +237,7 @@ pub(super) async fn info_of_keys(mut request: Request) -> Answer {
     if !keys.is_array() {
         return Err(Error::bad_request("`keys` member must be an array."));
     }
-    let most = request.node.settings.number("chttpd", "max_db_number_for_dbs_info_req", 100);
+    let most = chttpd::MAX_DB_NUMBER_FOR_DBS_INFO_REQ.of(&*request.node.settings);
     if keys.elements().count() as u64 > most {
         return Err(Error::bad_request("too_many_keys"));
     }
@@ -286,8 +287,7 @@ pub(super) async fn security(request: Request) -> Answer {
 pub(super) async fn set_security(mut request: Request) -> Answer {
     let database = request.database()?;
     let policy = request.node.auth_policy();
-    if users::is_users_db(&policy, database.name())
-        && !request.node.settings.switch("couchdb", "users_db_security_editable", false)
+    if users::is_users_db(&policy, database.name()) && !couchdb::USERS_DB_SECURITY_EDITABLE.of(&*request.node.settings)
     {
         return Err(Error::forbidden("You can't edit the security object of the user database."));
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use settee_database::{Database, Direction, GLOBAL_CHANGES, Happened};
 use settee_model::json::write_string;
+use settee_settings::chttpd;
 use tokio::sync::{mpsc, watch};
 
 use crate::budget::Account;
@@ -25,7 +26,7 @@ const PIECE_BYTES: usize = 64 << 10;
 /// `GET /_db_updates`
 pub(super) async fn feed(request: Request, stopping: watch::Receiver<bool>) -> Answer {
     let database = request.node.database(GLOBAL_CHANGES)?;
-    let timeout_ms = request.node.settings.number("chttpd", "changes_timeout", 60_000);
+    let timeout_ms = chttpd::CHANGES_TIMEOUT.of(&*request.node.settings);
     let params = ChangesParams::resolve(&request.query, request.header("last-event-id"), timeout_ms, &database)?;
     let content_type = if params.feed == Feed::EventSource { "text/event-stream" } else { "application/json" };
     // From before the first look, so that nothing is missed in between.

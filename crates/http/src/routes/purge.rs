@@ -4,6 +4,7 @@ use hyper::StatusCode;
 use settee_database::{Purge, UpdateOutcome, Work};
 use settee_model::json::{Json, Kind, Value, write_string};
 use settee_service::threads;
+use settee_settings::purge;
 
 use super::partition::check_place;
 use super::write::{copies, wants_more_copies};
@@ -44,12 +45,11 @@ pub(super) async fn purge(mut request: Request) -> Answer {
 
 /// Refuses more documents or revisions than `[purge]` allows in one request.
 fn check_amount(node: &Node, purges: &[Purge]) -> Result<(), Error> {
-    let limit = |name, default| node.settings.number("purge", name, default);
-    if purges.len() as u64 > limit("max_document_id_number", 100) {
+    if purges.len() as u64 > purge::MAX_DOCUMENT_ID_NUMBER.of(&*node.settings) {
         return Err(Error::bad_request("Exceeded maximum number of documents."));
     }
     let revs: usize = purges.iter().map(|purge| purge.revs.len()).sum();
-    if revs as u64 > limit("max_revisions_number", 1000) {
+    if revs as u64 > purge::MAX_REVISIONS_NUMBER.of(&*node.settings) {
         return Err(Error::bad_request("Exceeded maximum number of revisions."));
     }
     Ok(())

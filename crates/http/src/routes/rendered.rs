@@ -5,11 +5,12 @@ use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
 use settee_model::base64;
 use settee_model::json::{Kind, Value};
+use settee_settings::{Settings, csp};
 
+use crate::Error;
 use crate::bridge::Head;
 use crate::node::Node;
 use crate::respond::{self, Response};
-use crate::{Error, Settings};
 
 /// A response as a function described it.
 #[derive(Debug)]
@@ -94,10 +95,8 @@ impl Rendered {
             return self;
         }
         let settings: &dyn Settings = node.settings.as_ref();
-        if settings.switch("csp", "showlist_enable", true)
-            && !self.headers.contains_key(header::CONTENT_SECURITY_POLICY)
-        {
-            let policy = settings.get("csp", "showlist_header_value").unwrap_or_else(|| "sandbox".to_owned());
+        if csp::SHOWLIST_ENABLE.of(settings) && !self.headers.contains_key(header::CONTENT_SECURITY_POLICY) {
+            let policy = csp::SHOWLIST_HEADER_VALUE.literal(settings);
             self.set(header::CONTENT_SECURITY_POLICY, &policy);
         }
         self

@@ -6,6 +6,7 @@ use hyper::{Method, header};
 use percent_encoding::percent_decode_str;
 use settee_database::Database;
 use settee_model::json::{Json, write_string};
+use settee_settings::chttpd;
 
 use super::databases::write_info;
 use crate::params::{Plus, Query, Raw};
@@ -161,7 +162,7 @@ fn write_query(out: &mut Vec<u8>, query: &Query) -> Result<(), Error> {
 
 /// Whether functions may see passwords and cookies: not unless `[chttpd] scrub_json_request` is off.
 fn shows_secrets(request: &Request) -> bool {
-    !request.node.settings.switch("chttpd", "scrub_json_request", true)
+    !chttpd::SCRUB_JSON_REQUEST.of(&*request.node.settings)
 }
 
 fn write_headers(out: &mut Vec<u8>, request: &Request) {

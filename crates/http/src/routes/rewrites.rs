@@ -9,6 +9,7 @@ use bytes::Bytes;
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::{Method, StatusCode, Uri};
 use settee_model::json::{Kind, Value};
+use settee_settings::chttpd;
 
 use self::rules::Rewritten;
 use super::rendered::Rendered;
@@ -22,7 +23,7 @@ use settee_service::Functions;
 
 /// `_rewrite` and everything below it.
 pub(super) async fn rewrite(mut request: Request) -> Answer {
-    let limit = request.node.settings.number("chttpd", "rewrite_limit", 100);
+    let limit = chttpd::REWRITE_LIMIT.of(&*request.node.settings);
     if request.line.rewrites >= limit {
         return Err(Error::bad_request("Exceeded rewrite recursion limit"));
     }
@@ -99,7 +100,7 @@ fn prefix(request: &Request) -> String {
 }
 
 fn by_rules(request: &Request, rewrites: Value<'_>) -> Result<String, Error> {
-    let secure = request.node.settings.switch("chttpd", "secure_rewrites", true);
+    let secure = chttpd::SECURE_REWRITES.of(&*request.node.settings);
     let rules = rules::parse(rewrites, secure)?;
     let query: Vec<(String, String)> = request
         .query

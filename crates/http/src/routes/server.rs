@@ -6,6 +6,7 @@ use md5::{Digest as _, Md5};
 use settee_database::tasks::{TaskKind, TaskState};
 use settee_model::calendar::http_date;
 use settee_model::json::write_string;
+use settee_settings::{couchdb, uuids, vendor};
 
 use crate::Error;
 use crate::request::Request;
@@ -24,7 +25,7 @@ pub(super) async fn welcome(request: Request) -> Answer {
     out.extend_from_slice(br#"","uuid":"#);
     write_string(&mut out, &identity.uuid);
     out.extend_from_slice(format!(r#","features":{FEATURES},"vendor":{{"name":"#).as_bytes());
-    let vendor = request.node.settings.get("vendor", "name").unwrap_or_else(|| "Settee".to_owned());
+    let vendor = vendor::NAME.literal(&*request.node.settings);
     write_string(&mut out, &vendor);
     out.extend_from_slice(br#","version":"#);
     write_string(&mut out, &identity.version);
@@ -35,7 +36,7 @@ pub(super) async fn welcome(request: Request) -> Answer {
 /// `GET /_up`. A store that refuses writes is an error here, so that whoever watches the server starts it again: only
 /// opening the store anew can mend that.
 pub(super) async fn up(request: Request) -> Answer {
-    let mode = request.node.settings.get("couchdb", "maintenance_mode").unwrap_or_default();
+    let mode = couchdb::MAINTENANCE_MODE.of(&*request.node.settings);
     if mode == "true" || mode == "nolb" {
         let mut out = br#"{"status":"#.to_vec();
         write_string(&mut out, if mode == "true" { "maintenance_mode" } else { "nolb" });
@@ -48,7 +49,7 @@ pub(super) async fn up(request: Request) -> Answer {
 
 /// `GET /_uuids`
 pub(super) async fn uuids(request: Request) -> Answer {
-    let max = request.node.settings.number("uuids", "max_count", 1000);
+    let max = uuids::MAX_COUNT.of(&*request.node.settings);
     let refused = || Error::bad_request("count must be a positive integer");
     // A number that is beyond all is too large as well.
     let count: i128 = match request.query.get("count") {

@@ -4,12 +4,13 @@ use hyper::StatusCode;
 use hyper::header::{self, HeaderValue};
 use settee_auth::UserContext;
 use settee_model::json::write_string;
+use settee_settings::Persist;
 
 use crate::authentication::{self, login};
 use crate::params::Query;
 use crate::request::Request;
 use crate::respond::{self, Answer, Response};
-use crate::{Error, Persist, bridge};
+use crate::{Error, bridge};
 
 /// `GET /_session`: who the client is.
 pub(super) async fn get(request: Request) -> Answer {

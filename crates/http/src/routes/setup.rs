@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use hyper::StatusCode;
 use settee_model::json::{Kind, Value};
+use settee_settings::{Persist, chttpd};
 
 use super::databases;
 use crate::node::Node;
 use crate::request::Request;
 use crate::respond::{self, Answer};
-use crate::{Error, Persist, body, bridge};
+use crate::{Error, body, bridge};
 
 /// The databases that CouchDB's own parts use.
 const SYSTEM_DATABASES: [&str; 3] = ["_users", "_replicator", "_global_changes"];
@@ -107,7 +108,7 @@ fn text(setup: Value<'_>, name: &str) -> Result<Option<String>, Error> {
 
 /// Whether CouchDB would call this a cluster: clients from elsewhere, and an administrator.
 fn is_enabled(node: &Node) -> bool {
-    let address = node.settings.effective("chttpd", "bind_address").unwrap_or_default();
+    let address = chttpd::BIND_ADDRESS.of(&*node.settings);
     !matches!(address.as_str(), "" | "127.0.0.1") && node.authenticator.has_admins()
 }
 

@@ -10,6 +10,7 @@ use settee_database::{Database, DocUpdate, EditMode, NewAttachments};
 use settee_model::json::{Json, write_string};
 use settee_model::{Document, InvalidRev, Rev, RevisionHasher, validate_doc_id};
 use settee_replication::documents::is_replicator_database;
+use settee_settings::{Settings, couchdb};
 use settee_wire::multipart::ContentType;
 
 use super::documents::{doc_id, is_local, local_tag};
@@ -20,7 +21,7 @@ use crate::params::Query;
 use crate::params::document::{DocParams, replaced_rev};
 use crate::request::Request;
 use crate::respond::{self, Answer, Response};
-use crate::{Error, Settings, access, bridge, replicator_documents, validation};
+use crate::{Error, access, bridge, replicator_documents, validation};
 
 /// The characters that CouchDB leaves as they are in addresses.
 const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b':');
@@ -202,8 +203,8 @@ impl Limits {
     /// The limits in force: `[couchdb] max_document_size` and `max_document_id_length`.
     pub(crate) fn of(settings: &dyn Settings) -> Self {
         Self {
-            document_bytes: settings.number("couchdb", "max_document_size", 8_000_000),
-            id_bytes: settings.number("couchdb", "max_document_id_length", u64::MAX),
+            document_bytes: couchdb::MAX_DOCUMENT_SIZE.of(settings),
+            id_bytes: couchdb::MAX_DOCUMENT_ID_LENGTH.of(settings),
         }
     }
 

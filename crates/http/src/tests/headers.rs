@@ -10,7 +10,7 @@ async fn clients_learn_from_the_header_server_which_couchdb_they_can_count_on() 
     let (couchdb, own) = told.split_once(' ').unwrap();
     assert_eq!(couchdb, format!("CouchDB/{}", server.node.identity.couchdb_version));
     assert!(own.starts_with("(Settee/"), "{told}");
-    server.node.settings.set("chttpd", "server_header_versions", "false", crate::Persist::No).unwrap();
+    server.node.settings.set("chttpd", "server_header_versions", "false", settee_settings::Persist::No).unwrap();
     assert_eq!(version(&server.request("GET /", "").await), "CouchDB");
     server.stop().await;
 }
@@ -29,7 +29,11 @@ async fn a_short_answer_has_the_headers_that_are_wanted_and_no_others() {
     let minimal = [("Prefer", "return=minimal")];
     let short = server.client().await.request("GET /_up", &minimal, "").await;
     assert_eq!(names(&short), "cache-control content-length content-type date server");
-    server.node.settings.set("chttpd", "prefer_minimal", "X-Couch-Request-ID, not a name", crate::Persist::No).unwrap();
+    server
+        .node
+        .settings
+        .set("chttpd", "prefer_minimal", "X-Couch-Request-ID, not a name", settee_settings::Persist::No)
+        .unwrap();
     let short = server.client().await.request("GET /_up", &minimal, "").await;
     assert_eq!(names(&short), "content-length date x-couch-request-id");
     server.stop().await;
@@ -72,7 +76,7 @@ async fn jsonp_is_off_until_somebody_allows_it() {
     server.request("PUT /db", "").await;
     server.request("PUT /db/a", "{}").await;
     assert!(server.request("GET /db/a?callback=f", "").await.body.starts_with(r#"{"_id":"a""#));
-    server.node.settings.set("chttpd", "allow_jsonp", "true", crate::Persist::No).unwrap();
+    server.node.settings.set("chttpd", "allow_jsonp", "true", settee_settings::Persist::No).unwrap();
     for path in ["/db/a", "/db/_all_docs", "/db/_changes", "/db/nosuch", "/db"] {
         let reply = server.request(&format!("GET {path}?callback=f.g"), "").await;
         assert_eq!(reply.header("content-type"), Some("application/javascript"), "{path}");

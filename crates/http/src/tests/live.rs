@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use settee_settings::{Persist, Settings, SettingsError};
 use settee_storage::memory::MemoryEngine;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -15,8 +16,7 @@ use tokio::time::timeout;
 
 use crate::node::Node;
 use crate::tests::parts::parts;
-use crate::{Listener, NodeParts, Persist, Settings, Shutdown};
-use settee_service::SettingsError;
+use crate::{Listener, NodeParts, Shutdown};
 
 /// How long anything may take before a test fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

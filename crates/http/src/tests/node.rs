@@ -11,6 +11,7 @@ use hyper::{HeaderMap, Method, StatusCode};
 use settee_auth::{Authenticator, hash_password};
 use settee_database::{DatabaseOptions, Engine, Layout};
 use settee_mango::MangoLanguage;
+use settee_settings::{Persist, Settings};
 use settee_storage::memory::MemoryEngine;
 
 use crate::authentication::{self, Caller};
@@ -23,7 +24,6 @@ use crate::routes::router;
 use crate::server::Shutdown;
 use crate::tests::live::Values;
 use crate::tests::parts::{Judge, parts};
-use crate::{Persist, Settings};
 
 /// A request as data.
 pub(crate) struct Ask<'a> {

@@ -4,8 +4,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::defaults::{self, SETTINGS};
 use super::{couchdb, violation};
+use settee_settings::SETTINGS;
 
 /// Where a setting was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,10 +52,10 @@ impl fmt::Display for Finding {
 pub(super) fn check(place: Place, section: &str, key: &str, value: &str) -> Option<Finding> {
     let finding = |severity, text| Some(Finding { place, severity, text });
     if let Some(wanted) = violation(section, key, value) {
-        let shown = if defaults::is_sensitive(section, key) { "****" } else { value };
+        let shown = if settee_settings::is_sensitive(section, key) { "****" } else { value };
         return finding(Severity::Wrong, format!("[{section}] {key} = {shown}: it must be {wanted}"));
     }
-    if defaults::find(section, key).is_some() || couchdb::has_names(section) {
+    if settee_settings::find(section, key).is_some() || couchdb::has_names(section) {
         return None;
     }
     if couchdb::knows(section, key) {
@@ -71,7 +71,7 @@ pub(super) fn check(place: Place, section: &str, key: &str, value: &str) -> Opti
 
 /// The setting that is probably meant by one that nobody knows.
 pub(super) fn mistyped(section: &str, key: &str) -> Option<String> {
-    if defaults::find(section, key).is_some() || couchdb::knows(section, key) {
+    if settee_settings::find(section, key).is_some() || couchdb::knows(section, key) {
         return None;
     }
     let sections = || SETTINGS.iter().map(|setting| setting.section).chain(couchdb::sections());

@@ -1,12 +1,9 @@
-//! What `settee config --defaults` says beside the table of settings: what each section is for, what has to wait for a
-//! restart, and what is only kept for clients that set it.
+//! What `settee config --defaults` says beside the table of settings: what each section is for.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
-use settee_service::Applies;
-
-use super::defaults::{self, Kind, SETTINGS, Setting, Visibility};
+use settee_settings::{Applies, Kind, SETTINGS, Setting, Visibility};
 
 const HEAD: &str = "\
 ; The configuration of Settee. This text is what `settee config --defaults` prints: every setting that Settee knows, with
@@ -58,6 +55,7 @@ const SECTIONS: &[(&str, &str)] = &[
     ("global_changes", "What happens to databases, for _db_updates."),
     ("replicator", "Replications that this server runs."),
     ("uuids", "Ids for documents that come without one."),
+    ("purge", "How much one _purge request may do."),
     ("cluster", "Understood for the sake of clients: one process holds everything."),
     ("log", "The log. Passwords, cookies and credentials in URLs are taken out of every line."),
     ("tracing", "Traces by OpenTelemetry: each request as a span, in JSON over HTTP. Off without an endpoint."),
@@ -65,58 +63,6 @@ const SECTIONS: &[(&str, &str)] = &[
     ("native_query_servers", "Languages of design documents beside JavaScript."),
     ("attachments", "How attachments are stored."),
 ];
-
-/// Settings that are read once.
-const AT_START: &[(&str, &str)] = &[
-    ("couchdb", "uuid"),
-    ("couchdb", "database_dir"),
-    ("couchdb", "view_index_dir"),
-    ("chttpd", "port"),
-    ("chttpd", "bind_address"),
-    ("chttpd", "max_connections"),
-    ("chttpd", "max_request_memory"),
-    ("chttpd", "unix_socket"),
-    ("chttpd", "unix_socket_mode"),
-    ("ssl", "enable"),
-    ("ssl", "port"),
-    ("ssl", "tls_versions"),
-    ("ssl", "verify_ssl_certificates"),
-    ("ssl", "cacert_file"),
-    ("ssl", "fail_if_no_peer_cert"),
-    ("chttpd", "max_function_calls"),
-    ("view_updater", "max_key_bytes"),
-    ("view_updater", "max_value_bytes"),
-    ("view_updater", "max_document_rows"),
-    ("view_updater", "max_document_bytes"),
-    ("view_updater", "max_reduction_bytes"),
-    ("view_updater", "sort_memory_bytes"),
-    ("ken", "batch_channels"),
-    ("ken", "incremental_channels"),
-    ("tracing", "endpoint"),
-    ("tracing", "ratio"),
-    ("tracing", "service_name"),
-];
-
-/// Settings that nothing reads: they are kept, because clients set them or look for them.
-pub(super) const KEPT: &[(&str, &str)] =
-    &[("couchdb", "database_dir"), ("couchdb", "view_index_dir"), ("chttpd_auth", "users_db_public"), ("cluster", "n")];
-
-/// When a change of this key counts.
-pub(crate) fn applies(section: &str, key: &str) -> Applies {
-    // Their keys are names.
-    if matches!(section, "admins" | "jwt_keys") {
-        return Applies::AtOnce;
-    }
-    let Some(setting) = defaults::find(section, key) else { return Applies::Nowhere };
-    let name = (setting.section, setting.key);
-    if KEPT.contains(&name) {
-        Applies::Nowhere
-    } else if AT_START.contains(&name) {
-        Applies::AfterRestart
-    } else {
-        Applies::AtOnce
-    }
-}
 
 /// All settings as an INI file for a server with this data directory. What the configuration does not list is in
 /// comments, as in CouchDB's `default.ini`.
@@ -163,7 +109,7 @@ fn kind(kind: Kind) -> String {
 }
 
 fn when(setting: &Setting) -> &'static str {
-    match applies(setting.section, setting.key) {
+    match setting.applies {
         Applies::AtOnce => "",
         Applies::AfterRestart => "After a restart.",
         Applies::Nowhere => "Kept, but it changes nothing here.",

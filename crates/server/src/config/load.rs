@@ -2,11 +2,11 @@
 //! admin of the environment, the server's uuid.
 
 use super::check::{Finding, Place, Severity, check};
-use super::defaults::{self, SETTINGS, Visibility};
 use super::store::Layer;
 use super::{AdminSeed, Configuration, Given, Origin, Sections, SettingsError, insert, lookup};
 use crate::uuids::{Entropy, random_hex};
 use settee_auth::{hash_password, is_hashed};
+use settee_settings::{SETTINGS, Visibility};
 use std::num::NonZeroU32;
 
 /// The section of server admins.
@@ -152,7 +152,7 @@ fn hash(entropy: &dyn Entropy, password: &str, iterations: NonZeroU32) -> String
 /// Rounds for new hashes. Read from the merged files themselves, because they are not in force yet while they are loaded.
 fn iterations(sections: &Sections) -> NonZeroU32 {
     let read = |section| lookup(sections, section, "iterations").and_then(|value| value.text.parse().ok());
-    let default = || defaults::find("chttpd_auth", "iterations")?.default?.parse().ok();
+    let default = || settee_settings::chttpd_auth::ITERATIONS.setting().default?.parse().ok();
     read("chttpd_auth").or_else(|| read("couch_httpd_auth")).or_else(default).unwrap_or(NonZeroU32::MIN)
 }
 

@@ -8,7 +8,6 @@
 
 pub(crate) mod check;
 mod couchdb;
-pub(crate) mod defaults;
 pub(crate) mod guide;
 pub(crate) mod ini;
 mod load;
@@ -17,7 +16,7 @@ pub(crate) mod show;
 mod store;
 
 use crate::uuids::Entropy;
-use defaults::INFINITY;
+use settee_settings::chttpd;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -205,7 +204,7 @@ impl Configuration {
     /// `chttpd_auth`), or the default. Empty values and values that a known setting cannot have count as not set.
     pub(crate) fn effective(&self, section: &str, key: &str) -> Option<String> {
         self.set_if(section, key, |section, text| violation(section, key, text).is_none()).or_else(|| {
-            let setting = defaults::find(section, key)?;
+            let setting = settee_settings::find(section, key)?;
             setting.default_for(&self.data_dir).filter(|text| !text.is_empty())
         })
     }
@@ -222,15 +221,7 @@ impl Configuration {
                 .filter(|value| value.origin == Origin::Set && !value.text.is_empty() && counts(section, &value.text))
                 .map(|value| value.text.clone())
         };
-        set(section).or_else(|| defaults::old_section(section, key).and_then(set))
-    }
-
-    /// The number in force, `u64::MAX` for `infinity`; `None` where there is neither a number nor a default.
-    pub(crate) fn get_u64(&self, section: &str, key: &str) -> Option<u64> {
-        match self.effective(section, key)?.as_str() {
-            INFINITY => Some(u64::MAX),
-            value => value.parse().ok(),
-        }
+        set(section).or_else(|| settee_settings::old_section(section, key).and_then(set))
     }
 
     /// Sets a value and returns the old one. Passwords of `[admins]` are hashed first, which takes a while on purpose.
@@ -333,8 +324,8 @@ impl Configuration {
     }
 
     fn refuse_party(&self) -> Result<(), SettingsError> {
-        let address = self.effective("chttpd", "bind_address").unwrap_or_default();
-        if defaults::address(&address).is_some_and(|ip| ip.is_loopback()) {
+        let address = chttpd::BIND_ADDRESS.of(self);
+        if settee_settings::key::address(&address).is_some_and(|ip| ip.is_loopback()) {
             return Ok(());
         }
         Err(SettingsError::Invalid(format!("The last admin cannot be removed while the server listens on {address}")))
@@ -373,7 +364,7 @@ impl std::fmt::Debug for Configuration {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let sections = self.sections();
         let shown = flat(&sections).map(|(section, key, value)| {
-            let text = if defaults::is_sensitive(section, key) { "****" } else { value.text.as_str() };
+            let text = if settee_settings::is_sensitive(section, key) { "****" } else { value.text.as_str() };
             (format!("{section}/{key}"), text)
         });
         formatter.debug_map().entries(shown).finish()
@@ -422,7 +413,7 @@ fn check(section: &str, key: &str, value: &str) -> Result<(), SettingsError> {
 
 /// What a known setting would have to be, if `value` is not.
 fn violation(section: &str, key: &str, value: &str) -> Option<String> {
-    defaults::find(section, key)?.kind.violation(value)
+    settee_settings::find(section, key)?.kind.violation(value)
 }
 
 #[cfg(test)]

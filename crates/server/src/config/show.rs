@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::check::{Finding, Severity};
-use super::defaults::{self, SETTINGS};
 use super::store::{Files, Presence};
 use super::{Configuration, SettingsError, load};
+use settee_settings::SETTINGS;
 
 impl Configuration {
     /// All settings that are in force, as an INI file with the place of each.
@@ -41,8 +41,9 @@ impl Configuration {
                 let place = places.get(&((*section).to_owned(), key.clone()));
                 let own = self.get(section, key).filter(|_| place.is_some());
                 let value = own.or_else(|| self.effective(section, key)).unwrap_or_default();
-                let value = if defaults::is_sensitive(section, key) && !value.is_empty() { "****" } else { &value };
-                let old = defaults::old_section(section, key).filter(|_| place.is_none());
+                let value =
+                    if settee_settings::is_sensitive(section, key) && !value.is_empty() { "****" } else { &value };
+                let old = settee_settings::old_section(section, key).filter(|_| place.is_none());
                 let old = old.and_then(|old| places.get(&(old.to_owned(), key.clone())));
                 let from = place.or(old).map_or_else(|| "default".to_owned(), ToString::to_string);
                 let line = format!("{key} = {value}");

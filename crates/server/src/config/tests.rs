@@ -2,6 +2,7 @@
 
 use super::*;
 use settee_auth::PasswordHash;
+use settee_settings::{chttpd, couchdb};
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -328,14 +329,12 @@ fn values_in_force() {
         warnings.iter().any(|warning| warning.contains("[chttpd] max_uri_length = many: it must be")),
         "{warnings:?}"
     );
-    assert_eq!(configuration.get_u64("s", "n"), Some(7));
-    assert_eq!(configuration.get_u64("couchdb", "max_document_id_length"), Some(u64::MAX));
-    assert_eq!(configuration.get_u64("s", "nosuch"), None);
+    assert_eq!(couchdb::MAX_DOCUMENT_ID_LENGTH.of(&configuration), u64::MAX);
 
     // A deleted default is gone for readers of the configuration, and in force.
     assert_eq!(configuration.delete("chttpd", "port", Persist::Disk).unwrap(), text("5984"));
     assert_eq!(configuration.delete("chttpd", "port", Persist::Disk).unwrap(), None);
-    assert_eq!(configuration.get_u64("chttpd", "port"), Some(5984));
+    assert_eq!(chttpd::PORT.of(&configuration), 5984);
     configuration.reload().unwrap();
     assert_eq!(get(&configuration, "chttpd/port"), text("5984"));
 }
@@ -390,7 +389,6 @@ fn nothing_that_locks_everybody_out_or_lets_anybody_in_is_taken() {
 
 #[test]
 fn a_guard_that_nobody_understands_is_closed() {
-    use settee_service::Settings;
     for (line, expected) in [
         ("", false),
         ("[chttpd]\nrequire_valid_user =\n", false),
@@ -402,7 +400,7 @@ fn a_guard_that_nobody_understands_is_closed() {
     ] {
         // No server starts with some of them, but one that runs may read them.
         let configuration = Configuration::look(Directory::with(line).options()).unwrap();
-        assert_eq!(configuration.guard("chttpd", "require_valid_user"), expected, "{line}");
+        assert_eq!(chttpd::REQUIRE_VALID_USER.of(&configuration), expected, "{line}");
     }
 }
 
@@ -467,25 +465,26 @@ fn the_table_of_defaults_is_sound() {
         })
         .collect();
     let ini = ini::Ini::parse(&uncommented);
-    for setting in defaults::SETTINGS {
+    for setting in settee_settings::SETTINGS {
         let name = format!("[{}] {}", setting.section, setting.key);
         let value = setting.default_for(Path::new("/data")).unwrap_or_default();
         assert_eq!(setting.kind.violation(&value), None, "{name}");
         assert_eq!(ini::check_entry(setting.section, setting.key, &value), Ok(()), "{name}");
         assert!(!setting.doc.is_empty() && !setting.doc.contains(" = ") && !setting.doc.ends_with('.'), "{name}");
-        let same =
-            defaults::SETTINGS.iter().filter(|other| (other.section, other.key) == (setting.section, setting.key));
+        let same = settee_settings::SETTINGS
+            .iter()
+            .filter(|other| (other.section, other.key) == (setting.section, setting.key));
         assert_eq!(same.count(), 1, "{name}");
         let read: Vec<_> = ini.entries().filter(|(s, k, _)| (*s, *k) == (setting.section, setting.key)).collect();
         let expect = Some(value.as_str()).filter(|text| !text.is_empty());
         assert_eq!(read, [(setting.section, setting.key, expect)], "{name}");
     }
-    assert_eq!(ini.entries().count(), defaults::SETTINGS.len() + 1, "nothing else but the example of an admin");
+    assert_eq!(ini.entries().count(), settee_settings::SETTINGS.len() + 1, "nothing else but the example of an admin");
     let directory = Directory::new();
     directory.write("local.ini", &text);
     let (plain, rendered) = (Directory::new().open(), directory.open());
     assert_eq!(plain.section("chttpd"), rendered.section("chttpd"));
-    let mut sections: Vec<&str> = defaults::SETTINGS.iter().map(|setting| setting.section).collect();
+    let mut sections: Vec<&str> = settee_settings::SETTINGS.iter().map(|setting| setting.section).collect();
     sections.dedup();
     let explained: Vec<&str> = guide::sections().into_iter().filter(|section| *section != "admins").collect();
     assert_eq!(explained, sections, "each section is one block of the table and is explained in guide.rs");
@@ -493,7 +492,7 @@ fn the_table_of_defaults_is_sound() {
 
 #[test]
 fn a_change_tells_when_it_counts() {
-    use settee_service::Applies;
+    use settee_settings::Applies;
     for (section, key, expected) in [
         ("log", "level", Applies::AtOnce),
         ("chttpd", "port", Applies::AfterRestart),
@@ -501,33 +500,27 @@ fn a_change_tells_when_it_counts() {
         ("admins", "ann", Applies::AtOnce),
         ("mine", "own", Applies::Nowhere),
     ] {
-        assert_eq!(guide::applies(section, key), expected, "{section}/{key}");
+        assert_eq!(settee_settings::applies(section, key), expected, "{section}/{key}");
     }
 }
 
 #[test]
-fn the_http_interface_sees_what_is_in_force() {
-    use settee_service::Settings;
+fn readers_see_what_is_in_force() {
+    use settee_settings::Settings;
     let directory = Directory::with("[httpd]\nenable_cors = true\n[couchdb]\nmax_document_size = infinity\n");
     let configuration: &dyn Settings = &directory.open();
-    for (section, key, expect) in [
-        ("couchdb", "max_document_size", u64::MAX),
-        ("couchdb", "max_attachment_size", 1 << 30),
-        ("chttpd", "enable_cors", 5),
-        ("s", "nosuch", 5),
-    ] {
-        assert_eq!(configuration.number(section, key, 5), expect, "{section}/{key}");
-    }
-    assert!(configuration.switch("chttpd", "enable_cors", false));
-    assert!(configuration.switch("chttpd", "admin_only_all_dbs", false));
-    assert!(configuration.switch("s", "nosuch", true));
-    let (disk, memory) = (settee_service::Persist::Yes, settee_service::Persist::No);
+    assert_eq!(couchdb::MAX_DOCUMENT_SIZE.of(configuration), u64::MAX);
+    assert_eq!(couchdb::MAX_ATTACHMENT_SIZE.of(configuration), 1 << 30);
+    assert!(chttpd::ENABLE_CORS.of(configuration));
+    assert!(chttpd::ADMIN_ONLY_ALL_DBS.of(configuration));
+    assert_eq!(couchdb::UUID.text(configuration).map(|uuid| uuid.len()), Some(32));
+    let (disk, memory) = (settee_settings::Persist::Yes, settee_settings::Persist::No);
     assert_eq!(configuration.set("s", "k", "1", memory), Ok(None));
     assert!(!directory.read("local.ini").contains("k = 1"));
     assert_eq!(configuration.set("s", "k", "2", disk), Ok(text("1")));
     assert!(directory.read("local.ini").contains("k = 2"));
     assert_eq!(configuration.delete("s", "k", disk), Ok("2".to_owned()));
-    assert_eq!(configuration.delete("s", "k", disk), Err(settee_service::SettingsError::Unknown));
+    assert_eq!(configuration.delete("s", "k", disk), Err(settee_settings::SettingsError::Unknown));
     let refusal = "Invalid configuration key".to_owned();
-    assert_eq!(configuration.set("s", "[", "v", disk), Err(settee_service::SettingsError::Invalid(refusal)));
+    assert_eq!(configuration.set("s", "[", "v", disk), Err(settee_settings::SettingsError::Invalid(refusal)));
 }

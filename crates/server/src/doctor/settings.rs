@@ -4,12 +4,12 @@
 use std::path::Path;
 
 use settee_auth::is_hashed;
+use settee_settings::{Key, chttpd, couchdb, key::Text, ssl};
 
 use super::Finding;
 use super::checks::readable;
 use crate::config::Configuration;
 use crate::config::check::Severity;
-use crate::config::defaults;
 
 pub(super) fn examine(configuration: &Configuration) -> Vec<Finding> {
     let advice = "Mend it; `settee config --defaults` shows how settings are written and what each may be.";
@@ -23,7 +23,7 @@ pub(super) fn examine(configuration: &Configuration) -> Vec<Finding> {
     findings.extend(plain_passwords(configuration));
     findings.push(administrators(configuration));
     findings.extend(certificates(configuration));
-    if let Some(mode @ ("true" | "nolb")) = configuration.effective("couchdb", "maintenance_mode").as_deref() {
+    if let Some(mode @ ("true" | "nolb")) = couchdb::MAINTENANCE_MODE.text(configuration).as_deref() {
         let found = format!("maintenance_mode is {mode}: /_up answers 404, and load balancers stay away");
         findings.push(Finding::warning(found, "Set [couchdb] maintenance_mode to false when the work is done."));
     }
@@ -48,8 +48,8 @@ fn administrators(configuration: &Configuration) -> Finding {
     if count > 0 {
         return Finding::good(format!("there are administrators: {count}"));
     }
-    let address = configuration.effective("chttpd", "bind_address").unwrap_or_default();
-    let is_private = defaults::address(&address).is_some_and(|address| address.is_loopback());
+    let address = chttpd::BIND_ADDRESS.of(configuration);
+    let is_private = settee_settings::key::address(&address).is_some_and(|address| address.is_loopback());
     let advice = "Make one: COUCHDB_USER and COUCHDB_PASSWORD in the environment of the next start, or `name = password` in\n\
                   the section [admins] of local.ini.";
     if is_private {
@@ -60,14 +60,14 @@ fn administrators(configuration: &Configuration) -> Finding {
 }
 
 fn certificates(configuration: &Configuration) -> Vec<Finding> {
-    let get = |key: &str| configuration.effective("ssl", key).or_else(|| configuration.get("ssl", key));
-    if get("enable").as_deref() != Some("true") {
+    if !ssl::ENABLE.of(configuration) {
         return Vec::new();
     }
-    let files = [("cert_file", "-----BEGIN CERTIFICATE-----"), ("key_file", "PRIVATE KEY-----")];
-    let examine = |(key, wanted): (&str, &str)| {
+    let files = [(&ssl::CERT_FILE, "-----BEGIN CERTIFICATE-----"), (&ssl::KEY_FILE, "PRIVATE KEY-----")];
+    let examine = |(setting, wanted): (&Key<Text>, &str)| {
+        let key = setting.name();
         let advice = format!("Set [ssl] {key} to a file in PEM format.");
-        let Some(path) = get(key).filter(|path| !path.is_empty()) else {
+        let Some(path) = setting.text(configuration) else {
             return Finding::error(format!("TLS is on, but [ssl] {key} is not set"), advice);
         };
         match readable(Path::new(&path)) {

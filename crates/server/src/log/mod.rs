@@ -21,6 +21,7 @@ use anyhow::Context as _;
 use crate::config::Configuration;
 use format::Format;
 pub(crate) use redact::redact;
+use settee_settings::log;
 use subscriber::Collector;
 use writer::{Target, Urgency, Writer};
 
@@ -83,20 +84,19 @@ struct Wishes {
 
 impl Wishes {
     fn of(configuration: &Configuration) -> Self {
-        let get = |key| configuration.effective("log", key);
-        let target = match get("writer").as_deref() {
-            Some("file") => Target::File(PathBuf::from(get("file").unwrap_or_default())),
-            Some("journald") => Target::Journal,
-            Some("syslog") => Target::Syslog(syslog::Wishes::of(configuration)),
+        let target = match log::WRITER.of(configuration).as_str() {
+            "file" => Target::File(PathBuf::from(log::FILE.of(configuration))),
+            "journald" => Target::Journal,
+            "syslog" => Target::Syslog(syslog::Wishes::of(configuration)),
             _ => Target::Stderr,
         };
-        let format = match (get("format").as_deref(), &target) {
+        let format = match (log::FORMAT.of(configuration).as_str(), &target) {
             (_, Target::Syslog(_)) => Format::Syslog,
-            (Some("json"), _) => Format::Json,
+            ("json", _) => Format::Json,
             (_, Target::Journal) => Format::Journal,
             _ => Format::Text,
         };
-        Self { threshold: threshold(&get("level").unwrap_or_default()), format, target }
+        Self { threshold: threshold(&log::LEVEL.of(configuration)), format, target }
     }
 }
 

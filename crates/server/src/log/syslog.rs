@@ -5,6 +5,7 @@ use std::io::{self, Write as _};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _, UdpSocket};
 
 use crate::config::Configuration;
+use settee_settings::log;
 
 /// Collectors need not take more.
 const MESSAGE_BYTES: usize = 8192;
@@ -26,12 +27,11 @@ pub(super) struct Wishes {
 
 impl Wishes {
     pub(super) fn of(configuration: &Configuration) -> Self {
-        let get = |key| configuration.effective("log", key).unwrap_or_default();
         Self {
-            host: get("syslog_host"),
-            port: get("syslog_port").parse().unwrap_or(514),
-            appid: get("syslog_appid"),
-            facility: facility(&get("syslog_facility")),
+            host: log::SYSLOG_HOST.of(configuration),
+            port: u16::try_from(log::SYSLOG_PORT.of(configuration)).unwrap_or_default(),
+            appid: log::SYSLOG_APPID.of(configuration),
+            facility: facility(&log::SYSLOG_FACILITY.of(configuration)),
         }
     }
 }

@@ -2,10 +2,11 @@
 //! (`couch_mrview_util:validate_args`), because the first thing that is found is what the client hears.
 
 use settee_database::Layout;
+use settee_settings::{Settings, query_server_config};
 use settee_views::{QueryError, Reduce, ViewError};
 
 use super::{KeyList, ViewParams};
-use crate::{Error, Settings};
+use crate::Error;
 
 /// The greatest number that an Erlang system keeps in one word: CouchDB's limit of rows where none is set.
 const MAX_LIMIT: u64 = 576_460_752_303_423_487;
@@ -117,10 +118,10 @@ impl ViewParams {
     /// `[query_server_config] query_limit` and `partition_query_limit`: the most rows of an answer.
     fn apply_limit(&mut self, layout: Layout, settings: &dyn Settings) -> Result<(), Error> {
         let key = match layout {
-            Layout::Whole => "query_limit",
-            Layout::Partitioned => "partition_query_limit",
+            Layout::Whole => &query_server_config::QUERY_LIMIT,
+            Layout::Partitioned => &query_server_config::PARTITION_QUERY_LIMIT,
         };
-        let most = settings.number("query_server_config", key, MAX_LIMIT);
+        let most = key.of(settings);
         if self.limit.is_some_and(|limit| limit > most) {
             return Err(Error::query_parse(format!("Limit is too large, must not exceed {most}")));
         }

@@ -1,4 +1,15 @@
-//! What is needed of the configuration: [`Settings`], implemented by the server.
+//! The settings of the server: [`SETTINGS`] is the table of all, a [`Key`] reads one, and [`Settings`] is where values are.
+//!
+//! Readers go through keys, so that the name, the type and the default of a setting stand in one place. Values come from the
+//! server, which reads files; this crate knows no files, and does not know what a setting does.
+
+pub mod key;
+mod names;
+mod table;
+
+pub use key::{INFINITY, Key, Kind, Setting, Visibility};
+pub use names::{find, is_sensitive, old_section};
+pub use table::*;
 
 /// Whether a change of the configuration outlives the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,21 +43,6 @@ pub enum Applies {
     AfterRestart,
     /// Nobody reads the value: it is only kept.
     Nowhere,
-}
-
-/// What is known of a setting beside its value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KnownSetting {
-    /// Where it is set.
-    pub section: &'static str,
-    /// Its name there.
-    pub key: &'static str,
-    /// The value without a setting; `None`: nothing, or made up at the first start.
-    pub default: Option<String>,
-    /// When a change counts.
-    pub applies: Applies,
-    /// What it does, in a line.
-    pub doc: &'static str,
 }
 
 /// Configuration values by section and key, with CouchDB's names.
@@ -83,34 +79,26 @@ pub trait Settings: Send + Sync {
         self.get(section, key)
     }
 
-    /// When a change of this value counts.
-    fn applies(&self, _section: &str, _key: &str) -> Applies {
-        Applies::AtOnce
+    /// The default of a setting on this server.
+    fn default_of(&self, setting: &Setting) -> Option<String> {
+        setting.default.map(str::to_owned)
     }
 
-    /// The settings that the server knows, whether they are set or not.
-    fn known(&self) -> Vec<KnownSetting> {
-        Vec::new()
-    }
-
-    /// A value as a number.
-    fn number(&self, section: &str, key: &str, default: u64) -> u64 {
-        self.get(section, key).and_then(|value| value.trim().parse().ok()).unwrap_or(default)
-    }
-
-    /// A switch that keeps something out: only `false` opens it, and it is `false` unless somebody set it. What makes no sense
-    /// was meant to be something else.
-    fn guard(&self, section: &str, key: &str) -> bool {
-        let value = self.get(section, key).unwrap_or_default();
-        !matches!(value.trim(), "" | "false")
-    }
-
-    /// A value as a switch.
-    fn switch(&self, section: &str, key: &str, default: bool) -> bool {
-        match self.get(section, key).as_deref().map(str::trim) {
-            Some("true") => true,
-            Some("false") => false,
-            _ => default,
-        }
+    /// What was set, whether or not it makes sense, also under an old name of its section.
+    fn given(&self, section: &str, key: &str) -> Option<String> {
+        self.get(section, key)
     }
 }
+
+/// When a change of a setting counts.
+#[must_use]
+pub fn applies(section: &str, key: &str) -> Applies {
+    // Their keys are names.
+    if matches!(section, "admins" | "jwt_keys") {
+        return Applies::AtOnce;
+    }
+    find(section, key).map_or(Applies::Nowhere, |setting| setting.applies)
+}
+
+#[cfg(test)]
+mod tests;
