@@ -9,7 +9,7 @@ use settee_storage::faulty::FaultyEngine;
 
 use super::node::{Ask, World};
 
-const REQUESTS: [(&str, &str); 18] = [
+const REQUESTS: [(&str, &str); 17] = [
     ("GET /db", ""),
     ("GET /db/d", ""),
     ("GET /db/d?conflicts=true&revs_info=true", ""),
@@ -20,7 +20,6 @@ const REQUESTS: [(&str, &str); 18] = [
     ("GET /db/_changes?style=all_docs&descending=true", ""),
     ("POST /db/_bulk_get", r#"{"docs":[{"id":"d"},{"id":"e"}]}"#),
     ("POST /db/_revs_diff", r#"{"d":["9-0"],"e":["9-0"]}"#),
-    ("GET /db/_security", ""),
     ("GET /db/_revs_limit", ""),
     ("GET /db/_local/l", ""),
     ("POST /db/_find", r#"{"selector":{"n":{"$gt":0}}}"#),
