@@ -10,6 +10,7 @@ mod design_document;
 mod functions;
 mod limits;
 mod modules;
+pub mod scripted;
 mod shares;
 
 use std::ops::ControlFlow;

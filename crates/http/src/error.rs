@@ -15,11 +15,10 @@ use settee_model::json::JsonError;
 use settee_model::partition::{IllegalPartition, InvalidPartitionedId};
 use settee_model::{AttachmentError, DocumentError, DocumentErrorKind, InvalidRev};
 use settee_replication::{Failure, PeerError, ReplicateError};
+use settee_service::MalformedSecurity;
 use settee_settings::SettingsError;
 use settee_views::ViewError;
 use settee_wire::multipart::MultipartError;
-
-use crate::access::MalformedSecurity;
 
 /// An error as a client sees it.
 #[derive(Clone, Debug)]

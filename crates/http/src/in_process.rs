@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use settee_auth::UserContext;
 use settee_replication::{Body, BoxFuture, Roles, Transport, TransportError, User};
 
+use crate::Error;
 use crate::authentication::Caller;
 use crate::budget::{Account, Share};
 use crate::connection::Scheme;
@@ -16,7 +17,6 @@ use crate::node::Node;
 use crate::request::{Line, Unread};
 use crate::respond::Response;
 use crate::router::Router;
-use crate::{Error, users};
 
 /// Requests on behalf of one user.
 pub(crate) struct InProcess {
@@ -87,7 +87,7 @@ async fn context(node: &Arc<Node>, user: &User) -> Result<UserContext, Error> {
     let now = match (&user.name, &user.roles) {
         (None, _) => node.authenticator.without_credentials(),
         (Some(name), Roles::OfAccount) => {
-            let account = users::account(node, &node.auth_policy(), name).await?;
+            let account = node.users.account(name).await?;
             account.map_or_else(UserContext::anonymous, |account| account.context())
         }
         (Some(name), Roles::Given(_)) if node.authenticator.is_admin(name) => UserContext::admin(name),

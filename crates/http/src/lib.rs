@@ -6,7 +6,6 @@
 //! documents, views and passwords are other crates'; work that may block runs behind `bridge`.
 
 mod accept;
-mod access;
 mod attachments;
 mod authentication;
 mod body;
@@ -26,8 +25,8 @@ mod origin;
 mod params;
 mod policy;
 mod rate;
+mod redactor;
 mod replication;
-mod replicator_documents;
 mod request;
 mod respond;
 mod revision;
@@ -36,13 +35,10 @@ mod routes;
 mod sequence;
 mod server;
 mod stream;
-mod system;
 mod target;
 #[cfg(test)]
 mod tests;
 mod tls;
-mod users;
-mod validation;
 
 pub use authentication::fetch::{FetchError, KeyFetcher};
 pub use authentication::policy::violation;

@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use hyper::StatusCode;
+use parking_lot::Mutex;
 use settee_auth::Authenticator;
 use settee_database::tasks::Tasks;
 use settee_database::{Catalog, Database};
 use settee_replication::Replicator;
-use settee_service::{Feeds, Hashers, Programs};
-use settee_settings::Settings;
+use settee_service::{Access, Counted, Databases, DatabasesParts, Feeds, Hashers, Programs, Users, UsersParts, Writer};
+use settee_settings::{Derived, Settings};
 use settee_views::{Languages, Views};
 
 use crate::Error;
@@ -19,12 +20,10 @@ use crate::authentication::jwt::Keys;
 use crate::authentication::policy::AuthPolicy;
 use crate::bridge::lanes::{Lanes, Passage, Places};
 use crate::budget::{Account, Budget};
-use crate::metrics::{Metrics, SlowRequest};
+use crate::metrics::{Count, Metrics, SlowRequest};
 use crate::operation::Operation;
-use crate::policy::{Policies, Policy};
+use crate::policy::Policy;
 use crate::rate::Rates;
-use crate::users::Users;
-use crate::validation::Validators;
 
 /// How this server names itself.
 #[derive(Clone, Debug)]
@@ -103,21 +102,25 @@ pub struct Node {
     pub(crate) authenticator: Authenticator,
     pub(crate) uuids: UuidSource,
     pub(crate) identity: Identity,
-    pub(crate) clock_ms: Box<dyn Fn() -> u64 + Send + Sync>,
-    pub(crate) entropy: Box<dyn Fn() -> u64 + Send + Sync>,
+    pub(crate) clock_ms: Arc<dyn Fn() -> u64 + Send + Sync>,
+    pub(crate) entropy: Arc<dyn Fn() -> u64 + Send + Sync>,
     pub(crate) feeds: Feeds,
-    pub(crate) validators: Validators,
-    pub(crate) users: Users,
-    pub(crate) hashers: Hashers,
+    pub(crate) users: Arc<Users>,
+    pub(crate) writer: Arc<Writer>,
+    pub(crate) access: Access,
+    pub(crate) databases: Arc<Databases>,
+    pub(crate) hashers: Arc<Hashers>,
+    /// Held while the secret of session cookies is made up.
+    pub(crate) making_secret: Mutex<()>,
     pub(crate) keys: Keys,
     lanes: Arc<Lanes>,
     pub(crate) budget: Arc<Budget>,
-    policies: Policies,
+    policy: Derived<Policy>,
     pub(crate) rates: Rates,
     /// There when replication has begun.
-    pub(crate) replicator: OnceLock<Arc<Replicator>>,
+    pub(crate) replicator: Arc<OnceLock<Arc<Replicator>>>,
     pub(crate) operation: Operation,
-    pub(crate) metrics: Metrics,
+    pub(crate) metrics: Arc<Metrics>,
     pub(crate) started_ms: u64,
     requests: AtomicU64,
 }
@@ -132,7 +135,39 @@ impl Node {
         let started_ms = clock_ms();
         let programs = Arc::new(Programs::new(languages, settings.as_ref()));
         let lanes = Lanes::new(&Places::of(settings.as_ref()));
-        let metrics = Metrics::new((operation.monotonic_us)());
+        let metrics = Arc::new(Metrics::new((operation.monotonic_us)()));
+        let hashers = Arc::new(Hashers::start(surroundings.hash_threads, &surroundings.give_way));
+        let (clock_ms, entropy): (Arc<dyn Fn() -> u64 + Send + Sync>, Arc<dyn Fn() -> u64 + Send + Sync>) =
+            (Arc::from(clock_ms), Arc::from(entropy));
+        let counting = Arc::clone(&metrics);
+        let count = move |what| {
+            counting.count(match what {
+                Counted::VduReject => Count::VduRejects,
+                Counted::AuthCacheHit => Count::AuthCacheHits,
+                Counted::AuthCacheMiss => Count::AuthCacheMisses,
+            });
+        };
+        let users = Arc::new(Users::new(UsersParts {
+            catalog: Arc::clone(&catalog),
+            settings: Arc::clone(&settings),
+            authenticator: authenticator.clone(),
+            hashers: Arc::clone(&hashers),
+            count: Arc::new(count),
+            entropy: Arc::clone(&entropy),
+        }));
+        let writer = Arc::new(Writer::new(Arc::clone(&programs), Arc::clone(&users)));
+        let access = Access::new(Arc::clone(&catalog), Arc::clone(&settings), Arc::clone(&users));
+        let replicator = Arc::new(OnceLock::new());
+        let databases = Arc::new(Databases::new(DatabasesParts {
+            catalog: Arc::clone(&catalog),
+            views: Arc::clone(&views),
+            settings: Arc::clone(&settings),
+            users: Arc::clone(&users),
+            writer: Arc::clone(&writer),
+            replicator: Arc::clone(&replicator),
+            clock_ms: Arc::clone(&clock_ms),
+            entropy: Arc::clone(&entropy),
+        }));
         Arc::new(Self {
             catalog,
             views,
@@ -145,15 +180,18 @@ impl Node {
             clock_ms,
             entropy,
             feeds: Feeds::default(),
-            validators: Validators::default(),
-            users: Users::default(),
-            hashers: Hashers::start(surroundings.hash_threads, &surroundings.give_way),
+            users,
+            writer,
+            access,
+            databases,
+            hashers,
+            making_secret: Mutex::default(),
             keys: Keys::new(surroundings.read_keys),
             lanes,
             budget: Budget::new(surroundings.request_memory_bytes),
-            policies: Policies::default(),
+            policy: Derived::default(),
             rates: Rates::default(),
-            replicator: OnceLock::new(),
+            replicator,
             operation,
             metrics,
             started_ms,
@@ -201,7 +239,7 @@ impl Node {
 
     /// What holds for all requests.
     pub(crate) fn policy(&self) -> Arc<Policy> {
-        self.policies.current(self.settings.as_ref())
+        self.policy.current(self.settings.as_ref(), Policy::of)
     }
 
     /// The way of an answer that may be long.
@@ -223,6 +261,14 @@ impl Node {
     #[cfg(test)]
     pub(crate) fn free_answers(&self) -> usize {
         self.lanes.free_answers()
+    }
+
+    /// Makes the database of users, unless it is there, or `[couchdb] single_node` is off.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub async fn make_users_database(&self) -> Result<(), Error> {
+        Ok(self.databases.make_users_database().await?)
     }
 
     /// The settings of authentication.

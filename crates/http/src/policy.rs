@@ -1,11 +1,10 @@
-//! [`Policies`]: what every request needs of the configuration, taken from it once and again when it changes.
+//! [`Policy`]: what every request needs of the configuration, taken from it once and again when it changes.
 
 use std::sync::Arc;
 
 use std::time::Duration;
 
 use hyper::header::{self, HeaderName};
-use parking_lot::Mutex;
 
 use settee_settings::{Settings, chttpd};
 
@@ -43,28 +42,8 @@ pub(crate) struct Policy {
     pub(crate) minimal_headers: Vec<HeaderName>,
 }
 
-/// The policy of the configuration as it is.
-#[derive(Default)]
-pub(crate) struct Policies(Mutex<Option<(u64, Arc<Policy>)>>);
-
-impl Policies {
-    pub(crate) fn current(&self, settings: &dyn Settings) -> Arc<Policy> {
-        // Taken before the values: who changes them meanwhile is seen the next time.
-        let version = settings.version();
-        let mut known = self.0.lock();
-        if let (Some((old, policy)), Some(version)) = (&*known, version)
-            && *old == version
-        {
-            return Arc::clone(policy);
-        }
-        let policy = Arc::new(Policy::of(settings));
-        *known = version.map(|version| (version, Arc::clone(&policy)));
-        policy
-    }
-}
-
 impl Policy {
-    fn of(settings: &dyn Settings) -> Self {
+    pub(crate) fn of(settings: &dyn Settings) -> Self {
         Self {
             max_uri_length: chttpd::MAX_URI_LENGTH.of(settings),
             max_body_bytes: usize::try_from(chttpd::MAX_HTTP_REQUEST_SIZE.of(settings)).unwrap_or(usize::MAX),

@@ -16,7 +16,6 @@ use tokio::task::JoinHandle;
 use crate::in_process::InProcess;
 use crate::node::Node;
 use crate::router::Router;
-use crate::routes::databases;
 use crate::server::Shutdown;
 use crate::{bridge, routes};
 
@@ -77,7 +76,7 @@ impl Replication {
 
 fn ensure_database(node: &Node) -> Result<(), crate::Error> {
     match node.catalog.database(REPLICATOR_DATABASE) {
-        Err(DatabaseError::NotFound) => databases::create_now(node, REPLICATOR_DATABASE),
+        Err(DatabaseError::NotFound) => Ok(node.databases.create(REPLICATOR_DATABASE)?),
         found => Ok(found.map(|_| ())?),
     }
 }

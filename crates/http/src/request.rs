@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use settee_auth::UserContext;
 use settee_database::Database;
 use settee_model::json::Json;
+use settee_service::Permission;
 
 use crate::Error;
 use crate::authentication::policy::Handler;
@@ -74,6 +75,11 @@ impl Request {
     /// The database that the path names.
     pub(crate) fn database(&self) -> Result<Arc<Database>, Error> {
         self.node.database(self.captures.get("db"))
+    }
+
+    /// Refuses who is no administrator of the database that the path names.
+    pub(crate) async fn require_database_admin(&self) -> Result<(), Error> {
+        Ok(self.node.access.authorize(Permission::DatabaseAdmin, &self.user, self.captures.place()).await?)
     }
 
     /// The whole body.

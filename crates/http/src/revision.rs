@@ -3,17 +3,13 @@
 pub(crate) mod attachments;
 pub(crate) mod multipart;
 
-use settee_database::{DatabaseError, DocRecord, ReadView, Stored};
-use settee_model::Rev;
-use settee_model::json;
+use settee_database::{DatabaseError, DocRecord, ReadView};
+use settee_service::revisions::{write_leaves, write_revisions};
 
 use self::attachments::Text;
 use crate::Error;
 use crate::params::attachments::Shown;
 use crate::params::document::Extras;
-
-/// How many revisions functions of design documents see: CouchDB's `[query_server_config] revs_limit`.
-const FUNCTION_REVISIONS: usize = 20;
 
 /// Whether members were added that depend on more than the revision, so that it cannot be the entity tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,13 +20,6 @@ pub(crate) enum Encoded {
     ByDocument,
     /// The body was removed by a compaction.
     Gone,
-}
-
-/// Whether functions see `_conflicts`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Conflicts {
-    Shown,
-    Hidden,
 }
 
 /// Appends the revision at `node`. With `winner` the members that tell of other leaves are added.
@@ -123,53 +112,6 @@ fn members(view: &ReadView, record: &DocRecord, node: u32, extras: Extras) -> Re
     Ok((encoded, members))
 }
 
-/// Appends the revision at `node` as functions of design documents see it: with the newest of its `_revisions`, and with
-/// `_conflicts` where CouchDB opens the document with them. `false` if its body is gone.
-pub(crate) fn write_for_functions(
-    out: &mut Vec<u8>,
-    view: &ReadView,
-    id: &str,
-    record: &DocRecord,
-    node: u32,
-    conflicts: Conflicts,
-) -> Result<bool, Error> {
-    let revision = record.tree.node(node);
-    let Some(stored) = revision.value else {
-        return Ok(false);
-    };
-    let members = |out: &mut Vec<u8>| {
-        write_revisions(out, record, node, FUNCTION_REVISIONS);
-        if conflicts == Conflicts::Shown {
-            write_leaves(out, "_conflicts", record, node, |stored| !stored.deleted);
-        }
-    };
-    Ok(view.write_document(out, id, &revision.rev, stored, members)?)
-}
-
-/// Appends revisions as a JSON array of strings.
-pub(crate) fn rev_list(out: &mut Vec<u8>, revs: impl Iterator<Item = Rev>) {
-    out.push(b'[');
-    for (index, rev) in revs.enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        rev.write_json(out);
-    }
-    out.push(b']');
-}
-
-fn write_revisions(out: &mut Vec<u8>, record: &DocRecord, node: u32, limit: usize) {
-    let start = record.tree.node(node).rev.generation;
-    out.extend_from_slice(format!(",\"_revisions\":{{\"start\":{start},\"ids\":[").as_bytes());
-    for (index, ancestor) in record.tree.history(node).take(limit).enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        json::write_string(out, &record.tree.node(ancestor).rev.hash.to_string());
-    }
-    out.extend_from_slice(b"]}");
-}
-
 fn write_revs_info(out: &mut Vec<u8>, record: &DocRecord, node: u32, limit: usize) {
     out.extend_from_slice(b",\"_revs_info\":[");
     for (index, ancestor) in record.tree.history(node).take(limit).enumerate() {
@@ -187,17 +129,4 @@ fn write_revs_info(out: &mut Vec<u8>, record: &DocRecord, node: u32, limit: usiz
         out.extend_from_slice(format!(",\"status\":\"{status}\"}}").as_bytes());
     }
     out.push(b']');
-}
-
-fn write_leaves(out: &mut Vec<u8>, name: &str, record: &DocRecord, node: u32, wanted: impl Fn(Stored) -> bool) {
-    let leaves = record.tree.leaves_by_rank(|stored| stored.deleted).into_iter().filter(|leaf| *leaf != node);
-    let revs: Vec<Rev> = leaves
-        .map(|leaf| record.tree.node(leaf))
-        .filter(|leaf| leaf.value.is_some_and(&wanted))
-        .map(|leaf| leaf.rev.clone())
-        .collect();
-    if !revs.is_empty() {
-        out.extend_from_slice(format!(",\"{name}\":").as_bytes());
-        rev_list(out, revs.into_iter());
-    }
 }

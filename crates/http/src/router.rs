@@ -12,13 +12,13 @@ use std::sync::Arc;
 use hyper::{HeaderMap, Method, StatusCode, Uri};
 use percent_encoding::percent_decode_str;
 use settee_auth::UserContext;
+use settee_service::{Permission, Place as AccessPlace};
 
 use crate::Error;
-use crate::access::{self, Permission};
 use crate::budget::Share;
 use crate::node::Node;
 use crate::params::{Plus, Query, decode};
-use crate::replicator_documents;
+use crate::redactor;
 use crate::request::{Line, Request, Unread, absolute};
 use crate::respond::{self, Answer};
 use crate::routes::{design, partition};
@@ -110,6 +110,11 @@ impl Captures {
     /// The part of this name; empty if the pattern has none.
     pub(crate) fn get(&self, name: &str) -> &str {
         self.parts.iter().find(|(key, _)| *key == name).map_or("", |(_, value)| value)
+    }
+
+    /// What of it decides who may go there.
+    pub(crate) fn place(&self) -> AccessPlace<'_> {
+        AccessPlace { database: self.get("db"), design_document: self.get("ddoc") }
     }
 
     /// Refuses a name of an attachment that is no text. Who reads finds nothing under it.
@@ -287,7 +292,7 @@ impl Router {
             Ok((resource, permission, ..)) => {
                 line.account.set_share(Share::of_user(&user));
                 line.seen.set_route(resource.path);
-                access::authorize(node, *permission, &user, &place.captures).await?;
+                node.access.authorize(*permission, &user, place.captures.place()).await?;
                 // A database is opened before anything else of a request is looked at, unless it is made or ended by it.
                 let is_for_database = resource.path == "/{db}" && [Method::PUT, Method::DELETE].contains(&line.method);
                 if !is_for_database {
@@ -303,7 +308,8 @@ impl Router {
             // whatever they ask.
             Err(_) => {
                 let Split { parts, .. } = split(line.uri.path(), node.policy().plus);
-                access::authorize(node, access::of_unserved(&line.method, &parts), &user, &place.captures).await?;
+                let permission = of_unserved(&line.method, &parts);
+                node.access.authorize(permission, &user, place.captures.place()).await?;
                 open_database(node, &place.captures)?;
             }
         }
@@ -322,12 +328,12 @@ impl Router {
             }
         };
         let (node, router, captures) = (Arc::clone(node), Arc::clone(self), place.captures);
-        let mask = replicator_documents::mask(&line, &captures, &user, node.policy().plus)?;
+        let redactor = redactor::redactor(&line, &captures, &user, node.policy().plus)?;
         let account = Arc::clone(&line.account);
         let answer = handler(Request { node, router, line, headers, query, user, captures, body, takes }).await;
-        match mask {
+        match redactor {
             None => answer,
-            Some(mask) => mask.cover(answer?, &account).await,
+            Some(redactor) => redactor.cover(answer?, &account).await,
         }
     }
 
@@ -419,6 +425,27 @@ fn split(path: &str, plus: Plus) -> Split<'_> {
         }
     }
     Split { parts, garbled }
+}
+
+/// What a path needs that nothing serves, or not with this method: what CouchDB asks before it looks at what there is, so that
+/// nobody learns by it who may not know.
+fn of_unserved(method: &Method, path: &[Cow<'_, str>]) -> Permission {
+    let path: Vec<&str> = path.iter().map(AsRef::as_ref).collect();
+    let makes_or_ends = [Method::PUT, Method::DELETE].contains(method);
+    match path[..] {
+        [] | ["favicon.ico", ..] => Permission::Anyone,
+        ["_all_dbs" | "_dbs_info", ..] => Permission::ListDatabases,
+        ["_up" | "_uuids" | "_session" | "_replicate" | "_active_tasks"] => Permission::Anyone,
+        ["_utils", ..] if *method == Method::GET => Permission::Anyone,
+        ["_node", _, "_stats" | "_system" | "_prometheus", ..] | ["_stats", ..] => Permission::Metrics,
+        ["_users" | "_replicator", "_all_docs" | "_changes", ..] => Permission::ServerAdmin,
+        [_] if makes_or_ends => Permission::ServerAdmin,
+        ["_users" | "_replicator" | "_global_changes", ..] => Permission::Document,
+        [first, ..] if first.starts_with('_') => Permission::ServerAdmin,
+        [_, "_compact", ..] | [_, "_view_cleanup"] => Permission::Maintenance,
+        [_, "_sync_shards" | "_purge"] => Permission::ServerAdmin,
+        _ => Permission::Document,
+    }
 }
 
 #[cfg(test)]

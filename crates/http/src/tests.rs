@@ -1,6 +1,7 @@
 //! What the tests of this crate share: a database in memory, queries in short, and texts that are kept in files.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod access;
 mod differential;
 mod documents;
 mod engine_calls;

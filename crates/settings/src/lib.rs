@@ -3,10 +3,12 @@
 //! Readers go through keys, so that the name, the type and the default of a setting stand in one place. Values come from the
 //! server, which reads files; this crate knows no files, and does not know what a setting does.
 
+mod derived;
 pub mod key;
 mod names;
 mod table;
 
+pub use derived::Derived;
 pub use key::{INFINITY, Key, Kind, Setting, Visibility};
 pub use names::{find, is_sensitive, old_section};
 pub use table::*;

@@ -12,7 +12,6 @@ use crate::Error;
 use crate::connection::Scheme;
 use crate::node::Node;
 use crate::request::Line;
-use crate::users;
 
 /// The user of a session, and a new cookie if a tenth of its time is over.
 pub(super) async fn user(
@@ -24,7 +23,7 @@ pub(super) async fn user(
     let Some(value) = value(headers).filter(|value| !value.is_empty()) else { return Ok(None) };
     let cookie = SessionCookie::parse(value)?;
     let Some(secret) = &policy.secret else { return Ok(None) };
-    let Some(account) = users::account(node, policy, cookie.name()).await? else { return Ok(None) };
+    let Some(account) = node.users.account(cookie.name()).await? else { return Ok(None) };
     let now_s = (node.clock_ms)() / 1000;
     let timeout_s = policy.cookie.timeout_s;
     let left_s = cookie.verify(secret.as_bytes(), account.salt(), &policy.algorithms, now_s, timeout_s);

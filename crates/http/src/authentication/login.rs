@@ -8,7 +8,6 @@ use settee_auth::{Account, AuthError, BasicCredentials, Check, Login, UserContex
 use super::policy::AuthPolicy;
 use crate::Error;
 use crate::node::Node;
-use crate::users;
 
 /// The user of basic credentials. Users with one-time passwords have to begin sessions instead.
 pub(super) async fn basic(
@@ -18,7 +17,7 @@ pub(super) async fn basic(
     credentials: BasicCredentials,
 ) -> Result<UserContext, Error> {
     let name = String::from_utf8(credentials.name).map_err(|_| AuthError::Incorrect)?;
-    let account = users::account(node, policy, &name).await?.ok_or(AuthError::Incorrect)?;
+    let account = node.users.account(&name).await?.ok_or(AuthError::Incorrect)?;
     if account.totp().is_some() {
         return Err(AuthError::Incorrect.into());
     }
@@ -27,13 +26,9 @@ pub(super) async fn basic(
 }
 
 /// Whether no user has the name of the credentials.
-pub(super) async fn is_unknown(
-    node: &Arc<Node>,
-    policy: &AuthPolicy,
-    credentials: &BasicCredentials,
-) -> Result<bool, Error> {
+pub(super) async fn is_unknown(node: &Arc<Node>, credentials: &BasicCredentials) -> Result<bool, Error> {
     let Ok(name) = std::str::from_utf8(&credentials.name) else { return Ok(true) };
-    Ok(users::account(node, policy, name).await?.is_none())
+    Ok(node.users.account(name).await?.is_none())
 }
 
 /// The account of `name`, if the password and the one-time password are right.
@@ -46,7 +41,7 @@ pub(crate) async fn session(
     token: &str,
 ) -> Result<Arc<Account>, Error> {
     let now_ms = (node.clock_ms)();
-    let Some(account) = users::account(node, policy, name).await? else {
+    let Some(account) = node.users.account(name).await? else {
         warn(name, peer);
         return Err(node.authenticator.refuse_unknown(name, peer, now_ms, &policy.login.lockout).into());
     };
@@ -73,7 +68,7 @@ async fn check(
     };
     match result {
         Ok(()) => {
-            users::upgrade(node, policy, &account, password);
+            settee_service::upgrade(&node.writer, &account, password);
             Ok(())
         }
         Err(error) => {

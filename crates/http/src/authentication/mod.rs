@@ -71,7 +71,7 @@ async fn default_user(
     let Some(credentials) = header.map(BasicCredentials::parse).transpose()?.flatten() else {
         return Ok(party.then(UserContext::admin_party));
     };
-    if party && login::is_unknown(node, policy, &credentials).await? {
+    if party && login::is_unknown(node, &credentials).await? {
         return Ok(Some(UserContext::admin_party()));
     }
     login::basic(node, policy, line.peer, credentials).await.map(Some)

@@ -1,10 +1,8 @@
 //! [`AuthPolicy`]: the settings of authentication, read once for all requests until some setting changes.
 
-use std::num::NonZeroU32;
-
 use settee_auth::jwt::{JwtAlgorithm, RequiredClaim, RolesClaim, TokenPolicy};
 use settee_auth::user_document::PasswordRules;
-use settee_auth::{Algorithm, Hashing, LockoutMode, LockoutPolicy, LoginPolicy, NewScheme};
+use settee_auth::{Algorithm, LockoutMode, LockoutPolicy, LoginPolicy};
 use settee_settings::{Key, Settings, chttpd, chttpd_auth, chttpd_auth_lockout, jwt_auth, key::Number};
 
 /// How soon a change of a file of keys counts.
@@ -107,23 +105,12 @@ pub(crate) struct JwtPolicy {
 pub(crate) struct AuthPolicy {
     pub(crate) handlers: Vec<Handler>,
     pub(crate) anonymous: Anonymous,
-    /// The database of users.
-    pub(crate) users_db: String,
-    /// Whether documents of users may be used that have conflicts.
-    pub(crate) conflicted_users: bool,
-    /// Members of user documents that everybody may see.
-    pub(crate) public_fields: String,
     pub(crate) secret: Option<String>,
     pub(crate) algorithms: Vec<Algorithm>,
     pub(crate) cookie: CookiePolicy,
     pub(crate) proxy: ProxyPolicy,
     pub(crate) jwt: JwtPolicy,
     pub(crate) login: LoginPolicy,
-    /// How new passwords are hashed; `None` if the configuration names a scheme that is none.
-    pub(crate) hashing: Option<Hashing>,
-    /// Whether old hashes are replaced when their users log in.
-    pub(crate) upgrade: bool,
-    pub(crate) password_regexp: String,
     /// Sent with answers 401.
     pub(crate) challenge: Option<String>,
     /// Where browsers are sent to log in.
@@ -135,9 +122,6 @@ impl AuthPolicy {
         Self {
             handlers: Handler::list(&chttpd::AUTHENTICATION_HANDLERS.of(settings)),
             anonymous: anonymous(settings),
-            users_db: chttpd_auth::AUTHENTICATION_DB.of(settings),
-            conflicted_users: chttpd_auth::ALLOW_CONFLICTED_USER_DOCS.of(settings),
-            public_fields: chttpd_auth::PUBLIC_FIELDS.of(settings),
             secret: chttpd_auth::SECRET.text(settings),
             algorithms: Algorithm::list(&chttpd_auth::HASH_ALGORITHMS.of(settings)),
             cookie: CookiePolicy {
@@ -158,9 +142,6 @@ impl AuthPolicy {
                     ..=rounds(&chttpd_auth::MAX_ITERATIONS, settings),
                 lockout: lockout(settings),
             },
-            hashing: hashing(settings),
-            upgrade: chttpd_auth::UPGRADE_HASH_ON_AUTH.of(settings),
-            password_regexp: chttpd_auth::PASSWORD_REGEXP.of(settings),
             challenge: chttpd::WWW_AUTHENTICATE.text(settings),
             redirect: chttpd_auth::AUTHENTICATION_REDIRECT.of(settings),
         }
@@ -204,16 +185,6 @@ pub fn violation(section: &str, key: &str, value: &str) -> Option<&'static str> 
 
 fn rounds(key: &Key<Number>, settings: &dyn Settings) -> u32 {
     u32::try_from(key.of(settings)).unwrap_or(u32::MAX)
-}
-
-fn hashing(settings: &dyn Settings) -> Option<Hashing> {
-    let scheme = match chttpd_auth::PASSWORD_SCHEME.of(settings).as_str() {
-        "pbkdf2" => NewScheme::Pbkdf2,
-        "simple" => NewScheme::Simple,
-        _ => return None,
-    };
-    let prf = Algorithm::named(&chttpd_auth::PBKDF2_PRF.of(settings))?;
-    Some(Hashing { scheme, prf, iterations: NonZeroU32::new(rounds(&chttpd_auth::ITERATIONS, settings))? })
 }
 
 fn jwt(settings: &dyn Settings) -> JwtPolicy {
@@ -330,7 +301,6 @@ mod tests {
             assert_eq!(of("chttpd/require_valid_user_except_for_up").anonymous, Anonymous::RefusedExceptUp, "{value}");
             assert!(of("chttpd_auth/proxy_use_secret").proxy.needs_token, "{value}");
             assert_eq!(of("chttpd_auth_lockout/mode").login.lockout.mode, LockoutMode::Enforce, "{value}");
-            assert!(!of("chttpd_auth/allow_conflicted_user_docs").conflicted_users || value == "true", "{value}");
         }
         for value in ["false", ""] {
             assert_eq!(policy(&format!("chttpd/require_valid_user={value}")).anonymous, Anonymous::Accepted);

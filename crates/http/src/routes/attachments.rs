@@ -22,7 +22,7 @@ use crate::params::document::{DocParams, replaced_rev};
 use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::revision::attachments::each_piece;
-use crate::{Error, accept, etag, users};
+use crate::{Error, accept, etag};
 
 /// Requests for more ranges get everything, as in CouchDB.
 const RANGES_MAX: usize = 9;
@@ -44,7 +44,7 @@ struct Asked {
 /// `GET /{db}/{doc}/{attachment}`
 pub(super) async fn get(request: Request) -> Answer {
     let database = request.database()?;
-    users::sight(&request, &database, &doc_id(&request)).await?.require_whole()?;
+    request.node.users.sight(&request.user, &database, &doc_id(&request)).await?.require_whole()?;
     let settings = &*request.node.settings;
     let sandbox = csp::ATTACHMENTS_ENABLE.of(settings);
     let value = csp::ATTACHMENTS_HEADER_VALUE.literal(settings);

@@ -16,10 +16,10 @@ use crate::attachments;
 use crate::metrics::Measure;
 use crate::node::Node;
 use crate::policy::Policy;
-use crate::replicator_documents::before_update;
 use crate::request::Request;
 use crate::respond::{self, Answer, Response};
-use crate::{Error, access, bridge, validation};
+use crate::{Error, bridge};
+use settee_service::replicator_documents::before_update;
 
 /// One document of a request: ready to be written, or refused alone.
 enum Row {
@@ -74,11 +74,11 @@ pub(super) async fn docs(mut request: Request) -> Answer {
             Row::Refused { error, .. } => refused.push(Some(error)),
         }
     }
-    let mut results = validation::commit(&request.node, &database, &request.user, updates).await?.into_iter();
-    let unanswered = || Err(Error::internal("the update was not answered"));
+    let mut results = request.node.writer.commit(&database, &request.user, updates).await?.into_iter();
+    let unanswered = || Err(settee_service::Error::Internal("the update was not answered"));
     let mut out = b"[".to_vec();
     for ((id, rev), refused) in names.iter().zip(refused) {
-        let result = refused.map_or_else(|| results.next().unwrap_or_else(unanswered), Err);
+        let result = refused.map_or_else(|| results.next().unwrap_or_else(unanswered).map_err(Error::from), Err);
         write_row(&mut out, id, rev.as_ref(), result, mode, is_short);
     }
     out.push(b']');
@@ -182,7 +182,7 @@ fn prepare_some(
         let attached = document.attachments.as_ref().map_or(0, |attachments| attachments.as_bytes().len());
         policy.documents.check_size(doc.raw().len() - attached, &id)?;
         if judged && let Err(error) = before_update(database, user, &id, &mut document, mode) {
-            rows.push(Row::Refused { id, error });
+            rows.push(Row::Refused { id, error: error.into() });
             continue;
         }
         let attachments = attachments::resolve(database, &policy.attachments, &id, &document, mode, HashMap::new())?;
@@ -193,16 +193,15 @@ fn prepare_some(
 
 /// Design documents need an administrator, and functions that compile; each fails alone.
 async fn check_design_documents(request: &Request, rows: &mut [Row]) -> Result<(), Error> {
-    let (node, user): (&Arc<Node>, &UserContext) = (&request.node, &request.user);
     let database = request.database()?;
     for row in rows {
         let Row::Update(update) = row else { continue };
         if !update.id().starts_with("_design/") {
             continue;
         }
-        let mut checked = access::require_database_admin(node, user, &request.captures).await;
+        let mut checked = request.require_database_admin().await;
         if checked.is_ok() && !update.is_deletion() {
-            checked = design::validate(node, &database, update.body()).await;
+            checked = design::validate(&request.node, &database, update.body()).await;
         }
         if let Err(error) = checked {
             *row = Row::Refused { id: update.id().to_owned(), error };

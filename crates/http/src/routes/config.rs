@@ -75,7 +75,7 @@ pub(super) async fn set(mut request: Request) -> Answer {
     let (value, persist) = (value.into_owned(), persist(&request));
     let applies = settee_settings::applies(&section, &key);
     let old = crate::bridge::blocking(move || Ok(settings.set(&section, &key, &value, persist)?)).await?;
-    request.node.guard_users_database().await?;
+    request.node.databases.guard_users_database().await?;
     Ok(changed(&old.unwrap_or_default(), applies))
 }
 
@@ -88,7 +88,7 @@ pub(super) async fn delete(request: Request) -> Answer {
     let persist = persist(&request);
     let applies = settee_settings::applies(&section, &key);
     let old = crate::bridge::blocking(move || Ok(settings.delete(&section, &key, persist)?)).await?;
-    request.node.guard_users_database().await?;
+    request.node.databases.guard_users_database().await?;
     Ok(changed(&old, applies))
 }
 
@@ -98,7 +98,7 @@ pub(super) async fn reload(request: Request) -> Answer {
     crate::body::require_json(&request.headers)?;
     let settings = std::sync::Arc::clone(&request.node.settings);
     crate::bridge::blocking(move || Ok(settings.reload()?)).await?;
-    request.node.guard_users_database().await?;
+    request.node.databases.guard_users_database().await?;
     Ok(respond::ok(StatusCode::OK))
 }
 

@@ -14,7 +14,7 @@ use crate::params::document::replaced_rev;
 use crate::params::{Plus, decode};
 use crate::request::Request;
 use crate::respond::{self, Answer};
-use crate::{Error, access, bridge, users};
+use crate::{Error, bridge};
 
 /// `COPY /{db}/{doc}`
 pub(super) async fn copy(request: Request) -> Answer {
@@ -23,12 +23,12 @@ pub(super) async fn copy(request: Request) -> Answer {
     let rev = replaced_rev(&request.query, &request.headers, None)?;
     let (target, target_rev) = destination(&request)?;
     check_place(&database, &source)?;
-    users::sight(&request, &database, &source).await?.require_whole()?;
+    request.node.users.sight(&request.user, &database, &source).await?.require_whole()?;
     let reader = Arc::clone(&database);
     let found = bridge::blocking(move || read_source(&reader, &source, rev.as_ref())).await?;
     check_id(&request.node, &database, &target)?;
     if target.starts_with("_design/") {
-        access::require_database_admin(&request.node, &request.user, &request.captures).await?;
+        request.require_database_admin().await?;
     }
     let document = Document { rev: target_rev, ..found.document };
     let attachments = Incoming::Known(found.attachments);

@@ -4,20 +4,19 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use hyper::{StatusCode, header};
-use settee_database::{Database, DatabaseOptions, Layout, Work};
+use settee_database::{Database, Layout, Work};
 use settee_model::json::{Value, write_string};
-use settee_service::threads;
-use settee_settings::{chttpd, cluster, couchdb};
+use settee_service::{Security, threads};
+use settee_settings::{chttpd, couchdb};
 
 use super::all_docs;
 use super::write::encode_path;
-use crate::access::Security;
 use crate::node::Node;
 use crate::params::Query;
 use crate::params::view::{Source, ViewKind, ViewParams};
 use crate::request::Request;
 use crate::respond::{self, Answer};
-use crate::{Error, access, bridge, sequence, system, users};
+use crate::{Error, bridge, sequence};
 
 /// The storage engine that clients of CouchDB can name.
 const ENGINE: &str = "couch";
@@ -74,26 +73,11 @@ pub(super) async fn create(request: Request) -> Answer {
     let name = request.captures.get("db").to_owned();
     let node = Arc::clone(&request.node);
     let created = name.clone();
-    bridge::blocking(move || create_as(&node, &created, shape)).await?;
+    bridge::blocking(move || Ok(node.databases.create_as(&created, shape.layout, shape.q)?)).await?;
     let mut response = respond::ok(StatusCode::CREATED);
     let location = request.absolute(&format!("/{}", encode_path(&name)));
     respond::set(response.headers_mut(), header::LOCATION, &location);
     Ok(response)
-}
-
-/// Creates a database that nobody described. Waits for the disk.
-pub(crate) fn create_now(node: &Node, name: &str) -> Result<(), Error> {
-    create_as(node, name, Shape { layout: Layout::Whole, q: Shape::default_q(node) })
-}
-
-fn create_as(node: &Node, name: &str, Shape { layout, q }: Shape) -> Result<(), Error> {
-    let (created_ms, instance) = ((node.clock_ms)(), (node.entropy)());
-    let database = node.catalog.create(name, DatabaseOptions { created_ms, instance, layout, q })?;
-    system::furnish(node, &database)?;
-    if let Some(replicator) = node.replicator.get() {
-        replicator.database_found(name);
-    }
-    Ok(())
 }
 
 /// What the creator of a database says about it.
@@ -128,11 +112,7 @@ impl Shape {
             Some("true") => Layout::Partitioned,
             Some(_) => return Err(Error::bad_request("Invalid `partitioned` parameter")),
         };
-        Ok(Self { layout, q: q.unwrap_or_else(|| Self::default_q(node)) })
-    }
-
-    fn default_q(node: &Node) -> u32 {
-        u32::try_from(cluster::Q.of(&*node.settings)).unwrap_or(u32::MAX).max(1)
+        Ok(Self { layout, q: q.unwrap_or_else(|| node.databases.default_q()) })
     }
 }
 
@@ -155,17 +135,7 @@ pub(super) async fn delete(request: Request) -> Answer {
     }
     let name = request.captures.get("db").to_owned();
     let node = Arc::clone(&request.node);
-    bridge::blocking(move || {
-        let database = node.catalog.database(&name)?;
-        node.views.release(&database);
-        node.validators.forget(&database);
-        node.catalog.delete(&name)?;
-        if let Some(replicator) = node.replicator.get() {
-            replicator.database_deleted(&name);
-        }
-        Ok(())
-    })
-    .await?;
+    bridge::blocking(move || Ok(node.databases.delete(&name)?)).await?;
     Ok(respond::ok(StatusCode::OK))
 }
 
@@ -279,15 +249,15 @@ fn write_infos<'k>(
 /// `GET /{db}/_security`
 pub(super) async fn security(request: Request) -> Answer {
     let database = request.database()?;
-    let security = bridge::blocking(move || access::security(&database)).await?;
+    let security = bridge::blocking(move || Ok(settee_service::security(&database)?)).await?;
     Ok(respond::json(StatusCode::OK, security.into_bytes()))
 }
 
 /// `PUT /{db}/_security`
 pub(super) async fn set_security(mut request: Request) -> Answer {
     let database = request.database()?;
-    let policy = request.node.auth_policy();
-    if users::is_users_db(&policy, database.name()) && !couchdb::USERS_DB_SECURITY_EDITABLE.of(&*request.node.settings)
+    if request.node.users.is_users_db(database.name())
+        && !couchdb::USERS_DB_SECURITY_EDITABLE.of(&*request.node.settings)
     {
         return Err(Error::forbidden("You can't edit the security object of the user database."));
     }

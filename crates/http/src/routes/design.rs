@@ -93,3 +93,6 @@ fn not_compiled(function: &str, error: &CompileError) -> Error {
         CompileError::Unavailable(reason) => Error::internal(reason.clone()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -44,13 +44,13 @@ use std::pin::Pin;
 
 use hyper::Method;
 
-use crate::access::Permission::{
-    Anyone, DatabaseAdmin, Document, ListDatabases, Maintenance, Member, Metrics, ServerAdmin,
-};
 use crate::respond::Answer;
 use crate::router::Takes::{Documents, Lists};
 use crate::router::{Resource, Router};
 use crate::server::{Shutdown, copy};
+use settee_service::Permission::{
+    Anyone, DatabaseAdmin, Document, ListDatabases, Maintenance, Member, Metrics, ServerAdmin,
+};
 
 /// The methods that documents serve, as CouchDB lists them.
 const DOCUMENT_METHODS: &str = "DELETE,GET,HEAD,POST,PUT,COPY";

@@ -12,7 +12,8 @@ use crate::node::Node;
 use crate::params::attachments::revisions;
 use crate::request::Request;
 use crate::respond::{self, Answer};
-use crate::{Error, bridge, revision};
+use crate::{Error, bridge};
+use settee_service::revisions::rev_list;
 
 /// So many documents are purged in one commit.
 const PURGES_PER_COMMIT: usize = 100;
@@ -36,7 +37,7 @@ pub(super) async fn purge(mut request: Request) -> Answer {
         }
         write_string(&mut out, &purge.id);
         out.push(b':');
-        revision::rev_list(&mut out, revs.into_iter());
+        rev_list(&mut out, revs.into_iter());
     }
     out.extend_from_slice(b"}}");
     let is_short = !purges.is_empty() && wants_more_copies(copies(&request.query));
@@ -83,7 +84,7 @@ pub(super) async fn infos(request: Request) -> Answer {
             out.extend_from_slice(br#"{"id":"#);
             write_string(out, &purge.id);
             out.extend_from_slice(br#","revs":"#);
-            revision::rev_list(out, purge.revs.into_iter());
+            rev_list(out, purge.revs.into_iter());
             out.push(b'}');
             flow = output.row_done();
         })?;

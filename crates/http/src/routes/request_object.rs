@@ -11,7 +11,8 @@ use settee_settings::chttpd;
 use super::databases::write_info;
 use crate::params::{Plus, Query, Raw};
 use crate::request::Request;
-use crate::{Error, access, router, validation};
+use crate::{Error, router};
+use settee_service::write_user;
 
 /// Parameters whose values functions get as JSON values.
 const JSON_PARAMETERS: [&str; 4] = ["startkey", "endkey", "key", "descending"];
@@ -64,7 +65,7 @@ impl RequestObject {
         let mut form = Vec::new();
         write_form(&mut form, request, body);
         let mut user = Vec::new();
-        validation::write_user(&mut user, request.captures.get("db"), &request.user);
+        write_user(&mut user, request.captures.get("db"), &request.user);
         let id = id.map_or_else(|| b"null".to_vec(), string);
         Ok(Self { id, members: out, form, uuid: request.node.uuid(), user })
     }
@@ -87,7 +88,7 @@ impl RequestObject {
         out.extend_from_slice(b",\"userCtx\":");
         out.extend_from_slice(&self.user);
         out.extend_from_slice(b",\"secObj\":");
-        out.extend_from_slice(access::security(database)?.as_bytes());
+        out.extend_from_slice(settee_service::security(database)?.as_bytes());
         out.push(b'}');
         Ok(out)
     }

@@ -10,17 +10,18 @@ use super::partition::check_place;
 use crate::params::attachments::revisions;
 use crate::request::Request;
 use crate::respond::Answer;
-use crate::{Error, bridge, revision};
+use crate::{Error, bridge};
+use settee_service::revisions::rev_list;
 
 /// `POST /{db}/_revs_diff`
 pub(super) async fn diff(request: Request) -> Answer {
     compare(request, b"{", b"}\n", |out, record, missing| {
         out.extend_from_slice(br#"{"missing":"#);
-        revision::rev_list(out, missing.iter().cloned());
+        rev_list(out, missing.iter().cloned());
         let ancestors = record.map(|record| possible_ancestors(record, missing)).unwrap_or_default();
         if !ancestors.is_empty() {
             out.extend_from_slice(br#","possible_ancestors":"#);
-            revision::rev_list(out, ancestors.into_iter());
+            rev_list(out, ancestors.into_iter());
         }
         out.push(b'}');
     })
@@ -30,7 +31,7 @@ pub(super) async fn diff(request: Request) -> Answer {
 /// `POST /{db}/_missing_revs`
 pub(super) async fn missing(request: Request) -> Answer {
     compare(request, br#"{"missing_revs":{"#, b"}}\n", |out, _, missing| {
-        revision::rev_list(out, missing.iter().cloned());
+        rev_list(out, missing.iter().cloned());
     })
     .await
 }

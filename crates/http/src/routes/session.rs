@@ -154,7 +154,7 @@ async fn secret(request: &Request) -> Result<String, Error> {
         return Ok(secret.clone());
     }
     bridge::blocking(move || {
-        let _making = node.users.making_secret.lock();
+        let _making = node.making_secret.lock();
         // Another login may have been first.
         if let Some(secret) = &node.auth_policy().secret {
             return Ok(secret.clone());

@@ -7,7 +7,6 @@ use hyper::StatusCode;
 use settee_model::json::{Kind, Value};
 use settee_settings::{Persist, chttpd};
 
-use super::databases;
 use crate::node::Node;
 use crate::request::Request;
 use crate::respond::{self, Answer};
@@ -130,7 +129,7 @@ fn missing(node: &Node, names: &[String]) -> Vec<String> {
 
 fn create(node: &Node, names: &[String]) -> Result<(), Error> {
     for name in names {
-        databases::create_now(node, name)?;
+        node.databases.create(name)?;
     }
     Ok(())
 }

@@ -10,9 +10,9 @@ use super::rendered::Rendered;
 use super::request_object::{Members, RequestObject};
 use crate::request::Request;
 use crate::respond::{self, Answer};
-use crate::revision::Conflicts;
-use crate::{Error, etag, revision};
+use crate::{Error, etag};
 use settee_service::Functions;
+use settee_service::revisions::{Conflicts, write_for_functions};
 
 /// `_show/{function}` and `_show/{function}/{doc}`
 pub(super) async fn show(mut request: Request) -> Answer {
@@ -77,8 +77,7 @@ pub(super) fn open(view: &ReadView, id: Option<&str>) -> Result<Option<Opened>, 
     };
     let mut text = Vec::new();
     let rev = record.tree.node(node).rev.to_string();
-    Ok(revision::write_for_functions(&mut text, view, id, &record, node, Conflicts::Shown)?
-        .then_some(Opened { rev, text }))
+    Ok(write_for_functions(&mut text, view, id, &record, node, Conflicts::Shown)?.then_some(Opened { rev, text }))
 }
 
 fn is_live(record: &DocRecord, node: u32) -> bool {

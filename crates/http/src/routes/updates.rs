@@ -12,7 +12,7 @@ use super::shows::{doc_id, open};
 use super::write::{self, Edit, Incoming};
 use crate::request::Request;
 use crate::respond::Answer;
-use crate::{Error, access, bridge};
+use crate::{Error, bridge};
 use settee_service::Functions;
 
 const NEW_REV: HeaderName = HeaderName::from_static("x-couch-update-newrev");
@@ -81,7 +81,7 @@ async fn save(
     write::check_id(&request.node, database, &id)?;
     write::check_size(&request.node, document.body.as_bytes().len(), &id)?;
     if id.starts_with("_design/") {
-        access::require_database_admin(&request.node, &request.user, &request.captures).await?;
+        request.require_database_admin().await?;
     }
     let edit = Edit { id, document, attachments: Incoming::InDocument, mode: EditMode::Interactive };
     let saved = write::save(request, database, edit).await?;

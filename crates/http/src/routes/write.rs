@@ -10,6 +10,7 @@ use settee_database::{Database, DocUpdate, EditMode, NewAttachments};
 use settee_model::json::{Json, write_string};
 use settee_model::{Document, InvalidRev, Rev, RevisionHasher, validate_doc_id};
 use settee_replication::documents::is_replicator_database;
+use settee_service::replicator_documents;
 use settee_settings::{Settings, couchdb};
 use settee_wire::multipart::ContentType;
 
@@ -21,7 +22,7 @@ use crate::params::Query;
 use crate::params::document::{DocParams, replaced_rev};
 use crate::request::Request;
 use crate::respond::{self, Answer, Response};
-use crate::{Error, access, bridge, replicator_documents, validation};
+use crate::{Error, bridge};
 
 /// The characters that CouchDB leaves as they are in addresses.
 const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b':');
@@ -125,7 +126,7 @@ pub(super) async fn post(mut request: Request) -> Answer {
     let id = document.id.clone().unwrap_or_else(|| request.node.uuid());
     check_id(&request.node, &database, &id)?;
     if id.starts_with("_design/") {
-        access::require_database_admin(&request.node, &request.user, &request.captures).await?;
+        request.require_database_admin().await?;
     }
     // CouchDB knows neither `new_edits` nor `rev` here, sends no entity tag, and answers 201 also to deletions.
     let edit = Edit { id, document, attachments: Incoming::InDocument, mode: EditMode::Interactive };
@@ -272,8 +273,9 @@ pub(super) async fn save(request: &Request, database: &Arc<Database>, edit: Edit
     // What is not replicated has a tag that its revision alone does not tell.
     let local = is_local(&id).then(|| edit.document.body.clone());
     let update = make_update(request, database, edit).await?;
-    let results = validation::commit(&request.node, database, &request.user, vec![update]).await?;
-    let rev = results.into_iter().next().unwrap_or_else(|| Err(Error::internal("the update was not answered")))?;
+    let results = request.node.writer.commit(database, &request.user, vec![update]).await?;
+    let unanswered = || Err(settee_service::Error::Internal("the update was not answered"));
+    let rev = results.into_iter().next().unwrap_or_else(unanswered)?;
     let tag = local.map_or_else(|| format!("\"{rev}\""), |body| local_tag(&rev, &body));
     Ok(Saved { id, rev, deleted, tag })
 }
@@ -285,7 +287,7 @@ async fn save_later(request: &Request, database: &Arc<Database>, edit: Edit) -> 
     out.push(b'}');
     let update = make_update(request, database, edit).await?;
     let (node, database, user) = (Arc::clone(&request.node), Arc::clone(database), request.user.clone());
-    tokio::spawn(async move { validation::commit(&node, &database, &user, vec![update]).await });
+    tokio::spawn(async move { node.writer.commit(&database, &user, vec![update]).await });
     Ok(respond::json(StatusCode::ACCEPTED, out))
 }
 

@@ -8,7 +8,6 @@ use hyper::{HeaderMap, Method};
 
 use super::check_file;
 use super::node::{Ask, World};
-use crate::access::{self, Permission};
 use crate::authentication::authenticate;
 use crate::budget::{Account, Share};
 use crate::connection::Scheme;
@@ -17,6 +16,7 @@ use crate::router::{Resource, Router, Served};
 use crate::routes::router;
 use crate::server::Shutdown;
 use crate::tests::show;
+use settee_service::Permission;
 
 /// Who asks, and with which header.
 const CALLERS: [&str; 5] = ["anonymous", "stranger", "member", "db admin", "admin"];
@@ -66,7 +66,7 @@ async fn verdict(world: &World, router: &Router, method: &Method, path: &str, he
     let judge = async {
         let found = authenticate(&world.node, &line, headers).await?;
         let (_, permission, captures) = router.find(method, path)?;
-        access::authorize(&world.node, permission, &found.user, &captures).await
+        Ok(world.node.access.authorize(permission, &found.user, captures.place()).await?)
     };
     judge.await.map_or_else(|error| show(&error), |()| "ok".to_owned())
 }

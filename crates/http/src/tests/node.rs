@@ -23,7 +23,8 @@ use crate::router::Router;
 use crate::routes::router;
 use crate::server::Shutdown;
 use crate::tests::live::Values;
-use crate::tests::parts::{Judge, parts};
+use crate::tests::parts::parts;
+use settee_design::scripted::Scripted;
 
 /// A request as data.
 pub(crate) struct Ask<'a> {
@@ -133,7 +134,7 @@ impl World {
         settings.set("chttpd_auth", "iterations", "2", Persist::No).unwrap();
         let clock = Arc::clone(&now_ms);
         // Its functions accept everything.
-        let language = Judge::new(|_, _, _| Ok(b"1".to_vec()));
+        let language = Scripted::new(|_, _, _| Ok(b"1".to_vec()));
         let parts = NodeParts {
             settings: Arc::clone(&settings) as Arc<dyn Settings>,
             clock_ms: Box::new(move || clock.load(Ordering::Relaxed)),

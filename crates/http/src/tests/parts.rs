@@ -1,5 +1,5 @@
 //! What nodes of tests are made of: [`parts`] has everything in memory and a clock that stands. A test replaces what it
-//! wants otherwise (`NodeParts { clock_ms, ..parts(…) }`); [`Judge`] is a language for those that need one.
+//! wants otherwise (`NodeParts { clock_ms, ..parts(…) }`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,10 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use settee_auth::Authenticator;
 use settee_database::tasks::Tasks;
 use settee_database::{Catalog, Engine};
-use settee_design::{
-    CallError, CompileError, DesignProgram, DesignSource, DocumentBatch, Language, Limits, ListSession, ListSink,
-    MapSource, Program, Reducer,
-};
+use settee_design::{Language, Limits};
 use settee_views::{Languages, Views};
 
 use crate::tests::live::Values;
@@ -50,69 +47,5 @@ pub(crate) fn parts(engine: Arc<dyn Engine>, languages: Vec<Arc<dyn Language>>) 
         entropy: Box::new(move || numbers.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed)),
         surroundings: Surroundings::default(),
         operation: Operation::none(),
-    }
-}
-
-/// Answers the call of a function of a design document: its path and its arguments.
-type Answers = dyn Fn(&DesignSource, &[&str], &[&[u8]]) -> Result<Vec<u8>, CallError> + Send + Sync;
-
-/// The language `javascript` without JavaScript: functions of design documents are called, by whatever words they are
-/// written in; views, filters and lists are not.
-#[derive(Clone)]
-pub(crate) struct Judge(Arc<Answers>);
-
-impl Judge {
-    pub(crate) fn new<F>(answers: F) -> Self
-    where
-        F: Fn(&DesignSource, &[&str], &[&[u8]]) -> Result<Vec<u8>, CallError> + Send + Sync + 'static,
-    {
-        Self(Arc::new(answers))
-    }
-}
-
-impl Language for Judge {
-    fn name(&self) -> &str {
-        "javascript"
-    }
-
-    fn program(&self, _: &MapSource, _: Limits) -> Result<Box<dyn Program>, CompileError> {
-        Err(CompileError::Unavailable("no views".to_owned()))
-    }
-
-    fn reducer(&self, _: &str, _: Limits) -> Result<Box<dyn Reducer>, CompileError> {
-        Err(CompileError::Unavailable("no views".to_owned()))
-    }
-
-    fn design_program(&self, source: &DesignSource, _: Limits) -> Result<Box<dyn DesignProgram>, CompileError> {
-        Ok(Box::new(Judged { judge: self.clone(), source: source.clone() }))
-    }
-}
-
-struct Judged {
-    judge: Judge,
-    source: DesignSource,
-}
-
-impl DesignProgram for Judged {
-    fn call(&mut self, path: &[&str], arguments: &[&[u8]]) -> Result<Vec<u8>, CallError> {
-        (self.judge.0)(&self.source, path, arguments)
-    }
-
-    fn filter(&mut self, _: &[&str], _: &DocumentBatch, _: Option<&[u8]>) -> Result<Vec<bool>, CallError> {
-        Err(CallError::NotFound("no filters".to_owned()))
-    }
-
-    fn list<'a>(
-        &'a mut self,
-        _: &str,
-        _: &[u8],
-        _: &[u8],
-        _: &mut dyn ListSink,
-    ) -> Result<Box<dyn ListSession + 'a>, CallError> {
-        Err(CallError::NotFound("no lists".to_owned()))
-    }
-
-    fn take_log(&mut self) -> Vec<String> {
-        Vec::new()
     }
 }

@@ -61,7 +61,7 @@ const ROWS: &[Row] = &[
     Row {
         name: "service",
         imports: &["model", "auth", "settings", "design", "database", "views", "replication"],
-        tests_import: &["storage"],
+        tests_import: &["storage", "mango"],
     },
     row("bench", &[]),
     row(

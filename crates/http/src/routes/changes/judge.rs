@@ -14,10 +14,10 @@ use super::walk::Seen;
 use crate::params::changes::Style;
 use crate::params::filter::{FunctionFilter, FunctionPath};
 use crate::request::Request;
-use crate::revision::Conflicts;
 use crate::routes::request_object::{Members, RequestObject};
-use crate::{Error, bridge, revision};
+use crate::{Error, bridge};
 use settee_service::Functions;
+use settee_service::revisions::{Conflicts, write_for_functions};
 
 /// Documents are judged together in batches of about this many …
 const BATCH_DOCUMENTS: usize = 200;
@@ -157,7 +157,7 @@ fn add_leaves(
     let mut names = Vec::new();
     for leaf in leaves.into_iter().take(count) {
         let added = batch.push_with(change.seq, change.id, |out| {
-            match revision::write_for_functions(out, view, change.id, &record, leaf, conflicts) {
+            match write_for_functions(out, view, change.id, &record, leaf, conflicts) {
                 Ok(true) => Ok(()),
                 Ok(false) => Err(None),
                 Err(error) => Err(Some(error)),
@@ -167,7 +167,7 @@ fn add_leaves(
             Ok(()) => names.push(record.tree.node(leaf).rev.clone()),
             // Its body is gone.
             Err(None) => {}
-            Err(Some(error)) => return Err(error),
+            Err(Some(error)) => return Err(error.into()),
         }
     }
     Ok(names)

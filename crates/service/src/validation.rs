@@ -1,4 +1,4 @@
-//! Writing documents past the validation functions of design documents: [`commit`] is how every document gets into a
+//! Writing documents past the validation functions of design documents: [`Writer::commit`] is how every document gets into a
 //! database.
 //!
 //! Functions run before the update enters the queue, on what a snapshot shows; the queue's leader answers that an
@@ -8,23 +8,21 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use hyper::StatusCode;
 use parking_lot::Mutex;
 use settee_auth::UserContext;
 use settee_database::{
     Against, Bodies, DOCUMENTS_TOGETHER, Database, Direction, DocRecord, DocUpdate, EncodingInfo, IdRange, Prospect,
     ReadView, UpdateOutcome, Validated, write_stubs,
 };
-use settee_design::DesignProgram;
+use settee_design::{CallError, DesignProgram};
 use settee_model::json::write_string;
 use settee_model::{Document, Rev};
-use settee_service::threads;
 
-use crate::metrics::Count;
-use crate::node::Node;
-use crate::revision::Conflicts;
-use crate::{Error, access, revision, users};
-use settee_service::Functions;
+use crate::functions::{Functions, Programs};
+use crate::revisions::{self, Conflicts};
+use crate::security::security;
+use crate::users::{Counted, Users};
+use crate::{Error, threads};
 
 /// How often in a row nothing of a request may get through because design documents change all the time.
 const VAIN_ROUNDS_MAX: u32 = 1000;
@@ -34,7 +32,7 @@ const REMEMBERED_MAX: usize = 4096;
 
 /// The validation functions of databases, as of the newest change of a design document.
 #[derive(Default)]
-pub(crate) struct Validators {
+struct Validators {
     databases: Mutex<HashMap<u64, Known>>,
 }
 
@@ -74,7 +72,7 @@ impl Validators {
     }
 
     /// Forgets a database that is gone.
-    pub(crate) fn forget(&self, database: &Database) {
+    fn forget(&self, database: &Database) {
         self.databases.lock().remove(&database.instance());
     }
 }
@@ -92,66 +90,130 @@ fn read_functions(view: &ReadView) -> Result<Arc<[Functions]>, Error> {
     Ok(functions.into())
 }
 
-/// Commits `updates` on behalf of `user`, in order, each on its own, past the validation functions of the database.
-/// Answers the revision of each, or why it was not written.
-pub(crate) async fn commit(
-    node: &Arc<Node>,
-    database: &Arc<Database>,
-    user: &UserContext,
-    updates: Vec<DocUpdate>,
-) -> Result<Vec<Result<Rev, Error>>, Error> {
-    let mut results: Vec<Option<Result<Rev, Error>>> = updates.iter().map(|_| None).collect();
-    let mut waiting: Vec<(usize, DocUpdate)> = Vec::with_capacity(updates.len());
-    if users::guards(node, database) {
-        for (place, update) in users::before_write(node, database, user, updates).await?.into_iter().enumerate() {
-            match update {
-                Ok(update) => waiting.push((place, update)),
-                Err(error) => results[place] = Some(Err(error)),
-            }
-        }
-    } else {
-        waiting.extend(updates.into_iter().enumerate());
+/// Writes documents.
+pub struct Writer {
+    programs: Arc<Programs>,
+    users: Arc<Users>,
+    validators: Validators,
+}
+
+impl Writer {
+    /// With these languages, and what is special about users.
+    #[must_use]
+    pub fn new(programs: Arc<Programs>, users: Arc<Users>) -> Self {
+        Self { programs, users, validators: Validators::default() }
     }
-    let mut vain_rounds = 0;
-    let mut round = Round::First;
-    while !waiting.is_empty() {
-        let (before, asked) = (waiting.len(), validate(node, database, user, waiting, round).await?);
-        let (mut places, mut accepted) = (Vec::new(), Vec::new());
-        for (place, verdict) in asked {
-            match verdict {
-                Ok(update) => {
-                    places.push(place);
-                    accepted.push(update);
+
+    /// The database of users.
+    pub(crate) fn users(&self) -> &Arc<Users> {
+        &self.users
+    }
+
+    /// Forgets a database that is gone.
+    pub(crate) fn forget(&self, database: &Database) {
+        self.validators.forget(database);
+    }
+
+    /// Commits `updates` on behalf of `user`, in order, each on its own, past the validation functions of the database.
+    /// Answers the revision of each, or why it was not written.
+    ///
+    /// # Errors
+    /// When the engine failed, or what validates them.
+    pub async fn commit(
+        self: &Arc<Self>,
+        database: &Arc<Database>,
+        user: &UserContext,
+        updates: Vec<DocUpdate>,
+    ) -> Result<Vec<Result<Rev, Error>>, Error> {
+        let mut results: Vec<Option<Result<Rev, Error>>> = updates.iter().map(|_| None).collect();
+        let mut waiting: Vec<(usize, DocUpdate)> = Vec::with_capacity(updates.len());
+        if self.users.is_users_db(database.name()) {
+            for (place, update) in self.users.before_write(database, user, updates).await?.into_iter().enumerate() {
+                match update {
+                    Ok(update) => waiting.push((place, update)),
+                    Err(error) => results[place] = Some(Err(error)),
                 }
-                Err(error) => {
-                    if matches!(error.status, StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED) {
-                        node.metrics.count(Count::VduRejects);
+            }
+        } else {
+            waiting.extend(updates.into_iter().enumerate());
+        }
+        let mut vain_rounds = 0;
+        let mut round = Round::First;
+        while !waiting.is_empty() {
+            let (before, asked) = (waiting.len(), self.validate(database, user, waiting, round).await?);
+            let (mut places, mut accepted) = (Vec::new(), Vec::new());
+            for (place, verdict) in asked {
+                match verdict {
+                    Ok(update) => {
+                        places.push(place);
+                        accepted.push(update);
                     }
-                    results[place] = Some(Err(error));
+                    Err(error) => {
+                        if matches!(error, Error::Call(CallError::Forbidden(_) | CallError::Unauthorized(_))) {
+                            (self.users.parts().count)(Counted::VduReject);
+                        }
+                        results[place] = Some(Err(error));
+                    }
                 }
             }
+            let outcomes = threads::commit(database, DocUpdate::into_works(accepted)).await?;
+            waiting = Vec::new();
+            for (place, outcome) in places.into_iter().zip(outcomes) {
+                results[place] = match outcome {
+                    UpdateOutcome::Saved(rev) => Some(Ok(rev)),
+                    UpdateOutcome::Conflict => Some(Err(Error::Conflict)),
+                    UpdateOutcome::Purged(_) => Some(Err(Error::Internal("an update is no purge"))),
+                    UpdateOutcome::Stale(update) => {
+                        waiting.push((place, *update));
+                        None
+                    }
+                };
+            }
+            vain_rounds = if waiting.len() < before { 0 } else { vain_rounds + 1 };
+            if vain_rounds > VAIN_ROUNDS_MAX {
+                return Err(Error::Internal("design documents change faster than updates can be validated"));
+            }
+            round = Round::Again;
         }
-        let outcomes = threads::commit(database, DocUpdate::into_works(accepted)).await?;
-        waiting = Vec::new();
-        for (place, outcome) in places.into_iter().zip(outcomes) {
-            results[place] = match outcome {
-                UpdateOutcome::Saved(rev) => Some(Ok(rev)),
-                UpdateOutcome::Conflict => Some(Err(Error::conflict())),
-                UpdateOutcome::Purged(_) => Some(Err(Error::internal("an update is no purge"))),
-                UpdateOutcome::Stale(update) => {
-                    waiting.push((place, *update));
-                    None
-                }
-            };
-        }
-        vain_rounds = if waiting.len() < before { 0 } else { vain_rounds + 1 };
-        if vain_rounds > VAIN_ROUNDS_MAX {
-            return Err(Error::internal("design documents change faster than updates can be validated"));
-        }
-        round = Round::Again;
+        let unanswered = || Err(Error::Internal("the update was not answered"));
+        Ok(results.into_iter().map(|result| result.unwrap_or_else(unanswered)).collect())
     }
-    let unanswered = || Err(Error::internal("the update was not answered"));
-    Ok(results.into_iter().map(|result| result.unwrap_or_else(unanswered)).collect())
+
+    /// Asks the functions about updates. What passes says what it was validated against.
+    async fn validate(
+        self: &Arc<Self>,
+        database: &Arc<Database>,
+        user: &UserContext,
+        mut updates: Vec<(usize, DocUpdate)>,
+        round: Round,
+    ) -> Result<Vec<Verdict>, Error> {
+        let design_seq = database.design_seq();
+        let unseen = round == Round::First && self.validators.has_none(database, design_seq);
+        if unseen || !updates.iter().any(|(_, update)| update.is_subject_to_validation()) {
+            for (_, update) in updates.iter_mut().filter(|(_, update)| update.is_subject_to_validation()) {
+                update.set_validated(Validated { design_seq, against: Against::Nobody });
+            }
+            return Ok(updates.into_iter().map(|(place, update)| (place, Ok(update))).collect());
+        }
+        let owner = Arc::clone(database);
+        let (writer, database, user) = (Arc::clone(self), Arc::clone(database), user.clone());
+        self.programs
+            .calling(&owner, move || {
+                let view = database.read()?;
+                let design_seq = view.design_seq()?;
+                let functions = writer.validators.of(&view, design_seq)?;
+                let mut asking = Asking::new(&writer.programs, &view, &functions, &user, design_seq)?;
+                let mut verdicts = Vec::with_capacity(updates.len());
+                while !updates.is_empty() {
+                    let rest = updates.split_off(updates.len().min(DOCUMENTS_TOGETHER));
+                    let together = std::mem::replace(&mut updates, rest);
+                    asking.read_ahead(together.iter().map(|(_, update)| update))?;
+                    verdicts.extend(together.into_iter().map(|(place, update)| (place, asking.ask(update))));
+                }
+                Ok(verdicts)
+            })
+            .await
+    }
 }
 
 /// Whether updates are looked at for the first time.
@@ -162,43 +224,6 @@ enum Round {
 }
 
 type Verdict = (usize, Result<DocUpdate, Error>);
-
-/// Asks the functions about updates. What passes says what it was validated against.
-async fn validate(
-    node: &Arc<Node>,
-    database: &Arc<Database>,
-    user: &UserContext,
-    mut updates: Vec<(usize, DocUpdate)>,
-    round: Round,
-) -> Result<Vec<Verdict>, Error> {
-    let design_seq = database.design_seq();
-    let unseen = round == Round::First && node.validators.has_none(database, design_seq);
-    if unseen || !updates.iter().any(|(_, update)| update.is_subject_to_validation()) {
-        for (_, update) in updates.iter_mut().filter(|(_, update)| update.is_subject_to_validation()) {
-            update.set_validated(Validated { design_seq, against: Against::Nobody });
-        }
-        return Ok(updates.into_iter().map(|(place, update)| (place, Ok(update))).collect());
-    }
-    let (caller, owner) = (Arc::clone(node), Arc::clone(database));
-    let (node, database, user) = (Arc::clone(node), Arc::clone(database), user.clone());
-    caller
-        .programs
-        .calling(&owner, move || {
-            let view = database.read()?;
-            let design_seq = view.design_seq()?;
-            let functions = node.validators.of(&view, design_seq)?;
-            let mut asking = Asking::new(&node, &view, &functions, &user, design_seq)?;
-            let mut verdicts = Vec::with_capacity(updates.len());
-            while !updates.is_empty() {
-                let rest = updates.split_off(updates.len().min(DOCUMENTS_TOGETHER));
-                let together = std::mem::replace(&mut updates, rest);
-                asking.read_ahead(together.iter().map(|(_, update)| update))?;
-                verdicts.extend(together.into_iter().map(|(place, update)| (place, asking.ask(update))));
-            }
-            Ok(verdicts)
-        })
-        .await
-}
 
 /// One look at several updates.
 struct Asking<'a> {
@@ -212,7 +237,7 @@ struct Asking<'a> {
 
 impl<'a> Asking<'a> {
     fn new(
-        node: &Node,
+        programs: &Programs,
         view: &'a ReadView,
         functions: &'a [Functions],
         user: &UserContext,
@@ -221,8 +246,8 @@ impl<'a> Asking<'a> {
         let database = view.database();
         let mut text = Vec::new();
         write_user(&mut text, database.name(), user);
-        let security = if functions.is_empty() { Vec::new() } else { access::security(database)?.into_bytes() };
-        let programs = functions.iter().map(|functions| functions.program(&node.programs)).collect::<Result<_, _>>()?;
+        let security = if functions.is_empty() { Vec::new() } else { security(database)?.into_bytes() };
+        let programs = functions.iter().map(|functions| functions.program(programs)).collect::<Result<_, _>>()?;
         Ok(Self { view, design_seq, functions, programs, user: text, security })
     }
 
@@ -272,7 +297,7 @@ impl<'a> Asking<'a> {
 }
 
 /// Appends `userCtx`.
-pub(crate) fn write_user(out: &mut Vec<u8>, database: &str, user: &UserContext) {
+pub fn write_user(out: &mut Vec<u8>, database: &str, user: &UserContext) {
     out.extend_from_slice(b"{\"db\":");
     write_string(out, database);
     out.extend_from_slice(b",\"name\":");
@@ -318,7 +343,7 @@ fn write_old(
     let Some((record, node)) = record.and_then(|record| Some((record, record.tree.find(rev?)?))) else {
         return Ok(false);
     };
-    revision::write_for_functions(out, view, id, record, node, Conflicts::Hidden)
+    revisions::write_for_functions(out, view, id, record, node, Conflicts::Hidden)
 }
 
 #[cfg(test)]

@@ -5,15 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use settee_database::{DatabaseOptions, EditMode, Layout, Stored};
 use settee_design::CallError;
+use settee_design::scripted::Scripted;
 use settee_mango::MangoLanguage;
 use settee_model::RevisionHasher;
 use settee_model::json::{Json, Value};
-use settee_storage::memory::MemoryEngine;
 
 use super::*;
-use crate::routes::design::validate as check_design;
-use crate::tests::parts::{Judge, parts};
-use crate::tests::{json, show};
+use crate::tests::{json, services, show};
 
 fn number(document: &[u8]) -> Option<u64> {
     Value::trusted(document).get("n")?.as_u64()
@@ -40,7 +38,7 @@ fn judge(rule: &str, arguments: &[&[u8]]) -> Result<Vec<u8>, CallError> {
 
 /// A server with one database, and how often functions were called.
 struct World {
-    node: Arc<Node>,
+    writer: Arc<Writer>,
     database: Arc<Database>,
     calls: Arc<AtomicU64>,
     user: UserContext,
@@ -50,21 +48,21 @@ impl World {
     fn new() -> Self {
         let calls = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&calls);
-        let words = Judge::new(move |source, path, arguments| {
+        let words = Scripted::new(move |source, path, arguments| {
             assert_eq!(path, ["validate_doc_update"]);
             counted.fetch_add(1, Ordering::Relaxed);
             let rule = Value::trusted(&source.json).get("validate_doc_update").and_then(Value::as_str);
             judge(&rule.unwrap_or_default(), arguments)
         });
-        let node = Node::new(parts(Arc::new(MemoryEngine::new()), vec![Arc::new(words), Arc::new(MangoLanguage)]));
+        let services = services(vec![Arc::new(words), Arc::new(MangoLanguage)]);
         let options = DatabaseOptions { created_ms: 0, instance: 7, layout: Layout::Whole, q: 1 };
-        let database = node.catalog.create("db", options).unwrap();
+        let database = services.catalog.create("db", options).unwrap();
         let user = UserContext { name: Some("jo".to_owned()), roles: vec!["editor".to_owned()] };
-        Self { node, database, calls, user }
+        Self { writer: services.writer, database, calls, user }
     }
 
     async fn write(&self, updates: Vec<DocUpdate>) -> Vec<Result<Rev, Error>> {
-        commit(&self.node, &self.database, &self.user, updates).await.unwrap()
+        self.writer.commit(&self.database, &self.user, updates).await.unwrap()
     }
 
     async fn save(&self, update: DocUpdate) -> Rev {
@@ -112,19 +110,15 @@ async fn refusals_are_errors_of_their_documents() {
         .await;
     let shown: Vec<String> =
         results.iter().map(|result| result.as_ref().map_or_else(show, |_| "ok".to_owned())).collect();
-    let refused = "403 forbidden: less than 5";
+    let refused = "forbidden: less than 5";
     // The last row was written in the same request, and so the others were asked about again, if they were not written.
     assert_eq!(shown, ["ok", refused, "ok", refused, "ok", "ok"]);
     world.save(design("a", None, "login")).await;
-    assert_eq!(
-        world.refusal(edit(r#"{"_id":"f"}"#)).await,
-        "401 unauthorized: log in",
-        "the first design document first"
-    );
+    assert_eq!(world.refusal(edit(r#"{"_id":"f"}"#)).await, "unauthorized: log in", "the first design document first");
     let fails = world.save(design("0", None, "fail")).await;
-    assert_eq!(world.refusal(edit(r#"{"_id":"f"}"#)).await, "500 TypeError: x");
+    assert_eq!(world.refusal(edit(r#"{"_id":"f"}"#)).await, "TypeError: x");
     world.save(edit(&format!(r#"{{"_id":"_design/0","_rev":"{fails}","_deleted":true}}"#))).await;
-    assert_eq!(world.refusal(edit(r#"{"_id":"f"}"#)).await, "401 unauthorized: log in");
+    assert_eq!(world.refusal(edit(r#"{"_id":"f"}"#)).await, "unauthorized: log in");
 }
 
 #[tokio::test]
@@ -139,24 +133,24 @@ async fn functions_see_both_documents_the_user_and_the_security_object() {
     let new = deletion.path()[0].clone();
     let expected = format!(
         concat!(
-            r#"403 forbidden: {{"_id":"a","_rev":"{}","_deleted":true,"_revisions":{{"start":2,"ids":["{}","{}"]}}}} "#,
+            r#"forbidden: {{"_id":"a","_rev":"{}","_deleted":true,"_revisions":{{"start":2,"ids":["{}","{}"]}}}} "#,
             r#"{{"_id":"a","_rev":"{}","n":1,"_revisions":{{"start":1,"ids":["{}"]}}}} {} {}"#
         ),
         new, new.hash, hash, first, hash, user, security
     );
     assert_eq!(world.refusal(deletion).await, expected);
     let refusal = world.refusal(update(r#"{"_id":"b","_rev":"1-b","x":2}"#, EditMode::Replicated)).await;
-    let expected = r#"403 forbidden: {"_id":"b","_rev":"1-b","x":2,"_revisions":{"start":1,"ids":["b"]}} null "#;
+    let expected = r#"forbidden: {"_id":"b","_rev":"1-b","x":2,"_revisions":{"start":1,"ids":["b"]}} null "#;
     assert_eq!(refusal, format!("{expected}{user} {security}"));
     // Who names no leaf gets a conflict before anybody is asked; what is there is there.
     assert_eq!(world.calls(), 2);
-    assert_eq!(world.refusal(edit(r#"{"_id":"a"}"#)).await, "409 conflict: Document update conflict.");
+    assert_eq!(world.refusal(edit(r#"{"_id":"a"}"#)).await, "Document update conflict.");
     world.save(update(&format!(r#"{{"_id":"a","_rev":"{first}"}}"#), EditMode::Replicated)).await;
     assert_eq!(world.calls(), 0);
     world.save(design("rules", Some(&rules), "grow")).await;
     let grown = world.save(edit(&format!(r#"{{"_id":"a","_rev":"{first}","n":2}}"#))).await;
     let same = edit(&format!(r#"{{"_id":"a","_rev":"{grown}","n":2}}"#));
-    assert_eq!(world.refusal(same).await, "403 forbidden: not grown");
+    assert_eq!(world.refusal(same).await, "forbidden: not grown");
 }
 
 #[tokio::test]
@@ -182,53 +176,37 @@ async fn a_selector_validates_beside_functions() {
     };
     let first = world.save(mango(None, r#"{"newDoc":{"n":{"$gt":0}}}"#)).await;
     let n1 = world.save(edit(r#"{"_id":"a","n":1}"#)).await;
-    let refused = "403 forbidden: document is not valid";
+    let refused = "forbidden: document is not valid";
     assert_eq!(world.refusal(edit(r#"{"_id":"b","n":0}"#)).await, refused);
     let replicated = update(r#"{"_id":"b","_rev":"1-b"}"#, EditMode::Replicated);
     assert_eq!(world.refusal(replicated).await, refused);
     world.save(design("rules", None, "grow")).await;
     let same = edit(&format!(r#"{{"_id":"a","_rev":"{n1}","n":1}}"#));
-    assert_eq!(world.refusal(same).await, "403 forbidden: not grown");
+    assert_eq!(world.refusal(same).await, "forbidden: not grown");
     let second = world.save(mango(Some(&first), r#"{"$or":[{"oldDoc":null},{"oldDoc.n":2}]}"#)).await;
     assert_eq!(world.refusal(edit(&format!(r#"{{"_id":"a","_rev":"{n1}","n":9}}"#))).await, refused);
     world.save(edit(r#"{"_id":"b","n":0}"#)).await;
     // One that came by replication may be no selector.
     let third = world.save(mango(Some(&second), r#"{"newDoc":{"$nosuch":1}}"#)).await;
     let refusal = world.refusal(edit(r#"{"_id":"c"}"#)).await;
-    assert_eq!(refusal, "400 compilation_error: Invalid operator: $nosuch");
+    assert_eq!(refusal, "compilation_error: Invalid operator: $nosuch");
     world.save(edit(&format!(r#"{{"_id":"_design/m","_rev":"{third}","_deleted":true}}"#))).await;
     world.save(edit(r#"{"_id":"c"}"#)).await;
-}
-
-#[tokio::test]
-async fn a_selector_is_checked_when_it_is_saved() {
-    let world = World::new();
-    let check = async |body: &str, expected: Result<(), &str>| {
-        let checked = check_design(&world.node, &world.database, &json(body)).await;
-        assert_eq!(checked.map_err(|error| show(&error)), expected.map_err(str::to_owned), "{body}");
-    };
-    check(r#"{"language":"query","validate_doc_update":{"newDoc":{"a":1}}}"#, Ok(())).await;
-    let reason = "400 compilation_error: Compilation of the validate_doc_update function failed: Invalid operator: $x";
-    check(r#"{"language":"query","validate_doc_update":{"newDoc":{"$x":1}}}"#, Err(reason)).await;
-    let reason = "400 invalid_design_doc: `validate_doc_update` field must have object type";
-    check(r#"{"language":"query","validate_doc_update":"x"}"#, Err(reason)).await;
-    let reason = "400 invalid_design_doc: `validate_doc_update` field must have string type";
-    check(r#"{"validate_doc_update":{}}"#, Err(reason)).await;
 }
 
 #[tokio::test]
 async fn a_database_without_functions_calls_none_and_reads_nothing() {
     let world = World::new();
     world.save(edit(r#"{"_id":"a"}"#)).await;
-    assert!(world.node.validators.databases.lock().is_empty(), "not even a look at design documents");
+    assert!(world.writer.validators.databases.lock().is_empty(), "not even a look at design documents");
     world.save(edit(r#"{"_id":"_design/views","views":{}}"#)).await;
     for id in ["b", "c"] {
         world.save(edit(&format!(r#"{{"_id":"{id}"}}"#))).await;
     }
-    assert_eq!((world.calls(), world.node.validators.databases.lock().len()), (0, 1));
-    assert!(world.node.validators.has_none(&world.database, world.database.design_seq()));
-    world.node.validators.forget(&world.database);
-    assert!(world.node.validators.databases.lock().is_empty());
+    assert_eq!((world.calls(), world.writer.validators.databases.lock().len()), (0, 1));
+    assert!(world.writer.validators.has_none(&world.database, world.database.design_seq()));
+    world.writer.validators.forget(&world.database);
+    assert!(world.writer.validators.databases.lock().is_empty());
 }
 
 fn body(view: &ReadView, stored: Stored) -> Json {

@@ -17,12 +17,12 @@ const CLOSED: &[u8] = br#"{"members":{"roles":["_admin"]},"admins":{"roles":["_a
 
 /// A security object that is understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Security(Json);
+pub struct Security(Json);
 
 /// Why an object is none of security.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(clippy::enum_variant_names, reason = "each says what is missing")]
-pub(crate) enum MalformedSecurity {
+pub enum MalformedSecurity {
     /// It is no object at all.
     #[error("Request body must be a JSON object")]
     NoObject,
@@ -36,7 +36,10 @@ pub(crate) enum MalformedSecurity {
 
 impl Security {
     /// Takes an object whose groups, as far as it has them, are lists of names and roles.
-    pub(crate) fn parse(json: Json) -> Result<Self, MalformedSecurity> {
+    ///
+    /// # Errors
+    /// When it makes no sense.
+    pub fn parse(json: Json) -> Result<Self, MalformedSecurity> {
         if !json.value().is_object() {
             return Err(MalformedSecurity::NoObject);
         }
@@ -57,13 +60,16 @@ impl Security {
     }
 
     /// What holds for a database. Reads it, so it belongs on a thread that may block.
-    pub(super) fn of(database: &Arc<Database>) -> Result<Self, Error> {
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn of(database: &Arc<Database>) -> Result<Self, Error> {
         let malformed = |error| {
             tracing::error!(database = database.name(), reason = %error,
                 "the security object makes no sense: only server administrators may use the database until it is set anew");
             Self::closed()
         };
-        Ok(Self::parse(stored(database)?).unwrap_or_else(malformed))
+        Ok(Self::parse(security(database)?).unwrap_or_else(malformed))
     }
 
     fn closed() -> Self {
@@ -71,26 +77,40 @@ impl Security {
     }
 
     /// Whether `user` administers the database.
-    pub(super) fn names_admin(&self, user: &UserContext) -> bool {
+    #[must_use]
+    pub fn names_admin(&self, user: &UserContext) -> bool {
         self.0.value().get("admins").is_some_and(|admins| names(admins, user))
     }
 
     /// Whether `user` is a member. Where nobody is named, everybody is one.
-    pub(super) fn names_member(&self, user: &UserContext) -> bool {
+    #[must_use]
+    pub fn names_member(&self, user: &UserContext) -> bool {
         let is_empty = |group: Value<'_>, list| group.get(list).is_none_or(|list| list.elements().next().is_none());
         members(self.0.value())
             .is_none_or(|group| (is_empty(group, "names") && is_empty(group, "roles")) || names(group, user))
     }
 
     /// Its text.
-    pub(crate) fn into_json(self) -> Json {
+    #[must_use]
+    pub fn into_json(self) -> Json {
         self.0
     }
 }
 
-/// The security object as it was set, or that of a closed database.
-pub(super) fn stored(database: &Arc<Database>) -> Result<Json, Error> {
+/// The security object of a database as clients and functions see it: as it was set, or closed to all but administrators.
+///
+/// # Errors
+/// When the engine failed.
+pub fn security(database: &Arc<Database>) -> Result<Json, Error> {
     Ok(database.security()?.unwrap_or_else(|| Security::closed().into_json()))
+}
+
+/// Whether `user` is an administrator of `database`. Reads it, so it belongs on a thread that may block.
+///
+/// # Errors
+/// When the engine failed.
+pub fn administers(database: &Arc<Database>, user: &UserContext) -> Result<bool, Error> {
+    Ok(user.is_admin() || Security::of(database)?.names_admin(user))
 }
 
 /// The group of members. Version 1.0 called it `readers`.

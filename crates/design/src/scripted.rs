@@ -1,0 +1,73 @@
+//! [`Scripted`]: a language for tests of those who call functions.
+
+use std::sync::Arc;
+
+use crate::{
+    CallError, CompileError, DesignProgram, DesignSource, DocumentBatch, Language, Limits, ListSession, ListSink,
+    MapSource, Program, Reducer,
+};
+
+/// Answers the call of a function of a design document: its path and its arguments.
+type Answers = dyn Fn(&DesignSource, &[&str], &[&[u8]]) -> Result<Vec<u8>, CallError> + Send + Sync;
+
+/// The language `javascript` without JavaScript: functions of design documents are called, by whatever words they are
+/// written in; views, filters and lists are not.
+#[derive(Clone)]
+pub struct Scripted(Arc<Answers>);
+
+impl Scripted {
+    /// Calls of functions are answered so: of which design document, by their path, with these arguments.
+    pub fn new<F>(answers: F) -> Self
+    where
+        F: Fn(&DesignSource, &[&str], &[&[u8]]) -> Result<Vec<u8>, CallError> + Send + Sync + 'static,
+    {
+        Self(Arc::new(answers))
+    }
+}
+
+impl Language for Scripted {
+    fn name(&self) -> &str {
+        "javascript"
+    }
+
+    fn program(&self, _: &MapSource, _: Limits) -> Result<Box<dyn Program>, CompileError> {
+        Err(CompileError::Unavailable("no views".to_owned()))
+    }
+
+    fn reducer(&self, _: &str, _: Limits) -> Result<Box<dyn Reducer>, CompileError> {
+        Err(CompileError::Unavailable("no views".to_owned()))
+    }
+
+    fn design_program(&self, source: &DesignSource, _: Limits) -> Result<Box<dyn DesignProgram>, CompileError> {
+        Ok(Box::new(Call { language: self.clone(), source: source.clone() }))
+    }
+}
+
+struct Call {
+    language: Scripted,
+    source: DesignSource,
+}
+
+impl DesignProgram for Call {
+    fn call(&mut self, path: &[&str], arguments: &[&[u8]]) -> Result<Vec<u8>, CallError> {
+        (self.language.0)(&self.source, path, arguments)
+    }
+
+    fn filter(&mut self, _: &[&str], _: &DocumentBatch, _: Option<&[u8]>) -> Result<Vec<bool>, CallError> {
+        Err(CallError::NotFound("no filters".to_owned()))
+    }
+
+    fn list<'a>(
+        &'a mut self,
+        _: &str,
+        _: &[u8],
+        _: &[u8],
+        _: &mut dyn ListSink,
+    ) -> Result<Box<dyn ListSession + 'a>, CallError> {
+        Err(CallError::NotFound("no lists".to_owned()))
+    }
+
+    fn take_log(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+}

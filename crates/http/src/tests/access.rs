@@ -1,0 +1,65 @@
+//! Security objects, as they are set and as they are asked.
+
+use settee_auth::UserContext;
+use settee_service::administers;
+
+use super::json;
+use super::node::{Ask, World};
+
+/// Objects that are none of security, and what is said of them.
+const MALFORMED: [(&str, &str); 17] = [
+    ("[]", "Request body must be a JSON object"),
+    ("null", "Request body must be a JSON object"),
+    (r#""x""#, "Request body must be a JSON object"),
+    (r#"{"members":{"names":"joe"}}"#, "names must be a JSON list of strings"),
+    (r#"{"members":{"roles":"a"}}"#, "roles must be a JSON list of strings"),
+    (r#"{"members":["joe"]}"#, "members must be a JSON object"),
+    (r#"{"members":[]}"#, "members must be a JSON object"),
+    (r#"{"members":null}"#, "members must be a JSON object"),
+    (r#"{"members":"x"}"#, "members must be a JSON object"),
+    (r#"{"readers":null}"#, "members must be a JSON object"),
+    (r#"{"readers":{"names":[["a"]]}}"#, "names must be a JSON list of strings"),
+    (r#"{"members":{"names":null}}"#, "names must be a JSON list of strings"),
+    (r#"{"members":{"names":{},"roles":7}}"#, "names must be a JSON list of strings"),
+    (r#"{"members":{"names":[1,null,"x"]}}"#, "names must be a JSON list of strings"),
+    (r#"{"admins":null}"#, "admins must be a JSON object"),
+    (r#"{"admins":{"names":"a"},"members":{}}"#, "names must be a JSON list of strings"),
+    (r#"{"admins":{"roles":[1]},"members":{}}"#, "roles must be a JSON list of strings"),
+];
+
+#[tokio::test]
+async fn a_malformed_security_object_is_refused_and_changes_nothing() {
+    let world = World::new();
+    world.make_database("db");
+    for (text, reason) in MALFORMED {
+        let told = world.ask(Ask::new("PUT /db/_security").basic("admin", "pw").json(text)).await;
+        assert_eq!(told.line(), format!(r#"400 {{"error":"bad_request","reason":"{reason}"}}"#), "{text}");
+    }
+    let kept = world.admin("GET /db/_security", "").await;
+    assert_eq!(kept.line(), r#"200 {"members":{"roles":["_admin"]},"admins":{"roles":["_admin"]}}"#);
+    assert_eq!(world.ask(Ask::new("GET /db")).await.status.as_u16(), 401);
+}
+
+#[tokio::test]
+async fn a_malformed_security_object_that_is_stored_opens_nothing() {
+    let world = World::new();
+    world.make_database("db");
+    let database = world.node.database("db").unwrap();
+    for (text, _) in MALFORMED {
+        // As an older server, or a hand on the files, may have left it.
+        database.update(settee_database::Work::SetSecurity(json(text))).unwrap();
+        for line in ["GET /db", "GET /db/_all_docs", "PUT /db/doc", "PUT /db/_security", "PUT /db/_design/d"] {
+            let told = world.ask(Ask::new(line).json("{}")).await;
+            let expected = r#"401 {"error":"unauthorized","reason":"You are not authorized to access this db."}"#;
+            assert_eq!(told.line(), expected, "{text} {line}");
+        }
+        for name in ["joe", "x"] {
+            let somebody = UserContext { name: Some(name.to_owned()), roles: vec!["a".to_owned()] };
+            assert!(!administers(&database, &somebody).unwrap(), "{text}");
+        }
+        let shown = world.admin("GET /db/_security", "").await;
+        assert_eq!(shown.line(), format!("200 {text}"), "an administrator sees what is to be mended");
+    }
+    world.admin("PUT /db/_security", "{}").await;
+    assert_eq!(world.ask(Ask::new("GET /db")).await.status.as_u16(), 200);
+}

@@ -1,0 +1,83 @@
+//! Who may do what in a database, by its security object.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use super::*;
+use crate::security::security;
+use crate::tests::{database, json, show};
+
+fn user(name: Option<&str>, roles: &[&str]) -> UserContext {
+    UserContext { name: name.map(str::to_owned), roles: roles.iter().map(|role| (*role).to_owned()).collect() }
+}
+
+/// What [`judge`] says: `admin`, `member`, or the error for a member's request.
+fn verdict(security: &str, user: &UserContext) -> String {
+    let security = Security::parse(json(security)).unwrap_or_else(|error| panic!("{security}: {error}"));
+    let judge = |permission| judge(permission, user, &security).map_err(|error| show(&error));
+    match (judge(Permission::Member), judge(Permission::DatabaseAdmin)) {
+        (Ok(()), Ok(())) => "admin".to_owned(),
+        (Ok(()), Err(error)) => {
+            let expected = match user.name {
+                Some(_) => "forbidden: You are not a db or server admin.",
+                None => "unauthorized: You are not a db or server admin.",
+            };
+            assert_eq!(error, expected);
+            "member".to_owned()
+        }
+        (Err(error), Err(other)) => {
+            assert_eq!(error, other, "who may not read may not administer either, for the same reason");
+            error
+        }
+        (Err(error), Ok(())) => panic!("an administrator may not read: {error}"),
+    }
+}
+
+#[test]
+fn security_objects_by_users() {
+    const ANONYMOUS: &str = "unauthorized: You are not authorized to access this db.";
+    const STRANGER: &str = "forbidden: You are not allowed to access this db.";
+    let users = [
+        user(None, &[]),
+        user(Some("ann"), &[]),
+        user(Some("bob"), &["staff"]),
+        user(Some("eve"), &["staffer", "ann"]),
+        user(None, &["staff"]),
+    ];
+    let check = |security: &str, expected: [&str; 5]| {
+        for (user, expected) in users.iter().zip(expected) {
+            assert_eq!(verdict(security, user), expected, "{security} {user:?}");
+        }
+    };
+    for open in [
+        "{}",
+        r#"{"members":{}}"#,
+        r#"{"members":{"names":[],"roles":[]}}"#,
+        r#"{"admins":{"more":1},"members":{"names":[]},"readers":"nobody asks, there are members"}"#,
+    ] {
+        check(open, ["member"; 5]);
+    }
+    let closed = r#"{"members":{"roles":["_admin"]},"admins":{"roles":["_admin"]}}"#;
+    check(closed, [ANONYMOUS, STRANGER, STRANGER, STRANGER, ANONYMOUS]);
+    check(r#"{"members":{"names":["ann"]}}"#, [ANONYMOUS, "member", STRANGER, STRANGER, ANONYMOUS]);
+    check(r#"{"members":{"roles":["staff"]}}"#, [ANONYMOUS, STRANGER, "member", STRANGER, "member"]);
+    check(r#"{"readers":{"names":["ann"]}}"#, [ANONYMOUS, "member", STRANGER, STRANGER, ANONYMOUS]);
+    check(r#"{"members":{"names":["ann"],"roles":["staff"]}}"#, [ANONYMOUS, "member", "member", STRANGER, "member"]);
+    check(r#"{"admins":{"names":["ann"]}}"#, ["member", "admin", "member", "member", "member"]);
+    check(
+        r#"{"admins":{"roles":["staff"]},"members":{"names":["ann"]}}"#,
+        [ANONYMOUS, "member", "admin", STRANGER, "admin"],
+    );
+    // A name is no role.
+    check(
+        r#"{"admins":{"names":["staff"]},"members":{"names":["1","null","x"]}}"#,
+        [ANONYMOUS, STRANGER, STRANGER, STRANGER, ANONYMOUS],
+    );
+    check(r#"{"members":{"names":["\u0061nn"]}}"#, [ANONYMOUS, "member", STRANGER, STRANGER, ANONYMOUS]);
+}
+
+#[test]
+fn a_new_database_is_closed() {
+    let security = security(&database()).map_err(|error| show(&error));
+    let expected = json(r#"{"members":{"roles":["_admin"]},"admins":{"roles":["_admin"]}}"#);
+    assert_eq!(security, Ok(expected));
+}

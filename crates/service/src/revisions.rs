@@ -1,0 +1,83 @@
+//! Members of documents that tell of their revisions, and documents as functions of design documents see them.
+
+use settee_database::{DocRecord, ReadView, Stored};
+use settee_model::{Rev, json};
+
+use crate::Error;
+
+/// How many revisions functions of design documents see: CouchDB's `[query_server_config] revs_limit`.
+const FUNCTION_REVISIONS: usize = 20;
+
+/// Whether functions see `_conflicts`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Conflicts {
+    /// They do.
+    Shown,
+    /// They do not.
+    Hidden,
+}
+
+/// Appends the revision at `node` as functions of design documents see it: with the newest of its `_revisions`, and with
+/// `_conflicts` where CouchDB opens the document with them. `false` if its body is gone.
+///
+/// # Errors
+/// When the engine failed.
+pub fn write_for_functions(
+    out: &mut Vec<u8>,
+    view: &ReadView,
+    id: &str,
+    record: &DocRecord,
+    node: u32,
+    conflicts: Conflicts,
+) -> Result<bool, Error> {
+    let revision = record.tree.node(node);
+    let Some(stored) = revision.value else {
+        return Ok(false);
+    };
+    let members = |out: &mut Vec<u8>| {
+        write_revisions(out, record, node, FUNCTION_REVISIONS);
+        if conflicts == Conflicts::Shown {
+            write_leaves(out, "_conflicts", record, node, |stored| !stored.deleted);
+        }
+    };
+    Ok(view.write_document(out, id, &revision.rev, stored, members)?)
+}
+
+/// Appends revisions as a JSON array of strings.
+pub fn rev_list(out: &mut Vec<u8>, revs: impl Iterator<Item = Rev>) {
+    out.push(b'[');
+    for (index, rev) in revs.enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        rev.write_json(out);
+    }
+    out.push(b']');
+}
+
+/// Appends the member `_revisions`: at most `limit` of them.
+pub fn write_revisions(out: &mut Vec<u8>, record: &DocRecord, node: u32, limit: usize) {
+    let start = record.tree.node(node).rev.generation;
+    out.extend_from_slice(format!(",\"_revisions\":{{\"start\":{start},\"ids\":[").as_bytes());
+    for (index, ancestor) in record.tree.history(node).take(limit).enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        json::write_string(out, &record.tree.node(ancestor).rev.hash.to_string());
+    }
+    out.extend_from_slice(b"]}");
+}
+
+/// Appends a member with the other leaves that are wanted, if there are some.
+pub fn write_leaves(out: &mut Vec<u8>, name: &str, record: &DocRecord, node: u32, wanted: impl Fn(Stored) -> bool) {
+    let leaves = record.tree.leaves_by_rank(|stored| stored.deleted).into_iter().filter(|leaf| *leaf != node);
+    let revs: Vec<Rev> = leaves
+        .map(|leaf| record.tree.node(leaf))
+        .filter(|leaf| leaf.value.is_some_and(&wanted))
+        .map(|leaf| leaf.rev.clone())
+        .collect();
+    if !revs.is_empty() {
+        out.extend_from_slice(format!(",\"{name}\":").as_bytes());
+        rev_list(out, revs.into_iter());
+    }
+}

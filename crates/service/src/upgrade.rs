@@ -1,0 +1,76 @@
+//! [`upgrade`]: hashes of passwords that are older than the settings, replaced while the password is known.
+
+use std::sync::Arc;
+
+use settee_auth::user_document::{self, USER_PREFIX};
+use settee_auth::{Account, Hashing, UserContext};
+use settee_database::{DocUpdate, EditMode, NewAttachment, NewAttachments};
+use settee_model::json::Json;
+use settee_model::{Document, RevisionHasher};
+
+use crate::validation::Writer;
+use crate::{Error, threads};
+
+/// Hashes the password of a user who has just logged in anew, if new ones are hashed in another way. The salt stays, so that
+/// sessions do. Goes on in the background.
+pub fn upgrade(writer: &Arc<Writer>, account: &Arc<Account>, password: Vec<u8>) {
+    let users = writer.users();
+    let policy = users.policy();
+    let Some(hashing) = policy.upgrade_of(account) else {
+        return;
+    };
+    let mut upgrading = users.upgrading.lock();
+    if upgrading.iter().any(|name| name == account.name()) {
+        return;
+    }
+    upgrading.push(account.name().to_owned());
+    drop(upgrading);
+    let (writer, account) = (Arc::clone(writer), Arc::clone(account));
+    let users_db = policy.users_db.clone();
+    tokio::spawn(async move {
+        if let Err(error) = replace_hash(&writer, &users_db, &account, hashing, password).await {
+            tracing::warn!(user = account.name(), reason = %error, "the hash of a password was not renewed");
+        }
+        writer.users().upgrading.lock().retain(|name| name != account.name());
+    });
+}
+
+async fn replace_hash(
+    writer: &Arc<Writer>,
+    users_db: &str,
+    account: &Arc<Account>,
+    hashing: Hashing,
+    password: Vec<u8>,
+) -> Result<(), Error> {
+    let parts = writer.users().parts();
+    let database = parts.catalog.database(users_db)?;
+    let id = format!("{USER_PREFIX}{}", account.name());
+    let (reader, wanted) = (Arc::clone(&database), id.clone());
+    let found = threads::run::<_, Error>(move || {
+        let view = reader.read()?;
+        let head = view.head(&wanted)?.filter(|head| !head.stored.deleted);
+        let Some(head) = head else { return Ok(None) };
+        Ok(view.revision(head.stored)?.map(|revision| (head.rev, revision)))
+    });
+    let Some((rev, revision)) = found.await? else { return Ok(()) };
+    let salt = account.salt().to_owned();
+    let attachments = revision.attachments.iter().cloned().map(NewAttachment::kept).collect();
+    let attachments = NewAttachments::new(attachments)?;
+    let body = Json::trusted(revision.into_body());
+    if !Account::of_document(account.name(), body.value()).has_password_of(account) {
+        // The password was changed meanwhile.
+        return Ok(());
+    }
+    let (body, password) = parts
+        .hashers
+        .run(None, move || (user_document::with_hash(body.value(), &hashing, &password, &salt), password))
+        .await?;
+    parts.authenticator.remember(&Account::of_document(account.name(), body.value()), &password);
+    let document = Document { id: None, rev: Some(rev), deleted: false, body, attachments: None, revisions: None };
+    let mode = EditMode::Interactive;
+    let update = DocUpdate::prepare_with(id, document, attachments, mode, &mut RevisionHasher::default())
+        .ok_or_else(|| Error::Internal("an edit needs no revision"))?;
+    tracing::info!(user = account.name(), "the hash of a password is renewed");
+    let results = writer.commit(&database, &UserContext::admin_party(), vec![update]).await?;
+    results.into_iter().next().map_or(Ok(()), |result| result.map(|_| ()))
+}

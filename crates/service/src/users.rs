@@ -1,0 +1,372 @@
+//! The database of users: reading accounts from it, what its documents become before they are written, and who may see them.
+//! Its other rules are those of its design document, see [`crate::databases`].
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use settee_auth::user_document::{self, PasswordRules, USER_PREFIX};
+use settee_auth::{Account, Algorithm, Authenticator, Hashing, NewScheme, UserContext};
+use settee_database::{Catalog, Database, DocUpdate, ReadView, Subscription};
+use settee_model::json::{Json, Value};
+use settee_model::{Rev, RevisionHasher};
+
+use settee_settings::{Derived, Settings, chttpd_auth};
+
+use crate::security::administers;
+use crate::{Error, Hashers, threads};
+
+/// Accounts that are remembered, also of names that nobody has.
+const REMEMBERED_MAX: usize = 20_000;
+
+/// What the configuration says of users.
+#[derive(Clone, Debug)]
+pub struct UserPolicy {
+    /// The database of users.
+    pub users_db: String,
+    /// Whether documents of users may be used that have conflicts.
+    conflicted_users: bool,
+    /// Members of user documents that everybody may see.
+    public_fields: String,
+    /// How new passwords are hashed; `None` if the configuration names a scheme that is none.
+    hashing: Option<Hashing>,
+    /// Whether old hashes are replaced when their users log in.
+    upgrade: bool,
+    password_regexp: String,
+}
+
+impl UserPolicy {
+    fn of(settings: &dyn Settings) -> Self {
+        Self {
+            users_db: chttpd_auth::AUTHENTICATION_DB.of(settings),
+            conflicted_users: chttpd_auth::ALLOW_CONFLICTED_USER_DOCS.of(settings),
+            public_fields: chttpd_auth::PUBLIC_FIELDS.of(settings),
+            hashing: hashing(settings),
+            upgrade: chttpd_auth::UPGRADE_HASH_ON_AUTH.of(settings),
+            password_regexp: chttpd_auth::PASSWORD_REGEXP.of(settings),
+        }
+    }
+
+    /// How the password of an account is to be hashed anew, if it is.
+    pub(crate) fn upgrade_of(&self, account: &Account) -> Option<Hashing> {
+        self.hashing.filter(|hashing| self.upgrade && account.needs_upgrade(hashing))
+    }
+}
+
+/// What is counted of users and writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// A write that a validation function refused.
+    VduReject,
+    /// An account that was remembered.
+    AuthCacheHit,
+    /// An account whose document was read.
+    AuthCacheMiss,
+}
+
+/// Counts.
+pub type Counting = Arc<dyn Fn(Counted) + Send + Sync>;
+
+/// Random numbers.
+pub type Entropy = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// Accounts as they were read, for as long as the database of users does not change.
+pub struct Users {
+    parts: UsersParts,
+    policy: Derived<UserPolicy>,
+    known: Mutex<Known>,
+    changes: Arc<AtomicU64>,
+    pub(crate) upgrading: Mutex<Vec<String>>,
+}
+
+/// What [`Users`] needs.
+pub struct UsersParts {
+    /// The databases.
+    pub catalog: Arc<Catalog>,
+    /// The configuration.
+    pub settings: Arc<dyn Settings>,
+    /// The admins, and passwords that were checked.
+    pub authenticator: Authenticator,
+    /// The threads that hash.
+    pub hashers: Arc<Hashers>,
+    /// Hears of accounts that were looked for.
+    pub count: Counting,
+    /// For salts.
+    pub entropy: Entropy,
+}
+
+#[derive(Default)]
+struct Known {
+    accounts: HashMap<String, Entry>,
+    /// The instance of the database that is listened to.
+    watched: Option<(u64, Subscription)>,
+}
+
+struct Entry {
+    /// Of how many changes the reader knew.
+    changes: u64,
+    instance: u64,
+    /// The admin of this name when the account was made.
+    admin: Option<Arc<Account>>,
+    account: Result<Option<Arc<Account>>, Error>,
+}
+
+impl Users {
+    /// Of these parts.
+    #[must_use]
+    pub fn new(parts: UsersParts) -> Self {
+        Self {
+            parts,
+            policy: Derived::default(),
+            known: Mutex::default(),
+            changes: Arc::default(),
+            upgrading: Mutex::default(),
+        }
+    }
+
+    /// What the configuration says of users.
+    #[must_use]
+    pub fn policy(&self) -> Arc<UserPolicy> {
+        self.policy.current(self.parts.settings.as_ref(), UserPolicy::of)
+    }
+
+    pub(crate) fn parts(&self) -> &UsersParts {
+        &self.parts
+    }
+
+    /// The account of this name: a server admin, with the roles that a document adds, or a user. A change of either counts at once.
+    ///
+    /// # Errors
+    /// When it is not to be used, or cannot be read.
+    pub async fn account(&self, name: &str) -> Result<Option<Arc<Account>>, Error> {
+        let (admin, policy) = (self.parts.authenticator.admin(name), self.policy());
+        let Ok(database) = self.parts.catalog.database(&policy.users_db) else { return Ok(admin) };
+        let changes = self.changes(&database);
+        if let Some(found) = self.find(name, database.instance(), changes, admin.as_ref()) {
+            self.count(admin.as_ref(), Counted::AuthCacheHit);
+            return found;
+        }
+        self.count(admin.as_ref(), Counted::AuthCacheMiss);
+        let (instance, wanted, conflicted_users) = (database.instance(), name.to_owned(), policy.conflicted_users);
+        let read = threads::run(move || read(&database.read()?, &wanted, conflicted_users));
+        let account = match (read.await, &admin) {
+            (Ok(Some(document)), Some(admin)) => Ok(Some(Arc::new(admin.with_roles_of(document.value())))),
+            (Ok(Some(document)), None) => Ok(Some(Arc::new(Account::of_document(name, document.value())))),
+            (Ok(None), admin) => Ok(admin.clone()),
+            (Err(error), _) => Err(error),
+        };
+        // What an account is refused for lasts, failures do not.
+        let is_lasting = account.as_ref().err().is_none_or(|error| matches!(error, Error::Unauthorized(_)));
+        if is_lasting {
+            self.remember(name, Entry { changes, instance, admin, account: account.clone() });
+        }
+        account
+    }
+
+    /// Whether a database is one of users: the configured one, or one that ends in `/_users`.
+    #[must_use]
+    pub fn is_users_db(&self, name: &str) -> bool {
+        name == self.policy().users_db || name.rsplit('/').next() == Some("_users")
+    }
+
+    /// What `user` may see of document `id` of a database.
+    ///
+    /// # Errors
+    /// When nothing.
+    pub async fn sight(
+        self: &Arc<Self>,
+        user: &UserContext,
+        database: &Arc<Database>,
+        id: &str,
+    ) -> Result<Sight, Error> {
+        let (users, database, user) = (Arc::clone(self), Arc::clone(database), user.clone());
+        if user.is_admin() || !self.is_users_db(database.name()) {
+            return Ok(Sight::Whole);
+        }
+        let id = id.to_owned();
+        threads::run(move || Sight::of(&users, &database, &user, &id)).await
+    }
+
+    /// What becomes of updates of user documents before they are written: passwords become hashes, and nobody writes the document
+    /// of somebody else.
+    pub(crate) async fn before_write(
+        &self,
+        database: &Arc<Database>,
+        user: &UserContext,
+        updates: Vec<DocUpdate>,
+    ) -> Result<Vec<Result<DocUpdate, Error>>, Error> {
+        let policy = self.policy();
+        let owned = Arc::clone(database);
+        let asking = user.clone();
+        let is_admin = user.is_admin() || threads::run(move || administers(&owned, &asking)).await?;
+        let mut results = Vec::with_capacity(updates.len());
+        for update in updates {
+            let is_foreign = user.name.is_some() && user.name.as_deref() != update.id().strip_prefix(USER_PREFIX);
+            if !update.is_subject_to_validation() {
+                results.push(Ok(update));
+            } else if is_foreign && !is_admin {
+                results.push(Err(Error::Missing));
+            } else {
+                results.push(self.hash_password(&policy, update).await);
+            }
+        }
+        Ok(results)
+    }
+
+    async fn hash_password(&self, policy: &UserPolicy, update: DocUpdate) -> Result<DocUpdate, Error> {
+        if !user_document::has_password(update.body().value()) {
+            return Ok(update);
+        }
+        let hashing = policy.hashing.ok_or(user_document::PasswordRefused::Misconfigured)?;
+        let rules = PasswordRules::parse(&policy.password_regexp)?;
+        let salt = format!("{:016x}{:016x}", (self.parts.entropy)(), (self.parts.entropy)());
+        let hash = move || {
+            let body = user_document::protect(update.body().value(), &hashing, &rules, &salt)?;
+            Ok(match body {
+                Some(body) => update.with_body(body, &mut RevisionHasher::default()),
+                None => update,
+            })
+        };
+        self.parts.hashers.run(None, hash).await?
+    }
+
+    /// As in CouchDB administrators of the configuration do not count: there is nothing to remember of them.
+    fn count(&self, admin: Option<&Arc<Account>>, what: Counted) {
+        if admin.is_none() {
+            (self.parts.count)(what);
+        }
+    }
+
+    /// How many changes there were so far, counted from when this was first asked.
+    fn changes(&self, database: &Arc<Database>) -> u64 {
+        let mut known = self.known.lock();
+        if known.watched.as_ref().is_none_or(|(instance, _)| *instance != database.instance()) {
+            let changes = Arc::clone(&self.changes);
+            let subscription = database.subscribe(move |_| {
+                changes.fetch_add(1, Ordering::AcqRel);
+            });
+            known.accounts.clear();
+            known.watched = Some((database.instance(), subscription));
+        }
+        self.changes.load(Ordering::Acquire)
+    }
+
+    fn find(
+        &self,
+        name: &str,
+        instance: u64,
+        changes: u64,
+        admin: Option<&Arc<Account>>,
+    ) -> Option<Result<Option<Arc<Account>>, Error>> {
+        let known = self.known.lock();
+        let entry = known.accounts.get(name)?;
+        let is_current = (entry.instance, entry.changes) == (instance, changes)
+            && entry.admin.as_ref().map(Arc::as_ptr) == admin.map(Arc::as_ptr);
+        is_current.then(|| entry.account.clone())
+    }
+
+    fn remember(&self, name: &str, entry: Entry) {
+        let mut known = self.known.lock();
+        if known.accounts.len() >= REMEMBERED_MAX {
+            known.accounts.clear();
+        }
+        known.accounts.insert(name.to_owned(), entry);
+    }
+}
+
+/// The body of a user's document, if there is one.
+fn read(view: &ReadView, name: &str, conflicted_users: bool) -> Result<Option<Json>, Error> {
+    let Some(record) = view.record(&format!("{USER_PREFIX}{name}"))? else { return Ok(None) };
+    let Some(winner) = record.tree.winner(|stored| stored.deleted) else { return Ok(None) };
+    let Some(stored) = record.tree.node(winner).value.filter(|stored| !stored.deleted) else { return Ok(None) };
+    let lives = |leaf: &u32| record.tree.node(*leaf).value.is_some_and(|stored| !stored.deleted);
+    if !conflicted_users && record.tree.leaves().filter(lives).nth(1).is_some() {
+        let reason =
+            "User document conflicts must be resolved before the document is used for authentication purposes.";
+        return Err(Error::Unauthorized(reason));
+    }
+    Ok(view.revision(stored)?.map(|revision| Json::trusted(revision.into_body())))
+}
+
+/// What somebody may see of a user document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sight {
+    /// All of it.
+    Whole,
+    /// Its public fields, which are named.
+    Public(String),
+}
+
+impl Sight {
+    /// What `user` may see of document `id`, who may read `database`. In other databases than those of users it is everything.
+    ///
+    /// # Errors
+    /// When nothing.
+    pub fn of(users: &Users, database: &Arc<Database>, user: &UserContext, id: &str) -> Result<Self, Error> {
+        if user.is_admin() {
+            return Ok(Self::Whole);
+        }
+        if !users.is_users_db(database.name()) {
+            return Ok(Self::Whole);
+        }
+        let is_own = user.name.as_deref().is_some_and(|name| id.strip_prefix(USER_PREFIX) == Some(name));
+        if is_own || administers(database, user)? {
+            return Ok(Self::Whole);
+        }
+        if id.starts_with("_design/") {
+            return Err(Error::forbidden("Only administrators can view design docs in the users database."));
+        }
+        Ok(Self::Public(users.policy().public_fields.clone()))
+    }
+
+    /// Refuses whoever may not see the whole document.
+    ///
+    /// # Errors
+    /// [`Error::Missing`]: who may not see it need not know of it.
+    pub fn require_whole(&self) -> Result<(), Error> {
+        match self {
+            Self::Whole => Ok(()),
+            Self::Public(_) => Err(Error::Missing),
+        }
+    }
+}
+
+/// What everybody may see of a document, with its revision.
+///
+/// # Errors
+/// When it is not there.
+pub fn public_part(view: &ReadView, id: &str, fields: &str) -> Result<(Rev, Vec<u8>), Error> {
+    let missing = || Error::Missing;
+    let head = view.head(id)?.filter(|head| !head.stored.deleted).ok_or_else(missing)?;
+    let mut text = Vec::new();
+    view.write_document(&mut text, id, &head.rev, head.stored, |_| {})?;
+    let part = user_document::public_part(Value::trusted(&text), fields).ok_or_else(missing)?;
+    Ok((head.rev, part.into_bytes()))
+}
+
+fn hashing(settings: &dyn Settings) -> Option<Hashing> {
+    let scheme = match chttpd_auth::PASSWORD_SCHEME.of(settings).as_str() {
+        "pbkdf2" => NewScheme::Pbkdf2,
+        "simple" => NewScheme::Simple,
+        _ => return None,
+    };
+    let prf = Algorithm::named(&chttpd_auth::PBKDF2_PRF.of(settings))?;
+    let iterations = u32::try_from(chttpd_auth::ITERATIONS.of(settings)).unwrap_or(u32::MAX);
+    Some(Hashing { scheme, prf, iterations: NonZeroU32::new(iterations)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::Values;
+
+    #[test]
+    fn only_a_clear_word_lets_documents_with_conflicts_in() {
+        for value in ["true", "yes", "1", "on", "TRUE", "flase", "false", ""] {
+            let settings = Values::of(&[&format!("chttpd_auth/allow_conflicted_user_docs={value}")]);
+            assert_eq!(UserPolicy::of(&settings).conflicted_users, value == "true", "{value}");
+        }
+    }
+}
