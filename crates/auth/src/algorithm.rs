@@ -99,7 +99,7 @@ fn mac<M: Mac + KeyInit>(key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hex;
+    use data_encoding::HEXLOWER;
 
     #[test]
     fn names_and_lists() {
@@ -122,7 +122,8 @@ mod tests {
     #[test]
     fn codes_of_the_rfc() {
         // RFC 2202, case 2, and RFC 4231, case 2.
-        let of = |algorithm: Algorithm| hex::encode(&algorithm.mac(b"Jefe", &[b"what do ya want ", b"for nothing?"]));
+        let of =
+            |algorithm: Algorithm| HEXLOWER.encode(&algorithm.mac(b"Jefe", &[b"what do ya want ", b"for nothing?"]));
         assert_eq!(of(Algorithm::Sha1), "effcdf6ae5eb2fa2d27416d5f184df9c259a7c79");
         assert_eq!(of(Algorithm::Sha256), "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
     }

@@ -1,6 +1,6 @@
 //! [`BasicCredentials`]: a name and a password from the header `Authorization`.
 
-use crate::base64;
+use settee_model::base64;
 
 /// The header cannot be decoded (`bad_request`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -29,7 +29,7 @@ impl BasicCredentials {
         if !scheme.eq_ignore_ascii_case("basic") {
             return Ok(None);
         }
-        let decoded = base64::decode(value.trim()).ok_or(InvalidHeader)?;
+        let decoded = base64::decode_unpadded(value.trim()).ok_or(InvalidHeader)?;
         let Some(colon) = decoded.iter().position(|&byte| byte == b':') else {
             return Ok(None);
         };

@@ -5,7 +5,7 @@
 use subtle::ConstantTimeEq;
 
 use crate::algorithm::Algorithm;
-use crate::base64;
+use settee_model::base64;
 
 /// The name of the cookie.
 pub const SESSION_COOKIE: &str = "AuthSession";

@@ -18,11 +18,9 @@
 mod account;
 mod algorithm;
 mod authenticator;
-mod base64;
 mod basic;
 mod cache;
 mod cookie;
-mod hex;
 pub mod jwt;
 mod lockout;
 mod password;

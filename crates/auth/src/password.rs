@@ -9,7 +9,7 @@
 //! The salt is used as the text it is, also when it looks like hexadecimal digits. Anything else is a password in plain text.
 
 use crate::algorithm::Algorithm;
-use crate::hex;
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use sha1::{Digest, Sha1};
 use std::num::NonZeroU32;
 use subtle::ConstantTimeEq;
@@ -67,7 +67,7 @@ impl PasswordHash {
             Scheme::Simple => actual.copy_from_slice(&simple(password, &self.salt)),
             Scheme::Pbkdf2 { prf, iterations } => prf.derive(password, &self.salt, iterations, &mut actual),
             Scheme::SimplePbkdf2 { prf, iterations } => {
-                let simple = hex::encode(&simple(password, &self.salt));
+                let simple = HEXLOWER.encode(&simple(password, &self.salt));
                 prf.derive(simple.as_bytes(), &self.salt, iterations, &mut actual);
             }
         }
@@ -76,7 +76,10 @@ impl PasswordHash {
 
     /// A hash of the scheme `simple`, as user documents have it (`password_sha`). `None` if it is none.
     pub(crate) fn of_simple(password_sha: &str, salt: &str) -> Option<PasswordHash> {
-        let expected = hex::decode(password_sha).filter(|bytes| bytes.len() == Algorithm::Sha1.output_len())?;
+        let expected = HEXLOWER_PERMISSIVE
+            .decode(password_sha.as_bytes())
+            .ok()
+            .filter(|bytes| bytes.len() == Algorithm::Sha1.output_len())?;
         Some(PasswordHash { expected, salt: salt.to_owned(), scheme: Scheme::Simple })
     }
 
@@ -88,7 +91,8 @@ impl PasswordHash {
         iterations: NonZeroU32,
         over: Over,
     ) -> Option<PasswordHash> {
-        let expected = hex::decode(derived_key).filter(|bytes| bytes.len() == prf.output_len())?;
+        let expected =
+            HEXLOWER_PERMISSIVE.decode(derived_key.as_bytes()).ok().filter(|bytes| bytes.len() == prf.output_len())?;
         let scheme = match over {
             Over::Password => Scheme::Pbkdf2 { prf, iterations },
             Over::SimpleHash => Scheme::SimplePbkdf2 { prf, iterations },
@@ -153,11 +157,11 @@ impl Hashing {
     #[must_use]
     pub fn hash(&self, password: &[u8], salt: &str) -> String {
         match self.scheme {
-            NewScheme::Simple => hex::encode(&simple(password, salt)),
+            NewScheme::Simple => HEXLOWER.encode(&simple(password, salt)),
             NewScheme::Pbkdf2 => {
                 let mut derived = vec![0; self.prf.output_len()];
                 self.prf.derive(password, salt, self.iterations, &mut derived);
-                hex::encode(&derived)
+                HEXLOWER.encode(&derived)
             }
         }
     }
@@ -181,7 +185,7 @@ pub fn hash_password(password: &str, salt: &str, iterations: NonZeroU32) -> Stri
     debug_assert!(!salt.is_empty() && !salt.contains(','), "a salt that cannot be read back");
     let mut derived = [0; 32];
     Algorithm::Sha256.derive(password.as_bytes(), salt, iterations, &mut derived);
-    format!("-pbkdf2:sha256-{},{salt},{iterations}", hex::encode(&derived))
+    format!("-pbkdf2:sha256-{},{salt},{iterations}", HEXLOWER.encode(&derived))
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -204,7 +208,7 @@ fn simple(password: &[u8], salt: &str) -> [u8; 20] {
 
 fn parse_simple(rest: &str) -> Option<PasswordHash> {
     let (hash, salt) = rest.split_once(',')?;
-    let expected = hex::decode(hash).filter(|bytes| bytes.len() == 20)?;
+    let expected = HEXLOWER_PERMISSIVE.decode(hash.as_bytes()).ok().filter(|bytes| bytes.len() == 20)?;
     Some(PasswordHash { expected, salt: salt.to_owned(), scheme: Scheme::Simple })
 }
 
@@ -214,7 +218,7 @@ fn parse_pbkdf2(prf: Algorithm, rest: &str) -> Option<PasswordHash> {
     if parts.next().is_some() {
         return None;
     }
-    let expected = hex::decode(hash).filter(|bytes| bytes.len() == prf.output_len())?;
+    let expected = HEXLOWER_PERMISSIVE.decode(hash.as_bytes()).ok().filter(|bytes| bytes.len() == prf.output_len())?;
     let scheme = Scheme::Pbkdf2 { prf, iterations: iterations.parse().ok()? };
     Some(PasswordHash { expected, salt: salt.to_owned(), scheme })
 }

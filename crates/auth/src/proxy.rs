@@ -3,13 +3,13 @@
 use subtle::ConstantTimeEq;
 
 use crate::algorithm::Algorithm;
-use crate::hex;
+use data_encoding::HEXLOWER;
 
 /// Whether `token` is the hexadecimal message authentication code of `name` under `secret`.
 #[must_use]
 pub fn proxy_token_matches(secret: &[u8], name: &str, token: &str, algorithms: &[Algorithm]) -> bool {
     let matches = |algorithm: &Algorithm| {
-        let expected = hex::encode(&algorithm.mac(secret, &[name.as_bytes()]));
+        let expected = HEXLOWER.encode(&algorithm.mac(secret, &[name.as_bytes()]));
         bool::from(expected.as_bytes().ct_eq(token.as_bytes()))
     };
     algorithms.iter().any(matches)

@@ -1,30 +1,30 @@
-//! Base64 as documents carry attachments: standard alphabet, padded.
+//! Base64 in the three forms in which clients send it: as documents carry attachments, as basic credentials, and in the alphabet
+//! of addresses.
 
-/// The bits of a symbol, or [`NONE`] or [`SPACE`].
-const SEXTETS: [u8; 256] = sextets();
-const NONE: u8 = 0xff;
-const SPACE: u8 = 0xfe;
+use std::sync::LazyLock;
 
-const SYMBOLS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+use data_encoding::{BASE64, BASE64URL_NOPAD, Encoding, Specification};
 
-const fn sextets() -> [u8; 256] {
-    let mut table = [NONE; 256];
-    let mut value = 0;
-    while value < 64 {
-        table[SYMBOLS[value] as usize] = value as u8;
-        value += 1;
-    }
-    table[b' ' as usize] = SPACE;
-    table[b'\t' as usize] = SPACE;
-    table[b'\r' as usize] = SPACE;
-    table[b'\n' as usize] = SPACE;
-    table
+/// The standard alphabet, padded. As in Erlang white space counts for nothing, and neither do the last bits.
+static LENIENT: LazyLock<Encoding> = LazyLock::new(|| lenient(&BASE64, Some('='), " \t\r\n"));
+/// The same without padding or space.
+static UNPADDED: LazyLock<Encoding> = LazyLock::new(|| lenient(&BASE64, None, ""));
+
+/// That of addresses, without padding.
+static ADDRESS: LazyLock<Encoding> = LazyLock::new(|| lenient(&BASE64URL_NOPAD, None, ""));
+
+fn lenient(strict: &Encoding, padding: Option<char>, ignored: &str) -> Encoding {
+    let mut specification: Specification = strict.specification();
+    specification.padding = padding;
+    specification.check_trailing_bits = false;
+    specification.ignore.push_str(ignored);
+    specification.encoding().expect("a standard alphabet with other padding")
 }
 
 /// Encodes data that comes in pieces.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Encoder {
-    /// Bytes that do not make a whole group yet.
+    /// Bytes that do not make a whole group of three yet.
     carry: [u8; 2],
     carried: usize,
 }
@@ -33,90 +33,65 @@ impl Encoder {
     /// Appends the symbols of the groups that `bytes` complete.
     pub fn push(&mut self, mut bytes: &[u8], out: &mut Vec<u8>) {
         if self.carried > 0 {
-            let mut group = [self.carry[0], self.carry[1], 0];
-            while self.carried < 3
-                && let Some((first, rest)) = bytes.split_first()
-            {
-                group[self.carried] = *first;
-                self.carried += 1;
-                bytes = rest;
-            }
-            if self.carried < 3 {
-                self.carry = [group[0], group[1]];
+            let (missing, rest) = bytes.split_at(bytes.len().min(3 - self.carried));
+            let group = [&self.carry[..self.carried], missing].concat();
+            bytes = rest;
+            if group.len() < 3 {
+                self.carry[..group.len()].copy_from_slice(&group);
+                self.carried = group.len();
                 return;
             }
-            out.extend_from_slice(&symbols(group));
+            encode(&group, out);
         }
-        out.reserve(bytes.len() / 3 * 4 + 8);
-        let mut groups = bytes.chunks_exact(3);
-        for group in groups.by_ref() {
-            out.extend_from_slice(&symbols([group[0], group[1], group[2]]));
-        }
-        let rest = groups.remainder();
+        let (groups, rest) = bytes.split_at(bytes.len() - bytes.len() % 3);
+        encode(groups, out);
         self.carry[..rest.len()].copy_from_slice(rest);
         self.carried = rest.len();
     }
 
     /// Appends what is left, padded.
     pub fn finish(self, out: &mut Vec<u8>) {
-        match self.carried {
-            0 => {}
-            1 => {
-                let [first, second, ..] = symbols([self.carry[0], 0, 0]);
-                out.extend_from_slice(&[first, second, b'=', b'=']);
-            }
-            _ => {
-                let [first, second, third, _] = symbols([self.carry[0], self.carry[1], 0]);
-                out.extend_from_slice(&[first, second, third, b'=']);
-            }
-        }
+        encode(&self.carry[..self.carried], out);
     }
 }
 
 /// Appends the text of `bytes`.
 pub fn encode(bytes: &[u8], out: &mut Vec<u8>) {
-    let mut encoder = Encoder::default();
-    encoder.push(bytes, out);
-    encoder.finish(out);
+    let old = out.len();
+    out.resize(old + BASE64.encode_len(bytes.len()), 0);
+    BASE64.encode_mut(bytes, &mut out[old..]);
 }
 
 /// The bytes of `text`; `None` if it is not base64. As in Erlang white space counts for nothing and padding must be there.
+#[must_use]
 pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
-    let mut out = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut bits, mut held) = (0u32, 0u32);
-    let mut rest = text.iter();
-    for &symbol in rest.by_ref() {
-        match SEXTETS[usize::from(symbol)] {
-            SPACE => continue,
-            NONE if symbol == b'=' => return finish_padded(out, bits, held, rest.as_slice()),
-            NONE => return None,
-            sextet => bits = (bits << 6) | u32::from(sextet),
-        }
-        held += 1;
-        if held == 4 {
-            let [_, group @ ..] = bits.to_be_bytes();
-            out.extend_from_slice(&group);
-            (bits, held) = (0, 0);
-        }
-    }
-    (held == 0).then_some(out)
+    // Several texts one after the other are none, though each ends with its padding.
+    let end = memchr::memchr(b'=', text).unwrap_or(text.len());
+    let is_one = text[end..].iter().all(|symbol| matches!(symbol, b'=' | b' ' | b'\t' | b'\r' | b'\n'));
+    is_one.then(|| LENIENT.decode(text).ok())?
 }
 
-/// The end of a text behind its first `=`.
-fn finish_padded(mut out: Vec<u8>, bits: u32, held: u32, rest: &[u8]) -> Option<Vec<u8>> {
-    let padding = rest.iter().filter(|symbol| **symbol == b'=').count();
-    let only_padding = rest.iter().all(|&symbol| symbol == b'=' || SEXTETS[usize::from(symbol)] == SPACE);
-    match (held, padding, only_padding) {
-        (2, 1, true) => out.push((bits >> 4) as u8),
-        (3, 0, true) => out.extend_from_slice(&[(bits >> 10) as u8, (bits >> 2) as u8]),
-        _ => return None,
+/// The bytes of `text`; `None` if it is not base64. Padding may be missing, because some clients leave it out of credentials.
+#[must_use]
+pub fn decode_unpadded(text: &str) -> Option<Vec<u8>> {
+    let bare = text.trim_end_matches('=');
+    let padding = text.len() - bare.len();
+    if padding > 2 || (padding > 0 && !text.len().is_multiple_of(4)) {
+        return None;
     }
-    Some(out)
+    UNPADDED.decode(bare.as_bytes()).ok()
 }
 
-fn symbols(group: [u8; 3]) -> [u8; 4] {
-    let bits = u32::from_be_bytes([0, group[0], group[1], group[2]]);
-    [18, 12, 6, 0].map(|shift| SYMBOLS[(bits >> shift) as usize & 63])
+/// The bytes of `text` in the alphabet of addresses, without padding; `None` if it is not that.
+#[must_use]
+pub fn decode_url(text: &str) -> Option<Vec<u8>> {
+    ADDRESS.decode(text.as_bytes()).ok()
+}
+
+/// `bytes` in the alphabet of addresses, without padding.
+#[must_use]
+pub fn encode_url(bytes: &[u8]) -> String {
+    BASE64URL_NOPAD.encode(bytes)
 }
 
 #[cfg(test)]
@@ -158,6 +133,39 @@ mod tests {
             bytes.chunks(size).for_each(|piece| encoder.push(piece, &mut out));
             encoder.finish(&mut out);
             assert_eq!(out, whole, "pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn addresses() {
+        for (bytes, expected) in
+            [(&b""[..], ""), (b"a", "YQ"), (b"ab", "YWI"), (b"abc", "YWJj"), (&[0xfb, 0xff, 0xbf, 0x00], "-_-_AA")]
+        {
+            assert_eq!(encode_url(bytes), expected);
+            assert_eq!(decode_url(expected).as_deref(), Some(bytes));
+        }
+        for bad in ["YQ==", "+/+/AA", "Y", "é"] {
+            assert_eq!(decode_url(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn padding_may_be_missing_in_credentials() {
+        let decoded: &[(&str, &[u8])] = &[
+            ("", b""),
+            ("YQ==", b"a"),
+            ("YQ", b"a"),
+            ("YWI=", b"ab"),
+            ("YWI", b"ab"),
+            ("YWJj", b"abc"),
+            ("YWRtaW46c2VjcmV0", b"admin:secret"),
+            ("+/+/AA==", &[0xfb, 0xff, 0xbf, 0x00]),
+        ];
+        for (text, expect) in decoded {
+            assert_eq!(decode_unpadded(text).as_deref(), Some(*expect), "{text}");
+        }
+        for bad in ["nonsense!", "Y", "YWJjY", "YQ=", "YQ===", "Y=Q=", "YQ==\n", "é", "===="] {
+            assert_eq!(decode_unpadded(bad), None, "{bad}");
         }
     }
 }

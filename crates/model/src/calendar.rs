@@ -1,6 +1,8 @@
 //! Days of the calendar, and dates as HTTP writes them: [`Day`]. What day it is, nobody knows here; other forms of dates are
 //! written by those who need them.
 
+use std::time::{Duration, UNIX_EPOCH};
+
 /// A day of the calendar of Gregory, which goes on before its beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Day {
@@ -34,15 +36,8 @@ impl Day {
 /// A time in seconds of the Unix epoch as `Sun, 06 Nov 1994 08:49:37 GMT`. Times beyond the year 9999 count as its end.
 #[must_use]
 pub fn http_date(time_s: u64) -> String {
-    const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
-    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     const LAST_S: u64 = 253_402_300_799;
-    let time_s = time_s.min(LAST_S);
-    let Day { year, month, day, weekday } = Day::since_1970((time_s / 86_400).cast_signed());
-    let name = |names: &[&'static str], number: i64| usize::try_from(number).map_or("", |number| names[number]);
-    let (weekday, month) = (name(&DAYS, weekday), name(&MONTHS, month - 1));
-    let (hour, minute, second) = (time_s / 3600 % 24, time_s / 60 % 60, time_s % 60);
-    format!("{weekday}, {day:02} {month} {year:04} {hour:02}:{minute:02}:{second:02} GMT")
+    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(time_s.min(LAST_S)))
 }
 
 #[cfg(test)]

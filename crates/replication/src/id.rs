@@ -8,6 +8,7 @@ mod selector;
 #[cfg(test)]
 mod tests;
 
+use data_encoding::HEXLOWER;
 use std::fmt;
 
 use settee_model::json::{Json, Value};
@@ -64,7 +65,7 @@ impl ReplicationId {
     fn of(spec: &Spec, identity: &Identity, code: &str) -> Self {
         let version = |version: Version| {
             let md5 = version.term(spec, identity, code).md5();
-            md5.iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+            HEXLOWER.encode(&md5)
         };
         let mut extension = String::new();
         for (set, name) in [(spec.continuous, "+continuous"), (spec.create_target, "+create_target")] {

@@ -3,6 +3,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use data_encoding::HEXLOWER;
+
 /// A source of random bytes fit for secrets.
 pub(crate) trait Entropy: Send + Sync {
     /// Fills `bytes` with random ones.
@@ -19,9 +21,7 @@ impl<F: Fn(&mut [u8]) + Send + Sync> Entropy for F {
 pub(crate) fn random_hex(entropy: &dyn Entropy, bytes: usize) -> String {
     let mut random = vec![0; bytes];
     entropy.fill(&mut random);
-    let mut text = String::with_capacity(bytes * 2);
-    push_hex(&mut text, &random);
-    text
+    HEXLOWER.encode(&random)
 }
 
 /// How ids are made (`[uuids] algorithm`).
@@ -157,14 +157,6 @@ impl Uuids {
         let head = (state.last_ms << 16) | 0x7000 | u64::from(state.counter);
         let tail = u64::from_be_bytes([a, b, c, d, e, f, g, h]) >> 2 | 0x8000_0000_0000_0000;
         format!("{head:016x}{tail:016x}")
-    }
-}
-
-fn push_hex(text: &mut String, bytes: &[u8]) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    for byte in bytes {
-        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        text.push(char::from(DIGITS[usize::from(byte & 15)]));
     }
 }
 

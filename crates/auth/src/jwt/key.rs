@@ -6,7 +6,7 @@ use ring::hmac;
 use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};
 
 use super::{Bits, JwtAlgorithm, JwtError, bad_request};
-use crate::base64;
+use settee_model::base64;
 
 /// The families of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -84,7 +84,7 @@ impl VerifyingKey {
     /// When it is no key of this type.
     pub fn parse(key_type: KeyType, text: &str) -> Result<VerifyingKey, KeyError> {
         let key = match key_type {
-            KeyType::Hmac => base64::decode(text.trim()).filter(|key| !key.is_empty()).map(VerifyingKey::Hmac),
+            KeyType::Hmac => base64::decode_unpadded(text.trim()).filter(|key| !key.is_empty()).map(VerifyingKey::Hmac),
             KeyType::Rsa | KeyType::Ec => pem(text).and_then(|der| public_key(&der)),
         };
         match (key_type, key.ok_or(KeyError::Invalid)?) {
@@ -177,8 +177,7 @@ fn pem(text: &str) -> Option<Vec<u8>> {
     if !label.ends_with("PUBLIC KEY") {
         return None;
     }
-    let symbols: String = body.chars().filter(|symbol| !symbol.is_whitespace()).collect();
-    base64::decode(&symbols)
+    base64::decode_unpadded(&body.split_whitespace().collect::<String>())
 }
 
 const RSA_ENCRYPTION: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];

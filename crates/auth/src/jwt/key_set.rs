@@ -3,7 +3,7 @@
 use settee_model::json::{Json, Value};
 
 use super::key::{Curve, KeyType, VerifyingKey, ec_key, rsa_of};
-use crate::base64;
+use settee_model::base64;
 
 /// The most keys of a set; further ones do not count.
 const KEYS_MAX: usize = 256;

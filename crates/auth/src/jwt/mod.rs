@@ -13,8 +13,8 @@ pub use key_set::KeySet;
 use settee_model::json::{Json, Value};
 
 use crate::authenticator::Authenticator;
-use crate::base64;
 use crate::user::UserContext;
+use settee_model::base64;
 
 /// The longest token: requests' heads are not longer.
 const TOKEN_MAX_BYTES: usize = 64 << 10;

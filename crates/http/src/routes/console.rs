@@ -3,6 +3,7 @@
 //! It asks the server by the public interface only, so it may do what its user may do; everybody may load it. What it may load is
 //! limited by `[csp]`, see [`crate::browser`].
 
+use data_encoding::HEXLOWER;
 use std::io::Read as _;
 
 use flate2::read::GzDecoder;
@@ -39,7 +40,7 @@ pub(super) async fn file(request: Request) -> Answer {
 
 fn serve(request: &Request, path: &str) -> Answer {
     let file = settee_console::file(path).ok_or_else(|| Error::not_found("missing"))?;
-    let tag: String = Md5::digest(file.gzip).iter().map(|byte| format!("{byte:02x}")).collect();
+    let tag = HEXLOWER.encode(&Md5::digest(file.gzip));
     let is_known = etag::knows(&request.headers, &tag);
     let takes_gzip = accept::accepts_gzip(&request.headers);
     let mut response = if is_known {

@@ -1,5 +1,6 @@
 //! Files of backups: finding, copying, checksums.
 
+use data_encoding::HEXLOWER;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -63,7 +64,7 @@ pub(super) fn digest(path: &Path) -> anyhow::Result<(u64, String)> {
 
 /// The checksum of a text.
 pub(super) fn digest_of(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
+    HEXLOWER.encode(&Sha256::digest(bytes))
 }
 
 fn each_piece(path: &Path, mut each: impl FnMut(&[u8]) -> anyhow::Result<()>) -> anyhow::Result<(u64, String)> {
@@ -72,14 +73,10 @@ fn each_piece(path: &Path, mut each: impl FnMut(&[u8]) -> anyhow::Result<()>) ->
     loop {
         let length = file.read(&mut piece).with_context(|| format!("reading {}", path.display()))?;
         if length == 0 {
-            return Ok((bytes, hex(&hasher.finalize())));
+            return Ok((bytes, HEXLOWER.encode(&hasher.finalize())));
         }
         hasher.update(&piece[..length]);
         each(&piece[..length])?;
         bytes += length as u64;
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -48,8 +48,3 @@ pub(crate) struct Report {
     /// Whether the file has a checksum, with which it was compared.
     pub(crate) is_checked: bool,
 }
-
-/// The checksum as it stands in the last line.
-fn hex(digest: &[u8]) -> String {
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
-}

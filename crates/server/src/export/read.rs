@@ -1,5 +1,6 @@
 //! A file to a new database.
 
+use data_encoding::HEXLOWER;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read as _, Write};
 use std::path::Path;
@@ -11,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::client::Client;
 use super::url::{DatabaseUrl, document};
-use super::{FORMAT, LINE_BYTES, Report, hex};
+use super::{FORMAT, LINE_BYTES, Report};
 
 /// Documents that are sent together …
 const TOGETHER: usize = 500;
@@ -50,7 +51,7 @@ fn check(from: &Path) -> anyhow::Result<bool> {
     };
     let Some(told) = end.value().get("sha256").and_then(Value::as_str) else { return Ok(false) };
     ensure!(
-        hex(&hasher.finalize()) == told,
+        HEXLOWER.encode(&hasher.finalize()) == told,
         "the file {} is damaged: it does not have the content that was written. Nothing was restored",
         from.display()
     );

@@ -1,5 +1,6 @@
 //! A database to a file.
 
+use data_encoding::HEXLOWER;
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, BufWriter, Read as _, Seek as _, Write};
@@ -13,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::client::Client;
 use super::url::{DatabaseUrl, document, segment};
-use super::{FORMAT, INLINE_BYTES, Report, hex};
+use super::{FORMAT, INLINE_BYTES, Report};
 
 /// Revisions that are asked for together.
 const TOGETHER: usize = 100;
@@ -94,7 +95,7 @@ impl<'a> Export<'a> {
             self.leave_out(None, None, &format!("local documents: {error:#}"))?;
         }
         let Report { documents, revisions, attachments, local, left_out, .. } = self.report;
-        let digest = hex(&self.out.hasher.clone().finalize());
+        let digest = HEXLOWER.encode(&self.out.hasher.clone().finalize());
         writeln!(
             self.out,
             "{{\"end\":{{\"documents\":{documents},\"revisions\":{revisions},\"attachments\":{attachments},\"local\":{local},\
