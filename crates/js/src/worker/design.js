@@ -5,6 +5,9 @@
   var hasOwn = Object.prototype.hasOwnProperty;
   var compiled = Object.create(null);
   var chunks, response, responseIsNew, gotRow, lastRow, emitted;
+  // What waits for the next row, and whether it may go out before.
+  var waiting, streams;
+  var WAITING_MAX = 256 << 10;
   var typesByName = Object.create(null);
   var namesByType = Object.create(null);
   var offers, offered, responseType;
@@ -154,10 +157,18 @@
   }
 
   function send(chunk) {
-    chunks.push(String(chunk));
+    chunk = String(chunk);
+    chunks.push(chunk);
+    // The place in the list counts as well.
+    waiting += chunk.length + 16;
+    if (streams && waiting >= WAITING_MAX) {
+      responseIsNew = responseIsNew || !gotRow;
+      flush();
+    }
   }
 
   function flush() {
+    waiting = 0;
     if (responseIsNew) {
       native.respond(withType(response));
       responseIsNew = false;
@@ -187,7 +198,8 @@
   function reset() {
     chunks = [];
     response = {};
-    responseIsNew = gotRow = lastRow = offered = false;
+    responseIsNew = gotRow = lastRow = offered = streams = false;
+    waiting = 0;
     offers = [];
     responseType = null;
   }
@@ -318,6 +330,7 @@
     list: function (path, head, request) {
       var make = find(path);
       reset();
+      streams = true;
       try {
         var tail = make.call(document, head, request);
         if (offered) {

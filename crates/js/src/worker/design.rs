@@ -17,6 +17,7 @@ use super::engine::{Engine, Host, arguments};
 use super::link::{Link, broken};
 use super::map::Halt;
 use super::qjs::{Context, Ref, Thrown, Value};
+use super::session::TooMuch;
 use crate::protocol::{Frame, Kind, Progress, Reader, Stop, Writer};
 
 const SCRIPT: &str = include_str!("design.js");
@@ -277,10 +278,13 @@ unsafe extern "C" fn send(
     // SAFETY: the engine calls with a live context of ours and `count` live values.
     let (context, host, [chunk]) = unsafe { (Context::new(raw), Host::of(raw), arguments(count, values)) };
     match context.text(chunk) {
-        Ok(text) => {
-            host.session.send(text.to_text().as_bytes());
-            c::JS_UNDEFINED
-        }
+        Ok(text) => match host.session.send(host, text.to_text().as_bytes()) {
+            Ok(()) => c::JS_UNDEFINED,
+            Err(TooMuch) => {
+                let Thrown = context.throw_range_error("too much was sent without reading a row");
+                c::JS_EXCEPTION
+            }
+        },
         Err(Thrown) => c::JS_EXCEPTION,
     }
 }

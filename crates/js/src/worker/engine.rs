@@ -114,6 +114,12 @@ impl Host {
         self.clock.turn.set(self.clock.turn.get() + 1);
     }
 
+    /// Does not count a time in which the call waited for somebody else.
+    pub(super) fn stop_clock_for(&self, waited: Duration) {
+        let (turn, since) = self.clock.seen.get();
+        self.clock.seen.set((turn, since.map(|since| since + waited)));
+    }
+
     /// Whether a call has been ended because its time was over.
     pub(super) fn expired(&self) -> bool {
         self.clock.expired.get()

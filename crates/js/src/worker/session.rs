@@ -5,6 +5,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::time::Instant;
 
 use super::engine::Host;
 use super::link::Link;
@@ -29,7 +30,12 @@ pub(super) struct Session {
     response: RefCell<Vec<u8>>,
     chunks: RefCell<Vec<u8>>,
     sent: Cell<bool>,
+    /// How much was sent since the last row.
+    since_row: Cell<u64>,
 }
+
+/// A function sends as much without reading a row as it may have in memory.
+pub(super) struct TooMuch;
 
 impl Session {
     /// Begins a call of a list function.
@@ -41,6 +47,7 @@ impl Session {
         self.last.set(false);
         self.taken.set(0);
         self.sent.set(false);
+        self.since_row.set(0);
     }
 
     /// Ends the call; the server gets what is left.
@@ -66,18 +73,26 @@ impl Session {
         Ok(())
     }
 
-    /// Sends a chunk.
-    pub(super) fn send(&self, chunk: &[u8]) {
+    /// Sends a chunk. The time that the client takes to read is not the function's.
+    pub(super) fn send(&self, host: &Host, chunk: &[u8]) -> Result<(), TooMuch> {
         if chunk.is_empty() {
-            return;
+            return Ok(());
+        }
+        let since_row = self.since_row.get().saturating_add(chunk.len() as u64);
+        self.since_row.set(since_row);
+        if since_row > host.limits.memory_bytes {
+            return Err(TooMuch);
         }
         self.sent.set(true);
         self.chunks.borrow_mut().extend_from_slice(chunk);
         if self.chunks.borrow().len() >= WAITING_BYTES
             && let Some(link) = &*self.link.borrow()
         {
+            let begun = Instant::now();
             self.flush(link, Part::More);
+            host.stop_clock_for(begun.elapsed());
         }
+        Ok(())
     }
 
     /// The next row as a value; undefined when there is none.
@@ -88,6 +103,7 @@ impl Session {
         loop {
             if let Some(mut row) = self.take_row() {
                 self.taken.set(self.taken.get().wrapping_add(1));
+                self.since_row.set(0);
                 link.report(Progress { document: self.taken.get(), function: 0 });
                 host.start_clock();
                 return context.parse_json(&mut row);

@@ -311,6 +311,25 @@ fn lists_may_send_much() {
 }
 
 #[test]
+fn an_endless_list_is_ended_when_nobody_reads_it_and_when_it_has_sent_too_much() {
+    let limits = Limits { timeout_ms: 60_000, memory_bytes: 16 << 20, ..Limits::default() };
+    let json = r#"{"_id":"_design/d","lists":{"f":"function() { for (;;) { send('x'.repeat(100)); send(''); } }"}}"#;
+    // What it sends does not wait for a row that it never asks for: neither end of it needs the memory or the time.
+    for (enough, expected) in [(Some(3), None), (None, Some("render_error"))] {
+        let mut endless = program_of("endless", json, limits);
+        let mut taken = Taken { enough, ..Taken::default() };
+        let ended = endless.list("f", b"{}", REQUEST.as_bytes(), &mut taken).map(drop);
+        match expected {
+            None => assert!(ended.is_err() && taken.chunks <= 4, "{ended:?} after {}", taken.chunks),
+            Some(expected) => {
+                assert!(matches!(&ended, Err(CallError::Failed { name, .. }) if name == expected), "{ended:?}");
+                assert!(taken.body.len() > (15 << 20), "{}", taken.body.len());
+            }
+        }
+    }
+}
+
+#[test]
 fn lists_that_fail_or_are_given_up_leave_nothing_behind() {
     assert!(
         matches!(list("function() { null.x; }", &[&[]]), Err(CallError::Failed { name, .. }) if name == "render_error")
