@@ -192,12 +192,18 @@ impl ReadView {
         records.into_iter().map(|bytes| bytes.map(|bytes| Head::decode(&bytes)).transpose()).collect()
     }
 
-    /// All revisions of a document.
+    /// All revisions of a document. Asking for the same one again costs little.
     ///
     /// # Errors
     /// When the engine failed.
-    pub fn record(&self, id: &str) -> Result<Option<DocRecord>> {
-        self.stored_record(id, DocRecord::decode)
+    pub fn record(&self, id: &str) -> Result<Option<Arc<DocRecord>>> {
+        if let Some(record) = self.ahead.lock().decoded(id) {
+            return Ok(Some(record));
+        }
+        let decode = |bytes: &[u8]| Ok((bytes.len(), Arc::new(DocRecord::decode(bytes)?)));
+        let Some((bytes, record)) = self.stored_record(id, decode)? else { return Ok(None) };
+        self.ahead.lock().set_decoded(id, bytes, &record);
+        Ok(Some(record))
     }
 
     fn stored_record<T>(&self, id: &str, decode: impl Fn(&[u8]) -> Result<T>) -> Result<Option<T>> {

@@ -1,9 +1,10 @@
 //! [`ReadAhead`]: what a [`ReadView`] read of many documents in one trip, for who then asks for one after the other.
 //!
-//! It holds what the last call read and nothing more; an answer is the same whether it comes from here or from the
+//! It holds what the last call read, and the last long revision tree; an answer is the same whether it comes from here or from the
 //! engine, because both are of one snapshot.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use settee_model::rev_tree::RevTree;
 use settee_storage::Keyspace;
@@ -17,6 +18,13 @@ pub const DOCUMENTS_TOGETHER: usize = if cfg!(test) { 3 } else { 128 };
 
 /// Bodies are read ahead until they have so many bytes together.
 const BODY_BYTES: usize = if cfg!(test) { 500 } else { 4 << 20 };
+
+/// So many are read ahead at most: of a document with more conflicts the others are left for when they are asked for.
+const BODIES_MAX: usize = 4 * DOCUMENTS_TOGETHER;
+
+/// Records of more than this are kept when they were decoded: who asks for thousands of conflicts of one document names it
+/// each time.
+const LONG_RECORD_BYTES: usize = if cfg!(test) { 200 } else { 8 << 10 };
 
 /// Which bodies of documents are read ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,11 +43,23 @@ pub(crate) struct ReadAhead {
     records: HashMap<Vec<u8>, Option<Vec<u8>>>,
     /// Beginnings of bodies.
     bodies: HashMap<u64, Option<Vec<u8>>>,
+    /// The last long record, and its id.
+    decoded: Option<(String, Arc<DocRecord>)>,
 }
 
 impl ReadAhead {
     pub(crate) fn record(&self, id: &str) -> Option<&Option<Vec<u8>>> {
         self.records.get(id.as_bytes())
+    }
+
+    pub(crate) fn decoded(&self, id: &str) -> Option<Arc<DocRecord>> {
+        self.decoded.as_ref().filter(|(known, _)| known == id).map(|(_, record)| Arc::clone(record))
+    }
+
+    pub(crate) fn set_decoded(&mut self, id: &str, bytes: usize, record: &Arc<DocRecord>) {
+        if bytes > LONG_RECORD_BYTES {
+            self.decoded = Some((id.to_owned(), Arc::clone(record)));
+        }
     }
 
     /// What is stored as the first chunk of a body. It is given away: nobody reads a revision twice in a row.
@@ -55,21 +75,28 @@ impl ReadView {
     /// # Errors
     /// When the engine failed.
     pub fn read_ahead(&self, ids: &[&str], bodies: Bodies) -> Result<()> {
-        let id_keys: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes()).collect();
+        let mut id_keys: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes()).collect();
+        id_keys.sort_unstable();
+        id_keys.dedup();
         let records = self.snapshot().multi_get(Keyspace::Documents, &id_keys)?;
         let mut stored = Vec::new();
         for record in records.iter().flatten() {
             match bodies {
                 Bodies::None => break,
                 Bodies::Winners => stored.push(Head::decode(record)?.stored),
+                Bodies::Leaves if stored.len() >= BODIES_MAX => break,
                 Bodies::Leaves => push_leaves(&DocRecord::decode(record)?.tree, &mut stored),
             }
         }
+        stored.truncate(BODIES_MAX);
         if bodies == Bodies::Winners {
             stored.retain(|stored| !stored.deleted);
         }
         let records = id_keys.iter().map(|key| key.to_vec()).zip(records).collect();
-        *self.ahead.lock() = ReadAhead { records, bodies: HashMap::new() };
+        let mut ahead = self.ahead.lock();
+        let decoded = ahead.decoded.take();
+        *ahead = ReadAhead { records, bodies: HashMap::new(), decoded };
+        drop(ahead);
         self.read_bodies_ahead(&stored)
     }
 

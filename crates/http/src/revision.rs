@@ -67,7 +67,7 @@ pub(crate) fn write_winner(
     shown: &Shown,
 ) -> Result<Encoded, Error> {
     let record = view.record(id)?;
-    let winner = record.as_ref().and_then(|record| record.tree.winner(|stored| stored.deleted));
+    let winner = record.as_deref().and_then(|record| record.tree.winner(|stored| stored.deleted));
     match (record, winner) {
         (Some(record), Some(winner)) => write_with(out, view, id, &record, winner, extras, shown),
         _ => Ok(Encoded::Gone),

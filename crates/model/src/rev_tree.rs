@@ -45,9 +45,12 @@ use std::cmp::Reverse;
 
 use crate::rev::Rev;
 
+mod growth;
 mod merge;
 #[cfg(test)]
 mod tests;
+
+pub use growth::{Grown, Growth, Known, Revisions};
 
 /// Revisions of one document; `T` is what is stored for a revision (`None`: known only as an ancestor).
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -190,7 +193,9 @@ impl<T> RevTree<T> {
     /// The leaf that readers see, by CouchDB's rule: a live one before a deleted one, then the highest generation, then the
     /// greatest hash. `None` only if the tree is empty.
     pub fn winner(&self, deleted: impl Fn(&T) -> bool) -> Option<u32> {
-        self.leaves().max_by_key(|&leaf| self.rank(leaf, &deleted))
+        // Leaves are in the order of their ids.
+        let is_live = |leaf: &u32| self.rank(*leaf, &deleted).0;
+        self.leaves.iter().rev().copied().find(is_live).or_else(|| self.leaves.last().copied())
     }
 
     /// All leaves, the winner first, in the order in which each would win if those before it were not there.
@@ -210,12 +215,17 @@ impl<T> RevTree<T> {
         std::iter::successors(Some(node), |&node| self.nodes[node as usize].parent)
     }
 
-    /// The leaves that `node` is an ancestor of, or the node itself if it is one: what `latest=true` asks for.
-    pub fn leaves_of(&self, node: u32) -> Vec<u32> {
+    /// The leaves that one of `nodes` is an ancestor of, or is itself, in the order of their ids: what `latest=true` asks for.
+    pub fn leaves_of(&self, nodes: &[u32]) -> Vec<u32> {
+        let mut reaches = vec![false; self.nodes.len()];
+        for node in nodes {
+            reaches[*node as usize] = true;
+        }
         // Ancestors have smaller indices.
-        let reaches =
-            |leaf: u32| self.history(leaf).take_while(|&ancestor| ancestor >= node).any(|ancestor| ancestor == node);
-        self.leaves().filter(|&leaf| reaches(leaf)).collect()
+        for (index, node) in self.nodes.iter().enumerate() {
+            reaches[index] |= node.parent.is_some_and(|parent| reaches[parent as usize]);
+        }
+        self.leaves().filter(|&leaf| reaches[leaf as usize]).collect()
     }
 
     /// Forgets ancestors beyond the newest `limit` revisions of every leaf (CouchDB's `_revs_limit`; at least 1); answers the
@@ -224,12 +234,17 @@ impl<T> RevTree<T> {
         if self.nodes.len() <= limit {
             return Vec::new();
         }
-        let mut keep = vec![false; self.nodes.len()];
+        // How far away the nearest leaf is. Ancestors have smaller indices.
+        let mut away = vec![usize::MAX; self.nodes.len()];
         for leaf in self.leaves() {
-            for node in self.history(leaf).take(limit.max(1)) {
-                keep[node as usize] = true;
+            away[leaf as usize] = 0;
+        }
+        for (index, node) in self.nodes.iter().enumerate().rev() {
+            if let Some(parent) = node.parent {
+                away[parent as usize] = away[parent as usize].min(away[index] + 1);
             }
         }
+        let keep: Vec<bool> = away.into_iter().map(|away| away < limit.max(1)).collect();
         self.retain(&keep)
     }
 
@@ -287,6 +302,23 @@ impl<T> RevTree<T> {
         self.nodes = kept;
         self.find_leaves();
         removed
+    }
+
+    /// Puts nodes in order that stand as they came, without some; parents of those that are kept are kept.
+    fn keep_in_order(&mut self, keep: impl Fn(usize) -> bool) {
+        let mut kept = 0;
+        let count = |node| {
+            let index = to_index(kept);
+            kept += usize::from(keep(node));
+            index
+        };
+        let new_index: Vec<u32> = (0..self.nodes.len()).map(count).collect();
+        let nodes = std::mem::take(&mut self.nodes).into_iter().enumerate().filter(|(node, _)| keep(*node));
+        self.nodes = nodes.map(|(_, node)| node).collect();
+        for node in &mut self.nodes {
+            node.parent = node.parent.map(|parent| new_index[parent as usize]);
+        }
+        self.put_in_order();
     }
 
     /// Sorts nodes by revision, after which `parent` holds new indices, and finds the leaves.

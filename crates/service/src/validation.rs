@@ -268,9 +268,9 @@ impl<'a> Asking<'a> {
             Against::Nobody
         } else {
             let record = self.view.record(update.id())?;
-            let prospect = update.prospect(record.as_ref());
+            let prospect = update.prospect(record.as_deref());
             if let Prospect::New { old } = &prospect {
-                self.call(&update, record.as_ref(), old.as_ref())?;
+                self.call(&update, record.as_deref(), old.as_ref())?;
             }
             Against::Seen(prospect)
         };

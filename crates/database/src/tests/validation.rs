@@ -13,7 +13,7 @@ use crate::{Against, Database, DocUpdate, Prospect, ReadView, UpdateOutcome, Val
 
 fn seen(view: &ReadView, update: &DocUpdate) -> Validated {
     let record = view.record(update.id()).unwrap();
-    let against = Against::Seen(update.prospect(record.as_ref()));
+    let against = Against::Seen(update.prospect(record.as_deref()));
     Validated { design_seq: view.design_seq().unwrap(), against }
 }
 
@@ -42,7 +42,7 @@ fn prospects_foretell_outcomes() {
     let check = |update: DocUpdate, expected: Prospect| {
         let view = database.read().unwrap();
         let record = view.record(update.id()).unwrap();
-        assert_eq!(update.prospect(record.as_ref()), expected, "{update:?}");
+        assert_eq!(update.prospect(record.as_deref()), expected, "{update:?}");
         let outcome = one(&database, validated(&view, update));
         assert_eq!(outcome == UpdateOutcome::Conflict, expected == Prospect::Conflict);
         assert!(!is_stale(&outcome));

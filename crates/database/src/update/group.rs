@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread;
 
 use settee_model::json::Json;
-use settee_model::rev_tree::RevTree;
+use settee_model::rev_tree::{Grown, Known, Revisions};
 use settee_model::{Rev, RevHash, RevisionHasher};
 use settee_storage::{
     Batch, Direction, Durability, Expect, KeyRange, Keyspace, Purpose, Shard, ShardState, Snapshot, Version,
@@ -17,15 +17,16 @@ use settee_storage::{
 
 use super::contents::{ContentBytes, Contents, Look, discard};
 use super::queue::Pending;
-use super::touched::{Documents, Touched};
+use super::touched::{Documents, Settled};
+use super::validation::{Acceptance, acceptance};
 use super::{DocUpdate, EditMode, UpdateOutcome, Work, WorkResult, is_design_id};
 use crate::attachment::encode_all;
 use crate::attempt::Attempt;
 use crate::codec::put_varint;
-use crate::database::{Database, LeafBytes, Meta, Writer, load_writer};
+use crate::database::{Database, Meta, Writer, load_writer};
 use crate::local::LocalDocument;
 use crate::rank::{BUCKET_ENTRIES, Overfull, Ranks};
-use crate::record::{DocRecord, Head, SequenceEntry, Stored};
+use crate::record::{Head, SequenceEntry, Stored};
 use crate::{DatabaseError, Event, Result, keys};
 
 /// After so many log records of ranks the whole tables are stored.
@@ -183,12 +184,12 @@ impl<'a> Group<'a> {
             return Ok(self.apply_local(update));
         }
         let touched = self.documents.get(&update.id);
-        if update.is_stale(&touched.record, self.meta.design_seq) {
+        if update.is_stale(&touched.tree, self.meta.design_seq) {
             return Ok(UpdateOutcome::Stale(Box::new(update.clone())));
         }
         let path = match update.mode {
             EditMode::Replicated => Cow::Borrowed(update.path.as_slice()),
-            EditMode::Interactive => match interactive_path(touched, update, &mut self.hasher) {
+            EditMode::Interactive => match interactive_path(&touched.tree, update, &mut self.hasher) {
                 Some(path) => path,
                 None => return Ok(UpdateOutcome::Conflict),
             },
@@ -200,13 +201,11 @@ impl<'a> Group<'a> {
     fn merge(&mut self, update: &DocUpdate, path: &[Rev]) -> Result<UpdateOutcome> {
         let look = Look { database: self.database, snapshot: self.snapshot };
         let touched = self.documents.get(&update.id);
-        let record = &mut touched.record;
-        let stored_already = match known(&record.tree, path) {
-            Known::Nothing => None,
+        let is_stored = match touched.tree.known(path) {
+            Known::Nothing => false,
             Known::Everything => return Ok(UpdateOutcome::Saved(path[0].clone())),
-            Known::NotAllAncestors => Some(record.tree.clone()),
+            Known::NotAllAncestors => true,
         };
-        let leaves_before = leaf_bytes(record);
         let seq = self.meta.update_seq + 1;
         let body = update.body.as_bytes();
         let mut stored =
@@ -214,7 +213,7 @@ impl<'a> Group<'a> {
         // In an edit that makes a deleted document again, CouchDB counts from the revision that was not named.
         let generation = update.path.first().map_or(0, |rev| rev.generation);
         let (attachments, mut bytes) = (update.attachments.stored(generation), Vec::new());
-        if stored_already.is_none() {
+        if !is_stored {
             if !update.attachments.is_complete || !self.contents.has_all(look, &update.attachments)? {
                 return Ok(UpdateOutcome::Conflict);
             }
@@ -225,30 +224,27 @@ impl<'a> Group<'a> {
                 bytes.extend_from_slice(body);
             }
         }
-        record.tree.merge(path, stored);
-        let forgotten = record.tree.stem(self.revs_limit as usize);
-        match stored_already {
+        let Grown { changed, forgotten } = touched.tree.merge(path, stored, self.revs_limit as usize);
+        if !changed {
             // What the path told was forgotten at once.
-            Some(before) if before == record.tree => return Ok(UpdateOutcome::Saved(path[0].clone())),
-            Some(_) => {}
-            None => {
-                self.meta.body_bytes += body.len() as u64;
-                self.meta.attachment_bytes += stored.attachments_length;
-                if attachments.is_empty() {
-                    put_body(&mut self.batch, seq, body);
-                } else {
-                    put_body(&mut self.batch, seq, &bytes);
-                    self.contents.take(look, &mut self.batch, &update.attachments, attachments, seq)?;
-                }
+            return Ok(UpdateOutcome::Saved(path[0].clone()));
+        }
+        if !is_stored {
+            self.meta.body_bytes += body.len() as u64;
+            self.meta.attachment_bytes += stored.attachments_length;
+            if attachments.is_empty() {
+                put_body(&mut self.batch, seq, body);
+            } else {
+                put_body(&mut self.batch, seq, &bytes);
+                self.contents.take(look, &mut self.batch, &update.attachments, attachments, seq)?;
             }
         }
         forget(&mut self.meta, &mut self.batch, &mut self.contents, forgotten);
-        self.meta.count_leaves(leaves_before, leaf_bytes(record));
         self.meta.update_seq = seq;
         if is_design_id(&update.id) {
             self.meta.design_seq = seq;
         }
-        record.seq = seq;
+        touched.seq = seq;
         touched.changed = true;
         Ok(UpdateOutcome::Saved(path[0].clone()))
     }
@@ -309,29 +305,28 @@ impl<'a> Group<'a> {
     }
 
     fn put_documents(&mut self) {
-        let heads = self.documents.changed().map(|(id, touched)| (id, touched, touched.record.head()));
-        let changed: Vec<(&str, &Touched, Option<Head>)> = heads.collect();
+        let settled = self.documents.settle();
         // Both keyspaces in the order of their keys: engines insert neighbours faster, and what is appended
         // reaches the ranks in ascending order.
-        for (id, touched, head) in &changed {
+        for Settled { id, before, bytes_before, bytes, record, head } in &settled {
+            self.meta.count_leaves(*bytes_before, *bytes);
             if let Some(head) = head {
                 self.scratch.clear();
-                touched.record.encode(head, &mut self.scratch);
+                record.encode(head, &mut self.scratch);
                 self.batch.put(Keyspace::Documents, id.as_bytes(), &self.scratch);
             } else {
-                // A purge has taken the last leaf.
                 self.batch.delete(Keyspace::Documents, id.as_bytes());
             }
             let is_deleted = |head: &Head| head.stored.deleted;
-            let (was, is) = (touched.before.as_ref().map(is_deleted), head.as_ref().map(is_deleted));
+            let (was, is) = (before.as_ref().map(is_deleted), head.as_ref().map(is_deleted));
             count_document(&mut self.meta, &mut self.ranks, id, was, is);
         }
         let seq = |head: &Option<Head>| head.as_ref().map(|head| head.seq);
-        let mut by_seq: Vec<_> = changed.iter().map(|(id, touched, head)| (seq(head), id, touched, head)).collect();
-        by_seq.sort_unstable_by_key(|(is, ..)| *is);
-        for (is, id, touched, head) in by_seq {
-            let was = seq(&touched.before);
-            if was == is {
+        let mut by_seq: Vec<&Settled<'_>> = settled.iter().collect();
+        by_seq.sort_unstable_by_key(|settled| seq(&settled.head));
+        for Settled { id, before, head, .. } in by_seq {
+            let was = seq(before);
+            if was == seq(head) {
                 continue;
             }
             if let Some(head) = head {
@@ -405,56 +400,19 @@ impl<'a> Group<'a> {
 
 /// The path of an interactive edit, or `None` for a conflict.
 fn interactive_path<'u>(
-    touched: &Touched,
+    tree: &impl Revisions<Stored>,
     update: &'u DocUpdate,
     hasher: &mut RevisionHasher,
 ) -> Option<Cow<'u, [Rev]>> {
-    let parent = update.path.get(1);
-    let Some(head) = touched.record.head() else {
-        // Who names a revision has seen a document that is not here.
-        return parent.is_none().then_some(Cow::Borrowed(update.path.as_slice()));
-    };
-    if head.stored.deleted {
-        // Only an edit that names no revision makes a deleted document again; it extends the deletion.
-        if parent.is_some() || update.deleted {
-            return None;
+    match acceptance(tree, update) {
+        Acceptance::Conflict => None,
+        Acceptance::Edit => Some(Cow::Borrowed(update.path.as_slice())),
+        Acceptance::Again(deletion) => {
+            let hash = hasher.hash_again(&deletion, update.body.value(), update.attachments.list.len());
+            let new = Rev { generation: deletion.generation + 1, hash: RevHash::from_bytes(&hash) };
+            Some(Cow::Owned(vec![new, deletion]))
         }
-        let hash = hasher.hash_again(&head.rev, update.body.value(), update.attachments.list.len());
-        let new = Rev { generation: head.rev.generation + 1, hash: RevHash::from_bytes(&hash) };
-        return Some(Cow::Owned(vec![new, head.rev]));
     }
-    let tree = &touched.record.tree;
-    let leaf = tree.find(parent?).filter(|node| tree.is_leaf(*node));
-    leaf.map(|_| Cow::Borrowed(update.path.as_slice()))
-}
-
-/// What a tree has of a path.
-enum Known {
-    /// Not the revision itself, or only as an ancestor.
-    Nothing,
-    /// The revision with its body, but fewer ancestors.
-    NotAllAncestors,
-    /// All there is to know.
-    Everything,
-}
-
-fn known(tree: &RevTree<Stored>, path: &[Rev]) -> Known {
-    match tree.find(&path[0]) {
-        Some(node) if tree.node(node).value.is_none() => Known::Nothing,
-        Some(node) if tree.history(node).take(path.len()).count() < path.len() => Known::NotAllAncestors,
-        Some(_) => Known::Everything,
-        None => Known::Nothing,
-    }
-}
-
-pub(super) fn leaf_bytes(record: &DocRecord) -> LeafBytes {
-    let nodes = record.tree.nodes();
-    let mut bytes = LeafBytes::default();
-    for stored in record.tree.leaves().filter_map(|leaf| nodes[leaf as usize].value) {
-        bytes.bodies += u64::from(stored.size);
-        bytes.attachments += stored.attachments_length;
-    }
-    bytes
 }
 
 /// Counts a document, which is absent, live or deleted, before and after.

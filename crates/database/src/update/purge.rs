@@ -7,7 +7,7 @@
 use settee_model::Rev;
 use settee_storage::Keyspace;
 
-use super::group::{Group, forget, leaf_bytes};
+use super::group::{Group, forget};
 use super::{UpdateOutcome, is_design_id};
 use crate::codec::{Reader, put_bytes, put_varint};
 use crate::{DatabaseError, Result, keys};
@@ -57,11 +57,10 @@ impl Group<'_> {
         let key = keys::prefixed(keys::PURGE, &keys::sequence(self.meta.purge_seq));
         self.batch.put(Keyspace::Catalog, &key, &purge.encode());
         let touched = self.documents.get(&purge.id);
-        let record = &mut touched.record;
-        let leaves_before = leaf_bytes(record);
+        let tree = touched.tree.settle_mut();
         let mut purged = Vec::new();
         for rev in &purge.revs {
-            if let Some(removed) = record.tree.purge(rev) {
+            if let Some(removed) = tree.purge(rev) {
                 forget(&mut self.meta, &mut self.batch, &mut self.contents, removed);
                 purged.push(rev.clone());
             }
@@ -69,12 +68,11 @@ impl Group<'_> {
         if purged.is_empty() {
             return UpdateOutcome::Purged(purged);
         }
-        self.meta.count_leaves(leaves_before, leaf_bytes(record));
         // The document moves also if its winner stays, so that whoever follows the changes looks at it again.
         self.meta.update_seq += 1;
-        record.seq = self.meta.update_seq;
+        touched.seq = self.meta.update_seq;
         if is_design_id(&purge.id) {
-            self.meta.design_seq = record.seq;
+            self.meta.design_seq = touched.seq;
         }
         touched.changed = true;
         UpdateOutcome::Purged(purged)
@@ -83,7 +81,7 @@ impl Group<'_> {
     /// Removes the bodies of all revisions of a document that are no leaves.
     pub(super) fn compact(&mut self, id: &str) {
         let touched = self.documents.get(id);
-        let removed = touched.record.tree.take_branch_values();
+        let removed = touched.tree.settle_mut().take_branch_values();
         touched.changed |= !removed.is_empty();
         forget(&mut self.meta, &mut self.batch, &mut self.contents, removed);
     }

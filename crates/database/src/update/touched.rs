@@ -1,19 +1,36 @@
 //! [`Documents`]: the documents that a group touches, in the order of their ids.
 
+use settee_model::rev_tree::{Growth, RevTree};
 use settee_storage::{Keyspace, Reply, Request, ShardState, Snapshot};
 
 use super::{DocUpdate, Work};
-use crate::record::{DocRecord, Head};
+use crate::database::LeafBytes;
+use crate::record::{DocRecord, Head, Stored};
 use crate::{DatabaseError, Result};
 
 const CORRUPT: DatabaseError = DatabaseError::Corrupt("update group");
 
 /// A document that the group has read.
 pub(super) struct Touched {
-    pub(super) record: DocRecord,
+    /// The update sequence of the last change.
+    pub(super) seq: u64,
+    /// Many updates may be of one document: it is put in order and measured once.
+    pub(super) tree: Growth<Stored>,
     /// As the document was before the group.
-    pub(super) before: Option<Head>,
+    before: Option<Head>,
+    bytes_before: LeafBytes,
     pub(super) changed: bool,
+}
+
+/// What became of a document.
+pub(super) struct Settled<'a> {
+    pub(super) id: &'a str,
+    pub(super) before: Option<Head>,
+    pub(super) bytes_before: LeafBytes,
+    pub(super) bytes: LeafBytes,
+    pub(super) record: DocRecord,
+    /// `None` if a purge has taken the last leaf.
+    pub(super) head: Option<Head>,
 }
 
 /// What the group has read, by id.
@@ -53,7 +70,9 @@ impl<'a> Documents<'a> {
         let [state, records] = replies;
         for bytes in records.into_values()? {
             let record = bytes.map_or(Ok(DocRecord::empty()), |bytes| DocRecord::decode(&bytes))?;
-            touched.push(Touched { before: record.head(), record, changed: false });
+            let (before, bytes_before) = (record.head(), leaf_bytes(&record.tree));
+            let tree = Growth::new(record.tree);
+            touched.push(Touched { seq: record.seq, tree, before, bytes_before, changed: false });
         }
         if touched.len() != ids.len() {
             return Err(CORRUPT);
@@ -74,8 +93,24 @@ impl<'a> Documents<'a> {
         &mut self.touched[found]
     }
 
-    /// What changed, in the order of the ids.
-    pub(super) fn changed(&self) -> impl Iterator<Item = (&'a str, &Touched)> {
-        self.ids.iter().copied().zip(&self.touched).filter(|(_, touched)| touched.changed)
+    /// What has changed, in the order of the ids. Nothing can be asked for afterwards.
+    pub(super) fn settle(&mut self) -> Vec<Settled<'a>> {
+        let changed = self.ids.iter().zip(std::mem::take(&mut self.touched)).filter(|(_, touched)| touched.changed);
+        let settle = |(id, touched): (&&'a str, Touched)| {
+            let Touched { seq, tree, before, bytes_before, .. } = touched;
+            let record = DocRecord { seq, tree: tree.into_settled() };
+            let (head, bytes) = (record.head(), leaf_bytes(&record.tree));
+            Settled { id, before, bytes_before, bytes, record, head }
+        };
+        changed.map(settle).collect()
     }
+}
+
+fn leaf_bytes(tree: &RevTree<Stored>) -> LeafBytes {
+    let mut bytes = LeafBytes::default();
+    for stored in tree.leaves().filter_map(|leaf| tree.node(leaf).value) {
+        bytes.bodies += u64::from(stored.size);
+        bytes.attachments += stored.attachments_length;
+    }
+    bytes
 }

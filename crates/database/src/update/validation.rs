@@ -7,7 +7,7 @@
 //! caller validates again.
 
 use settee_model::Rev;
-use settee_model::rev_tree::RevTree;
+use settee_model::rev_tree::{RevTree, Revisions};
 
 use super::{DocUpdate, EditMode};
 use crate::record::{DocRecord, Stored};
@@ -75,29 +75,29 @@ impl DocUpdate {
     /// What the update will do to the document `record`; `None` if there is no document.
     #[must_use]
     pub fn prospect(&self, record: Option<&DocRecord>) -> Prospect {
-        let empty = DocRecord::empty();
-        let record = record.unwrap_or(&empty);
-        let tree = &record.tree;
-        let parent = self.path.get(1);
-        let accepted = match (self.mode, record.head()) {
-            (EditMode::Replicated, _) => {
+        match record {
+            Some(record) => self.prospect_in(&record.tree),
+            None => self.prospect_in(&RevTree::new()),
+        }
+    }
+
+    fn prospect_in(&self, tree: &impl Revisions<Stored>) -> Prospect {
+        let is_accepted = match self.mode {
+            EditMode::Replicated => {
                 let newest = self.path.first().and_then(|rev| tree.find(rev));
                 if newest.is_some_and(|node| tree.node(node).value.is_some()) {
                     return Prospect::Known;
                 }
                 true
             }
-            (EditMode::Interactive, None) => parent.is_none(),
-            (EditMode::Interactive, Some(head)) if head.stored.deleted => parent.is_none() && !self.deleted,
-            (EditMode::Interactive, Some(_)) => {
-                parent.and_then(|parent| tree.find(parent)).is_some_and(|node| tree.is_leaf(node))
-            }
+            EditMode::Interactive => acceptance(tree, self) != Acceptance::Conflict,
         };
-        if accepted { Prospect::New { old: stored_ancestor(tree, &self.path) } } else { Prospect::Conflict }
+        if is_accepted { Prospect::New { old: stored_ancestor(tree, &self.path) } } else { Prospect::Conflict }
     }
 
-    /// Whether the validation holds for `record` when the newest change of a design document is `design_seq`.
-    pub(crate) fn is_stale(&self, record: &DocRecord, design_seq: u64) -> bool {
+    /// Whether the validation holds for a document with these revisions when the newest change of a design document is
+    /// `design_seq`.
+    pub(super) fn is_stale(&self, tree: &impl Revisions<Stored>, design_seq: u64) -> bool {
         let Some(validated) = &self.validated else {
             return false;
         };
@@ -106,7 +106,7 @@ impl DocUpdate {
         }
         match &validated.against {
             Against::Nobody => false,
-            Against::Seen(seen) => match self.prospect(Some(record)) {
+            Against::Seen(seen) => match self.prospect_in(tree) {
                 // Nothing is added, so there was nothing to validate.
                 Prospect::Conflict | Prospect::Known => false,
                 new @ Prospect::New { .. } => new != *seen,
@@ -115,12 +115,43 @@ impl DocUpdate {
     }
 }
 
+/// What an interactive edit may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Acceptance {
+    /// It names no leaf, or a document that is not there.
+    Conflict,
+    /// It is the first one, or extends the leaf that it names.
+    Edit,
+    /// It makes a document again that was deleted by this revision, and extends that.
+    Again(Rev),
+}
+
+/// Whether an interactive edit is taken.
+pub(super) fn acceptance(tree: &impl Revisions<Stored>, update: &DocUpdate) -> Acceptance {
+    let is_live = |stored: &Stored| !stored.deleted;
+    let Some(parent) = update.path.get(1) else {
+        // Only an edit that names no revision makes a deleted document again.
+        if tree.has_leaf(is_live) {
+            return Acceptance::Conflict;
+        }
+        return match tree.winner(|stored| stored.deleted) {
+            None => Acceptance::Edit,
+            Some(_) if update.deleted => Acceptance::Conflict,
+            Some(winner) => Acceptance::Again(tree.node(winner).rev.clone()),
+        };
+    };
+    let Some(leaf) = tree.find(parent).filter(|node| tree.is_leaf(*node)) else { return Acceptance::Conflict };
+    // Who names a revision has seen a document, which is not there any more if all leaves are deletions.
+    let is_there = tree.node(leaf).value.as_ref().is_some_and(is_live) || tree.has_leaf(is_live);
+    if is_there { Acceptance::Edit } else { Acceptance::Conflict }
+}
+
 /// Whether this is the id of a design document.
 pub(crate) fn is_design_id(id: &str) -> bool {
     id.starts_with("_design/")
 }
 
-fn stored_ancestor(tree: &RevTree<Stored>, path: &[Rev]) -> Option<Rev> {
+fn stored_ancestor(tree: &impl Revisions<Stored>, path: &[Rev]) -> Option<Rev> {
     let is_stored = |rev: &&Rev| tree.find(rev).is_some_and(|node| tree.node(node).value.is_some());
     path.iter().skip(1).find(is_stored).cloned()
 }

@@ -168,7 +168,7 @@ impl<'a> Entry<'a> {
         let mut nodes: Vec<u32> = match &self.rev {
             None => tree.leaves().collect(),
             Some(rev) => match tree.find(rev) {
-                Some(node) if latest => tree.leaves_of(node),
+                Some(node) if latest => tree.leaves_of(&[node]),
                 found => return found.into_iter().collect(),
             },
         };

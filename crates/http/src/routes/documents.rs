@@ -178,11 +178,11 @@ fn is_deleted(stored: &Stored) -> bool {
 }
 
 /// The document whose revisions are asked for; one without any if they are named.
-fn opened(view: &ReadView, id: &str, open: &OpenRevs) -> Result<DocRecord, Error> {
+fn opened(view: &ReadView, id: &str, open: &OpenRevs) -> Result<Arc<DocRecord>, Error> {
     match (view.record(id)?, open) {
         (Some(record), _) => Ok(record),
         (None, OpenRevs::All) => Err(Error::not_found("missing")),
-        (None, OpenRevs::Some(_)) => Ok(DocRecord::empty()),
+        (None, OpenRevs::Some(_)) => Ok(Arc::new(DocRecord::empty())),
     }
 }
 
@@ -265,11 +265,13 @@ fn open_nodes(record: &DocRecord, open: &OpenRevs, latest: bool) -> (Vec<u32>, V
         OpenRevs::Some(revs) => {
             for rev in revs {
                 match tree.find(rev) {
-                    // Also of a revision that is known only as an ancestor.
-                    Some(node) if latest => nodes.extend(tree.leaves_of(node)),
-                    Some(node) if tree.node(node).value.is_some() => nodes.push(node),
+                    // Also a revision that is known only as an ancestor.
+                    Some(node) if latest || tree.node(node).value.is_some() => nodes.push(node),
                     Some(_) | None => missing.push(rev.clone()),
                 }
+            }
+            if latest {
+                nodes = tree.leaves_of(&nodes);
             }
         }
     }

@@ -62,7 +62,7 @@ async fn compare(
             let asked = revisions(*revs)?;
             check_place(&database, id)?;
             let record = view.record(id)?;
-            let missing = missing_revs(record.as_ref(), asked);
+            let missing = missing_revs(record.as_deref(), asked);
             if missing.is_empty() {
                 continue;
             }
@@ -71,7 +71,7 @@ async fn compare(
             }
             write_string(output.text(), id);
             output.text().push(b':');
-            write(output.text(), record.as_ref(), &missing);
+            write(output.text(), record.as_deref(), &missing);
             if output.row_done().is_break() {
                 return Ok(());
             }

@@ -94,7 +94,7 @@ impl<T> RevTree<T> {
 }
 
 /// The beginning of a path in which generations follow each other.
-fn without_gap(path: &[Rev]) -> &[Rev] {
+pub(super) fn without_gap(path: &[Rev]) -> &[Rev] {
     let follows = |pair: &[Rev]| pair[1].generation.checked_add(1) == Some(pair[0].generation);
     let length = path.windows(2).position(|pair| !follows(pair)).map_or(path.len(), |gap| gap + 1);
     &path[..length]

@@ -144,7 +144,7 @@ fn purge() {
 fn leaves_of() {
     let tree = tree(&["3-c 2-b 1-a", "4-y 3-x 2-b", "2-d 1-a", "1-z"]);
     for (node, leaves) in [("1-a", "2-d 3-c 4-y"), ("2-b", "3-c 4-y"), ("3-x", "4-y"), ("3-c", "3-c"), ("1-z", "1-z")] {
-        assert_eq!(names(&tree, tree.leaves_of(tree.find(&rev(node)).unwrap())), leaves, "{node}");
+        assert_eq!(names(&tree, tree.leaves_of(&[tree.find(&rev(node)).unwrap()])), leaves, "{node}");
     }
 }
 
@@ -259,6 +259,109 @@ impl Model {
         let again = RevTree::from_nodes(tree.nodes().to_vec()).unwrap();
         assert_eq!(again, *tree);
     }
+}
+
+/// A path of a few of a few revisions: often known, often with ancestors that are not, sometimes with a gap.
+fn random_path(random: &mut Random, generations: usize, width: usize) -> Vec<Rev> {
+    let newest = random.below(generations) + 1;
+    let length = random.below(newest) + 1;
+    // Parents follow from the child, so that every revision has one ancestry, except now and then.
+    let mut number = random.below(width);
+    let mut path = Vec::new();
+    for generation in (newest + 1 - length..=newest).rev() {
+        path.push(Rev::new(generation as u64, [number as u8; 16]));
+        number = if random.one_in(40) { random.below(width) } else { number / 2 };
+        if random.one_in(60) {
+            break;
+        }
+    }
+    path
+}
+
+#[test]
+fn a_growth_makes_what_merging_one_by_one_makes() {
+    let mut random = Random::new();
+    let mut indexed = 0;
+    for round in 0..400 {
+        let (generations, width) = (random.below(14) + 1, random.below(200) + 1);
+        let mut limit = random.below(16);
+        let (mut tree, mut growth) = (RevTree::new(), Growth::new(RevTree::new()));
+        for value in 0..random.below(400) {
+            let path = random_path(&mut random, generations, width);
+            let known = match tree.find(&path[0]) {
+                Some(node) if tree.node(node).value.is_none() => Known::Nothing,
+                Some(node) if tree.history(node).take(path.len()).count() < path.len() => Known::NotAllAncestors,
+                Some(_) => Known::Everything,
+                None => Known::Nothing,
+            };
+            assert_eq!(growth.known(&path), known, "round {round}: {path:?}");
+            let before = tree.clone();
+            tree.merge(&path, value);
+            let mut forgotten = tree.stem(limit);
+            let mut grown = growth.merge(&path, value, limit);
+            forgotten.sort_unstable();
+            grown.forgotten.sort_unstable();
+            assert_eq!(grown, Grown { changed: before != tree, forgotten }, "round {round}: {path:?} within {limit}");
+            let deleted = |value: &usize| value.is_multiple_of(3);
+            assert_eq!(growth.has_leaf(deleted), tree.has_leaf(deleted));
+            let (one, other) = (tree.winner(deleted).unwrap(), growth.winner(deleted).unwrap());
+            assert_eq!(tree.node(one), &Node { parent: tree.node(one).parent, ..growth.node(other).clone() });
+            let asked = &random_path(&mut random, generations, width)[0];
+            let of_tree = tree.find(asked).map(|node| (tree.is_leaf(node), tree.node(node).value));
+            let of_growth = growth.find(asked).map(|node| (growth.is_leaf(node), growth.node(node).value));
+            assert_eq!(of_growth, of_tree, "round {round}: {asked}");
+            if random.one_in(50) {
+                assert_eq!(growth.settle(), &tree, "round {round}");
+            }
+            if random.one_in(100) {
+                limit = random.below(16);
+            }
+            if random.one_in(100) && !tree.is_empty() {
+                let leaf = tree.leaves().next().map(|leaf| tree.node(leaf).rev.clone()).unwrap();
+                assert_eq!(growth.settle_mut().purge(&leaf), tree.purge(&leaf));
+            }
+            if tree.is_empty() {
+                break;
+            }
+        }
+        indexed += u32::from(growth.settled().is_none());
+        assert_eq!(growth.settle(), &tree, "round {round}");
+    }
+    assert!(indexed > 100, "{indexed} of 400");
+}
+
+#[test]
+fn ten_thousand_conflicts_cost_a_few_steps_each() {
+    const CONFLICTS: u64 = 10_000;
+    let hash = |number: u64| -> [u8; 16] { (u128::from(number) << 64 | u128::from(number)).to_be_bytes() };
+    let root = Rev::new(1, hash(0));
+    let check = |name: &str, limit: usize, path: &dyn Fn(u64) -> Vec<Rev>| {
+        let mut growth = Growth::new(RevTree::new());
+        for number in 0..CONFLICTS {
+            // Neither ascending nor descending.
+            growth.merge(&path(number * 7919 % CONFLICTS), (), limit);
+        }
+        assert!(growth.settle().leaf_count() >= 1, "{name}");
+        let steps = growth.steps() / CONFLICTS;
+        assert!(steps < 40, "{name}: {steps} steps for each conflict");
+    };
+    check("roots", 1_000, &|number| vec![Rev::new(1, hash(number))]);
+    check("children of one revision", 1_000, &|number| vec![Rev::new(2, hash(number)), root.clone()]);
+    check("grandchildren", 1_000, &|number| {
+        vec![Rev::new(3, hash(number)), Rev::new(2, hash(number)), Rev::new(1, hash(0))]
+    });
+    check("conflicts and their deletions", 1_000, &|number| {
+        let half = number / 2;
+        if number % 2 == 0 {
+            vec![Rev::new(1, hash(half))]
+        } else {
+            vec![Rev::new(2, hash(half)), Rev::new(1, hash(half))]
+        }
+    });
+    check("more ancestors than are remembered", 2, &|number| {
+        (1..=5).rev().map(|generation| Rev::new(generation, hash(number))).collect()
+    });
+    check("one long history", 5, &|_| (1..=20).rev().map(|generation| Rev::new(generation, hash(0))).collect());
 }
 
 /// All revisions there are, as full paths.

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -25,6 +25,7 @@ pub(super) const ALL: &[Attack] = &[
     Attack { name: "huge-emits", threads: 4, prepare: huge_emits, act: query_view },
     Attack { name: "slow-compilation", threads: 4, prepare: |_| Ok(()), act: slow_compilation },
     Attack { name: "hanging-functions", threads: 60, prepare: hanging_functions, act: query_view },
+    Attack { name: "many-conflicts", threads: 4, prepare: |_| Ok(()), act: many_conflicts },
     Attack { name: "endless-lists", threads: 100, prepare: endless_lists, act: endless_list },
 ];
 
@@ -47,12 +48,14 @@ pub(super) struct Target {
     form: Form,
     /// Set when it is enough.
     stop: Arc<AtomicBool>,
+    /// For names that nobody else uses.
+    next: AtomicU64,
 }
 
 impl Target {
     pub(super) fn prepare(url: &str, form: Form, attack: &Attack) -> Result<Self> {
         let (address, admin) = split(url)?;
-        let target = Self { address, admin, form, stop: Arc::default() };
+        let target = Self { address, admin, form, stop: Arc::default(), next: AtomicU64::default() };
         target.make("PUT /public", b"")?;
         target.make("PUT /public/_security", br#"{"admins":{"roles":[]},"members":{"roles":[]}}"#)?;
         (attack.prepare)(&target)?;
@@ -254,6 +257,29 @@ fn endless_list(target: &Target) {
     let Ok(mut connection) = target.connect() else { return };
     let asked = connection.write(&head("GET /public/_design/d/_list/l/v", "", 0));
     let _ = asked.and_then(|()| connection.swallow());
+}
+
+/// Makes ten thousand conflicts of a document in one request, and asks for them in ways that look at each.
+fn many_conflicts(target: &Target) {
+    let number = target.next.fetch_add(1, Ordering::Relaxed);
+    let revs = |generation: usize| (0..10_000).map(move |hash| format!("\"{generation}-{hash:032x}\""));
+    let docs: Vec<String> = revs(1).map(|rev| format!("{{\"_id\":\"c{number}\",\"_rev\":{rev}}}")).collect();
+    let docs = format!("{{\"new_edits\":false,\"docs\":[{}]}}", docs.join(","));
+    let wanted: Vec<String> = revs(1).map(|rev| format!("{{\"id\":\"c{number}\",\"rev\":{rev}}}")).collect();
+    let wanted = format!("{{\"docs\":[{}]}}", wanted.join(","));
+    let missing = format!("{{\"c{number}\":[{}]}}", revs(2).collect::<Vec<_>>().join(","));
+    let Ok(mut connection) = target.connect() else { return };
+    for (line, body) in [
+        ("POST /public/_bulk_docs".to_owned(), docs.as_bytes()),
+        ("POST /public/_bulk_get".to_owned(), wanted.as_bytes()),
+        ("POST /public/_revs_diff".to_owned(), missing.as_bytes()),
+        (format!("GET /public/c{number}?open_revs=all&revs=true"), b""),
+        (format!("GET /public/c{number}?conflicts=true"), b""),
+    ] {
+        if connection.ask(&line, "Accept: application/json\r\n", body).is_err() {
+            return;
+        }
+    }
 }
 
 /// Saves design documents with modules of one large function. Only admins may, so somebody was talked into it.

@@ -1,0 +1,378 @@
+//! [`Growth`]: a revision tree to which many paths are added, one after the other.
+//!
+//! A [`RevTree`] is in order after each merge, which costs as much as it has nodes: nothing for most documents, but ten thousand
+//! conflicts would cost a hundred million steps. After a few merges a growth therefore looks revisions up in an
+//! index, lets new ones stand where they came, and forgets ancestors by looking only at those of the new revision. It is put in
+//! order once, at the end. What comes out is what merging and stemming one by one makes.
+//!
+//! It does not say what a reader may want to know of all leaves: see [`Growth::settle`].
+
+use std::collections::HashMap;
+
+use crate::rev::Rev;
+use crate::rev_tree::merge::without_gap;
+use crate::rev_tree::{Node, RevTree, to_index};
+
+/// From this merge on, and in trees of this size, the index pays.
+const MERGES_BEFORE: usize = 4;
+const NODES_BEFORE: usize = 64;
+
+/// What a tree can be asked whether it is in order or not. Indices are valid until it changes.
+pub trait Revisions<T> {
+    /// Index of a revision.
+    fn find(&self, rev: &Rev) -> Option<u32>;
+
+    /// The revision with this index.
+    fn node(&self, node: u32) -> &Node<T>;
+
+    /// Whether the revision has no successors.
+    fn is_leaf(&self, node: u32) -> bool;
+
+    /// Whether a leaf has such a value.
+    fn has_leaf(&self, wanted: impl Fn(&T) -> bool) -> bool;
+
+    /// See [`RevTree::winner`].
+    fn winner(&self, deleted: impl Fn(&T) -> bool) -> Option<u32>;
+}
+
+impl<T> Revisions<T> for RevTree<T> {
+    fn find(&self, rev: &Rev) -> Option<u32> {
+        Self::find(self, rev)
+    }
+
+    fn node(&self, node: u32) -> &Node<T> {
+        Self::node(self, node)
+    }
+
+    fn is_leaf(&self, node: u32) -> bool {
+        Self::is_leaf(self, node)
+    }
+
+    fn has_leaf(&self, wanted: impl Fn(&T) -> bool) -> bool {
+        self.leaves().any(|leaf| self.node(leaf).value.as_ref().is_some_and(&wanted))
+    }
+
+    fn winner(&self, deleted: impl Fn(&T) -> bool) -> Option<u32> {
+        Self::winner(self, deleted)
+    }
+}
+
+/// A tree that grows.
+#[derive(Debug)]
+pub struct Growth<T> {
+    /// While there is an index its nodes stand as they came, some of them are gone, and its leaves are of no use.
+    tree: RevTree<T>,
+    /// How often the tree was stemmed to the same limit, and that: from then on only ancestors of what is new can be beyond it.
+    stemmed: (usize, usize),
+    index: Option<Index>,
+    /// How many nodes were looked at.
+    steps: u64,
+}
+
+/// What a tree has of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// Not the revision itself, or only as an ancestor.
+    Nothing,
+    /// The revision with its value, but fewer ancestors.
+    NotAllAncestors,
+    /// All there is to know.
+    Everything,
+}
+
+/// What [`Growth::merge`] has done.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Grown<T> {
+    /// Whether the tree is another one than before.
+    pub changed: bool,
+    /// The values of ancestors that were forgotten, in any order.
+    pub forgotten: Vec<T>,
+}
+
+#[derive(Debug)]
+struct Index {
+    by_rev: HashMap<Rev, u32>,
+    /// Of each node, in the order of the nodes.
+    places: Vec<Place>,
+}
+
+/// Where a node stands among its relatives. Children are a list in which some may be gone.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    is_gone: bool,
+    children: u32,
+    first_child: Option<u32>,
+    next_sibling: Option<u32>,
+}
+
+impl<T> Growth<T> {
+    /// Begins with this tree.
+    pub fn new(tree: RevTree<T>) -> Self {
+        Self { tree, stemmed: (0, 0), index: None, steps: 0 }
+    }
+
+    /// The tree in order.
+    pub fn settle(&mut self) -> &RevTree<T> {
+        if let Some(index) = self.index.take() {
+            self.steps += index.places.len() as u64;
+            self.tree.keep_in_order(|node| !index.places[node].is_gone);
+        }
+        &self.tree
+    }
+
+    /// The same, when nothing more is to be merged.
+    pub fn into_settled(mut self) -> RevTree<T> {
+        self.settle();
+        self.tree
+    }
+
+    /// The same, to be changed.
+    pub fn settle_mut(&mut self) -> &mut RevTree<T> {
+        self.settle();
+        self.stemmed = (0, 0);
+        &mut self.tree
+    }
+
+    /// The tree, if nothing was merged since it was last in order.
+    pub fn settled(&self) -> Option<&RevTree<T>> {
+        self.index.is_none().then_some(&self.tree)
+    }
+
+    /// How many nodes all merges have looked at.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// What the tree has of a path.
+    pub fn known(&self, path: &[Rev]) -> Known {
+        let history = |node| std::iter::successors(Some(node), |&node| self.node(node).parent);
+        match path.first().and_then(|rev| self.find(rev)) {
+            Some(node) if self.node(node).value.is_none() => Known::Nothing,
+            Some(node) if history(node).take(path.len()).count() < path.len() => Known::NotAllAncestors,
+            Some(_) => Known::Everything,
+            None => Known::Nothing,
+        }
+    }
+
+    /// As [`RevTree::merge`] and then [`RevTree::stem`].
+    ///
+    /// # Panics
+    /// If the path is empty.
+    pub fn merge(&mut self, path: &[Rev], value: T, limit: usize) -> Grown<T>
+    where
+        T: Clone + PartialEq,
+    {
+        let (merges, stemmed_to) = self.stemmed;
+        if stemmed_to != limit {
+            self.settle();
+            self.stemmed = (0, limit);
+        } else if self.index.is_none() && merges >= MERGES_BEFORE && self.tree.nodes.len() >= NODES_BEFORE {
+            self.steps += self.tree.nodes.len() as u64;
+            self.index = Some(Index::of(&self.tree));
+        }
+        match &mut self.index {
+            Some(index) => {
+                let (grown, steps) = index.merge(&mut self.tree.nodes, path, value, limit.max(1));
+                self.steps += steps;
+                grown
+            }
+            None => {
+                self.stemmed.0 += 1;
+                self.steps += self.tree.nodes.len() as u64;
+                // Only what is known may leave the tree as it was.
+                let before = (self.known(path) != Known::Nothing).then(|| self.tree.clone());
+                self.tree.merge(path, value);
+                let forgotten = self.tree.stem(limit);
+                Grown { changed: before.is_none_or(|before| before != self.tree), forgotten }
+            }
+        }
+    }
+}
+
+impl<T> Revisions<T> for Growth<T> {
+    fn find(&self, rev: &Rev) -> Option<u32> {
+        match &self.index {
+            Some(index) => index.by_rev.get(rev).copied(),
+            None => self.tree.find(rev),
+        }
+    }
+
+    fn node(&self, node: u32) -> &Node<T> {
+        self.tree.node(node)
+    }
+
+    fn is_leaf(&self, node: u32) -> bool {
+        match &self.index {
+            Some(index) => index.is_leaf(node),
+            None => self.tree.is_leaf(node),
+        }
+    }
+
+    fn has_leaf(&self, wanted: impl Fn(&T) -> bool) -> bool {
+        match &self.index {
+            Some(index) => index.leaves().any(|leaf| self.node(leaf).value.as_ref().is_some_and(&wanted)),
+            None => self.tree.has_leaf(wanted),
+        }
+    }
+
+    fn winner(&self, deleted: impl Fn(&T) -> bool) -> Option<u32> {
+        let Some(index) = &self.index else { return self.tree.winner(deleted) };
+        let rank = |leaf: &u32| {
+            let node = self.node(*leaf);
+            (node.value.as_ref().is_some_and(|value| !deleted(value)), &node.rev)
+        };
+        index.leaves().max_by(|one, other| rank(one).cmp(&rank(other)))
+    }
+}
+
+impl Index {
+    fn of<T>(tree: &RevTree<T>) -> Self {
+        let by_rev = (0..).zip(&tree.nodes).map(|(node, found)| (found.rev.clone(), node)).collect();
+        let mut index = Self { by_rev, places: vec![Place::default(); tree.nodes.len()] };
+        for (node, found) in (0..).zip(&tree.nodes) {
+            if let Some(parent) = found.parent {
+                index.adopt(parent, node);
+            }
+        }
+        index
+    }
+
+    fn place(&mut self, node: u32) -> &mut Place {
+        &mut self.places[node as usize]
+    }
+
+    fn adopt(&mut self, parent: u32, child: u32) {
+        let sibling = self.places[parent as usize].first_child.replace(child);
+        self.place(child).next_sibling = sibling;
+        self.place(parent).children += 1;
+    }
+
+    fn is_leaf(&self, node: u32) -> bool {
+        self.places[node as usize].children == 0
+    }
+
+    fn leaves(&self) -> impl Iterator<Item = u32> {
+        let is_leaf = |(node, place): (u32, &Place)| (!place.is_gone && place.children == 0).then_some(node);
+        (0..).zip(&self.places).filter_map(is_leaf)
+    }
+
+    /// The children that are left.
+    fn children(&self, node: u32) -> impl Iterator<Item = u32> {
+        let next = |child: &u32| self.places[*child as usize].next_sibling;
+        std::iter::successors(self.places[node as usize].first_child, next)
+            .filter(|child| !self.places[*child as usize].is_gone)
+    }
+
+    /// As [`RevTree::merge`] and then [`RevTree::stem`] of a tree that was stemmed before; and how many nodes it looked at.
+    fn merge<T>(&mut self, nodes: &mut Vec<Node<T>>, path: &[Rev], value: T, limit: usize) -> (Grown<T>, u64) {
+        let known_count = nodes.len();
+        let path = without_gap(path);
+        let mut linked = Vec::new();
+        let mut child: Option<u32> = None;
+        let mut newest = None;
+        for rev in path {
+            let known_parent = child.and_then(|child| nodes[child as usize].parent);
+            let found = match known_parent {
+                // A revision has one ancestry.
+                Some(parent) if nodes[parent as usize].rev != *rev => break,
+                Some(parent) => Some(parent),
+                None => self.by_rev.get(rev).copied(),
+            };
+            let node = found.unwrap_or_else(|| self.push(nodes, rev));
+            if let (Some(child), None) = (child, known_parent) {
+                nodes[child as usize].parent = Some(node);
+                // Who had lost its parent may still stand in the list of that, but this one is gone.
+                self.adopt(node, child);
+                linked.push(child);
+            }
+            newest = newest.or(Some(node));
+            child = Some(node);
+        }
+        let newest = newest.expect("a path has at least the revision itself");
+        let stored = &mut nodes[newest as usize].value;
+        let mut changed = stored.is_none();
+        stored.get_or_insert(value);
+        let mut grown = Grown { changed, forgotten: Vec::new() };
+        if linked.is_empty() && nodes.len() == known_count {
+            return (grown, path.len() as u64);
+        }
+        let steps = self.stem(nodes, newest, limit, &mut grown.forgotten, &mut changed, known_count);
+        let is_left = |node: u32| !self.places[node as usize].is_gone;
+        changed |= (known_count..nodes.len()).any(|node| is_left(to_index(node)));
+        changed |= linked.iter().any(|child| is_left(*child) && nodes[*child as usize].parent.is_some());
+        grown.changed = changed;
+        (grown, steps + path.len() as u64)
+    }
+
+    fn push<T>(&mut self, nodes: &mut Vec<Node<T>>, rev: &Rev) -> u32 {
+        let node = to_index(nodes.len());
+        nodes.push(Node { rev: rev.clone(), parent: None, value: None });
+        self.places.push(Place::default());
+        self.by_rev.insert(rev.clone(), node);
+        node
+    }
+
+    /// Forgets ancestors of `newest` that are not among the newest `limit` revisions of any leaf; others cannot be, because
+    /// the tree was stemmed before `newest` and its path were added. Answers how many nodes it looked at.
+    fn stem<T>(
+        &mut self,
+        nodes: &mut [Node<T>],
+        newest: u32,
+        limit: usize,
+        forgotten: &mut Vec<T>,
+        changed: &mut bool,
+        known_count: usize,
+    ) -> u64 {
+        let mut steps = 0;
+        // How far away the next leaf is, as far as that is known.
+        let mut away = usize::MAX;
+        let (mut next, mut removed) = (Some(newest), Vec::new());
+        while let Some(node) = next {
+            steps += 1;
+            next = nodes[node as usize].parent;
+            away = away.saturating_add(1);
+            if away >= limit {
+                away = self.nearest_leaf(node, limit, &mut steps).unwrap_or(usize::MAX);
+            }
+            if away == usize::MAX {
+                forgotten.extend(nodes[node as usize].value.take());
+                *changed |= (node as usize) < known_count;
+                removed.push(node);
+                self.remove(nodes, node);
+            }
+        }
+        // Not before: who has lost its children here is no leaf, but removed next.
+        for node in removed {
+            if let Some(parent) = nodes[node as usize].parent {
+                self.place(parent).children -= 1;
+            }
+        }
+        steps
+    }
+
+    /// How many steps there are from `node` to the nearest leaf, if those are fewer than `limit`.
+    fn nearest_leaf(&self, node: u32, limit: usize, steps: &mut u64) -> Option<usize> {
+        let mut level = vec![node];
+        for away in 0..limit {
+            *steps += level.len() as u64;
+            if level.iter().any(|node| self.is_leaf(*node)) {
+                return Some(away);
+            }
+            level = level.iter().flat_map(|node| self.children(*node)).collect();
+            if level.is_empty() {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// Takes a node out, but leaves its parent's number of children.
+    fn remove<T>(&mut self, nodes: &mut [Node<T>], node: u32) {
+        let children: Vec<u32> = self.children(node).collect();
+        for child in children {
+            nodes[child as usize].parent = None;
+        }
+        self.by_rev.remove(&nodes[node as usize].rev);
+        self.place(node).is_gone = true;
+    }
+}
