@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -22,12 +22,16 @@ pub(super) const ALL: &[Attack] = &[
     Attack { name: "closed-windows", threads: 1, prepare: large_documents, act: closed_windows },
     Attack { name: "non-readers", threads: 1, prepare: large_documents, act: non_readers },
     Attack { name: "refused-bodies", threads: 8, prepare: |_| Ok(()), act: refused_bodies },
+    Attack { name: "pool-of-writers", threads: POOL, prepare: |_| Ok(()), act: pool_of_writers },
     Attack { name: "huge-emits", threads: 4, prepare: huge_emits, act: query_view },
     Attack { name: "slow-compilation", threads: 4, prepare: |_| Ok(()), act: slow_compilation },
     Attack { name: "hanging-functions", threads: 60, prepare: hanging_functions, act: query_view },
     Attack { name: "many-conflicts", threads: 4, prepare: |_| Ok(()), act: many_conflicts },
     Attack { name: "endless-lists", threads: 100, prepare: endless_lists, act: endless_list },
 ];
+
+/// Connections of a pool.
+const POOL: usize = 100;
 
 /// One of them.
 pub(super) struct Attack {
@@ -50,12 +54,17 @@ pub(super) struct Target {
     stop: Arc<AtomicBool>,
     /// For names that nobody else uses.
     next: AtomicU64,
+    /// What is to be finished before the attack ends.
+    unfinished: AtomicU64,
+    /// What went wrong that should not have.
+    failures: Mutex<Vec<String>>,
 }
 
 impl Target {
     pub(super) fn prepare(url: &str, form: Form, attack: &Attack) -> Result<Self> {
         let (address, admin) = split(url)?;
-        let target = Self { address, admin, form, stop: Arc::default(), next: AtomicU64::default() };
+        let (stop, next, unfinished, failures) = Default::default();
+        let target = Self { address, admin, form, stop, next, unfinished, failures };
         target.make("PUT /public", b"")?;
         target.make("PUT /public/_security", br#"{"admins":{"roles":[]},"members":{"roles":[]}}"#)?;
         (attack.prepare)(&target)?;
@@ -86,6 +95,46 @@ impl Target {
         while !self.is_over() {
             thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// Lets the server do what servers do, so that what it needs for that is there.
+    pub(super) fn warm_up(&self) -> Result<()> {
+        self.make("PUT /warm", b"")?;
+        let docs: Vec<String> = (0..500).map(|number| format!("{{\"n\":{number}}}")).collect();
+        self.make("POST /warm/_bulk_docs", format!("{{\"docs\":[{}]}}", docs.join(",")).as_bytes())?;
+        // The second one is nothing for the native evaluator.
+        let views = r#"{"views":{"a":{"map":"function(doc){emit(doc.n,1)}","reduce":"_sum"},
+            "b":{"map":"function(doc){emit(new Date(doc.n).getTime(),1)}","reduce":"function(k,v){return sum(v)}"}}}"#;
+        self.make("PUT /warm/_design/d", views.as_bytes())?;
+        let mut connection = Connection::open(self.address)?;
+        for view in ["a", "b"] {
+            let (status, _) = connection.ask(&format!("GET /warm/_design/d/_view/{view}"), &self.admin, b"")?;
+            ensure!(status == 200, "the view {view} of the warm-up: {status}");
+        }
+        Ok(())
+    }
+
+    /// Whether the attack is to go on.
+    pub(super) fn is_unfinished(&self) -> bool {
+        self.unfinished.load(Ordering::Relaxed) > 0
+    }
+
+    fn fail(&self, text: String) {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+    }
+
+    /// What went wrong that should not have.
+    pub(super) fn complaints(&self) -> Vec<String> {
+        let mut failures = std::mem::take(&mut *self.failures.lock().unwrap_or_else(PoisonError::into_inner));
+        if self.is_unfinished() {
+            failures.push(format!("{} were not finished", self.unfinished.load(Ordering::Relaxed)));
+        }
+        if failures.len() > 3 {
+            let more = format!("{} more", failures.len() - 3);
+            failures.truncate(3);
+            failures.push(more);
+        }
+        failures
     }
 
     /// So many in the short form, and in the long one.
@@ -220,6 +269,50 @@ fn refused_bodies(target: &Target) {
         let _ = sent.and_then(|()| (0..64).try_for_each(|_| connection.write(&chunk)));
         let _ = connection.write(b"0\r\n\r\n").and_then(|()| connection.answer());
     }
+}
+
+/// One connection of a pool, on which valid writes and refused streaming ones follow each other: what the server did not
+/// read of these must not be taken for the next request. No valid one may fail.
+fn pool_of_writers(target: &Target) {
+    let writes = target.count(10, 100);
+    let number = target.next.fetch_add(1, Ordering::Relaxed);
+    if number >= POOL as u64 {
+        return target.wait();
+    }
+    target.unfinished.fetch_add(writes as u64, Ordering::Relaxed);
+    let chunk = [&b"10000\r\n"[..], &vec![b'x'; 1 << 16], b"\r\n"].concat();
+    let mut connection = target.connect();
+    for write in 0..writes {
+        let answer = connection.as_mut().map(|open| open.ask(&format!("PUT /public/p{number}-{write}"), "", b"{}"));
+        match answer {
+            _ if target.is_over() => return,
+            Ok(Ok((201, _))) => {}
+            failed => {
+                target.fail(format!("a valid write: {:?}", failed.map(|answer| answer.map(|(status, _)| status))))
+            }
+        }
+        target.unfinished.fetch_sub(1, Ordering::Relaxed);
+        // Who is told to close the connection, or finds it closed, opens another one, as clients do.
+        let mut goes_on = connection.as_ref().is_ok_and(|open| !open.is_closing());
+        if goes_on && write % 5 == 4 {
+            let Ok(open) = connection.as_mut() else { continue };
+            let (path, who) = [("/nothing/d/a", ""), ("/public/d/a", "Authorization: Basic eDp5\r\n")][write / 5 % 2];
+            let begin = format!("PUT {path} HTTP/1.1\r\nHost: x\r\n{who}Transfer-Encoding: chunked\r\n\r\n");
+            let sent = open.write(begin.as_bytes());
+            let sent = sent.and_then(|()| (0..64).try_for_each(|_| open.write(&chunk)));
+            let answer = sent.and_then(|()| open.write(b"0\r\n\r\n")).and_then(|()| open.answer());
+            match answer {
+                Ok((401 | 404, _)) => {}
+                Ok((status, _)) => target.fail(format!("a refused upload: {status}")),
+                Err(_) => goes_on = false,
+            }
+            goes_on &= !open.is_closing();
+        }
+        if !goes_on {
+            connection = target.connect();
+        }
+    }
+    target.wait();
 }
 
 fn sixteen_documents(target: &Target) -> Result<()> {

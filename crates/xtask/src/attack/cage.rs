@@ -5,9 +5,6 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Memory goes back a while after it was freed.
-const SETTLE_TIME: Duration = Duration::from_secs(3);
-
 /// A group of processes with a limit of memory.
 pub(super) struct Cage(Option<PathBuf>);
 
@@ -48,15 +45,16 @@ impl Cage {
         of_one(pid) + children(pid).into_iter().map(of_one).sum::<u64>()
     }
 
-    /// The same, when it does not become less any more.
-    pub(super) fn settled_bytes(&self, pid: u32) -> u64 {
+    /// The same, once it is below `enough` or after `time`.
+    pub(super) fn settled_bytes(&self, pid: u32, enough: u64, time: Duration) -> u64 {
         let begun = Instant::now();
-        let mut least = self.bytes(pid);
-        while begun.elapsed() < SETTLE_TIME {
+        loop {
+            let bytes = self.bytes(pid);
+            if bytes <= enough || begun.elapsed() >= time {
+                return bytes;
+            }
             thread::sleep(Duration::from_millis(100));
-            least = least.min(self.bytes(pid));
         }
-        least
     }
 }
 

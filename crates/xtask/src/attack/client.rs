@@ -19,7 +19,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(200);
 
 /// A connection.
-pub(super) struct Connection(BufReader<Bounded>);
+pub(super) struct Connection {
+    stream: BufReader<Bounded>,
+    is_closing: bool,
+}
 
 /// A stream whose calls end at a deadline, and when `stop` is true.
 struct Bounded {
@@ -70,31 +73,36 @@ impl Connection {
         stream.set_read_timeout(Some(POLL))?;
         stream.set_write_timeout(Some(POLL))?;
         let bounded = Bounded { stream, patience: TIMEOUT, deadline: Instant::now() + TIMEOUT, stop };
-        Ok(Self(BufReader::with_capacity(16 << 10, bounded)))
+        Ok(Self { stream: BufReader::with_capacity(16 << 10, bounded), is_closing: false })
     }
 
     /// The same for who has less patience with each request.
     pub(super) fn with_patience(mut self, patience: Duration) -> Self {
-        self.0.get_mut().patience = patience;
+        self.stream.get_mut().patience = patience;
         self
+    }
+
+    /// Whether the server has said that it closes the connection.
+    pub(super) fn is_closing(&self) -> bool {
+        self.is_closing
     }
 
     /// Sends something, for which the time begins anew.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let bounded = self.0.get_mut();
+        let bounded = self.stream.get_mut();
         bounded.deadline = Instant::now() + bounded.patience;
         bounded.write_all(bytes)
     }
 
     /// Reads until nothing more comes, and gives it away.
     pub(super) fn swallow(&mut self) -> io::Result<u64> {
-        io::copy(&mut self.0, &mut io::sink())
+        io::copy(&mut self.stream, &mut io::sink())
     }
 
     /// Sends a request with further headers, each with its line end, and answers the status and the body.
     pub(super) fn ask(&mut self, line: &str, headers: &str, body: &[u8]) -> io::Result<(u16, Vec<u8>)> {
         self.write(&head(line, headers, body.len()))?;
-        self.0.get_mut().write_all(body)?;
+        self.stream.get_mut().write_all(body)?;
         self.answer()
     }
 
@@ -107,15 +115,16 @@ impl Connection {
                 None => break,
                 Some(("content-length", value)) => length = value.parse().unwrap_or(0),
                 Some(("transfer-encoding", _)) => chunked = true,
+                Some(("connection", "close")) => self.is_closing = true,
                 Some(_) => {}
             }
         }
         let mut body = vec![0; length];
-        self.0.read_exact(&mut body)?;
+        self.stream.read_exact(&mut body)?;
         while chunked {
             let size = usize::from_str_radix(&self.line()?, 16).map_err(io::Error::other)?;
             let mut chunk = vec![0; size + 2];
-            self.0.read_exact(&mut chunk)?;
+            self.stream.read_exact(&mut chunk)?;
             body.extend_from_slice(&chunk[..size]);
             chunked = size > 0;
         }
@@ -124,7 +133,7 @@ impl Connection {
 
     fn line(&mut self) -> io::Result<String> {
         let mut line = String::new();
-        match self.0.read_line(&mut line)? {
+        match self.stream.read_line(&mut line)? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             _ => Ok(line.trim_end().to_owned()),
         }

@@ -25,17 +25,22 @@ use probe::{Figures, Probe};
 /// What the server and its workers may have.
 const MEMORY_BYTES: u64 = 1 << 30;
 
-/// How much longer than without an attack the other client may wait, and how long at most where that is next to nothing.
-const SLOWER_MAX: u32 = 10;
+/// How much longer than without an attack the other client may wait.
+const SLOWER_MAX: f64 = 10.0;
 
-/// How much more than before the attack the server may have afterwards.
+/// Less than this counts as this: a client that hardly waits at all does not notice ten times as much.
+const P99_MIN: Duration = Duration::from_millis(1);
+
+/// How much more than before the attack the server may have afterwards, and how long it may take to give it back.
 const MEMORY_MAX: u64 = 2;
+const MEMORY_TIME: Duration = Duration::from_secs(10);
 
-/// What a server that has worked for a while needs, whatever it did when it began.
-const WARM_BYTES: u64 = 96 << 20;
-
-/// After so long everything is as before.
+/// After so long everything is as before; half the speed is not, a little less is chance.
 const RECOVERY: Duration = Duration::from_secs(5);
+const SPEED_MIN: f64 = 0.5;
+
+/// How long an attack may go on that has something to finish.
+const UNFINISHED_MAX: Duration = Duration::from_secs(180);
 
 /// How thorough a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +83,10 @@ impl Options {
 /// Runs attacks and says what became of the server.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
     let mut tally = Tally::default();
-    println!("{:<22} quiet p99  attacked p99  after p99  failed  memory before/peak/after", "");
+    println!(
+        "{:<20} {:>9} {:>9} {:>6} {:>7} {:>7} {:>7} {:>7} {:>7}  failed",
+        "", "quiet p99", "attacked", "ratio", "idle", "peak", "after", "quiet/s", "after/s"
+    );
     for attack in attacks::ALL {
         if options.only.is_empty() || options.only.iter().any(|name| name == attack.name) {
             let report = one(workspace, attack, options.form)?;
@@ -94,30 +102,35 @@ struct Report {
     quiet: Figures,
     attacked: Figures,
     after: Figures,
+    /// In answers a second: before and afterwards.
+    speed: [f64; 2],
     /// In bytes: before, at most, and afterwards.
     memory: [u64; 3],
     complaints: Vec<String>,
 }
 
 fn one(workspace: &Workspace, attack: &'static Attack, form: Form) -> Result<Report> {
-    let (calm, violent) = match form {
-        Form::Short => (Duration::from_secs(2), Duration::from_secs(5)),
-        Form::Long => (Duration::from_secs(10), Duration::from_secs(30)),
+    let seconds = Duration::from_secs;
+    let (calm, burst, violent) = match form {
+        Form::Short => (seconds(1), seconds(1), seconds(5)),
+        Form::Long => (seconds(10), seconds(3), seconds(30)),
     };
     let cage = Cage::new(MEMORY_BYTES);
     let settings = ["chttpd/admin_only_all_dbs=false"];
     let mut server = Server::start_within(workspace, "attack", Access::Admin, &settings, &|pid| cage.put(pid))?;
     let target = Arc::new(Target::prepare(&server.url(), form, attack)?);
     let probe = Probe::begin(&server.url())?;
-    // Caches and connections of the other client are there.
+    // Caches and connections of the other client are there, and what a server has that has worked.
+    target.warm_up()?;
+    let quick = probe.speed(burst);
     thread::sleep(calm);
     probe.take();
-    let before = cage.settled_bytes(server.pid());
     thread::sleep(calm);
     let quiet = probe.take();
+    let before = cage.bytes(server.pid());
     let (begun, mut peak) = (Instant::now(), before);
     let attackers = attack.begin(&target);
-    while begun.elapsed() < violent {
+    while begun.elapsed() < violent || (target.is_unfinished() && begun.elapsed() < UNFINISHED_MAX) {
         thread::sleep(Duration::from_millis(100));
         peak = peak.max(cage.bytes(server.pid()));
     }
@@ -131,9 +144,11 @@ fn one(workspace: &Workspace, attack: &'static Attack, form: Form) -> Result<Rep
     probe.take();
     thread::sleep(calm);
     let after = probe.take();
-    let left = cage.settled_bytes(server.pid());
+    let again = probe.speed(burst);
+    let left = cage.settled_bytes(server.pid(), before * MEMORY_MAX, MEMORY_TIME);
     let ended = server.has_ended()?;
-    let mut report = Report { quiet, attacked, after, memory: [before, peak, left], complaints: Vec::new() };
+    let (speed, memory) = ([quick, again], [before, peak, left]);
+    let mut report = Report { quiet, attacked, after, speed, memory, complaints: target.complaints() };
     report.judge(form, ended);
     if !ended {
         let _ = server.stop();
@@ -142,8 +157,15 @@ fn one(workspace: &Workspace, attack: &'static Attack, form: Form) -> Result<Rep
 }
 
 impl Report {
+    /// How many times as long as before the other client waited.
+    fn ratio(&self) -> f64 {
+        self.attacked.p99.as_secs_f64() / self.quiet.p99.max(P99_MIN).as_secs_f64()
+    }
+
     fn judge(&mut self, form: Form, ended: bool) {
         let [before, _, left] = self.memory;
+        let [quick, again] = self.speed;
+        let ratio = self.ratio();
         let mut complain = |is_wrong: bool, text: &str| {
             if is_wrong {
                 self.complaints.push(text.to_owned());
@@ -153,20 +175,21 @@ impl Report {
         complain(self.attacked.answered == 0, "nobody else was served");
         complain(self.attacked.failed + self.after.failed > 0, "requests of the other client failed");
         if form == Form::Long {
-            complain(left > before.max(WARM_BYTES) * MEMORY_MAX, "memory was not given back");
-            complain(self.attacked.p99 > self.quiet.p99 * SLOWER_MAX, "the other client waited");
-            complain(self.after.p99 > self.quiet.p99 * 2, "it is slow also afterwards");
+            complain(left > before * MEMORY_MAX, "memory was not given back");
+            complain(ratio > SLOWER_MAX, "the other client waited");
+            complain(again < quick * SPEED_MIN, "it is slow also afterwards");
         }
     }
 
     fn print(&self, name: &str) {
         let ms = |figures: &Figures| format!("{:.1} ms", figures.p99.as_secs_f64() * 1000.0);
-        let memory = self.memory.map(|bytes| (bytes >> 20).to_string()).join("/");
+        let [before, peak, left] = self.memory.map(|bytes| format!("{} MiB", bytes >> 20));
+        let [quick, again] = self.speed;
         println!(
-            "{name:<22} {:>9}  {:>12}  {:>9}  {:>6}  {memory} MiB{}{}",
+            "{name:<20} {:>9} {:>9} {:>6.1} {before:>7} {peak:>7} {left:>7} {quick:>7.0} {again:>7.0}  {}{}{}",
             ms(&self.quiet),
             ms(&self.attacked),
-            ms(&self.after),
+            self.ratio(),
             self.attacked.failed + self.after.failed,
             if self.complaints.is_empty() { "" } else { "   FAILED: " },
             self.complaints.join(", ")
