@@ -13,7 +13,7 @@ use settee_storage::{
 };
 
 use crate::activity::{Activity, Happened};
-use crate::attempt::Attempt;
+use crate::attempt::{Attempt, make_room};
 use crate::codec::{Reader, put_varint};
 use crate::database::Database;
 use crate::open::OpenDatabases;
@@ -292,7 +292,7 @@ impl Catalog {
     /// # Errors
     /// When the engine failed.
     pub fn drop_shard(&self, shard: Shard) -> Result<()> {
-        self.engine.drop_shard(shard)?;
+        make_room(self.engine.as_ref(), || self.engine.drop_shard(shard))?;
         let key = keys::prefixed(keys::DROPPED, &keys::sequence(shard.0));
         self.commit(Purpose::Room, |_, batch| {
             batch.delete(Keyspace::Catalog, &key);
@@ -379,8 +379,11 @@ impl Catalog {
             }
             let mut batch = Batch::of(purpose);
             fill(snapshot.as_ref(), &mut batch)?;
-            if attempt.commit(self.engine.as_ref(), CATALOG, state.version, batch)? {
-                return Ok(());
+            drop(snapshot);
+            match attempt.commit(self.engine.as_ref(), CATALOG, state.version, batch) {
+                Ok(true) => return Ok(()),
+                Err(error) if !attempt.goes_on(self.engine.as_ref(), purpose, &error) => return Err(error),
+                Ok(false) | Err(_) => {}
             }
         }
     }

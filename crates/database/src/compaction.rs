@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use settee_storage::{Direction, Expect, KeyRange, Keyspace};
 
+use crate::attempt::make_room;
 use crate::record::DocRecord;
 use crate::tasks::{Task, TaskKind, Tasks};
 use crate::{Database, ReadView, Result, Work};
@@ -104,7 +105,7 @@ impl Database {
         if stripped.is_break() || self.forget_purges(pause)?.is_break() {
             return Ok(Compaction::Stopped);
         }
-        self.engine().reclaim(self.shard())?;
+        make_room(self.engine().as_ref(), || self.engine().reclaim(self.shard()))?;
         Ok(Compaction::Done)
     }
 

@@ -85,8 +85,12 @@ fn commit_until_done(database: &Arc<Database>, writer: &mut Writer, works: &[Wor
         }
         let mut group = Group::new(database, writer, snapshot.as_ref(), documents, purpose(works));
         outcomes = works.iter().map(|work| group.apply(work)).collect::<Result<Vec<_>>>()?;
-        if group.finish(&mut attempt, durability(works))? {
-            return Ok(outcomes);
+        let finished = group.finish(&mut attempt, durability(works));
+        drop(snapshot);
+        match finished {
+            Ok(true) => return Ok(outcomes),
+            Err(error) if !attempt.goes_on(engine.as_ref(), purpose(works), &error) => return Err(error),
+            Ok(false) | Err(_) => {}
         }
     }
 }
