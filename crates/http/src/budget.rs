@@ -17,7 +17,7 @@ use settee_auth::UserContext;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-pub(crate) use account::{Account, Ending, Held, SLICE_BYTES};
+pub(crate) use account::{Account, Held, SLICE_BYTES};
 
 /// How full the budget is for a client before those who do nothing are looked for, and when they get no more time.
 const TIGHT_PERCENT: usize = 60;

@@ -23,8 +23,8 @@ use tokio::time::{Instant, timeout};
 
 use settee_settings::{Key, Settings, chttpd, key::Number};
 
-use crate::budget::Ending;
 use crate::server::{Service, until_true};
+use crate::slots::Ending;
 use crate::stream::{Begun, Paced};
 use crate::target::{HeadLimits, Lenient};
 use crate::tls::Tls;
@@ -52,6 +52,9 @@ const UNSENT_BYTES: u32 = 256 << 10;
 /// A connection without traffic is asked for a sign of life.
 const H2_PING_EVERY: Duration = Duration::from_secs(75);
 const H2_PING_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How long a connection that has to leave may take to say so.
+const LEAVE_TIME: Duration = Duration::from_millis(100);
 
 /// What bounds a connection.
 #[derive(Clone, Debug)]
@@ -116,24 +119,34 @@ pub(crate) enum Accepted {
     Unix(UnixStream),
 }
 
-/// Serves a client until it leaves, or until the server stops.
-pub(crate) async fn serve(service: Arc<Service>, client: Accepted, stopping: watch::Receiver<bool>) {
+/// Serves a client until it leaves or has to, or until the server stops.
+pub(crate) async fn serve(
+    service: Arc<Service>,
+    client: Accepted,
+    ending: Arc<Ending>,
+    stopping: watch::Receiver<bool>,
+) {
     let limits = Limits::of(service.settings());
     // In boxes, so that each kind of connection has only the room that it needs itself.
     let ended = match client {
         Accepted::Tcp(stream, ip) => {
             set_options(&stream);
-            Box::pin(begin(service, stream, Peer { ip, scheme: Scheme::Http }, &limits, stopping)).await
+            Box::pin(begin(service, stream, Peer { ip, scheme: Scheme::Http }, &limits, &ending, stopping)).await
         }
         Accepted::Unix(stream) => {
             let peer = Peer { ip: Ipv4Addr::LOCALHOST.into(), scheme: Scheme::Http };
-            Box::pin(begin(service, stream, peer, &limits, stopping)).await
+            Box::pin(begin(service, stream, peer, &limits, &ending, stopping)).await
         }
         Accepted::Tls(stream, ip, tls) => {
             set_options(&stream);
-            match Box::pin(timeout(limits.head_time, tls.accept(stream))).await {
+            let handshake = tokio::select! {
+                handshake = Box::pin(timeout(limits.head_time, tls.accept(stream))) => handshake,
+                () = ending.leave() => return,
+            };
+            match handshake {
                 Ok(Ok(stream)) => {
-                    Box::pin(begin(service, stream, Peer { ip, scheme: Scheme::Https }, &limits, stopping)).await
+                    Box::pin(begin(service, stream, Peer { ip, scheme: Scheme::Https }, &limits, &ending, stopping))
+                        .await
                 }
                 Ok(Err(error)) => Err(error.into()),
                 Err(_) => Err(io::Error::from(io::ErrorKind::TimedOut).into()),
@@ -161,6 +174,7 @@ async fn begin<S>(
     mut stream: S,
     peer: Peer,
     limits: &Limits,
+    ending: &Arc<Ending>,
     mut stopping: watch::Receiver<bool>,
 ) -> Ended
 where
@@ -169,6 +183,7 @@ where
     let beginning = tokio::select! {
         beginning = timeout(limits.head_time, read_beginning(&mut stream)) => beginning??,
         () = until_true(&mut stopping) => return Ok(()),
+        () = ending.leave() => return Ok(()),
     };
     if beginning.is_empty() {
         return Ok(());
@@ -176,9 +191,9 @@ where
     let is_h2 = beginning == H2_PREFACE;
     let stream = Begun::new(Paced::new(stream, limits.send_time), beginning);
     if is_h2 {
-        Box::pin(h2(service, stream, peer, limits, stopping)).await
+        Box::pin(h2(service, stream, peer, limits, ending, stopping)).await
     } else {
-        Box::pin(h1(service, stream, peer, limits, stopping)).await
+        Box::pin(h1(service, stream, peer, limits, ending, stopping)).await
     }
 }
 
@@ -199,16 +214,16 @@ async fn h1<S>(
     stream: Begun<Paced<S>>,
     peer: Peer,
     limits: &Limits,
+    ending: &Arc<Ending>,
     mut stopping: watch::Receiver<bool>,
 ) -> Ended
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let ending = Arc::<Ending>::default();
-    let cut = Arc::clone(&ending);
+    let own = Arc::clone(ending);
     let serve = service_fn(move |request| {
         // In a box, so that a connection that waits for requests has no room for one.
-        let answer = Box::pin(Arc::clone(&service).answer(request, peer, Arc::clone(&ending)));
+        let answer = Box::pin(Arc::clone(&service).answer(request, peer, Arc::clone(&own)));
         async move { Ok::<_, Infallible>(answer.await) }
     });
     let mut builder = http1::Builder::new();
@@ -221,8 +236,8 @@ where
         .max_headers(limits.head.headers + ROOM_HEADERS);
     let stream = Lenient::new(stream, limits.head, limits.head_time);
     let connection = pin!(builder.serve_connection(TokioIo::new(stream), serve));
-    let served = run(connection, until_true(&mut stopping), http1::Connection::graceful_shutdown);
-    unless_cut(served, &cut).await
+    let served = run(connection, until_true(&mut stopping), ending, http1::Connection::graceful_shutdown);
+    unless_cut(served, ending).await
 }
 
 async fn h2<S>(
@@ -230,6 +245,7 @@ async fn h2<S>(
     stream: Begun<Paced<S>>,
     peer: Peer,
     limits: &Limits,
+    ending: &Arc<Ending>,
     mut stopping: watch::Receiver<bool>,
 ) -> Ended
 where
@@ -239,11 +255,10 @@ where
     let since_begun = move || u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
     let last_ms = Arc::new(AtomicU64::new(0));
     let noted_ms = Arc::clone(&last_ms);
-    let ending = Arc::<Ending>::default();
-    let cut = Arc::clone(&ending);
+    let own = Arc::clone(ending);
     let serve = service_fn(move |request: Request<Incoming>| {
         noted_ms.store(since_begun(), Ordering::Relaxed);
-        let answer = Box::pin(Arc::clone(&service).answer(request, peer, Arc::clone(&ending)));
+        let answer = Box::pin(Arc::clone(&service).answer(request, peer, Arc::clone(&own)));
         async move { Ok::<_, Infallible>(answer.await) }
     });
     let mut builder = http2::Builder::new(TokioExecutor::new());
@@ -275,7 +290,7 @@ where
         }
     };
     let connection = pin!(builder.serve_connection(TokioIo::new(stream), serve));
-    unless_cut(run(connection, end, http2::Connection::graceful_shutdown), &cut).await
+    unless_cut(run(connection, end, ending, http2::Connection::graceful_shutdown), ending).await
 }
 
 /// Gives a connection up in the middle of what it does, if its client was cut off.
@@ -286,19 +301,28 @@ async fn unless_cut(served: impl Future<Output = Ended>, ending: &Ending) -> End
     }
 }
 
-/// Runs a connection. When `end` has come it takes no further requests; what is open may end by itself.
+/// Runs a connection. When `end` has come, or it has to leave, it takes no further requests; what is open may end by itself.
+/// Who leaves because others wait has no requests open, and gets a moment for saying that it does.
 async fn run<C>(
     mut connection: Pin<&mut C>,
     end: impl Future<Output = ()>,
+    ending: &Ending,
     shut_down: impl FnOnce(Pin<&mut C>),
 ) -> Ended
 where
     C: Future<Output = hyper::Result<()>>,
 {
-    tokio::select! {
+    let leaves = tokio::select! {
         ended = connection.as_mut() => return Ok(ended?),
-        () = end => {}
-    }
+        () = end => false,
+        () = ending.leave() => true,
+    };
     shut_down(connection.as_mut());
+    if leaves && let Ok(ended) = timeout(LEAVE_TIME, connection.as_mut()).await {
+        return Ok(ended?);
+    }
+    if leaves && !ending.has_requests() {
+        return Ok(());
+    }
     Ok(connection.await?)
 }

@@ -34,6 +34,7 @@ mod router;
 mod routes;
 mod sequence;
 mod server;
+mod slots;
 mod stream;
 mod target;
 #[cfg(test)]

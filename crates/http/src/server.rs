@@ -16,7 +16,7 @@ use settee_settings::{Settings, chttpd};
 use crate::authentication::{self, Caller};
 use crate::body::inbound::Inbound;
 use crate::browser::{self, Viewer};
-use crate::budget::{Account, Ending, Share};
+use crate::budget::{Account, Share};
 use crate::connection::{self, Accepted, Peer};
 use crate::node::Node;
 use crate::observe::Observation;
@@ -25,6 +25,7 @@ use crate::rate::{Client, ClientKind};
 use crate::request::{Line, Unread};
 use crate::respond::{self, Answer, Response};
 use crate::router::Router;
+use crate::slots::{Ending, Slots};
 use crate::tls::Tls;
 use crate::{Error, jsonp, routes, target};
 
@@ -105,7 +106,7 @@ pub fn connections_max(settings: &dyn Settings) -> u64 {
 pub async fn serve(node: Arc<Node>, listeners: Vec<Listener>, connections: u64, shutdown: Shutdown) {
     let router = Arc::new(routes::router(&shutdown));
     let most = usize::try_from(connections).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
-    let slots = Arc::new(Semaphore::new(most));
+    let slots = Slots::new(most);
     let version = version_header(&node);
     let service = Arc::new(Service { node, router, version });
     let mut accepting = JoinSet::new();
@@ -128,25 +129,22 @@ pub async fn serve(node: Arc<Node>, listeners: Vec<Listener>, connections: u64, 
 }
 
 /// Accepts clients until the end begins. Those that are still there are given back.
-async fn accept_all(
-    service: Arc<Service>,
-    listener: Listener,
-    slots: Arc<Semaphore>,
-    shutdown: Shutdown,
-) -> JoinSet<()> {
+async fn accept_all(service: Arc<Service>, listener: Listener, slots: Arc<Slots>, shutdown: Shutdown) -> JoinSet<()> {
     let mut connections = JoinSet::new();
     let mut stopping = shutdown.watch();
     loop {
+        // A slot is needed only when there is a client: idle connections give way to clients, not to nobody.
         let accept = async {
-            let slot = Arc::clone(&slots).acquire_owned().await;
-            (listener.accept().await, slot)
+            let client = listener.accept().await?;
+            io::Result::Ok((client, slots.take().await))
         };
         tokio::select! {
             biased;
             () = until_true(&mut stopping) => return connections,
-            (accepted, slot) = accept => match accepted {
-                Ok(client) => {
-                    let connection = connection::serve(Arc::clone(&service), client, shutdown.watch());
+            accepted = accept => match accepted {
+                Ok((client, slot)) => {
+                    let ending = Arc::clone(slot.ending());
+                    let connection = connection::serve(Arc::clone(&service), client, ending, shutdown.watch());
                     connections.spawn(async move {
                         connection.await;
                         drop(slot);

@@ -64,7 +64,7 @@ table! {
         MAX_URI_LENGTH: Number = setting("max_uri_length", "8000", Kind::Limit), "bytes of a request's path and query";
         MAX_DB_NUMBER_FOR_DBS_INFO_REQ: Number = setting("max_db_number_for_dbs_info_req", "100", COUNT), "databases in one _dbs_info request";
         CHANGES_TIMEOUT: Number = setting("changes_timeout", "60000", Kind::Milliseconds), "how long a feed without heartbeat waits for a change";
-        MAX_CONNECTIONS: Number = setting("max_connections", "20000", COUNT).at_start(), "connections at a time, from the next start on; further ones wait";
+        MAX_CONNECTIONS: Number = setting("max_connections", "20000", COUNT).at_start(), "connections at a time, from the next start on; idle ones are closed for further ones";
         MAX_REQUEST_MEMORY: Number = unset("max_request_memory", Kind::Integer(8 << 20, u64::MAX >> 1)).at_start(), "bytes that all bodies and answers in flight may take together, from the next start on; a quarter of the memory if nothing is said. Beyond it clients are told to come back";
         MAX_LONG_ANSWERS: Number = setting("max_long_answers", "1024", Kind::Integer(1, 10_000)), "answers on their way at a time, from the next start on; further ones wait";
         MAX_LIST_ANSWERS: Number = setting("max_list_answers", "64", Kind::Integer(1, 10_000)), "the same for list functions, each of which has a process";

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::{Budget, Share};
 use crate::Error;
+use crate::slots::Ending;
 
 /// How long a request waits for memory before it is told to come back.
 const WAIT: Duration = Duration::from_secs(1);
@@ -26,20 +27,6 @@ const PROGRESS_BYTES: usize = 16 << 10;
 
 /// Long answers go out in pieces of this size, so that one sees whether they do.
 pub(crate) const SLICE_BYTES: usize = 64 << 10;
-
-/// How the connection of a client may have to end.
-#[derive(Default)]
-pub(crate) struct Ending {
-    cut: Notify,
-    is_cut: AtomicBool,
-}
-
-impl Ending {
-    /// Ends when the connection is to be given up.
-    pub(crate) async fn cut(&self) {
-        self.cut.notified().await;
-    }
-}
 
 /// What one request keeps in memory.
 pub(crate) struct Account {
@@ -68,6 +55,9 @@ impl fmt::Debug for Account {
 
 impl Account {
     pub(crate) fn new(budget: &Arc<Budget>, ending: Option<Arc<Ending>>, share: Share) -> Arc<Self> {
+        if let Some(ending) = &ending {
+            ending.request_begins();
+        }
         Arc::new(Self {
             budget: Arc::clone(budget),
             ending,
@@ -208,13 +198,12 @@ impl Account {
     }
 
     pub(super) fn is_cut(&self) -> bool {
-        self.ending.as_ref().is_some_and(|ending| ending.is_cut.load(Ordering::Relaxed))
+        self.ending.as_ref().is_some_and(|ending| ending.is_cut())
     }
 
     pub(super) fn cut(&self) {
         if let Some(ending) = &self.ending {
-            ending.is_cut.store(true, Ordering::Relaxed);
-            ending.cut.notify_one();
+            ending.cut_off();
         }
     }
 
@@ -239,6 +228,9 @@ impl Drop for Account {
             self.budget.leave(*id);
         }
         self.give_back(self.kept.load(Ordering::Relaxed));
+        if let Some(ending) = &self.ending {
+            ending.request_ends();
+        }
     }
 }
 

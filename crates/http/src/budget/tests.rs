@@ -6,6 +6,7 @@ use tokio::time::{advance, timeout};
 
 use super::*;
 use crate::Error;
+use crate::slots::Ending;
 use crate::tests::show;
 
 const MIB: usize = 1 << 20;
@@ -17,7 +18,7 @@ struct Client {
 
 impl Client {
     fn new(budget: &Arc<Budget>, share: Share) -> Self {
-        let ending = Arc::<Ending>::default();
+        let ending = Arc::new(Ending::new(Instant::now()));
         Self { account: Account::new(budget, Some(Arc::clone(&ending)), share), ending }
     }
 

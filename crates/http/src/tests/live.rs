@@ -215,6 +215,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         (length > 0).then(|| line.trim_end_matches("\r\n").to_owned())
     }
 
+    /// Reads lines until one has `text` in it.
+    pub(crate) async fn read_until(&mut self, text: &str) {
+        let reading = async { while !self.line().await.expect("the connection ends").contains(text) {} };
+        timeout(PATIENCE, reading).await.unwrap_or_else(|_| panic!("{text} does not come"));
+    }
+
     /// Reads until the server ends the connection, and answers what came.
     pub(crate) async fn rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();

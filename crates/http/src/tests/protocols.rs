@@ -120,17 +120,50 @@ async fn connections_without_requests_are_closed() {
 }
 
 #[tokio::test]
-async fn beyond_the_limit_connections_wait() {
+async fn beyond_the_limit_connections_wait_for_requests_to_end() {
     let server = Live::start(&["chttpd/max_connections=2"]).await;
+    assert_eq!(server.request("PUT /db", "").await.status, 201);
     let (mut one, mut two) = (server.client().await, server.client().await);
-    assert_eq!(one.request("GET /", &[], "").await.status, 200);
-    assert_eq!(two.request("GET /", &[], "").await.status, 200);
+    for feed in [&mut one, &mut two] {
+        feed.send("GET /db/_changes?feed=continuous&heartbeat=60000", &[], "").await;
+    }
     let mut three = server.client().await;
     three.send("GET /", &[], "").await;
-    let waits = tokio::time::timeout(Duration::from_millis(100), three.reply(false)).await;
+    let waits = tokio::time::timeout(Duration::from_millis(300), three.reply(false)).await;
     assert!(waits.is_err(), "a third connection is served");
     drop(one);
     assert_eq!(three.reply(false).await.unwrap().status, 200);
+    // What goes on goes on: the feed hears of the next change.
+    assert_eq!(three.request("PUT /db/doc", &[], "{}").await.status, 201);
+    two.read_until("\"id\":\"doc\"").await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_connection_that_is_idle_longest_gives_way_to_a_client() {
+    let server = Live::start(&["chttpd/max_connections=4"]).await;
+    let (mut silent, mut begun) = (server.client().await, server.client().await);
+    begun.write(b"GET / HTTP/1.1\r\nHo").await;
+    let mut asked = server.client().await;
+    assert_eq!(asked.request("GET /", &[], "").await.status, 200);
+    let mut sender = h2(&server).await;
+    assert_eq!(ask(&mut sender, "GET", "/", "").await.0, 200);
+    // Whatever it is idle with, in this order; who comes is served while the others go.
+    let mut clients = Vec::new();
+    for round in 0..4 {
+        let mut client = server.client().await;
+        assert_eq!(client.request("GET /", &[], "").await.status, 200, "{round}");
+        clients.push(client);
+        match round {
+            0 => assert!(silent.rest().await.is_empty()),
+            1 => assert!(begun.rest().await.is_empty()),
+            2 => assert!(asked.rest().await.is_empty()),
+            _ => until("the connection is closed", || sender.is_closed()).await,
+        }
+    }
+    for client in &mut clients {
+        assert_eq!(client.request("GET /", &[], "").await.status, 200, "all of them have a slot");
+    }
     server.stop().await;
 }
 

@@ -16,18 +16,19 @@ use super::client::{Connection, base64, head, split};
 
 /// All attacks.
 pub(super) const ALL: &[Attack] = &[
-    Attack { name: "idle-connections", threads: 1, prepare: |_| Ok(()), act: idle_connections },
-    Attack { name: "gzip-bombs", threads: 8, prepare: |_| Ok(()), act: gzip_bombs },
-    Attack { name: "slow-senders", threads: 1, prepare: |_| Ok(()), act: slow_senders },
-    Attack { name: "closed-windows", threads: 1, prepare: large_documents, act: closed_windows },
-    Attack { name: "non-readers", threads: 1, prepare: large_documents, act: non_readers },
-    Attack { name: "refused-bodies", threads: 8, prepare: |_| Ok(()), act: refused_bodies },
-    Attack { name: "pool-of-writers", threads: POOL, prepare: |_| Ok(()), act: pool_of_writers },
-    Attack { name: "huge-emits", threads: 4, prepare: huge_emits, act: query_view },
-    Attack { name: "slow-compilation", threads: 4, prepare: |_| Ok(()), act: slow_compilation },
-    Attack { name: "hanging-functions", threads: 60, prepare: hanging_functions, act: query_view },
-    Attack { name: "many-conflicts", threads: 4, prepare: |_| Ok(()), act: many_conflicts },
-    Attack { name: "endless-lists", threads: 100, prepare: endless_lists, act: endless_list },
+    // Fewer than it makes.
+    Attack { settings: &["chttpd/max_connections=1000"], ..attack("idle-connections", 1, nothing, idle_connections) },
+    attack("gzip-bombs", 8, nothing, gzip_bombs),
+    attack("slow-senders", 1, nothing, slow_senders),
+    attack("closed-windows", 1, large_documents, closed_windows),
+    attack("non-readers", 1, large_documents, non_readers),
+    attack("refused-bodies", 8, nothing, refused_bodies),
+    attack("pool-of-writers", POOL, nothing, pool_of_writers),
+    attack("huge-emits", 4, huge_emits, query_view),
+    attack("slow-compilation", 4, nothing, slow_compilation),
+    attack("hanging-functions", 60, hanging_functions, query_view),
+    attack("many-conflicts", 4, nothing, many_conflicts),
+    attack("endless-lists", 100, endless_lists, endless_list),
 ];
 
 /// Connections of a pool.
@@ -38,10 +39,20 @@ pub(super) struct Attack {
     pub(super) name: &'static str,
     /// How many act at a time.
     threads: usize,
+    /// How the server is configured, `section/key=value`.
+    pub(super) settings: &'static [&'static str],
     /// Makes what it uses.
     prepare: fn(&Target) -> Result<()>,
     /// Is called again and again until it is enough.
     act: fn(&Target),
+}
+
+const fn attack(name: &'static str, threads: usize, prepare: fn(&Target) -> Result<()>, act: fn(&Target)) -> Attack {
+    Attack { name, threads, settings: &[], prepare, act }
+}
+
+fn nothing(_: &Target) -> Result<()> {
+    Ok(())
 }
 
 /// Who is attacked.
@@ -158,14 +169,29 @@ impl Attack {
     }
 }
 
+/// More than there may be, all without a request; and clients that come later.
 fn idle_connections(target: &Target) {
     let wanted = target.count(1200, 5000);
-    let connections: Vec<_> = (0..wanted).map_while(|_| target.connect().ok()).collect();
-    // The next database needs files of its own.
-    let made = target.connect().and_then(|mut open| open.ask("PUT /another", &target.admin, b""));
-    drop(made);
-    target.wait();
-    drop(connections);
+    let mut connections: Vec<_> = (0..wanted).map_while(|_| target.connect().ok()).collect();
+    for round in 0.. {
+        // The next database needs files of its own.
+        let line = if round == 0 { "PUT /another" } else { "GET /another" };
+        let answer = target.connect().and_then(|open| {
+            let mut open = open.with_patience(Duration::from_secs(5));
+            open.ask(line, &target.admin, b"")
+        });
+        match answer {
+            _ if target.is_over() => return,
+            Ok((200 | 201, _)) => {}
+            failed => target.fail(format!("a client that came later: {:?}", failed.map(|(status, _)| status))),
+        }
+        // Who was closed comes back.
+        let closed = round % connections.len().max(1);
+        if let (Some(place), Ok(open)) = (connections.get_mut(closed), target.connect()) {
+            *place = open;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
 }
 
 fn gzip_bombs(target: &Target) {

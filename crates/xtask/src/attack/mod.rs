@@ -116,8 +116,9 @@ fn one(workspace: &Workspace, attack: &'static Attack, form: Form) -> Result<Rep
         Form::Long => (seconds(10), seconds(3), seconds(30)),
     };
     let cage = Cage::new(MEMORY_BYTES);
-    let settings = ["chttpd/admin_only_all_dbs=false"];
-    let mut server = Server::start_within(workspace, "attack", Access::Admin, &settings, &|pid| cage.put(pid))?;
+    let confine = |pid| cage.put(pid);
+    let settings: Vec<&str> = [&["chttpd/admin_only_all_dbs=false"][..], attack.settings].concat();
+    let mut server = Server::start_within(workspace, "attack", Access::Admin, &settings, &confine)?;
     let target = Arc::new(Target::prepare(&server.url(), form, attack)?);
     let probe = Probe::begin(&server.url())?;
     // Caches and connections of the other client are there, and what a server has that has worked.

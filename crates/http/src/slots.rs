@@ -1,0 +1,184 @@
+//! [`Slots`]: how many connections there may be, and which of them gives way when a client waits and all are taken.
+//!
+//! A client may keep a connection without a request for minutes, so that a few thousand of them would keep everybody else out
+//! for as long. The one that has been idle longest is asked to leave: nobody's request is lost by that. A connection whose
+//! request is being answered, which a live feed always is, stays.
+
+use std::collections::HashMap;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, sleep};
+
+/// Who has just got an answer may be about to ask again.
+const IDLE_MIN: Duration = Duration::from_micros(100);
+
+/// Who waits looks again this often whether somebody is idle.
+const LOOK_EVERY: Duration = Duration::from_micros(50);
+
+/// One in so many connections is asked to leave at a time: looking for them means to look at all.
+const LEAVING_SHARE: usize = 256;
+
+/// The connections.
+pub(crate) struct Slots {
+    free: Arc<Semaphore>,
+    most: usize,
+    taken: Mutex<HashMap<u64, Weak<Ending>>>,
+    next: AtomicU64,
+    begun: Instant,
+}
+
+/// The right to be a connection.
+pub(crate) struct Slot {
+    ending: Arc<Ending>,
+    id: u64,
+    slots: Arc<Slots>,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// How a connection may have to end.
+pub(crate) struct Ending {
+    cut: Notify,
+    is_cut: AtomicBool,
+    leave: Notify,
+    is_leaving: AtomicBool,
+    /// How many requests are being answered.
+    open: AtomicUsize,
+    begun: Instant,
+    /// Since when there have been none.
+    idle_since_us: AtomicU64,
+}
+
+impl Slots {
+    pub(crate) fn new(most: usize) -> Arc<Self> {
+        let free = Arc::new(Semaphore::new(most));
+        Arc::new(Self { free, most, taken: Mutex::default(), next: AtomicU64::new(0), begun: Instant::now() })
+    }
+
+    /// Waits for a slot. If there is none, idle connections are asked to leave.
+    pub(crate) async fn take(self: &Arc<Self>) -> Slot {
+        let mut permit = pin!(Arc::clone(&self.free).acquire_owned());
+        loop {
+            tokio::select! {
+                biased;
+                permit = &mut permit => return self.enter(permit.expect("it is never closed")),
+                () = async {
+                    self.make_room();
+                    sleep(LOOK_EVERY).await;
+                } => {}
+            }
+        }
+    }
+
+    fn enter(self: &Arc<Self>, permit: OwnedSemaphorePermit) -> Slot {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let ending = Arc::new(Ending::new(self.begun));
+        self.taken.lock().insert(id, Arc::downgrade(&ending));
+        Slot { ending, id, slots: Arc::clone(self), _permit: permit }
+    }
+
+    /// Asks those to leave that have been idle longest.
+    fn make_room(&self) {
+        let now_us = micros(self.begun.elapsed());
+        let idle = |ending: &Weak<Ending>| {
+            let ending = ending.upgrade()?;
+            Some((ending.idle_us(now_us).filter(|idle_us| u128::from(*idle_us) >= IDLE_MIN.as_micros())?, ending))
+        };
+        let mut idle: Vec<(u64, Arc<Ending>)> = self.taken.lock().values().filter_map(idle).collect();
+        let count = (self.most / LEAVING_SHARE).max(1);
+        if idle.len() > count {
+            idle.select_nth_unstable_by_key(count - 1, |(idle_us, _)| std::cmp::Reverse(*idle_us));
+            idle.truncate(count);
+        }
+        for (idle_us, ending) in idle {
+            tracing::debug!(idle_us, "an idle connection is closed for another client");
+            ending.ask_to_leave();
+        }
+    }
+}
+
+impl Slot {
+    pub(crate) fn ending(&self) -> &Arc<Ending> {
+        &self.ending
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.slots.taken.lock().remove(&self.id);
+    }
+}
+
+impl Ending {
+    /// A connection that begins now, by a clock that has run since `begun`.
+    pub(crate) fn new(begun: Instant) -> Self {
+        Self {
+            cut: Notify::new(),
+            is_cut: AtomicBool::new(false),
+            leave: Notify::new(),
+            is_leaving: AtomicBool::new(false),
+            open: AtomicUsize::new(0),
+            begun,
+            idle_since_us: AtomicU64::new(micros(begun.elapsed())),
+        }
+    }
+
+    /// Gives the connection up, in the middle of what it does.
+    pub(crate) fn cut_off(&self) {
+        self.is_cut.store(true, Ordering::Relaxed);
+        self.cut.notify_one();
+    }
+
+    pub(crate) fn is_cut(&self) -> bool {
+        self.is_cut.load(Ordering::Relaxed)
+    }
+
+    /// Ends when the connection is to be given up.
+    pub(crate) async fn cut(&self) {
+        self.cut.notified().await;
+    }
+
+    /// Ends when the connection is to end in order.
+    pub(crate) async fn leave(&self) {
+        self.leave.notified().await;
+    }
+
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.is_leaving.load(Ordering::Relaxed)
+    }
+
+    fn ask_to_leave(&self) {
+        self.is_leaving.store(true, Ordering::Relaxed);
+        self.leave.notify_one();
+    }
+
+    /// A request has come.
+    pub(crate) fn request_begins(&self) {
+        self.open.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Nothing is left of a request and its answer.
+    pub(crate) fn request_ends(&self) {
+        self.idle_since_us.store(micros(self.begun.elapsed()), Ordering::Relaxed);
+        self.open.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Whether somebody waits for an answer.
+    pub(crate) fn has_requests(&self) -> bool {
+        self.open.load(Ordering::Acquire) > 0
+    }
+
+    /// How long there has been no request; `None` if there is one, or if the connection was told to leave.
+    fn idle_us(&self, now_us: u64) -> Option<u64> {
+        let stays = self.has_requests() || self.is_leaving() || self.is_cut();
+        (!stays).then(|| now_us.saturating_sub(self.idle_since_us.load(Ordering::Relaxed)))
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
