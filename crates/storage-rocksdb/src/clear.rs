@@ -1,7 +1,9 @@
 //! Removing all entries of a shard: [`hide`] from readers, at once; and [`give_back`] their files, when nobody reads them any more.
 //!
-//! Every read of a keyspace looks at all deletions of ranges in it, whatever range it reads: after thousands of them, reads of
-//! other shards take a hundred times as long. So entries are deleted one by one where they are few, which nobody else ever
+//! Every read of a keyspace looks at all deletions of ranges that are in memory, whatever range it reads, and puts them in order if
+//! there is a new one: after a thousand dropped shards of six entries, reads of another shard took 0.74 ms instead of 0.04 (those in
+//! files, which are in order, cost next to nothing). No key is passed over in either case, so that RocksDB's counters of
+//! skipped keys do not show it. A test compares both ways. So entries are deleted one by one where they are few, which nobody else ever
 //! meets; and the deletions of ranges, where they are many, are compacted away soon.
 
 use rocksdb::{CompactOptions, ReadOptions, WriteBatch};
