@@ -173,7 +173,7 @@ impl RocksEngine {
         match purpose {
             Purpose::Growth => self.space.check(),
             Purpose::Room => {
-                self.space.look();
+                self.space.look_for_room();
                 Ok(())
             }
         }
@@ -349,8 +349,10 @@ impl Engine for RocksEngine {
             self.space.give_up_reserve();
             self.space.look();
             let free = self.space.free_bytes();
-            if healing.free_bytes.is_some_and(|before| free <= before) {
-                return Err(fault);
+            match healing.free_bytes {
+                Some(before) if free <= before => return Err(fault),
+                Some(_) => healing.pause = 0,
+                None => {}
             }
         }
         if healing.pause > 0 {
@@ -385,6 +387,7 @@ impl Engine for RocksEngine {
     }
 
     fn reclaim(&self, shard: Shard) -> Result<()> {
+        self.admit(Purpose::Room)?;
         let store = self.store()?;
         self.check_store()?;
         self.flush_if_scarce(&store);

@@ -3,7 +3,7 @@
 //!
 //! Removing things takes room before it gives room: a deletion is written to the log, and what a compaction leaves is
 //! written before what it read is removed. So growth ends while some room is left, and of that a part is a file of its own,
-//! which nobody else can take: it is given up when the rest gets scarce, and made again when there is room for all of it.
+//! which nobody else can take: it is given up when what makes room needs it, and made again when there is room for all of it.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -61,7 +61,7 @@ impl Space {
         }
     }
 
-    /// Looks at the disk, and gives up the reserve or makes it again.
+    /// Looks at the disk, and makes the reserve again if it is gone and there is room.
     pub(crate) fn look(&self) {
         let mut state = self.state.lock();
         let Ok(figures) = statvfs(&self.directory) else { return };
@@ -70,12 +70,8 @@ impl Space {
         let needed = self.free_min_bytes + if *state == State::Kept { 0 } else { reserve_bytes };
         let was_scarce = self.is_scarce.load(Ordering::Relaxed);
         let is_scarce = free < if was_scarce { needed * MARGIN_PERCENT / 100 } else { needed };
-        if let Some((path, bytes)) = &self.reserve {
-            match *state {
-                State::Kept if is_scarce => *state = give_up(path),
-                State::GivenUp if !is_scarce => *state = keep(path, *bytes),
-                _ => {}
-            }
+        if let (State::GivenUp, false, Some((path, bytes))) = (*state, is_scarce, &self.reserve) {
+            *state = keep(path, *bytes);
         }
         self.is_scarce.store(is_scarce, Ordering::Relaxed);
         self.free_bytes.store(free, Ordering::Relaxed);
@@ -87,6 +83,15 @@ impl Space {
         let unlooked = self.unlooked_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if self.free_min_bytes > 0 && unlooked >= self.free_min_bytes / LOOKS {
             self.look();
+        }
+    }
+
+    /// Looks at the disk for what makes room, which has the reserve if the rest is scarce. Not before: whatever else is on
+    /// the disk could take it.
+    pub(crate) fn look_for_room(&self) {
+        self.look();
+        if self.is_scarce() {
+            self.give_up_reserve();
         }
     }
 
