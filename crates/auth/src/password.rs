@@ -182,7 +182,7 @@ pub fn is_hashed(text: &str) -> bool {
 /// Hashes `password` as CouchDB 3.4 and later do: PBKDF2 with HMAC-SHA-256. `salt` should be 32 fresh random hexadecimal
 /// digits; it must not contain a comma, which separates the parts.
 pub fn hash_password(password: &str, salt: &str, iterations: NonZeroU32) -> String {
-    debug_assert!(!salt.is_empty() && !salt.contains(','), "a salt that cannot be read back");
+    assert!(!salt.is_empty() && !salt.contains(','), "a salt that cannot be read back");
     let mut derived = [0; 32];
     Algorithm::Sha256.derive(password.as_bytes(), salt, iterations, &mut derived);
     format!("-pbkdf2:sha256-{},{salt},{iterations}", HEXLOWER.encode(&derived))

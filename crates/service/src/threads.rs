@@ -51,7 +51,7 @@ fn is_validated(work: &Work) -> bool {
 
 /// Queues `work` and leads the queue if nobody does. The receiver hears the result.
 pub fn submit(database: &Arc<Database>, work: Work) -> oneshot::Receiver<settee_database::Result<Vec<UpdateOutcome>>> {
-    debug_assert!(is_validated(&work), "documents are written by `Writer::commit`");
+    assert!(is_validated(&work), "documents are written by `Writer::commit`, which has them validated");
     let (sender, receiver) = oneshot::channel();
     let done = Box::new(move |result| {
         // Nobody listens when the client has gone; the work is done all the same.
