@@ -13,7 +13,7 @@ use hyper::{HeaderMap, Method};
 use settee_settings::{Settings, chttpd, csp, x_frame_options};
 
 use crate::Error;
-use crate::connection::Scheme;
+use crate::origin::Scheme;
 use crate::respond::{self, Response};
 
 use cors::Cors;

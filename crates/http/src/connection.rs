@@ -23,8 +23,10 @@ use tokio::time::{Instant, timeout};
 
 use settee_settings::{Key, Settings, chttpd, key::Number};
 
-use crate::server::{Service, until_true};
+use crate::origin::{Peer, Scheme};
+use crate::shutdown::until_true;
 use crate::slots::Ending;
+use crate::stages::Service;
 use crate::stream::{Begun, Paced};
 use crate::target::{HeadLimits, Lenient};
 use crate::tls::Tls;
@@ -84,30 +86,6 @@ impl Limits {
             idle_time: time(&chttpd::IDLE_TIMEOUT_MS),
             send_time: time(&chttpd::SEND_TIMEOUT_MS),
             streams: u32::try_from(chttpd::MAX_STREAMS_PER_CONNECTION.of(settings).max(1)).unwrap_or(u32::MAX),
-        }
-    }
-}
-
-/// How a request came in.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Peer {
-    /// The client's address; who comes over a Unix socket is on this machine.
-    pub(crate) ip: IpAddr,
-    pub(crate) scheme: Scheme,
-}
-
-/// How the client names the protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scheme {
-    Http,
-    Https,
-}
-
-impl Scheme {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Http => "http",
-            Self::Https => "https",
         }
     }
 }

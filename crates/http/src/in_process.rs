@@ -12,9 +12,10 @@ use settee_replication::{Body, BoxFuture, Roles, Transport, TransportError, User
 use crate::Error;
 use crate::authentication::Caller;
 use crate::budget::{Account, Share};
-use crate::connection::Scheme;
+use crate::head::Line;
 use crate::node::Node;
-use crate::request::{Line, Unread};
+use crate::origin::Scheme;
+use crate::request::Unread;
 use crate::respond::Response;
 use crate::router::Router;
 
@@ -51,7 +52,7 @@ impl InProcess {
         };
         let answer = match context(&node, &self.user).await {
             Ok(user) => self.dispatch(&node, line, parts.headers, user, body).await,
-            Err(error) => Caller::default().refuse(&node, &error),
+            Err(error) => node.refuse(&Caller::default(), &error),
         };
         let (parts, body) = answer.into_parts();
         let body = match is_head {
@@ -70,7 +71,7 @@ impl InProcess {
         body: Body,
     ) -> Response {
         let answer = self.router.dispatch(node, line, headers, user, Some(Unread::Streamed(Mutex::new(body)))).await;
-        answer.unwrap_or_else(|error| Caller::default().refuse(node, &error))
+        answer.unwrap_or_else(|error| node.refuse(&Caller::default(), &error))
     }
 }
 

@@ -1,7 +1,5 @@
 //! [`Node`]: the components that requests are served with.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -16,14 +14,17 @@ use settee_settings::{Derived, Settings};
 use settee_views::{Languages, Views};
 
 use crate::Error;
-use crate::authentication::jwt::Keys;
-use crate::authentication::policy::AuthPolicy;
+use crate::auth_policy::AuthPolicy;
+use crate::authentication::jwt::{KeyReader, Keys};
+use crate::authentication::{Authentication, Caller};
 use crate::bridge::lanes::{Lanes, Passage, Places};
 use crate::budget::{Account, Budget};
+use crate::metrics::table::Figures;
 use crate::metrics::{Count, Metrics, SlowRequest};
 use crate::operation::Operation;
 use crate::policy::Policy;
 use crate::rate::Rates;
+use crate::respond::Response;
 
 /// How this server names itself.
 #[derive(Clone, Debug)]
@@ -53,9 +54,6 @@ pub struct Surroundings {
     /// How much memory all bodies and answers in flight may take together.
     pub request_memory_bytes: usize,
 }
-
-/// See [`Surroundings::read_keys`].
-pub type KeyReader = Arc<dyn Fn(String) -> Pin<Box<dyn Future<Output = Result<Vec<u8>, String>> + Send>> + Send + Sync>;
 
 impl Default for Surroundings {
     fn default() -> Self {
@@ -109,17 +107,16 @@ pub struct Node {
     pub(crate) writer: Arc<Writer>,
     pub(crate) access: Access,
     pub(crate) databases: Arc<Databases>,
-    pub(crate) hashers: Arc<Hashers>,
     /// Held while the secret of session cookies is made up.
     pub(crate) making_secret: Mutex<()>,
-    pub(crate) keys: Keys,
+    pub(crate) authentication: Authentication,
     lanes: Arc<Lanes>,
     pub(crate) budget: Arc<Budget>,
     policy: Derived<Policy>,
     pub(crate) rates: Rates,
     /// There when replication has begun.
     pub(crate) replicator: Arc<OnceLock<Arc<Replicator>>>,
-    pub(crate) operation: Operation,
+    pub(crate) operation: Arc<Operation>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) started_ms: u64,
     requests: AtomicU64,
@@ -156,6 +153,16 @@ impl Node {
             entropy: Arc::clone(&entropy),
         }));
         let writer = Arc::new(Writer::new(Arc::clone(&programs), Arc::clone(&users)));
+        let authentication = Authentication {
+            settings: Arc::clone(&settings),
+            authenticator: authenticator.clone(),
+            users: Arc::clone(&users),
+            writer: Arc::clone(&writer),
+            hashers,
+            keys: Keys::new(surroundings.read_keys),
+            clock_ms: Arc::clone(&clock_ms),
+            policy: Derived::default(),
+        };
         let access = Access::new(Arc::clone(&catalog), Arc::clone(&settings), Arc::clone(&users));
         let replicator = Arc::new(OnceLock::new());
         let databases = Arc::new(Databases::new(DatabasesParts {
@@ -184,15 +191,14 @@ impl Node {
             writer,
             access,
             databases,
-            hashers,
             making_secret: Mutex::default(),
-            keys: Keys::new(surroundings.read_keys),
+            authentication,
             lanes,
             budget: Budget::new(surroundings.request_memory_bytes),
             policy: Derived::default(),
             rates: Rates::default(),
             replicator,
-            operation,
+            operation: Arc::new(operation),
             metrics,
             started_ms,
             requests,
@@ -273,7 +279,27 @@ impl Node {
 
     /// The settings of authentication.
     pub(crate) fn auth_policy(&self) -> Arc<AuthPolicy> {
-        Arc::clone(&self.policy().authentication)
+        self.authentication.policy()
+    }
+
+    /// The answer to who was refused.
+    pub(crate) fn refuse(&self, caller: &Caller, error: &Error) -> Response {
+        caller.refuse(&self.auth_policy(), &self.policy().forwarded, error)
+    }
+
+    /// Those who hear of every request.
+    pub(crate) fn observers(&self) -> (&Arc<Metrics>, &Arc<Operation>) {
+        (&self.metrics, &self.operation)
+    }
+
+    /// Those who know the numbers of statistics.
+    pub(crate) fn figures(&self) -> Figures<'_> {
+        Figures {
+            catalog: &self.catalog,
+            metrics: &self.metrics,
+            operation: &self.operation,
+            replicator: self.replicator.get().map(AsRef::as_ref),
+        }
     }
 
     /// 32 hexadecimal digits that nobody can guess.

@@ -5,8 +5,8 @@
 
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -15,46 +15,18 @@ use hyper::{HeaderMap, Method, StatusCode, Uri};
 use tokio::sync::mpsc;
 
 use crate::budget::{Account, SLICE_BYTES};
-use crate::metrics::{Count, Measure, SlowRequest};
-use crate::node::Node;
-use crate::operation::{Attribute, Parent, Span};
+use crate::head::Seen;
+use crate::metrics::{Count, Measure, Metrics, SlowRequest};
+use crate::operation::{Attribute, Operation, Parent, Span};
 use crate::respond::{Aborted, Body, Response, Sliced};
 
 /// The target of the lines of the access log: the server formats them as CouchDB does.
 pub const ACCESS_LOG: &str = "settee::access";
 
-/// What becomes known of a request on its way.
-#[derive(Debug, Default)]
-pub(crate) struct Seen {
-    route: OnceLock<&'static str>,
-    user: OnceLock<String>,
-    /// How long the body took to come, in microseconds.
-    body_us: AtomicU64,
-}
-
-impl Seen {
-    /// The request is for this resource. The first one counts: rewrites lead to further ones.
-    pub(crate) fn set_route(&self, route: &'static str) {
-        let _ = self.route.set(route);
-    }
-
-    /// The body was read from one time to another.
-    pub(crate) fn set_body_time(&self, from_us: u64, until_us: u64) {
-        self.body_us.store(until_us.saturating_sub(from_us), Ordering::Relaxed);
-    }
-
-    pub(crate) fn body_ms(&self) -> u64 {
-        self.body_us.load(Ordering::Relaxed) / 1000
-    }
-
-    pub(crate) fn set_user(&self, name: &str) {
-        let _ = self.user.set(name.to_owned());
-    }
-}
-
 /// A request that is being served.
 pub(crate) struct Observation {
-    node: Arc<Node>,
+    metrics: Arc<Metrics>,
+    operation: Arc<Operation>,
     pub(crate) seen: Arc<Seen>,
     method: Method,
     uri: Uri,
@@ -78,7 +50,7 @@ struct Traced {
 impl Observation {
     /// The head of a request is here.
     pub(crate) fn begin(
-        node: &Arc<Node>,
+        (metrics, operation): (&Arc<Metrics>, &Arc<Operation>),
         method: &Method,
         uri: &Uri,
         headers: &HeaderMap,
@@ -87,22 +59,23 @@ impl Observation {
     ) -> Self {
         let is_feed = is_feed(uri);
         if is_feed {
-            node.metrics.begin_watching();
+            metrics.begin_watching();
         }
-        let trace = node.operation.tracer.as_ref().and_then(|tracer| {
+        let trace = operation.tracer.as_ref().and_then(|tracer| {
             let parent = headers.get("traceparent").and_then(|value| parse_parent(value.to_str().ok()?));
             let (trace, span) = tracer.begin(parent)?;
             Some(Traced { trace, span, parent: parent.map(|parent| parent.span) })
         });
         Self {
-            node: Arc::clone(node),
+            metrics: Arc::clone(metrics),
+            operation: Arc::clone(operation),
             seen: Arc::default(),
             method: method.clone(),
             uri: uri.clone(),
             host: headers.get(header::HOST).cloned(),
             peer,
             id: id.to_owned(),
-            begun_us: (node.operation.monotonic_us)(),
+            begun_us: (operation.monotonic_us)(),
             trace,
             is_feed,
             status: None,
@@ -136,17 +109,17 @@ impl Observation {
     }
 
     fn end(&mut self, status: StatusCode) {
-        let now_us = (self.node.operation.monotonic_us)();
+        let now_us = (self.operation.monotonic_us)();
         let duration_us = now_us.saturating_sub(self.begun_us);
         let route = self.seen.route.get().copied().unwrap_or_default();
-        let metrics = &self.node.metrics;
+        let metrics = &self.metrics;
         metrics.answered(&self.method, status, now_us);
         if !self.is_complete {
             metrics.count(Count::Abandoned);
         }
         if !self.is_feed {
             metrics.measure(Measure::Request, duration_us);
-            if duration_us >= self.node.operation.slow_request_us.load(Ordering::Relaxed) {
+            if duration_us >= self.operation.slow_request_us.load(Ordering::Relaxed) {
                 let request = format!("{} {}", self.method, self.target());
                 let is_view = matches!(route.rsplit('/').next(), Some("{view}" | "_temp_view"));
                 metrics.slow(SlowRequest { request, is_view, duration_ms: duration_us / 1000, ago_ms: 0 }, now_us);
@@ -160,7 +133,7 @@ impl Observation {
     }
 
     fn count_route(&self, route: &str, duration_us: u64) {
-        let metrics = &self.node.metrics;
+        let metrics = &self.metrics;
         let last = route.rsplit('/').next().unwrap_or_default();
         let in_partition = route.starts_with("/{db}/_partition/");
         match (last, in_partition) {
@@ -202,7 +175,7 @@ impl Observation {
     }
 
     fn trace(&self, status: StatusCode, route: &str, duration_us: u64) {
-        let (Some(traced), Some(tracer)) = (&self.trace, &self.node.operation.tracer) else { return };
+        let (Some(traced), Some(tracer)) = (&self.trace, &self.operation.tracer) else { return };
         let text = |text: &str| Attribute::Text(text.to_owned());
         let mut attributes = vec![
             ("http.request.method", text(self.method.as_str())),
@@ -236,7 +209,7 @@ impl Observation {
 impl Drop for Observation {
     fn drop(&mut self) {
         if self.is_feed {
-            self.node.metrics.end_watching();
+            self.metrics.end_watching();
         }
         // Without a status the connection ended before there was an answer.
         if let Some(status) = self.status {

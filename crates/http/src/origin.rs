@@ -1,12 +1,36 @@
 //! What the address of this server begins with, as its client would write it: behind a proxy not as the request came in, but as
 //! the proxy tells ([`Forwarded`]). It is written into answers only; nothing is allowed or refused by it.
 
+use std::net::IpAddr;
+
 use hyper::HeaderMap;
 use hyper::header::{self, HeaderName};
 
 use settee_settings::{Key, Settings, chttpd, key::Text};
 
-use crate::connection::Scheme;
+/// How the client names the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scheme {
+    Http,
+    Https,
+}
+
+impl Scheme {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+}
+
+/// How a request came in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer {
+    /// The client's address; who comes over a Unix socket is on this machine.
+    pub(crate) ip: IpAddr,
+    pub(crate) scheme: Scheme,
+}
 
 /// The headers in which proxies tell what they were asked for (`[chttpd] x_forwarded_host`, `x_forwarded_ssl`,
 /// `x_forwarded_proto`).

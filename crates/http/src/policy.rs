@@ -1,7 +1,5 @@
 //! [`Policy`]: what every request needs of the configuration, taken from it once and again when it changes.
 
-use std::sync::Arc;
-
 use std::time::Duration;
 
 use hyper::header::{self, HeaderName};
@@ -9,12 +7,11 @@ use hyper::header::{self, HeaderName};
 use settee_settings::{Settings, chttpd};
 
 use crate::attachments;
-use crate::authentication::policy::AuthPolicy;
 use crate::browser::BrowserPolicy;
+use crate::limits::Limits;
 use crate::origin::Forwarded;
 use crate::params::Plus;
 use crate::rate::RateLimit;
-use crate::routes::write;
 
 /// What holds for all requests.
 pub(crate) struct Policy {
@@ -26,13 +23,12 @@ pub(crate) struct Policy {
     pub(crate) receive_timeout: Duration,
     /// How long a client may take nothing of an answer.
     pub(crate) send_timeout: Duration,
-    pub(crate) documents: write::Limits,
+    pub(crate) documents: Limits,
     pub(crate) attachments: attachments::Policy,
     pub(crate) browser: BrowserPolicy,
     /// What a plus sign in a path stands for.
     pub(crate) plus: Plus,
     pub(crate) rate_limit: Option<RateLimit>,
-    pub(crate) authentication: Arc<AuthPolicy>,
     pub(crate) forwarded: Forwarded,
     /// Whether answers may be calls of functions that pages name.
     pub(crate) allows_jsonp: bool,
@@ -49,12 +45,11 @@ impl Policy {
             max_body_bytes: usize::try_from(chttpd::MAX_HTTP_REQUEST_SIZE.of(settings)).unwrap_or(usize::MAX),
             receive_timeout: Duration::from_millis(chttpd::RECEIVE_TIMEOUT_MS.of(settings)),
             send_timeout: Duration::from_millis(chttpd::SEND_TIMEOUT_MS.of(settings)),
-            documents: write::Limits::of(settings),
+            documents: Limits::of(settings),
             attachments: attachments::Policy::of(settings),
             browser: BrowserPolicy::of(settings),
             plus: if chttpd::DECODE_PLUS_TO_SPACE.of(settings) { Plus::Space } else { Plus::Plus },
             rate_limit: RateLimit::of(settings),
-            authentication: Arc::new(AuthPolicy::of(settings)),
             forwarded: Forwarded::of(settings),
             allows_jsonp: chttpd::ALLOW_JSONP.of(settings),
             tells_versions: chttpd::SERVER_HEADER_VERSIONS.of(settings),

@@ -12,10 +12,10 @@ use settee_replication::documents::{OWNER, is_replicator_database, write_without
 
 use crate::Error;
 use crate::budget::Account;
+use crate::head::Line;
 use crate::params::Plus;
-use crate::request::Line;
+use crate::path::{self, Captures};
 use crate::respond::{Answer, Body, Response};
-use crate::router::Captures;
 
 /// The most bytes of an answer that are looked through for what is secret.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
@@ -49,7 +49,7 @@ pub(crate) fn redactor(
     if user.is_admin() || !is_replicator_database(database) {
         return Ok(None);
     }
-    let segments = crate::router::segments(line.uri.path(), plus)?;
+    let segments = path::segments(line.uri.path(), plus)?;
     let part = segments.get(1).map_or("", |part| part.as_ref());
     let reads = line.method == hyper::Method::GET;
     match part {

@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use crate::in_process::InProcess;
 use crate::node::Node;
 use crate::router::Router;
-use crate::server::Shutdown;
+use crate::shutdown::Shutdown;
 use crate::{bridge, routes};
 
 /// What only the server knows.

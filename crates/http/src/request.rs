@@ -1,12 +1,11 @@
 //! [`Request`]: what a handler gets.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Body as _;
-use hyper::{HeaderMap, Method, Uri, header};
+use hyper::{HeaderMap, header};
 use parking_lot::Mutex;
 use settee_auth::UserContext;
 use settee_database::Database;
@@ -14,38 +13,15 @@ use settee_model::json::Json;
 use settee_service::Permission;
 
 use crate::Error;
-use crate::authentication::policy::Handler;
 use crate::body::inbound::Inbound;
 use crate::body::patient::Patience;
 use crate::body::{self, pieces::Pieces};
 use crate::bridge::lanes::Passage;
-use crate::budget::Account;
-use crate::connection::Scheme;
+use crate::head::Line;
 use crate::node::Node;
-use crate::observe::Seen;
 use crate::params::Query;
-use crate::router::{Captures, Router, Takes};
-
-/// What was asked for, and by whom.
-#[derive(Clone, Debug)]
-pub(crate) struct Line {
-    /// The method in effect; HEAD counts as GET.
-    pub(crate) method: Method,
-    pub(crate) uri: Uri,
-    /// The address of the client.
-    pub(crate) peer: IpAddr,
-    /// What the client's address of this server begins with.
-    pub(crate) scheme: Scheme,
-    /// The path that the client asked for, if a rewrite led elsewhere, and how many did.
-    pub(crate) requested: Option<String>,
-    pub(crate) rewrites: u64,
-    /// How the user was found out.
-    pub(crate) handler: Option<Handler>,
-    /// Where is noted what becomes known of the request.
-    pub(crate) seen: Arc<Seen>,
-    /// What is kept in memory for its client.
-    pub(crate) account: Arc<Account>,
-}
+use crate::path::Captures;
+use crate::router::{Router, Takes};
 
 /// The body of a request while nobody has read it.
 pub(crate) enum Unread {

@@ -9,19 +9,21 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use hyper::{HeaderMap, Method, StatusCode, Uri};
-use percent_encoding::percent_decode_str;
+use hyper::{HeaderMap, Method, Uri};
 use settee_auth::UserContext;
-use settee_service::{Permission, Place as AccessPlace};
+use settee_database::{Database, Layout};
+use settee_model::partition::validate_partition;
+use settee_service::Permission;
 
-use crate::Error;
 use crate::budget::Share;
+use crate::head::Line;
 use crate::node::Node;
-use crate::params::{Plus, Query, decode};
+use crate::params::{Plus, Query};
+use crate::path::{Captures, Split, not_text, split};
 use crate::redactor;
-use crate::request::{Line, Request, Unread, absolute};
+use crate::request::{Request, Unread, absolute};
 use crate::respond::{self, Answer};
-use crate::routes::{design, partition};
+use crate::{Error, bridge};
 
 type Handler = Arc<dyn Fn(Request) -> Pin<Box<dyn Future<Output = Answer> + Send>> + Send + Sync>;
 
@@ -82,14 +84,6 @@ enum Segment {
     Rest(&'static str),
 }
 
-/// The decoded parts of a path, by their names in the pattern.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Captures {
-    parts: Vec<(&'static str, String)>,
-    /// Whether the name of an attachment is no text: what stands in its place is nobody's name.
-    is_garbled: bool,
-}
-
 /// All resources.
 pub(crate) struct Router {
     resources: Vec<Resource>,
@@ -104,23 +98,6 @@ struct Place<'a> {
     captures: Captures,
     /// The partition that the path goes through.
     partition: Option<String>,
-}
-
-impl Captures {
-    /// The part of this name; empty if the pattern has none.
-    pub(crate) fn get(&self, name: &str) -> &str {
-        self.parts.iter().find(|(key, _)| *key == name).map_or("", |(_, value)| value)
-    }
-
-    /// What of it decides who may go there.
-    pub(crate) fn place(&self) -> AccessPlace<'_> {
-        AccessPlace { database: self.get("db"), design_document: self.get("ddoc") }
-    }
-
-    /// Refuses a name of an attachment that is no text. Who reads finds nothing under it.
-    pub(crate) fn require_text(&self) -> Result<(), Error> {
-        if self.is_garbled { Err(Error::bad_request("Attachment name is not UTF-8 encoded")) } else { Ok(()) }
-    }
 }
 
 impl Resource {
@@ -315,14 +292,14 @@ impl Router {
         }
         let mut query = Query::parse(line.uri.query())?;
         if let Some(named) = &place.partition {
-            partition::enter(node, &place.captures, named, &mut query)?;
+            enter_partition(node, &place.captures, named, &mut query)?;
         }
         let (takes, handler) = match found {
             Ok((.., takes, handler)) => (takes, handler),
             Err(error) => {
                 // Whatever is done to a function of a design document, CouchDB opens the document first.
                 if place.resource.is_some_and(Resource::is_function) {
-                    design::require(node, &place.captures).await?;
+                    require_design_document(node, &place.captures).await?;
                 }
                 return Err(error);
             }
@@ -344,7 +321,7 @@ impl Router {
         if partition.is_some() {
             parts.drain(1..3);
         }
-        let is_reachable = partition.is_none() || partition::serves(&parts);
+        let is_reachable = partition.is_none() || serves_partitions(&parts);
         let resource = self.resource(&parts).filter(|_| is_reachable);
         // Replacing bytes that are no text would give several names to one document.
         let attachment_at = resource.and_then(Resource::attachment_at).filter(|_| partition.is_none());
@@ -390,41 +367,39 @@ fn with_plain_slash(uri: &Uri) -> Option<String> {
     Some(format!("{}_design/{}{query}", &path[..start], &path[start + name.len()..]))
 }
 
-/// The decoded segments of a path. `/db/_design%2Fx` is `/db/_design/x`, likewise `_local`.
-pub(crate) fn segments(path: &str, plus: Plus) -> Result<Vec<Cow<'_, str>>, Error> {
-    let Split { parts, garbled } = split(path, plus);
-    if garbled.is_some() { Err(not_text()) } else { Ok(parts) }
-}
-
-fn not_text() -> Error {
-    Error::new(StatusCode::BAD_REQUEST, "illegal_docid", "Document id must be valid UTF-8")
-}
-
-/// The segments of a path, and the first of them that is no text. It is replaced by what text there is.
-struct Split<'p> {
-    parts: Vec<Cow<'p, str>>,
-    garbled: Option<usize>,
-}
-
-fn split(path: &str, plus: Plus) -> Split<'_> {
-    let (mut parts, mut garbled) = (Vec::new(), None);
-    for raw in path.split('/').filter(|raw| !raw.is_empty()) {
-        let segment = decode(raw, plus).unwrap_or_else(|| {
-            garbled.get_or_insert(parts.len());
-            Cow::Owned(percent_decode_str(raw).decode_utf8_lossy().into_owned())
-        });
-        let prefix = ["_design", "_local"]
-            .into_iter()
-            .find(|prefix| parts.len() == 1 && segment.strip_prefix(prefix).is_some_and(|name| name.starts_with('/')));
-        match prefix {
-            Some(prefix) => {
-                parts.push(Cow::Borrowed(prefix));
-                parts.push(Cow::Owned(segment[prefix.len() + 1..].to_owned()));
-            }
-            None => parts.push(segment),
-        }
+/// Whether what these segments of a path stand for (beginning with the database) is there within partitions as well.
+fn serves_partitions(parts: &[Cow<'_, str>]) -> bool {
+    match parts.get(1).map_or("", |part| part.as_ref()) {
+        "_all_docs" | "_find" | "_explain" | "_index" => true,
+        "_design" => parts.get(3).is_some_and(|part| part.starts_with('_')),
+        _ => false,
     }
-    Split { parts, garbled }
+}
+
+/// Refuses a path through something that is no partition; otherwise the partition becomes a parameter of the query.
+fn enter_partition(node: &Node, captures: &Captures, partition: &str, query: &mut Query) -> Result<(), Error> {
+    require_partitioned(&*node.database(captures.get("db"))?)?;
+    validate_partition(partition)?;
+    query.set_partition(partition)
+}
+
+/// Refuses a database without partitions.
+pub(crate) fn require_partitioned(database: &Database) -> Result<(), Error> {
+    match database.layout() {
+        Layout::Whole => Err(Error::bad_request("database is not partitioned")),
+        Layout::Partitioned => Ok(()),
+    }
+}
+
+/// Refuses what is asked of a design document that is not there.
+async fn require_design_document(node: &Arc<Node>, captures: &Captures) -> Result<(), Error> {
+    let (database, id) = (node.database(captures.get("db"))?, format!("_design/{}", captures.get("ddoc")));
+    bridge::blocking(move || match database.read()?.head(&id)? {
+        None => Err(Error::not_found("missing")),
+        Some(head) if head.stored.deleted => Err(Error::not_found("deleted")),
+        Some(_) => Ok(()),
+    })
+    .await
 }
 
 /// What a path needs that nothing serves, or not with this method: what CouchDB asks before it looks at what there is, so that

@@ -1,21 +1,19 @@
 //! Session cookies: reading them from requests, and writing their attributes as CouchDB does.
 
-use std::sync::Arc;
-
 use hyper::HeaderMap;
 use hyper::header::{self, HeaderValue};
 use settee_auth::{Account, SESSION_COOKIE, SessionCookie, UserContext};
 use settee_model::calendar::http_date;
 
-use super::policy::{AuthPolicy, CookiePolicy};
+use super::Authentication;
 use crate::Error;
-use crate::connection::Scheme;
-use crate::node::Node;
-use crate::request::Line;
+use crate::auth_policy::{AuthPolicy, CookiePolicy};
+use crate::head::Line;
+use crate::origin::Scheme;
 
 /// The user of a session, and a new cookie if a tenth of its time is over.
 pub(super) async fn user(
-    node: &Arc<Node>,
+    parts: &Authentication,
     policy: &AuthPolicy,
     line: &Line,
     headers: &HeaderMap,
@@ -23,13 +21,13 @@ pub(super) async fn user(
     let Some(value) = value(headers).filter(|value| !value.is_empty()) else { return Ok(None) };
     let cookie = SessionCookie::parse(value)?;
     let Some(secret) = &policy.secret else { return Ok(None) };
-    let Some(account) = node.users.account(cookie.name()).await? else { return Ok(None) };
-    let now_s = (node.clock_ms)() / 1000;
+    let Some(account) = parts.users.account(cookie.name()).await? else { return Ok(None) };
+    let now_s = (parts.clock_ms)() / 1000;
     let timeout_s = policy.cookie.timeout_s;
     let left_s = cookie.verify(secret.as_bytes(), account.salt(), &policy.algorithms, now_s, timeout_s);
     Ok(left_s.map(|left_s| {
         let is_old = u128::from(left_s) * 10 < u128::from(timeout_s) * 9;
-        (account.context(), is_old.then(|| issue(node, policy, line, secret, &account)).flatten())
+        (account.context(), is_old.then(|| issue(parts, policy, line, secret, &account)).flatten())
     }))
 }
 
@@ -42,21 +40,21 @@ fn value(headers: &HeaderMap) -> Option<&str> {
 
 /// A cookie that begins a session of the user.
 pub(crate) fn issue(
-    node: &Node,
+    parts: &Authentication,
     policy: &AuthPolicy,
     line: &Line,
     secret: &str,
     account: &Account,
 ) -> Option<HeaderValue> {
     let algorithm = *policy.algorithms.first()?;
-    let now_s = (node.clock_ms)() / 1000;
+    let now_s = (parts.clock_ms)() / 1000;
     let value = SessionCookie::issue(account.name(), secret.as_bytes(), account.salt(), algorithm, now_s);
     header(&value, &policy.cookie, line, now_s)
 }
 
 /// A cookie that ends the session.
-pub(crate) fn clear(node: &Node, policy: &AuthPolicy, line: &Line) -> Option<HeaderValue> {
-    header("", &policy.cookie, line, (node.clock_ms)() / 1000)
+pub(crate) fn clear(parts: &Authentication, policy: &AuthPolicy, line: &Line) -> Option<HeaderValue> {
+    header("", &policy.cookie, line, (parts.clock_ms)() / 1000)
 }
 
 fn header(value: &str, policy: &CookiePolicy, line: &Line, now_s: u64) -> Option<HeaderValue> {

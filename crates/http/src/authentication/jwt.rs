@@ -2,6 +2,8 @@
 //! ([`Keys`]), which are read again from time to time, and when a token names one that is not known yet.
 
 use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,9 +13,9 @@ use settee_auth::UserContext;
 use settee_auth::jwt::{KeySet, KeyType, Token, VerifyingKey};
 use settee_settings::Settings;
 
-use super::policy::{AuthPolicy, KeySource};
+use super::Authentication;
 use crate::Error;
-use crate::node::{KeyReader, Node};
+use crate::auth_policy::{AuthPolicy, KeySource};
 
 /// How long an identity provider may take to answer.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
@@ -27,9 +29,13 @@ const KEYS_MAX_BYTES: usize = 1 << 20;
 /// Keys of the configuration that are remembered.
 const CONFIGURED_MAX: usize = 1024;
 
+/// Reads the keys of an identity provider: from an address that begins with `http:` or `https:`, or else from a file. The error
+/// is for the log.
+pub type KeyReader = Arc<dyn Fn(String) -> Pin<Box<dyn Future<Output = Result<Vec<u8>, String>> + Send>> + Send + Sync>;
+
 /// The user of a bearer token.
 pub(super) async fn user(
-    node: &Arc<Node>,
+    parts: &Authentication,
     policy: &AuthPolicy,
     headers: &HeaderMap,
 ) -> Result<Option<UserContext>, Error> {
@@ -43,12 +49,12 @@ pub(super) async fn user(
         Error::new(StatusCode::INTERNAL_SERVER_ERROR, "misconfigured_server", "JWT is not configured correctly")
     };
     let tokens = policy.jwt.tokens.as_ref().ok_or_else(misconfigured)?;
-    let now_ms = (node.clock_ms)();
+    let now_ms = (parts.clock_ms)();
     let token = Token::parse(text.1.trim(), tokens)?;
     token.check(tokens, now_ms / 1000)?;
     let (key_type, id) = (token.algorithm().key_type(), token.key_id());
-    let key = node.keys.find(node.settings.as_ref(), &policy.jwt.sources, key_type, id, now_ms).await?;
-    token.verify(&key, &node.authenticator)?;
+    let key = parts.keys.find(parts.settings.as_ref(), &policy.jwt.sources, key_type, id, now_ms).await?;
+    token.verify(&key, &parts.authenticator)?;
     Ok(Some(token.context(tokens)?))
 }
 

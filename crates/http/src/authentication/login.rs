@@ -5,47 +5,47 @@ use std::sync::Arc;
 
 use settee_auth::{Account, AuthError, BasicCredentials, Check, Login, UserContext};
 
-use super::policy::AuthPolicy;
+use super::Authentication;
 use crate::Error;
-use crate::node::Node;
+use crate::auth_policy::AuthPolicy;
 
 /// The user of basic credentials. Users with one-time passwords have to begin sessions instead.
 pub(super) async fn basic(
-    node: &Arc<Node>,
+    parts: &Authentication,
     policy: &AuthPolicy,
     peer: IpAddr,
     credentials: BasicCredentials,
 ) -> Result<UserContext, Error> {
     let name = String::from_utf8(credentials.name).map_err(|_| AuthError::Incorrect)?;
-    let account = node.users.account(&name).await?.ok_or(AuthError::Incorrect)?;
+    let account = parts.users.account(&name).await?.ok_or(AuthError::Incorrect)?;
     if account.totp().is_some() {
         return Err(AuthError::Incorrect.into());
     }
-    check(node, policy, peer, Arc::clone(&account), credentials.password).await?;
+    check(parts, policy, peer, Arc::clone(&account), credentials.password).await?;
     Ok(account.context())
 }
 
 /// Whether no user has the name of the credentials.
-pub(super) async fn is_unknown(node: &Arc<Node>, credentials: &BasicCredentials) -> Result<bool, Error> {
+pub(super) async fn is_unknown(parts: &Authentication, credentials: &BasicCredentials) -> Result<bool, Error> {
     let Ok(name) = std::str::from_utf8(&credentials.name) else { return Ok(true) };
-    Ok(node.users.account(name).await?.is_none())
+    Ok(parts.users.account(name).await?.is_none())
 }
 
 /// The account of `name`, if the password and the one-time password are right.
 pub(crate) async fn session(
-    node: &Arc<Node>,
+    parts: &Authentication,
     policy: &AuthPolicy,
     peer: IpAddr,
     name: &str,
     password: Vec<u8>,
     token: &str,
 ) -> Result<Arc<Account>, Error> {
-    let now_ms = (node.clock_ms)();
-    let Some(account) = node.users.account(name).await? else {
+    let now_ms = (parts.clock_ms)();
+    let Some(account) = parts.users.account(name).await? else {
         warn(name, peer);
-        return Err(node.authenticator.refuse_unknown(name, peer, now_ms, &policy.login.lockout).into());
+        return Err(parts.authenticator.refuse_unknown(name, peer, now_ms, &policy.login.lockout).into());
     };
-    check(node, policy, peer, Arc::clone(&account), password).await?;
+    check(parts, policy, peer, Arc::clone(&account), password).await?;
     if account.totp().is_some_and(|totp| !totp.verify(token, now_ms / 1000)) {
         warn(name, peer);
         return Err(AuthError::Incorrect.into());
@@ -54,21 +54,21 @@ pub(crate) async fn session(
 }
 
 async fn check(
-    node: &Arc<Node>,
+    parts: &Authentication,
     policy: &AuthPolicy,
     peer: IpAddr,
     account: Arc<Account>,
     password: Vec<u8>,
 ) -> Result<(), Error> {
-    let login = Login { account: Arc::clone(&account), password: password.clone(), peer, now_ms: (node.clock_ms)() };
-    let result = match node.authenticator.check(login, &policy.login) {
+    let login = Login { account: Arc::clone(&account), password: password.clone(), peer, now_ms: (parts.clock_ms)() };
+    let result = match parts.authenticator.check(login, &policy.login) {
         Ok(Check::Right) => return Ok(()),
-        Ok(Check::NeedsHashing(job)) => node.hashers.run(Some(peer), move || job.run()).await?,
+        Ok(Check::NeedsHashing(job)) => parts.hashers.run(Some(peer), move || job.run()).await?,
         Err(error) => Err(error),
     };
     match result {
         Ok(()) => {
-            settee_service::upgrade(&node.writer, &account, password);
+            settee_service::upgrade(&parts.writer, &account, password);
             Ok(())
         }
         Err(error) => {

@@ -5,7 +5,6 @@ mod cookie;
 pub(crate) mod fetch;
 pub(crate) mod jwt;
 pub(crate) mod login;
-pub(crate) mod policy;
 mod proxy;
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "tests")]
@@ -16,17 +15,40 @@ use std::sync::Arc;
 use hyper::header::{self, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode};
 use percent_encoding::percent_decode_str;
-use settee_auth::{BasicCredentials, UserContext};
+use settee_auth::{Authenticator, BasicCredentials, UserContext};
+use settee_service::{Hashers, Users, Writer};
+use settee_settings::{Derived, Settings};
 
 pub(crate) use cookie::{clear, issue};
 
-use crate::connection::Scheme;
-use crate::node::Node;
-use crate::request::Line;
+use crate::auth_policy::{Anonymous, AuthPolicy, Handler};
+use crate::head::Line;
+use crate::origin::Forwarded;
+use crate::origin::Scheme;
+use crate::path::encode_path;
 use crate::respond::{self, Response};
-use crate::routes::write::encode_path;
 use crate::{Error, accept};
-use policy::{Anonymous, AuthPolicy, Handler};
+use jwt::Keys;
+
+/// What finds out who sends requests.
+pub(crate) struct Authentication {
+    pub(crate) settings: Arc<dyn Settings>,
+    pub(crate) authenticator: Authenticator,
+    pub(crate) users: Arc<Users>,
+    /// Renews the hashes of those who log in.
+    pub(crate) writer: Arc<Writer>,
+    pub(crate) hashers: Arc<Hashers>,
+    pub(crate) keys: Keys,
+    pub(crate) clock_ms: Arc<dyn Fn() -> u64 + Send + Sync>,
+    pub(crate) policy: Derived<AuthPolicy>,
+}
+
+impl Authentication {
+    /// The settings of authentication.
+    pub(crate) fn policy(&self) -> Arc<AuthPolicy> {
+        self.policy.current(self.settings.as_ref(), AuthPolicy::of)
+    }
+}
 
 /// The user of a request.
 #[derive(Clone, Debug)]
@@ -39,14 +61,18 @@ pub(crate) struct Authenticated {
 }
 
 /// Finds out who sends a request.
-pub(crate) async fn authenticate(node: &Arc<Node>, line: &Line, headers: &HeaderMap) -> Result<Authenticated, Error> {
-    let policy = node.auth_policy();
+pub(crate) async fn authenticate(
+    parts: &Authentication,
+    line: &Line,
+    headers: &HeaderMap,
+) -> Result<Authenticated, Error> {
+    let policy = parts.policy();
     for handler in &policy.handlers {
         let found = match handler {
-            Handler::Cookie => cookie::user(node, &policy, line, headers).await?,
-            Handler::Default => default_user(node, &policy, line, headers).await?.map(|user| (user, None)),
+            Handler::Cookie => cookie::user(parts, &policy, line, headers).await?,
+            Handler::Default => default_user(parts, &policy, line, headers).await?.map(|user| (user, None)),
             Handler::Proxy => proxy::user(&policy, headers).map(|user| (user, None)),
-            Handler::Jwt => jwt::user(node, &policy, headers).await?.map(|user| (user, None)),
+            Handler::Jwt => jwt::user(parts, &policy, headers).await?.map(|user| (user, None)),
         };
         if let Some((user, renewed)) = found {
             return Ok(Authenticated { user, handler: Some(*handler), renewed });
@@ -61,20 +87,20 @@ pub(crate) async fn authenticate(node: &Arc<Node>, line: &Line, headers: &Header
 /// Basic credentials. While there is no admin everybody is one, also under a name that no user has: set-up scripts send
 /// the credentials of the admin that they are about to make.
 async fn default_user(
-    node: &Arc<Node>,
+    parts: &Authentication,
     policy: &AuthPolicy,
     line: &Line,
     headers: &HeaderMap,
 ) -> Result<Option<UserContext>, Error> {
     let header = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let party = policy.anonymous == Anonymous::Accepted && !node.authenticator.has_admins();
+    let party = policy.anonymous == Anonymous::Accepted && !parts.authenticator.has_admins();
     let Some(credentials) = header.map(BasicCredentials::parse).transpose()?.flatten() else {
         return Ok(party.then(UserContext::admin_party));
     };
-    if party && login::is_unknown(node, &credentials).await? {
+    if party && login::is_unknown(parts, &credentials).await? {
         return Ok(Some(UserContext::admin_party()));
     }
-    login::basic(node, policy, line.peer, credentials).await.map(Some)
+    login::basic(parts, policy, line.peer, credentials).await.map(Some)
 }
 
 /// A login must always be possible.
@@ -116,12 +142,11 @@ impl Caller {
 
     /// The answer to who was refused. A client without credentials is asked for some only if it or the configuration wants
     /// that, or if nothing goes without; a browser is sent to where its user can log in.
-    pub(crate) fn refuse(&self, node: &Node, error: &Error) -> Response {
+    pub(crate) fn refuse(&self, policy: &AuthPolicy, forwarded: &Forwarded, error: &Error) -> Response {
         let mut response = respond::error(error);
         if error.status != StatusCode::UNAUTHORIZED {
             return response;
         }
-        let policy = node.auth_policy();
         let configured = policy.challenge.as_deref().and_then(|value| HeaderValue::from_str(value).ok());
         let closed =
             || (policy.anonymous != Anonymous::Accepted).then(|| HeaderValue::from_static("Basic realm=\"server\""));
@@ -129,7 +154,7 @@ impl Caller {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
         } else if let Some(page) = &self.page {
             let redirect = &policy.redirect;
-            let origin = || node.policy().forwarded.origin(&page.headers, page.scheme);
+            let origin = || forwarded.origin(&page.headers, page.scheme);
             let base = if redirect.contains("://") { String::new() } else { origin() };
             let (page, reason) = (encode_path(&page.path), encode_path(&error.reason));
             *response.status_mut() = StatusCode::FOUND;

@@ -3,7 +3,7 @@
 use hyper::HeaderMap;
 use settee_auth::{UserContext, proxy_token_matches};
 
-use super::policy::AuthPolicy;
+use crate::auth_policy::AuthPolicy;
 
 /// The user that a proxy names, if it may be believed.
 pub(super) fn user(policy: &AuthPolicy, headers: &HeaderMap) -> Option<UserContext> {

@@ -1,10 +1,10 @@
 //! What the numbers are called: CouchDB's paths and descriptions, where a number means the same here.
 
-use settee_database::Counters;
-use settee_replication::{Counter, Tally};
+use settee_database::{Catalog, Counters};
+use settee_replication::{Counter, Replicator, Tally};
 
-use super::{Count, METHODS, Measure, Totals};
-use crate::node::Node;
+use super::{Count, METHODS, Measure, Metrics, Totals};
+use crate::operation::Operation;
 
 /// Where a number comes from.
 #[derive(Clone, Copy)]
@@ -27,6 +27,15 @@ pub(crate) enum Source {
     Jobs(fn(&Tally) -> u64),
     /// Lines of the log, by CouchDB's level.
     Logged(&'static str),
+}
+
+/// Those who know numbers.
+pub(crate) struct Figures<'a> {
+    pub(crate) catalog: &'a Catalog,
+    pub(crate) metrics: &'a Metrics,
+    pub(crate) operation: &'a Operation,
+    /// There when replication has begun.
+    pub(crate) replicator: Option<&'a Replicator>,
 }
 
 /// A number with its name.
@@ -65,24 +74,22 @@ impl Stat {
     }
 
     /// The number, if it is one.
-    pub(crate) fn number(&self, node: &Node, totals: &Totals) -> u64 {
+    pub(crate) fn number(&self, figures: &Figures<'_>, totals: &Totals) -> u64 {
         match self.source {
             Source::Requests => totals.requests(),
             Source::Method(method) => totals.method(method),
             Source::Status(status) => totals.status(status),
             Source::Count(count) => totals.count(count),
             Source::Measure(measure) => totals.measure(measure).count(),
-            Source::Databases(read) => read(node.catalog.counters()),
-            Source::Watching => node.metrics.watching(),
-            Source::OpenDatabases => node.catalog.open_databases().len() as u64,
-            Source::OpenFiles => (node.operation.process)().open_files,
+            Source::Databases(read) => read(figures.catalog.counters()),
+            Source::Watching => figures.metrics.watching(),
+            Source::OpenDatabases => figures.catalog.open_databases().len() as u64,
+            Source::OpenFiles => (figures.operation.process)().open_files,
             // Before the replicator has begun there is nothing to count.
-            Source::Replications(read) => {
-                node.replicator.get().map_or(0, |replicator| read(replicator.counters()).get())
-            }
-            Source::Jobs(read) => node.replicator.get().map_or(0, |replicator| read(&replicator.tally())),
+            Source::Replications(read) => figures.replicator.map_or(0, |replicator| read(replicator.counters()).get()),
+            Source::Jobs(read) => figures.replicator.map_or(0, |replicator| read(&replicator.tally())),
             Source::Logged(level) => {
-                (node.operation.log_lines)().iter().find(|(own, _)| *own == level).map_or(0, |(_, count)| *count)
+                (figures.operation.log_lines)().iter().find(|(own, _)| *own == level).map_or(0, |(_, count)| *count)
             }
         }
     }

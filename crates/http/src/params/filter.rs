@@ -10,8 +10,7 @@ use settee_model::json::{Json, Value};
 
 use super::{Plus, Query, decode};
 use crate::Error;
-use crate::node::Node;
-use settee_service::Functions;
+use settee_service::{Functions, Programs};
 
 /// Which documents a feed passes.
 #[derive(Clone, Debug, Default)]
@@ -31,7 +30,7 @@ pub(crate) enum Filter {
 
 /// A filter function, or a map function as a filter (`_view`).
 pub(crate) struct FunctionFilter {
-    pub(crate) node: Arc<Node>,
+    pub(crate) programs: Arc<Programs>,
     pub(crate) functions: Functions,
     /// Where it stands in the design document.
     pub(crate) path: FunctionPath,

@@ -26,7 +26,8 @@ use tokio::time::Instant;
 use super::*;
 use crate::NodeParts;
 use crate::budget::{Account, Share};
-use crate::request::{Line, Unread};
+use crate::head::Line;
+use crate::request::Unread;
 use crate::tests::live::Values;
 use crate::tests::parts::parts;
 
@@ -194,7 +195,7 @@ impl World {
             method,
             uri: path.parse().unwrap(),
             peer,
-            scheme: crate::connection::Scheme::Http,
+            scheme: crate::origin::Scheme::Http,
             requested: None,
             rewrites: 0,
             handler: None,
@@ -203,7 +204,7 @@ impl World {
         };
         let body = Unread::Known(body.to_owned().into());
         let answer = self.router.dispatch(&self.node, line, headers, user.clone(), Some(body)).await;
-        let answer = answer.unwrap_or_else(|error| crate::authentication::Caller::default().refuse(&self.node, &error));
+        let answer = answer.unwrap_or_else(|error| self.node.refuse(&crate::authentication::Caller::default(), &error));
         let status = answer.status().as_u16();
         let text = answer.into_body().collect().await.unwrap().to_bytes();
         let json = Json::parse(&text).unwrap_or_else(|_| Json::empty_object());

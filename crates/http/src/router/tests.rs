@@ -2,8 +2,9 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
+use crate::head::copy;
 use crate::routes::router;
-use crate::server::{Shutdown, copy};
+use crate::shutdown::Shutdown;
 use crate::tests::show;
 
 /// The pattern that serves a request and what it captured, or the error.

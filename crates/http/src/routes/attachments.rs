@@ -15,10 +15,11 @@ use settee_wire::multipart::Writer;
 
 use super::documents::doc_id;
 use super::partition::check_place;
-use super::write::{Edit, Incoming, check_id, encode_path, save};
+use super::write::{Edit, Incoming, check_id, save};
 use crate::attachments::upload;
 use crate::bridge::{self, Output};
 use crate::params::document::{DocParams, replaced_rev};
+use crate::path::encode_path;
 use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::revision::attachments::each_piece;

@@ -14,8 +14,8 @@ use settee_wire::multipart::Writer;
 
 use super::bulk::check_count;
 use super::documents::boundaries;
-use super::write::Limits;
 use crate::bridge::{Head, Output};
+use crate::limits::Limits;
 use crate::params::Query;
 use crate::params::attachments::{Data, Shown};
 use crate::params::document::Extras;

@@ -30,7 +30,7 @@ use crate::request::Request;
 use crate::respond::{self, Aborted, Answer};
 use crate::revision::attachments::Text;
 use crate::sequence::{self, Since};
-use crate::server::until_true;
+use crate::shutdown::until_true;
 use crate::{Error, body, bridge, etag, revision};
 use settee_service::Progress;
 

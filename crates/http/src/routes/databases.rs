@@ -10,10 +10,10 @@ use settee_service::{Security, threads};
 use settee_settings::{chttpd, couchdb};
 
 use super::all_docs;
-use super::write::encode_path;
 use crate::node::Node;
 use crate::params::Query;
 use crate::params::view::{Source, ViewKind, ViewParams};
+use crate::path::encode_path;
 use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::{Error, bridge, sequence};

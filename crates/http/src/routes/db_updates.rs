@@ -13,7 +13,7 @@ use crate::params::changes::{ChangesParams, Feed, Quiet};
 use crate::request::Request;
 use crate::respond::{self, Aborted, Answer};
 use crate::sequence::{self, Since};
-use crate::server::until_true;
+use crate::shutdown::until_true;
 use crate::{Error, bridge};
 use settee_service::Progress;
 

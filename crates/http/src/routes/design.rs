@@ -8,7 +8,6 @@ use settee_design::{CompileError, DesignDocument, Language, Limits, MapSource, v
 use settee_model::json::Json;
 
 use crate::node::Node;
-use crate::router::Captures;
 use crate::{Error, bridge};
 
 /// Refuses a design document whose members have the wrong types or whose functions do not compile. A language
@@ -36,17 +35,6 @@ pub(crate) async fn validate(node: &Arc<Node>, database: &Database, body: &Json)
     }
     design.embed_modules(|_| Ok::<_, Error>(None))?;
     bridge::blocking(move || compile(language.as_ref(), &design)).await
-}
-
-/// Refuses what is asked of a design document that is not there.
-pub(crate) async fn require(node: &Arc<Node>, captures: &Captures) -> Result<(), Error> {
-    let (database, id) = (node.database(captures.get("db"))?, format!("_design/{}", captures.get("ddoc")));
-    bridge::blocking(move || match database.read()?.head(&id)? {
-        None => Err(Error::not_found("missing")),
-        Some(head) if head.stored.deleted => Err(Error::not_found("deleted")),
-        Some(_) => Ok(()),
-    })
-    .await
 }
 
 /// Whether a reduce function is written as a built-in and is none.

@@ -44,10 +44,11 @@ use std::pin::Pin;
 
 use hyper::Method;
 
+use crate::head::copy;
 use crate::respond::Answer;
 use crate::router::Takes::{Documents, Lists};
 use crate::router::{Resource, Router};
-use crate::server::{Shutdown, copy};
+use crate::shutdown::Shutdown;
 use settee_service::Permission::{
     Anyone, DatabaseAdmin, Document, ListDatabases, Maintenance, Member, Metrics, ServerAdmin,
 };

@@ -1,41 +1,14 @@
 //! Partitions of a partitioned database: what a path names, and what is told of one.
 
-use std::borrow::Cow;
-
 use hyper::StatusCode;
 use settee_database::{Database, Layout};
 use settee_model::json::write_string;
-use settee_model::partition::{IllegalPartition, InvalidPartitionedId, validate_partition, validate_partitioned_id};
+use settee_model::partition::{IllegalPartition, InvalidPartitionedId, validate_partition};
 
-use crate::node::Node;
-use crate::params::Query;
 use crate::request::Request;
 use crate::respond::{self, Answer};
-use crate::router::Captures;
+use crate::router::require_partitioned;
 use crate::{Error, bridge};
-
-/// Whether what these segments of a path stand for (beginning with the database) is there within partitions as well.
-pub(crate) fn serves(parts: &[Cow<'_, str>]) -> bool {
-    match parts.get(1).map_or("", |part| part.as_ref()) {
-        "_all_docs" | "_find" | "_explain" | "_index" => true,
-        "_design" => parts.get(3).is_some_and(|part| part.starts_with('_')),
-        _ => false,
-    }
-}
-
-/// Refuses a path through something that is no partition; otherwise the partition becomes a parameter of the query.
-pub(crate) fn enter(node: &Node, captures: &Captures, partition: &str, query: &mut Query) -> Result<(), Error> {
-    require_partitioned(&*node.database(captures.get("db"))?)?;
-    validate_partition(partition)?;
-    query.set_partition(partition)
-}
-
-fn require_partitioned(database: &Database) -> Result<(), Error> {
-    match database.layout() {
-        Layout::Whole => Err(Error::bad_request("database is not partitioned")),
-        Layout::Partitioned => Ok(()),
-    }
-}
 
 /// `/{db}/_partition` without a partition.
 pub(super) async fn incomplete(request: Request) -> Answer {
@@ -49,14 +22,6 @@ pub(super) async fn refuse_post(request: Request) -> Answer {
     match request.captures.get("partition").starts_with('_') {
         true => Err(IllegalPartition::Reserved.into()),
         false => Err(Error::method_not_allowed("GET")),
-    }
-}
-
-/// Refuses an id that no document of the database can have because of its partitions.
-pub(super) fn check_id(database: &Database, id: &str) -> Result<(), Error> {
-    match database.layout() {
-        Layout::Whole => Ok(()),
-        Layout::Partitioned => Ok(validate_partitioned_id(id)?),
     }
 }
 

@@ -11,7 +11,7 @@ use settee_settings::chttpd;
 use super::databases::write_info;
 use crate::params::{Plus, Query, Raw};
 use crate::request::Request;
-use crate::{Error, router};
+use crate::{Error, path};
 use settee_service::write_user;
 
 /// Parameters whose values functions get as JSON values.
@@ -113,7 +113,7 @@ fn write_method(out: &mut Vec<u8>, method: &Method) {
 
 fn write_path(out: &mut Vec<u8>, path: &str, plus: Plus) -> Result<(), Error> {
     out.push(b'[');
-    for (index, segment) in router::segments(path, plus)?.iter().enumerate() {
+    for (index, segment) in path::segments(path, plus)?.iter().enumerate() {
         if index > 0 {
             out.push(b',');
         }

@@ -83,15 +83,17 @@ pub(super) async fn post(mut request: Request) -> Answer {
     };
     let (node, policy) = (&request.node, request.node.auth_policy());
     let peer = request.line.peer;
-    let account = match login::session(node, &policy, peer, &name, form.password.into_bytes(), &form.token).await {
-        Ok(account) => account,
-        Err(error) if error.status == StatusCode::UNAUTHORIZED => {
-            let mut response = respond::error(&error);
-            set_cookie(&mut response, authentication::clear(node, &policy, &request.line));
-            return redirected(&request, "fail", response);
-        }
-        Err(error) => return Err(error),
-    };
+    let account =
+        match login::session(&node.authentication, &policy, peer, &name, form.password.into_bytes(), &form.token).await
+        {
+            Ok(account) => account,
+            Err(error) if error.status == StatusCode::UNAUTHORIZED => {
+                let mut response = respond::error(&error);
+                set_cookie(&mut response, authentication::clear(&node.authentication, &policy, &request.line));
+                return redirected(&request, "fail", response);
+            }
+            Err(error) => return Err(error),
+        };
     let secret = secret(&request).await?;
     let mut out = br#"{"ok":true,"name":"#.to_vec();
     write_string(&mut out, &name);
@@ -99,14 +101,17 @@ pub(super) async fn post(mut request: Request) -> Answer {
     write_list(&mut out, &account.context().roles);
     out.push(b'}');
     let mut response = respond::json(StatusCode::OK, out);
-    set_cookie(&mut response, authentication::issue(node, &policy, &request.line, &secret, &account));
+    set_cookie(&mut response, authentication::issue(&node.authentication, &policy, &request.line, &secret, &account));
     redirected(&request, "next", response)
 }
 
 /// `DELETE /_session`: ends the session of this client.
 pub(super) async fn delete(request: Request) -> Answer {
     let mut response = respond::ok(StatusCode::OK);
-    set_cookie(&mut response, authentication::clear(&request.node, &request.node.auth_policy(), &request.line));
+    set_cookie(
+        &mut response,
+        authentication::clear(&request.node.authentication, &request.node.auth_policy(), &request.line),
+    );
     redirected(&request, "next", response)
 }
 

@@ -69,7 +69,7 @@ fn write_stat(out: &mut Vec<u8>, stat: &Stat, node: &Node, totals: &Totals, rece
             "histogram"
         }
         None => {
-            out.extend_from_slice(stat.number(node, totals).to_string().as_bytes());
+            out.extend_from_slice(stat.number(&node.figures(), totals).to_string().as_bytes());
             stat.told_kind()
         }
     };
@@ -162,7 +162,7 @@ fn write_old(out: &mut Vec<u8>, stat: &Stat, node: &Node, totals: &Totals, span_
                 [sum, sum, mean, deviation, min, max].map(|number| Some(format!("{number:?}")))
             }
         }
-        None => match stat.number(node, totals) {
+        None => match stat.number(&node.figures(), totals) {
             0 => [const { None }; 6],
             number => {
                 let mean = if stat.is_gauge() { number as f64 } else { number as f64 / span_s };
@@ -209,7 +209,7 @@ fn exposition(node: &Node) -> String {
         }
         let kind = prometheus_kind(&name, if stat.is_gauge() { "gauge" } else { "counter" });
         head(&mut text, &name, kind, desc);
-        let _ = writeln!(text, "{name}{label} {}", stat.number(node, &totals));
+        let _ = writeln!(text, "{name}{label} {}", stat.number(&node.figures(), &totals));
     }
     for (name, kind, desc, value) in own(node) {
         head(&mut text, &name, prometheus_kind(&name, kind), desc);

@@ -10,6 +10,7 @@ use super::rendered::Rendered;
 use super::request_object::{Members, RequestObject};
 use super::shows::{doc_id, open};
 use super::write::{self, Edit, Incoming};
+use crate::path::encode_path;
 use crate::request::Request;
 use crate::respond::Answer;
 use crate::{Error, bridge};
@@ -49,7 +50,7 @@ pub(super) async fn update(mut request: Request) -> Answer {
     let (id, rev) = save(&request, &database, document).await?;
     let mut rendered = Rendered::parse(answer, StatusCode::CREATED)?;
     rendered.set(NEW_REV, &rev);
-    rendered.set(ID, &write::encode_path(&id));
+    rendered.set(ID, &encode_path(&id));
     Ok(rendered.sandbox(&request.node).into_response())
 }
 

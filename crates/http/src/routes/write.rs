@@ -5,13 +5,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use hyper::{StatusCode, header};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use settee_database::{Database, DocUpdate, EditMode, NewAttachments};
 use settee_model::json::{Json, write_string};
-use settee_model::{Document, InvalidRev, Rev, RevisionHasher, validate_doc_id};
+use settee_model::{Document, InvalidRev, Rev, RevisionHasher};
 use settee_replication::documents::is_replicator_database;
 use settee_service::replicator_documents;
-use settee_settings::{Settings, couchdb};
 use settee_wire::multipart::ContentType;
 
 use super::documents::{doc_id, is_local, local_tag};
@@ -20,20 +18,13 @@ use crate::attachments;
 use crate::node::Node;
 use crate::params::Query;
 use crate::params::document::{DocParams, replaced_rev};
+use crate::path::encode_path;
 use crate::request::Request;
 use crate::respond::{self, Answer, Response};
 use crate::{Error, bridge};
 
-/// The characters that CouchDB leaves as they are in addresses.
-const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b':');
-
 /// Above this size a document is prepared on a thread that may block.
 const LARGE_DOCUMENT_BYTES: usize = 64 << 10;
-
-/// Encodes a name as one segment of a path.
-pub(crate) fn encode_path(name: &str) -> String {
-    utf8_percent_encode(name, PATH).to_string()
-}
 
 /// An edit of one document.
 pub(super) struct Edit {
@@ -193,54 +184,12 @@ fn parse(node: &Node, body: &Json) -> Result<Document, Error> {
     Ok(document)
 }
 
-/// How large documents and their ids may be.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    document_bytes: u64,
-    id_bytes: u64,
-}
-
-impl Limits {
-    /// The limits in force: `[couchdb] max_document_size` and `max_document_id_length`.
-    pub(crate) fn of(settings: &dyn Settings) -> Self {
-        Self {
-            document_bytes: couchdb::MAX_DOCUMENT_SIZE.of(settings),
-            id_bytes: couchdb::MAX_DOCUMENT_ID_LENGTH.of(settings),
-        }
-    }
-
-    /// Refuses a document that is too large.
-    pub(super) fn check_size(self, size: usize, id: &str) -> Result<(), Error> {
-        if size as u64 <= self.document_bytes {
-            return Ok(());
-        }
-        Err(Error::new(StatusCode::PAYLOAD_TOO_LARGE, "document_too_large", id.to_owned()))
-    }
-
-    /// Refuses a document that is too large, not counting its attachments. `text` is all of it.
-    pub(super) fn check_document(self, text: &Json, document: &Document) -> Result<(), Error> {
-        let attachments = document.attachments.as_ref().map_or(0, |attachments| attachments.as_bytes().len());
-        let size = text.as_bytes().len().saturating_sub(attachments);
-        self.check_size(size, document.id.as_deref().unwrap_or_default())
-    }
-
-    /// Refuses an id that no document of `database` can have.
-    pub(super) fn check_id(self, database: &Database, id: &str) -> Result<(), Error> {
-        validate_doc_id(id)?;
-        partition::check_id(database, id)?;
-        if id.len() as u64 > self.id_bytes {
-            return Err(Error::new(StatusCode::BAD_REQUEST, "illegal_docid", "Document id is too long"));
-        }
-        Ok(())
-    }
-}
-
-/// Refuses a document that is too large, see [`Limits`].
+/// Refuses a document that is too large, see [`crate::limits`].
 pub(super) fn check_size(node: &Node, size: usize, id: &str) -> Result<(), Error> {
     node.policy().documents.check_size(size, id)
 }
 
-/// Refuses an id that no document can have, see [`Limits`].
+/// Refuses an id that no document can have, see [`crate::limits`].
 pub(super) fn check_id(node: &Node, database: &Database, id: &str) -> Result<(), Error> {
     node.policy().documents.check_id(database, id)
 }

@@ -10,11 +10,11 @@ use super::check_file;
 use super::node::{Ask, World};
 use crate::authentication::authenticate;
 use crate::budget::{Account, Share};
-use crate::connection::Scheme;
-use crate::request::Line;
+use crate::head::Line;
+use crate::origin::Scheme;
 use crate::router::{Resource, Router, Served};
 use crate::routes::router;
-use crate::server::Shutdown;
+use crate::shutdown::Shutdown;
 use crate::tests::show;
 use settee_service::Permission;
 
@@ -64,7 +64,7 @@ async fn verdict(world: &World, router: &Router, method: &Method, path: &str, he
         account: Account::new(&world.node.budget, None, Share::Admin),
     };
     let judge = async {
-        let found = authenticate(&world.node, &line, headers).await?;
+        let found = authenticate(&world.node.authentication, &line, headers).await?;
         let (_, permission, captures) = router.find(method, path)?;
         Ok(world.node.access.authorize(permission, &found.user, captures.place()).await?)
     };

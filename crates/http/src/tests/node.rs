@@ -14,14 +14,16 @@ use settee_mango::MangoLanguage;
 use settee_settings::{Persist, Settings};
 use settee_storage::memory::MemoryEngine;
 
+use crate::authentication::jwt::KeyReader;
 use crate::authentication::{self, Caller};
 use crate::budget::{Account, Share};
-use crate::connection::Scheme;
-use crate::node::{KeyReader, Node, NodeParts, Surroundings};
-use crate::request::{Line, Unread};
+use crate::head::Line;
+use crate::node::{Node, NodeParts, Surroundings};
+use crate::origin::Scheme;
+use crate::request::Unread;
 use crate::router::Router;
 use crate::routes::router;
-use crate::server::Shutdown;
+use crate::shutdown::Shutdown;
 use crate::tests::live::Values;
 use crate::tests::parts::parts;
 use settee_design::scripted::Scripted;
@@ -183,12 +185,12 @@ impl World {
         let caller = Caller::of(&line, &headers);
         let mut renewed = None;
         let answer = async {
-            let found = authentication::authenticate(&self.node, &line, &headers).await?;
+            let found = authentication::authenticate(&self.node.authentication, &line, &headers).await?;
             (line.handler, renewed) = (found.handler, found.renewed);
             let body = Some(Unread::Known(Bytes::from(body)));
             self.router.dispatch(&self.node, line, headers, found.user, body).await
         };
-        let mut response = answer.await.unwrap_or_else(|error| caller.refuse(&self.node, &error));
+        let mut response = answer.await.unwrap_or_else(|error| self.node.refuse(&caller, &error));
         authentication::renew(&mut response, renewed);
         let (parts, body) = response.into_parts();
         let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();

@@ -8,7 +8,7 @@ use hyper::Method;
 use super::check_file;
 use crate::router::{Resource, Served};
 use crate::routes::router;
-use crate::server::Shutdown;
+use crate::shutdown::Shutdown;
 
 #[test]
 fn every_resource_with_its_methods_and_permissions_was_reviewed() {

@@ -33,14 +33,14 @@ pub(super) async fn function(
     body: &[u8],
 ) -> Result<Arc<FunctionFilter>, Error> {
     let object = RequestObject::new(request, None, body)?;
-    let (node, database, user) = (Arc::clone(&request.node), Arc::clone(database), request.user.clone());
+    let (programs, database, user) = (Arc::clone(&request.node.programs), Arc::clone(database), request.user.clone());
     let target = request.line.uri.to_string();
     bridge::blocking(move || {
         let functions = Functions::load(&database.read()?, path.ddoc())?;
         functions.require(&path.names())?;
         let request = object.to_json(&database, Members::All)?;
         let mark = format!("{} {target} {user:?}", functions.rev());
-        Ok(Arc::new(FunctionFilter { node, functions, path, request, mark }))
+        Ok(Arc::new(FunctionFilter { programs, functions, path, request, mark }))
     })
     .await
 }
@@ -131,10 +131,10 @@ impl<'a> Judge<'a> {
     }
 
     fn ask(&mut self) -> Result<Vec<bool>, Error> {
-        let FunctionFilter { node, functions, path, request, .. } = self.filter;
+        let FunctionFilter { programs, functions, path, request, .. } = self.filter;
         let program = match &mut self.program {
             Some(program) => program,
-            None => self.program.insert(functions.program(&node.programs)?),
+            None => self.program.insert(functions.program(programs)?),
         };
         let verdicts = program.filter(&path.names(), &self.batch, Some(request));
         functions.log(self.view.database(), program.as_mut());

@@ -1,0 +1,66 @@
+//! [`Line`]: the head of a request as far as everybody needs it, and [`Seen`]: what becomes known of the request on its way.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use hyper::{Method, Uri};
+
+use crate::auth_policy::Handler;
+use crate::budget::Account;
+use crate::origin::Scheme;
+
+/// What was asked for, and by whom.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    /// The method in effect; HEAD counts as GET.
+    pub(crate) method: Method,
+    pub(crate) uri: Uri,
+    /// The address of the client.
+    pub(crate) peer: IpAddr,
+    /// What the client's address of this server begins with.
+    pub(crate) scheme: Scheme,
+    /// The path that the client asked for, if a rewrite led elsewhere, and how many did.
+    pub(crate) requested: Option<String>,
+    pub(crate) rewrites: u64,
+    /// How the user was found out.
+    pub(crate) handler: Option<Handler>,
+    /// Where is noted what becomes known of the request.
+    pub(crate) seen: Arc<Seen>,
+    /// What is kept in memory for its client.
+    pub(crate) account: Arc<Account>,
+}
+
+/// What becomes known of a request on its way.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) route: OnceLock<&'static str>,
+    pub(crate) user: OnceLock<String>,
+    /// How long the body took to come, in microseconds.
+    body_us: AtomicU64,
+}
+
+impl Seen {
+    /// The request is for this resource. The first one counts: rewrites lead to further ones.
+    pub(crate) fn set_route(&self, route: &'static str) {
+        let _ = self.route.set(route);
+    }
+
+    /// The body was read from one time to another.
+    pub(crate) fn set_body_time(&self, from_us: u64, until_us: u64) {
+        self.body_us.store(until_us.saturating_sub(from_us), Ordering::Relaxed);
+    }
+
+    pub(crate) fn body_ms(&self) -> u64 {
+        self.body_us.load(Ordering::Relaxed) / 1000
+    }
+
+    pub(crate) fn set_user(&self, name: &str) {
+        let _ = self.user.set(name.to_owned());
+    }
+}
+
+/// CouchDB's own method.
+pub(crate) fn copy() -> Method {
+    Method::from_bytes(b"COPY").expect("COPY is a token")
+}

@@ -1,0 +1,60 @@
+//! [`Limits`]: how large documents may be, and which ids they may have.
+
+use hyper::StatusCode;
+use settee_database::{Database, Layout};
+use settee_model::json::Json;
+use settee_model::partition::validate_partitioned_id;
+use settee_model::{Document, validate_doc_id};
+use settee_settings::{Settings, couchdb};
+
+use crate::Error;
+
+/// How large documents and their ids may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    document_bytes: u64,
+    id_bytes: u64,
+}
+
+impl Limits {
+    /// The limits in force: `[couchdb] max_document_size` and `max_document_id_length`.
+    pub(crate) fn of(settings: &dyn Settings) -> Self {
+        Self {
+            document_bytes: couchdb::MAX_DOCUMENT_SIZE.of(settings),
+            id_bytes: couchdb::MAX_DOCUMENT_ID_LENGTH.of(settings),
+        }
+    }
+
+    /// Refuses a document that is too large.
+    pub(crate) fn check_size(self, size: usize, id: &str) -> Result<(), Error> {
+        if size as u64 <= self.document_bytes {
+            return Ok(());
+        }
+        Err(Error::new(StatusCode::PAYLOAD_TOO_LARGE, "document_too_large", id.to_owned()))
+    }
+
+    /// Refuses a document that is too large, not counting its attachments. `text` is all of it.
+    pub(crate) fn check_document(self, text: &Json, document: &Document) -> Result<(), Error> {
+        let attachments = document.attachments.as_ref().map_or(0, |attachments| attachments.as_bytes().len());
+        let size = text.as_bytes().len().saturating_sub(attachments);
+        self.check_size(size, document.id.as_deref().unwrap_or_default())
+    }
+
+    /// Refuses an id that no document of `database` can have.
+    pub(crate) fn check_id(self, database: &Database, id: &str) -> Result<(), Error> {
+        validate_doc_id(id)?;
+        check_partition(database, id)?;
+        if id.len() as u64 > self.id_bytes {
+            return Err(Error::new(StatusCode::BAD_REQUEST, "illegal_docid", "Document id is too long"));
+        }
+        Ok(())
+    }
+}
+
+/// Refuses an id that no document of the database can have because of its partitions.
+fn check_partition(database: &Database, id: &str) -> Result<(), Error> {
+    match database.layout() {
+        Layout::Whole => Ok(()),
+        Layout::Partitioned => Ok(validate_partitioned_id(id)?),
+    }
+}
