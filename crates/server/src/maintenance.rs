@@ -17,6 +17,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::config::Configuration;
 use crate::indexing::Indexing;
+use crate::memory;
 
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,9 @@ const PURGES_MAX: u64 = 10_000;
 
 /// How often the engine looks after itself.
 const TEND_INTERVAL: Duration = Duration::from_secs(1);
+
+/// After so many times of that freed memory is returned to the system.
+const TRIM_EVERY: u32 = 3;
 
 /// Where databases, tasks and settings are found.
 pub(crate) struct Maintenance {
@@ -145,10 +149,19 @@ impl Threshold {
 /// Lets the engine look after itself, and tells when it begins and ceases to refuse writes.
 async fn tend_the_engine(maintenance: Arc<Maintenance>) {
     let mut told = maintenance.catalog.engine().check().err().map(|error| error.to_string());
+    let mut turn: u32 = 0;
     loop {
         tokio::time::sleep(TEND_INTERVAL).await;
+        turn = turn.wrapping_add(1);
         let engine = Arc::clone(maintenance.catalog.engine());
-        let found = match spawn_blocking(move || engine.tend()).await {
+        let tend = move || {
+            let found = engine.tend();
+            if turn.is_multiple_of(TRIM_EVERY) {
+                memory::trim();
+            }
+            found
+        };
+        let found = match spawn_blocking(tend).await {
             Ok(found) => found.err().map(|error| error.to_string()),
             Err(panic) => Some(panic.to_string()),
         };

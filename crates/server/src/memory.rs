@@ -40,6 +40,19 @@ pub(crate) fn give_back_freed() {
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub(crate) fn give_back_freed() {}
 
+/// Returns what was freed between blocks that are in use, which [`give_back_freed`] does not: it has no effect but for what lies
+/// at the end of a pool. Takes a moment, so call it now and then.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[expect(unsafe_code, reason = "there is no safe way to call it")]
+pub(crate) fn trim() {
+    // SAFETY: it may be called at any time from any thread.
+    unsafe { libc::malloc_trim(0) };
+}
+
+/// Other allocators return memory by themselves.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+pub(crate) fn trim() {}
+
 /// The memory in bytes, if a file that `read` knows tells it.
 fn all(read: &dyn Fn(&Path) -> Option<String>) -> Option<u64> {
     let machine = read(Path::new("/proc/meminfo")).and_then(|text| {

@@ -57,6 +57,11 @@ const DRAINS_MAX: u32 = 10;
 /// Most calls of [`Engine::tend`] between two tries to open the store again.
 const PAUSE_MAX: u32 = 30;
 
+/// A store to which less than this was written since it last looked after itself does not need the memory for writing that
+/// it has, if that is much.
+const QUIET_BYTES: u64 = 256 << 10;
+const UNFLUSHED_BYTES: usize = 4 << 20;
+
 /// An engine on a directory that no other process may use at the same time.
 pub struct RocksEngine {
     path: PathBuf,
@@ -87,6 +92,8 @@ struct Healing {
     pause: u32,
     /// What was free at the last try that failed for lack of room.
     free_bytes: Option<u64>,
+    /// How much had been written at the last call.
+    written: u64,
 }
 
 impl RocksEngine {
@@ -206,6 +213,21 @@ impl RocksEngine {
                 Err(error)
             }
         }
+    }
+
+    /// Memory that earlier writes have filled is given back when hardly any follow.
+    fn flush_if_quiet(&self, healing: &mut Healing) {
+        let written = self.written.load(Ordering::Relaxed);
+        let before = std::mem::replace(&mut healing.written, written);
+        let Ok(store) = self.store() else { return };
+        if written.saturating_sub(before) > QUIET_BYTES || store.buffers.get_usage() < UNFLUSHED_BYTES {
+            return;
+        }
+        let mut options = FlushOptions::default();
+        options.set_wait(false);
+        let columns: Vec<_> = Keyspace::ALL.iter().map(|space| column(&store.database, *space)).collect();
+        // What is not flushed now is flushed later.
+        let _ = store.database.flush_cfs_opt(&columns, &options);
     }
 
     /// A store that is too full to grow gives back its log, which it would otherwise keep until memory is full.
@@ -341,7 +363,10 @@ impl Engine for RocksEngine {
     fn tend(&self) -> Result<()> {
         let mut healing = self.healing.lock();
         self.space.look();
-        let Err(fault) = self.check_store() else { return self.space.check() };
+        let Err(fault) = self.check_store() else {
+            self.flush_if_quiet(&mut healing);
+            return self.space.check();
+        };
         if matches!(fault, StorageError::Poisoned(_)) {
             return Err(fault);
         }
@@ -366,7 +391,7 @@ impl Engine for RocksEngine {
             *self.fault.lock() = Some(error);
         }
         self.check_store()?;
-        *healing = Healing::default();
+        *healing = Healing { written: healing.written, ..Healing::default() };
         self.space.check()
     }
 
