@@ -16,23 +16,20 @@ use settee_database::{Database, Direction, Leaves, ReadView};
 use settee_model::json::{Json, Kind, write_string};
 use settee_settings::chttpd;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::Instant;
 
 use walk::{Seen, Walk};
 
+use super::live::{Gone, Listener, Woken};
 use crate::bridge::pipe::Pipe;
-use crate::budget::Account;
 use crate::node::Node;
-use crate::params::changes::{ChangesParams, Feed, Quiet};
+use crate::params::changes::{ChangesParams, Feed};
 use crate::params::document::Extras;
 use crate::params::filter::{Filter, FunctionPath};
 use crate::request::Request;
 use crate::respond::{self, Aborted, Answer};
 use crate::revision::attachments::Text;
 use crate::sequence::{self, Since};
-use crate::shutdown::until_true;
 use crate::{Error, body, bridge, etag, revision};
-use settee_service::Progress;
 
 /// About how many bytes a live feed reads before it sends.
 const BATCH_BYTES: usize = 64 << 10;
@@ -238,7 +235,8 @@ async fn live(
     let is_source = params.feed == Feed::EventSource;
     let rows = Rows::new(params, since, since);
     let account = Arc::clone(&request.line.account);
-    let live = Live { node, account, database, rows, begun: Some(begun), prefix, sender, progress, stopping };
+    let listener = Listener { account, sender, progress, stopping };
+    let live = Live { node, database, rows, begun: Some(begun), prefix, listener };
     tokio::spawn(live.run());
     // A filter that fails at the first documents is answered with its error.
     beginning.await.unwrap_or_else(|_| Err(Error::internal("the feed did not begin")))?;
@@ -251,34 +249,19 @@ async fn live(
 
 struct Live {
     node: Arc<Node>,
-    account: Arc<Account>,
     database: Arc<Database>,
     rows: Rows,
     /// Hears when there is something to send, or that there never will be.
     begun: Option<oneshot::Sender<Result<(), Error>>>,
     /// What stands before the first rows.
     prefix: Vec<u8>,
-    sender: mpsc::Sender<Result<Bytes, Aborted>>,
-    progress: watch::Receiver<Progress>,
-    stopping: watch::Receiver<bool>,
-}
-
-/// Why a feed stops waiting.
-enum Woken {
-    /// There may be something to send.
-    Changed,
-    /// It is time for a sign of life.
-    Heartbeat,
-    /// Nothing came in time, or the server or the database ends.
-    End,
-    /// Nobody listens.
-    Gone,
+    listener: Listener,
 }
 
 impl Live {
     async fn run(mut self) {
         loop {
-            self.progress.mark_unchanged();
+            self.listener.progress.mark_unchanged();
             match self.send_changes().await {
                 Ok(true) => {}
                 Ok(false) => return,
@@ -289,7 +272,7 @@ impl Live {
                         return;
                     }
                     tracing::warn!(name = %error.name, reason = %error.reason, "a feed broke off");
-                    let _ = self.sender.send(Err(Aborted)).await;
+                    let _ = self.listener.sender.send(Err(Aborted)).await;
                     return;
                 }
             }
@@ -299,11 +282,10 @@ impl Live {
             if self.rows.is_full() || (self.rows.params.feed == Feed::Longpoll && self.rows.sent > 0) {
                 break;
             }
-            match self.wait().await {
+            match self.listener.wait(self.rows.params.feed, self.rows.params.quiet).await {
                 Woken::Changed => {}
                 Woken::End => break,
                 Woken::Gone => return,
-                Woken::Heartbeat => unreachable!("heartbeats are sent while waiting"),
             }
         }
         self.end().await;
@@ -313,10 +295,10 @@ impl Live {
     async fn send_changes(&mut self) -> Result<bool, Error> {
         loop {
             tokio::select! {
-                () = self.account.room() => {}
-                () = self.sender.closed() => return Ok(false),
+                () = self.listener.account.room() => {}
+                () = self.listener.sender.closed() => return Ok(false),
             }
-            let (database, sender) = (Arc::clone(&self.database), self.sender.clone());
+            let (database, sender) = (Arc::clone(&self.database), self.listener.sender.clone());
             let mut rows = Rows { params: self.rows.params.clone(), ..self.rows };
             let read = move |pipe| {
                 let (text, more) = read_batch(&database, &mut rows, pipe)?;
@@ -332,7 +314,7 @@ impl Live {
                 if self.send(Vec::new()).await.is_err() {
                     return Ok(false);
                 }
-                bridge::piping(self.node.outward(&self.account), sender, move |pipe| read(Some(pipe))).await?
+                bridge::piping(self.node.outward(&self.listener.account), sender, move |pipe| read(Some(pipe))).await?
             };
             self.rows = rows;
             if !text.is_empty() && self.send(text).await.is_err() {
@@ -341,41 +323,6 @@ impl Live {
             if !more {
                 return Ok(true);
             }
-        }
-    }
-
-    /// Waits for a change, sending heartbeats meanwhile.
-    async fn wait(&mut self) -> Woken {
-        loop {
-            match self.wait_once().await {
-                Woken::Heartbeat => {
-                    let beat = if self.rows.params.feed == Feed::EventSource {
-                        b"event: heartbeat\ndata: \n\n".to_vec()
-                    } else {
-                        b"\n".to_vec()
-                    };
-                    if self.send(beat).await.is_err() {
-                        return Woken::Gone;
-                    }
-                }
-                woken => return woken,
-            }
-        }
-    }
-
-    async fn wait_once(&mut self) -> Woken {
-        let (deadline, woken) = match self.rows.params.quiet {
-            Quiet::Timeout(time) => (Instant::now() + time, Woken::End),
-            Quiet::Heartbeat(time) => (Instant::now() + time, Woken::Heartbeat),
-        };
-        tokio::select! {
-            changed = self.progress.changed() => match changed {
-                Ok(()) if *self.progress.borrow() != Progress::Deleted => Woken::Changed,
-                _ => Woken::End,
-            },
-            () = tokio::time::sleep_until(deadline) => woken,
-            () = until_true(&mut self.stopping) => Woken::End,
-            () = self.sender.closed() => Woken::Gone,
         }
     }
 
@@ -395,15 +342,15 @@ impl Live {
     }
 
     /// Sends text, and before it what has to stand there.
-    async fn send(&mut self, text: Vec<u8>) -> Result<(), ()> {
+    async fn send(&mut self, text: Vec<u8>) -> Result<(), Gone> {
         if let Some(begun) = self.begun.take() {
-            begun.send(Ok(())).map_err(|_| ())?;
+            begun.send(Ok(())).map_err(|_| Gone)?;
         }
         let whole = if self.prefix.is_empty() { text } else { [std::mem::take(&mut self.prefix), text].concat() };
         if whole.is_empty() {
             return Ok(());
         }
-        self.sender.send(Ok(self.account.unsent(Bytes::from(whole)))).await.map_err(|_| ())
+        self.listener.send(whole).await
     }
 }
 

@@ -2,20 +2,17 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use settee_database::{Database, Direction, GLOBAL_CHANGES, Happened};
 use settee_model::json::write_string;
 use settee_settings::chttpd;
 use tokio::sync::{mpsc, watch};
 
-use crate::budget::Account;
+use super::live::{Gone, Listener, Woken};
 use crate::params::changes::{ChangesParams, Feed, Quiet};
 use crate::request::Request;
 use crate::respond::{self, Aborted, Answer};
 use crate::sequence::{self, Since};
-use crate::shutdown::until_true;
 use crate::{Error, bridge};
-use settee_service::Progress;
 
 /// How many pieces may wait for a slow reader.
 const PIECES_WAITING: usize = 2;
@@ -41,7 +38,8 @@ pub(super) async fn feed(request: Request, stopping: watch::Receiver<bool>) -> A
     let (sender, receiver) = mpsc::channel(PIECES_WAITING);
     let rows = Rows { feed: params.feed, direction: params.direction, limit: params.limit, sent: 0, position: since };
     let account = Arc::clone(&request.line.account);
-    let live = Live { account, database, rows, quiet: params.quiet, sender, progress, stopping };
+    let listener = Listener { account, sender, progress, stopping };
+    let live = Live { database, rows, quiet: params.quiet, listener };
     tokio::spawn(live.run());
     Ok(respond::streamed(content_type, receiver))
 }
@@ -107,33 +105,27 @@ impl Rows {
 }
 
 struct Live {
-    account: Arc<Account>,
     database: Arc<Database>,
     rows: Rows,
     quiet: Quiet,
-    sender: mpsc::Sender<Result<Bytes, Aborted>>,
-    progress: watch::Receiver<Progress>,
-    stopping: watch::Receiver<bool>,
+    listener: Listener,
 }
-
-/// Nobody listens.
-struct Gone;
 
 impl Live {
     async fn run(mut self) {
         if let Err(error) = self.send_all().await {
             tracing::warn!(name = %error.name, reason = %error.reason, "a feed broke off");
-            let _ = self.sender.send(Err(Aborted)).await;
+            let _ = self.listener.sender.send(Err(Aborted)).await;
         }
     }
 
     async fn send_all(&mut self) -> Result<(), Error> {
         let is_object = matches!(self.rows.feed, Feed::Normal | Feed::Longpoll);
-        if is_object && self.send(b"{\"results\":[\n".to_vec()).await.is_err() {
+        if is_object && self.listener.send(b"{\"results\":[\n".to_vec()).await.is_err() {
             return Ok(());
         }
         loop {
-            self.progress.mark_unchanged();
+            self.listener.progress.mark_unchanged();
             if self.send_rows().await?.is_err() {
                 return Ok(());
             }
@@ -145,10 +137,10 @@ impl Live {
             if is_over || self.rows.is_full() {
                 break;
             }
-            match self.wait().await {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(Gone) => return Ok(()),
+            match self.listener.wait(self.rows.feed, self.quiet).await {
+                Woken::Changed => {}
+                Woken::End => break,
+                Woken::Gone => return Ok(()),
             }
         }
         let mut out = Vec::new();
@@ -157,7 +149,7 @@ impl Live {
             sequence::write(&mut out, &self.database, self.rows.position);
             out.extend_from_slice(b"}\n");
             // The feed is over either way.
-            let _ = self.send(out).await;
+            let _ = self.listener.send(out).await;
         }
         Ok(())
     }
@@ -171,41 +163,12 @@ impl Live {
             })
             .await?;
             self.rows = rows;
-            if !text.is_empty() && self.send(text).await.is_err() {
+            if !text.is_empty() && self.listener.send(text).await.is_err() {
                 return Ok(Err(Gone));
             }
             if !more {
                 return Ok(Ok(()));
             }
         }
-    }
-
-    /// Waits for news, sending signs of life meanwhile. `false` when the feed is over.
-    async fn wait(&mut self) -> Result<bool, Gone> {
-        loop {
-            let (pause, is_timeout) = match self.quiet {
-                Quiet::Timeout(pause) => (pause, true),
-                Quiet::Heartbeat(pause) => (pause, false),
-            };
-            tokio::select! {
-                changed = self.progress.changed() => {
-                    return Ok(changed.is_ok() && *self.progress.borrow() != Progress::Deleted);
-                }
-                () = until_true(&mut self.stopping) => return Ok(false),
-                () = self.sender.closed() => return Err(Gone),
-                () = tokio::time::sleep(pause) => {
-                    if is_timeout {
-                        return Ok(false);
-                    }
-                    let beat: &[u8] =
-                        if self.rows.feed == Feed::EventSource { b"event: heartbeat\ndata: \n\n" } else { b"\n" };
-                    self.send(beat.to_vec()).await?;
-                }
-            }
-        }
-    }
-
-    async fn send(&self, text: Vec<u8>) -> Result<(), Gone> {
-        self.sender.send(Ok(self.account.unsent(Bytes::from(text)))).await.map_err(|_| Gone)
     }
 }

@@ -17,6 +17,7 @@ pub(crate) mod design;
 mod documents;
 mod form;
 mod lists;
+mod live;
 mod local_docs;
 mod mango;
 mod operate;
