@@ -1,6 +1,8 @@
 //! Functions of design documents: what they get, what they give, what they throw, and lists.
 
 use std::ops::ControlFlow;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use settee_design::{
     CallError, DesignProgram, DesignSource, DocumentBatch, Language as _, Limits, ListSink, ListState, MoreRows,
@@ -428,17 +430,22 @@ fn those_who_hold_a_worker_do_not_wait_for_another() {
         rev: rev.into(),
         json: br#"{"validate_doc_update":"function() {}"}"#[..].into(),
     };
-    std::thread::scope(|scope| {
-        for _ in 0..8 {
-            scope.spawn(|| {
-                let programs = [source("1-a"), source("1-b"), source("1-c")];
-                let mut programs = programs.map(|source| language.design_program(&source, Limits::default()).unwrap());
-                for _ in 0..20 {
-                    for program in &mut programs {
-                        assert_eq!(program.call(&["validate_doc_update"], &[]).map(text).as_deref(), Ok("1"));
-                    }
+    let language = Arc::new(language);
+    let (done, over) = mpsc::channel();
+    for _ in 0..8 {
+        let (language, done) = (Arc::clone(&language), done.clone());
+        std::thread::spawn(move || {
+            let programs = [source("1-a"), source("1-b"), source("1-c")];
+            let mut programs = programs.map(|source| language.design_program(&source, Limits::default()).unwrap());
+            for _ in 0..20 {
+                for program in &mut programs {
+                    assert_eq!(program.call(&["validate_doc_update"], &[]).map(text).as_deref(), Ok("1"));
                 }
-            });
-        }
-    });
+            }
+            done.send(()).expect("the test waits");
+        });
+    }
+    for _ in 0..8 {
+        over.recv_timeout(Duration::from_secs(120)).expect("nobody waits for ever, and nobody fails");
+    }
 }

@@ -97,11 +97,14 @@ impl World {
         self.indexing.note(&[("db".to_owned(), Happened::Updated), ("gone".to_owned(), Happened::Updated)]);
     }
 
-    /// Waits until the first design document is current.
+    /// Waits until the first design document is current, for a minute at most.
     async fn until_current(&self) {
-        while self.status("/d") != BuildStatus::Current {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        let current = async {
+            while self.status("/d") != BuildStatus::Current {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), current).await.expect("the index is never current");
     }
 }
 
@@ -118,7 +121,8 @@ fn indexes_that_lag_are_brought_up_to_date_unless_they_are_left_to_queries() {
         assert_eq!(world.status("/d"), BuildStatus::Lagging);
         world.changed();
         world.until_current().await;
-        world.indexing.stop().await;
+        let stopped = tokio::time::timeout(Duration::from_secs(60), world.indexing.stop());
+        stopped.await.expect("indexing does not stop");
         loops.iter().for_each(JoinHandle::abort);
     });
 }
