@@ -54,15 +54,19 @@ impl Forwarded {
 
     /// Scheme and host, such as `https://example.com`, of a request that came over `scheme`.
     pub(crate) fn origin(&self, headers: &HeaderMap, scheme: Scheme) -> String {
-        let told = |name: &Option<HeaderName>| {
-            let value = headers.get(name.as_ref()?)?.to_str().ok()?;
-            (!value.is_empty()).then_some(value)
-        };
-        let is_encrypted = told(&self.ssl) == Some("on") || told(&self.proto) == Some("https");
+        let is_encrypted = told(headers, &self.ssl) == Some("on") || told(headers, &self.proto) == Some("https");
         let scheme = if is_encrypted { Scheme::Https } else { scheme };
-        let host = headers.get(header::HOST).and_then(|value| value.to_str().ok());
-        format!("{}://{}", scheme.name(), told(&self.host).or(host).unwrap_or("localhost"))
+        format!("{}://{}", scheme.name(), self.host(headers).unwrap_or("localhost"))
     }
+
+    /// The host that the client asked for.
+    pub(crate) fn host<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
+        told(headers, &self.host).or(headers.get(header::HOST).and_then(|value| value.to_str().ok()))
+    }
+}
+
+fn told<'a>(headers: &'a HeaderMap, name: &Option<HeaderName>) -> Option<&'a str> {
+    headers.get(name.as_ref()?)?.to_str().ok().filter(|value| !value.is_empty())
 }
 
 #[cfg(test)]

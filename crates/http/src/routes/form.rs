@@ -64,7 +64,7 @@ pub(super) async fn post(mut request: Request) -> Answer {
 fn require_own_referer(request: &Request) -> Result<(), Error> {
     let referer = request.header(header::REFERER).ok_or_else(|| Error::bad_request("Referer header required."))?;
     let host = referer.split_once("://").map(|(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or_default());
-    let own = request.header(header::HOST);
+    let own = request.node.policy().forwarded.host(&request.headers);
     if host.is_some() && host == own { Ok(()) } else { Err(Error::bad_request("Referer header must match host.")) }
 }
 

@@ -113,6 +113,55 @@ fn obsidian_livesync_sets_a_server_up() {
     assert!(directory.configuration().contains("bind_address = 0.0.0.0"));
 }
 
+/// The script sends the name and the password from its first request on, whether the server knows them already or not.
+#[test]
+fn the_script_of_livesync_finds_or_makes_its_administrator() {
+    for is_known in [false, true] {
+        let directory = Directory::new();
+        let mut command = serve(&directory);
+        if is_known {
+            command.env("COUCHDB_USER", "admin").env("COUCHDB_PASSWORD", "password");
+        }
+        let server = Server::start_as(&directory, &mut command);
+        let mut script = server.client().with(ADMIN);
+        let enable = r#"{"action":"enable_single_node","username":"admin","password":"password","bind_address":"0.0.0.0","port":5984,"singlenode":true}"#;
+        assert_eq!(set_up(&mut script, enable), (201, r#"{"ok":true}"#.to_owned()), "known: {is_known}");
+        for (key, value) in LIVESYNC {
+            script.put(&format!("/_node/nonode@nohost/_config/{key}"), &quoted(value)).expect(200);
+        }
+        script.put("/vault", "").expect(201);
+        check_livesync(&server);
+        server.client().get("/_all_dbs").expect(401);
+    }
+}
+
+/// A page of the server itself, which a browser shows from behind a proxy, uploads a file with a form.
+#[test]
+fn a_form_behind_a_proxy_uploads_a_file() {
+    let directory = Directory::new();
+    directory.configure("[admins]\nadmin = password\n");
+    let server = Server::start(&directory);
+    let mut client = server.client().with(ADMIN);
+    client.put("/db", "").expect(201);
+    let rev = text(client.put("/db/page", "{}").expect(201).json().value(), "rev");
+    let body = format!(
+        "------x\r\nContent-Disposition: form-data; name=\"_rev\"\r\n\r\n{rev}\r\n------x\r\nContent-Disposition: form-data; \
+         name=\"_attachments\"; filename=\"a b.txt\"\r\nContent-Type: text/plain\r\n\r\nhello\r\n------x--\r\n"
+    );
+    let proxied = [("X-Forwarded-Host", "couch.example.com"), ("X-Forwarded-Proto", "https")];
+    let form = [
+        ("Content-Type", "multipart/form-data; boundary=----x"),
+        ("Referer", "https://couch.example.com/db/page"),
+        ("Host", "couch.example.com"),
+    ];
+    let sent = client.request("POST", "/db/page", &[&form[..], &proxied[..]].concat(), body.as_bytes()).unwrap();
+    assert!(sent.expect(201).header("etag").is_some_and(|tag| tag.starts_with("\"2-")));
+    let put = client.request("PUT", "/db/other", &proxied, b"{}").unwrap().expect(201);
+    assert_eq!(put.header("location"), Some("https://couch.example.com/db/other"));
+    let file = client.get("/db/page/a%20b.txt").expect(200);
+    assert_eq!((file.header("content-type"), file.text().as_str()), (Some("text/plain"), "hello"));
+}
+
 #[test]
 fn set_up_says_what_it_cannot_do() {
     let directory = Directory::new();
