@@ -17,7 +17,7 @@ use crate::attempt::{Attempt, make_room};
 use crate::codec::{Reader, put_varint};
 use crate::database::Database;
 use crate::open::OpenDatabases;
-use crate::read::attached_with_prefix;
+use crate::stored::StoredDatabase;
 use crate::{Counters, DatabaseError, Result, keys};
 
 /// The shard of the catalog itself.
@@ -222,25 +222,36 @@ impl Catalog {
     /// # Errors
     /// [`DatabaseError::NotFound`], or when the engine failed.
     pub fn delete(&self, name: &str) -> Result<()> {
-        let database = self.database(name)?;
+        let database = match self.database(name) {
+            // What cannot be read can go all the same.
+            Err(DatabaseError::Storage(StorageError::Corrupt(_)) | DatabaseError::Corrupt(_)) => None,
+            database => Some(database?),
+        };
         let name_lock = self.names.lock(name);
-        if database.is_closed() {
+        if database.as_ref().is_some_and(|database| database.is_closed()) {
             return Err(DatabaseError::NotFound);
         }
         // Closed before anything is read, so that no shard can be attached that would not go. Should the commit
         // below fail, the next who asks opens the database again.
         self.open.remove(name);
-        database.close();
-        let mut shards = vec![database.shard()];
-        let owned = attached_with_prefix(self.engine.snapshot(database.shard())?.as_ref(), OWNED_SHARDS)?;
-        for (_, record) in owned {
-            let number = record.get(..8).and_then(|bytes| bytes.try_into().ok()).map(u64::from_be_bytes);
-            shards.push(Shard(number.ok_or(DatabaseError::Corrupt("owned shard"))?));
+        if let Some(database) = &database {
+            database.close();
         }
         let key = keys::prefixed(keys::DATABASE, name.as_bytes());
+        let entry = self.engine.snapshot(CATALOG)?.get(Keyspace::Catalog, &key)?.ok_or(DatabaseError::NotFound)?;
+        let shard = Entry::decode(&entry)?.shard;
+        if database.is_some_and(|database| database.shard() != shard) {
+            return Err(DatabaseError::NotFound);
+        }
+        // Shards that cannot be found any more cost space only.
+        let owned = match StoredDatabase::open(self.engine.as_ref(), shard).and_then(|stored| stored.owned_shards()) {
+            Err(DatabaseError::Storage(StorageError::Corrupt(_)) | DatabaseError::Corrupt(_)) => Vec::new(),
+            owned => owned?,
+        };
+        let shards: Vec<Shard> = [shard].into_iter().chain(owned.into_iter().map(|(_, shard)| shard)).collect();
         self.commit(Purpose::Room, |snapshot, batch| {
             let entry = snapshot.get(Keyspace::Catalog, &key)?.ok_or(DatabaseError::NotFound)?;
-            if Entry::decode(&entry)?.shard != database.shard() {
+            if Entry::decode(&entry)?.shard != shard {
                 return Err(DatabaseError::NotFound);
             }
             batch.delete(Keyspace::Catalog, &key);

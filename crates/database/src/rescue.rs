@@ -1,6 +1,7 @@
 //! [`Catalog::rescue`]: makes a database anew of what can be read of it. Revisions stay what they are; update sequences are
 //! new ones, and so is the instance, so that replications and indexes begin anew.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use settee_storage::{Batch, CommitToken, Durability, Keyspace, Outcome, Shard, S
 use crate::attachment::{
     Attachment, Compression, ContentEncoding, Form, NewAttachment, NewAttachments, Upload, from_io,
 };
-use crate::catalog::{CATALOG, Catalog, Entry, Layout};
+use crate::catalog::{CATALOG, Catalog, Entry, Layout, validate_name};
 use crate::database::Database;
 use crate::record::DocRecord;
 use crate::stored::{StoredChange, StoredDatabase, databases};
@@ -86,23 +87,42 @@ impl Catalog {
         Ok(removed)
     }
 
-    /// Gives names to the databases in `shards` that nothing names any more, and sees to it that new ones get numbers
-    /// above all of `shards`. Tells the names.
+    /// Names the databases in `shards` that nothing names any more as `known` says, drops what belongs to no database, and sees
+    /// to it that new ones get numbers above all of `shards`. Tells the names, and whether they were known.
     ///
     /// # Errors
     /// When the engine failed.
-    pub fn adopt(&self, shards: &[u64], instance: u64) -> Result<Vec<String>> {
+    pub fn adopt(
+        &self,
+        shards: &[u64],
+        known: &BTreeMap<u64, (String, Layout)>,
+        instance: u64,
+    ) -> Result<Vec<(String, bool)>> {
         let (found, _) = databases(self.engine().as_ref());
         self.reserve_shards(shards.iter().max().copied().unwrap_or_default())?;
+        let mut used: BTreeSet<Shard> = BTreeSet::from([CATALOG]);
+        for (_, entry) in &found {
+            used.insert(entry.shard);
+            let owned = StoredDatabase::open(self.engine().as_ref(), entry.shard)?.owned_shards();
+            used.extend(owned.unwrap_or_default().into_iter().map(|(_, shard)| shard));
+        }
         let mut names = Vec::new();
-        for shard in shards.iter().copied().map(Shard).filter(|shard| *shard != CATALOG) {
+        for shard in shards.iter().copied().map(Shard).filter(|shard| !used.contains(shard)) {
             let stored = StoredDatabase::open(self.engine().as_ref(), shard)?;
             let has_documents = stored.scan(Keyspace::Documents)?.next()?.is_some();
-            if has_documents && !found.iter().any(|(_, entry)| entry.shard == shard) {
-                let name = format!("salvaged-{}", shard.0);
-                self.enter(&name, &Entry { shard, instance, created_ms: 0, layout: Layout::Whole, q: 1 })?;
-                names.push(name);
+            let is_named = known.contains_key(&shard.0);
+            if !has_documents && !is_named {
+                // What is left of an index.
+                self.drop_shard(shard)?;
+                continue;
             }
+            let is_taken = |name: &str| found.iter().any(|(taken, _)| taken == name);
+            let (name, layout) = match known.get(&shard.0) {
+                Some((name, layout)) if !is_taken(name) && validate_name(name).is_ok() => (name.clone(), *layout),
+                _ => (format!("salvaged-{}", shard.0), Layout::Whole),
+            };
+            self.enter(&name, &Entry { shard, instance, created_ms: 0, layout, q: 1 })?;
+            names.push((name, is_named));
         }
         Ok(names)
     }

@@ -1,7 +1,7 @@
 //! [`verify`]: whether what is stored of a database fits together. Everything is counted again and read again, and what
 //! cannot be is named by document; nothing is changed, and no database is opened.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io::Read as _;
 use std::ops::ControlFlow;
 
@@ -11,11 +11,12 @@ use settee_storage::{Engine, Keyspace, Shard};
 use sha2::Sha256;
 
 use crate::attachment::{Attachment, Form};
+use crate::catalog::CATALOG;
 use crate::database::{Meta, load_writer};
 use crate::local::LocalDocument;
 use crate::record::{DocRecord, Head};
 use crate::stored::{StoredChange, StoredDatabase, databases};
-use crate::{DatabaseError, Result};
+use crate::{DatabaseError, Layout, Result};
 
 /// No more problems of a database are kept; the others are counted.
 const PROBLEMS_MAX: usize = 1000;
@@ -81,6 +82,32 @@ pub fn places(engine: &dyn Engine) -> (Vec<Place>, Option<DatabaseError>) {
         Place { name, shard: entry.shard, indexes }
     });
     (places.collect(), read.err())
+}
+
+/// The shards of all databases and of what belongs to them.
+///
+/// # Errors
+/// When one of them cannot tell.
+pub fn shards(engine: &dyn Engine) -> Result<BTreeSet<Shard>> {
+    let (found, read) = databases(engine);
+    read?;
+    let mut shards = BTreeSet::from([CATALOG]);
+    for (_, entry) in found {
+        shards.insert(entry.shard);
+        let owned = StoredDatabase::open(engine, entry.shard)?.owned_shards()?;
+        shards.extend(owned.into_iter().map(|(_, shard)| shard));
+    }
+    Ok(shards)
+}
+
+/// The names of all databases with the shards of their documents and how they are divided.
+///
+/// # Errors
+/// When the catalog cannot be read.
+pub fn names(engine: &dyn Engine) -> Result<Vec<(String, Shard, Layout)>> {
+    let (found, read) = databases(engine);
+    read?;
+    Ok(found.into_iter().map(|(name, entry)| (name, entry.shard, entry.layout)).collect())
 }
 
 /// Verifies the database whose documents lie in `shard`. `watch` hears of each document and how many bytes it had, and may

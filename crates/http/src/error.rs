@@ -124,6 +124,11 @@ impl Error {
         Self::new(StatusCode::NOT_IMPLEMENTED, "not_implemented", reason)
     }
 
+    /// 500 for stored data that is not what was written, under CouchDB's name for it.
+    fn damaged(reason: String) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "file_corruption", reason)
+    }
+
     /// 500 for what no client can mend. The cause is logged where it is handled.
     pub fn internal(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_server_error", reason)
@@ -136,7 +141,8 @@ impl From<StorageError> for Error {
             StorageError::Full(_) => {
                 Self::new(StatusCode::INSUFFICIENT_STORAGE, "insufficient_storage", error.to_string())
             }
-            StorageError::Io(_) | StorageError::Corrupt(_) | StorageError::Poisoned(_) => {
+            StorageError::Corrupt(_) => Self::damaged(error.to_string()),
+            StorageError::Io(_) | StorageError::Interrupted(_) | StorageError::Poisoned(_) => {
                 Self::internal(error.to_string())
             }
         }
@@ -152,7 +158,7 @@ impl From<DatabaseError> for Error {
             DatabaseError::IllegalName(_) => Self::new(StatusCode::BAD_REQUEST, "illegal_database_name", reason),
             DatabaseError::NameTooLong(_) => Self::new(StatusCode::BAD_REQUEST, "database_name_too_long", reason),
             DatabaseError::Storage(error) => error.into(),
-            DatabaseError::Corrupt(_) => Self::internal(reason),
+            DatabaseError::Corrupt(_) => Self::damaged(reason),
         }
     }
 }
@@ -406,9 +412,8 @@ impl From<ViewError> for Error {
             ViewError::Paused => Self::new(StatusCode::SERVICE_UNAVAILABLE, "index_paused", reason),
             ViewError::Cancelled => Self::new(StatusCode::SERVICE_UNAVAILABLE, "index_cancelled", reason),
             ViewError::Stopped => Self::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason),
-            ViewError::Spill(_) | ViewError::Source(_) | ViewError::Contended | ViewError::Corrupt(_) => {
-                Self::internal(reason)
-            }
+            ViewError::Corrupt(_) => Self::damaged(reason),
+            ViewError::Spill(_) | ViewError::Source(_) | ViewError::Contended => Self::internal(reason),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use settee_bench::{RawLoad, RawStore};
-use settee_storage::{Engine, durable};
+use settee_storage::{Engine, StorageError, durable};
 pub(crate) use settee_storage_rocksdb::files::{Checked, Depth, Fault, Salvaged};
 use settee_storage_rocksdb::{Options, RocksEngine, files, raw};
 
@@ -21,8 +21,17 @@ pub(crate) fn open(data: &Path, files_max: u16) -> anyhow::Result<Arc<dyn Engine
     durable::sync_directory(data).with_context(|| format!("{} cannot be synced", data.display()))?;
     let disk_bytes = rustix::fs::statvfs(data).map_or(u64::MAX, |disk| disk.f_blocks.saturating_mul(disk.f_frsize));
     let options = Options { max_open_files: files_max, ..Options::for_disk(disk_bytes, data.join(RESERVE)) };
-    let engine = RocksEngine::open(&directory, &options)
-        .with_context(|| format!("the data in {} cannot be opened", directory.display()))?;
+    let opened = RocksEngine::open(&directory, &options);
+    let hint = match &opened {
+        Err(StorageError::Corrupt(_)) => {
+            "\nSee what is damaged with `settee verify`; restore a backup, or get everything that can be read out with `settee salvage`"
+        }
+        _ => "",
+    };
+    let engine = opened.with_context(|| format!("the data in {} cannot be opened{hint}", directory.display()))?;
+    if let Some(damage) = engine.damage() {
+        tracing::error!(damage, "a part of the data is damaged; `settee verify` says which, everything else is served");
+    }
     Ok(Arc::new(engine))
 }
 

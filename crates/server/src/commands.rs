@@ -129,6 +129,13 @@ impl RestoreArgs {
         if let Some(url) = &self.database {
             let report = export::read(&self.from, url)?;
             say(&format!("{}\n", in_words(&report)));
+            if report.left_out > 0 {
+                eprintln!(
+                    "what was restored is not complete: {} parts could not be read when the export was made; lines with \
+                     `left_out` in it say which",
+                    report.left_out
+                );
+            }
             if !report.is_checked {
                 eprintln!("the file has no checksum: whether it is what was written cannot be verified");
             }

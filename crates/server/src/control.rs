@@ -105,6 +105,10 @@ impl Served {
             out.extend_from_slice(b",\"refused\":");
             write_string(&mut out, &error.to_string());
         }
+        if let Some(damage) = self.engine.damage() {
+            out.extend_from_slice(b",\"damage\":");
+            write_string(&mut out, &damage);
+        }
         out.extend_from_slice(format!(",\"uptime_s\":{},\"slow\":[", self.node.uptime_s()).as_bytes());
         for (index, slow) in self.node.slow_requests().iter().enumerate() {
             if index > 0 {

@@ -22,6 +22,7 @@ mod lock;
 mod log;
 mod maintenance;
 mod memory;
+mod names;
 mod operation;
 mod process;
 mod query_servers;

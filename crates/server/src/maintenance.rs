@@ -4,6 +4,7 @@
 //! [`Maintenance`] knows when; how is up to `settee_database`.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,12 +13,14 @@ use parking_lot::Mutex;
 use settee_database::tasks::Tasks;
 use settee_database::{Catalog, Compaction, Database, DatabaseError, Garbage, Happened, throttled};
 use settee_settings::{compaction_daemon, global_changes, smoosh_ratio_dbs};
+use settee_storage::Shard;
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::config::Configuration;
 use crate::indexing::Indexing;
 use crate::memory;
+use crate::names;
 
 #[cfg(test)]
 mod tests;
@@ -39,7 +42,12 @@ pub(crate) struct Maintenance {
     pub(crate) indexing: Arc<Indexing>,
     /// The names of databases that were written since compactions were last looked for.
     pub(crate) written: Mutex<BTreeSet<String>>,
+    /// The data directory.
+    pub(crate) data: PathBuf,
 }
+
+/// So many shards are looked at for damage that is nobody's.
+const FORGOTTEN_MAX: usize = 100_000;
 
 /// The work that goes on.
 pub(crate) struct Running {
@@ -61,6 +69,8 @@ impl Maintenance {
     /// Begins, on the runtime of the caller.
     pub(crate) fn start(self) -> Running {
         let maintenance = Arc::new(self);
+        names::write(&maintenance.data, maintenance.catalog.engine().as_ref());
+        maintenance.forget_damage();
         let is_over = Arc::new(AtomicBool::new(false));
         let news = Arc::new(Notify::new());
         let waker = Arc::clone(&news);
@@ -122,12 +132,32 @@ impl Maintenance {
         Ok(())
     }
 
+    /// Forgets what is damaged of nobody: the space between two databases, and what was left of others.
+    fn forget_damage(&self) {
+        let engine = self.catalog.engine();
+        let damaged = engine.damaged_shards();
+        if damaged.is_empty() {
+            return;
+        }
+        let Ok(used) = settee_database::verify::shards(engine.as_ref()) else { return };
+        for shard in damaged.into_iter().flatten().take(FORGOTTEN_MAX).map(Shard).filter(|shard| !used.contains(shard))
+        {
+            if let Err(error) = self.catalog.drop_shard(shard) {
+                tracing::warn!(%error, shard = shard.0, "damage of nobody is not forgotten");
+            }
+        }
+    }
+
     /// Writes down what has happened to databases.
     fn keep_events(&self) {
         let events = self.catalog.activity().take();
         let written = events.iter().filter(|(_, happened)| *happened == Happened::Updated);
         self.written.lock().extend(written.map(|(name, _)| name.clone()));
         self.indexing.note(&events);
+        if events.iter().any(|(_, happened)| matches!(happened, Happened::Created | Happened::Deleted)) {
+            names::write(&self.data, self.catalog.engine().as_ref());
+            self.forget_damage();
+        }
         if events.is_empty() || !global_changes::UPDATE_DB.of(self.configuration.as_ref()) {
             return;
         }

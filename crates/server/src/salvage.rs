@@ -22,6 +22,7 @@ use crate::backends::{self, Salvaged};
 use crate::commands::say;
 use crate::descriptors::Descriptors;
 use crate::lock::DataLock;
+use crate::names::{self, Names};
 use crate::verify::{ENGINE, Progress, own_files, size};
 use crate::{environment, version};
 
@@ -52,7 +53,9 @@ pub(crate) fn run(data: &Path, to: &Path) -> anyhow::Result<ExitCode> {
     copy_configuration(&data, &to)?;
     version::check(&to)?;
     let engine = backends::open(&to, Descriptors::claim()?.engine)?;
-    mend(&Arc::new(Catalog::open(Arc::clone(&engine), environment::random_u64())?), &salvaged, &mut list)?;
+    let known = names::read(&data).unwrap_or_default();
+    mend(&Arc::new(Catalog::open(Arc::clone(&engine), environment::random_u64())?), &salvaged, &known, &mut list)?;
+    names::write(&to, engine.as_ref());
     engine.sync()?;
     let text = list.text(&salvaged);
     durable::write(&to.join(LIST), Readers::Owner, text.as_bytes())
@@ -95,10 +98,15 @@ impl List {
 }
 
 /// Makes the databases whole that damage may concern.
-fn mend(catalog: &Arc<Catalog>, salvaged: &Salvaged, list: &mut List) -> anyhow::Result<()> {
+fn mend(catalog: &Arc<Catalog>, salvaged: &Salvaged, known: &Names, list: &mut List) -> anyhow::Result<()> {
     let shards: Vec<u64> = salvaged.shards.iter().copied().collect();
-    for name in catalog.adopt(&shards, environment::random_u64())? {
-        list.lost.push(format!("the name of a database: its documents are in {name}"));
+    for (name, is_known) in catalog.adopt(&shards, known, environment::random_u64())? {
+        list.lost.push(match is_known {
+            true => {
+                format!("{name}: perhaps its security object and settings; without one only administrators may use it")
+            }
+            false => format!("the name of a database, and perhaps its security object: its documents are in {name}"),
+        });
     }
     let (places, error) = settee_database::verify::places(catalog.engine().as_ref());
     if let Some(error) = error {

@@ -85,6 +85,8 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
     refuse_open_server(&authenticator, address)?;
     let descriptors = Descriptors::claim()?;
     let engine = backends::open(&data, descriptors.engine)?;
+    // It may count on being looked after from now on.
+    let _ = engine.tend();
     let exporter = Exporter::start(&configuration)?.map(Arc::new);
     let operation = operation(&configuration, &log, restart, exporter.clone());
     let surroundings = surroundings(&configuration)?;
@@ -191,6 +193,7 @@ fn node(
         configuration: Arc::clone(&configuration),
         indexing,
         written: parking_lot::Mutex::default(),
+        data: data.to_owned(),
     };
     let node = Node::new(NodeParts {
         catalog,
@@ -366,8 +369,14 @@ async fn listen(
 ) -> anyhow::Result<()> {
     let opened = listen::open(configuration, address).await?;
     let refusal = node.engine().check().err();
-    if refusal.is_none() {
-        node.make_users_database().await.map_err(|error| anyhow::anyhow!("{}", error.reason))?;
+    if refusal.is_none()
+        && let Err(error) = node.make_users_database().await
+    {
+        // Users of a damaged database cannot log in; everything else is served.
+        match node.engine().damage() {
+            Some(_) => tracing::error!(reason = %error.reason, "the database of users cannot be read"),
+            None => anyhow::bail!("{}", error.reason),
+        }
     }
     let control = Control::start(data, opened.addresses.join(" and "), Arc::clone(&node), Arc::clone(node.engine()));
     if let Err(error) = &control {

@@ -9,6 +9,8 @@
 use rocksdb::{CompactOptions, ReadOptions, WriteBatch};
 use settee_storage::{Keyspace, Shard};
 
+use crate::error::translate;
+use crate::isolate::is_damage;
 use crate::{Database, column, durable, keys, size, state_column};
 
 /// Entries of one keyspace that are deleted one by one, and how many bytes may be read to find them.
@@ -36,7 +38,8 @@ pub(crate) fn hide(database: &Database, shard: Shard) -> Result<Hidden, rocksdb:
     Ok(hidden)
 }
 
-/// Deletes the entries that there are in a keyspace; answers whether it took a deletion of the range.
+/// Deletes the entries that there are in a keyspace; answers whether it took a deletion of the range. That is also what
+/// becomes of entries that cannot be read.
 fn delete(batch: &mut WriteBatch, database: &Database, shard: Shard, space: Keyspace) -> Result<bool, rocksdb::Error> {
     let (column, start, end) = (column(database, space), keys::prefix(shard), keys::end(shard));
     let mut reads = ReadOptions::default();
@@ -56,7 +59,13 @@ fn delete(batch: &mut WriteBatch, database: &Database, shard: Shard, space: Keys
         found.push(key.to_vec());
         entries.next();
     }
-    entries.status()?;
+    match entries.status() {
+        Err(error) if is_damage(&translate(error.clone())) => {
+            batch.delete_range_cf(column, start.as_slice(), end.as_slice());
+            return Ok(true);
+        }
+        status => status?,
+    }
     found.iter().for_each(|key| batch.delete_cf(column, key));
     Ok(false)
 }

@@ -11,6 +11,14 @@ pub(crate) fn prefix(shard: Shard) -> [u8; PREFIX] {
     shard.0.to_be_bytes()
 }
 
+/// The shard of a stored key, or of the beginning of one.
+pub(crate) fn shard(stored: &[u8]) -> u64 {
+    let mut bytes = [0; PREFIX];
+    let length = stored.len().min(PREFIX);
+    bytes[..length].copy_from_slice(&stored[..length]);
+    u64::from_be_bytes(bytes)
+}
+
 /// Replaces the contents of `buffer` by the stored form of `key`.
 pub(crate) fn write(buffer: &mut Vec<u8>, shard: Shard, key: &[u8]) {
     buffer.clear();

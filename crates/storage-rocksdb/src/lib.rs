@@ -6,10 +6,13 @@
 
 mod clear;
 mod current;
+mod damage;
 mod epoch;
 mod error;
 pub mod files;
+mod isolate;
 mod keys;
+mod mending;
 pub mod options;
 pub mod raw;
 mod shards;
@@ -21,6 +24,7 @@ mod store;
 mod tests;
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -36,8 +40,10 @@ use settee_storage::{
 };
 
 use clear::hide;
+use damage::Hole;
 use epoch::Epoch;
 use error::{is_failed_sync, translate};
+use mending::Mending;
 pub use options::{Options, Tickers};
 use shards::{Slot, Slots, Stored};
 use snapshot::RocksSnapshot;
@@ -51,8 +57,9 @@ type Database = DBWithThreadMode<SingleThreaded>;
 const DRAIN: Duration = Duration::from_millis(200);
 const DRAIN_STEP: Duration = Duration::from_millis(1);
 
-/// Reads that are under way when the store was to be opened again so often are ended.
+/// Reads that are under way when the store was to be opened again so often are ended: earlier, if all others wait for that.
 const DRAINS_MAX: u32 = 10;
+const DRAINS_WITH_DAMAGE_MAX: u32 = 2;
 
 /// Most calls of [`Engine::tend`] between two tries to open the store again.
 const PAUSE_MAX: u32 = 30;
@@ -76,7 +83,7 @@ pub struct RocksEngine {
     /// Why nothing is written until the process ends.
     poisoned: OnceLock<String>,
     /// Why nothing is written until the store is opened again.
-    fault: Mutex<Option<StorageError>>,
+    mending: Arc<Mending>,
     healing: Mutex<Healing>,
     space: Space,
 }
@@ -106,7 +113,7 @@ impl RocksEngine {
         let space = Space::new(path.ancestors().find(|above| above.is_dir()).unwrap_or(path), options);
         space.look();
         current::heal(path).map_err(|error| StorageError::Io(error.to_string()))?;
-        match Store::open(path, options) {
+        match isolate::open(path, options, None) {
             Err(error @ StorageError::Full(_)) => {
                 space.give_up_reserve();
                 // Without anything to read, there is nothing to serve.
@@ -126,7 +133,9 @@ impl RocksEngine {
         Ok(Self::on(store, None, Space::new(path, options), path, options))
     }
 
-    fn on(store: Store, fault: Option<StorageError>, space: Space, path: &Path, options: &Options) -> Self {
+    fn on(mut store: Store, fault: Option<StorageError>, space: Space, path: &Path, options: &Options) -> Self {
+        let mending = Arc::new(Mending::new(fault));
+        store.mending = Arc::clone(&mending);
         Self {
             path: path.to_owned(),
             options: options.clone(),
@@ -135,8 +144,8 @@ impl RocksEngine {
             written: AtomicU64::new(0),
             synced: AtomicU64::new(0),
             poisoned: OnceLock::new(),
-            fault: Mutex::new(fault),
             healing: Mutex::default(),
+            mending,
             space,
         }
     }
@@ -157,12 +166,12 @@ impl RocksEngine {
     /// up, and reading them finds what is not on disk.
     fn failed(&self, error: rocksdb::Error) -> StorageError {
         let is_sync = is_failed_sync(error.as_ref());
-        let error = translate(error);
+        let error = isolate::without_place(&self.path, translate(error));
         // A first reason stays.
         if is_sync {
             let _ = self.poisoned.set(error.to_string());
         } else {
-            self.fault.lock().get_or_insert_with(|| error.clone());
+            self.mending.fail(&error);
         }
         error
     }
@@ -172,7 +181,7 @@ impl RocksEngine {
         if let Some(reason) = self.poisoned.get() {
             return Err(StorageError::Poisoned(reason.clone()));
         }
-        self.fault.lock().clone().map_or(Ok(()), Err)
+        self.mending.fault().map_or(Ok(()), Err)
     }
 
     /// Whether there is room for a commit. What makes room may have the reserve, which is given up for it if it must be.
@@ -193,7 +202,9 @@ impl RocksEngine {
             && let Err(store) = close(store)
         {
             healing.drains += 1;
-            if healing.drains.is_multiple_of(DRAINS_MAX) {
+            let is_damage = self.mending.fault().as_ref().is_some_and(isolate::is_damage);
+            let most = if is_damage { DRAINS_WITH_DAMAGE_MAX } else { DRAINS_MAX };
+            if healing.drains.is_multiple_of(most) {
                 store.end_leases();
             }
             *current = Some(store);
@@ -201,10 +212,12 @@ impl RocksEngine {
         }
         // What was committed is what the log says now.
         self.slots.forget_states();
-        match Store::open(&self.path, &self.options) {
-            Ok(store) => {
+        let cause = self.mending.fault();
+        match isolate::open(&self.path, &self.options, cause.as_ref()) {
+            Ok(mut store) => {
+                store.mending = Arc::clone(&self.mending);
                 *current = Some(Arc::new(store));
-                *self.fault.lock() = None;
+                self.mending.end();
                 Ok(())
             }
             Err(error) => {
@@ -241,10 +254,66 @@ impl RocksEngine {
         let _ = store.database.flush_cfs_opt(&columns, &FlushOptions::default());
     }
 
+    fn try_commit(
+        &self,
+        shard: Shard,
+        expected: Version,
+        token: CommitToken,
+        batch: Batch,
+        durability: Durability,
+    ) -> Result<Outcome> {
+        self.admit(batch.purpose())?;
+        let store = self.store()?;
+        // Everything that can be done before the lock is taken.
+        let mut writes = WriteBatch::with_capacity_bytes(batch.size_bytes() + 32 * (batch.len() + 1));
+        let columns = Keyspace::ALL.map(|space| column(&store.database, space));
+        let mut stored = Vec::new();
+        for operation in batch.operations() {
+            match operation {
+                Operation::Put(space, key, value) | Operation::Insert(space, key, value) => {
+                    keys::write(&mut stored, shard, key);
+                    writes.put_cf(columns[space as usize], &stored, value);
+                }
+                Operation::Delete(space, key) => {
+                    keys::write(&mut stored, shard, key);
+                    writes.delete_cf(columns[space as usize], &stored);
+                }
+            }
+        }
+        let head = batch.head().map(<[u8]>::to_vec);
+        drop(batch);
+        let mut options = WriteOptions::default();
+        options.set_sync(durability == Durability::Synced);
+
+        let slot = self.slots.slot(shard);
+        let mut slot = slot.lock();
+        self.check_store()?;
+        let current = Self::load_state(&store, shard, &mut slot)?;
+        let Version(version) = current.state.version;
+        if Version(version) != expected {
+            return Ok(Outcome::Conflict(Version(version)));
+        }
+        let state = ShardState { version: Version(version + 1), token };
+        let stored = Stored { state, head: head.or_else(|| current.head.clone()) };
+        writes.put_cf(state_column(&store.database), keys::prefix(shard), stored.encode());
+        let bytes = writes.size_in_bytes() as u64;
+        // Writers that wait here form a group, and its leader syncs once for all.
+        store.database.write_opt(writes, &options).map_err(|error| self.failed(error))?;
+        self.synced.fetch_add(u64::from(durability == Durability::Synced), Ordering::Relaxed);
+        slot.state = Some(stored);
+        let total = self.written.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        slot.recent.wrote(total, bytes);
+        self.space.wrote(bytes);
+        Ok(Outcome::Committed(state.version))
+    }
+
     fn load_state<'s>(store: &Store, shard: Shard, slot: &'s mut Slot) -> Result<&'s mut Stored> {
         if slot.state.is_none() {
             let database = &store.database;
-            let bytes = database.get_pinned_cf(state_column(database), keys::prefix(shard)).map_err(translate)?;
+            let key = keys::prefix(shard);
+            store.holes().map_or(Ok(()), |holes| holes.check(options::STATE, &key))?;
+            let read = database.get_pinned_cf(state_column(database), key);
+            let bytes = read.map_err(|error| store.failed_read(error))?;
             slot.state = Some(Stored::decode(bytes.as_deref())?);
         }
         Ok(slot.state.get_or_insert_default())
@@ -310,63 +379,33 @@ impl Engine for RocksEngine {
         batch: Batch,
         durability: Durability,
     ) -> Result<Outcome> {
-        self.admit(batch.purpose())?;
-        let store = self.store()?;
-        // Everything that can be done before the lock is taken.
-        let mut writes = WriteBatch::with_capacity_bytes(batch.size_bytes() + 32 * (batch.len() + 1));
-        let columns = Keyspace::ALL.map(|space| column(&store.database, space));
-        let mut stored = Vec::new();
-        for operation in batch.operations() {
-            match operation {
-                Operation::Put(space, key, value) | Operation::Insert(space, key, value) => {
-                    keys::write(&mut stored, shard, key);
-                    writes.put_cf(columns[space as usize], &stored, value);
-                }
-                Operation::Delete(space, key) => {
-                    keys::write(&mut stored, shard, key);
-                    writes.delete_cf(columns[space as usize], &stored);
-                }
+        match self.try_commit(shard, expected, token, batch, durability) {
+            Err(error) if self.mending.is_under_way(&error) => {
+                mending::wait();
+                // Whoever commits lets go of its snapshot then, which the store waits for.
+                Ok(Outcome::Conflict(expected))
             }
+            outcome => outcome,
         }
-        let head = batch.head().map(<[u8]>::to_vec);
-        drop(batch);
-        let mut options = WriteOptions::default();
-        options.set_sync(durability == Durability::Synced);
-
-        let slot = self.slots.slot(shard);
-        let mut slot = slot.lock();
-        self.check_store()?;
-        let current = Self::load_state(&store, shard, &mut slot)?;
-        let Version(version) = current.state.version;
-        if Version(version) != expected {
-            return Ok(Outcome::Conflict(Version(version)));
-        }
-        let state = ShardState { version: Version(version + 1), token };
-        let stored = Stored { state, head: head.or_else(|| current.head.clone()) };
-        writes.put_cf(state_column(&store.database), keys::prefix(shard), stored.encode());
-        let bytes = writes.size_in_bytes() as u64;
-        // Writers that wait here form a group, and its leader syncs once for all.
-        store.database.write_opt(writes, &options).map_err(|error| self.failed(error))?;
-        self.synced.fetch_add(u64::from(durability == Durability::Synced), Ordering::Relaxed);
-        slot.state = Some(stored);
-        let total = self.written.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        slot.recent.wrote(total, bytes);
-        self.space.wrote(bytes);
-        Ok(Outcome::Committed(state.version))
     }
 
     fn check(&self) -> Result<()> {
-        self.check_store()?;
-        self.space.check()
+        match self.check_store() {
+            // Commits wait for it.
+            Err(error) if !self.mending.is_under_way(&error) => Err(error),
+            _ => self.space.check(),
+        }
     }
 
     fn tend(&self) -> Result<()> {
         let mut healing = self.healing.lock();
         self.space.look();
         let Err(fault) = self.check_store() else {
+            self.mending.tended(false);
             self.flush_if_quiet(&mut healing);
             return self.space.check();
         };
+        self.mending.tended(true);
         if matches!(fault, StorageError::Poisoned(_)) {
             return Err(fault);
         }
@@ -388,7 +427,7 @@ impl Engine for RocksEngine {
             healing.failures += 1;
             healing.pause = (1 << healing.failures.min(5)).min(PAUSE_MAX);
             healing.free_bytes = matches!(error, StorageError::Full(_)).then(|| self.space.free_bytes());
-            *self.fault.lock() = Some(error);
+            self.mending.replace(error);
         }
         self.check_store()?;
         *healing = Healing { written: healing.written, ..Healing::default() };
@@ -397,6 +436,9 @@ impl Engine for RocksEngine {
 
     fn drop_shard(&self, shard: Shard) -> Result<()> {
         self.admit(Purpose::Room)?;
+        while self.check_store().is_err_and(|error| self.mending.is_under_way(&error)) {
+            mending::wait();
+        }
         let store = self.store()?;
         self.check_store()?;
         let slot = self.slots.slot(shard);
@@ -404,6 +446,7 @@ impl Engine for RocksEngine {
         let hidden = hide(&store.database, shard).map_err(|error| self.failed(error))?;
         *slot = Slot { state: Some(Stored::default()), ..Slot::default() };
         self.slots.forget(shard);
+        store.dropped(shard)?;
         let ended = Epoch::end(&mut store.epoch.lock(), hidden);
         self.flush_if_scarce(&store);
         // Gives back the files now, if no snapshot is there.
@@ -445,7 +488,21 @@ impl Engine for RocksEngine {
     fn checkpoint(&self, directory: &Path) -> Result<()> {
         let store = self.store()?;
         let checkpoint = Checkpoint::new(&*store.database).map_err(translate)?;
-        checkpoint.create_checkpoint(directory).map_err(translate)
+        checkpoint.create_checkpoint(directory).map_err(translate)?;
+        // What is missing is missing in the copy as well.
+        match store.holes() {
+            Some(holes) => holes.save(directory).map_err(|error| StorageError::Io(error.to_string())),
+            None => Ok(()),
+        }
+    }
+
+    fn damage(&self) -> Option<String> {
+        self.store().ok()?.damage()
+    }
+
+    fn damaged_shards(&self) -> Vec<RangeInclusive<u64>> {
+        let holes = self.store().ok().and_then(|store| store.holes());
+        holes.map(|holes| holes.iter().map(Hole::shards).collect()).unwrap_or_default()
     }
 
     fn statistics(&self) -> Vec<(&'static str, u64)> {

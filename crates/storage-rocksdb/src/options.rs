@@ -30,6 +30,8 @@ pub struct Options {
     pub background_jobs: u16,
     /// Most files kept open.
     pub max_open_files: u16,
+    /// Whether compactions move large values out of old files, which reads them: not when some of these are damaged.
+    pub moves_blobs: bool,
     /// Whether the store counts what it does.
     pub tickers: Tickers,
     /// Free space of the disk below which the store does not grow any more.
@@ -68,6 +70,7 @@ impl Default for Options {
             write_buffer_bytes: 64 * MIB,
             background_jobs: 2,
             max_open_files: 512,
+            moves_blobs: true,
             tickers: Tickers::Off,
             free_min_bytes: 0,
             reserve: None,
@@ -241,14 +244,14 @@ fn bodies(options: &Options, cache: &Cache) -> rocksdb::Options {
     let mut column = column(options, &table(cache, 16 * KIB));
     // The last level holds nearly all small bodies, is written seldom, and JSON shrinks well.
     column.set_bottommost_compression_type(DBCompressionType::Zstd);
-    blobs(&mut column, 16 * KIB);
+    blobs(&mut column, options, 16 * KIB);
     column
 }
 
 /// Chunks of up to 100 KB that are written once.
 fn attachments(options: &Options, cache: &Cache) -> rocksdb::Options {
     let mut column = column(options, &table(cache, 16 * KIB));
-    blobs(&mut column, KIB);
+    blobs(&mut column, options, KIB);
     // An upload can be much faster than the disk. Few of its bytes wait in memory, and other writers are held up for
     // a short time when it has to wait.
     column.set_write_buffer_size(options.write_buffer_bytes / 8);
@@ -257,7 +260,7 @@ fn attachments(options: &Options, cache: &Cache) -> rocksdb::Options {
     column
 }
 
-fn blobs(column: &mut rocksdb::Options, min_blob_size: usize) {
+fn blobs(column: &mut rocksdb::Options, options: &Options, min_blob_size: usize) {
     column.set_enable_blob_files(true);
     column.set_min_blob_size(min_blob_size as u64);
     column.set_blob_file_size(64 * MIB as u64);
@@ -265,7 +268,7 @@ fn blobs(column: &mut rocksdb::Options, min_blob_size: usize) {
     column.set_blob_compression_type(DBCompressionType::Lz4);
     // Compactions move live blobs out of the oldest quarter of the blob files, and a quarter of which half is
     // garbage is compacted for that purpose.
-    column.set_enable_blob_gc(true);
+    column.set_enable_blob_gc(options.moves_blobs);
     column.set_blob_gc_age_cutoff(0.25);
     column.set_blob_gc_force_threshold(0.5);
     column.set_blob_compaction_readahead_size(2 * MIB as u64);

@@ -6,16 +6,18 @@ use rocksdb::{DBRawIteratorWithThreadMode, ReadOptions, SnapshotWithThreadMode};
 use self_cell::self_cell;
 use settee_storage::{Cursor, Direction, Expect, KeyRange, Keyspace, Page, Reply, Request, Result, Shard, Snapshot};
 
+use crate::damage::{Hole, Holes};
 use crate::epoch::Epoch;
-use crate::error::translate;
 use crate::shards::Stored;
 use crate::store::{Lease, Store};
-use crate::{Database, column, keys, state_column};
+use crate::{Database, column, keys, options, state_column};
 
 /// A view of a shard at one moment.
 pub(crate) struct RocksSnapshot {
     view: View,
     shard: Shard,
+    /// What may not be read, if anything is damaged.
+    holes: Option<Arc<Holes>>,
 }
 
 /// Goes after the snapshot, which is dependent.
@@ -43,18 +45,23 @@ self_cell! {
 
 impl RocksSnapshot {
     pub(crate) fn new(store: Arc<Store>, epoch: Arc<Epoch>, shard: Shard) -> Self {
+        let holes = store.holes();
         let view = View::new(Owner { _epoch: epoch, lease: store.lease(), store }, |owner| {
             let snapshot = owner.store.database.snapshot();
             let mut reads = ReadOptions::default();
             reads.set_snapshot(&snapshot);
             Pinned { snapshot, reads }
         });
-        Self { view, shard }
+        Self { view, shard, holes }
     }
 
     fn database(&self) -> Result<&Database> {
         self.lease().check()?;
         Ok(&self.view.borrow_owner().store.database)
+    }
+
+    fn store(&self) -> &Store {
+        &self.view.borrow_owner().store
     }
 
     fn lease(&self) -> &Lease {
@@ -68,14 +75,18 @@ impl RocksSnapshot {
     fn stored(&self) -> Result<Stored> {
         let database = self.database()?;
         let key = keys::prefix(self.shard);
-        let bytes = database.get_pinned_cf_opt(state_column(database), key, self.reads()).map_err(translate)?;
+        self.holes.as_ref().map_or(Ok(()), |holes| holes.check(options::STATE, &key))?;
+        let read = database.get_pinned_cf_opt(state_column(database), key, self.reads());
+        let bytes = read.map_err(|error| self.store().failed_read(error))?;
         Stored::decode(bytes.as_deref())
     }
 
     fn get(&self, space: Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let database = self.database()?;
         let key = keys::stored(self.shard, key);
-        let value = database.get_pinned_cf_opt(column(database, space), key, self.reads()).map_err(translate)?;
+        self.holes.as_ref().map_or(Ok(()), |holes| holes.check(space.name(), &key))?;
+        let read = database.get_pinned_cf_opt(column(database, space), key, self.reads());
+        let value = read.map_err(|error| self.store().failed_read(error))?;
         Ok(value.map(|value| value.to_vec()))
     }
 
@@ -87,6 +98,9 @@ impl RocksSnapshot {
         for key in wanted {
             bytes.extend_from_slice(&prefix);
             bytes.extend_from_slice(key);
+            if let Some(holes) = &self.holes {
+                holes.check(space.name(), &bytes[bytes.len() - prefix.len() - key.len()..])?;
+            }
         }
         let mut rest = bytes.as_slice();
         let stored = wanted.iter().map(|key| {
@@ -97,7 +111,7 @@ impl RocksSnapshot {
         database
             .batched_multi_get_cf_opt(column(database, space), stored, wanted.is_sorted(), self.reads())
             .into_iter()
-            .map(|value| Ok(value.map_err(translate)?.map(|value| value.to_vec())))
+            .map(|value| Ok(value.map_err(|error| self.store().failed_read(error))?.map(|value| value.to_vec())))
             .collect()
     }
 }
@@ -122,9 +136,16 @@ impl Snapshot for RocksSnapshot {
         _expect: Expect,
     ) -> Result<Box<dyn Cursor + 'a>> {
         let shard = self.shard;
-        let (start, end) = keys::bounds(shard, range);
+        let (mut start, mut end) = keys::bounds(shard, range);
         if start >= end {
             return Ok(Box::new(EmptyCursor));
+        }
+        let holes = self.holes.as_deref();
+        let hole = holes.and_then(|holes| holes.first(space.name(), &start, &end, direction));
+        match (hole, direction) {
+            (Some(Hole { from, .. }), Direction::Forward) => end = from.clone().max(start.clone()),
+            (Some(Hole { to, .. }), Direction::Backward) => start = to.clone().min(end.clone()),
+            (None, _) => {}
         }
         let mut reads = ReadOptions::default();
         reads.set_iterate_lower_bound(start);
@@ -137,7 +158,9 @@ impl Snapshot for RocksSnapshot {
         let entries = snapshot.raw_iterator_cf_opt(column(database, space), reads);
         Ok(Box::new(RocksCursor {
             entries,
+            store: self.store(),
             lease: self.lease(),
+            hole,
             shard,
             direction,
             step: Step::First,
@@ -160,7 +183,10 @@ impl Cursor for EmptyCursor {
 
 struct RocksCursor<'a> {
     entries: DBRawIteratorWithThreadMode<'a, Database>,
+    store: &'a Store,
     lease: &'a Lease,
+    /// Where the entries end that can be read.
+    hole: Option<&'a Hole>,
     shard: Shard,
     direction: Direction,
     step: Step,
@@ -181,6 +207,13 @@ enum Step {
     End,
 }
 
+impl RocksCursor<'_> {
+    /// The end of what can be read: all of it, or where a hole begins.
+    fn end(&self) -> Result<Option<(&[u8], &[u8])>> {
+        self.hole.map_or(Ok(None), |hole| Err(hole.error()))
+    }
+}
+
 impl Cursor for RocksCursor<'_> {
     fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.lease.check()?;
@@ -190,12 +223,12 @@ impl Cursor for RocksCursor<'_> {
             (Step::Advance, Direction::Forward) => self.entries.next(),
             (Step::Advance, Direction::Backward) => self.entries.prev(),
             (Step::Stay, _) => {}
-            (Step::End, _) => return Ok(None),
+            (Step::End, _) => return self.end(),
         }
         self.step = Step::End;
         if !self.entries.valid() {
-            self.entries.status().map_err(translate)?;
-            return Ok(None);
+            self.entries.status().map_err(|error| self.store.failed_read(error))?;
+            return self.end();
         }
         self.step = Step::Advance;
         Ok(self.entries.item().map(|(key, value)| (&key[keys::PREFIX..], value)))

@@ -1,18 +1,20 @@
 //! [`Store`]: the opened database, for writing or, when there is no room even for opening it, for reading only. Everybody who
 //! reads or writes holds it, so that it is closed when the last of them has gone, and can be opened again then.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use rocksdb::{Cache, WriteBufferManager};
-use settee_storage::{Result, StorageError};
+use settee_storage::{Keyspace, Result, Shard, StorageError};
 
-use crate::Database;
+use crate::damage::Holes;
 use crate::epoch::Epoch;
 use crate::error::translate;
+use crate::mending::Mending;
 use crate::options::{Options, Tuned};
+use crate::{Database, column, isolate};
 
 pub(crate) struct Store {
     /// Before the database, which it holds as well.
@@ -22,6 +24,13 @@ pub(crate) struct Store {
     pub(crate) opened_with: rocksdb::Options,
     pub(crate) cache: Cache,
     pub(crate) buffers: WriteBufferManager,
+    path: PathBuf,
+    /// What was damaged when the store was opened. None if nothing was.
+    holes: RwLock<Option<Arc<Holes>>>,
+    /// Damage that was met since.
+    met: Mutex<Option<String>>,
+    /// Who is told of damage.
+    pub(crate) mending: Arc<Mending>,
 }
 
 /// The right to read that a snapshot was given.
@@ -35,33 +44,38 @@ impl Lease {
     /// When the store is to be opened again and has waited long enough for its readers.
     pub(crate) fn check(&self) -> Result<()> {
         if self.is_over.load(Ordering::Relaxed) {
-            return Err(StorageError::Io(
-                "the read took too long: the store is opened again after an error".to_owned(),
-            ));
+            return Err(interrupted());
         }
         Ok(())
     }
 }
 
+fn interrupted() -> StorageError {
+    StorageError::Interrupted("the store is opened again after an error".to_owned())
+}
+
 impl Store {
     /// Opens the store in `path`, or makes one there.
     pub(crate) fn open(path: &Path, options: &Options) -> Result<Self> {
-        Self::new(options, |tuned, columns| Database::open_cf_descriptors(tuned, path, columns))
+        Self::new(path, options, |tuned, columns| Database::open_cf_descriptors(tuned, path, columns))
     }
 
     /// Opens a store as it is, without a change to any file but its information log.
     pub(crate) fn open_read_only(path: &Path, options: &Options) -> Result<Self> {
-        Self::new(options, |tuned, columns| {
+        Self::new(path, options, |tuned, columns| {
             tuned.create_if_missing(false);
             Database::open_cf_descriptors_read_only(tuned, path, columns, false)
         })
     }
 
     fn new(
+        path: &Path,
         options: &Options,
         open: impl FnOnce(&mut rocksdb::Options, Vec<rocksdb::ColumnFamilyDescriptor>) -> Result<Database, rocksdb::Error>,
     ) -> Result<Self> {
-        let Tuned { database: mut opened_with, columns, cache, buffers } = Tuned::new(options);
+        let holes = Holes::load(path)?;
+        let options = Options { moves_blobs: options.moves_blobs && !holes.has_blobs(), ..options.clone() };
+        let Tuned { database: mut opened_with, columns, cache, buffers } = Tuned::new(&options);
         let database = Arc::new(open(&mut opened_with, columns).map_err(translate)?);
         Ok(Self {
             epoch: Mutex::new(Epoch::new(Arc::clone(&database))),
@@ -70,7 +84,59 @@ impl Store {
             opened_with,
             cache,
             buffers,
+            path: path.to_owned(),
+            holes: RwLock::new(Some(Arc::new(holes)).filter(|holes| !holes.is_empty())),
+            met: Mutex::default(),
+            mending: Arc::new(Mending::new(None)),
         })
+    }
+
+    /// What nobody may read.
+    pub(crate) fn holes(&self) -> Option<Arc<Holes>> {
+        self.holes.read().clone()
+    }
+
+    /// The error of a read, of which the store takes note if it is damage.
+    pub(crate) fn failed_read(&self, error: rocksdb::Error) -> StorageError {
+        let error = isolate::without_place(&self.path, translate(error));
+        if isolate::is_damage(&error) {
+            self.met.lock().get_or_insert_with(|| error.to_string());
+            if self.mending.met(&error) {
+                return interrupted();
+            }
+        }
+        error
+    }
+
+    /// What is known to be damaged, in words.
+    pub(crate) fn damage(&self) -> Option<String> {
+        let holes = self.holes().and_then(|holes| holes.describe());
+        holes.or_else(|| self.met.lock().clone())
+    }
+
+    /// Notes that a shard is gone, and what was damaged of it.
+    pub(crate) fn dropped(&self, shard: Shard) -> Result<()> {
+        // If there is more, it will be met again.
+        *self.met.lock() = None;
+        let mut current = self.holes.write();
+        let Some(mut holes) = current.as_deref().cloned() else { return Ok(()) };
+        let had_blobs = holes.has_blobs();
+        if !holes.clear(shard) {
+            return Ok(());
+        }
+        holes.save(&self.path).map_err(|error| StorageError::Io(error.to_string()))?;
+        if had_blobs {
+            for space in [Keyspace::Bodies, Keyspace::Attachments] {
+                let column = column(&self.database, space);
+                let moving = [("enable_blob_garbage_collection", "true")];
+                self.database.set_options_cf(column, &moving).map_err(translate)?;
+            }
+        }
+        *current = Some(Arc::new(holes)).filter(|holes| !holes.is_empty());
+        if current.is_none() {
+            isolate::forget(&self.path);
+        }
+        Ok(())
     }
 
     pub(crate) fn lease(&self) -> Arc<Lease> {

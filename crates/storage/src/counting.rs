@@ -5,6 +5,7 @@
 //! grow while a scan goes on.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -154,6 +155,14 @@ impl Engine for CountingEngine {
 
     fn checkpoint(&self, directory: &Path) -> Result<()> {
         self.engine.checkpoint(directory)
+    }
+
+    fn damage(&self) -> Option<String> {
+        self.engine.damage()
+    }
+
+    fn damaged_shards(&self) -> Vec<RangeInclusive<u64>> {
+        self.engine.damaged_shards()
     }
 
     fn statistics(&self) -> Vec<(&'static str, u64)> {

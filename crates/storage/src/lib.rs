@@ -14,6 +14,7 @@ pub mod memory;
 mod read;
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -163,6 +164,9 @@ pub enum StorageError {
     /// The stored bytes are not what the engine wrote.
     #[error("storage is corrupt: {0}")]
     Corrupt(String),
+    /// The engine was opened again while somebody read it: reading may begin anew.
+    #[error("the read was interrupted: {0}")]
+    Interrupted(String),
     /// An earlier sync failed: nothing more is accepted until the engine is opened again.
     #[error("storage refuses writes after a failed sync: {0}")]
     Poisoned(String),
@@ -240,6 +244,16 @@ pub trait Engine: Send + Sync + 'static {
     /// # Errors
     /// When the copy is not complete.
     fn checkpoint(&self, directory: &Path) -> Result<()>;
+
+    /// What of the stored data is known to be damaged, for people. Everything else is served.
+    fn damage(&self) -> Option<String> {
+        None
+    }
+
+    /// The shards that damage concerns, in ranges of their numbers.
+    fn damaged_shards(&self) -> Vec<RangeInclusive<u64>> {
+        Vec::new()
+    }
 
     /// Counters worth showing to an operator: name and value.
     fn statistics(&self) -> Vec<(&'static str, u64)>;

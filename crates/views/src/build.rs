@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use settee_database::tasks::TaskKind;
 use settee_design::{DesignDocument, DocumentBatch, Emissions, Language, MapSource};
+use settee_storage::StorageError;
 
 use crate::error::{Result, ViewError};
 use crate::handle::{BuildGuard, DatabaseIndexes, Turn};
@@ -17,6 +18,10 @@ use crate::indexer::source::ChangeSnapshot;
 use crate::indexer::{Pass, PassIndex, attach};
 use crate::pace::{self, Urgency};
 use crate::views::{About, Core, LogLine, is_current};
+
+/// How often a build begins anew that somebody else has come before, or below which the engine is opened again: it goes on
+/// where the last commit was.
+const ANEW_MAX: u32 = 1000;
 
 /// The indexes of a design document that somebody has the right to build.
 struct Build<'a> {
@@ -69,7 +74,15 @@ impl Core {
             }
         }
         let build = Build { home, ddoc, indexes: &indexes, guards: &guards, urgency, cancels: orders.cancels };
-        let result = self.build(&build, update_seq);
+        let mut result = self.build(&build, update_seq);
+        for _ in 0..ANEW_MAX {
+            match result {
+                Err(ViewError::Contended | ViewError::Storage(StorageError::Interrupted(_))) => {
+                    result = self.build(&build, update_seq);
+                }
+                _ => break,
+            }
+        }
         guards.into_iter().for_each(|(_, guard)| guard.finish(result.clone()));
         if result.is_ok() && orders.rest.is_some() {
             self.end_rest(home, ddoc)?;

@@ -7,12 +7,14 @@ use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use settee_model::json::Json;
 use settee_model::rev_tree::{Grown, Known, Revisions};
 use settee_model::{Rev, RevHash, RevisionHasher};
 use settee_storage::{
-    Batch, Direction, Durability, Expect, KeyRange, Keyspace, Purpose, Shard, ShardState, Snapshot, Version,
+    Batch, Direction, Durability, Expect, KeyRange, Keyspace, Purpose, Shard, ShardState, Snapshot, StorageError,
+    Version,
 };
 
 use super::contents::{ContentBytes, Contents, Look, discard};
@@ -58,41 +60,60 @@ pub(super) fn commit(database: &Arc<Database>, writer: &mut Writer, mut works: V
     panicked
 }
 
+/// An engine that is opened again is waited for, for half a minute at most.
+const INTERRUPTIONS_MAX: u32 = 1500;
+const INTERRUPTION: Duration = Duration::from_millis(20);
+
 fn commit_until_done(database: &Arc<Database>, writer: &mut Writer, works: &[Work]) -> Result<Vec<Vec<UpdateOutcome>>> {
-    let (engine, shard) = (database.engine(), database.shard());
     let mut attempt = Attempt::new(database.next_token());
     let mut outcomes = Vec::new();
+    let mut left = INTERRUPTIONS_MAX;
     loop {
-        if database.is_closed() {
-            return Err(DatabaseError::NotFound);
-        }
-        let snapshot = engine.snapshot(shard)?;
-        let (state, documents) = Documents::read(snapshot.as_ref(), works)?;
-        if state.version < writer.state.version {
-            // Versions only grow: another node has deleted the database.
-            return Err(DatabaseError::NotFound);
-        }
-        if state != writer.state {
-            // Another node has committed to the shard, or an earlier try has arrived.
-            *writer = load_writer(snapshot.as_ref())?;
-            database.publish_security(writer.security.clone());
-        }
-        if attempt.happened(state)? {
-            *database.ranks.lock() = [Arc::clone(&writer.ranks), Arc::clone(&writer.ranks)];
-            database.publish_design_seq(writer.meta.design_seq);
-            database.notify(Event::Committed(writer.meta.update_seq));
-            return Ok(outcomes);
-        }
-        let mut group = Group::new(database, writer, snapshot.as_ref(), documents, purpose(works));
-        outcomes = works.iter().map(|work| group.apply(work)).collect::<Result<Vec<_>>>()?;
-        let finished = group.finish(&mut attempt, durability(works));
-        drop(snapshot);
-        match finished {
+        match try_commit(database, writer, works, &mut attempt, &mut outcomes) {
             Ok(true) => return Ok(outcomes),
-            Err(error) if !attempt.goes_on(engine.as_ref(), purpose(works), &error) => return Err(error),
-            Ok(false) | Err(_) => {}
+            Ok(false) => {}
+            Err(DatabaseError::Storage(StorageError::Interrupted(_))) if left > 0 => {
+                left -= 1;
+                thread::park_timeout(INTERRUPTION);
+            }
+            Err(error) if !attempt.goes_on(database.engine().as_ref(), purpose(works), &error) => return Err(error),
+            Err(_) => {}
         }
     }
+}
+
+/// `false` if it is to be tried again.
+fn try_commit(
+    database: &Arc<Database>,
+    writer: &mut Writer,
+    works: &[Work],
+    attempt: &mut Attempt,
+    outcomes: &mut Vec<Vec<UpdateOutcome>>,
+) -> Result<bool> {
+    let (engine, shard) = (database.engine(), database.shard());
+    if database.is_closed() {
+        return Err(DatabaseError::NotFound);
+    }
+    let snapshot = engine.snapshot(shard)?;
+    let (state, documents) = Documents::read(snapshot.as_ref(), works)?;
+    if state.version < writer.state.version {
+        // Versions only grow: another node has deleted the database.
+        return Err(DatabaseError::NotFound);
+    }
+    if state != writer.state {
+        // Another node has committed to the shard, or an earlier try has arrived.
+        *writer = load_writer(snapshot.as_ref())?;
+        database.publish_security(writer.security.clone());
+    }
+    if attempt.happened(state)? {
+        *database.ranks.lock() = [Arc::clone(&writer.ranks), Arc::clone(&writer.ranks)];
+        database.publish_design_seq(writer.meta.design_seq);
+        database.notify(Event::Committed(writer.meta.update_seq));
+        return Ok(true);
+    }
+    let mut group = Group::new(database, writer, snapshot.as_ref(), documents, purpose(works));
+    *outcomes = works.iter().map(|work| group.apply(work)).collect::<Result<Vec<_>>>()?;
+    group.finish(attempt, durability(works))
 }
 
 /// Room, if everything makes some.

@@ -44,8 +44,16 @@ pub(super) async fn up(request: Request) -> Answer {
         out.push(b'}');
         return Ok(respond::json(StatusCode::NOT_FOUND, out));
     }
-    request.node.engine().check()?;
-    Ok(respond::json(StatusCode::OK, br#"{"status":"ok","seeds":{}}"#.to_vec()))
+    let engine = request.node.engine();
+    engine.check()?;
+    let mut out = br#"{"status":"ok","seeds":{}"#.to_vec();
+    // What is not damaged is served, so this is no reason to take the server away.
+    if let Some(damage) = engine.damage() {
+        out.extend_from_slice(br#","damage":"#);
+        write_string(&mut out, &damage);
+    }
+    out.push(b'}');
+    Ok(respond::json(StatusCode::OK, out))
 }
 
 /// `GET /_uuids`

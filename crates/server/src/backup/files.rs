@@ -36,7 +36,7 @@ pub(super) fn below(directory: &Path, place: &Path) -> anyhow::Result<Vec<Source
 /// The files of the configuration and the mark of the layout.
 pub(super) fn configuration(data: &Path) -> anyhow::Result<Vec<Source>> {
     let mut sources = Vec::new();
-    for name in ["local.ini", "version"] {
+    for name in ["local.ini", "version", crate::names::FILE] {
         if data.join(name).is_file() {
             sources.push(Source { file: data.join(name), path: name.into() });
         }

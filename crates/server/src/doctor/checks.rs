@@ -215,6 +215,11 @@ pub(super) fn server(data: &Path) -> Vec<Finding> {
         let advice = "What is stored can be read. Writes are taken again once the cause is gone; after a failed sync, after a restart.";
         findings.push(Finding::error(format!("the server refuses writes: {reason}"), advice));
     }
+    if let Some(reason) = value.get("damage").and_then(|reason| reason.as_str().map(std::borrow::Cow::into_owned)) {
+        let advice = "What is not damaged is served and written. `settee verify` names the databases: delete them and restore them from\n\
+                      a backup, or stop the server and make a new data directory of everything that can be read with `settee salvage`.";
+        findings.push(Finding::error(format!("the server met damaged data: {reason}"), advice));
+    }
     let slow: Vec<Value<'_>> =
         value.get("slow").into_iter().flat_map(|slow| slow.elements().collect::<Vec<_>>()).collect();
     let is_view = |slow: &Value<'_>| slow.get("is_view").and_then(Value::as_bool) == Some(true);

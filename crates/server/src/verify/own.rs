@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use settee_auth::is_hashed;
 
 use crate::config::ini::Ini;
-use crate::version;
+use crate::{names, version};
 
 /// Those that are not what a server or a person writes, each with the reason.
 pub(crate) fn damaged(data: &Path) -> Vec<(PathBuf, String)> {
@@ -15,6 +15,9 @@ pub(crate) fn damaged(data: &Path) -> Vec<(PathBuf, String)> {
         found.push((data.join("version"), format!("{:#}", error.root_cause())));
     } else if data.join("engine").is_dir() && !data.join("version").exists() {
         found.push((data.join("version"), "is missing".to_owned()));
+    }
+    if names::read(data).is_none() {
+        found.push((data.join(names::FILE), "is damaged; the next start writes it anew".to_owned()));
     }
     let mut files = vec![data.join("local.ini")];
     if let Ok(entries) = fs::read_dir(data.join("local.d")) {

@@ -5,9 +5,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use crate::server::{Directory, Server, program, run, serve};
-use crate::{Client, design, load, save, text};
+use crate::{Client, design, load, number, save, text, wait_for};
 
 /// How many bytes are flipped in one place.
 const FLIPPED: usize = 64;
@@ -103,7 +106,7 @@ const KINDS: [(&str, Wanted); 5] = [
     ("lists of files", |name| {
         name.starts_with("MANIFEST-") || name.starts_with("OPTIONS-") || ["CURRENT", "IDENTITY"].contains(&name)
     }),
-    ("files of the server", |name| ["version", "local.ini"].contains(&name)),
+    ("files of the server", |name| ["version", "local.ini", "databases"].contains(&name)),
 ];
 
 fn files(data: &Path, is_wanted: fn(&str) -> bool) -> Vec<PathBuf> {
@@ -139,19 +142,33 @@ fn written(directory: &Directory) -> Contents {
     contents
 }
 
+/// How many places of each kind are tried.
+fn places() -> u64 {
+    std::env::var("SETTEE_DAMAGE_PLACES").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
+}
+
+/// Flips bytes in one place of a file, and tells where.
+fn flip(path: &Path, random: &mut Random) -> String {
+    let mut bytes = fs::read(path).unwrap();
+    let length = FLIPPED.min(bytes.len());
+    let start = random.below(bytes.len() - length + 1);
+    bytes[start..start + length].iter_mut().for_each(|byte| *byte = !*byte);
+    fs::write(path, bytes).unwrap();
+    format!("{} at {start}", path.file_name().unwrap().to_str().unwrap())
+}
+
 #[test]
 fn flipped_bytes_are_found_named_and_everything_else_is_salvaged() {
-    let places: u64 = std::env::var("SETTEE_DAMAGE_PLACES").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
     let directory = Directory::new();
     let expected = written(&directory);
     let verified = run(program(&["verify", "--data"]).arg(directory.path()));
     assert!(verified.status.success(), "{}", told(&verified));
     for (kind, is_wanted) in KINDS {
         let mut lost = 0;
-        for seed in 1..=places {
+        for seed in 1..=places() {
             lost += check(&directory, &expected, is_wanted, seed);
         }
-        println!("{kind}: {places} places, {lost} of {} documents lost", expected.len() as u64 * places);
+        println!("{kind}: {} places, {lost} of {} documents lost", places(), expected.len() as u64 * places());
     }
 }
 
@@ -163,13 +180,8 @@ fn check(directory: &Directory, expected: &Contents, is_wanted: fn(&str) -> bool
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let files = files(hurt.path(), is_wanted);
     let path = &files[random.below(files.len())];
-    let mut bytes = fs::read(path).unwrap();
-    let length = FLIPPED.min(bytes.len());
-    let start = random.below(bytes.len() - length + 1);
-    bytes[start..start + length].iter_mut().for_each(|byte| *byte = !*byte);
-    fs::write(path, bytes).unwrap();
+    let what = format!("seed {seed}, {}", flip(path, &mut random));
     let name = path.file_name().unwrap().to_str().unwrap();
-    let what = format!("seed {seed}, {name} at {start}");
 
     let verified = run(program(&["verify", "--data"]).arg(hurt.path()));
     let told_verified = told(&verified);
@@ -214,4 +226,261 @@ fn a_running_server_is_verified() {
     assert!(text.contains("Everything is as it was written"), "{text}");
     let refused = run(program(&["salvage", "--to", "/nowhere/new", "--data"]).arg(directory.path()));
     assert!(!refused.status.success());
+}
+
+/// Bytes flip below a running server: an error for those whose data it was, and everybody else reads, writes and builds views
+/// meanwhile and afterwards. The server says so, and it is over when the hurt databases are gone.
+#[test]
+fn damage_below_a_running_server_hurts_nobody_else() {
+    let directory = Directory::new();
+    let expected = written(&directory);
+    for seed in 1..=places() {
+        let hurt = Directory::new();
+        copy(directory.path(), hurt.path());
+        damaged_while_it_runs(&hurt, &expected, seed);
+    }
+}
+
+/// Ends the threads that look at it, also when a test fails.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn damaged_while_it_runs(directory: &Directory, expected: &Contents, seed: u64) {
+    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let server = Server::start(directory);
+    let is_data = |name: &str| name.ends_with(".sst") || name.ends_with(".blob");
+    let mut paths = files(directory.path(), is_data);
+    // Small ones hold names and counters of all databases.
+    paths.retain(|path| fs::metadata(path).unwrap().len() > 20_000);
+    let path = &paths[random.below(paths.len())];
+    let what = format!("seed {seed}, {}", flip(path, &mut random));
+    println!("{what}");
+    let name = path.file_name().unwrap().to_str().unwrap();
+    let is_over = AtomicBool::new(false);
+    let failures: Mutex<BTreeMap<&str, String>> = Mutex::default();
+    server.client().put("/new", "").expect(201);
+    thread::scope(|scope| {
+        for database in DATABASES.into_iter().chain(["new"]) {
+            let (mut client, is_over, failures) = (server.client(), &is_over, &failures);
+            scope.spawn(move || {
+                for n in 0.. {
+                    let reply = client.put(&format!("/{database}/during{n}"), "{\"n\":1}");
+                    if reply.status != 201 {
+                        failures.lock().unwrap().insert(database, reply.text());
+                    }
+                    if is_over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+            });
+        }
+        let _ends = Ends(&is_over);
+        let mut client = server.client();
+        for _ in 0..3 {
+            for database in DATABASES {
+                // Compactions read everything; a hurt database may refuse to begin one.
+                client.post(&format!("/{database}/_compact"), "");
+            }
+            load(&mut client, "/new", 500, 100 + random.below(900));
+            wait_for("compactions", || {
+                let tasks = server.client().get("/_active_tasks").expect(200).text();
+                (!tasks.contains("database_compaction")).then_some(())
+            });
+        }
+    });
+    let verified = told(&run(program(&["verify", "--data"]).arg(directory.path())));
+    assert!(verified.contains(name), "{what}: verify says {verified}");
+    let mut hurt = Vec::new();
+    // Small databases of the server itself may have been in the same block.
+    let all = server.client().get("/_all_dbs").expect(200).json();
+    for database in all.value().elements().map(|name| name.as_str().unwrap().into_owned()) {
+        let errors = unreadable(&server, &database, expected, &what);
+        if errors.is_empty() {
+            assert_eq!(failures.lock().unwrap().get(database.as_str()), None, "{what}: {database} is not hurt");
+        } else {
+            let is_told =
+                |error: &String| error.contains("\"error\":\"file_corruption\"") || error.contains("interrupted");
+            assert!(errors.iter().all(is_told), "{what}: {errors:?}");
+            assert!(verified.contains(&database), "{what}: verify says {verified}");
+            hurt.push(database);
+        }
+    }
+    println!("{what}: hurts {hurt:?}");
+    assert!(hurt.len() < all.value().elements().count() - 1, "{what}: {hurt:?} are hurt");
+    let mut client = server.client();
+    let says_damage = |client: &mut Client| client.get("/_up").expect(200).text().contains("\"damage\":");
+    assert_eq!(says_damage(&mut client), !hurt.is_empty(), "{what}");
+    let examined = told(&run(program(&["doctor", "--data"]).arg(directory.path())));
+    assert_eq!(examined.contains("the server met damaged data"), !hurt.is_empty(), "{what}: {examined}");
+    assert!(server.terminate().0.success());
+    // The same after a start, until the hurt ones are gone.
+    let server = Server::start(directory);
+    let mut client = server.client();
+    for database in hurt {
+        assert!(!unreadable(&server, &database, expected, &what).is_empty(), "{what}: {database}");
+        client.delete(&format!("/{database}")).expect(200);
+        client.put(&format!("/{database}"), "").expect(201);
+        if DATABASES.contains(&database.as_str()) {
+            save(&mut client, &format!("/{database}/again"), "{}");
+        }
+    }
+    for database in DATABASES.into_iter().chain(["new"]) {
+        client.post(&format!("/{database}/_compact"), "").expect(202);
+        save(&mut client, &format!("/{database}/last"), "{}");
+    }
+    // What verify still names, such as indexes of which something old was lost.
+    let verified = told(&run(program(&["verify", "--data"]).arg(directory.path())));
+    for line in verified.lines().filter(|line| line.contains("list of damage")) {
+        for database in DATABASES.into_iter().filter(|database| line.contains(database)) {
+            client.delete(&format!("/{database}")).expect(200);
+            client.put(&format!("/{database}"), "").expect(201);
+        }
+    }
+    wait_for("the end of the damage", || (!says_damage(&mut client)).then_some(()));
+    let list = fs::read_to_string(directory.path().join("engine/DAMAGED")).unwrap_or_default();
+    assert!(!says_damage(&mut client), "{what}: {} {list}", client.get("/_up").text());
+}
+
+/// The errors of everything that can be read of a database. What is answered must be what was written.
+fn unreadable(server: &Server, database: &str, expected: &Contents, what: &str) -> Vec<String> {
+    let mut errors = Vec::new();
+    let mut client = server.client();
+    let mut ask = |path: &str| {
+        let reply = client.request("GET", path, &[("Accept", "application/json")], b"");
+        let text = reply.map_or_else(
+            |error| {
+                // An answer that has begun breaks off, and its connection with it.
+                client = server.client();
+                format!("\"error\" interrupted: {error}")
+            },
+            |reply| reply.text(),
+        );
+        if text.contains("\"error\"") {
+            errors.push(text)
+        } else {
+            return Some(text);
+        }
+        None
+    };
+    for path in ["_all_docs?include_docs=true", "_changes?include_docs=true"] {
+        ask(&format!("/{database}/{path}"));
+    }
+    if DATABASES.contains(&database) {
+        for path in ["_design/d/_view/v?reduce=false", "_local/mark"] {
+            ask(&format!("/{database}/{path}"));
+        }
+    }
+    for (about, before) in expected.iter().filter(|(about, _)| about.starts_with(&format!("{database}, "))) {
+        let id = about.trim_end_matches(':').rsplit(' ').next().unwrap();
+        let found = ask(&format!("/{database}/{id}?open_revs=all&revs=true&attachments=true"));
+        assert!(found.as_ref().is_none_or(|found| found == before), "{what}: {about} is {found:?}, and was {before}");
+    }
+    errors
+}
+
+/// What is damaged is left out of an export, which says so in the file, on the output and by its end; so does its restore.
+#[test]
+fn an_export_leaves_out_what_is_damaged_and_says_so() {
+    let directory = Directory::new();
+    written(&directory);
+    let server = Server::start(&directory);
+    let mut client = server.client();
+    let document = client.get("/two/long7").expect(200).json();
+    let (rev, long) = (text(document.value(), "_rev"), text(document.value(), "long"));
+    assert!(server.terminate().0.success());
+    flip_where(directory.path(), &long);
+    let server = Server::start(&directory);
+    let url = |name: &str| format!("http://{}/{name}", server.address);
+    let file = directory.path().join("two.jsonl");
+    let exported = run(program(&["backup", "--database", &url("two"), "--to"]).arg(&file));
+    let said = told(&exported);
+    assert_eq!(exported.status.code(), Some(1), "{said}");
+    assert!(said.contains(&format!("left out: long7 {rev}: ")) && said.contains("; 1 were left out"), "{said}");
+    let lines = fs::read_to_string(&file).unwrap();
+    let left_out: Vec<&str> = lines.lines().filter(|line| line.starts_with("{\"left_out\"")).collect();
+    let beginning = format!("{{\"left_out\":{{\"id\":\"long7\",\"rev\":\"{rev}\",\"why\":");
+    assert!(left_out.len() == 1 && left_out[0].starts_with(&beginning), "{left_out:?}");
+    let restored = run(program(&["restore", "--database", &url("copy"), "--from"]).arg(&file));
+    let said = told(&restored);
+    assert!(restored.status.success() && said.contains("is not complete: 1 "), "{said}");
+    let mut client = server.client();
+    let documents = |client: &mut Client, name: &str| number(client.get(name).expect(200).json().value(), "doc_count");
+    assert_eq!(documents(&mut client, "/copy") + 1, documents(&mut client, "/two"));
+    client.get("/copy/long7").expect(404);
+    client.get("/copy/long8").expect(200);
+}
+
+/// Flips bytes in a value of large values, which are stored as they are where nothing can be compressed.
+fn flip_where(data: &Path, value: &str) {
+    for path in files(data, |name| name.ends_with(".blob")) {
+        let mut bytes = fs::read(&path).unwrap();
+        let piece = |start: usize| bytes.windows(16).position(|window| window == &value.as_bytes()[start..start + 16]);
+        if let Some(at) = (0..20).find_map(|step| piece(5000 + 16 * step)) {
+            bytes[at..at + FLIPPED].iter_mut().for_each(|byte| *byte = !*byte);
+            return fs::write(&path, bytes).unwrap();
+        }
+    }
+    panic!("the value is in no file");
+}
+
+/// All files below a directory.
+fn below(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let mut paths: Vec<PathBuf> =
+        entries.flat_map(|path| if path.is_dir() { below(&path) } else { vec![path] }).collect();
+    paths.sort();
+    paths
+}
+
+#[test]
+fn flipped_bytes_of_a_backup_are_found_and_named() {
+    let (directory, backups) = (Directory::new(), Directory::new());
+    written(&directory);
+    let output = run(program(&["backup", "--data"]).arg(directory.path()).arg("--to").arg(backups.path()));
+    let backup = PathBuf::from(String::from_utf8(output.stdout).unwrap().lines().next().unwrap());
+    let mut found = 0;
+    for seed in 1..=places() {
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let mut paths = below(&backup);
+        paths.retain(|path| fs::metadata(path).unwrap().len() > 0);
+        let path = &paths[random.below(paths.len())];
+        let before = fs::read(path).unwrap();
+        let what = format!("seed {seed}, {}", flip(path, &mut random));
+        let checked = run(program(&["restore", "--check", "--from"]).arg(&backup));
+        let (said, name) = (told(&checked), path.file_name().unwrap().to_str().unwrap());
+        assert!(!checked.status.success() && said.contains(name), "{what}: {said}");
+        let target = backups.path().join("restored");
+        let restored = run(program(&["restore", "--from"]).arg(&backup).arg("--data").arg(&target));
+        assert!(!restored.status.success(), "{what}: {}", told(&restored));
+        let _ = fs::remove_dir_all(&target);
+        fs::write(path, before).unwrap();
+        found += 1;
+    }
+    let checked = run(program(&["restore", "--check", "--from"]).arg(&backup));
+    assert!(checked.status.success(), "{}", told(&checked));
+    println!("backups: {} places, {found} found", places());
+}
+
+/// Opening would lose without a word what was written behind the damage.
+#[test]
+fn a_damaged_log_is_not_opened() {
+    let directory = Directory::new();
+    let server = Server::start(&directory);
+    let mut client = server.client();
+    client.put("/db", "").expect(201);
+    load(&mut client, "/db", 3000, 200);
+    server.kill();
+    let logs = files(directory.path(), |name| name.ends_with(".log"));
+    let log = logs.iter().max_by_key(|path| fs::metadata(path).unwrap().len()).unwrap();
+    let mut bytes = fs::read(log).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle..middle + FLIPPED].iter_mut().for_each(|byte| *byte = !*byte);
+    fs::write(log, bytes).unwrap();
+    let text = told(&run(&mut serve(&directory)));
+    assert!(text.contains("the log of writes") && text.contains("settee salvage"), "{text}");
 }

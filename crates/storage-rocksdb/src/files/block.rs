@@ -109,6 +109,11 @@ impl<'a> Rows<'a> {
         (restarts > 0).then(|| Self { rest: Bytes(&rest[..entries]), key: Vec::new(), is_index: false })
     }
 
+    /// Bytes of entries that were not read yet.
+    pub(super) fn left(&self) -> usize {
+        self.rest.0.len()
+    }
+
     /// The next key and value; `None` at the end, an error where nothing can be understood.
     #[expect(clippy::type_complexity, reason = "the key is lent by the cursor, the value by the block")]
     pub(super) fn next(&mut self) -> Result<Option<(&[u8], &'a [u8])>, ()> {

@@ -51,6 +51,15 @@ impl<'a> Bytes<'a> {
     }
 }
 
+/// Appends a number as [`Bytes::varint`] reads it.
+pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
 /// The CRC-32C of the parts one after the other, in the form in which RocksDB stores it.
 pub(super) fn masked_crc(parts: &[&[u8]]) -> u32 {
     let crc = parts.iter().fold(0, |crc, part| crc32c::crc32c_append(crc, part));

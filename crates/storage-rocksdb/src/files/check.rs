@@ -13,8 +13,10 @@ use super::log::{Item, Log};
 use super::manifest::Manifest;
 use super::table::{Damage, Table};
 use super::{blob, blob_path};
+use crate::damage::{self, Holes};
+use crate::keys::shard as shard_of;
+use crate::options;
 use crate::shards::Stored;
-use crate::{keys, options};
 
 /// What a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -31,6 +33,8 @@ pub enum FileKind {
     Current,
     /// Options and the identity of the store, for people.
     Text,
+    /// The list of what is isolated.
+    Isolated,
 }
 
 impl fmt::Display for FileKind {
@@ -42,6 +46,7 @@ impl fmt::Display for FileKind {
             Self::Manifest => "manifest",
             Self::Current => "name of the manifest",
             Self::Text => "text",
+            Self::Isolated => "list of damage",
         })
     }
 }
@@ -109,11 +114,22 @@ impl Checked {
     }
 }
 
-pub(super) fn shard_of(key: &[u8]) -> u64 {
-    let mut bytes = [0; keys::PREFIX];
-    let length = key.len().min(bytes.len());
-    bytes[..length].copy_from_slice(&key[..length]);
-    u64::from_be_bytes(bytes)
+/// The faults of the logs alone. What a crash leaves is marked so in whichever log it is: several are written at once, as far
+/// as the disk knows.
+///
+/// # Errors
+/// When the directory cannot be read.
+pub(crate) fn check_logs(directory: &Path) -> io::Result<Vec<Fault>> {
+    let found = Directory::read(directory)?;
+    let manifest = found.manifest()?.unwrap_or_default();
+    let mut reading = Reading { directory, checked: Checked::default(), progress: &mut |_, _| {}, total: 0 };
+    reading.logs(&found, &manifest)?;
+    for fault in reading.checked.faults.iter_mut().filter(|fault| !fault.is_cut_end) {
+        let bytes = fs::read(&fault.file)?;
+        let is_end = fault.offset + fault.length == bytes.len() as u64;
+        fault.is_cut_end = is_end && is_cut(bytes.get(fault.offset as usize..).unwrap_or_default());
+    }
+    Ok(reading.checked.faults)
 }
 
 /// Reads all files of the store in `directory` and compares them with their checksums. The store may be in use: files
@@ -148,6 +164,7 @@ pub fn check(directory: &Path, depth: Depth, progress: &mut dyn FnMut(u64, u64))
         Depth::Outline => reading.outlines(&manifest)?,
     }
     reading.logs(&found, &manifest)?;
+    reading.holes();
     Ok(reading.checked)
 }
 
@@ -249,6 +266,21 @@ impl Reading<'_> {
         Ok(())
     }
 
+    /// What was damaged before, and is isolated now.
+    fn holes(&mut self) {
+        let path = self.directory.join(damage::FILE);
+        match Holes::load(self.directory) {
+            Ok(holes) => {
+                for hole in holes.iter() {
+                    let what = format!("what was damaged in {} is lost ({})", hole.file, hole.column);
+                    self.checked.fault(&path, FileKind::Isolated, what, None);
+                    self.checked.faults.last_mut().expect("it was just noted").shards = vec![hole.shards()];
+                }
+            }
+            Err(error) => self.checked.fault(&path, FileKind::Isolated, error.to_string(), None),
+        }
+    }
+
     /// Whether sorted files are there and have their sizes.
     fn outlines(&mut self, manifest: &Manifest) -> io::Result<()> {
         for (number, known) in &manifest.tables {
@@ -306,7 +338,8 @@ impl Reading<'_> {
                         }
                     },
                     Item::Damage { offset, length, is_last: is_end } => {
-                        let is_cut_end = is_last && is_end && is_cut(&bytes[offset..]);
+                        let is_cut_end = is_last && is_end && is_cut(&bytes[offset..])
+                            || has_hole(offset, &bytes[offset..offset + length]);
                         let what = if is_cut_end { "a write that is cut off" } else { "writes" };
                         self.checked.damage(path, FileKind::Log, &[Damage::beside_data(offset, length, what)]);
                         self.checked.faults.last_mut().expect("it was just noted").is_cut_end = is_cut_end;
@@ -336,6 +369,16 @@ fn settled(mut bytes: Vec<u8>, path: &Path) -> io::Result<Vec<u8>> {
         bytes = again;
     }
     Ok(bytes)
+}
+
+/// The unit in which a file system writes.
+const PAGE: usize = 4096;
+
+/// Whether a page is missing that was never synced: after a power failure it is zeros, and later ones may be there.
+fn has_hole(offset: usize, bytes: &[u8]) -> bool {
+    let first = offset.next_multiple_of(PAGE) - offset;
+    let pages = bytes.get(first..).unwrap_or_default().chunks(PAGE);
+    pages.into_iter().any(|page| page.len() >= PAGE / 8 && page.iter().all(|byte| *byte == 0))
 }
 
 /// Whether a record that is not whole ends where the file does, or nothing but zeros follows.

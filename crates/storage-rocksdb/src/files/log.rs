@@ -46,6 +46,33 @@ enum Kind {
     Note,
 }
 
+/// A record as it follows the first `length` bytes of a log.
+pub(super) fn append(length: usize, record: &[u8]) -> Vec<u8> {
+    let (mut out, mut rest, mut is_first) = (Vec::new(), record, true);
+    loop {
+        let left = BLOCK - (length + out.len()) % BLOCK;
+        if left < HEADER {
+            out.resize(out.len() + left, 0);
+            continue;
+        }
+        let (payload, others) = rest.split_at(rest.len().min(left - HEADER));
+        let kind = match (is_first, others.is_empty()) {
+            (true, true) => 1,
+            (true, false) => 2,
+            (false, false) => 3,
+            (false, true) => 4,
+        };
+        out.extend_from_slice(&masked_crc(&[&[kind], payload]).to_le_bytes());
+        out.extend_from_slice(&(payload.len() as u16).to_le_bytes());
+        out.push(kind);
+        out.extend_from_slice(payload);
+        if others.is_empty() {
+            return out;
+        }
+        (rest, is_first) = (others, false);
+    }
+}
+
 impl<'a> Log<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }

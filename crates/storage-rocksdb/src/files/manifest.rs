@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::bytes::Bytes;
+use super::bytes::{Bytes, put_varint};
 use super::log::{Item, Log};
 
 /// What the manifest says.
@@ -26,6 +26,7 @@ pub(super) struct Manifest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TableFile {
     pub(super) column: u32,
+    pub(super) level: u64,
     pub(super) size: u64,
     /// The least and the greatest key.
     pub(super) smallest: Vec<u8>,
@@ -69,6 +70,15 @@ impl Manifest {
         self.min_log = self.min_log.max(edit.min_log.unwrap_or(0));
         Some(())
     }
+}
+
+/// The record of an edit that takes out a sorted file.
+pub(super) fn without(column: u32, level: u64, number: u64) -> Vec<u8> {
+    let mut record = Vec::new();
+    for value in [200, u64::from(column), 6, level, number] {
+        put_varint(&mut record, value);
+    }
+    record
 }
 
 #[derive(Default)]
@@ -126,7 +136,7 @@ impl Edit {
     }
 
     fn table(&mut self, bytes: &mut Bytes<'_>) -> Option<(u64, TableFile)> {
-        bytes.varint()?;
+        let level = bytes.varint()?;
         let (number, size) = (bytes.varint()?, bytes.varint()?);
         let user_key = |key: &[u8]| Some(key.split_last_chunk::<8>()?.0.to_vec());
         let (smallest, largest) = (user_key(bytes.prefixed()?)?, user_key(bytes.prefixed()?)?);
@@ -139,7 +149,7 @@ impl Edit {
             }
             Some(())
         })?;
-        Some((number, TableFile { column: 0, size, smallest, largest }))
+        Some((number, TableFile { column: 0, level, size, smallest, largest }))
     }
 }
 

@@ -3,7 +3,8 @@
 //!
 //! RocksDB itself stops at the first block that does not fit its checksum, and opens nothing whose manifest is damaged.
 //! So its formats are read here, by safe code that takes every byte for possibly wrong: [`table`] sorted files, [`blob`]
-//! blob files, [`log`] logs of writes ([`batch`]) and the [`manifest`]. Nothing here writes into a store that exists.
+//! blob files, [`log`] logs of writes ([`batch`]) and the [`manifest`]. Nothing here writes into a store that exists, but for
+//! [`repair`], which makes one without the damaged parts of sorted files.
 
 mod batch;
 mod blob;
@@ -15,12 +16,14 @@ mod entry;
 mod log;
 mod manifest;
 mod merge;
+pub(crate) mod repair;
 mod salvage;
 mod table;
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests;
 
+pub(crate) use check::check_logs;
 pub use check::{Checked, Depth, Fault, FileKind, check};
 pub use salvage::{Salvaged, salvage};
 

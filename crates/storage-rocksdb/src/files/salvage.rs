@@ -11,14 +11,16 @@ use settee_storage::{Keyspace, Result, StorageError};
 
 use super::batch::Writes;
 use super::blob::BlobFiles;
-use super::check::{Versions, is_cut, shard_of};
+use super::check::{Versions, is_cut};
 use super::directory::{Directory, table_path};
 use super::entry::{Entry, Kind};
 use super::log::{Item, Log};
 use super::manifest::Manifest;
 use super::merge::{LostKeys, Merge, Ranges, Source, Waiting};
 use super::table::Table;
+use crate::damage::Holes;
 use crate::error::translate;
+use crate::keys::shard as shard_of;
 use crate::options::{self, Tuned};
 use crate::{Database, Options};
 
@@ -51,6 +53,7 @@ pub fn salvage(from: &Path, to: &Path, options: &Options, progress: &mut dyn FnM
     let database = Database::open_cf_descriptors(&opened_with, to, columns).map_err(translate)?;
     let mut salvaged = Salvaged { lost_writes: found.lost_writes, ..Salvaged::default() };
     let mut damaged: BTreeSet<(u64, u64)> = found.gaps.iter().map(|shard| (*shard, *shard)).collect();
+    damaged.extend(found.isolated.iter().copied());
     let names = Keyspace::ALL.iter().map(|space| space.name()).chain([options::STATE]);
     let Found { directory, columns, mut logged, mut ranges, mut waiting, .. } = found;
     let mut blobs = BlobFiles::new(directory.path.clone());
@@ -133,6 +136,8 @@ struct Found {
     waiting: BTreeMap<u32, Vec<Waiting>>,
     gaps: BTreeSet<u64>,
     lost_writes: bool,
+    /// Shards that had lost something before.
+    isolated: Vec<(u64, u64)>,
 }
 
 impl Found {
@@ -150,6 +155,7 @@ impl Found {
             waiting: BTreeMap::new(),
             gaps: BTreeSet::new(),
             lost_writes: false,
+            isolated: isolated(from),
             directory,
         };
         found.read_tables(&manifest);
@@ -232,6 +238,12 @@ impl Found {
         }
         self.gaps = versions.take_gaps();
     }
+}
+
+/// What the list of damage says; all shards, if it cannot be read.
+fn isolated(from: &Path) -> Vec<(u64, u64)> {
+    let Ok(holes) = Holes::load(from) else { return vec![(0, u64::MAX)] };
+    holes.iter().map(|hole| hole.shards().into_inner()).collect()
 }
 
 /// A file in memory, with its first key looked for in its first block.

@@ -14,7 +14,7 @@ const USUAL_CHECKSUM: u8 = 4;
 
 /// A file in memory, and what its index says.
 pub(super) struct Table<'a> {
-    blocks: Blocks<'a>,
+    pub(super) blocks: Blocks<'a>,
     /// Blocks of data, in order, and stretches between them that cannot be read.
     pub(super) stretches: Vec<Stretch>,
     /// Deletions of ranges.
@@ -22,6 +22,8 @@ pub(super) struct Table<'a> {
     /// Damage beside the data: places, and what lies there.
     pub(super) damage: Vec<Damage>,
     column: Option<u32>,
+    properties: Option<Handle>,
+    has_user_keys: bool,
 }
 
 /// Bytes that are not what was written.
@@ -90,6 +92,8 @@ impl<'a> Table<'a> {
             ranges: Vec::new(),
             damage,
             column: None,
+            properties: None,
+            has_user_keys: true,
         };
         match footer {
             Some(footer) => table.read_index(footer.metaindex),
@@ -122,8 +126,10 @@ impl<'a> Table<'a> {
             }
         }
         let find = |wanted: &str| parts.iter().find(|(name, _)| name == wanted).map(|(_, handle)| *handle);
-        let properties = find("rocksdb.properties").and_then(|handle| self.block(handle, "properties"));
+        self.properties = find("rocksdb.properties");
+        let properties = self.properties.and_then(|handle| self.block(handle, "properties"));
         let form = IndexForm::of(properties.as_deref());
+        self.has_user_keys = form.has_user_keys;
         self.column = properties.as_deref().and_then(column);
         if let Some(block) = find("rocksdb.range_del").and_then(|handle| self.block(handle, "deletions of ranges")) {
             self.ranges = entries(&block).unwrap_or_default();
@@ -227,6 +233,16 @@ impl<'a> Table<'a> {
     /// The number of the column family that the file belongs to, as its properties say.
     pub(super) fn column(&self) -> Option<u32> {
         self.column
+    }
+
+    /// Where the properties lie.
+    pub(super) fn properties(&self) -> Option<Handle> {
+        self.properties
+    }
+
+    /// Whether no two blocks hold versions of one key.
+    pub(super) fn has_user_keys(&self) -> bool {
+        self.has_user_keys
     }
 
     /// What is needed to read stretches later.

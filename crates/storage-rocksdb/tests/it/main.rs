@@ -3,6 +3,7 @@
 
 mod child;
 mod crash;
+mod damage;
 mod engine;
 
 use std::path::Path;
