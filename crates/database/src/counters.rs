@@ -54,7 +54,10 @@ impl Counters {
                                 written += 1;
                                 inserted += u64::from(rev.generation == 1);
                             }
-                            UpdateOutcome::Conflict | UpdateOutcome::Purged(_) | UpdateOutcome::Stale(_) => {}
+                            UpdateOutcome::Conflict
+                            | UpdateOutcome::PartitionOverflow(_)
+                            | UpdateOutcome::Purged(_)
+                            | UpdateOutcome::Stale(_) => {}
                         }
                     }
                 }

@@ -16,7 +16,7 @@ use crate::codec::{Reader, put_varint};
 use crate::compaction::Compacting;
 use crate::rank::Ranks;
 use crate::read::ReadView;
-use crate::update::Queue;
+use crate::update::{Fullness, Queue};
 use crate::{Counters, DatabaseError, Result, keys};
 
 /// How many revisions of a branch are remembered unless a database says otherwise, as in CouchDB.
@@ -76,6 +76,11 @@ impl Meta {
         })
     }
 
+    /// What the leaves of all documents have.
+    pub(crate) fn leaves(&self) -> LeafBytes {
+        LeafBytes { bodies: self.leaf_bytes, attachments: self.leaf_attachment_bytes }
+    }
+
     /// Counts the leaves of a document as they are now instead of as they were.
     pub(crate) fn count_leaves(&mut self, before: LeafBytes, now: LeafBytes) {
         self.leaf_bytes = (self.leaf_bytes + now.bodies).saturating_sub(before.bodies);
@@ -97,6 +102,12 @@ impl Meta {
 pub(crate) struct LeafBytes {
     pub(crate) bodies: u64,
     pub(crate) attachments: u64,
+}
+
+impl LeafBytes {
+    pub(crate) fn total(self) -> u64 {
+        self.bodies + self.attachments
+    }
 }
 
 /// What is stored for a document beside its bodies, about: its id, its revision tree and its place among the changes.
@@ -147,6 +158,7 @@ pub(crate) struct Writer {
     pub(crate) security: Option<Json>,
     /// The log records of ranks since the whole tables were stored.
     pub(crate) rank_log: Vec<u64>,
+    pub(crate) fullness: Fullness,
 }
 
 type Listener = Box<dyn Fn(Event) + Send + Sync>;
@@ -411,7 +423,8 @@ fn load(snapshot: &dyn Snapshot) -> Result<(Writer, Page)> {
     let meta = head.or(old_meta).map_or(Ok(Meta::default()), |bytes| Meta::decode(&bytes))?;
     let revs_limit = decode_revs_limit(revs_limit)?;
     let security = security.map(Json::trusted);
-    Ok((Writer { state, meta, ranks: Arc::new(ranks), revs_limit, security, rank_log }, uploads.into_page()?))
+    let (ranks, fullness) = (Arc::new(ranks), Fullness::default());
+    Ok((Writer { state, meta, ranks, revs_limit, security, rank_log, fullness }, uploads.into_page()?))
 }
 
 /// The ranks as of `state`, and the numbers of their log records. `log` has the first of these.

@@ -1,6 +1,6 @@
 //! What is in one partition of a partitioned database: a range of ids, see [`settee_model::partition`].
 
-use settee_storage::{Direction, Expect, KeyRange, Keyspace};
+use settee_storage::{Direction, Expect, KeyRange, Keyspace, Snapshot};
 
 use crate::record::{DocRecord, Head};
 use crate::{IdRange, ReadView, Result};
@@ -32,25 +32,30 @@ impl ReadView {
     /// # Errors
     /// When the engine failed.
     pub fn partition_info(&self, partition: &str) -> Result<PartitionInfo> {
-        let IdRange { start, end } = partition_range(partition);
-        let range = KeyRange { start: start.as_deref(), end: end.as_deref() };
-        let mut cursor = self.snapshot().scan(Keyspace::Documents, range, Direction::Forward, Expect::All)?;
-        let mut info = PartitionInfo::default();
-        while let Some((key, bytes)) = cursor.next()? {
-            if Head::is_deleted(bytes) {
-                info.doc_del_count += 1;
-            } else {
-                info.doc_count += 1;
-            }
-            info.active_bytes += (key.len() + bytes.len()) as u64;
-            let tree = DocRecord::decode(bytes)?.tree;
-            for (index, node) in (0..).zip(tree.nodes()) {
-                if let Some(stored) = node.value.filter(|_| tree.is_leaf(index)) {
-                    info.external_bytes += u64::from(stored.size) + stored.attachments_length;
-                    info.active_bytes += stored.total_bytes() as u64 + stored.attachments_length;
-                }
+        read_partition(self.snapshot().as_ref(), partition)
+    }
+}
+
+/// Counts what `snapshot` has in a partition.
+pub(crate) fn read_partition(snapshot: &dyn Snapshot, partition: &str) -> Result<PartitionInfo> {
+    let IdRange { start, end } = partition_range(partition);
+    let range = KeyRange { start: start.as_deref(), end: end.as_deref() };
+    let mut cursor = snapshot.scan(Keyspace::Documents, range, Direction::Forward, Expect::All)?;
+    let mut info = PartitionInfo::default();
+    while let Some((key, bytes)) = cursor.next()? {
+        if Head::is_deleted(bytes) {
+            info.doc_del_count += 1;
+        } else {
+            info.doc_count += 1;
+        }
+        info.active_bytes += (key.len() + bytes.len()) as u64;
+        let tree = DocRecord::decode(bytes)?.tree;
+        for (index, node) in (0..).zip(tree.nodes()) {
+            if let Some(stored) = node.value.filter(|_| tree.is_leaf(index)) {
+                info.external_bytes += u64::from(stored.size) + stored.attachments_length;
+                info.active_bytes += stored.total_bytes() as u64 + stored.attachments_length;
             }
         }
-        Ok(info)
     }
+    Ok(info)
 }

@@ -184,6 +184,7 @@ impl From<settee_service::Error> for Error {
             Cause::Unauthorized(_) => Self::unauthorized(reason),
             Cause::Forbidden(_) => Self::forbidden(reason),
             Cause::Conflict => Self::conflict(),
+            Cause::PartitionOverflow(_) => Self::new(StatusCode::FORBIDDEN, "partition_overflow", reason),
             Cause::Missing | Cause::Deleted | Cause::MissingFunction(_) => Self::not_found(reason),
             Cause::UnknownLanguage(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "unknown_query_language", reason),
             Cause::TooManyCalls => Self::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason),

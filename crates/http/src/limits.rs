@@ -1,7 +1,7 @@
 //! [`Limits`]: how large documents may be, and which ids they may have.
 
 use hyper::StatusCode;
-use settee_database::{Database, Layout};
+use settee_database::{Database, DocUpdate, Layout};
 use settee_model::json::Json;
 use settee_model::partition::validate_partitioned_id;
 use settee_model::{Document, validate_doc_id};
@@ -14,14 +14,17 @@ use crate::Error;
 pub(crate) struct Limits {
     document_bytes: u64,
     id_bytes: u64,
+    /// A partition that is as large as this is full.
+    partition_bytes: u64,
 }
 
 impl Limits {
-    /// The limits in force: `[couchdb] max_document_size` and `max_document_id_length`.
+    /// The limits in force: `[couchdb] max_document_size`, `max_document_id_length` and `max_partition_size`.
     pub(crate) fn of(settings: &dyn Settings) -> Self {
         Self {
             document_bytes: couchdb::MAX_DOCUMENT_SIZE.of(settings),
             id_bytes: couchdb::MAX_DOCUMENT_ID_LENGTH.of(settings),
+            partition_bytes: couchdb::MAX_PARTITION_SIZE.of(settings),
         }
     }
 
@@ -38,6 +41,12 @@ impl Limits {
         let attachments = document.attachments.as_ref().map_or(0, |attachments| attachments.as_bytes().len());
         let size = text.as_bytes().len().saturating_sub(attachments);
         self.check_size(size, document.id.as_deref().unwrap_or_default())
+    }
+
+    /// The update, which keeps to the limit of its partition, if it has one.
+    pub(crate) fn within(self, database: &Database, update: DocUpdate) -> DocUpdate {
+        let is_limited = database.layout() == Layout::Partitioned && self.partition_bytes > 0;
+        if is_limited { update.within(self.partition_bytes) } else { update }
     }
 
     /// Refuses an id that no document of `database` can have.

@@ -108,6 +108,7 @@ pub(crate) struct Process {
     tail: Vec<u8>,
     error_log_left: usize,
     is_error_log_cut: bool,
+    has_answered: bool,
 }
 
 /// The state of one exchange.
@@ -163,6 +164,7 @@ impl Process {
             tail: Vec::new(),
             error_log_left: ERROR_LOG_BYTES,
             is_error_log_cut: false,
+            has_answered: false,
         };
         process.set_up().map_err(failed)?;
         Ok(process)
@@ -249,7 +251,7 @@ impl Process {
     }
 
     /// Writes all commands and takes all answers, both as the pipes allow. Each answer has the time-out of the settings,
-    /// counted from the one before it.
+    /// counted from the one before it; the first one may take as long as a process may need to start.
     pub(crate) fn exchange(&mut self, exchange: &mut dyn Exchange) -> Result<(), Failure> {
         let mut flow = Flow {
             out: Vec::new(),
@@ -278,7 +280,8 @@ impl Process {
 
     /// Waits until something can be read or written.
     fn wait(&mut self, flow: &Flow) -> Result<(), Failure> {
-        let timeout_ms = self.settings.timeout_ms;
+        let Settings { timeout_ms, start_timeout_ms, .. } = *self.settings;
+        let timeout_ms = if self.has_answered { timeout_ms } else { timeout_ms.max(start_timeout_ms) };
         let left = Duration::from_millis(timeout_ms).saturating_sub(flow.last_answer.elapsed());
         if left.is_zero() {
             return Err(Failure::Timeout { language: Arc::clone(&self.language), timeout_ms });
@@ -384,6 +387,7 @@ impl Process {
                 };
                 flow.open_bytes -= length;
                 flow.last_answer = Instant::now();
+                self.has_answered = true;
                 exchange.answer(value).map_err(|problem| match problem {
                     Problem::Garbled(what) => self.garbled(format!("{what}: {}", excerpt(line))),
                     Problem::Limit(what) => Failure::Limit(what),

@@ -35,6 +35,9 @@ pub struct Settings {
     pub idle_limit: usize,
     /// The longest time that one answer may take. CouchDB's `os_process_timeout`.
     pub timeout_ms: u64,
+    /// The least time for the first answer of a process: a virtual machine may need some to start on a busy computer, which
+    /// is no fault of the function that it is asked to compile.
+    pub start_timeout_ms: u64,
     /// What a process may allocate, if that is limited. Only Linux can.
     pub memory_bytes: Option<u64>,
     /// What servers are told about reductions that do not shrink. CouchDB's `reduce_limit`.
@@ -63,6 +66,7 @@ impl Default for Settings {
             process_limit: 100,
             idle_limit: 100,
             timeout_ms: 5_000,
+            start_timeout_ms: 30_000,
             memory_bytes: Some(2 << 30),
             reduce_limit: ReduceLimit::On,
             project_documents: true,

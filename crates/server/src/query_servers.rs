@@ -136,6 +136,7 @@ impl QueryServers {
             reduce_limit,
             project_documents: query_server_config::PROJECT_DOCUMENTS.of(configuration),
             environment: environment::for_query_servers(),
+            ..Settings::default()
         }
     }
 }

@@ -37,6 +37,9 @@ pub enum Error {
     /// Another revision is there.
     #[error("Document update conflict.")]
     Conflict,
+    /// The document of this id would grow, and its partition is full.
+    #[error("Partition limit exceeded due to update on '{0}'")]
+    PartitionOverflow(String),
     /// The document is not there, or whoever asks may not know that it is.
     #[error("missing")]
     Missing,

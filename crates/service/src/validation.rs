@@ -162,6 +162,7 @@ impl Writer {
                 results[place] = match outcome {
                     UpdateOutcome::Saved(rev) => Some(Ok(rev)),
                     UpdateOutcome::Conflict => Some(Err(Error::Conflict)),
+                    UpdateOutcome::PartitionOverflow(id) => Some(Err(Error::PartitionOverflow(id))),
                     UpdateOutcome::Purged(_) => Some(Err(Error::Internal("an update is no purge"))),
                     UpdateOutcome::Stale(update) => {
                         waiting.push((place, *update));

@@ -4,6 +4,7 @@
 //! engine has committed: a failed commit leaves nothing behind.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use settee_model::json::Json;
 use settee_model::rev_tree::{Grown, Known, Revisions};
-use settee_model::{Rev, RevHash, RevisionHasher};
+use settee_model::{Rev, RevHash, RevisionHasher, partition};
 use settee_storage::{
     Batch, Direction, Durability, Expect, KeyRange, Keyspace, Purpose, Shard, ShardState, Snapshot, StorageError,
     Version,
@@ -24,6 +25,7 @@ use super::validation::{Acceptance, acceptance};
 use super::{DocUpdate, EditMode, UpdateOutcome, Work, WorkResult, is_design_id};
 use crate::attachment::encode_all;
 use crate::attempt::Attempt;
+use crate::catalog::Layout;
 use crate::codec::put_varint;
 use crate::database::{Database, Meta, Writer, load_writer};
 use crate::local::LocalDocument;
@@ -152,6 +154,7 @@ impl<'a> Group<'a> {
         documents: Documents<'a>,
         purpose: Purpose,
     ) -> Self {
+        writer.fullness.begin();
         Self {
             database,
             shard: database.shard(),
@@ -171,7 +174,10 @@ impl<'a> Group<'a> {
 
     fn apply(&mut self, work: &Work) -> Result<Vec<UpdateOutcome>> {
         match work {
-            Work::Documents(updates) => return updates.iter().map(|update| self.apply_update(update)).collect(),
+            Work::Documents(updates) => {
+                let full = self.writer.fullness.full(self.snapshot, &self.meta, updates)?;
+                return updates.iter().map(|update| self.apply_update(update, &full)).collect();
+            }
             Work::Purge(purges) => return Ok(purges.iter().map(|purge| self.purge(purge)).collect()),
             Work::Compact(ids) => ids.iter().for_each(|id| self.compact(id)),
             Work::ForgetPurges { up_to } => self.forget_purges(*up_to),
@@ -204,7 +210,7 @@ impl<'a> Group<'a> {
         Ok(Vec::new())
     }
 
-    fn apply_update(&mut self, update: &DocUpdate) -> Result<UpdateOutcome> {
+    fn apply_update(&mut self, update: &DocUpdate, full: &HashSet<&str>) -> Result<UpdateOutcome> {
         if update.path.is_empty() {
             return Ok(self.apply_local(update));
         }
@@ -219,6 +225,14 @@ impl<'a> Group<'a> {
                 None => return Ok(UpdateOutcome::Conflict),
             },
         };
+        let is_full = |(partition, _): (&str, &str)| full.contains(partition);
+        if update.mode == EditMode::Interactive
+            && !full.is_empty()
+            && partition::split(&update.id).is_some_and(is_full)
+            && grows(&touched.tree, update, &path)
+        {
+            return Ok(UpdateOutcome::PartitionOverflow(update.id.clone()));
+        }
         self.merge(update, &path)
     }
 
@@ -319,7 +333,9 @@ impl<'a> Group<'a> {
         self.database.publish_design_seq(self.meta.design_seq);
         let (revs_limit, security) = (self.revs_limit, self.security.take());
         self.database.publish_security(security.clone());
-        *self.writer = Writer { state, meta: self.meta, ranks, revs_limit, security, rank_log };
+        let mut fullness = std::mem::take(&mut self.writer.fullness);
+        fullness.commit();
+        *self.writer = Writer { state, meta: self.meta, ranks, revs_limit, security, rank_log, fullness };
         // The commit stands, whatever happens here: a bucket that stays large costs longer scans until the next.
         self.divide_buckets().ok();
         *self.database.ranks.lock() = [Arc::clone(&self.writer.ranks), Arc::clone(&self.writer.ranks)];
@@ -335,6 +351,9 @@ impl<'a> Group<'a> {
         // reaches the ranks in ascending order.
         for Settled { id, before, bytes_before, bytes, record, head } in &settled {
             self.meta.count_leaves(*bytes_before, *bytes);
+            if self.database.layout() == Layout::Partitioned {
+                self.writer.fullness.count(id, *bytes_before, *bytes);
+            }
             if let Some(head) = head {
                 self.scratch.clear();
                 record.encode(head, &mut self.scratch);
@@ -438,6 +457,15 @@ fn interactive_path<'u>(
             Some(Cow::Owned(vec![new, deletion]))
         }
     }
+}
+
+/// Whether the leaves of a document are larger when an interactive edit has replaced the one that `path` names.
+fn grows(tree: &impl Revisions<Stored>, update: &DocUpdate, path: &[Rev]) -> bool {
+    let replaced = path.get(1).and_then(|parent| tree.node(tree.find(parent)?).value);
+    let before = replaced.map_or(0, |stored| u64::from(stored.size) + stored.attachments_length);
+    let attachments = update.attachments.stored(0);
+    let attached: u64 = attachments.iter().map(|attachment| attachment.stored_length).sum();
+    update.body.as_bytes().len() as u64 + attached > before
 }
 
 /// Counts a document, which is absent, live or deleted, before and after.

@@ -9,6 +9,7 @@
 //! A conflict is an outcome, not an error. Nothing here waits for a client.
 
 mod contents;
+mod fullness;
 mod group;
 mod purge;
 mod queue;
@@ -25,6 +26,7 @@ use settee_model::{Document, Rev, RevHash, RevisionHasher};
 use settee_storage::Purpose;
 
 pub use contents::Stage;
+pub(crate) use fullness::Fullness;
 pub use purge::Purge;
 pub(crate) use purge::decode_number as decode_purge_number;
 pub(crate) use queue::Queue;
@@ -70,6 +72,8 @@ pub struct DocUpdate {
     local_rev: u64,
     validated: Option<Validated>,
     pub(crate) attachments: NewAttachments,
+    /// An interactive edit must not let the document grow if its partition is as large as this.
+    partition_bytes_max: Option<u64>,
 }
 
 /// What became of one update.
@@ -79,6 +83,8 @@ pub enum UpdateOutcome {
     Saved(Rev),
     /// The update did not name a leaf.
     Conflict,
+    /// The document of this id would grow, and its partition is full.
+    PartitionOverflow(String),
     /// Of a [`Purge`]: these revisions were leaves and are gone.
     Purged(Vec<Rev>),
     /// Nothing was written: the update was validated against a state that is no more. Here it is, to be validated again.
@@ -157,7 +163,7 @@ impl DocUpdate {
             }
             let local_rev = rev.as_ref().map_or(0, local_number);
             let (path, attachments) = (Vec::new(), NewAttachments::none());
-            return Some(Self { id, deleted, body, mode, path, local_rev, validated: None, attachments });
+            return Some(Self { local_rev, ..Self::replicated(id, deleted, body, mode, path, attachments) });
         }
         let given: Vec<Rev> = match revisions {
             Some(revisions) => revisions.path(),
@@ -172,7 +178,14 @@ impl DocUpdate {
                 std::iter::once(new).chain(parent).collect()
             }
         };
-        Some(Self { id, deleted, body, mode, path, local_rev: 0, validated: None, attachments })
+        Some(Self::replicated(id, deleted, body, mode, path, attachments))
+    }
+
+    /// The same update, which must not let the document grow if its partition is as large as this. Replicated revisions are
+    /// taken all the same.
+    #[must_use]
+    pub fn within(self, partition_bytes_max: u64) -> Self {
+        Self { partition_bytes_max: Some(partition_bytes_max), ..self }
     }
 
     /// A revision as it was stored before, with its ancestors in `path`.
@@ -184,7 +197,8 @@ impl DocUpdate {
         path: Vec<Rev>,
         attachments: NewAttachments,
     ) -> Self {
-        Self { id, deleted, body, mode, path, local_rev: 0, validated: None, attachments }
+        let (local_rev, validated, partition_bytes_max) = (0, None, None);
+        Self { id, deleted, body, mode, path, local_rev, validated, attachments, partition_bytes_max }
     }
 
     /// The same update with another body: the revision of an edit is computed anew, that of a replicated document stays.

@@ -57,6 +57,7 @@ fn every_error_has_a_status_a_name_and_a_reason() {
     line(&mut text, "service Forbidden", settee_service::Error::forbidden("You are not a db or server admin."));
     for error in [
         settee_service::Error::Conflict,
+        settee_service::Error::PartitionOverflow("p:a".to_owned()),
         settee_service::Error::Missing,
         settee_service::Error::Deleted,
         settee_service::Error::MissingFunction("shows".to_owned()),

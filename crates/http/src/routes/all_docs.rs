@@ -132,25 +132,22 @@ struct List<'a> {
     /// The ids that the list is made of.
     start: Vec<u8>,
     end: Option<Vec<u8>>,
-    /// How many documents there are, and how many of them the list counts: who asks for a partition is told of all, as in
-    /// CouchDB.
-    documents: u64,
+    /// How many documents the list counts: who asks for a partition is told of all, as in CouchDB.
     total: u64,
     first: bool,
 }
 
 impl<'a> List<'a> {
     fn new(output: &'a mut Output, view: &'a ReadView, params: &'a ViewParams, scope: Scope) -> Result<Self, Error> {
-        let documents = view.counts()?.0;
         let (IdRange { start, end }, total) = match (scope, &params.partition) {
-            (Scope::All, None) => (IdRange::default(), documents),
-            (Scope::All, Some(partition)) => (partition_range(partition), documents),
+            (Scope::All, None) => (IdRange::default(), view.counts()?.0),
+            (Scope::All, Some(partition)) => (partition_range(partition), view.counts()?.0),
             (Scope::Design, _) => {
                 let range = IdRange { start: Some(DESIGN_START.to_vec()), end: Some(DESIGN_END.to_vec()) };
                 (range, view.rank_of_id(DESIGN_END)? - view.rank_of_id(DESIGN_START)?)
             }
         };
-        Ok(Self { output, view, params, scope, start: start.unwrap_or_default(), end, documents, total, first: true })
+        Ok(Self { output, view, params, scope, start: start.unwrap_or_default(), end, total, first: true })
     }
 
     fn by_range(&mut self) -> Result<ControlFlow<()>, Error> {
@@ -159,11 +156,11 @@ impl<'a> List<'a> {
         let rows_before = match direction {
             Direction::Forward => self.rank(range.start.as_deref().unwrap_or_default())?,
             Direction::Backward => match range.end.as_deref() {
-                Some(end) => self.documents.saturating_sub(self.rank(end)?),
+                Some(end) => self.view.counts()?.0.saturating_sub(self.rank(end)?),
                 None => 0,
             },
         };
-        let update_seq = Some(self.view.update_seq()?);
+        let update_seq = if self.params.update_seq { Some(self.view.update_seq()?) } else { None };
         self.head(Some(rows_before.saturating_add(self.params.skip).min(self.total)), update_seq);
         let empty = matches!((&range.start, &range.end), (Some(start), Some(end)) if start >= end);
         let mut left = if empty { 0 } else { self.params.limit.unwrap_or(u64::MAX) };

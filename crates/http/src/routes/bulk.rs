@@ -65,10 +65,11 @@ pub(super) async fn docs(mut request: Request) -> Answer {
     let names: Vec<(String, Option<Rev>)> = rows.iter().map(Row::name).collect();
     let mut refused: Vec<Option<Error>> = Vec::with_capacity(rows.len());
     let mut updates = Vec::with_capacity(rows.len());
+    let limits = request.node.policy().documents;
     for row in rows {
         match row {
             Row::Update(update) => {
-                updates.push(update);
+                updates.push(limits.within(&database, update));
                 refused.push(None);
             }
             Row::Refused { error, .. } => refused.push(Some(error)),

@@ -71,6 +71,9 @@ pub(super) fn write_info(out: &mut Vec<u8>, database: &Arc<Database>) -> Result<
 pub(super) async fn create(request: Request) -> Answer {
     let shape = Shape::of(&request.query, &request.node)?;
     let name = request.captures.get("db").to_owned();
+    if shape.layout == Layout::Partitioned && is_system_name(&name) {
+        return Err(Error::bad_request("Cannot partition a system database"));
+    }
     let node = Arc::clone(&request.node);
     let created = name.clone();
     bridge::blocking(move || Ok(node.databases.create_as(&created, shape.layout, shape.q)?)).await?;
@@ -78,6 +81,14 @@ pub(super) async fn create(request: Request) -> Answer {
     let location = request.absolute(&format!("/{}", encode_path(&name)));
     respond::set(response.headers_mut(), header::LOCATION, &location);
     Ok(response)
+}
+
+/// The last segments of the names of databases that the server itself uses.
+const SYSTEM_NAMES: [&str; 6] = ["_dbs", "_global_changes", "_metadata", "_nodes", "_replicator", "_users"];
+
+/// Whether a database of this name is one of the server's own, also under a prefix.
+fn is_system_name(name: &str) -> bool {
+    SYSTEM_NAMES.contains(&name.rsplit('/').next().unwrap_or_default())
 }
 
 /// What the creator of a database says about it.

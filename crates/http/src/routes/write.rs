@@ -263,7 +263,8 @@ async fn make_update(request: &Request, database: &Arc<Database>, edit: Edit) ->
                 attachments::resolve(&database, &policy.attachments, &id, &document, mode, HashMap::new())?
             }
         };
-        prepare(id, document, attachments, mode, &mut RevisionHasher::default())
+        let update = prepare(id, document, attachments, mode, &mut RevisionHasher::default())?;
+        Ok(policy.documents.within(&database, update))
     };
     if waits || large { bridge::blocking(make).await } else { make() }
 }

@@ -346,3 +346,53 @@ async fn readers_of_a_design_document_with_an_escaped_slash_are_sent_on() {
     assert_eq!(ask(&world, "DELETE /db/_design%2Fnosuch", "").await.status, 404);
     assert_eq!(get(&world, "/db/a%2F_design%2Fd").await.status, 404);
 }
+
+#[tokio::test]
+async fn a_full_partition_is_answered_in_the_words_of_couchdb() {
+    let world = partitioned();
+    world.set("couchdb", "max_partition_size", "10");
+    world.admin("PUT /db/a:1", r#"{"n":1234567}"#).await;
+    let reason = "Partition limit exceeded due to update on 'a:2'";
+    let refused = format!(r#"403 {{"error":"partition_overflow","reason":"{reason}"}}"#);
+    assert_eq!(ask(&world, "PUT /db/a:2", "{}").await.line(), refused);
+    assert_eq!(ask(&world, "POST /db", r#"{"_id":"a:2"}"#).await.line(), refused);
+    let bulk = ask(&world, "POST /db/_bulk_docs", r#"{"docs":[{"_id":"a:2"},{"_id":"b:1"}]}"#).await;
+    assert_eq!(bulk.status, 201);
+    let row = format!(r#"{{"id":"a:2","error":"partition_overflow","reason":"{reason}"}},{{"ok":true"#);
+    assert!(bulk.body.contains(&row), "{}", bulk.body);
+    let replicated = ask(&world, "PUT /db/a:2?new_edits=false", r#"{"_rev":"1-x"}"#).await;
+    assert_eq!(replicated.status, 201);
+    for unlimited in ["0", "infinity", "1000"] {
+        world.set("couchdb", "max_partition_size", unlimited);
+        assert_eq!(ask(&world, &format!("PUT /db/a:x{unlimited}"), "{}").await.status, 201);
+    }
+}
+
+#[tokio::test]
+async fn databases_of_the_system_are_not_partitioned() {
+    let world = world();
+    let refused = r#"400 {"error":"bad_request","reason":"Cannot partition a system database"}"#;
+    for name in ["_users", "_replicator", "_global_changes", "a%2F_users", "a%2Fb%2F_replicator"] {
+        assert_eq!(ask(&world, &format!("PUT /{name}?partitioned=true"), "").await.line(), refused, "{name}");
+        assert_eq!(ask(&world, &format!("PUT /{name}?partitioned=false"), "").await.status, 201, "{name}");
+        assert_eq!(ask(&world, &format!("PUT /{name}?partitioned=true"), "").await.line(), refused, "{name} is there");
+    }
+    assert_eq!(ask(&world, "PUT /a%2Fb_users?partitioned=true", "").await.status, 201);
+}
+
+/// Clients log in without looking whether there is something to log in with.
+#[tokio::test]
+async fn a_login_without_a_name_is_a_bad_request() {
+    let world = world();
+    let nobody = r#"400 {"error":"bad_request","reason":"request body must contain a username"}"#;
+    for body in ["{}", r#"{"password":"pw"}"#, r#"{"name":null}"#, r#"{"name":null,"username":null,"password":"pw"}"#] {
+        assert_eq!(ask(&world, "POST /_session", body).await.line(), nobody, "{body}");
+    }
+    for body in ["", "password=pw", "=x", "name"] {
+        let form = Ask::new("POST /_session").text("application/x-www-form-urlencoded", body);
+        let told = world.ask(form).await;
+        let expected = if body == "name" { 401 } else { 400 };
+        assert_eq!(told.status.as_u16(), expected, "{body}: {}", told.body);
+    }
+    assert_eq!(ask(&world, "POST /_session", r#"{"username":"admin","password":"pw"}"#).await.status, 200);
+}

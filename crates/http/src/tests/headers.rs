@@ -87,3 +87,18 @@ async fn jsonp_is_off_until_somebody_allows_it() {
     assert_eq!(refused.body, "{\"error\":\"bad_request\",\"reason\":\"invalid_callback\"}\n");
     server.stop().await;
 }
+
+/// CouchDB once left some of them out where the replicator answers.
+#[tokio::test]
+async fn the_scheduler_answers_with_the_headers_of_all_answers() {
+    let server = Live::start(&[]).await;
+    for path in
+        ["/_scheduler/jobs", "/_scheduler/docs", "/_scheduler/jobs/nosuch", "/_scheduler/docs/_replicator/nosuch"]
+    {
+        let reply = server.request(&format!("GET {path}"), "").await;
+        for name in ["cache-control", "content-type", "server", "x-couch-request-id", "x-couchdb-body-time"] {
+            assert!(reply.header(name).is_some(), "{path}: {name} of {:?}", reply.headers);
+        }
+    }
+    server.stop().await;
+}

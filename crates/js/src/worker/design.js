@@ -227,12 +227,23 @@
     return typeof error === 'object' && error !== null && Boolean(error.name && error.stack);
   }
 
+  // In show functions CouchDB takes the object that starts a response for its headers.
+  function bareHeaders(object) {
+    var headers = {};
+    Object.keys(object).forEach(function (name) {
+      if (name !== 'code' && name !== 'headers') {
+        headers[name] = String(object[name]);
+      }
+    });
+    return headers;
+  }
+
   function show(make, args) {
     try {
       var result = wrap(make.apply(document, args) || {});
       if (chunks.length > 0) {
         result.code = result.code || response.code;
-        result.headers = Object.assign({}, response.headers, result.headers);
+        result.headers = Object.assign({}, response.headers, result.headers, bareHeaders(response));
         result.body = chunks.join('') + (result.body || '');
         chunks = [];
       }

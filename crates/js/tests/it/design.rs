@@ -88,6 +88,16 @@ fn shows_render_documents() {
             r#"["resp",{"body":"true,3,{\"a\":1}"}]"#,
         ),
         ("function(doc) { doc.n = 2; return {json: doc}; }", r#"["resp",{"json":{"_id":"a","n":2}}]"#),
+        // What begins a response names its headers, which count if something was sent, and more than those of the result.
+        (
+            "function() { start({'X-A': 'b', 'X-N': 1}); send('x'); return 'y'; }",
+            r#"["resp",{"body":"xy","headers":{"X-A":"b","X-N":"1"}}]"#,
+        ),
+        (
+            "function() { start({'X-A': 'b'}); send('x'); return {code: 299, headers: {'X-A': 'c', 'X-B': 'd'}}; }",
+            r#"["resp",{"code":299,"headers":{"X-A":"b","X-B":"d"},"body":"x"}]"#,
+        ),
+        ("function() { start({'X-A': 'b'}); return 'y'; }", r#"["resp",{"body":"y"}]"#),
         ("function() { return this.shows ? 'this' : 'other'; };\n", r#"["resp",{"body":"this"}]"#),
     ];
     for (function, expected) in table {

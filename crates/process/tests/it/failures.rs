@@ -44,7 +44,7 @@ fn compiling_ends_in_time() {
 #[test]
 fn programs_that_are_no_query_servers_are_reported() {
     let check = |command: &str, part: &str| {
-        let (server, _) = server_with(command, Settings { timeout_ms: 700, ..settings() });
+        let (server, _) = server_with(command, Settings { timeout_ms: 700, start_timeout_ms: 700, ..settings() });
         let began = Instant::now();
         check_compile(&server, "f", &CompileError::Unavailable(part.to_owned()));
         assert!(began.elapsed() < Duration::from_secs(5));
@@ -57,6 +57,15 @@ fn programs_that_are_no_query_servers_are_reported() {
     check("echo hello", "broke the protocol: it wrote no JSON (invalid JSON at byte 0): hello");
     check("echo '[]'", "broke the protocol");
     check("sh -c 'read line; echo 7; sleep 1000'", "its answer to reset is not true but 7");
+}
+
+/// An Erlang virtual machine on a busy computer.
+#[test]
+fn a_process_that_starts_slowly_has_more_time_for_its_first_answer_only() {
+    let slow = format!("sh -c 'sleep 1; exec {}'", command());
+    let (server, _) = server_with(&slow, Settings { timeout_ms: 900, ..settings() });
+    assert!(program(&server, &["act"]).is_ok());
+    check_compile(&server, "hang", &CompileError::Unavailable("gave no answer within 900 ms".to_owned()));
 }
 
 #[test]

@@ -1,0 +1,97 @@
+//! How full partitions are ([`Fullness`]): `max_partition_size` keeps the documents of a full one from growing.
+//!
+//! Sizes are those of [`PartitionInfo::external_bytes`](crate::PartitionInfo). The size of a partition is found once by
+//! reading all of it, and only in databases that are as large as the limit; then each commit changes what is known.
+
+use std::collections::{HashMap, HashSet};
+
+use settee_model::partition;
+use settee_storage::Snapshot;
+
+use super::{DocUpdate, EditMode};
+use crate::Result;
+use crate::database::{LeafBytes, Meta};
+use crate::partitions::read_partition;
+
+/// Of more partitions the sizes are not remembered: a megabyte of names.
+const REMEMBERED_MAX: usize = 10_000;
+
+/// The sizes of partitions, as far as they are known, and what a group changes.
+#[derive(Debug, Default)]
+pub(crate) struct Fullness {
+    committed: HashMap<Box<str>, u64>,
+    /// Bytes that the group in progress adds and removes.
+    changes: HashMap<Box<str>, Change>,
+}
+
+/// Bytes that come and bytes that go.
+#[derive(Clone, Copy, Debug, Default)]
+struct Change {
+    added: u64,
+    removed: u64,
+}
+
+impl Fullness {
+    /// What is known when a new group begins on the state that the last one committed.
+    pub(super) fn begin(&mut self) {
+        self.changes.clear();
+    }
+
+    /// The group is committed.
+    pub(super) fn commit(&mut self) {
+        for (partition, Change { added, removed }) in self.changes.drain() {
+            if let Some(size) = self.committed.get_mut(&partition) {
+                *size = (*size + added).saturating_sub(removed);
+            }
+        }
+    }
+
+    /// The leaves of a document of this id are others than before.
+    pub(super) fn count(&mut self, id: &str, before: LeafBytes, now: LeafBytes) {
+        let Some((partition, _)) = partition::split(id) else { return };
+        if !self.changes.contains_key(partition) {
+            self.changes.insert(partition.into(), Change::default());
+        }
+        if let Some(changes) = self.changes.get_mut(partition) {
+            changes.added += now.total();
+            changes.removed += before.total();
+        }
+    }
+
+    /// The partitions of `updates` whose documents must not grow.
+    pub(super) fn full<'u>(
+        &mut self,
+        snapshot: &dyn Snapshot,
+        meta: &Meta,
+        updates: &'u [DocUpdate],
+    ) -> Result<HashSet<&'u str>> {
+        let mut full = HashSet::new();
+        for update in updates.iter().filter(|update| update.mode == EditMode::Interactive) {
+            // No partition is larger than its database.
+            let limit = update.partition_bytes_max.filter(|limit| meta.leaves().total() >= *limit);
+            if let (Some(limit), Some((partition, _))) = (limit, partition::split(&update.id))
+                && !full.contains(partition)
+                && self.size(snapshot, partition)? >= limit
+            {
+                full.insert(partition);
+            }
+        }
+        Ok(full)
+    }
+
+    fn size(&mut self, snapshot: &dyn Snapshot, partition: &str) -> Result<u64> {
+        let committed = match self.committed.get(partition) {
+            Some(size) => *size,
+            None => {
+                let size = read_partition(snapshot, partition)?.external_bytes;
+                if self.committed.len() >= REMEMBERED_MAX {
+                    self.committed.clear();
+                }
+                self.committed.insert(partition.into(), size);
+                size
+            }
+        };
+        let Change { added, removed } = self.changes.get(partition).copied().unwrap_or_default();
+        Ok((committed + added).saturating_sub(removed))
+    }
+}
