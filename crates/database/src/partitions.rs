@@ -14,8 +14,6 @@ pub struct PartitionInfo {
     pub doc_del_count: u64,
     /// Bytes of the current bodies, uncompressed, and of their attachments.
     pub external_bytes: u64,
-    /// The same and the records of the documents, as they are stored but for the compression.
-    pub active_bytes: u64,
 }
 
 /// The ids of the documents of a partition.
@@ -42,18 +40,16 @@ pub(crate) fn read_partition(snapshot: &dyn Snapshot, partition: &str) -> Result
     let range = KeyRange { start: start.as_deref(), end: end.as_deref() };
     let mut cursor = snapshot.scan(Keyspace::Documents, range, Direction::Forward, Expect::All)?;
     let mut info = PartitionInfo::default();
-    while let Some((key, bytes)) = cursor.next()? {
+    while let Some((_, bytes)) = cursor.next()? {
         if Head::is_deleted(bytes) {
             info.doc_del_count += 1;
         } else {
             info.doc_count += 1;
         }
-        info.active_bytes += (key.len() + bytes.len()) as u64;
         let tree = DocRecord::decode(bytes)?.tree;
         for (index, node) in (0..).zip(tree.nodes()) {
             if let Some(stored) = node.value.filter(|_| tree.is_leaf(index)) {
                 info.external_bytes += u64::from(stored.size) + stored.attachments_length;
-                info.active_bytes += stored.total_bytes() as u64 + stored.attachments_length;
             }
         }
     }

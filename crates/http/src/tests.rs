@@ -15,6 +15,7 @@ pub(crate) mod parts;
 mod protocols;
 mod read_faults;
 mod refused_bodies;
+mod rewrites;
 mod routes;
 mod slow_readers;
 

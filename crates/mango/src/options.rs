@@ -247,9 +247,10 @@ fn use_index(value: Value<'_>) -> Result<Option<UseIndex>, Refusal> {
         Kind::Null => Ok(None),
         Kind::String => {
             let text = value.as_str().unwrap_or_default();
-            match text.strip_prefix("_design/").unwrap_or(&text).split_once('/') {
-                Some((design, name)) => named(design, Some(name)),
-                None => named(&text, None),
+            match text.strip_prefix("_design/").unwrap_or(&text).split('/').collect::<Vec<_>>()[..] {
+                [design] => named(design, None),
+                [design, name] => named(design, Some(name)),
+                _ => Err(invalid()),
             }
         }
         Kind::Array => {

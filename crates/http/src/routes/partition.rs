@@ -44,7 +44,8 @@ pub(super) async fn info(request: Request) -> Answer {
         let info = database.read()?.partition_info(&partition)?;
         let mut out = br#"{"db_name":"#.to_vec();
         write_string(&mut out, database.name());
-        let (active, external) = (info.active_bytes, info.external_bytes);
+        // How much less it takes in the file is not known of a part of it.
+        let (active, external) = (info.external_bytes, info.external_bytes);
         let (live, deleted) = (info.doc_count, info.doc_del_count);
         out.extend_from_slice(
             format!(r#","sizes":{{"active":{active},"external":{external}}},"partition":"#).as_bytes(),

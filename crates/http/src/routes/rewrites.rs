@@ -10,6 +10,7 @@ use hyper::header::{HeaderName, HeaderValue};
 use hyper::{Method, StatusCode, Uri};
 use settee_model::json::{Kind, Value};
 use settee_settings::chttpd;
+use tokio::task::JoinSet;
 
 use self::rules::Rewritten;
 use super::rendered::Rendered;
@@ -91,7 +92,13 @@ async fn follow(request: Request, target: Target) -> Answer {
         account: line.account,
     };
     let body = target.body.map(Unread::Known).or(body);
-    router.dispatch(&node, line, headers, user, body).await
+    // A task of its own has a stack of its own: a hundred rewrites on one are more than it holds. It ends with this one.
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move { router.dispatch(&node, line, headers, user, body).await });
+    match tasks.join_next().await {
+        Some(Ok(answer)) => answer,
+        Some(Err(_)) | None => Err(Error::internal("the request was not served to its end")),
+    }
 }
 
 /// What relative paths are relative to.

@@ -2,6 +2,8 @@
 //!
 //! Beyond CouchDB's members there is `access`, which tells what is really read.
 
+use std::cmp::Reverse;
+
 use settee_database::{Database, Layout};
 use settee_model::json::{Json, write_string};
 
@@ -59,7 +61,7 @@ fn write_source(source: Source<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Every index that was not used, the next best first.
+/// Every index that was not used, in CouchDB's order: that of the design documents from behind, whatever their ranking.
 fn write_candidates(options: &FindOptions, plan: Option<&Plan<'_>>, trace: &Trace<'_>, out: &mut Vec<u8>) {
     let is = |a: Source<'_>, b: Source<'_>| a.place() == b.place();
     let among = |sources: &[Source<'_>], source: Source<'_>| sources.iter().any(|other| is(*other, source));
@@ -87,7 +89,7 @@ fn write_candidates(options: &FindOptions, plan: Option<&Plan<'_>>, trace: &Trac
             (None, None) => (excluded_rank, *source, true, Reason::ExcludedByUser),
         });
     }
-    rows.sort_by_key(|(ranking, source, ..)| (*ranking, source.place()));
+    rows.sort_by_key(|(_, source, ..)| Reverse(source.place()));
     for (index, (ranking, source, usable, reason)) in rows.into_iter().enumerate() {
         if index > 0 {
             out.push(b',');

@@ -91,8 +91,9 @@ fn against(options: &FindOptions, source: Source<'_>) -> Option<Reason> {
     let node = options.selector.node();
     let sort = &options.sort.fields;
     match source {
-        Source::Primary if sort.is_empty() || (*sort == ["_id"] && is_indexable(node, "_id")) => None,
-        Source::Primary => Some(Reason::SortOrderMismatch),
+        Source::Primary if sort.is_empty() => None,
+        Source::Primary if !is_indexable(node, "_id") => Some(Reason::FieldMismatch),
+        Source::Primary => (*sort != ["_id"]).then_some(Reason::SortOrderMismatch),
         Source::Json(index) => {
             let holds_all = match &index.definition.filter {
                 None => true,

@@ -91,7 +91,34 @@ fn explanations_show_ranges_and_reasons() {
             )
         })
         .collect();
-    assert_eq!(reasons, [r#""_all_docs" "unfavored_type""#, r#""ns" "field_mismatch""#, r#""x" "field_mismatch""#]);
+    assert_eq!(reasons, [r#""x" "field_mismatch""#, r#""ns" "field_mismatch""#, r#""_all_docs" "unfavored_type""#]);
+}
+
+#[test]
+fn a_list_of_documents_that_cannot_sort_says_why() {
+    let place = place(&[]);
+    let reasons = |query: &str| {
+        let candidates = explained(&place, query, &["index_candidates"]);
+        assert_eq!(explained(&place, query, &["index"]), "null");
+        let reason =
+            |name| candidates.contains(&format!(r#""usable":false,"reasons":[{{"name":"{name}"}}],"ranking":1"#));
+        (reason("field_mismatch"), reason("sort_order_mismatch"))
+    };
+    assert_eq!(reasons(r#"{"selector":{"n":1},"sort":["s"]}"#), (true, false));
+    assert_eq!(reasons(r#"{"selector":{"_id":{"$gt":1}},"sort":["s"]}"#), (false, true));
+}
+
+#[test]
+fn names_of_indexes_have_two_parts_at_most() {
+    let place = place(&[("n", r#"{"fields":["n"]}"#)]);
+    for name in [r#""dn""#, r#""dn/n""#, r#""_design/dn""#, r#""_design/dn/n""#, r#"["dn","n"]"#] {
+        let query = format!(r#"{{"selector":{{"n":1}},"use_index":{name}}}"#);
+        assert_eq!(place.find(&query).unwrap().found.unwrap().warning, None, "{name}");
+    }
+    for name in [r#""dn/n/x""#, r#""_design/dn/n/x""#, r#""a/b/""#, r#"["dn","n","x"]"#, "[1]", "1"] {
+        let query = format!(r#"{{"selector":{{"n":1}},"use_index":{name}}}"#);
+        assert!(place.find(&query).is_err(), "{name}");
+    }
 }
 
 #[test]

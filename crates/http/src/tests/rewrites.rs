@@ -1,0 +1,17 @@
+//! Rewrites through the whole server.
+
+use super::node::{Ask, World};
+
+/// A hundred of them on one stack once ended the process.
+#[tokio::test]
+async fn rewrites_that_lead_to_each_other_end_at_the_limit_however_large_it_is() {
+    let world = World::new();
+    world.make_database("db");
+    world.admin("PUT /db/_design/d", r#"{"rewrites":[{"from":"loop","to":"_rewrite/loop"}]}"#).await;
+    for limit in ["1", "100", "5000"] {
+        world.set("chttpd", "rewrite_limit", limit);
+        let told = world.ask(Ask::new("GET /db/_design/d/_rewrite/loop").basic("admin", "pw")).await;
+        let expected = r#"400 {"error":"bad_request","reason":"Exceeded rewrite recursion limit"}"#;
+        assert_eq!(told.line(), expected, "{limit}");
+    }
+}
