@@ -459,12 +459,17 @@ impl Engine for RocksEngine {
         let store = self.store()?;
         self.check_store()?;
         self.flush_if_scarce(&store);
+        let written = self.written.load(Ordering::Relaxed);
         let mut options = CompactOptions::default();
         // Everyday compactions go on beside it.
         options.set_exclusive_manual_compaction(false);
         for space in Keyspace::ALL {
             let (start, end) = (keys::prefix(shard), keys::end(shard));
             store.database.compact_range_cf_opt(column(&store.database, space), Some(start), Some(end), &options);
+        }
+        // That began with a flush.
+        if let Some(slot) = self.slots.used(shard) {
+            slot.lock().recent.flushed(written);
         }
         Ok(())
     }

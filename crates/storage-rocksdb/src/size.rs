@@ -58,6 +58,11 @@ impl Recent {
         }
     }
 
+    /// Forgets what was written until the store's total was `total`: all of it is in files.
+    pub(crate) fn flushed(&mut self, total: u64) {
+        self.marks.retain(|(at, _)| *at > total);
+    }
+
     /// How many of the bytes are among the last `buffered` of the `total` bytes written to the store.
     pub(crate) fn within(&self, total: u64, buffered: u64) -> u64 {
         let flushed = total.saturating_sub(buffered);
@@ -80,6 +85,8 @@ mod tests {
         assert_eq!(recent.within(total, STEP_BYTES), 1000);
         assert_eq!(recent.within(total, 5 * STEP_BYTES), 1100);
         assert_eq!(recent.within(total, u64::MAX), 1110);
+        recent.flushed(5 * STEP_BYTES);
+        assert_eq!(recent.within(total, u64::MAX), 1000);
     }
 
     #[test]

@@ -67,6 +67,25 @@ fn sizes_are_right_before_and_after_flushes_with_and_without_blobs() {
     }
 }
 
+/// Compactions of databases are judged by the size that is told afterwards.
+#[test]
+fn a_shard_is_smaller_once_it_was_reclaimed() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = RocksEngine::open(directory.path(), &Options::default()).unwrap();
+    for shard in [Shard(1), Shard(2)] {
+        fill(&engine, shard, MIB, 1_000);
+    }
+    let written = MIB / 1_000;
+    let mut batch = Batch::of(Purpose::Room);
+    (0..written).for_each(|number| batch.delete(Keyspace::Bodies, &number.to_be_bytes()));
+    let removed = engine.commit(Shard(1), Version(written), CommitToken(1), batch, Durability::Buffered).unwrap();
+    assert_eq!(removed, Outcome::Committed(Version(written + 1)));
+    assert!(engine.approximate_size(Shard(1)) > MIB);
+    engine.reclaim(Shard(1)).unwrap();
+    assert!(engine.approximate_size(Shard(1)) < MIB / 16, "{}", engine.approximate_size(Shard(1)));
+    assert!(engine.approximate_size(Shard(2)) > MIB / 2, "another shard is as large as before");
+}
+
 #[test]
 fn dropped_shards_give_their_space_back() {
     for value_bytes in [1_000, 40_000] {
