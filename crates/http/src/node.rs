@@ -134,8 +134,8 @@ impl Node {
         let lanes = Lanes::new(&Places::of(settings.as_ref()));
         let metrics = Arc::new(Metrics::new((operation.monotonic_us)()));
         let hashers = Arc::new(Hashers::start(surroundings.hash_threads, &surroundings.give_way));
-        let (clock_ms, entropy): (Arc<dyn Fn() -> u64 + Send + Sync>, Arc<dyn Fn() -> u64 + Send + Sync>) =
-            (Arc::from(clock_ms), Arc::from(entropy));
+        let clock_ms: Arc<dyn Fn() -> u64 + Send + Sync> = Arc::from(clock_ms);
+        let entropy: Arc<dyn Fn() -> u64 + Send + Sync> = Arc::from(entropy);
         let counting = Arc::clone(&metrics);
         let count = move |what| {
             counting.count(match what {

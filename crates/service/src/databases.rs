@@ -169,7 +169,7 @@ fn add_rules(database: &Arc<Database>) -> Result<(), Error> {
     };
     let mode = EditMode::Replicated;
     let update = DocUpdate::prepare(AUTH_ID.to_owned(), document, mode, &mut RevisionHasher::default())
-        .ok_or_else(|| Error::Internal("a replicated document needs a revision"))?;
+        .ok_or(Error::Internal("a replicated document needs a revision"))?;
     // Nobody validates design documents.
     database.update(Work::Documents(vec![update]))?;
     Ok(())

@@ -28,7 +28,7 @@ impl Functions {
     /// When it is not there.
     pub fn load(view: &ReadView, name: &str) -> Result<Self, Error> {
         let id = format!("_design/{name}");
-        let head = view.head(&id)?.ok_or_else(|| Error::Missing)?;
+        let head = view.head(&id)?.ok_or(Error::Missing)?;
         if head.stored.deleted {
             return Err(Error::Deleted);
         }

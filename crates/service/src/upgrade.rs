@@ -69,7 +69,7 @@ async fn replace_hash(
     let document = Document { id: None, rev: Some(rev), deleted: false, body, attachments: None, revisions: None };
     let mode = EditMode::Interactive;
     let update = DocUpdate::prepare_with(id, document, attachments, mode, &mut RevisionHasher::default())
-        .ok_or_else(|| Error::Internal("an edit needs no revision"))?;
+        .ok_or(Error::Internal("an edit needs no revision"))?;
     tracing::info!(user = account.name(), "the hash of a password is renewed");
     let results = writer.commit(&database, &UserContext::admin_party(), vec![update]).await?;
     results.into_iter().next().map_or(Ok(()), |result| result.map(|_| ()))

@@ -361,7 +361,7 @@ fn unreadable(server: &Server, database: &str, expected: &Contents, what: &str) 
             |reply| reply.text(),
         );
         if text.contains("\"error\"") {
-            errors.push(text)
+            errors.push(text);
         } else {
             return Some(text);
         }

@@ -1,7 +1,5 @@
 //! Who may do what in a database, by its security object.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
-
 use super::*;
 use crate::security::security;
 use crate::tests::{database, json, show};

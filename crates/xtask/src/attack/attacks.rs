@@ -314,7 +314,7 @@ fn pool_of_writers(target: &Target) {
             _ if target.is_over() => return,
             Ok(Ok((201, _))) => {}
             failed => {
-                target.fail(format!("a valid write: {:?}", failed.map(|answer| answer.map(|(status, _)| status))))
+                target.fail(format!("a valid write: {:?}", failed.map(|answer| answer.map(|(status, _)| status))));
             }
         }
         target.unfinished.fetch_sub(1, Ordering::Relaxed);

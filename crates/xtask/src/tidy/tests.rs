@@ -6,7 +6,7 @@ use super::*;
 
 /// A tree in which every rule holds.
 fn sound() -> Tree {
-    let rows: [(&str, &[&str]); 19] = [
+    let rows: [(&str, &[&str]); 21] = [
         ("model", &[]),
         ("wire", &[]),
         ("storage", &[]),
@@ -22,11 +22,24 @@ fn sound() -> Tree {
         ("database", &["model", "storage", "design"]),
         ("views", &["model", "storage", "design", "database"]),
         ("mango", &["model", "design", "database", "views"]),
-        ("service", &["model", "auth", "design", "database", "views", "replication"]),
+        ("service", &["model", "auth", "settings", "design", "database", "views", "replication"]),
         (
             "http",
-            &["model", "wire", "auth", "console", "design", "database", "views", "mango", "replication", "service"],
+            &[
+                "model",
+                "wire",
+                "auth",
+                "settings",
+                "console",
+                "design",
+                "database",
+                "views",
+                "mango",
+                "replication",
+                "service",
+            ],
         ),
+        ("settings", &[]),
         ("bench", &[]),
         ("server", &["model", "http", "storage-rocksdb"]),
         ("xtask", &[]),
