@@ -298,6 +298,21 @@ impl Catalog {
         Ok(shard)
     }
 
+    /// A shard number that was never used, for what is in `old`, which is dropped at the next start at the latest: see
+    /// [`Self::drop_shard`].
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn replace_shard(&self, old: Shard) -> Result<Shard> {
+        let mut shard = CATALOG;
+        self.commit(Purpose::Growth, |snapshot, batch| {
+            shard = next_shard(snapshot, batch)?;
+            batch.put(Keyspace::Catalog, &keys::prefixed(keys::DROPPED, &keys::sequence(old.0)), b"");
+            Ok(())
+        })?;
+        Ok(shard)
+    }
+
     /// Removes all entries of a shard that nothing refers to any more.
     ///
     /// # Errors

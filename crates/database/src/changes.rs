@@ -56,18 +56,18 @@ struct BodyScan<'a> {
 }
 
 impl<'a> Changes<'a> {
-    pub(crate) fn open(view: &'a ReadView, since: u64, direction: Direction) -> Result<Self> {
+    pub(crate) fn open(view: &'a ReadView, since: u64, direction: Direction, expect: Expect) -> Result<Self> {
         let start = keys::sequence(since.saturating_add(1));
         let range = match direction {
             Direction::Forward => KeyRange { start: Some(&start), end: None },
             Direction::Backward => KeyRange::default(),
         };
-        let entries = view.snapshot().scan(Keyspace::Sequence, range, direction, Expect::Few)?;
+        let entries = view.snapshot().scan(Keyspace::Sequence, range, direction, expect)?;
         let bodies = match direction {
             Direction::Forward => {
                 let from = keys::body(since.saturating_add(1), 0);
                 let range = KeyRange { start: Some(&from), end: None };
-                let cursor = view.snapshot().scan(Keyspace::Bodies, range, Direction::Forward, Expect::Few)?;
+                let cursor = view.snapshot().scan(Keyspace::Bodies, range, Direction::Forward, expect)?;
                 Some(BodyScan { cursor, key: None, chunk: Vec::new() })
             }
             Direction::Backward => None,

@@ -150,7 +150,7 @@ impl Database {
 }
 
 fn garbage(view: &ReadView) -> Result<Garbage> {
-    let counters = view.counters()?;
+    let counters = view.meta()?;
     let remembered = counters.purge_seq - counters.purges_forgotten;
     let old_attachments = counters.attachment_bytes.saturating_sub(counters.leaf_attachment_bytes);
     Ok(Garbage {

@@ -87,13 +87,17 @@ impl Meta {
         self.leaf_attachment_bytes = (self.leaf_attachment_bytes + now.attachments).saturating_sub(before.attachments);
     }
 
-    /// The counters as `snapshot` has them; zeros for a database that was never written.
-    pub(crate) fn read(snapshot: &dyn Snapshot) -> Result<Self> {
-        if let Some(head) = snapshot.head()? {
-            return Self::decode(&head);
-        }
-        // Databases that were last written before counters were heads.
-        snapshot.get(Keyspace::Catalog, keys::META)?.map_or(Ok(Self::default()), |bytes| Self::decode(&bytes))
+    /// The counters as `snapshot` has them, zeros for a database that was never written, and the commit that set them.
+    pub(crate) fn read_with_state(snapshot: &dyn Snapshot) -> Result<(ShardState, Self)> {
+        let requests = [Request::State, Request::Head, Request::Get(Keyspace::Catalog, keys::META)];
+        let replies: [_; 3] = snapshot.read(&requests)?.try_into().map_err(|_| DatabaseError::Corrupt("replies"))?;
+        let [state, head, old] = replies;
+        Ok((state.into_state()?, Self::of_records(head.into_value()?, old.into_value()?)?))
+    }
+
+    /// `head` is that of the shard. Databases that were last written before counters were heads have an entry instead.
+    fn of_records(head: Option<Vec<u8>>, old: Option<Vec<u8>>) -> Result<Self> {
+        head.or(old).map_or(Ok(Self::default()), |bytes| Self::decode(&bytes))
     }
 }
 
@@ -316,7 +320,7 @@ impl Database {
     /// # Errors
     /// When the engine failed.
     pub fn info(self: &Arc<Self>) -> Result<DatabaseInfo> {
-        let meta = Meta::read(self.read()?.snapshot().as_ref())?;
+        let meta = self.read()?.meta()?;
         let file_bytes = self.engine.approximate_size(self.shard());
         // What is current compresses like everything, so it takes its share of the file.
         let live = meta.leaf_bytes + meta.leaf_attachment_bytes.min(meta.content_bytes);
@@ -419,8 +423,7 @@ fn load(snapshot: &dyn Snapshot) -> Result<(Writer, Page)> {
     let records: [_; 4] = records.into_values()?.try_into().map_err(|_| DatabaseError::Corrupt("replies"))?;
     let [rank_table, revs_limit, security, old_meta] = records;
     let (ranks, rank_log) = load_ranks(snapshot, state, rank_table, rank_log.into_page()?)?;
-    // Databases that were last written before counters were heads have an entry instead.
-    let meta = head.or(old_meta).map_or(Ok(Meta::default()), |bytes| Meta::decode(&bytes))?;
+    let meta = Meta::of_records(head, old_meta)?;
     let revs_limit = decode_revs_limit(revs_limit)?;
     let security = security.map(Json::trusted);
     let (ranks, fullness) = (Arc::new(ranks), Fullness::default());

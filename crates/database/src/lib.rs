@@ -54,7 +54,7 @@ pub use update::{
 };
 
 /// The order of walks, and why an engine failed, for those who do not import the storage interface.
-pub use settee_storage::{Direction, Engine, StorageError};
+pub use settee_storage::{Direction, Engine, Expect, StorageError};
 
 /// Why a database could not do what it was asked.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -75,10 +75,20 @@ pub enum DatabaseError {
     NameTooLong(String),
     /// The engine failed.
     #[error(transparent)]
-    Storage(#[from] StorageError),
+    Storage(StorageError),
     /// Stored bytes do not decode.
     #[error("stored {0} does not decode")]
     Corrupt(&'static str),
+}
+
+impl From<StorageError> for DatabaseError {
+    fn from(error: StorageError) -> Self {
+        match error {
+            // What a deleted database leaves behind, wherever it was deleted.
+            StorageError::Dropped => Self::NotFound,
+            error => Self::Storage(error),
+        }
+    }
 }
 
 /// The result of a database operation.

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use settee_storage::{Direction, Expect, KeyRange, Keyspace};
 
 use crate::codec::Reader;
-use crate::database::Meta;
 use crate::update::{Purge, decode_purge_number};
 use crate::{Database, ReadView, Result, keys};
 
@@ -21,7 +20,7 @@ impl ReadView {
     /// # Errors
     /// When the engine failed.
     pub fn purge_seq(&self) -> Result<u64> {
-        Ok(self.counters()?.purge_seq)
+        Ok(self.meta()?.purge_seq)
     }
 
     /// The number of the newest purge that is no longer remembered; 0 if all are.
@@ -29,7 +28,7 @@ impl ReadView {
     /// # Errors
     /// When the engine failed.
     pub fn purges_forgotten(&self) -> Result<u64> {
-        Ok(self.counters()?.purges_forgotten)
+        Ok(self.meta()?.purges_forgotten)
     }
 
     /// Calls `each` with the number and content of each remembered purge after `since`, oldest first.
@@ -56,10 +55,6 @@ impl ReadView {
             Some(bytes) => Reader::new(&bytes, "purged_infos_limit").varint(),
             None => Ok(DEFAULT_LIMIT),
         }
-    }
-
-    pub(crate) fn counters(&self) -> Result<Meta> {
-        Meta::read(self.snapshot().as_ref())
     }
 }
 

@@ -6,14 +6,14 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use settee_model::json::Json;
 use settee_model::{Document, Rev};
-use settee_storage::{Cursor, Direction, Expect, KeyRange, Keyspace, Snapshot};
+use settee_storage::{Cursor, Direction, Expect, KeyRange, Keyspace, ShardState, Snapshot};
 
 use crate::attachment::{Attachment, Content, EncodingInfo, decode_all, write_stubs};
 use crate::changes::Changes;
 use crate::database::{Database, Meta, PublishedRanks, read_revs_limit};
 use crate::local::LocalDocument;
 use crate::rank::{BUCKET_ENTRIES, Counts, Ranks};
-use crate::read_ahead::ReadAhead;
+use crate::read_ahead::{BODY_BYTES, Bodies, DOCUMENTS_TOGETHER, ReadAhead};
 use crate::record::{DocRecord, Head, Stored};
 use crate::{DatabaseError, Result, keys};
 
@@ -32,7 +32,8 @@ pub struct ReadView {
     snapshot: Arc<dyn Snapshot>,
     ranks: PublishedRanks,
     pub(crate) ahead: Mutex<ReadAhead>,
-    /// Read when it is asked for.
+    /// These are read when they are asked for.
+    counters: OnceLock<(ShardState, Meta)>,
     revs_limit: OnceLock<u64>,
 }
 
@@ -119,7 +120,14 @@ pub struct DocRow<'a> {
 
 impl ReadView {
     pub(crate) fn new(database: Arc<Database>, snapshot: Arc<dyn Snapshot>, ranks: PublishedRanks) -> Self {
-        Self { database, snapshot, ranks, ahead: Mutex::default(), revs_limit: OnceLock::new() }
+        Self {
+            database,
+            snapshot,
+            ranks,
+            ahead: Mutex::default(),
+            counters: OnceLock::new(),
+            revs_limit: OnceLock::new(),
+        }
     }
 
     /// The database that is read.
@@ -376,7 +384,15 @@ impl ReadView {
     /// # Errors
     /// When the engine failed.
     pub fn changes(&self, since: u64, direction: Direction) -> Result<Changes<'_>> {
-        Changes::open(self, since, direction)
+        self.changes_expecting(since, direction, Expect::Few)
+    }
+
+    /// The same, for who knows about how many it will take.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn changes_expecting(&self, since: u64, direction: Direction, expect: Expect) -> Result<Changes<'_>> {
+        Changes::open(self, since, direction, expect)
     }
 
     /// A local document; `id` begins with `_local/`.
@@ -435,14 +451,23 @@ impl ReadView {
         Ok(self.snapshot.get(space, key)?)
     }
 
-    fn meta(&self) -> Result<Meta> {
-        Meta::read(self.snapshot.as_ref())
+    pub(crate) fn meta(&self) -> Result<Meta> {
+        Ok(self.state_and_meta()?.1)
+    }
+
+    /// The last commit of the shard, and the counters that it set: both are read in one trip.
+    fn state_and_meta(&self) -> Result<(ShardState, Meta)> {
+        if let Some(counters) = self.counters.get() {
+            return Ok(*counters);
+        }
+        let counters = Meta::read_with_state(self.snapshot.as_ref())?;
+        Ok(*self.counters.get_or_init(|| counters))
     }
 
     /// The ranks that hold for this snapshot. `None` if the database has moved on so far that they are
     /// gone: then counting begins at the first entry.
     fn ranks(&self) -> Result<Option<Arc<Ranks>>> {
-        let state = self.snapshot.state()?;
+        let (state, _) = self.state_and_meta()?;
         let now = self.database.ranks.lock().clone();
         Ok(self.ranks.iter().chain(&now).find(|ranks| ranks.state == state).cloned())
     }
@@ -490,6 +515,34 @@ impl AllDocs<'_> {
             return Ok(Some(DocRow { id: &self.id, head }));
         }
         Ok(None)
+    }
+
+    /// The next documents, at most `most` of them and [`DOCUMENTS_TOGETHER`], with the bodies that the caller is about to ask
+    /// for read ahead. Empty after the last one.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn together(&mut self, most: usize, bodies: Bodies) -> Result<Vec<(String, Head)>> {
+        let mut rows: Vec<(String, Head)> = Vec::new();
+        let mut bytes = 0;
+        while rows.len() < most.min(DOCUMENTS_TOGETHER)
+            && bytes < BODY_BYTES
+            && let Some(row) = self.next()?
+        {
+            bytes += if bodies == Bodies::None { 0 } else { row.head.stored.total_bytes() };
+            rows.push((row.id.to_owned(), row.head));
+        }
+        match bodies {
+            _ if rows.is_empty() => {}
+            Bodies::None => {}
+            Bodies::Winners => {
+                self.view.read_bodies_ahead(&rows.iter().map(|(_, head)| head.stored).collect::<Vec<_>>())?;
+            }
+            Bodies::Leaves => {
+                self.view.read_ahead(&rows.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>(), bodies)?;
+            }
+        }
+        Ok(rows)
     }
 
     /// Leaves out `count` documents. Call it before the first [`Self::next`]: most are jumped over, not read.

@@ -17,7 +17,7 @@ use crate::{Result, keys};
 pub const DOCUMENTS_TOGETHER: usize = if cfg!(test) { 3 } else { 128 };
 
 /// Bodies are read ahead until they have so many bytes together.
-const BODY_BYTES: usize = if cfg!(test) { 500 } else { 4 << 20 };
+pub(crate) const BODY_BYTES: usize = if cfg!(test) { 500 } else { 4 << 20 };
 
 /// So many are read ahead at most: of a document with more conflicts the others are left for when they are asked for.
 const BODIES_MAX: usize = 4 * DOCUMENTS_TOGETHER;

@@ -109,7 +109,11 @@ impl Catalog {
         let mut names = Vec::new();
         for shard in shards.iter().copied().map(Shard).filter(|shard| !used.contains(shard)) {
             let stored = StoredDatabase::open(self.engine().as_ref(), shard)?;
-            let has_documents = stored.scan(Keyspace::Documents)?.next()?.is_some();
+            let has_documents = match stored.scan(Keyspace::Documents) {
+                // It was dropped.
+                Err(DatabaseError::NotFound) => continue,
+                documents => documents?.next()?.is_some(),
+            };
             let is_named = known.contains_key(&shard.0);
             if !has_documents && !is_named {
                 // What is left of an index.

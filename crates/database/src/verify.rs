@@ -300,7 +300,7 @@ impl Verifying {
     /// Counters, ranks and settings. Wrong ones are no news where documents cannot be read.
     fn counters(&mut self) {
         let snapshot = self.stored.snapshot.as_ref();
-        let (meta, writer) = match (Meta::read(snapshot), load_writer(snapshot)) {
+        let (meta, writer) = match (Meta::read_with_state(snapshot).map(|(_, meta)| meta), load_writer(snapshot)) {
             (Ok(meta), Ok(writer)) => (meta, writer),
             (Err(error), _) | (_, Err(error)) => {
                 return self.found.problem(None, format!("counters cannot be read: {error}"));

@@ -142,7 +142,7 @@ impl From<StorageError> for Error {
                 Self::new(StatusCode::INSUFFICIENT_STORAGE, "insufficient_storage", error.to_string())
             }
             StorageError::Corrupt(_) => Self::damaged(error.to_string()),
-            StorageError::Io(_) | StorageError::Interrupted(_) | StorageError::Poisoned(_) => {
+            StorageError::Io(_) | StorageError::Interrupted(_) | StorageError::Poisoned(_) | StorageError::Dropped => {
                 Self::internal(error.to_string())
             }
         }

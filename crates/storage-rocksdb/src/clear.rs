@@ -11,6 +11,7 @@ use settee_storage::{Keyspace, Shard};
 
 use crate::error::translate;
 use crate::isolate::is_damage;
+use crate::shards::Stored;
 use crate::{Database, column, durable, keys, size, state_column};
 
 /// Entries of one keyspace that are deleted one by one, and how many bytes may be read to find them.
@@ -24,8 +25,8 @@ pub(crate) struct Hidden {
     ranges: Vec<Keyspace>,
 }
 
-/// Deletes all entries of a shard and its state, and syncs that.
-pub(crate) fn hide(database: &Database, shard: Shard) -> Result<Hidden, rocksdb::Error> {
+/// Deletes all entries of a shard, leaves `state` of it, and syncs that.
+pub(crate) fn hide(database: &Database, shard: Shard, state: &Stored) -> Result<Hidden, rocksdb::Error> {
     let mut hidden = Hidden { shard, ranges: Vec::new() };
     let mut batch = WriteBatch::default();
     for space in Keyspace::ALL {
@@ -33,7 +34,7 @@ pub(crate) fn hide(database: &Database, shard: Shard) -> Result<Hidden, rocksdb:
             hidden.ranges.push(space);
         }
     }
-    batch.delete_cf(state_column(database), keys::prefix(shard));
+    batch.put_cf(state_column(database), keys::prefix(shard), state.encode());
     database.write_opt(batch, &durable())?;
     Ok(hidden)
 }

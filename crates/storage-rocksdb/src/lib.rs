@@ -61,6 +61,9 @@ const DRAIN_STEP: Duration = Duration::from_millis(1);
 const DRAINS_MAX: u32 = 10;
 const DRAINS_WITH_DAMAGE_MAX: u32 = 2;
 
+/// The state of a shard whose own is damaged and that is to be dropped.
+const LOST: ShardState = ShardState { version: Version(1 << 62), token: CommitToken(0) };
+
 /// Most calls of [`Engine::tend`] between two tries to open the store again.
 const PAUSE_MAX: u32 = 30;
 
@@ -290,11 +293,11 @@ impl RocksEngine {
         self.check_store()?;
         let current = Self::load_state(&store, shard, &mut slot)?;
         let Version(version) = current.state.version;
-        if Version(version) != expected {
+        if Version(version) != expected || current.is_dropped {
             return Ok(Outcome::Conflict(Version(version)));
         }
         let state = ShardState { version: Version(version + 1), token };
-        let stored = Stored { state, head: head.or_else(|| current.head.clone()) };
+        let stored = Stored { state, is_dropped: false, head: head.or_else(|| current.head.clone()) };
         writes.put_cf(state_column(&store.database), keys::prefix(shard), stored.encode());
         let bytes = writes.size_in_bytes() as u64;
         // Writers that wait here form a group, and its leader syncs once for all.
@@ -443,8 +446,14 @@ impl Engine for RocksEngine {
         self.check_store()?;
         let slot = self.slots.slot(shard);
         let mut slot = slot.lock();
-        let hidden = hide(&store.database, shard).map_err(|error| self.failed(error))?;
-        *slot = Slot { state: Some(Stored::default()), ..Slot::default() };
+        let before = match Self::load_state(&store, shard, &mut slot) {
+            // Beyond whatever it was.
+            Err(StorageError::Corrupt(_)) => Stored { state: LOST, ..Stored::default() },
+            before => before?.clone(),
+        };
+        let dropped = before.dropped();
+        let hidden = hide(&store.database, shard, &dropped).map_err(|error| self.failed(error))?;
+        *slot = Slot { state: Some(dropped), ..Slot::default() };
         self.slots.forget(shard);
         store.dropped(shard)?;
         let ended = Epoch::end(&mut store.epoch.lock(), hidden);

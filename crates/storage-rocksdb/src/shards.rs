@@ -21,6 +21,8 @@ pub(crate) struct Slot {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stored {
     pub(crate) state: ShardState,
+    /// That was the last commit.
+    pub(crate) is_dropped: bool,
     pub(crate) head: Option<Vec<u8>>,
 }
 
@@ -58,11 +60,24 @@ impl Slots {
 /// A version and a token.
 const STATE_BYTES: usize = 24;
 
+/// A bit of the stored version that no count of commits reaches.
+const DROPPED: u64 = 1 << 63;
+
 impl Stored {
+    /// What is left of a shard that is dropped.
+    pub(crate) fn dropped(self) -> Self {
+        if self.is_dropped {
+            return self;
+        }
+        let state = ShardState { version: Version(self.state.version.0 + 1), ..ShardState::default() };
+        Self { state, is_dropped: true, head: None }
+    }
+
     /// The state, and the head behind it.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(STATE_BYTES + self.head.as_ref().map_or(0, Vec::len));
-        bytes.extend_from_slice(&self.state.version.0.to_be_bytes());
+        let dropped = if self.is_dropped { DROPPED } else { 0 };
+        bytes.extend_from_slice(&(self.state.version.0 | dropped).to_be_bytes());
         bytes.extend_from_slice(&self.state.token.0.to_be_bytes());
         bytes.extend_from_slice(self.head.as_deref().unwrap_or_default());
         bytes
@@ -77,11 +92,11 @@ impl Stored {
         let corrupt = || StorageError::Corrupt(format!("a shard's state has {} bytes", bytes.len()));
         let (version, rest) = bytes.split_first_chunk().ok_or_else(corrupt)?;
         let (token, head) = rest.split_first_chunk().ok_or_else(corrupt)?;
-        let state = ShardState {
-            version: Version(u64::from_be_bytes(*version)),
-            token: CommitToken(u128::from_be_bytes(*token)),
-        };
-        // Nobody sets an empty head.
-        Ok(Self { state, head: (!head.is_empty()).then(|| head.to_vec()) })
+        let version = u64::from_be_bytes(*version);
+        let state =
+            ShardState { version: Version(version & !DROPPED), token: CommitToken(u128::from_be_bytes(*token)) };
+        // An empty head is the same as none.
+        let is_dropped = version & DROPPED != 0;
+        Ok(Self { state, is_dropped, head: (!head.is_empty()).then(|| head.to_vec()) })
     }
 }

@@ -1,10 +1,12 @@
 //! [`RocksSnapshot`]: reads as of one moment. A cursor lends what the store holds, without a copy.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rocksdb::{DBRawIteratorWithThreadMode, ReadOptions, SnapshotWithThreadMode};
 use self_cell::self_cell;
-use settee_storage::{Cursor, Direction, Expect, KeyRange, Keyspace, Page, Reply, Request, Result, Shard, Snapshot};
+use settee_storage::{
+    Cursor, Direction, Expect, KeyRange, Keyspace, Page, Reply, Request, Result, Shard, Snapshot, StorageError,
+};
 
 use crate::damage::{Hole, Holes};
 use crate::epoch::Epoch;
@@ -18,6 +20,8 @@ pub(crate) struct RocksSnapshot {
     shard: Shard,
     /// What may not be read, if anything is damaged.
     holes: Option<Arc<Holes>>,
+    /// Whether the shard was there; looked up when somebody finds nothing in it.
+    is_dropped: OnceLock<bool>,
 }
 
 /// Goes after the snapshot, which is dependent.
@@ -52,7 +56,7 @@ impl RocksSnapshot {
             reads.set_snapshot(&snapshot);
             Pinned { snapshot, reads }
         });
-        Self { view, shard, holes }
+        Self { view, shard, holes, is_dropped: OnceLock::new() }
     }
 
     fn database(&self) -> Result<&Database> {
@@ -78,7 +82,17 @@ impl RocksSnapshot {
         self.holes.as_ref().map_or(Ok(()), |holes| holes.check(options::STATE, &key))?;
         let read = database.get_pinned_cf_opt(state_column(database), key, self.reads());
         let bytes = read.map_err(|error| self.store().failed_read(error))?;
-        Stored::decode(bytes.as_deref())
+        let stored = Stored::decode(bytes.as_deref())?;
+        if *self.is_dropped.get_or_init(|| stored.is_dropped) { Err(StorageError::Dropped) } else { Ok(stored) }
+    }
+
+    /// Nothing is in a shard that was dropped, so only who finds nothing has to ask.
+    fn check_if(&self, is_empty: bool) -> Result<()> {
+        match (is_empty, self.is_dropped.get()) {
+            (false, _) | (true, Some(false)) => Ok(()),
+            (true, Some(true)) => Err(StorageError::Dropped),
+            (true, None) => self.stored().map(drop),
+        }
     }
 
     fn get(&self, space: Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>> {
@@ -87,6 +101,7 @@ impl RocksSnapshot {
         self.holes.as_ref().map_or(Ok(()), |holes| holes.check(space.name(), &key))?;
         let read = database.get_pinned_cf_opt(column(database, space), key, self.reads());
         let value = read.map_err(|error| self.store().failed_read(error))?;
+        self.check_if(value.is_none())?;
         Ok(value.map(|value| value.to_vec()))
     }
 
@@ -108,11 +123,13 @@ impl RocksSnapshot {
             rest = others;
             stored
         });
-        database
+        let values = database
             .batched_multi_get_cf_opt(column(database, space), stored, wanted.is_sorted(), self.reads())
             .into_iter()
             .map(|value| Ok(value.map_err(|error| self.store().failed_read(error))?.map(|value| value.to_vec())))
-            .collect()
+            .collect::<Result<Vec<_>>>()?;
+        self.check_if(values.iter().all(Option::is_none))?;
+        Ok(values)
     }
 }
 
@@ -135,6 +152,7 @@ impl Snapshot for RocksSnapshot {
         direction: Direction,
         _expect: Expect,
     ) -> Result<Box<dyn Cursor + 'a>> {
+        self.check_if(true)?;
         let shard = self.shard;
         let (mut start, mut end) = keys::bounds(shard, range);
         if start >= end {

@@ -6,6 +6,7 @@ mod concurrency;
 mod model;
 mod scans;
 mod shards;
+mod users;
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -31,6 +32,8 @@ pub use shards::{
     dropped_shards_are_gone, keyspaces_are_isolated, reclaiming_changes_nothing, shards_are_isolated,
     sizes_follow_the_data,
 };
+
+pub use users::{OpenTwice, commits_of_others_are_told};
 
 /// Opens a new engine without any entries.
 pub type Open<'a> = &'a dyn Fn() -> Arc<dyn Engine>;

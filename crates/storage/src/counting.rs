@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::{
-    Batch, CommitToken, Cursor, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Outcome, Reply, Request,
-    Result, Shard, Snapshot, Version,
+    Batch, CommitListener, CommitToken, Cursor, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Outcome,
+    Reply, Request, Result, Shard, Snapshot, Version,
 };
 
 /// The rows of a first page, if the caller expects no more.
@@ -146,6 +146,10 @@ impl Engine for CountingEngine {
     fn approximate_size(&self, shard: Shard) -> u64 {
         self.meter.call(&self.meter.others);
         self.engine.approximate_size(shard)
+    }
+
+    fn subscribe(&self, listener: CommitListener) {
+        self.engine.subscribe(listener);
     }
 
     fn sync(&self) -> Result<()> {

@@ -15,8 +15,8 @@ use parking_lot::Mutex;
 
 use crate::memory::MemoryEngine;
 use crate::{
-    Batch, CommitToken, Cursor, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Outcome, Reply, Request,
-    Result, Shard, ShardState, Snapshot, StorageError, Version,
+    Batch, CommitListener, CommitToken, Cursor, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Outcome,
+    Reply, Request, Result, Shard, ShardState, Snapshot, StorageError, Version,
 };
 
 /// What happens to a write, that is to a commit without a conflict or to the removal of a shard.
@@ -201,7 +201,9 @@ impl Change {
     fn apply(&self, engine: &MemoryEngine) {
         match self {
             Self::Commit(shard, state, batch) => engine.apply(*shard, *state, batch),
-            Self::Removal(shard) => engine.remove(*shard),
+            Self::Removal(shard) => {
+                engine.remove(*shard);
+            }
         }
     }
 }
@@ -302,10 +304,10 @@ impl Engine for FaultyEngine {
     ) -> Result<Outcome> {
         let mut log = self.log.lock();
         log.check_poison()?;
-        let current = self.visible.state(shard).version;
-        if current != expected {
-            return Ok(Outcome::Conflict(current));
-        }
+        let current = match self.visible.check_commit(shard, expected) {
+            Ok(current) => current,
+            Err(found) => return Ok(Outcome::Conflict(found)),
+        };
         let version = Version(current.0 + 1);
         let answer = match log.next_write() {
             Some(WriteFault::Fail(error)) => return Err(error),
@@ -343,6 +345,10 @@ impl Engine for FaultyEngine {
 
     fn approximate_size(&self, shard: Shard) -> u64 {
         self.visible.approximate_size(shard)
+    }
+
+    fn subscribe(&self, listener: CommitListener) {
+        self.visible.subscribe(listener);
     }
 
     fn sync(&self) -> Result<()> {

@@ -173,10 +173,16 @@ pub enum StorageError {
     /// The disk is full, or so full that nothing may grow.
     #[error("no space left: {0}")]
     Full(String),
+    /// The shard was dropped.
+    #[error("the shard was dropped")]
+    Dropped,
 }
 
 /// The result of a storage operation.
 pub type Result<T, E = StorageError> = std::result::Result<T, E>;
+
+/// Hears of commits: the shard, and the version that it has at least.
+pub type CommitListener = Box<dyn Fn(Shard, Version) + Send + Sync>;
 
 /// A store of ordered keys. All methods may be called from any thread and may block.
 pub trait Engine: Send + Sync + 'static {
@@ -216,8 +222,9 @@ pub trait Engine: Send + Sync + 'static {
         self.check()
     }
 
-    /// Removes all entries of a shard, also its state. Durable when it returns.
-    /// Must not run beside commits to the same shard.
+    /// Removes all entries of a shard, with a last commit after which reads of later snapshots answer
+    /// [`StorageError::Dropped`] and all commits conflict: what the shard was can never be taken for something new. Durable
+    /// when it returns. A shard that was never written can be dropped as well, and one that is dropped again.
     ///
     /// # Errors
     /// When the shard may still be there.
@@ -232,6 +239,14 @@ pub trait Engine: Send + Sync + 'static {
 
     /// About how many bytes the entries of a shard take on disk, unwritten buffers included.
     fn approximate_size(&self, shard: Shard) -> u64;
+
+    /// Calls `listener` after each commit to any shard, dropping included, that another process has made; for as long as the
+    /// engine lives. Several commits to a shard may be one call, with the version of the last of them; calls may come late, and for commits
+    /// that a snapshot has shown already. The listener must be quick. An engine that no other process can write to never
+    /// calls it.
+    fn subscribe(&self, listener: CommitListener) {
+        let _ = listener;
+    }
 
     /// Makes every commit made so far durable.
     ///

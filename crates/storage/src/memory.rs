@@ -10,21 +10,34 @@ mod tests;
 mod tree;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
 use crate::{
-    Batch, CommitToken, Cursor, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Operation, Outcome, Page,
-    Reply, Request, Result, Shard, ShardState, Snapshot, StorageError, Version,
+    Batch, CommitListener, CommitToken, Cursor, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Operation,
+    Outcome, Page, Reply, Request, Result, Shard, ShardState, Snapshot, StorageError, Version,
 };
 use tree::{Position, Tree};
 
-/// An engine that keeps everything in memory.
-#[derive(Debug, Default)]
+/// An engine that keeps everything in memory. It stands for one process; [`Self::user`] makes another one.
+#[derive(Default)]
 pub struct MemoryEngine {
+    store: Arc<Store>,
+    /// Tells the users of a store apart.
+    user: u64,
+}
+
+/// What all users share.
+#[derive(Default)]
+struct Store {
     shards: Mutex<Arc<Shards>>,
+    users: AtomicU64,
+    /// With the users that they belong to.
+    listeners: Mutex<Vec<(u64, CommitListener)>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -35,6 +48,7 @@ struct Shards {
 #[derive(Clone, Debug, Default)]
 struct Contents {
     state: ShardState,
+    is_dropped: bool,
     head: Option<Vec<u8>>,
     spaces: [Tree; Keyspace::ALL.len()],
 }
@@ -49,7 +63,26 @@ impl MemoryEngine {
     /// An engine with the same contents that from now on goes its own way. Costs one pointer.
     #[must_use]
     pub fn fork(&self) -> Self {
-        Self { shards: Mutex::new(self.current()) }
+        Self::on(self.current())
+    }
+
+    /// The same store as another process sees it.
+    #[must_use]
+    pub fn user(&self) -> Self {
+        let user = self.store.users.fetch_add(1, Ordering::Relaxed) + 1;
+        Self { store: Arc::clone(&self.store), user }
+    }
+
+    fn on(shards: Arc<Shards>) -> Self {
+        let shards = Mutex::new(shards);
+        Self { store: Arc::new(Store { shards, ..Store::default() }), user: 0 }
+    }
+
+    /// Tells the other users of a commit.
+    fn tell(&self, shard: Shard, version: Version) {
+        for (_, listener) in self.store.listeners.lock().iter().filter(|(user, _)| *user != self.user) {
+            listener(shard, version);
+        }
     }
 
     /// The engine that [`Engine::checkpoint`] wrote into `directory`.
@@ -57,30 +90,48 @@ impl MemoryEngine {
     /// # Errors
     /// When the checkpoint cannot be read or is damaged.
     pub fn load(directory: &Path) -> Result<Self> {
-        let shards = Mutex::new(Arc::new(file::read(directory)?));
-        Ok(Self { shards })
+        Ok(Self::on(Arc::new(file::read(directory)?)))
     }
 
     fn current(&self) -> Arc<Shards> {
-        Arc::clone(&self.shards.lock())
+        Arc::clone(&self.store.shards.lock())
     }
 
     /// Applies a batch without asking for the version.
     pub(crate) fn apply(&self, shard: Shard, state: ShardState, batch: &Batch) {
-        let mut shards = self.shards.lock();
+        let mut shards = self.store.shards.lock();
         Arc::make_mut(&mut shards).apply(shard, state, batch);
     }
 
-    pub(crate) fn state(&self, shard: Shard) -> ShardState {
-        self.shards.lock().state(shard)
+    /// The version to which a commit is to be made, or the one that it conflicts with.
+    pub(crate) fn check_commit(&self, shard: Shard, expected: Version) -> Result<Version, Version> {
+        self.store.shards.lock().check_commit(shard, expected)
     }
 
-    pub(crate) fn remove(&self, shard: Shard) {
-        Arc::make_mut(&mut self.shards.lock()).contents.remove(&shard);
+    pub(crate) fn remove(&self, shard: Shard) -> Version {
+        let mut shards = self.store.shards.lock();
+        let Version(version) = shards.state(shard).version;
+        let version = Version(version + 1);
+        let state = ShardState { version, ..ShardState::default() };
+        let contents = Arc::new(Contents { state, is_dropped: true, ..Contents::default() });
+        Arc::make_mut(&mut shards).contents.insert(shard, contents);
+        version
+    }
+}
+
+impl fmt::Debug for MemoryEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryEngine").field("user", &self.user).finish_non_exhaustive()
     }
 }
 
 impl Shards {
+    fn check_commit(&self, shard: Shard, expected: Version) -> Result<Version, Version> {
+        let is_dropped = self.contents.get(&shard).is_some_and(|contents| contents.is_dropped);
+        let version = self.state(shard).version;
+        if version == expected && !is_dropped { Ok(version) } else { Err(version) }
+    }
+
     fn state(&self, shard: Shard) -> ShardState {
         self.contents.get(&shard).map(|contents| contents.state).unwrap_or_default()
     }
@@ -120,7 +171,7 @@ impl Shards {
 
 impl Engine for MemoryEngine {
     fn snapshot(&self, shard: Shard) -> Result<Arc<dyn Snapshot>> {
-        let contents: Arc<Contents> = self.shards.lock().contents.get(&shard).cloned().unwrap_or_default();
+        let contents: Arc<Contents> = self.store.shards.lock().contents.get(&shard).cloned().unwrap_or_default();
         Ok(contents)
     }
 
@@ -132,14 +183,15 @@ impl Engine for MemoryEngine {
         batch: Batch,
         _durability: Durability,
     ) -> Result<Outcome> {
-        let mut shards = self.shards.lock();
-        let Version(version) = shards.state(shard).version;
-        if Version(version) != expected {
-            return Ok(Outcome::Conflict(Version(version)));
-        }
+        let mut shards = self.store.shards.lock();
+        let version = match shards.check_commit(shard, expected) {
+            Ok(Version(version)) => Version(version + 1),
+            Err(found) => return Ok(Outcome::Conflict(found)),
+        };
         shards.check_inserts(shard, &batch)?;
-        let version = Version(version + 1);
         Arc::make_mut(&mut shards).apply(shard, ShardState { version, token }, &batch);
+        drop(shards);
+        self.tell(shard, version);
         Ok(Outcome::Committed(version))
     }
 
@@ -148,8 +200,13 @@ impl Engine for MemoryEngine {
     }
 
     fn drop_shard(&self, shard: Shard) -> Result<()> {
-        self.remove(shard);
+        let version = self.remove(shard);
+        self.tell(shard, version);
         Ok(())
+    }
+
+    fn subscribe(&self, listener: CommitListener) {
+        self.store.listeners.lock().push((self.user, listener));
     }
 
     /// There is nothing to give back: memory is freed when the last snapshot goes.
@@ -174,15 +231,22 @@ impl Engine for MemoryEngine {
         let shards = self.current();
         let trees = || shards.contents.values().flat_map(|contents| &contents.spaces);
         vec![
-            ("shards", shards.contents.len() as u64),
+            ("shards", shards.contents.values().filter(|contents| !contents.is_dropped).count() as u64),
             ("entries", trees().map(|tree| tree.entries).sum()),
             ("bytes", trees().map(|tree| tree.bytes).sum()),
         ]
     }
 }
 
+impl Contents {
+    fn check(&self) -> Result<()> {
+        if self.is_dropped { Err(StorageError::Dropped) } else { Ok(()) }
+    }
+}
+
 impl Snapshot for Contents {
     fn read(&self, requests: &[Request<'_>]) -> Result<Vec<Reply>> {
+        self.check()?;
         let value = |space: Keyspace, key: &[u8]| self.spaces[space as usize].get(key).map(<[u8]>::to_vec);
         let reply = |request: &Request<'_>| match *request {
             Request::State => Ok(Reply::State(self.state)),
@@ -201,6 +265,7 @@ impl Snapshot for Contents {
         direction: Direction,
         _expect: Expect,
     ) -> Result<Box<dyn Cursor + 'a>> {
+        self.check()?;
         let tree = &self.spaces[space as usize];
         let low = range.start.map_or((0, 0), |start| tree.before(start));
         let high = range.end.map_or(tree.end(), |end| tree.before(end)).max(low);

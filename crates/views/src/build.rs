@@ -11,7 +11,7 @@ use crate::error::{Result, ViewError};
 use crate::handle::{BuildGuard, DatabaseIndexes, Turn};
 use crate::home::Home;
 use crate::index::identity::definitions;
-use crate::index::{IndexDefinition, IndexStore, Meta, Signature};
+use crate::index::{IndexDefinition, IndexStore, Meta, Opened, Signature};
 use crate::indexer::resume::resume;
 use crate::indexer::runs::RunDirectory;
 use crate::indexer::source::ChangeSnapshot;
@@ -74,24 +74,49 @@ impl Core {
             }
         }
         let build = Build { home, ddoc, indexes: &indexes, guards: &guards, urgency, cancels: orders.cancels };
-        let mut result = self.build(&build, update_seq);
+        let mut unusable = self.build(&build, update_seq);
         for _ in 0..ANEW_MAX {
-            match result {
+            match unusable {
                 Err(ViewError::Contended | ViewError::Storage(StorageError::Interrupted(_))) => {
-                    result = self.build(&build, update_seq);
+                    unusable = self.build(&build, update_seq);
                 }
                 _ => break,
             }
         }
-        guards.into_iter().for_each(|(_, guard)| guard.finish(result.clone()));
+        let result = unusable.as_ref().map(|_| ()).map_err(Clone::clone);
+        let unusable = unusable.unwrap_or_default();
+        for (definition, guard) in guards {
+            if unusable.contains(&definition.signature) {
+                self.begin_anew(home, &indexes, definition.signature, guard)?;
+            } else {
+                guard.finish(result.clone());
+            }
+        }
         if result.is_ok() && orders.rest.is_some() {
             self.end_rest(home, ddoc)?;
         }
         result
     }
 
-    /// Builds indexes in as few passes as possible.
-    fn build(&self, build: &Build<'_>, update_seq: u64) -> Result<()> {
+    /// Gives an index whose shard cannot be used any more an empty one.
+    fn begin_anew(
+        &self,
+        home: &dyn Home,
+        indexes: &DatabaseIndexes,
+        signature: Signature,
+        guard: BuildGuard,
+    ) -> Result<()> {
+        let shard = guard.handle().store().shard();
+        let mut handles = indexes.handles.lock();
+        home.replace_index(signature, shard)?;
+        handles.remove(&signature);
+        guard.retire();
+        drop(handles);
+        RunDirectory::new(&self.settings.run_directory, shard).remove()
+    }
+
+    /// Builds indexes in as few passes as possible. Answers those that have to begin anew; then nothing was done.
+    fn build(&self, build: &Build<'_>, update_seq: u64) -> Result<Vec<Signature>> {
         let Build { home, ddoc, guards, .. } = *build;
         self.check(build)?;
         let _urgent = self.pace.begin(build.urgency);
@@ -99,11 +124,16 @@ impl Core {
         // Read after the right to build was taken, so that no index is ahead of it.
         let database = home.read()?;
         let mut lagging: Vec<(&IndexDefinition, PassIndex<'_>)> = Vec::new();
+        let mut unusable = Vec::new();
         for (definition, guard) in guards {
-            let index = self.open(guard.handle().store(), definition, &language, database.purges_forgotten()?)?;
-            if index.meta.update_seq < update_seq {
-                lagging.push((definition, index));
+            match self.open(guard.handle().store(), definition, &language, database.purges_forgotten()?)? {
+                Some(index) if index.meta.update_seq < update_seq => lagging.push((definition, index)),
+                Some(_) => {}
+                None => unusable.push(definition.signature),
             }
+        }
+        if !unusable.is_empty() {
+            return Ok(unusable);
         }
         for pass in passes(lagging, database.update_seq()?) {
             let result = self.run_pass(build, &language, &*database, pass);
@@ -113,37 +143,37 @@ impl Core {
             result?;
         }
         let built = guards.iter().map(|(definition, _)| definition.signature).collect::<Vec<_>>();
-        self.note_served(home, ddoc, &built)
+        self.note_served(home, ddoc, &built)?;
+        Ok(Vec::new())
     }
 
     /// Prepares an index for a pass: it has what an interrupted load had found, and all reduce functions of the design
-    /// document. One that did not see the purges up to `purges_forgotten` cannot follow any more and begins anew.
+    /// document. `None` if it must begin anew: also one that did not see the purges up to `purges_forgotten`, which cannot
+    /// follow any more.
     fn open<'a>(
         &self,
         store: &'a IndexStore,
         definition: &IndexDefinition,
         language: &Arc<dyn Language>,
         purges_forgotten: u64,
-    ) -> Result<PassIndex<'a>> {
+    ) -> Result<Option<PassIndex<'a>>> {
         let limits = self.limits();
         let open = || {
-            let (mut meta, writer) = store.open()?;
+            let Some(Opened { mut meta, writer, checkpoint }) = store.open()? else { return Ok(None) };
             if meta.update_seq == 0 {
                 meta.reduces = with_reduces(&meta, definition);
             }
             let IndexDefinition { collation, layout, .. } = *definition;
             let directory = RunDirectory::new(&self.settings.run_directory, store.shard());
-            Ok::<_, ViewError>(PassIndex { store, collation, layout, meta, writer, directory })
+            Ok::<_, ViewError>(Some((PassIndex { store, collation, layout, meta, writer, directory }, checkpoint)))
         };
-        let mut index = open()?;
-        if index.meta.update_seq > 0 && index.meta.purge_seq < purges_forgotten {
-            index.writer.begin_anew(&index.meta)?;
-            index = open()?;
-        }
-        match store.checkpoint()? {
+        let follows = |meta: &Meta| meta.update_seq == 0 || meta.purge_seq >= purges_forgotten;
+        let Some((mut index, checkpoint)) = open()?.filter(|(index, _)| follows(&index.meta)) else { return Ok(None) };
+        let again = || open()?.map(|(index, _)| index).ok_or(ViewError::Contended);
+        match checkpoint {
             Some(checkpoint) => {
                 resume(index, &checkpoint, language, limits, purges_forgotten)?;
-                index = open()?;
+                index = again()?;
             }
             // What is there was never noted.
             None => index.directory.remove()?,
@@ -151,9 +181,9 @@ impl Core {
         let reduces = with_reduces(&index.meta, definition);
         if reduces.len() > index.meta.reduces.len() {
             attach(index, reduces, language, limits)?;
-            index = open()?;
+            index = again()?;
         }
-        Ok(index)
+        Ok(Some(index))
     }
 
     fn run_pass(
@@ -208,8 +238,8 @@ impl Core {
 
     /// Forgets what an interrupted load had found. The caller has the right to build.
     pub(crate) fn discard(&self, store: &IndexStore) -> Result<()> {
-        if store.checkpoint()?.is_some() {
-            store.open()?.1.forget_checkpoint()?;
+        if let Some(mut opened) = store.open()?.filter(|opened| opened.checkpoint.is_some()) {
+            opened.writer.forget_checkpoint()?;
             store.sync()?;
         }
         RunDirectory::new(&self.settings.run_directory, store.shard()).remove()

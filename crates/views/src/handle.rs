@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Condvar, Mutex};
 use settee_design::DesignDocument;
+use settee_storage::Shard;
 
 use crate::error::{Result, ViewError};
 use crate::index::{IndexStore, Meta, Signature};
@@ -36,7 +37,40 @@ pub(crate) struct Orders {
     pub(crate) rest: Option<(Signature, u64)>,
 }
 
+/// The indexes of all databases that were used lately.
+#[derive(Default)]
+pub(crate) struct Databases {
+    pub(crate) indexes: HashMap<Shard, Arc<DatabaseIndexes>>,
+    /// Idle ones are looked for when there are more than this.
+    threshold: usize,
+}
+
+/// About so many databases with indexes that nobody uses stay in memory.
+const IDLE_DATABASES: usize = if cfg!(test) { 2 } else { 1000 };
+
+impl Databases {
+    pub(crate) fn of(&mut self, database: Shard) -> Arc<DatabaseIndexes> {
+        let found = Arc::clone(self.indexes.entry(database).or_default());
+        if self.indexes.len() > self.threshold.max(IDLE_DATABASES) {
+            // Who uses one holds it; all else that is known can be read again.
+            self.indexes.retain(|_, indexes| Arc::strong_count(indexes) > 1 || !indexes.close_idle());
+            self.threshold = self.indexes.len().saturating_mul(2);
+        }
+        found
+    }
+}
+
 impl DatabaseIndexes {
+    /// Forgets the indexes that nobody uses. Whether there is nothing left that only memory knows.
+    fn close_idle(&self) -> bool {
+        let mut handles = self.handles.lock();
+        let mut orders = self.orders.lock();
+        handles.retain(|_, handle| Arc::strong_count(handle) > 1);
+        orders.retain(|_, orders| orders.rest.is_some());
+        let is_known = !handles.is_empty() || !orders.is_empty() || !self.forgotten.lock().is_empty();
+        !is_known && !self.stop.load(Ordering::Relaxed)
+    }
+
     /// Ends all builds, lets no other one begin, and forgets the indexes.
     pub(crate) fn stop_and_wait(&self) {
         self.stop.store(true, Ordering::Relaxed);
@@ -180,14 +214,13 @@ impl Drop for BuildGuard {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
-    use settee_storage::Shard;
     use settee_storage::memory::MemoryEngine;
 
     use super::*;
     use crate::index::Tokens;
 
     fn handle() -> Arc<Handle> {
-        let store = IndexStore::new(Arc::new(MemoryEngine::new()), Shard(1), Arc::new(Tokens::new(0)));
+        let store = IndexStore::new(Arc::new(MemoryEngine::new()), Shard(1), Arc::new(Tokens::new(0)), Arc::default());
         Arc::new(Handle::new(store))
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use settee_database::{Catalog, Change, Database, DatabaseError, Layout, Leaves, ReadView, Work};
 use settee_design::DesignOptions;
-use settee_storage::{Direction, Engine, Shard};
+use settee_storage::{Direction, Engine, Expect, Shard};
 
 use crate::error::{Result, ViewError};
 use crate::index::Signature;
@@ -42,6 +42,9 @@ pub(crate) trait Home: Send + Sync {
 
     /// Keeps a note, or removes it.
     fn note(&self, key: &str, value: Option<Vec<u8>>) -> Result<()>;
+
+    /// Gives an index another shard in the place of `shard`, which is removed.
+    fn replace_index(&self, signature: Signature, shard: Shard) -> Result<()>;
 
     /// Removes the shard of an index and forgets it.
     fn remove_index(&self, signature: Signature, shard: Shard) -> Result<()>;
@@ -137,6 +140,14 @@ impl Home for CatalogHome<'_> {
         Ok(shard)
     }
 
+    /// A crash before the end leaves a record of a shard that is dropped: it is replaced again.
+    fn replace_index(&self, signature: Signature, shard: Shard) -> Result<()> {
+        let new = self.catalog.replace_shard(shard)?;
+        self.database.update(Work::Attach { key: record(signature), value: Some(new.0.to_be_bytes().to_vec()) })?;
+        self.catalog.drop_shard(shard)?;
+        Ok(())
+    }
+
     /// In this order a crash leaves an empty index, which is built again, and not a shard that nobody knows.
     fn remove_index(&self, signature: Signature, shard: Shard) -> Result<()> {
         self.catalog.drop_shard(shard)?;
@@ -162,10 +173,12 @@ impl ChangeSnapshot for ReadView {
         Ok(ReadView::purges_forgotten(self)?)
     }
 
-    fn changes(&self, since: u64, purged_since: u64) -> Result<Box<dyn Changes + '_>> {
+    fn changes(&self, since: u64, purged_since: u64, expected: u64) -> Result<Box<dyn Changes + '_>> {
         // Before the first change there was nothing that a purge could have taken.
-        let gone = if since == 0 { Vec::new() } else { purged_documents(self, purged_since)? };
-        let changes = ReadView::changes(self, since, Direction::Forward)?;
+        let has_purges = since > 0 && purged_since < ReadView::purge_seq(self)?;
+        let gone = if has_purges { purged_documents(self, purged_since)? } else { Vec::new() };
+        let expect = Expect::Rows(usize::try_from(expected).unwrap_or(usize::MAX).saturating_add(1));
+        let changes = self.changes_expecting(since, Direction::Forward, expect)?;
         Ok(Box::new(DatabaseChanges {
             view: self,
             gone: gone.into_iter(),

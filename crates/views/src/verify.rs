@@ -1,11 +1,10 @@
 //! [`verify_index`]: whether the trees of a stored index can be read and hold what their inner nodes say. Reductions are
 //! not computed again: that takes the language of the view.
 
-use settee_storage::{Engine, Keyspace, Shard};
+use settee_storage::{Engine, Shard};
 
 use crate::error::{Result, ViewError};
-use crate::index::Meta;
-use crate::keys;
+use crate::index::Record;
 use crate::tree::{Child, NodeCache, TreeReader};
 
 /// Reads all nodes of the index in `shard`, and tells how many rows it has.
@@ -14,11 +13,10 @@ use crate::tree::{Child, NodeCache, TreeReader};
 /// Where a node cannot be read or contradicts another one.
 pub fn verify_index(engine: &dyn Engine, shard: Shard) -> Result<u64> {
     let snapshot = engine.snapshot(shard)?;
-    let Some(record) = snapshot.get(Keyspace::Catalog, keys::META)? else { return Ok(0) };
     // One of another format is built anew.
-    let Some(meta) = Meta::decode(&record)? else { return Ok(0) };
+    let Some(meta) = Record::read(snapshot.as_ref())?.meta else { return Ok(0) };
     let cache = NodeCache::default();
-    let tree = TreeReader { snapshot: snapshot.as_ref(), cache: &cache };
+    let tree = TreeReader { snapshot: snapshot.as_ref(), shard, cache: &cache };
     for root in [&meta.rows, &meta.entries].into_iter().flatten() {
         node(tree, &root.node, root.height)?;
     }
@@ -27,7 +25,7 @@ pub fn verify_index(engine: &dyn Engine, shard: Shard) -> Result<u64> {
 
 fn node(tree: TreeReader<'_>, known: &Child, height: u32) -> Result<()> {
     let (rows, bytes) = if height == 0 {
-        let leaf = tree.leaf(known.id)?;
+        let leaf = tree.own_leaf(known.id)?;
         if !leaf.rows().map(|row| row.row_key.to_vec()).is_sorted_by(|a, b| a < b) {
             return Err(ViewError::Corrupt("order of rows"));
         }

@@ -1,6 +1,6 @@
 //! [`Views`]: the one door to views. Finds the index of a view, has it brought up to date, and shows rows.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,7 +12,7 @@ use settee_storage::Shard;
 
 use crate::clock::Clock;
 use crate::error::{Result, ViewError};
-use crate::handle::{DatabaseIndexes, Handle};
+use crate::handle::{DatabaseIndexes, Databases, Handle};
 use crate::home::{CatalogHome, Home};
 use crate::index::identity::{definitions, layout_of, signature};
 use crate::index::{IndexStore, Meta, Signature, Tokens};
@@ -22,6 +22,7 @@ use crate::orders::BuildState;
 use crate::pace::{Budget, Pace, Urgency};
 use crate::query::{Plan, RowSink, Shown, Update, ViewQuery};
 use crate::reduce::Column;
+use crate::tree::NodeCache;
 
 /// Finds the language that a design document names.
 pub type Languages = Arc<dyn Fn(&str) -> Option<Arc<dyn Language>> + Send + Sync>;
@@ -265,8 +266,10 @@ pub(crate) struct Core {
     pub(crate) log: Log,
     pub(crate) settings: Settings,
     tokens: Arc<Tokens>,
+    /// Of all indexes.
+    nodes: Arc<NodeCache>,
     pub(crate) pace: Pace,
-    databases: Mutex<HashMap<Shard, Arc<DatabaseIndexes>>>,
+    databases: Mutex<Databases>,
     pub(crate) is_stopping: AtomicBool,
     growth: Mutex<Growth>,
 }
@@ -277,7 +280,7 @@ impl Core {
         let (databases, is_stopping) = (Mutex::default(), AtomicBool::new(false));
         let pace = Pace::new(settings.clock.clone());
         let growth = Mutex::default();
-        Self { languages, tasks, log, settings, tokens, pace, databases, is_stopping, growth }
+        Self { languages, tasks, log, settings, tokens, nodes: Arc::default(), pace, databases, is_stopping, growth }
     }
 
     pub(crate) fn query(
@@ -399,12 +402,12 @@ impl Core {
 
     pub(crate) fn stop(&self) {
         self.is_stopping.store(true, Ordering::Relaxed);
-        let databases: Vec<Arc<DatabaseIndexes>> = self.databases.lock().values().cloned().collect();
+        let databases: Vec<Arc<DatabaseIndexes>> = self.databases.lock().indexes.values().cloned().collect();
         databases.iter().for_each(|indexes| indexes.stop_and_wait());
     }
 
     pub(crate) fn indexes_of(&self, database: Shard) -> Arc<DatabaseIndexes> {
-        Arc::clone(self.databases.lock().entry(database).or_default())
+        self.databases.lock().of(database)
     }
 
     /// The limits of functions that are called from now on.
@@ -433,7 +436,8 @@ impl Core {
             return Ok(Arc::clone(handle));
         }
         let shard = home.add_index(signature)?;
-        let store = IndexStore::new(Arc::clone(home.engine()), shard, Arc::clone(&self.tokens));
+        let store =
+            IndexStore::new(Arc::clone(home.engine()), shard, Arc::clone(&self.tokens), Arc::clone(&self.nodes));
         let handle = Arc::new(Handle::new(store));
         handle.use_at(now_us);
         handles.insert(signature, Arc::clone(&handle));

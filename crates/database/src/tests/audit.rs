@@ -67,7 +67,7 @@ pub(crate) fn audit(view: &ReadView) {
     let contents: BTreeMap<_, u64> =
         attachments.iter().map(|attachment| (attachment.content.0, attachment.stored_length)).collect();
     counted.content_bytes = contents.into_values().sum();
-    let meta = Meta::read(view.snapshot().as_ref()).unwrap();
+    let (_, meta) = Meta::read_with_state(view.snapshot().as_ref()).unwrap();
     assert!(meta.update_seq >= counted.update_seq && meta.design_seq >= counted.design_seq);
     let Meta { update_seq, design_seq, purge_seq, purges_forgotten, .. } = meta;
     assert_eq!(meta, Meta { update_seq, design_seq, purge_seq, purges_forgotten, ..counted });

@@ -16,6 +16,9 @@ const OPTIONS: DatabaseOptions = DatabaseOptions { created_ms: 1, instance: 2, l
 /// How many entries a shard has.
 fn entries_of(engine: &dyn Engine, shard: Shard) -> usize {
     let snapshot = engine.snapshot(shard).unwrap();
+    if matches!(snapshot.state(), Err(StorageError::Dropped)) {
+        return 0;
+    }
     let count = |space| {
         let mut cursor = snapshot.scan(space, KeyRange::default(), Direction::Forward, Expect::Few).unwrap();
         std::iter::from_fn(|| cursor.next().unwrap().map(|_| ())).count()

@@ -454,6 +454,10 @@ fn a_database_that_another_node_deleted_takes_no_writes() {
     nodes.second.delete("db").unwrap();
     assert!(matches!(update(&here, new("b", "{}")), Err(DatabaseError::NotFound)));
     assert!(matches!(update(&here, new("b", "{}")), Err(DatabaseError::NotFound)));
-    let state = nodes.script.inner.snapshot(here.shard()).unwrap().state().unwrap();
-    assert_eq!(state.version, Version(0), "the shard stays empty");
+    let state = nodes.script.inner.snapshot(here.shard()).unwrap().state();
+    assert!(matches!(state, Err(StorageError::Dropped)), "nothing comes back: {state:?}");
+    // Also one that was never written.
+    let never = create(&nodes.first, "never");
+    nodes.second.delete("never").unwrap();
+    assert!(matches!(update(&never, new("b", "{}")), Err(DatabaseError::NotFound)));
 }

@@ -98,10 +98,6 @@ fn try_commit(
     }
     let snapshot = engine.snapshot(shard)?;
     let (state, documents) = Documents::read(snapshot.as_ref(), works)?;
-    if state.version < writer.state.version {
-        // Versions only grow: another node has deleted the database.
-        return Err(DatabaseError::NotFound);
-    }
     if state != writer.state {
         // Another node has committed to the shard, or an earlier try has arrived.
         *writer = load_writer(snapshot.as_ref())?;

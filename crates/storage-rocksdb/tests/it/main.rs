@@ -40,7 +40,10 @@ fn token(number: u64) -> CommitToken {
 /// The number of commits in a shard, after a check that the first ones are there and no other.
 fn steps(engine: &RocksEngine, shard: Shard) -> u64 {
     let snapshot = engine.snapshot(shard).unwrap();
-    let state = snapshot.state().unwrap();
+    let state = match snapshot.state() {
+        Err(settee_storage::StorageError::Dropped) => return 0,
+        state => state.unwrap(),
+    };
     let range = settee_storage::KeyRange::default();
     let mut cursor = snapshot.scan(Keyspace::Bodies, range, settee_storage::Direction::Forward, Expect::Few).unwrap();
     let mut count = 0;

@@ -1,7 +1,9 @@
 //! Properties of shards and keyspaces as a whole.
 
-use super::{Generator, Open, commit, entries, puts, view};
-use crate::{Batch, Direction, KeyRange, Keyspace, Shard, ShardState, Snapshot, Version};
+use super::{Generator, Open, commit, commit_at, entries, puts, view};
+use crate::{
+    Batch, CommitToken, Direction, Engine, Expect, KeyRange, Keyspace, Shard, Snapshot, StorageError, Version,
+};
 
 /// Neighbours in every notation: as bytes of either order, as text, at both ends.
 const SHARDS: [Shard; 9] = [
@@ -69,19 +71,35 @@ pub fn keyspaces_are_isolated(open: Open<'_>) {
     }
 }
 
-/// A dropped shard has neither entries nor a state, its neighbours keep theirs, and older snapshots see it still.
+/// Nothing of a dropped shard can be read or written ever again, whatever version a late writer expects.
+fn assert_dropped(engine: &dyn Engine, shard: Shard) {
+    let snapshot = view(engine, shard);
+    assert!(matches!(snapshot.state(), Err(StorageError::Dropped)), "the state of dropped {shard:?}");
+    assert!(matches!(snapshot.head(), Err(StorageError::Dropped)), "the head of dropped {shard:?}");
+    for space in Keyspace::ALL {
+        let found = snapshot.get(space, b"a");
+        assert!(matches!(found, Err(StorageError::Dropped)), "a key of dropped {shard:?} in {space:?}: {found:?}");
+        let found = snapshot.multi_get(space, &[b"a", b"b"]);
+        assert!(matches!(found, Err(StorageError::Dropped)), "keys of dropped {shard:?} in {space:?}: {found:?}");
+        let scan = snapshot.scan(space, KeyRange::default(), Direction::Forward, Expect::Few);
+        assert!(matches!(scan, Err(StorageError::Dropped)), "a scan of dropped {shard:?} in {space:?}");
+    }
+    let commit = |expected| commit_at(engine, shard, expected, CommitToken(9), puts(Keyspace::Local, &[(b"a", b"b")]));
+    let last = commit(Version(0)).expect_err("a commit to a dropped shard conflicts");
+    assert_ne!(last, Version(0), "the version of {shard:?} does not come back");
+    for expected in [Version(1), last, Version(last.0 + 1)] {
+        assert_eq!(commit(expected), Err(last), "a commit to dropped {shard:?} that expects {expected:?}");
+    }
+}
+
+/// A dropped shard is gone for good, its neighbours keep what they have, and older snapshots see it still.
 pub fn dropped_shards_are_gone(open: Open<'_>) {
     let engine = fill(open);
     let before = SHARDS.map(|shard| view(&*engine, shard));
     for (index, dropped) in SHARDS.into_iter().enumerate() {
         engine.drop_shard(dropped).expect("drop_shard");
         for shard in &SHARDS[..=index] {
-            let snapshot = view(&*engine, *shard);
-            assert_eq!(snapshot.state().expect("state"), ShardState::default(), "the state of dropped {shard:?}");
-            for space in Keyspace::ALL {
-                assert!(entries(&*snapshot, space).is_empty(), "{space:?} of dropped {shard:?}");
-                assert_eq!(snapshot.get(space, b"a").expect("get"), None, "a key of dropped {shard:?}");
-            }
+            assert_dropped(&*engine, *shard);
         }
         for shard in &SHARDS[index + 1..] {
             assert_filled(&*view(&*engine, *shard), *shard, &format!("after {dropped:?} was dropped"));
@@ -92,6 +110,8 @@ pub fn dropped_shards_are_gone(open: Open<'_>) {
     }
     engine.drop_shard(SHARDS[0]).expect("a shard that is not there can be dropped");
     engine.drop_shard(Shard(77)).expect("a shard that was never there can be dropped");
+    assert_dropped(&*engine, SHARDS[0]);
+    assert_dropped(&*engine, Shard(77));
 }
 
 /// Giving back space changes nothing that anybody can read, in new snapshots and in old ones.

@@ -33,9 +33,12 @@ impl Counter<'_> {
         }
     }
 
-    /// The total, after a check that entries and version belong to it.
+    /// The total, after a check that entries and version belong to it; 0 if the shard was dropped.
     fn total(&self) -> u64 {
         let snapshot = self.engine.snapshot(self.shard).unwrap();
+        if matches!(snapshot.state(), Err(StorageError::Dropped)) {
+            return 0;
+        }
         let total = snapshot.get(Keyspace::Catalog, b"total").unwrap();
         let total = total.map_or(0, |bytes| u64::from_be_bytes(bytes.try_into().unwrap()));
         let state = snapshot.state().unwrap();

@@ -9,7 +9,7 @@ use super::{Contents, Shards};
 use crate::{CommitToken, Result, Shard, ShardState, StorageError, Version};
 
 const NAME: &str = "memory";
-const MAGIC: &[u8; 8] = b"settee 2";
+const MAGIC: &[u8; 8] = b"settee 3";
 
 pub(super) fn write(shards: &Shards, directory: &Path) -> Result<()> {
     fs::create_dir(directory).map_err(io)?;
@@ -25,6 +25,7 @@ fn write_shards(shards: &Shards, file: &mut impl Write) -> std::io::Result<()> {
     for (shard, contents) in &shards.contents {
         write_number(file, shard.0)?;
         write_number(file, contents.state.version.0)?;
+        write_number(file, contents.is_dropped.into())?;
         file.write_all(&contents.state.token.0.to_be_bytes())?;
         let head = contents.head.as_deref();
         write_number(file, head.map_or(0, |head| head.len() as u64 + 1))?;
@@ -52,13 +53,14 @@ pub(super) fn read(directory: &Path) -> Result<Shards> {
     for _ in 0..read_number(file)? {
         let shard = Shard(read_number(file)?);
         let version = Version(read_number(file)?);
+        let is_dropped = read_number(file)? == 1;
         let token = CommitToken(u128::from_be_bytes(read_array(file)?));
         // One more than its length, if there is one.
         let head = match read_number(file)? {
             0 => None,
             len => Some(read_exactly(file, len - 1)?),
         };
-        let mut contents = Contents { state: ShardState { version, token }, head, ..Contents::default() };
+        let mut contents = Contents { state: ShardState { version, token }, is_dropped, head, ..Contents::default() };
         for tree in &mut contents.spaces {
             for _ in 0..read_number(file)? {
                 let key = read_bytes(file)?;

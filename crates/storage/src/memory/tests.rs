@@ -10,6 +10,14 @@ fn conforms() {
 }
 
 #[test]
+fn two_users_of_a_store_hear_of_each_other() {
+    conformance::commits_of_others_are_told(&|| {
+        let engine = MemoryEngine::new();
+        [Arc::new(engine.user()), Arc::new(engine)]
+    });
+}
+
+#[test]
 fn a_load_with_snapshots_between_copies_little() {
     let engine = MemoryEngine::new();
     let mut random = Generator::new(5);
@@ -73,7 +81,7 @@ fn a_checkpoint_can_be_loaded() {
     let loaded = MemoryEngine::load(&path).unwrap();
     assert_eq!(loaded.statistics(), engine.statistics());
     for shard in [Shard(1), Shard(u64::MAX)] {
-        assert_eq!(loaded.state(shard), engine.state(shard));
+        assert_eq!(loaded.current().state(shard), engine.current().state(shard));
         let snapshot = loaded.snapshot(shard).unwrap();
         assert_eq!(snapshot.get(Keyspace::Bodies, b"").unwrap().unwrap(), shard.0.to_be_bytes());
         assert_eq!(snapshot.get(Keyspace::Catalog, b"\xff").unwrap().unwrap(), b"");

@@ -1,8 +1,8 @@
 //! Indexes: what one is keyed by ([`identity`]), the record that describes it ([`Meta`]), and access to its shard
 //! ([`IndexStore`]).
 //!
-//! An index has a shard of its own. In there, `Catalog` holds one [`Meta`], and a [`Checkpoint`] while it is loaded; `IndexNodes` holds the nodes of two trees: the
-//! rows, and the back-pointers that the last load wrote, from document ids to the sort keys of their rows; `IndexEntries`
+//! An index has a shard of its own, and another one when it begins anew. Its head is the [`Meta`], unless that is too long;
+//! then `Catalog` holds it, as it holds a [`Checkpoint`] while the index is loaded. `IndexNodes` holds the nodes of two trees: the rows, and the back-pointers that the last load wrote, from document ids to the sort keys of their rows; `IndexEntries`
 //! holds back-pointers that changed since.
 
 mod checkpoint;
@@ -13,4 +13,4 @@ mod store;
 pub(crate) use checkpoint::Checkpoint;
 pub(crate) use identity::{IndexDefinition, Signature};
 pub(crate) use meta::Meta;
-pub(crate) use store::{IndexStore, IndexWriter, Tokens};
+pub(crate) use store::{IndexStore, IndexWriter, Opened, Record, Tokens};

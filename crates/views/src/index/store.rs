@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use settee_storage::{
-    Batch, CommitToken, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Outcome, Purpose, Shard, Snapshot,
-    StorageError, Version,
+    Batch, CommitToken, Direction, Durability, Engine, Expect, KeyRange, Keyspace, MAX_HEAD_BYTES, Outcome, PageRange,
+    Purpose, Request, Shard, Snapshot, StorageError, Version,
 };
 
 use super::{Checkpoint, Meta};
@@ -33,7 +33,7 @@ impl Tokens {
 pub(crate) struct IndexStore {
     engine: Arc<dyn Engine>,
     shard: Shard,
-    cache: NodeCache,
+    cache: Arc<NodeCache>,
     tokens: Arc<Tokens>,
 }
 
@@ -41,8 +41,8 @@ pub(crate) struct IndexStore {
 const LEFTOVERS_PER_COMMIT: usize = 10_000;
 
 impl IndexStore {
-    pub(crate) fn new(engine: Arc<dyn Engine>, shard: Shard, tokens: Arc<Tokens>) -> Self {
-        Self { engine, shard, cache: NodeCache::default(), tokens }
+    pub(crate) fn new(engine: Arc<dyn Engine>, shard: Shard, tokens: Arc<Tokens>, cache: Arc<NodeCache>) -> Self {
+        Self { engine, shard, cache, tokens }
     }
 
     pub(crate) fn shard(&self) -> Shard {
@@ -54,19 +54,27 @@ impl IndexStore {
     }
 
     pub(crate) fn tree<'a>(&'a self, snapshot: &'a dyn Snapshot) -> TreeReader<'a> {
-        TreeReader { snapshot, cache: &self.cache }
+        TreeReader { snapshot, shard: self.shard, cache: &self.cache }
     }
 
     /// What the index is in `snapshot`; `None` if it must be built from nothing.
     pub(crate) fn meta(&self, snapshot: &dyn Snapshot) -> Result<Option<Meta>> {
-        let record = snapshot.get(Keyspace::Catalog, keys::META)?;
-        record.map_or(Ok(None), |bytes| Meta::decode(&bytes))
+        let requests = [Request::Head, Request::Get(Keyspace::Catalog, keys::META)];
+        let replies: [_; 2] = match snapshot.read(&requests) {
+            Err(StorageError::Dropped) => return Ok(None),
+            replies => replies?.try_into().map_err(|_| ViewError::Corrupt("replies"))?,
+        };
+        let [head, entry] = replies;
+        decode_meta(head.into_value()?, entry.into_value()?)
     }
 
     /// The load that is under way, if it got as far as that.
     pub(crate) fn checkpoint(&self) -> Result<Option<Checkpoint>> {
-        let record = self.snapshot()?.get(Keyspace::Catalog, keys::CHECKPOINT)?;
-        record.map_or(Ok(None), |bytes| Checkpoint::decode(&bytes))
+        match Record::read(&*self.snapshot()?) {
+            Ok(record) => Ok(record.checkpoint),
+            Err(ViewError::Storage(StorageError::Dropped)) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Makes everything committed so far durable, also to the database.
@@ -84,49 +92,99 @@ impl IndexStore {
         Ok(self.engine.reclaim(self.shard)?)
     }
 
-    /// Prepares for writing: clears away what a crash left over, or everything if the index cannot be used. The caller
-    /// is the only one who writes.
-    pub(crate) fn open(&self) -> Result<(Meta, IndexWriter<'_>)> {
+    /// Prepares for writing: clears away what a crash left over. The caller is the only one who writes. `None` if what is
+    /// in the shard cannot be used: the index begins anew, in another shard.
+    pub(crate) fn open(&self) -> Result<Option<Opened<'_>>> {
         let snapshot = self.snapshot()?;
-        let version = snapshot.state()?.version;
-        let Some(meta) = self.meta(&*snapshot)? else {
-            if version != Version::default() {
-                self.engine.drop_shard(self.shard)?;
-                self.cache.clear();
-            }
-            let version = self.snapshot()?.state()?.version;
-            return Ok((Meta::new(), IndexWriter { store: self, version }));
+        let record = match Record::read(&*snapshot) {
+            Ok(record) => record,
+            Err(ViewError::Storage(StorageError::Dropped)) => return Ok(None),
+            Err(error) => return Err(error),
         };
-        let mut writer = IndexWriter { store: self, version };
+        let mut writer = IndexWriter { store: self, version: record.version, has_entry: record.has_entry };
+        let Some(meta) = record.meta else {
+            let is_new = record.version == Version::default();
+            return Ok(is_new.then(|| Opened { meta: Meta::new(), writer, checkpoint: None }));
+        };
         // An index without rows has no nodes at all.
         let is_empty = meta.rows.is_none() && meta.entries.is_none();
-        let start = keys::node(if is_empty { 0 } else { meta.next_node });
-        let range = KeyRange { start: Some(&start), end: None };
-        let mut leftovers = snapshot.scan(Keyspace::IndexNodes, range, Direction::Forward, Expect::All)?;
-        let mut batch = Batch::of(Purpose::Room);
-        while let Some((key, _)) = leftovers.next()? {
-            batch.delete(Keyspace::IndexNodes, key);
-            if batch.len() == LEFTOVERS_PER_COMMIT {
-                writer.commit(std::mem::replace(&mut batch, Batch::of(Purpose::Room)))?;
-            }
+        let first = if is_empty { 0 } else { meta.next_node };
+        if record.last_node.is_some_and(|last| last >= first) {
+            // Their numbers are given out again.
+            self.cache.forget(self.shard);
+            writer.clear_nodes(&*snapshot, first)?;
         }
-        if !batch.is_empty() {
-            writer.commit(batch)?;
-        }
-        Ok((meta, writer))
+        Ok(Some(Opened { meta, writer, checkpoint: record.checkpoint }))
     }
+}
+
+/// An index that may be written.
+pub(crate) struct Opened<'a> {
+    pub(crate) meta: Meta,
+    pub(crate) writer: IndexWriter<'a>,
+    /// How far a load is that was interrupted.
+    pub(crate) checkpoint: Option<Checkpoint>,
+}
+
+/// What is stored of an index beside its trees.
+pub(crate) struct Record {
+    version: Version,
+    /// `None` if it must be built from nothing.
+    pub(crate) meta: Option<Meta>,
+    /// Whether that is an entry, because it is too long for a head or was written before heads were used.
+    has_entry: bool,
+    checkpoint: Option<Checkpoint>,
+    last_node: Option<u64>,
+}
+
+impl Record {
+    /// Reads it in one trip.
+    pub(crate) fn read(snapshot: &dyn Snapshot) -> Result<Self> {
+        let last_node = PageRange {
+            space: Keyspace::IndexNodes,
+            range: KeyRange::default(),
+            direction: Direction::Backward,
+            rows: 1,
+        };
+        let requests = [
+            Request::State,
+            Request::Head,
+            Request::Get(Keyspace::Catalog, keys::META),
+            Request::Get(Keyspace::Catalog, keys::CHECKPOINT),
+            Request::Page(last_node),
+        ];
+        let replies: [_; 5] = snapshot.read(&requests)?.try_into().map_err(|_| ViewError::Corrupt("replies"))?;
+        let [state, head, entry, checkpoint, last_node] = replies;
+        let (head, entry) = (head.into_value()?, entry.into_value()?);
+        let has_entry = entry.is_some();
+        let checkpoint = checkpoint.into_value()?;
+        Ok(Self {
+            version: state.into_state()?.version,
+            meta: decode_meta(head, entry)?,
+            has_entry,
+            checkpoint: checkpoint.map_or(Ok(None), |bytes| Checkpoint::decode(&bytes))?,
+            last_node: last_node.into_page()?.rows.first().and_then(|(key, _)| keys::node_id(key)),
+        })
+    }
+}
+
+/// The description of an index is the head of its shard, or an entry, if the head is empty.
+fn decode_meta(head: Option<Vec<u8>>, entry: Option<Vec<u8>>) -> Result<Option<Meta>> {
+    let record = head.filter(|head| !head.is_empty()).or(entry);
+    record.map_or(Ok(None), |bytes| Meta::decode(&bytes))
 }
 
 /// Commits to the shard of an index. There is one at a time.
 pub(crate) struct IndexWriter<'a> {
     store: &'a IndexStore,
     version: Version,
+    has_entry: bool,
 }
 
 impl IndexWriter<'_> {
     /// Commits a batch after which the index is what `meta` says. A checkpoint was one of what it was before.
     pub(crate) fn publish(&mut self, mut batch: Batch, meta: &Meta) -> Result<()> {
-        batch.put(Keyspace::Catalog, keys::META, &meta.encode());
+        self.put(&mut batch, meta);
         batch.delete(Keyspace::Catalog, keys::CHECKPOINT);
         self.commit(batch)
     }
@@ -134,9 +192,39 @@ impl IndexWriter<'_> {
     /// Writes down how far a load of the index that `meta` describes is. To be synced by the caller.
     pub(crate) fn note(&mut self, checkpoint: &Checkpoint, meta: &Meta) -> Result<()> {
         let mut batch = Batch::new();
-        batch.put(Keyspace::Catalog, keys::META, &meta.encode());
+        self.put(&mut batch, meta);
         batch.put(Keyspace::Catalog, keys::CHECKPOINT, &checkpoint.encode());
         self.commit(batch)
+    }
+
+    /// The description of an index is the head of its shard. One with long functions or reductions has to be an entry.
+    fn put(&mut self, batch: &mut Batch, meta: &Meta) {
+        let record = meta.encode();
+        if record.len() > MAX_HEAD_BYTES {
+            batch.set_head(&[]);
+            batch.put(Keyspace::Catalog, keys::META, &record);
+            self.has_entry = true;
+        } else {
+            batch.set_head(&record);
+            if std::mem::take(&mut self.has_entry) {
+                batch.delete(Keyspace::Catalog, keys::META);
+            }
+        }
+    }
+
+    /// Removes all nodes from `first` on.
+    fn clear_nodes(&mut self, snapshot: &dyn Snapshot, first: u64) -> Result<()> {
+        let start = keys::node(first);
+        let range = KeyRange { start: Some(&start), end: None };
+        let mut nodes = snapshot.scan(Keyspace::IndexNodes, range, Direction::Forward, Expect::All)?;
+        let mut batch = Batch::of(Purpose::Room);
+        while let Some((key, _)) = nodes.next()? {
+            batch.delete(Keyspace::IndexNodes, key);
+            if batch.len() == LEFTOVERS_PER_COMMIT {
+                self.commit(std::mem::replace(&mut batch, Batch::of(Purpose::Room)))?;
+            }
+        }
+        self.commit_if_any(batch)
     }
 
     /// Forgets the checkpoint, if there is one.
@@ -144,19 +232,6 @@ impl IndexWriter<'_> {
         let mut batch = Batch::of(Purpose::Room);
         batch.delete(Keyspace::Catalog, keys::CHECKPOINT);
         self.commit(batch)
-    }
-
-    /// Makes the index one that shows the database before its first change. Numbers of nodes go on, for the sake of those
-    /// who read the old ones; these are left over, and cleared away when the index is opened.
-    pub(crate) fn begin_anew(&mut self, meta: &Meta) -> Result<()> {
-        let mut batch = Batch::new();
-        let snapshot = self.store.snapshot()?;
-        let range = KeyRange::default();
-        let mut entries = snapshot.scan(Keyspace::IndexEntries, range, Direction::Forward, Expect::All)?;
-        while let Some((id, _)) = entries.next()? {
-            batch.delete(Keyspace::IndexEntries, id);
-        }
-        self.publish(batch, &Meta { next_node: meta.next_node, ..Meta::new() })
     }
 
     /// Commits a batch of nodes, unless it is empty.
@@ -212,13 +287,14 @@ mod tests {
 
     #[test]
     fn what_an_interrupted_build_wrote_is_cleared_away() {
-        let store = IndexStore::new(Arc::new(MemoryEngine::new()), Shard(5), Arc::new(Tokens::new(0)));
-        let (meta, mut writer) = store.open().unwrap();
+        let store = IndexStore::new(Arc::new(MemoryEngine::new()), Shard(5), Arc::new(Tokens::new(0)), Arc::default());
+        let Opened { meta, mut writer, .. } = store.open().unwrap().unwrap();
         assert_eq!(meta, Meta::new());
         write_nodes(&mut writer, 1..30);
-        // Without a record there is no index: everything goes.
-        let (_, mut writer) = store.open().unwrap();
-        assert_eq!(nodes(&store), []);
+        // Without a record there is no index: it cannot be used.
+        assert!(store.open().unwrap().is_none());
+        let store = IndexStore::new(Arc::clone(&store.engine), Shard(6), Arc::new(Tokens::new(9)), Arc::default());
+        let Opened { mut writer, .. } = store.open().unwrap().unwrap();
         write_nodes(&mut writer, 1..4);
         let node = Child { separator: Vec::new(), id: 1, rows: 1, bytes: 1, reductions: Vec::new() };
         let rows = Some(Root { height: 0, node });
@@ -226,20 +302,28 @@ mod tests {
         writer.publish(Batch::new(), &meta).unwrap();
         write_nodes(&mut writer, 4..30_000);
         // With one, the nodes that it does not know of.
-        let (found, mut writer) = store.open().unwrap();
+        let Opened { meta: found, mut writer, .. } = store.open().unwrap().unwrap();
         assert_eq!((&found, nodes(&store)), (&meta, vec![1, 2, 3]));
-        write_nodes(&mut writer, 4..5);
-        // An index that begins anew needs none of them and uses none of their numbers.
-        writer.begin_anew(&found).unwrap();
-        let (found, _) = store.open().unwrap();
-        assert_eq!((found, nodes(&store)), (Meta { next_node: 4, ..Meta::new() }, Vec::new()));
+        // One that is described at length is described by an entry, as long as it needs one.
+        for reduces in [vec![], vec![Arc::from("x".repeat(2000))], vec![]] {
+            let meta = Meta { reduces, ..meta.clone() };
+            writer.publish(Batch::new(), &meta).unwrap();
+            let opened = store.open().unwrap().unwrap();
+            assert_eq!(opened.meta, meta);
+            let entry = store.snapshot().unwrap().get(Keyspace::Catalog, keys::META).unwrap();
+            assert_eq!(entry.is_some(), !meta.reduces.is_empty());
+            writer = opened.writer;
+        }
+        store.engine.drop_shard(store.shard).unwrap();
+        assert!(store.open().unwrap().is_none() && store.checkpoint().unwrap().is_none());
+        assert_eq!(store.meta(&*store.snapshot().unwrap()).unwrap(), None);
     }
 
     #[test]
     fn two_writers_are_told_apart() {
-        let store = IndexStore::new(Arc::new(MemoryEngine::new()), Shard(5), Arc::new(Tokens::new(0)));
-        let (_, mut first) = store.open().unwrap();
-        let (_, mut second) = store.open().unwrap();
+        let store = IndexStore::new(Arc::new(MemoryEngine::new()), Shard(5), Arc::new(Tokens::new(0)), Arc::default());
+        let Opened { writer: mut first, .. } = store.open().unwrap().unwrap();
+        let Opened { writer: mut second, .. } = store.open().unwrap().unwrap();
         write_nodes(&mut first, 1..2);
         assert!(matches!(second.commit(Batch::new()), Err(ViewError::Contended)));
     }

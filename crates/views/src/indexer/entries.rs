@@ -11,7 +11,7 @@ use crate::codec::{Reader, push_bytes};
 use crate::error::Result;
 use crate::keys;
 use crate::tree::apply::Change;
-use crate::tree::{Leaf, Root, Row, TreeReader};
+use crate::tree::{Root, Row, TreeReader, together};
 
 /// Appends the sort key of a document's next row.
 pub(super) fn push(entry: &mut Vec<u8>, sort_key: &[u8]) {
@@ -61,18 +61,30 @@ impl EntryReader<'_> {
             missing.push((key, index));
         }
         missing.sort_unstable();
-        let mut current: Option<(u64, Leaf)> = None;
-        for (key, index) in missing {
-            let id = self.tree.leaf_of(root, &key)?;
-            let leaf = match current.take() {
-                Some((known, leaf)) if known == id => leaf,
-                _ => self.tree.leaf(id)?,
-            };
-            let rank = leaf.rank(&key);
-            if rank < leaf.len() && leaf.row(rank).row_key == key {
-                found[index] = Some(leaf.row(rank).value.to_vec());
+        // The leaves in their order, each with the end of its part of `missing`.
+        let mut leaves: Vec<(u64, u64, usize)> = Vec::new();
+        for (position, (key, _)) in missing.iter().enumerate() {
+            let (id, bytes) = self.tree.leaf_of(root, key)?;
+            match leaves.last_mut() {
+                Some((last, _, end)) if *last == id => *end = position + 1,
+                _ => leaves.push((id, bytes, position + 1)),
             }
-            current = Some((id, leaf));
+        }
+        let mut start = 0;
+        let mut left = &leaves[..];
+        while !left.is_empty() {
+            let (now, later) = left.split_at(together(left.iter().map(|(_, bytes, _)| *bytes)).max(1));
+            let read = self.tree.leaves(&now.iter().map(|(id, ..)| *id).collect::<Vec<_>>())?;
+            for (leaf, &(_, _, end)) in read.iter().zip(now) {
+                for (key, index) in &missing[start..end] {
+                    let rank = leaf.rank(key);
+                    if rank < leaf.len() && leaf.row(rank).row_key == *key {
+                        found[*index] = Some(leaf.row(rank).value.to_vec());
+                    }
+                }
+                start = end;
+            }
+            left = later;
         }
         Ok(())
     }

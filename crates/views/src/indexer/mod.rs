@@ -163,7 +163,7 @@ impl Pass<'_> {
 
         let started_us = self.settings.clock.now_us();
         let mut scan = Scan {
-            changes: self.database.changes(since, purged_since)?,
+            changes: self.database.changes(since, purged_since, pending)?,
             changes_left: 0,
             bytes_left: 0,
             ends_us: started_us,

@@ -19,8 +19,8 @@ pub(crate) trait ChangeSnapshot: Send + Sync {
     fn purges_forgotten(&self) -> Result<u64>;
 
     /// The documents that were purged after the purge `purged_since` and are not there any more, then those that last
-    /// changed after `since`, in the order of these changes.
-    fn changes(&self, since: u64, purged_since: u64) -> Result<Box<dyn Changes + '_>>;
+    /// changed after `since`, in the order of these changes: about `expected` of them.
+    fn changes(&self, since: u64, purged_since: u64, expected: u64) -> Result<Box<dyn Changes + '_>>;
 }
 
 /// A walk through changes.

@@ -1,7 +1,7 @@
 //! Brings the runs of a pass into an index: [`load`] writes its trees anew, [`update`] changes the leaves that the runs
 //! touch. Either way the index changes in the last commit, with everything before it unseen.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::ops::ControlFlow;
 
 use settee_storage::{Batch, Direction, Expect, KeyRange, Keyspace, Snapshot};
@@ -16,7 +16,7 @@ use crate::reduce::Column;
 use crate::tree::apply::{Change, apply};
 use crate::tree::load::Loader;
 use crate::tree::write::NodeWriter;
-use crate::tree::{Leaf, Root, TreeReader};
+use crate::tree::{Leaf, Root, TreeReader, together};
 
 /// An index that is written.
 pub(super) struct Writing<'a> {
@@ -114,8 +114,9 @@ impl Obsolete {
     /// The rows of a tree that is about to be replaced.
     fn stored_rows<'a>(&mut self, tree: TreeReader<'a>, root: &Root) -> Result<StoredRows<'a>> {
         let (leaves, inner) = tree.node_ids(root)?;
-        self.0.extend(leaves.iter().chain(&inner));
-        let mut rows = StoredRows { tree, leaves: leaves.into_iter(), leaf: Leaf::default(), at: 0 };
+        self.0.extend(leaves.iter().map(|(id, _)| id).chain(&inner));
+        let (leaves, ahead) = (leaves.into(), Vec::new().into_iter());
+        let mut rows = StoredRows { tree, leaves, ahead, leaf: Leaf::default(), at: 0 };
         rows.skip_empty()?;
         Ok(rows)
     }
@@ -128,7 +129,9 @@ impl Obsolete {
 /// The rows of a stored tree.
 struct StoredRows<'a> {
     tree: TreeReader<'a>,
-    leaves: std::vec::IntoIter<u64>,
+    /// The leaves that were not read yet, and the bytes of their rows.
+    leaves: VecDeque<(u64, u64)>,
+    ahead: std::vec::IntoIter<Leaf>,
     leaf: Leaf,
     at: usize,
 }
@@ -136,9 +139,13 @@ struct StoredRows<'a> {
 impl StoredRows<'_> {
     fn skip_empty(&mut self) -> Result<()> {
         while self.at == self.leaf.len() {
-            let Some(id) = self.leaves.next() else { return Ok(()) };
-            self.leaf = self.tree.leaf(id)?;
-            self.at = 0;
+            if self.ahead.len() == 0 {
+                let count = together(self.leaves.iter().map(|(_, bytes)| *bytes)).max(1).min(self.leaves.len());
+                let ids: Vec<u64> = self.leaves.drain(..count).map(|(id, _)| id).collect();
+                self.ahead = self.tree.leaves(&ids)?.into_iter();
+            }
+            let Some(leaf) = self.ahead.next() else { return Ok(()) };
+            (self.leaf, self.at) = (leaf, 0);
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use crate::index::Meta;
 use crate::keys;
 use crate::reduce::Column;
 use crate::tree::walk::{RowRange, Visitor, walk};
-use crate::tree::{Root, TreeReader};
+use crate::tree::{LEAVES_TOGETHER, Root, TreeReader};
 
 /// What is asked of an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -172,7 +172,11 @@ impl Plan {
         let Some(root) = &meta.rows else {
             return Ok(ControlFlow::Continue(()));
         };
-        for range in &self.ranges {
+        for (number, range) in self.ranges.iter().enumerate() {
+            if self.ranges.len() > 1 && number % LEAVES_TOGETHER == 0 {
+                let next = self.ranges[number..].iter().take(LEAVES_TOGETHER);
+                tree.read_ahead(root, next.map(|range| range.lower.as_slice()))?;
+            }
             let flow = walk(tree, root, range, self.order.direction(), visitor)?;
             if flow.is_break() {
                 return Ok(flow);

@@ -110,6 +110,10 @@ impl Visitor for Rows<'_> {
         })
     }
 
+    fn wanted(&self) -> u64 {
+        self.skip.saturating_add(self.limit)
+    }
+
     fn end_of_range(&mut self) -> Result<ControlFlow<()>> {
         Ok(self.show_held())
     }

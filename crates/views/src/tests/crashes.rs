@@ -23,7 +23,7 @@ use settee_model::testing::Random;
 pub(super) fn check_stored(home: &TestHome, engine: &Arc<dyn Engine>) -> Vec<u64> {
     let mut leftovers = Vec::new();
     for shard in home.index_shards() {
-        let store = IndexStore::new(Arc::clone(engine), shard, Arc::new(Tokens::new(0)));
+        let store = IndexStore::new(Arc::clone(engine), shard, Arc::new(Tokens::new(0)), Arc::default());
         let snapshot = store.snapshot().unwrap();
         let Some(meta) = store.meta(&*snapshot).unwrap() else {
             continue;

@@ -182,6 +182,13 @@ impl Home for TestHome {
         Ok(())
     }
 
+    fn replace_index(&self, signature: Signature, shard: Shard) -> Result<()> {
+        let new = Shard(self.next_shard.fetch_add(1, Ordering::Relaxed));
+        self.indexes.lock().insert(signature, new);
+        self.engine.drop_shard(shard)?;
+        Ok(())
+    }
+
     fn remove_index(&self, signature: Signature, shard: Shard) -> Result<()> {
         self.engine.drop_shard(shard)?;
         self.indexes.lock().remove(&signature);
@@ -208,7 +215,7 @@ impl ChangeSnapshot for TestSnapshot {
         Ok(self.0.purges_forgotten as u64)
     }
 
-    fn changes(&self, since: u64, purged_since: u64) -> Result<Box<dyn Changes + '_>> {
+    fn changes(&self, since: u64, purged_since: u64, _expected: u64) -> Result<Box<dyn Changes + '_>> {
         let purged_since = usize::try_from(purged_since).unwrap();
         assert!(since == 0 || purged_since >= self.0.purges_forgotten);
         let purged = self.0.purged.get(purged_since.max(self.0.purges_forgotten)..).unwrap_or_default();

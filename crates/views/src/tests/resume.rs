@@ -79,7 +79,7 @@ fn remember_moments(engine: &FaultyEngine, files: PathBuf) -> Moments {
 
 /// The checkpoints of a home, with the directories that their runs lie in.
 fn checkpoints(home: &TestHome, engine: &Arc<dyn Engine>, files: &Path) -> Vec<(RunDirectory, Checkpoint)> {
-    let store = |shard| IndexStore::new(Arc::clone(engine), shard, Arc::new(Tokens::new(0)));
+    let store = |shard| IndexStore::new(Arc::clone(engine), shard, Arc::new(Tokens::new(0)), Arc::default());
     let of = |shard| Some((RunDirectory::new(files, shard), store(shard).checkpoint().unwrap()?));
     home.index_shards().into_iter().filter_map(of).collect()
 }

@@ -123,7 +123,7 @@ impl Drafting<'_> {
         }
         if height == 0 {
             self.changes += changes.len();
-            let leaf = leaf.map_or_else(|| self.tree.leaf(child.id), Ok)?;
+            let leaf = leaf.map_or_else(|| self.tree.own_leaf(child.id), Ok)?;
             return Ok(match merge(&leaf, changes) {
                 None => vec![Part::stored(child)],
                 Some(leaf) => {
@@ -216,7 +216,7 @@ impl Drafting<'_> {
             PartNode::Leaf(leaf) => Ok(leaf),
             PartNode::Stored(child) => {
                 self.obsolete.push(child.id);
-                self.tree.leaf(child.id)
+                self.tree.own_leaf(child.id)
             }
             PartNode::Inner(_) => unreachable!("leaves are joined with leaves: a tree has one height everywhere"),
         }

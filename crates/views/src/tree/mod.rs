@@ -28,7 +28,7 @@ use crate::codec::{Reader, push_bytes, push_len, push_number};
 use crate::error::Result;
 
 pub(crate) use node::{Child, EncodedLeaf, Inner, Leaf, Row};
-pub(crate) use read::{NodeCache, TreeReader};
+pub(crate) use read::{LEAVES_TOGETHER, NodeCache, TreeReader, together};
 
 /// Leaves are cut at about this many bytes of rows. Encoded they take about half of it. Nodes are small in tests, so that
 /// few rows make high trees.

@@ -77,6 +77,11 @@ fn range(start: u32, len: u32) -> Range<usize> {
 }
 
 impl Leaf {
+    /// The memory that it takes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.bytes.len() + size_of_val(self.rows.as_slice())
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.rows.len()
     }
@@ -389,6 +394,12 @@ impl Inner {
 
     pub(crate) fn len(&self) -> usize {
         self.children.len()
+    }
+
+    /// The memory that it takes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let slots = size_of_val(self.children.as_slice()) + size_of_val(self.reductions.as_slice());
+        size_of::<Self>() + self.bytes.len() + slots
     }
 
     pub(crate) fn separator(&self, child: usize) -> &[u8] {

@@ -1,17 +1,25 @@
-//! [`TreeReader`]: nodes of one index in one snapshot.
+//! [`TreeReader`]: nodes of one index in one snapshot; [`NodeCache`]: nodes of all indexes that are kept in memory.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use settee_storage::{Keyspace, Snapshot};
+use settee_storage::{Keyspace, Shard, Snapshot};
 
 use super::{Inner, Leaf, Root};
 use crate::error::{Result, ViewError};
 use crate::keys;
 
-/// Inner nodes of one index that were read lately. Nodes never change and numbers are never used again, so nothing in here
-/// goes stale.
+const MISSING: &str = "node is missing";
+
+/// So many leaves are read together …
+pub(crate) const LEAVES_TOGETHER: usize = if cfg!(test) { 3 } else { 16 };
+
+/// … unless their rows have more bytes.
+const LEAVES_BYTES: u64 = if cfg!(test) { 4 << 10 } else { 2 << 20 };
+
+/// Nodes of all indexes that were read lately. Nodes never change, and neither shards nor the numbers of nodes in one are
+/// used again, so nothing in here goes stale.
 #[derive(Debug, Default)]
 pub(crate) struct NodeCache {
     generations: Mutex<Generations>,
@@ -20,40 +28,62 @@ pub(crate) struct NodeCache {
 /// Nodes that are used move to `young`; when it is full, the ones that did not move are forgotten.
 #[derive(Debug, Default)]
 struct Generations {
-    young: HashMap<u64, Arc<Inner>>,
-    old: HashMap<u64, Arc<Inner>>,
+    young: HashMap<(Shard, u64), Node>,
+    old: HashMap<(Shard, u64), Node>,
+    young_bytes: usize,
 }
 
-/// How many nodes one generation has: with some 150 children each enough for the inner levels of two million rows.
-const GENERATION_NODES: usize = 128;
+#[derive(Clone, Debug)]
+enum Node {
+    Inner(Arc<Inner>),
+    Leaf(Arc<Leaf>),
+}
+
+impl Node {
+    fn memory_bytes(&self) -> usize {
+        match self {
+            Self::Inner(node) => node.memory_bytes(),
+            Self::Leaf(leaf) => leaf.memory_bytes(),
+        }
+    }
+}
+
+/// How much memory the nodes of one generation take; there are two.
+const GENERATION_BYTES: usize = if cfg!(test) { 32 << 10 } else { 24 << 20 };
 
 impl NodeCache {
-    fn get(&self, id: u64) -> Option<Arc<Inner>> {
+    fn get(&self, shard: Shard, id: u64) -> Option<Node> {
         let mut generations = self.generations.lock();
-        if let Some(node) = generations.young.get(&id) {
-            return Some(Arc::clone(node));
+        if let Some(node) = generations.young.get(&(shard, id)) {
+            return Some(node.clone());
         }
-        let node = generations.old.remove(&id)?;
-        generations.insert(id, Arc::clone(&node));
+        let node = generations.old.remove(&(shard, id))?;
+        generations.insert((shard, id), node.clone());
         Some(node)
     }
 
-    fn insert(&self, id: u64, node: Arc<Inner>) {
-        self.generations.lock().insert(id, node);
+    fn insert(&self, shard: Shard, id: u64, node: Node) {
+        self.generations.lock().insert((shard, id), node);
     }
 
-    /// Forgets everything, for an index whose numbers begin anew.
-    pub(crate) fn clear(&self) {
-        *self.generations.lock() = Generations::default();
+    /// Forgets a shard in which numbers are used again, because the nodes that had them were never part of an index.
+    pub(crate) fn forget(&self, shard: Shard) {
+        let mut generations = self.generations.lock();
+        let Generations { young, old, young_bytes } = &mut *generations;
+        young.retain(|(of, _), _| *of != shard);
+        old.retain(|(of, _), _| *of != shard);
+        *young_bytes = young.values().map(Node::memory_bytes).sum();
     }
 }
 
 impl Generations {
-    fn insert(&mut self, id: u64, node: Arc<Inner>) {
-        if self.young.len() == GENERATION_NODES {
+    fn insert(&mut self, key: (Shard, u64), node: Node) {
+        self.young_bytes += node.memory_bytes();
+        self.young.insert(key, node);
+        if self.young_bytes > GENERATION_BYTES {
             self.old = std::mem::take(&mut self.young);
+            self.young_bytes = 0;
         }
-        self.young.insert(id, node);
     }
 }
 
@@ -61,34 +91,76 @@ impl Generations {
 #[derive(Clone, Copy)]
 pub(crate) struct TreeReader<'a> {
     pub(crate) snapshot: &'a dyn Snapshot,
+    /// The shard of the snapshot.
+    pub(crate) shard: Shard,
     pub(crate) cache: &'a NodeCache,
 }
 
 impl TreeReader<'_> {
-    fn node(&self, id: u64) -> Result<Vec<u8>> {
-        let node = self.snapshot.get(Keyspace::IndexNodes, &keys::node(id))?;
-        node.ok_or(ViewError::Corrupt("node is missing"))
+    /// A leaf that others are likely to want as well.
+    pub(crate) fn leaf(&self, id: u64) -> Result<Arc<Leaf>> {
+        self.shared_leaves(&[id])?.pop().ok_or(ViewError::Corrupt(MISSING))
     }
 
-    pub(crate) fn leaf(&self, id: u64) -> Result<Leaf> {
-        Leaf::decode(&self.node(id)?)
+    /// Leaves that others are likely to want as well, in one trip.
+    pub(crate) fn shared_leaves(&self, ids: &[u64]) -> Result<Vec<Arc<Leaf>>> {
+        let mut leaves: Vec<Option<Arc<Leaf>>> = ids.iter().map(|&id| self.cached_leaf(id)).collect();
+        let missing: Vec<u64> = ids.iter().zip(&leaves).filter(|(_, leaf)| leaf.is_none()).map(|(&id, _)| id).collect();
+        let mut read = self.leaves(&missing)?.into_iter();
+        for (&id, leaf) in ids.iter().zip(&mut leaves).filter(|(_, leaf)| leaf.is_none()) {
+            let found = Arc::new(read.next().ok_or(ViewError::Corrupt(MISSING))?);
+            self.cache.insert(self.shard, id, Node::Leaf(Arc::clone(&found)));
+            *leaf = Some(found);
+        }
+        Ok(leaves.into_iter().flatten().collect())
     }
 
+    fn cached_leaf(&self, id: u64) -> Option<Arc<Leaf>> {
+        match self.cache.get(self.shard, id)? {
+            Node::Leaf(leaf) => Some(leaf),
+            Node::Inner(_) => None,
+        }
+    }
+
+    /// Leaves for the caller alone, in one trip.
     pub(crate) fn leaves(&self, ids: &[u64]) -> Result<Vec<Leaf>> {
         let keys: Vec<[u8; 8]> = ids.iter().map(|&id| keys::node(id)).collect();
         let keys: Vec<&[u8]> = keys.iter().map(<[u8; 8]>::as_slice).collect();
         let nodes = self.snapshot.multi_get(Keyspace::IndexNodes, &keys)?;
-        let decode = |node: Option<Vec<u8>>| Leaf::decode(&node.ok_or(ViewError::Corrupt("node is missing"))?);
+        let decode = |node: Option<Vec<u8>>| Leaf::decode(&node.ok_or(ViewError::Corrupt(MISSING))?);
         nodes.into_iter().map(decode).collect()
     }
 
+    /// A leaf for the caller alone.
+    pub(crate) fn own_leaf(&self, id: u64) -> Result<Leaf> {
+        self.leaves(&[id])?.pop().ok_or(ViewError::Corrupt(MISSING))
+    }
+
     pub(crate) fn inner(&self, id: u64) -> Result<Arc<Inner>> {
-        if let Some(node) = self.cache.get(id) {
+        if let Some(Node::Inner(node)) = self.cache.get(self.shard, id) {
             return Ok(node);
         }
-        let node = Arc::new(Inner::decode(self.node(id)?)?);
-        self.cache.insert(id, Arc::clone(&node));
+        let node = self.snapshot.get(Keyspace::IndexNodes, &keys::node(id))?;
+        let node = Arc::new(Inner::decode(node.ok_or(ViewError::Corrupt(MISSING))?)?);
+        self.cache.insert(self.shard, id, Node::Inner(Arc::clone(&node)));
         Ok(node)
+    }
+
+    /// Reads the leaves together in which the rows `row_keys` lie or would lie, for who is about to look at them.
+    pub(crate) fn read_ahead<'k>(&self, root: &Root, row_keys: impl Iterator<Item = &'k [u8]>) -> Result<()> {
+        let mut ids = Vec::new();
+        let mut bytes = 0;
+        for row_key in row_keys {
+            let (id, leaf_bytes) = self.leaf_of(root, row_key)?;
+            if !ids.contains(&id) {
+                ids.push(id);
+                bytes += leaf_bytes;
+            }
+            if ids.len() == LEAVES_TOGETHER || bytes > LEAVES_BYTES {
+                break;
+            }
+        }
+        self.shared_leaves(&ids).map(drop)
     }
 
     /// How many rows are less than `bound`.
@@ -104,29 +176,41 @@ impl TreeReader<'_> {
         Ok(rank + self.leaf(id)?.rank(bound) as u64)
     }
 
-    /// The leaves in their order, and the inner nodes.
-    pub(crate) fn node_ids(&self, root: &Root) -> Result<(Vec<u64>, Vec<u64>)> {
-        let mut level = vec![root.node.id];
+    /// The leaves in their order with the bytes of their rows, and the inner nodes.
+    pub(crate) fn node_ids(&self, root: &Root) -> Result<(Vec<(u64, u64)>, Vec<u64>)> {
+        let mut level = vec![(root.node.id, root.node.bytes)];
         let mut inner = Vec::new();
         for _ in 0..root.height {
             let mut below = Vec::new();
-            for &id in &level {
+            for &(id, _) in &level {
                 let node = self.inner(id)?;
-                below.extend((0..node.len()).map(|child| node.id(child)));
+                below.extend((0..node.len()).map(|child| (node.id(child), node.content_bytes(child))));
             }
-            inner.append(&mut level);
+            inner.extend(level.iter().map(|(id, _)| id));
             level = below;
         }
         Ok((level, inner))
     }
 
-    /// The leaf in which `row_key` lies or would lie.
-    pub(crate) fn leaf_of(&self, root: &Root, row_key: &[u8]) -> Result<u64> {
-        let mut id = root.node.id;
+    /// The leaf in which `row_key` lies or would lie, and the bytes of its rows.
+    pub(crate) fn leaf_of(&self, root: &Root, row_key: &[u8]) -> Result<(u64, u64)> {
+        let (mut id, mut bytes) = (root.node.id, root.node.bytes);
         for _ in 0..root.height {
             let inner = self.inner(id)?;
-            id = inner.id(inner.position(row_key));
+            let position = inner.position(row_key);
+            (id, bytes) = (inner.id(position), inner.content_bytes(position));
         }
-        Ok(id)
+        Ok((id, bytes))
     }
+}
+
+/// How many leaves, from the first of those whose rows have so many bytes, are best read together.
+pub(crate) fn together(leaf_bytes: impl Iterator<Item = u64>) -> usize {
+    let mut bytes = 0;
+    let fits = |leaf: &u64| {
+        let before = bytes;
+        bytes += leaf;
+        before < LEAVES_BYTES
+    };
+    leaf_bytes.take(LEAVES_TOGETHER).take_while(fits).count()
 }

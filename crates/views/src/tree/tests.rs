@@ -67,7 +67,7 @@ impl Store {
         let mut left = &changes[..];
         loop {
             let snapshot = self.engine.snapshot(SHARD).unwrap();
-            let tree = TreeReader { snapshot: &*snapshot, cache: &self.cache };
+            let tree = TreeReader { snapshot: &*snapshot, shard: SHARD, cache: &self.cache };
             let mut nodes = NodeWriter::new(&mut self.engine, self.next_node);
             let applied = apply(tree, self.root.as_ref(), left, &mut self.columns, &mut nodes).unwrap();
             let (batch, next_node) = nodes.finish();
@@ -91,7 +91,7 @@ impl Store {
         let Some(root) = self.root.clone() else { return };
         self.columns = columns(reduces);
         let snapshot = self.engine.snapshot(SHARD).unwrap();
-        let tree = TreeReader { snapshot: &*snapshot, cache: &self.cache };
+        let tree = TreeReader { snapshot: &*snapshot, shard: SHARD, cache: &self.cache };
         let mut nodes = NodeWriter::new(&mut self.engine, self.next_node);
         let rebuilt = rebuild(tree, &root, &mut self.columns, known, &mut nodes).unwrap();
         let (batch, next_node) = nodes.finish();
@@ -101,7 +101,7 @@ impl Store {
     /// Checks the tree, that it has just these rows, and that no node is left over.
     fn check(&mut self, model: &BTreeMap<Vec<u8>, OwnedRow>) {
         let snapshot = self.engine.snapshot(SHARD).unwrap();
-        let tree = TreeReader { snapshot: &*snapshot, cache: &self.cache };
+        let tree = TreeReader { snapshot: &*snapshot, shard: SHARD, cache: &self.cache };
         let (rows, mut nodes) = check(tree, self.root.as_ref(), &mut self.columns);
         assert!(rows.iter().eq(model.values()));
         nodes.sort_unstable();
@@ -110,7 +110,7 @@ impl Store {
 
     fn with_tree<T>(&self, read: impl FnOnce(TreeReader<'_>, &Root) -> T) -> Option<T> {
         let snapshot = self.engine.snapshot(SHARD).unwrap();
-        let tree = TreeReader { snapshot: &*snapshot, cache: &self.cache };
+        let tree = TreeReader { snapshot: &*snapshot, shard: SHARD, cache: &self.cache };
         self.root.as_ref().map(|root| read(tree, root))
     }
 }

@@ -1,10 +1,13 @@
 //! [`walk`]: goes through a range of rows in one direction. A [`Visitor`] sees rows leaf by leaf and may take whole
 //! subtrees by what their parent knows of them, so that the cost is that of the path to the ends of what it looks at.
 
+use std::collections::VecDeque;
 use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
 
+use super::read::together;
 use super::{Inner, Leaf, Root, TreeReader};
-use crate::error::Result;
+use crate::error::{Result, ViewError};
 
 /// The rows from `lower` on that are less than `upper`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,6 +83,11 @@ pub(crate) trait Visitor {
     /// Rows of a leaf come next, not empty; in a backward walk the last one first.
     fn rows(&mut self, leaf: &Leaf, rows: Range<usize>) -> Result<ControlFlow<()>>;
 
+    /// How many more rows are wanted, so that their leaves are read together; 0 if nobody knows.
+    fn wanted(&self) -> u64 {
+        0
+    }
+
     /// A range is over, another may follow that is visited on its own.
     fn end_of_range(&mut self) -> Result<ControlFlow<()>>;
 }
@@ -109,11 +117,13 @@ struct Walk<'a> {
 impl Walk<'_> {
     fn node(&mut self, id: u64, height: u32, lower: &[u8], upper: Option<&[u8]>) -> Result<ControlFlow<()>> {
         if height == 0 {
-            return self.leaf(id);
+            let leaf = self.tree.leaf(id)?;
+            return self.leaf(&leaf);
         }
         let node = self.tree.inner(id)?;
         let first = node.position(&self.range.lower);
         let last = self.range.upper.as_ref().map_or(node.len() - 1, |upper| node.position(upper));
+        let mut ahead = VecDeque::new();
         for step in 0..=last - first {
             let child = match self.direction {
                 Direction::Forward => first + step,
@@ -129,6 +139,10 @@ impl Walk<'_> {
             };
             let flow = match visit {
                 Visit::Taken => ControlFlow::Continue(()),
+                Visit::Enter if height == 1 => {
+                    let leaf = self.next_leaf(&node, child, last - first - step, &mut ahead)?;
+                    self.leaf(&leaf)?
+                }
                 Visit::Enter => self.node(node.id(child), height - 1, lower, upper)?,
             };
             if flow.is_break() {
@@ -138,10 +152,38 @@ impl Walk<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    fn leaf(&mut self, id: u64) -> Result<ControlFlow<()>> {
-        let leaf = self.tree.leaf(id)?;
+    /// The leaf `child` of `node`, behind which the range has `more` of them in this node. Leaves that are probably wanted
+    /// as well are read with it, and are found in `ahead` then.
+    fn next_leaf(&self, node: &Inner, child: usize, more: usize, ahead: &mut VecDeque<Ahead>) -> Result<Arc<Leaf>> {
+        while let Some((number, leaf)) = ahead.pop_front() {
+            if number == child {
+                return Ok(leaf);
+            }
+        }
+        let nth = |step: usize| match self.direction {
+            Direction::Forward => child + step,
+            Direction::Backward => child - step,
+        };
+        let children = |count: usize| (0..count).map(nth);
+        let (wanted, mut rows) = (self.visitor.wanted(), 0);
+        let is_wanted = |&number: &usize| {
+            let before = rows;
+            rows += node.rows(number);
+            before < wanted
+        };
+        let count = children(1 + more).take_while(is_wanted).count().max(1);
+        let count = together(children(count).map(|number| node.content_bytes(number))).max(1);
+        let ids: Vec<u64> = children(count).map(|number| node.id(number)).collect();
+        ahead.extend(children(count).zip(self.tree.shared_leaves(&ids)?));
+        ahead.pop_front().map(|(_, leaf)| leaf).ok_or(ViewError::Corrupt("node is missing"))
+    }
+
+    fn leaf(&mut self, leaf: &Leaf) -> Result<ControlFlow<()>> {
         let start = leaf.rank(&self.range.lower);
         let end = self.range.upper.as_ref().map_or(leaf.len(), |upper| leaf.rank(upper));
-        if start < end { self.visitor.rows(&leaf, start..end) } else { Ok(ControlFlow::Continue(())) }
+        if start < end { self.visitor.rows(leaf, start..end) } else { Ok(ControlFlow::Continue(())) }
     }
 }
+
+/// A leaf that was read ahead, and its place in the node above.
+type Ahead = (usize, Arc<Leaf>);
