@@ -5,6 +5,8 @@
 //! database `_global_changes` nothing is kept. Events of the last moment before a crash may be missing.
 
 use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use parking_lot::Mutex;
 use settee_model::json::Json;
@@ -57,6 +59,8 @@ impl Happened {
 pub struct Activity {
     state: Mutex<State>,
     pub(crate) counters: Counters,
+    /// What is kept of design documents, of all databases in memory.
+    pub(crate) design_bytes: Arc<AtomicUsize>,
 }
 
 #[derive(Default)]

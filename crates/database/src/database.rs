@@ -14,6 +14,7 @@ use crate::activity::{Activity, Happened};
 use crate::catalog::{Entry, Layout};
 use crate::codec::{Reader, put_varint};
 use crate::compaction::Compacting;
+use crate::designs::OfDesigns;
 use crate::rank::Ranks;
 use crate::read::ReadView;
 use crate::update::{Fullness, Queue};
@@ -183,6 +184,7 @@ pub struct Database {
     listeners: Mutex<HashMap<u64, Listener>>,
     next_listener: AtomicU64,
     design_seq: AtomicU64,
+    pub(crate) designs: OfDesigns,
     pub(crate) compacting: Compacting,
     /// Uploads whose bytes nobody wants any more. The next commit removes them.
     pub(crate) given_up: Mutex<Vec<u64>>,
@@ -218,6 +220,7 @@ impl Database {
         let (writer, uploads) = load(engine.snapshot(entry.shard)?.as_ref())?;
         let ranks = [Arc::clone(&writer.ranks), Arc::clone(&writer.ranks)];
         let design_seq = AtomicU64::new(writer.meta.design_seq);
+        let designs = OfDesigns::new(Arc::clone(&activity.design_bytes));
         let database = Arc::new(Self {
             name: name.to_owned(),
             entry,
@@ -232,6 +235,7 @@ impl Database {
             listeners: Mutex::new(HashMap::new()),
             next_listener: AtomicU64::new(0),
             design_seq,
+            designs,
             compacting: Compacting::default(),
             given_up: Mutex::new(Vec::new()),
         });

@@ -14,6 +14,7 @@ mod codec;
 mod compaction;
 mod counters;
 mod database;
+mod designs;
 mod keys;
 mod local;
 mod open;

@@ -22,17 +22,21 @@ pub struct Functions {
 }
 
 impl Functions {
-    /// Reads the design document `name`, which is its id without `_design/`.
+    /// The design document `name`, which is its id without `_design/`.
     ///
     /// # Errors
     /// When it is not there.
-    pub fn load(view: &ReadView, name: &str) -> Result<Self, Error> {
-        let id = format!("_design/{name}");
-        let head = view.head(&id)?.ok_or(Error::Missing)?;
-        if head.stored.deleted {
-            return Err(Error::Deleted);
-        }
-        Self::of_head(view, &id, &head)
+    pub fn load(database: &Arc<Database>, name: &str) -> Result<Arc<Self>, Error> {
+        database.of_designs(name, |view| {
+            let id = format!("_design/{name}");
+            let head = view.head(&id)?.ok_or(Error::Missing)?;
+            if head.stored.deleted {
+                return Err(Error::Deleted);
+            }
+            let functions = Self::of_head(view, &id, &head)?;
+            let bytes = 2 * functions.source.json.len();
+            Ok((functions, bytes))
+        })
     }
 
     /// Reads the design document whose winner is `head`.

@@ -5,7 +5,7 @@
 //! update is stale if the design documents or the old document have changed since, and it is validated again. A
 //! database without such functions pays one look at a number: see [`Validators`].
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -26,6 +26,9 @@ use crate::{Error, threads};
 
 /// How often in a row nothing of a request may get through because design documents change all the time.
 const VAIN_ROUNDS_MAX: u32 = 1000;
+
+/// So many old documents are read together: their bodies only up to a limit, and a request has its updates in memory.
+const VALIDATED_TOGETHER: usize = 1000;
 
 /// Databases whose functions are remembered.
 const REMEMBERED_MAX: usize = 4096;
@@ -81,8 +84,13 @@ fn read_functions(view: &ReadView) -> Result<Arc<[Functions]>, Error> {
     let range = IdRange { start: Some(b"_design/".to_vec()), end: Some(b"_design0".to_vec()) };
     let mut rows = view.all_docs(&range, Direction::Forward)?;
     let mut functions = Vec::new();
-    while let Some(row) = rows.next()? {
-        let found = Functions::of_head(view, row.id, &row.head)?;
+    let mut together = VecDeque::new();
+    loop {
+        if together.is_empty() {
+            together.extend(rows.together(DOCUMENTS_TOGETHER, Bodies::Winners)?);
+        }
+        let Some((id, head)) = together.pop_front() else { break };
+        let found = Functions::of_head(view, &id, &head)?;
         if found.document().get("validate_doc_update").is_some_and(|function| !function.is_null()) {
             functions.push(found);
         }
@@ -206,7 +214,7 @@ impl Writer {
                 let mut asking = Asking::new(&writer.programs, &view, &functions, &user, design_seq)?;
                 let mut verdicts = Vec::with_capacity(updates.len());
                 while !updates.is_empty() {
-                    let rest = updates.split_off(updates.len().min(DOCUMENTS_TOGETHER));
+                    let rest = updates.split_off(updates.len().min(VALIDATED_TOGETHER));
                     let together = std::mem::replace(&mut updates, rest);
                     asking.read_ahead(together.iter().map(|(_, update)| update))?;
                     verdicts.extend(together.into_iter().map(|(place, update)| (place, asking.ask(update))));

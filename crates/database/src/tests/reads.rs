@@ -152,3 +152,33 @@ fn documents_that_were_read_ahead_cost_no_calls() {
     assert!(view.record("c").unwrap().is_none());
     assert_eq!(engine.calls(), before);
 }
+
+#[test]
+fn what_is_made_of_design_documents_is_kept_until_one_changes() {
+    let engine = Arc::new(CountingEngine::new(super::memory()));
+    let catalog = super::open(&(Arc::clone(&engine) as Arc<dyn Engine>));
+    let database = super::create(&catalog, "db");
+    let made = |name: &str, bytes: usize| {
+        let before = engine.calls();
+        let make = |view: &ReadView| Ok::<_, crate::DatabaseError>((super::ids(view), bytes));
+        let ids = database.of_designs(name, make).unwrap();
+        (ids.join(" "), engine.calls() != before)
+    };
+    let kept = |ids: &str| (ids.to_owned(), false);
+    let read = |ids: &str| (ids.to_owned(), true);
+    assert_eq!(made("a", 1), read(""));
+    save(&database, edit("x", None, false, "{}"));
+    assert_eq!(made("a", 1), kept(""), "only design documents count");
+    let first = save(&database, edit("_design/d", None, false, "{}"));
+    assert_eq!(made("a", 1), read("_design/d x"));
+    assert_eq!((made("b", 1), made("a", 1)), (read("_design/d x"), kept("_design/d x")));
+    save(&database, edit("_design/d", Some(&first), true, "{}"));
+    assert_eq!((made("a", 1), made("b", 1)), (read("x"), read("x")));
+    // Another type is another thing, and what is too large is not kept.
+    let length = |view: &ReadView| Ok::<_, crate::DatabaseError>((super::ids(view).len(), 1));
+    assert_eq!(*database.of_designs("a", length).unwrap(), 1);
+    assert_eq!((made("large", 3 << 20), made("large", 3 << 20)), (read("x"), read("x")));
+    assert_eq!(made("a", 1), kept("x"));
+    catalog.delete("db").unwrap();
+    assert!(database.of_designs("a", length).is_err(), "a deleted database has none");
+}

@@ -31,7 +31,7 @@ pub(crate) enum Filter {
 /// A filter function, or a map function as a filter (`_view`).
 pub(crate) struct FunctionFilter {
     pub(crate) programs: Arc<Programs>,
-    pub(crate) functions: Functions,
+    pub(crate) functions: Arc<Functions>,
     /// Where it stands in the design document.
     pub(crate) path: FunctionPath,
     /// The request as it sees it.

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use settee_database::{Bodies, DOCUMENTS_TOGETHER, Direction, Head, IdRange, ReadView, Stored, partition_range};
+use settee_database::{Bodies, DOCUMENTS_TOGETHER, Direction, Head, IdRange, ReadView, partition_range};
 use settee_model::json::{Json, Value, write_string};
 use settee_views::Inclusion;
 
@@ -179,37 +179,21 @@ impl<'a> List<'a> {
                 }
             }
         }
-        let mut together: Vec<(String, Head)> = Vec::new();
         while self.params.include_docs && left > 0 {
-            together.clear();
-            while together.len() < DOCUMENTS_TOGETHER
-                && left > 0
-                && let Some(row) = rows.next()?
-            {
-                left -= 1;
-                together.push((row.id.to_owned(), row.head));
-            }
+            let most = usize::try_from(left).unwrap_or(usize::MAX);
+            let together = rows.together(most, bodies(self.params))?;
             if together.is_empty() {
                 break;
             }
-            if self.rows_with_documents(&together)?.is_break() {
-                return Ok(ControlFlow::Break(()));
+            left -= together.len() as u64;
+            for (id, head) in &together {
+                self.row(id, head)?;
+                if self.output.row_done().is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
             }
         }
         self.tail();
-        Ok(ControlFlow::Continue(()))
-    }
-
-    /// Rows of documents whose bodies are read together.
-    fn rows_with_documents(&mut self, documents: &[(String, Head)]) -> Result<ControlFlow<()>, Error> {
-        let stored: Vec<Stored> = documents.iter().map(|(_, head)| head.stored).collect();
-        self.view.read_bodies_ahead(&stored)?;
-        for (id, head) in documents {
-            self.row(id, head)?;
-            if self.output.row_done().is_break() {
-                return Ok(ControlFlow::Break(()));
-            }
-        }
         Ok(ControlFlow::Continue(()))
     }
 
@@ -261,8 +245,7 @@ impl<'a> List<'a> {
     fn read_ahead(&self, keys: &[Json]) -> Result<(), Error> {
         let ids: Vec<_> = keys.iter().filter_map(|key| key.value().as_str()).filter(|id| self.contains(id)).collect();
         let ids: Vec<&str> = ids.iter().map(AsRef::as_ref).collect();
-        let bodies = if self.params.include_docs { Bodies::Winners } else { Bodies::None };
-        Ok(self.view.read_ahead(&ids, bodies)?)
+        Ok(self.view.read_ahead(&ids, bodies(self.params))?)
     }
 
     /// How many documents have an id below `id`: offsets are those among all documents, also in a list of some, which just
@@ -320,6 +303,16 @@ impl<'a> List<'a> {
         out.extend_from_slice(b"{\"key\":");
         out.extend_from_slice(key.as_bytes());
         out.extend_from_slice(b",\"error\":\"not_found\"}");
+    }
+}
+
+/// What rows show of documents beside their revisions.
+pub(super) fn bodies(params: &ViewParams) -> Bodies {
+    match (params.include_docs, params.conflicts()) {
+        (false, _) => Bodies::None,
+        (true, false) => Bodies::Winners,
+        // The names of the others come with them.
+        (true, true) => Bodies::Leaves,
     }
 }
 

@@ -52,7 +52,7 @@ pub(super) async fn order(mut request: Request) -> Answer {
     let name = request.captures.get("ddoc").to_owned();
     let views = Arc::clone(&request.node.views);
     bridge::blocking(move || {
-        let design = Arc::new(design_document(&database, &name)?);
+        let design = design_document(&database, &name)?;
         match order {
             Order::Pause => views.pause(&database, &design)?,
             Order::Cancel => views.cancel(&database, &design)?,

@@ -17,7 +17,7 @@ use settee_model::json::{Json, Kind, write_string};
 use settee_settings::chttpd;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use walk::{Seen, Walk};
+use walk::{Needs, Seen, Walk};
 
 use super::live::{Gone, Listener, Woken};
 use crate::bridge::pipe::Pipe;
@@ -89,7 +89,7 @@ async fn normal(request: &Request, database: Arc<Database>, params: ChangesParam
         let since = start(&params, update_seq);
         let mut rows = Rows::new(params, since, update_seq);
         let filter = rows.params.filter.clone();
-        let mut walk = Walk::open(&view, since, rows.params.direction, &filter, rows.params.style)?;
+        let mut walk = Walk::open(&view, since, rows.params.direction, &filter, Needs::of(&rows.params))?;
         while !rows.is_full()
             && let Some(change) = walk.next()?
         {
@@ -386,7 +386,7 @@ impl Text for Batch {
 fn read_batch(database: &Arc<Database>, rows: &mut Rows, pipe: Option<Pipe>) -> Result<(Vec<u8>, bool), Error> {
     let view = database.read()?;
     let filter = rows.params.filter.clone();
-    let mut walk = Walk::open(&view, rows.position, Direction::Forward, &filter, rows.params.style)?;
+    let mut walk = Walk::open(&view, rows.position, Direction::Forward, &filter, Needs::of(&rows.params))?;
     let mut batch = Batch { text: Vec::new(), pipe, flow: ControlFlow::Continue(()) };
     while !rows.is_full() {
         let Some(change) = walk.next()? else {

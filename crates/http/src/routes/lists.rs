@@ -7,12 +7,12 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use hyper::StatusCode;
-use settee_database::{Database, Direction, Head as DocHead, ReadView};
+use settee_database::{DOCUMENTS_TOGETHER, Database, Direction, Head as DocHead, ReadView};
 use settee_design::{CallError, DesignDocument, DesignProgram, ListSession, ListSink, ListState, MoreRows};
 use settee_model::json::{Json, Value};
 use settee_views::{Answer as Answered, Header, MapRow, ReduceRow, RowSink, Stale};
 
-use super::all_docs::{direction, id_range, write_row};
+use super::all_docs::{bodies, direction, id_range, write_row};
 use super::rendered::Rendered;
 use super::request_object::{Members, RequestObject};
 use super::views;
@@ -53,7 +53,7 @@ async fn run(request: Request, posted: Option<Json>, body: &[u8]) -> Answer {
     bridge::stream(request.node.list_outward(&database, &request.line.account), move |output| {
         let captures = &request.captures;
         let view = database.read()?;
-        let functions = Functions::load(&view, captures.get("ddoc"))?;
+        let functions = Functions::load(&database, captures.get("ddoc"))?;
         let name = captures.get("function");
         functions.require(&["lists", name])?;
         let design = match (captures.get("other"), captures.get("view")) {
@@ -122,8 +122,8 @@ struct List<'a> {
 }
 
 impl List<'_> {
-    fn view(mut self, design: DesignDocument, view: &str) -> Result<(), Error> {
-        let (indexes, database, design) = (Arc::clone(&self.node.views), self.database, Arc::new(design));
+    fn view(mut self, design: Arc<DesignDocument>, view: &str) -> Result<(), Error> {
+        let (indexes, database) = (Arc::clone(&self.node.views), self.database);
         let query = self.params.view_query();
         let answer = indexes.query(database, &design, view, &query, &mut self)?;
         self.finish()?;
@@ -158,12 +158,17 @@ impl List<'_> {
         let mut rows = view.all_docs(&range, direction)?;
         rows.skip(self.params.skip)?;
         let mut left = self.params.limit.unwrap_or(u64::MAX);
-        while left > 0
-            && let Some(row) = rows.next()?
-        {
-            left -= 1;
-            if self.document_row(view, row.id, &row.head)?.is_break() {
+        while left > 0 {
+            let most = usize::try_from(left).unwrap_or(usize::MAX);
+            let together = rows.together(most, bodies(self.params))?;
+            if together.is_empty() {
                 break;
+            }
+            left -= together.len() as u64;
+            for (id, head) in &together {
+                if self.document_row(view, id, head)?.is_break() {
+                    return Ok(());
+                }
             }
         }
         Ok(())
@@ -172,7 +177,14 @@ impl List<'_> {
     fn rows_of_keys(&mut self, view: &ReadView, keys: &[Json]) -> Result<(), Error> {
         let skip = usize::try_from(self.params.skip).unwrap_or(usize::MAX);
         let limit = usize::try_from(self.params.limit.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
-        for key in keys.iter().skip(skip).take(limit) {
+        let keys = &keys[skip.min(keys.len())..];
+        let keys = &keys[..limit.min(keys.len())];
+        for (index, key) in keys.iter().enumerate() {
+            if index % DOCUMENTS_TOGETHER == 0 {
+                let next = &keys[index..keys.len().min(index + DOCUMENTS_TOGETHER)];
+                let ids: Vec<_> = next.iter().filter_map(|key| key.value().as_str()).collect();
+                view.read_ahead(&ids.iter().map(AsRef::as_ref).collect::<Vec<_>>(), bodies(self.params))?;
+            }
             let id = key.value().as_str();
             let head = id.as_deref().map(|id| view.head(id)).transpose()?.flatten();
             let flow = match (id, head) {

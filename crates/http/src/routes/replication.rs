@@ -1,9 +1,10 @@
 //! Replications: beginning and ending them, and how they are doing.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use hyper::{Method, StatusCode};
-use settee_database::{Direction, IdRange};
+use settee_database::{Bodies, DOCUMENTS_TOGETHER, Direction, IdRange};
 use settee_model::json::{Json, Value};
 use settee_replication::documents::{DocumentState, REPLICATOR_DATABASE, STATES, is_replicator_database, resting};
 use settee_replication::{Replicated, Roles, User};
@@ -160,19 +161,24 @@ async fn list(request: Request, name: String) -> Answer {
         let direction = if params.descending { Direction::Backward } else { Direction::Forward };
         let mut rows = view.all_docs(&range, direction)?;
         let (mut skipped, mut sent) = (0, 0);
-        while let Some(row) = rows.next()? {
-            if row.id.starts_with("_design/") {
+        let mut together = VecDeque::new();
+        loop {
+            if together.is_empty() {
+                together.extend(rows.together(DOCUMENTS_TOGETHER, Bodies::Winners)?);
+            }
+            let Some((id, head)) = together.pop_front() else { break };
+            if id.starts_with("_design/") {
                 continue;
             }
             if params.limit.is_some_and(|limit| sent >= limit) {
                 break;
             }
-            let state = match replicator.document(&name, row.id) {
+            let state = match replicator.document(&name, &id) {
                 Some(state) => state,
                 None => {
                     let mut text = Vec::new();
-                    view.write_document(&mut text, row.id, &row.head.rev, row.head.stored, |_| {})?;
-                    resting(&name, row.id, Json::trusted(text).value())
+                    view.write_document(&mut text, &id, &head.rev, head.stored, |_| {})?;
+                    resting(&name, &id, Json::trusted(text).value())
                 }
             };
             if !wanted(&states, &state) {

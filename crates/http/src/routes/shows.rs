@@ -24,7 +24,7 @@ pub(super) async fn show(mut request: Request) -> Answer {
     node.programs
         .calling(&owner, move || {
             let view = database.read()?;
-            let functions = Functions::load(&view, request.captures.get("ddoc"))?;
+            let functions = Functions::load(&database, request.captures.get("ddoc"))?;
             let name = request.captures.get("function");
             functions.require(&["shows", name])?;
             let document = open(&view, id.as_deref())?;

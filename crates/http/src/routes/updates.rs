@@ -32,7 +32,7 @@ pub(super) async fn update(mut request: Request) -> Answer {
         .programs
         .calling(&database, move || {
             let view = reader.read()?;
-            let functions = Functions::load(&view, &ddoc)?;
+            let functions = Functions::load(&reader, &ddoc)?;
             functions.require(&["updates", &name])?;
             let document = open(&view, id.as_deref())?;
             let text = document.map_or_else(|| b"null".to_vec(), |document| document.text);
@@ -58,7 +58,7 @@ pub(super) async fn update(mut request: Request) -> Answer {
 pub(super) async fn refuse_get(request: Request) -> Answer {
     let database = request.database()?;
     let ddoc = request.captures.get("ddoc").to_owned();
-    bridge::blocking(move || Ok(Functions::load(&database.read()?, &ddoc)?)).await?;
+    bridge::blocking(move || Ok(Functions::load(&database, &ddoc)?)).await?;
     let reason = "Update functions do not allow GET";
     Err(Error::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", reason))
 }

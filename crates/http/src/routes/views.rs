@@ -60,7 +60,7 @@ pub(super) async fn temp_view(mut request: Request) -> Answer {
     let design = playground::design(body.value())?;
     playground::compile(&request.node, &design).await?;
     let params = ViewParams::of_temporary(body.value(), &request.query)?;
-    run(&request, database, design, playground::VIEW.to_owned(), Queries::one(params)).await
+    run(&request, database, Arc::new(design), playground::VIEW.to_owned(), Queries::one(params)).await
 }
 
 /// `GET /{db}/_design/{ddoc}/_info`
@@ -150,12 +150,12 @@ pub(super) async fn cleanup(request: Request) -> Answer {
 }
 
 /// The design document that the path names: it is opened before anything else is looked at.
-async fn named_design(request: &Request) -> Result<DesignDocument, Error> {
+async fn named_design(request: &Request) -> Result<Arc<DesignDocument>, Error> {
     let (database, ddoc) = (request.database()?, request.captures.get("ddoc").to_owned());
     bridge::blocking(move || design_document(&database, &ddoc)).await
 }
 
-async fn answer(request: &Request, design: DesignDocument, queries: Queries) -> Answer {
+async fn answer(request: &Request, design: Arc<DesignDocument>, queries: Queries) -> Answer {
     let (database, view) = (request.database()?, request.captures.get("view").to_owned());
     run(request, database, design, view, queries).await
 }
@@ -163,12 +163,12 @@ async fn answer(request: &Request, design: DesignDocument, queries: Queries) -> 
 async fn run(
     request: &Request,
     database: Arc<Database>,
-    design: DesignDocument,
+    design: Arc<DesignDocument>,
     view: String,
     mut queries: Queries,
 ) -> Answer {
     queries.check(kind_of(&database, &design, &view)?, request)?;
-    let (views, design) = (Arc::clone(&request.node.views), Arc::new(design));
+    let views = Arc::clone(&request.node.views);
     bridge::stream(request.outward(), move |output| {
         queries.write(output, |output, params| one(output, &views, &database, &design, &view, params))
     })
@@ -421,18 +421,20 @@ fn write_rev(out: &mut impl Text, view: &ReadView, id: &str, rev: &Rev, shown: &
     Ok(revision::write_with(out, view, id, &record, node, Extras::default(), shown)? != Encoded::Gone)
 }
 
-/// Reads and parses a design document; `name` is its id without `_design/`.
-pub(super) fn design_document(database: &Arc<Database>, name: &str) -> Result<DesignDocument, Error> {
-    let view = database.read()?;
-    let id = format!("_design/{name}");
-    let head = view.head(&id)?.ok_or_else(|| Error::not_found("missing"))?;
-    if head.stored.deleted {
-        return Err(Error::not_found("deleted"));
-    }
-    parse(&view, &id, &head)
+/// A design document; `name` is its id without `_design/`.
+pub(super) fn design_document(database: &Arc<Database>, name: &str) -> Result<Arc<DesignDocument>, Error> {
+    database.of_designs(name, |view| {
+        let id = format!("_design/{name}");
+        let head = view.head(&id)?.ok_or_else(|| Error::not_found("missing"))?;
+        if head.stored.deleted {
+            return Err(Error::not_found("deleted"));
+        }
+        parse(view, &id, &head)
+    })
 }
 
-fn parse(view: &ReadView, id: &str, head: &Head) -> Result<DesignDocument, Error> {
+/// The design document and about how many bytes it has, modules included.
+fn parse(view: &ReadView, id: &str, head: &Head) -> Result<(DesignDocument, usize), Error> {
     let mut body = Vec::with_capacity(head.stored.size as usize);
     if !view.read_body(head.stored, &mut body)? {
         return Err(Error::not_found("missing"));
@@ -441,5 +443,7 @@ fn parse(view: &ReadView, id: &str, head: &Head) -> Result<DesignDocument, Error
     let mut design = DesignDocument::parse(id, body.value())
         .map_err(|error| Error::new(StatusCode::BAD_REQUEST, "invalid_design_doc", error.to_string()))?;
     embed_modules(view, head.stored, &mut design)?;
-    Ok(design)
+    let functions: usize = design.views.iter().map(|view| view.map.len()).sum();
+    let bytes = body.as_bytes().len() + functions + design.library.as_ref().map_or(0, |library| library.len());
+    Ok((design, bytes))
 }

@@ -81,7 +81,7 @@ pub fn find(
     sink: &mut dyn DocumentSink,
 ) -> Result<Outcome> {
     options.check_layout(database.layout())?;
-    let indexes = index::all(&database.read()?)?;
+    let indexes = index::all(database)?;
     let (plan, trace) = planner::plan(options, &indexes)?;
     let plan = plan.ok_or_else(|| options.no_sort_index(database.layout()))?;
     let plan = planner::resume(plan, &trace, options)?;
@@ -115,7 +115,7 @@ fn run(views: &Views, database: &Arc<Database>, plan: &Plan<'_>, collector: &mut
 /// When the query makes no sense or the design documents could not be read.
 pub fn explain(database: &Arc<Database>, options: &FindOptions) -> Result<Vec<u8>> {
     options.check_layout(database.layout())?;
-    let indexes = index::all(&database.read()?)?;
+    let indexes = index::all(database)?;
     let (plan, trace) = planner::plan(options, &indexes)?;
     Ok(planner::explain::explain(database, options, plan.as_ref(), &trace))
 }

@@ -1,6 +1,6 @@
 //! Documents in the order of their ids.
 
-use settee_database::{Direction, IdRange, ReadView};
+use settee_database::{Bodies, DOCUMENTS_TOGETHER, Direction, IdRange, ReadView};
 
 use super::collector::Collector;
 use crate::bookmark::Bookmark;
@@ -27,6 +27,10 @@ pub(super) fn run_until(
         Direction::Forward => ranges.iter().collect(),
         Direction::Backward => ranges.iter().rev().collect(),
     };
+    // The names of conflicting revisions come with them.
+    let bodies = if collector.options.conflicts { Bodies::Leaves } else { Bodies::Winners };
+    // No more than the answer may have at first, and more while documents do not match.
+    let mut size = usize::try_from(collector.wanted()).unwrap_or(DOCUMENTS_TOGETHER).clamp(1, DOCUMENTS_TOGETHER);
     let mut is_first = true;
     for range in ordered {
         let Some(range) = rest(range, after, direction) else { continue };
@@ -37,13 +41,20 @@ pub(super) fn run_until(
             collector.count(design);
         }
         let mut rows = view.all_docs(&range, direction)?;
-        while let Some(row) = rows.next()? {
-            collector.stats.keys_examined += 1;
-            if collector.read(view, row.id, &row.head, b"")?.is_break() {
-                return Ok(None);
+        loop {
+            let together = rows.together(size, bodies)?;
+            if together.is_empty() {
+                break;
             }
-            if is_enough(collector) {
-                return Ok(Some(row.id.to_owned()));
+            size = (2 * size).min(DOCUMENTS_TOGETHER);
+            for (id, head) in together {
+                collector.stats.keys_examined += 1;
+                if collector.read(view, &id, &head, b"")?.is_break() {
+                    return Ok(None);
+                }
+                if is_enough(collector) {
+                    return Ok(Some(id));
+                }
             }
         }
     }

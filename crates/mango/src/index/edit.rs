@@ -159,7 +159,7 @@ pub fn create(database: &Arc<Database>, index: &NewIndex) -> Result<Created> {
 /// When there is no such index, or the design document was not saved.
 pub fn delete(database: &Arc<Database>, design: &str, kind: &str, name: &str) -> Result<()> {
     let id = design_id(design);
-    let indexes = super::all(&database.read()?)?;
+    let indexes = super::all(database)?;
     let found = indexes.iter().any(|index| index.design_id() == id && index.name == name);
     if !found || kind != "json" {
         return Err(MangoError::NoSuchIndex);
@@ -189,7 +189,7 @@ pub fn parse_bulk_delete(body: Value<'_>) -> Result<Vec<String>> {
 /// # Errors
 /// When there are none, or the design document was not saved.
 pub fn delete_all_of(database: &Arc<Database>, id: &str) -> Result<()> {
-    let indexes = super::all(&database.read()?)?;
+    let indexes = super::all(database)?;
     let names: Vec<&str> = indexes.iter().filter(|index| index.design_id() == id).map(Index::name).collect();
     if names.is_empty() {
         return Err(MangoError::NoSuchIndex);
@@ -211,7 +211,7 @@ pub struct Page {
 /// # Errors
 /// When the database could not be read.
 pub fn write_list(database: &Arc<Database>, page: Page, out: &mut Vec<u8>) -> Result<()> {
-    let indexes = super::all(&database.read()?)?;
+    let indexes = super::all(database)?;
     out.extend_from_slice(format!("{{\"total_rows\":{},\"indexes\":[", indexes.len() + 1).as_bytes());
     let all = std::iter::once(None).chain(indexes.iter().map(Some));
     for (position, index) in all.skip(page.skip).take(page.limit.unwrap_or(usize::MAX)).enumerate() {

@@ -9,7 +9,7 @@ mod name;
 
 use std::sync::Arc;
 
-use settee_database::{Direction, IdRange, Layout, ReadView};
+use settee_database::{Bodies, DOCUMENTS_TOGETHER, Database, Direction, IdRange, Layout, ReadView};
 use settee_design::DesignDocument;
 use settee_model::json::{Json, Value, write_string};
 
@@ -67,17 +67,29 @@ pub fn write_primary(out: &mut Vec<u8>) {
 ///
 /// # Errors
 /// When the database could not be read.
-pub fn all(view: &ReadView) -> Result<Vec<Index>> {
+pub fn all(database: &Arc<Database>) -> Result<Arc<Vec<Index>>> {
+    database.of_designs("", read)
+}
+
+/// The indexes, and about how many bytes they have.
+fn read(view: &ReadView) -> Result<(Vec<Index>, usize)> {
     let range = IdRange { start: Some(b"_design/".to_vec()), end: Some(b"_design0".to_vec()) };
     let mut rows = view.all_docs(&range, Direction::Forward)?;
-    let mut indexes = Vec::new();
-    while let Some(row) = rows.next()? {
-        let mut body = Vec::with_capacity(row.head.stored.size as usize);
-        if view.read_body(row.head.stored, &mut body)? {
-            indexes.extend(of_design_document(row.id, &Json::trusted(body), view.database().layout()));
+    let (mut indexes, mut bytes) = (Vec::new(), 0);
+    loop {
+        let together = rows.together(DOCUMENTS_TOGETHER, Bodies::Winners)?;
+        if together.is_empty() {
+            return Ok((indexes, bytes));
+        }
+        for (id, head) in together {
+            let mut body = Vec::with_capacity(head.stored.size as usize);
+            if view.read_body(head.stored, &mut body)? {
+                let found = of_design_document(&id, &Json::trusted(body), view.database().layout());
+                bytes += if found.is_empty() { 0 } else { 2 * head.stored.size as usize };
+                indexes.extend(found);
+            }
         }
     }
-    Ok(indexes)
 }
 
 /// The indexes of a design document, by name. One that was brought in and makes no sense has none.

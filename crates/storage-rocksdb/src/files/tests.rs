@@ -6,7 +6,8 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use settee_storage::{
-    Batch, CommitToken, Direction, Durability, Engine as _, Expect, KeyRange, Keyspace, Outcome, Shard, Version,
+    Batch, CommitToken, Direction, Durability, Engine as _, Expect, KeyRange, Keyspace, Outcome, Shard, StorageError,
+    Version,
 };
 use tempfile::TempDir;
 

@@ -6,11 +6,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use settee_database::{Change, Changes, Database, Direction, ReadView, Stored};
+use settee_database::{Bodies, Changes, Database, Direction, ReadView, Stored};
 use settee_design::{DesignProgram, DocumentBatch};
 use settee_model::Rev;
 
-use super::walk::Seen;
+use super::walk::{Needs, Seen};
 use crate::params::changes::Style;
 use crate::params::filter::{FunctionFilter, FunctionPath};
 use crate::request::Request;
@@ -36,7 +36,7 @@ pub(super) async fn function(
     let (programs, database, user) = (Arc::clone(&request.node.programs), Arc::clone(database), request.user.clone());
     let target = request.line.uri.to_string();
     bridge::blocking(move || {
-        let functions = Functions::load(&database.read()?, path.ddoc())?;
+        let functions = Functions::load(&database, path.ddoc())?;
         functions.require(&path.names())?;
         let request = object.to_json(&database, Members::All)?;
         let mark = format!("{} {target} {user:?}", functions.rev());
@@ -57,9 +57,11 @@ pub(super) struct Judge<'a> {
     view: &'a ReadView,
     changes: Changes<'a>,
     filter: &'a FunctionFilter,
-    style: Style,
+    needs: Needs,
     program: Option<Box<dyn DesignProgram>>,
     batch: DocumentBatch,
+    /// Rows that are to be judged, whose documents were read ahead.
+    ahead: VecDeque<Passed>,
     passed: VecDeque<Passed>,
     current: Option<(String, Rev, Stored)>,
 }
@@ -70,15 +72,16 @@ impl<'a> Judge<'a> {
         since: u64,
         direction: Direction,
         filter: &'a FunctionFilter,
-        style: Style,
+        needs: Needs,
     ) -> Result<Self, Error> {
         Ok(Self {
             view,
             changes: view.changes(since, direction)?,
             filter,
-            style,
+            needs,
             program: None,
             batch: DocumentBatch::new(),
+            ahead: VecDeque::new(),
             passed: VecDeque::new(),
             current: None,
         })
@@ -108,11 +111,15 @@ impl<'a> Judge<'a> {
     /// Judges the next documents; `false` if there are none.
     fn judge(&mut self) -> Result<bool, Error> {
         self.batch.clear();
-        let mut rows = Vec::new();
-        while rows.len() < BATCH_DOCUMENTS && self.batch.size_bytes() < BATCH_BYTES {
-            let Some(change) = self.changes.next()? else { break };
-            let leaves = add_leaves(&mut self.batch, self.view, &change, self.style)?;
-            let row = Passed { rev: change.rev.clone(), stored: change.stored, seen: Seen::of_change(&change) };
+        if self.ahead.is_empty() {
+            self.read_ahead()?;
+        }
+        let mut rows = Vec::with_capacity(self.ahead.len());
+        // Conflicting revisions may be much more than the winners.
+        while self.batch.size_bytes() < BATCH_BYTES
+            && let Some(row) = self.ahead.pop_front()
+        {
+            let leaves = add_leaves(&mut self.batch, self.view, &row.seen, self.needs.style)?;
             rows.push((row, leaves));
         }
         if rows.is_empty() {
@@ -127,7 +134,28 @@ impl<'a> Judge<'a> {
                 self.passed.push_back(row);
             }
         }
+        if self.needs.documents && self.ahead.is_empty() {
+            let stored: Vec<Stored> = self.passed.iter().map(|row| row.stored).collect();
+            self.view.read_bodies_ahead(&stored)?;
+        }
         Ok(true)
+    }
+
+    /// Reads the next rows and their documents together.
+    fn read_ahead(&mut self) -> Result<(), Error> {
+        let mut bytes = 0;
+        while self.ahead.len() < BATCH_DOCUMENTS && bytes < BATCH_BYTES {
+            let Some(change) = self.changes.next()? else { break };
+            bytes += change.stored.size as usize;
+            let row = Passed { rev: change.rev.clone(), stored: change.stored, seen: Seen::of_change(&change) };
+            self.ahead.push_back(row);
+        }
+        let ids: Vec<&str> = self.ahead.iter().map(|row| row.seen.id.as_str()).collect();
+        if !ids.is_empty() {
+            // Functions see deletions as well, which are leaves.
+            self.view.read_ahead(&ids, Bodies::Leaves)?;
+        }
+        Ok(())
     }
 
     fn ask(&mut self) -> Result<Vec<bool>, Error> {
@@ -143,21 +171,16 @@ impl<'a> Judge<'a> {
 }
 
 /// Adds the revisions that a row is about to the batch; answers their names, the winner first.
-fn add_leaves(
-    batch: &mut DocumentBatch,
-    view: &ReadView,
-    change: &Change<'_>,
-    style: Style,
-) -> Result<Vec<Rev>, Error> {
-    let Some(record) = view.record(change.id)? else { return Ok(Vec::new()) };
+fn add_leaves(batch: &mut DocumentBatch, view: &ReadView, change: &Seen, style: Style) -> Result<Vec<Rev>, Error> {
+    let Some(record) = view.record(&change.id)? else { return Ok(Vec::new()) };
     let leaves = record.tree.leaves_by_rank(|stored| stored.deleted);
     let count = if style == Style::AllDocs { leaves.len() } else { 1 };
     // Who asks for all leaves sees each as if it were the only one.
     let conflicts = if style == Style::AllDocs { Conflicts::Hidden } else { Conflicts::Shown };
     let mut names = Vec::new();
     for leaf in leaves.into_iter().take(count) {
-        let added = batch.push_with(change.seq, change.id, |out| {
-            match write_for_functions(out, view, change.id, &record, leaf, conflicts) {
+        let added = batch.push_with(change.seq, &change.id, |out| {
+            match write_for_functions(out, view, &change.id, &record, leaf, conflicts) {
                 Ok(true) => Ok(()),
                 Ok(false) => Err(None),
                 Err(error) => Err(Some(error)),

@@ -1,16 +1,18 @@
 //! [`Walk`]: the rows of a feed that pass its filter.
 
+use std::collections::VecDeque;
 use std::vec::IntoIter;
 
-use settee_database::{Change, Changes, Direction, Head, Leaves, ReadView};
+use settee_database::{Bodies, Change, Changes, DOCUMENTS_TOGETHER, Direction, Head, Leaves, ReadView, Stored};
 use settee_model::Rev;
 
 use super::judge::Judge;
 use crate::Error;
-use crate::params::changes::Style;
+use crate::params::changes::{ChangesParams, Style};
 use crate::params::filter::{Filter, SelectorFilter};
 
 /// A row without the walk that lent it.
+#[derive(Clone)]
 pub(super) struct Seen {
     pub(super) seq: u64,
     pub(super) id: String,
@@ -34,11 +36,11 @@ impl Seen {
         }
     }
 
-    fn of_head(id: String, head: &Head) -> Self {
+    fn of_head(id: &str, head: &Head) -> Self {
         let leaves = if head.has_conflicts { Leaves::Several } else { Leaves::One };
         Self {
             seq: head.seq,
-            id,
+            id: id.to_owned(),
             deleted: head.stored.deleted,
             leaves,
             revs: vec![head.rev.clone()],
@@ -47,23 +49,105 @@ impl Seen {
     }
 }
 
+/// What rows show beside what is stored of a change.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Needs {
+    pub(super) style: Style,
+    /// Their documents, or what selects them.
+    pub(super) documents: bool,
+    /// The names of conflicting revisions.
+    pub(super) conflicts: bool,
+}
+
+impl Needs {
+    pub(super) fn of(params: &ChangesParams) -> Self {
+        let documents = params.include_docs || matches!(params.filter, Filter::Selector(_));
+        let conflicts = params.style == Style::AllDocs || params.include_docs && params.conflicts;
+        Self { style: params.style, documents, conflicts }
+    }
+}
+
 /// A walk through the changes after a sequence.
 pub(super) struct Walk<'a> {
     view: &'a ReadView,
     rows: Rows<'a>,
     filter: &'a Filter,
-    style: Style,
+    needs: Needs,
     /// The document of the row as a selector saw it.
     document: Vec<u8>,
 }
 
 enum Rows<'a> {
-    /// All changes in their order.
+    /// All changes in their order; their documents lie in the same order.
     Scanned(Changes<'a>),
     /// All changes in their order, as far as a function passes them.
     Judged(Box<Judge<'a>>),
+    /// Rows whose documents and conflicts lie elsewhere: these are read together.
+    Together(Together<'a>),
+}
+
+struct Together<'a> {
+    source: Source<'a>,
+    ahead: VecDeque<Found>,
+    current: Option<Found>,
+    /// So many rows are read ahead the next time.
+    size: usize,
+}
+
+enum Source<'a> {
+    Changes(Changes<'a>),
     /// Few documents among many changes: their heads, sorted.
-    LookedUp(IntoIter<(String, Head)>, Option<(String, Head)>),
+    LookedUp(IntoIter<(String, Head)>),
+}
+
+/// A row and where its document is stored.
+struct Found {
+    seen: Seen,
+    rev: Rev,
+    stored: Stored,
+}
+
+/// A first look at a feed may want few rows.
+const FIRST_ROWS: usize = 16;
+
+impl Together<'_> {
+    /// The next row. Those that follow are read with it, and what they need.
+    fn next(&mut self, view: &ReadView, needs: Needs) -> Result<Option<Seen>, Error> {
+        if self.ahead.is_empty() {
+            self.fill(view, needs)?;
+        }
+        self.current = self.ahead.pop_front();
+        Ok(self.current.as_ref().map(|found| found.seen.clone()))
+    }
+
+    fn fill(&mut self, view: &ReadView, needs: Needs) -> Result<(), Error> {
+        while self.ahead.len() < self.size {
+            let found = match &mut self.source {
+                Source::Changes(changes) => changes.next()?.map(|change| Found {
+                    seen: Seen::of_change(&change),
+                    rev: change.rev.clone(),
+                    stored: change.stored,
+                }),
+                Source::LookedUp(rows) => rows.next().map(|(id, head)| Found {
+                    seen: Seen::of_head(&id, &head),
+                    rev: head.rev,
+                    stored: head.stored,
+                }),
+            };
+            let Some(found) = found else { break };
+            self.ahead.push_back(found);
+        }
+        self.size = (2 * self.size).min(DOCUMENTS_TOGETHER);
+        let several = self.ahead.iter().filter(|found| needs.conflicts && found.seen.leaves == Leaves::Several);
+        let several: Vec<&str> = several.map(|found| found.seen.id.as_str()).collect();
+        if !several.is_empty() {
+            view.read_ahead(&several, Bodies::None)?;
+        }
+        if needs.documents && !self.ahead.is_empty() {
+            view.read_bodies_ahead(&self.ahead.iter().map(|found| found.stored).collect::<Vec<_>>())?;
+        }
+        Ok(())
+    }
 }
 
 impl<'a> Walk<'a> {
@@ -72,8 +156,10 @@ impl<'a> Walk<'a> {
         since: u64,
         direction: Direction,
         filter: &'a Filter,
-        style: Style,
+        needs: Needs,
     ) -> Result<Self, Error> {
+        let together =
+            |source| Rows::Together(Together { source, ahead: VecDeque::new(), current: None, size: FIRST_ROWS });
         let rows = match filter {
             Filter::DocIds(ids)
                 if (ids.len() as u64) < view.changes_after(since)? || direction == Direction::Backward =>
@@ -89,14 +175,18 @@ impl<'a> Walk<'a> {
                     }
                     Direction::Backward => found.sort_by_key(|(_, head)| std::cmp::Reverse(head.seq)),
                 }
-                Rows::LookedUp(found.into_iter(), None)
+                together(Source::LookedUp(found.into_iter()))
             }
-            Filter::Function(filter) => Rows::Judged(Box::new(Judge::new(view, since, direction, filter, style)?)),
+            Filter::Function(filter) => Rows::Judged(Box::new(Judge::new(view, since, direction, filter, needs)?)),
             Filter::None | Filter::Selector(_) | Filter::DocIds(_) | Filter::Design => {
-                Rows::Scanned(view.changes(since, direction)?)
+                let changes = view.changes(since, direction)?;
+                match direction {
+                    Direction::Forward if !needs.conflicts => Rows::Scanned(changes),
+                    Direction::Forward | Direction::Backward => together(Source::Changes(changes)),
+                }
             }
         };
-        Ok(Self { view, rows, filter, style, document: Vec::new() })
+        Ok(Self { view, rows, filter, needs, document: Vec::new() })
     }
 
     /// The next row that passes.
@@ -105,10 +195,7 @@ impl<'a> Walk<'a> {
             let seen = match &mut self.rows {
                 Rows::Scanned(changes) => changes.next()?.map(|change| Seen::of_change(&change)),
                 Rows::Judged(judge) => return judge.next(),
-                Rows::LookedUp(rows, current) => {
-                    *current = rows.next();
-                    current.as_ref().map(|(id, head)| Seen::of_head(id.clone(), head))
-                }
+                Rows::Together(together) => together.next(self.view, self.needs)?,
             };
             let Some(mut seen) = seen else { return Ok(None) };
             if self.passes(&mut seen)? {
@@ -130,9 +217,9 @@ impl<'a> Walk<'a> {
         match &mut self.rows {
             Rows::Scanned(changes) => changes.write_document(out, |_| {})?,
             Rows::Judged(judge) => judge.write_document(out)?,
-            Rows::LookedUp(_, current) => {
-                if let Some((id, head)) = current {
-                    self.view.write_document(out, id, &head.rev, head.stored, |_| {})?;
+            Rows::Together(Together { current, .. }) => {
+                if let Some(Found { seen, rev, stored }) = current {
+                    self.view.write_document(out, &seen.id, rev, *stored, |_| {})?;
                 }
             }
         }
@@ -154,11 +241,11 @@ impl<'a> Walk<'a> {
             let read = self.read(&mut document);
             self.document = document;
             read?;
-            if seen.leaves == Leaves::One || self.style == Style::MainOnly {
+            if seen.leaves == Leaves::One || self.needs.style == Style::MainOnly {
                 return Ok(filter.passes(&self.document));
             }
         }
-        if seen.leaves == Leaves::Several && self.style == Style::AllDocs {
+        if seen.leaves == Leaves::Several && self.needs.style == Style::AllDocs {
             seen.revs = leaves(self.view, &seen.id, selector)?;
         }
         Ok(!seen.revs.is_empty())
