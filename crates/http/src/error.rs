@@ -141,6 +141,9 @@ impl From<StorageError> for Error {
             StorageError::Full(_) => {
                 Self::new(StatusCode::INSUFFICIENT_STORAGE, "insufficient_storage", error.to_string())
             }
+            StorageError::TooLarge(_) => {
+                Self::new(StatusCode::PAYLOAD_TOO_LARGE, "document_too_large", error.to_string())
+            }
             StorageError::Corrupt(_) => Self::damaged(error.to_string()),
             StorageError::Io(_) | StorageError::Interrupted(_) | StorageError::Poisoned(_) | StorageError::Dropped => {
                 Self::internal(error.to_string())

@@ -382,6 +382,7 @@ impl Engine for RocksEngine {
         batch: Batch,
         durability: Durability,
     ) -> Result<Outcome> {
+        batch.check()?;
         match self.try_commit(shard, expected, token, batch, durability) {
             Err(error) if self.mending.is_under_way(&error) => {
                 mending::wait();

@@ -1,6 +1,6 @@
 //! A [`Batch`]: the writes of one commit, kept in one buffer.
 
-use crate::{Keyspace, MAX_HEAD_BYTES};
+use crate::{Keyspace, MAX_COMMIT_BYTES, MAX_HEAD_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES, Result, StorageError};
 
 /// Writes that are applied together, in their order. A later write to a key wins.
 #[derive(Clone, Debug, Default)]
@@ -9,6 +9,8 @@ pub struct Batch {
     operations: Vec<Entry>,
     bytes: Vec<u8>,
     head: Option<Vec<u8>>,
+    longest_key: usize,
+    longest_value: usize,
 }
 
 /// What becomes of the store by a batch: where room is scarce, engines keep what is left for those that make room.
@@ -98,10 +100,31 @@ impl Batch {
     }
 
     fn push(&mut self, space: Keyspace, key: &[u8], value: &[u8], kind: Kind) {
+        self.longest_key = self.longest_key.max(key.len());
+        self.longest_value = self.longest_value.max(value.len());
         let start = self.bytes.len();
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
         self.operations.push(Entry { space, start, key_len: key.len(), kind });
+    }
+
+    /// Whether everything is within the limits of all engines. What may be longer is divided by who writes it; engines
+    /// refuse what was not.
+    ///
+    /// # Errors
+    /// [`StorageError::TooLarge`].
+    pub fn check(&self) -> Result<()> {
+        let limits = [
+            ("key", self.longest_key, MAX_KEY_BYTES),
+            ("value", self.longest_value, MAX_VALUE_BYTES),
+            ("commit", self.bytes.len(), MAX_COMMIT_BYTES),
+        ];
+        for (what, size, limit) in limits {
+            if size > limit {
+                return Err(StorageError::TooLarge(format!("a {what} of {size} bytes; the limit is {limit}")));
+            }
+        }
+        Ok(())
     }
 
     /// The writes in their order.

@@ -17,8 +17,8 @@ use crate::{
 
 pub use commits::{
     a_wrong_version_is_a_conflict, batches_cover_all_keyspaces, commits_count_versions_and_keep_tokens,
-    empty_batches_count, fresh_shards_are_empty, heads_stay_until_they_are_set, odd_keys_and_values_are_kept,
-    snapshots_are_repeatable, the_last_write_of_a_batch_wins, trips_answer_all_requests,
+    empty_batches_count, fresh_shards_are_empty, heads_stay_until_they_are_set, limits_are_kept,
+    odd_keys_and_values_are_kept, snapshots_are_repeatable, the_last_write_of_a_batch_wins, trips_answer_all_requests,
 };
 pub use concurrency::{
     commits_to_different_shards_all_happen, commits_to_one_shard_lose_nothing, readers_see_whole_batches,
@@ -47,6 +47,7 @@ const PROPERTIES: &[(&str, Property)] = &[
     ("a wrong version is a conflict", a_wrong_version_is_a_conflict),
     ("heads stay until they are set", heads_stay_until_they_are_set),
     ("trips answer all requests", trips_answer_all_requests),
+    ("limits are kept", limits_are_kept),
     ("the last write of a batch wins", the_last_write_of_a_batch_wins),
     ("empty batches count", empty_batches_count),
     ("batches cover all keyspaces", batches_cover_all_keyspaces),

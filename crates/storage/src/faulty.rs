@@ -302,6 +302,7 @@ impl Engine for FaultyEngine {
         batch: Batch,
         durability: Durability,
     ) -> Result<Outcome> {
+        batch.check()?;
         let mut log = self.log.lock();
         log.check_poison()?;
         let current = match self.visible.check_commit(shard, expected) {

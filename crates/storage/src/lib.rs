@@ -87,6 +87,15 @@ pub struct CommitToken(pub u128);
 /// The longest head of a shard, in bytes.
 pub const MAX_HEAD_BYTES: usize = 1024;
 
+/// The longest key, in bytes. Engines whose own keys are shorter store a hash in the place of the rest.
+pub const MAX_KEY_BYTES: usize = 10_000;
+
+/// The longest value, in bytes: engines and networks below them hold one in memory as a whole.
+pub const MAX_VALUE_BYTES: usize = 256 << 20;
+
+/// How many bytes the keys and values of one commit have at most: it is one record of a log, or one message.
+pub const MAX_COMMIT_BYTES: usize = 1 << 30;
+
 /// What must have happened when `commit` returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
@@ -176,6 +185,9 @@ pub enum StorageError {
     /// The shard was dropped.
     #[error("the shard was dropped")]
     Dropped,
+    /// A key, a value or a commit is longer than any may be.
+    #[error("too large to be stored: {0}")]
+    TooLarge(String),
 }
 
 /// The result of a storage operation.
@@ -196,7 +208,8 @@ pub trait Engine: Send + Sync + 'static {
     /// Commits to one shard happen one after the other; commits to different shards share syncs.
     ///
     /// # Errors
-    /// When nothing was written, for a reason other than a conflict.
+    /// When nothing was written, for a reason other than a conflict: that is so as well for a batch that [`Batch::check`]
+    /// refuses.
     fn commit(
         &self,
         shard: Shard,

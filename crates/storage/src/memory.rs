@@ -183,6 +183,7 @@ impl Engine for MemoryEngine {
         batch: Batch,
         _durability: Durability,
     ) -> Result<Outcome> {
+        batch.check()?;
         let mut shards = self.store.shards.lock();
         let version = match shards.check_commit(shard, expected) {
             Ok(Version(version)) => Version(version + 1),

@@ -2,8 +2,8 @@
 
 use super::{Open, commit, commit_at, entries, puts, view};
 use crate::{
-    Batch, CommitToken, Direction, Durability, KeyRange, Keyspace, Outcome, Page, PageRange, Reply, Request, Shard,
-    ShardState, Version,
+    Batch, CommitToken, Direction, Durability, KeyRange, Keyspace, MAX_KEY_BYTES, MAX_VALUE_BYTES, Outcome, Page,
+    PageRange, Reply, Request, Shard, ShardState, StorageError, Version,
 };
 
 const SHARD: Shard = Shard(7);
@@ -115,6 +115,23 @@ pub fn trips_answer_all_requests(open: Open<'_>) {
     ];
     assert_eq!(snapshot.read(&requests).expect("read"), wanted, "a trip");
     assert_eq!(snapshot.read(&[]).expect("read"), [], "a trip for nothing");
+}
+
+/// What is within the limits is kept, what is beyond is refused as a whole and leaves nothing behind.
+pub fn limits_are_kept(open: Open<'_>) {
+    let engine = open();
+    let longest = vec![b'k'; MAX_KEY_BYTES];
+    let version = commit(&*engine, SHARD, puts(Keyspace::Documents, &[(&longest, b"value")]));
+    let (too_long, value) = (vec![b'k'; MAX_KEY_BYTES + 1], vec![0; MAX_VALUE_BYTES + 1]);
+    for (what, entry) in [("key", (&too_long[..], &b"value"[..])), ("value", (&b"key"[..], &value[..]))] {
+        let batch = puts(Keyspace::Documents, &[(b"other", b"value"), entry]);
+        let outcome = engine.commit(SHARD, version, CommitToken(9), batch, Durability::Buffered);
+        assert!(matches!(outcome, Err(StorageError::TooLarge(_))), "a {what} that is too long: {outcome:?}");
+    }
+    let snapshot = view(&*engine, SHARD);
+    assert_eq!(snapshot.state().expect("state").version, version, "what was refused is no commit");
+    let wanted = vec![(longest, b"value".to_vec())];
+    assert_eq!(entries(&*snapshot, Keyspace::Documents), wanted, "what was refused leaves nothing behind");
 }
 
 /// Writes of one batch apply in their order.

@@ -8,7 +8,10 @@ use crate::tree::Root;
 
 /// Changes when nodes or records get another layout, or when the same documents make other rows or put them into another
 /// order; an index of another format is built anew.
-const FORMAT: u64 = 3;
+const FORMAT: u64 = 4;
+
+/// The same, but that records do not tell the first node.
+const FORMAT_WITHOUT_FIRST_NODE: u64 = 3;
 
 /// How far an index is, and where its trees begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +20,8 @@ pub(crate) struct Meta {
     pub(crate) update_seq: u64,
     /// Purges up to this one are seen in the rows as well.
     pub(crate) purge_seq: u64,
+    /// Nodes with lesser numbers belong to trees that were replaced.
+    pub(crate) first_node: u64,
     /// The least number that no node ever had. Nodes from there on are left over from a crash.
     pub(crate) next_node: u64,
     /// The reduce functions, in the order of the reductions in inner nodes.
@@ -30,7 +35,15 @@ pub(crate) struct Meta {
 impl Meta {
     /// An index that shows the database before its first change.
     pub(crate) fn new() -> Self {
-        Self { update_seq: 0, purge_seq: 0, next_node: 1, reduces: Vec::new(), rows: None, entries: None }
+        Self {
+            update_seq: 0,
+            purge_seq: 0,
+            first_node: 0,
+            next_node: 1,
+            reduces: Vec::new(),
+            rows: None,
+            entries: None,
+        }
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -39,6 +52,7 @@ impl Meta {
         push_bytes(&mut out, settee_model::collate::version().as_bytes());
         push_number(&mut out, self.update_seq);
         push_number(&mut out, self.purge_seq);
+        push_number(&mut out, self.first_node);
         push_number(&mut out, self.next_node);
         push_len(&mut out, self.reduces.len());
         self.reduces.iter().for_each(|reduce| push_bytes(&mut out, reduce.as_bytes()));
@@ -54,16 +68,19 @@ impl Meta {
     /// `None` if the index was written by another format or ordered by another version of collation.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Self>> {
         let mut reader = Reader::new(bytes, "index record");
-        if reader.number()? != FORMAT || reader.text()? != settee_model::collate::version() {
+        let format = reader.number()?;
+        if ![FORMAT, FORMAT_WITHOUT_FIRST_NODE].contains(&format) || reader.text()? != settee_model::collate::version()
+        {
             return Ok(None);
         }
         let update_seq = reader.number()?;
         let purge_seq = reader.number()?;
+        let first_node = if format == FORMAT { reader.number()? } else { 0 };
         let next_node = reader.number()?;
         let reduces = (0..reader.len()?).map(|_| Ok(Arc::from(reader.text()?))).collect::<Result<_>>()?;
         let rows = decode_root(&mut reader)?;
         let entries = decode_root(&mut reader)?;
-        Ok(Some(Self { update_seq, purge_seq, next_node, reduces, rows, entries }))
+        Ok(Some(Self { update_seq, purge_seq, first_node, next_node, reduces, rows, entries }))
     }
 
     /// How many rows there are.
@@ -99,6 +116,7 @@ mod tests {
         let meta = Meta {
             update_seq: 1 << 40,
             purge_seq: 5,
+            first_node: 40,
             next_node: 77,
             reduces: vec!["_sum".into(), "function(k, v) {}".into()],
             rows: Some(Root { height: 3, node }),

@@ -1,11 +1,12 @@
 //! [`IndexStore`]: reads and writes the shard of one index.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use settee_storage::{
     Batch, CommitToken, Direction, Durability, Engine, Expect, KeyRange, Keyspace, MAX_HEAD_BYTES, Outcome, PageRange,
-    Purpose, Request, Shard, Snapshot, StorageError, Version,
+    Purpose, Reply, Request, Shard, Snapshot, StorageError, Version,
 };
 
 use super::{Checkpoint, Meta};
@@ -37,8 +38,8 @@ pub(crate) struct IndexStore {
     tokens: Arc<Tokens>,
 }
 
-/// Entries that are removed in one commit when leftovers of a crash are cleared away.
-const LEFTOVERS_PER_COMMIT: usize = 10_000;
+/// So many nodes or entries that nobody needs any more are removed in one commit.
+const LEFTOVERS_PER_COMMIT: usize = if cfg!(test) { 50 } else { 10_000 };
 
 impl IndexStore {
     pub(crate) fn new(engine: Arc<dyn Engine>, shard: Shard, tokens: Arc<Tokens>, cache: Arc<NodeCache>) -> Self {
@@ -108,11 +109,14 @@ impl IndexStore {
         };
         // An index without rows has no nodes at all.
         let is_empty = meta.rows.is_none() && meta.entries.is_none();
-        let first = if is_empty { 0 } else { meta.next_node };
-        if record.last_node.is_some_and(|last| last >= first) {
+        let beyond = if is_empty { 0 } else { meta.next_node };
+        if record.last_node.is_some_and(|last| last >= beyond) {
             // Their numbers are given out again.
             self.cache.forget(self.shard);
-            writer.clear_nodes(&*snapshot, first)?;
+            writer.clear_nodes(&*snapshot, beyond..u64::MAX)?;
+        }
+        if record.first_node.is_some_and(|first| first < meta.first_node.min(beyond)) {
+            writer.clear_nodes(&*snapshot, 0..meta.first_node)?;
         }
         Ok(Some(Opened { meta, writer, checkpoint: record.checkpoint }))
     }
@@ -134,27 +138,29 @@ pub(crate) struct Record {
     /// Whether that is an entry, because it is too long for a head or was written before heads were used.
     has_entry: bool,
     checkpoint: Option<Checkpoint>,
+    /// The least and the greatest number of a node that is stored.
+    first_node: Option<u64>,
     last_node: Option<u64>,
 }
 
 impl Record {
     /// Reads it in one trip.
     pub(crate) fn read(snapshot: &dyn Snapshot) -> Result<Self> {
-        let last_node = PageRange {
-            space: Keyspace::IndexNodes,
-            range: KeyRange::default(),
-            direction: Direction::Backward,
-            rows: 1,
+        let end = |direction| {
+            Request::Page(PageRange { space: Keyspace::IndexNodes, range: KeyRange::default(), direction, rows: 1 })
         };
         let requests = [
             Request::State,
             Request::Head,
             Request::Get(Keyspace::Catalog, keys::META),
             Request::Get(Keyspace::Catalog, keys::CHECKPOINT),
-            Request::Page(last_node),
+            end(Direction::Forward),
+            end(Direction::Backward),
         ];
-        let replies: [_; 5] = snapshot.read(&requests)?.try_into().map_err(|_| ViewError::Corrupt("replies"))?;
-        let [state, head, entry, checkpoint, last_node] = replies;
+        let replies: [_; 6] = snapshot.read(&requests)?.try_into().map_err(|_| ViewError::Corrupt("replies"))?;
+        let [state, head, entry, checkpoint, first_node, last_node] = replies;
+        let node =
+            |reply: Reply| Ok::<_, ViewError>(reply.into_page()?.rows.first().and_then(|(key, _)| keys::node_id(key)));
         let (head, entry) = (head.into_value()?, entry.into_value()?);
         let has_entry = entry.is_some();
         let checkpoint = checkpoint.into_value()?;
@@ -163,7 +169,8 @@ impl Record {
             meta: decode_meta(head, entry)?,
             has_entry,
             checkpoint: checkpoint.map_or(Ok(None), |bytes| Checkpoint::decode(&bytes))?,
-            last_node: last_node.into_page()?.rows.first().and_then(|(key, _)| keys::node_id(key)),
+            first_node: node(first_node)?,
+            last_node: node(last_node)?,
         })
     }
 }
@@ -212,14 +219,22 @@ impl IndexWriter<'_> {
         }
     }
 
-    /// Removes all nodes from `first` on.
-    fn clear_nodes(&mut self, snapshot: &dyn Snapshot, first: u64) -> Result<()> {
-        let start = keys::node(first);
-        let range = KeyRange { start: Some(&start), end: None };
-        let mut nodes = snapshot.scan(Keyspace::IndexNodes, range, Direction::Forward, Expect::All)?;
+    /// Removes the nodes with these numbers, in pieces.
+    pub(crate) fn clear_nodes(&mut self, snapshot: &dyn Snapshot, nodes: Range<u64>) -> Result<()> {
+        let (start, end) = (keys::node(nodes.start), keys::node(nodes.end));
+        self.clear(snapshot, Keyspace::IndexNodes, KeyRange { start: Some(&start), end: Some(&end) })
+    }
+
+    /// Removes the back-pointers beside the tree, in pieces.
+    pub(crate) fn clear_entries(&mut self, snapshot: &dyn Snapshot) -> Result<()> {
+        self.clear(snapshot, Keyspace::IndexEntries, KeyRange::default())
+    }
+
+    fn clear(&mut self, snapshot: &dyn Snapshot, space: Keyspace, range: KeyRange<'_>) -> Result<()> {
+        let mut entries = snapshot.scan(space, range, Direction::Forward, Expect::All)?;
         let mut batch = Batch::of(Purpose::Room);
-        while let Some((key, _)) = nodes.next()? {
-            batch.delete(Keyspace::IndexNodes, key);
+        while let Some((key, _)) = entries.next()? {
+            batch.delete(space, key);
             if batch.len() == LEFTOVERS_PER_COMMIT {
                 self.commit(std::mem::replace(&mut batch, Batch::of(Purpose::Room)))?;
             }

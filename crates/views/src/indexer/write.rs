@@ -60,30 +60,34 @@ pub(super) fn load(writing: &mut Writing<'_>, found: Found) -> Result<()> {
     let Writing { store, writer, meta, columns, .. } = writing;
     let snapshot = store.snapshot()?;
     let tree = store.tree(&*snapshot);
-    let mut obsolete = Obsolete::default();
-    let mut nodes = NodeWriter::new(writer, meta.next_node);
+    let first_node = meta.next_node;
+    let mut nodes = NodeWriter::new(writer, first_node);
 
     let mut sources = found.rows;
     if let Some(root) = &meta.rows {
-        sources.push(Ranked::new(obsolete.stored_rows(tree, root)?, STORED));
+        sources.push(Ranked::new(StoredRows::open(tree, root)?, STORED));
     }
     let rows = load_tree(sources, columns, &mut nodes)?;
 
     let mut sources = found.entries;
     sources.push(Ranked::new(ChangedEntries::open(&*snapshot)?, CHANGED_ENTRIES));
     if let Some(root) = &meta.entries {
-        sources.push(Ranked::new(obsolete.stored_rows(tree, root)?, STORED));
+        sources.push(Ranked::new(StoredRows::open(tree, root)?, STORED));
     }
     let entries = load_tree(sources, &mut [], &mut nodes)?;
 
-    let (mut batch, next_node) = nodes.finish();
-    obsolete.delete(&mut batch);
-    delete_changed_entries(&*snapshot, &mut batch)?;
+    let (batch, next_node) = nodes.finish();
     let Reached { update_seq, purge_seq } = found.reached.not_before(meta);
-    let loaded = Meta { update_seq, purge_seq, next_node, reduces: meta.reduces.clone(), rows, entries };
+    let loaded = Meta { update_seq, purge_seq, first_node, next_node, reduces: meta.reduces.clone(), rows, entries };
+    let has_replaced = meta.rows.is_some() || meta.entries.is_some();
     writer.publish(batch, &loaded)?;
     *meta = loaded;
-    Ok(())
+    // Not in the same commit, which would be as large as the index was. The next who opens the index goes on if a crash
+    // comes between: with the nodes. Entries that are left say what the tree says.
+    if has_replaced {
+        writer.clear_nodes(&*snapshot, 0..first_node)?;
+    }
+    writer.clear_entries(&*snapshot)
 }
 
 fn load_tree(sources: Vec<Ranked<'_>>, columns: &mut [Column], nodes: &mut NodeWriter<'_>) -> Result<Option<Root>> {
@@ -97,35 +101,6 @@ fn load_tree(sources: Vec<Ranked<'_>>, columns: &mut [Column], nodes: &mut NodeW
     loader.finish()
 }
 
-fn delete_changed_entries(snapshot: &dyn Snapshot, batch: &mut Batch) -> Result<()> {
-    let range = KeyRange::default();
-    let mut entries = snapshot.scan(Keyspace::IndexEntries, range, Direction::Forward, Expect::All)?;
-    while let Some((id, _)) = entries.next()? {
-        batch.delete(Keyspace::IndexEntries, id);
-    }
-    Ok(())
-}
-
-/// Nodes that nothing refers to when the index has changed.
-#[derive(Default)]
-struct Obsolete(Vec<u64>);
-
-impl Obsolete {
-    /// The rows of a tree that is about to be replaced.
-    fn stored_rows<'a>(&mut self, tree: TreeReader<'a>, root: &Root) -> Result<StoredRows<'a>> {
-        let (leaves, inner) = tree.node_ids(root)?;
-        self.0.extend(leaves.iter().map(|(id, _)| id).chain(&inner));
-        let (leaves, ahead) = (leaves.into(), Vec::new().into_iter());
-        let mut rows = StoredRows { tree, leaves, ahead, leaf: Leaf::default(), at: 0 };
-        rows.skip_empty()?;
-        Ok(rows)
-    }
-
-    fn delete(&self, batch: &mut Batch) {
-        self.0.iter().for_each(|&id| batch.delete(Keyspace::IndexNodes, &keys::node(id)));
-    }
-}
-
 /// The rows of a stored tree.
 struct StoredRows<'a> {
     tree: TreeReader<'a>,
@@ -136,7 +111,14 @@ struct StoredRows<'a> {
     at: usize,
 }
 
-impl StoredRows<'_> {
+impl<'a> StoredRows<'a> {
+    fn open(tree: TreeReader<'a>, root: &Root) -> Result<Self> {
+        let (leaves, ahead) = (tree.leaf_ids(root)?.into(), Vec::new().into_iter());
+        let mut rows = Self { tree, leaves, ahead, leaf: Leaf::default(), at: 0 };
+        rows.skip_empty()?;
+        Ok(rows)
+    }
+
     fn skip_empty(&mut self) -> Result<()> {
         while self.at == self.leaf.len() {
             if self.ahead.len() == 0 {
@@ -173,14 +155,8 @@ const PORTION_BYTES: usize = if cfg!(test) { 20 << 10 } else { 8 << 20 };
 /// Changes the leaves that have rows among what was found.
 pub(super) fn update(writing: &mut Writing<'_>, found: Found) -> Result<()> {
     let Writing { store, writer, meta, columns, .. } = writing;
-    let mut updating = Updating {
-        store,
-        writer,
-        columns,
-        rows: meta.rows.clone(),
-        next_node: meta.next_node,
-        obsolete: Obsolete::default(),
-    };
+    let mut updating =
+        Updating { store, writer, columns, rows: meta.rows.clone(), next_node: meta.next_node, obsolete: Vec::new() };
     let mut batch = Batch::new();
     let mut portion = Sorter::default();
     Merge::new(found.rows).for_each(|change| {
@@ -195,7 +171,7 @@ pub(super) fn update(writing: &mut Writing<'_>, found: Found) -> Result<()> {
         batch = updating.apply(&portion, batch)?;
     }
     let Updating { rows, next_node, obsolete, .. } = updating;
-    obsolete.delete(&mut batch);
+    obsolete.iter().for_each(|&id| batch.delete(Keyspace::IndexNodes, &keys::node(id)));
     let is_loaded = meta.entries.is_some();
     Merge::new(found.entries).for_each(|change| {
         write_change(&mut batch, change, is_loaded);
@@ -214,7 +190,8 @@ struct Updating<'a, 'w> {
     columns: &'a mut [Column],
     rows: Option<Root>,
     next_node: u64,
-    obsolete: Obsolete,
+    /// Nodes that nothing refers to when the index has changed.
+    obsolete: Vec<u64>,
 }
 
 impl Updating<'_, '_> {
@@ -231,7 +208,7 @@ impl Updating<'_, '_> {
             let applied = apply(tree, self.rows.as_ref(), left, self.columns, &mut nodes)?;
             (batch, self.next_node) = nodes.finish();
             self.rows = applied.root;
-            self.obsolete.0.extend(applied.obsolete);
+            self.obsolete.extend(applied.obsolete);
             left = &left[applied.changes..];
         }
         Ok(batch)

@@ -49,7 +49,7 @@ impl Node {
 }
 
 /// How much memory the nodes of one generation take; there are two.
-const GENERATION_BYTES: usize = if cfg!(test) { 32 << 10 } else { 24 << 20 };
+const GENERATION_BYTES: usize = if cfg!(test) { 256 << 10 } else { 24 << 20 };
 
 impl NodeCache {
     fn get(&self, shard: Shard, id: u64) -> Option<Node> {
@@ -176,20 +176,18 @@ impl TreeReader<'_> {
         Ok(rank + self.leaf(id)?.rank(bound) as u64)
     }
 
-    /// The leaves in their order with the bytes of their rows, and the inner nodes.
-    pub(crate) fn node_ids(&self, root: &Root) -> Result<(Vec<(u64, u64)>, Vec<u64>)> {
+    /// The leaves in their order, with the bytes of their rows.
+    pub(crate) fn leaf_ids(&self, root: &Root) -> Result<Vec<(u64, u64)>> {
         let mut level = vec![(root.node.id, root.node.bytes)];
-        let mut inner = Vec::new();
         for _ in 0..root.height {
             let mut below = Vec::new();
-            for &(id, _) in &level {
+            for (id, _) in level {
                 let node = self.inner(id)?;
                 below.extend((0..node.len()).map(|child| (node.id(child), node.content_bytes(child))));
             }
-            inner.extend(level.iter().map(|(id, _)| id));
             level = below;
         }
-        Ok((level, inner))
+        Ok(level)
     }
 
     /// The leaf in which `row_key` lies or would lie, and the bytes of its rows.
