@@ -44,7 +44,11 @@ pub(crate) fn is_damage(error: &StorageError) -> bool {
     match error {
         StorageError::Corrupt(_) => true,
         StorageError::Io(text) => text.contains("No such file") && !named(text).is_empty(),
-        StorageError::Interrupted(_) | StorageError::Poisoned(_) | StorageError::Full(_) => false,
+        StorageError::Interrupted(_)
+        | StorageError::Poisoned(_)
+        | StorageError::Full(_)
+        | StorageError::Dropped
+        | StorageError::TooLarge(_) => false,
     }
 }
 

@@ -222,19 +222,11 @@ impl IndexWriter<'_> {
     /// Removes the nodes with these numbers, in pieces.
     pub(crate) fn clear_nodes(&mut self, snapshot: &dyn Snapshot, nodes: Range<u64>) -> Result<()> {
         let (start, end) = (keys::node(nodes.start), keys::node(nodes.end));
-        self.clear(snapshot, Keyspace::IndexNodes, KeyRange { start: Some(&start), end: Some(&end) })
-    }
-
-    /// Removes the back-pointers beside the tree, in pieces.
-    pub(crate) fn clear_entries(&mut self, snapshot: &dyn Snapshot) -> Result<()> {
-        self.clear(snapshot, Keyspace::IndexEntries, KeyRange::default())
-    }
-
-    fn clear(&mut self, snapshot: &dyn Snapshot, space: Keyspace, range: KeyRange<'_>) -> Result<()> {
-        let mut entries = snapshot.scan(space, range, Direction::Forward, Expect::All)?;
+        let range = KeyRange { start: Some(&start), end: Some(&end) };
+        let mut entries = snapshot.scan(Keyspace::IndexNodes, range, Direction::Forward, Expect::All)?;
         let mut batch = Batch::of(Purpose::Room);
         while let Some((key, _)) = entries.next()? {
-            batch.delete(space, key);
+            batch.delete(Keyspace::IndexNodes, key);
             if batch.len() == LEFTOVERS_PER_COMMIT {
                 self.commit(std::mem::replace(&mut batch, Batch::of(Purpose::Room)))?;
             }

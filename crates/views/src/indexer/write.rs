@@ -76,18 +76,16 @@ pub(super) fn load(writing: &mut Writing<'_>, found: Found) -> Result<()> {
     }
     let entries = load_tree(sources, &mut [], &mut nodes)?;
 
-    let (batch, next_node) = nodes.finish();
+    let (mut batch, next_node) = nodes.finish();
+    delete_changed_entries(&*snapshot, &mut batch)?;
     let Reached { update_seq, purge_seq } = found.reached.not_before(meta);
     let loaded = Meta { update_seq, purge_seq, first_node, next_node, reduces: meta.reduces.clone(), rows, entries };
     let has_replaced = meta.rows.is_some() || meta.entries.is_some();
     writer.publish(batch, &loaded)?;
     *meta = loaded;
     // Not in the same commit, which would be as large as the index was. The next who opens the index goes on if a crash
-    // comes between: with the nodes. Entries that are left say what the tree says.
-    if has_replaced {
-        writer.clear_nodes(&*snapshot, 0..first_node)?;
-    }
-    writer.clear_entries(&*snapshot)
+    // comes between.
+    if has_replaced { writer.clear_nodes(&*snapshot, 0..first_node) } else { Ok(()) }
 }
 
 fn load_tree(sources: Vec<Ranked<'_>>, columns: &mut [Column], nodes: &mut NodeWriter<'_>) -> Result<Option<Root>> {
@@ -99,6 +97,16 @@ fn load_tree(sources: Vec<Ranked<'_>>, columns: &mut [Column], nodes: &mut NodeW
         Ok(ControlFlow::Continue(()))
     })?;
     loader.finish()
+}
+
+/// In the commit of the new tree, which may say otherwise: what lies beside a tree counts more.
+fn delete_changed_entries(snapshot: &dyn Snapshot, batch: &mut Batch) -> Result<()> {
+    let range = KeyRange::default();
+    let mut entries = snapshot.scan(Keyspace::IndexEntries, range, Direction::Forward, Expect::All)?;
+    while let Some((id, _)) = entries.next()? {
+        batch.delete(Keyspace::IndexEntries, id);
+    }
+    Ok(())
 }
 
 /// The rows of a stored tree.

@@ -201,7 +201,12 @@ fn runs_that_are_broken_or_gone_are_not_used() {
             continue;
         };
         let run = checkpoint.rows[usize::try_from(random.below(checkpoint.rows.len() as u64)).unwrap()].number;
-        let shard = home.index_shards()[0];
+        // The first index may be loaded already while others are not.
+        let has_noted = |shard: &settee_storage::Shard| {
+            let store = IndexStore::new(Arc::clone(&engine), *shard, Arc::new(Tokens::new(0)), Arc::default());
+            store.checkpoint().unwrap().is_some()
+        };
+        let shard = home.index_shards().into_iter().find(has_noted).unwrap();
         breaking[index % 4](&files.join(shard.0.to_string()).join(format!("{run}.run")));
         broken += 1;
         home.put("new", None);
