@@ -87,7 +87,7 @@ async fn run(request: Request, posted: Option<Json>, body: &[u8]) -> Answer {
         };
         let finished = match design {
             None => list.all_docs(&view),
-            Some(design) => list.view(design, captures.get("view")),
+            Some(design) => list.view(&design, captures.get("view")),
         };
         functions.log(&database, program.as_mut());
         finished
@@ -122,13 +122,13 @@ struct List<'a> {
 }
 
 impl List<'_> {
-    fn view(mut self, design: Arc<DesignDocument>, view: &str) -> Result<(), Error> {
+    fn view(mut self, design: &Arc<DesignDocument>, view: &str) -> Result<(), Error> {
         let (indexes, database) = (Arc::clone(&self.node.views), self.database);
         let query = self.params.view_query();
-        let answer = indexes.query(database, &design, view, &query, &mut self)?;
+        let answer = indexes.query(database, design, view, &query, &mut self)?;
         self.finish()?;
         if answer == Answered::UpdateWanted {
-            views::update_later(&indexes, database, &design);
+            views::update_later(&indexes, database, design);
         }
         Ok(())
     }

@@ -101,7 +101,7 @@ enum Documents {
     /// The database, which is opened with the first row: it is then at least as new as the index.
     Unread,
     /// The database, and rows whose documents were not read yet.
-    Read(ReadView, Batch),
+    Read(Box<(ReadView, Batch)>),
     /// The rows themselves.
     OfRows(RowDocument),
 }
@@ -129,7 +129,7 @@ impl RowSink for Rows<'_, '_> {
     fn header(&mut self, _: Header) -> ControlFlow<()> {
         if matches!(self.documents, Documents::Unread) {
             match self.database.read() {
-                Ok(view) => self.documents = Documents::Read(view, Batch::new(self.collector)),
+                Ok(view) => self.documents = Documents::Read(Box::new((view, Batch::new(self.collector)))),
                 Err(error) => return self.fail(error.into()),
             }
         }
@@ -170,7 +170,8 @@ impl Rows<'_, '_> {
                 self.collector.stats.keys_examined += 1;
                 Ok(self.collector.offer(Value::trusted(text), row.id, row.key))
             }
-            Documents::Read(_, batch) => {
+            Documents::Read(read) => {
+                let (_, batch) = &mut **read;
                 batch.add(row.id, row.key);
                 if batch.is_full() { self.read() } else { Ok(ControlFlow::Continue(())) }
             }
@@ -181,9 +182,10 @@ impl Rows<'_, '_> {
 
     /// Reads the documents of the rows that were gathered, and offers them.
     fn read(&mut self) -> Result<ControlFlow<()>> {
-        let Documents::Read(view, batch) = &mut self.documents else {
+        let Documents::Read(read) = &mut self.documents else {
             return Ok(ControlFlow::Continue(()));
         };
+        let (view, batch) = &mut **read;
         let offered = batch.offer(view, self.collector)?;
         self.collector.stats.keys_examined += offered.rows;
         Ok(offered.flow)
