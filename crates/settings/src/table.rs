@@ -22,7 +22,7 @@ macro_rules! table {
             pub mod $module {
                 use super::*;
                 $(
-                    #[doc = concat!("`", $key, "`: ", $doc, ".")]
+                    #[doc = concat!("`[", $section, "] ", $key, "`")]
                     pub static $name: Key<$type> = Key::new($make($section, $key $(, $rest)*, $doc)$(.$applies())?);
                 )*
             }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::batch::Writes;
 use super::directory::{Directory, table_path};
-use super::log::{Item, Log};
+use super::log::{self, Item, Log};
 use super::manifest::Manifest;
 use super::table::{Damage, Table};
 use super::{blob, blob_path};
@@ -127,7 +127,7 @@ pub(crate) fn check_logs(directory: &Path) -> io::Result<Vec<Fault>> {
     for fault in reading.checked.faults.iter_mut().filter(|fault| !fault.is_cut_end) {
         let bytes = fs::read(&fault.file)?;
         let is_end = fault.offset + fault.length == bytes.len() as u64;
-        fault.is_cut_end = is_end && is_cut(bytes.get(fault.offset as usize..).unwrap_or_default());
+        fault.is_cut_end = is_end && log::is_cut(&bytes, fault.offset as usize);
     }
     Ok(reading.checked.faults)
 }
@@ -338,7 +338,7 @@ impl Reading<'_> {
                         }
                     },
                     Item::Damage { offset, length, is_last: is_end } => {
-                        let is_cut_end = is_last && is_end && is_cut(&bytes[offset..])
+                        let is_cut_end = is_last && is_end && log::is_cut(&bytes, offset)
                             || has_hole(offset, &bytes[offset..offset + length]);
                         let what = if is_cut_end { "a write that is cut off" } else { "writes" };
                         self.checked.damage(path, FileKind::Log, &[Damage::beside_data(offset, length, what)]);
@@ -379,13 +379,6 @@ fn has_hole(offset: usize, bytes: &[u8]) -> bool {
     let first = offset.next_multiple_of(PAGE) - offset;
     let pages = bytes.get(first..).unwrap_or_default().chunks(PAGE);
     pages.into_iter().any(|page| page.len() >= PAGE / 8 && page.iter().all(|byte| *byte == 0))
-}
-
-/// Whether a record that is not whole ends where the file does, or nothing but zeros follows.
-pub(super) fn is_cut(bytes: &[u8]) -> bool {
-    let Some(length) = bytes.get(4..6) else { return true };
-    let end = 7 + usize::from(u16::from_le_bytes([length[0], length[1]]));
-    end > bytes.len() || bytes.ends_with(&[0; 16])
 }
 
 /// Which commits of each shard the logs hold: where one is missing, the shard has lost something.

@@ -73,6 +73,19 @@ pub(super) fn append(length: usize, record: &[u8]) -> Vec<u8> {
     }
 }
 
+/// Whether the record at `at`, which is not whole, ends where the file does, or nothing but zeros follows: that is what a crash
+/// leaves. Fragments of it that are whole may lie in blocks before.
+pub(super) fn is_cut(bytes: &[u8], mut at: usize) -> bool {
+    let log = Log::new(bytes);
+    while let Some(Fragment { kind: Kind::First | Kind::Middle, end, .. }) = log.fragment(at) {
+        let left = BLOCK - end % BLOCK;
+        at = if left < HEADER { end + left } else { end };
+    }
+    let Some(length) = bytes.get(at + 4..at + 6) else { return true };
+    let end = at + HEADER + usize::from(u16::from_le_bytes([length[0], length[1]]));
+    end > bytes.len() || bytes.ends_with(&[0; 16])
+}
+
 impl<'a> Log<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }

@@ -11,10 +11,10 @@ use settee_storage::{Keyspace, Result, StorageError};
 
 use super::batch::Writes;
 use super::blob::BlobFiles;
-use super::check::{Versions, is_cut};
+use super::check::Versions;
 use super::directory::{Directory, table_path};
 use super::entry::{Entry, Kind};
-use super::log::{Item, Log};
+use super::log::{Item, Log, is_cut};
 use super::manifest::Manifest;
 use super::merge::{LostKeys, Merge, Ranges, Source, Waiting};
 use super::table::Table;
@@ -217,7 +217,7 @@ impl Found {
             for item in Log::new(&bytes) {
                 let writes = match item {
                     Item::Record(_, record) => Writes::decode(&record),
-                    Item::Damage { is_last: true, offset, .. } if Some(*number) == last && is_cut(&bytes[offset..]) => {
+                    Item::Damage { is_last: true, offset, .. } if Some(*number) == last && is_cut(&bytes, offset) => {
                         continue;
                     }
                     Item::Damage { .. } => None,

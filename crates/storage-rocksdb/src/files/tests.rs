@@ -238,3 +238,20 @@ fn flipped_bytes_of_the_manifest_cost_nothing() {
         &[FileKind::Manifest, FileKind::Current, FileKind::Text],
     );
 }
+
+/// The beginning of a record that fills the rest of a block is whole; it was taken for damage, and the store not opened.
+#[test]
+fn a_record_that_spans_blocks_is_cut_wherever_it_ends() {
+    let mut bytes = log::append(0, &[1; 32_000]);
+    let start = bytes.len();
+    bytes.extend(log::append(start, &[2; 70_000]));
+    for end in (start + 1..bytes.len()).step_by(97).chain([bytes.len() - 1]) {
+        let cut = &bytes[..end];
+        let last = log::Log::new(cut).last();
+        let is_expected = matches!(last, Some(log::Item::Damage { offset, is_last: true, .. }) if offset == start);
+        assert!(is_expected && log::is_cut(cut, start), "{end}: {last:?}");
+    }
+    // What follows it whole was written after it.
+    bytes[start + 40] ^= 1;
+    assert!(!log::is_cut(&bytes, start));
+}
