@@ -12,6 +12,7 @@ mod damage;
 #[cfg(target_os = "linux")]
 mod disk;
 mod feeds;
+mod format;
 mod languages;
 mod life;
 mod limits;
