@@ -74,19 +74,38 @@ fn fill(engine: &RocksEngine, random: &mut Random, commits: usize) {
 
 type Contents = BTreeMap<(u64, Keyspace, Vec<u8>), Vec<u8>>;
 
-/// What can be read, and what of the shards cannot.
+/// What can be read, and what of the shards cannot. A read may meet damage that nobody met before; the store is then opened
+/// again below it, and the next one sees what is left.
 fn contents(engine: &RocksEngine) -> (Contents, BTreeSet<(u64, Keyspace)>) {
+    loop {
+        match read_all(engine) {
+            Ok(found) => return found,
+            Err(StorageError::Interrupted(_)) => engine.tend().unwrap(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn read_all(engine: &RocksEngine) -> Result<(Contents, BTreeSet<(u64, Keyspace)>), StorageError> {
     let (mut contents, mut hurt) = (Contents::new(), BTreeSet::new());
     for shard in SHARDS {
-        let snapshot = engine.snapshot(Shard(shard)).unwrap();
+        let snapshot = engine.snapshot(Shard(shard))?;
         match snapshot.state() {
             Err(StorageError::Dropped) => continue,
+            Err(error @ StorageError::Interrupted(_)) => return Err(error),
             Err(_) => drop(hurt.insert((shard, Keyspace::Catalog))),
             Ok(_) => {}
         }
         for space in Keyspace::ALL {
             for direction in [Direction::Forward, Direction::Backward] {
-                let mut cursor = snapshot.scan(space, KeyRange::default(), direction, Expect::All).unwrap();
+                let mut cursor = match snapshot.scan(space, KeyRange::default(), direction, Expect::All) {
+                    // Nothing is there, and whether the shard was dropped cannot be told.
+                    Err(StorageError::Corrupt(_) | StorageError::Io(_)) => {
+                        hurt.insert((shard, space));
+                        continue;
+                    }
+                    cursor => cursor?,
+                };
                 loop {
                     match cursor.next() {
                         Ok(Some((key, value))) => drop(contents.insert((shard, space, key.to_vec()), value.to_vec())),
@@ -95,13 +114,13 @@ fn contents(engine: &RocksEngine) -> (Contents, BTreeSet<(u64, Keyspace)>) {
                             hurt.insert((shard, space));
                             break;
                         }
-                        Err(error) => panic!("{error}"),
+                        Err(error) => return Err(error),
                     }
                 }
             }
         }
     }
-    (contents, hurt)
+    Ok((contents, hurt))
 }
 
 fn copy(from: &Path, to: &Path) {
