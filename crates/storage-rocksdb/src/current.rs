@@ -1,4 +1,4 @@
-//! [`heal`]: a store whose `CURRENT` names a manifest that a power loss took. Nothing else is looked at or repaired.
+//! [`heal`]: a store whose `CURRENT` names a manifest that a power loss took, or cut. Nothing else is looked at or repaired.
 //!
 //! RocksDB writes a new manifest, names it in `CURRENT`, and syncs the directory after that. A file system that keeps
 //! names in any order may have kept the second and lost the first. The manifest before it is removed only when both
@@ -9,14 +9,21 @@ use std::{fs, io};
 
 use settee_storage::durable::{self, Readers};
 
+use crate::files;
+
 const PREFIX: &str = "MANIFEST-";
 
 /// Lets `CURRENT` name the newest manifest there is, if the one that it names is not there.
 pub(crate) fn heal(store: &Path) -> io::Result<()> {
     let current = store.join("CURRENT");
     let Ok(named) = fs::read_to_string(&current) else { return Ok(()) };
-    if store.join(named.trim_end()).exists() {
-        return Ok(());
+    let manifest = store.join(named.trim_end());
+    if let Ok(bytes) = fs::read(&manifest) {
+        // RocksDB takes a record that ends with the file for cut, and one with pages of zeros in it for damage.
+        return match files::whole_manifest(&bytes) {
+            Some(length) => durable::write(&manifest, Readers::Owner, &bytes[..length]),
+            None => Ok(()),
+        };
     }
     let mut newest: Option<(u64, String)> = None;
     for entry in fs::read_dir(store)? {

@@ -132,6 +132,18 @@ pub(crate) fn check_logs(directory: &Path) -> io::Result<Vec<Fault>> {
     Ok(reading.checked.faults)
 }
 
+/// How many bytes of a list of files are whole, if a power loss has cut its last record: `None` if it is whole, or damaged in
+/// another way. Nothing that was acknowledged depends on a record that was not synced.
+pub(crate) fn whole_manifest(bytes: &[u8]) -> Option<usize> {
+    Log::new(bytes).find_map(|item| match item {
+        Item::Damage { offset, length, is_last } => {
+            let is_cut = is_last && log::is_cut(bytes, offset);
+            (is_cut || has_hole(offset, &bytes[offset..offset + length])).then_some(offset)
+        }
+        Item::Record(..) => None,
+    })
+}
+
 /// Reads all files of the store in `directory` and compares them with their checksums. The store may be in use: files
 /// that it removes meanwhile are left out. `progress` is told how many bytes were read each time and how many there are.
 ///

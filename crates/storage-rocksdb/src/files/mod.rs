@@ -23,8 +23,8 @@ mod table;
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests;
 
-pub(crate) use check::check_logs;
 pub use check::{Checked, Depth, Fault, FileKind, check};
+pub(crate) use check::{check_logs, whole_manifest};
 pub use salvage::{Salvaged, salvage};
 
 use directory::blob_path;
