@@ -13,15 +13,16 @@ use crate::files;
 
 const PREFIX: &str = "MANIFEST-";
 
-/// Lets `CURRENT` name the newest manifest there is, if the one that it names is not there.
+/// Lets `CURRENT` name the newest manifest there is, if the one that it names is not there, and cuts off what a power loss left of
+/// the last records.
 pub(crate) fn heal(store: &Path) -> io::Result<()> {
     let current = store.join("CURRENT");
     let Ok(named) = fs::read_to_string(&current) else { return Ok(()) };
     let manifest = store.join(named.trim_end());
     if let Ok(bytes) = fs::read(&manifest) {
         // RocksDB takes a record that ends with the file for cut, and one with pages of zeros in it for damage.
-        return match files::whole_manifest(&bytes) {
-            Some(length) => durable::write(&manifest, Readers::Owner, &bytes[..length]),
+        return match files::cut_manifest(store, &bytes)? {
+            Some(whole) => durable::write(&manifest, Readers::Owner, whole),
             None => Ok(()),
         };
     }

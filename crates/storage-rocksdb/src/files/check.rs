@@ -132,16 +132,27 @@ pub(crate) fn check_logs(directory: &Path) -> io::Result<Vec<Fault>> {
     Ok(reading.checked.faults)
 }
 
-/// How many bytes of a list of files are whole, if a power loss has cut its last record: `None` if it is whole, or damaged in
-/// another way. Nothing that was acknowledged depends on a record that was not synced.
-pub(crate) fn whole_manifest(bytes: &[u8]) -> Option<usize> {
-    Log::new(bytes).find_map(|item| match item {
+/// The whole part of a list of files, if a power loss has cut it: nothing that was acknowledged depends on records that were not
+/// synced. `None` if it is whole, or damaged in another way: where records were durable once, files that those before them need
+/// have been removed since.
+///
+/// # Errors
+/// When the directory cannot be read.
+pub(crate) fn cut_manifest<'a>(directory: &Path, bytes: &'a [u8]) -> io::Result<Option<&'a [u8]>> {
+    let cut = Log::new(bytes).find_map(|item| match item {
         Item::Damage { offset, length, is_last } => {
-            let is_cut = is_last && log::is_cut(bytes, offset);
-            (is_cut || has_hole(offset, &bytes[offset..offset + length])).then_some(offset)
+            let is_cut = is_last && log::is_cut(bytes, offset) || has_hole(offset, &bytes[offset..offset + length]);
+            Some(is_cut.then_some(offset))
         }
         Item::Record(..) => None,
-    })
+    });
+    let Some(length) = cut.flatten() else { return Ok(None) };
+    let (found, manifest) = (Directory::read(directory)?, Manifest::read(&bytes[..length]));
+    let has_tables = manifest.tables.keys().all(|number| found.tables.contains_key(number));
+    let has_logs = found.logs.keys().next_back().is_none_or(|last| *last <= manifest.min_log)
+        || manifest.min_log == 0
+        || found.logs.contains_key(&manifest.min_log);
+    Ok((has_tables && has_logs).then_some(&bytes[..length]))
 }
 
 /// Reads all files of the store in `directory` and compares them with their checksums. The store may be in use: files

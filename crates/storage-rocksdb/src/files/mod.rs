@@ -24,7 +24,7 @@ mod table;
 mod tests;
 
 pub use check::{Checked, Depth, Fault, FileKind, check};
-pub(crate) use check::{check_logs, whole_manifest};
+pub(crate) use check::{check_logs, cut_manifest};
 pub use salvage::{Salvaged, salvage};
 
 use directory::blob_path;

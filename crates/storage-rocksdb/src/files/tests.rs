@@ -255,3 +255,54 @@ fn a_record_that_spans_blocks_is_cut_wherever_it_ends() {
     bytes[start + 40] ^= 1;
     assert!(!log::is_cut(&bytes, start));
 }
+
+/// RocksDB takes a page of zeros in the last record for damage, and did not open such a store.
+#[test]
+fn a_manifest_that_a_power_loss_cut_opens() {
+    let directory = TempDir::new().unwrap();
+    let manifest = |path: &Path| directory::Directory::read(path).unwrap().current.unwrap();
+    drop(RocksEngine::open(directory.path(), &Options::default()).unwrap());
+    let whole = fs::read(manifest(directory.path())).unwrap();
+    let record = log::append(whole.len(), &[7; 12_000]);
+    for (kept, hole) in [(record.len(), 4096..8192), (record.len(), 4096..record.len()), (5000, 0..0), (3, 0..0)] {
+        let path = manifest(directory.path());
+        let mut bytes = [&whole[..], &record[..kept]].concat();
+        // Pages of the file, not of the record.
+        let page = whole.len().next_multiple_of(4096) - 4096;
+        bytes.iter_mut().enumerate().for_each(|(at, byte)| {
+            if at >= whole.len() && hole.contains(&(at - page)) {
+                *byte = 0;
+            }
+        });
+        fs::write(path, bytes).unwrap();
+        drop(
+            RocksEngine::open(directory.path(), &Options::default())
+                .unwrap_or_else(|error| panic!("{kept} {hole:?}: {error}")),
+        );
+        fs::write(manifest(directory.path()), &whole).unwrap();
+    }
+}
+
+/// What was durable is not cut off: files that the records before it need were removed because of it.
+#[test]
+fn a_manifest_that_was_durable_is_not_cut() {
+    let directory = TempDir::new().unwrap();
+    let engine = RocksEngine::open(directory.path(), &Options::default()).unwrap();
+    let mut batch = Batch::new();
+    batch.put(Keyspace::Bodies, b"key", b"value");
+    let outcome = engine.commit(Shard(1), Version(0), CommitToken(1), batch, Durability::Synced).unwrap();
+    assert_eq!(outcome, Outcome::Committed(Version(1)));
+    engine.reclaim(Shard(1)).unwrap();
+    drop(engine);
+    let found = directory::Directory::read(directory.path()).unwrap();
+    let whole = fs::read(found.current.as_ref().unwrap()).unwrap();
+    let cut_off = |bytes: &[u8]| cut_manifest(directory.path(), bytes).unwrap().map(<[u8]>::len);
+    let torn = [&whole[..], &log::append(whole.len(), &[7; 900])[..800]].concat();
+    assert_eq!(cut_off(&torn), Some(whole.len()));
+    assert_eq!(cut_off(&whole), None, "nothing is cut");
+    let mut flipped = whole.clone();
+    flipped[20] ^= 1;
+    assert_eq!(cut_off(&flipped), None, "that is damage");
+    fs::remove_file(found.tables.values().next().unwrap()).unwrap();
+    assert_eq!(cut_off(&torn), None, "a later record was durable when the file was removed");
+}
