@@ -397,11 +397,12 @@ fn settled(mut bytes: Vec<u8>, path: &Path) -> io::Result<Vec<u8>> {
 /// The unit in which a file system writes.
 const PAGE: usize = 4096;
 
-/// Whether a page is missing that was never synced: after a power failure it is zeros, and later ones may be there.
+/// Whether a page is missing that was never synced: after a power failure what was written to it is zeros, and later pages may be
+/// there. `bytes` are what is damaged; the first and the last page may belong to others for the most part.
 fn has_hole(offset: usize, bytes: &[u8]) -> bool {
-    let first = offset.next_multiple_of(PAGE) - offset;
-    let pages = bytes.get(first..).unwrap_or_default().chunks(PAGE);
-    pages.into_iter().any(|page| page.len() >= PAGE / 8 && page.iter().all(|byte| *byte == 0))
+    let (first, others) = bytes.split_at(bytes.len().min(PAGE - offset % PAGE));
+    let mut pages = std::iter::once(first).chain(others.chunks(PAGE)).filter(|page| !page.is_empty());
+    pages.any(|page| page.iter().all(|byte| *byte == 0))
 }
 
 /// Which commits of each shard the logs hold: where one is missing, the shard has lost something.
