@@ -132,26 +132,23 @@ pub(crate) fn check_logs(directory: &Path) -> io::Result<Vec<Fault>> {
     Ok(reading.checked.faults)
 }
 
-/// The whole part of a list of files, if a power loss has cut it: nothing that was acknowledged depends on records that were not
-/// synced. `None` if it is whole, or damaged in another way: where records were durable once, files that those before them need
-/// have been removed since.
+/// The part of a list of files before its first damage, if nothing that was durable depends on the rest: the files that this part
+/// names are all there. Had a later record been durable, those that it replaced would have been removed because of it. A power loss
+/// may leave any pieces of records that were not synced, not only a cut end. `None` if the list is whole, or must not be cut.
 ///
 /// # Errors
 /// When the directory cannot be read.
 pub(crate) fn cut_manifest<'a>(directory: &Path, bytes: &'a [u8]) -> io::Result<Option<&'a [u8]>> {
-    let cut = Log::new(bytes).find_map(|item| match item {
-        Item::Damage { offset, length, is_last } => {
-            let is_cut = is_last && log::is_cut(bytes, offset) || has_hole(offset, &bytes[offset..offset + length]);
-            Some(is_cut.then_some(offset))
-        }
+    let damage = Log::new(bytes).find_map(|item| match item {
+        Item::Damage { offset, .. } => Some(offset),
         Item::Record(..) => None,
     });
-    let Some(length) = cut.flatten() else { return Ok(None) };
+    // What a list begins with is durable before it is used.
+    let Some(length) = damage.filter(|length| *length > 0) else { return Ok(None) };
     let (found, manifest) = (Directory::read(directory)?, Manifest::read(&bytes[..length]));
     let has_tables = manifest.tables.keys().all(|number| found.tables.contains_key(number));
-    let has_logs = found.logs.keys().next_back().is_none_or(|last| *last <= manifest.min_log)
-        || manifest.min_log == 0
-        || found.logs.contains_key(&manifest.min_log);
+    let needs_log = found.logs.keys().next_back().is_some_and(|last| *last > manifest.min_log) && manifest.min_log > 0;
+    let has_logs = !needs_log || found.logs.contains_key(&manifest.min_log);
     Ok((has_tables && has_logs).then_some(&bytes[..length]))
 }
 

@@ -274,6 +274,10 @@ fn a_manifest_that_a_power_loss_cut_opens() {
             let end = (page + 4096).min(bytes.len());
             bytes[page.max(whole.len()).min(end)..end].fill(0);
         }
+        if lost.is_empty() {
+            // The file system may have kept one of several writes to a page.
+            bytes.get_mut(whole.len()..whole.len() + 7).into_iter().for_each(|header| header.fill(0));
+        }
         fs::write(manifest(directory.path()), bytes).unwrap();
         let opened = RocksEngine::open(directory.path(), &Options::default());
         drop(opened.unwrap_or_else(|error| panic!("{kept} {lost:?}: {error}")));
@@ -300,7 +304,7 @@ fn a_manifest_that_was_durable_is_not_cut() {
     assert_eq!(cut_off(&whole), None, "nothing is cut");
     let mut flipped = whole.clone();
     flipped[20] ^= 1;
-    assert_eq!(cut_off(&flipped), None, "that is damage");
+    assert_eq!(cut_off(&flipped), None, "nothing would be left");
     fs::remove_file(found.tables.values().next().unwrap()).unwrap();
     assert_eq!(cut_off(&torn), None, "a later record was durable when the file was removed");
 }
