@@ -73,6 +73,10 @@ fn isolate(path: &Path, reason: &str) -> Result<bool> {
     let mut found = repair::find(path, Some(&named)).map_err(failed)?;
     let mut blobs: Vec<String> = named.iter().filter(|name| name.ends_with(".blob")).cloned().collect();
     if found.is_empty() && blobs.is_empty() {
+        // Which files there are is not known then: nothing says that any of them is damaged.
+        if reason.contains("MANIFEST-") {
+            return Ok(false);
+        }
         // Messages about large values name no file. Looking for it would take long, and changes nothing.
         match holes.has_blobs() {
             false => blobs.push(UNNAMED.to_owned()),

@@ -147,8 +147,12 @@ pub(crate) fn cut_manifest<'a>(directory: &Path, bytes: &'a [u8]) -> io::Result<
     let Some(length) = damage.filter(|length| *length > 0) else { return Ok(None) };
     let (found, manifest) = (Directory::read(directory)?, Manifest::read(&bytes[..length]));
     let has_tables = manifest.tables.keys().all(|number| found.tables.contains_key(number));
-    let needs_log = found.logs.keys().next_back().is_some_and(|last| *last > manifest.min_log) && manifest.min_log > 0;
-    let has_logs = !needs_log || found.logs.contains_key(&manifest.min_log);
+    // Opening a store makes its first log, then the list. Until the next flush the least log that is needed is said to be the
+    // successor of the last one that was read, whatever the number of the first log is.
+    let opened = found.manifests.keys().next_back().copied().unwrap_or(0);
+    let is_first = |log: u64| log == manifest.min_log || (manifest.min_log..opened).contains(&log);
+    let mut needed = found.logs.keys().filter(|log| **log >= manifest.min_log);
+    let has_logs = needed.next().is_none_or(|log| is_first(*log));
     Ok((has_tables && has_logs).then_some(&bytes[..length]))
 }
 

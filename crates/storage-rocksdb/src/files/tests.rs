@@ -12,7 +12,7 @@ use settee_storage::{
 use tempfile::TempDir;
 
 use super::*;
-use crate::{Options, RocksEngine};
+use crate::{Options, RocksEngine, damage};
 
 /// Bytes that are flipped in one place.
 const FLIPPED: usize = 64;
@@ -305,6 +305,38 @@ fn a_manifest_that_was_durable_is_not_cut() {
     let mut flipped = whole.clone();
     flipped[20] ^= 1;
     assert_eq!(cut_off(&flipped), None, "nothing would be left");
+    fs::write(found.current.as_ref().unwrap(), &flipped).unwrap();
+    RocksEngine::open(directory.path(), &Options::default()).unwrap_err();
+    assert!(!directory.path().join(damage::FILE).exists(), "data are not damaged");
     fs::remove_file(found.tables.values().next().unwrap()).unwrap();
     assert_eq!(cut_off(&torn), None, "a later record was durable when the file was removed");
+}
+
+/// The least log that is needed is not there by this number in a store that was opened and not flushed since.
+#[test]
+fn a_manifest_is_cut_if_the_logs_that_it_needs_are_there() {
+    let directory = TempDir::new().unwrap();
+    let write = |engine: &RocksEngine, shard: u64| {
+        let mut batch = Batch::new();
+        batch.put(Keyspace::Bodies, b"key", b"value");
+        engine.commit(Shard(shard), Version(0), CommitToken(1), batch, Durability::Synced).unwrap();
+    };
+    write(&RocksEngine::open(directory.path(), &Options::default()).unwrap(), 1);
+    let engine = RocksEngine::open(directory.path(), &Options::default()).unwrap();
+    let read = || fs::read(directory::Directory::read(directory.path()).unwrap().current.unwrap()).unwrap();
+    let cut_off = |bytes: &[u8]| cut_manifest(directory.path(), bytes).unwrap().map(<[u8]>::len);
+    let opened = read();
+    let torn = [&opened[..], &log::append(opened.len(), &[7; 900])[..800]].concat();
+    assert_eq!(cut_off(&torn), Some(opened.len()));
+    write(&engine, 2);
+    assert_eq!(cut_off(&torn), Some(opened.len()), "the log has it");
+    // That flushes everything.
+    engine.checkpoint(&directory.path().join("checkpoint")).unwrap();
+    let flushed = read();
+    assert!(flushed.len() > opened.len() && flushed.starts_with(&opened), "a flush was noted");
+    write(&engine, 3);
+    drop(engine);
+    let mut damaged = flushed;
+    damaged[opened.len() + 3] ^= 1;
+    assert_eq!(cut_off(&damaged), None, "the log that has the second write was removed");
 }

@@ -429,6 +429,10 @@ impl Drop for Image<'_> {
     fn drop(&mut self) {
         if !self.is_fine {
             eprintln!("a power loss when the record had {} bytes", self.moment);
+            if let Some(kept) = std::env::var_os("SETTEE_KEEP_IMAGE") {
+                let _ = fs::rename(self.directory.path(), &kept);
+                eprintln!("what it left is in {}", kept.display());
+            }
         }
     }
 }
