@@ -36,7 +36,7 @@ pub struct Subject<'a> {
     /// What functions may use. The time is that of a busy machine: nothing here comes to its end.
     pub limits: Limits,
     /// The same for functions that hang, where the suite waits for the time to be over: a language and limits with little.
-    pub impatient: (&'a dyn Language, Limits),
+    pub short_timeout: (&'a dyn Language, Limits),
     /// Map functions.
     pub map: MapFunctions<'a>,
     /// Reduce functions.
@@ -180,8 +180,8 @@ type Row = (u32, u32, String, String);
 
 impl<'a> Subject<'a> {
     /// For functions that hang.
-    fn impatient(&self) -> Subject<'a> {
-        let (language, limits) = self.impatient;
+    fn short_timeout(&self) -> Subject<'a> {
+        let (language, limits) = self.short_timeout;
         Subject { language, limits, ..*self }
     }
 

@@ -1,8 +1,8 @@
 //! Reading request bodies: limits, memory, `Content-Encoding: gzip`, and JSON.
 
 pub(crate) mod inbound;
-pub(crate) mod patient;
 pub(crate) mod pieces;
+pub(crate) mod timeout;
 mod unzip;
 
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hyper::body::Body;
 use hyper::{HeaderMap, header};
-use patient::Patience;
 use settee_model::json::Json;
+use timeout::ReceiveTimeout;
 use unzip::Unzip;
 
 use crate::budget::Account;
@@ -28,7 +28,7 @@ pub(crate) async fn read<B>(
     body: B,
     headers: &HeaderMap,
     limit_bytes: usize,
-    patience: Patience,
+    timeout: ReceiveTimeout,
     account: &Arc<Account>,
 ) -> Result<Bytes, Error>
 where
@@ -41,8 +41,8 @@ where
     }
     account.set_receiving(true);
     let read = match headers.get(header::CONTENT_ENCODING).map(header::HeaderValue::as_bytes) {
-        None | Some(b"identity") => read_plain(body, limit, patience, account).await,
-        Some(b"gzip") => read_gzipped(body, limit, patience, account).await,
+        None | Some(b"identity") => read_plain(body, limit, timeout, account).await,
+        Some(b"gzip") => read_gzipped(body, limit, timeout, account).await,
         Some(encoding) => {
             let encoding = String::from_utf8_lossy(encoding);
             Err(Error::bad_encoding(format!("{encoding} is not a supported content encoding.")))
@@ -55,7 +55,7 @@ where
 async fn read_plain<B>(
     mut body: B,
     limit: usize,
-    mut patience: Patience,
+    mut timeout: ReceiveTimeout,
     account: &Arc<Account>,
 ) -> Result<Bytes, Error>
 where
@@ -63,7 +63,7 @@ where
 {
     // Most bodies come in one piece.
     let (mut first, mut all) = (Bytes::new(), Vec::new());
-    while let Some(frame) = patience.frame(&mut body).await {
+    while let Some(frame) = timeout.frame(&mut body).await {
         let Ok(piece) = frame?.into_data() else { continue };
         if first.len() + all.len() + piece.len() > limit {
             return Err(Error::too_large());
@@ -83,14 +83,14 @@ where
 async fn read_gzipped<B>(
     mut body: B,
     limit: usize,
-    mut patience: Patience,
+    mut timeout: ReceiveTimeout,
     account: &Arc<Account>,
 ) -> Result<Bytes, Error>
 where
     B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
 {
     let (mut unzip, mut gathered, mut received) = (Unzip::new(limit, Arc::clone(account)), Vec::new(), 0);
-    while let Some(frame) = patience.frame(&mut body).await {
+    while let Some(frame) = timeout.frame(&mut body).await {
         let Ok(piece) = frame?.into_data() else { continue };
         received += piece.len();
         if received > limit {

@@ -44,12 +44,12 @@ pub(crate) async fn stream(
 ) -> Answer {
     let place = passage.enter().await;
     let (begun, beginning) = oneshot::channel();
-    let patience = passage.patience();
+    let timeout = passage.timeout();
     let account = Arc::clone(passage.account());
     // Who has no room for the first piece need not begin.
     drop(account.hold(PIECE_BYTES).await?);
     let task = passage.spawn(move || {
-        let sink = Sink::Unsent { begun, place, patience };
+        let sink = Sink::Unsent { begun, place, timeout };
         let mut output = Output { head: Head::default(), buffer: Vec::new(), sink, account, expected: Vec::new() };
         let result = write(&mut output);
         output.finish(result)
@@ -76,7 +76,7 @@ pub(crate) async fn piping<T: Send + 'static>(
     work: impl FnOnce(Pipe) -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     let place = passage.enter().await;
-    let pipe = Pipe::beside(sender, place, passage.patience(), Arc::clone(passage.account()));
+    let pipe = Pipe::beside(sender, place, passage.timeout(), Arc::clone(passage.account()));
     passage.spawn(move || work(pipe)).await.unwrap_or_else(|panic| Err(threads::panicked(&panic).into()))
 }
 
@@ -115,7 +115,7 @@ pub(crate) struct Output {
 }
 
 enum Sink {
-    Unsent { begun: oneshot::Sender<(Head, Pieces)>, place: Place, patience: Duration },
+    Unsent { begun: oneshot::Sender<(Head, Pieces)>, place: Place, timeout: Duration },
     Pieces(Pipe),
     Gone,
 }
@@ -178,8 +178,8 @@ impl Output {
         // From here on the pipe counts it.
         self.expected.clear();
         let mut pipe = match std::mem::replace(&mut self.sink, Sink::Gone) {
-            Sink::Unsent { begun, place, patience } => {
-                let (pipe, pieces) = Pipe::new(PIECES_WAITING, place, patience, Arc::clone(&self.account));
+            Sink::Unsent { begun, place, timeout } => {
+                let (pipe, pieces) = Pipe::new(PIECES_WAITING, place, timeout, Arc::clone(&self.account));
                 if begun.send((std::mem::take(&mut self.head), pieces)).is_err() {
                     return ControlFlow::Break(());
                 }

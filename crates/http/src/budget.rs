@@ -154,8 +154,8 @@ impl Budget {
             .collect();
         idle.sort_unstable_by_key(|(stalled_ms, _)| std::cmp::Reverse(*stalled_ms));
         for (stalled_ms, account) in idle {
-            let patience = if self.fills(used, share, FULL_PERCENT) { STALL_FULL } else { STALL_TIGHT };
-            if !self.fills(used, share, TIGHT_PERCENT) || u128::from(stalled_ms) < patience.as_millis() {
+            let timeout = if self.fills(used, share, FULL_PERCENT) { STALL_FULL } else { STALL_TIGHT };
+            if !self.fills(used, share, TIGHT_PERCENT) || u128::from(stalled_ms) < timeout.as_millis() {
                 return;
             }
             used = used.saturating_sub(account.held());

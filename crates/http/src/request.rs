@@ -14,7 +14,7 @@ use settee_service::Permission;
 
 use crate::Error;
 use crate::body::inbound::Inbound;
-use crate::body::patient::Patience;
+use crate::body::timeout::ReceiveTimeout;
 use crate::body::{self, pieces::Pieces};
 use crate::bridge::lanes::Passage;
 use crate::head::Line;
@@ -69,12 +69,10 @@ impl Request {
     async fn take_body(&mut self) -> Result<Bytes, Error> {
         let policy = self.node.policy();
         let limit = self.takes.most_bytes().min(policy.max_body_bytes);
-        let (patience, account) = (Patience::new(policy.receive_timeout), &self.line.account);
+        let (timeout, account) = (ReceiveTimeout::new(policy.receive_timeout), &self.line.account);
         match self.body.take() {
-            Some(Unread::Incoming(body)) => body::read(body, &self.headers, limit, patience, account).await,
-            Some(Unread::Streamed(body)) => {
-                body::read(body.into_inner(), &self.headers, limit, patience, account).await
-            }
+            Some(Unread::Incoming(body)) => body::read(body, &self.headers, limit, timeout, account).await,
+            Some(Unread::Streamed(body)) => body::read(body.into_inner(), &self.headers, limit, timeout, account).await,
             Some(Unread::Known(bytes)) => Ok(bytes),
             None => Ok(Bytes::new()),
         }

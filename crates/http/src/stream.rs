@@ -85,14 +85,14 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Begun<S> {
 /// A stream that fails if a write makes no progress for too long.
 pub(crate) struct Paced<S> {
     inner: S,
-    patience: Duration,
+    timeout: Duration,
     /// While a write waits: until when.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Paced<S> {
-    pub(crate) fn new(inner: S, patience: Duration) -> Self {
-        Self { inner, patience, waiting: None }
+    pub(crate) fn new(inner: S, timeout: Duration) -> Self {
+        Self { inner, timeout, waiting: None }
     }
 
     /// Takes note of what a write came to.
@@ -101,8 +101,8 @@ impl<S> Paced<S> {
             self.waiting = None;
             return written;
         }
-        let patience = self.patience;
-        let waiting = self.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
+        let timeout = self.timeout;
+        let waiting = self.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
         ready!(waiting.as_mut().poll(cx));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client took nothing for too long")))
     }

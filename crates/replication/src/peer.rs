@@ -41,7 +41,7 @@ pub(crate) const COMPONENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'
 /// The longest answer that is held in memory as a whole.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
 
-/// So many bytes of a request are given to a connection at once. A connection that takes one piece before patience ends is
+/// So many bytes of a request are given to a connection at once. A connection that takes one piece before the timeout is
 /// slow and not silent.
 const PIECE_BYTES: usize = 64 << 10;
 
@@ -193,16 +193,16 @@ impl Answer {
 /// A body that arrives.
 pub(crate) struct Stream {
     body: Body,
-    patience: Option<Duration>,
+    timeout: Option<Duration>,
 }
 
 impl Stream {
     /// The next bytes.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, TransportError> {
         loop {
-            let frame = match self.patience {
-                Some(patience) => {
-                    tokio::time::timeout(patience, self.body.frame()).await.map_err(|_| TransportError::Timeout)?
+            let frame = match self.timeout {
+                Some(timeout) => {
+                    tokio::time::timeout(timeout, self.body.frame()).await.map_err(|_| TransportError::Timeout)?
                 }
                 None => self.body.frame().await,
             };
@@ -261,7 +261,7 @@ impl Peer {
         format!("{}/{path}", self.inner.database_uri)
     }
 
-    fn patience(&self) -> Option<Duration> {
+    fn timeout(&self) -> Option<Duration> {
         match &self.inner.endpoint {
             Endpoint::Remote(_) => Some(Duration::from_millis(self.inner.tuning.connection_timeout_ms)),
             // A commit of this server takes as long as it takes.
@@ -329,7 +329,7 @@ impl Peer {
     }
 
     fn stream(&self, response: Response<Body>) -> Stream {
-        Stream { body: response.into_body(), patience: self.patience() }
+        Stream { body: response.into_body(), timeout: self.timeout() }
     }
 
     /// One try, or two if the first one showed that the session is over.
@@ -397,14 +397,14 @@ impl Peer {
 
     /// Waits for the head of the answer as long as the request's body goes on.
     async fn call(&self, request: http::Request<Body>) -> Result<Response<Body>, TransportError> {
-        let Some(patience) = self.patience() else { return self.inner.transport.call(request).await };
+        let Some(timeout) = self.timeout() else { return self.inner.transport.call(request).await };
         let sent = Arc::new(AtomicU64::new(0));
         let (head, body) = request.into_parts();
         let request = http::Request::from_parts(head, watched(body, sent.clone()));
         let mut exchange = self.inner.transport.call(request);
         let mut seen = 0;
         loop {
-            match tokio::time::timeout(patience, &mut exchange).await {
+            match tokio::time::timeout(timeout, &mut exchange).await {
                 Ok(result) => return result,
                 Err(_) if sent.load(Ordering::Relaxed) != seen => seen = sent.load(Ordering::Relaxed),
                 Err(_) => return Err(TransportError::Timeout),

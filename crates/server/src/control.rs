@@ -32,7 +32,7 @@ const CHECKPOINTS: &str = "checkpoints";
 const LINE_BYTES: u64 = 1 << 20;
 
 /// How long a server may take to make a checkpoint, and a command to say what it wants.
-const PATIENCE: Duration = Duration::from_secs(600);
+const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The serving side. The socket is removed when it is dropped.
 pub(crate) struct Control {
@@ -85,8 +85,8 @@ impl Drop for Control {
 
 impl Served {
     fn answer(&self, stream: UnixStream) -> anyhow::Result<()> {
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
         let mut reader = BufReader::new(stream.try_clone()?.take(LINE_BYTES));
         let (mut writer, mut line) = (stream, String::new());
         reader.read_line(&mut line)?;
@@ -208,7 +208,7 @@ fn refusal(reason: &str) -> Vec<u8> {
 /// connection.
 pub(crate) fn ask(data: &Path, command: &str) -> anyhow::Result<Option<(Json, UnixStream)>> {
     let Ok(mut stream) = UnixStream::connect(data.join(SOCKET)) else { return Ok(None) };
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     stream.write_all(format!("{command}\n").as_bytes()).context("the server does not listen")?;
     let mut line = String::new();
     BufReader::new(stream.try_clone()?.take(LINE_BYTES)).read_line(&mut line).context("the server does not answer")?;
@@ -223,7 +223,7 @@ pub(crate) fn ask(data: &Path, command: &str) -> anyhow::Result<Option<(Json, Un
 /// Asks the server that has the data directory, and calls `each` with every line of its answer. `false`: there is none.
 pub(crate) fn listen(data: &Path, command: &str, each: &mut dyn FnMut(Json)) -> anyhow::Result<bool> {
     let Ok(mut stream) = UnixStream::connect(data.join(SOCKET)) else { return Ok(false) };
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     stream.write_all(format!("{command}\n").as_bytes()).context("the server does not listen")?;
     for line in BufReader::new(stream).lines() {
         let line = line.context("the server does not answer any more")?;

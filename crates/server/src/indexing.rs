@@ -23,7 +23,7 @@ use crate::config::Configuration;
 mod tests;
 
 /// How long a stop waits for builds to write down what they have done.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where databases, indexes and settings are found, and what is to be done.
 pub(crate) struct Indexing {
@@ -95,7 +95,7 @@ impl Indexing {
     pub(crate) async fn stop(&self) {
         self.is_over.store(true, Ordering::Relaxed);
         let views = Arc::clone(&self.views);
-        let stopped = tokio::time::timeout(PATIENCE, spawn_blocking(move || views.stop())).await;
+        let stopped = tokio::time::timeout(TIMEOUT, spawn_blocking(move || views.stop())).await;
         if stopped.is_err() {
             tracing::warn!("a build of an index did not end; it goes on from its last checkpoint");
         }

@@ -25,7 +25,7 @@ const TOGETHER: usize = 512;
 const INTERVAL: Duration = Duration::from_secs(2);
 
 /// How long the collector may take to connect, and for each step of an exchange.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Takes spans and sends them in the background.
 pub(crate) struct Exporter {
@@ -66,7 +66,7 @@ impl Exporter {
         let (done, is_done) = mpsc::channel();
         if self.sender.try_send(Message::Flush(done)).is_ok() {
             // Without an answer in time the spans are lost, which is what happens to spans.
-            let _ = is_done.recv_timeout(PATIENCE);
+            let _ = is_done.recv_timeout(TIMEOUT);
         }
     }
 }
@@ -102,9 +102,9 @@ impl Endpoint {
 
     fn post(&self, body: &str) -> anyhow::Result<()> {
         let address = self.authority.to_socket_addrs()?.next().context("the host has no address")?;
-        let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
         let (path, authority, length) = (&self.path, &self.authority, body.len());
         write!(
             stream,

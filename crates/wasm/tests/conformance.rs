@@ -29,7 +29,7 @@ fn webassembly_is_a_language() {
     run_all(&Subject {
         language: &wasm,
         limits: Limits { timeout_ms: 60_000, ..Limits::default() },
-        impatient: (&wasm, Limits { timeout_ms: 500, ..Limits::default() }),
+        short_timeout: (&wasm, Limits { timeout_ms: 500, ..Limits::default() }),
         map: MapFunctions {
             pair: &pair,
             each: &each,

@@ -45,8 +45,9 @@ const COMPACTED_BYTES: usize = 4 << 10;
 /// A deletion that adds more than this is taken for growth.
 const DELETION_BYTES: usize = 4 << 10;
 
-/// The leader waits for company as long as the last commit took, but never longer than this.
-const PATIENCE_MAX: Duration = Duration::from_millis(1);
+/// The batching window of a group commit: the leader waits for other writes as long as the last commit took, but never
+/// longer than this.
+const WINDOW_MAX: Duration = Duration::from_millis(1);
 
 /// What an update means for the revision tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -316,9 +317,9 @@ impl Database {
     fn lead_until(self: &Arc<Self>, mut is_over: impl FnMut() -> bool) -> Lead {
         let mut lead = Lead { panicked: Ok(()), is_left: false };
         let mut writer = self.writer.lock();
-        let (mut company, mut patience) = (0, Duration::ZERO);
+        let (mut expected, mut window) = (0, Duration::ZERO);
         loop {
-            self.queue.gather(company, patience);
+            self.queue.collect(expected, window);
             let Some(works) = self.queue.take(COMMIT_BYTES) else { return lead };
             let answered = works.len();
             let begun = Instant::now();
@@ -327,8 +328,8 @@ impl Database {
                 lead.is_left = !self.queue.end_lead();
                 return lead;
             }
-            patience = begun.elapsed().min(PATIENCE_MAX);
-            company = answered + self.queue.gather(0, Duration::ZERO);
+            window = begun.elapsed().min(WINDOW_MAX);
+            expected = answered + self.queue.collect(0, Duration::ZERO);
         }
     }
 

@@ -40,10 +40,10 @@ impl Queue {
         if std::mem::replace(&mut state.led, true) { Submitted::Queued } else { Submitted::Lead }
     }
 
-    /// Waits until `company` works are there, but no longer than `patience`. Returns how many are.
-    pub(crate) fn gather(&self, company: usize, patience: Duration) -> usize {
+    /// Waits until `writes` writes are queued, but no longer than the batching window. Returns how many are.
+    pub(crate) fn collect(&self, writes: usize, window: Duration) -> usize {
         let mut state = self.state.lock();
-        self.pushed.wait_while_for(&mut state, |state| state.waiting.len() < company, patience);
+        self.pushed.wait_while_for(&mut state, |state| state.waiting.len() < writes, window);
         state.waiting.len()
     }
 

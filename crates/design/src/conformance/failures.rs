@@ -118,7 +118,7 @@ pub fn rows_are_handed_on_in_parts(subject: &Subject<'_>) {
 
 /// A function that does not end is ended: the error names the document. The language goes on, and so does the program.
 pub fn functions_that_hang_are_ended(subject: &Subject<'_>) {
-    let subject = subject.impatient();
+    let subject = subject.short_timeout();
     let mut program = subject.program(&[subject.map.hangs]);
     let bad = r#"{"bad":true}"#;
     check_fatal(try_map(&mut *program, &["{}", "{}", bad, "{}"]), subject.ways.timeout, "doc3");

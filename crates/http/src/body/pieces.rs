@@ -7,7 +7,7 @@ use bytes::Bytes;
 use hyper::body::Body;
 use tokio::sync::mpsc;
 
-use crate::body::patient::{Patience, timed_out};
+use crate::body::timeout::{ReceiveTimeout, timed_out};
 use crate::bridge::lanes::{Passage, Place};
 use crate::budget::Account;
 use settee_service::threads;
@@ -47,7 +47,7 @@ where
     account.keep(UPLOAD_BYTES).await?;
     account.set_receiving(true);
     let task = passage.spawn(move || work(&mut Pieces(receiver)));
-    let (done, ()) = tokio::join!(task, send(body, sender, place, passage.patience(), &account));
+    let (done, ()) = tokio::join!(task, send(body, sender, place, passage.timeout(), &account));
     account.set_receiving(false);
     done.unwrap_or_else(|panic| Err(threads::panicked(&panic).into()))
 }
@@ -61,10 +61,10 @@ async fn send<B>(
 ) where
     B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
 {
-    let mut patience = Patience::new(pause);
+    let mut timeout = ReceiveTimeout::new(pause);
     loop {
         let frame = tokio::select! {
-            frame = patience.frame(&mut body) => frame,
+            frame = timeout.frame(&mut body) => frame,
             () = place.contested() => Some(Err(timed_out())),
             // The reader has seen enough, or has ended.
             () = sender.closed() => return,

@@ -15,8 +15,8 @@ use crate::tests::{account, show};
 
 const TOO_LARGE: &str = "413 too_large: the request entity is too large";
 
-fn patience() -> Patience {
-    Patience::new(Duration::from_secs(60))
+fn timeout() -> ReceiveTimeout {
+    ReceiveTimeout::new(Duration::from_secs(60))
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -30,7 +30,7 @@ fn encoded(encoding: &'static str) -> HeaderMap {
 }
 
 async fn read_whole(bytes: Vec<u8>, headers: &HeaderMap, limit_bytes: usize) -> Result<Vec<u8>, String> {
-    let read = read(Full::new(Bytes::from(bytes)), headers, limit_bytes, patience(), &account()).await;
+    let read = read(Full::new(Bytes::from(bytes)), headers, limit_bytes, timeout(), &account()).await;
     read.map(|bytes| bytes.to_vec()).map_err(|error| show(&error))
 }
 
@@ -52,7 +52,7 @@ async fn bodies_of_unknown_length_are_limited_too() {
             sender.send(Ok(Bytes::from_static(b"abc"))).await.unwrap();
         }
         drop(sender);
-        let read = read(respond::Body::Stream(receiver), &HeaderMap::new(), 6, patience(), &account()).await;
+        let read = read(respond::Body::Stream(receiver), &HeaderMap::new(), 6, timeout(), &account()).await;
         read.map(|bytes| bytes.len()).map_err(|error| show(&error))
     };
     assert_eq!(read_chunks(2).await, Ok(6));

@@ -109,16 +109,16 @@ pub(crate) struct Passage {
     lanes: Arc<Lanes>,
     lane: Arc<Lane>,
     owner: Owner,
-    patience: Duration,
+    timeout: Duration,
     account: Arc<Account>,
 }
 
 impl Lanes {
     pub(crate) fn new(places: &Places) -> Arc<Self> {
-        Self::with_patience(places, CONTESTED_AFTER)
+        Self::with_timeout(places, CONTESTED_AFTER)
     }
 
-    fn with_patience(places: &Places, contested_after: Duration) -> Arc<Self> {
+    fn with_timeout(places: &Places, contested_after: Duration) -> Arc<Self> {
         let Places { answers, lists, uploads } = *places;
         let threads = tokio::runtime::Builder::new_current_thread()
             .max_blocking_threads(3 * (answers + uploads) + lists)
@@ -133,29 +133,23 @@ impl Lanes {
         })
     }
 
-    /// For an answer whose client may take nothing for `patience`.
-    pub(crate) fn answer(self: &Arc<Self>, account: &Arc<Account>, patience: Duration) -> Passage {
-        self.passage(self.answers.of(account.share()), None, account, patience)
+    /// For an answer whose client may take nothing for `timeout`.
+    pub(crate) fn answer(self: &Arc<Self>, account: &Arc<Account>, timeout: Duration) -> Passage {
+        self.passage(self.answers.of(account.share()), None, account, timeout)
     }
 
     /// The same for what a list function of the database `owner` answers.
-    pub(crate) fn list(self: &Arc<Self>, owner: Owner, account: &Arc<Account>, patience: Duration) -> Passage {
-        self.passage(&self.lists, owner, account, patience)
+    pub(crate) fn list(self: &Arc<Self>, owner: Owner, account: &Arc<Account>, timeout: Duration) -> Passage {
+        self.passage(&self.lists, owner, account, timeout)
     }
 
-    /// For a body whose client may send nothing for `patience`.
-    pub(crate) fn upload(self: &Arc<Self>, account: &Arc<Account>, patience: Duration) -> Passage {
-        self.passage(self.uploads.of(account.share()), None, account, patience)
+    /// For a body whose client may send nothing for `timeout`.
+    pub(crate) fn upload(self: &Arc<Self>, account: &Arc<Account>, timeout: Duration) -> Passage {
+        self.passage(self.uploads.of(account.share()), None, account, timeout)
     }
 
-    fn passage(
-        self: &Arc<Self>,
-        lane: &Arc<Lane>,
-        owner: Owner,
-        account: &Arc<Account>,
-        patience: Duration,
-    ) -> Passage {
-        Passage { lanes: Arc::clone(self), lane: Arc::clone(lane), owner, patience, account: Arc::clone(account) }
+    fn passage(self: &Arc<Self>, lane: &Arc<Lane>, owner: Owner, account: &Arc<Account>, timeout: Duration) -> Passage {
+        Passage { lanes: Arc::clone(self), lane: Arc::clone(lane), owner, timeout, account: Arc::clone(account) }
     }
 
     /// How many more answers to admins would have a place.
@@ -176,8 +170,8 @@ impl Drop for Lanes {
 
 impl Passage {
     /// How long the client may do nothing.
-    pub(crate) fn patience(&self) -> Duration {
-        self.patience
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
     }
 
     /// What is kept in memory for the client.
@@ -244,9 +238,9 @@ impl Drop for Waiting<'_> {
 
 impl Place {
     /// Ends when the place must be given up, if its client does nothing from now on.
-    pub(crate) async fn overdue(&self, patience: Duration) {
+    pub(crate) async fn overdue(&self, timeout: Duration) {
         tokio::select! {
-            () = sleep(patience) => {}
+            () = sleep(timeout) => {}
             () = self.contested() => {}
         }
     }

@@ -35,7 +35,7 @@ use crate::tests::parts::parts;
 const BEGIN_MS: u64 = 1_795_184_917_000;
 
 /// How long, by the clock of the test, anything may take.
-const PATIENCE: Duration = Duration::from_secs(24 * 3600);
+const TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
 /// What the network does instead of what it should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -243,7 +243,7 @@ impl World {
 
     /// Waits until a GET answers `status` and a body that holds.
     async fn until(&self, path: &str, what: &str, holds: impl Fn(u16, Value<'_>) -> bool) -> Json {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let (status, json) = self.get(path).await;
             if holds(status, json.value()) {

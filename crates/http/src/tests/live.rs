@@ -19,7 +19,7 @@ use crate::tests::parts::parts;
 use crate::{Listener, NodeParts, Shutdown};
 
 /// How long anything may take before a test fails.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Settings in memory.
 #[derive(Default)]
@@ -111,7 +111,7 @@ impl Live {
     /// Stops the server and waits for its end.
     pub(crate) async fn stop(self) {
         self.shutdown.begin();
-        timeout(PATIENCE, self.serving).await.unwrap().unwrap();
+        timeout(TIMEOUT, self.serving).await.unwrap().unwrap();
     }
 }
 
@@ -122,7 +122,7 @@ pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
-    timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("{what}: this does not happen"));
+    timeout(TIMEOUT, waiting).await.unwrap_or_else(|_| panic!("{what}: this does not happen"));
 }
 
 /// One connection.
@@ -165,17 +165,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     }
 
     pub(crate) async fn write(&mut self, bytes: &[u8]) {
-        timeout(PATIENCE, self.0.write_all(bytes)).await.unwrap().unwrap();
+        timeout(TIMEOUT, self.0.write_all(bytes)).await.unwrap().unwrap();
     }
 
     /// Writes what the server takes before it has enough.
     pub(crate) async fn try_write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        timeout(PATIENCE, self.0.write_all(bytes)).await.unwrap()
+        timeout(TIMEOUT, self.0.write_all(bytes)).await.unwrap()
     }
 
     /// Reads an answer; `None` if the connection ends first.
     pub(crate) async fn reply(&mut self, is_head: bool) -> Option<Reply> {
-        timeout(PATIENCE, self.read_reply(is_head)).await.expect("no answer in time")
+        timeout(TIMEOUT, self.read_reply(is_head)).await.expect("no answer in time")
     }
 
     async fn read_reply(&mut self, is_head: bool) -> Option<Reply> {
@@ -218,14 +218,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     /// Reads lines until one has `text` in it.
     pub(crate) async fn read_until(&mut self, text: &str) {
         let reading = async { while !self.line().await.expect("the connection ends").contains(text) {} };
-        timeout(PATIENCE, reading).await.unwrap_or_else(|_| panic!("{text} does not come"));
+        timeout(TIMEOUT, reading).await.unwrap_or_else(|_| panic!("{text} does not come"));
     }
 
     /// Reads until the server ends the connection, and answers what came.
     pub(crate) async fn rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         // A reset is an end as well.
-        let _ = timeout(PATIENCE, self.0.read_to_end(&mut rest)).await.expect("the connection stays open");
+        let _ = timeout(TIMEOUT, self.0.read_to_end(&mut rest)).await.expect("the connection stays open");
         rest
     }
 }

@@ -7,7 +7,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 
-use crate::tests::live::{Live, PATIENCE, until};
+use crate::tests::live::{Live, TIMEOUT, until};
 
 /// Threads for everything that does not wait for a client, and several times as many readers. Each takes two files of this
 /// process, and some systems allow a thousand.
@@ -42,7 +42,7 @@ async fn ask(server: &Live, path: &str) -> TcpStream {
 
 async fn within(what: &str, limit: Duration, work: impl Future<Output = ()>) {
     let begun = Instant::now();
-    tokio::time::timeout(PATIENCE, work).await.unwrap_or_else(|_| panic!("{what} never ends"));
+    tokio::time::timeout(TIMEOUT, work).await.unwrap_or_else(|_| panic!("{what} never ends"));
     let taken = begun.elapsed();
     assert!(taken < limit, "{what} took {taken:?}");
 }

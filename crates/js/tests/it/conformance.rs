@@ -25,7 +25,7 @@ fn javascript(language: &dyn Language) -> Subject<'_> {
     Subject {
         language,
         limits: limits(60_000),
-        impatient: (language, limits(500)),
+        short_timeout: (language, limits(500)),
         map: MapFunctions {
             pair: "function(doc) { emit(doc.k, doc.v); }",
             each: "function(doc) { if (doc.list) for (var i = 0; i < doc.list.length; i++) emit(doc.list[i], i); }",
@@ -74,7 +74,7 @@ fn coffeescript_is_a_language() {
     run_all(&Subject {
         language: &language,
         limits: limits(60_000),
-        impatient: (&language, limits(500)),
+        short_timeout: (&language, limits(500)),
         map: MapFunctions {
             pair: "(doc) -> emit doc.k, doc.v",
             each: "(doc) -> emit element, position for element, position in doc.list ? []",

@@ -22,11 +22,11 @@ fn servers(command: &str) -> [QueryServer; 2] {
 
 #[test]
 fn a_query_server_is_a_language() {
-    let [server, impatient] = servers(&command());
+    let [server, short_timeout] = servers(&command());
     run_all(&Subject {
         language: &server,
         limits: Limits::default(),
-        impatient: (&impatient, Limits::default()),
+        short_timeout: (&short_timeout, Limits::default()),
         map: MapFunctions {
             pair: "lambda doc: [(doc.get('k'), doc.get('v'))]",
             each: "lambda doc: [(element, at) for at, element in enumerate(doc.get('list', []))]",
@@ -59,7 +59,7 @@ fn a_query_server_is_a_language() {
 #[test]
 fn erlang_is_a_language() {
     let Some(command) = super::erlang::command() else { return };
-    let [server, impatient] = servers(command);
+    let [server, short_timeout] = servers(command);
     let member = |name: &str, other: &str| format!("proplists:get_value(<<\"{name}\">>, Doc, {other})");
     let if_bad = |body: &str| {
         format!("fun({{Doc}}) -> Emit(1, null), case {} of no -> ok; _ -> {body} end end.", member("bad", "no"))
@@ -68,7 +68,7 @@ fn erlang_is_a_language() {
     run_all(&Subject {
         language: &server,
         limits: Limits::default(),
-        impatient: (&impatient, Limits::default()),
+        short_timeout: (&short_timeout, Limits::default()),
         map: MapFunctions {
             pair: &format!("fun({{Doc}}) -> Emit({}, {}) end.", member("k", "null"), member("v", "null")),
             each: &format!(

@@ -7,7 +7,7 @@ use settee_process::{QueryServer, Settings};
 
 use super::{batch, check_fatal, command, pid, program, run, server, server_with, settings, show};
 
-fn impatient() -> QueryServer {
+fn short_timeout() -> QueryServer {
     server_with(&command(), Settings { timeout_ms: 1_500, ..settings() }).0
 }
 
@@ -35,7 +35,7 @@ fn functions_that_do_not_compile_are_refused_in_the_words_of_the_server() {
 #[test]
 fn compiling_ends_in_time() {
     let unavailable = |text: &str| CompileError::Unavailable(text.to_owned());
-    let server = impatient();
+    let server = short_timeout();
     check_compile(&server, "hang", &unavailable("the query server for test gave no answer within 1500 ms"));
     check_compile(&server, "die", &unavailable("the query server for test ended: exit status: 7"));
     assert_eq!(server.processes(), (0, 0));
@@ -98,7 +98,7 @@ fn a_document_that_ends_every_process_is_named() {
 
 #[test]
 fn a_document_that_takes_too_long_is_named() {
-    let server = impatient();
+    let server = short_timeout();
     let began = Instant::now();
     let place = r#"OS process timed out: map function (act) on document "doc2" took longer than 1500 ms"#;
     check_fatal(run(&server, &["act"], &["{}", r#"{"do":"hang"}"#, "{}"]), "os_process_error", &[place]);
@@ -175,7 +175,7 @@ fn a_process_that_speaks_while_it_is_idle_is_replaced() {
 #[test]
 fn a_document_is_not_blamed_for_those_around_it() {
     // Answers are collected until there is nothing more to read.
-    let server = impatient();
+    let server = short_timeout();
     let function = "late_answers";
     let fine: Vec<String> = (0..30).map(|_| "{}".to_owned()).collect();
     assert_eq!(run(&server, &[function, "act"], &fine).unwrap().len(), 30);

@@ -90,7 +90,7 @@ impl tower_service::Service<Uri> for Connector {
     fn call(&mut self, uri: Uri) -> Self::Future {
         let connector = self.clone();
         Box::pin(async move {
-            // Whoever wants the connection has patience of its own; the client may go on connecting without anybody.
+            // Whoever wants the connection has a timeout of its own; the client may go on connecting without anybody.
             let opened = tokio::time::timeout(ABANDONED, connector.open(&uri)).await;
             let (io, proxied) = opened.map_err(|_| TransportError::Timeout)??;
             Ok(Stream { io: TokioIo::new(io), proxied })

@@ -2,7 +2,7 @@
 //!
 //! A connection of the client that all other requests share holds about 25 KB of buffers, and thousands of feeds wait. One of
 //! these holds nothing while it waits. It speaks as much of HTTP/1.1 as that takes: one request, and one answer that is a
-//! stream; then it ends. Patience and redirects are not decided here.
+//! stream; then it ends. Timeouts and redirects are not decided here.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};

@@ -10,7 +10,7 @@ use settee_model::json::Json;
 use super::url::DatabaseUrl;
 
 /// How long a server may be silent. Views and compactions do not matter here, but large requests do.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The longest line of a head.
 const LINE_BYTES: u64 = 64 << 10;
@@ -179,8 +179,8 @@ impl Body<'_> {
 fn dial(url: &DatabaseUrl) -> anyhow::Result<BufReader<TcpStream>> {
     let stream = TcpStream::connect(&url.authority).with_context(|| format!("{} cannot be reached", url.authority))?;
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     Ok(BufReader::with_capacity(64 << 10, stream))
 }
 

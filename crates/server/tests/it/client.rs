@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 
 use settee_model::json::Json;
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 
 /// A connection.
 pub(crate) struct Client {
@@ -30,8 +30,8 @@ impl Client {
     pub(crate) fn try_connect(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        stream.set_write_timeout(Some(TIMEOUT)).unwrap();
         Ok(Self { reader: BufReader::new(stream), authorization: None })
     }
 

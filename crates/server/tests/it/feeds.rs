@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::server::{Directory, Server};
-use crate::{Client, PATIENCE, load, number, rows, save, text};
+use crate::{Client, TIMEOUT, load, number, rows, save, text};
 
 fn start(directory: &Directory) -> Server {
     let server = Server::start(directory);
@@ -156,7 +156,7 @@ fn readers_that_do_not_read_delay_no_writer() {
         slowest = slowest.max(begun.elapsed());
     }
     eprintln!("the slowest of 300 writes beside 24 readers that do not read: {slowest:?}");
-    assert!(slowest < PATIENCE / 3);
+    assert!(slowest < TIMEOUT / 3);
     // A reader that comes back gets everything: the snapshot of its list, and all changes.
     let mut list = lazy.swap_remove(2);
     let mut body = Vec::new();

@@ -12,7 +12,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::server::{Directory, Server, run, serve};
-use crate::{PATIENCE, wait_for};
+use crate::{TIMEOUT, wait_for};
 
 type TlsClient = StreamOwned<ClientConnection, TcpStream>;
 
@@ -64,7 +64,7 @@ fn connect(address: SocketAddr, name: &str, identity: Identity, protocols: &[&[u
     let name = ServerName::try_from(name.to_owned()).unwrap();
     let connection = ClientConnection::new(Arc::new(config), name).unwrap();
     let socket = TcpStream::connect(address).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut client = StreamOwned::new(connection, socket);
     while client.conn.is_handshaking() {
         client.conn.complete_io(&mut client.sock)?;

@@ -13,7 +13,7 @@ use crate::{Engine, Keyspace, Shard, Version};
 pub type OpenTwice<'a> = &'a dyn Fn() -> [Arc<dyn Engine>; 2];
 
 /// How long there may be no news at all.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The latest version of each shard that a listener was told.
 #[derive(Default)]
@@ -38,7 +38,7 @@ impl Heard {
     fn wait_for(&self, shard: Shard, version: Version) {
         let mut versions = self.versions.lock();
         while versions.get(&shard).is_none_or(|heard| *heard < version) {
-            assert!(!self.changed.wait_for(&mut versions, PATIENCE).timed_out(), "nobody was told of {shard:?}");
+            assert!(!self.changed.wait_for(&mut versions, TIMEOUT).timed_out(), "nobody was told of {shard:?}");
         }
     }
 }

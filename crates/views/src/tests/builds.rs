@@ -166,9 +166,9 @@ fn a_stopped_database_is_not_indexed() {
 }
 
 /// Takes so many rows and then hangs up.
-struct Impatient(usize);
+struct StopsAfter(usize);
 
-impl RowSink for Impatient {
+impl RowSink for StopsAfter {
     fn header(&mut self, _: Header) -> ControlFlow<()> {
         if self.0 == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
@@ -189,11 +189,11 @@ fn a_receiver_may_hang_up_at_any_row() {
     let home = home(900);
     let core = core(settings(1, 1 << 20));
     let ddoc = ddoc(VIEWS);
-    for patience in [0, 1, 2, 10, 100] {
+    for rows in [0, 1, 2, 10, 100] {
         for reduce in [Reduce::Off, Reduce::Exact, Reduce::Level(1)] {
             let query = ViewQuery { reduce, ..ViewQuery::default() };
             // A sink that is called once more than it can take panics.
-            let _ = core.query(&home, &ddoc, "each", &query, &mut Impatient(patience)).unwrap();
+            let _ = core.query(&home, &ddoc, "each", &query, &mut StopsAfter(rows)).unwrap();
         }
     }
 }

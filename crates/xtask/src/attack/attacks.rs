@@ -177,7 +177,7 @@ fn idle_connections(target: &Target) {
         // The next database needs files of its own.
         let line = if round == 0 { "PUT /another" } else { "GET /another" };
         let answer = target.connect().and_then(|open| {
-            let mut open = open.with_patience(Duration::from_secs(5));
+            let mut open = open.with_timeout(Duration::from_secs(5));
             open.ask(line, &target.admin, b"")
         });
         match answer {
@@ -217,7 +217,7 @@ fn slow_senders(target: &Target) {
     let mut connections = Vec::new();
     while connections.len() < target.count(300, 2000) && !target.is_over() {
         let Ok(connection) = target.connect() else { continue };
-        let mut connection = connection.with_patience(Duration::from_millis(200));
+        let mut connection = connection.with_timeout(Duration::from_millis(200));
         let begun = connection.write(&head("PUT /public/doc", "", body.len() + 1));
         let _ = begun.and_then(|()| connection.write(&body));
         connections.push(connection);
@@ -361,7 +361,7 @@ fn hanging_functions(target: &Target) -> Result<()> {
 
 fn query_view(target: &Target) {
     let Ok(connection) = target.connect() else { return };
-    let _ = connection.with_patience(Duration::from_secs(10)).ask("GET /public/_design/d/_view/v?limit=1", "", b"");
+    let _ = connection.with_timeout(Duration::from_secs(10)).ask("GET /public/_design/d/_view/v?limit=1", "", b"");
 }
 
 fn endless_lists(target: &Target) -> Result<()> {

@@ -27,7 +27,7 @@ pub(super) struct Connection {
 /// A stream whose calls end at a deadline, and when `stop` is true.
 struct Bounded {
     stream: TcpStream,
-    patience: Duration,
+    timeout: Duration,
     deadline: Instant,
     stop: Option<Arc<AtomicBool>>,
 }
@@ -72,13 +72,13 @@ impl Connection {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(POLL))?;
         stream.set_write_timeout(Some(POLL))?;
-        let bounded = Bounded { stream, patience: TIMEOUT, deadline: Instant::now() + TIMEOUT, stop };
+        let bounded = Bounded { stream, timeout: TIMEOUT, deadline: Instant::now() + TIMEOUT, stop };
         Ok(Self { stream: BufReader::with_capacity(16 << 10, bounded), is_closing: false })
     }
 
-    /// The same for who has less patience with each request.
-    pub(super) fn with_patience(mut self, patience: Duration) -> Self {
-        self.stream.get_mut().patience = patience;
+    /// The same for requests with a shorter timeout.
+    pub(super) fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.stream.get_mut().timeout = timeout;
         self
     }
 
@@ -90,7 +90,7 @@ impl Connection {
     /// Sends something, for which the time begins anew.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let bounded = self.stream.get_mut();
-        bounded.deadline = Instant::now() + bounded.patience;
+        bounded.deadline = Instant::now() + bounded.timeout;
         bounded.write_all(bytes)
     }
 

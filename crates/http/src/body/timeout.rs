@@ -1,4 +1,4 @@
-//! [`Patience`]: how long the server waits for what a client still has to send.
+//! [`ReceiveTimeout`]: how long the server waits for what a client still has to send.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ const BYTES_PER_SECOND: u64 = 500;
 
 /// What is left of the time that the server waits.
 #[derive(Debug)]
-pub(crate) struct Patience {
+pub(crate) struct ReceiveTimeout {
     /// How long the client may send nothing.
     pause: Duration,
     waited: Duration,
     received: u64,
 }
 
-impl Patience {
+impl ReceiveTimeout {
     /// For a client that may send nothing for `pause`.
     pub(crate) fn new(pause: Duration) -> Self {
         Self { pause, waited: Duration::ZERO, received: 0 }
@@ -73,8 +73,9 @@ mod tests {
                 }
             }
         });
-        let (mut body, mut patience, mut read) = (Stream::Stream(receiver), Patience::new(Duration::from_secs(60)), 0);
-        while let Some(frame) = patience.frame(&mut body).await {
+        let (mut body, mut timeout, mut read) =
+            (Stream::Stream(receiver), ReceiveTimeout::new(Duration::from_secs(60)), 0);
+        while let Some(frame) = timeout.frame(&mut body).await {
             match frame {
                 Ok(_) => read += 1,
                 Err(error) => {
