@@ -1,7 +1,7 @@
 //! The bridge from the asynchronous edge to the synchronous core: the only place that moves work to threads
 //! that may block.
 
-pub(crate) mod lanes;
+pub(crate) mod permits;
 pub(crate) mod pipe;
 
 use std::ops::ControlFlow;
@@ -15,7 +15,7 @@ use settee_service::threads;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
-use lanes::{Passage, Place};
+use permits::{Admission, ClientPermit};
 use pipe::{Pieces, Pipe};
 
 use crate::Error;
@@ -39,17 +39,17 @@ pub(crate) async fn blocking<T: Send + 'static>(
 /// short, otherwise in pieces while it goes on. An error after the first piece is appended to the broken body.
 /// [`Output::set_head`] may make another answer of it.
 pub(crate) async fn stream(
-    passage: Passage,
+    admission: Admission,
     write: impl FnOnce(&mut Output) -> Result<(), Error> + Send + 'static,
 ) -> Answer {
-    let place = passage.enter().await;
+    let permit = admission.acquire().await;
     let (begun, beginning) = oneshot::channel();
-    let timeout = passage.timeout();
-    let account = Arc::clone(passage.account());
+    let timeout = admission.timeout();
+    let account = Arc::clone(admission.account());
     // Who has no room for the first piece need not begin.
     drop(account.hold(PIECE_BYTES).await?);
-    let task = passage.spawn(move || {
-        let sink = Sink::Unsent { begun, place, timeout };
+    let task = admission.spawn(move || {
+        let sink = Sink::Unsent { begun, permit, timeout };
         let mut output = Output { head: Head::default(), buffer: Vec::new(), sink, account, expected: Vec::new() };
         let result = write(&mut output);
         output.finish(result)
@@ -71,13 +71,13 @@ pub(crate) fn expect(account: &Arc<Account>, bytes: usize) -> Result<Held, Error
 
 /// Runs `work` on a thread that may block for the client who gets what `sender` is sent.
 pub(crate) async fn piping<T: Send + 'static>(
-    passage: Passage,
+    admission: Admission,
     sender: mpsc::Sender<Result<Bytes, Aborted>>,
     work: impl FnOnce(Pipe) -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
-    let place = passage.enter().await;
-    let pipe = Pipe::beside(sender, place, passage.timeout(), Arc::clone(passage.account()));
-    passage.spawn(move || work(pipe)).await.unwrap_or_else(|panic| Err(threads::panicked(&panic).into()))
+    let permit = admission.acquire().await;
+    let pipe = Pipe::beside(sender, permit, admission.timeout(), Arc::clone(admission.account()));
+    admission.spawn(move || work(pipe)).await.unwrap_or_else(|panic| Err(threads::panicked(&panic).into()))
 }
 
 /// The status and the headers of an answer, where they are not those of a JSON answer.
@@ -115,7 +115,7 @@ pub(crate) struct Output {
 }
 
 enum Sink {
-    Unsent { begun: oneshot::Sender<(Head, Pieces)>, place: Place, timeout: Duration },
+    Unsent { begun: oneshot::Sender<(Head, Pieces)>, permit: ClientPermit, timeout: Duration },
     Pieces(Pipe),
     Gone,
 }
@@ -178,8 +178,8 @@ impl Output {
         // From here on the pipe counts it.
         self.expected.clear();
         let mut pipe = match std::mem::replace(&mut self.sink, Sink::Gone) {
-            Sink::Unsent { begun, place, timeout } => {
-                let (pipe, pieces) = Pipe::new(PIECES_WAITING, place, timeout, Arc::clone(&self.account));
+            Sink::Unsent { begun, permit, timeout } => {
+                let (pipe, pieces) = Pipe::new(PIECES_WAITING, permit, timeout, Arc::clone(&self.account));
                 if begun.send((std::mem::take(&mut self.head), pieces)).is_err() {
                     return ControlFlow::Break(());
                 }

@@ -17,7 +17,7 @@ use crate::Error;
 use crate::auth_policy::AuthPolicy;
 use crate::authentication::jwt::{KeyReader, Keys};
 use crate::authentication::{Authentication, Caller};
-use crate::bridge::lanes::{Lanes, Passage, Places};
+use crate::bridge::permits::{Admission, ClientThreads, PermitCounts};
 use crate::budget::{Account, Budget};
 use crate::metrics::table::Figures;
 use crate::metrics::{Count, Metrics, SlowRequest};
@@ -110,7 +110,7 @@ pub struct Node {
     /// Held while the secret of session cookies is made up.
     pub(crate) making_secret: Mutex<()>,
     pub(crate) authentication: Authentication,
-    lanes: Arc<Lanes>,
+    client_threads: Arc<ClientThreads>,
     pub(crate) budget: Arc<Budget>,
     policy: Derived<Policy>,
     pub(crate) rates: Rates,
@@ -131,7 +131,7 @@ impl Node {
         let requests = AtomicU64::new(entropy());
         let started_ms = clock_ms();
         let programs = Arc::new(Programs::new(languages, settings.as_ref()));
-        let lanes = Lanes::new(&Places::of(settings.as_ref()));
+        let client_threads = ClientThreads::new(&PermitCounts::of(settings.as_ref()));
         let metrics = Arc::new(Metrics::new((operation.monotonic_us)()));
         let hashers = Arc::new(Hashers::start(surroundings.hash_threads, &surroundings.give_way));
         let clock_ms: Arc<dyn Fn() -> u64 + Send + Sync> = Arc::from(clock_ms);
@@ -193,7 +193,7 @@ impl Node {
             databases,
             making_secret: Mutex::default(),
             authentication,
-            lanes,
+            client_threads,
             budget: Budget::new(surroundings.request_memory_bytes),
             policy: Derived::default(),
             rates: Rates::default(),
@@ -249,24 +249,24 @@ impl Node {
     }
 
     /// The way of an answer that may be long.
-    pub(crate) fn outward(&self, account: &Arc<Account>) -> Passage {
-        self.lanes.answer(account, self.policy().send_timeout)
+    pub(crate) fn outward(&self, account: &Arc<Account>) -> Admission {
+        self.client_threads.answer(account, self.policy().send_timeout)
     }
 
     /// The way of what a list function answers.
-    pub(crate) fn list_outward(&self, database: &Database, account: &Arc<Account>) -> Passage {
-        self.lanes.list(Some(database.instance()), account, self.policy().send_timeout)
+    pub(crate) fn list_outward(&self, database: &Database, account: &Arc<Account>) -> Admission {
+        self.client_threads.list(Some(database.instance()), account, self.policy().send_timeout)
     }
 
     /// The way of a body that is read piece by piece.
-    pub(crate) fn inward(&self, account: &Arc<Account>) -> Passage {
-        self.lanes.upload(account, self.policy().receive_timeout)
+    pub(crate) fn inward(&self, account: &Arc<Account>) -> Admission {
+        self.client_threads.upload(account, self.policy().receive_timeout)
     }
 
     /// How many more long answers could be on their way.
     #[cfg(test)]
     pub(crate) fn free_answers(&self) -> usize {
-        self.lanes.free_answers()
+        self.client_threads.free_answers()
     }
 
     /// Makes the database of users, unless it is there, or `[couchdb] single_node` is off.

@@ -16,7 +16,7 @@ use crate::Error;
 use crate::body::inbound::Inbound;
 use crate::body::timeout::ReceiveTimeout;
 use crate::body::{self, pieces::Pieces};
-use crate::bridge::lanes::Passage;
+use crate::bridge::permits::Admission;
 use crate::head::Line;
 use crate::node::Node;
 use crate::params::Query;
@@ -83,12 +83,12 @@ impl Request {
         &mut self,
         work: impl FnOnce(&mut Pieces) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        let passage = self.node.inward(&self.line.account);
+        let admission = self.node.inward(&self.line.account);
         match self.body.take() {
-            Some(Unread::Incoming(body)) => body::pieces::with_pieces(passage, body, work).await,
-            Some(Unread::Streamed(body)) => body::pieces::with_pieces(passage, body.into_inner(), work).await,
-            Some(Unread::Known(bytes)) => body::pieces::with_pieces(passage, Full::new(bytes), work).await,
-            None => body::pieces::with_pieces(passage, Full::default(), work).await,
+            Some(Unread::Incoming(body)) => body::pieces::with_pieces(admission, body, work).await,
+            Some(Unread::Streamed(body)) => body::pieces::with_pieces(admission, body.into_inner(), work).await,
+            Some(Unread::Known(bytes)) => body::pieces::with_pieces(admission, Full::new(bytes), work).await,
+            None => body::pieces::with_pieces(admission, Full::default(), work).await,
         }
     }
 
@@ -100,7 +100,7 @@ impl Request {
     }
 
     /// The way of an answer that may be long.
-    pub(crate) fn outward(&self) -> Passage {
+    pub(crate) fn outward(&self) -> Admission {
         self.node.outward(&self.line.account)
     }
 

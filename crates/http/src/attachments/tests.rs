@@ -15,7 +15,7 @@ use settee_wire::multipart::ContentType;
 
 use super::*;
 use crate::body::pieces::with_pieces;
-use crate::bridge::lanes::{Lanes, Places};
+use crate::bridge::permits::{ClientThreads, PermitCounts};
 use crate::tests::{database, show};
 
 const INTERACTIVE: EditMode = EditMode::Interactive;
@@ -108,7 +108,7 @@ async fn receive(body: &str, size: usize) -> Result<Vec<(String, String)>, Strin
     let pieces = body.as_bytes().chunks(size).map(|piece| Frame::data(Bytes::copy_from_slice(piece)));
     let body = Pieced(pieces.collect());
     let received = with_pieces(
-        Lanes::new(&Places { answers: 1, lists: 1, uploads: 1 })
+        ClientThreads::new(&PermitCounts { answers: 1, lists: 1, uploads: 1 })
             .upload(&crate::tests::account(), Duration::from_secs(60)),
         body,
         |pieces| {

@@ -8,7 +8,7 @@ use hyper::body::Body;
 use tokio::sync::mpsc;
 
 use crate::body::timeout::{ReceiveTimeout, timed_out};
-use crate::bridge::lanes::{Passage, Place};
+use crate::bridge::permits::{Admission, ClientPermit};
 use crate::budget::Account;
 use settee_service::threads;
 
@@ -32,7 +32,7 @@ impl Pieces {
 
 /// Runs `work` on a thread that may block for its client, with the pieces of `body`.
 pub(crate) async fn with_pieces<B, T>(
-    passage: Passage,
+    admission: Admission,
     body: B,
     work: impl FnOnce(&mut Pieces) -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error>
@@ -40,14 +40,14 @@ where
     B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
     T: Send + 'static,
 {
-    let place = passage.enter().await;
+    let permit = admission.acquire().await;
     let (sender, receiver) = mpsc::channel(PIECES_WAITING);
-    let account = Arc::clone(passage.account());
+    let account = Arc::clone(admission.account());
     // So many pieces may be on their way.
     account.keep(UPLOAD_BYTES).await?;
     account.set_receiving(true);
-    let task = passage.spawn(move || work(&mut Pieces(receiver)));
-    let (done, ()) = tokio::join!(task, send(body, sender, place, passage.timeout(), &account));
+    let task = admission.spawn(move || work(&mut Pieces(receiver)));
+    let (done, ()) = tokio::join!(task, send(body, sender, permit, admission.timeout(), &account));
     account.set_receiving(false);
     done.unwrap_or_else(|panic| Err(threads::panicked(&panic).into()))
 }
@@ -55,7 +55,7 @@ where
 async fn send<B>(
     mut body: B,
     sender: mpsc::Sender<Result<Bytes, Error>>,
-    place: Place,
+    permit: ClientPermit,
     pause: Duration,
     account: &Account,
 ) where
@@ -65,7 +65,7 @@ async fn send<B>(
     loop {
         let frame = tokio::select! {
             frame = timeout.frame(&mut body) => frame,
-            () = place.contested() => Some(Err(timed_out())),
+            () = permit.contended() => Some(Err(timed_out())),
             // The reader has seen enough, or has ended.
             () = sender.closed() => return,
         };

@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
-use super::lanes::Place;
+use super::permits::ClientPermit;
 use crate::budget::Account;
 use crate::respond::Aborted;
 
@@ -22,27 +22,27 @@ pub(crate) struct Pipe {
     /// Room for the word that the answer is not whole: without it a client would take a broken answer for complete.
     /// `None` once it is whole, or if somebody else sees to it.
     last_word: Option<mpsc::OwnedPermit<Result<Bytes, Aborted>>>,
-    place: Place,
+    permit: ClientPermit,
     timeout: Duration,
     account: Arc<Account>,
 }
 
 impl Pipe {
     /// A pipe in which `pieces` may wait.
-    pub(crate) fn new(pieces: usize, place: Place, timeout: Duration, account: Arc<Account>) -> (Self, Pieces) {
+    pub(crate) fn new(pieces: usize, permit: ClientPermit, timeout: Duration, account: Arc<Account>) -> (Self, Pieces) {
         let (sender, receiver) = mpsc::channel(pieces + 1);
         let last_word = sender.clone().try_reserve_owned().expect("the channel is empty");
-        (Self { sender, last_word: Some(last_word), place, timeout, account }, receiver)
+        (Self { sender, last_word: Some(last_word), permit, timeout, account }, receiver)
     }
 
     /// A pipe that shares `sender` with others, who see to the end of the answer.
     pub(crate) fn beside(
         sender: mpsc::Sender<Result<Bytes, Aborted>>,
-        place: Place,
+        permit: ClientPermit,
         timeout: Duration,
         account: Arc<Account>,
     ) -> Self {
-        Self { sender, last_word: None, place, timeout, account }
+        Self { sender, last_word: None, permit, timeout, account }
     }
 
     /// Sends a piece, and waits until there may be another: only for threads that may. `Break` when nobody reads on.
@@ -68,7 +68,7 @@ impl Pipe {
                     Ok(()) => ControlFlow::Continue(()),
                     Err(()) => ControlFlow::Break(()),
                 },
-                () = self.place.overdue(self.timeout) => {
+                () = self.permit.expired(self.timeout) => {
                     tracing::info!("an answer broke off: its client took nothing for too long");
                     ControlFlow::Break(())
                 }

@@ -5,14 +5,14 @@ use http_body_util::BodyExt;
 use hyper::body::Body as _;
 
 use super::*;
-use crate::bridge::lanes::{Lanes, Places};
+use crate::bridge::permits::{ClientThreads, PermitCounts};
 use crate::respond::Body;
 use crate::tests::{account, show};
 
 const ROW: &[u8] = &[b'x'; 1000];
 
-fn passage() -> Passage {
-    Lanes::new(&Places { answers: 1, lists: 1, uploads: 1 }).answer(&account(), Duration::from_secs(60))
+fn admission() -> Admission {
+    ClientThreads::new(&PermitCounts { answers: 1, lists: 1, uploads: 1 }).answer(&account(), Duration::from_secs(60))
 }
 
 /// Writes rows; `Break` ends it.
@@ -39,7 +39,7 @@ async fn pieces(mut body: Body) -> (Vec<Bytes>, bool) {
 #[tokio::test]
 async fn a_short_answer_is_whole() {
     for rows in [0, 1, 30] {
-        let answer = stream(passage(), move |output| {
+        let answer = stream(admission(), move |output| {
             assert!(write_rows(output, rows).is_continue());
             Ok(())
         });
@@ -52,7 +52,7 @@ async fn a_short_answer_is_whole() {
 
 #[tokio::test]
 async fn a_long_answer_comes_in_pieces() {
-    let answer = stream(passage(), |output| {
+    let answer = stream(admission(), |output| {
         assert!(write_rows(output, 1000).is_continue());
         output.text().extend_from_slice(b"end");
         Ok(())
@@ -69,7 +69,7 @@ async fn a_long_answer_comes_in_pieces() {
 
 #[tokio::test]
 async fn an_error_before_the_first_piece_is_the_answer() {
-    let answer = stream(passage(), |output| {
+    let answer = stream(admission(), |output| {
         assert!(write_rows(output, 10).is_continue());
         Err(Error::not_found("gone"))
     });
@@ -78,7 +78,7 @@ async fn an_error_before_the_first_piece_is_the_answer() {
 
 #[tokio::test]
 async fn an_error_after_the_first_piece_breaks_the_answer() {
-    let answer = stream(passage(), |output| {
+    let answer = stream(admission(), |output| {
         assert!(write_rows(output, 100).is_continue());
         Err(Error::internal("disk"))
     });
@@ -93,7 +93,7 @@ async fn an_error_after_the_first_piece_breaks_the_answer() {
 #[tokio::test]
 async fn a_writer_hears_that_its_client_left() {
     let (left, hears) = oneshot::channel();
-    let answer = stream(passage(), move |output| {
+    let answer = stream(admission(), move |output| {
         let mut sent = 0_u64;
         while write_rows(output, 1).is_continue() {
             sent += 1;
@@ -112,7 +112,7 @@ async fn a_writer_hears_that_its_client_left() {
 #[tokio::test]
 async fn a_reader_that_waits_holds_the_writer() {
     let (progress, seen) = tokio::sync::watch::channel(0_usize);
-    let answer = stream(passage(), move |output| {
+    let answer = stream(admission(), move |output| {
         for row in 0..1000 {
             progress.send_replace(row);
             if write_rows(output, 1).is_break() {
@@ -131,7 +131,7 @@ async fn a_reader_that_waits_holds_the_writer() {
 #[tokio::test]
 async fn a_panic_is_an_answer_too() {
     let expected = "500 internal_server_error: the request failed; the cause is in the server's log";
-    let answer = stream(passage(), |_| panic!("on purpose"));
+    let answer = stream(admission(), |_| panic!("on purpose"));
     assert_eq!(answer.await.map(|_| ()).map_err(|error| show(&error)), Err(expected.to_owned()));
     let result = blocking(|| -> Result<(), Error> { panic!("on purpose") }).await;
     assert_eq!(result.map_err(|error| show(&error)), Err(expected.to_owned()));
