@@ -47,15 +47,15 @@ impl Core {
         urgency: Urgency,
     ) -> Result<()> {
         let indexes = self.indexes_of(home.shard());
-        let orders = self.orders(home, &indexes, &ddoc.id)?;
-        if orders.is_paused {
+        let control = self.control(home, &indexes, &ddoc.id)?;
+        if control.is_paused {
             return Err(ViewError::Paused);
         }
         let guard = match self.handle(home, signature)?.take_turn() {
             Ok(Turn::Build(guard)) => guard,
             Ok(Turn::Over) => return Ok(()),
             // The build that was waited for was paused, and resumed before it had ended.
-            Err(ViewError::Paused) if !self.orders(home, &indexes, &ddoc.id)?.is_paused => return Ok(()),
+            Err(ViewError::Paused) if !self.control(home, &indexes, &ddoc.id)?.is_paused => return Ok(()),
             Err(error) => return Err(error),
         };
         let mut wanted = Some(guard);
@@ -73,7 +73,7 @@ impl Core {
                 guards.push((definition, guard));
             }
         }
-        let build = Build { home, ddoc, indexes: &indexes, guards: &guards, urgency, cancels: orders.cancels };
+        let build = Build { home, ddoc, indexes: &indexes, guards: &guards, urgency, cancels: control.cancels };
         let mut unusable = self.build(&build, update_seq);
         for _ in 0..ANEW_MAX {
             match unusable {
@@ -92,7 +92,7 @@ impl Core {
                 guard.finish(result.clone());
             }
         }
-        if result.is_ok() && orders.rest.is_some() {
+        if result.is_ok() && control.rest.is_some() {
             self.end_rest(home, ddoc)?;
         }
         result
@@ -228,10 +228,10 @@ impl Core {
         if self.is_stopping.load(Ordering::Relaxed) || build.indexes.stop.load(Ordering::Relaxed) {
             return Err(ViewError::Stopped);
         }
-        let orders = self.orders(build.home, build.indexes, &build.ddoc.id)?;
-        match orders.cancels == build.cancels {
+        let control = self.control(build.home, build.indexes, &build.ddoc.id)?;
+        match control.cancels == build.cancels {
             false => Err(ViewError::Cancelled),
-            true if orders.is_paused => Err(ViewError::Paused),
+            true if control.is_paused => Err(ViewError::Paused),
             true => Ok(()),
         }
     }

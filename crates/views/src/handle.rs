@@ -18,16 +18,16 @@ pub(crate) struct DatabaseIndexes {
     pub(crate) stop: AtomicBool,
     pub(crate) handles: Mutex<HashMap<Signature, Arc<Handle>>>,
     /// By the ids of design documents.
-    pub(crate) orders: Mutex<HashMap<Arc<str>, Orders>>,
+    pub(crate) controls: Mutex<HashMap<Arc<str>, BuildControl>>,
     /// Which view of each design document is shown, as far as that was read.
     pub(crate) served: Mutex<HashMap<Arc<str>, Arc<[DesignDocument]>>>,
     /// Since when nobody needs these indexes.
     pub(crate) forgotten: Mutex<HashMap<Signature, u64>>,
 }
 
-/// What administrators said of the builds of a design document.
+/// How administrators control the builds of a design document.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Orders {
+pub(crate) struct BuildControl {
     /// They are paused.
     pub(crate) is_paused: bool,
     /// How many times they were cancelled.
@@ -64,10 +64,10 @@ impl DatabaseIndexes {
     /// Forgets the indexes that nobody uses. Whether there is nothing left that only memory knows.
     fn close_idle(&self) -> bool {
         let mut handles = self.handles.lock();
-        let mut orders = self.orders.lock();
+        let mut controls = self.controls.lock();
         handles.retain(|_, handle| Arc::strong_count(handle) > 1);
-        orders.retain(|_, orders| orders.rest.is_some());
-        let is_known = !handles.is_empty() || !orders.is_empty() || !self.forgotten.lock().is_empty();
+        controls.retain(|_, control| control.rest.is_some());
+        let is_known = !handles.is_empty() || !controls.is_empty() || !self.forgotten.lock().is_empty();
         !is_known && !self.stop.load(Ordering::Relaxed)
     }
 

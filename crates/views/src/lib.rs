@@ -15,6 +15,7 @@
 mod build;
 mod clock;
 mod codec;
+mod control;
 mod designs;
 mod error;
 mod garbage;
@@ -23,7 +24,6 @@ mod home;
 mod index;
 mod indexer;
 mod keys;
-mod orders;
 mod pace;
 mod query;
 mod reduce;
@@ -38,11 +38,11 @@ mod verify;
 mod views;
 
 pub use clock::Clock;
+pub use control::{BuildState, BuildStatus};
 pub use designs::{design_documents, embed_modules};
 pub use error::ViewError;
 pub use index::identity::layout_of;
 pub use indexer::Settings;
-pub use orders::{BuildState, BuildStatus};
 pub use pace::{Budget, Urgency};
 pub use query::{
     Bounds, Docs, End, Header, Inclusion, Keys, LinkedDocument, MapRow, Order, QueryError, Reduce, ReduceRow, RowSink,

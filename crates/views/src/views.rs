@@ -11,6 +11,7 @@ use settee_design::{DesignDocument, Growth, Language, Limits, ViewDefinition};
 use settee_storage::Shard;
 
 use crate::clock::Clock;
+use crate::control::BuildState;
 use crate::error::{Result, ViewError};
 use crate::handle::{DatabaseIndexes, Databases, Handle};
 use crate::home::{CatalogHome, Home};
@@ -18,7 +19,6 @@ use crate::index::identity::{definitions, layout_of, signature};
 use crate::index::{IndexStore, Meta, Signature, Tokens};
 use crate::indexer::Settings;
 use crate::indexer::runs::directories;
-use crate::orders::BuildState;
 use crate::pace::{Budget, Pace, Urgency};
 use crate::query::{Plan, RowSink, Shown, Update, ViewQuery};
 use crate::reduce::Column;

@@ -1,4 +1,4 @@
-//! What the builds of a design document are doing, and what administrators may order of them.
+//! What the builds of a design document are doing, and what administrators may do to them.
 
 use std::sync::Arc;
 
@@ -11,16 +11,16 @@ use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::{Error, bridge};
 
-/// What can be ordered, by the name in `action`.
+/// The actions, by their names in `action`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Order {
+enum Action {
     Start,
     Pause,
     Resume,
     Cancel,
 }
 
-impl Order {
+impl Action {
     fn parse(body: Value<'_>) -> Result<Self, Error> {
         match body.get("action").and_then(Value::as_str).as_deref() {
             Some("start") => Ok(Self::Start),
@@ -46,26 +46,26 @@ pub(super) async fn state(request: Request) -> Answer {
 }
 
 /// `POST /{db}/_design/{ddoc}/_build`: answers at once.
-pub(super) async fn order(mut request: Request) -> Answer {
-    let order = Order::parse(request.read_called_json().await?.value())?;
+pub(super) async fn action(mut request: Request) -> Answer {
+    let action = Action::parse(request.read_called_json().await?.value())?;
     let database = request.database()?;
     let name = request.captures.get("ddoc").to_owned();
     let views = Arc::clone(&request.node.views);
     bridge::blocking(move || {
         let design = design_document(&database, &name)?;
-        match order {
-            Order::Pause => views.pause(&database, &design)?,
-            Order::Cancel => views.cancel(&database, &design)?,
-            Order::Resume => views.resume(&database, &design)?,
-            Order::Start => {}
+        match action {
+            Action::Pause => views.pause(&database, &design)?,
+            Action::Cancel => views.cancel(&database, &design)?,
+            Action::Resume => views.resume(&database, &design)?,
+            Action::Start => {}
         }
-        let begins = match order {
-            Order::Start | Order::Resume => {
+        let begins = match action {
+            Action::Start | Action::Resume => {
                 let status = views.build_state(&database, &design)?.status;
                 // One that is just ending because of a pause is waited for.
                 status != BuildStatus::Current
             }
-            Order::Pause | Order::Cancel => false,
+            Action::Pause | Action::Cancel => false,
         };
         if begins {
             update_later(&views, &database, &design);
@@ -108,14 +108,14 @@ mod tests {
 
     #[test]
     fn orders_have_names() {
-        let check = |text: &str, expected| assert_eq!(Order::parse(json(text).value()).ok(), expected, "{text}");
-        check(r#"{"action":"start"}"#, Some(Order::Start));
-        check(r#"{"action":"pause"}"#, Some(Order::Pause));
-        check(r#"{"action":"resume"}"#, Some(Order::Resume));
-        check(r#"{"action":"cancel"}"#, Some(Order::Cancel));
+        let check = |text: &str, expected| assert_eq!(Action::parse(json(text).value()).ok(), expected, "{text}");
+        check(r#"{"action":"start"}"#, Some(Action::Start));
+        check(r#"{"action":"pause"}"#, Some(Action::Pause));
+        check(r#"{"action":"resume"}"#, Some(Action::Resume));
+        check(r#"{"action":"cancel"}"#, Some(Action::Cancel));
         check(r#"{"action":1}"#, None);
         check("[]", None);
-        let refused = Order::parse(json("{}").value()).unwrap_err();
+        let refused = Action::parse(json("{}").value()).unwrap_err();
         assert_eq!(show(&refused), "400 bad_request: `action` must be one of start, pause, resume, cancel");
     }
 

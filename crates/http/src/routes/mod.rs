@@ -342,7 +342,7 @@ fn design_resources() -> Vec<Resource> {
         Resource::new("/{db}/_design/{ddoc}/_info", "GET").get(Member, views::info),
         Resource::new("/{db}/_design/{ddoc}/_build", "GET,POST")
             .get(Maintenance, builds::state)
-            .post(Maintenance, builds::order),
+            .post(Maintenance, builds::action),
         Resource::new("/{db}/_design/{ddoc}", DOCUMENT_METHODS)
             .get(Member, documents::get)
             .put(DatabaseAdmin, write::put)

@@ -72,8 +72,8 @@ impl Life {
             4 => self.home.forget_purges(),
             5 => self.ddoc = design(&mut self.random),
             6 => self.crash(),
-            7 => self.order(Core::pause),
-            8 => self.order(Core::cancel),
+            7 => self.command(Core::pause),
+            8 => self.command(Core::cancel),
             9 => self.lose_workers(),
             10 => drop(self.core.collect(&*self.home, std::slice::from_ref(&self.ddoc), 0).unwrap()),
             _ => self.compare(),
@@ -92,13 +92,13 @@ impl Life {
         (self.core, self.language) = (Arc::new(core), language);
     }
 
-    /// An order comes in mid-build; a pause does not last.
-    fn order(&mut self, order: fn(&Core, &dyn crate::home::Home, &DesignDocument) -> Result<(), ViewError>) {
+    /// A command comes in mid-build; a pause does not last.
+    fn command(&mut self, command: fn(&Core, &dyn crate::home::Home, &DesignDocument) -> Result<(), ViewError>) {
         let (core, home, ddoc) = (Arc::clone(&self.core), Arc::clone(&self.home), self.ddoc.clone());
         let mut left: u64 = self.random.below(10);
         *self.language.watcher.lock() = Some(Box::new(move |_| {
             if left == 0 {
-                order(&core, &*home, &ddoc).unwrap();
+                command(&core, &*home, &ddoc).unwrap();
             }
             left = left.wrapping_sub(1);
             Ok(())

@@ -3,13 +3,13 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod builds;
+mod control;
 mod crashes;
 mod database;
 mod home;
 mod life;
 mod mixture;
 mod model;
-mod orders;
 mod partitions;
 mod purges;
 mod queries;

@@ -9,8 +9,8 @@ use super::home::TestHome;
 use super::random::{VIEWS, change, compare};
 use super::{Rows, ask, counted_core, ddoc, settings};
 use crate::clock::Clock;
+use crate::control::BuildStatus;
 use crate::error::ViewError;
-use crate::orders::BuildStatus;
 use crate::pace::Urgency;
 use crate::query::{Update, ViewQuery};
 use crate::testing::CountedRules;
@@ -23,12 +23,12 @@ fn home(documents: u64) -> Arc<TestHome> {
     Arc::new(home)
 }
 
-/// Calls `order` when a build has mapped so many documents.
-fn order_at(core: &Arc<Core>, home: &Arc<TestHome>, language: &CountedRules, at: u64, order: fn(&Core, &TestHome)) {
+/// Calls `command` when a build has mapped so many documents.
+fn command_at(core: &Arc<Core>, home: &Arc<TestHome>, language: &CountedRules, at: u64, command: fn(&Core, &TestHome)) {
     let (core, home) = (Arc::clone(core), Arc::clone(home));
     *language.watcher.lock() = Some(Box::new(move |mapped| {
         if mapped >= at {
-            order(&core, &home);
+            command(&core, &home);
         }
         Ok(())
     }));
@@ -43,7 +43,7 @@ fn a_paused_build_goes_on_where_it_was() {
     let home = home(2_000);
     let (core, language) = counted_core(settings(2, 1 << 20));
     let core = Arc::new(core);
-    order_at(&core, &home, &language, 600, |core, home| core.pause(home, &ddoc(VIEWS)).unwrap());
+    command_at(&core, &home, &language, 600, |core, home| core.pause(home, &ddoc(VIEWS)).unwrap());
     assert!(matches!(core.update(&*home, &ddoc(VIEWS), Urgency::Background), Err(ViewError::Paused)));
     *language.watcher.lock() = None;
     let state = core.build_state(&*home, &ddoc(VIEWS)).unwrap();
@@ -76,7 +76,7 @@ fn a_cancelled_build_is_forgotten_and_left_alone_until_somebody_asks() {
     let home = home(2_000);
     let (core, language) = counted_core(settings(2, 1 << 20));
     let core = Arc::new(core);
-    order_at(&core, &home, &language, 600, |core, home| core.cancel(home, &ddoc(VIEWS)).unwrap());
+    command_at(&core, &home, &language, 600, |core, home| core.cancel(home, &ddoc(VIEWS)).unwrap());
     assert!(matches!(core.update(&*home, &ddoc(VIEWS), Urgency::Background), Err(ViewError::Cancelled)));
     *language.watcher.lock() = None;
     let state = core.build_state(&*home, &ddoc(VIEWS)).unwrap();
@@ -91,7 +91,7 @@ fn a_cancelled_build_is_forgotten_and_left_alone_until_somebody_asks() {
     core.update(&*home, &ddoc(VIEWS), Urgency::Background).unwrap();
     // Without a build there is nothing to end, but what one has kept goes as well.
     change(&home, &mut Random::of(2), 4_000, 5_000);
-    order_at(&core, &home, &language, 2_200, |core, home| core.pause(home, &ddoc(VIEWS)).unwrap());
+    command_at(&core, &home, &language, 2_200, |core, home| core.pause(home, &ddoc(VIEWS)).unwrap());
     core.update(&*home, &ddoc(VIEWS), Urgency::Background).unwrap_err();
     assert!(core.build_state(&*home, &ddoc(VIEWS)).unwrap().checkpoint_seq.is_some());
     core.cancel(&*home, &ddoc(VIEWS)).unwrap();
@@ -106,7 +106,7 @@ fn an_orderly_end_keeps_what_was_done() {
     let home = home(2_000);
     let (core, language) = counted_core(settings(2, 1 << 20));
     let core = Arc::new(core);
-    order_at(&core, &home, &language, 600, |core, _| core.is_stopping.store(true, Ordering::Relaxed));
+    command_at(&core, &home, &language, 600, |core, _| core.is_stopping.store(true, Ordering::Relaxed));
     assert!(matches!(core.update(&*home, &ddoc(VIEWS), Urgency::Client), Err(ViewError::Stopped)));
     let directory = core.settings().run_directory.clone();
     let (core, language) = counted_core(super::Settings { run_directory: directory, ..settings(2, 1 << 20) });
@@ -187,7 +187,7 @@ fn runs_of_indexes_that_are_gone_are_swept_away() {
     let home = home(2_000);
     let (core, language) = counted_core(settings(2, 1 << 20));
     let core = Arc::new(core);
-    order_at(&core, &home, &language, 600, |core, home| core.pause(home, &ddoc(VIEWS)).unwrap());
+    command_at(&core, &home, &language, 600, |core, home| core.pause(home, &ddoc(VIEWS)).unwrap());
     core.update(&*home, &ddoc(VIEWS), Urgency::Background).unwrap_err();
     let directories = || crate::indexer::runs::directories(&core.settings().run_directory).unwrap();
     assert_eq!(directories().len(), 4);

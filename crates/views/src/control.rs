@@ -1,4 +1,4 @@
-//! What administrators may order of the builds of a design document: to pause, to go on, to be cancelled; and what is known
+//! [`BuildControl`]: administrators pause, resume and cancel the builds of a design document; and what is known
 //! of them.
 //!
 //! A pause is kept with the database and outlives the process. A build that is paused or stopped keeps what it has done; one
@@ -11,7 +11,7 @@ use settee_database::tasks::TaskKind;
 use settee_design::DesignDocument;
 
 use crate::error::Result;
-use crate::handle::{DatabaseIndexes, Orders};
+use crate::handle::{BuildControl, DatabaseIndexes};
 use crate::home::Home;
 use crate::index::Signature;
 use crate::index::identity::definitions;
@@ -72,40 +72,40 @@ fn paused_note(ddoc: &str) -> String {
 
 impl Core {
     /// What was ordered of the builds of a design document.
-    pub(crate) fn orders(&self, home: &dyn Home, indexes: &DatabaseIndexes, ddoc: &Arc<str>) -> Result<Orders> {
-        if let Some(orders) = indexes.orders.lock().get(ddoc) {
-            return Ok(*orders);
+    pub(crate) fn control(&self, home: &dyn Home, indexes: &DatabaseIndexes, ddoc: &Arc<str>) -> Result<BuildControl> {
+        if let Some(control) = indexes.controls.lock().get(ddoc) {
+            return Ok(*control);
         }
         let is_paused = home.noted(&paused_note(ddoc))?.is_some();
-        let mut orders = indexes.orders.lock();
-        Ok(*orders.entry(Arc::clone(ddoc)).or_insert(Orders { is_paused, ..Orders::default() }))
+        let mut controls = indexes.controls.lock();
+        Ok(*controls.entry(Arc::clone(ddoc)).or_insert(BuildControl { is_paused, ..BuildControl::default() }))
     }
 
-    fn change_orders(&self, home: &dyn Home, ddoc: &Arc<str>, change: impl FnOnce(&mut Orders)) -> Result<()> {
+    fn change_control(&self, home: &dyn Home, ddoc: &Arc<str>, change: impl FnOnce(&mut BuildControl)) -> Result<()> {
         let indexes = self.indexes_of(home.shard());
-        self.orders(home, &indexes, ddoc)?;
-        if let Some(orders) = indexes.orders.lock().get_mut(ddoc) {
-            change(orders);
+        self.control(home, &indexes, ddoc)?;
+        if let Some(control) = indexes.controls.lock().get_mut(ddoc) {
+            change(control);
         }
         Ok(())
     }
 
     pub(crate) fn pause(&self, home: &dyn Home, ddoc: &DesignDocument) -> Result<()> {
         home.note(&paused_note(&ddoc.id), Some(Vec::new()))?;
-        self.change_orders(home, &ddoc.id, |orders| orders.is_paused = true)
+        self.change_control(home, &ddoc.id, |control| control.is_paused = true)
     }
 
     pub(crate) fn resume(&self, home: &dyn Home, ddoc: &DesignDocument) -> Result<()> {
         home.note(&paused_note(&ddoc.id), None)?;
-        self.change_orders(home, &ddoc.id, |orders| (orders.is_paused, orders.rest) = (false, None))
+        self.change_control(home, &ddoc.id, |control| (control.is_paused, control.rest) = (false, None))
     }
 
     pub(crate) fn cancel(&self, home: &dyn Home, ddoc: &DesignDocument) -> Result<()> {
         let definitions = definitions(home.layout(), ddoc);
         let signature = Signature::of_all(&definitions);
-        self.change_orders(home, &ddoc.id, |orders| {
-            orders.cancels += 1;
-            orders.rest = Some((signature, u64::MAX));
+        self.change_control(home, &ddoc.id, |control| {
+            control.cancels += 1;
+            control.rest = Some((signature, u64::MAX));
         })?;
         // Those that are being built are cleared away by who builds them.
         for definition in definitions {
@@ -121,16 +121,16 @@ impl Core {
     pub(crate) fn rest_after_failure(&self, home: &dyn Home, ddoc: &DesignDocument) -> Result<()> {
         let signature = Signature::of_all(&definitions(home.layout(), ddoc));
         let until_us = self.clock().now_us().saturating_add(REST_US);
-        self.change_orders(home, &ddoc.id, |orders| {
+        self.change_control(home, &ddoc.id, |control| {
             // A cancelled one rests longer.
-            if orders.rest.is_none_or(|(resting, until)| resting != signature || until < until_us) {
-                orders.rest = Some((signature, until_us));
+            if control.rest.is_none_or(|(resting, until)| resting != signature || until < until_us) {
+                control.rest = Some((signature, until_us));
             }
         })
     }
 
     pub(crate) fn end_rest(&self, home: &dyn Home, ddoc: &DesignDocument) -> Result<()> {
-        self.change_orders(home, &ddoc.id, |orders| orders.rest = None)
+        self.change_control(home, &ddoc.id, |control| control.rest = None)
     }
 
     /// How many changes the indexes of a design document are behind, if the background should see to them: nobody builds
@@ -142,7 +142,7 @@ impl Core {
 
     pub(crate) fn build_state(&self, home: &dyn Home, ddoc: &DesignDocument) -> Result<BuildState> {
         let indexes = self.indexes_of(home.shard());
-        let orders = self.orders(home, &indexes, &ddoc.id)?;
+        let control = self.control(home, &indexes, &ddoc.id)?;
         let definitions = definitions(home.layout(), ddoc);
         let database = home.read()?;
         let current_seq = database.update_seq()?;
@@ -160,11 +160,11 @@ impl Core {
             has_checkpoint |= checkpoint.is_some();
             checkpoint_seq = checkpoint_seq.min(checkpoint.map_or(meta.update_seq, |checkpoint| checkpoint.update_seq));
         }
-        let rests = orders.rest.is_some_and(|(signature, until_us)| {
+        let rests = control.rest.is_some_and(|(signature, until_us)| {
             signature == Signature::of_all(&definitions) && self.clock().now_us() < until_us
         });
         let status = match () {
-            () if orders.is_paused => BuildStatus::Paused,
+            () if control.is_paused => BuildStatus::Paused,
             () if is_building => BuildStatus::Building,
             () if is_current_all => BuildStatus::Current,
             () if rests => BuildStatus::Resting,
