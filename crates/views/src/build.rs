@@ -9,7 +9,7 @@ use settee_storage::StorageError;
 
 use crate::error::{Result, ViewError};
 use crate::handle::{BuildGuard, DatabaseIndexes, Turn};
-use crate::home::Home;
+use crate::host::IndexHost;
 use crate::index::identity::definitions;
 use crate::index::{IndexDefinition, IndexStore, Meta, Opened, Signature};
 use crate::indexer::resume::resume;
@@ -25,7 +25,7 @@ const ANEW_MAX: u32 = 1000;
 
 /// The indexes of a design document that somebody has the right to build.
 struct Build<'a> {
-    home: &'a dyn Home,
+    host: &'a dyn IndexHost,
     ddoc: &'a DesignDocument,
     indexes: &'a DatabaseIndexes,
     guards: &'a [(&'a IndexDefinition, BuildGuard)],
@@ -40,40 +40,40 @@ impl Core {
     /// builds are taken along.
     pub(crate) fn advance(
         &self,
-        home: &dyn Home,
+        host: &dyn IndexHost,
         ddoc: &DesignDocument,
         signature: Signature,
         update_seq: u64,
         urgency: Urgency,
     ) -> Result<()> {
-        let indexes = self.indexes_of(home.shard());
-        let control = self.control(home, &indexes, &ddoc.id)?;
+        let indexes = self.indexes_of(host.shard());
+        let control = self.control(host, &indexes, &ddoc.id)?;
         if control.is_paused {
             return Err(ViewError::Paused);
         }
-        let guard = match self.handle(home, signature)?.take_turn() {
+        let guard = match self.handle(host, signature)?.take_turn() {
             Ok(Turn::Build(guard)) => guard,
             Ok(Turn::Over) => return Ok(()),
             // The build that was waited for was paused, and resumed before it had ended.
-            Err(ViewError::Paused) if !self.control(home, &indexes, &ddoc.id)?.is_paused => return Ok(()),
+            Err(ViewError::Paused) if !self.control(host, &indexes, &ddoc.id)?.is_paused => return Ok(()),
             Err(error) => return Err(error),
         };
         let mut wanted = Some(guard);
         let mut guards = Vec::new();
-        let definitions = definitions(home.layout(), ddoc);
+        let definitions = definitions(host.layout(), ddoc);
         for definition in &definitions {
             if definition.signature == signature {
                 guards.extend(wanted.take().map(|guard| (definition, guard)));
                 continue;
             }
-            let handle = self.handle(home, definition.signature)?;
+            let handle = self.handle(host, definition.signature)?;
             if !is_current(&handle.meta()?, &definition.reduces, update_seq)
                 && let Some(guard) = handle.try_build()
             {
                 guards.push((definition, guard));
             }
         }
-        let build = Build { home, ddoc, indexes: &indexes, guards: &guards, urgency, cancels: control.cancels };
+        let build = Build { host, ddoc, indexes: &indexes, guards: &guards, urgency, cancels: control.cancels };
         let mut unusable = self.build(&build, update_seq);
         for _ in 0..ANEW_MAX {
             match unusable {
@@ -87,13 +87,13 @@ impl Core {
         let unusable = unusable.unwrap_or_default();
         for (definition, guard) in guards {
             if unusable.contains(&definition.signature) {
-                self.begin_anew(home, &indexes, definition.signature, guard)?;
+                self.begin_anew(host, &indexes, definition.signature, guard)?;
             } else {
                 guard.finish(result.clone());
             }
         }
         if result.is_ok() && control.rest.is_some() {
-            self.end_rest(home, ddoc)?;
+            self.end_rest(host, ddoc)?;
         }
         result
     }
@@ -101,14 +101,14 @@ impl Core {
     /// Gives an index whose shard cannot be used any more an empty one.
     fn begin_anew(
         &self,
-        home: &dyn Home,
+        host: &dyn IndexHost,
         indexes: &DatabaseIndexes,
         signature: Signature,
         guard: BuildGuard,
     ) -> Result<()> {
         let shard = guard.handle().store().shard();
         let mut handles = indexes.handles.lock();
-        home.replace_index(signature, shard)?;
+        host.replace_index(signature, shard)?;
         handles.remove(&signature);
         guard.retire();
         drop(handles);
@@ -117,12 +117,12 @@ impl Core {
 
     /// Builds indexes in as few passes as possible. Answers those that have to begin anew; then nothing was done.
     fn build(&self, build: &Build<'_>, update_seq: u64) -> Result<Vec<Signature>> {
-        let Build { home, ddoc, guards, .. } = *build;
+        let Build { host, ddoc, guards, .. } = *build;
         self.check(build)?;
         let _urgent = self.pace.begin(build.urgency);
         let language = self.language(ddoc)?;
         // Read after the right to build was taken, so that no index is ahead of it.
-        let database = home.read()?;
+        let database = host.read()?;
         let mut lagging: Vec<(&IndexDefinition, PassIndex<'_>)> = Vec::new();
         let mut unusable = Vec::new();
         for (definition, guard) in guards {
@@ -143,7 +143,7 @@ impl Core {
             result?;
         }
         let built = guards.iter().map(|(definition, _)| definition.signature).collect::<Vec<_>>();
-        self.note_served(home, ddoc, &built)?;
+        self.note_served(host, ddoc, &built)?;
         Ok(Vec::new())
     }
 
@@ -193,11 +193,11 @@ impl Core {
         database: &dyn ChangeSnapshot,
         indexes: Vec<(&IndexDefinition, PassIndex<'_>)>,
     ) -> Result<()> {
-        let Build { home, ddoc, .. } = *build;
+        let Build { host, ddoc, .. } = *build;
         let functions = indexes.iter().map(|(definition, _)| Arc::clone(&definition.map)).collect();
         let since = indexes.iter().map(|(_, index)| index.meta.update_seq).min().unwrap_or(0);
         let total_changes = database.count_after(since)?;
-        let kind = TaskKind::Indexer { database: home.name().to_owned(), design_document: ddoc.id.to_string() };
+        let kind = TaskKind::Indexer { database: host.name().to_owned(), design_document: ddoc.id.to_string() };
         let task = self.tasks.start(kind, total_changes);
         let pass = Pass {
             settings: &self.settings,
@@ -206,11 +206,11 @@ impl Core {
             source: MapSource { functions, library: ddoc.library.clone() },
             options: ddoc.options,
             database,
-            database_name: home.name(),
+            database_name: host.name(),
             control: &|turn, bytes| self.rest(build, turn, bytes),
             progress: &|done| task.update(done, total_changes),
-            report: &|documents, emissions| self.report(home, ddoc, documents, emissions),
-            remark: &|message| self.say(home, ddoc, About::Engine, message),
+            report: &|documents, emissions| self.report(host, ddoc, documents, emissions),
+            remark: &|message| self.say(host, ddoc, About::Engine, message),
         };
         pass.run(indexes.into_iter().map(|(_, index)| index).collect())
     }
@@ -228,7 +228,7 @@ impl Core {
         if self.is_stopping.load(Ordering::Relaxed) || build.indexes.stop.load(Ordering::Relaxed) {
             return Err(ViewError::Stopped);
         }
-        let control = self.control(build.home, build.indexes, &build.ddoc.id)?;
+        let control = self.control(build.host, build.indexes, &build.ddoc.id)?;
         match control.cancels == build.cancels {
             false => Err(ViewError::Cancelled),
             true if control.is_paused => Err(ViewError::Paused),
@@ -245,18 +245,18 @@ impl Core {
         RunDirectory::new(&self.settings.run_directory, store.shard()).remove()
     }
 
-    fn report(&self, home: &dyn Home, ddoc: &DesignDocument, documents: &DocumentBatch, emissions: &Emissions) {
+    fn report(&self, host: &dyn IndexHost, ddoc: &DesignDocument, documents: &DocumentBatch, emissions: &Emissions) {
         for failure in &emissions.failures {
             let failed_document = documents.get(failure.document as usize).id;
-            self.say(home, ddoc, About::Failure(failed_document), &failure.message);
+            self.say(host, ddoc, About::Failure(failed_document), &failure.message);
         }
         for message in &emissions.log {
-            self.say(home, ddoc, About::Message, message);
+            self.say(host, ddoc, About::Message, message);
         }
     }
 
-    pub(crate) fn say(&self, home: &dyn Home, ddoc: &DesignDocument, about: About<'_>, message: &str) {
-        let (database, design_document) = (home.name(), &*ddoc.id);
+    pub(crate) fn say(&self, host: &dyn IndexHost, ddoc: &DesignDocument, about: About<'_>, message: &str) {
+        let (database, design_document) = (host.name(), &*ddoc.id);
         (self.log)(&LogLine { database, design_document, about, message });
     }
 }

@@ -12,7 +12,7 @@ use settee_design::DesignDocument;
 
 use crate::error::Result;
 use crate::handle::{BuildControl, DatabaseIndexes};
-use crate::home::Home;
+use crate::host::IndexHost;
 use crate::index::Signature;
 use crate::index::identity::definitions;
 use crate::views::{Core, is_current};
@@ -72,44 +72,54 @@ fn paused_note(ddoc: &str) -> String {
 
 impl Core {
     /// What was ordered of the builds of a design document.
-    pub(crate) fn control(&self, home: &dyn Home, indexes: &DatabaseIndexes, ddoc: &Arc<str>) -> Result<BuildControl> {
+    pub(crate) fn control(
+        &self,
+        host: &dyn IndexHost,
+        indexes: &DatabaseIndexes,
+        ddoc: &Arc<str>,
+    ) -> Result<BuildControl> {
         if let Some(control) = indexes.controls.lock().get(ddoc) {
             return Ok(*control);
         }
-        let is_paused = home.noted(&paused_note(ddoc))?.is_some();
+        let is_paused = host.noted(&paused_note(ddoc))?.is_some();
         let mut controls = indexes.controls.lock();
         Ok(*controls.entry(Arc::clone(ddoc)).or_insert(BuildControl { is_paused, ..BuildControl::default() }))
     }
 
-    fn change_control(&self, home: &dyn Home, ddoc: &Arc<str>, change: impl FnOnce(&mut BuildControl)) -> Result<()> {
-        let indexes = self.indexes_of(home.shard());
-        self.control(home, &indexes, ddoc)?;
+    fn change_control(
+        &self,
+        host: &dyn IndexHost,
+        ddoc: &Arc<str>,
+        change: impl FnOnce(&mut BuildControl),
+    ) -> Result<()> {
+        let indexes = self.indexes_of(host.shard());
+        self.control(host, &indexes, ddoc)?;
         if let Some(control) = indexes.controls.lock().get_mut(ddoc) {
             change(control);
         }
         Ok(())
     }
 
-    pub(crate) fn pause(&self, home: &dyn Home, ddoc: &DesignDocument) -> Result<()> {
-        home.note(&paused_note(&ddoc.id), Some(Vec::new()))?;
-        self.change_control(home, &ddoc.id, |control| control.is_paused = true)
+    pub(crate) fn pause(&self, host: &dyn IndexHost, ddoc: &DesignDocument) -> Result<()> {
+        host.note(&paused_note(&ddoc.id), Some(Vec::new()))?;
+        self.change_control(host, &ddoc.id, |control| control.is_paused = true)
     }
 
-    pub(crate) fn resume(&self, home: &dyn Home, ddoc: &DesignDocument) -> Result<()> {
-        home.note(&paused_note(&ddoc.id), None)?;
-        self.change_control(home, &ddoc.id, |control| (control.is_paused, control.rest) = (false, None))
+    pub(crate) fn resume(&self, host: &dyn IndexHost, ddoc: &DesignDocument) -> Result<()> {
+        host.note(&paused_note(&ddoc.id), None)?;
+        self.change_control(host, &ddoc.id, |control| (control.is_paused, control.rest) = (false, None))
     }
 
-    pub(crate) fn cancel(&self, home: &dyn Home, ddoc: &DesignDocument) -> Result<()> {
-        let definitions = definitions(home.layout(), ddoc);
+    pub(crate) fn cancel(&self, host: &dyn IndexHost, ddoc: &DesignDocument) -> Result<()> {
+        let definitions = definitions(host.layout(), ddoc);
         let signature = Signature::of_all(&definitions);
-        self.change_control(home, &ddoc.id, |control| {
+        self.change_control(host, &ddoc.id, |control| {
             control.cancels += 1;
             control.rest = Some((signature, u64::MAX));
         })?;
         // Those that are being built are cleared away by who builds them.
         for definition in definitions {
-            let handle = self.handle(home, definition.signature)?;
+            let handle = self.handle(host, definition.signature)?;
             if let Some(guard) = handle.try_build() {
                 guard.finish(self.discard(handle.store()));
             }
@@ -118,10 +128,10 @@ impl Core {
     }
 
     /// Leaves the indexes of a design document alone in the background for a while, because a build has failed.
-    pub(crate) fn rest_after_failure(&self, home: &dyn Home, ddoc: &DesignDocument) -> Result<()> {
-        let signature = Signature::of_all(&definitions(home.layout(), ddoc));
+    pub(crate) fn rest_after_failure(&self, host: &dyn IndexHost, ddoc: &DesignDocument) -> Result<()> {
+        let signature = Signature::of_all(&definitions(host.layout(), ddoc));
         let until_us = self.clock().now_us().saturating_add(REST_US);
-        self.change_control(home, &ddoc.id, |control| {
+        self.change_control(host, &ddoc.id, |control| {
             // A cancelled one rests longer.
             if control.rest.is_none_or(|(resting, until)| resting != signature || until < until_us) {
                 control.rest = Some((signature, until_us));
@@ -129,27 +139,27 @@ impl Core {
         })
     }
 
-    pub(crate) fn end_rest(&self, home: &dyn Home, ddoc: &DesignDocument) -> Result<()> {
-        self.change_control(home, &ddoc.id, |control| control.rest = None)
+    pub(crate) fn end_rest(&self, host: &dyn IndexHost, ddoc: &DesignDocument) -> Result<()> {
+        self.change_control(host, &ddoc.id, |control| control.rest = None)
     }
 
     /// How many changes the indexes of a design document are behind, if the background should see to them: nobody builds
     /// them, and nobody said that they be left alone.
-    pub(crate) fn lag(&self, home: &dyn Home, ddoc: &DesignDocument) -> Result<Option<u64>> {
-        let state = self.build_state(home, ddoc)?;
+    pub(crate) fn lag(&self, host: &dyn IndexHost, ddoc: &DesignDocument) -> Result<Option<u64>> {
+        let state = self.build_state(host, ddoc)?;
         Ok((state.status == BuildStatus::Lagging).then_some(state.updates_pending))
     }
 
-    pub(crate) fn build_state(&self, home: &dyn Home, ddoc: &DesignDocument) -> Result<BuildState> {
-        let indexes = self.indexes_of(home.shard());
-        let control = self.control(home, &indexes, &ddoc.id)?;
-        let definitions = definitions(home.layout(), ddoc);
-        let database = home.read()?;
+    pub(crate) fn build_state(&self, host: &dyn IndexHost, ddoc: &DesignDocument) -> Result<BuildState> {
+        let indexes = self.indexes_of(host.shard());
+        let control = self.control(host, &indexes, &ddoc.id)?;
+        let definitions = definitions(host.layout(), ddoc);
+        let database = host.read()?;
         let current_seq = database.update_seq()?;
         let (mut is_building, mut is_current_all, mut waiting_clients) = (false, true, 0);
         let (mut update_seq, mut checkpoint_seq, mut has_checkpoint) = (current_seq, current_seq, false);
         for definition in &definitions {
-            let handle = self.handle(home, definition.signature)?;
+            let handle = self.handle(host, definition.signature)?;
             let meta = handle.meta()?;
             let (builds, waits) = handle.activity();
             is_building |= builds;
@@ -176,13 +186,13 @@ impl Core {
             checkpoint_seq: has_checkpoint.then_some(checkpoint_seq),
             updates_pending: database.count_after(update_seq)?,
             waiting_clients,
-            progress: self.progress(home, &ddoc.id),
+            progress: self.progress(host, &ddoc.id),
         })
     }
 
     /// What the oldest running pass over the indexes of a design document has done.
-    pub(crate) fn progress(&self, home: &dyn Home, ddoc: &str) -> Option<(u64, u64, Option<u64>)> {
-        let kind = TaskKind::Indexer { database: home.name().to_owned(), design_document: ddoc.to_owned() };
+    pub(crate) fn progress(&self, host: &dyn IndexHost, ddoc: &str) -> Option<(u64, u64, Option<u64>)> {
+        let kind = TaskKind::Indexer { database: host.name().to_owned(), design_document: ddoc.to_owned() };
         let task = self.tasks().list().into_iter().find(|task| task.kind == kind)?;
         Some((task.changes_done, task.total_changes, task.eta_s()))
     }

@@ -6,7 +6,7 @@ use settee_design::DesignDocument;
 
 use crate::error::Result;
 use crate::handle::{BuildGuard, DatabaseIndexes, Handle};
-use crate::home::Home;
+use crate::host::IndexHost;
 use crate::index::Signature;
 use crate::index::identity::definitions;
 use crate::indexer::runs::{RunDirectory, directories};
@@ -15,11 +15,11 @@ use crate::views::Core;
 impl Core {
     /// Removes the indexes that none of `ddocs` needs, that are not shown while others are built, that nobody builds, and
     /// that have been needed and used by nobody for `grace_us`.
-    pub(crate) fn collect(&self, home: &dyn Home, ddocs: &[DesignDocument], grace_us: u64) -> Result<usize> {
-        let wanted = ddocs.iter().flat_map(|ddoc| definitions(home.layout(), ddoc)).map(|index| index.signature);
-        let needed: HashSet<Signature> = wanted.chain(self.shown_indexes(home, ddocs)?).collect();
-        let indexes = self.indexes_of(home.shard());
-        let known = home.indexes()?;
+    pub(crate) fn collect(&self, host: &dyn IndexHost, ddocs: &[DesignDocument], grace_us: u64) -> Result<usize> {
+        let wanted = ddocs.iter().flat_map(|ddoc| definitions(host.layout(), ddoc)).map(|index| index.signature);
+        let needed: HashSet<Signature> = wanted.chain(self.shown_indexes(host, ddocs)?).collect();
+        let indexes = self.indexes_of(host.shard());
+        let known = host.indexes()?;
         indexes
             .forgotten
             .lock()
@@ -35,13 +35,13 @@ impl Core {
                 Some(guard) => guard,
                 None => None,
             };
-            home.remove_index(signature, shard)?;
+            host.remove_index(signature, shard)?;
             handles.remove(&signature);
             guard.into_iter().for_each(BuildGuard::retire);
             RunDirectory::new(&self.settings().run_directory, shard).remove()?;
             removed += 1;
         }
-        self.forget_served(home, ddocs)?;
+        self.forget_served(host, ddocs)?;
         Ok(removed)
     }
 
@@ -66,8 +66,8 @@ impl Core {
     }
 
     /// Removes what builds of the indexes of a database left on disk.
-    pub(crate) fn remove_runs(&self, home: &dyn Home) -> Result<()> {
-        for (_, shard) in home.indexes()? {
+    pub(crate) fn remove_runs(&self, host: &dyn IndexHost) -> Result<()> {
+        for (_, shard) in host.indexes()? {
             RunDirectory::new(&self.settings().run_directory, shard).remove()?;
         }
         Ok(())

@@ -20,7 +20,7 @@ mod designs;
 mod error;
 mod garbage;
 mod handle;
-mod home;
+mod host;
 mod index;
 mod indexer;
 mod keys;

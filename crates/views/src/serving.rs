@@ -12,7 +12,7 @@ use settee_model::collate::Collation;
 
 use crate::codec::{Reader, push_bytes, push_len, push_number};
 use crate::error::{Result, ViewError};
-use crate::home::Home;
+use crate::host::IndexHost;
 use crate::index::Signature;
 use crate::index::identity::{definitions, signature};
 use crate::views::Core;
@@ -35,12 +35,12 @@ fn note_name(ddoc: &str) -> String {
 
 impl Core {
     /// The views that are shown for a design document, each in a document of its own. Empty if none was ever built.
-    fn served(&self, home: &dyn Home, ddoc: &Arc<str>) -> Result<Arc<[DesignDocument]>> {
-        let indexes = self.indexes_of(home.shard());
+    fn served(&self, host: &dyn IndexHost, ddoc: &Arc<str>) -> Result<Arc<[DesignDocument]>> {
+        let indexes = self.indexes_of(host.shard());
         if let Some(served) = indexes.served.lock().get(ddoc) {
             return Ok(Arc::clone(served));
         }
-        let noted = home.noted(&note_name(ddoc))?;
+        let noted = host.noted(&note_name(ddoc))?;
         let served: Arc<[DesignDocument]> = noted.map_or(Ok(Vec::new()), |note| decode(ddoc, &note))?.into();
         indexes.served.lock().insert(Arc::clone(ddoc), Arc::clone(&served));
         Ok(served)
@@ -48,23 +48,23 @@ impl Core {
 
     /// Notes that the views of a design document whose indexes are `built` are shown from now on, and that views which it
     /// does not have any more are not.
-    pub(crate) fn note_served(&self, home: &dyn Home, ddoc: &DesignDocument, built: &[Signature]) -> Result<()> {
+    pub(crate) fn note_served(&self, host: &dyn IndexHost, ddoc: &DesignDocument, built: &[Signature]) -> Result<()> {
         if !ddoc.id.starts_with("_design/") || ddoc.swap == Swap::Never {
             return Ok(());
         }
-        let before = self.served(home, &ddoc.id)?;
+        let before = self.served(host, &ddoc.id)?;
         let now: Vec<DesignDocument> = ddoc
             .views
             .iter()
-            .filter_map(|view| match built.contains(&signature(home.layout(), ddoc, view)) {
+            .filter_map(|view| match built.contains(&signature(host.layout(), ddoc, view)) {
                 true => Some(alone(ddoc, view)),
                 false => before.iter().find(|served| served.views[0].name == view.name).cloned(),
             })
             .collect();
         let size: usize = now.iter().map(|served| served.views[0].map.len() + library_len(served)).sum();
         if *now != *before && size <= NOTE_BYTES_MAX {
-            home.note(&note_name(&ddoc.id), Some(encode(&now)))?;
-            self.indexes_of(home.shard()).served.lock().insert(Arc::clone(&ddoc.id), now.into());
+            host.note(&note_name(&ddoc.id), Some(encode(&now)))?;
+            self.indexes_of(host.shard()).served.lock().insert(Arc::clone(&ddoc.id), now.into());
         }
         Ok(())
     }
@@ -72,45 +72,45 @@ impl Core {
     /// The definition that is shown for a view while its own index is not ready, if there is one.
     pub(crate) fn shown_instead(
         &self,
-        home: &dyn Home,
+        host: &dyn IndexHost,
         ddoc: &DesignDocument,
         view: &ViewDefinition,
     ) -> Result<Option<(DesignDocument, Stale)>> {
         if ddoc.swap != Swap::Online {
             return Ok(None);
         }
-        let served = self.served(home, &ddoc.id)?;
+        let served = self.served(host, &ddoc.id)?;
         let Some(shown) = served.iter().find(|served| served.views[0].name == view.name) else {
             return Ok(None);
         };
-        let wanted = signature(home.layout(), ddoc, view);
-        let has = signature(home.layout(), shown, &shown.views[0]);
-        if has == wanted && shown.views[0].reduce == view.reduce || home.find_index(has)?.is_none() {
+        let wanted = signature(host.layout(), ddoc, view);
+        let has = signature(host.layout(), shown, &shown.views[0]);
+        if has == wanted && shown.views[0].reduce == view.reduce || host.find_index(has)?.is_none() {
             return Ok(None);
         }
-        let progress = self.progress(home, &ddoc.id);
+        let progress = self.progress(host, &ddoc.id);
         let percent = |(done, total, _): (u64, u64, _)| (done * 100).checked_div(total).unwrap_or(0).min(100);
         Ok(Some((shown.clone(), Stale { building: wanted.to_string(), progress: progress.map(percent) })))
     }
 
     /// The indexes that are shown for design documents although these ask for others.
-    pub(crate) fn shown_indexes(&self, home: &dyn Home, ddocs: &[DesignDocument]) -> Result<Vec<Signature>> {
+    pub(crate) fn shown_indexes(&self, host: &dyn IndexHost, ddocs: &[DesignDocument]) -> Result<Vec<Signature>> {
         let mut shown = Vec::new();
         for ddoc in ddocs.iter().filter(|ddoc| ddoc.swap == Swap::Online) {
-            let served = self.served(home, &ddoc.id)?;
+            let served = self.served(host, &ddoc.id)?;
             let named = served.iter().filter(|served| ddoc.view(&served.views[0].name).is_some());
-            shown.extend(named.flat_map(|served| definitions(home.layout(), served)).map(|index| index.signature));
+            shown.extend(named.flat_map(|served| definitions(host.layout(), served)).map(|index| index.signature));
         }
         Ok(shown)
     }
 
     /// Forgets what is shown for design documents that are not among these.
-    pub(crate) fn forget_served(&self, home: &dyn Home, ddocs: &[DesignDocument]) -> Result<()> {
-        for note in home.notes("served/")? {
+    pub(crate) fn forget_served(&self, host: &dyn IndexHost, ddocs: &[DesignDocument]) -> Result<()> {
+        for note in host.notes("served/")? {
             let ddoc = &note["served/".len()..];
             if ddocs.iter().all(|known| *known.id != *ddoc) {
-                home.note(&note, None)?;
-                self.indexes_of(home.shard()).served.lock().remove(ddoc);
+                host.note(&note, None)?;
+                self.indexes_of(host.shard()).served.lock().remove(ddoc);
             }
         }
         Ok(())

@@ -14,7 +14,7 @@ use crate::clock::Clock;
 use crate::control::BuildState;
 use crate::error::{Result, ViewError};
 use crate::handle::{DatabaseIndexes, Databases, Handle};
-use crate::home::{CatalogHome, Home};
+use crate::host::{CatalogHost, IndexHost};
 use crate::index::identity::{definitions, layout_of, signature};
 use crate::index::{IndexStore, Meta, Signature, Tokens};
 use crate::indexer::Settings;
@@ -119,7 +119,7 @@ impl Views {
         query: &ViewQuery,
         sink: &mut dyn RowSink,
     ) -> Result<Answer> {
-        self.core.query(&self.home(database), ddoc, view, query, sink)
+        self.core.query(&self.host(database), ddoc, view, query, sink)
     }
 
     /// Brings all indexes of a design document up to date.
@@ -127,7 +127,7 @@ impl Views {
     /// # Errors
     /// When a function or storage failed, or when it was ended early.
     pub fn update(&self, database: &Arc<Database>, ddoc: &DesignDocument, urgency: Urgency) -> Result<()> {
-        self.core.update(&self.home(database), ddoc, urgency)
+        self.core.update(&self.host(database), ddoc, urgency)
     }
 
     /// How many changes the indexes of a design document are behind, if the background should see to them: nobody builds
@@ -136,7 +136,7 @@ impl Views {
     /// # Errors
     /// When storage failed.
     pub fn lag(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<Option<u64>> {
-        self.core.lag(&self.home(database), ddoc)
+        self.core.lag(&self.host(database), ddoc)
     }
 
     /// What the builds of a design document are doing.
@@ -144,7 +144,7 @@ impl Views {
     /// # Errors
     /// When storage failed.
     pub fn build_state(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<BuildState> {
-        self.core.build_state(&self.home(database), ddoc)
+        self.core.build_state(&self.host(database), ddoc)
     }
 
     /// Ends the builds of a design document, keeping what they have done, and lets no other begin. Queries that need one get
@@ -153,7 +153,7 @@ impl Views {
     /// # Errors
     /// When storage failed.
     pub fn pause(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<()> {
-        self.core.pause(&self.home(database), ddoc)
+        self.core.pause(&self.host(database), ddoc)
     }
 
     /// Lets the indexes of a design document be built again: the caller may call [`Self::update`].
@@ -161,7 +161,7 @@ impl Views {
     /// # Errors
     /// When storage failed.
     pub fn resume(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<()> {
-        self.core.resume(&self.home(database), ddoc)
+        self.core.resume(&self.host(database), ddoc)
     }
 
     /// Ends the builds of a design document and forgets what they have done that is in no index yet. Queries that wait get
@@ -170,7 +170,7 @@ impl Views {
     /// # Errors
     /// When storage failed.
     pub fn cancel(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<()> {
-        self.core.cancel(&self.home(database), ddoc)
+        self.core.cancel(&self.host(database), ddoc)
     }
 
     /// Sets what builds in the background may use.
@@ -191,7 +191,7 @@ impl Views {
     /// # Errors
     /// When storage failed.
     pub fn info(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<ViewInfo> {
-        self.core.info(&self.home(database), ddoc)
+        self.core.info(&self.host(database), ddoc)
     }
 
     /// Removes the indexes that none of `ddocs`, all design documents of the database, needs, and that nobody has needed
@@ -200,7 +200,7 @@ impl Views {
     /// # Errors
     /// When storage failed.
     pub fn cleanup(&self, database: &Arc<Database>, ddocs: &[DesignDocument], grace_us: u64) -> Result<usize> {
-        self.core.collect(&self.home(database), ddocs, grace_us)
+        self.core.collect(&self.host(database), ddocs, grace_us)
     }
 
     /// Removes what builds left on disk of indexes that are not there any more. Answers of how many.
@@ -215,7 +215,7 @@ impl Views {
         let mut known = HashSet::new();
         for name in self.catalog.names()? {
             match self.catalog.database(&name) {
-                Ok(database) => known.extend(self.home(&database).indexes()?.into_iter().map(|(_, shard)| shard)),
+                Ok(database) => known.extend(self.host(&database).indexes()?.into_iter().map(|(_, shard)| shard)),
                 Err(DatabaseError::NotFound) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -229,7 +229,7 @@ impl Views {
     /// # Errors
     /// When storage failed.
     pub fn compact(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<()> {
-        self.core.compact(&self.home(database), ddoc)
+        self.core.compact(&self.host(database), ddoc)
     }
 
     /// Ends all work on the indexes of a database and lets no other begin: to be called before the database is deleted.
@@ -237,7 +237,7 @@ impl Views {
     pub fn release(&self, database: &Arc<Database>) {
         self.core.indexes_of(database.shard()).stop_and_wait();
         // What is left then is swept away later.
-        let _ = self.core.remove_runs(&self.home(database));
+        let _ = self.core.remove_runs(&self.host(database));
     }
 
     /// What becomes of reductions that do not shrink, from now on. Those that are in an index already stay what they are.
@@ -254,8 +254,8 @@ impl Views {
         &self.core
     }
 
-    fn home<'a>(&'a self, database: &'a Arc<Database>) -> CatalogHome<'a> {
-        CatalogHome { catalog: &self.catalog, database }
+    fn host<'a>(&'a self, database: &'a Arc<Database>) -> CatalogHost<'a> {
+        CatalogHost { catalog: &self.catalog, database }
     }
 }
 
@@ -285,49 +285,49 @@ impl Core {
 
     pub(crate) fn query(
         &self,
-        home: &dyn Home,
+        host: &dyn IndexHost,
         ddoc: &DesignDocument,
         view: &str,
         query: &ViewQuery,
         sink: &mut dyn RowSink,
     ) -> Result<Answer> {
         let definition = ddoc.view(view).ok_or(ViewError::MissingView)?;
-        let shown = self.shown_instead(home, ddoc, definition)?;
+        let shown = self.shown_instead(host, ddoc, definition)?;
         if let Some((shown, stale)) = &shown {
             sink.stale(stale);
-            self.query_shown(home, shown, &shown.views[0], query, sink)?;
+            self.query_shown(host, shown, &shown.views[0], query, sink)?;
         } else {
-            self.query_shown(home, ddoc, definition, query, sink)?;
+            self.query_shown(host, ddoc, definition, query, sink)?;
         }
         let is_wanted = shown.is_some() || query.update == Update::Lazy;
-        Ok(if is_wanted && self.lag(home, ddoc)?.is_some() { Answer::UpdateWanted } else { Answer::Complete })
+        Ok(if is_wanted && self.lag(host, ddoc)?.is_some() { Answer::UpdateWanted } else { Answer::Complete })
     }
 
     fn query_shown(
         &self,
-        home: &dyn Home,
+        host: &dyn IndexHost,
         ddoc: &DesignDocument,
         view: &ViewDefinition,
         query: &ViewQuery,
         sink: &mut dyn RowSink,
     ) -> Result<()> {
-        let context = format!("{}/{}/_view/{}", home.name(), ddoc.id, view.name);
-        let plan = Plan::new(query, view.reduce.is_some(), view.collation, layout_of(home.layout(), ddoc))?;
+        let context = format!("{}/{}/_view/{}", host.name(), ddoc.id, view.name);
+        let plan = Plan::new(query, view.reduce.is_some(), view.collation, layout_of(host.layout(), ddoc))?;
         let reduce = view.reduce.clone().filter(|_| plan.reduces());
-        let signature = signature(home.layout(), ddoc, view);
+        let signature = signature(host.layout(), ddoc, view);
         let update_seq = match query.update {
-            Update::True => home.read()?.update_seq()?,
+            Update::True => host.read()?.update_seq()?,
             Update::False | Update::Lazy => 0,
         };
         let (handle, snapshot, meta) = loop {
-            let handle = self.handle(home, signature)?;
+            let handle = self.handle(host, signature)?;
             let snapshot = handle.store().snapshot()?;
             let meta = handle.store().meta(&*snapshot)?.unwrap_or_else(Meta::new);
             // Even an index that need not be up to date may have been built before a view with this reduce function came.
             if is_current(&meta, reduce.as_slice(), update_seq) {
                 break (handle, snapshot, meta);
             }
-            self.advance(home, ddoc, signature, update_seq, Urgency::Client)?;
+            self.advance(host, ddoc, signature, update_seq, Urgency::Client)?;
         };
         let shown = Shown { tree: handle.store().tree(&*snapshot), meta: &meta };
         let mut column = match &reduce {
@@ -336,36 +336,36 @@ impl Core {
         };
         let shown = plan.run(shown, column.as_mut().map(|(column, index)| (column, *index)), sink);
         for message in column.iter_mut().flat_map(|(column, _)| column.take_log()) {
-            self.say(home, ddoc, About::Message, &message);
+            self.say(host, ddoc, About::Message, &message);
         }
         shown
     }
 
-    pub(crate) fn update(&self, home: &dyn Home, ddoc: &DesignDocument, urgency: Urgency) -> Result<()> {
-        let result = self.try_update(home, ddoc, urgency);
+    pub(crate) fn update(&self, host: &dyn IndexHost, ddoc: &DesignDocument, urgency: Urgency) -> Result<()> {
+        let result = self.try_update(host, ddoc, urgency);
         match &result {
-            Ok(()) => self.end_rest(home, ddoc)?,
+            Ok(()) => self.end_rest(host, ddoc)?,
             Err(ViewError::Stopped | ViewError::Paused | ViewError::Cancelled) => {}
-            Err(_) => self.rest_after_failure(home, ddoc)?,
+            Err(_) => self.rest_after_failure(host, ddoc)?,
         }
         result
     }
 
-    fn try_update(&self, home: &dyn Home, ddoc: &DesignDocument, urgency: Urgency) -> Result<()> {
-        let update_seq = home.read()?.update_seq()?;
-        let definitions = definitions(home.layout(), ddoc);
+    fn try_update(&self, host: &dyn IndexHost, ddoc: &DesignDocument, urgency: Urgency) -> Result<()> {
+        let update_seq = host.read()?.update_seq()?;
+        let definitions = definitions(host.layout(), ddoc);
         for definition in &definitions {
-            while !is_current(&self.handle(home, definition.signature)?.meta()?, &definition.reduces, update_seq) {
-                self.advance(home, ddoc, definition.signature, update_seq, urgency)?;
+            while !is_current(&self.handle(host, definition.signature)?.meta()?, &definition.reduces, update_seq) {
+                self.advance(host, ddoc, definition.signature, update_seq, urgency)?;
             }
         }
         let built: Vec<Signature> = definitions.iter().map(|definition| definition.signature).collect();
-        self.note_served(home, ddoc, &built)
+        self.note_served(host, ddoc, &built)
     }
 
-    pub(crate) fn info(&self, home: &dyn Home, ddoc: &DesignDocument) -> Result<ViewInfo> {
-        let definitions = definitions(home.layout(), ddoc);
-        let database = home.read()?;
+    pub(crate) fn info(&self, host: &dyn IndexHost, ddoc: &DesignDocument) -> Result<ViewInfo> {
+        let definitions = definitions(host.layout(), ddoc);
+        let database = host.read()?;
         let mut info = ViewInfo {
             signature: Signature::of_all(&definitions).to_string(),
             language: ddoc.language.to_string(),
@@ -378,7 +378,7 @@ impl Core {
             external_bytes: 0,
         };
         for definition in &definitions {
-            let handle = self.handle(home, definition.signature)?;
+            let handle = self.handle(host, definition.signature)?;
             let meta = handle.meta()?;
             let (is_building, waiting) = handle.activity();
             info.updater_running |= is_building;
@@ -393,9 +393,9 @@ impl Core {
     }
 
     /// Nodes that nothing refers to go with the commit that replaces them, so what is left is up to the engine.
-    pub(crate) fn compact(&self, home: &dyn Home, ddoc: &DesignDocument) -> Result<()> {
-        for definition in definitions(home.layout(), ddoc) {
-            self.handle(home, definition.signature)?.store().reclaim()?;
+    pub(crate) fn compact(&self, host: &dyn IndexHost, ddoc: &DesignDocument) -> Result<()> {
+        for definition in definitions(host.layout(), ddoc) {
+            self.handle(host, definition.signature)?.store().reclaim()?;
         }
         Ok(())
     }
@@ -427,17 +427,17 @@ impl Core {
         &self.settings.clock
     }
 
-    pub(crate) fn handle(&self, home: &dyn Home, signature: Signature) -> Result<Arc<Handle>> {
-        let indexes = self.indexes_of(home.shard());
+    pub(crate) fn handle(&self, host: &dyn IndexHost, signature: Signature) -> Result<Arc<Handle>> {
+        let indexes = self.indexes_of(host.shard());
         let now_us = self.clock().now_us();
         let mut handles = indexes.handles.lock();
         if let Some(handle) = handles.get(&signature) {
             handle.use_at(now_us);
             return Ok(Arc::clone(handle));
         }
-        let shard = home.add_index(signature)?;
+        let shard = host.add_index(signature)?;
         let store =
-            IndexStore::new(Arc::clone(home.engine()), shard, Arc::clone(&self.tokens), Arc::clone(&self.nodes));
+            IndexStore::new(Arc::clone(host.engine()), shard, Arc::clone(&self.tokens), Arc::clone(&self.nodes));
         let handle = Arc::new(Handle::new(store));
         handle.use_at(now_us);
         handles.insert(signature, Arc::clone(&handle));

@@ -7,7 +7,7 @@ use settee_design::RunError;
 use settee_storage::Engine;
 use settee_storage::memory::MemoryEngine;
 
-use super::home::TestHome;
+use super::host::TestHost;
 use super::random::{VIEWS, change};
 use super::{ask, core, core_with_log, ddoc, kept_log, model, settings};
 use crate::ViewError;
@@ -15,154 +15,154 @@ use crate::pace::Urgency;
 use crate::query::{Header, MapRow, Reduce, ReduceRow, RowSink, Update, ViewQuery};
 use settee_model::testing::Random;
 
-fn home(documents: u64) -> TestHome {
-    let home = TestHome::new(Arc::new(MemoryEngine::new()));
-    change(&home, &mut Random::of(9), documents, 500);
-    home
+fn host(documents: u64) -> TestHost {
+    let host = TestHost::new(Arc::new(MemoryEngine::new()));
+    change(&host, &mut Random::of(9), documents, 500);
+    host
 }
 
 #[test]
 fn identical_map_functions_share_an_index_and_a_pass_takes_all() {
-    let home = home(100);
+    let host = host(100);
     let core = core(settings(1, 1 << 20));
-    ask(&core, &home, &ddoc(VIEWS), "plain", &ViewQuery::default()).unwrap();
-    assert_eq!(home.index_count(), 4, "value, raw, none, each");
+    ask(&core, &host, &ddoc(VIEWS), "plain", &ViewQuery::default()).unwrap();
+    assert_eq!(host.index_count(), 4, "value, raw, none, each");
     // All are up to date now, for every design document that has such views.
     let same = ddoc(r#""x": {"map": "each list", "reduce": "_count"}, "y": {"map": "value k v"}"#);
     let stale = ViewQuery { update: Update::False, ..ViewQuery::default() };
     for view in ["x", "y"] {
-        let expected = model::answer(&home.documents.lock().clone(), &same, view, &stale);
-        assert_eq!(ask(&core, &home, &same, view, &stale).unwrap(), expected);
+        let expected = model::answer(&host.documents.lock().clone(), &same, view, &stale);
+        assert_eq!(ask(&core, &host, &same, view, &stale).unwrap(), expected);
     }
-    assert_eq!(home.index_count(), 4);
+    assert_eq!(host.index_count(), 4);
 }
 
 #[test]
 fn a_new_reduce_function_needs_no_map() {
-    let home = home(3_000);
+    let host = host(3_000);
     let core = core(settings(2, 1 << 20));
     let query = ViewQuery { reduce: Reduce::Level(1), ..ViewQuery::default() };
     for reduce in ["_count", "_sum", "count", "_stats"] {
         let ddoc = ddoc(&format!(r#""v": {{"map": "value k v", "reduce": "{reduce}"}}"#));
-        let expected = model::answer(&home.documents.lock().clone(), &ddoc, "v", &query);
+        let expected = model::answer(&host.documents.lock().clone(), &ddoc, "v", &query);
         // `update=false`: only the reductions may be computed.
         let update = if reduce == "_count" { Update::True } else { Update::False };
-        assert_eq!(ask(&core, &home, &ddoc, "v", &ViewQuery { update, ..query.clone() }).unwrap(), expected);
+        assert_eq!(ask(&core, &host, &ddoc, "v", &ViewQuery { update, ..query.clone() }).unwrap(), expected);
     }
-    assert_eq!(home.index_count(), 1);
-    change(&home, &mut Random::of(4), 300, 500);
+    assert_eq!(host.index_count(), 1);
+    change(&host, &mut Random::of(4), 300, 500);
     let ddoc = ddoc(r#""v": {"map": "value k v", "reduce": "_sum"}"#);
-    let expected = model::answer(&home.documents.lock().clone(), &ddoc, "v", &query);
-    assert_eq!(ask(&core, &home, &ddoc, "v", &query).unwrap(), expected);
+    let expected = model::answer(&host.documents.lock().clone(), &ddoc, "v", &query);
+    assert_eq!(ask(&core, &host, &ddoc, "v", &query).unwrap(), expected);
 }
 
 #[test]
 fn exceptions_are_logged_and_leave_out_the_document() {
-    let home = TestHome::new(Arc::new(MemoryEngine::new()));
-    home.put("a", Some("\"t\":1"));
-    home.put("b", Some(""));
+    let host = TestHost::new(Arc::new(MemoryEngine::new()));
+    host.put("a", Some("\"t\":1"));
+    host.put("b", Some(""));
     let (log, lines) = kept_log();
     let core = core_with_log(settings(1, 1 << 20), log);
     let ddoc = ddoc(r#""v": {"map": "throw"}"#);
-    let rows = ask(&core, &home, &ddoc, "v", &ViewQuery::default()).unwrap();
+    let rows = ask(&core, &host, &ddoc, "v", &ViewQuery::default()).unwrap();
     assert_eq!(rows.map, [("\"b\"".to_owned(), "b".to_owned(), "1".to_owned())]);
     assert_eq!(*lines.lock(), ["_design/d Some(\"a\") thrown"]);
 }
 
 #[test]
 fn failures_reach_the_client_and_the_next_try_succeeds() {
-    let home = home(50);
+    let host = host(50);
     let core = core(settings(2, 1 << 20));
     let all = ViewQuery::default();
-    home.put("bad", Some("\"f\":1"));
-    match ask(&core, &home, &ddoc(r#""v": {"map": "fatal"}"#), "v", &all) {
+    host.put("bad", Some("\"f\":1"));
+    match ask(&core, &host, &ddoc(r#""v": {"map": "fatal"}"#), "v", &all) {
         Err(ViewError::Run(RunError::Fatal { name, reason })) => {
             assert_eq!((name.as_str(), reason.as_str()), ("map_runtime_error", "the end"));
         }
         other => panic!("{other:?}"),
     }
-    home.put("bad", None);
-    ask(&core, &home, &ddoc(r#""v": {"map": "fatal"}"#), "v", &all).unwrap();
-    assert!(matches!(ask(&core, &home, &ddoc(r#""v": {"map": "wrong"}"#), "v", &all), Err(ViewError::Compile(_))));
-    let unknown = ask(&core, &home, &ddoc(r#""v": {"map": "value k v", "reduce": "_nosuch"}"#), "v", &all);
+    host.put("bad", None);
+    ask(&core, &host, &ddoc(r#""v": {"map": "fatal"}"#), "v", &all).unwrap();
+    assert!(matches!(ask(&core, &host, &ddoc(r#""v": {"map": "wrong"}"#), "v", &all), Err(ViewError::Compile(_))));
+    let unknown = ask(&core, &host, &ddoc(r#""v": {"map": "value k v", "reduce": "_nosuch"}"#), "v", &all);
     assert!(matches!(unknown, Err(ViewError::Compile(_))));
     let mut other = ddoc(VIEWS);
     other.language = "cobol".into();
     assert!(
-        matches!(ask(&core, &home, &other, "plain", &all), Err(ViewError::UnknownLanguage(name)) if name == "cobol")
+        matches!(ask(&core, &host, &other, "plain", &all), Err(ViewError::UnknownLanguage(name)) if name == "cobol")
     );
 }
 
 #[test]
 fn clients_share_a_build() {
-    let home = home(2_000);
+    let host = host(2_000);
     let core = core(settings(2, 10_000));
     let ddoc = ddoc(VIEWS);
     let all = ViewQuery::default();
-    let expected = model::answer(&home.documents.lock().clone(), &ddoc, "plain", &all);
+    let expected = model::answer(&host.documents.lock().clone(), &ddoc, "plain", &all);
     std::thread::scope(|scope| {
         for _ in 0..8 {
-            scope.spawn(|| assert_eq!(ask(&core, &home, &ddoc, "plain", &all).unwrap(), expected));
+            scope.spawn(|| assert_eq!(ask(&core, &host, &ddoc, "plain", &all).unwrap(), expected));
         }
     });
-    let info = core.info(&home, &ddoc).unwrap();
+    let info = core.info(&host, &ddoc).unwrap();
     assert_eq!((info.updater_running, info.waiting_clients, info.updates_pending), (false, 0, 0));
-    assert_eq!(info.update_seq, home.documents.lock().update_seq);
+    assert_eq!(info.update_seq, host.documents.lock().update_seq);
     assert!(info.external_bytes > 0 && info.file_bytes > 0 && info.signature.len() == 32);
-    home.put("new", Some(""));
-    assert_eq!(core.info(&home, &ddoc).unwrap().updates_pending, 1);
+    host.put("new", Some(""));
+    assert_eq!(core.info(&host, &ddoc).unwrap().updates_pending, 1);
 }
 
 #[test]
 fn cleanup_keeps_what_is_needed() {
-    let home = home(100);
+    let host = host(100);
     let core = core(settings(1, 1 << 20));
     let (one, two) = (ddoc(VIEWS), ddoc(r#""v": {"map": "each list"}, "w": {"map": "value v k"}"#));
-    core.update(&home, &one, Urgency::Client).unwrap();
-    core.update(&home, &two, Urgency::Client).unwrap();
-    assert_eq!(home.index_count(), 5);
-    assert_eq!(core.collect(&home, &[one.clone(), two.clone()], 0).unwrap(), 0);
-    assert_eq!(core.collect(&home, std::slice::from_ref(&two), 0).unwrap(), 3);
-    assert_eq!(home.index_count(), 2);
+    core.update(&host, &one, Urgency::Client).unwrap();
+    core.update(&host, &two, Urgency::Client).unwrap();
+    assert_eq!(host.index_count(), 5);
+    assert_eq!(core.collect(&host, &[one.clone(), two.clone()], 0).unwrap(), 0);
+    assert_eq!(core.collect(&host, std::slice::from_ref(&two), 0).unwrap(), 3);
+    assert_eq!(host.index_count(), 2);
     let all = ViewQuery::default();
     for (ddoc, view) in [(&one, "sum"), (&two, "v")] {
-        let expected = model::answer(&home.documents.lock().clone(), ddoc, view, &all);
-        assert_eq!(ask(&core, &home, ddoc, view, &all).unwrap(), expected);
+        let expected = model::answer(&host.documents.lock().clone(), ddoc, view, &all);
+        assert_eq!(ask(&core, &host, ddoc, view, &all).unwrap(), expected);
     }
 }
 
 #[test]
 fn cleanup_beside_queries_changes_no_answer() {
     let engine = Arc::new(MemoryEngine::new());
-    let home = TestHome::new(engine.clone());
-    change(&home, &mut Random::of(8), 300, 500);
+    let host = TestHost::new(engine.clone());
+    change(&host, &mut Random::of(8), 300, 500);
     let core = core(settings(2, 1 << 20));
     let ddoc = ddoc(VIEWS);
     let all = ViewQuery::default();
-    let expected = model::answer(&home.documents.lock().clone(), &ddoc, "sum", &all);
+    let expected = model::answer(&host.documents.lock().clone(), &ddoc, "sum", &all);
     std::thread::scope(|scope| {
         for _ in 0..3 {
-            scope.spawn(|| (0..60).for_each(|_| assert_eq!(ask(&core, &home, &ddoc, "sum", &all).unwrap(), expected)));
+            scope.spawn(|| (0..60).for_each(|_| assert_eq!(ask(&core, &host, &ddoc, "sum", &all).unwrap(), expected)));
         }
         for _ in 0..60 {
-            core.collect(&home, &[], 0).unwrap();
+            core.collect(&host, &[], 0).unwrap();
         }
     });
-    core.collect(&home, &[], 0).unwrap();
-    assert_eq!(home.index_count(), 0);
+    core.collect(&host, &[], 0).unwrap();
+    assert_eq!(host.index_count(), 0);
     let entries = engine.statistics().iter().find(|(name, _)| *name == "entries").map(|(_, count)| *count);
     assert_eq!(entries, Some(0), "no index was built where nobody finds it");
 }
 
 #[test]
 fn a_stopped_database_is_not_indexed() {
-    let home = home(100);
+    let host = host(100);
     let core = core(settings(1, 1 << 20));
-    core.indexes_of(crate::home::Home::shard(&home)).stop_and_wait();
+    core.indexes_of(crate::host::IndexHost::shard(&host)).stop_and_wait();
     let ddoc = ddoc(VIEWS);
-    assert!(matches!(ask(&core, &home, &ddoc, "plain", &ViewQuery::default()), Err(ViewError::Stopped)));
+    assert!(matches!(ask(&core, &host, &ddoc, "plain", &ViewQuery::default()), Err(ViewError::Stopped)));
     core.stop();
-    assert!(matches!(core.update(&home, &ddoc, Urgency::Client), Err(ViewError::Stopped)));
+    assert!(matches!(core.update(&host, &ddoc, Urgency::Client), Err(ViewError::Stopped)));
 }
 
 /// Takes so many rows and then hangs up.
@@ -186,14 +186,14 @@ impl RowSink for StopsAfter {
 
 #[test]
 fn a_receiver_may_hang_up_at_any_row() {
-    let home = home(900);
+    let host = host(900);
     let core = core(settings(1, 1 << 20));
     let ddoc = ddoc(VIEWS);
     for rows in [0, 1, 2, 10, 100] {
         for reduce in [Reduce::Off, Reduce::Exact, Reduce::Level(1)] {
             let query = ViewQuery { reduce, ..ViewQuery::default() };
             // A sink that is called once more than it can take panics.
-            let _ = core.query(&home, &ddoc, "each", &query, &mut StopsAfter(rows)).unwrap();
+            let _ = core.query(&host, &ddoc, "each", &query, &mut StopsAfter(rows)).unwrap();
         }
     }
 }
@@ -202,21 +202,21 @@ fn a_receiver_may_hang_up_at_any_row() {
 /// every document comes after the one before it in the scan that emits for the other index, or is less than that.
 #[test]
 fn indexes_of_one_pass_see_different_documents() {
-    let home = TestHome::new(Arc::new(MemoryEngine::new()));
+    let host = TestHost::new(Arc::new(MemoryEngine::new()));
     for (id, member) in [("9", "a"), ("1", "b"), ("3", "a"), ("2", "b"), ("4", "a")] {
-        home.put(id, Some(&format!("\"{member}\":7")));
+        host.put(id, Some(&format!("\"{member}\":7")));
     }
     let core = core(settings(1, 1 << 20));
     let ddoc = ddoc(r#""a": {"map": "value a _id"}, "b": {"map": "value b _id"}"#);
     let check = |name: &str| {
-        let expected = model::answer(&home.documents.lock().clone(), &ddoc, name, &ViewQuery::default());
-        assert_eq!(ask(&core, &home, &ddoc, name, &ViewQuery::default()).unwrap(), expected, "{name}");
+        let expected = model::answer(&host.documents.lock().clone(), &ddoc, name, &ViewQuery::default());
+        assert_eq!(ask(&core, &host, &ddoc, name, &ViewQuery::default()).unwrap(), expected, "{name}");
     };
     check("a");
     check("b");
     // The back-pointers are in order as well: every row is found when its document changes.
     for id in ["9", "3", "4", "1", "2"] {
-        home.put(id, None);
+        host.put(id, None);
         check("a");
         check("b");
     }
@@ -226,12 +226,12 @@ fn indexes_of_one_pass_see_different_documents() {
 /// touch all leaves.
 #[test]
 fn long_rows_are_sorted_and_applied_bit_by_bit() {
-    let home = TestHome::new(Arc::new(MemoryEngine::new()));
+    let host = TestHost::new(Arc::new(MemoryEngine::new()));
     let put = |round: usize| {
         for number in 0..40 {
             let long = |n: usize| format!("\"{}{n}\"", "x".repeat(700 + (n * 37 + round * 11) % 500));
             let list: Vec<String> = (0..6).map(|n| long((number * 7 + n * round) % 19)).collect();
-            home.put(&format!("d{:02}", number * 17 % 40), Some(&format!("\"list\":[{}]", list.join(","))));
+            host.put(&format!("d{:02}", number * 17 % 40), Some(&format!("\"list\":[{}]", list.join(","))));
         }
     };
     // So little memory that each document is a run, and so small parts that documents are taken apart.
@@ -244,8 +244,8 @@ fn long_rows_are_sorted_and_applied_bit_by_bit() {
         put(round);
         for (view, reduce) in [("v", Reduce::Off), ("v", Reduce::Whole), ("sum", Reduce::Whole)] {
             let query = ViewQuery { reduce, ..ViewQuery::default() };
-            let expected = model::answer(&home.documents.lock().clone(), &ddoc, view, &query);
-            assert_eq!(ask(&core, &home, &ddoc, view, &query).unwrap(), expected, "{view} in round {round}");
+            let expected = model::answer(&host.documents.lock().clone(), &ddoc, view, &query);
+            assert_eq!(ask(&core, &host, &ddoc, view, &query).unwrap(), expected, "{view} in round {round}");
         }
     }
 }

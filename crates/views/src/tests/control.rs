@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use settee_storage::memory::MemoryEngine;
 
-use super::home::TestHome;
+use super::host::TestHost;
 use super::random::{VIEWS, change, compare};
 use super::{Rows, ask, counted_core, ddoc, settings};
 use crate::clock::Clock;
@@ -17,136 +17,136 @@ use crate::testing::CountedRules;
 use crate::views::Core;
 use settee_model::testing::Random;
 
-fn home(documents: u64) -> Arc<TestHome> {
-    let home = TestHome::new(Arc::new(MemoryEngine::new()));
-    change(&home, &mut Random::of(9), documents, documents);
-    Arc::new(home)
+fn host(documents: u64) -> Arc<TestHost> {
+    let host = TestHost::new(Arc::new(MemoryEngine::new()));
+    change(&host, &mut Random::of(9), documents, documents);
+    Arc::new(host)
 }
 
 /// Calls `command` when a build has mapped so many documents.
-fn command_at(core: &Arc<Core>, home: &Arc<TestHome>, language: &CountedRules, at: u64, command: fn(&Core, &TestHome)) {
-    let (core, home) = (Arc::clone(core), Arc::clone(home));
+fn command_at(core: &Arc<Core>, host: &Arc<TestHost>, language: &CountedRules, at: u64, command: fn(&Core, &TestHost)) {
+    let (core, host) = (Arc::clone(core), Arc::clone(host));
     *language.watcher.lock() = Some(Box::new(move |mapped| {
         if mapped >= at {
-            command(&core, &home);
+            command(&core, &host);
         }
         Ok(())
     }));
 }
 
-fn status(core: &Core, home: &TestHome) -> BuildStatus {
-    core.build_state(home, &ddoc(VIEWS)).unwrap().status
+fn status(core: &Core, host: &TestHost) -> BuildStatus {
+    core.build_state(host, &ddoc(VIEWS)).unwrap().status
 }
 
 #[test]
 fn a_paused_build_goes_on_where_it_was() {
-    let home = home(2_000);
+    let host = host(2_000);
     let (core, language) = counted_core(settings(2, 1 << 20));
     let core = Arc::new(core);
-    command_at(&core, &home, &language, 600, |core, home| core.pause(home, &ddoc(VIEWS)).unwrap());
-    assert!(matches!(core.update(&*home, &ddoc(VIEWS), Urgency::Background), Err(ViewError::Paused)));
+    command_at(&core, &host, &language, 600, |core, host| core.pause(host, &ddoc(VIEWS)).unwrap());
+    assert!(matches!(core.update(&*host, &ddoc(VIEWS), Urgency::Background), Err(ViewError::Paused)));
     *language.watcher.lock() = None;
-    let state = core.build_state(&*home, &ddoc(VIEWS)).unwrap();
+    let state = core.build_state(&*host, &ddoc(VIEWS)).unwrap();
     assert_eq!((state.status, state.update_seq, state.waiting_clients), (BuildStatus::Paused, 0, 0));
     assert!(state.checkpoint_seq.unwrap() > 0 && state.updates_pending > 1_000);
     // A client is told, unless it takes what there is.
     let mut rows = Rows::default();
     assert!(matches!(
-        core.query(&*home, &ddoc(VIEWS), "plain", &ViewQuery::default(), &mut rows),
+        core.query(&*host, &ddoc(VIEWS), "plain", &ViewQuery::default(), &mut rows),
         Err(ViewError::Paused)
     ));
     let stale = ViewQuery { update: Update::False, ..ViewQuery::default() };
-    assert!(ask(&core, &home, &ddoc(VIEWS), "plain", &stale).unwrap().map.is_empty());
+    assert!(ask(&core, &host, &ddoc(VIEWS), "plain", &stale).unwrap().map.is_empty());
     // Also after a restart.
     let directory = core.settings().run_directory.clone();
     let (core, language) = counted_core(super::Settings { run_directory: directory, ..settings(2, 1 << 20) });
-    assert_eq!(status(&core, &home), BuildStatus::Paused);
-    assert_eq!(core.lag(&*home, &ddoc(VIEWS)).unwrap(), None);
-    core.resume(&*home, &ddoc(VIEWS)).unwrap();
-    assert_eq!(status(&core, &home), BuildStatus::Lagging);
-    core.update(&*home, &ddoc(VIEWS), Urgency::Background).unwrap();
-    assert_eq!(status(&core, &home), BuildStatus::Current);
-    let there = home.documents.lock().by_id.len() as u64;
+    assert_eq!(status(&core, &host), BuildStatus::Paused);
+    assert_eq!(core.lag(&*host, &ddoc(VIEWS)).unwrap(), None);
+    core.resume(&*host, &ddoc(VIEWS)).unwrap();
+    assert_eq!(status(&core, &host), BuildStatus::Lagging);
+    core.update(&*host, &ddoc(VIEWS), Urgency::Background).unwrap();
+    assert_eq!(status(&core, &host), BuildStatus::Current);
+    let there = host.documents.lock().by_id.len() as u64;
     assert!(language.mapped.load(Ordering::Relaxed) <= there - 600, "what was done is not done again");
-    compare(&core, &home, &ddoc(VIEWS), &mut Random::of(1), 10);
+    compare(&core, &host, &ddoc(VIEWS), &mut Random::of(1), 10);
 }
 
 #[test]
 fn a_cancelled_build_is_forgotten_and_left_alone_until_somebody_asks() {
-    let home = home(2_000);
+    let host = host(2_000);
     let (core, language) = counted_core(settings(2, 1 << 20));
     let core = Arc::new(core);
-    command_at(&core, &home, &language, 600, |core, home| core.cancel(home, &ddoc(VIEWS)).unwrap());
-    assert!(matches!(core.update(&*home, &ddoc(VIEWS), Urgency::Background), Err(ViewError::Cancelled)));
+    command_at(&core, &host, &language, 600, |core, host| core.cancel(host, &ddoc(VIEWS)).unwrap());
+    assert!(matches!(core.update(&*host, &ddoc(VIEWS), Urgency::Background), Err(ViewError::Cancelled)));
     *language.watcher.lock() = None;
-    let state = core.build_state(&*home, &ddoc(VIEWS)).unwrap();
+    let state = core.build_state(&*host, &ddoc(VIEWS)).unwrap();
     assert_eq!((state.status, state.checkpoint_seq), (BuildStatus::Resting, None));
-    assert_eq!(core.lag(&*home, &ddoc(VIEWS)).unwrap(), None);
+    assert_eq!(core.lag(&*host, &ddoc(VIEWS)).unwrap(), None);
     let other = ddoc(r#""v": {"map": "value k v"}"#);
-    assert!(core.lag(&*home, &other).unwrap().is_some(), "another definition");
-    compare(&core, &home, &ddoc(VIEWS), &mut Random::of(1), 20);
-    assert_eq!(status(&core, &home), BuildStatus::Current);
-    home.put("more", None);
-    assert_eq!(status(&core, &home), BuildStatus::Lagging, "the background sees to it again");
-    core.update(&*home, &ddoc(VIEWS), Urgency::Background).unwrap();
+    assert!(core.lag(&*host, &other).unwrap().is_some(), "another definition");
+    compare(&core, &host, &ddoc(VIEWS), &mut Random::of(1), 20);
+    assert_eq!(status(&core, &host), BuildStatus::Current);
+    host.put("more", None);
+    assert_eq!(status(&core, &host), BuildStatus::Lagging, "the background sees to it again");
+    core.update(&*host, &ddoc(VIEWS), Urgency::Background).unwrap();
     // Without a build there is nothing to end, but what one has kept goes as well.
-    change(&home, &mut Random::of(2), 4_000, 5_000);
-    command_at(&core, &home, &language, 2_200, |core, home| core.pause(home, &ddoc(VIEWS)).unwrap());
-    core.update(&*home, &ddoc(VIEWS), Urgency::Background).unwrap_err();
-    assert!(core.build_state(&*home, &ddoc(VIEWS)).unwrap().checkpoint_seq.is_some());
-    core.cancel(&*home, &ddoc(VIEWS)).unwrap();
-    assert!(core.build_state(&*home, &ddoc(VIEWS)).unwrap().checkpoint_seq.is_none());
+    change(&host, &mut Random::of(2), 4_000, 5_000);
+    command_at(&core, &host, &language, 2_200, |core, host| core.pause(host, &ddoc(VIEWS)).unwrap());
+    core.update(&*host, &ddoc(VIEWS), Urgency::Background).unwrap_err();
+    assert!(core.build_state(&*host, &ddoc(VIEWS)).unwrap().checkpoint_seq.is_some());
+    core.cancel(&*host, &ddoc(VIEWS)).unwrap();
+    assert!(core.build_state(&*host, &ddoc(VIEWS)).unwrap().checkpoint_seq.is_none());
     *language.watcher.lock() = None;
-    core.resume(&*home, &ddoc(VIEWS)).unwrap();
-    compare(&core, &home, &ddoc(VIEWS), &mut Random::of(1), 10);
+    core.resume(&*host, &ddoc(VIEWS)).unwrap();
+    compare(&core, &host, &ddoc(VIEWS), &mut Random::of(1), 10);
 }
 
 #[test]
 fn an_orderly_end_keeps_what_was_done() {
-    let home = home(2_000);
+    let host = host(2_000);
     let (core, language) = counted_core(settings(2, 1 << 20));
     let core = Arc::new(core);
-    command_at(&core, &home, &language, 600, |core, _| core.is_stopping.store(true, Ordering::Relaxed));
-    assert!(matches!(core.update(&*home, &ddoc(VIEWS), Urgency::Client), Err(ViewError::Stopped)));
+    command_at(&core, &host, &language, 600, |core, _| core.is_stopping.store(true, Ordering::Relaxed));
+    assert!(matches!(core.update(&*host, &ddoc(VIEWS), Urgency::Client), Err(ViewError::Stopped)));
     let directory = core.settings().run_directory.clone();
     let (core, language) = counted_core(super::Settings { run_directory: directory, ..settings(2, 1 << 20) });
-    compare(&core, &home, &ddoc(VIEWS), &mut Random::of(1), 10);
-    let there = home.documents.lock().by_id.len() as u64;
+    compare(&core, &host, &ddoc(VIEWS), &mut Random::of(1), 10);
+    let there = host.documents.lock().by_id.len() as u64;
     assert!(language.mapped.load(Ordering::Relaxed) <= there - 600);
 }
 
 #[test]
 fn several_views_that_lag_share_one_pass() {
-    let home = home(1_000);
+    let host = host(1_000);
     let (core, language) = counted_core(settings(1, 1 << 20));
     let mapped = |ddoc: &settee_design::DesignDocument| {
         let before = language.mapped.load(Ordering::Relaxed);
-        core.update(&*home, ddoc, Urgency::Client).unwrap();
+        core.update(&*host, ddoc, Urgency::Client).unwrap();
         language.mapped.load(Ordering::Relaxed) - before
     };
-    let live = |home: &TestHome| {
-        let documents = home.documents.lock();
+    let live = |host: &TestHost| {
+        let documents = host.documents.lock();
         documents.by_id.iter().filter(|(id, document)| document.json.is_some() && !id.starts_with('_')).count() as u64
     };
-    assert_eq!(mapped(&ddoc(VIEWS)), live(&home), "four indexes, each document once");
+    assert_eq!(mapped(&ddoc(VIEWS)), live(&host), "four indexes, each document once");
     // One of them is a little ahead of the others.
-    change(&home, &mut Random::of(2), 20, 1_000);
+    change(&host, &mut Random::of(2), 20, 1_000);
     mapped(&ddoc(r#""v": {"map": "each list"}"#));
-    change(&home, &mut Random::of(3), 400, 1_000);
+    change(&host, &mut Random::of(3), 400, 1_000);
     assert!(mapped(&ddoc(VIEWS)) <= 420);
     // A new view has everything to do, and the others nothing.
     let more = format!(r#"{VIEWS}, "new": {{"map": "value v k"}}"#);
-    assert_eq!(mapped(&ddoc(&more)), live(&home));
-    compare(&core, &home, &ddoc(VIEWS), &mut Random::of(1), 20);
+    assert_eq!(mapped(&ddoc(&more)), live(&host));
+    compare(&core, &host, &ddoc(VIEWS), &mut Random::of(1), 20);
 }
 
 #[test]
 fn a_changed_reduce_function_reduces_again_without_mapping() {
-    let home = home(1_000);
+    let host = host(1_000);
     let (core, language) = counted_core(settings(1, 1 << 20));
     for reduce in ["_count", "_sum", "_stats", "count"] {
         let ddoc = ddoc(&format!(r#""v": {{"map": "value k v", "reduce": "{reduce}"}}"#));
-        core.update(&*home, &ddoc, Urgency::Client).unwrap();
+        core.update(&*host, &ddoc, Urgency::Client).unwrap();
         if reduce == "_count" {
             language.mapped.store(0, Ordering::Relaxed);
         }
@@ -156,18 +156,18 @@ fn a_changed_reduce_function_reduces_again_without_mapping() {
 
 #[test]
 fn forgotten_indexes_go_after_a_while() {
-    let home = home(100);
+    let host = host(100);
     let now = Arc::new(AtomicU64::new(0));
     let clock = Arc::clone(&now);
     let clock = Clock::new(move || clock.load(Ordering::Relaxed));
     let (core, _) = counted_core(super::Settings { clock, ..settings(1, 1 << 20) });
     let (one, two) = (ddoc(r#""v": {"map": "value k v"}"#), ddoc(r#""v": {"map": "each list"}"#));
-    core.update(&*home, &one, Urgency::Client).unwrap();
-    core.update(&*home, &two, Urgency::Client).unwrap();
+    core.update(&*host, &one, Urgency::Client).unwrap();
+    core.update(&*host, &two, Urgency::Client).unwrap();
     let collect = |at_us: u64, ddocs: &[&settee_design::DesignDocument]| {
         now.store(at_us, Ordering::Relaxed);
         let ddocs: Vec<_> = ddocs.iter().map(|ddoc| (*ddoc).clone()).collect();
-        core.collect(&*home, &ddocs, 1_000).unwrap()
+        core.collect(&*host, &ddocs, 1_000).unwrap()
     };
     assert_eq!(collect(5_000, &[&one, &two]), 0);
     assert_eq!(collect(6_000, &[&one]), 0);
@@ -176,24 +176,24 @@ fn forgotten_indexes_go_after_a_while() {
     assert_eq!(collect(7_000, &[&one]), 0);
     assert_eq!(collect(7_999, &[&one]), 0);
     // Somebody uses it without a design document.
-    core.update(&*home, &two, Urgency::Client).unwrap();
+    core.update(&*host, &two, Urgency::Client).unwrap();
     assert_eq!(collect(8_900, &[&one]), 0);
     assert_eq!(collect(8_999, &[&one]), 1);
-    assert_eq!(home.index_count(), 1);
+    assert_eq!(host.index_count(), 1);
 }
 
 #[test]
 fn runs_of_indexes_that_are_gone_are_swept_away() {
-    let home = home(2_000);
+    let host = host(2_000);
     let (core, language) = counted_core(settings(2, 1 << 20));
     let core = Arc::new(core);
-    command_at(&core, &home, &language, 600, |core, home| core.pause(home, &ddoc(VIEWS)).unwrap());
-    core.update(&*home, &ddoc(VIEWS), Urgency::Background).unwrap_err();
+    command_at(&core, &host, &language, 600, |core, host| core.pause(host, &ddoc(VIEWS)).unwrap());
+    core.update(&*host, &ddoc(VIEWS), Urgency::Background).unwrap_err();
     let directories = || crate::indexer::runs::directories(&core.settings().run_directory).unwrap();
     assert_eq!(directories().len(), 4);
     assert!(directories().iter().all(|(_, owner)| owner.as_deref() == Some("db")));
     let one = directories()[0].0;
     assert_eq!(core.sweep(|shard| shard != one).unwrap(), 1);
-    assert_eq!(core.collect(&*home, &[], 0).unwrap(), 4);
+    assert_eq!(core.collect(&*host, &[], 0).unwrap(), 4);
     assert!(directories().is_empty());
 }

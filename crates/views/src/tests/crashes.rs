@@ -6,7 +6,7 @@ use std::sync::Arc;
 use settee_storage::faulty::{FaultyEngine, WriteFault};
 use settee_storage::{Direction, Engine, Expect, KeyRange, Keyspace, Snapshot, StorageError};
 
-use super::home::TestHome;
+use super::host::TestHost;
 use super::random::{VIEWS, change, compare};
 use super::{ask, core, ddoc, settings};
 use crate::index::{IndexStore, Tokens};
@@ -20,9 +20,9 @@ use crate::tree::check::{OwnedRow, check};
 use settee_model::testing::Random;
 
 /// Checks the trees of all indexes as they are stored, and gives the nodes that belong to no tree.
-pub(super) fn check_stored(home: &TestHome, engine: &Arc<dyn Engine>) -> Vec<u64> {
+pub(super) fn check_stored(host: &TestHost, engine: &Arc<dyn Engine>) -> Vec<u64> {
     let mut leftovers = Vec::new();
-    for shard in home.index_shards() {
+    for shard in host.index_shards() {
         let store = IndexStore::new(Arc::clone(engine), shard, Arc::new(Tokens::new(0)), Arc::default());
         let snapshot = store.snapshot().unwrap();
         let Some(meta) = store.meta(&*snapshot).unwrap() else {
@@ -71,26 +71,26 @@ fn every_crash_image_can_be_brought_up_to_date() {
         let mut random = Random::of(seed);
         let faulty = Arc::new(FaultyEngine::new());
         let engine: Arc<dyn Engine> = faulty.clone();
-        let home = TestHome::new(Arc::clone(&engine));
+        let host = TestHost::new(Arc::clone(&engine));
         let ddoc = ddoc(VIEWS);
         let core_now = core(settings(1, 5_000));
         for round in 0..5 {
-            change(&home, &mut random, if round == 3 { 6_000 } else { 150 }, 2_000);
-            ask(&core_now, &home, &ddoc, "plain", &ViewQuery::default()).unwrap();
-            assert_eq!(check_stored(&home, &engine), []);
+            change(&host, &mut random, if round == 3 { 6_000 } else { 150 }, 2_000);
+            ask(&core_now, &host, &ddoc, "plain", &ViewQuery::default()).unwrap();
+            assert_eq!(check_stored(&host, &engine), []);
         }
         let images: Vec<_> = faulty.crash_images().collect();
         assert!(images.len() > 10);
         let mut leftovers = 0;
         for image in images {
             let engine: Arc<dyn Engine> = Arc::new(image);
-            let home = home.over(Arc::clone(&engine));
-            leftovers += check_stored(&home, &engine).len();
-            change(&home, &mut random, 40, 2_000);
+            let host = host.over(Arc::clone(&engine));
+            leftovers += check_stored(&host, &engine).len();
+            change(&host, &mut random, 40, 2_000);
             let core = core(settings(1, 1 << 20));
-            compare(&core, &home, &ddoc, &mut random, 5);
-            core.update(&home, &ddoc, Urgency::Client).unwrap();
-            assert_eq!(check_stored(&home, &engine), []);
+            compare(&core, &host, &ddoc, &mut random, 5);
+            core.update(&host, &ddoc, Urgency::Client).unwrap();
+            assert_eq!(check_stored(&host, &engine), []);
         }
         assert!(leftovers > 0, "some crashes must hit a build that has written nodes already");
     }
@@ -101,11 +101,11 @@ fn a_failed_write_loses_nothing() {
     let mut random = Random::of(21);
     let faulty = Arc::new(FaultyEngine::new());
     let engine: Arc<dyn Engine> = faulty.clone();
-    let home = TestHome::new(Arc::clone(&engine));
+    let host = TestHost::new(Arc::clone(&engine));
     let ddoc = ddoc(VIEWS);
     let core = core(settings(1, 5_000));
     for round in 0..30 {
-        change(&home, &mut random, 100, 1_000);
+        change(&host, &mut random, 100, 1_000);
         let fault = match round % 3 {
             0 => WriteFault::Fail(StorageError::Full("test".to_owned())),
             1 => WriteFault::LoseRequest,
@@ -113,10 +113,10 @@ fn a_failed_write_loses_nothing() {
         };
         faulty.inject_write(random.below(4) + 1, fault);
         // The first try may fail or not, depending on how many writes there are.
-        let _ = core.update(&home, &ddoc, Urgency::Client);
-        let _ = core.update(&home, &ddoc, Urgency::Client);
-        compare(&core, &home, &ddoc, &mut random, 5);
-        core.update(&home, &ddoc, Urgency::Client).unwrap();
-        assert_eq!(check_stored(&home, &engine), []);
+        let _ = core.update(&host, &ddoc, Urgency::Client);
+        let _ = core.update(&host, &ddoc, Urgency::Client);
+        compare(&core, &host, &ddoc, &mut random, 5);
+        core.update(&host, &ddoc, Urgency::Client).unwrap();
+        assert_eq!(check_stored(&host, &engine), []);
     }
 }

@@ -9,7 +9,7 @@ use settee_storage::faulty::FaultyEngine;
 use settee_storage::memory::MemoryEngine;
 
 use super::crashes::check_stored;
-use super::home::TestHome;
+use super::host::TestHost;
 use super::random::{change, id};
 use super::resume::hurried;
 use super::{Rows, counted_core, ddoc, model, run_directory};
@@ -40,7 +40,7 @@ fn design(random: &mut Random) -> DesignDocument {
 struct Life {
     random: Random,
     engine: Arc<FaultyEngine>,
-    home: Arc<TestHome>,
+    host: Arc<TestHost>,
     core: Arc<Core>,
     language: CountedRules,
     ddoc: DesignDocument,
@@ -55,27 +55,27 @@ impl Life {
         let (core, language) = counted_core(hurried(&files, 30_000));
         let ddoc = design(&mut random);
         let engine = Arc::new(FaultyEngine::new());
-        let home = Arc::new(TestHome::new(engine.clone()));
-        Self { random, engine, home, core: Arc::new(core), language, ddoc, files }
+        let host = Arc::new(TestHost::new(engine.clone()));
+        Self { random, engine, host, core: Arc::new(core), language, ddoc, files }
     }
 
     fn step(&mut self) {
         match self.random.below(12) {
-            0 | 1 => change(&self.home, &mut self.random, 30, 1_500),
-            2 => change(&self.home, &mut self.random, 1_500, 1_500),
+            0 | 1 => change(&self.host, &mut self.random, 30, 1_500),
+            2 => change(&self.host, &mut self.random, 1_500, 1_500),
             3 => {
                 for _ in 0..10 {
                     let id = id(&mut self.random, 1_500);
-                    self.home.purge(&id, self.random.below(4) == 0);
+                    self.host.purge(&id, self.random.below(4) == 0);
                 }
             }
-            4 => self.home.forget_purges(),
+            4 => self.host.forget_purges(),
             5 => self.ddoc = design(&mut self.random),
             6 => self.crash(),
             7 => self.command(Core::pause),
             8 => self.command(Core::cancel),
             9 => self.lose_workers(),
-            10 => drop(self.core.collect(&*self.home, std::slice::from_ref(&self.ddoc), 0).unwrap()),
+            10 => drop(self.core.collect(&*self.host, std::slice::from_ref(&self.ddoc), 0).unwrap()),
             _ => self.compare(),
         }
     }
@@ -83,37 +83,37 @@ impl Life {
     /// The process dies, in mid-build or not, and the engine loses some of what was not synced.
     fn crash(&mut self) {
         self.language.watcher.lock().replace(dies_after(self.random.below(1_500)));
-        let _ = self.core.update(&*self.home, &self.ddoc, Urgency::Background);
+        let _ = self.core.update(&*self.host, &self.ddoc, Urgency::Background);
         let images: Vec<MemoryEngine> = self.engine.crash_images().collect();
         let index = usize::try_from(self.random.below(images.len() as u64)).unwrap();
         self.engine = Arc::new(FaultyEngine::over(images.into_iter().nth(index).unwrap()));
-        self.home = Arc::new(self.home.over(self.engine.clone()));
+        self.host = Arc::new(self.host.over(self.engine.clone()));
         let (core, language) = counted_core(hurried(&self.files, 30_000));
         (self.core, self.language) = (Arc::new(core), language);
     }
 
     /// A command comes in mid-build; a pause does not last.
-    fn command(&mut self, command: fn(&Core, &dyn crate::home::Home, &DesignDocument) -> Result<(), ViewError>) {
-        let (core, home, ddoc) = (Arc::clone(&self.core), Arc::clone(&self.home), self.ddoc.clone());
+    fn command(&mut self, command: fn(&Core, &dyn crate::host::IndexHost, &DesignDocument) -> Result<(), ViewError>) {
+        let (core, host, ddoc) = (Arc::clone(&self.core), Arc::clone(&self.host), self.ddoc.clone());
         let mut left: u64 = self.random.below(10);
         *self.language.watcher.lock() = Some(Box::new(move |_| {
             if left == 0 {
-                command(&core, &*home, &ddoc).unwrap();
+                command(&core, &*host, &ddoc).unwrap();
             }
             left = left.wrapping_sub(1);
             Ok(())
         }));
-        let result = self.core.update(&*self.home, &self.ddoc, Urgency::Background);
+        let result = self.core.update(&*self.host, &self.ddoc, Urgency::Background);
         assert!(matches!(result, Ok(()) | Err(ViewError::Paused | ViewError::Cancelled)), "{result:?}");
         *self.language.watcher.lock() = None;
-        self.core.resume(&*self.home, &self.ddoc).unwrap();
+        self.core.resume(&*self.host, &self.ddoc).unwrap();
     }
 
     /// Two of the processes that map documents die.
     fn lose_workers(&mut self) {
         for _ in 0..2 {
             self.language.watcher.lock().replace(dies_after(self.random.below(500)));
-            let _ = self.core.update(&*self.home, &self.ddoc, Urgency::Background);
+            let _ = self.core.update(&*self.host, &self.ddoc, Urgency::Background);
         }
         *self.language.watcher.lock() = None;
     }
@@ -124,15 +124,15 @@ impl Life {
             let reduce = reduce[usize::try_from(self.random.below(4)).unwrap()];
             let query = ViewQuery { reduce, update: Update::True, ..ViewQuery::default() };
             let mut rows = Rows::default();
-            let _ = self.core.query(&*self.home, &self.ddoc, name, &query, &mut rows).unwrap();
+            let _ = self.core.query(&*self.host, &self.ddoc, name, &query, &mut rows).unwrap();
             // While the old view answers, it is the one that it says.
             if rows.stale.is_some() {
                 assert_eq!(self.ddoc.swap, Swap::Online);
-                self.core.update(&*self.home, &self.ddoc, Urgency::Background).unwrap();
+                self.core.update(&*self.host, &self.ddoc, Urgency::Background).unwrap();
                 rows = Rows::default();
-                let _ = self.core.query(&*self.home, &self.ddoc, name, &query, &mut rows).unwrap();
+                let _ = self.core.query(&*self.host, &self.ddoc, name, &query, &mut rows).unwrap();
             }
-            assert_eq!(rows, model::answer(&self.home.documents.lock().clone(), &self.ddoc, name, &query), "{name}");
+            assert_eq!(rows, model::answer(&self.host.documents.lock().clone(), &self.ddoc, name, &query), "{name}");
         }
     }
 }
@@ -152,17 +152,17 @@ fn an_index_after_any_life_is_one_that_was_built_from_scratch() {
         (0..40).for_each(|_| life.step());
         *life.language.watcher.lock() = None;
         life.compare();
-        life.core.update(&*life.home, &life.ddoc, Urgency::Client).unwrap();
+        life.core.update(&*life.host, &life.ddoc, Urgency::Client).unwrap();
         let engine: Arc<dyn Engine> = life.engine.clone();
-        life.core.collect(&*life.home, std::slice::from_ref(&life.ddoc), 0).unwrap();
-        assert_eq!(check_stored(&life.home, &engine), []);
+        life.core.collect(&*life.host, std::slice::from_ref(&life.ddoc), 0).unwrap();
+        assert_eq!(check_stored(&life.host, &engine), []);
         // The stored trees agree with those of a fresh index, too.
-        let fresh = life.home.over(Arc::new(MemoryEngine::new()));
+        let fresh = life.host.over(Arc::new(MemoryEngine::new()));
         let (core, _) = counted_core(super::settings(1, 1 << 20));
         for name in ["v0", "v1", "v2"] {
             let query = ViewQuery { reduce: Reduce::Off, ..ViewQuery::default() };
             let (mut one, mut other) = (Rows::default(), Rows::default());
-            let _ = life.core.query(&*life.home, &life.ddoc, name, &query, &mut one).unwrap();
+            let _ = life.core.query(&*life.host, &life.ddoc, name, &query, &mut one).unwrap();
             let _ = core.query(&fresh, &life.ddoc, name, &query, &mut other).unwrap();
             assert_eq!((one.header, one.map), (other.header, other.map));
         }

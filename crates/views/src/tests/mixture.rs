@@ -10,7 +10,7 @@ use settee_storage::memory::MemoryEngine;
 use settee_storage::{Engine, StorageError};
 
 use super::crashes::check_stored;
-use super::home::TestHome;
+use super::host::TestHost;
 use super::random::{NAMES, VIEWS, change, compare_one, id, query};
 use super::resume::hurried;
 use super::{Rows, ask, counted_core, ddoc, model, run_directory};
@@ -52,7 +52,7 @@ fn editions() -> Vec<DesignDocument> {
 struct World {
     random: Random,
     faulty: Arc<FaultyEngine>,
-    home: TestHome,
+    host: TestHost,
     core: Core,
     language: CountedRules,
     /// The last one is the present one.
@@ -65,11 +65,11 @@ struct World {
 impl World {
     fn new(mut random: Random) -> Self {
         let faulty = Arc::new(FaultyEngine::new());
-        let home = TestHome::new(faulty.clone());
+        let host = TestHost::new(faulty.clone());
         let mut editions = editions();
         random.shuffle(&mut editions);
         let (core, language) = counted_core(hurried(&run_directory(), 20_000));
-        Self { random, faulty, home, core, language, editions, crashes: 0, stale: 0 }
+        Self { random, faulty, host, core, language, editions, crashes: 0, stale: 0 }
     }
 
     fn present(&self) -> &DesignDocument {
@@ -86,7 +86,7 @@ impl World {
         let mut images: Vec<MemoryEngine> = self.faulty.crash_images().collect();
         let image = images.swap_remove(self.random.below(images.len()));
         self.faulty = Arc::new(FaultyEngine::over(image));
-        self.home = self.home.over(self.faulty.clone());
+        self.host = self.host.over(self.faulty.clone());
         self.crashes += 1;
         self.restart();
     }
@@ -100,22 +100,22 @@ impl World {
 
     /// Something happens to documents, to the engine, to the process or to the design document.
     fn step(&mut self) {
-        let (home, random) = (&self.home, &mut self.random);
+        let (host, random) = (&self.host, &mut self.random);
         match random.below(20) {
             0..=5 => {
                 let count = random.pick(&[1, 20, 300]);
-                change(home, random, count, SPACE);
+                change(host, random, count, SPACE);
             }
-            6 | 7 => (0..random.below(30)).for_each(|_| home.put_conflict(&id(random, SPACE))),
+            6 | 7 => (0..random.below(30)).for_each(|_| host.put_conflict(&id(random, SPACE))),
             8 | 9 => {
                 for _ in 0..random.below(30) {
                     let leaves_something = random.one_in(3);
-                    home.purge(&id(random, SPACE), leaves_something);
+                    host.purge(&id(random, SPACE), leaves_something);
                 }
             }
-            10 => home.forget_purges(),
-            11 => self.core.compact(home, self.editions.last().unwrap()).unwrap(),
-            12 => drop(self.core.collect(home, std::slice::from_ref(self.editions.last().unwrap()), 0).unwrap()),
+            10 => host.forget_purges(),
+            11 => self.core.compact(host, self.editions.last().unwrap()).unwrap(),
+            12 => drop(self.core.collect(host, std::slice::from_ref(self.editions.last().unwrap()), 0).unwrap()),
             13 => self.restart(),
             14 | 15 => self.crash(),
             16 => self.fail_once(),
@@ -133,8 +133,8 @@ impl World {
         let last = self.faulty.writes() + nth;
         self.faulty.inject_write(nth, fault);
         while self.faulty.writes() < last {
-            change(&self.home, &mut self.random, 5, SPACE);
-            let _ = self.core.update(&self.home, self.present(), Urgency::Client);
+            change(&self.host, &mut self.random, 5, SPACE);
+            let _ = self.core.update(&self.host, self.present(), Urgency::Client);
         }
     }
 
@@ -145,7 +145,7 @@ impl World {
             if mapped < last { Ok(()) } else { Err(RunError::Machinery("two processes died".to_owned())) }
         };
         *self.language.watcher.lock() = Some(Box::new(end));
-        let _ = self.core.update(&self.home, self.present(), Urgency::Client);
+        let _ = self.core.update(&self.host, self.present(), Urgency::Client);
         *self.language.watcher.lock() = None;
     }
 
@@ -153,9 +153,9 @@ impl World {
     fn look(&mut self) {
         for _ in 0..self.random.below(6) {
             let (name, query) = (self.random.pick(&names()), query(&mut self.random));
-            let documents = Arc::clone(&self.home.documents.lock());
+            let documents = Arc::clone(&self.host.documents.lock());
             let mut rows = Rows::default();
-            match self.core.query(&self.home, self.present(), name, &query, &mut rows) {
+            match self.core.query(&self.host, self.present(), name, &query, &mut rows) {
                 Ok(_) if rows.stale.take().is_some() => {
                     let mut others = self.editions.iter().filter(|edition| {
                         edition.view(name).unwrap().reduce.is_some()
@@ -167,28 +167,28 @@ impl World {
                 }
                 Ok(_) => assert_eq!(rows, model::answer(&documents, self.present(), name, &query), "{name} {query:?}"),
                 Err(ViewError::Query(_)) => {
-                    compare_one(&self.core, &self.home, self.present(), name, &query, &documents);
+                    compare_one(&self.core, &self.host, self.present(), name, &query, &documents);
                 }
                 // An earlier failure rests: the build is begun by hand.
-                Err(_) => self.core.update(&self.home, self.present(), Urgency::Client).unwrap(),
+                Err(_) => self.core.update(&self.host, self.present(), Urgency::Client).unwrap(),
             }
         }
     }
 
     /// The index at the end, and one that is built from nothing.
     fn compare_with_a_new_one(&self) {
-        self.core.update(&self.home, self.present(), Urgency::Client).unwrap();
+        self.core.update(&self.host, self.present(), Urgency::Client).unwrap();
         let engine: Arc<dyn Engine> = self.faulty.clone();
-        self.core.collect(&self.home, std::slice::from_ref(self.present()), 0).unwrap();
-        assert_eq!(check_stored(&self.home, &engine), []);
-        let rebuilt = TestHome::new(Arc::new(MemoryEngine::new()));
-        *rebuilt.documents.lock() = Arc::clone(&self.home.documents.lock());
+        self.core.collect(&self.host, std::slice::from_ref(self.present()), 0).unwrap();
+        assert_eq!(check_stored(&self.host, &engine), []);
+        let rebuilt = TestHost::new(Arc::new(MemoryEngine::new()));
+        *rebuilt.documents.lock() = Arc::clone(&self.host.documents.lock());
         let (fresh, _) = counted_core(super::settings(1, 1 << 20));
-        let documents = Arc::clone(&self.home.documents.lock());
+        let documents = Arc::clone(&self.host.documents.lock());
         for name in names() {
             for reduce in [crate::query::Reduce::Default, crate::query::Reduce::Off, crate::query::Reduce::Exact] {
                 let query = ViewQuery { reduce, ..ViewQuery::default() };
-                let rows = match ask(&self.core, &self.home, self.present(), name, &query) {
+                let rows = match ask(&self.core, &self.host, self.present(), name, &query) {
                     Err(ViewError::Query(_)) => continue,
                     rows => rows.unwrap(),
                 };
@@ -206,7 +206,7 @@ fn an_index_after_anything_is_one_that_was_built_afterwards() {
         println!("seed {seed}");
         // The last one is always another.
         let mut world = World::new(if seed < 11 { Random::of(seed) } else { Random::new() });
-        change(&world.home, &mut world.random, 500, SPACE);
+        change(&world.host, &mut world.random, 500, SPACE);
         for _ in 0..40 {
             world.step();
             world.look();

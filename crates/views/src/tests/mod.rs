@@ -6,7 +6,7 @@ mod builds;
 mod control;
 mod crashes;
 mod database;
-mod home;
+mod host;
 mod life;
 mod mixture;
 mod model;
@@ -34,7 +34,7 @@ use crate::query::{Header, MapRow, ReduceRow, RowSink, ViewQuery};
 use crate::serving::Stale;
 use crate::testing::{CountedRules, Rules};
 use crate::views::{About, Answer, Core, Log};
-use home::TestHome;
+use host::TestHost;
 
 /// An answer, copied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,7 +84,7 @@ pub(crate) fn settings(threads: usize, memory_bytes: usize) -> Settings {
     }
 }
 
-/// A directory that goes with the process, one for each home.
+/// A directory that goes with the process, one for each host.
 fn run_directory() -> PathBuf {
     static ALL: OnceLock<tempfile::TempDir> = OnceLock::new();
     static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -114,9 +114,9 @@ pub(crate) fn ddoc(views: &str) -> DesignDocument {
     DesignDocument::parse("_design/d", body.value()).unwrap()
 }
 
-fn ask(core: &Core, home: &TestHome, ddoc: &DesignDocument, view: &str, query: &ViewQuery) -> Result<Rows> {
+fn ask(core: &Core, host: &TestHost, ddoc: &DesignDocument, view: &str, query: &ViewQuery) -> Result<Rows> {
     let mut rows = Rows::default();
-    let answer = core.query(home, ddoc, view, query, &mut rows)?;
+    let answer = core.query(host, ddoc, view, query, &mut rows)?;
     assert!(answer == Answer::Complete || query.update == crate::Update::Lazy);
     Ok(rows)
 }

@@ -8,7 +8,7 @@ use settee_model::json::{Json, Value};
 use settee_model::term_order;
 
 use super::Rows;
-use super::home::Documents;
+use super::host::Documents;
 use crate::query::{End, Header, Inclusion, Keys, Order, Reduce, Start, ViewQuery};
 use crate::reduce::{Column, Group};
 use crate::testing::{Rules, apply_rule};

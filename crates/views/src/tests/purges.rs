@@ -4,54 +4,54 @@ use std::sync::Arc;
 
 use settee_storage::memory::MemoryEngine;
 
-use super::home::TestHome;
+use super::host::TestHost;
 use super::random::{NAMES, VIEWS, change, compare, id};
 use super::{ask, core, ddoc, settings};
 use crate::pace::Urgency;
 use crate::query::{Update, ViewQuery};
 use settee_model::testing::Random;
 
-fn purge(home: &TestHome, random: &mut Random, count: u64, space: u64) {
+fn purge(host: &TestHost, random: &mut Random, count: u64, space: u64) {
     for _ in 0..count {
         let id = id(random, space);
-        home.purge(&id, random.below(4) == 0);
+        host.purge(&id, random.below(4) == 0);
     }
 }
 
 fn check(seed: u64) {
     println!("seed {seed}");
     let mut random = Random::of(seed);
-    let home = TestHome::new(Arc::new(MemoryEngine::new()));
+    let host = TestHost::new(Arc::new(MemoryEngine::new()));
     let ddoc = ddoc(VIEWS);
     let mut core_now = core(settings(2, 100_000));
     for _ in 0..15 {
         let count = random.pick(&[1, 30, 400]);
-        change(&home, &mut random, count, 300);
+        change(&host, &mut random, count, 300);
         let count = random.pick(&[0, 1, 20, 200]);
-        purge(&home, &mut random, count, 300);
+        purge(&host, &mut random, count, 300);
         if random.below(3) == 0 {
             // Some come back.
-            change(&home, &mut random, 20, 300);
+            change(&host, &mut random, 20, 300);
         }
         if random.below(5) == 0 {
-            home.forget_purges();
-            purge(&home, &mut random, 3, 300);
+            host.forget_purges();
+            purge(&host, &mut random, 3, 300);
         }
         if random.below(4) == 0 {
             core_now = core(settings(1, 100_000));
         }
         // Not every index follows every time.
         let count = random.pick(&[0, 1, 10]);
-        compare(&core_now, &home, &ddoc, &mut random, count);
+        compare(&core_now, &host, &ddoc, &mut random, count);
     }
-    core_now.update(&home, &ddoc, Urgency::Client).unwrap();
-    assert_eq!(core_now.info(&home, &ddoc).unwrap().purge_seq, home.documents.lock().purged());
-    let rebuilt = TestHome::new(Arc::new(MemoryEngine::new()));
-    *rebuilt.documents.lock() = Arc::clone(&home.documents.lock());
+    core_now.update(&host, &ddoc, Urgency::Client).unwrap();
+    assert_eq!(core_now.info(&host, &ddoc).unwrap().purge_seq, host.documents.lock().purged());
+    let rebuilt = TestHost::new(Arc::new(MemoryEngine::new()));
+    *rebuilt.documents.lock() = Arc::clone(&host.documents.lock());
     let fresh = core(settings(1, 1 << 20));
     for name in NAMES {
         let query = ViewQuery { update: Update::True, ..ViewQuery::default() };
-        let rows = ask(&core_now, &home, &ddoc, name, &query).unwrap();
+        let rows = ask(&core_now, &host, &ddoc, name, &query).unwrap();
         assert_eq!(rows, ask(&fresh, &rebuilt, &ddoc, name, &query).unwrap(), "{name}");
     }
 }
@@ -64,12 +64,12 @@ fn an_index_after_purges_is_one_that_was_built_after_them() {
 #[test]
 fn more_purges_than_one_batch_or_round() {
     let mut random = Random::of(5);
-    let home = TestHome::new(Arc::new(MemoryEngine::new()));
+    let host = TestHost::new(Arc::new(MemoryEngine::new()));
     let ddoc = ddoc(VIEWS);
     let core = core(settings(2, 1 << 20));
-    change(&home, &mut random, 30_000, 40_000);
-    compare(&core, &home, &ddoc, &mut random, 5);
-    let ids: Vec<String> = home.documents.lock().by_id.keys().cloned().collect();
-    ids.iter().skip(10).for_each(|id| home.purge(id, false));
-    compare(&core, &home, &ddoc, &mut random, 20);
+    change(&host, &mut random, 30_000, 40_000);
+    compare(&core, &host, &ddoc, &mut random, 5);
+    let ids: Vec<String> = host.documents.lock().by_id.keys().cloned().collect();
+    ids.iter().skip(10).for_each(|id| host.purge(id, false));
+    compare(&core, &host, &ddoc, &mut random, 20);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use settee_model::json::Json;
 use settee_storage::memory::MemoryEngine;
 
-use super::home::TestHome;
+use super::host::TestHost;
 use super::{Rows, ask, core, ddoc, settings};
 use crate::query::{Bounds, Docs, End, Header, Inclusion, Keys, MapRow, Order, QueryError, Reduce, Start, ViewQuery};
 use crate::views::Core;
@@ -24,10 +24,10 @@ const PEOPLE: [(&str, &str); 6] = [
     ("x1", r#""kind":"other""#),
 ];
 
-fn people() -> (Core, TestHome) {
-    let home = TestHome::new(Arc::new(MemoryEngine::new()));
-    PEOPLE.iter().for_each(|(id, body)| home.put(id, Some(body)));
-    (core(settings(1, 1 << 20)), home)
+fn people() -> (Core, TestHost) {
+    let host = TestHost::new(Arc::new(MemoryEngine::new()));
+    PEOPLE.iter().for_each(|(id, body)| host.put(id, Some(body)));
+    (core(settings(1, 1 << 20)), host)
 }
 
 fn json(text: &str) -> Json {
@@ -63,10 +63,10 @@ fn offset(rows: &Rows) -> u64 {
 
 #[test]
 fn map_rows_are_those_of_couchdb() {
-    let (core, home) = people();
+    let (core, host) = people();
     let ddoc = ddoc(VIEWS);
     let check = |query: ViewQuery, expected_offset: u64, ids: &str| {
-        let rows = ask(&core, &home, &ddoc, "age", &query).unwrap();
+        let rows = ask(&core, &host, &ddoc, "age", &query).unwrap();
         let found: Vec<&str> = rows.map.iter().map(|(_, id, _)| id.as_str()).collect();
         assert_eq!((offset(&rows), found.join(" ").as_str()), (expected_offset, ids), "{query:?}");
     };
@@ -104,10 +104,10 @@ fn map_rows_are_those_of_couchdb() {
 
 #[test]
 fn reductions_are_those_of_couchdb() {
-    let (core, home) = people();
+    let (core, host) = people();
     let ddoc = ddoc(VIEWS);
     let check = |query: ViewQuery, expected: &str| {
-        let rows = ask(&core, &home, &ddoc, "ta", &query).unwrap();
+        let rows = ask(&core, &host, &ddoc, "ta", &query).unwrap();
         let found: Vec<String> = rows.reduce.iter().map(|(key, value)| format!("{key}={value}")).collect();
         assert_eq!(found.join(" "), expected, "{query:?}");
     };
@@ -139,9 +139,9 @@ fn reductions_are_those_of_couchdb() {
 
 #[test]
 fn parameters_that_do_not_fit_are_refused() {
-    let (core, home) = people();
+    let (core, host) = people();
     let ddoc = ddoc(VIEWS);
-    let check = |view: &str, query: ViewQuery, expected: QueryError| match ask(&core, &home, &ddoc, view, &query) {
+    let check = |view: &str, query: ViewQuery, expected: QueryError| match ask(&core, &host, &ddoc, view, &query) {
         Err(ViewError::Query(error)) => assert_eq!(error, expected),
         other => panic!("{query:?}: {other:?}"),
     };
@@ -156,8 +156,8 @@ fn parameters_that_do_not_fit_are_refused() {
     let yes = Inclusion::Inclusive;
     check("age", range(start("40", None), end("20", None, yes)), QueryError::RangeNotAscending);
     check("age", descending(range(start("20", None), end("40", None, yes))), QueryError::RangeNotDescending);
-    assert!(matches!(ask(&core, &home, &ddoc, "nosuch", &ViewQuery::default()), Err(ViewError::MissingView)));
-    assert_eq!(home.index_count(), 0, "nothing is built for a query that is refused");
+    assert!(matches!(ask(&core, &host, &ddoc, "nosuch", &ViewQuery::default()), Err(ViewError::MissingView)));
+    assert_eq!(host.index_count(), 0, "nothing is built for a query that is refused");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use settee_design::DesignDocument;
 use settee_model::json::Json;
 use settee_storage::memory::MemoryEngine;
 
-use super::home::{Documents, TestHome};
+use super::host::{Documents, TestHost};
 use super::{ask, core, ddoc, model, settings};
 use crate::error::ViewError;
 use crate::pace::Urgency;
@@ -57,16 +57,16 @@ pub(super) fn id(random: &mut Random, space: u64) -> String {
 }
 
 /// Writes or deletes some documents.
-pub(super) fn change(home: &TestHome, random: &mut Random, count: u64, space: u64) {
-    change_ids(home, random, count, |random| id(random, space));
+pub(super) fn change(host: &TestHost, random: &mut Random, count: u64, space: u64) {
+    change_ids(host, random, count, |random| id(random, space));
 }
 
 /// Writes or deletes some documents with ids that `id` makes.
-pub(super) fn change_ids(home: &TestHome, random: &mut Random, count: u64, id: impl Fn(&mut Random) -> String) {
+pub(super) fn change_ids(host: &TestHost, random: &mut Random, count: u64, id: impl Fn(&mut Random) -> String) {
     for _ in 0..count {
         let id = id(random);
         if random.below(5) == 0 {
-            home.put(&id, None);
+            host.put(&id, None);
             continue;
         }
         let (v, pair) = (random.below(100), [random.below(10), random.below(1_000)]);
@@ -84,7 +84,7 @@ pub(super) fn change_ids(home: &TestHome, random: &mut Random, count: u64, id: i
         }
         let list: Vec<String> = (0..random.below(8)).map(|_| key(random)).collect();
         body.push_str(&format!(",\"list\":[{}]", list.join(",")));
-        home.put(&id, Some(&body));
+        host.put(&id, Some(&body));
     }
 }
 
@@ -119,24 +119,24 @@ pub(super) fn query(random: &mut Random) -> ViewQuery {
 }
 
 /// Asks random queries; both sides must agree, also about errors.
-pub(super) fn compare(core: &Core, home: &TestHome, ddoc: &DesignDocument, random: &mut Random, count: u64) {
+pub(super) fn compare(core: &Core, host: &TestHost, ddoc: &DesignDocument, random: &mut Random, count: u64) {
     for _ in 0..count {
         let name = random.pick(&NAMES);
-        let documents = Arc::clone(&home.documents.lock());
-        compare_one(core, home, ddoc, name, &query(random), &documents);
+        let documents = Arc::clone(&host.documents.lock());
+        compare_one(core, host, ddoc, name, &query(random), &documents);
     }
 }
 
 /// Asks a query, which must be answered as the model does for `documents`.
 pub(super) fn compare_one(
     core: &Core,
-    home: &TestHome,
+    host: &TestHost,
     ddoc: &DesignDocument,
     name: &str,
     query: &ViewQuery,
     documents: &Documents,
 ) {
-    match ask(core, home, ddoc, name, query) {
+    match ask(core, host, ddoc, name, query) {
         Ok(rows) => assert_eq!(rows, model::answer(documents, ddoc, name, query), "{name} {query:?}"),
         Err(ViewError::Query(QueryError::GroupingOnMap)) => assert_eq!(name, "plain"),
         Err(ViewError::Query(QueryError::ManyKeysOnReduce)) => assert!(matches!(query.keys, Keys::Many(..))),
@@ -150,13 +150,13 @@ fn check(seed: u64, threads: usize, memory_bytes: usize) {
     println!("seed {seed}");
     let mut random = Random::of(seed);
     let engine = Arc::new(MemoryEngine::new());
-    let home = TestHome::new(engine);
+    let host = TestHost::new(engine);
     let ddoc = ddoc(VIEWS);
     let mut core_now = core(settings(threads, memory_bytes));
     for _ in 0..12 {
         let count = random.pick(&[1, 5, 60, 900]);
-        change(&home, &mut random, count, 300 + 700 * (seed % 2));
-        compare(&core_now, &home, &ddoc, &mut random, 12);
+        change(&host, &mut random, count, 300 + 700 * (seed % 2));
+        compare(&core_now, &host, &ddoc, &mut random, 12);
         if random.below(4) == 0 {
             core_now = core(settings(threads, memory_bytes));
         }
@@ -176,35 +176,35 @@ fn answers_do_not_depend_on_threads_and_spilling() {
 #[test]
 fn an_index_that_is_far_behind_is_loaded_anew() {
     let mut random = Random::of(77);
-    let home = TestHome::new(Arc::new(MemoryEngine::new()));
+    let host = TestHost::new(Arc::new(MemoryEngine::new()));
     let ddoc = ddoc(VIEWS);
     let core = core(settings(2, 100_000));
     for count in [300, 9_000, 200, 12_000, 1] {
-        change(&home, &mut random, count, 20_000);
-        compare(&core, &home, &ddoc, &mut random, 6);
+        change(&host, &mut random, count, 20_000);
+        compare(&core, &host, &ddoc, &mut random, 6);
     }
 }
 
 #[test]
 fn the_old_index_answers_until_it_is_brought_up_to_date() {
     let mut random = Random::of(3);
-    let home = TestHome::new(Arc::new(MemoryEngine::new()));
+    let host = TestHost::new(Arc::new(MemoryEngine::new()));
     let ddoc = ddoc(VIEWS);
     let core = core(settings(1, 1 << 20));
     let with = |update| ViewQuery { update, ..ViewQuery::default() };
     for name in NAMES {
-        assert!(ask(&core, &home, &ddoc, name, &with(Update::False)).unwrap().map.is_empty());
+        assert!(ask(&core, &host, &ddoc, name, &with(Update::False)).unwrap().map.is_empty());
     }
-    change(&home, &mut random, 200, 100);
-    assert!(ask(&core, &home, &ddoc, "plain", &with(Update::Lazy)).unwrap().map.is_empty());
-    core.update(&home, &ddoc, Urgency::Client).unwrap();
+    change(&host, &mut random, 200, 100);
+    assert!(ask(&core, &host, &ddoc, "plain", &with(Update::Lazy)).unwrap().map.is_empty());
+    core.update(&host, &ddoc, Urgency::Client).unwrap();
     let before: Vec<_> =
-        NAMES.iter().map(|name| ask(&core, &home, &ddoc, name, &with(Update::False)).unwrap()).collect();
+        NAMES.iter().map(|name| ask(&core, &host, &ddoc, name, &with(Update::False)).unwrap()).collect();
     for (name, rows) in NAMES.iter().zip(&before) {
-        assert_eq!(*rows, model::answer(&home.documents.lock().clone(), &ddoc, name, &with(Update::True)));
+        assert_eq!(*rows, model::answer(&host.documents.lock().clone(), &ddoc, name, &with(Update::True)));
     }
-    change(&home, &mut random, 200, 100);
+    change(&host, &mut random, 200, 100);
     for (name, rows) in NAMES.iter().zip(&before) {
-        assert_eq!(ask(&core, &home, &ddoc, name, &with(Update::Lazy)).unwrap(), *rows);
+        assert_eq!(ask(&core, &host, &ddoc, name, &with(Update::Lazy)).unwrap(), *rows);
     }
 }

@@ -10,7 +10,7 @@ use settee_storage::memory::MemoryEngine;
 use settee_storage::{Engine, StorageError};
 
 use super::crashes::check_stored;
-use super::home::TestHome;
+use super::host::TestHost;
 use super::random::{VIEWS, change, compare};
 use super::{counted_core, ddoc, run_directory, settings};
 use crate::clock::Clock;
@@ -77,35 +77,35 @@ fn remember_moments(engine: &FaultyEngine, files: PathBuf) -> Moments {
     moments
 }
 
-/// The checkpoints of a home, with the directories that their runs lie in.
-fn checkpoints(home: &TestHome, engine: &Arc<dyn Engine>, files: &Path) -> Vec<(RunDirectory, Checkpoint)> {
+/// The checkpoints of a host, with the directories that their runs lie in.
+fn checkpoints(host: &TestHost, engine: &Arc<dyn Engine>, files: &Path) -> Vec<(RunDirectory, Checkpoint)> {
     let store = |shard| IndexStore::new(Arc::clone(engine), shard, Arc::new(Tokens::new(0)), Arc::default());
     let of = |shard| Some((RunDirectory::new(files, shard), store(shard).checkpoint().unwrap()?));
-    home.index_shards().into_iter().filter_map(of).collect()
+    host.index_shards().into_iter().filter_map(of).collect()
 }
 
 /// A build that was watched.
-fn watched_build(seed: u64) -> (TestHome, Random, Vec<Moment>) {
+fn watched_build(seed: u64) -> (TestHost, Random, Vec<Moment>) {
     println!("seed {seed}");
     let mut random = Random::of(seed);
     let files = run_directory();
     let engine = FaultyEngine::new();
     let moments = remember_moments(&engine, files.clone());
-    let home = TestHome::new(Arc::new(engine));
-    change(&home, &mut random, 1_500, 1_200);
+    let host = TestHost::new(Arc::new(engine));
+    change(&host, &mut random, 1_500, 1_200);
     let (core, language) = counted_core(hurried(&files, 60_000));
-    core.update(&home, &ddoc(VIEWS), Urgency::Client).unwrap();
-    compare(&core, &home, &ddoc(VIEWS), &mut random, 5);
+    core.update(&host, &ddoc(VIEWS), Urgency::Client).unwrap();
+    compare(&core, &host, &ddoc(VIEWS), &mut random, 5);
     assert!(language.mapped.load(Ordering::Relaxed) <= 1_300, "a build without a crash maps every document once");
     assert!(std::fs::read_dir(&files).unwrap().next().is_none(), "runs go when they are in the index");
     if seed % 2 == 1 {
         // The same for an index that is far behind.
         moments.lock().clear();
-        change(&home, &mut random, 2_000, 9_000);
-        core.update(&home, &ddoc(VIEWS), Urgency::Client).unwrap();
+        change(&host, &mut random, 2_000, 9_000);
+        core.update(&host, &ddoc(VIEWS), Urgency::Client).unwrap();
     }
     let moments = std::mem::take(&mut *moments.lock());
-    (home, random, moments)
+    (host, random, moments)
 }
 
 #[test]
@@ -117,8 +117,8 @@ fn a_crash_at_any_step_of_a_load_leaves_what_goes_on_to_the_same_index() {
         let step = if std::env::var_os("SETTEE_LIVES").is_some() { 1 } else { count.div_ceil(40) };
         for Moment { engine, files } in moments.into_iter().step_by(step) {
             let engine: Arc<dyn Engine> = Arc::new(engine);
-            let home = built.over(Arc::clone(&engine));
-            let noted = checkpoints(&home, &engine, &files);
+            let host = built.over(Arc::clone(&engine));
+            let noted = checkpoints(&host, &engine, &files);
             for (directory, checkpoint) in &noted {
                 assert!(checkpoint.runs().all(|run| directory.is_whole(run)), "noted before it was written");
             }
@@ -126,15 +126,15 @@ fn a_crash_at_any_step_of_a_load_leaves_what_goes_on_to_the_same_index() {
             reached.dedup();
             // Between the notes of one checkpoint the indexes part, and go on in passes of their own.
             let reached = if let [one] = reached[..] { Some(one) } else { None };
-            let left = reached.map(|seq| crate::home::Home::read(&home).unwrap().count_after(seq).unwrap());
-            change(&home, &mut random, 30, 9_000);
-            home.purge("d1", false);
+            let left = reached.map(|seq| crate::host::IndexHost::read(&host).unwrap().count_after(seq).unwrap());
+            change(&host, &mut random, 30, 9_000);
+            host.purge("d1", false);
             let (core, language) = counted_core(settings_in(&files));
-            compare(&core, &home, &ddoc(VIEWS), &mut random, 3);
-            core.update(&home, &ddoc(VIEWS), Urgency::Client).unwrap();
-            assert_eq!(check_stored(&home, &engine), []);
-            assert!(checkpoints(&home, &engine, &files).is_empty());
-            if let Some(left) = left.filter(|_| noted.len() == home.index_shards().len()) {
+            compare(&core, &host, &ddoc(VIEWS), &mut random, 3);
+            core.update(&host, &ddoc(VIEWS), Urgency::Client).unwrap();
+            assert_eq!(check_stored(&host, &engine), []);
+            assert!(checkpoints(&host, &engine, &files).is_empty());
+            if let Some(left) = left.filter(|_| noted.len() == host.index_shards().len()) {
                 let mapped = language.mapped.load(Ordering::Relaxed);
                 assert!(mapped <= left + 40, "{mapped} documents were mapped, where {left} were left");
                 resumed += 1;
@@ -153,17 +153,17 @@ fn a_load_goes_on_after_many_crashes() {
     let mut random = Random::of(31);
     let mut engine = MemoryEngine::new();
     let files = run_directory();
-    let mut home = TestHome::new(Arc::new(MemoryEngine::new()));
-    change(&home, &mut random, 6_000, 9_000);
+    let mut host = TestHost::new(Arc::new(MemoryEngine::new()));
+    change(&host, &mut random, 6_000, 9_000);
     let mut mapped_in_all = 0;
     for crash in 0.. {
         assert!(crash < 60, "the load does not come to an end");
         let faulty = Arc::new(FaultyEngine::over(engine));
         // Late enough for one more checkpoint.
         faulty.inject_sync(8, SyncFault::Fail(StorageError::Io("test".to_owned())));
-        home = home.over(faulty.clone());
+        host = host.over(faulty.clone());
         let (core, language) = counted_core(hurried(&files, 60_000));
-        let result = core.update(&home, &ddoc(VIEWS), Urgency::Client);
+        let result = core.update(&host, &ddoc(VIEWS), Urgency::Client);
         mapped_in_all += language.mapped.load(Ordering::Relaxed);
         let images: Vec<MemoryEngine> = faulty.crash_images().collect();
         engine = images.into_iter().next().unwrap();
@@ -171,10 +171,10 @@ fn a_load_goes_on_after_many_crashes() {
             assert!(crash >= 2, "there was no crash");
             break;
         }
-        change(&home, &mut random, 10, 9_000);
+        change(&host, &mut random, 10, 9_000);
     }
-    let home = home.over(Arc::new(engine));
-    compare(&counted_core(settings_in(&files)).0, &home, &ddoc(VIEWS), &mut random, 30);
+    let host = host.over(Arc::new(engine));
+    compare(&counted_core(settings_in(&files)).0, &host, &ddoc(VIEWS), &mut random, 30);
     assert!(mapped_in_all < 2 * 6_000, "{mapped_in_all} documents were mapped");
 }
 
@@ -195,8 +195,8 @@ fn runs_that_are_broken_or_gone_are_not_used() {
     let mut broken = 0;
     for (index, Moment { engine, files }) in moments.into_iter().enumerate() {
         let engine: Arc<dyn Engine> = Arc::new(engine);
-        let home = built.over(Arc::clone(&engine));
-        let noted = checkpoints(&home, &engine, &files);
+        let host = built.over(Arc::clone(&engine));
+        let noted = checkpoints(&host, &engine, &files);
         let Some((_, checkpoint)) = noted.first().filter(|(_, checkpoint)| !checkpoint.rows.is_empty()) else {
             continue;
         };
@@ -206,14 +206,14 @@ fn runs_that_are_broken_or_gone_are_not_used() {
             let store = IndexStore::new(Arc::clone(&engine), *shard, Arc::new(Tokens::new(0)), Arc::default());
             store.checkpoint().unwrap().is_some()
         };
-        let shard = home.index_shards().into_iter().find(has_noted).unwrap();
+        let shard = host.index_shards().into_iter().find(has_noted).unwrap();
         breaking[index % 4](&files.join(shard.0.to_string()).join(format!("{run}.run")));
         broken += 1;
-        home.put("new", None);
+        host.put("new", None);
         let (core, _) = counted_core(settings_in(&files));
-        compare(&core, &home, &ddoc(VIEWS), &mut random, 3);
-        core.update(&home, &ddoc(VIEWS), Urgency::Client).unwrap();
-        assert_eq!(check_stored(&home, &engine), []);
+        compare(&core, &host, &ddoc(VIEWS), &mut random, 3);
+        core.update(&host, &ddoc(VIEWS), Urgency::Client).unwrap();
+        assert_eq!(check_stored(&host, &engine), []);
         assert!(std::fs::read_dir(&files).unwrap().next().is_none(), "nothing is left over");
     }
     assert!(broken > 20);
@@ -225,11 +225,11 @@ fn a_purge_that_is_not_remembered_any_more_ends_what_was_noted() {
     let last = moments.into_iter().rev().find(|moment| std::fs::read_dir(&moment.files).unwrap().next().is_some());
     let Moment { engine, files } = last.unwrap();
     let engine: Arc<dyn Engine> = Arc::new(engine);
-    let home = built.over(Arc::clone(&engine));
-    let ids: Vec<String> = home.documents.lock().by_id.keys().take(50).cloned().collect();
-    ids.iter().for_each(|id| home.purge(id, false));
-    home.forget_purges();
+    let host = built.over(Arc::clone(&engine));
+    let ids: Vec<String> = host.documents.lock().by_id.keys().take(50).cloned().collect();
+    ids.iter().for_each(|id| host.purge(id, false));
+    host.forget_purges();
     let (core, _) = counted_core(settings_in(&files));
-    compare(&core, &home, &ddoc(VIEWS), &mut random, 20);
-    assert_eq!(check_stored(&home, &engine), []);
+    compare(&core, &host, &ddoc(VIEWS), &mut random, 20);
+    assert_eq!(check_stored(&host, &engine), []);
 }

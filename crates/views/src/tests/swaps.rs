@@ -5,7 +5,7 @@ use std::sync::Arc;
 use settee_design::{DesignDocument, RunError, Swap};
 use settee_storage::memory::MemoryEngine;
 
-use super::home::TestHome;
+use super::host::TestHost;
 use super::random::change;
 use super::{Rows, counted_core, ddoc, model, settings};
 use crate::pace::Urgency;
@@ -17,19 +17,19 @@ fn online(views: &str) -> DesignDocument {
     DesignDocument { swap: Swap::Online, ..ddoc(views) }
 }
 
-fn home() -> TestHome {
-    let home = TestHome::new(Arc::new(MemoryEngine::new()));
-    change(&home, &mut Random::of(5), 300, 200);
-    home
+fn host() -> TestHost {
+    let host = TestHost::new(Arc::new(MemoryEngine::new()));
+    change(&host, &mut Random::of(5), 300, 200);
+    host
 }
 
 /// Asks `view` of `asked`: it must answer as `shown` does, and say so if that is another. Tells whether an update is wanted.
 #[track_caller]
-fn check(core: &Core, home: &TestHome, asked: &DesignDocument, view: &str, shown: &DesignDocument) -> bool {
+fn check(core: &Core, host: &TestHost, asked: &DesignDocument, view: &str, shown: &DesignDocument) -> bool {
     let query = ViewQuery::default();
     let mut rows = Rows::default();
-    let answer = core.query(home, asked, view, &query, &mut rows).unwrap();
-    let expected = model::answer(&home.documents.lock().clone(), shown, view, &query);
+    let answer = core.query(host, asked, view, &query, &mut rows).unwrap();
+    let expected = model::answer(&host.documents.lock().clone(), shown, view, &query);
     let is_other = asked.view(view) != shown.view(view);
     assert_eq!(rows.stale.take().is_some(), is_other);
     assert_eq!(rows, expected);
@@ -38,111 +38,111 @@ fn check(core: &Core, home: &TestHome, asked: &DesignDocument, view: &str, shown
 
 #[test]
 fn the_view_of_before_answers_until_the_new_one_is_built() {
-    let home = home();
+    let host = host();
     let (core, _) = counted_core(settings(1, 1 << 20));
     let old = online(r#""v": {"map": "value k v", "reduce": "_count"}, "w": {"map": "each list"}"#);
-    check(&core, &home, &old, "v", &old);
-    check(&core, &home, &old, "w", &old);
+    check(&core, &host, &old, "v", &old);
+    check(&core, &host, &old, "w", &old);
     let new = online(r#""v": {"map": "value v k", "reduce": "_count"}, "w": {"map": "each list"}"#);
-    assert!(check(&core, &home, &new, "v", &old));
+    assert!(check(&core, &host, &new, "v", &old));
     // It is kept up to date, and kept by a cleanup; a view that did not change is itself.
-    change(&home, &mut Random::of(6), 100, 200);
-    assert_eq!(core.collect(&home, std::slice::from_ref(&new), 0).unwrap(), 0);
-    assert!(check(&core, &home, &new, "v", &old));
-    assert!(!check(&core, &home, &new, "w", &new));
-    core.update(&home, &new, Urgency::Background).unwrap();
-    assert!(!check(&core, &home, &new, "v", &new));
-    assert_eq!(core.collect(&home, std::slice::from_ref(&new), 0).unwrap(), 1);
+    change(&host, &mut Random::of(6), 100, 200);
+    assert_eq!(core.collect(&host, std::slice::from_ref(&new), 0).unwrap(), 0);
+    assert!(check(&core, &host, &new, "v", &old));
+    assert!(!check(&core, &host, &new, "w", &new));
+    core.update(&host, &new, Urgency::Background).unwrap();
+    assert!(!check(&core, &host, &new, "v", &new));
+    assert_eq!(core.collect(&host, std::slice::from_ref(&new), 0).unwrap(), 1);
 }
 
 #[test]
 fn the_swap_outlives_the_process() {
-    let home = home();
+    let host = host();
     let old = online(r#""v": {"map": "value k v"}"#);
     let new = online(r#""v": {"map": "each list"}"#);
-    check(&counted_core(settings(1, 1 << 20)).0, &home, &old, "v", &old);
+    check(&counted_core(settings(1, 1 << 20)).0, &host, &old, "v", &old);
     for _ in 0..2 {
-        assert!(check(&counted_core(settings(1, 1 << 20)).0, &home, &new, "v", &old));
+        assert!(check(&counted_core(settings(1, 1 << 20)).0, &host, &new, "v", &old));
     }
-    counted_core(settings(1, 1 << 20)).0.update(&home, &new, Urgency::Background).unwrap();
-    check(&counted_core(settings(1, 1 << 20)).0, &home, &new, "v", &new);
+    counted_core(settings(1, 1 << 20)).0.update(&host, &new, Urgency::Background).unwrap();
+    check(&counted_core(settings(1, 1 << 20)).0, &host, &new, "v", &new);
 }
 
 #[test]
 fn two_edits_in_a_row_show_what_was_last_ready() {
-    let home = home();
+    let host = host();
     let (core, language) = counted_core(settings(1, 1 << 20));
     let [first, second, third] =
         ["value k v", "value v k", "each list"].map(|map| online(&format!(r#""v": {{"map": "{map}"}}"#)));
-    check(&core, &home, &first, "v", &first);
-    check(&core, &home, &second, "v", &first);
-    assert!(check(&core, &home, &third, "v", &first));
+    check(&core, &host, &first, "v", &first);
+    check(&core, &host, &second, "v", &first);
+    assert!(check(&core, &host, &third, "v", &first));
     // Back to the first: nothing has to be built.
-    assert!(!check(&core, &home, &first, "v", &first));
+    assert!(!check(&core, &host, &first, "v", &first));
     let mapped = language.mapped.load(std::sync::atomic::Ordering::Relaxed);
-    core.update(&home, &third, Urgency::Background).unwrap();
+    core.update(&host, &third, Urgency::Background).unwrap();
     assert!(language.mapped.load(std::sync::atomic::Ordering::Relaxed) > mapped);
-    check(&core, &home, &third, "v", &third);
-    check(&core, &home, &second, "v", &third);
+    check(&core, &host, &third, "v", &third);
+    check(&core, &host, &second, "v", &third);
 }
 
 #[test]
 fn views_that_are_new_gone_or_renamed_have_nothing_to_show_instead() {
-    let home = home();
+    let host = host();
     let (core, _) = counted_core(settings(1, 1 << 20));
     let old = online(r#""v": {"map": "value k v"}, "w": {"map": "value v k"}"#);
-    core.update(&home, &old, Urgency::Client).unwrap();
+    core.update(&host, &old, Urgency::Client).unwrap();
     let new = online(r#""renamed": {"map": "value k v"}, "new": {"map": "each list"}"#);
-    check(&core, &home, &new, "renamed", &new);
-    check(&core, &home, &new, "new", &new);
-    let missing = core.query(&home, &new, "v", &ViewQuery::default(), &mut Rows::default());
+    check(&core, &host, &new, "renamed", &new);
+    check(&core, &host, &new, "new", &new);
+    let missing = core.query(&host, &new, "v", &ViewQuery::default(), &mut Rows::default());
     assert!(matches!(missing, Err(crate::ViewError::MissingView)));
-    core.update(&home, &new, Urgency::Client).unwrap();
-    assert_eq!(core.collect(&home, std::slice::from_ref(&new), 0).unwrap(), 1, "the index of w");
+    core.update(&host, &new, Urgency::Client).unwrap();
+    assert_eq!(core.collect(&host, std::slice::from_ref(&new), 0).unwrap(), 1, "the index of w");
     // A view that comes back after its old one was forgotten is as new.
     let back = online(r#""w": {"map": "none"}"#);
-    check(&core, &home, &back, "w", &back);
+    check(&core, &host, &back, "w", &back);
 }
 
 #[test]
 fn a_changed_reduce_function_is_swapped_as_well_without_mapping() {
-    let home = home();
+    let host = host();
     let (core, language) = counted_core(settings(1, 1 << 20));
     let old = online(r#""v": {"map": "value k v", "reduce": "_count"}"#);
     let new = online(r#""v": {"map": "value k v", "reduce": "_stats"}"#);
-    check(&core, &home, &old, "v", &old);
+    check(&core, &host, &old, "v", &old);
     let mapped = language.mapped.load(std::sync::atomic::Ordering::Relaxed);
-    assert!(check(&core, &home, &new, "v", &old));
-    core.update(&home, &new, Urgency::Background).unwrap();
-    check(&core, &home, &new, "v", &new);
+    assert!(check(&core, &host, &new, "v", &old));
+    core.update(&host, &new, Urgency::Background).unwrap();
+    check(&core, &host, &new, "v", &new);
     assert_eq!(language.mapped.load(std::sync::atomic::Ordering::Relaxed), mapped);
 }
 
 #[test]
 fn what_does_not_ask_for_it_waits_and_remembers() {
-    let home = home();
+    let host = host();
     let (core, _) = counted_core(settings(1, 1 << 20));
     let old = ddoc(r#""v": {"map": "value k v"}"#);
-    check(&core, &home, &old, "v", &old);
+    check(&core, &host, &old, "v", &old);
     let new = ddoc(r#""v": {"map": "value v k"}"#);
-    check(&core, &home, &new, "v", &new);
+    check(&core, &host, &new, "v", &new);
     // The edit that brings the option is the first that profits of it.
     let newer = online(r#""v": {"map": "each list"}"#);
-    check(&core, &home, &newer, "v", &new);
+    check(&core, &host, &newer, "v", &new);
 }
 
 #[test]
 fn a_new_view_that_fails_leaves_the_old_one_and_is_not_tried_all_the_time() {
-    let home = home();
+    let host = host();
     let (core, language) = counted_core(settings(1, 1 << 20));
     let old = online(r#""v": {"map": "value k v"}"#);
     let new = online(r#""v": {"map": "value v k"}"#);
-    check(&core, &home, &old, "v", &old);
+    check(&core, &host, &old, "v", &old);
     *language.watcher.lock() =
         Some(Box::new(|_| Err(RunError::Fatal { name: "timeout".to_owned(), reason: "test".to_owned() })));
-    assert!(check(&core, &home, &new, "v", &old));
-    core.update(&home, &new, Urgency::Background).unwrap_err();
-    assert!(!check(&core, &home, &new, "v", &old));
+    assert!(check(&core, &host, &new, "v", &old));
+    core.update(&host, &new, Urgency::Background).unwrap_err();
+    assert!(!check(&core, &host, &new, "v", &old));
     let lazy = ViewQuery { update: Update::Lazy, ..ViewQuery::default() };
-    assert_eq!(core.query(&home, &new, "v", &lazy, &mut Rows::default()).unwrap(), Answer::Complete);
+    assert_eq!(core.query(&host, &new, "v", &lazy, &mut Rows::default()).unwrap(), Answer::Complete);
 }

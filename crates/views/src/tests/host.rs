@@ -1,4 +1,4 @@
-//! [`TestHome`]: a database without storage of its own.
+//! [`TestHost`]: a database without storage of its own.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use settee_design::DesignOptions;
 use settee_storage::{Engine, Shard};
 
 use crate::error::{Result, ViewError};
-use crate::home::Home;
+use crate::host::IndexHost;
 use crate::index::Signature;
 use crate::indexer::source::{ChangeBatch, ChangeSnapshot, Changes, Fill, is_left_out};
 
@@ -37,7 +37,7 @@ impl Documents {
     }
 }
 
-pub(super) struct TestHome {
+pub(super) struct TestHost {
     engine: Arc<dyn Engine>,
     pub(super) documents: Mutex<Arc<Documents>>,
     indexes: Mutex<BTreeMap<Signature, Shard>>,
@@ -46,7 +46,7 @@ pub(super) struct TestHome {
     layout: Layout,
 }
 
-impl TestHome {
+impl TestHost {
     pub(super) fn new(engine: Arc<dyn Engine>) -> Self {
         Self::with_layout(engine, Layout::Whole)
     }
@@ -131,7 +131,7 @@ impl TestHome {
     }
 }
 
-impl Home for TestHome {
+impl IndexHost for TestHost {
     fn shard(&self) -> Shard {
         Shard(1)
     }

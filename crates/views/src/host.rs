@@ -1,4 +1,4 @@
-//! [`Home`]: what indexes need of the database that they belong to, and how [`Database`] gives it.
+//! [`IndexHost`]: what indexes need of the database that they belong to, and how [`Database`] gives it.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::index::Signature;
 use crate::indexer::source::{ChangeBatch, ChangeSnapshot, Changes, Fill, is_left_out};
 
 /// A database with indexes.
-pub(crate) trait Home: Send + Sync {
+pub(crate) trait IndexHost: Send + Sync {
     /// Tells it from all others, also from later ones of its name.
     fn shard(&self) -> Shard;
 
@@ -51,7 +51,7 @@ pub(crate) trait Home: Send + Sync {
 }
 
 /// A database and the catalog that it is in.
-pub(crate) struct CatalogHome<'a> {
+pub(crate) struct CatalogHost<'a> {
     pub(crate) catalog: &'a Catalog,
     pub(crate) database: &'a Arc<Database>,
 }
@@ -80,7 +80,7 @@ impl From<DatabaseError> for ViewError {
     }
 }
 
-impl Home for CatalogHome<'_> {
+impl IndexHost for CatalogHost<'_> {
     fn shard(&self) -> Shard {
         self.database.shard()
     }
