@@ -288,6 +288,6 @@ const AHEAD_PART: u64 = 8;
 
 /// The reduce functions of an index, those that a design document asks for included.
 fn with_reduces(meta: &Meta, definition: &IndexDefinition) -> Vec<Arc<str>> {
-    let new = definition.reduces.iter().filter(|reduce| meta.column(reduce).is_none());
+    let new = definition.reduces.iter().filter(|reduce| meta.aggregate(reduce).is_none());
     meta.reduces.iter().chain(new).cloned().collect()
 }

@@ -187,20 +187,20 @@ impl Core {
 
     fn reduce_all(&self, ddoc: &DesignDocument, leaf: &Leaf, trial: &mut Trial) -> Result<()> {
         let Some(reduce) = ddoc.views[0].reduce.as_ref() else { return Ok(()) };
-        let mut column = self.column(ddoc, reduce)?;
+        let mut aggregate = self.aggregate(ddoc, reduce)?;
         if leaf.is_empty() {
             return Ok(());
         }
         let begun_us = self.clock().now_us();
-        let reduced = column.reduce(&[Group::whole(leaf)]).and_then(|stored| {
+        let reduced = aggregate.reduce(&[Group::whole(leaf)]).and_then(|stored| {
             let parts: Vec<Vec<&[u8]>> = stored.iter().map(|stored| vec![stored.as_slice()]).collect();
-            column.conclude(&parts)
+            aggregate.finalize(&parts)
         });
         trial.reduce_us = self.clock().now_us() - begun_us;
         match reduced {
             Ok(stored) => {
                 let mut out = Vec::new();
-                stored.first().into_iter().for_each(|stored| column.finish(stored, &mut out));
+                stored.first().into_iter().for_each(|stored| aggregate.finish(stored, &mut out));
                 trial.reduction = Some(out);
             }
             Err(ViewError::Compile(error)) => return Err(error.into()),

@@ -21,7 +21,7 @@ use crate::indexer::Settings;
 use crate::indexer::runs::directories;
 use crate::pace::{Budget, Pace, Urgency};
 use crate::query::{Plan, RowSink, Shown, Update, ViewQuery};
-use crate::reduce::Column;
+use crate::reduce::Aggregate;
 use crate::tree::NodeCache;
 
 /// Finds the language that a design document names.
@@ -330,12 +330,14 @@ impl Core {
             self.advance(host, ddoc, signature, update_seq, Urgency::Client)?;
         };
         let shown = Shown { tree: handle.store().tree(&*snapshot), meta: &meta };
-        let mut column = match &reduce {
-            Some(reduce) => Some((self.column(ddoc, reduce)?.with_context(context), meta.column(reduce).unwrap_or(0))),
+        let mut aggregate = match &reduce {
+            Some(reduce) => {
+                Some((self.aggregate(ddoc, reduce)?.with_context(context), meta.aggregate(reduce).unwrap_or(0)))
+            }
             None => None,
         };
-        let shown = plan.run(shown, column.as_mut().map(|(column, index)| (column, *index)), sink);
-        for message in column.iter_mut().flat_map(|(column, _)| column.take_log()) {
+        let shown = plan.run(shown, aggregate.as_mut().map(|(aggregate, index)| (aggregate, *index)), sink);
+        for message in aggregate.iter_mut().flat_map(|(aggregate, _)| aggregate.take_log()) {
             self.say(host, ddoc, About::Message, &message);
         }
         shown
@@ -448,13 +450,13 @@ impl Core {
         (self.languages)(&ddoc.language).ok_or_else(|| ViewError::UnknownLanguage(ddoc.language.to_string()))
     }
 
-    pub(crate) fn column(&self, ddoc: &DesignDocument, reduce: &Arc<str>) -> Result<Column> {
-        Column::open(reduce, &self.language(ddoc)?, self.limits())
+    pub(crate) fn aggregate(&self, ddoc: &DesignDocument, reduce: &Arc<str>) -> Result<Aggregate> {
+        Aggregate::open(reduce, &self.language(ddoc)?, self.limits())
     }
 }
 
 /// Whether an index is as new as `update_seq` and has the reductions of `reduces`. Without rows there are none to have.
 pub(crate) fn is_current(meta: &Meta, reduces: &[Arc<str>], update_seq: u64) -> bool {
-    let has = |reduce: &Arc<str>| meta.column(reduce).is_some() || meta.rows.is_none();
+    let has = |reduce: &Arc<str>| meta.aggregate(reduce).is_some() || meta.rows.is_none();
     meta.update_seq >= update_seq && reduces.iter().all(has)
 }

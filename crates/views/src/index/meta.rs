@@ -94,7 +94,7 @@ impl Meta {
     }
 
     /// Where a reduce function stands among those attached.
-    pub(crate) fn column(&self, reduce: &str) -> Option<usize> {
+    pub(crate) fn aggregate(&self, reduce: &str) -> Option<usize> {
         self.reduces.iter().position(|attached| **attached == *reduce)
     }
 }

@@ -47,8 +47,8 @@ use crate::clock::Clock;
 use crate::error::{Result, ViewError};
 use crate::index::{IndexStore, IndexWriter, Meta};
 use crate::pace::Turn;
-use crate::reduce::Column;
-use crate::tree::columns::rebuild;
+use crate::reduce::Aggregate;
+use crate::tree::aggregates::rebuild;
 use crate::tree::write::NodeWriter;
 
 /// How indexes are built.
@@ -213,9 +213,9 @@ impl Pass<'_> {
 
     fn writing<'a>(&self, index: PassIndex<'a>) -> Result<Writing<'a>> {
         let PassIndex { store, meta, writer, .. } = index;
-        let open = |reduce: &Arc<str>| Column::open(reduce, self.language, self.limits);
-        let columns = meta.reduces.iter().map(open).collect::<Result<_>>()?;
-        Ok(Writing { store, writer, meta, columns, noted: HashSet::new() })
+        let open = |reduce: &Arc<str>| Aggregate::open(reduce, self.language, self.limits);
+        let aggregates = meta.reduces.iter().map(open).collect::<Result<_>>()?;
+        Ok(Writing { store, writer, meta, aggregates, noted: HashSet::new() })
     }
 
     /// Maps documents on all workers until the round or the scan is at its end.
@@ -295,7 +295,7 @@ impl Pass<'_> {
                 let Some((writing, found)) = next else { return Ok(()) };
                 write(writing, found)?;
                 let mut said = Emissions::new();
-                said.log.extend(writing.columns.iter_mut().flat_map(Column::take_log));
+                said.log.extend(writing.aggregates.iter_mut().flat_map(Aggregate::take_log));
                 if !said.log.is_empty() {
                     (self.report)(&DocumentBatch::new(), &said);
                 }
@@ -374,12 +374,12 @@ pub(crate) fn attach(
 ) -> Result<()> {
     let PassIndex { store, meta, mut writer, .. } = index;
     let snapshot = store.snapshot()?;
-    let mut columns =
-        reduces.iter().map(|reduce| Column::open(reduce, language, limits)).collect::<Result<Vec<_>>>()?;
-    let known: Vec<Option<usize>> = reduces.iter().map(|reduce| meta.column(reduce)).collect();
+    let mut aggregates =
+        reduces.iter().map(|reduce| Aggregate::open(reduce, language, limits)).collect::<Result<Vec<_>>>()?;
+    let known: Vec<Option<usize>> = reduces.iter().map(|reduce| meta.aggregate(reduce)).collect();
     let mut nodes = NodeWriter::new(&mut writer, meta.next_node);
     let rebuilt = match &meta.rows {
-        Some(root) => Some(rebuild(store.tree(&*snapshot), root, &mut columns, &known, &mut nodes)?),
+        Some(root) => Some(rebuild(store.tree(&*snapshot), root, &mut aggregates, &known, &mut nodes)?),
         None => None,
     };
     let (mut batch, next_node) = nodes.finish();

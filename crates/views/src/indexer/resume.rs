@@ -16,7 +16,7 @@ use super::write::{Found, Reached, Writing, load};
 use super::{Pass, PassIndex};
 use crate::error::Result;
 use crate::index::Checkpoint;
-use crate::reduce::Column;
+use crate::reduce::Aggregate;
 
 impl Pass<'_> {
     /// Notes that the runs of the workers bring the indexes to `reached`.
@@ -77,14 +77,15 @@ pub(crate) fn resume(
         store.sync()?;
         return directory.remove();
     }
-    let columns = meta.reduces.iter().map(|reduce| Column::open(reduce, language, limits)).collect::<Result<_>>()?;
+    let aggregates =
+        meta.reduces.iter().map(|reduce| Aggregate::open(reduce, language, limits)).collect::<Result<_>>()?;
     let &Checkpoint { update_seq, purge_seq, .. } = checkpoint;
     let found = Found {
         rows: runs::open(&directory, checkpoint.rows.clone())?,
         entries: runs::open(&directory, checkpoint.entries.clone())?,
         reached: Reached { update_seq, purge_seq },
     };
-    let mut writing = Writing { store, writer, meta, columns, noted: HashSet::new() };
+    let mut writing = Writing { store, writer, meta, aggregates, noted: HashSet::new() };
     load(&mut writing, found)?;
     store.sync()?;
     directory.remove()

@@ -12,7 +12,7 @@ use super::sorter::Sorter;
 use crate::error::Result;
 use crate::index::{IndexStore, IndexWriter, Meta};
 use crate::keys;
-use crate::reduce::Column;
+use crate::reduce::Aggregate;
 use crate::tree::apply::{Change, apply};
 use crate::tree::load::Loader;
 use crate::tree::write::NodeWriter;
@@ -24,7 +24,7 @@ pub(super) struct Writing<'a> {
     pub(super) writer: IndexWriter<'a>,
     /// What the index is now, in the engine as well.
     pub(super) meta: Meta,
-    pub(super) columns: Vec<Column>,
+    pub(super) aggregates: Vec<Aggregate>,
     /// The runs that the last checkpoint names.
     pub(super) noted: HashSet<u64>,
 }
@@ -57,7 +57,7 @@ const STORED: u32 = 2;
 
 /// Writes both trees anew, from what was found and what is stored.
 pub(super) fn load(writing: &mut Writing<'_>, found: Found) -> Result<()> {
-    let Writing { store, writer, meta, columns, .. } = writing;
+    let Writing { store, writer, meta, aggregates, .. } = writing;
     let snapshot = store.snapshot()?;
     let tree = store.tree(&*snapshot);
     let first_node = meta.next_node;
@@ -67,7 +67,7 @@ pub(super) fn load(writing: &mut Writing<'_>, found: Found) -> Result<()> {
     if let Some(root) = &meta.rows {
         sources.push(Ranked::new(StoredRows::open(tree, root)?, STORED));
     }
-    let rows = load_tree(sources, columns, &mut nodes)?;
+    let rows = load_tree(sources, aggregates, &mut nodes)?;
 
     let mut sources = found.entries;
     sources.push(Ranked::new(ChangedEntries::open(&*snapshot)?, CHANGED_ENTRIES));
@@ -88,8 +88,12 @@ pub(super) fn load(writing: &mut Writing<'_>, found: Found) -> Result<()> {
     if has_replaced { writer.clear_nodes(&*snapshot, 0..first_node) } else { Ok(()) }
 }
 
-fn load_tree(sources: Vec<Ranked<'_>>, columns: &mut [Column], nodes: &mut NodeWriter<'_>) -> Result<Option<Root>> {
-    let mut loader = Loader::new(nodes, columns);
+fn load_tree(
+    sources: Vec<Ranked<'_>>,
+    aggregates: &mut [Aggregate],
+    nodes: &mut NodeWriter<'_>,
+) -> Result<Option<Root>> {
+    let mut loader = Loader::new(nodes, aggregates);
     Merge::new(sources).for_each(|change| {
         if let Some(row) = change.row {
             loader.push(row)?;
@@ -162,9 +166,15 @@ const PORTION_BYTES: usize = if cfg!(test) { 20 << 10 } else { 8 << 20 };
 
 /// Changes the leaves that have rows among what was found.
 pub(super) fn update(writing: &mut Writing<'_>, found: Found) -> Result<()> {
-    let Writing { store, writer, meta, columns, .. } = writing;
-    let mut updating =
-        Updating { store, writer, columns, rows: meta.rows.clone(), next_node: meta.next_node, obsolete: Vec::new() };
+    let Writing { store, writer, meta, aggregates, .. } = writing;
+    let mut updating = Updating {
+        store,
+        writer,
+        aggregates,
+        rows: meta.rows.clone(),
+        next_node: meta.next_node,
+        obsolete: Vec::new(),
+    };
     let mut batch = Batch::new();
     let mut portion = Sorter::default();
     Merge::new(found.rows).for_each(|change| {
@@ -195,7 +205,7 @@ pub(super) fn update(writing: &mut Writing<'_>, found: Found) -> Result<()> {
 struct Updating<'a, 'w> {
     store: &'a IndexStore,
     writer: &'a mut IndexWriter<'w>,
-    columns: &'a mut [Column],
+    aggregates: &'a mut [Aggregate],
     rows: Option<Root>,
     next_node: u64,
     /// Nodes that nothing refers to when the index has changed.
@@ -213,7 +223,7 @@ impl Updating<'_, '_> {
             let snapshot = self.store.snapshot()?;
             let tree = self.store.tree(&*snapshot);
             let mut nodes = NodeWriter::new(self.writer, self.next_node);
-            let applied = apply(tree, self.rows.as_ref(), left, self.columns, &mut nodes)?;
+            let applied = apply(tree, self.rows.as_ref(), left, self.aggregates, &mut nodes)?;
             (batch, self.next_node) = nodes.finish();
             self.rows = applied.root;
             self.obsolete.extend(applied.obsolete);

@@ -13,7 +13,7 @@ use settee_model::json::Value;
 use super::{Order, ReduceRow, RowSink};
 use crate::error::Result;
 use crate::keys;
-use crate::reduce::{Column, Group};
+use crate::reduce::{Aggregate, Group};
 use crate::tree::walk::{Subtree, Visit, Visitor};
 use crate::tree::{Leaf, Row};
 
@@ -84,7 +84,7 @@ pub(super) struct Groups<'a> {
     skip: u64,
     /// Groups that may still begin.
     limit: u64,
-    column: &'a mut Column,
+    aggregate: &'a mut Aggregate,
     index: usize,
     current: Option<OpenGroup>,
     finished: Vec<OpenGroup>,
@@ -97,10 +97,10 @@ impl<'a> Groups<'a> {
         order: Order,
         skip: u64,
         limit: u64,
-        (column, index): (&'a mut Column, usize),
+        (aggregate, index): (&'a mut Aggregate, usize),
         sink: &'a mut dyn RowSink,
     ) -> Self {
-        Self { grouping, order, skip, limit, column, index, current: None, finished: Vec::new(), sink }
+        Self { grouping, order, skip, limit, aggregate, index, current: None, finished: Vec::new(), sink }
     }
 
     /// Shows what is left.
@@ -126,11 +126,11 @@ impl<'a> Groups<'a> {
         let mut groups = std::mem::take(&mut self.finished);
         let parts: Vec<Vec<&[u8]>> =
             groups.iter().map(|group| group.parts.iter().map(Vec::as_slice).collect()).collect();
-        let reductions = self.column.conclude(&parts)?;
+        let reductions = self.aggregate.finalize(&parts)?;
         let mut value = Vec::new();
         for (group, reduction) in groups.iter().zip(&reductions) {
             value.clear();
-            self.column.finish(reduction, &mut value);
+            self.aggregate.finish(reduction, &mut value);
             if self.sink.reduce_row(ReduceRow { key: &group.key, value: &value }).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
@@ -197,7 +197,7 @@ impl Visitor for Groups<'_> {
     fn rows(&mut self, leaf: &Leaf, rows: Range<usize>) -> Result<ControlFlow<()>> {
         let segments = self.segments(leaf, &rows);
         let groups: Vec<Group<'_>> = segments.iter().map(|rows| Group { leaf, rows: rows.clone() }).collect();
-        let reductions = self.column.reduce(&groups)?;
+        let reductions = self.aggregate.reduce(&groups)?;
         for (segment, reduction) in segments.into_iter().zip(reductions) {
             let first = leaf.row(match self.order {
                 Order::Ascending => segment.start,

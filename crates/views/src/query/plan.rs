@@ -12,7 +12,7 @@ use super::{Docs, Header, Keys, Order, QueryError, Reduce, ReduceRow, RowSink, V
 use crate::error::{Result, ViewError};
 use crate::index::Meta;
 use crate::keys;
-use crate::reduce::Column;
+use crate::reduce::Aggregate;
 use crate::tree::walk::{RowRange, Visitor, walk};
 use crate::tree::{LEAVES_TOGETHER, Root, TreeReader};
 
@@ -95,16 +95,18 @@ impl Plan {
         self.mode != Mode::Map
     }
 
-    /// Shows rows or reductions; `column` is the view's reduce function and where its reductions are in the index.
+    /// Shows rows or reductions; `aggregate` is the view's reduce function and where its reductions are in the index.
     pub(crate) fn run(
         &self,
         shown: Shown<'_>,
-        column: Option<(&mut Column, usize)>,
+        aggregate: Option<(&mut Aggregate, usize)>,
         sink: &mut dyn RowSink,
     ) -> Result<()> {
-        match (self.mode, column) {
+        match (self.mode, aggregate) {
             (Mode::Map, _) => self.show_rows(shown, sink),
-            (Mode::Reduce(grouping), Some((column, index))) => self.show_groups(shown, grouping, column, index, sink),
+            (Mode::Reduce(grouping), Some((aggregate, index))) => {
+                self.show_groups(shown, grouping, aggregate, index, sink)
+            }
             (Mode::Reduce(_), None) => Err(ViewError::Corrupt("reductions are missing")),
         }
     }
@@ -141,7 +143,7 @@ impl Plan {
         &self,
         Shown { tree, meta }: Shown<'_>,
         grouping: Grouping,
-        column: &mut Column,
+        aggregate: &mut Aggregate,
         index: usize,
         sink: &mut dyn RowSink,
     ) -> Result<()> {
@@ -154,14 +156,14 @@ impl Plan {
         {
             if self.skip == 0 {
                 let mut value = Vec::new();
-                for reduction in column.conclude(&[vec![root.node.reductions[index].as_slice()]])? {
-                    column.finish(&reduction, &mut value);
+                for reduction in aggregate.finalize(&[vec![root.node.reductions[index].as_slice()]])? {
+                    aggregate.finish(&reduction, &mut value);
                 }
                 let _ = sink.reduce_row(ReduceRow { key: b"null", value: &value });
             }
             return Ok(());
         }
-        let mut groups = Groups::new(grouping, self.order, self.skip, self.limit, (column, index), sink);
+        let mut groups = Groups::new(grouping, self.order, self.skip, self.limit, (aggregate, index), sink);
         if self.walk_ranges(tree, meta, &mut groups)?.is_continue() {
             groups.finish()?;
         }

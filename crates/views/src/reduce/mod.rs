@@ -1,6 +1,6 @@
 //! Reduce functions: the built-in ones, one file each, and those that a language compiled.
 //!
-//! A [`Column`] is a reduce function attached to an index; the tree keeps its reductions in inner nodes, in the function's
+//! An [`Aggregate`] is a reduce function attached to an index; the tree keeps its reductions in inner nodes, in the function's
 //! stored form. Three steps lead to what clients see: `reduce` makes a stored reduction of rows, `rereduce` makes one of
 //! several, `finish` turns it into JSON. For every function `rereduce` of the parts gives what `reduce` of the whole gives;
 //! only then do the shapes of trees not matter.
@@ -122,7 +122,7 @@ pub fn is_builtin_reduce(source: &str) -> bool {
 }
 
 /// A reduce function that is attached to an index.
-pub(crate) struct Column {
+pub(crate) struct Aggregate {
     kind: Kind,
     /// The view that is queried, as CouchDB names it to query servers; for messages.
     context: Option<String>,
@@ -150,7 +150,7 @@ impl Custom {
     }
 }
 
-impl Column {
+impl Aggregate {
     /// Finds a function.
     pub(crate) fn open(source: &Arc<str>, language: &Arc<dyn Language>, limits: Limits) -> Result<Self> {
         if let Some(builtin) = builtin(source, limits.growth) {
@@ -187,7 +187,7 @@ impl Column {
         Some(out)
     }
 
-    /// Whether [`Column::reduce_encoded`] answers.
+    /// Whether [`Aggregate::reduce_encoded`] answers.
     pub(crate) fn reduces_encoded(&self) -> bool {
         self.of_values().is_some()
     }
@@ -247,7 +247,7 @@ impl Column {
 
     /// The reductions that clients are shown, in their stored form. CouchDB's coordinator hands what a shard answered to
     /// the function once more, even if there is one shard: functions that do not care for `rereduce` show it.
-    pub(crate) fn conclude(&mut self, groups: &[Vec<&[u8]>]) -> Result<Vec<Vec<u8>>> {
+    pub(crate) fn finalize(&mut self, groups: &[Vec<&[u8]>]) -> Result<Vec<Vec<u8>>> {
         let reductions = self.rereduce(groups)?;
         let Kind::Custom(custom) = &mut self.kind else { return Ok(reductions) };
         let singles: Vec<Vec<&[u8]>> = reductions.iter().map(|reduction| vec![reduction.as_slice()]).collect();

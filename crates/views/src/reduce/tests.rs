@@ -2,13 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use super::{Column, Group, is_builtin_reduce, overflow_of};
+use super::{Aggregate, Group, is_builtin_reduce, overflow_of};
 use crate::testing::NoLanguage;
 use crate::tree::{EncodedLeaf, Leaf, Row};
 use settee_model::testing::Random;
 
-fn column(name: &str) -> Column {
-    Column::open(&name.into(), &NoLanguage::shared(), Default::default()).unwrap()
+fn aggregate(name: &str) -> Aggregate {
+    Aggregate::open(&name.into(), &NoLanguage::shared(), Default::default()).unwrap()
 }
 
 /// A leaf of rows whose keys are their positions.
@@ -21,16 +21,16 @@ fn leaf(values: &[&str]) -> Leaf {
     leaf
 }
 
-fn text(column: &Column, stored: &[u8]) -> String {
+fn text(aggregate: &Aggregate, stored: &[u8]) -> String {
     let mut out = Vec::new();
-    column.finish(stored, &mut out);
+    aggregate.finish(stored, &mut out);
     String::from_utf8(out).unwrap()
 }
 
 fn reduced(name: &str, values: &[&str]) -> String {
-    let mut column = column(name);
-    let stored = column.reduce(&[Group::whole(&leaf(values))]).unwrap().pop().unwrap();
-    text(&column, &stored)
+    let mut aggregate = aggregate(name);
+    let stored = aggregate.reduce(&[Group::whole(&leaf(values))]).unwrap().pop().unwrap();
+    text(&aggregate, &stored)
 }
 
 #[test]
@@ -79,9 +79,9 @@ fn what_cannot_be_reduced_makes_an_error_value_that_stays() {
         let error = reduced(name, values);
         assert!(error.starts_with(r#"{"error":"builtin_reduce_error","reason":"The _s"#), "{error}");
         assert!(error.ends_with(&format!(r#""caused_by":{cause}}}"#)), "{error}");
-        let mut column = column(name);
+        let mut aggregate = aggregate(name);
         let parts = vec![error.as_bytes(), b"17"];
-        assert_eq!(column.rereduce(&[parts]).unwrap()[0], error.as_bytes());
+        assert_eq!(aggregate.rereduce(&[parts]).unwrap()[0], error.as_bytes());
     };
     check("_sum", &["1", "\"x\""], "\"x\"");
     check("_sum", &["5", r#"{"a":1}"#], r#"{"a":1}"#);
@@ -103,11 +103,11 @@ fn what_begins_with_the_name_of_a_built_in_function_is_one() {
     let longer = ["_sum\n", "_sum ", "_counter", "_statsorama", "_approx_count_distinct_", "_first1", "_last(1)"];
     for name in exact.into_iter().chain(longer) {
         assert!(is_builtin_reduce(name), "{name}");
-        assert!(Column::open(&name.into(), &NoLanguage::shared(), Default::default()).is_ok(), "{name}");
+        assert!(Aggregate::open(&name.into(), &NoLanguage::shared(), Default::default()).is_ok(), "{name}");
     }
     for name in ["_nosuch", "_SUM", "_su", "_top_0", "_top_101", "_bottom_", "_top_01", "_top_+1"] {
         assert!(!is_builtin_reduce(name), "{name}");
-        let error = Column::open(&name.into(), &NoLanguage::shared(), Default::default()).map(drop).unwrap_err();
+        let error = Aggregate::open(&name.into(), &NoLanguage::shared(), Default::default()).map(drop).unwrap_err();
         assert_eq!(error.to_string(), format!("`{name}` is not a supported reduce function."));
     }
     assert!(!is_builtin_reduce("function(k, v) {}"));
@@ -138,8 +138,8 @@ fn rereducing_the_parts_is_reducing_the_whole() {
         let values: Vec<String> = (0..count).map(|_| random_value(&mut random, kind)).collect();
         let leaf = leaf(&values.iter().map(String::as_str).collect::<Vec<_>>());
         for name in names.iter().filter(|name| kind != 3 || **name != "_stats") {
-            let mut column = column(name);
-            let whole = column.reduce(&[Group::whole(&leaf)]).unwrap();
+            let mut aggregate = aggregate(name);
+            let whole = aggregate.reduce(&[Group::whole(&leaf)]).unwrap();
             let mut groups = Vec::new();
             let mut start = 0;
             while start < leaf.len() {
@@ -147,13 +147,13 @@ fn rereducing_the_parts_is_reducing_the_whole() {
                 groups.push(Group { leaf: &leaf, rows: start..end });
                 start = end;
             }
-            let parts = column.reduce(&groups).unwrap();
+            let parts = aggregate.reduce(&groups).unwrap();
             // Two levels, as in a tree.
             let lists: Vec<Vec<&[u8]>> =
                 parts.chunks(3).map(|parts| parts.iter().map(Vec::as_slice).collect()).collect();
-            let middle = column.rereduce(&lists).unwrap();
-            let top = column.rereduce(&[middle.iter().map(Vec::as_slice).collect()]).unwrap();
-            assert_eq!(text(&column, &top[0]), text(&column, &whole[0]), "{name}, seed {seed}");
+            let middle = aggregate.rereduce(&lists).unwrap();
+            let top = aggregate.rereduce(&[middle.iter().map(Vec::as_slice).collect()]).unwrap();
+            assert_eq!(text(&aggregate, &top[0]), text(&aggregate, &whole[0]), "{name}, seed {seed}");
         }
     }
 }
@@ -166,9 +166,9 @@ fn distinct_estimates_are_close() {
             let row_key = format!("{number:06}");
             leaf.push(Row { row_key: row_key.as_bytes(), sort_len: 6, key: b"0", value: b"0" });
         }
-        let mut column = column("_approx_count_distinct");
-        let stored = column.reduce(&[Group::whole(&leaf)]).unwrap();
-        let estimate: f64 = text(&column, &stored[0]).parse().unwrap();
+        let mut aggregate = aggregate("_approx_count_distinct");
+        let stored = aggregate.reduce(&[Group::whole(&leaf)]).unwrap();
+        let estimate: f64 = text(&aggregate, &stored[0]).parse().unwrap();
         let error = (estimate - f64::from(count)).abs() / f64::from(count);
         assert!(error < 0.06, "{count} estimated as {estimate}");
     }
@@ -188,12 +188,12 @@ fn encoded_leaves_reduce_as_others_do() {
         let mut encoded = EncodedLeaf::default();
         leaf.rows().for_each(|row| encoded.push(row));
         for name in names {
-            let mut column = column(name);
-            let expected = column.reduce(&[Group::whole(&leaf)]).unwrap().pop();
-            let reduced = column.reduce_encoded(&encoded);
-            assert_eq!(reduced.is_some(), column.reduces_encoded());
+            let mut aggregate = aggregate(name);
+            let expected = aggregate.reduce(&[Group::whole(&leaf)]).unwrap().pop();
+            let reduced = aggregate.reduce_encoded(&encoded);
+            assert_eq!(reduced.is_some(), aggregate.reduces_encoded());
             assert!(reduced.is_none() || reduced == expected, "{name} of {values:?}");
         }
-        assert_eq!(names.iter().filter(|name| column(name).reduces_encoded()).count(), 5);
+        assert_eq!(names.iter().filter(|name| aggregate(name).reduces_encoded()).count(), 5);
     }
 }

@@ -14,7 +14,7 @@ use crate::indexer::entries::for_each_row;
 use crate::keys::{node_id, push_row_key, row_id};
 use crate::pace::Urgency;
 use crate::query::ViewQuery;
-use crate::reduce::Column;
+use crate::reduce::Aggregate;
 use crate::testing::Rules;
 use crate::tree::check::{OwnedRow, check};
 use settee_model::testing::Random;
@@ -28,9 +28,9 @@ pub(super) fn check_stored(host: &TestHost, engine: &Arc<dyn Engine>) -> Vec<u64
         let Some(meta) = store.meta(&*snapshot).unwrap() else {
             continue;
         };
-        let open = |reduce: &Arc<str>| Column::open(reduce, &Rules::shared(), Default::default()).unwrap();
-        let mut columns: Vec<Column> = meta.reduces.iter().map(open).collect();
-        let (rows, mut nodes) = check(store.tree(&*snapshot), meta.rows.as_ref(), &mut columns);
+        let open = |reduce: &Arc<str>| Aggregate::open(reduce, &Rules::shared(), Default::default()).unwrap();
+        let mut aggregates: Vec<Aggregate> = meta.reduces.iter().map(open).collect();
+        let (rows, mut nodes) = check(store.tree(&*snapshot), meta.rows.as_ref(), &mut aggregates);
         let (entries, entry_nodes) = check(store.tree(&*snapshot), meta.entries.as_ref(), &mut []);
         nodes.extend(entry_nodes);
         check_entries(&*snapshot, &rows, entries);

@@ -10,7 +10,7 @@ use settee_model::term_order;
 use super::Rows;
 use super::host::Documents;
 use crate::query::{End, Header, Inclusion, Keys, Order, Reduce, Start, ViewQuery};
-use crate::reduce::{Column, Group};
+use crate::reduce::{Aggregate, Group};
 use crate::testing::{Rules, apply_rule};
 use crate::tree::{Leaf, Row};
 
@@ -157,12 +157,12 @@ pub(super) fn answer(documents: &Documents, ddoc: &DesignDocument, view: &str, q
             groups.last_mut().unwrap().push(row);
         }
     }
-    let mut column = Column::open(reduce, &Rules::shared(), Default::default()).unwrap();
+    let mut aggregate = Aggregate::open(reduce, &Rules::shared(), Default::default()).unwrap();
     let shown = groups.into_iter().skip(skip).take(limit);
     Rows {
         header: Some(Header::Reduce { update_seq }),
         map: Vec::new(),
-        reduce: shown.map(|group| show_group(&group, query, collation, &mut column)).collect(),
+        reduce: shown.map(|group| show_group(&group, query, collation, &mut aggregate)).collect(),
         stale: None,
     }
 }
@@ -180,7 +180,12 @@ fn group_key(key: &Json, reduce: Reduce) -> Json {
     }
 }
 
-fn show_group(group: &[ModelRow], query: &ViewQuery, collation: Collation, column: &mut Column) -> (String, String) {
+fn show_group(
+    group: &[ModelRow],
+    query: &ViewQuery,
+    collation: Collation,
+    aggregate: &mut Aggregate,
+) -> (String, String) {
     let key = group_key(&group[0].key, query.reduce);
     let mut ascending: Vec<&ModelRow> = group.iter().collect();
     ascending.sort_by(|a, b| by_key(&a.key, &b.key, collation).then_with(|| a.id.cmp(&b.id)));
@@ -192,8 +197,8 @@ fn show_group(group: &[ModelRow], query: &ViewQuery, collation: Collation, colum
         crate::keys::finish_row_key(&mut row_key, row.id.as_bytes(), u32::try_from(index).unwrap());
         leaf.push(Row { row_key: &row_key, sort_len, key: row.key.as_bytes(), value: row.value.as_bytes() });
     }
-    let reduction = column.reduce(&[Group::whole(&leaf)]).unwrap().pop().unwrap();
+    let reduction = aggregate.reduce(&[Group::whole(&leaf)]).unwrap().pop().unwrap();
     let mut value = Vec::new();
-    column.finish(&reduction, &mut value);
+    aggregate.finish(&reduction, &mut value);
     (super::text(key.as_bytes()), super::text(&value))
 }

@@ -9,7 +9,7 @@ use super::node::separator;
 use super::write::NodeWriter;
 use super::{Child, HELD_BYTES, INNER_BYTES, INNER_CHILDREN, LEAF_BYTES, Leaf, Root, Row, TreeReader, leaf_bytes};
 use crate::error::Result;
-use crate::reduce::{Column, Group};
+use crate::reduce::{Aggregate, Group};
 
 /// What becomes of a row.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +36,7 @@ pub(crate) fn apply(
     tree: TreeReader<'_>,
     root: Option<&Root>,
     changes: &[Change<'_>],
-    columns: &mut [Column],
+    aggregates: &mut [Aggregate],
     nodes: &mut NodeWriter<'_>,
 ) -> Result<Applied> {
     let mut draft = Drafting { tree, obsolete: Vec::new(), bytes_left: HELD_BYTES, changes: 0 };
@@ -60,7 +60,7 @@ pub(crate) fn apply(
                 top = children.pop().expect("there is one");
                 height -= 1;
             }
-            let mut settling = Settling { columns, nodes };
+            let mut settling = Settling { aggregates, nodes };
             let node = settling.settle(vec![vec![top]], height)?.pop().and_then(|mut parent| parent.pop());
             node.map(|node| Root { height, node: Child { separator: Vec::new(), ..node } })
         }
@@ -307,7 +307,7 @@ fn cut_inner(mut parts: Vec<Part>, first_separator: Vec<u8>) -> Vec<Part> {
 }
 
 struct Settling<'a, 'w> {
-    columns: &'a mut [Column],
+    aggregates: &'a mut [Aggregate],
     nodes: &'a mut NodeWriter<'w>,
 }
 
@@ -341,7 +341,7 @@ impl Settling<'_, '_> {
             0 => self.write_leaves(&leaves)?,
             _ => {
                 let children = self.settle(inner, height - 1)?;
-                write_inner_nodes(self.nodes, self.columns, children)?
+                write_inner_nodes(self.nodes, self.aggregates, children)?
             }
         };
         let mut written = written.into_iter();
@@ -354,7 +354,7 @@ impl Settling<'_, '_> {
 
     fn write_leaves(&mut self, leaves: &[Leaf]) -> Result<Vec<Child>> {
         let groups: Vec<Group<'_>> = leaves.iter().map(Group::whole).collect();
-        let reductions = transpose(self.columns, groups.len(), |column| column.reduce(&groups))?;
+        let reductions = transpose(self.aggregates, groups.len(), |aggregate| aggregate.reduce(&groups))?;
         let mut children = Vec::with_capacity(leaves.len());
         for (leaf, reductions) in leaves.iter().zip(reductions) {
             let id = self.nodes.leaf(leaf)?;

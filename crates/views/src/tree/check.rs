@@ -2,7 +2,7 @@
 
 use super::node::common_len;
 use super::{Child, INNER_BYTES, LEAF_BYTES, Root, TreeReader};
-use crate::reduce::{Column, Group};
+use crate::reduce::{Aggregate, Group};
 
 /// A row with everything copied.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -14,8 +14,12 @@ pub(crate) struct OwnedRow {
 }
 
 /// Panics if anything in the tree is not as it must be; gives its rows and the numbers of its nodes.
-pub(crate) fn check(tree: TreeReader<'_>, root: Option<&Root>, columns: &mut [Column]) -> (Vec<OwnedRow>, Vec<u64>) {
-    let mut checking = Checking { tree, columns, rows: Vec::new(), nodes: Vec::new() };
+pub(crate) fn check(
+    tree: TreeReader<'_>,
+    root: Option<&Root>,
+    aggregates: &mut [Aggregate],
+) -> (Vec<OwnedRow>, Vec<u64>) {
+    let mut checking = Checking { tree, aggregates, rows: Vec::new(), nodes: Vec::new() };
     if let Some(root) = root {
         checking.node(&root.node, root.height, &[], None);
     }
@@ -25,7 +29,7 @@ pub(crate) fn check(tree: TreeReader<'_>, root: Option<&Root>, columns: &mut [Co
 
 struct Checking<'a> {
     tree: TreeReader<'a>,
-    columns: &'a mut [Column],
+    aggregates: &'a mut [Aggregate],
     rows: Vec<OwnedRow>,
     nodes: Vec<u64>,
 }
@@ -33,7 +37,7 @@ struct Checking<'a> {
 impl Checking<'_> {
     fn node(&mut self, child: &Child, height: u32, lower: &[u8], upper: Option<&[u8]>) {
         self.nodes.push(child.id);
-        assert_eq!(child.reductions.len(), self.columns.len());
+        assert_eq!(child.reductions.len(), self.aggregates.len());
         if height == 0 {
             return self.leaf(child, lower, upper);
         }
@@ -43,9 +47,9 @@ impl Checking<'_> {
         assert!(children.len() < 40 || size <= 4 * INNER_BYTES, "{} children have {size} bytes", children.len());
         assert_eq!(child.rows, children.iter().map(|child| child.rows).sum::<u64>());
         assert_eq!(child.bytes, children.iter().map(|child| child.bytes).sum::<u64>());
-        for (index, column) in self.columns.iter_mut().enumerate() {
+        for (index, aggregate) in self.aggregates.iter_mut().enumerate() {
             let parts = children.iter().map(|child| &child.reductions[index][..]).collect();
-            let reductions = column.rereduce(&[parts]).expect("reducing works");
+            let reductions = aggregate.rereduce(&[parts]).expect("reducing works");
             assert_eq!(child.reductions[index], reductions[0]);
         }
         for (index, child) in children.iter().enumerate() {
@@ -61,8 +65,8 @@ impl Checking<'_> {
         assert!(!leaf.is_empty());
         assert!(leaf.len() == 1 || leaf.size_bytes() - leaf.row(leaf.len() - 1).value.len() < 2 * LEAF_BYTES);
         assert_eq!((child.rows, child.bytes), (leaf.len() as u64, leaf.content_bytes()));
-        for (index, column) in self.columns.iter_mut().enumerate() {
-            let reductions = column.reduce(&[Group::whole(&leaf)]).expect("reducing works");
+        for (index, aggregate) in self.aggregates.iter_mut().enumerate() {
+            let reductions = aggregate.reduce(&[Group::whole(&leaf)]).expect("reducing works");
             assert_eq!(child.reductions[index], reductions[0]);
         }
         for row in leaf.rows() {

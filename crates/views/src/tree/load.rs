@@ -4,7 +4,7 @@ use super::node::separator;
 use super::write::NodeWriter;
 use super::{Child, EncodedLeaf, INNER_BYTES, INNER_CHILDREN, LEAF_BYTES, Leaf, Root, Row, WAITING_BYTES};
 use crate::error::Result;
-use crate::reduce::{Column, Group};
+use crate::reduce::{Aggregate, Group};
 
 /// So many nodes of a level are reduced in one go, because calling into a language has a price.
 const NODES_PER_REDUCE: usize = 32;
@@ -12,7 +12,7 @@ const NODES_PER_REDUCE: usize = 32;
 /// Takes rows in ascending order.
 pub(crate) struct Loader<'a, 'w> {
     nodes: &'a mut NodeWriter<'w>,
-    columns: &'a mut [Column],
+    aggregates: &'a mut [Aggregate],
     /// The leaf that is being filled, if nobody looks at more than the values of its rows.
     encoded: EncodedLeaf,
     /// Whether that is so.
@@ -40,11 +40,11 @@ struct Level {
 }
 
 impl<'a, 'w> Loader<'a, 'w> {
-    pub(crate) fn new(nodes: &'a mut NodeWriter<'w>, columns: &'a mut [Column]) -> Self {
+    pub(crate) fn new(nodes: &'a mut NodeWriter<'w>, aggregates: &'a mut [Aggregate]) -> Self {
         Self {
             nodes,
-            is_encoded: columns.iter().all(Column::reduces_encoded),
-            columns,
+            is_encoded: aggregates.iter().all(Aggregate::reduces_encoded),
+            aggregates,
             encoded: EncodedLeaf::default(),
             leaf: Leaf::default(),
             leaves: Vec::new(),
@@ -102,7 +102,8 @@ impl<'a, 'w> Loader<'a, 'w> {
         let next = separator(self.encoded.last_row_key(), next).to_vec();
         let id = self.nodes.encoded_leaf(&self.encoded)?;
         let (rows, bytes) = (self.encoded.len() as u64, self.encoded.content_bytes() as u64);
-        let reductions = self.columns.iter().filter_map(|column| column.reduce_encoded(&self.encoded)).collect();
+        let reductions =
+            self.aggregates.iter().filter_map(|aggregate| aggregate.reduce_encoded(&self.encoded)).collect();
         self.encoded.clear();
         let separator = std::mem::replace(&mut self.separator, next);
         self.push_child(0, Child { separator, id, rows, bytes, reductions })
@@ -121,7 +122,7 @@ impl<'a, 'w> Loader<'a, 'w> {
 
     fn write_leaves(&mut self) -> Result<()> {
         let groups: Vec<Group<'_>> = self.leaves.iter().map(|(_, leaf)| Group::whole(leaf)).collect();
-        let reductions = transpose(self.columns, groups.len(), |column| column.reduce(&groups))?;
+        let reductions = transpose(self.aggregates, groups.len(), |aggregate| aggregate.reduce(&groups))?;
         self.leaves_bytes = 0;
         for ((separator, mut leaf), reductions) in std::mem::take(&mut self.leaves).into_iter().zip(reductions) {
             let id = self.nodes.leaf(&leaf)?;
@@ -153,7 +154,7 @@ impl<'a, 'w> Loader<'a, 'w> {
     fn write_inner(&mut self, height: usize) -> Result<()> {
         self.levels[height].cut_bytes = 0;
         let nodes = std::mem::take(&mut self.levels[height].cut);
-        for child in write_inner_nodes(self.nodes, self.columns, nodes)? {
+        for child in write_inner_nodes(self.nodes, self.aggregates, nodes)? {
             self.push_child(height + 1, child)?;
         }
         Ok(())
@@ -170,37 +171,37 @@ impl Level {
 /// Writes inner nodes, given by their children, and tells what their parents should know of them.
 pub(super) fn write_inner_nodes(
     nodes: &mut NodeWriter<'_>,
-    columns: &mut [Column],
+    aggregates: &mut [Aggregate],
     children: Vec<Vec<Child>>,
 ) -> Result<Vec<Child>> {
-    let mut reductions: Vec<Vec<Vec<u8>>> = Vec::with_capacity(columns.len());
-    for (index, column) in columns.iter_mut().enumerate() {
+    let mut reductions: Vec<Vec<Vec<u8>>> = Vec::with_capacity(aggregates.len());
+    for (index, aggregate) in aggregates.iter_mut().enumerate() {
         let parts = children.iter().map(|children| children.iter().map(|child| &child.reductions[index][..]).collect());
-        reductions.push(column.rereduce(&parts.collect::<Vec<_>>())?);
+        reductions.push(aggregate.rereduce(&parts.collect::<Vec<_>>())?);
     }
     let mut parents = Vec::with_capacity(children.len());
     for (index, mut children) in children.into_iter().enumerate() {
-        let id = nodes.inner(children.iter(), columns.len())?;
+        let id = nodes.inner(children.iter(), aggregates.len())?;
         parents.push(Child {
             id,
             rows: children.iter().map(|child| child.rows).sum(),
             bytes: children.iter().map(|child| child.bytes).sum(),
-            reductions: reductions.iter_mut().map(|column| std::mem::take(&mut column[index])).collect(),
+            reductions: reductions.iter_mut().map(|aggregate| std::mem::take(&mut aggregate[index])).collect(),
             separator: std::mem::take(&mut children[0].separator),
         });
     }
     Ok(parents)
 }
 
-/// From the reductions of each column to those of each of `nodes` nodes.
+/// From the reductions of each aggregate to those of each of `nodes` nodes.
 pub(super) fn transpose(
-    columns: &mut [Column],
+    aggregates: &mut [Aggregate],
     nodes: usize,
-    mut reduce: impl FnMut(&mut Column) -> Result<Vec<Vec<u8>>>,
+    mut reduce: impl FnMut(&mut Aggregate) -> Result<Vec<Vec<u8>>>,
 ) -> Result<Vec<Vec<Vec<u8>>>> {
-    let mut reductions: Vec<Vec<Vec<u8>>> = (0..nodes).map(|_| Vec::with_capacity(columns.len())).collect();
-    for column in columns {
-        let mut answers = reduce(column)?.into_iter();
+    let mut reductions: Vec<Vec<Vec<u8>>> = (0..nodes).map(|_| Vec::with_capacity(aggregates.len())).collect();
+    for aggregate in aggregates {
+        let mut answers = reduce(aggregate)?.into_iter();
         reductions.iter_mut().for_each(|node| node.push(answers.next().unwrap_or_else(|| b"null".to_vec())));
     }
     Ok(reductions)

@@ -8,14 +8,14 @@
 //! - [`load`] builds a tree from sorted rows, bottom-up.
 //! - [`apply`] makes a tree of another and sorted changes, touching the nodes that change.
 //! - [`walk`] goes through a range of rows and may take whole subtrees by what their parent knows of them.
-//! - [`columns`] makes a tree with other reduce functions of the same leaves.
+//! - [`aggregates`] makes a tree with other reduce functions of the same leaves.
 //!
 //! The tree orders opaque bytes. It knows nothing of documents, collation or queries.
 
+pub(crate) mod aggregates;
 pub(crate) mod apply;
 #[cfg(test)]
 pub(crate) mod check;
-pub(crate) mod columns;
 pub(crate) mod load;
 mod node;
 pub(crate) mod read;
@@ -81,8 +81,8 @@ impl Root {
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self> {
         let height = u32::try_from(reader.number()?).unwrap_or(u32::MAX);
         let (id, rows, bytes) = (reader.number()?, reader.number()?, reader.number()?);
-        let columns = reader.len()?;
-        let reductions = (0..columns).map(|_| Ok(reader.bytes()?.to_vec())).collect::<Result<_>>()?;
+        let aggregates = reader.len()?;
+        let reductions = (0..aggregates).map(|_| Ok(reader.bytes()?.to_vec())).collect::<Result<_>>()?;
         Ok(Self { height, node: Child { separator: Vec::new(), id, rows, bytes, reductions } })
     }
 }

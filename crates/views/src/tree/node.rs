@@ -349,7 +349,7 @@ pub(crate) struct Inner {
     bytes: Vec<u8>,
     children: Vec<ChildSlot>,
     reductions: Vec<(u32, u32)>,
-    columns: usize,
+    aggregates: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -361,8 +361,8 @@ struct ChildSlot {
 }
 
 impl Inner {
-    pub(crate) fn encode<'a>(children: impl Iterator<Item = &'a Child>, columns: usize, out: &mut Vec<u8>) {
-        push_len(out, columns);
+    pub(crate) fn encode<'a>(children: impl Iterator<Item = &'a Child>, aggregates: usize, out: &mut Vec<u8>) {
+        push_len(out, aggregates);
         for child in children {
             push_bytes(out, &child.separator);
             push_number(out, child.id);
@@ -375,7 +375,7 @@ impl Inner {
     pub(crate) fn decode(bytes: Vec<u8>) -> Result<Self> {
         let mut node = Self::default();
         let mut reader = Reader::new(&bytes, INNER);
-        node.columns = reader.len()?;
+        node.aggregates = reader.len()?;
         while !reader.is_at_end() {
             let separator = slice(&mut reader)?;
             node.children.push(ChildSlot {
@@ -384,7 +384,7 @@ impl Inner {
                 rows: reader.number()?,
                 bytes: reader.number()?,
             });
-            for _ in 0..node.columns {
+            for _ in 0..node.aggregates {
                 node.reductions.push(slice(&mut reader)?);
             }
         }
@@ -419,8 +419,8 @@ impl Inner {
         self.children[child].bytes
     }
 
-    pub(crate) fn reduction(&self, child: usize, column: usize) -> &[u8] {
-        let (start, len) = self.reductions[child * self.columns + column];
+    pub(crate) fn reduction(&self, child: usize, aggregate: usize) -> &[u8] {
+        let (start, len) = self.reductions[child * self.aggregates + aggregate];
         &self.bytes[range(start, len)]
     }
 
@@ -445,7 +445,7 @@ impl Inner {
             id: slot.id,
             rows: slot.rows,
             bytes: slot.bytes,
-            reductions: (0..self.columns).map(|column| self.reduction(child, column).to_vec()).collect(),
+            reductions: (0..self.aggregates).map(|aggregate| self.reduction(child, aggregate).to_vec()).collect(),
         }
     }
 

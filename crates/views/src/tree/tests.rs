@@ -9,15 +9,15 @@ use std::sync::Arc;
 use settee_storage::memory::MemoryEngine;
 use settee_storage::{Batch, CommitToken, Durability, Engine, Expect, KeyRange, Keyspace, Outcome, Shard, Snapshot};
 
+use super::aggregates::rebuild;
 use super::apply::{Change, apply};
 use super::check::{OwnedRow, check};
-use super::columns::rebuild;
 use super::load::Loader;
 use super::walk::{Direction, RowRange, Subtree, Visit, Visitor, walk};
 use super::write::{Committer, NodeWriter};
 use super::{Leaf, NodeCache, Root, Row, TreeReader};
 use crate::error::Result;
-use crate::reduce::{Column, Group};
+use crate::reduce::{Aggregate, Group};
 use crate::testing::NoLanguage;
 use settee_model::testing::Random;
 
@@ -28,7 +28,7 @@ struct Store {
     cache: NodeCache,
     next_node: u64,
     root: Option<Root>,
-    columns: Vec<Column>,
+    aggregates: Vec<Aggregate>,
 }
 
 impl Committer for MemoryEngine {
@@ -47,13 +47,13 @@ impl Store {
             cache: NodeCache::default(),
             next_node: 1,
             root: None,
-            columns: columns(reduces),
+            aggregates: aggregates(reduces),
         }
     }
 
     fn load(&mut self, rows: &BTreeMap<Vec<u8>, OwnedRow>) {
         let mut nodes = NodeWriter::new(&mut self.engine, self.next_node);
-        let mut loader = Loader::new(&mut nodes, &mut self.columns);
+        let mut loader = Loader::new(&mut nodes, &mut self.aggregates);
         rows.values().for_each(|row| loader.push(lend(row)).unwrap());
         self.root = loader.finish().unwrap();
         let (batch, next_node) = nodes.finish();
@@ -69,7 +69,7 @@ impl Store {
             let snapshot = self.engine.snapshot(SHARD).unwrap();
             let tree = TreeReader { snapshot: &*snapshot, shard: SHARD, cache: &self.cache };
             let mut nodes = NodeWriter::new(&mut self.engine, self.next_node);
-            let applied = apply(tree, self.root.as_ref(), left, &mut self.columns, &mut nodes).unwrap();
+            let applied = apply(tree, self.root.as_ref(), left, &mut self.aggregates, &mut nodes).unwrap();
             let (batch, next_node) = nodes.finish();
             self.settle(applied.root, &applied.obsolete, batch, next_node);
             assert!(applied.changes > 0 || left.is_empty());
@@ -89,11 +89,11 @@ impl Store {
 
     fn rebuild(&mut self, reduces: &[&str], known: &[Option<usize>]) {
         let Some(root) = self.root.clone() else { return };
-        self.columns = columns(reduces);
+        self.aggregates = aggregates(reduces);
         let snapshot = self.engine.snapshot(SHARD).unwrap();
         let tree = TreeReader { snapshot: &*snapshot, shard: SHARD, cache: &self.cache };
         let mut nodes = NodeWriter::new(&mut self.engine, self.next_node);
-        let rebuilt = rebuild(tree, &root, &mut self.columns, known, &mut nodes).unwrap();
+        let rebuilt = rebuild(tree, &root, &mut self.aggregates, known, &mut nodes).unwrap();
         let (batch, next_node) = nodes.finish();
         self.settle(Some(rebuilt.root), &rebuilt.obsolete, batch, next_node);
     }
@@ -102,7 +102,7 @@ impl Store {
     fn check(&mut self, model: &BTreeMap<Vec<u8>, OwnedRow>) {
         let snapshot = self.engine.snapshot(SHARD).unwrap();
         let tree = TreeReader { snapshot: &*snapshot, shard: SHARD, cache: &self.cache };
-        let (rows, mut nodes) = check(tree, self.root.as_ref(), &mut self.columns);
+        let (rows, mut nodes) = check(tree, self.root.as_ref(), &mut self.aggregates);
         assert!(rows.iter().eq(model.values()));
         nodes.sort_unstable();
         assert_eq!(nodes, stored_nodes(&snapshot));
@@ -115,10 +115,10 @@ impl Store {
     }
 }
 
-fn columns(reduces: &[&str]) -> Vec<Column> {
+fn aggregates(reduces: &[&str]) -> Vec<Aggregate> {
     reduces
         .iter()
-        .map(|reduce| Column::open(&(*reduce).into(), &NoLanguage::shared(), Default::default()).unwrap())
+        .map(|reduce| Aggregate::open(&(*reduce).into(), &NoLanguage::shared(), Default::default()).unwrap())
         .collect()
 }
 
@@ -200,7 +200,7 @@ fn random_changes_leave_a_sound_tree_with_the_right_rows() {
 }
 
 #[test]
-fn loading_gives_the_same_rows_and_columns_can_be_exchanged() {
+fn loading_gives_the_same_rows_and_aggregates_can_be_exchanged() {
     let mut random = Random::of(11);
     for count in [0, 1, 10, 2_000, 60_000] {
         let rows: BTreeMap<Vec<u8>, OwnedRow> = (0..count)
@@ -297,10 +297,10 @@ fn groups_of_a_leaf_reduce_on_their_own() {
     let rows: BTreeMap<_, _> =
         (0..50).map(|_| random_row(&mut random, 1_000)).map(|row| (row.row_key.clone(), row)).collect();
     rows.values().for_each(|row| leaf.push(lend(row)));
-    let mut column = columns(&["_count"]).pop().unwrap();
+    let mut aggregate = aggregates(&["_count"]).pop().unwrap();
     let groups = [Group { leaf: &leaf, rows: 0..2 }, Group { leaf: &leaf, rows: 2..9 }];
-    let reductions = column.reduce(&groups).unwrap();
+    let reductions = aggregate.reduce(&groups).unwrap();
     let mut text = Vec::new();
-    reductions.iter().for_each(|reduction| column.finish(reduction, &mut text));
+    reductions.iter().for_each(|reduction| aggregate.finish(reduction, &mut text));
     assert_eq!(text, b"27");
 }

@@ -55,8 +55,8 @@ impl<'a> Subtree<'a> {
         self.node.rows(self.child)
     }
 
-    pub(crate) fn reduction(&self, column: usize) -> &'a [u8] {
-        self.node.reduction(self.child, column)
+    pub(crate) fn reduction(&self, aggregate: usize) -> &'a [u8] {
+        self.node.reduction(self.child, aggregate)
     }
 
     /// Whether all rows below begin with `prefix`.

@@ -38,9 +38,9 @@ impl<'a> NodeWriter<'a> {
         self.node(leaf.encoded())
     }
 
-    pub(crate) fn inner<'c>(&mut self, children: impl Iterator<Item = &'c Child>, columns: usize) -> Result<u64> {
+    pub(crate) fn inner<'c>(&mut self, children: impl Iterator<Item = &'c Child>, aggregates: usize) -> Result<u64> {
         let mut encoded = Vec::new();
-        Inner::encode(children, columns, &mut encoded);
+        Inner::encode(children, aggregates, &mut encoded);
         self.node(&encoded)
     }
 

@@ -4,9 +4,9 @@ use super::load::{transpose, write_inner_nodes};
 use super::write::NodeWriter;
 use super::{Child, Root, TreeReader, held_together};
 use crate::error::Result;
-use crate::reduce::{Column, Group};
+use crate::reduce::{Aggregate, Group};
 
-/// A tree with other columns.
+/// A tree with other aggregates.
 #[derive(Debug)]
 pub(crate) struct Rebuilt {
     pub(crate) root: Root,
@@ -14,16 +14,16 @@ pub(crate) struct Rebuilt {
     pub(crate) obsolete: Vec<u64>,
 }
 
-/// Makes a tree with `columns` of the leaves of `root`. `known` tells for each column where its reductions are in the tree
-/// so far, if they are; only the others are asked to reduce rows.
+/// Makes a tree with `aggregates` of the leaves of `root`. `known` tells for each aggregate where its reductions are in the
+/// tree so far, if they are; only the others are asked to reduce rows.
 pub(crate) fn rebuild(
     tree: TreeReader<'_>,
     root: &Root,
-    columns: &mut [Column],
+    aggregates: &mut [Aggregate],
     known: &[Option<usize>],
     nodes: &mut NodeWriter<'_>,
 ) -> Result<Rebuilt> {
-    let mut rebuilding = Rebuilding { tree, columns, known, nodes, obsolete: Vec::new() };
+    let mut rebuilding = Rebuilding { tree, aggregates, known, nodes, obsolete: Vec::new() };
     let node = match root.height {
         0 => rebuilding.leaves(vec![root.node.clone()])?.pop().expect("one leaf in, one out"),
         height => rebuilding.inner(root.node.id, height)?,
@@ -36,7 +36,7 @@ pub(crate) fn rebuild(
 
 struct Rebuilding<'a, 'w> {
     tree: TreeReader<'a>,
-    columns: &'a mut [Column],
+    aggregates: &'a mut [Aggregate],
     known: &'a [Option<usize>],
     nodes: &'a mut NodeWriter<'w>,
     obsolete: Vec<u64>,
@@ -54,7 +54,7 @@ impl Rebuilding<'_, '_> {
                 *child = Child { separator, ..self.inner(child.id, height - 1)? };
             }
         }
-        let written = write_inner_nodes(self.nodes, self.columns, vec![children])?.pop();
+        let written = write_inner_nodes(self.nodes, self.aggregates, vec![children])?.pop();
         Ok(written.expect("one node in, one out"))
     }
 
@@ -74,9 +74,9 @@ impl Rebuilding<'_, '_> {
         }
         let groups: Vec<Group<'_>> = leaves.iter().map(Group::whole).collect();
         let mut known = self.known.iter();
-        let reductions = transpose(self.columns, children.len(), |column| match known.next() {
+        let reductions = transpose(self.aggregates, children.len(), |aggregate| match known.next() {
             Some(Some(before)) => Ok(children.iter().map(|child| child.reductions[*before].clone()).collect()),
-            _ => column.reduce(&groups),
+            _ => aggregate.reduce(&groups),
         })?;
         for (child, reductions) in children.iter_mut().zip(reductions) {
             child.reductions = reductions;
