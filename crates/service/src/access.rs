@@ -90,8 +90,8 @@ impl Access {
                 let user = user.clone();
                 threads::run(move || {
                     let security = Security::of(&database)?;
-                    judge(permission, &user, &security)?;
-                    if is_listing && judge(Permission::DatabaseAdmin, &user, &security).is_err() {
+                    check(permission, &user, &security)?;
+                    if is_listing && check(Permission::DatabaseAdmin, &user, &security).is_err() {
                         let reason = "Only administrators can view design docs in the users database.";
                         return Err(Error::forbidden(reason));
                     }
@@ -108,7 +108,7 @@ impl Access {
     }
 }
 
-fn judge(permission: Permission, user: &UserContext, security: &Security) -> Result<(), Error> {
+fn check(permission: Permission, user: &UserContext, security: &Security) -> Result<(), Error> {
     let is_admin = security.names_admin(user);
     if permission == Permission::Maintenance {
         let refused = Error::Unauthorized("You are not a server or db admin.");

@@ -3,7 +3,7 @@
 //! Rows are read in batches on threads that may block, and sent through a short channel: a slow reader holds
 //! up nobody, and a feed that waits is one task without a thread.
 
-mod judge;
+mod filter_runner;
 mod walk;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -46,7 +46,7 @@ pub(super) async fn feed(mut request: Request, stopping: watch::Receiver<bool>) 
     params.filter = match FunctionPath::of(&params.filter_name, &request.query)? {
         Some(path) => {
             let body = body.as_ref().map_or(&b""[..], Json::as_bytes);
-            Filter::Function(judge::function(&request, &database, path, body).await?)
+            Filter::Function(filter_runner::function(&request, &database, path, body).await?)
         }
         None => Filter::resolve(&params.filter_name, &request.query, body.as_ref())?,
     };

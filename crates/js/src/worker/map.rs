@@ -70,7 +70,7 @@ impl MapProgram {
             let message = match (excess, exception) {
                 // Who has caught the exception and went on until the time was over is ended for that.
                 (_, Some(exception)) if excess.is_none() || host.expired() => {
-                    judge(&self.engine, function.context, &exception)?
+                    classify(&self.engine, function.context, &exception)?
                 }
                 (excess, _) => excess.map_or_else(String::new, |excess| excess.to_string()),
             };
@@ -99,7 +99,7 @@ fn call(host: &Host, function: &Function, source: &Rc<Source>, text: &[u8]) -> R
 }
 
 /// Decides what an exception means: the message of a failure, or the end of the request.
-pub(super) fn judge(engine: &Engine, context: Context, exception: &Value) -> Result<String, Halt> {
+pub(super) fn classify(engine: &Engine, context: Context, exception: &Value) -> Result<String, Halt> {
     let host = engine.host();
     let halt = |stop, name: &str, reason: String| Err(Halt { stop, name: name.to_owned(), reason });
     if host.expired() {

@@ -7,7 +7,7 @@ use settee_design::Limits;
 
 use super::emit::{WriteError, write_json};
 use super::engine::{Engine, Function};
-use super::map::{Halt, judge};
+use super::map::{Halt, classify};
 use super::qjs::{Context, Ref, Thrown, Value};
 use crate::protocol::Writer;
 use settee_native::text;
@@ -77,7 +77,7 @@ impl ReduceProgram {
             // No text: the server says what stands in its place.
             Err(WriteError::TooLong) => out.truncate(body),
             Err(WriteError::Thrown) => {
-                judge(&self.engine, context, &context.take_exception())?;
+                classify(&self.engine, context, &context.take_exception())?;
                 out.truncate(body);
                 out.extend_from_slice(b"null");
             }

@@ -65,19 +65,20 @@ fn write_source(source: Source<'_>, out: &mut Vec<u8>) {
 fn write_candidates(options: &FindOptions, plan: Option<&Plan<'_>>, trace: &Trace<'_>, out: &mut Vec<u8>) {
     let is = |a: Source<'_>, b: Source<'_>| a.place() == b.place();
     let among = |sources: &[Source<'_>], source: Source<'_>| sources.iter().any(|other| is(*other, source));
-    let usable = || trace.judged.iter().filter(|(_, reason)| reason.is_none()).map(|(source, _)| *source);
+    let usable = || trace.classified.iter().filter(|(_, reason)| reason.is_none()).map(|(source, _)| *source);
     let is_ranked = |source: Source<'_>| trace.ranked.iter().any(|ranked| is(ranked.source, source));
     let unfavored = trace.filtered.iter().any(|source| !is_ranked(*source));
     let excluded = usable().any(|source| !among(&trace.filtered, source));
-    let is_judged = |wanted: &dyn Fn(Reason) -> bool| trace.judged.iter().any(|(_, reason)| reason.is_some_and(wanted));
-    let unusable = is_judged(&|reason| ![Reason::IsPartial, Reason::ScopeMismatch].contains(&reason));
+    let has_reason =
+        |wanted: &dyn Fn(Reason) -> bool| trace.classified.iter().any(|(_, reason)| reason.is_some_and(wanted));
+    let unusable = has_reason(&|reason| ![Reason::IsPartial, Reason::ScopeMismatch].contains(&reason));
     let unfavored_rank = trace.ranked.len().max(1);
     let excluded_rank = unfavored_rank + usize::from(unfavored);
     let unusable_rank = excluded_rank + usize::from(excluded);
     let scope_rank = unusable_rank + usize::from(unusable);
-    let partial_rank = scope_rank + usize::from(is_judged(&|reason| reason == Reason::ScopeMismatch));
+    let partial_rank = scope_rank + usize::from(has_reason(&|reason| reason == Reason::ScopeMismatch));
     let mut rows: Vec<(usize, Source<'_>, bool, Reason)> = Vec::new();
-    for (source, reason) in &trace.judged {
+    for (source, reason) in &trace.classified {
         let position = trace.ranked.iter().position(|ranked| is(ranked.source, *source));
         rows.push(match (reason, position) {
             (Some(Reason::IsPartial), _) => (partial_rank, *source, false, Reason::IsPartial),

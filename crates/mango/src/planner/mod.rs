@@ -37,7 +37,7 @@ pub(crate) struct Plan<'a> {
 /// What was considered on the way to a plan, for `_explain`.
 pub(crate) struct Trace<'a> {
     /// Every index with what speaks against it by itself.
-    pub(crate) judged: Vec<(Source<'a>, Option<Reason>)>,
+    pub(crate) classified: Vec<(Source<'a>, Option<Reason>)>,
     /// Those that `use_index` left.
     pub(crate) filtered: Vec<Source<'a>>,
     /// Those of the preferred type, best first.
@@ -56,9 +56,9 @@ pub(crate) fn plan<'a>(
     if node.has_text() {
         return Err(Refusal::NoTextIndex);
     }
-    let judged = usable::judge(options, indexes);
+    let classified = usable::classify(options, indexes);
     let usable: Vec<Source<'a>> =
-        judged.iter().filter(|(_, reason)| reason.is_none()).map(|(source, _)| *source).collect();
+        classified.iter().filter(|(_, reason)| reason.is_none()).map(|(source, _)| *source).collect();
     let named: Vec<Source<'a>> = usable.iter().filter(|source| source.is_named_by(options)).copied().collect();
     // CouchDB takes the only index that is left for the one to fall back on, whichever it is.
     let falls_back = if options.use_index.is_some() { named.is_empty() } else { usable.len() < 2 };
@@ -77,7 +77,7 @@ pub(crate) fn plan<'a>(
         let access = access::choose(options, indexes, best.source);
         Plan { source: best.source, prefix: best.prefix.clone(), is_noop, access, covering }
     });
-    Ok((plan, Trace { judged, filtered, ranked }))
+    Ok((plan, Trace { classified, filtered, ranked }))
 }
 
 /// Makes a plan go on where the page before ended, even if another index would be chosen by now.
@@ -88,7 +88,7 @@ pub(crate) fn resume<'a>(plan: Plan<'a>, trace: &Trace<'a>, options: &'a FindOpt
     let Some(bookmark) = &options.bookmark else { return Ok(plan) };
     let invalid = || Refusal::InvalidBookmark(format!("\"{}\"", options.bookmark_text.as_deref().unwrap_or_default()));
     let usable = |wanted: &dyn Fn(Source<'a>) -> bool| {
-        let found = trace.judged.iter().find(|(source, reason)| reason.is_none() && wanted(*source));
+        let found = trace.classified.iter().find(|(source, reason)| reason.is_none() && wanted(*source));
         found.map(|(source, _)| *source).ok_or_else(invalid)
     };
     let (source, access) = match (bookmark, &plan.access) {

@@ -1,4 +1,4 @@
-//! [`judge`]: which indexes can answer a query, and why the others cannot.
+//! [`classify`]: which indexes can answer a query, and why the others cannot.
 
 use std::collections::BTreeSet;
 
@@ -82,7 +82,7 @@ impl<'a> Source<'a> {
 }
 
 /// All indexes with what speaks against them.
-pub(crate) fn judge<'a>(options: &FindOptions, indexes: &'a [Index]) -> Vec<(Source<'a>, Option<Reason>)> {
+pub(crate) fn classify<'a>(options: &FindOptions, indexes: &'a [Index]) -> Vec<(Source<'a>, Option<Reason>)> {
     let sources = std::iter::once(Source::Primary).chain(indexes.iter().map(Source::Json));
     sources.map(|source| (source, against(options, source))).collect()
 }

@@ -8,11 +8,11 @@ fn user(name: Option<&str>, roles: &[&str]) -> UserContext {
     UserContext { name: name.map(str::to_owned), roles: roles.iter().map(|role| (*role).to_owned()).collect() }
 }
 
-/// What [`judge`] says: `admin`, `member`, or the error for a member's request.
+/// What [`check`] says: `admin`, `member`, or the error for a member's request.
 fn verdict(security: &str, user: &UserContext) -> String {
     let security = Security::parse(json(security)).unwrap_or_else(|error| panic!("{security}: {error}"));
-    let judge = |permission| judge(permission, user, &security).map_err(|error| show(&error));
-    match (judge(Permission::Member), judge(Permission::DatabaseAdmin)) {
+    let check = |permission| super::check(permission, user, &security).map_err(|error| show(&error));
+    match (check(Permission::Member), check(Permission::DatabaseAdmin)) {
         (Ok(()), Ok(())) => "admin".to_owned(),
         (Ok(()), Err(error)) => {
             let expected = match user.name {

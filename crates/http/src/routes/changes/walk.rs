@@ -6,7 +6,7 @@ use std::vec::IntoIter;
 use settee_database::{Bodies, Change, Changes, DOCUMENTS_TOGETHER, Direction, Head, Leaves, ReadView, Stored};
 use settee_model::Rev;
 
-use super::judge::Judge;
+use super::filter_runner::FilterRunner;
 use crate::Error;
 use crate::params::changes::{ChangesParams, Style};
 use crate::params::filter::{Filter, SelectorFilter};
@@ -81,7 +81,7 @@ enum Rows<'a> {
     /// All changes in their order; their documents lie in the same order.
     Scanned(Changes<'a>),
     /// All changes in their order, as far as a function passes them.
-    Judged(Box<Judge<'a>>),
+    Filtered(Box<FilterRunner<'a>>),
     /// Rows whose documents and conflicts lie elsewhere: these are read together.
     Together(Together<'a>),
 }
@@ -177,7 +177,9 @@ impl<'a> Walk<'a> {
                 }
                 together(Source::LookedUp(found.into_iter()))
             }
-            Filter::Function(filter) => Rows::Judged(Box::new(Judge::new(view, since, direction, filter, needs)?)),
+            Filter::Function(filter) => {
+                Rows::Filtered(Box::new(FilterRunner::new(view, since, direction, filter, needs)?))
+            }
             Filter::None | Filter::Selector(_) | Filter::DocIds(_) | Filter::Design => {
                 let changes = view.changes(since, direction)?;
                 match direction {
@@ -194,7 +196,7 @@ impl<'a> Walk<'a> {
         loop {
             let seen = match &mut self.rows {
                 Rows::Scanned(changes) => changes.next()?.map(|change| Seen::of_change(&change)),
-                Rows::Judged(judge) => return judge.next(),
+                Rows::Filtered(runner) => return runner.next(),
                 Rows::Together(together) => together.next(self.view, self.needs)?,
             };
             let Some(mut seen) = seen else { return Ok(None) };
@@ -216,7 +218,7 @@ impl<'a> Walk<'a> {
     fn read(&mut self, out: &mut Vec<u8>) -> Result<(), Error> {
         match &mut self.rows {
             Rows::Scanned(changes) => changes.write_document(out, |_| {})?,
-            Rows::Judged(judge) => judge.write_document(out)?,
+            Rows::Filtered(runner) => runner.write_document(out)?,
             Rows::Together(Together { current, .. }) => {
                 if let Some(Found { seen, rev, stored }) = current {
                     self.view.write_document(out, &seen.id, rev, *stored, |_| {})?;

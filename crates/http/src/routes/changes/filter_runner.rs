@@ -1,7 +1,7 @@
-//! [`Judge`]: the rows of a feed that a function of a design document passes.
+//! [`FilterRunner`]: the rows of a feed that a function of a design document passes.
 //!
-//! Documents are judged in batches, ahead of the row that is next. The function is asked for only while there are
-//! documents to judge, so that a feed that waits holds nothing.
+//! Documents are filtered in batches, ahead of the row that is next. The function is asked for only while there are
+//! documents to filter, so that a feed that waits holds nothing.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::{Error, bridge};
 use settee_service::Functions;
 use settee_service::revisions::{Conflicts, write_for_functions};
 
-/// Documents are judged together in batches of about this many …
+/// Documents are filtered together in batches of about this many …
 const BATCH_DOCUMENTS: usize = 200;
 
 /// … or of this many bytes.
@@ -53,20 +53,20 @@ struct Passed {
 }
 
 /// A walk through the changes that pass.
-pub(super) struct Judge<'a> {
+pub(super) struct FilterRunner<'a> {
     view: &'a ReadView,
     changes: Changes<'a>,
     filter: &'a FunctionFilter,
     needs: Needs,
     program: Option<Box<dyn DesignProgram>>,
     batch: DocumentBatch,
-    /// Rows that are to be judged, whose documents were read ahead.
+    /// Rows that are to be filtered, whose documents were read ahead.
     ahead: VecDeque<Passed>,
     passed: VecDeque<Passed>,
     current: Option<(String, Rev, Stored)>,
 }
 
-impl<'a> Judge<'a> {
+impl<'a> FilterRunner<'a> {
     pub(super) fn new(
         view: &'a ReadView,
         since: u64,
@@ -90,7 +90,7 @@ impl<'a> Judge<'a> {
     /// The next row that passes.
     pub(super) fn next(&mut self) -> Result<Option<Seen>, Error> {
         while self.passed.is_empty() {
-            if !self.judge()? {
+            if !self.run()? {
                 self.current = None;
                 return Ok(None);
             }
@@ -108,8 +108,8 @@ impl<'a> Judge<'a> {
         Ok(())
     }
 
-    /// Judges the next documents; `false` if there are none.
-    fn judge(&mut self) -> Result<bool, Error> {
+    /// Filters the next documents; `false` if there are none.
+    fn run(&mut self) -> Result<bool, Error> {
         self.batch.clear();
         if self.ahead.is_empty() {
             self.read_ahead()?;
