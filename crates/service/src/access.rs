@@ -29,7 +29,7 @@ pub enum Permission {
     /// To be a member of the database. In databases of the system, to be a server administrator.
     Member,
     /// To be a member of the database, also in databases of the system: who serves this shows everybody
-    /// there only what they may see, see [`crate::Sight`].
+    /// there only what they may see, see [`crate::Visibility`].
     Document,
     /// To be an administrator of the database.
     DatabaseAdmin,

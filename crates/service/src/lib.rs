@@ -30,5 +30,5 @@ pub use hashing::Hashers;
 pub use permits::{Owner, Permit, Permits};
 pub use security::{MalformedSecurity, Security, administers, security};
 pub use upgrade::upgrade;
-pub use users::{Counted, Counting, Entropy, Sight, UserPolicy, Users, UsersParts, public_part};
+pub use users::{Counted, Counting, Entropy, UserPolicy, Users, UsersParts, Visibility, public_part};
 pub use validation::{Writer, write_user};

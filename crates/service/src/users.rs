@@ -175,18 +175,18 @@ impl Users {
     ///
     /// # Errors
     /// When nothing.
-    pub async fn sight(
+    pub async fn visibility(
         self: &Arc<Self>,
         user: &UserContext,
         database: &Arc<Database>,
         id: &str,
-    ) -> Result<Sight, Error> {
+    ) -> Result<Visibility, Error> {
         let (users, database, user) = (Arc::clone(self), Arc::clone(database), user.clone());
         if user.is_admin() || !self.is_users_db(database.name()) {
-            return Ok(Sight::Whole);
+            return Ok(Visibility::Whole);
         }
         let id = id.to_owned();
-        threads::run(move || Sight::of(&users, &database, &user, &id)).await
+        threads::run(move || Visibility::of(&users, &database, &user, &id)).await
     }
 
     /// What becomes of updates of user documents before they are written: passwords become hashes, and nobody writes the document
@@ -292,14 +292,14 @@ fn read(view: &ReadView, name: &str, conflicted_users: bool) -> Result<Option<Js
 
 /// What somebody may see of a user document.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sight {
+pub enum Visibility {
     /// All of it.
     Whole,
     /// Its public fields, which are named.
     Public(String),
 }
 
-impl Sight {
+impl Visibility {
     /// What `user` may see of document `id`, who may read `database`. In other databases than those of users it is everything.
     ///
     /// # Errors

@@ -45,7 +45,7 @@ struct Asked {
 /// `GET /{db}/{doc}/{attachment}`
 pub(super) async fn get(request: Request) -> Answer {
     let database = request.database()?;
-    request.node.users.sight(&request.user, &database, &doc_id(&request)).await?.require_whole()?;
+    request.node.users.visibility(&request.user, &database, &doc_id(&request)).await?.require_whole()?;
     let settings = &*request.node.settings;
     let sandbox = csp::ATTACHMENTS_ENABLE.of(settings);
     let value = csp::ATTACHMENTS_HEADER_VALUE.literal(settings);

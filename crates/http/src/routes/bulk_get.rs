@@ -24,7 +24,7 @@ use crate::respond::{self, Answer};
 use crate::revision::multipart::Related;
 use crate::revision::{self, Encoded};
 use crate::{Error, accept, bridge};
-use settee_service::Sight;
+use settee_service::Visibility;
 use settee_settings::couchdb;
 
 /// What holds for all revisions of a request.
@@ -56,7 +56,7 @@ pub(super) async fn get(mut request: Request) -> Answer {
         latest: request.query.is_true("latest"),
         shown: Shown::new(None, &request.query),
         policy: node.policy().documents,
-        sees: Box::new(move |id| Ok(Sight::of(&node.users, &store, &user, id)?.require_whole()?)),
+        sees: Box::new(move |id| Ok(Visibility::of(&node.users, &store, &user, id)?.require_whole()?)),
     };
     let multipart = multipart_form(&request.headers).map(|essence| (essence, boundaries(&request)));
     bridge::stream(request.outward(), move |output| {

@@ -23,7 +23,7 @@ pub(super) async fn copy(request: Request) -> Answer {
     let rev = replaced_rev(&request.query, &request.headers, None)?;
     let (target, target_rev) = destination(&request)?;
     check_place(&database, &source)?;
-    request.node.users.sight(&request.user, &database, &source).await?.require_whole()?;
+    request.node.users.visibility(&request.user, &database, &source).await?.require_whole()?;
     let reader = Arc::clone(&database);
     let found = bridge::blocking(move || read_source(&reader, &source, rev.as_ref())).await?;
     check_id(&request.node, &database, &target)?;

@@ -21,7 +21,7 @@ use crate::respond::{self, Answer};
 use crate::revision::multipart::Related;
 use crate::revision::{self, Encoded};
 use crate::{Error, accept, bridge, etag};
-use settee_service::{Sight, public_part};
+use settee_service::{Visibility, public_part};
 
 /// The id of the document that the path names.
 pub(super) fn doc_id(request: &Request) -> String {
@@ -43,7 +43,7 @@ pub(super) async fn get(request: Request) -> Answer {
     let params = DocParams::resolve(&request.query)?;
     check_place(&database, &id)?;
     let known = request.header(header::IF_NONE_MATCH).map(str::to_owned);
-    if let Sight::Public(fields) = request.node.users.sight(&request.user, &database, &id).await? {
+    if let Visibility::Public(fields) = request.node.users.visibility(&request.user, &database, &id).await? {
         return bridge::blocking(move || {
             let (rev, out) = public_part(&database.read()?, &id, &fields)?;
             let mut response = respond::json(StatusCode::OK, out);
