@@ -1,4 +1,4 @@
-//! [`Line`]: the head of a request as far as everybody needs it, and [`Seen`]: what becomes known of the request on its way.
+//! [`RequestHead`]: the head of a request as far as everybody needs it, and [`Seen`]: what becomes known of the request on its way.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use crate::origin::Scheme;
 
 /// What was asked for, and by whom.
 #[derive(Clone, Debug)]
-pub(crate) struct Line {
+pub(crate) struct RequestHead {
     /// The method in effect; HEAD counts as GET.
     pub(crate) method: Method,
     pub(crate) uri: Uri,

@@ -12,7 +12,7 @@ use settee_replication::{Body, BoxFuture, Roles, Transport, TransportError, User
 use crate::Error;
 use crate::authentication::Caller;
 use crate::budget::{Account, Share};
-use crate::head::Line;
+use crate::head::RequestHead;
 use crate::node::Node;
 use crate::origin::Scheme;
 use crate::request::Unread;
@@ -39,7 +39,7 @@ impl InProcess {
         let method = if is_head { Method::GET } else { parts.method };
         let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let scheme = Scheme::Http;
-        let line = Line {
+        let head = RequestHead {
             method,
             uri: parts.uri,
             peer,
@@ -51,7 +51,7 @@ impl InProcess {
             account: Account::new(&node.budget, None, Share::Anonymous),
         };
         let answer = match context(&node, &self.user).await {
-            Ok(user) => self.dispatch(&node, line, parts.headers, user, body).await,
+            Ok(user) => self.dispatch(&node, head, parts.headers, user, body).await,
             Err(error) => node.refuse(&Caller::default(), &error),
         };
         let (parts, body) = answer.into_parts();
@@ -65,12 +65,12 @@ impl InProcess {
     async fn dispatch(
         &self,
         node: &Arc<Node>,
-        line: Line,
+        head: RequestHead,
         headers: HeaderMap,
         user: UserContext,
         body: Body,
     ) -> Response {
-        let answer = self.router.dispatch(node, line, headers, user, Some(Unread::Streamed(Mutex::new(body)))).await;
+        let answer = self.router.dispatch(node, head, headers, user, Some(Unread::Streamed(Mutex::new(body)))).await;
         answer.unwrap_or_else(|error| node.refuse(&Caller::default(), &error))
     }
 }

@@ -12,7 +12,7 @@ use settee_replication::documents::{OWNER, is_replicator_database, write_without
 
 use crate::Error;
 use crate::budget::Account;
-use crate::head::Line;
+use crate::head::RequestHead;
 use crate::params::Plus;
 use crate::path::{self, Captures};
 use crate::respond::{Answer, Body, Response};
@@ -40,7 +40,7 @@ pub(crate) struct Redactor {
 /// What has to be covered in the answer to a request. Who is no admin sees documents of `_replicator` databases one by one
 /// only, and of those of others no credentials.
 pub(crate) fn redactor(
-    line: &Line,
+    head: &RequestHead,
     captures: &Captures,
     user: &UserContext,
     plus: Plus,
@@ -49,9 +49,9 @@ pub(crate) fn redactor(
     if user.is_admin() || !is_replicator_database(database) {
         return Ok(None);
     }
-    let segments = path::segments(line.uri.path(), plus)?;
+    let segments = path::segments(head.uri.path(), plus)?;
     let part = segments.get(1).map_or("", |part| part.as_ref());
-    let reads = line.method == hyper::Method::GET;
+    let reads = head.method == hyper::Method::GET;
     match part {
         "" => Ok(None),
         part if OPEN_PARTS.contains(&part) => Ok(None),

@@ -17,7 +17,7 @@ use crate::body::inbound::Inbound;
 use crate::body::timeout::ReceiveTimeout;
 use crate::body::{self, pieces::Pieces};
 use crate::bridge::permits::Admission;
-use crate::head::Line;
+use crate::head::RequestHead;
 use crate::node::Node;
 use crate::params::Query;
 use crate::path::Captures;
@@ -37,7 +37,7 @@ pub(crate) enum Unread {
 pub(crate) struct Request {
     pub(crate) node: Arc<Node>,
     pub(crate) router: Arc<Router>,
-    pub(crate) line: Line,
+    pub(crate) head: RequestHead,
     pub(crate) headers: HeaderMap,
     pub(crate) query: Query,
     pub(crate) user: UserContext,
@@ -62,14 +62,14 @@ impl Request {
     pub(crate) async fn read_body(&mut self) -> Result<Bytes, Error> {
         let begun_us = (self.node.operation.monotonic_us)();
         let body = self.take_body().await;
-        self.line.seen.set_body_time(begun_us, (self.node.operation.monotonic_us)());
+        self.head.seen.set_body_time(begun_us, (self.node.operation.monotonic_us)());
         body
     }
 
     async fn take_body(&mut self) -> Result<Bytes, Error> {
         let policy = self.node.policy();
         let limit = self.takes.most_bytes().min(policy.max_body_bytes);
-        let (timeout, account) = (ReceiveTimeout::new(policy.receive_timeout), &self.line.account);
+        let (timeout, account) = (ReceiveTimeout::new(policy.receive_timeout), &self.head.account);
         match self.body.take() {
             Some(Unread::Incoming(body)) => body::read(body, &self.headers, limit, timeout, account).await,
             Some(Unread::Streamed(body)) => body::read(body.into_inner(), &self.headers, limit, timeout, account).await,
@@ -83,7 +83,7 @@ impl Request {
         &mut self,
         work: impl FnOnce(&mut Pieces) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        let admission = self.node.inward(&self.line.account);
+        let admission = self.node.inward(&self.head.account);
         match self.body.take() {
             Some(Unread::Incoming(body)) => body::pieces::with_pieces(admission, body, work).await,
             Some(Unread::Streamed(body)) => body::pieces::with_pieces(admission, body.into_inner(), work).await,
@@ -95,13 +95,13 @@ impl Request {
     /// The whole body as JSON, whatever its content type.
     pub(crate) async fn read_json(&mut self) -> Result<Json, Error> {
         let bytes = self.read_body().await?;
-        self.line.account.keep(bytes.len().saturating_mul(self.takes.copies())).await?;
+        self.head.account.keep(bytes.len().saturating_mul(self.takes.copies())).await?;
         body::json(bytes).await
     }
 
     /// The way of an answer that may be long.
     pub(crate) fn outward(&self) -> Admission {
-        self.node.outward(&self.line.account)
+        self.node.outward(&self.head.account)
     }
 
     /// The whole body as JSON, which it must be called.
@@ -139,11 +139,11 @@ impl Request {
 
     /// The address of `path` (which begins with a slash) as the client would write it.
     pub(crate) fn absolute(&self, path: &str) -> String {
-        absolute(&self.node, &self.line, &self.headers, path)
+        absolute(&self.node, &self.head, &self.headers, path)
     }
 }
 
 /// The address of `path` as a client that sent these headers would write it.
-pub(crate) fn absolute(node: &Node, line: &Line, headers: &HeaderMap, path: &str) -> String {
-    format!("{}{path}", node.policy().forwarded.origin(headers, line.scheme))
+pub(crate) fn absolute(node: &Node, head: &RequestHead, headers: &HeaderMap, path: &str) -> String {
+    format!("{}{path}", node.policy().forwarded.origin(headers, head.scheme))
 }

@@ -16,7 +16,7 @@ use settee_model::partition::validate_partition;
 use settee_service::Permission;
 
 use crate::budget::Share;
-use crate::head::Line;
+use crate::head::RequestHead;
 use crate::node::Node;
 use crate::params::{Plus, Query};
 use crate::path::{Captures, Split, not_text, split};
@@ -252,45 +252,45 @@ impl Router {
     pub(crate) async fn dispatch(
         self: &Arc<Self>,
         node: &Arc<Node>,
-        line: Line,
+        head: RequestHead,
         headers: HeaderMap,
         user: UserContext,
         body: Option<Unread>,
     ) -> Answer {
-        let place = self.place(line.uri.path(), node.policy().plus)?;
+        let place = self.place(head.uri.path(), node.policy().plus)?;
         let found = match place.resource {
             Some(resource) => {
-                let method = resource.method(&line.method);
+                let method = resource.method(&head.method);
                 method.map(|(permission, takes, handler)| (resource, permission, takes, handler))
             }
             None => Err(Error::not_found("missing")),
         };
         match &found {
             Ok((resource, permission, ..)) => {
-                line.account.set_share(Share::of_user(&user));
-                line.seen.set_route(resource.path);
+                head.account.set_share(Share::of_user(&user));
+                head.seen.set_route(resource.path);
                 node.access.authorize(*permission, &user, place.captures.place()).await?;
                 // A database is opened before anything else of a request is looked at, unless it is made or ended by it.
-                let is_for_database = resource.path == "/{db}" && [Method::PUT, Method::DELETE].contains(&line.method);
+                let is_for_database = resource.path == "/{db}" && [Method::PUT, Method::DELETE].contains(&head.method);
                 if !is_for_database {
                     open_database(node, &place.captures)?;
                 }
-                if line.method == Method::GET
-                    && let Some(target) = with_plain_slash(&line.uri)
+                if head.method == Method::GET
+                    && let Some(target) = with_plain_slash(&head.uri)
                 {
-                    return Ok(respond::moved(&absolute(node, &line, &headers, &target)));
+                    return Ok(respond::moved(&absolute(node, &head, &headers, &target)));
                 }
             }
             // What is served is known to those only who may ask for something of its kind: others hear that they may not,
             // whatever they ask.
             Err(_) => {
-                let Split { parts, .. } = split(line.uri.path(), node.policy().plus);
-                let permission = of_unserved(&line.method, &parts);
+                let Split { parts, .. } = split(head.uri.path(), node.policy().plus);
+                let permission = of_unserved(&head.method, &parts);
                 node.access.authorize(permission, &user, place.captures.place()).await?;
                 open_database(node, &place.captures)?;
             }
         }
-        let mut query = Query::parse(line.uri.query())?;
+        let mut query = Query::parse(head.uri.query())?;
         if let Some(named) = &place.partition {
             enter_partition(node, &place.captures, named, &mut query)?;
         }
@@ -305,9 +305,9 @@ impl Router {
             }
         };
         let (node, router, captures) = (Arc::clone(node), Arc::clone(self), place.captures);
-        let redactor = redactor::redactor(&line, &captures, &user, node.policy().plus)?;
-        let account = Arc::clone(&line.account);
-        let answer = handler(Request { node, router, line, headers, query, user, captures, body, takes }).await;
+        let redactor = redactor::redactor(&head, &captures, &user, node.policy().plus)?;
+        let account = Arc::clone(&head.account);
+        let answer = handler(Request { node, router, head, headers, query, user, captures, body, takes }).await;
         match redactor {
             None => answer,
             Some(redactor) => redactor.cover(answer?, &account).await,

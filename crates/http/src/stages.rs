@@ -11,7 +11,7 @@ use crate::authentication::{self, Caller};
 use crate::body::inbound::Inbound;
 use crate::browser::{self, Viewer};
 use crate::budget::{Account, Share};
-use crate::head::{Line, copy};
+use crate::head::{RequestHead, copy};
 use crate::node::Node;
 use crate::observe::Observation;
 use crate::origin::Peer;
@@ -68,7 +68,7 @@ impl Service {
         let observation = Observation::begin(self.node.observers(), &method, &uri, &parts.headers, peer, &id);
         let seen = Arc::clone(&observation.seen);
         let account = Account::new(&self.node.budget, Some(ending), Share::Anonymous);
-        let line = Line {
+        let head = RequestHead {
             method: method.clone(),
             uri,
             peer,
@@ -79,9 +79,9 @@ impl Service {
             seen: Arc::clone(&seen),
             account: Arc::clone(&account),
         };
-        let caller = Caller::of(&line, &parts.headers);
+        let caller = Caller::of(&head, &parts.headers);
         let mut renewed = None;
-        let answer = self.route(&policy, line, parts.headers, body, &mut renewed).await;
+        let answer = self.route(&policy, head, parts.headers, body, &mut renewed).await;
         let mut response = answer.unwrap_or_else(|error| {
             if error.status.is_server_error() {
                 tracing::error!(%method, path = parts.uri.path(), request = id, name = %error.name,
@@ -114,7 +114,7 @@ impl Service {
     async fn route(
         &self,
         policy: &Policy,
-        mut line: Line,
+        mut head: RequestHead,
         headers: HeaderMap,
         body: Inbound,
         renewed: &mut Option<HeaderValue>,
@@ -123,29 +123,29 @@ impl Service {
             return Err(error);
         }
         let limit = policy.max_uri_length;
-        if line.uri.path_and_query().is_some_and(|target| target.as_str().len() as u64 > limit) {
+        if head.uri.path_and_query().is_some_and(|target| target.as_str().len() as u64 > limit) {
             return Err(Error::uri_too_long());
         }
-        if let Some(response) = policy.browser.preflight(&line.method, &headers) {
+        if let Some(response) = policy.browser.preflight(&head.method, &headers) {
             return Ok(response);
         }
         let anybody_is_admin = !self.node.authenticator.has_admins();
         if anybody_is_admin {
             browser::refuse_public_name(&headers)?;
         }
-        policy.browser.refuse_forged(&line.method, &headers, anybody_is_admin)?;
-        let by_address = Client::of_address(line.peer);
+        policy.browser.refuse_forged(&head.method, &headers, anybody_is_admin)?;
+        let by_address = Client::of_address(head.peer);
         self.count(policy, ClientKind::Address, || by_address.clone())?;
-        let found = authentication::authenticate(&self.node.authentication, &line, &headers).await?;
-        (line.handler, *renewed) = (found.handler, found.renewed);
+        let found = authentication::authenticate(&self.node.authentication, &head, &headers).await?;
+        (head.handler, *renewed) = (found.handler, found.renewed);
         if let Some(name) = &found.user.name {
-            line.seen.set_user(name);
+            head.seen.set_user(name);
         }
         self.count(policy, ClientKind::User, || found.user.name.clone().map_or(by_address, Client::User))?;
-        if line.method == Method::HEAD {
-            line.method = Method::GET;
+        if head.method == Method::HEAD {
+            head.method = Method::GET;
         }
-        self.router.dispatch(&self.node, line, headers, found.user, Some(Unread::Incoming(body))).await
+        self.router.dispatch(&self.node, head, headers, found.user, Some(Unread::Incoming(body))).await
     }
 
     /// Refuses the request if its client makes too many and this is how clients are told apart.

@@ -8,14 +8,14 @@ use settee_model::calendar::http_date;
 use super::Authentication;
 use crate::Error;
 use crate::auth_policy::{AuthPolicy, CookiePolicy};
-use crate::head::Line;
+use crate::head::RequestHead;
 use crate::origin::Scheme;
 
 /// The user of a session, and a new cookie if a tenth of its time is over.
 pub(super) async fn user(
     parts: &Authentication,
     policy: &AuthPolicy,
-    line: &Line,
+    head: &RequestHead,
     headers: &HeaderMap,
 ) -> Result<Option<(UserContext, Option<HeaderValue>)>, Error> {
     let Some(value) = value(headers).filter(|value| !value.is_empty()) else { return Ok(None) };
@@ -27,7 +27,7 @@ pub(super) async fn user(
     let left_s = cookie.verify(secret.as_bytes(), account.salt(), &policy.algorithms, now_s, timeout_s);
     Ok(left_s.map(|left_s| {
         let is_old = u128::from(left_s) * 10 < u128::from(timeout_s) * 9;
-        (account.context(), is_old.then(|| issue(parts, policy, line, secret, &account)).flatten())
+        (account.context(), is_old.then(|| issue(parts, policy, head, secret, &account)).flatten())
     }))
 }
 
@@ -42,22 +42,22 @@ fn value(headers: &HeaderMap) -> Option<&str> {
 pub(crate) fn issue(
     parts: &Authentication,
     policy: &AuthPolicy,
-    line: &Line,
+    head: &RequestHead,
     secret: &str,
     account: &Account,
 ) -> Option<HeaderValue> {
     let algorithm = *policy.algorithms.first()?;
     let now_s = (parts.clock_ms)() / 1000;
     let value = SessionCookie::issue(account.name(), secret.as_bytes(), account.salt(), algorithm, now_s);
-    header(&value, &policy.cookie, line, now_s)
+    header(&value, &policy.cookie, head, now_s)
 }
 
 /// A cookie that ends the session.
-pub(crate) fn clear(parts: &Authentication, policy: &AuthPolicy, line: &Line) -> Option<HeaderValue> {
-    header("", &policy.cookie, line, (parts.clock_ms)() / 1000)
+pub(crate) fn clear(parts: &Authentication, policy: &AuthPolicy, head: &RequestHead) -> Option<HeaderValue> {
+    header("", &policy.cookie, head, (parts.clock_ms)() / 1000)
 }
 
-fn header(value: &str, policy: &CookiePolicy, line: &Line, now_s: u64) -> Option<HeaderValue> {
+fn header(value: &str, policy: &CookiePolicy, head: &RequestHead, now_s: u64) -> Option<HeaderValue> {
     let mut text = format!("{SESSION_COOKIE}={value}; Version=1");
     if policy.persistent {
         let expires = http_date(now_s.saturating_add(policy.timeout_s));
@@ -67,7 +67,7 @@ fn header(value: &str, policy: &CookiePolicy, line: &Line, now_s: u64) -> Option
         text.push_str(&format!("; Domain={domain}"));
     }
     text.push_str("; Path=/");
-    if line.scheme == Scheme::Https {
+    if head.scheme == Scheme::Https {
         text.push_str("; Secure");
     }
     text.push_str("; HttpOnly");

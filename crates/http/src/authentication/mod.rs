@@ -22,7 +22,7 @@ use settee_settings::{Derived, Settings};
 pub(crate) use cookie::{clear, issue};
 
 use crate::auth_policy::{Anonymous, AuthPolicy, Handler};
-use crate::head::Line;
+use crate::head::RequestHead;
 use crate::origin::Forwarded;
 use crate::origin::Scheme;
 use crate::path::encode_path;
@@ -63,14 +63,14 @@ pub(crate) struct Authenticated {
 /// Finds out who sends a request.
 pub(crate) async fn authenticate(
     parts: &Authentication,
-    line: &Line,
+    head: &RequestHead,
     headers: &HeaderMap,
 ) -> Result<Authenticated, Error> {
     let policy = parts.policy();
     for handler in &policy.handlers {
         let found = match handler {
-            Handler::Cookie => cookie::user(parts, &policy, line, headers).await?,
-            Handler::Default => default_user(parts, &policy, line, headers).await?.map(|user| (user, None)),
+            Handler::Cookie => cookie::user(parts, &policy, head, headers).await?,
+            Handler::Default => default_user(parts, &policy, head, headers).await?.map(|user| (user, None)),
             Handler::Proxy => proxy::user(&policy, headers).map(|user| (user, None)),
             Handler::Jwt => jwt::user(parts, &policy, headers).await?.map(|user| (user, None)),
         };
@@ -78,7 +78,7 @@ pub(crate) async fn authenticate(
             return Ok(Authenticated { user, handler: Some(*handler), renewed });
         }
     }
-    if refuses_anonymous(policy.anonymous, line) {
+    if refuses_anonymous(policy.anonymous, head) {
         return Err(Error::unauthorized("Authentication required."));
     }
     Ok(Authenticated { user: UserContext::anonymous(), handler: None, renewed: None })
@@ -89,7 +89,7 @@ pub(crate) async fn authenticate(
 async fn default_user(
     parts: &Authentication,
     policy: &AuthPolicy,
-    line: &Line,
+    head: &RequestHead,
     headers: &HeaderMap,
 ) -> Result<Option<UserContext>, Error> {
     let header = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
@@ -100,16 +100,16 @@ async fn default_user(
     if party && login::is_unknown(parts, &credentials).await? {
         return Ok(Some(UserContext::admin_party()));
     }
-    login::basic(parts, policy, line.peer, credentials).await.map(Some)
+    login::basic(parts, policy, head.peer, credentials).await.map(Some)
 }
 
 /// A login must always be possible.
-fn refuses_anonymous(anonymous: Anonymous, line: &Line) -> bool {
-    let path = line.uri.path().trim_matches('/');
+fn refuses_anonymous(anonymous: Anonymous, head: &RequestHead) -> bool {
+    let path = head.uri.path().trim_matches('/');
     match anonymous {
         Anonymous::Accepted => false,
         Anonymous::RefusedExceptUp if path == "_up" => false,
-        Anonymous::Refused | Anonymous::RefusedExceptUp => (&line.method, path) != (&Method::POST, "_session"),
+        Anonymous::Refused | Anonymous::RefusedExceptUp => (&head.method, path) != (&Method::POST, "_session"),
     }
 }
 
@@ -130,12 +130,12 @@ struct Page {
 }
 
 impl Caller {
-    pub(crate) fn of(line: &Line, headers: &HeaderMap) -> Self {
+    pub(crate) fn of(head: &RequestHead, headers: &HeaderMap) -> Self {
         let browses = !accept::accepts(headers, "application/json") && accept::accepts(headers, "text/html");
         let page = || Page {
-            path: percent_decode_str(line.uri.path()).decode_utf8_lossy().into_owned(),
+            path: percent_decode_str(head.uri.path()).decode_utf8_lossy().into_owned(),
             headers: headers.clone(),
-            scheme: line.scheme,
+            scheme: head.scheme,
         };
         Self { challenge: headers.get("x-couchdb-www-authenticate").cloned(), page: browses.then(page) }
     }

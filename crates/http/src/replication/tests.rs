@@ -26,7 +26,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::NodeParts;
 use crate::budget::{Account, Share};
-use crate::head::Line;
+use crate::head::RequestHead;
 use crate::request::Unread;
 use crate::tests::live::Values;
 use crate::tests::parts::parts;
@@ -191,7 +191,7 @@ impl World {
         let mut headers = hyper::HeaderMap::new();
         headers.insert(hyper::header::CONTENT_TYPE, "application/json".parse().unwrap());
         let peer = std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
-        let line = Line {
+        let head = RequestHead {
             method,
             uri: path.parse().unwrap(),
             peer,
@@ -203,7 +203,7 @@ impl World {
             account: Account::new(&self.node.budget, None, Share::Admin),
         };
         let body = Unread::Known(body.to_owned().into());
-        let answer = self.router.dispatch(&self.node, line, headers, user.clone(), Some(body)).await;
+        let answer = self.router.dispatch(&self.node, head, headers, user.clone(), Some(body)).await;
         let answer = answer.unwrap_or_else(|error| self.node.refuse(&crate::authentication::Caller::default(), &error));
         let status = answer.status().as_u16();
         let text = answer.into_body().collect().await.unwrap().to_bytes();

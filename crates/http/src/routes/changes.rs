@@ -40,7 +40,7 @@ const BATCHES_WAITING: usize = 2;
 /// `GET` and `POST /{db}/_changes`
 pub(super) async fn feed(mut request: Request, stopping: watch::Receiver<bool>) -> Answer {
     let database = request.database()?;
-    let body = if request.line.method == Method::POST { read_body(&mut request).await? } else { None };
+    let body = if request.head.method == Method::POST { read_body(&mut request).await? } else { None };
     let timeout_ms = chttpd::CHANGES_TIMEOUT.of(&*request.node.settings);
     let mut params = ChangesParams::resolve(&request.query, request.header("last-event-id"), timeout_ms, &database)?;
     params.filter = match FunctionPath::of(&params.filter_name, &request.query)? {
@@ -234,7 +234,7 @@ async fn live(
     let prefix = if params.feed == Feed::Longpoll { b"{\"results\":[\n".to_vec() } else { Vec::new() };
     let is_source = params.feed == Feed::EventSource;
     let rows = Rows::new(params, since, since);
-    let account = Arc::clone(&request.line.account);
+    let account = Arc::clone(&request.head.account);
     let listener = Listener { account, sender, progress, stopping };
     let live = Live { node, database, rows, begun: Some(begun), prefix, listener };
     tokio::spawn(live.run());

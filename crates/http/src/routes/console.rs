@@ -21,7 +21,7 @@ const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000
 
 /// `GET /_utils/`, and `GET /_utils`, which leads there: names within the page are relative to it.
 pub(super) async fn index(request: Request) -> Answer {
-    if request.line.uri.path().ends_with('/') {
+    if request.head.uri.path().ends_with('/') {
         return serve(&request, "index.html");
     }
     let mut response = respond::whole(StatusCode::MOVED_PERMANENTLY, "text/html; charset=utf-8", Vec::new());

@@ -37,7 +37,7 @@ pub(super) async fn feed(request: Request, stopping: watch::Receiver<bool>) -> A
     };
     let (sender, receiver) = mpsc::channel(PIECES_WAITING);
     let rows = Rows { feed: params.feed, direction: params.direction, limit: params.limit, sent: 0, position: since };
-    let account = Arc::clone(&request.line.account);
+    let account = Arc::clone(&request.head.account);
     let listener = Listener { account, sender, progress, stopping };
     let live = Live { database, rows, quiet: params.quiet, listener };
     tokio::spawn(live.run());

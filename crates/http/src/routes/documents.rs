@@ -72,7 +72,7 @@ pub(super) async fn get(request: Request) -> Answer {
         return bridge::blocking(move || local(&database.read()?, &id, &params, known.as_deref())).await;
     }
     if params.attachments.is_plain() {
-        let account = Arc::clone(&request.line.account);
+        let account = Arc::clone(&request.head.account);
         return bridge::blocking(move || one(&database.read()?, &id, &params, known.as_deref(), &account)).await;
     }
     let related = accept::accepts(&request.headers, "multipart/related") && params.attachments.data != Data::None;

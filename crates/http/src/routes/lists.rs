@@ -50,7 +50,7 @@ pub(super) async fn invalid_path(request: Request) -> Answer {
 async fn run(request: Request, posted: Option<Json>, body: &[u8]) -> Answer {
     let database = request.database()?;
     let object = RequestObject::new(&request, None, body)?;
-    bridge::stream(request.node.list_outward(&database, &request.line.account), move |output| {
+    bridge::stream(request.node.list_outward(&database, &request.head.account), move |output| {
         let captures = &request.captures;
         let view = database.read()?;
         let functions = Functions::load(&database, captures.get("ddoc"))?;

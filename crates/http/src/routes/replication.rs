@@ -21,7 +21,7 @@ const JOBS_LISTED: u64 = 100;
 /// `/_replicate`. CouchDB takes the body apart before it looks at anything else of the request.
 pub(super) async fn replicate(mut request: Request) -> Answer {
     let body = request.read_object().await?;
-    if request.line.method != Method::POST {
+    if request.head.method != Method::POST {
         return Err(Error::method_not_allowed("POST"));
     }
     body::require_json(&request.headers)?;

@@ -42,16 +42,16 @@ pub(super) enum Members {
 impl RequestObject {
     /// Describes `request`, whose body is `body`.
     pub(super) fn new(request: &Request, id: Option<&str>, body: &[u8]) -> Result<Self, Error> {
-        let line = &request.line;
+        let head = &request.head;
         let plus = request.node.policy().plus;
         let mut out = b"\"method\":".to_vec();
-        write_method(&mut out, &line.method);
+        write_method(&mut out, &head.method);
         out.extend_from_slice(b",\"requested_path\":");
-        write_path(&mut out, line.requested.as_deref().unwrap_or(line.uri.path()), plus)?;
+        write_path(&mut out, head.requested.as_deref().unwrap_or(head.uri.path()), plus)?;
         out.extend_from_slice(b",\"path\":");
-        write_path(&mut out, line.uri.path(), plus)?;
+        write_path(&mut out, head.uri.path(), plus)?;
         out.extend_from_slice(b",\"raw_path\":");
-        write_string(&mut out, line.uri.path_and_query().map_or("/", |target| target.as_str()));
+        write_string(&mut out, head.uri.path_and_query().map_or("/", |target| target.as_str()));
         out.extend_from_slice(b",\"query\":");
         write_query(&mut out, &request.query)?;
         out.extend_from_slice(b",\"headers\":");
@@ -194,7 +194,7 @@ fn capitalize(name: &str) -> String {
 
 /// The address of the client, also behind a proxy of this machine or network.
 fn peer(request: &Request) -> String {
-    let peer = request.line.peer;
+    let peer = request.head.peer;
     let is_near = match peer {
         std::net::IpAddr::V4(address) => address.is_loopback() || address.is_private(),
         std::net::IpAddr::V6(address) => address.is_loopback(),

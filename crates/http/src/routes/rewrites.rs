@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use self::rules::Rewritten;
 use super::rendered::Rendered;
 use super::request_object::{Members, RequestObject};
-use crate::head::Line;
+use crate::head::RequestHead;
 use crate::params::Raw;
 use crate::path::encode_path;
 use crate::request::{Request, Unread};
@@ -26,7 +26,7 @@ use settee_service::Functions;
 /// `_rewrite` and everything below it.
 pub(super) async fn rewrite(mut request: Request) -> Answer {
     let limit = chttpd::REWRITE_LIMIT.of(&*request.node.settings);
-    if request.line.rewrites >= limit {
+    if request.head.rewrites >= limit {
         return Err(Error::bad_request("Exceeded rewrite recursion limit"));
     }
     let database = request.database()?;
@@ -75,26 +75,26 @@ struct Target {
 
 /// Serves the request as if it had asked for `target`.
 async fn follow(request: Request, target: Target) -> Answer {
-    let Request { node, router, line, mut headers, user, body, .. } = request;
+    let Request { node, router, head, mut headers, user, body, .. } = request;
     let uri: Uri = target.path.parse().map_err(|_| failed("bad path"))?;
     for (name, value) in target.headers {
         headers.insert(name, value);
     }
-    let line = Line {
-        method: target.method.unwrap_or(line.method),
-        requested: Some(line.requested.unwrap_or_else(|| line.uri.path().to_owned())),
+    let head = RequestHead {
+        method: target.method.unwrap_or(head.method),
+        requested: Some(head.requested.unwrap_or_else(|| head.uri.path().to_owned())),
         uri,
-        peer: line.peer,
-        scheme: line.scheme,
-        rewrites: line.rewrites + 1,
-        handler: line.handler,
-        seen: line.seen,
-        account: line.account,
+        peer: head.peer,
+        scheme: head.scheme,
+        rewrites: head.rewrites + 1,
+        handler: head.handler,
+        seen: head.seen,
+        account: head.account,
     };
     let body = target.body.map(Unread::Known).or(body);
     // A task of its own has a stack of its own: a hundred rewrites on one are more than it holds. It ends with this one.
     let mut tasks = JoinSet::new();
-    tasks.spawn(async move { router.dispatch(&node, line, headers, user, body).await });
+    tasks.spawn(async move { router.dispatch(&node, head, headers, user, body).await });
     match tasks.join_next().await {
         Some(Ok(answer)) => answer,
         Some(Err(_)) | None => Err(Error::internal("the request was not served to its end")),
@@ -120,7 +120,7 @@ fn by_rules(request: &Request, rewrites: Value<'_>) -> Result<String, Error> {
         .collect();
     let path = request.captures.get("path");
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
-    let found = rules.iter().find_map(|rule| rule.apply(request.line.method.as_str(), &parts, &query));
+    let found = rules.iter().find_map(|rule| rule.apply(request.head.method.as_str(), &parts, &query));
     let Rewritten { path, query } = found.ok_or_else(|| Error::not_found("missing"))?;
     Ok(rules::target(&prefix(request), &path, &query))
 }

@@ -28,7 +28,7 @@ pub(super) async fn get(request: Request) -> Answer {
         write_string(&mut out, handler.name());
     }
     out.push(b']');
-    if let Some(handler) = request.line.handler {
+    if let Some(handler) = request.head.handler {
         out.extend_from_slice(br#","authenticated":"#);
         write_string(&mut out, handler.name());
     }
@@ -82,14 +82,14 @@ pub(super) async fn post(mut request: Request) -> Answer {
         (Some(name), _) | (None, Some(name)) => name,
     };
     let (node, policy) = (&request.node, request.node.auth_policy());
-    let peer = request.line.peer;
+    let peer = request.head.peer;
     let account =
         match login::session(&node.authentication, &policy, peer, &name, form.password.into_bytes(), &form.token).await
         {
             Ok(account) => account,
             Err(error) if error.status == StatusCode::UNAUTHORIZED => {
                 let mut response = respond::error(&error);
-                set_cookie(&mut response, authentication::clear(&node.authentication, &policy, &request.line));
+                set_cookie(&mut response, authentication::clear(&node.authentication, &policy, &request.head));
                 return redirected(&request, "fail", response);
             }
             Err(error) => return Err(error),
@@ -101,7 +101,7 @@ pub(super) async fn post(mut request: Request) -> Answer {
     write_list(&mut out, &account.context().roles);
     out.push(b'}');
     let mut response = respond::json(StatusCode::OK, out);
-    set_cookie(&mut response, authentication::issue(&node.authentication, &policy, &request.line, &secret, &account));
+    set_cookie(&mut response, authentication::issue(&node.authentication, &policy, &request.head, &secret, &account));
     redirected(&request, "next", response)
 }
 
@@ -110,7 +110,7 @@ pub(super) async fn delete(request: Request) -> Answer {
     let mut response = respond::ok(StatusCode::OK);
     set_cookie(
         &mut response,
-        authentication::clear(&request.node.authentication, &request.node.auth_policy(), &request.line),
+        authentication::clear(&request.node.authentication, &request.node.auth_policy(), &request.head),
     );
     redirected(&request, "next", response)
 }

@@ -90,6 +90,6 @@ fn entity_tag(request: &Request, functions: &Functions, document: Option<&Opened
     functions.rev().hash(&mut hasher);
     document.map(|document| &document.rev).hash(&mut hasher);
     request.header(header::ACCEPT).hash(&mut hasher);
-    (&request.user.name, &request.user.roles, request.line.uri.query()).hash(&mut hasher);
+    (&request.user.name, &request.user.roles, request.head.uri.query()).hash(&mut hasher);
     format!("{:016x}", hasher.finish())
 }

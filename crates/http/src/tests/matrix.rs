@@ -10,7 +10,7 @@ use super::check_file;
 use super::node::{Ask, World};
 use crate::authentication::authenticate;
 use crate::budget::{Account, Share};
-use crate::head::Line;
+use crate::head::RequestHead;
 use crate::origin::Scheme;
 use crate::router::{Resource, Router, Served};
 use crate::routes::router;
@@ -52,7 +52,7 @@ fn path_of(resource: &Resource, database: &str) -> String {
 
 /// What becomes of a request before its handler is called: `ok`, or the refusal.
 async fn verdict(world: &World, router: &Router, method: &Method, path: &str, headers: &HeaderMap) -> String {
-    let line = Line {
+    let head = RequestHead {
         method: method.clone(),
         uri: path.parse().unwrap(),
         peer: std::net::Ipv4Addr::LOCALHOST.into(),
@@ -64,7 +64,7 @@ async fn verdict(world: &World, router: &Router, method: &Method, path: &str, he
         account: Account::new(&world.node.budget, None, Share::Admin),
     };
     let judge = async {
-        let found = authenticate(&world.node.authentication, &line, headers).await?;
+        let found = authenticate(&world.node.authentication, &head, headers).await?;
         let (_, permission, captures) = router.find(method, path)?;
         Ok(world.node.access.authorize(permission, &found.user, captures.place()).await?)
     };

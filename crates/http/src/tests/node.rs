@@ -17,7 +17,7 @@ use settee_storage::memory::MemoryEngine;
 use crate::authentication::jwt::KeyReader;
 use crate::authentication::{self, Caller};
 use crate::budget::{Account, Share};
-use crate::head::Line;
+use crate::head::RequestHead;
 use crate::node::{Node, NodeParts, Surroundings};
 use crate::origin::Scheme;
 use crate::request::Unread;
@@ -181,14 +181,15 @@ impl World {
         let uri = target.parse().unwrap();
         let account = Account::new(&self.node.budget, None, Share::Anonymous);
         let seen = Arc::default();
-        let mut line = Line { method, uri, peer, requested: None, rewrites: 0, handler: None, scheme, seen, account };
-        let caller = Caller::of(&line, &headers);
+        let mut head =
+            RequestHead { method, uri, peer, requested: None, rewrites: 0, handler: None, scheme, seen, account };
+        let caller = Caller::of(&head, &headers);
         let mut renewed = None;
         let answer = async {
-            let found = authentication::authenticate(&self.node.authentication, &line, &headers).await?;
-            (line.handler, renewed) = (found.handler, found.renewed);
+            let found = authentication::authenticate(&self.node.authentication, &head, &headers).await?;
+            (head.handler, renewed) = (found.handler, found.renewed);
             let body = Some(Unread::Known(Bytes::from(body)));
-            self.router.dispatch(&self.node, line, headers, found.user, body).await
+            self.router.dispatch(&self.node, head, headers, found.user, body).await
         };
         let mut response = answer.await.unwrap_or_else(|error| self.node.refuse(&caller, &error));
         authentication::renew(&mut response, renewed);

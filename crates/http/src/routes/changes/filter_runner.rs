@@ -34,7 +34,7 @@ pub(super) async fn function(
 ) -> Result<Arc<FunctionFilter>, Error> {
     let object = RequestObject::new(request, None, body)?;
     let (programs, database, user) = (Arc::clone(&request.node.programs), Arc::clone(database), request.user.clone());
-    let target = request.line.uri.to_string();
+    let target = request.head.uri.to_string();
     bridge::blocking(move || {
         let functions = Functions::load(&database, path.ddoc())?;
         functions.require(&path.names())?;
