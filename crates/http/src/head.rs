@@ -1,4 +1,5 @@
-//! [`RequestHead`]: the head of a request as far as everybody needs it, and [`Seen`]: what becomes known of the request on its way.
+//! [`RequestHead`]: the head of a request as far as everybody needs it, and [`Seen`]: what becomes known of the request on
+//! its way.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -9,7 +9,9 @@ use settee_auth::Authenticator;
 use settee_database::tasks::Tasks;
 use settee_database::{Catalog, Database};
 use settee_replication::Replicator;
-use settee_service::{Access, Counted, Databases, DatabasesParts, Feeds, Hashers, Programs, Users, UsersParts, Writer};
+use settee_service::{
+    Access, Counted, Databases, DatabasesDependencies, Feeds, Hashers, Programs, Users, UsersDependencies, Writer,
+};
 use settee_settings::{Derived, Settings};
 use settee_views::{Languages, Views};
 
@@ -42,8 +44,8 @@ pub struct Identity {
 /// Makes identifiers for `/_uuids` and for documents without an id.
 pub(crate) type UuidSource = Box<dyn Fn(usize) -> Vec<String> + Send + Sync>;
 
-/// What requests need of the world outside.
-pub struct Surroundings {
+/// The platform that requests run on: threads, memory, the files and servers that hold keys.
+pub struct Platform {
     /// How many threads hash passwords.
     pub hash_threads: usize,
     /// Called first on these threads: makes them give way to others.
@@ -55,15 +57,15 @@ pub struct Surroundings {
     pub request_memory_bytes: usize,
 }
 
-impl Default for Surroundings {
+impl Default for Platform {
     fn default() -> Self {
         let read_keys: KeyReader = Arc::new(|_| Box::pin(async { Err("no keys can be read here".to_owned()) }));
         Self { hash_threads: 1, give_way: Arc::new(|| {}), read_keys, request_memory_bytes: 256 << 20 }
     }
 }
 
-/// What a [`Node`] is made of.
-pub struct NodeParts {
+/// The dependencies of a [`Node`].
+pub struct NodeDependencies {
     /// The databases.
     pub catalog: Arc<Catalog>,
     /// Their view indexes.
@@ -84,8 +86,8 @@ pub struct NodeParts {
     pub clock_ms: Box<dyn Fn() -> u64 + Send + Sync>,
     /// Random numbers.
     pub entropy: Box<dyn Fn() -> u64 + Send + Sync>,
-    /// What authentication needs besides.
-    pub surroundings: Surroundings,
+    /// Threads, memory and keys.
+    pub platform: Platform,
     /// What operators need.
     pub operation: Operation,
 }
@@ -125,15 +127,15 @@ pub struct Node {
 impl Node {
     /// Puts the components together.
     #[must_use]
-    pub fn new(parts: NodeParts) -> Arc<Self> {
-        let NodeParts { catalog, views, languages, tasks, settings, authenticator, .. } = parts;
-        let NodeParts { uuids, identity, clock_ms, entropy, surroundings, operation, .. } = parts;
+    pub fn new(dependencies: NodeDependencies) -> Arc<Self> {
+        let NodeDependencies { catalog, views, languages, tasks, settings, authenticator, .. } = dependencies;
+        let NodeDependencies { uuids, identity, clock_ms, entropy, platform, operation, .. } = dependencies;
         let requests = AtomicU64::new(entropy());
         let started_ms = clock_ms();
         let programs = Arc::new(Programs::new(languages, settings.as_ref()));
         let client_threads = ClientThreads::new(&PermitCounts::of(settings.as_ref()));
         let metrics = Arc::new(Metrics::new((operation.monotonic_us)()));
-        let hashers = Arc::new(Hashers::start(surroundings.hash_threads, &surroundings.give_way));
+        let hashers = Arc::new(Hashers::start(platform.hash_threads, &platform.give_way));
         let clock_ms: Arc<dyn Fn() -> u64 + Send + Sync> = Arc::from(clock_ms);
         let entropy: Arc<dyn Fn() -> u64 + Send + Sync> = Arc::from(entropy);
         let counting = Arc::clone(&metrics);
@@ -144,7 +146,7 @@ impl Node {
                 Counted::AuthCacheMiss => Count::AuthCacheMisses,
             });
         };
-        let users = Arc::new(Users::new(UsersParts {
+        let users = Arc::new(Users::new(UsersDependencies {
             catalog: Arc::clone(&catalog),
             settings: Arc::clone(&settings),
             authenticator: authenticator.clone(),
@@ -159,13 +161,13 @@ impl Node {
             users: Arc::clone(&users),
             writer: Arc::clone(&writer),
             hashers,
-            keys: Keys::new(surroundings.read_keys),
+            keys: Keys::new(platform.read_keys),
             clock_ms: Arc::clone(&clock_ms),
             policy: Derived::default(),
         };
         let access = Access::new(Arc::clone(&catalog), Arc::clone(&settings), Arc::clone(&users));
         let replicator = Arc::new(OnceLock::new());
-        let databases = Arc::new(Databases::new(DatabasesParts {
+        let databases = Arc::new(Databases::new(DatabasesDependencies {
             catalog: Arc::clone(&catalog),
             views: Arc::clone(&views),
             settings: Arc::clone(&settings),
@@ -194,7 +196,7 @@ impl Node {
             making_secret: Mutex::default(),
             authentication,
             client_threads,
-            budget: Budget::new(surroundings.request_memory_bytes),
+            budget: Budget::new(platform.request_memory_bytes),
             policy: Derived::default(),
             rates: Rates::default(),
             replicator,

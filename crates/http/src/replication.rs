@@ -8,7 +8,8 @@ use settee_database::DatabaseError;
 use settee_replication::documents::REPLICATOR_DATABASE;
 use settee_replication::scheduler::{self, Limits};
 use settee_replication::{
-    Connect, Endpoint, Identity, Parts, Places, Replicator, Services, Settings, Transport, TransportError, Tuning, User,
+    Connect, Dependencies, Endpoint, Identity, Places, Replicator, Services, Settings, Transport, TransportError,
+    Tuning, User,
 };
 use settee_settings::{Key, key::Number, replicator};
 use tokio::task::JoinHandle;
@@ -20,7 +21,7 @@ use crate::shutdown::Shutdown;
 use crate::{bridge, routes};
 
 /// What only the server knows.
-pub struct ReplicationParts {
+pub struct ReplicationDependencies {
     /// The way to other servers.
     pub network: Arc<dyn Connect>,
     /// The name of this host.
@@ -41,10 +42,14 @@ impl Replication {
     ///
     /// # Errors
     /// When the databases could not be read.
-    pub async fn start(node: &Arc<Node>, parts: ReplicationParts, shutdown: &Shutdown) -> Result<Self, crate::Error> {
-        let ReplicationParts { network, hostname, port } = parts;
+    pub async fn start(
+        node: &Arc<Node>,
+        dependencies: ReplicationDependencies,
+        shutdown: &Shutdown,
+    ) -> Result<Self, crate::Error> {
+        let ReplicationDependencies { network, hostname, port } = dependencies;
         let ways = Ways { node: Arc::downgrade(node), router: Arc::new(routes::router(shutdown)), network };
-        let replicator = Replicator::new(make_parts(node, ways, hostname, port));
+        let replicator = Replicator::new(make_dependencies(node, ways, hostname, port));
         // Nobody else sets it.
         let _ = node.replicator.set(Arc::clone(&replicator));
         let opened = Arc::clone(node);
@@ -81,10 +86,10 @@ fn ensure_database(node: &Node) -> Result<(), crate::Error> {
     }
 }
 
-fn make_parts(node: &Arc<Node>, ways: Ways, hostname: String, port: u16) -> Parts {
+fn make_dependencies(node: &Arc<Node>, ways: Ways, hostname: String, port: u16) -> Dependencies {
     let (seconds, ids, clock, random, settings) =
         (Arc::clone(node), Arc::clone(node), Arc::clone(node), Arc::clone(node), Arc::clone(node));
-    Parts {
+    Dependencies {
         connect: Arc::new(ways),
         services: Services {
             now_s: Arc::new(move || (seconds.clock_ms)() / 1000),

@@ -46,7 +46,7 @@ type Job = (String, String);
 
 /// Settings that are looked at each time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Manner {
+struct IndexingSettings {
     is_enabled: bool,
     max_incremental_updates: u64,
     delay: Duration,
@@ -105,9 +105,9 @@ impl Indexing {
         self.views.set_budget(budget(&self.configuration));
     }
 
-    fn manner(&self) -> Manner {
+    fn settings(&self) -> IndexingSettings {
         let configuration = self.configuration.as_ref();
-        Manner {
+        IndexingSettings {
             is_enabled: ken::ENABLED.of(configuration),
             max_incremental_updates: ken::MAX_INCREMENTAL_UPDATES.of(configuration),
             delay: Duration::from_millis(ken::DELAY.of(configuration)),
@@ -125,10 +125,10 @@ impl Indexing {
             Err(error) => tracing::warn!(%error, "interrupted builds of indexes were not found"),
         }
         loop {
-            let manner = self.manner();
-            tokio::time::sleep(manner.delay).await;
+            let settings = self.settings();
+            tokio::time::sleep(settings.delay).await;
             let names = std::mem::take(&mut *self.changed.lock());
-            for name in names.into_iter().filter(|name| manner.is_enabled && !self.is_ignored(name)) {
+            for name in names.into_iter().filter(|name| settings.is_enabled && !self.is_ignored(name)) {
                 let working = Arc::clone(&self);
                 match spawn_blocking(move || working.designs(&name)).await {
                     Ok(designs) => designs.into_iter().for_each(|(database, design)| self.begin(database, design)),
@@ -180,8 +180,8 @@ impl Indexing {
     /// Brings the indexes of a design document up to date, until there is nothing to do.
     async fn follow(self: &Arc<Self>, database: &Arc<Database>, design: &Arc<DesignDocument>) {
         while let Some(lag) = self.lag(database, design).await {
-            let manner = self.manner();
-            let permit = if lag > manner.max_incremental_updates {
+            let settings = self.settings();
+            let permit = if lag > settings.max_incremental_updates {
                 self.batch.acquire().await
             } else {
                 tokio::select! {
@@ -195,7 +195,7 @@ impl Indexing {
             if !goes_on.unwrap_or(false) {
                 return;
             }
-            tokio::time::sleep(manner.delay).await;
+            tokio::time::sleep(settings.delay).await;
         }
     }
 

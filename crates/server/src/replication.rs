@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use settee_http::{Node, Replication, ReplicationParts, Shutdown};
+use settee_http::{Node, Replication, ReplicationDependencies, Shutdown};
 use settee_replication::net::{Network, Options, ReachesPrivate, SocketOptions, TlsOptions, Trust};
 use settee_settings::{Key, key::Text, replicator};
 
@@ -33,8 +33,8 @@ pub(crate) async fn start(
         }
     });
     let hostname = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let parts = ReplicationParts { network, hostname: hostname.trim().to_owned(), port };
-    let started = Replication::start(node, parts, shutdown).await;
+    let dependencies = ReplicationDependencies { network, hostname: hostname.trim().to_owned(), port };
+    let started = Replication::start(node, dependencies, shutdown).await;
     started.map_err(|error| anyhow::anyhow!("replication cannot begin: {}", error.reason))
 }
 

@@ -10,7 +10,7 @@ use settee_auth::Authenticator;
 use settee_database::Catalog;
 use settee_database::tasks::Tasks;
 use settee_design::{Growth, Limits};
-use settee_http::{Identity, Node, NodeParts, Operation, Shutdown, Surroundings};
+use settee_http::{Identity, Node, NodeDependencies, Operation, Platform, Shutdown};
 use settee_settings::{Applies, chttpd, couchdb, query_server_config, view_updater};
 use settee_storage::{Engine, durable};
 use settee_views::{About, Clock, Languages, LogLine, Views};
@@ -89,9 +89,9 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
     let _ = engine.tend();
     let exporter = Exporter::start(&configuration)?.map(Arc::new);
     let operation = operation(&configuration, &log, restart, exporter.clone());
-    let surroundings = surroundings(&configuration)?;
+    let platform = platform(&configuration)?;
     let (node, maintenance) =
-        node(&data, Arc::clone(&engine), Arc::clone(&configuration), authenticator, operation, surroundings)?;
+        node(&data, Arc::clone(&engine), Arc::clone(&configuration), authenticator, operation, platform)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no threads")?;
     runtime.block_on(listen(node, maintenance, &configuration, address, &data, descriptors, shutdown.clone()))?;
     if let Some(exporter) = exporter {
@@ -176,7 +176,7 @@ fn node(
     configuration: Arc<Configuration>,
     authenticator: Authenticator,
     operation: Operation,
-    surroundings: Surroundings,
+    platform: Platform,
 ) -> anyhow::Result<(Arc<Node>, Maintenance)> {
     let catalog = Arc::new(Catalog::open(engine, environment::random_u64()).context("the databases cannot be read")?);
     limit_open_databases(&configuration, &catalog);
@@ -195,7 +195,7 @@ fn node(
         written: parking_lot::Mutex::default(),
         data: data.to_owned(),
     };
-    let node = Node::new(NodeParts {
+    let node = Node::new(NodeDependencies {
         catalog,
         views,
         languages,
@@ -211,7 +211,7 @@ fn node(
         },
         clock_ms: Box::new(environment::now_ms),
         entropy: Box::new(environment::random_u64),
-        surroundings,
+        platform,
         operation,
     });
     Ok((node, maintenance))
@@ -233,7 +233,7 @@ fn limit_open_databases(configuration: &Arc<Configuration>, catalog: &Arc<Catalo
     });
 }
 
-fn surroundings(configuration: &Configuration) -> anyhow::Result<Surroundings> {
+fn platform(configuration: &Configuration) -> anyhow::Result<Platform> {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let give_way = Arc::new(environment::give_way);
     let request_memory_bytes = memory::for_requests(configuration);
@@ -241,12 +241,7 @@ fn surroundings(configuration: &Configuration) -> anyhow::Result<Surroundings> {
         bytes = request_memory_bytes,
         "memory for bodies and answers in flight: [chttpd] max_request_memory"
     );
-    Ok(Surroundings {
-        hash_threads: processors.div_ceil(2),
-        give_way,
-        read_keys: keys::reader()?,
-        request_memory_bytes,
-    })
+    Ok(Platform { hash_threads: processors.div_ceil(2), give_way, read_keys: keys::reader()?, request_memory_bytes })
 }
 
 fn views(

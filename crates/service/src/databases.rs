@@ -26,11 +26,11 @@ const AUTH_RULES: &str = include_str!("databases/auth.js");
 
 /// Makes and ends databases.
 pub struct Databases {
-    parts: DatabasesParts,
+    dependencies: DatabasesDependencies,
 }
 
 /// What [`Databases`] needs.
-pub struct DatabasesParts {
+pub struct DatabasesDependencies {
     /// The databases.
     pub catalog: Arc<Catalog>,
     /// Their indexes.
@@ -50,10 +50,10 @@ pub struct DatabasesParts {
 }
 
 impl Databases {
-    /// Of these parts.
+    /// Of its dependencies.
     #[must_use]
-    pub fn new(parts: DatabasesParts) -> Self {
-        Self { parts }
+    pub fn new(dependencies: DatabasesDependencies) -> Self {
+        Self { dependencies }
     }
 
     /// Creates a database that nobody described. Waits for the disk.
@@ -69,11 +69,11 @@ impl Databases {
     /// # Errors
     /// When it is there, or cannot be.
     pub fn create_as(&self, name: &str, layout: Layout, q: u32) -> Result<(), Error> {
-        let parts = &self.parts;
-        let (created_ms, instance) = ((parts.clock_ms)(), (parts.entropy)());
-        let database = parts.catalog.create(name, DatabaseOptions { created_ms, instance, layout, q })?;
+        let dependencies = &self.dependencies;
+        let (created_ms, instance) = ((dependencies.clock_ms)(), (dependencies.entropy)());
+        let database = dependencies.catalog.create(name, DatabaseOptions { created_ms, instance, layout, q })?;
         self.initialise(&database)?;
-        if let Some(replicator) = parts.replicator.get() {
+        if let Some(replicator) = dependencies.replicator.get() {
             replicator.database_found(name);
         }
         Ok(())
@@ -82,7 +82,7 @@ impl Databases {
     /// The number of shards that databases say they have.
     #[must_use]
     pub fn default_q(&self) -> u32 {
-        u32::try_from(cluster::Q.of(&*self.parts.settings)).unwrap_or(u32::MAX).max(1)
+        u32::try_from(cluster::Q.of(&*self.dependencies.settings)).unwrap_or(u32::MAX).max(1)
     }
 
     /// Deletes a database. Waits for the disk.
@@ -90,12 +90,12 @@ impl Databases {
     /// # Errors
     /// When it is not there.
     pub fn delete(&self, name: &str) -> Result<(), Error> {
-        let parts = &self.parts;
-        let database = parts.catalog.database(name)?;
-        parts.views.release(&database);
-        parts.writer.forget(&database);
-        parts.catalog.delete(name)?;
-        if let Some(replicator) = parts.replicator.get() {
+        let dependencies = &self.dependencies;
+        let database = dependencies.catalog.database(name)?;
+        dependencies.views.release(&database);
+        dependencies.writer.forget(&database);
+        dependencies.catalog.delete(name)?;
+        if let Some(replicator) = dependencies.replicator.get() {
             replicator.database_deleted(name);
         }
         Ok(())
@@ -103,10 +103,10 @@ impl Databases {
 
     /// Gives a new database what belongs into one of its name. Waits for the disk.
     fn initialise(&self, database: &Arc<Database>) -> Result<(), Error> {
-        if matches!(couchdb::DEFAULT_SECURITY.of(&*self.parts.settings).as_str(), "everyone" | "admin_local") {
+        if matches!(couchdb::DEFAULT_SECURITY.of(&*self.dependencies.settings).as_str(), "everyone" | "admin_local") {
             database.update(Work::SetSecurity(Json::empty_object()))?;
         }
-        if self.parts.users.is_users_db(database.name()) {
+        if self.dependencies.users.is_users_db(database.name()) {
             add_rules(database)?;
         }
         Ok(())
@@ -134,12 +134,12 @@ impl Databases {
     pub async fn make_users_database(self: &Arc<Self>) -> Result<(), Error> {
         let databases = Arc::clone(self);
         threads::run(move || {
-            if !couchdb::SINGLE_NODE.of(&*databases.parts.settings) {
+            if !couchdb::SINGLE_NODE.of(&*databases.dependencies.settings) {
                 return Ok(());
             }
             match databases.users_database() {
                 Ok(database) => add_rules(&database),
-                Err(DatabaseError::NotFound) => databases.create(&databases.parts.users.policy().users_db),
+                Err(DatabaseError::NotFound) => databases.create(&databases.dependencies.users.policy().users_db),
                 Err(error) => Err(error.into()),
             }
         })
@@ -147,7 +147,7 @@ impl Databases {
     }
 
     fn users_database(&self) -> Result<Arc<Database>, DatabaseError> {
-        self.parts.catalog.database(&self.parts.users.policy().users_db)
+        self.dependencies.catalog.database(&self.dependencies.users.policy().users_db)
     }
 }
 

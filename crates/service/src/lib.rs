@@ -22,7 +22,7 @@ mod users;
 mod validation;
 
 pub use access::{Access, Permission, Place};
-pub use databases::{Databases, DatabasesParts};
+pub use databases::{Databases, DatabasesDependencies};
 pub use error::Error;
 pub use feeds::{Feeds, Progress};
 pub use functions::{Functions, Programs};
@@ -30,5 +30,5 @@ pub use hashing::Hashers;
 pub use permits::{Owner, Permit, Permits};
 pub use security::{MalformedSecurity, Security, administers, security};
 pub use upgrade::upgrade;
-pub use users::{Counted, Counting, Entropy, UserPolicy, Users, UsersParts, Visibility, public_part};
+pub use users::{Counted, Counting, Entropy, UserPolicy, Users, UsersDependencies, Visibility, public_part};
 pub use validation::{Writer, write_user};

@@ -13,7 +13,7 @@ use settee_storage::memory::MemoryEngine;
 
 use settee_settings::{Persist, Settings, SettingsError};
 
-use crate::{Error, Hashers, Programs, Users, UsersParts, Writer};
+use crate::{Error, Hashers, Programs, Users, UsersDependencies, Writer};
 
 /// Settings in memory.
 #[derive(Default)]
@@ -71,7 +71,7 @@ pub(crate) fn services(languages: Vec<Arc<dyn Language>>) -> Services {
     let find = move |name: &str| languages.iter().find(|language| language.name() == name).cloned();
     let programs = Arc::new(Programs::new(Arc::new(find), settings.as_ref()));
     let idle: Arc<dyn Fn() + Send + Sync> = Arc::new(|| {});
-    let users = Users::new(UsersParts {
+    let users = Users::new(UsersDependencies {
         catalog: Arc::clone(&catalog),
         settings,
         authenticator: Authenticator::new([7; 32]),

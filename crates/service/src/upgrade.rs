@@ -42,8 +42,8 @@ async fn replace_hash(
     hashing: Hashing,
     password: Vec<u8>,
 ) -> Result<(), Error> {
-    let parts = writer.users().parts();
-    let database = parts.catalog.database(users_db)?;
+    let dependencies = writer.users().dependencies();
+    let database = dependencies.catalog.database(users_db)?;
     let id = format!("{USER_PREFIX}{}", account.name());
     let (reader, wanted) = (Arc::clone(&database), id.clone());
     let found = threads::run::<_, Error>(move || {
@@ -61,11 +61,11 @@ async fn replace_hash(
         // The password was changed meanwhile.
         return Ok(());
     }
-    let (body, password) = parts
+    let (body, password) = dependencies
         .hashers
         .run(None, move || (user_document::with_hash(body.value(), &hashing, &password, &salt), password))
         .await?;
-    parts.authenticator.remember(&Account::of_document(account.name(), body.value()), &password);
+    dependencies.authenticator.remember(&Account::of_document(account.name(), body.value()), &password);
     let document = Document { id: None, rev: Some(rev), deleted: false, body, attachments: None, revisions: None };
     let mode = EditMode::Interactive;
     let update = DocUpdate::prepare_with(id, document, attachments, mode, &mut RevisionHasher::default())

@@ -74,7 +74,7 @@ pub type Entropy = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// Accounts as they were read, for as long as the database of users does not change.
 pub struct Users {
-    parts: UsersParts,
+    dependencies: UsersDependencies,
     policy: Derived<UserPolicy>,
     known: Mutex<Known>,
     changes: Arc<AtomicU64>,
@@ -82,7 +82,7 @@ pub struct Users {
 }
 
 /// What [`Users`] needs.
-pub struct UsersParts {
+pub struct UsersDependencies {
     /// The databases.
     pub catalog: Arc<Catalog>,
     /// The configuration.
@@ -114,11 +114,11 @@ struct Entry {
 }
 
 impl Users {
-    /// Of these parts.
+    /// Of its dependencies.
     #[must_use]
-    pub fn new(parts: UsersParts) -> Self {
+    pub fn new(dependencies: UsersDependencies) -> Self {
         Self {
-            parts,
+            dependencies,
             policy: Derived::default(),
             known: Mutex::default(),
             changes: Arc::default(),
@@ -129,11 +129,11 @@ impl Users {
     /// What the configuration says of users.
     #[must_use]
     pub fn policy(&self) -> Arc<UserPolicy> {
-        self.policy.current(self.parts.settings.as_ref(), UserPolicy::of)
+        self.policy.current(self.dependencies.settings.as_ref(), UserPolicy::of)
     }
 
-    pub(crate) fn parts(&self) -> &UsersParts {
-        &self.parts
+    pub(crate) fn dependencies(&self) -> &UsersDependencies {
+        &self.dependencies
     }
 
     /// The account of this name: a server admin, with the roles that a document adds, or a user. A change of either counts at once.
@@ -141,8 +141,8 @@ impl Users {
     /// # Errors
     /// When it is not to be used, or cannot be read.
     pub async fn account(&self, name: &str) -> Result<Option<Arc<Account>>, Error> {
-        let (admin, policy) = (self.parts.authenticator.admin(name), self.policy());
-        let Ok(database) = self.parts.catalog.database(&policy.users_db) else { return Ok(admin) };
+        let (admin, policy) = (self.dependencies.authenticator.admin(name), self.policy());
+        let Ok(database) = self.dependencies.catalog.database(&policy.users_db) else { return Ok(admin) };
         let changes = self.changes(&database);
         if let Some(found) = self.find(name, database.instance(), changes, admin.as_ref()) {
             self.count(admin.as_ref(), Counted::AuthCacheHit);
@@ -221,7 +221,7 @@ impl Users {
         }
         let hashing = policy.hashing.ok_or(user_document::PasswordRefused::Misconfigured)?;
         let rules = PasswordRules::parse(&policy.password_regexp)?;
-        let salt = format!("{:016x}{:016x}", (self.parts.entropy)(), (self.parts.entropy)());
+        let salt = format!("{:016x}{:016x}", (self.dependencies.entropy)(), (self.dependencies.entropy)());
         let hash = move || {
             let body = user_document::protect(update.body().value(), &hashing, &rules, &salt)?;
             Ok(match body {
@@ -229,13 +229,13 @@ impl Users {
                 None => update,
             })
         };
-        self.parts.hashers.run(None, hash).await?
+        self.dependencies.hashers.run(None, hash).await?
     }
 
     /// As in CouchDB administrators of the configuration do not count: there is nothing to remember of them.
     fn count(&self, admin: Option<&Arc<Account>>, what: Counted) {
         if admin.is_none() {
-            (self.parts.count)(what);
+            (self.dependencies.count)(what);
         }
     }
 

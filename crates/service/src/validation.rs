@@ -158,7 +158,7 @@ impl Writer {
                     }
                     Err(error) => {
                         if matches!(error, Error::Call(CallError::Forbidden(_) | CallError::Unauthorized(_))) {
-                            (self.users.parts().count)(Counted::VduReject);
+                            (self.users.dependencies().count)(Counted::VduReject);
                         }
                         results[place] = Some(Err(error));
                     }

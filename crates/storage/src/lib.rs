@@ -227,7 +227,7 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Looks after what may have changed around the engine: takes commits again once the cause of an error is gone, and
     /// notices when room gets scarce. To be called about once a second; cheap when nothing is wrong. Answers what
-    /// [`Self::check`] does. An engine that has no surroundings does nothing more.
+    /// [`Self::check`] does. An engine that has no platform does nothing more.
     ///
     /// # Errors
     /// Why the engine does not take commits yet.

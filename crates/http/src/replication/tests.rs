@@ -24,7 +24,7 @@ use settee_storage::memory::MemoryEngine;
 use tokio::time::Instant;
 
 use super::*;
-use crate::NodeParts;
+use crate::NodeDependencies;
 use crate::budget::{Account, Share};
 use crate::head::RequestHead;
 use crate::request::Unread;
@@ -150,7 +150,7 @@ impl World {
 
     async fn on(engine: Arc<MemoryEngine>, settings: Arc<Values>) -> Self {
         let (begin, uuids) = (Instant::now(), AtomicU64::new(1));
-        let parts = NodeParts {
+        let parts = NodeDependencies {
             settings: Arc::clone(&settings) as Arc<_>,
             uuids: Box::new(move |count| {
                 (0..count).map(|_| format!("uuid{}", uuids.fetch_add(1, Ordering::Relaxed))).collect()
@@ -161,8 +161,11 @@ impl World {
         parts.authenticator.set_admins([("admin".to_owned(), "somehow".to_owned())]);
         let (node, shutdown, network) = (Node::new(parts), Shutdown::new(), Arc::new(OneServer::default()));
         let router = Arc::new(routes::router(&shutdown));
-        let parts =
-            ReplicationParts { network: Arc::new(Way(Arc::clone(&network))), hostname: "here".to_owned(), port: 5984 };
+        let parts = ReplicationDependencies {
+            network: Arc::new(Way(Arc::clone(&network))),
+            hostname: "here".to_owned(),
+            port: 5984,
+        };
         let replication = Replication::start(&node, parts, &shutdown).await.unwrap();
         Self { engine, settings, node, router, shutdown, network, replication }
     }

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use crate::node::Node;
 use crate::tests::parts::parts;
-use crate::{Listener, NodeParts, Shutdown};
+use crate::{Listener, NodeDependencies, Shutdown};
 
 /// How long anything may take before a test fails.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
@@ -92,7 +92,7 @@ impl Live {
         let address = listener.local_addr().unwrap();
         let shutdown = Shutdown::new();
         let settings = Arc::new(Values::of(settings));
-        let node = Node::new(NodeParts { settings, ..parts(Arc::new(MemoryEngine::new()), Vec::new()) });
+        let node = Node::new(NodeDependencies { settings, ..parts(Arc::new(MemoryEngine::new()), Vec::new()) });
         let connections = crate::connections_max(&*node.settings);
         let listeners = vec![Listener::Tcp(listener)];
         let serving = tokio::spawn(crate::serve(Arc::clone(&node), listeners, connections, shutdown.clone()));

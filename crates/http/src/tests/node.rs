@@ -18,7 +18,7 @@ use crate::authentication::jwt::KeyReader;
 use crate::authentication::{self, Caller};
 use crate::budget::{Account, Share};
 use crate::head::RequestHead;
-use crate::node::{Node, NodeParts, Surroundings};
+use crate::node::{Node, NodeDependencies, Platform};
 use crate::origin::Scheme;
 use crate::request::Unread;
 use crate::router::Router;
@@ -118,12 +118,12 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> Self {
-        Self::made_of(Arc::new(MemoryEngine::new()), Surroundings::default().read_keys)
+        Self::made_of(Arc::new(MemoryEngine::new()), Platform::default().read_keys)
     }
 
     /// A server on `engine`.
     pub(crate) fn on(engine: Arc<dyn Engine>) -> Self {
-        Self::made_of(engine, Surroundings::default().read_keys)
+        Self::made_of(engine, Platform::default().read_keys)
     }
 
     /// A server that reads the keys of identity providers so.
@@ -137,10 +137,10 @@ impl World {
         let clock = Arc::clone(&now_ms);
         // Its functions accept everything.
         let language = Scripted::new(|_, _, _| Ok(b"1".to_vec()));
-        let parts = NodeParts {
+        let parts = NodeDependencies {
             settings: Arc::clone(&settings) as Arc<dyn Settings>,
             clock_ms: Box::new(move || clock.load(Ordering::Relaxed)),
-            surroundings: Surroundings { read_keys, ..Surroundings::default() },
+            platform: Platform { read_keys, ..Platform::default() },
             ..parts(engine, vec![Arc::new(language), Arc::new(MangoLanguage)])
         };
         let authenticator = parts.authenticator.clone();

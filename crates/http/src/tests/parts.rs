@@ -1,5 +1,5 @@
 //! What nodes of tests are made of: [`parts`] has everything in memory and a clock that stands. A test replaces what it
-//! wants otherwise (`NodeParts { clock_ms, ..parts(…) }`).
+//! wants otherwise (`NodeDependencies { clock_ms, ..parts(…) }`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,10 +11,10 @@ use settee_design::{Language, Limits};
 use settee_views::{Languages, Views};
 
 use crate::tests::live::Values;
-use crate::{Identity, NodeParts, Operation, Surroundings};
+use crate::{Identity, NodeDependencies, Operation, Platform};
 
 /// A node on `engine` that speaks these languages, with settings of its own.
-pub(crate) fn parts(engine: Arc<dyn Engine>, languages: Vec<Arc<dyn Language>>) -> NodeParts {
+pub(crate) fn parts(engine: Arc<dyn Engine>, languages: Vec<Arc<dyn Language>>) -> NodeDependencies {
     let catalog = Arc::new(Catalog::open(engine, 1).unwrap());
     let tasks = Tasks::new(|| 0);
     let indexing = settee_views::Settings {
@@ -29,7 +29,7 @@ pub(crate) fn parts(engine: Arc<dyn Engine>, languages: Vec<Arc<dyn Language>>) 
     let languages: Languages = Arc::new(move |name| languages.iter().find(|language| language.name() == name).cloned());
     let views = Views::new(Arc::clone(&catalog), Arc::clone(&languages), tasks.clone(), Arc::new(|_| {}), indexing);
     let numbers = AtomicU64::new(1);
-    NodeParts {
+    NodeDependencies {
         catalog,
         views: Arc::new(views),
         languages,
@@ -45,7 +45,7 @@ pub(crate) fn parts(engine: Arc<dyn Engine>, languages: Vec<Arc<dyn Language>>) 
         },
         clock_ms: Box::new(|| 0),
         entropy: Box::new(move || numbers.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed)),
-        surroundings: Surroundings::default(),
+        platform: Platform::default(),
         operation: Operation::none(),
     }
 }

@@ -169,7 +169,7 @@ impl Replicator {
         let state = self.state.lock();
         let key = (Arc::from(database), Arc::from(id));
         let entry = state.documents.entries.get(&key)?;
-        let mut shown = Shown { database, id, node: Some(&self.parts.node), ..Shown::default() };
+        let mut shown = Shown { database, id, node: Some(&self.dependencies.node), ..Shown::default() };
         let (spec, count);
         let job: Arc<Job>;
         match &entry.phase {

@@ -97,7 +97,7 @@ pub(super) fn connect(replicator: &Replicator, database: &str) -> Result<Arc<dyn
     let endpoint =
         Endpoint::Local(Local { name: database.to_owned(), user: User { name: None, roles: Roles::Given(roles) } });
     let tuning = replicator.settings().tuning;
-    replicator.parts.connect.connect(&endpoint, &tuning).map_err(|error| error.to_string())
+    replicator.dependencies.connect.connect(&endpoint, &tuning).map_err(|error| error.to_string())
 }
 
 async fn call(
@@ -132,7 +132,7 @@ fn apply(replicator: &Replicator, document: Value<'_>, change: &Change) -> Optio
     let state = members.iter().find(|(name, _)| *name == "_replication_state").and_then(|(_, text)| told(text));
     let old = document.get("_replication_state").map(|value| value.raw().to_vec());
     if state.is_some() && state != old {
-        members.push(("_replication_state_time", Some(quoted(&iso8601((replicator.parts.now_ms)())))));
+        members.push(("_replication_state_time", Some(quoted(&iso8601((replicator.dependencies.now_ms)())))));
     }
     let changed = replace(document, &members);
     (changed != document.raw()).then_some(changed)

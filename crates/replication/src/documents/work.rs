@@ -52,7 +52,7 @@ impl Replicator {
         self.forget(&mut state, database, &id);
         state.documents.numbers += 1;
         let number = state.documents.numbers;
-        let now_ms = (self.parts.now_ms)();
+        let now_ms = (self.dependencies.now_ms)();
         let work = Work { database: Arc::clone(database), id: Arc::clone(&id), spec: Arc::clone(&spec), number };
         let worker = tokio::spawn(work.run(Arc::clone(self))).abort_handle();
         let phase = Phase::Initializing(spec);
@@ -173,7 +173,7 @@ impl Work {
             tracing::info!(old = &*old, new = &*key, "the filter has changed, and with it the id of a replication");
             replicator.take_out(&mut state, &old);
         }
-        let (now_ms, spec) = ((replicator.parts.now_ms)(), Arc::clone(&self.spec));
+        let (now_ms, spec) = ((replicator.dependencies.now_ms)(), Arc::clone(&self.spec));
         if let Some(entry) = self.entry(&mut state) {
             entry.phase = Phase::Scheduled(Arc::clone(&key));
             entry.updated_ms = now_ms;
@@ -190,7 +190,7 @@ impl Work {
         match self.spec.filter {
             Filter::Function { .. } => {
                 let documents = replicator.state.try_lock().map_or(0, |state| state.documents.entries.len() as u64);
-                Next::Again(FILTER_CHECK_S + (replicator.parts.random)() % (1 + documents / 5))
+                Next::Again(FILTER_CHECK_S + (replicator.dependencies.random)() % (1 + documents / 5))
             }
             Filter::All | Filter::BuiltIn(_) | Filter::DocIds(_) | Filter::Selector(_) => Next::End,
         }
@@ -227,13 +227,13 @@ impl Work {
         };
         tracing::warn!(database = &*self.database, id = &*self.id, reason, "a replication cannot begin yet");
         entry.phase = Phase::Error { spec: Arc::clone(&self.spec), reason: reason.clone(), count: errors };
-        entry.updated_ms = (replicator.parts.now_ms)();
+        entry.updated_ms = (replicator.dependencies.now_ms)();
         drop(state);
         if replicator.settings().update_docs {
             store::spawn(replicator, &self.database, &self.id, Change::Error { id: None, reason });
         }
         let most_s = ERROR_BACKOFF_S << (errors - 1).min(ERROR_DOUBLINGS_MAX);
-        Next::Again(1 + (replicator.parts.random)() % most_s)
+        Next::Again(1 + (replicator.dependencies.random)() % most_s)
     }
 
     /// The entry of the document, unless it has changed since.

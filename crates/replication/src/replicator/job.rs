@@ -128,7 +128,7 @@ impl Job {
 /// Starts a run after some time.
 pub(super) fn start(replicator: &Arc<Replicator>, job: Arc<Job>, number: u64, jitter_ms: u64) {
     let (control, controlled) = watch::channel(Control::Run);
-    let started_ms = (replicator.parts.now_ms)();
+    let started_ms = (replicator.dependencies.now_ms)();
     *job.run.lock() = Some(Run { number, started_ms, control });
     replicator.active.send_modify(|active| *active += 1);
     let ending = Ending { replicator: Arc::clone(replicator), job, number, outcome: None };
@@ -189,7 +189,7 @@ fn session(replicator: &Replicator, job: &Job) -> Result<Session, Failure> {
         job.id.clone(),
         Peer::new(source.clone(), from, &job.spec.tuning),
         Peer::new(target.clone(), to, &job.spec.tuning),
-        replicator.parts.services.clone(),
+        replicator.dependencies.services.clone(),
         Arc::clone(&job.progress),
     ))
 }

@@ -44,8 +44,8 @@ pub struct Settings {
     pub update_docs: bool,
 }
 
-/// What a [`Replicator`] is made of.
-pub struct Parts {
+/// The dependencies of a [`Replicator`].
+pub struct Dependencies {
     /// How databases are reached.
     pub connect: Arc<dyn Connect>,
     /// What sessions need.
@@ -101,7 +101,7 @@ pub enum ReplicateError {
 
 /// All replications of a server.
 pub struct Replicator {
-    pub(crate) parts: Parts,
+    pub(crate) dependencies: Dependencies,
     pub(crate) state: Mutex<State>,
     /// The timetable has changed.
     wake: Notify,
@@ -121,12 +121,12 @@ pub(crate) struct State {
 impl Replicator {
     /// A replicator without jobs.
     #[must_use]
-    pub fn new(parts: Parts) -> Arc<Self> {
-        let settings = (parts.settings)();
-        let scheduler = Scheduler::new(settings.scheduling, (parts.now_ms)());
+    pub fn new(dependencies: Dependencies) -> Arc<Self> {
+        let settings = (dependencies.settings)();
+        let scheduler = Scheduler::new(settings.scheduling, (dependencies.now_ms)());
         let state = State { scheduler, jobs: HashMap::new(), documents: Documents::default(), runs: 0 };
         Arc::new(Self {
-            parts,
+            dependencies,
             state: Mutex::new(state),
             wake: Notify::new(),
             active: watch::Sender::new(0),
@@ -137,9 +137,9 @@ impl Replicator {
     /// Keeps time until [`Self::begin_stop`].
     pub async fn run(self: Arc<Self>) {
         let mut is_over = self.is_over.subscribe();
-        let mut tick_ms = (self.parts.now_ms)() + self.settings().scheduling.interval_ms;
+        let mut tick_ms = (self.dependencies.now_ms)() + self.settings().scheduling.interval_ms;
         loop {
-            let now_ms = (self.parts.now_ms)();
+            let now_ms = (self.dependencies.now_ms)();
             // The interval may have become shorter.
             tick_ms = tick_ms.min(now_ms + self.settings().scheduling.interval_ms.max(INTERVAL_MIN_MS));
             let due_ms = self.state.lock().scheduler.due_ms().map_or(tick_ms, |due_ms| due_ms.min(tick_ms));
@@ -148,7 +148,7 @@ impl Replicator {
                 () = self.wake.notified() => {}
                 _ = is_over.wait_for(|is_over| *is_over) => return,
             }
-            let now_ms = (self.parts.now_ms)();
+            let now_ms = (self.dependencies.now_ms)();
             let mut state = self.state.lock();
             let decisions = if now_ms >= tick_ms {
                 let settings = self.settings().scheduling;
@@ -181,7 +181,7 @@ impl Replicator {
 
     /// The settings in force.
     pub(crate) fn settings(&self) -> Settings {
-        (self.parts.settings)()
+        (self.dependencies.settings)()
     }
 
     /// Carries out what the body of a `_replicate` asks for on behalf of `user`: replicates and answers at the end, begins a
@@ -227,7 +227,7 @@ impl Replicator {
                 }
                 None => {
                     let origin = Origin::Transient { user: user.name.as_deref().map(Into::into) };
-                    let job = Arc::new(Job::new(Arc::clone(&key), id, spec, origin, (self.parts.now_ms)()));
+                    let job = Arc::new(Job::new(Arc::clone(&key), id, spec, origin, (self.dependencies.now_ms)()));
                     self.put(&mut state, Arc::clone(&job));
                     job
                 }
@@ -259,19 +259,19 @@ impl Replicator {
     pub(crate) async fn identify(&self, spec: &Spec) -> Result<ReplicationId, ReplicateError> {
         let transport = self.connect(&spec.source, &spec.tuning)?;
         let source = Peer::new(spec.source.clone(), transport, &spec.tuning);
-        Ok(ReplicationId::compute(spec, &self.parts.identity, &source).await?)
+        Ok(ReplicationId::compute(spec, &self.dependencies.identity, &source).await?)
     }
 
     /// A way to a database, whose exchanges are counted.
     fn connect(&self, endpoint: &Endpoint, tuning: &Tuning) -> Result<Arc<dyn Transport>, TransportError> {
-        let transport = self.parts.connect.connect(endpoint, tuning)?;
-        Ok(counted(transport, Arc::clone(&self.parts.services.counters)))
+        let transport = self.dependencies.connect.connect(endpoint, tuning)?;
+        Ok(counted(transport, Arc::clone(&self.dependencies.services.counters)))
     }
 
     /// What all replications have done.
     #[must_use]
     pub fn counters(&self) -> &Counters {
-        &self.parts.services.counters
+        &self.dependencies.services.counters
     }
 
     /// How many jobs there are.
@@ -304,14 +304,14 @@ impl Replicator {
         tracing::info!(id = &*key, source = %job.spec.source, target = %job.spec.target, "a replication was added");
         self.counters().jobs_added.increment();
         state.jobs.insert(Arc::clone(&key), job);
-        let decisions = state.scheduler.add(&key, scheduled, (self.parts.now_ms)());
+        let decisions = state.scheduler.add(&key, scheduled, (self.dependencies.now_ms)());
         self.obey(state, decisions);
     }
 
     /// Takes a job out and ends its run.
     pub(crate) fn take_out(&self, state: &mut State, key: &str) {
         if let Some(job) = state.jobs.remove(key) {
-            state.scheduler.remove(key, (self.parts.now_ms)());
+            state.scheduler.remove(key, (self.dependencies.now_ms)());
             job.stop();
             job.end(&Ended::Removed);
             self.counters().jobs_removed.increment();
@@ -344,7 +344,7 @@ impl Replicator {
     fn jitter_ms(&self, running: usize) -> u64 {
         const EACH_MS: u64 = 10;
         let most_ms = self.settings().startup_jitter_ms.min(EACH_MS * (running as u64).saturating_sub(1));
-        (self.parts.random)() % (most_ms + 1)
+        (self.dependencies.random)() % (most_ms + 1)
     }
 
     /// A run has ended by itself; without an outcome in a panic.
@@ -354,7 +354,7 @@ impl Replicator {
             return;
         }
         let mut state = self.state.lock();
-        let now_ms = (self.parts.now_ms)();
+        let now_ms = (self.dependencies.now_ms)();
         if !job.is_run(run) {
             return;
         }

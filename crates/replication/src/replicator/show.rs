@@ -55,7 +55,7 @@ impl Replicator {
         let mut running: Vec<_> =
             state.jobs().filter_map(|job| job.running().map(|(number, started)| (number, started, job))).collect();
         running.sort_by_key(|(number, ..)| *number);
-        let now_s = (self.parts.now_ms)() / 1000;
+        let now_s = (self.dependencies.now_ms)() / 1000;
         running.into_iter().map(|(number, started_ms, job)| self.show_task(job, number, started_ms, now_s)).collect()
     }
 
@@ -79,7 +79,7 @@ impl Replicator {
             }
             out.push(b']');
         });
-        object.text("node", Some(&self.parts.node));
+        object.text("node", Some(&self.dependencies.node));
         object.text("start_time", Some(&iso8601(job.added_ms)));
         JobState { id: Arc::clone(&job.key), json: object.end() }
     }
@@ -87,7 +87,7 @@ impl Replicator {
     fn show_task(&self, job: &Job, number: u64, started_ms: u64, now_s: u64) -> TaskState {
         let statistics = job.progress.statistics();
         let mut object = Object::new();
-        object.text("node", Some(&self.parts.node));
+        object.text("node", Some(&self.dependencies.node));
         object.text("pid", Some(&pid(number)));
         object.text("type", Some("replication"));
         object.text("user", job.spec.user.name.as_deref());

@@ -130,8 +130,8 @@ fn indexes_that_lag_are_brought_up_to_date_unless_they_are_left_to_queries() {
 #[test]
 fn background_work_can_be_switched_off() {
     let world = world("[ken]\nenabled = false\nmax_incremental_updates = 5\ndelay = 20\n[ken.ignore]\ndb = true\n");
-    let manner = Manner { is_enabled: false, max_incremental_updates: 5, delay: Duration::from_millis(20) };
-    assert_eq!(world.indexing.manner(), manner);
+    let settings = IndexingSettings { is_enabled: false, max_incremental_updates: 5, delay: Duration::from_millis(20) };
+    assert_eq!(world.indexing.settings(), settings);
     assert!(world.indexing.is_ignored("db") && !world.indexing.is_ignored("other"));
 }
 
