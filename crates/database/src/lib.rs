@@ -50,8 +50,8 @@ pub use read_ahead::{Bodies, DOCUMENTS_TOGETHER};
 pub use record::{DocRecord, Head, Stored};
 pub use rescue::{Loss, Rescued};
 pub use update::{
-    Against, Completion, DocUpdate, EditMode, Prospect, Purge, Stage, Submitted, UpdateOutcome, Validated, Work,
-    WorkResult,
+    Completion, DocUpdate, EditMode, Precheck, Purge, Stage, Submitted, UpdateOutcome, Validated, ValidationBasis,
+    Work, WorkResult,
 };
 
 /// The order of walks, and why an engine failed, for those who do not import the storage interface.

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use settee_auth::UserContext;
 use settee_database::{
-    Against, Bodies, DOCUMENTS_TOGETHER, Database, Direction, DocRecord, DocUpdate, EncodingInfo, IdRange, Prospect,
-    ReadView, UpdateOutcome, Validated, write_stubs,
+    Bodies, DOCUMENTS_TOGETHER, Database, Direction, DocRecord, DocUpdate, EncodingInfo, IdRange, Precheck, ReadView,
+    UpdateOutcome, Validated, ValidationBasis, write_stubs,
 };
 use settee_design::{CallError, DesignProgram};
 use settee_model::json::write_string;
@@ -200,7 +200,7 @@ impl Writer {
         let unseen = round == Round::First && self.validators.has_none(database, design_seq);
         if unseen || !updates.iter().any(|(_, update)| update.is_subject_to_validation()) {
             for (_, update) in updates.iter_mut().filter(|(_, update)| update.is_subject_to_validation()) {
-                update.set_validated(Validated { design_seq, against: Against::Nobody });
+                update.set_validated(Validated { design_seq, basis: ValidationBasis::Nobody });
             }
             return Ok(updates.into_iter().map(|(place, update)| (place, Ok(update))).collect());
         }
@@ -273,17 +273,17 @@ impl<'a> Asking<'a> {
         if !update.is_subject_to_validation() {
             return Ok(update);
         }
-        let against = if self.functions.is_empty() {
-            Against::Nobody
+        let basis = if self.functions.is_empty() {
+            ValidationBasis::Nobody
         } else {
             let record = self.view.record(update.id())?;
-            let prospect = update.prospect(record.as_deref());
-            if let Prospect::New { old } = &prospect {
+            let precheck = update.precheck(record.as_deref());
+            if let Precheck::New { old } = &precheck {
                 self.call(&update, record.as_deref(), old.as_ref())?;
             }
-            Against::Seen(prospect)
+            ValidationBasis::Seen(precheck)
         };
-        update.set_validated(Validated { design_seq: self.design_seq, against });
+        update.set_validated(Validated { design_seq: self.design_seq, basis });
         Ok(update)
     }
 

@@ -9,12 +9,12 @@ use settee_model::Rev;
 use settee_model::json::{Json, Value};
 
 use super::{Random, database, edit, new, replicated, rev, save, write};
-use crate::{Against, Database, DocUpdate, Prospect, ReadView, UpdateOutcome, Validated};
+use crate::{Database, DocUpdate, Precheck, ReadView, UpdateOutcome, Validated, ValidationBasis};
 
 fn seen(view: &ReadView, update: &DocUpdate) -> Validated {
     let record = view.record(update.id()).unwrap();
-    let against = Against::Seen(update.prospect(record.as_deref()));
-    Validated { design_seq: view.design_seq().unwrap(), against }
+    let basis = ValidationBasis::Seen(update.precheck(record.as_deref()));
+    Validated { design_seq: view.design_seq().unwrap(), basis }
 }
 
 /// The update as it looks after it was validated in `view`.
@@ -39,25 +39,25 @@ fn prospects_foretell_outcomes() {
     let second = save(&database, edit("a", Some(&first), false, "{\"n\":2}"));
     let gone = save(&database, new("gone", "{}"));
     let gone = save(&database, edit("gone", Some(&gone), true, "{}"));
-    let check = |update: DocUpdate, expected: Prospect| {
+    let check = |update: DocUpdate, expected: Precheck| {
         let view = database.read().unwrap();
         let record = view.record(update.id()).unwrap();
-        assert_eq!(update.prospect(record.as_deref()), expected, "{update:?}");
+        assert_eq!(update.precheck(record.as_deref()), expected, "{update:?}");
         let outcome = one(&database, validated(&view, update));
-        assert_eq!(outcome == UpdateOutcome::Conflict, expected == Prospect::Conflict);
+        assert_eq!(outcome == UpdateOutcome::Conflict, expected == Precheck::Conflict);
         assert!(!is_stale(&outcome));
     };
-    check(new("a", "{}"), Prospect::Conflict);
-    check(edit("a", Some(&first), false, "{}"), Prospect::Conflict);
-    check(edit("b", Some(&first), false, "{}"), Prospect::Conflict);
-    check(new("b", "{}"), Prospect::New { old: None });
-    check(edit("a", Some(&second), true, "{}"), Prospect::New { old: Some(second.clone()) });
-    check(edit("gone", Some(&gone), false, "{}"), Prospect::Conflict);
-    check(new("gone", "{\"again\":1}"), Prospect::New { old: None });
-    check(replicated("a", std::slice::from_ref(&first), false, "{}"), Prospect::Known);
+    check(new("a", "{}"), Precheck::Conflict);
+    check(edit("a", Some(&first), false, "{}"), Precheck::Conflict);
+    check(edit("b", Some(&first), false, "{}"), Precheck::Conflict);
+    check(new("b", "{}"), Precheck::New { old: None });
+    check(edit("a", Some(&second), true, "{}"), Precheck::New { old: Some(second.clone()) });
+    check(edit("gone", Some(&gone), false, "{}"), Precheck::Conflict);
+    check(new("gone", "{\"again\":1}"), Precheck::New { old: None });
+    check(replicated("a", std::slice::from_ref(&first), false, "{}"), Precheck::Known);
     let path = [rev("4-x"), rev("3-y"), second.clone(), first];
-    check(replicated("a", &path, false, "{}"), Prospect::New { old: Some(second) });
-    check(replicated("c", &[rev("1-z")], false, "{}"), Prospect::New { old: None });
+    check(replicated("a", &path, false, "{}"), Precheck::New { old: Some(second) });
+    check(replicated("c", &[rev("1-z")], false, "{}"), Precheck::New { old: None });
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn a_change_of_design_documents_makes_validations_stale() {
     assert_eq!((view.design_seq().unwrap(), database.design_seq()), (0, 0));
     let early = [new("a", "{}"), replicated("b", &[rev("1-b")], false, "{}")].map(|update| validated(&view, update));
     let mut nobody = new("c", "{}");
-    nobody.set_validated(Validated { design_seq: 0, against: Against::Nobody });
+    nobody.set_validated(Validated { design_seq: 0, basis: ValidationBasis::Nobody });
     // In the same commit, too: those before the design document hold, those after it do not.
     let works = vec![validated(&view, new("d", "{}")), new("_design/v", "{}"), nobody];
     let outcomes = write(&database, works);
@@ -121,15 +121,15 @@ fn ask(view: &ReadView, update: DocUpdate) -> Option<DocUpdate> {
         Some(head) if !head.stored.deleted => number(stored_body(view, DESIGN, &head.rev).as_bytes(), "least"),
         _ => 0,
     };
-    let against = seen(view, &update);
-    if let Against::Seen(Prospect::New { old }) = &against.against {
+    let validated = seen(view, &update);
+    if let ValidationBasis::Seen(Precheck::New { old }) = &validated.basis {
         let old = old.as_ref().map(|old| number(stored_body(view, update.id(), old).as_bytes(), "n"));
         if !is_allowed(least, old, number(update.body().as_bytes(), "n")) {
             return None;
         }
     }
     let mut update = update;
-    update.set_validated(against);
+    update.set_validated(validated);
     Some(update)
 }
 

@@ -33,10 +33,10 @@ impl Stage {
 
     /// Puts the chunks, and the mark of an upload with the first of them. If the mark was removed since, another node
     /// has collected the upload: then nothing is put, and no revision will find it.
-    pub(super) fn put(&self, look: Look<'_>, batch: &mut Batch) -> Result<()> {
+    pub(super) fn put(&self, context: ReadContext<'_>, batch: &mut Batch) -> Result<()> {
         if self.first == 0 {
             batch.put(Keyspace::Attachments, &keys::upload(self.blob), b"");
-        } else if !look.has(&keys::upload(self.blob))? {
+        } else if !context.has(&keys::upload(self.blob))? {
             return Ok(());
         }
         put_chunks(batch, self.blob, self.first, self.chunks.iter().map(Bytes::as_ref));
@@ -68,12 +68,12 @@ struct State {
 
 /// Where a [`Contents`] looks.
 #[derive(Clone, Copy)]
-pub(super) struct Look<'a> {
+pub(super) struct ReadContext<'a> {
     pub(super) database: &'a Database,
     pub(super) snapshot: &'a dyn Snapshot,
 }
 
-impl Look<'_> {
+impl ReadContext<'_> {
     fn has(&self, key: &[u8]) -> Result<bool> {
         Ok(self.snapshot.get(Keyspace::Attachments, key)?.is_some())
     }
@@ -82,13 +82,13 @@ impl Look<'_> {
 impl Contents {
     /// Whether the bytes of all attachments are there. Bytes that were there may have gone with the last revision
     /// that had them.
-    pub(super) fn has_all(&mut self, look: Look<'_>, attachments: &NewAttachments) -> Result<bool> {
+    pub(super) fn has_all(&mut self, context: ReadContext<'_>, attachments: &NewAttachments) -> Result<bool> {
         for NewAttachment { attachment, source, .. } in &attachments.list {
-            let available = self.state(look, attachment)?.now.is_some()
+            let available = self.state(context, attachment)?.now.is_some()
                 || match source {
                     Source::Stored => false,
                     Source::Memory(..) => true,
-                    Source::Staged(staged) => look.has(&keys::upload(staged.blob))?,
+                    Source::Staged(staged) => context.has(&keys::upload(staged.blob))?,
                 };
             if !available {
                 return Ok(false);
@@ -100,14 +100,14 @@ impl Contents {
     /// Takes the bytes of the attachments of the revision whose body will lie under `body_seq`.
     pub(super) fn take(
         &mut self,
-        look: Look<'_>,
+        context: ReadContext<'_>,
         batch: &mut Batch,
         attachments: &NewAttachments,
         stored: Vec<Attachment>,
         body_seq: u64,
     ) -> Result<()> {
         for NewAttachment { attachment, source, .. } in &attachments.list {
-            let state = self.state(look, attachment)?;
+            let state = self.state(context, attachment)?;
             if let Some(now) = &mut state.now {
                 now.references += 1;
                 continue;
@@ -119,7 +119,7 @@ impl Contents {
                     staged.blob
                 }
                 Source::Memory(_, bytes) => {
-                    let blob = look.database.next_blob()?;
+                    let blob = context.database.next_blob()?;
                     put_chunks(batch, blob, 0, bytes.chunks(keys::ATTACHMENT_CHUNK_BYTES));
                     blob
                 }
@@ -131,14 +131,14 @@ impl Contents {
     }
 
     /// Completes the batch.
-    pub(super) fn finish(&mut self, look: Look<'_>, batch: &mut Batch) -> Result<ContentBytes> {
+    pub(super) fn finish(&mut self, context: ReadContext<'_>, batch: &mut Batch) -> Result<ContentBytes> {
         for stored in std::mem::take(&mut self.freed) {
             let attachments = match self.fresh.remove(&stored.body_seq) {
                 Some(attachments) => attachments,
-                None => read_attachments(look, stored)?,
+                None => read_attachments(context, stored)?,
             };
             for attachment in &attachments {
-                if let Some(now) = &mut self.state(look, attachment)?.now {
+                if let Some(now) = &mut self.state(context, attachment)?.now {
                     now.references = now.references.saturating_sub(1);
                 }
             }
@@ -164,11 +164,11 @@ impl Contents {
         Ok(bytes)
     }
 
-    fn state(&mut self, look: Look<'_>, attachment: &Attachment) -> Result<&mut State> {
+    fn state(&mut self, context: ReadContext<'_>, attachment: &Attachment) -> Result<&mut State> {
         match self.states.entry(attachment.content) {
             Entry::Occupied(entry) => Ok(entry.into_mut()),
             Entry::Vacant(entry) => {
-                let before = ContentRecord::read(look.snapshot, &attachment.content)?;
+                let before = ContentRecord::read(context.snapshot, &attachment.content)?;
                 Ok(entry.insert(State { before, now: before }))
             }
         }
@@ -176,27 +176,27 @@ impl Contents {
 }
 
 /// The attachments of a revision that was stored by an earlier commit.
-fn read_attachments(look: Look<'_>, stored: Stored) -> Result<Vec<Attachment>> {
+fn read_attachments(context: ReadContext<'_>, stored: Stored) -> Result<Vec<Attachment>> {
     let mut record = Vec::new();
     let wanted = stored.attachments_size as usize;
     for chunk in 0..wanted.div_ceil(keys::BODY_CHUNK_BYTES) {
         let key = keys::body(stored.body_seq, chunk as u16);
-        let bytes = look.snapshot.get(Keyspace::Bodies, &key)?;
+        let bytes = context.snapshot.get(Keyspace::Bodies, &key)?;
         record.extend_from_slice(&bytes.ok_or(DatabaseError::Corrupt("attachments"))?);
     }
     decode_all(record.get(..wanted).ok_or(DatabaseError::Corrupt("attachments"))?)
 }
 
 /// Removes the chunks of some uploads that were given up, and says which ones are done with.
-pub(super) fn discard(look: Look<'_>, batch: &mut Batch, given_up: &[u64]) -> Result<Vec<u64>> {
+pub(super) fn discard(context: ReadContext<'_>, batch: &mut Batch, given_up: &[u64]) -> Result<Vec<u64>> {
     let mut done = Vec::new();
     let mut left = DISCARDED_CHUNKS;
     for &blob in given_up {
         // Without its mark it is no upload any more: a revision has taken the bytes.
-        if look.has(&keys::upload(blob))? {
+        if context.has(&keys::upload(blob))? {
             let (start, end) = (keys::attachment_chunk(blob, 0), keys::attachment_chunk(blob + 1, 0));
             let range = KeyRange { start: Some(&start), end: Some(&end) };
-            let mut chunks = look.snapshot.scan(Keyspace::Attachments, range, Direction::Forward, Expect::Few)?;
+            let mut chunks = context.snapshot.scan(Keyspace::Attachments, range, Direction::Forward, Expect::Few)?;
             while let Some((key, _)) = chunks.next()? {
                 if left == 0 {
                     return Ok(done);

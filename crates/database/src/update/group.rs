@@ -18,7 +18,7 @@ use settee_storage::{
     Version,
 };
 
-use super::contents::{ContentBytes, Contents, Look, discard};
+use super::contents::{ContentBytes, Contents, ReadContext, discard};
 use super::queue::Pending;
 use super::touched::{Documents, Settled};
 use super::validation::{Acceptance, acceptance};
@@ -183,7 +183,7 @@ impl<'a> Group<'a> {
                 self.batch.put(Keyspace::Catalog, keys::PURGED_INFOS_LIMIT, &value);
             }
             Work::Stage(stage) => {
-                stage.put(Look { database: self.database, snapshot: self.snapshot }, &mut self.batch)?;
+                stage.put(ReadContext { database: self.database, snapshot: self.snapshot }, &mut self.batch)?;
             }
             Work::SetRevsLimit(limit) => {
                 self.revs_limit = *limit;
@@ -234,7 +234,7 @@ impl<'a> Group<'a> {
 
     /// Adds the revision `path[0]` with the body of `update` to its document.
     fn merge(&mut self, update: &DocUpdate, path: &[Rev]) -> Result<UpdateOutcome> {
-        let look = Look { database: self.database, snapshot: self.snapshot };
+        let context = ReadContext { database: self.database, snapshot: self.snapshot };
         let touched = self.documents.get(&update.id);
         let is_stored = match touched.tree.known(path) {
             Known::Nothing => false,
@@ -249,7 +249,7 @@ impl<'a> Group<'a> {
         let generation = update.path.first().map_or(0, |rev| rev.generation);
         let (attachments, mut bytes) = (update.attachments.stored(generation), Vec::new());
         if !is_stored {
-            if !update.attachments.is_complete || !self.contents.has_all(look, &update.attachments)? {
+            if !update.attachments.is_complete || !self.contents.has_all(context, &update.attachments)? {
                 return Ok(UpdateOutcome::Conflict);
             }
             if !attachments.is_empty() {
@@ -271,7 +271,7 @@ impl<'a> Group<'a> {
                 put_body(&mut self.batch, seq, body);
             } else {
                 put_body(&mut self.batch, seq, &bytes);
-                self.contents.take(look, &mut self.batch, &update.attachments, attachments, seq)?;
+                self.contents.take(context, &mut self.batch, &update.attachments, attachments, seq)?;
             }
         }
         forget(&mut self.meta, &mut self.batch, &mut self.contents, forgotten);
@@ -303,11 +303,11 @@ impl<'a> Group<'a> {
     /// Completes the batch and commits it. `false` if another node was first.
     fn finish(&mut self, attempt: &mut Attempt, durability: Durability) -> Result<bool> {
         self.put_documents();
-        let look = Look { database: self.database, snapshot: self.snapshot };
-        let ContentBytes { added, removed } = self.contents.finish(look, &mut self.batch)?;
+        let context = ReadContext { database: self.database, snapshot: self.snapshot };
+        let ContentBytes { added, removed } = self.contents.finish(context, &mut self.batch)?;
         self.meta.content_bytes = (self.meta.content_bytes + added).saturating_sub(removed);
         let given_up = self.database.given_up.lock().clone();
-        let discarded = discard(look, &mut self.batch, &given_up)?;
+        let discarded = discard(context, &mut self.batch, &given_up)?;
         if self.batch.is_empty() {
             self.database.given_up.lock().retain(|blob| !discarded.contains(blob));
             return Ok(true);

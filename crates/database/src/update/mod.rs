@@ -31,7 +31,7 @@ pub use purge::Purge;
 pub(crate) use purge::decode_number as decode_purge_number;
 pub(crate) use queue::Queue;
 pub(crate) use validation::is_design_id;
-pub use validation::{Against, Prospect, Validated};
+pub use validation::{Precheck, Validated, ValidationBasis};
 
 use crate::attachment::{Attachment, NewAttachments};
 use crate::{Database, Result, StorageError};

@@ -12,27 +12,27 @@ use settee_model::rev_tree::{RevTree, Revisions};
 use super::{DocUpdate, EditMode};
 use crate::record::{DocRecord, Stored};
 
-/// What an update was validated against.
+/// The basis of a validation: what an update was validated against.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Validated {
     /// The newest change of a design document that was seen, see [`ReadView::design_seq`](crate::ReadView::design_seq).
     pub design_seq: u64,
-    /// What the document looked like.
-    pub against: Against,
+    /// The document as it was.
+    pub basis: ValidationBasis,
 }
 
-/// The document that validated updates were seen to change.
+/// The document that a validation was based on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Against {
-    /// There is no function that validates, so nobody looked.
+pub enum ValidationBasis {
+    /// None was read: there is no function that validates.
     Nobody,
-    /// This is what functions would have seen, or did.
-    Seen(Prospect),
+    /// The one that functions saw or would have seen.
+    Seen(Precheck),
 }
 
-/// What an update will do to a document as it is.
+/// The check of an update before it is queued: what it will do to a document as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Prospect {
+pub enum Precheck {
     /// Nothing: it does not name a leaf.
     Conflict,
     /// Nothing: the revision is there.
@@ -74,25 +74,25 @@ impl DocUpdate {
 
     /// What the update will do to the document `record`; `None` if there is no document.
     #[must_use]
-    pub fn prospect(&self, record: Option<&DocRecord>) -> Prospect {
+    pub fn precheck(&self, record: Option<&DocRecord>) -> Precheck {
         match record {
-            Some(record) => self.prospect_in(&record.tree),
-            None => self.prospect_in(&RevTree::new()),
+            Some(record) => self.precheck_in(&record.tree),
+            None => self.precheck_in(&RevTree::new()),
         }
     }
 
-    fn prospect_in(&self, tree: &impl Revisions<Stored>) -> Prospect {
+    fn precheck_in(&self, tree: &impl Revisions<Stored>) -> Precheck {
         let is_accepted = match self.mode {
             EditMode::Replicated => {
                 let newest = self.path.first().and_then(|rev| tree.find(rev));
                 if newest.is_some_and(|node| tree.node(node).value.is_some()) {
-                    return Prospect::Known;
+                    return Precheck::Known;
                 }
                 true
             }
             EditMode::Interactive => acceptance(tree, self) != Acceptance::Conflict,
         };
-        if is_accepted { Prospect::New { old: stored_ancestor(tree, &self.path) } } else { Prospect::Conflict }
+        if is_accepted { Precheck::New { old: stored_ancestor(tree, &self.path) } } else { Precheck::Conflict }
     }
 
     /// Whether the validation holds for a document with these revisions when the newest change of a design document is
@@ -104,12 +104,12 @@ impl DocUpdate {
         if validated.design_seq != design_seq {
             return true;
         }
-        match &validated.against {
-            Against::Nobody => false,
-            Against::Seen(seen) => match self.prospect_in(tree) {
+        match &validated.basis {
+            ValidationBasis::Nobody => false,
+            ValidationBasis::Seen(seen) => match self.precheck_in(tree) {
                 // Nothing is added, so there was nothing to validate.
-                Prospect::Conflict | Prospect::Known => false,
-                new @ Prospect::New { .. } => new != *seen,
+                Precheck::Conflict | Precheck::Known => false,
+                new @ Precheck::New { .. } => new != *seen,
             },
         }
     }

@@ -45,15 +45,15 @@ impl DesignFunctions {
     pub(super) fn new(id: &str, document: &str, limits: Limits, link: Rc<Link>) -> Result<Self, String> {
         let failed = || format!("{id} cannot be loaded: out of memory");
         let mut engine = Engine::new(limits).ok_or_else(failed)?;
-        let (context, furniture) = engine.user_context(Some(document)).ok_or_else(failed)?;
-        let made = furnish(engine.host(), context, furniture.borrow()).map_err(|Thrown| {
+        let (context, helpers) = engine.user_context(Some(document)).ok_or_else(failed)?;
+        let made = initialise(engine.host(), context, helpers.borrow()).map_err(|Thrown| {
             drop(context.take_exception());
             failed()
         })?;
         let member = |name| context.get_named(made.borrow(), name).map_err(|Thrown| failed());
         let (call, filter, list) = (member(c"call")?, member(c"filter")?, member(c"list")?);
         let explain = member(c"explain")?;
-        drop((made, furniture));
+        drop((made, helpers));
         engine.settle();
         Ok(Self { context, call, filter, list, explain, link, engine })
     }
@@ -207,7 +207,7 @@ fn read_path<'a>(input: &mut Reader<'a>) -> Option<Vec<&'a str>> {
 }
 
 /// Adds what functions of design documents find in their global environment; answers what calls them.
-fn furnish(host: &Host, context: Context, prelude: Ref<'_>) -> Result<Value, Thrown> {
+fn initialise(host: &Host, context: Context, prelude: Ref<'_>) -> Result<Value, Thrown> {
     let native = context.object()?;
     let add = |name, function, parameters| {
         context.set_named(native.borrow(), name, context.function(function, name, parameters)?)

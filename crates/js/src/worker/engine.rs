@@ -260,11 +260,11 @@ impl Engine {
     pub(super) fn user_context(&mut self, root: Option<&str>) -> Option<(Context, Value)> {
         let context = self.bare_context()?;
         self.host().documents.prepare(context);
-        let furniture = self.furnish(context, root).ok()?;
-        Some((context, furniture))
+        let helpers = self.initialise(context, root).ok()?;
+        Some((context, helpers))
     }
 
-    fn furnish(&self, context: Context, root: Option<&str>) -> Result<Value, Thrown> {
+    fn initialise(&self, context: Context, root: Option<&str>) -> Result<Value, Thrown> {
         let global = context.global();
         let global = global.borrow();
         context.set_named(global, c"emit", context.function(emit, c"emit", 2)?)?;
@@ -274,11 +274,11 @@ impl Engine {
         let sum = context.function(native_sum, c"sum", 1)?;
         let root = root.map_or_else(|| Ok(context.undefined()), |text| context.string(text.as_bytes()))?;
         let arguments = [compile.borrow(), sum.borrow(), root.borrow()];
-        let furniture = context.call(prelude.borrow(), Ref::UNDEFINED, &arguments)?;
+        let helpers = context.call(prelude.borrow(), Ref::UNDEFINED, &arguments)?;
         for name in [c"require", c"sum", c"isArray", c"toJSON"] {
-            context.set_named(global, name, context.get_named(furniture.borrow(), name)?)?;
+            context.set_named(global, name, context.get_named(helpers.borrow(), name)?)?;
         }
-        Ok(furniture)
+        Ok(helpers)
     }
 }
 
