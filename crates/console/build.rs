@@ -32,7 +32,7 @@ fn main() {
     fs::write(out.join("files.rs"), list).unwrap_or_else(|error| fail(&format!("files.rs cannot be written: {error}")));
 }
 
-/// Answers where the finished files are.
+/// Returns where the finished files are.
 fn build(sources: &Path, work: &Path) -> PathBuf {
     let copied = fs::create_dir_all(work).and_then(|()| {
         // What was deleted there must not live on here.

@@ -1,5 +1,5 @@
 //! [`Lockouts`]: how often logins failed lately, so that guessing passwords ends soon. Counted for an address, a name and
-//! the salt of its password, as CouchDB does: a new password begins anew, and nobody locks others out from elsewhere.
+//! the salt of its password, as CouchDB does: a new password starts over, and nobody locks others out from elsewhere.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -1,6 +1,6 @@
 //! The command line of the benchmark program. Main type: [`BenchArgs`].
 //!
-//! Only what a user may say lies here; what the words mean for a measurement is in the module of each workload.
+//! Only what a user may say is here; what the words mean for a measurement is in the module of each workload.
 
 use crate::generate::{IdOrder, Shape};
 use clap::{Args, Parser, Subcommand, ValueEnum};

@@ -91,7 +91,7 @@ pub(crate) enum Measured {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Cell {
     pub(crate) label: String,
-    /// Where the cell lies in a line chart: name of the line and x.
+    /// Where the cell is in a line chart: name of the line and x.
     pub(crate) point: Option<(String, f64)>,
 }
 

@@ -19,7 +19,7 @@ pub(crate) fn figures(pid: u32) -> Vec<Figure> {
     figures
 }
 
-/// Lets the peaks begin anew; where that is not allowed they are those of the processes' whole lives.
+/// Lets the peaks start over; where that is not allowed they are those of the processes' whole lives.
 pub(crate) fn forget(pid: u32) {
     for pid in descendants(pid).into_iter().chain([pid]) {
         let _ = fs::write(format!("/proc/{pid}/clear_refs"), "5");

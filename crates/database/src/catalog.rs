@@ -42,7 +42,7 @@ pub enum Layout {
     /// Not at all.
     #[default]
     Whole,
-    /// By what stands before the first colon of their ids, see [`settee_model::partition`].
+    /// By what is before the first colon of their ids, see [`settee_model::partition`].
     Partitioned,
 }
 

@@ -1,4 +1,4 @@
-//! The changes feed as a walk: sequence entries and bodies lie in the same order, so reading both is two
+//! The changes feed as a walk: sequence entries and bodies are in the same order, so reading both is two
 //! sequential scans side by side.
 
 use settee_model::{Document, Rev};

@@ -1,4 +1,4 @@
-//! One [`Database`]: its place in the engine, its counters, and who wants to hear of its commits.
+//! One [`Database`]: its place in the engine, its counters, and who wants to be notified of its commits.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -137,7 +137,7 @@ pub struct DatabaseInfo {
     pub purge_seq: u64,
 }
 
-/// What subscribers hear.
+/// What subscribers receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Everything up to this update sequence can be read.

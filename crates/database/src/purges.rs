@@ -1,7 +1,7 @@
 //! What is remembered of purges: view indexes read it to follow, operators to know.
 //!
 //! Each purge has a number. Compactions forget the oldest beyond a limit; who has not seen those cannot follow any
-//! more and has to begin anew.
+//! more and has to start over.
 
 use std::sync::Arc;
 

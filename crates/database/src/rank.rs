@@ -1,4 +1,4 @@
-//! How many entries lie before a key: [`Counts`], and the two that a database keeps, [`Ranks`].
+//! How many entries are before a key: [`Counts`], and the two that a database keeps, [`Ranks`].
 //!
 //! Keys are divided into buckets of a few thousand entries with one count each. The rank of a key is the
 //! sum of the counts before its bucket plus a short scan inside it, so `total_rows`, `offset` and
@@ -51,9 +51,9 @@ pub(crate) struct Bucket<'a> {
     pub(crate) start: &'a [u8],
     /// The least key of the next bucket.
     pub(crate) end: Option<&'a [u8]>,
-    /// How many entries lie in the buckets before.
+    /// How many entries are in the buckets before.
     pub(crate) before: u64,
-    /// How many entries lie in this one.
+    /// How many entries are in this one.
     pub(crate) count: u64,
 }
 
@@ -176,7 +176,7 @@ impl Counts {
         self.reshaped = true;
     }
 
-    /// The least key of the bucket that `key` belongs to, and how many entries lie in the buckets before.
+    /// The least key of the bucket that `key` belongs to, and how many entries are in the buckets before.
     pub(crate) fn before(&self, key: &[u8]) -> (&[u8], u64) {
         let bucket = self.bucket(key);
         (&self.starts[bucket], self.counts[..bucket].iter().map(|count| u64::from(*count)).sum())

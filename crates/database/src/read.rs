@@ -101,7 +101,7 @@ pub struct IdRange {
 }
 
 impl IdRange {
-    /// Whether `id` lies in the range.
+    /// Whether `id` is in the range.
     #[must_use]
     pub fn contains(&self, id: &str) -> bool {
         self.start.as_deref().is_none_or(|start| id.as_bytes() >= start)

@@ -21,7 +21,7 @@ const HAS_ATTACHMENTS: u8 = 16;
 pub struct Stored {
     /// Whether the revision is a deletion.
     pub deleted: bool,
-    /// The update sequence that wrote its body, which is where the body lies.
+    /// The update sequence that wrote its body, which is where the body is.
     pub body_seq: u64,
     /// How many bytes its body has.
     pub size: u32,

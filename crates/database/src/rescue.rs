@@ -1,5 +1,5 @@
 //! [`Catalog::rescue`]: makes a database anew of what can be read of it. Revisions stay what they are; update sequences are
-//! new ones, and so is the instance, so that replications and indexes begin anew.
+//! new ones, and so is the instance, so that replications and indexes start over.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;

@@ -110,7 +110,7 @@ pub fn names(engine: &dyn Engine) -> Result<Vec<(String, Shard, Layout)>> {
     Ok(found.into_iter().map(|(name, entry)| (name, entry.shard, entry.layout)).collect())
 }
 
-/// Verifies the database whose documents lie in `shard`. `watch` hears of each document and how many bytes it had, and may
+/// Verifies the database whose documents are in `shard`. `watch` is notified of each document and how many bytes it had, and may
 /// end it.
 pub fn verify(engine: &dyn Engine, shard: Shard, watch: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Verified {
     let stored = match StoredDatabase::open(engine, shard) {

@@ -71,7 +71,7 @@ pub enum InvalidMember {
     /// A member has the wrong type.
     #[error("`{path}` field must have {expected} type")]
     Type {
-        /// The member's name, after those of the members that it stands in.
+        /// The member's name, after those of the members that it is in.
         path: String,
         /// What it may be.
         expected: Types,

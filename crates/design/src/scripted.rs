@@ -7,7 +7,7 @@ use crate::{
     MapSource, Program, Reducer,
 };
 
-/// Answers the call of a function of a design document: its path and its arguments.
+/// Serves the call of a function of a design document: its path and its arguments.
 type Answers = dyn Fn(&DesignSource, &[&str], &[&[u8]]) -> Result<Vec<u8>, CallError> + Send + Sync;
 
 /// The language `javascript` without JavaScript: functions of design documents are called, by whatever words they are

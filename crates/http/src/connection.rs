@@ -38,10 +38,10 @@ const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const ROOM_BYTES: usize = 16 << 10;
 const ROOM_HEADERS: usize = 8;
 
-/// What of a request's body may lie around unread, for each stream and for all of a connection.
+/// What of a request's body may be buffered unread, for each stream and for all of a connection.
 const H2_WINDOW_BYTES: u32 = 1 << 20;
 
-/// What of an answer may lie around unsent, for each stream.
+/// What of an answer may be buffered unsent, for each stream.
 const H2_SEND_BUFFER_BYTES: usize = 128 << 10;
 
 /// Streams that were reset before anybody had looked at them; a client that makes more is cut off.

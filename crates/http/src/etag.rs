@@ -7,7 +7,7 @@ use hyper::header::{self, HeaderMap, HeaderValue};
 
 use crate::respond::{self, Body, Response};
 
-/// Whether a header `If-None-Match` names `tag`, which stands in quotation marks. A list is separated by commas and spaces, and a
+/// Whether a header `If-None-Match` names `tag`, which is in quotation marks. A list is separated by commas and spaces, and a
 /// weak tag is as good as a strong one. As in CouchDB `*` names nothing: who has no tag has no answer either.
 pub(crate) fn is_known(header: Option<&str>, tag: &str) -> bool {
     let tags = header.unwrap_or_default().split([',', ' ']);

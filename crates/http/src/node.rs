@@ -289,7 +289,7 @@ impl Node {
         caller.refuse(&self.auth_policy(), &self.policy().forwarded, error)
     }
 
-    /// Those who hear of every request.
+    /// Those who are notified of every request.
     pub(crate) fn observers(&self) -> (&Arc<Metrics>, &Arc<Operation>) {
         (&self.metrics, &self.operation)
     }

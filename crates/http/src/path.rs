@@ -21,7 +21,7 @@ pub(crate) fn encode_path(name: &str) -> String {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Captures {
     pub(crate) parts: Vec<(&'static str, String)>,
-    /// Whether the name of an attachment is no text: what stands in its place is nobody's name.
+    /// Whether the name of an attachment is no text: what is in its place is nobody's name.
     pub(crate) is_garbled: bool,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A path is split before its segments are decoded, so that `%2F` stays inside a database name or a document
 //! id; patterns are compared with decoded segments, so that `%5Fall_docs` cannot pass for a document. As in
-//! CouchDB empty segments count for nothing. Resources stand in the order in which they are tried.
+//! CouchDB empty segments count for nothing. Resources are in the order in which they are tried.
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -281,7 +281,7 @@ impl Router {
                     return Ok(respond::moved(&absolute(node, &head, &headers, &target)));
                 }
             }
-            // What is served is known to those only who may ask for something of its kind: others hear that they may not,
+            // What is served is known to those only who may ask for something of its kind: others are told that they may not,
             // whatever they ask.
             Err(_) => {
                 let Split { parts, .. } = split(head.uri.path(), node.policy().plus);

@@ -38,7 +38,7 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Answers requests to `node`.
+    /// Serves requests to `node`.
     pub(crate) fn new(node: Arc<Node>, router: Arc<Router>) -> Arc<Self> {
         let version = version_header(&node);
         Arc::new(Self { node, router, version })

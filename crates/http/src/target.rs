@@ -2,7 +2,7 @@
 //!
 //! The HTTP library refuses a target with characters that should have been escaped, though every guide to CouchDB has
 //! `?key="a"` with its quotes: [`Lenient`] escapes them on their way in. And it refuses what is no head, or too much of one,
-//! with an empty answer: [`Lenient`] puts in its place a head that tells the server what was wrong, so that the client hears
+//! with an empty answer: [`Lenient`] puts in its place a head that tells the server what was wrong, so that the client receives
 //! it. It must know where requests begin, so it follows the framing of bodies; where it is not sure of it, it changes nothing
 //! any more. It decides nothing else about requests.
 

@@ -86,13 +86,13 @@ impl SharedMemory {
     /// If they do not fit.
     pub(crate) fn write(&mut self, offset: usize, bytes: &[u8]) {
         assert!(offset <= self.len && bytes.len() <= self.len - offset, "writes stay inside the region");
-        // SAFETY: the destination range lies inside the mapping, as just checked, and `bytes` cannot overlap it because
+        // SAFETY: the destination range is inside the mapping, as just checked, and `bytes` cannot overlap it because
         // no reference into the mapping is handed out while `&mut self` is held.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.as_ptr().add(offset), bytes.len()) }
     }
 
     /// Appends a copy of `range` to `out`. The copy is private, so that what is checked in it stays as it was checked.
-    /// Answers whether the range lies inside the region.
+    /// Returns whether the range is inside the region.
     #[must_use]
     pub(crate) fn copy_to(&self, range: Range<usize>, out: &mut Vec<u8>) -> bool {
         if range.start > range.end || range.end > self.len {
@@ -100,7 +100,7 @@ impl SharedMemory {
         }
         let len = range.len();
         out.reserve(len);
-        // SAFETY: the source lies inside the mapping, the destination inside the spare capacity just reserved. Bytes that
+        // SAFETY: the source is inside the mapping, the destination inside the spare capacity just reserved. Bytes that
         // the other process changes meanwhile arrive in either state, which is as good as any: nobody trusts them yet.
         unsafe {
             std::ptr::copy_nonoverlapping(self.base.as_ptr().add(range.start), out.as_mut_ptr().add(out.len()), len);

@@ -61,7 +61,7 @@ impl PartialOrd for Cut {
     }
 }
 
-/// The values between two places, of which the first lies before the second.
+/// The values between two places, of which the first is before the second.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Interval {
     pub(crate) low: Cut,

@@ -31,7 +31,7 @@
 //! # Representation
 //!
 //! A tree is one vector of nodes in the order of their revision ids, each with the index of its parent. A parent's
-//! generation is one less than its child's, so it always stands before it; an edit of the winner of a document without
+//! generation is one less than its child's, so it always is before it; an edit of the winner of a document without
 //! conflicts is one `push`; finding a revision is a binary search; and equal trees are equal vectors, whatever made them.
 //! Beside it stands the list of leaves. A history of 1,000 revisions is an array, not a recursion.
 //!

@@ -98,7 +98,7 @@ pub(crate) struct Process {
     pipe_bytes: usize,
     /// Where reads go.
     buffer: Vec<u8>,
-    /// What was read and not yet taken, from `taken` on; no line feed stands before `scanned`.
+    /// What was read and not yet taken, from `taken` on; no line feed is before `scanned`.
     received: Vec<u8>,
     taken: usize,
     scanned: usize,

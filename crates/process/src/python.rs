@@ -194,7 +194,7 @@ impl<'a> Proof<'_, 'a> {
         }
     }
 
-    /// The parameter must stand in a form that names one member.
+    /// The parameter must be in a form that names one member.
     fn check_use(&mut self, index: usize) -> Option<()> {
         let after = |ahead| self.code(index + ahead);
         let at = match (after(1), after(2)) {

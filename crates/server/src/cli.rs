@@ -124,7 +124,7 @@ fn parse_address(text: &str) -> Result<String, String> {
     settee_settings::key::address(text).map(|_| text.to_owned()).ok_or_else(wanted)
 }
 
-/// Where the data lies if nobody says: SETTEE_DATA, or `./data`.
+/// Where the data is if nobody says: SETTEE_DATA, or `./data`.
 pub(crate) fn data_directory() -> PathBuf {
     environment::text("SETTEE_DATA").unwrap_or_else(|| "./data".to_owned()).into()
 }

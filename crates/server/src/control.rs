@@ -25,7 +25,7 @@ use settee_storage::{Engine, durable};
 /// The socket in the data directory.
 const SOCKET: &str = "control.sock";
 
-/// Where checkpoints lie in the data directory.
+/// Where checkpoints are in the data directory.
 const CHECKPOINTS: &str = "checkpoints";
 
 /// The longest line of either side.

@@ -12,7 +12,7 @@ pub(crate) struct DataLock {
 }
 
 impl DataLock {
-    /// Takes the lock of the directory `data`, or says who stands in the way.
+    /// Takes the lock of the directory `data`, or says who is in the way.
     pub(crate) fn take(data: &Path) -> anyhow::Result<Self> {
         let path = data.join("lock");
         let file = File::create(&path).with_context(|| format!("{} cannot be written", path.display()))?;

@@ -27,7 +27,7 @@ pub(crate) fn for_requests(configuration: &Configuration) -> usize {
 pub(crate) fn give_back_freed() {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let pools = i32::try_from(processors.max(2)).unwrap_or(i32::MAX);
-    // Blocks from the first size on have pages of their own; so much may lie free at the end of a pool.
+    // Blocks from the first size on have pages of their own; so much may be free at the end of a pool.
     for (parameter, value) in
         [(libc::M_MMAP_THRESHOLD, 1 << 20), (libc::M_TRIM_THRESHOLD, 4 << 20), (libc::M_ARENA_MAX, pools)]
     {
@@ -40,7 +40,7 @@ pub(crate) fn give_back_freed() {
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub(crate) fn give_back_freed() {}
 
-/// Returns what was freed between blocks that are in use, which [`give_back_freed`] does not: it has no effect but for what lies
+/// Returns what was freed between blocks that are in use, which [`give_back_freed`] does not: it has no effect but for what is
 /// at the end of a pool. Takes a moment, so call it now and then.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[expect(unsafe_code, reason = "there is no safe way to call it")]

@@ -1,4 +1,4 @@
-//! Puts together what a node is given for its operators, and knows how to begin anew: [`Restart`].
+//! Puts together what a node is given for its operators, and knows how to start over: [`Restart`].
 
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;

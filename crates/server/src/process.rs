@@ -51,7 +51,7 @@ fn children() -> u64 {
     tasks.map(|task| of_task(task).split_whitespace().count() as u64).sum()
 }
 
-/// User and system time. The name of the program stands before them and may contain anything but a last parenthesis.
+/// User and system time. The name of the program is before them and may contain anything but a last parenthesis.
 fn cpu_ms(stat: &str) -> u64 {
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |field: usize| fields.get(field).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);

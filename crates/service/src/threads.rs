@@ -49,7 +49,7 @@ fn is_validated(work: &Work) -> bool {
     updates.iter().all(|update| update.is_validated() || !update.is_subject_to_validation())
 }
 
-/// Queues `work` and leads the queue if nobody does. The receiver hears the result.
+/// Queues `work` and leads the queue if nobody does. The receiver gets the result.
 pub fn submit(database: &Arc<Database>, work: Work) -> oneshot::Receiver<settee_database::Result<Vec<UpdateOutcome>>> {
     assert!(is_validated(&work), "documents are written by `Writer::commit`, which has them validated");
     let (sender, receiver) = oneshot::channel();

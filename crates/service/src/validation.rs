@@ -123,7 +123,7 @@ impl Writer {
     }
 
     /// Commits `updates` on behalf of `user`, in order, each on its own, past the validation functions of the database.
-    /// Answers the revision of each, or why it was not written.
+    /// Returns the revision of each, or why it was not written.
     ///
     /// # Errors
     /// When the engine failed, or what validates them.

@@ -1,6 +1,6 @@
 //! The settings of the server: [`SETTINGS`] is the table of all, a [`Key`] reads one, and [`Settings`] is where values are.
 //!
-//! Readers go through keys, so that the name, the type and the default of a setting stand in one place. Values come from the
+//! Readers go through keys, so that the name, the type and the default of a setting are in one place. Values come from the
 //! server, which reads files; this crate knows no files, and does not know what a setting does.
 
 mod derived;

@@ -241,7 +241,7 @@ table! {
     log = "log" {
         LEVEL: Text = setting("level", "info", Kind::Word(&["debug", "info", "notice", "warning", "warn", "error", "critical", "crit", "alert", "emergency", "emerg", "none"])), "what is worth a line in the log; notice has a line for each request";
         WRITER: Text = setting("writer", "stderr", Kind::Word(&["stderr", "file", "journald", "syslog"])), "where lines go; journald is stderr with priorities for systemd";
-        FILE: Text = setting("file", "{data}/settee.log", Kind::Text), "the file of the writer file; begun anew when it was moved away";
+        FILE: Text = setting("file", "{data}/settee.log", Kind::Text), "the file of the writer file; recreated when it was moved away";
         SYSLOG_HOST: Text = unset("syslog_host", Kind::Text), "the collector of the writer syslog, which gets RFC 5424 over UDP; without one lines go to stderr in that form";
         SYSLOG_PORT: Number = setting("syslog_port", "514", PORT_NUMBER), "its port";
         SYSLOG_APPID: Text = setting("syslog_appid", "settee", Kind::Text), "what this server is called there";

@@ -35,7 +35,7 @@ impl Hole {
         StorageError::Corrupt(format!("{} is damaged, which held a part of this database", self.file))
     }
 
-    /// The shards whose entries may lie in it.
+    /// The shards whose entries may be in it.
     pub(crate) fn shards(&self) -> std::ops::RangeInclusive<u64> {
         let first = keys::shard(&self.from);
         let last = keys::shard(&self.to);
@@ -137,7 +137,7 @@ impl Holes {
     }
 
     /// # Errors
-    /// When `key` lies in a hole.
+    /// When `key` is in a hole.
     pub(crate) fn check(&self, column: &str, key: &[u8]) -> Result<(), StorageError> {
         let is_in = |hole: &&Hole| hole.column == column && hole.from.as_slice() <= key && key < hole.to.as_slice();
         self.holes.iter().find(is_in).map_or(Ok(()), |hole| Err(hole.error()))

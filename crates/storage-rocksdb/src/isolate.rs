@@ -39,7 +39,7 @@ pub(crate) fn open(path: &Path, options: &Options, cause: Option<&StorageError>)
     }
 }
 
-/// Whether an error is about what lies in sorted files and files of values, or that one of them does not.
+/// Whether an error is about what is in sorted files and files of values, or that one of them does not.
 pub(crate) fn is_damage(error: &StorageError) -> bool {
     match error {
         StorageError::Corrupt(_) => true,
@@ -52,7 +52,7 @@ pub(crate) fn is_damage(error: &StorageError) -> bool {
     }
 }
 
-/// Damage as clients may hear of it: they need not know where the store lies.
+/// Damage as clients may be told of it: they need not know where the store is.
 pub(crate) fn without_place(path: &Path, error: StorageError) -> StorageError {
     match error {
         StorageError::Corrupt(text) => StorageError::Corrupt(text.replace(&format!("{}/", path.display()), "")),
@@ -61,7 +61,7 @@ pub(crate) fn without_place(path: &Path, error: StorageError) -> StorageError {
 }
 
 /// Looks at the files that `reason` names, or at all if it names none that is damaged, and isolates what cannot be read.
-/// Answers whether there was anything.
+/// Returns whether there was anything.
 fn isolate(path: &Path, reason: &str) -> Result<bool> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::StorageFull => StorageError::Full(error.to_string()),

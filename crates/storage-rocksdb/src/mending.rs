@@ -78,7 +78,7 @@ impl Mending {
     }
 
     /// Notes damage that a read has met, which may not be in what was asked for: a seek looks at its neighbours as well.
-    /// Answers whether it is isolated soon.
+    /// Returns whether it is isolated soon.
     pub(crate) fn met(&self, error: &StorageError) -> bool {
         let text = error.to_string();
         if !self.is_tended() || !isolate::names_table(&text) {

@@ -120,7 +120,7 @@ fn database(options: &Options, buffers: &WriteBufferManager) -> rocksdb::Options
     database.create_missing_column_families(true);
 
     // Recovery stops at the first record that is not whole. A sync covers everything before it, so whatever was
-    // synced lies before that record, and what is kept is a prefix of the commits.
+    // synced is before that record, and what is kept is a prefix of the commits.
     database.set_wal_recovery_mode(DBRecoveryMode::PointInTime);
     // Damage is reported when it is met instead of being worked around.
     database.set_paranoid_checks(true);
@@ -182,7 +182,7 @@ fn column(options: &Options, table: &BlockBasedOptions) -> rocksdb::Options {
     column.set_max_write_buffer_number(3);
     // Memtables of seldom written keyspaces stay small.
     column.set_arena_block_size(256 * KIB);
-    // Levels are sized from the last one up, so that about nine tenths of the data lie in the last level and
+    // Levels are sized from the last one up, so that about nine tenths of the data are in the last level and
     // overwritten entries take at most about a tenth of the space.
     column.set_level_compaction_dynamic_level_bytes(true);
     column.set_max_bytes_for_level_base(128 * MIB as u64);

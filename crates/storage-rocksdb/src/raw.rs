@@ -21,7 +21,7 @@ pub enum RawPattern {
     Document,
 }
 
-/// The bytes of a record of one revision: its hash, and where its body lies.
+/// The bytes of a record of one revision: its hash, and where its body is.
 const RECORD: [u8; 32] = [7; 32];
 
 /// A bare store.

@@ -13,7 +13,7 @@ use crate::{Database, column, keys};
 
 /// The size of the sorted files within the shard's range, and a share of the blob files. The store knows the size of
 /// the latter per keyspace only; large values are taken to be spread as the bytes that point to them, which can be wrong by
-/// half when some shards lie in upper levels and others in the last one.
+/// half when some shards are in upper levels and others in the last one.
 pub(crate) fn in_files(database: &Database, shard: Shard, space: Keyspace) -> u64 {
     let (start, end) = (keys::prefix(shard), keys::end(shard));
     let sizes = database.get_approximate_sizes_cf(column(database, space), &[Range::new(&start, &end)]);

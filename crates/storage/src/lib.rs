@@ -173,7 +173,7 @@ pub enum StorageError {
     /// The stored bytes are not what the engine wrote.
     #[error("storage is corrupt: {0}")]
     Corrupt(String),
-    /// The engine was opened again while somebody read it: reading may begin anew.
+    /// The engine was opened again while somebody read it: reading may start over.
     #[error("the read was interrupted: {0}")]
     Interrupted(String),
     /// An earlier sync failed: nothing more is accepted until the engine is opened again.

@@ -19,7 +19,7 @@ use crate::indexer::{Pass, PassIndex, attach};
 use crate::pace::{self, Urgency};
 use crate::views::{About, Core, LogLine, is_current};
 
-/// How often a build begins anew that somebody else has come before, or below which the engine is opened again: it goes on
+/// How often a build starts over that somebody else has come before, or below which the engine is opened again: it goes on
 /// where the last commit was.
 const ANEW_MAX: u32 = 1000;
 
@@ -115,7 +115,7 @@ impl Core {
         RunDirectory::new(&self.settings.run_directory, shard).remove()
     }
 
-    /// Builds indexes in as few passes as possible. Answers those that have to begin anew; then nothing was done.
+    /// Builds indexes in as few passes as possible. Answers those that have to start over; then nothing was done.
     fn build(&self, build: &Build<'_>, update_seq: u64) -> Result<Vec<Signature>> {
         let Build { host, ddoc, guards, .. } = *build;
         self.check(build)?;
@@ -148,7 +148,7 @@ impl Core {
     }
 
     /// Prepares an index for a pass: it has what an interrupted load had found, and all reduce functions of the design
-    /// document. `None` if it must begin anew: also one that did not see the purges up to `purges_forgotten`, which cannot
+    /// document. `None` if it must start over: also one that did not see the purges up to `purges_forgotten`, which cannot
     /// follow any more.
     fn open<'a>(
         &self,

@@ -165,7 +165,7 @@ impl Views {
     }
 
     /// Ends the builds of a design document and forgets what they have done that is in no index yet. Queries that wait get
-    /// [`ViewError::Cancelled`]; the next one that needs it begins anew.
+    /// [`ViewError::Cancelled`]; the next one that needs it starts over.
     ///
     /// # Errors
     /// When storage failed.

@@ -1,4 +1,4 @@
-//! What stands in a design document for a function: `MODULE` or `MODULE#EXPORT`, where `MODULE` is a module in base64.
+//! What is in a design document for a function: `MODULE` or `MODULE#EXPORT`, where `MODULE` is a module in base64.
 //! Main type: [`Source`]. Modules that stand elsewhere were put in their place before ([`settee_design::DesignDocument::embed_modules`]).
 
 use settee_design::CompileError;

@@ -32,7 +32,7 @@ struct Suite {
     failures: &'static str,
 }
 
-/// Where a suite lies.
+/// Where a suite is.
 struct Place {
     /// In the checkout.
     sources: PathBuf,

@@ -49,7 +49,7 @@ pub(crate) fn exists(program: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// Prints the end of a log and where the whole of it lies.
+/// Prints the end of a log and where the whole of it is.
 pub(crate) fn show_tail(log: &Path) {
     let text = read_lossy(log);
     let lines: Vec<&str> = text.lines().collect();

@@ -98,7 +98,7 @@ impl Server {
         Ok(self.child.try_wait().context("cannot look at the server")?.is_some())
     }
 
-    /// Where its data lies.
+    /// Where its data is.
     pub(crate) fn data(&self) -> &Path {
         &self.data
     }

@@ -79,7 +79,7 @@ impl Fake {
     }
 }
 
-/// Answers requests until the client goes.
+/// Serves requests until the client goes.
 fn serve(stream: TcpStream, state: &Mutex<State>) -> Option<()> {
     stream.set_nodelay(true).ok()?;
     let mut reader = BufReader::new(stream.try_clone().ok()?);

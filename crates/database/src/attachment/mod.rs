@@ -2,8 +2,8 @@
 //! out ([`Content`]).
 //!
 //! Bytes are addressed by their hash and stored once in a database, in chunks, however many revisions refer to them.
-//! A count of references lies beside them and changes in the commit that stores or removes a revision. What is being
-//! uploaded lies there too, under a mark that goes when a revision takes the bytes; marks that a crash left behind
+//! A count of references is beside them and changes in the commit that stores or removes a revision. What is being
+//! uploaded is there too, under a mark that goes when a revision takes the bytes; marks that a crash left behind
 //! are collected when the database is opened. Which types are compressed and how large an attachment may be is the
 //! caller's business.
 
@@ -75,7 +75,7 @@ pub struct NewAttachments {
     pub(crate) is_complete: bool,
 }
 
-/// Whether clients hear how attachments are stored (`att_encoding_info`).
+/// Whether clients are told how attachments are stored (`att_encoding_info`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EncodingInfo {
     /// No.
@@ -270,7 +270,7 @@ impl NewAttachments {
     }
 }
 
-/// Appends the stored form of a revision's attachments, which stands before its body.
+/// Appends the stored form of a revision's attachments, which is before its body.
 pub(crate) fn encode_all(attachments: &[Attachment], out: &mut Vec<u8>) {
     put_varint(out, attachments.len() as u64);
     for attachment in attachments {

@@ -112,7 +112,7 @@ impl Staged {
 }
 
 impl Source {
-    /// How many bytes lie in memory.
+    /// How many bytes are in memory.
     pub(crate) fn held_bytes(&self) -> usize {
         match self {
             Self::Memory(_, bytes) => bytes.len(),
@@ -120,7 +120,7 @@ impl Source {
         }
     }
 
-    /// Stores bytes that lie in memory.
+    /// Stores bytes that are in memory.
     pub(crate) fn store(&mut self) -> Result<()> {
         if let Self::Memory(database, bytes) = self {
             let mut staged = Staged::begin(database)?;

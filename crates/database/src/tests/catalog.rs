@@ -167,7 +167,7 @@ fn a_database_made_again_is_empty_and_elsewhere() {
     let view = database.read().unwrap();
     assert_eq!((view.counts().unwrap(), view.update_seq().unwrap()), ((0, 0), 0));
     assert_eq!(ids(&view), Vec::<String>::new());
-    // Who holds the old one hears that it is gone, but keeps its snapshot.
+    // Who holds the old one learns that it is gone, but keeps its snapshot.
     assert!(matches!(old.read(), Err(DatabaseError::NotFound)));
     assert!(matches!(old.info(), Err(DatabaseError::NotFound)));
     assert!(matches!(old.update(Work::Documents(vec![new("b", "{}")])), Err(DatabaseError::NotFound)));

@@ -1,4 +1,4 @@
-//! Commits that fail, come second or lose their answer: clients hear the truth or an error, and work goes on.
+//! Commits that fail, come second or lose their answer: clients receive the truth or an error, and work goes on.
 
 use std::collections::VecDeque;
 use std::path::Path;

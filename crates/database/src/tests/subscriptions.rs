@@ -1,4 +1,4 @@
-//! Subscribers hear of every commit that they can read, and nothing more once they have gone.
+//! Subscribers are notified of every commit that they can read, and nothing more once they have gone.
 
 use std::sync::{Arc, Mutex};
 

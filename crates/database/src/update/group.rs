@@ -319,7 +319,7 @@ impl<'a> Group<'a> {
         let batch = std::mem::take(&mut self.batch);
         self.ranks.stored();
         let ranks = Arc::new(self.ranks.clone());
-        // Readers may see the commit before this thread hears of it, and must find its ranks then.
+        // Readers may see the commit before this thread is notified of it, and must find its ranks then.
         *self.database.ranks.lock() = [Arc::clone(&self.writer.ranks), Arc::clone(&ranks)];
         if !attempt.commit_as(self.database.engine().as_ref(), self.shard, expected, batch, durability)? {
             return Ok(false);

@@ -4,7 +4,7 @@
 //! 2. [`Database::submit`] puts the [`Work`] into the queue. Who finds the queue without a leader leads.
 //! 3. The leader takes everything that waits, reads the revision trees once, applies the updates in order,
 //!    and makes one commit with one sync ([`group`]).
-//! 4. Everybody gets an answer, subscribers hear of the new update sequence.
+//! 4. Everybody gets an answer, subscribers are notified of the new update sequence.
 //!
 //! A conflict is an outcome, not an error. Nothing here waits for a client.
 
@@ -300,7 +300,7 @@ impl Work {
 }
 
 impl Database {
-    /// Queues `work`; `done` hears the result.
+    /// Queues `work`; `done` receives the result.
     pub fn submit(self: &Arc<Self>, work: Work, done: Completion) -> Submitted {
         self.queue.push(work, done)
     }

@@ -25,7 +25,7 @@ pub(crate) struct Inbound {
     leftover: Leftover,
 }
 
-/// Where a body lies when its reader has dropped it. It is empty if the reader came to its end.
+/// Where a body is when its reader has dropped it. It is empty if the reader came to its end.
 #[derive(Clone, Default)]
 pub(crate) struct Leftover(Arc<Mutex<Rest>>);
 

@@ -49,7 +49,7 @@ impl ReceiveTimeout {
     }
 }
 
-/// What a client hears whose body did not come.
+/// What a client receives whose body did not come.
 pub(crate) fn timed_out() -> Error {
     Error::request_timeout("the request body did not come in time")
 }

@@ -37,7 +37,7 @@ pub(crate) struct ClientThreads {
     uploads: Shared,
 }
 
-/// A semaphore for each kind of client, so that nobody with an account stands behind strangers.
+/// A semaphore for each kind of client, so that nobody with an account is behind strangers.
 struct Shared {
     anonymous: Arc<Semaphore>,
     user: Arc<Semaphore>,

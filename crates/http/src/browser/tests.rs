@@ -1,4 +1,4 @@
-//! What browsers hear, and what they are kept from.
+//! What browsers receive, and what they are kept from.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;

@@ -2,7 +2,7 @@
 //! memory that the thread shares with few others.
 //!
 //! The whole is copied every ten seconds of use, so that statistics of the last minutes can be told; nothing runs in
-//! the background for that. What the numbers are called stands in [`table`].
+//! the background for that. What the numbers are called is in [`table`].
 
 mod cells;
 pub(crate) mod histogram;

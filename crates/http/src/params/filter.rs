@@ -32,7 +32,7 @@ pub(crate) enum Filter {
 pub(crate) struct FunctionFilter {
     pub(crate) programs: Arc<Programs>,
     pub(crate) functions: Arc<Functions>,
-    /// Where it stands in the design document.
+    /// Where it is in the design document.
     pub(crate) path: FunctionPath,
     /// The request as it sees it.
     pub(crate) request: Vec<u8>,

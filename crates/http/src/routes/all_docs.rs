@@ -74,7 +74,7 @@ pub(super) fn direction(params: &ViewParams) -> Direction {
 }
 
 /// The range of ids between the keys of a query, or between the ids that stand for keys where there are none. A key that
-/// is no text lies before all ids, as in CouchDB.
+/// is no text is before all ids, as in CouchDB.
 pub(super) fn id_range(params: &ViewParams) -> IdRange {
     let bound = |key: &Option<Json>, docid: &Option<String>| match key {
         Some(key) => Some(key.value().as_str().map(|text| text.as_bytes().to_vec())),
@@ -267,7 +267,7 @@ impl<'a> List<'a> {
         }
     }
 
-    /// Appends what stands before the rows: those of a list of keys have neither an offset nor a sequence.
+    /// Appends what is before the rows: those of a list of keys have neither an offset nor a sequence.
     fn head(&mut self, offset: Option<u64>, update_seq: Option<u64>) {
         let offset = offset.map_or_else(|| "null".to_owned(), |offset| offset.to_string());
         let out = self.output.text();

@@ -30,7 +30,7 @@ enum Row {
 /// The body of a request.
 struct Bulk<'a> {
     docs: Vec<Value<'a>>,
-    /// `None` if `new_edits` is no switch, of which clients hear when their documents were looked at.
+    /// `None` if `new_edits` is no switch, of which clients are told when their documents were looked at.
     mode: Option<EditMode>,
     all_or_nothing: bool,
     /// How many copies are asked for.
@@ -219,7 +219,7 @@ fn write_row(
     mode: EditMode,
     is_short: bool,
 ) {
-    // A replicator hears of failures only.
+    // A replicator is notified of failures only.
     if outcome.is_ok() && mode == EditMode::Replicated {
         return;
     }

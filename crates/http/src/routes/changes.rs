@@ -253,7 +253,7 @@ struct Live {
     rows: Rows,
     /// Hears when there is something to send, or that there never will be.
     begun: Option<oneshot::Sender<Result<(), Error>>>,
-    /// What stands before the first rows.
+    /// What is before the first rows.
     prefix: Vec<u8>,
     listener: Listener,
 }

@@ -1,7 +1,7 @@
 //! `_list`: a function makes an answer of the rows of a view or of `_all_docs`.
 //!
 //! Rows go to the function in batches while the query runs, and what it sends goes out while it runs: neither the rows
-//! nor the answer lie in memory as a whole.
+//! nor the answer are in memory as a whole.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

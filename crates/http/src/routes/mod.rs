@@ -261,7 +261,7 @@ fn replication_resources() -> Vec<Resource> {
     ]
 }
 
-/// Partitions themselves; what lies within them is found by the router.
+/// Partitions themselves; what is within them is found by the router.
 fn partition_resources() -> Vec<Resource> {
     vec![
         Resource::new("/{db}/_partition", "GET").any(Member, partition::incomplete),

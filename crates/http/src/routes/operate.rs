@@ -29,7 +29,7 @@ pub(super) async fn log(request: Request) -> Answer {
     Ok(respond::whole(StatusCode::OK, "text/plain; charset=utf-8", shown))
 }
 
-/// `POST /_node/{node}/_restart`: open requests finish, then the process begins anew.
+/// `POST /_node/{node}/_restart`: open requests finish, then the process restarts.
 pub(super) async fn restart(request: Request) -> Answer {
     require_node(&request)?;
     begin_restart(&request)?;

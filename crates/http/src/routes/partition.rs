@@ -1,4 +1,4 @@
-//! Partitions of a partitioned database: what a path names, and what is told of one.
+//! Partitions of a partitioned database: what a path names, and what is shown of one.
 
 use hyper::StatusCode;
 use settee_database::{Database, Layout};

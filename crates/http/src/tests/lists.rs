@@ -1,11 +1,11 @@
-//! Lists of documents, local documents and databases through the whole server: their parameters and what stands beside the
+//! Lists of documents, local documents and databases through the whole server: their parameters and what is beside the
 //! rows. Each test is of something that was answered unlike CouchDB before.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::json;
 use super::node::{Ask, World};
 
-/// Two design documents among five others, some of which lie before them, and two local documents.
+/// Two design documents among five others, some of which are before them, and two local documents.
 async fn world() -> World {
     let world = World::new();
     world.make_database("db");
@@ -15,7 +15,7 @@ async fn world() -> World {
     world
 }
 
-/// What stands before the rows, and the rows in short: ids, and in parentheses the keys of those that are not found.
+/// What is before the rows, and the rows in short: ids, and in parentheses the keys of those that are not found.
 async fn list(world: &World, line: &str, body: &str) -> String {
     let ask = Ask::new(line).basic("admin", "pw").header("accept", "application/json").json(body);
     let told = world.ask(ask).await;

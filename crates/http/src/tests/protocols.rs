@@ -133,7 +133,7 @@ async fn beyond_the_limit_connections_wait_for_requests_to_end() {
     assert!(waits.is_err(), "a third connection is served");
     drop(one);
     assert_eq!(three.reply(false).await.unwrap().status, 200);
-    // What goes on goes on: the feed hears of the next change.
+    // What goes on goes on: the feed is notified of the next change.
     assert_eq!(three.request("PUT /db/doc", &[], "{}").await.status, 201);
     two.read_until("\"id\":\"doc\"").await;
     server.stop().await;

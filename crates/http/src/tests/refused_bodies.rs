@@ -1,4 +1,4 @@
-//! Requests that are refused before their bodies were read: the client hears it, and knows whether the connection goes on.
+//! Requests that are refused before their bodies were read: the client receives it, and knows whether the connection goes on.
 
 use tokio::task::JoinSet;
 

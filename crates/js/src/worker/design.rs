@@ -157,7 +157,7 @@ impl DesignFunctions {
         self.context.parse_json(&mut json.to_vec())
     }
 
-    /// Answers what the waiting exception is to the server.
+    /// Sends the server what the waiting exception is.
     fn threw(&self) -> Served {
         let (host, context) = (self.engine.host(), self.context);
         let exception = context.take_exception();

@@ -9,7 +9,7 @@ use std::ffi::c_void;
 
 use rquickjs::qjs as c;
 
-/// Before each block lies its size.
+/// Before each block is its size.
 const HEAD_BYTES: usize = 16;
 
 /// What may be allocated beyond the limit, in blocks no larger than a page of the engine's.
@@ -91,7 +91,7 @@ unsafe extern "C" fn calloc(opaque: *mut c_void, count: c::size_t, size: c::size
 }
 
 unsafe extern "C" fn realloc(opaque: *mut c_void, block: *mut c_void, size: c::size_t) -> *mut c_void {
-    // SAFETY: `block` is null or came from here, so that its head with its size lies before it.
+    // SAFETY: `block` is null or came from here, so that its head with its size is before it.
     unsafe {
         let size = size as usize;
         let old = if block.is_null() { 0 } else { usable_size(block) as usize };

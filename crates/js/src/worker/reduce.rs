@@ -74,7 +74,7 @@ impl ReduceProgram {
         self.keep_log();
         match written {
             Ok(()) => {}
-            // No text: the server says what stands in its place.
+            // No text: the server says what is in its place.
             Err(WriteError::TooLong) => out.truncate(body),
             Err(WriteError::Thrown) => {
                 classify(&self.engine, context, &context.take_exception())?;

@@ -77,7 +77,7 @@ impl<'a> Collector<'a> {
         *counter += documents;
     }
 
-    /// Offers a document. `Break` when there are enough. CouchDB hears of that from the one behind the last, so who wants
+    /// Offers a document. `Break` when there are enough. CouchDB learns of that from the one behind the last, so who wants
     /// its counts has that looked at as well.
     pub(super) fn offer(&mut self, document: Value<'_>, id: &str, key: &[u8]) -> ControlFlow<()> {
         if !self.options.selector.matches(document) {

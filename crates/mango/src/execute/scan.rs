@@ -1,6 +1,6 @@
 //! All documents, when no index helps.
 //!
-//! Bodies lie in the order of updates, so reading all documents by their ids is a random read for each, while reading
+//! Bodies are in the order of updates, so reading all documents by their ids is a random read for each, while reading
 //! them in the order of updates is two sequential scans. The answer begins in the order of ids, because it may be full
 //! soon. If it is not, the rest is scanned in the order of updates on several threads. They keep the ids of the first
 //! documents that match; these are then read in order.

@@ -71,7 +71,7 @@ pub(crate) fn primary(options: &FindOptions) -> Access<'static> {
     Access::Primary(id_ranges(&within(values(options.selector.node(), "_id", Collation::Raw), options)))
 }
 
-/// Those of the ids that lie in the partition of a query.
+/// Those of the ids that are in the partition of a query.
 fn within(ids: Intervals, options: &FindOptions) -> Intervals {
     let Some(partition) = &options.partition else { return ids };
     let id = |separator: &str| {
@@ -198,7 +198,7 @@ fn id_ranges(values: &Intervals) -> Vec<IdRange> {
     values.as_slice().iter().filter_map(id_range).flat_map(|(start, end)| around_design(start, end)).collect()
 }
 
-/// The ids between two cuts; what is no string lies before all ids.
+/// The ids between two cuts; what is no string is before all ids.
 fn id_range(interval: &Interval) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
     let text = |key: &Key| key.json.value().string_bytes().map(Cow::into_owned);
     let after = |mut id: Vec<u8>| {

@@ -281,7 +281,7 @@ impl Index {
             let node = found.unwrap_or_else(|| self.push(nodes, rev));
             if let (Some(child), None) = (child, known_parent) {
                 nodes[child as usize].parent = Some(node);
-                // Who had lost its parent may still stand in the list of that, but this one is gone.
+                // Who had lost its parent may still be in the list of that, but this one is gone.
                 self.adopt(node, child);
                 linked.push(child);
             }

@@ -19,7 +19,7 @@ use crate::reason::Reason;
 /// Evaluation nested deeper than this is left to the engine.
 pub(super) const MAX_DEPTH: u16 = 250;
 
-/// Names of members up to this length stand in the texts of exceptions as they are.
+/// Names of members up to this length are in the texts of exceptions as they are.
 const LONGEST_NAMED: usize = 40;
 
 /// Why evaluation does not go on.

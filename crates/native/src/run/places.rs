@@ -36,7 +36,7 @@ impl<'a> Run<'a, '_> {
         self.set(target, value)
     }
 
-    /// Evaluates what stands before a member that is assigned to.
+    /// Evaluates what is before a member that is assigned to.
     fn target(&mut self, place: &'a Place) -> Result<Target<'a>, Stop> {
         Ok(match place {
             Place::Variable(variable) => Target::Slot(self.place(*variable)),

@@ -91,7 +91,7 @@ impl Job {
         }
     }
 
-    /// `sender` will hear how the job ends.
+    /// `sender` will learn how the job ends.
     pub(super) fn wait(&self, sender: oneshot::Sender<Ended>) {
         self.waiting.lock().push(sender);
     }
@@ -169,7 +169,7 @@ async fn run(mut ending: Ending, mut control: watch::Receiver<Control>, jitter_m
             Outcome::Failed(failure)
         }
     };
-    // Before the replicator hears of it: a waiting run may then begin.
+    // Before the replicator is notified of it: a waiting run may then begin.
     drop(turn);
     ending.outcome = Some(outcome);
 }

@@ -47,7 +47,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Answers what to say at the end, or nothing if nobody listens.
+    /// Returns what to say at the end, or nothing if nobody listens.
     async fn run(&mut self) -> Result<Option<Item>, PeerError> {
         loop {
             let error = match self.feed().await {

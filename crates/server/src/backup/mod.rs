@@ -79,7 +79,7 @@ impl Held {
     }
 }
 
-/// Writes a backup of the server whose data lies in `data` into a new directory below `backups`.
+/// Writes a backup of the server whose data is in `data` into a new directory below `backups`.
 pub(crate) fn run(data: &Path, backups: &Path) -> anyhow::Result<Report> {
     let data = data.canonicalize().with_context(|| format!("{} cannot be found", data.display()))?;
     ensure!(data.join(ENGINE).is_dir(), "{} holds no data of a server", data.display());

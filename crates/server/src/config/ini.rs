@@ -1,7 +1,7 @@
 //! [`Ini`]: one configuration file in CouchDB's syntax, read into lines so that it can be changed without losing comments,
 //! order or line ends. It knows no files and no meaning of keys.
 //!
-//! - `[section]` opens a section; what stands before the first one is ignored, as is a line that is neither.
+//! - `[section]` opens a section; what is before the first one is ignored, as is a line that is neither.
 //! - `key = value`. The first ` = ` separates, so that a key may contain `=`; without one the first `=` does.
 //! - An empty value takes back what earlier files said.
 //! - `;` begins a comment at the start of a line, and after a space or tab within one.

@@ -37,7 +37,7 @@ pub(crate) struct Options {
     pub(crate) entropy: Arc<dyn Entropy>,
 }
 
-/// A setting that stands in no file.
+/// A setting that is in no file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Given {
     pub(crate) section: String,
@@ -270,7 +270,7 @@ impl Configuration {
         Ok(Some(old))
     }
 
-    /// Reads the files again: what was changed in memory only is forgotten. Listeners hear what is different.
+    /// Reads the files again: what was changed in memory only is forgotten. Listeners receive what is different.
     pub(crate) fn reload(&self) -> Result<(), SettingsError> {
         let _changing = self.changing();
         let loaded = self.load()?;

@@ -212,7 +212,7 @@ impl<R: BufRead> Import<R> {
         }
     }
 
-    /// Sends a document with attachments that stand in lines of their own, as they come.
+    /// Sends a document with attachments that are in lines of their own, as they come.
     fn large(&mut self, id: &str, doc: Value<'_>, names: &[String]) -> anyhow::Result<()> {
         let stubs = doc.get("_attachments").context("a document lacks its attachments")?;
         let mut text = b"{".to_vec();

@@ -1,7 +1,7 @@
 //! Taking secrets out of lines: [`redact`]. It is the last thing that happens to a line before it is written, so that
 //! no part of the program can forget it.
 //!
-//! Hidden are: what stands before the `@` of a URL, also of one in percent escapes; what follows `Basic` and `Bearer`;
+//! Hidden are: what is before the `@` of a URL, also of one in percent escapes; what follows `Basic` and `Bearer`;
 //! session cookies; values of parameters, members and settings whose name speaks of a password, a secret or a token;
 //! and stored hashes of passwords.
 

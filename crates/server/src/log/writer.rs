@@ -199,7 +199,7 @@ impl Sink {
         match self {
             Self::Stderr => {}
             Self::File { path, file } => {
-                // A file that was moved away, as logrotate does, is begun anew.
+                // A file that was moved away, as logrotate does, is recreated.
                 if has_moved(path, file)
                     && let Ok(new) = append_to(path)
                 {

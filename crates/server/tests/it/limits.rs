@@ -79,7 +79,7 @@ fn large_bodies() {
     too_large(server.client(), &[("Content-Encoding", "gzip")], &bomb);
     set(&mut client, "chttpd", "max_http_request_size", "5000");
     too_large(server.client(), &[("Content-Encoding", "gzip")], &bomb);
-    // Nobody has to send gigabytes to hear that they are too many.
+    // Nobody has to send gigabytes to learn that they are too many.
     let mut client = server.client();
     let head = client.head("PUT", "/db/body", &[("Content-Length", "99999999999")]);
     client.write(&[&head[..], b"\r\n"].concat()).unwrap();

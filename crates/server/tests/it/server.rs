@@ -1,4 +1,4 @@
-//! [`Server`]: the program as a process, and [`Directory`], where its data lies.
+//! [`Server`]: the program as a process, and [`Directory`] and its data.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -66,7 +66,7 @@ pub(super) fn check(bytes: &[u8], mut progress: impl FnMut(usize)) -> Vec<Damage
         progress(next - at);
         match key {
             Some(key) => {
-                // Blobs lie in the order of their keys.
+                // Blobs are in the order of their keys.
                 for damage in &mut damage[open..] {
                     damage.keys = Some((before.clone(), key.clone()));
                 }
@@ -99,7 +99,7 @@ impl BlobFiles {
         Self { directory, files: HashMap::new() }
     }
 
-    /// The value under `key` that lies where `index` says; `None` if it is damaged or not there.
+    /// The value under `key` that is where `index` says; `None` if it is damaged or not there.
     pub(super) fn read(&mut self, key: &[u8], index: &[u8]) -> Option<Vec<u8>> {
         let mut rest = Bytes(index);
         if rest.byte()? != 1 {

@@ -9,7 +9,7 @@ pub(super) const TRAILER: usize = 5;
 /// No block that is looked for without an index is larger.
 const SCANNED_MAX: usize = 1 << 20;
 
-/// Where a block lies.
+/// Where a block is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Handle {
     pub(super) offset: usize,
@@ -136,7 +136,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// What a block of an index points to: the greatest key of each block, as it stands there, and where it lies.
+/// What a block of an index points to: the greatest key of each block, as it stands there, and where it is.
 pub(super) fn handles(block: &[u8], has_deltas: bool) -> Option<Vec<(Vec<u8>, Handle)>> {
     let mut rows = Rows::new(block)?;
     rows.is_index = has_deltas;

@@ -62,7 +62,7 @@ pub struct Fault {
     pub offset: u64,
     /// How many bytes cannot be relied on.
     pub length: u64,
-    /// What lies there.
+    /// What is there.
     pub what: String,
     /// The shards that may have lost entries.
     pub shards: Vec<RangeInclusive<u64>>,

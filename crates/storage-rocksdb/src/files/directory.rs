@@ -1,4 +1,4 @@
-//! [`Directory`]: which files lie in the directory of a store, and which of them are in use.
+//! [`Directory`]: which files are in the directory of a store, and which of them are in use.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -8,7 +8,7 @@ pub(super) struct Entry {
     /// Which write it was; the greatest one of a key counts.
     pub(super) seq: u64,
     pub(super) kind: Kind,
-    /// The value; where it lies, for a blob; where a range ends, for the deletion of one.
+    /// The value; where it is, for a blob; where a range ends, for the deletion of one.
     pub(super) value: Vec<u8>,
 }
 

@@ -1,6 +1,6 @@
 //! [`Log`]: the records of a log file, of writes or of the manifest, and the places where there should be one.
 //!
-//! A log consists of blocks of 32 KiB, and a record of fragments that lie in one block each. Behind a fragment that is
+//! A log consists of blocks of 32 KiB, and a record of fragments that are in one block each. Behind a fragment that is
 //! damaged the next one is looked for where its length points, and then at the next block: nowhere else, because bytes
 //! that a client has written may look like a fragment.
 
@@ -74,7 +74,7 @@ pub(super) fn append(length: usize, record: &[u8]) -> Vec<u8> {
 }
 
 /// Whether the record at `at`, which is not whole, ends where the file does, or nothing but zeros follows: that is what a crash
-/// leaves. Fragments of it that are whole may lie in blocks before.
+/// leaves. Fragments of it that are whole may be in blocks before.
 pub(super) fn is_cut(bytes: &[u8], mut at: usize) -> bool {
     let log = Log::new(bytes);
     while let Some(Fragment { kind: Kind::First | Kind::Middle, end, .. }) = log.fragment(at) {

@@ -127,7 +127,7 @@ fn copy(
     Ok(lost)
 }
 
-/// What lies in a directory, by column family.
+/// What is in a directory, by column family.
 struct Found {
     directory: Directory,
     columns: BTreeMap<u32, String>,

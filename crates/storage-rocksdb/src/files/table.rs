@@ -19,7 +19,7 @@ pub(super) struct Table<'a> {
     pub(super) stretches: Vec<Stretch>,
     /// Deletions of ranges.
     pub(super) ranges: Vec<Entry>,
-    /// Damage beside the data: places, and what lies there.
+    /// Damage beside the data: places, and what is there.
     pub(super) damage: Vec<Damage>,
     column: Option<u32>,
     properties: Option<Handle>,
@@ -160,7 +160,7 @@ impl<'a> Table<'a> {
             return;
         };
         let mut next = 0;
-        // Partitions of the index lie behind the data.
+        // Partitions of the index are behind the data.
         let data_end = top.first().map_or(index.offset, |(_, handle)| handle.offset);
         for (through, partition) in top {
             let found = self.block(partition, "part of the index").and_then(|block| handles(&block, form.has_deltas));
@@ -192,7 +192,7 @@ impl<'a> Table<'a> {
             let mut last: Option<Vec<u8>> = None;
             while let Some(handle) = self.blocks.find(at, end) {
                 let found = self.blocks.read(handle).and_then(|block| entries(&block));
-                // What follows the data is no data, or begins anew.
+                // What follows the data is no data, or starts over.
                 let Some(found) = found.filter(|found| is_ascending(last.as_deref(), found)) else { break };
                 last = found.last().map(|entry| entry.key.clone());
                 self.stretches.push(Stretch { place: Place::Block(handle), through: last.clone() });
@@ -217,7 +217,7 @@ impl<'a> Table<'a> {
             progress(length);
             let is_whole = match *place {
                 Place::Block(handle) => self.blocks.is_whole(handle),
-                // Without an index this is what stands behind the data.
+                // Without an index this is what is behind the data.
                 Place::Unknown(..) => !is_indexed && through == GREATEST,
             };
             if !is_whole {

@@ -43,7 +43,7 @@ impl Heard {
     }
 }
 
-/// What one process commits, the other can read and is told of; nobody is told of his own commits.
+/// What one process commits, the other can read and is notified of; nobody is notified of his own commits.
 pub fn commits_of_others_are_told(open: OpenTwice<'_>) {
     let engines = open();
     let heard = [0, 1].map(|user| Heard::on(&*engines[user]));
@@ -60,7 +60,7 @@ pub fn commits_of_others_are_told(open: OpenTwice<'_>) {
     heard[1].wait_for(Shard(3), version);
     engines[0].drop_shard(Shard(3)).expect("drop_shard");
     heard[1].wait_for(Shard(3), Version(version.0 + 1));
-    // Whatever was on its way to the first has arrived when it is told of a later commit of the other.
+    // Whatever was on its way to the first has arrived when it is notified of a later commit of the other.
     let version = commit(&*engines[1], Shard(4), puts(Keyspace::Local, &[(b"key", b"value")]));
     heard[0].wait_for(Shard(4), version);
     assert!(!heard[0].versions.lock().contains_key(&Shard(3)), "a process is told of its own commits");

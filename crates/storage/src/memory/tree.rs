@@ -1,6 +1,6 @@
 //! A [`Tree`]: a sorted map that shares what did not change with its copies. Nothing else.
 //!
-//! Entries lie in chunks; a copy of a tree copies one pointer, and a write to a copied tree copies the
+//! Entries are in chunks; a copy of a tree copies one pointer, and a write to a copied tree copies the
 //! list of chunks and the chunks that it touches.
 
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use crate::indexer::runs::RunFile;
 /// Changes when runs get another layout; a checkpoint of another format does not count.
 const FORMAT: u64 = 1;
 
-/// Sorted runs on disk that bring an index from the update sequence of its record to that of the checkpoint. It stands in
+/// Sorted runs on disk that bring an index from the update sequence of its record to that of the checkpoint. It is in
 /// the engine beside the record, so a database that was brought back to an older state has the checkpoints of that state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Checkpoint {

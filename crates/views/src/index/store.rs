@@ -94,7 +94,7 @@ impl IndexStore {
     }
 
     /// Prepares for writing: clears away what a crash left over. The caller is the only one who writes. `None` if what is
-    /// in the shard cannot be used: the index begins anew, in another shard.
+    /// in the shard cannot be used: the index starts over, in another shard.
     pub(crate) fn open(&self) -> Result<Option<Opened<'_>>> {
         let snapshot = self.snapshot()?;
         let record = match Record::read(&*snapshot) {

@@ -1,7 +1,7 @@
 //! Back-pointers: which rows a document has in an index, so that they can be found when it changes.
 //!
-//! An entry is the sort keys of the rows, in the order in which the document emitted them. What the last load wrote lies in
-//! a tree of its own (packed, because a first build writes one for every document); entries that changed since lie beside
+//! An entry is the sort keys of the rows, in the order in which the document emitted them. What the last load wrote is in
+//! a tree of its own (packed, because a first build writes one for every document); entries that changed since are beside
 //! it, one by one, and are asked first. An empty one says that the document has no rows any more.
 
 use settee_storage::{Batch, Cursor, Direction, Expect, KeyRange, Keyspace, Snapshot};

@@ -58,7 +58,7 @@ pub struct Settings {
     pub threads: usize,
     /// How much memory sorted runs may take before they are spilled.
     pub memory_bytes: usize,
-    /// Where they are spilled to. What lies there belongs to checkpoints of builds and must outlive the process.
+    /// Where they are spilled to. What is there belongs to checkpoints of builds and must outlive the process.
     pub run_directory: PathBuf,
     /// How often a long build makes a checkpoint at most, from which it goes on after a crash.
     pub checkpoint_interval_ms: u64,

@@ -1,4 +1,4 @@
-//! [`Sorting`]: the order of rows that lie in one buffer.
+//! [`Sorting`]: the order of rows that are in one buffer.
 //!
 //! Rows are sorted by eight bytes of their keys at a time, as numbers: first all of them, then those among which these
 //! bytes are the same, by the next bytes that differ. In between, the rows may be brought into the order that is known so
@@ -59,7 +59,7 @@ impl Sorting {
         self.sort(bytes, slots, by, 0..slots.len(), 0);
     }
 
-    /// Sorts what [`Sorting::begin`] left. The rows may lie elsewhere by now.
+    /// Sorts what [`Sorting::begin`] left. The rows may be elsewhere by now.
     pub(super) fn finish(&mut self, bytes: &[u8], slots: &mut [Slot], by: By) {
         while let Some((rows, shared)) = self.ties.pop() {
             self.sort(bytes, slots, by, rows, shared);

@@ -103,7 +103,7 @@ fn load_tree(
     loader.finish()
 }
 
-/// In the commit of the new tree, which may say otherwise: what lies beside a tree counts more.
+/// In the commit of the new tree, which may say otherwise: what is beside a tree counts more.
 fn delete_changed_entries(snapshot: &dyn Snapshot, batch: &mut Batch) -> Result<()> {
     let range = KeyRange::default();
     let mut entries = snapshot.scan(Keyspace::IndexEntries, range, Direction::Forward, Expect::All)?;

@@ -50,7 +50,7 @@ pub enum Keys {
         /// Where the rows end; absent: after the very last.
         end: Option<End>,
     },
-    /// `keys`: the rows of each key, in this order, as far as they lie within the bounds. One key is the same as a range
+    /// `keys`: the rows of each key, in this order, as far as they are within the bounds. One key is the same as a range
     /// from it to itself.
     Many(Vec<Json>, Bounds),
 }
@@ -180,10 +180,10 @@ pub enum QueryError {
     /// A view of all partitions, and one was named.
     #[error("`partition` parameter is not supported in this design doc")]
     PartitionOnGlobal,
-    /// `startkey` lies after `endkey`.
+    /// `startkey` is after `endkey`.
     #[error("No rows can match your key range, reverse your start_key and end_key or set descending=true")]
     RangeNotAscending,
-    /// `startkey` lies before `endkey` although `descending=true`.
+    /// `startkey` is before `endkey` although `descending=true`.
     #[error("No rows can match your key range, reverse your start_key and end_key or set descending=false")]
     RangeNotDescending,
 }

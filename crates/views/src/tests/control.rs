@@ -1,4 +1,4 @@
-//! Pausing, resuming and cancelling builds, what is told of them, and what is cleared away when nobody needs it.
+//! Pausing, resuming and cancelling builds, what is shown of them, and what is cleared away when nobody needs it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

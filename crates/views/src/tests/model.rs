@@ -111,7 +111,7 @@ pub(super) fn answer(documents: &Documents, ddoc: &DesignDocument, view: &str, q
             ranges.push(all.iter().filter(|row| in_range(row, start, end)).cloned().collect());
             let before =
                 |row: &&ModelRow| start.as_ref().is_some_and(|start| !is_from(row, start, query.order, collation));
-            // A descending answer without rows stands before those that its start excludes.
+            // A descending answer without rows is before those that its start excludes.
             offset = all.iter().filter(before).count();
         }
         Keys::Many(keys, _) => {

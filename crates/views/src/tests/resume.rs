@@ -77,7 +77,7 @@ fn remember_moments(engine: &FaultyEngine, files: PathBuf) -> Moments {
     moments
 }
 
-/// The checkpoints of a host, with the directories that their runs lie in.
+/// The checkpoints of a host, with the directories that their runs are in.
 fn checkpoints(host: &TestHost, engine: &Arc<dyn Engine>, files: &Path) -> Vec<(RunDirectory, Checkpoint)> {
     let store = |shard| IndexStore::new(Arc::clone(engine), shard, Arc::new(Tokens::new(0)), Arc::default());
     let of = |shard| Some((RunDirectory::new(files, shard), store(shard).checkpoint().unwrap()?));

@@ -424,7 +424,7 @@ impl Inner {
         &self.bytes[range(start, len)]
     }
 
-    /// The child in which `row_key` lies or would lie.
+    /// The child in which `row_key` is or would be.
     pub(crate) fn position(&self, row_key: &[u8]) -> usize {
         let (mut low, mut high) = (1, self.len());
         while low < high {

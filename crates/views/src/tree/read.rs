@@ -146,7 +146,7 @@ impl TreeReader<'_> {
         Ok(node)
     }
 
-    /// Reads the leaves together in which the rows `row_keys` lie or would lie, for who is about to look at them.
+    /// Reads the leaves together in which the rows `row_keys` are or would be, for who is about to look at them.
     pub(crate) fn read_ahead<'k>(&self, root: &Root, row_keys: impl Iterator<Item = &'k [u8]>) -> Result<()> {
         let mut ids = Vec::new();
         let mut bytes = 0;
@@ -190,7 +190,7 @@ impl TreeReader<'_> {
         Ok(level)
     }
 
-    /// The leaf in which `row_key` lies or would lie, and the bytes of its rows.
+    /// The leaf in which `row_key` is or would be, and the bytes of its rows.
     pub(crate) fn leaf_of(&self, root: &Root, row_key: &[u8]) -> Result<(u64, u64)> {
         let (mut id, mut bytes) = (root.node.id, root.node.bytes);
         for _ in 0..root.height {

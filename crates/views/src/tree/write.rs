@@ -12,7 +12,7 @@ pub(crate) trait Committer {
     fn commit(&mut self, batch: Batch) -> Result<()>;
 }
 
-/// Batches are committed when they have this many bytes; early in tests, which look at what lies between two commits.
+/// Batches are committed when they have this many bytes; early in tests, which look at what is between two commits.
 const BATCH_BYTES: usize = if cfg!(test) { 64 << 10 } else { 1 << 20 };
 
 /// Writes nodes, in several commits if there are many.

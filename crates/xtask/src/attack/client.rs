@@ -87,7 +87,7 @@ impl Connection {
         self.is_closing
     }
 
-    /// Sends something, for which the time begins anew.
+    /// Sends something, for which the time starts over.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let bounded = self.stream.get_mut();
         bounded.deadline = Instant::now() + bounded.timeout;

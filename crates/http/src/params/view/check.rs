@@ -1,5 +1,5 @@
 //! What contradicts what among the parameters of a view: the one place for it, in CouchDB's order
-//! (`couch_mrview_util:validate_args`), because the first thing that is found is what the client hears.
+//! (`couch_mrview_util:validate_args`), because the first thing that is found is what the client receives.
 
 use settee_database::Layout;
 use settee_settings::{Settings, query_server_config};

@@ -21,7 +21,7 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 enum Wrong {
     /// It does not come about.
     Before,
-    /// It takes effect, and nobody hears of it.
+    /// It takes effect, and nobody is notified of it.
     After,
     /// Its answer breaks off.
     Cut,

@@ -13,7 +13,7 @@ const IDS: [&str; 9] = ["A", "a", "b", "b\0", "bb", "c", "d", "d\0x", "é"];
 fn belongs(id: &str, params: &ViewParams) -> bool {
     let (first, last) = (params.start.as_ref(), params.end.as_ref());
     let text = |key: &Json| key.value().as_str().map(std::borrow::Cow::into_owned);
-    // A key that is no text lies before all ids: everything follows it, nothing precedes it.
+    // A key that is no text is before all ids: everything follows it, nothing precedes it.
     let after = |key: &Json| text(key).is_none_or(|key| id >= key.as_str());
     let before = |key: &Json| text(key).is_some_and(|key| id <= key.as_str());
     let is_last = last.and_then(text).is_some_and(|key| id == key);

@@ -78,7 +78,7 @@ pub(super) struct Walk<'a> {
 }
 
 enum Rows<'a> {
-    /// All changes in their order; their documents lie in the same order.
+    /// All changes in their order; their documents are in the same order.
     Scanned(Changes<'a>),
     /// All changes in their order, as far as a function passes them.
     Filtered(Box<FilterRunner<'a>>),

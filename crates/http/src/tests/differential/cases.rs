@@ -46,7 +46,7 @@ impl fmt::Display for Answer {
             0 => f.write_str("no end"),
             status if status < 400 => write!(f, "{status}"),
             status => {
-                // The value itself stands beside the answer.
+                // The value itself is beside the answer.
                 let reason = self.reason.split_inclusive(": ").next().unwrap_or_default();
                 let reason = if reason.ends_with(": ") { format!("{reason}…") } else { reason.to_owned() };
                 write!(f, "{status} {}: {reason}", self.error)

@@ -285,7 +285,7 @@ fn han_characters_are_exchanged_one_for_one() {
     assert_eq!(unified.len(), 97_680);
     let used: BTreeSet<char> = unified.iter().filter_map(|&character| han::substitute(character)).collect();
     assert_eq!(used, unified.iter().copied().collect(), "not a permutation");
-    // Those that are used stand in the library in the order that the table was made for.
+    // Those that are used are in the library in the order that the table was made for.
     let block = |character: &char| match character {
         '\u{4e00}'..='\u{9fff}' => 0,
         '\u{f900}'..='\u{faff}' => 1,

@@ -1,4 +1,4 @@
-//! The table of settings against the source: what stands in the table is read somewhere.
+//! The table of settings against the source: what is in the table is read somewhere.
 
 use std::fs;
 use std::path::{Path, PathBuf};
