@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 
-/// What the console is built from, in `console/`.
+/// The sources of the console, in `console/`.
 const SOURCES: [&str; 6] =
     ["index.html", "package.json", "package-lock.json", "tsconfig.json", "vite.config.ts", "src"];
 const GIVEN: &str = "SETTEE_CONSOLE_DIST";

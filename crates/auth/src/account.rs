@@ -21,7 +21,7 @@ pub struct Account {
     roles: Vec<String>,
     salt: String,
     secret: Secret,
-    /// What the password hash is stored as: tells verified credentials from those of an older password.
+    /// The stored form of the password hash: tells verified credentials from those of an older password.
     stored: String,
     origin: Origin,
     totp: Option<Totp>,
@@ -104,7 +104,8 @@ impl Account {
         &self.name
     }
 
-    /// What session cookies are signed with besides the server's secret, so that a new password ends old sessions.
+    /// The salt that session cookies are signed with besides the server's secret, so that a new password ends old
+    /// sessions.
     #[must_use]
     pub fn salt(&self) -> &str {
         &self.salt
@@ -137,7 +138,7 @@ impl Account {
         }
     }
 
-    /// What the password is verified against.
+    /// The hash that the password is verified against.
     pub(crate) fn hash(&self, iterations: &RangeInclusive<u32>) -> Result<&PasswordHash, AuthError> {
         let hash = match &self.secret {
             Secret::Hash(hash) => hash,

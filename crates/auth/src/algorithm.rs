@@ -52,7 +52,7 @@ impl Algorithm {
         if known.is_empty() { vec![Algorithm::Sha256, Algorithm::Sha1] } else { known }
     }
 
-    /// How many bytes it makes.
+    /// The number of bytes that it makes.
     #[must_use]
     pub fn output_len(self) -> usize {
         match self {

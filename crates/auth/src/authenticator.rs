@@ -47,16 +47,16 @@ pub struct Login {
     pub now_ms: u64,
 }
 
-/// What is in force when a login is judged.
+/// The policy in force when a login is checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoginPolicy {
-    /// How many rounds hashes may take.
+    /// The number of rounds that hashes may take.
     pub iterations: RangeInclusive<u32>,
-    /// What becomes of many failures.
+    /// The lockout after many failures.
     pub lockout: LockoutPolicy,
 }
 
-/// What [`Authenticator::check`] found.
+/// The outcome of [`Authenticator::check`].
 #[derive(Debug)]
 pub enum Check {
     /// The password is right.
@@ -157,7 +157,7 @@ impl Authenticator {
         Ok(Check::NeedsHashing(job))
     }
 
-    /// What becomes of a login with a name that nobody has: it is refused, and counted like one with a wrong password.
+    /// The refusal of a login with a name that nobody has, counted like one with a wrong password.
     #[must_use]
     pub fn refuse_unknown(&self, name: &str, peer: IpAddr, now_ms: u64, policy: &LockoutPolicy) -> AuthError {
         let suspect = Suspect::new(&self.shared.key, peer, name, "");

@@ -7,7 +7,7 @@ use settee_model::base64;
 #[error("Authorization header has invalid base64 value")]
 pub struct InvalidHeader;
 
-/// What a client sends with basic authentication.
+/// The credentials of basic authentication.
 #[derive(Clone, PartialEq, Eq)]
 pub struct BasicCredentials {
     /// The name as it was sent; a name that is no UTF-8 is nobody's.

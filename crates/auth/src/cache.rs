@@ -21,7 +21,7 @@ pub(crate) fn fingerprint(key: &[u8; 32], parts: &[&[u8]]) -> Fingerprint {
     fingerprint
 }
 
-/// What is remembered of a password.
+/// The memory of a verified password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Known {
     Right,

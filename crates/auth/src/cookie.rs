@@ -43,8 +43,8 @@ impl SessionCookie {
         &self.name
     }
 
-    /// How many seconds the session still lasts; `None` if it is over, or if the cookie was signed with other secrets.
-    /// `salt` is that of the user's password.
+    /// The number of seconds that the session still lasts; `None` if it is over, or if the cookie was signed with other
+    /// secrets. `salt` is that of the user's password.
     #[must_use]
     pub fn verify(
         &self,

@@ -9,18 +9,18 @@ use crate::algorithm::Algorithm;
 /// Failures that are remembered, of all users together.
 const REMEMBERED_MAX: usize = 10_000;
 
-/// What becomes of a login after many failures (`[chttpd_auth_lockout]`).
+/// The lockout after many failures (`[chttpd_auth_lockout]`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockoutPolicy {
     /// Whether it is refused.
     pub mode: LockoutMode,
     /// After how many failures.
     pub threshold: u64,
-    /// How long a failure counts, from the first one.
+    /// The time for which a failure counts, from the first one.
     pub max_lifetime_ms: u64,
 }
 
-/// What is done about too many failures.
+/// The reaction to too many failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockoutMode {
     /// Nothing.
@@ -47,7 +47,7 @@ impl Suspect {
     }
 }
 
-/// How many failures there were.
+/// The number of failures.
 #[derive(Debug, Default)]
 pub(crate) struct Lockouts {
     failures: HashMap<Suspect, Failures>,

@@ -105,7 +105,7 @@ impl PasswordHash {
         &self.salt
     }
 
-    /// How many rounds it takes; `None` if there are none to be counted.
+    /// The number of rounds that it takes; `None` if there are none to be counted.
     pub(crate) fn iterations(&self) -> Option<NonZeroU32> {
         match self.scheme {
             Scheme::Simple => None,
@@ -125,7 +125,7 @@ impl PasswordHash {
     }
 }
 
-/// What a key was derived from.
+/// The input that a key was derived from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Over {
     Password,

@@ -5,10 +5,10 @@ use subtle::ConstantTimeEq;
 
 use crate::algorithm::Algorithm;
 
-/// How long one password holds.
+/// The time for which one password holds.
 const PERIOD_S: u64 = 30;
 
-/// What a user's one-time passwords are made of.
+/// The parameters of a user's one-time passwords.
 #[derive(Clone)]
 pub struct Totp {
     /// `None`: damaged, nothing matches.
@@ -18,7 +18,7 @@ pub struct Totp {
 }
 
 impl Totp {
-    /// What the document of a user asks for; `None` if it does not.
+    /// The parameters in the document of a user; `None` if it asks for none.
     pub(crate) fn of_document(document: Value<'_>) -> Option<Totp> {
         let totp = document.get("totp")?;
         let text = |member: &str| totp.get(member).and_then(Value::as_str);

@@ -31,7 +31,7 @@ pub enum PasswordRefused {
     Misconfigured,
 }
 
-/// What new passwords have to be like (`[chttpd_auth] password_regexp`).
+/// The rules for new passwords (`[chttpd_auth] password_regexp`).
 #[derive(Clone, Debug)]
 pub struct PasswordRules(Vec<Rule>);
 
@@ -158,7 +158,7 @@ impl PasswordRules {
     }
 }
 
-/// What is left to be read of terms in Erlang's notation.
+/// The rest of terms in Erlang's notation.
 struct Terms<'a>(&'a str);
 
 impl Terms<'_> {

@@ -35,7 +35,7 @@ pub(crate) struct Reads {
 pub(crate) struct Loaded {
     database: Database,
     by_month: BTreeMap<(u32, u32), u64>,
-    /// How many documents have each score.
+    /// The number of documents that have each score.
     by_score: Vec<u64>,
 }
 

@@ -232,7 +232,7 @@ impl Client {
     }
 }
 
-/// How many commits the server has synced, if it tells.
+/// The number of commits that the server has synced, if it tells.
 async fn synced_commits(connection: &mut Connection) -> Result<Option<f64>> {
     let answer = connection.get_any("/_node/_local/_prometheus").await?;
     let text = String::from_utf8_lossy(&answer.body);

@@ -11,7 +11,7 @@ pub struct File {
     pub content_type: &'static str,
     /// Whether another content would have another path, so that nobody needs to ask for it twice.
     pub is_immutable: bool,
-    /// What it holds, as gzip.
+    /// The contents, as gzip.
     pub gzip: &'static [u8],
 }
 
@@ -29,7 +29,7 @@ pub fn file(path: &str) -> Option<&'static File> {
 mod tests {
     use super::*;
 
-    /// What a browser loads before the console shows something, compressed.
+    /// The bytes that a browser loads before the console shows something, compressed.
     const FIRST_PAGE_BYTES: usize = 300_000;
 
     #[test]

@@ -23,7 +23,7 @@ const DATABASES: &str = "_dbs";
 /// How much of the past of an event's document is remembered: nobody reads it, and it is written often.
 const REMEMBERED_REVISIONS: u64 = 5;
 
-/// What happened to a database.
+/// The event that happened to a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Happened {
     /// It was created.
@@ -54,12 +54,12 @@ impl Happened {
     }
 }
 
-/// What happened to the databases of a catalog since somebody last took it.
+/// The events of the databases of a catalog since somebody last took them.
 #[derive(Default)]
 pub struct Activity {
     state: Mutex<State>,
     pub(crate) counters: Counters,
-    /// What is kept of design documents, of all databases in memory.
+    /// The cache of design documents, of all databases in memory.
     pub(crate) design_bytes: Arc<AtomicUsize>,
 }
 

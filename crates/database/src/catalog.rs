@@ -46,7 +46,7 @@ pub enum Layout {
     Partitioned,
 }
 
-/// What its creator decides about a database.
+/// The options of a database that its creator chooses.
 #[derive(Clone, Copy, Debug)]
 pub struct DatabaseOptions {
     /// The time of creation, in milliseconds of the Unix epoch.
@@ -55,7 +55,7 @@ pub struct DatabaseOptions {
     pub instance: u64,
     /// How documents are divided.
     pub layout: Layout,
-    /// How many shards clients are told of. One is made, whatever it says.
+    /// The number of shards that clients are told of. One is made, whatever it says.
     pub q: u32,
 }
 
@@ -86,7 +86,7 @@ impl NameLocks {
     }
 }
 
-/// What is stored of a database in the catalog.
+/// The record of a database in the catalog.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry {
     pub(crate) shard: Shard,
@@ -145,7 +145,7 @@ impl Catalog {
         &self.engine
     }
 
-    /// What happens to the databases.
+    /// The events of the databases.
     #[must_use]
     pub fn activity(&self) -> &Arc<Activity> {
         &self.activity
@@ -163,8 +163,8 @@ impl Catalog {
         self.open.all()
     }
 
-    /// How many databases stay in memory: beyond that, those that nobody holds go, the least recently used first.
-    /// Those that requests, feeds or builds of indexes hold stay however many they are.
+    /// The number of databases that stay in memory: beyond that, those that nobody holds go, the least recently used
+    /// first. Those that requests, feeds or builds of indexes hold stay however many they are.
     pub fn set_max_open(&self, limit: usize) {
         self.open.set_limit(limit);
     }

@@ -32,7 +32,7 @@ pub struct Change<'a> {
     pub id: &'a str,
     /// Its winning revision.
     pub rev: Rev,
-    /// What is stored for the winner.
+    /// The record of the winner.
     pub stored: Stored,
     /// Whether it has other leaves.
     pub leaves: Leaves,
@@ -120,7 +120,7 @@ impl<'a> Changes<'a> {
 }
 
 impl BodyScan<'_> {
-    /// What is stored in the place of the body of `stored`, if it is one chunk and the scan finds it ahead.
+    /// The value in the place of the body of `stored`, if it is one chunk and the scan finds it ahead.
     fn bytes(&mut self, stored: Stored) -> Result<Option<&[u8]>> {
         let wanted = keys::body(stored.body_seq, 0);
         if stored.total_bytes() > keys::BODY_CHUNK_BYTES || self.key.is_some_and(|key| key > wanted) {

@@ -68,7 +68,7 @@ impl<'a> Reader<'a> {
         Ok(*first)
     }
 
-    /// What was not read yet.
+    /// The rest that was not read yet.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest
     }

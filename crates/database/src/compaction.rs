@@ -36,7 +36,7 @@ pub enum Compaction {
     Running,
 }
 
-/// What a compaction could give back.
+/// The bytes that a compaction could give back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Garbage {
     /// Bytes of all bodies, uncompressed, and of all attachments, each content once.
@@ -75,7 +75,7 @@ impl Database {
         self.compacting.0.load(Ordering::Acquire)
     }
 
-    /// What a compaction could give back.
+    /// The bytes that a compaction could give back.
     ///
     /// # Errors
     /// When the engine failed.
@@ -189,11 +189,11 @@ fn find(view: &ReadView, start: &[u8]) -> Result<Piece> {
     Ok(piece)
 }
 
-/// How long a throttled compaction rests between two pieces; a piece takes about as long.
+/// The time that a throttled compaction rests between two pieces; a piece takes about as long.
 const REST: Duration = Duration::from_millis(10);
 
-/// What [`Database::compact`] calls between pieces to leave others their share of the machine, until `is_over` says
-/// that the compaction shall end.
+/// The pause that [`Database::compact`] makes between pieces to leave others their share of the machine, until
+/// `is_over` says that the compaction shall end.
 pub fn throttled(is_over: impl Fn() -> bool) -> impl FnMut() -> ControlFlow<()> {
     move || {
         std::thread::sleep(REST);

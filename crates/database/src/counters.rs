@@ -21,7 +21,7 @@ impl Counter {
     }
 }
 
-/// What happened in all databases.
+/// The events of all databases.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Commits; many updates share one.

@@ -20,7 +20,7 @@ use crate::read::ReadView;
 use crate::update::{Fullness, Queue};
 use crate::{Counters, DatabaseError, Result, keys};
 
-/// How many revisions of a branch are remembered unless a database says otherwise, as in CouchDB.
+/// The number of revisions of a branch are remembered unless a database says otherwise, as in CouchDB.
 pub(crate) const DEFAULT_REVS_LIMIT: u64 = 1000;
 
 /// Counters that change with every commit: the head of the shard.
@@ -44,7 +44,7 @@ pub(crate) struct Meta {
     pub(crate) content_bytes: u64,
     /// The update sequence of the newest change of a design document, removals included.
     pub(crate) design_seq: u64,
-    /// How many purges there were; the number of the last one.
+    /// The number of purges that there were; the number of the last one.
     pub(crate) purge_seq: u64,
     /// The number of the newest purge that is no longer remembered.
     pub(crate) purges_forgotten: u64,
@@ -77,7 +77,7 @@ impl Meta {
         })
     }
 
-    /// What the leaves of all documents have.
+    /// The totals of the leaves of all documents.
     pub(crate) fn leaves(&self) -> LeafBytes {
         LeafBytes { bodies: self.leaf_bytes, attachments: self.leaf_attachment_bytes }
     }
@@ -115,10 +115,11 @@ impl LeafBytes {
     }
 }
 
-/// What is stored for a document beside its bodies, about: its id, its revision tree and its place among the changes.
+/// The bytes that are stored for a document beside its bodies, about: its id, its revision tree and its place among the
+/// changes.
 const RECORD_BYTES: u64 = 100;
 
-/// What a database tells about itself.
+/// The figures of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatabaseInfo {
     /// The last update sequence.
@@ -137,7 +138,7 @@ pub struct DatabaseInfo {
     pub purge_seq: u64,
 }
 
-/// What subscribers receive.
+/// The events that subscribers receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Everything up to this update sequence can be read.
@@ -153,7 +154,7 @@ pub struct Closed;
 /// The ranks that readers may need: of the last commit, and of the one about to be made.
 pub(crate) type PublishedRanks = [Arc<Ranks>; 2];
 
-/// What only the leader of the update queue touches.
+/// The state that only the leader of the update queue touches.
 #[derive(Debug)]
 pub(crate) struct Writer {
     pub(crate) state: ShardState,
@@ -283,7 +284,7 @@ impl Database {
         self.entry.layout
     }
 
-    /// How many shards its creator asked for.
+    /// The number of shards that its creator asked for.
     #[must_use]
     pub fn q(&self) -> u32 {
         self.entry.q
@@ -342,7 +343,7 @@ impl Database {
         })
     }
 
-    /// How many revisions of a branch are remembered.
+    /// The number of revisions of a branch are remembered.
     ///
     /// # Errors
     /// When the engine failed.

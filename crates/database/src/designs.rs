@@ -14,7 +14,7 @@ use crate::{Database, DatabaseError, ReadView};
 const DATABASE_BYTES: usize = 2 << 20;
 const ALL_BYTES: usize = 64 << 20;
 
-/// What was made so far.
+/// The part that was made so far.
 pub(crate) struct OfDesigns {
     made: Mutex<Made>,
     /// Bytes that are kept for all databases.
@@ -72,8 +72,8 @@ impl Drop for OfDesigns {
 }
 
 impl Database {
-    /// What `make` makes of the design documents, and about how many bytes that has: as it was made before, unless one of
-    /// them has changed since. What has a name is told from other things of its type.
+    /// The value that `make` derives from the design documents, and about how many bytes it has: as it was made before,
+    /// unless one of them has changed since. What has a name is told from other things of its type.
     ///
     /// # Errors
     /// Those of `make`, which are not kept, and when the database was deleted or cannot be read.

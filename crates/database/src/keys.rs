@@ -5,10 +5,10 @@
 
 use crate::{DatabaseError, Result};
 
-/// How many bytes of a body one stored value holds; engines are free to refuse values of 100 kB.
+/// The number of bytes of a body one stored value holds; engines are free to refuse values of 100 kB.
 pub(crate) const BODY_CHUNK_BYTES: usize = if cfg!(test) { 100 } else { 64 << 10 };
 
-/// How many bytes of an attachment one stored value holds.
+/// The number of bytes of an attachment one stored value holds.
 pub(crate) const ATTACHMENT_CHUNK_BYTES: usize = BODY_CHUNK_BYTES;
 
 /// Marks of uploads lie under this prefix.
@@ -18,7 +18,7 @@ pub(crate) const UPLOAD: &[u8] = b"u";
 pub(crate) const META: &[u8] = b"meta";
 /// The limit of remembered revisions.
 pub(crate) const REVS_LIMIT: &[u8] = b"revs_limit";
-/// How many purges are remembered after a compaction.
+/// The number of purges that are remembered after a compaction.
 pub(crate) const PURGED_INFOS_LIMIT: &[u8] = b"purged_infos_limit";
 /// Purges by their numbers.
 pub(crate) const PURGE: &[u8] = b"purge/";

@@ -11,7 +11,7 @@ use crate::codec::Reader;
 use crate::update::{Purge, decode_purge_number};
 use crate::{Database, ReadView, Result, keys};
 
-/// How many purges are remembered unless a database says otherwise, as in CouchDB.
+/// The number of purges that are remembered unless a database says otherwise, as in CouchDB.
 const DEFAULT_LIMIT: u64 = 1000;
 
 impl ReadView {
@@ -46,7 +46,7 @@ impl ReadView {
         Ok(())
     }
 
-    /// How many purges are remembered after a compaction.
+    /// The number of purges that are remembered after a compaction.
     ///
     /// # Errors
     /// When the engine failed.
@@ -59,7 +59,7 @@ impl ReadView {
 }
 
 impl Database {
-    /// How many purges are remembered after a compaction.
+    /// The number of purges that are remembered after a compaction.
     ///
     /// # Errors
     /// When the engine failed.

@@ -51,9 +51,9 @@ pub(crate) struct Bucket<'a> {
     pub(crate) start: &'a [u8],
     /// The least key of the next bucket.
     pub(crate) end: Option<&'a [u8]>,
-    /// How many entries are in the buckets before.
+    /// The number of entries that are in the buckets before.
     pub(crate) before: u64,
-    /// How many entries are in this one.
+    /// The number of entries that are in this one.
     pub(crate) count: u64,
 }
 
@@ -131,7 +131,7 @@ impl Counts {
         }
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     pub(crate) fn total(&self) -> u64 {
         self.counts.iter().map(|count| u64::from(*count)).sum()
     }

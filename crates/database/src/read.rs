@@ -42,7 +42,7 @@ pub struct ReadView {
 pub struct Revision {
     /// Its attachments, in its order.
     pub attachments: Vec<Attachment>,
-    /// What is stored in the place of the body, which is the end of it.
+    /// The value in the place of the body, which is the end of it.
     bytes: Vec<u8>,
     body_at: usize,
 }
@@ -173,7 +173,7 @@ impl ReadView {
         }
     }
 
-    /// How many documents there are, and how many deleted ones.
+    /// The number of documents, and how many deleted ones.
     ///
     /// # Errors
     /// When the engine failed.
@@ -341,7 +341,7 @@ impl ReadView {
         Ok(AllDocs { view: self, cursor, range: range.clone(), direction, id: String::new() })
     }
 
-    /// How many documents that are not deleted have an id below `id`.
+    /// The number of documents that are not deleted have an id below `id`.
     ///
     /// # Errors
     /// When the engine failed.
@@ -357,7 +357,7 @@ impl ReadView {
         Ok(rank)
     }
 
-    /// How many documents last changed after `seq`.
+    /// The number of documents that last changed after `seq`.
     ///
     /// # Errors
     /// When the engine failed.

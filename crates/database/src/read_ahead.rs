@@ -62,7 +62,7 @@ impl ReadAhead {
         }
     }
 
-    /// What is stored as the first chunk of a body. It is given away: nobody reads a revision twice in a row.
+    /// The first chunk of a body. It is given away: nobody reads a revision twice in a row.
     pub(crate) fn take_body(&mut self, body_seq: u64) -> Option<Option<Vec<u8>>> {
         self.bodies.remove(&body_seq)
     }

@@ -16,23 +16,23 @@ const HAS_VALUE: u8 = 4;
 const OWN_SEQUENCE: u8 = 8;
 const HAS_ATTACHMENTS: u8 = 16;
 
-/// What is stored for one revision.
+/// The record of one revision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stored {
     /// Whether the revision is a deletion.
     pub deleted: bool,
     /// The update sequence that wrote its body, which is where the body is.
     pub body_seq: u64,
-    /// How many bytes its body has.
+    /// The number of bytes that its body has.
     pub size: u32,
-    /// How many bytes before the body tell of the attachments; 0 without attachments.
+    /// The number of bytes before the body that tell of the attachments; 0 without attachments.
     pub attachments_size: u32,
-    /// How many bytes its attachments have together, as they are stored.
+    /// The number of bytes that its attachments have together, as they are stored.
     pub attachments_length: u64,
 }
 
 impl Stored {
-    /// How many bytes are stored in the place of the body.
+    /// The number of bytes that are stored in the place of the body.
     pub(crate) fn total_bytes(&self) -> usize {
         self.attachments_size as usize + self.size as usize
     }
@@ -50,7 +50,7 @@ pub struct Head {
     pub seq: u64,
     /// The winning revision.
     pub rev: Rev,
-    /// What is stored for it.
+    /// The record of it.
     pub stored: Stored,
     /// Whether there are other leaves.
     pub has_conflicts: bool,
@@ -241,7 +241,7 @@ fn read_sizes(reader: &mut Reader<'_>, flags: u8, body_seq: u64) -> Result<Store
     Ok(stored)
 }
 
-/// What is stored under an update sequence.
+/// The record under an update sequence.
 #[derive(Clone, Debug)]
 pub(crate) struct SequenceEntry<'a> {
     pub(crate) id: &'a str,

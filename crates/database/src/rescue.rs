@@ -24,18 +24,18 @@ use crate::{DatabaseError, DocUpdate, EditMode, Result, Work, keys};
 pub struct Loss {
     /// The document, if it is known.
     pub document: Option<String>,
-    /// What is lost of it.
+    /// The parts of it that are lost.
     pub what: String,
 }
 
-/// What became of a database.
+/// The outcome for a database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rescued {
-    /// How many documents are there again.
+    /// The number of documents that are there again.
     pub documents: u64,
-    /// How many leaf revisions they have.
+    /// The number of leaf revisions that they have.
     pub revisions: u64,
-    /// What is lost.
+    /// The parts that are lost.
     pub losses: Vec<Loss>,
 }
 

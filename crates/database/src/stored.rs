@@ -50,7 +50,7 @@ impl StoredDatabase {
         bytes.map(|bytes| StoredChange::decode(seq, &bytes)).transpose()
     }
 
-    /// What is stored of a revision, whole; an error if any part of it is missing.
+    /// The stored form of a revision, whole; an error if any part of it is missing.
     pub(crate) fn revision(&self, stored: Stored) -> Result<Revision> {
         let size = stored.total_bytes();
         let mut bytes = Vec::with_capacity(size);

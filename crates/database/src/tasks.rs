@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-/// What a task works on.
+/// The object that a task works on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskKind {
     /// An index of a design document is brought up to date.
@@ -31,7 +31,7 @@ pub enum TaskKind {
 pub struct TaskState {
     /// A number that no other task of this process has.
     pub id: u64,
-    /// What it works on.
+    /// The object that it works on.
     pub kind: TaskKind,
     /// How much is done.
     pub changes_done: u64,
@@ -53,7 +53,7 @@ impl TaskState {
         (self.changes_done * 100).checked_div(self.total_changes).map_or(100, |percent| percent.min(100))
     }
 
-    /// How many seconds it takes until everything is done, at the speed so far. Unknown in the first seconds.
+    /// The number of seconds that it takes until everything is done, at the speed so far. Unknown in the first seconds.
     #[must_use]
     pub fn eta_s(&self) -> Option<u64> {
         let seconds = self.updated_on.saturating_sub(self.started_on);

@@ -26,9 +26,9 @@ const PROBLEMS_MAX: usize = 1000;
 pub struct Place {
     /// Its name.
     pub name: String,
-    /// Where its documents are.
+    /// The place of its documents.
     pub shard: Shard,
-    /// Where its indexes are.
+    /// The place of its indexes.
     pub indexes: Vec<Shard>,
 }
 
@@ -37,22 +37,22 @@ pub struct Place {
 pub struct Problem {
     /// The document, if it is one.
     pub document: Option<String>,
-    /// What is wrong.
+    /// The fault.
     pub what: String,
 }
 
-/// What was found in a database.
+/// The findings in a database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// How many documents were looked at.
+    /// The number of documents that were looked at.
     pub documents: u64,
-    /// How many attachments, each content once.
+    /// The number of attachments, each content once.
     pub attachments: u64,
     /// Bytes of bodies and attachments.
     pub bytes: u64,
-    /// What is wrong.
+    /// The fault.
     pub problems: Vec<Problem>,
-    /// How many more problems there are.
+    /// The number of more problems.
     pub more: u64,
 }
 

@@ -64,7 +64,7 @@ impl DocumentBatch {
         Ok(())
     }
 
-    /// How many documents there are.
+    /// The number of documents.
     #[must_use]
     pub fn len(&self) -> usize {
         self.documents.len()
@@ -76,7 +76,7 @@ impl DocumentBatch {
         self.documents.is_empty()
     }
 
-    /// How many bytes the documents have together.
+    /// The number of bytes that the documents have together.
     #[must_use]
     pub fn size_bytes(&self) -> usize {
         self.ids.len() + self.text.len()
@@ -101,7 +101,7 @@ impl DocumentBatch {
     }
 }
 
-/// What the map functions made of a batch, in the order of the documents, then of the functions,
+/// The rows that the map functions made of a batch, in the order of the documents, then of the functions,
 /// then of the calls of `emit`.
 #[derive(Clone, Debug, Default)]
 pub struct Emissions {
@@ -175,7 +175,7 @@ pub struct MapFailure {
     pub document: u32,
     /// The index of the function in its program.
     pub function: u32,
-    /// What was thrown.
+    /// The value that was thrown.
     pub message: String,
 }
 
@@ -261,7 +261,7 @@ impl Emissions {
         }
     }
 
-    /// How many rows there are.
+    /// The number of rows.
     #[must_use]
     pub fn len(&self) -> usize {
         self.rows.len()

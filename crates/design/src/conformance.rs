@@ -33,7 +33,7 @@ pub use values::{random_values_survive, values_survive};
 pub struct Subject<'a> {
     /// The language.
     pub language: &'a dyn Language,
-    /// What functions may use. The time is that of a busy machine: nothing here comes to its end.
+    /// Limits of functions. The time is that of a busy machine: nothing here comes to its end.
     pub limits: Limits,
     /// The same for functions that hang, where the suite waits for the time to be over: a language and limits with little.
     pub short_timeout: (&'a dyn Language, Limits),
@@ -52,7 +52,7 @@ pub struct Subject<'a> {
     /// * `filters.kind` passes documents whose member `kind` is that of the query; `views.x.map` emits for those of kind `x`;
     /// * `lists.ids` sends `head,`, for each row its id and a comma, and `tail`.
     pub design: Option<&'a str>,
-    /// What is not alike everywhere.
+    /// The differences between languages.
     pub ways: Ways,
 }
 
@@ -97,20 +97,20 @@ pub struct LibraryFunctions<'a> {
     pub twice: &'a str,
 }
 
-/// What languages do in different ways.
+/// The ways in which languages differ.
 #[derive(Clone, Copy, Debug)]
 pub struct Ways {
-    /// What becomes of numbers.
+    /// The fate of numbers.
     pub numbers: Numbers,
-    /// What becomes of an exception in a map function, besides that its document emits nothing.
+    /// The fate of an exception in a map function, besides that its document emits nothing.
     pub map_exceptions: MapExceptions,
-    /// What becomes of an exception in a reduce function.
+    /// The fate of an exception in a reduce function.
     pub reduce_exceptions: ReduceExceptions,
     /// The name of the error of a function that takes too long.
     pub timeout: &'static str,
 }
 
-/// What becomes of numbers on their way through a function.
+/// The fate of numbers on their way through a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Numbers {
     /// Their text stays.
@@ -130,7 +130,7 @@ pub enum MapExceptions {
     Logged,
 }
 
-/// What becomes of a group whose reduce function throws.
+/// The fate of a group whose reduce function throws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReduceExceptions {
     /// It is reduced to null.

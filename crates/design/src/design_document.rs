@@ -9,7 +9,7 @@ use std::sync::Arc;
 use settee_model::collate::Collation;
 use settee_model::json::{Kind, Value};
 
-/// What a design document says about views.
+/// The views of a design document and their options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DesignDocument {
     /// The id of the document, `_design/` included.
@@ -31,7 +31,7 @@ pub struct DesignDocument {
     pub swap: Swap,
 }
 
-/// What answers for a view whose index is not ready.
+/// The index that answers for a view whose own is not ready.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Swap {
     /// Nothing: queries wait.
@@ -43,7 +43,7 @@ pub enum Swap {
     Never,
 }
 
-/// What documents a map function sees, and how.
+/// The documents that a map function sees, and how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct DesignOptions {
     /// `include_design`: design documents are mapped as well.
@@ -65,7 +65,7 @@ pub struct ViewDefinition {
     pub collation: Collation,
 }
 
-/// What is wrong with a design document. CouchDB: 400 `invalid_design_doc`, with this text.
+/// The fault of a design document. CouchDB: 400 `invalid_design_doc`, with this text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidMember {
     /// A member has the wrong type.
@@ -73,7 +73,7 @@ pub enum InvalidMember {
     Type {
         /// The member's name, after those of the members that it is in.
         path: String,
-        /// What it may be.
+        /// The types it may have.
         expected: Types,
     },
     /// A view has no map function.

@@ -14,7 +14,7 @@ use crate::{DocumentBatch, RunError};
 /// A design document whose functions are to be called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DesignSource {
-    /// What tells its database from others, also from earlier ones of the same name.
+    /// The number that tells its database from others, also from earlier ones of the same name.
     pub database: u64,
     /// Its id, `_design/` included.
     pub id: Arc<str>,
@@ -40,9 +40,9 @@ pub enum CallError {
     /// It threw something else, or does not compile.
     #[error("{name}: {reason}")]
     Failed {
-        /// What clients see as `error`.
+        /// The `error` that clients see.
         name: String,
-        /// What clients see as `reason`.
+        /// The `reason` that clients see.
         reason: String,
     },
     /// It broke a limit, or the machinery failed.
@@ -62,7 +62,7 @@ impl CallError {
         }
     }
 
-    /// What becomes of a value that a function threw, or that came in the place of its result: `{forbidden: …}` and
+    /// The meaning of a value that a function threw, or that came in the place of its result: `{forbidden: …}` and
     /// `{unauthorized: …}` are refusals, of anything else the first member or the whole is the reason.
     #[must_use]
     pub fn thrown(value: Value<'_>) -> Self {
@@ -129,7 +129,7 @@ pub trait ListSink {
     fn chunk(&mut self, chunk: &[u8]) -> ControlFlow<()>;
 }
 
-/// What comes after some rows.
+/// The piece of input after some rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MoreRows {
     /// Perhaps others.
@@ -138,7 +138,7 @@ pub enum MoreRows {
     No,
 }
 
-/// What a list function does after some rows.
+/// The output of a list function after some rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListState {
     /// It waits for further rows.

@@ -26,7 +26,7 @@ pub use functions::{CallError, DesignProgram, DesignSource, ListSession, ListSin
 pub use limits::{Allowance, Excess, Growth, Limits, overflow_text};
 pub use shares::Shares;
 
-/// What a language needs to know to compile the map functions of one pass over a database.
+/// The input for compiling the map functions of one pass over a database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MapSource {
     /// The source text of each map function.
@@ -89,8 +89,8 @@ pub trait Language: Send + Sync {
     /// When it does not compile or the language is not available.
     fn reducer(&self, source: &str, limits: Limits) -> Result<Box<dyn Reducer>, CompileError>;
 
-    /// What would run each map function of `source`, as [`Program::engine`] names it. A language with one engine names
-    /// none.
+    /// The engine that would run each map function of `source`, as [`Program::engine`] names it. A language with one
+    /// engine names none.
     fn engines(&self, source: &MapSource) -> Vec<Engine> {
         let _ = source;
         Vec::new()
@@ -117,7 +117,7 @@ pub trait Language: Send + Sync {
     }
 }
 
-/// What runs a map function, where a language has several engines.
+/// The engine of a map function, where a language has several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Engine {
     /// Its name, for example `native` or `quickjs`.
@@ -165,7 +165,7 @@ pub trait Program: Send {
         self.map_in_parts(batch, output, &mut |_| ControlFlow::Continue(()))
     }
 
-    /// What runs the map function at index `function`; `None` where a language has one engine only.
+    /// The engine of the map function at index `function`; `None` where a language has one engine only.
     fn engine(&self, function: usize) -> Option<Engine> {
         let _ = function;
         None

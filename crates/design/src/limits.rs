@@ -5,7 +5,7 @@
 //! must not keep an index from everybody. Limits are enforced by the languages, because what is too much must not cross
 //! from a worker into the server.
 
-/// What a running function may use.
+/// The limits of a running function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The longest time one document, or one reduction, may take.
@@ -25,11 +25,11 @@ pub struct Limits {
     pub reduction_bytes: u64,
     /// After so many emitted bytes a program hands on its rows, before it goes on with its batch.
     pub bytes_per_part: u64,
-    /// What becomes of reductions that do not shrink.
+    /// The limit for reductions that do not shrink.
     pub growth: Growth,
 }
 
-/// What becomes of reductions that are hardly shorter than what they reduce: CouchDB's `reduce_limit`.
+/// The reaction to reductions that are hardly shorter than what they reduce: CouchDB's `reduce_limit`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Growth {
     /// An error takes their place.
@@ -57,7 +57,7 @@ impl Default for Limits {
     }
 }
 
-/// What is stored instead of a reduction that is too long for its input, or altogether, as CouchDB's query server words it.
+/// The text that is stored instead of a reduction that is too long for its input, or altogether, as CouchDB words it.
 #[must_use]
 pub fn overflow_text(input_bytes: u64, output_bytes: u64) -> Vec<u8> {
     let reason =
@@ -65,7 +65,7 @@ pub fn overflow_text(input_bytes: u64, output_bytes: u64) -> Vec<u8> {
     format!("{{\"reduce_overflow_error\":\"{reason}\"}}").into_bytes()
 }
 
-/// What one function may still emit for one document.
+/// The allowance of one function for one document.
 #[derive(Clone, Copy, Debug)]
 pub struct Allowance {
     limits: Limits,
@@ -73,7 +73,7 @@ pub struct Allowance {
     bytes: u64,
 }
 
-/// What a function has emitted too much of.
+/// The allowance that a function has exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Excess {
     /// One key is too long.

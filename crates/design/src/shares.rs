@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 
-/// How many free ones let an owner have how many.
+/// The number of free ones that let an owner have how many.
 const SHARE: usize = 2;
 
 /// A number of things and who has them.
@@ -69,7 +69,7 @@ impl Shares {
 mod tests {
     use super::*;
 
-    /// How many each of several owners gets who come one after another and take what they may.
+    /// The number of each of several owners that gets who come one after another and take what they may.
     fn shares(capacity: usize, owners: u64) -> Vec<usize> {
         let mut shares = Shares::new(capacity);
         let all = |owner| std::iter::repeat_with(|| shares.try_take(Some(owner))).take_while(|taken| *taken).count();

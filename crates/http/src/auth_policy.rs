@@ -62,7 +62,7 @@ pub(crate) enum Anonymous {
     RefusedExceptUp,
 }
 
-/// What session cookies are like.
+/// The attributes of session cookies.
 #[derive(Clone, Debug)]
 pub(crate) struct CookiePolicy {
     pub(crate) timeout_s: u64,
@@ -73,7 +73,7 @@ pub(crate) struct CookiePolicy {
     pub(crate) same_site: Option<&'static str>,
 }
 
-/// What proxies send.
+/// The headers that proxies send.
 #[derive(Clone, Debug)]
 pub(crate) struct ProxyPolicy {
     /// Whether they have to prove that they know the secret.
@@ -88,7 +88,7 @@ pub(crate) struct ProxyPolicy {
 pub(crate) struct KeySource {
     /// `http:` and `https:` are asked for, everything else is the path of a file.
     pub(crate) address: String,
-    /// How long what was read counts.
+    /// The time for which what was read counts.
     pub(crate) fresh_ms: u64,
 }
 
@@ -148,8 +148,8 @@ impl AuthPolicy {
     }
 }
 
-/// What a value would have to be, if requests could not be judged by it: the end of a sentence that begins with "must be". A
-/// server refuses such a value before it can lock anybody out or let anybody in.
+/// The rule that a value breaks, if requests could not be judged by it: the end of a sentence that begins with "must
+/// be". A server refuses such a value before it can lock anybody out or let anybody in.
 #[must_use]
 pub fn violation(section: &str, key: &str, value: &str) -> Option<&'static str> {
     if value.trim().is_empty() {

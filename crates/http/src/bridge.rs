@@ -25,7 +25,7 @@ use crate::respond::{self, Aborted, Answer};
 /// A streamed answer is sent in pieces of about this size; an answer that is smaller goes out whole.
 const PIECE_BYTES: usize = 32 << 10;
 
-/// How many pieces may wait for a slow reader.
+/// The number of pieces that may wait for a slow reader.
 const PIECES_WAITING: usize = 4;
 
 /// Runs `work` on a thread that may block.

@@ -33,7 +33,7 @@ enum Frames {
     From(Vec<String>),
 }
 
-/// What of a request decides how its answer is marked.
+/// The properties of a request that decide how its answer is marked.
 pub(crate) struct Viewer {
     origin: Option<HeaderValue>,
     host: Option<HeaderValue>,

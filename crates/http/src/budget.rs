@@ -23,8 +23,8 @@ pub(crate) use account::{Account, Held, SLICE_BYTES};
 const TIGHT_PERCENT: usize = 60;
 const FULL_PERCENT: usize = 85;
 
-/// How long a client may keep memory without taking or sending anything once the budget is tight, and once it is full. A
-/// slow line moves a piece in less than the first.
+/// The time for which a client may keep memory without taking or sending anything once the budget is tight, and once it
+/// is full. A slow line moves a piece in less than the first.
 const STALL_TIGHT: Duration = Duration::from_secs(2);
 const STALL_FULL: Duration = Duration::from_millis(200);
 

@@ -31,23 +31,23 @@ use crate::stream::{Begun, Paced};
 use crate::target::{HeadLimits, Lenient};
 use crate::tls::Tls;
 
-/// What a client sends first that speaks HTTP/2 without TLS.
+/// The first bytes of a client that speaks HTTP/2 without TLS.
 const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// More than a head may have, so that [`Lenient`] and not the library finds what is too much.
 const ROOM_BYTES: usize = 16 << 10;
 const ROOM_HEADERS: usize = 8;
 
-/// What of a request's body may be buffered unread, for each stream and for all of a connection.
+/// The bytes of a request's body that may be buffered unread, for each stream and for all of a connection.
 const H2_WINDOW_BYTES: u32 = 1 << 20;
 
-/// What of an answer may be buffered unsent, for each stream.
+/// The bytes of an answer that may be buffered unsent, for each stream.
 const H2_SEND_BUFFER_BYTES: usize = 128 << 10;
 
 /// Streams that were reset before anybody had looked at them; a client that makes more is cut off.
 const H2_RESETS_MAX: usize = 100;
 
-/// What of an answer the system takes in before the client wants it.
+/// The bytes of an answer that the system takes in before the client wants them.
 #[cfg(target_os = "linux")]
 const UNSENT_BYTES: u32 = 256 << 10;
 
@@ -55,21 +55,21 @@ const UNSENT_BYTES: u32 = 256 << 10;
 const H2_PING_EVERY: Duration = Duration::from_secs(75);
 const H2_PING_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long a connection that has to leave may take to say so.
+/// The time that a connection that has to leave may take to say so.
 const LEAVE_TIME: Duration = Duration::from_millis(100);
 
-/// What bounds a connection.
+/// The limits of a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
-    /// What a head may have at most.
+    /// The most bytes and fields of a head.
     pub(crate) head: HeadLimits,
-    /// How long a client may take for a handshake, and for each head that it has begun.
+    /// The time that a client may take for a handshake, and for each head that it has begun.
     pub(crate) head_time: Duration,
-    /// How long a connection may stay without a request.
+    /// The time for which a connection may stay without a request.
     pub(crate) idle_time: Duration,
-    /// How long a client may take nothing of what is sent.
+    /// The time for which a client may take nothing of what is sent.
     pub(crate) send_time: Duration,
-    /// How many requests an HTTP/2 client may have open on a connection.
+    /// The number of requests that an HTTP/2 client may have open on a connection.
     pub(crate) streams: u32,
 }
 

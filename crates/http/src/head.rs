@@ -11,7 +11,7 @@ use crate::auth_policy::Handler;
 use crate::budget::Account;
 use crate::origin::Scheme;
 
-/// What was asked for, and by whom.
+/// The request, and who sent it.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestHead {
     /// The method in effect; HEAD counts as GET.
@@ -19,7 +19,7 @@ pub(crate) struct RequestHead {
     pub(crate) uri: Uri,
     /// The address of the client.
     pub(crate) peer: IpAddr,
-    /// What the client's address of this server begins with.
+    /// The beginning of the client's address of this server.
     pub(crate) scheme: Scheme,
     /// The path that the client asked for, if a rewrite led elsewhere, and how many did.
     pub(crate) requested: Option<String>,
@@ -28,16 +28,16 @@ pub(crate) struct RequestHead {
     pub(crate) handler: Option<Handler>,
     /// Where is noted what becomes known of the request.
     pub(crate) seen: Arc<Seen>,
-    /// What is kept in memory for its client.
+    /// The memory that is kept for its client.
     pub(crate) account: Arc<Account>,
 }
 
-/// What becomes known of a request on its way.
+/// The facts that become known of a request on its way.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) route: OnceLock<&'static str>,
     pub(crate) user: OnceLock<String>,
-    /// How long the body took to come, in microseconds.
+    /// The time that the body took to come, in microseconds.
     body_us: AtomicU64,
 }
 

@@ -9,7 +9,7 @@ use crate::Error;
 use crate::params::Query;
 use crate::respond::{self, Aborted, Body, Response};
 
-/// What is before the function's name, so that no page of attackers can have the answer begin with bytes of its own.
+/// The text before the function's name, so that no page of attackers can have the answer begin with bytes of its own.
 const BEFORE: &str = "/* CouchDB */";
 
 /// Pieces that may wait for a slow reader: the sender of the answer knows by them how slow it is.

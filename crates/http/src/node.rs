@@ -46,7 +46,7 @@ pub(crate) type UuidSource = Box<dyn Fn(usize) -> Vec<String> + Send + Sync>;
 
 /// The platform that requests run on: threads, memory, the files and servers that hold keys.
 pub struct Platform {
-    /// How many threads hash passwords.
+    /// The number of threads that hash passwords.
     pub hash_threads: usize,
     /// Called first on these threads: makes them give way to others.
     pub give_way: Arc<dyn Fn() + Send + Sync>,
@@ -72,7 +72,7 @@ pub struct NodeDependencies {
     pub views: Arc<Views>,
     /// The languages of design documents.
     pub languages: Languages,
-    /// What runs in the background.
+    /// The tasks that run in the background.
     pub tasks: Tasks,
     /// The configuration.
     pub settings: Arc<dyn Settings>,
@@ -88,7 +88,7 @@ pub struct NodeDependencies {
     pub entropy: Box<dyn Fn() -> u64 + Send + Sync>,
     /// Threads, memory and keys.
     pub platform: Platform,
-    /// What operators need.
+    /// The functions that operators need.
     pub operation: Operation,
 }
 
@@ -219,7 +219,7 @@ impl Node {
         self.budget.total()
     }
 
-    /// How long the server has been running.
+    /// The time for which the server has been running.
     #[must_use]
     pub fn uptime_s(&self) -> u64 {
         (self.clock_ms)().saturating_sub(self.started_ms) / 1000
@@ -245,7 +245,7 @@ impl Node {
         self.replicator.get().ok_or_else(unavailable)
     }
 
-    /// What holds for all requests.
+    /// The settings that hold for all requests.
     pub(crate) fn policy(&self) -> Arc<Policy> {
         self.policy.current(self.settings.as_ref(), Policy::of)
     }
@@ -265,7 +265,7 @@ impl Node {
         self.client_threads.upload(account, self.policy().receive_timeout)
     }
 
-    /// How many more long answers could be on their way.
+    /// The number of more long answers that could be on their way.
     #[cfg(test)]
     pub(crate) fn free_answers(&self) -> usize {
         self.client_threads.free_answers()

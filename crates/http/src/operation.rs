@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// What the system says of the process.
+/// The figures of the system about the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessFigures {
     /// Open files and sockets.
@@ -30,7 +30,7 @@ pub struct Parent {
     pub is_sampled: bool,
 }
 
-/// What belongs to a span.
+/// The attributes of a span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attribute {
     /// A text.
@@ -50,7 +50,7 @@ pub struct Span {
     pub parent: Option<u64>,
     /// Method and route.
     pub name: String,
-    /// How long it took, in microseconds. It has ended now.
+    /// The time that it took, in microseconds. It has ended now.
     pub duration_us: u64,
     /// Whether it ended with a status of 500 or above.
     pub is_failed: bool,
@@ -73,11 +73,11 @@ pub type LogLines = Vec<(&'static str, u64)>;
 pub struct Operation {
     /// Microseconds of a clock that only goes forward.
     pub monotonic_us: Box<dyn Fn() -> u64 + Send + Sync>,
-    /// What the system says of the process.
+    /// The figures of the system about the process.
     pub process: Box<dyn Fn() -> ProcessFigures + Send + Sync>,
     /// The newest lines of the log, as much as is kept.
     pub log_tail: Box<dyn Fn() -> Vec<u8> + Send + Sync>,
-    /// How many lines the log got, by level.
+    /// The number of lines that the log got, by level.
     pub log_lines: Box<dyn Fn() -> LogLines + Send + Sync>,
     /// Begins to stop the server, and to start it again.
     pub restart: Box<dyn Fn() + Send + Sync>,

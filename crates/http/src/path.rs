@@ -31,7 +31,7 @@ impl Captures {
         self.parts.iter().find(|(key, _)| *key == name).map_or("", |(_, value)| value)
     }
 
-    /// What of it decides who may go there.
+    /// The properties of it that decide who may go there.
     pub(crate) fn place(&self) -> Place<'_> {
         Place { database: self.get("db"), design_document: self.get("ddoc") }
     }

@@ -13,20 +13,20 @@ use crate::origin::Forwarded;
 use crate::params::Plus;
 use crate::rate::RateLimit;
 
-/// What holds for all requests.
+/// The settings that hold for all requests.
 pub(crate) struct Policy {
     /// The most bytes of a request's path and query.
     pub(crate) max_uri_length: u64,
     /// The most bytes of a body that is read as a whole.
     pub(crate) max_body_bytes: usize,
-    /// How long a client may take for the next piece of a body.
+    /// The time that a client may take for the next piece of a body.
     pub(crate) receive_timeout: Duration,
-    /// How long a client may take nothing of an answer.
+    /// The time for which a client may take nothing of an answer.
     pub(crate) send_timeout: Duration,
     pub(crate) documents: Limits,
     pub(crate) attachments: attachments::Policy,
     pub(crate) browser: BrowserPolicy,
-    /// What a plus sign in a path stands for.
+    /// The meaning of a plus sign in a path.
     pub(crate) plus: Plus,
     pub(crate) rate_limit: Option<RateLimit>,
     pub(crate) forwarded: Forwarded,

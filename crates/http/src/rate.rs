@@ -14,7 +14,7 @@ use settee_settings::{Settings, rate_limit};
 
 use crate::Error;
 
-/// How many clients are remembered. With more, full buckets are forgotten first, then any.
+/// The number of clients that are remembered. With more, full buckets are forgotten first, then any.
 const CLIENTS_MAX: usize = 100_000;
 
 /// `[rate_limit]`
@@ -27,7 +27,7 @@ pub(crate) struct RateLimit {
     pub(crate) by: ClientKind,
 }
 
-/// What counts as one client.
+/// The unit that counts as one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClientKind {
     Address,
@@ -130,7 +130,7 @@ mod tests {
         Client::of_address(ip.parse().unwrap())
     }
 
-    /// How many requests pass at once.
+    /// The number of requests that pass at once.
     fn drain(rates: &Rates, limit: &RateLimit, client: &Client) -> usize {
         (0..1000).take_while(|_| rates.take(limit, client.clone()).is_ok()).count()
     }

@@ -37,8 +37,8 @@ pub(crate) struct Redactor {
     user: Option<String>,
 }
 
-/// What has to be covered in the answer to a request. Who is no admin sees documents of `_replicator` databases one by one
-/// only, and of those of others no credentials.
+/// The redactor of the answer to a request, if it needs one. Who is no admin sees documents of `_replicator` databases
+/// one by one only, and of those of others no credentials.
 pub(crate) fn redactor(
     head: &RequestHead,
     captures: &Captures,

@@ -20,7 +20,7 @@ use crate::router::Router;
 use crate::shutdown::Shutdown;
 use crate::{bridge, routes};
 
-/// What only the server knows.
+/// The answers that only the server knows.
 pub struct ReplicationDependencies {
     /// The way to other servers.
     pub network: Arc<dyn Connect>,

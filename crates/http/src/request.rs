@@ -43,7 +43,7 @@ pub(crate) struct Request {
     pub(crate) user: UserContext,
     pub(crate) captures: Captures,
     pub(crate) body: Option<Unread>,
-    /// What the resource takes.
+    /// The kind of body that the resource takes.
     pub(crate) takes: Takes,
 }
 

@@ -18,7 +18,7 @@ use crate::observe::ObservedBody;
 /// An answer on its way out.
 pub(crate) type Response = hyper::Response<Body>;
 
-/// What handlers give back.
+/// The result of handlers.
 pub(crate) type Answer = Result<Response, Error>;
 
 /// The sender of a streamed body gave up: the connection is closed so that the client sees a broken answer.

@@ -82,7 +82,7 @@ pub(crate) fn unreadable(error: std::io::Error) -> Error {
     }
 }
 
-/// What the text of the revision at `node` depends on.
+/// The options that the text of the revision at `node` depends on.
 pub(crate) fn depends(view: &ReadView, record: &DocRecord, node: u32, extras: Extras) -> Result<Encoded, Error> {
     Ok(members(view, record, node, extras)?.0)
 }

@@ -27,7 +27,7 @@ use crate::{Error, bridge};
 
 type Handler = Arc<dyn Fn(Request) -> Pin<Box<dyn Future<Output = Answer> + Send>> + Send + Sync>;
 
-/// What a path stands for.
+/// The resource that a path stands for.
 pub(crate) struct Resource {
     /// The pattern.
     pub(crate) path: &'static str,
@@ -35,7 +35,7 @@ pub(crate) struct Resource {
     /// The methods in the order in which CouchDB lists them.
     pub(crate) allow: &'static str,
     pub(crate) methods: Vec<Served>,
-    /// What all other methods need, and their handler, if they are served.
+    /// The permission and the kind of body of all other methods, and their handler, if they are served.
     pub(crate) other_methods: Option<(Permission, Takes, Handler)>,
 }
 
@@ -47,8 +47,8 @@ pub(crate) struct Served {
     handler: Handler,
 }
 
-/// What the body of a request may hold, and so how large it may be. `[chttpd] max_http_request_size` limits all of them, and so
-/// does the memory that there is.
+/// The kind of a request's body, and so how large it may be. `[chttpd] max_http_request_size` limits all of them, and
+/// so does the memory that there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Takes {
     /// Names, options, settings, definitions.
@@ -68,8 +68,8 @@ impl Takes {
         }
     }
 
-    /// How many times a body is in memory beside its text, while somebody works on it: compact text and what is found in it; of
-    /// documents also what is given to the store, and what it writes.
+    /// The number of times that a body is in memory beside its text, while somebody works on it: compact text and what
+    /// is found in it; of documents also what is given to the store, and what it writes.
     pub(crate) fn copies(self) -> usize {
         match self {
             Self::Options | Self::Lists => 1,
@@ -181,7 +181,7 @@ impl Resource {
         self.on(Method::DELETE, permission, handler)
     }
 
-    /// What `method` needs, what its bodies hold, and its handler. HEAD is served as GET.
+    /// The permission of `method`, the kind of its bodies, and its handler. HEAD is served as GET.
     pub(crate) fn method(&self, method: &Method) -> Result<(Permission, Takes, &Handler), Error> {
         let method = if method == Method::HEAD { &Method::GET } else { method };
         match (self.methods.iter().find(|served| served.method == method), &self.other_methods) {
@@ -222,7 +222,7 @@ impl Resource {
         Captures { parts: self.segments.iter().enumerate().filter_map(capture).collect(), is_garbled: false }
     }
 
-    /// How many segments stand before the name of an attachment, if that is what the path ends with.
+    /// The number of segments that stand before the name of an attachment, if that is what the path ends with.
     fn attachment_at(&self) -> Option<usize> {
         matches!(self.segments.last(), Some(Segment::Rest("attachment"))).then(|| self.segments.len() - 1)
     }
@@ -402,8 +402,8 @@ async fn require_design_document(node: &Arc<Node>, captures: &Captures) -> Resul
     .await
 }
 
-/// What a path needs that nothing serves, or not with this method: what CouchDB asks before it looks at what there is, so that
-/// nobody learns by it who may not know.
+/// The permission for a path that nothing serves, or not with this method: what CouchDB asks before it looks at what
+/// there is, so that nobody learns by it who may not know.
 fn of_unserved(method: &Method, path: &[Cow<'_, str>]) -> Permission {
     let path: Vec<&str> = path.iter().map(AsRef::as_ref).collect();
     let makes_or_ends = [Method::PUT, Method::DELETE].contains(method);

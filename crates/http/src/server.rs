@@ -18,7 +18,7 @@ use crate::slots::Slots;
 use crate::stages::Service;
 use crate::tls::Tls;
 
-/// How long open requests may take to finish when the server stops.
+/// The time that open requests may take to finish when the server stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Where clients come in.
@@ -44,7 +44,7 @@ impl Listener {
     }
 }
 
-/// How many connections the configuration allows at a time.
+/// The number of connections that the configuration allows at a time.
 #[must_use]
 pub fn connections_max(settings: &dyn Settings) -> u64 {
     chttpd::MAX_CONNECTIONS.of(settings).max(1)

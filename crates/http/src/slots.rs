@@ -46,7 +46,7 @@ pub(crate) struct Ending {
     is_cut: AtomicBool,
     leave: Notify,
     is_leaving: AtomicBool,
-    /// How many requests are being answered.
+    /// The number of requests that are being answered.
     open: AtomicUsize,
     begun: Instant,
     /// Since when there have been none.
@@ -172,7 +172,7 @@ impl Ending {
         self.open.load(Ordering::Acquire) > 0
     }
 
-    /// How long there has been no request; `None` if there is one, or if the connection was told to leave.
+    /// The time for which there has been no request; `None` if there is one, or if the connection was told to leave.
     fn idle_us(&self, now_us: u64) -> Option<u64> {
         let stays = self.has_requests() || self.is_leaving() || self.is_cut();
         (!stays).then(|| now_us.saturating_sub(self.idle_since_us.load(Ordering::Relaxed)))

@@ -27,10 +27,10 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-couch-request-id");
 const METHOD_OVERRIDE: HeaderName = HeaderName::from_static("x-http-method-override");
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 
-/// How long the body took to come, in milliseconds.
+/// The time that the body took to come, in milliseconds.
 const BODY_TIME: HeaderName = HeaderName::from_static("x-couchdb-body-time");
 
-/// What answers requests.
+/// The handler of requests.
 pub(crate) struct Service {
     node: Arc<Node>,
     router: Arc<Router>,

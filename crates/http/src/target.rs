@@ -44,7 +44,7 @@ impl Refusal {
     const ALL: [(Self, &str); 4] =
         [(Self::BadLine, "line"), (Self::BadHead, "head"), (Self::LongTarget, "target"), (Self::LargeHead, "size")];
 
-    /// What ends the head that goes on in its place.
+    /// The end of the head that goes on in its place.
     fn header(self) -> String {
         let word = Self::ALL.iter().find(|(own, _)| *own == self).map_or("", |(_, word)| word);
         format!("{REFUSED}: {word}\r\n\r\n")

@@ -30,7 +30,7 @@ const COMPILE: &str = "function (doc, req) {
   }
 }";
 
-/// How long loading the compiler and compiling a function may take.
+/// The time that loading the compiler and compiling a function may take.
 const COMPILE_TIMEOUT_MS: u64 = 20_000;
 
 /// Compiled functions that are remembered, by their length together with their sources.

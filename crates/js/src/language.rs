@@ -64,12 +64,12 @@ impl Default for ReduceLimit {
     }
 }
 
-/// What a worker process can still do.
+/// The things that a worker process can still do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxReport {
     /// Layers of the sandbox that the kernel refused, with its reasons; empty if all hold.
     pub missing: String,
-    /// What the worker tried that it must not be able to do, and whether it was refused.
+    /// The attempts of a worker at what it must not be able to do, and whether they were refused.
     pub attempts: Vec<(String, bool)>,
 }
 
@@ -239,7 +239,7 @@ fn ask(
     }
 }
 
-/// What a worker said about stopping early, or why it failed, as an error of the run. `place` names a function and a
+/// The error of a run that a worker stopped early or that failed. `place` names a function and a
 /// document by their indexes.
 fn run_error(failure: Failure<'_>, limits: Limits, place: impl Fn(usize, usize) -> String) -> RunError {
     let fatal = |name: &str, reason: String| RunError::Fatal { name: name.to_owned(), reason };

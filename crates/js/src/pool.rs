@@ -34,7 +34,7 @@ pub struct WorkerCommand {
     pub args: Vec<String>,
 }
 
-/// How many processes are kept, and how long one may take to start.
+/// The number of processes that are kept, and how long one may take to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolSettings {
     /// Workers that are kept for the next program while nobody uses them.

@@ -9,15 +9,16 @@ use std::io::{self, Read, Write};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(crate) kind: Kind,
-    /// How many documents or groups a request has; for an answer, 1 if more of it follows after [`Kind::Next`].
+    /// The number of documents that or groups a request has; for an answer, 1 if more of it follows after
+    /// [`Kind::Next`].
     pub(crate) count: u64,
-    /// How many bytes of the input or output area belong to it.
+    /// The number of bytes of the input or output area belong to it.
     pub(crate) len: u64,
     /// The size of the shared region in bytes.
     pub(crate) region: u64,
 }
 
-/// What a frame asks for or answers.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Kind {
@@ -181,7 +182,7 @@ pub(crate) struct Record {
 pub(crate) enum RecordKind {
     /// A key and a value.
     Row = 1,
-    /// What a function threw.
+    /// The value that a function threw.
     Failure = 2,
     /// A line that a function logged.
     Log = 3,

@@ -93,7 +93,7 @@ fn write(database: &Arc<Database>, documents: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How many documents were found and how many were examined, of rows or of documents.
+/// The number of documents that were found and how many were examined, of rows or of documents.
 fn find_all(views: &Views, database: &Arc<Database>, query: &str) -> Result<(u64, u64), Failure> {
     let options = FindOptions::parse(Json::parse(query.as_bytes())?.value())?;
     let mut count = Count(0);

@@ -119,7 +119,7 @@ impl Intervals {
         &self.0
     }
 
-    /// What is in both.
+    /// The intersection.
     pub(crate) fn and(&self, other: &Self) -> Self {
         let (mut left, mut right) = (self.0.iter().peekable(), other.0.iter().peekable());
         let mut common = Vec::new();
@@ -138,12 +138,12 @@ impl Intervals {
         Self(common)
     }
 
-    /// What is in one of them.
+    /// The union of two.
     pub(crate) fn or(self, other: Self) -> Self {
         Self::any([self, other].into_iter())
     }
 
-    /// What is in any of them.
+    /// The union.
     pub(crate) fn any(sets: impl Iterator<Item = Self>) -> Self {
         Self::united(sets.flat_map(|set| set.0).collect())
     }

@@ -9,7 +9,7 @@ use settee_views::ViewError;
 
 use crate::selector::{MAX_CONDITIONS, MAX_DEPTH, MAX_EXPRESSIONS, MAX_NAME_BYTES};
 
-/// What a client did wrong. [`Refusal::name`] is CouchDB's `error`, the text its `reason`.
+/// The mistake of a client. [`Refusal::name`] is CouchDB's `error`, the text its `reason`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// An operator that does not exist, or one whose argument CouchDB does not recognise as its own.

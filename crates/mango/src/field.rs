@@ -11,7 +11,7 @@ pub(crate) struct FieldPath {
     parts: Vec<String>,
 }
 
-/// What a path leads to.
+/// The values that a path leads to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Found<'a> {
     /// A value.

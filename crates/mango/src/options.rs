@@ -10,7 +10,7 @@ use crate::projection::Projection;
 use crate::selector::Selector;
 use crate::sort::{Order, Sort};
 
-/// How many documents an answer has unless the query says otherwise.
+/// The number of documents that an answer has unless the query says otherwise.
 pub const DEFAULT_LIMIT: u64 = 25;
 
 /// Which index the client wants.

@@ -12,7 +12,7 @@ pub(crate) enum Order {
     Descending,
 }
 
-/// What to sort by.
+/// The fields to sort by.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sort {
     pub(crate) fields: Vec<String>,

@@ -13,7 +13,7 @@ use crate::error::Refusal;
 use crate::index::LANGUAGE;
 use crate::selector::Selector;
 
-/// What CouchDB says of an update that does not match.
+/// The reason that CouchDB gives for an update that does not match.
 const NOT_VALID: &str = "document is not valid";
 
 /// The functions of one design document.

@@ -18,11 +18,11 @@ pub struct AttachmentMember {
     pub content_type: String,
     /// The generation in which it came, if the client says so.
     pub revpos: Option<u64>,
-    /// Where its data is.
+    /// The place of its data.
     pub data: AttachmentData,
 }
 
-/// Where the data of an attachment is.
+/// The place of the data of an attachment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AttachmentData {
     /// In the revision that is replaced.
@@ -33,7 +33,7 @@ pub enum AttachmentData {
     Inline(Vec<u8>),
 }
 
-/// What a document tells of an attachment whose data follows.
+/// The members of a document that describe an attachment whose data follows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Follows {
     /// Bytes of the attachment as clients see it.
@@ -121,7 +121,7 @@ impl Follows {
         })
     }
 
-    /// How many bytes follow, as far as it is told.
+    /// The number of bytes that follow, as far as it is told.
     pub fn bytes_that_follow(&self) -> Option<u64> {
         match self.encoding {
             ContentEncoding::Identity => self.length,

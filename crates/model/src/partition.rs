@@ -11,10 +11,10 @@ pub enum InvalidPartitionedId {
     /// There is no colon (`illegal_docid`).
     #[error("Doc id must be of form partition:id")]
     NoPartition,
-    /// What is before the colon is no partition (`illegal_partition`).
+    /// The text before the colon is no partition (`illegal_partition`).
     #[error(transparent)]
     Partition(#[from] IllegalPartition),
-    /// What is behind the colon is no id (`illegal_docid`).
+    /// The text behind the colon is no id (`illegal_docid`).
     #[error(transparent)]
     Id(#[from] DocumentError),
 }

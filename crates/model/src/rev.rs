@@ -124,8 +124,8 @@ impl fmt::Debug for RevHash {
 /// A revision id. Ordered by generation, then by the bytes of the hash.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rev {
-    /// How many edits this revision is away from nothing; the first revision of a document has 1, local documents always
-    /// have 0.
+    /// The number of edits that this revision is away from nothing; the first revision of a document has 1, local
+    /// documents always have 0.
     pub generation: u64,
     /// The hash part.
     pub hash: RevHash,

@@ -68,11 +68,11 @@ pub struct Node<T> {
     pub rev: Rev,
     /// Index of the parent, always smaller than the node's own; `None` for a first revision and where history was forgotten.
     pub parent: Option<u32>,
-    /// What is stored for it.
+    /// The value that is stored for it.
     pub value: Option<T>,
 }
 
-/// What [`RevTree::merge`] has done.
+/// The outcome of [`RevTree::merge`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Merge {
     /// The revision is a new leaf whose ancestor was a leaf, or the first of all.

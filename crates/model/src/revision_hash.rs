@@ -30,7 +30,7 @@ pub(crate) const STRING: u8 = 107;
 pub(crate) const LIST: u8 = 108;
 const BINARY: u8 = 109;
 
-/// What a hash needs to know of an attachment.
+/// The members of an attachment that enter into a hash.
 #[derive(Clone, Copy, Debug)]
 pub struct AttachmentDigest<'a> {
     /// Its name.

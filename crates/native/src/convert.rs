@@ -30,7 +30,7 @@ pub(super) fn truthy(value: Val<'_>) -> bool {
     }
 }
 
-/// What `typeof` answers.
+/// The result of `typeof`.
 pub(super) fn type_of(value: Val<'_>) -> Result<&'static [u8], Stop> {
     Ok(match value {
         Val::Undefined => b"undefined",
@@ -318,7 +318,7 @@ pub(super) fn parse_decimal(text: &[u8]) -> Result<f64, Stop> {
     as_str(text)?.parse().map_err(|_| Stop::BailOut(Reason::Conversion))
 }
 
-/// How many bytes at the beginning are an unsigned decimal literal; 0 if there is none.
+/// The number of bytes at the beginning are an unsigned decimal literal; 0 if there is none.
 pub(super) fn decimal_length(text: &[u8]) -> usize {
     let digits = |from: usize| text[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
     let whole = digits(0);

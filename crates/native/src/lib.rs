@@ -39,8 +39,8 @@ pub use self::reason::Reason;
 /// Longer documents are left to the engine: their values would fill the memory of the server.
 const MAX_DOCUMENT_BYTES: usize = 1 << 20;
 
-/// What one call may do before the engine takes over, whose own limits are wider. A step is about a node of the tree or an
-/// element of an array.
+/// The limits of one call before the engine takes over, whose own limits are wider. A step is about a node of the tree
+/// or an element of an array.
 const STEPS: Steps = Steps { steps: 500_000, bytes: 16 << 20 };
 
 /// An arena that has grown beyond this is not kept, and not shared by further functions.

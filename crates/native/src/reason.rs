@@ -1,6 +1,7 @@
 //! [`Reason`]: why a native run bails out, so that the engine runs the function on the document.
 
-/// What the evaluator does not do exactly as the engine. Counted, and shown to who asks why a view is slow.
+/// The reasons to bail out: things that the evaluator does not do exactly as the engine. Counted, and shown to who asks
+/// why a view is slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Reason {

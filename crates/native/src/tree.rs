@@ -39,7 +39,7 @@ pub(super) struct Variable {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Callee {
     pub(super) function: u16,
-    /// How many functions further out it was defined.
+    /// The number of functions that further out it was defined.
     pub(super) levels: u16,
     /// Where it is a variable: it must have been set.
     pub(super) variable: Option<Variable>,
@@ -78,7 +78,7 @@ pub(super) struct Loop {
     pub(super) body: Statement,
 }
 
-/// What can be assigned to.
+/// The target of an assignment.
 #[derive(Debug)]
 pub(super) enum Place {
     Variable(Variable),
@@ -130,7 +130,7 @@ pub(super) enum Expression {
 #[derive(Debug)]
 pub(super) struct Name {
     pub(super) text: Box<[u8]>,
-    /// What tells most names from others, see [`mark`].
+    /// The bits that tell most names from others, see [`mark`].
     pub(super) mark: u64,
     /// Which member of its object had the name when it was last looked for: documents often have the same members in the
     /// same order.

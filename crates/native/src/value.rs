@@ -304,7 +304,7 @@ impl<'a> Array<'a> {
         arena.alloc(Self { text: None, frozen: OnceCell::new(), items: RefCell::new(items), is_match: false })
     }
 
-    /// What a pattern found.
+    /// The match of a pattern.
     pub(super) fn of_match(arena: &'a Bump, items: ArenaVec<'a, Val<'a>>) -> &'a Self {
         arena.alloc(Self { text: None, frozen: OnceCell::new(), items: RefCell::new(items), is_match: true })
     }
@@ -401,7 +401,7 @@ impl<'a> Object<'a> {
     }
 }
 
-/// What a call may still use.
+/// The limits that are left to a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Steps {
     pub(super) steps: usize,

@@ -17,7 +17,7 @@ use std::time::Instant;
 use settee_design::{DocumentBatch, Emissions, Language as _, Limits, MapSource};
 use settee_process::{QueryServer, Settings};
 
-/// What the indexer puts into a batch, about.
+/// The bytes that the indexer puts into a batch, about.
 const BATCH_BYTES: usize = 1 << 20;
 
 fn main() {
@@ -120,7 +120,7 @@ fn rate(count: usize, work: impl FnOnce() -> usize) -> [f64; 2] {
     [count as f64 / began.elapsed().as_secs_f64(), used * 1000.0 / count as f64]
 }
 
-/// What this process and its children have used so far. Linux counts in steps of 10 ms.
+/// The time that this process and its children have used so far. Linux counts in steps of 10 ms.
 fn processor_ms() -> f64 {
     let own = std::process::id();
     let stats = std::fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| {

@@ -15,7 +15,7 @@ use settee_model::json::{self, Kind, Value};
 
 use crate::language::{Log, Settings};
 
-/// What is asked of the system for each pipe; the default of Linux is a sixteenth of it.
+/// The size that the system is asked for each pipe; the default of Linux is a sixteenth of it.
 const PIPE_BYTES: usize = 1 << 20;
 
 /// Commands are collected up to this length before they are written.
@@ -32,13 +32,13 @@ const LINE_BYTES: usize = 32 << 20;
 /// costs the server more than a small document does.
 const NAP: Duration = Duration::from_micros(500);
 
-/// What is kept of standard error to explain an end.
+/// The part of standard error that is kept to explain an end.
 const TAIL_BYTES: usize = 1_000;
 
-/// What one process may write into the log from standard error in one use.
+/// The most bytes that one process may write into the log from standard error in one use.
 const ERROR_LOG_BYTES: usize = 16 << 10;
 
-/// How long a process that closed its output may take to end by itself, so that its exit status is known.
+/// The time that a process that closed its output may take to end by itself, so that its exit status is known.
 const END_WAIT: Duration = Duration::from_millis(500);
 
 /// Why an exchange failed. The process is of no use after any of these but [`Failure::Refused`].
@@ -53,7 +53,7 @@ pub(crate) enum Failure {
     /// One answer took too long.
     #[error("the query server for {language} gave no answer within {timeout_ms} ms")]
     Timeout { language: Arc<str>, timeout_ms: u64 },
-    /// What it answered makes no sense.
+    /// Its answer makes no sense.
     #[error("the query server for {language} broke the protocol: {what}")]
     Garbled { language: Arc<str>, what: String },
     /// An answer is beyond a limit.
@@ -94,11 +94,11 @@ pub(crate) struct Process {
     stderr: Option<ChildStderr>,
     settings: Arc<Settings>,
     log: Log,
-    /// What the input pipe holds.
+    /// The contents of the input pipe.
     pipe_bytes: usize,
     /// Where reads go.
     buffer: Vec<u8>,
-    /// What was read and not yet taken, from `taken` on; no line feed is before `scanned`.
+    /// The bytes that were read and not yet taken, from `taken` on; no line feed is before `scanned`.
     received: Vec<u8>,
     taken: usize,
     scanned: usize,
@@ -492,7 +492,7 @@ impl Flow {
     }
 }
 
-/// What a line is.
+/// The kind of a line.
 enum Message {
     Log(String),
     Error { name: String, reason: String },

@@ -313,7 +313,7 @@ fn call_head(id: &str, path: &[&str]) -> Vec<u8> {
     command
 }
 
-/// What a `validate_doc_update` decided.
+/// The decision of a `validate_doc_update`.
 fn verdict(value: Value<'_>) -> Result<Vec<u8>, CallError> {
     if value.as_u64() == Some(1) || value.as_bool() == Some(true) || value.is_string("ok") {
         return Ok(b"1".to_vec());

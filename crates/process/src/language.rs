@@ -25,7 +25,7 @@ pub type Log = Arc<dyn Fn(&str, &str) + Send + Sync>;
 /// Sources of reduce functions that are remembered as good.
 const CHECKED_MAX: usize = 1_000;
 
-/// What query servers may use, and what they are told.
+/// The limits and settings of query servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Processes of one language that work at a time; further ones wait. As many may run list functions besides.
@@ -38,9 +38,9 @@ pub struct Settings {
     /// The least time for the first answer of a process: a virtual machine may need some to start on a busy computer, which
     /// is no fault of the function that it is asked to compile.
     pub start_timeout_ms: u64,
-    /// What a process may allocate, if that is limited. Only Linux can.
+    /// The bytes that a process may allocate, if that is limited. Only Linux can.
     pub memory_bytes: Option<u64>,
-    /// What servers are told about reductions that do not shrink. CouchDB's `reduce_limit`.
+    /// The setting that servers get for reductions that do not shrink. CouchDB's `reduce_limit`.
     pub reduce_limit: ReduceLimit,
     /// Whether servers are sent only those members of documents that map functions can see, where that is known: in
     /// Python. CouchDB sends whole documents.
@@ -82,7 +82,7 @@ impl Default for Settings {
 #[derive(Clone)]
 pub struct QueryServer(Arc<Shared>);
 
-/// What programs and reducers need of the server.
+/// The part of the server that programs and reducers need.
 pub(crate) struct Shared {
     pub(crate) pool: Arc<Pool>,
     /// Sources of reduce functions that compile.
@@ -102,7 +102,7 @@ impl QueryServer {
         self.0.pool.end_idle(idle);
     }
 
-    /// How many processes are at work, and how many are idle.
+    /// The number of processes that are at work, and how many are idle.
     #[must_use]
     pub fn processes(&self) -> (usize, usize) {
         self.0.pool.count()
@@ -135,7 +135,7 @@ impl Language for QueryServer {
 }
 
 impl Shared {
-    /// What of documents is sent to the functions of `source`; `None` for whole ones.
+    /// The members of documents that are sent to the functions of `source`; `None` for whole ones.
     pub(crate) fn projection(&self, source: &MapSource) -> Option<Projection> {
         let is_on = self.pool.settings.project_documents;
         is_on.then(|| Projection::of(&self.pool.language, source)).flatten()
@@ -243,7 +243,7 @@ impl Shared {
     }
 }
 
-/// What became of functions that were to be added.
+/// The outcome of adding functions.
 enum Loaded {
     All,
     Refused { reason: String },

@@ -13,11 +13,11 @@ use crate::language::{Shared, run_error, unavailable};
 use crate::pool::Use;
 use crate::projection::Projection;
 
-/// What programs with and without a projection are called: it makes no other difference than that of time.
+/// The names of programs with and without a projection: it makes no other difference than that of time.
 pub(crate) const PROJECTED: &str = "projected";
 pub(crate) const WHOLE: &str = "whole";
 
-/// What functions may log about one batch.
+/// The most bytes that functions may log about one batch.
 const LOG_BYTES: usize = 1 << 20;
 
 /// Compiled map functions. Holds a process only while it maps.

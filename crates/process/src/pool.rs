@@ -34,7 +34,7 @@ struct State {
     lists: Shares,
 }
 
-/// What a process is wanted for. List functions are counted apart: they last as long as their clients read, and the rows
+/// The purpose of a process. List functions are counted apart: they last as long as their clients read, and the rows
 /// that they wait for may need processes themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
@@ -112,7 +112,7 @@ impl Pool {
         drop::<Vec<_>>(old);
     }
 
-    /// How many processes there are at work, and how many idle.
+    /// The number of processes that there are at work, and how many idle.
     pub(crate) fn count(&self) -> (usize, usize) {
         let state = self.state.lock();
         (state.calls.taken() + state.lists.taken(), state.idle.len())

@@ -9,7 +9,7 @@ use settee_model::json::Value;
 
 use crate::python;
 
-/// What servers name in messages.
+/// The name that servers use in messages.
 const ALWAYS: [&str; 2] = ["_id", "_rev"];
 
 /// The members that map functions can see.
@@ -20,8 +20,8 @@ pub(crate) struct Projection {
 }
 
 impl Projection {
-    /// What all functions of `source` together can see, if that is known to be less than whole documents: they are given
-    /// the same document.
+    /// The members that all functions of `source` together can see, if that is known to be less than whole documents:
+    /// they are given the same document.
     pub(crate) fn of(language: &str, source: &MapSource) -> Option<Self> {
         // Nobody knows what servers with modules do with documents.
         if language != python::LANGUAGE || source.library.is_some() {

@@ -129,12 +129,12 @@ const FORBIDDEN_BEGINNINGS: &[&str] = &["__", "ag_", "co_", "cr_", "f_", "func_"
 /// Private names as attributes lead from one module to others.
 const PRIVATE: char = '_';
 
-/// What binds less than `in`, or ends the operand before it.
+/// The operators that bind less than `in`, or end the operand before it.
 const BEFORE_TEST: &[&str] = &[
     "if", "elif", "while", "and", "or", "not", "return", "yield", "assert", "else", "(", "[", "{", ",", ":", "=", ";",
 ];
 
-/// What binds less than `in` and does not compare: in `'a' in doc == x` the document itself is compared.
+/// The operators that bind less than `in` and do not compare: in `'a' in doc == x` the document itself is compared.
 const AFTER_TEST: &[&str] = &["and", "or", "if", "else", "for", ")", "]", "}", ",", ":", ";"];
 
 /// The members that the function in `source` can see; `None` if it may see the whole document.

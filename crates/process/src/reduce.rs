@@ -93,7 +93,7 @@ struct Run<'a> {
     shared: &'a Shared,
     groups: usize,
     asked: usize,
-    /// How long the commands were that have no answer yet.
+    /// The length of the commands that have no answer yet.
     sent: VecDeque<usize>,
     results: Vec<Vec<u8>>,
     /// The longest reduction.

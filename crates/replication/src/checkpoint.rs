@@ -75,7 +75,7 @@ fn owned(value: Value<'_>) -> Json {
     Json::trusted(value.raw().to_vec())
 }
 
-/// What a session writes into a checkpoint.
+/// The part of a checkpoint that a session writes.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry<'a> {
     pub(crate) session_id: &'a str,
@@ -134,7 +134,7 @@ fn history_entry(entry: &Entry<'_>) -> Json {
     out.finish()
 }
 
-/// What an entry of a history counted: later sessions go on from there.
+/// The counters in an entry of a history: later sessions go on from there.
 pub(crate) fn counted(entry: Value<'_>) -> Statistics {
     let count = |name| entry.get(name).and_then(Value::as_u64).unwrap_or(0);
     Statistics {
@@ -167,7 +167,7 @@ pub(crate) fn stripped(document: &Json) -> Json {
     out.finish()
 }
 
-/// What is answered where nothing was to do: the last checkpoint and `no_changes`.
+/// The answer where nothing was to do: the last checkpoint and `no_changes`.
 pub(crate) fn no_changes(last: Option<&Json>) -> Json {
     let mut out = Members::default();
     out.json("no_changes", &Json::trusted(b"true".to_vec()));

@@ -23,7 +23,7 @@ impl Counter {
     }
 }
 
-/// What happened, by CouchDB's names (`couch_replicator.…`).
+/// The events, by CouchDB's names (`couch_replicator.…`).
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Requests to peers, also to databases of this server.
@@ -64,7 +64,7 @@ pub struct Counters {
     pub jobs_crashed: Counter,
 }
 
-/// How many jobs there are.
+/// The number of jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// All of them.

@@ -11,7 +11,7 @@ use settee_model::json::Value;
 
 use crate::peer::COMPONENT;
 
-/// Where a database is.
+/// The place of a database.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Endpoint {
     /// Reached by a URL.
@@ -102,7 +102,7 @@ pub enum Auth {
     },
 }
 
-/// What is wrong with an endpoint.
+/// The fault of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointError {
     /// There is none.
@@ -126,7 +126,7 @@ impl Endpoint {
     /// Takes the `source` or `target` of a replication: a URL, a bare name, or an object with `url`, `headers` and `auth`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault.
     pub fn parse(value: Option<Value<'_>>, proxy: Option<&str>, user: &User) -> Result<Self, EndpointError> {
         let value = value.filter(|value| !value.is_null()).ok_or(EndpointError::Missing)?;
         if value.is_object() {

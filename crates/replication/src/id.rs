@@ -25,11 +25,11 @@ pub struct ReplicationId {
     pub base: String,
     /// `+continuous`, `+create_target`, both or nothing.
     pub extension: String,
-    /// What versions 3, 2 and 1 would say, in this order.
+    /// The ids of versions 3, 2 and 1, in this order.
     pub older: Vec<String>,
 }
 
-/// What of this server enters into the ids.
+/// The properties of this server that enter into the ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The uuid of the server (`[couchdb] uuid`).

@@ -35,7 +35,7 @@ pub(crate) use changes::{ChangesQuery, Feed};
 pub(crate) use documents::{BulkDocs, Put, Refused, Wanted};
 pub(crate) use open_revs::{Arriving, OpenRevs};
 
-/// What may stay as it is in a segment of a path or in a value of a query.
+/// The characters that may stay as they are in a segment of a path or in a value of a query.
 pub(crate) const COMPONENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// The longest answer that is held in memory as a whole.
@@ -97,7 +97,7 @@ pub enum PeerError {
         method: String,
         /// Its URL without credentials.
         url: String,
-        /// What went wrong.
+        /// The fault.
         error: TransportError,
     },
     /// The answer is none of this protocol.
@@ -107,7 +107,7 @@ pub enum PeerError {
         method: String,
         /// Its URL without credentials.
         url: String,
-        /// What is wrong.
+        /// The fault.
         what: String,
     },
 }
@@ -413,7 +413,7 @@ impl Peer {
     }
 }
 
-/// How long a request's body is.
+/// The length of a request's body.
 #[derive(Clone, Debug)]
 enum Length {
     Known(usize),

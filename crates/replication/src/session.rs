@@ -33,7 +33,7 @@ use crate::peer::{ChangesQuery, Peer, PeerError, Refused};
 use crate::spec::{Filter, Spec};
 pub use progress::{Progress, Statistics};
 
-/// How long a session that ends early tries to record how far it came.
+/// The time for which a session that ends early tries to record how far it came.
 const LAST_CHECKPOINT: Duration = Duration::from_secs(10);
 
 /// So many sessions open their databases at a time. Each has some exchanges to do then, and thousands that begin with the server
@@ -60,7 +60,7 @@ impl Places {
     }
 }
 
-/// What a session needs from outside.
+/// The dependencies of a session.
 #[derive(Clone)]
 pub struct Services {
     /// Seconds since 1970 by the clock of the wall, for the dates in checkpoints.
@@ -73,7 +73,7 @@ pub struct Services {
     pub counters: Arc<Counters>,
 }
 
-/// What a running session is told.
+/// The commands to a running session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Control {
     /// Go on.
@@ -115,7 +115,7 @@ pub enum Failure {
     Missing(String, String),
 }
 
-/// What all tasks of a session share.
+/// The state that all tasks of a session share.
 struct Context {
     source: Peer,
     target: Peer,
@@ -258,7 +258,7 @@ impl Run {
         }
     }
 
-    /// What was done need not be done again, if both sides can be reached and answer soon.
+    /// Work that was done need not be done again, if both sides can be reached and answer soon.
     async fn last_checkpoint(&mut self) {
         self.workers.shutdown().await;
         let record = self.checkpoints.record(&self.context, &self.through);

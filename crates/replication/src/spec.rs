@@ -29,7 +29,7 @@ pub enum CancelTarget {
     Like(Box<Spec>),
 }
 
-/// What a replication is asked to do.
+/// The options of a replication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
     /// From where.
@@ -117,7 +117,7 @@ impl Default for Tuning {
     }
 }
 
-/// What is wrong with a request.
+/// The fault of a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
     /// A member that cannot be used (`bad_request`).
@@ -132,7 +132,7 @@ impl Request {
     /// Takes a body of `_replicate` apart. `user` is the one who asks, `defaults` are those of the configuration.
     ///
     /// # Errors
-    /// What is wrong with it, in CouchDB's words.
+    /// The fault, in CouchDB's words.
     pub fn parse(body: Value<'_>, user: &User, defaults: &Tuning) -> Result<Self, SpecError> {
         if !body.is_object() {
             return Err(bad("Request body must be a JSON object"));
@@ -154,7 +154,7 @@ impl Spec {
     /// Takes a body of `_replicate`, or a document of `_replicator`, apart.
     ///
     /// # Errors
-    /// What is wrong with it, in CouchDB's words.
+    /// The fault, in CouchDB's words.
     pub fn parse(body: Value<'_>, user: &User, defaults: &Tuning) -> Result<Self, SpecError> {
         let (source_proxy, target_proxy) = proxies(body)?;
         let continuous = boolean(body, "continuous")?.unwrap_or(false);

@@ -27,7 +27,7 @@ pub(crate) enum SplitError {
     Unbalanced,
 }
 
-/// Where the rows of a stream are.
+/// The place of the rows of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rows {
     /// Objects in an array that is a member of the whole: `{"results":[ROW,ROW],"last_seq":5}`.
@@ -46,7 +46,7 @@ enum Place {
 /// Cuts a stream of JSON text into rows, each a whole object.
 #[derive(Debug)]
 pub(crate) struct Splitter {
-    /// How many brackets are open around a row.
+    /// The number of brackets that are open around a row.
     level: usize,
     buffer: BytesMut,
     /// So much of the buffer was looked at.
@@ -57,7 +57,7 @@ pub(crate) struct Splitter {
     in_row: bool,
     /// Whether nothing but separators came since the last row.
     behind_row: bool,
-    /// What is around the rows.
+    /// The text around the rows.
     frame: Vec<u8>,
 }
 
@@ -97,7 +97,7 @@ impl Splitter {
         }
     }
 
-    /// What was around the rows: `{"results":[],"last_seq":5}`.
+    /// The text that was around the rows: `{"results":[],"last_seq":5}`.
     pub(crate) fn frame(&self) -> &[u8] {
         &self.frame
     }

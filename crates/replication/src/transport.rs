@@ -57,7 +57,7 @@ pub enum TransportError {
     /// The certificate or the handshake is not acceptable.
     #[error("TLS: {0}")]
     Tls(String),
-    /// What was asked for cannot be sent at all; trying again does not help.
+    /// The request cannot be sent at all; trying again does not help.
     #[error("{0}")]
     Unusable(String),
 }

@@ -110,7 +110,7 @@ pub(crate) struct SettingsArgs {
 }
 
 impl SettingsArgs {
-    /// What the command line says.
+    /// The command line.
     pub(crate) fn given(&self) -> impl Iterator<Item = Given> {
         self.set.iter().cloned().map(|(section, key, value)| {
             let place = format!("--set {section}/{key}");
@@ -152,7 +152,7 @@ pub(crate) struct ConfigArgs {
     data: PathBuf,
 }
 
-/// What to do with the configuration.
+/// The commands about the configuration.
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
     /// Print what is in force, and where each value comes from; secrets are not shown

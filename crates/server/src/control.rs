@@ -31,7 +31,7 @@ const CHECKPOINTS: &str = "checkpoints";
 /// The longest line of either side.
 const LINE_BYTES: u64 = 1 << 20;
 
-/// How long a server may take to make a checkpoint, and a command to say what it wants.
+/// The time that a server may take to make a checkpoint, and a command to say what it wants.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The serving side. The socket is removed when it is dropped.

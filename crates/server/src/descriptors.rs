@@ -16,7 +16,7 @@ const OTHERS_MAX: u64 = 512;
 /// With fewer nothing would be left for connections.
 const LIMIT_MIN: u64 = 128;
 
-/// How many of what may be open.
+/// The number of what that may be open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Descriptors {
     pub(crate) limit: u64,

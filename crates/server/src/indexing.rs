@@ -22,7 +22,7 @@ use crate::config::Configuration;
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests;
 
-/// How long a stop waits for builds to write down what they have done.
+/// The time for which a stop waits for builds to write down what they have done.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where databases, indexes and settings are found, and what is to be done.

@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, UnixListener};
 use crate::config::Configuration;
 use crate::tls::Certificates;
 
-/// What was opened.
+/// The files that were opened.
 pub(crate) struct Opened {
     pub(crate) listeners: Vec<Listener>,
     /// How to reach them, for people.

@@ -59,9 +59,9 @@ pub(crate) struct Running {
 /// When a database is worth a compaction: CouchDB's channel `ratio_dbs`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Threshold {
-    /// How many times as large as what would be left a database is at least.
+    /// The least ratio of the size of a database to what would be left of it.
     ratio: f64,
-    /// How many bytes of garbage there are at least.
+    /// The number of bytes of garbage there are at least.
     bytes: u64,
 }
 

@@ -12,7 +12,8 @@ const UNKNOWN_BYTES: u64 = 1 << 30;
 /// Less than this would refuse ordinary documents.
 const LEAST_BYTES: u64 = 32 << 20;
 
-/// What bodies and answers in flight may take together: `[chttpd] max_request_memory`, or a quarter of the memory.
+/// The memory that bodies and answers in flight may take together: `[chttpd] max_request_memory`, or a quarter of the
+/// memory.
 pub(crate) fn for_requests(configuration: &Configuration) -> usize {
     let quarter = || (all(&|path| std::fs::read_to_string(path).ok()).unwrap_or(UNKNOWN_BYTES) / 4).max(LEAST_BYTES);
     let bytes = chttpd::MAX_REQUEST_MEMORY.find(configuration).unwrap_or_else(quarter);

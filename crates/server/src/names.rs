@@ -37,7 +37,7 @@ pub(crate) fn write(data: &Path, engine: &dyn Engine) {
     }
 }
 
-/// What the copy says; `None` if it is damaged, nothing if there is none.
+/// The text of the copy; `None` if it is damaged, nothing if there is none.
 pub(crate) fn read(data: &Path) -> Option<Names> {
     let Ok(bytes) = fs::read(data.join(FILE)) else { return Some(Names::new()) };
     let text = String::from_utf8(bytes).ok()?;

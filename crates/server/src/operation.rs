@@ -47,7 +47,7 @@ impl Restart {
     }
 }
 
-/// What a node is given.
+/// The dependencies of a node.
 pub(crate) fn operation(
     configuration: &Arc<Configuration>,
     log: &Log,

@@ -24,7 +24,7 @@ pub(crate) fn figures() -> ProcessFigures {
     }
 }
 
-/// How many files the process may open: the soft limit, and the hard one to which it could be raised.
+/// The number of files that the process may open: the soft limit, and the hard one to which it could be raised.
 pub(crate) fn open_files_limit() -> Option<(u64, u64)> {
     let limits = fs::read_to_string("/proc/self/limits").ok()?;
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;

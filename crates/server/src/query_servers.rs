@@ -143,7 +143,7 @@ impl QueryServers {
 
 const ERLANG: &str = "erlang";
 
-/// What servers write to standard error, and what reduce functions log.
+/// Lines that servers write to standard error, and that reduce functions log.
 fn log() -> Log {
     Arc::new(|language, line| tracing::info!(language, "query server says: {line}"))
 }

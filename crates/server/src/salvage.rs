@@ -69,7 +69,7 @@ pub(crate) fn run(data: &Path, to: &Path) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is said in the end.
+/// The summary in the end.
 struct List {
     lost: Vec<String>,
     kept: Vec<String>,

@@ -36,7 +36,7 @@ const COUCHDB_VERSION: &str = "3.5.2";
 /// The name of a single node, as CouchDB has it.
 const NODE_NAME: &str = "nonode@nohost";
 
-/// How long replications may take to record how far they came: as long as open requests.
+/// The time that replications may take to record how far they came: as long as open requests.
 const REPLICATION_STOP: std::time::Duration = std::time::Duration::from_secs(4);
 
 /// Serves until SIGINT or SIGTERM, or until it is told to restart.
@@ -294,7 +294,7 @@ fn follow_reduce_limit(configuration: &Arc<Configuration>, views: &Arc<Views>) {
     });
 }
 
-/// What map functions throw or log.
+/// Lines that map functions throw or log.
 fn log_line(line: &LogLine<'_>) {
     let LogLine { database, design_document, about, message } = *line;
     match about {

@@ -24,7 +24,7 @@ const TOGETHER: usize = 512;
 /// Spans are sent at least so often.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// How long the collector may take to connect, and for each step of an exchange.
+/// The time that the collector may take to connect, and for each step of an exchange.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Takes spans and sends them in the background.
@@ -39,7 +39,7 @@ enum Message {
     Flush(mpsc::Sender<()>),
 }
 
-/// Where the collector is.
+/// The place of the collector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Endpoint {
     authority: String,

@@ -26,7 +26,7 @@ pub(crate) struct Certificates {
     seen: Seen,
 }
 
-/// What tells that something may have changed.
+/// The marks of a file that show that something may have changed.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
     version: u64,

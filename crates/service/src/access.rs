@@ -15,7 +15,7 @@ use crate::security::Security;
 use crate::users::Users;
 use crate::{Error, threads};
 
-/// What somebody needs who wants to do something.
+/// The permission that somebody needs for an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permission {
     /// Nothing.

@@ -29,7 +29,7 @@ pub struct Databases {
     dependencies: DatabasesDependencies,
 }
 
-/// What [`Databases`] needs.
+/// The dependencies of [`Databases`].
 pub struct DatabasesDependencies {
     /// The databases.
     pub catalog: Arc<Catalog>,
@@ -39,9 +39,9 @@ pub struct DatabasesDependencies {
     pub settings: Arc<dyn Settings>,
     /// The database of users.
     pub users: Arc<Users>,
-    /// What remembers databases, and forgets them.
+    /// The writer, which forgets deleted databases.
     pub writer: Arc<Writer>,
-    /// Hears of databases, once it has begun.
+    /// Is notified of databases, once it has begun.
     pub replicator: Arc<OnceLock<Arc<Replicator>>>,
     /// The time in milliseconds of the Unix epoch.
     pub clock_ms: Arc<dyn Fn() -> u64 + Send + Sync>,

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use settee_database::{Database, Event, Subscription};
 use tokio::sync::watch;
 
-/// What waiting feeds look at.
+/// The state that waiting feeds look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// The last update sequence that was committed while somebody watched.

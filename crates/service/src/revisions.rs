@@ -5,7 +5,7 @@ use settee_model::{Rev, json};
 
 use crate::Error;
 
-/// How many revisions functions of design documents see: CouchDB's `[query_server_config] revs_limit`.
+/// The number of revisions that functions of design documents see: CouchDB's `[query_server_config] revs_limit`.
 const FUNCTION_REVISIONS: usize = 20;
 
 /// Whether functions see `_conflicts`.

@@ -12,7 +12,7 @@ use settee_model::json::{Json, Value};
 
 use crate::Error;
 
-/// What a database has that was never given a security object.
+/// The security object of a database that was never given one.
 const CLOSED: &[u8] = br#"{"members":{"roles":["_admin"]},"admins":{"roles":["_admin"]}}"#;
 
 /// A security object that is understood.
@@ -59,7 +59,7 @@ impl Security {
         Ok(Self(json))
     }
 
-    /// What holds for a database. Reads it, so it belongs on a thread that may block.
+    /// The security object that is in force for a database. Reads it, so it belongs on a thread that may block.
     ///
     /// # Errors
     /// When the engine failed.

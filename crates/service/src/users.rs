@@ -21,7 +21,7 @@ use crate::{Error, Hashers, threads};
 /// Accounts that are remembered, also of names that nobody has.
 const REMEMBERED_MAX: usize = 20_000;
 
-/// What the configuration says of users.
+/// The settings of users.
 #[derive(Clone, Debug)]
 pub struct UserPolicy {
     /// The database of users.
@@ -55,7 +55,7 @@ impl UserPolicy {
     }
 }
 
-/// What is counted of users and writes.
+/// The events of users and writes that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
     /// A write that a validation function refused.
@@ -81,7 +81,7 @@ pub struct Users {
     pub(crate) upgrading: Mutex<Vec<String>>,
 }
 
-/// What [`Users`] needs.
+/// The dependencies of [`Users`].
 pub struct UsersDependencies {
     /// The databases.
     pub catalog: Arc<Catalog>,
@@ -126,7 +126,7 @@ impl Users {
         }
     }
 
-    /// What the configuration says of users.
+    /// The settings of users.
     #[must_use]
     pub fn policy(&self) -> Arc<UserPolicy> {
         self.policy.current(self.dependencies.settings.as_ref(), UserPolicy::of)
@@ -171,7 +171,7 @@ impl Users {
         name == self.policy().users_db || name.rsplit('/').next() == Some("_users")
     }
 
-    /// What `user` may see of document `id` of a database.
+    /// The visibility of document `id` of a database for `user`.
     ///
     /// # Errors
     /// When nothing.
@@ -189,8 +189,8 @@ impl Users {
         threads::run(move || Visibility::of(&users, &database, &user, &id)).await
     }
 
-    /// What becomes of updates of user documents before they are written: passwords become hashes, and nobody writes the document
-    /// of somebody else.
+    /// Prepares updates of user documents before they are written: passwords become hashes, and nobody writes the
+    /// document of somebody else.
     pub(crate) async fn before_write(
         &self,
         database: &Arc<Database>,
@@ -239,7 +239,7 @@ impl Users {
         }
     }
 
-    /// How many changes there were so far, counted from when this was first asked.
+    /// The number of changes that there were so far, counted from when this was first asked.
     fn changes(&self, database: &Arc<Database>) -> u64 {
         let mut known = self.known.lock();
         if known.watched.as_ref().is_none_or(|(instance, _)| *instance != database.instance()) {
@@ -290,7 +290,7 @@ fn read(view: &ReadView, name: &str, conflicted_users: bool) -> Result<Option<Js
     Ok(view.revision(stored)?.map(|revision| Json::trusted(revision.into_body())))
 }
 
-/// What somebody may see of a user document.
+/// The parts of a user document that somebody may see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Visibility {
     /// All of it.
@@ -300,7 +300,8 @@ pub enum Visibility {
 }
 
 impl Visibility {
-    /// What `user` may see of document `id`, who may read `database`. In other databases than those of users it is everything.
+    /// The visibility of document `id` for `user`, who may read `database`. In other databases than those of users it
+    /// is everything.
     ///
     /// # Errors
     /// When nothing.
@@ -333,7 +334,7 @@ impl Visibility {
     }
 }
 
-/// What everybody may see of a document, with its revision.
+/// The public part of a document, with its revision.
 ///
 /// # Errors
 /// When it is not there.

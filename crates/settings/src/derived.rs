@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use crate::Settings;
 
-/// What was read from the settings: again when they have changed.
+/// A value derived from the settings: derived again when they have changed.
 pub struct Derived<T>(Mutex<Option<(u64, Arc<T>)>>);
 
 impl<T> Default for Derived<T> {
@@ -16,7 +16,7 @@ impl<T> Default for Derived<T> {
 }
 
 impl<T> Derived<T> {
-    /// What `read` makes of the settings as they are.
+    /// The value that `read` derives from the settings as they are.
     pub fn current(&self, settings: &dyn Settings, read: impl FnOnce(&dyn Settings) -> T) -> Arc<T> {
         // Taken before the values: who changes them meanwhile is seen the next time.
         let version = settings.version();

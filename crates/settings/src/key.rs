@@ -9,7 +9,7 @@ use crate::{Applies, Settings};
 /// CouchDB's word for no limit.
 pub const INFINITY: &str = "infinity";
 
-/// What a default says instead of the data directory.
+/// The text in a default that stands for the data directory.
 const DATA: &str = "{data}";
 
 /// One setting.
@@ -21,7 +21,7 @@ pub struct Setting {
     pub key: &'static str,
     /// The default; `None`: nothing, or made up at the first start. `{data}` stands for the data directory.
     pub default: Option<&'static str>,
-    /// What a value may be.
+    /// The type of the value.
     pub kind: Kind,
     /// Whether the configuration shows the default.
     pub visibility: Visibility,
@@ -41,7 +41,7 @@ pub enum Visibility {
     Implied,
 }
 
-/// What a value may be.
+/// The type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Any text.
@@ -221,8 +221,8 @@ pub(crate) const fn unset(section: &'static str, key: &'static str, kind: Kind, 
 }
 
 impl Kind {
-    /// What a value has to be, if `value` is not: the end of a sentence that begins with "must be". An empty value is always
-    /// right: it takes a setting back.
+    /// The rule that `value` breaks, if it does: the end of a sentence that begins with "must be". An empty value is
+    /// always right: it takes a setting back.
     #[must_use]
     pub fn violation(self, value: &str) -> Option<String> {
         let number = value.parse::<u64>().ok();

@@ -86,7 +86,7 @@ pub trait Settings: Send + Sync {
         setting.default.map(str::to_owned)
     }
 
-    /// What was set, whether or not it makes sense, also under an old name of its section.
+    /// The value that was set, whether or not it makes sense, also under an old name of its section.
     fn given(&self, section: &str, key: &str) -> Option<String> {
         self.get(section, key)
     }

@@ -71,7 +71,7 @@ fn delete(batch: &mut WriteBatch, database: &Database, shard: Shard, space: Keys
     Ok(false)
 }
 
-/// What is left of a shard is worth a compaction from this size on.
+/// The rest of a shard is worth a compaction from this size on.
 const WORTH_COMPACTING_BYTES: u64 = 4 << 20;
 
 /// Removes the files that hold nothing but the shard, and compacts what is left if it is much: the newest files,

@@ -53,7 +53,7 @@ use store::Store;
 /// Column families are made at opening only, and their handles cost no lock in this mode.
 type Database = DBWithThreadMode<SingleThreaded>;
 
-/// How long new reads wait for old ones to end when the store is to be opened again.
+/// The time for which new reads wait for old ones to end when the store is to be opened again.
 const DRAIN: Duration = Duration::from_millis(200);
 const DRAIN_STEP: Duration = Duration::from_millis(1);
 
@@ -81,7 +81,7 @@ pub struct RocksEngine {
     slots: Slots,
     /// Bytes given to the store since it was opened.
     written: AtomicU64,
-    /// How many commits were answered when they were on disk.
+    /// The number of commits that were answered when they were on disk.
     synced: AtomicU64,
     /// Why nothing is written until the process ends.
     poisoned: OnceLock<String>,
@@ -100,7 +100,7 @@ struct Healing {
     failures: u32,
     /// Calls until the next try.
     pause: u32,
-    /// What was free at the last try that failed for lack of room.
+    /// The free bytes at the last try that failed for lack of room.
     free_bytes: Option<u64>,
     /// How much had been written at the last call.
     written: u64,

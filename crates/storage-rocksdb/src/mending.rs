@@ -24,9 +24,9 @@ const MET_MAX: usize = 10_000;
 #[derive(Debug)]
 pub(crate) struct Mending {
     fault: Mutex<Option<StorageError>>,
-    /// How many calls of `tend` are waited for.
+    /// The number of calls of `tend` are waited for.
     left: AtomicU32,
-    /// What reads have met. It is not mended twice.
+    /// The damage that reads have met. It is not mended twice.
     met: Mutex<BTreeSet<String>>,
 }
 

@@ -18,7 +18,7 @@ const MIB: usize = 1024 * KIB;
 /// The column family of the shards' versions: apart from the keyspaces, so that no scan meets them.
 pub(crate) const STATE: &str = "state";
 
-/// What a server may choose. The default suits a small machine.
+/// The options that a server may choose. The default suits a small machine.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Most bytes of decompressed blocks, indexes and filters kept for reading. The cache takes memory only as it
@@ -41,7 +41,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// What suits a disk of so many bytes: buffers that can be written out when it is full, and room for doing so.
+    /// The options for a disk of so many bytes: buffers that can be written out when it is full, and room for doing so.
     #[must_use]
     pub fn for_disk(bytes: u64, reserve: PathBuf) -> Self {
         let buffer = (bytes / 32).clamp(2 * MIB as u64, 64 * MIB as u64);
@@ -78,7 +78,7 @@ impl Default for Options {
     }
 }
 
-/// What the store is opened with.
+/// The options that the store is opened with.
 pub(crate) struct Tuned {
     pub(crate) database: rocksdb::Options,
     pub(crate) columns: Vec<ColumnFamilyDescriptor>,
@@ -172,7 +172,7 @@ fn keyspace(space: Keyspace, options: &Options, cache: &Cache) -> rocksdb::Optio
     }
 }
 
-/// What all column families have in common.
+/// The options that all column families have in common.
 fn column(options: &Options, table: &BlockBasedOptions) -> rocksdb::Options {
     let mut column = rocksdb::Options::default();
     column.set_block_based_table_factory(table);

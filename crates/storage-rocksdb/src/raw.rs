@@ -11,12 +11,12 @@ use crate::error::translate;
 use crate::options::Tuned;
 use crate::{Database, Options, keys};
 
-/// What is written for each pair of an id and a body.
+/// The entries that are written for each pair of an id and a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RawPattern {
     /// One entry, into a store tuned like the keyspace of bodies. Nothing is read.
     Pair,
-    /// What a database of documents cannot do without, in the keyspaces of a real store: the id is looked up, and a
+    /// The least that a database of documents needs, in the keyspaces of a real store: the id is looked up, and a
     /// record under the id, an entry in the order of updates and the body are written.
     Document,
 }
@@ -28,12 +28,12 @@ const RECORD: [u8; 32] = [7; 32];
 #[derive(Debug)]
 pub struct RawStore;
 
-/// What a load took.
+/// The figures of a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RawReport {
-    /// How many pairs were written.
+    /// The number of pairs that were written.
     pub entries: u64,
-    /// How many batches these came in.
+    /// The number of batches that these came in.
     pub batches: u64,
     /// Bytes of the pairs.
     pub bytes: u64,

@@ -17,7 +17,7 @@ pub(crate) struct Slot {
     pub(crate) recent: Recent,
 }
 
-/// What is stored of a shard beside its entries.
+/// The record of a shard beside its entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stored {
     pub(crate) state: ShardState,
@@ -64,7 +64,7 @@ const STATE_BYTES: usize = 24;
 const DROPPED: u64 = 1 << 63;
 
 impl Stored {
-    /// What is left of a shard that is dropped.
+    /// The rest of a shard that is dropped.
     pub(crate) fn dropped(self) -> Self {
         if self.is_dropped {
             return self;

@@ -63,7 +63,7 @@ impl Recent {
         self.marks.retain(|(at, _)| *at > total);
     }
 
-    /// How many of the bytes are among the last `buffered` of the `total` bytes written to the store.
+    /// The number of the that bytes are among the last `buffered` of the `total` bytes written to the store.
     pub(crate) fn within(&self, total: u64, buffered: u64) -> u64 {
         let flushed = total.saturating_sub(buffered);
         self.marks.iter().filter(|(at, _)| *at > flushed).map(|(_, bytes)| bytes).sum()

@@ -18,7 +18,7 @@ use crate::{Database, column, keys, options, state_column};
 pub(crate) struct RocksSnapshot {
     view: View,
     shard: Shard,
-    /// What may not be read, if anything is damaged.
+    /// The holes that may not be read, if anything is damaged.
     holes: Option<Arc<Holes>>,
     /// Whether the shard was there; looked up when somebody finds nothing in it.
     is_dropped: OnceLock<bool>,
@@ -212,7 +212,7 @@ struct RocksCursor<'a> {
     sought: Vec<u8>,
 }
 
-/// What the next call must do before it lends: a lent entry stays valid until then.
+/// The call that must precede the next lending: a lent entry stays valid until then.
 #[derive(Clone, Copy)]
 enum Step {
     /// Find the first entry.

@@ -22,7 +22,7 @@ const MARGIN_PERCENT: u64 = 125;
 /// The disk is looked at again when so much of the least free space was written since, as a divisor.
 const LOOKS: u64 = 8;
 
-/// What is known of the reserve.
+/// The state of the reserve, as far as known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Kept,
@@ -108,7 +108,7 @@ impl Space {
         self.is_scarce.load(Ordering::Relaxed)
     }
 
-    /// What was free when the disk was looked at.
+    /// The free bytes when the disk was looked at.
     pub(crate) fn free_bytes(&self) -> u64 {
         self.free_bytes.load(Ordering::Relaxed)
     }

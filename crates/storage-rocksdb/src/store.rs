@@ -25,7 +25,7 @@ pub(crate) struct Store {
     pub(crate) cache: Cache,
     pub(crate) buffers: WriteBufferManager,
     path: PathBuf,
-    /// What was damaged when the store was opened. None if nothing was.
+    /// The damage that was found when the store was opened. None if there was none.
     holes: RwLock<Option<Arc<Holes>>>,
     /// Damage that was met since.
     met: Mutex<Option<String>>,
@@ -91,7 +91,7 @@ impl Store {
         })
     }
 
-    /// What nobody may read.
+    /// The ranges that nobody may read.
     pub(crate) fn holes(&self) -> Option<Arc<Holes>> {
         self.holes.read().clone()
     }
@@ -108,7 +108,7 @@ impl Store {
         error
     }
 
-    /// What is known to be damaged, in words.
+    /// The known damage, in words.
     pub(crate) fn damage(&self) -> Option<String> {
         let holes = self.holes().and_then(|holes| holes.describe());
         holes.or_else(|| self.met.lock().clone())

@@ -133,7 +133,7 @@ fn an_epoch_lasts_as_long_as_snapshots_of_it_or_before() {
     assert!(first.upgrade().is_none() && second.upgrade().is_none());
 }
 
-/// How many deletions of ranges there are in the files of all keyspaces.
+/// The number of deletions of ranges there are in the files of all keyspaces.
 fn range_deletions(engine: &RocksEngine) -> u64 {
     let store = engine.store().unwrap();
     let count = |space: Keyspace| {

@@ -13,7 +13,7 @@ pub struct Batch {
     longest_value: usize,
 }
 
-/// What becomes of the store by a batch: where room is scarce, engines keep what is left for those that make room.
+/// The purpose of a batch: where room is scarce, engines keep what is left for those that make room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Purpose {
     /// It gets larger.
@@ -77,7 +77,7 @@ impl Batch {
         Self { purpose, ..Self::default() }
     }
 
-    /// What the batch is for.
+    /// The purpose of the batch.
     #[must_use]
     pub fn purpose(&self) -> Purpose {
         self.purpose
@@ -139,7 +139,7 @@ impl Batch {
         })
     }
 
-    /// How many writes there are.
+    /// The number of writes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.operations.len()
@@ -151,7 +151,7 @@ impl Batch {
         self.operations.is_empty() && self.head.is_none()
     }
 
-    /// How many bytes the keys and values have together.
+    /// The number of bytes that the keys and values have together.
     #[must_use]
     pub fn size_bytes(&self) -> usize {
         self.bytes.len()

@@ -63,7 +63,7 @@ impl CountingEngine {
         Self { engine, meter: Arc::new(Meter { delay, ..Meter::default() }) }
     }
 
-    /// How many calls there were so far.
+    /// The number of calls that there were so far.
     #[must_use]
     pub fn calls(&self) -> Calls {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -206,9 +206,9 @@ impl Snapshot for CountingSnapshot {
 struct CountingCursor<'a> {
     cursor: Box<dyn Cursor + 'a>,
     meter: &'a Meter,
-    /// How many rows the next page has.
+    /// The number of rows that the next page has.
     page_rows: usize,
-    /// How many rows of the current page were not taken yet.
+    /// The number of rows of the current page were not taken yet.
     left: usize,
 }
 

@@ -19,7 +19,7 @@ use crate::{
     Reply, Request, Result, Shard, ShardState, Snapshot, StorageError, Version,
 };
 
-/// What happens to a write, that is to a commit without a conflict or to the removal of a shard.
+/// The fate of a write, that is of a commit without a conflict or of the removal of a shard.
 #[derive(Clone, Debug)]
 pub enum WriteFault {
     /// Nothing is written, and the caller learns so.
@@ -30,7 +30,7 @@ pub enum WriteFault {
     LoseAnswer,
 }
 
-/// What happens to a sync, be it one of a commit, of the removal of a shard, or one that was asked for.
+/// The fate of a sync, be it one of a commit, of the removal of a shard, or one that was asked for.
 #[derive(Clone, Debug)]
 pub enum SyncFault {
     /// The sync fails and the engine is poisoned. The write that asked for it is not visible, but may survive.
@@ -75,7 +75,7 @@ struct Reads {
 struct ReadFaults {
     /// By the number of the read.
     at: BTreeMap<u64, StorageError>,
-    /// What every read meets whose number is not less.
+    /// The fault that every read meets whose number is not less.
     from: Option<(u64, StorageError)>,
 }
 
@@ -159,25 +159,25 @@ impl FaultyEngine {
         *self.reads.faults.lock() = ReadFaults::default();
     }
 
-    /// How many reads were tried.
+    /// The number of reads that were tried.
     #[must_use]
     pub fn reads(&self) -> u64 {
         self.reads.made.load(Ordering::Relaxed)
     }
 
-    /// How many writes were tried.
+    /// The number of writes that were tried.
     #[must_use]
     pub fn writes(&self) -> u64 {
         self.log.lock().writes
     }
 
-    /// How many syncs were tried.
+    /// The number of syncs that were tried.
     #[must_use]
     pub fn syncs(&self) -> u64 {
         self.log.lock().syncs
     }
 
-    /// How many changes a crash could take.
+    /// The number of changes that a crash could take.
     #[must_use]
     pub fn unsynced(&self) -> usize {
         self.log.lock().unsynced.len()

@@ -76,7 +76,7 @@ impl Keyspace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Shard(pub u64);
 
-/// How many commits a shard has seen; 0 for a shard that was never written.
+/// The number of commits that a shard has seen; 0 for a shard that was never written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Version(pub u64);
 
@@ -93,10 +93,10 @@ pub const MAX_KEY_BYTES: usize = 10_000;
 /// The longest value, in bytes: engines and networks below them hold one in memory as a whole.
 pub const MAX_VALUE_BYTES: usize = 256 << 20;
 
-/// How many bytes the keys and values of one commit have at most: it is one record of a log, or one message.
+/// The number of bytes that the keys and values of one commit have at most: it is one record of a log, or one message.
 pub const MAX_COMMIT_BYTES: usize = 1 << 30;
 
-/// What must have happened when `commit` returns.
+/// The state that must be reached when `commit` returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// The batch is on disk. Commits that wait at the same time share one sync.
@@ -106,7 +106,7 @@ pub enum Durability {
     Buffered,
 }
 
-/// What became of a commit.
+/// The outcome of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Outcome {
@@ -122,7 +122,7 @@ pub enum Outcome {
 /// The last commit of a shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShardState {
-    /// How many commits there were.
+    /// The number of commits.
     pub version: Version,
     /// The token of the last one.
     pub token: CommitToken,
@@ -137,8 +137,8 @@ pub enum Direction {
     Backward,
 }
 
-/// How many rows of a scan the caller is about to take, as far as it knows. It bounds nothing: an engine that fetches
-/// pages makes the first one so large.
+/// The number of rows of a scan the caller is about to take, as far as it knows. It bounds nothing: an engine that
+/// fetches pages makes the first one so large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
     /// Not many, or nobody knows.
@@ -222,7 +222,7 @@ pub trait Engine: Send + Sync + 'static {
     /// Whether the engine takes commits of any purpose.
     ///
     /// # Errors
-    /// What a commit of [`Purpose::Growth`] would answer.
+    /// The outcome of a commit of [`Purpose::Growth`], were it made now.
     fn check(&self) -> Result<()>;
 
     /// Looks after what may have changed around the engine: takes commits again once the cause of an error is gone, and
@@ -273,7 +273,7 @@ pub trait Engine: Send + Sync + 'static {
     /// When the copy is not complete.
     fn checkpoint(&self, directory: &Path) -> Result<()>;
 
-    /// What of the stored data is known to be damaged, for people. Everything else is served.
+    /// The stored data that is known to be damaged, in words. Everything else is served.
     fn damage(&self) -> Option<String> {
         None
     }

@@ -31,7 +31,7 @@ pub struct MemoryEngine {
     user: u64,
 }
 
-/// What all users share.
+/// The state that all users share.
 #[derive(Default)]
 struct Store {
     shards: Mutex<Arc<Shards>>,

@@ -30,7 +30,7 @@ struct Build<'a> {
     indexes: &'a DatabaseIndexes,
     guards: &'a [(&'a IndexDefinition, BuildGuard)],
     urgency: Urgency,
-    /// How many times builds of the design document had been cancelled when this one began.
+    /// The number of times that builds of the design document had been cancelled when this one began.
     cancels: u64,
 }
 

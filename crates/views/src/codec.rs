@@ -40,7 +40,7 @@ impl<'a> Reader<'a> {
         Self { bytes, at: 0, what }
     }
 
-    /// How many bytes were read.
+    /// The number of bytes that were read.
     pub(crate) fn position(&self) -> usize {
         self.at
     }

@@ -17,7 +17,7 @@ use crate::index::Signature;
 use crate::index::identity::definitions;
 use crate::views::{Core, is_current};
 
-/// What the builds of a design document are doing.
+/// The state of the builds of a design document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildState {
     /// In a word.
@@ -26,15 +26,15 @@ pub struct BuildState {
     pub update_seq: u64,
     /// How far they get with what an interrupted or long build has kept; absent if there is nothing.
     pub checkpoint_seq: Option<u64>,
-    /// How many changes the last of them is behind.
+    /// The number of changes that the last of them is behind.
     pub updates_pending: u64,
-    /// How many queries wait.
+    /// The number of queries that wait.
     pub waiting_clients: u64,
     /// Of the running build: the changes that are done and those that there are, and the seconds that are left, if known.
     pub progress: Option<(u64, u64, Option<u64>)>,
 }
 
-/// What the builds of a design document are doing, in a word.
+/// The state of the builds of a design document, in a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BuildStatus {
     /// There is nothing to do.
@@ -71,7 +71,7 @@ fn paused_note(ddoc: &str) -> String {
 }
 
 impl Core {
-    /// What was ordered of the builds of a design document.
+    /// The control of the builds of a design document.
     pub(crate) fn control(
         &self,
         host: &dyn IndexHost,
@@ -143,8 +143,8 @@ impl Core {
         self.change_control(host, &ddoc.id, |control| control.rest = None)
     }
 
-    /// How many changes the indexes of a design document are behind, if the background should see to them: nobody builds
-    /// them, and nobody said that they be left alone.
+    /// The number of changes that the indexes of a design document are behind, if the background should see to them:
+    /// nobody builds them, and nobody said that they be left alone.
     pub(crate) fn lag(&self, host: &dyn IndexHost, ddoc: &DesignDocument) -> Result<Option<u64>> {
         let state = self.build_state(host, ddoc)?;
         Ok((state.status == BuildStatus::Lagging).then_some(state.updates_pending))
@@ -190,7 +190,7 @@ impl Core {
         })
     }
 
-    /// What the oldest running pass over the indexes of a design document has done.
+    /// The progress of the oldest running pass over the indexes of a design document.
     pub(crate) fn progress(&self, host: &dyn IndexHost, ddoc: &str) -> Option<(u64, u64, Option<u64>)> {
         let kind = TaskKind::Indexer { database: host.name().to_owned(), design_document: ddoc.to_owned() };
         let task = self.tasks().list().into_iter().find(|task| task.kind == kind)?;

@@ -30,7 +30,7 @@ pub(crate) struct DatabaseIndexes {
 pub(crate) struct BuildControl {
     /// They are paused.
     pub(crate) is_paused: bool,
-    /// How many times they were cancelled.
+    /// The number of times that they were cancelled.
     pub(crate) cancels: u64,
     /// Until when the indexes of this signature are left alone in the background, because that was so or because a build
     /// had failed.
@@ -92,7 +92,7 @@ pub(crate) struct Handle {
 struct State {
     is_building: bool,
     waiting: u64,
-    /// How many builds there were.
+    /// The number of builds.
     builds: u64,
     /// Why the last one failed, if it did.
     failure: Option<ViewError>,
@@ -100,7 +100,7 @@ struct State {
     is_retired: bool,
 }
 
-/// What somebody who needs an index to be built finds.
+/// The answer to somebody who needs an index to be built.
 pub(crate) enum Turn {
     /// It is the caller's turn to build.
     Build(BuildGuard),

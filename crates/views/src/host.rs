@@ -59,7 +59,7 @@ pub(crate) struct CatalogHost<'a> {
 /// The catalog drops the shards that records of this prefix name when the database is deleted.
 const RECORDS: &[u8] = b"index/";
 
-/// What notes are kept under.
+/// The prefix of the keys of notes.
 const NOTES: &str = "views/";
 
 fn record(signature: Signature) -> Vec<u8> {
@@ -205,7 +205,7 @@ fn purged_documents(view: &ReadView, since: u64) -> Result<Vec<String>> {
     Ok(gone)
 }
 
-/// How many documents are looked up in one go.
+/// The number of documents that are looked up in one go.
 const LOOKUPS: usize = 1000;
 
 struct DatabaseChanges<'a> {

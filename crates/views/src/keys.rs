@@ -44,7 +44,7 @@ pub(crate) fn push_partition(out: &mut Vec<u8>, partition: &str) {
     out.extend_from_slice(&[END_OF_ID, 0]);
 }
 
-/// How many bytes of a sort key of a partitioned index are those of its partition.
+/// The number of bytes of a sort key of a partitioned index are those of its partition.
 pub(crate) fn partition_len(sort_key: &[u8]) -> usize {
     let mut at = 0;
     while let Some(nul) = sort_key[at..].iter().position(|&byte| byte == END_OF_ID) {

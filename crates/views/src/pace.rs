@@ -17,12 +17,12 @@ pub enum Urgency {
     Background,
 }
 
-/// What builds in the background may use.
+/// The share of the machine that builds in the background may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     /// The part of the time in which each of their threads works, in percent.
     pub cpu_percent: u64,
-    /// How many bytes of documents each of their threads may read in a second.
+    /// The number of bytes of documents each of their threads may read in a second.
     pub bytes_per_s: u64,
 }
 
@@ -30,7 +30,7 @@ impl Budget {
     /// No bounds.
     pub const UNLIMITED: Self = Self { cpu_percent: 100, bytes_per_s: u64::MAX };
 
-    /// How long a thread rests that has worked so long and read so much.
+    /// The time for which a thread rests that has worked so long and read so much.
     fn rest_us(self, worked_us: u64, bytes: u64) -> u64 {
         let percent = self.cpu_percent.clamp(1, 100);
         let for_time = worked_us.saturating_mul(100 - percent) / percent;
@@ -39,7 +39,7 @@ impl Budget {
     }
 }
 
-/// What a thread remembers between two rests.
+/// The state of a thread between two rests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Turn {
     resumed_us: Option<u64>,
@@ -51,12 +51,12 @@ pub(crate) struct Pace {
     clock: Clock,
     cpu_percent: AtomicU64,
     bytes_per_s: AtomicU64,
-    /// How many builds there are that a client asked for.
+    /// The number of builds that there are that a client asked for.
     urgent: Mutex<u64>,
     changed: Condvar,
 }
 
-/// How long a thread rests before it looks again whether it still has to.
+/// The time for which a thread rests before it looks again whether it still has to.
 const LOOK: Duration = Duration::from_millis(20);
 
 impl Pace {

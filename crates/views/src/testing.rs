@@ -135,7 +135,7 @@ impl Program for RuleProgram {
     }
 }
 
-/// What a rule makes of a document.
+/// The row that a rule makes of a document.
 pub(crate) fn apply_rule(rule: &str, document: Value<'_>, emit: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), String> {
     let words: Vec<&str> = rule.split(' ').collect();
     let member = |name: &str| document.get(name).unwrap_or(Value::NULL);
@@ -171,7 +171,7 @@ impl Reducer for CountRule {
     }
 }
 
-/// What JavaScript would do with an object as its reduction.
+/// The text that JavaScript would make of an object as its reduction.
 struct SummaryRule;
 
 impl SummaryRule {

@@ -14,31 +14,31 @@ use crate::reduce::Group;
 use crate::tree::{Leaf, Row};
 use crate::views::{Core, Views};
 
-/// What a trial may take and answer.
+/// The limits of a trial.
 #[derive(Clone, Copy, Debug)]
 pub struct TrialLimits {
-    /// What the functions may use.
+    /// The limits of the functions.
     pub functions: Limits,
     /// After so long no further document is mapped.
     pub time_us: u64,
-    /// How many rows, failures and lines are answered.
+    /// The number of rows, failures and lines are answered.
     pub answers: usize,
     /// After so many emitted bytes no further document is mapped: all rows are kept to be sorted and reduced.
     pub emitted_bytes: u64,
 }
 
-/// What came of a trial.
+/// The outcome of a trial.
 #[derive(Clone, Debug, Default)]
 pub struct Trial {
-    /// What ran the map function, if the language has more than one engine.
+    /// The engine of the map function, if the language has more than one.
     pub engine: Option<Engine>,
     /// On how many documents the engine bailed out, and why.
     pub bail_outs: Vec<BailOuts>,
-    /// How many documents were mapped, and how many bytes they have.
+    /// The number of documents that were mapped, and how many bytes they have.
     pub documents: u64,
     /// See there.
     pub document_bytes: u64,
-    /// How many rows they emitted, and how many bytes their keys and values have.
+    /// The number of rows that they emitted, and how many bytes their keys and values have.
     pub rows: u64,
     /// See there.
     pub emitted_bytes: u64,
@@ -48,11 +48,11 @@ pub struct Trial {
     pub reduce_us: u64,
     /// The first rows: id, key and value, in the order of the view.
     pub shown: Vec<(String, Vec<u8>, Vec<u8>)>,
-    /// What the reduce function makes of all rows.
+    /// The value that the reduce function makes of all rows.
     pub reduction: Option<Vec<u8>>,
     /// Documents whose function threw, and what.
     pub failures: Vec<(String, String)>,
-    /// What functions logged.
+    /// The lines that functions logged.
     pub log: Vec<String>,
     /// Why it ended early, if it did: after the time that it may take, or because of a failure that would have ended the
     /// build of an index, with the document if that is known.

@@ -37,20 +37,20 @@ pub struct LogLine<'a> {
     pub database: &'a str,
     /// The id of the design document.
     pub design_document: &'a str,
-    /// What it is about.
+    /// The subject.
     pub about: About<'a>,
     /// The exception, the line, or the reason.
     pub message: &'a str,
 }
 
-/// What a line of the log is about.
+/// The subject of a line of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum About<'a> {
     /// A function threw an exception for this document.
     Failure(&'a str),
     /// A function called `log`.
     Message,
-    /// What runs a function, and why it is not something faster.
+    /// The engine of a function, and why it is not a faster one.
     Engine,
 }
 
@@ -64,7 +64,7 @@ pub enum Answer {
     UpdateWanted,
 }
 
-/// What `_info` tells about the indexes of a design document.
+/// The figures in `_info` about the indexes of a design document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewInfo {
     /// The same for all design documents with the same views.
@@ -73,13 +73,13 @@ pub struct ViewInfo {
     pub language: String,
     /// Whether an index is being brought up to date.
     pub updater_running: bool,
-    /// How many queries wait for that.
+    /// The number of queries that wait for that.
     pub waiting_clients: u64,
     /// The update sequence that all indexes have reached.
     pub update_seq: u64,
     /// The purge that all indexes have seen.
     pub purge_seq: u64,
-    /// How many changes the last of them is behind.
+    /// The number of changes that the last of them is behind.
     pub updates_pending: u64,
     /// Bytes on disk, about.
     pub file_bytes: u64,
@@ -100,7 +100,7 @@ impl Views {
         Self { catalog, core: Core::new(languages, tasks, log, settings) }
     }
 
-    /// What functions may use while indexes are built.
+    /// The limits of functions while indexes are built.
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.core.limits()
@@ -130,8 +130,8 @@ impl Views {
         self.core.update(&self.host(database), ddoc, urgency)
     }
 
-    /// How many changes the indexes of a design document are behind, if the background should see to them: nobody builds
-    /// them, and they are neither paused nor left alone after a failure.
+    /// The number of changes that the indexes of a design document are behind, if the background should see to them:
+    /// nobody builds them, and they are neither paused nor left alone after a failure.
     ///
     /// # Errors
     /// When storage failed.
@@ -139,7 +139,7 @@ impl Views {
         self.core.lag(&self.host(database), ddoc)
     }
 
-    /// What the builds of a design document are doing.
+    /// The state of the builds of a design document.
     ///
     /// # Errors
     /// When storage failed.
@@ -186,7 +186,7 @@ impl Views {
         Ok(directories(&self.core.settings.run_directory)?.into_iter().filter_map(|(_, owner)| owner).collect())
     }
 
-    /// What is known of the indexes of a design document.
+    /// The state of the indexes of a design document, as far as known.
     ///
     /// # Errors
     /// When storage failed.
@@ -240,7 +240,8 @@ impl Views {
         let _ = self.core.remove_runs(&self.host(database));
     }
 
-    /// What becomes of reductions that do not shrink, from now on. Those that are in an index already stay what they are.
+    /// Sets the limit for reductions that do not shrink, from now on. Those that are in an index already stay what they
+    /// are.
     pub fn set_growth(&self, growth: Growth) {
         *self.core.growth.lock() = growth;
     }

@@ -36,7 +36,7 @@ pub struct CompilerCommand {
     pub program: PathBuf,
     /// Its arguments.
     pub args: Vec<String>,
-    /// How long compiling one module may take.
+    /// The time that compiling one module may take.
     pub timeout_ms: u64,
 }
 

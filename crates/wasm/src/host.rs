@@ -20,11 +20,11 @@ const LOG_LINES_MAX: usize = 100;
 /// Elements of all tables of a module.
 const TABLE_ELEMENTS_MAX: usize = 100_000;
 
-/// What a module has said during a call.
+/// The messages of a module during a call.
 pub(crate) struct Host {
     memory: Option<Memory>,
     limits: Limits,
-    /// What the call may still emit.
+    /// The allowance that the call has left.
     allowance: Allowance,
     /// Keys and values, one after the other, as compact JSON.
     pub(crate) text: Vec<u8>,

@@ -32,7 +32,7 @@ struct Suite {
     failures: &'static str,
 }
 
-/// Where a suite is.
+/// The place of a suite.
 struct Place {
     /// In the checkout.
     sources: PathBuf,

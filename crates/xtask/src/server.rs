@@ -98,7 +98,7 @@ impl Server {
         Ok(self.child.try_wait().context("cannot look at the server")?.is_some())
     }
 
-    /// Where its data is.
+    /// The place of its data.
     pub(crate) fn data(&self) -> &Path {
         &self.data
     }

@@ -2,7 +2,7 @@
 
 use std::ops::AddAssign;
 
-/// How many checks passed and failed.
+/// The number of checks that passed and failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) passed: u64,

@@ -249,7 +249,7 @@ enum Tag {
     Sequence = 0x30,
 }
 
-/// What is left of bytes in the distinguished encoding rules.
+/// The rest of bytes in the distinguished encoding rules.
 #[derive(Clone, Copy)]
 struct Der<'a>(&'a [u8]);
 

@@ -143,7 +143,7 @@ impl RequiredClaim {
     }
 }
 
-/// Where the roles are.
+/// The place of the roles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RolesClaim {
     /// In the claim of this name.
@@ -177,14 +177,14 @@ impl RolesClaim {
     }
 }
 
-/// What tokens have to be like.
+/// The requirements for tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenPolicy {
     /// The claims that they need. `exp` and `nbf` count also where they are not required.
     pub required: Vec<RequiredClaim>,
     /// How they may be signed.
     pub algorithms: Vec<JwtAlgorithm>,
-    /// Where their roles are.
+    /// The place of their roles.
     pub roles: RolesClaim,
 }
 
@@ -194,7 +194,7 @@ pub struct Token<'a> {
     key_id: Option<String>,
     header: Json,
     claims: Json,
-    /// What the signature is made of.
+    /// The bytes that are signed.
     signed: &'a str,
     signature: Vec<u8>,
 }

@@ -29,14 +29,14 @@ pub enum Form {
     Identity,
 }
 
-/// What is stored under the hash of some bytes.
+/// The record under the hash of some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ContentRecord {
     /// Under which number their chunks lie.
     pub(crate) blob: u64,
-    /// How many attachments of stored revisions they are.
+    /// The number of attachments of stored revisions they are.
     pub(crate) references: u64,
-    /// How many bytes they are.
+    /// The number of bytes that they are.
     pub(crate) length: u64,
 }
 
@@ -57,7 +57,7 @@ impl ContentRecord {
         bytes.map(|bytes| Self::decode(&bytes)).transpose()
     }
 
-    /// How many chunks there are.
+    /// The number of chunks.
     pub(crate) fn chunks(self) -> u32 {
         chunk_count(self.length)
     }
@@ -76,7 +76,7 @@ impl Content {
         Ok(Self { snapshot, blob: record.blob, length: record.length, encoding: attachment.encoding })
     }
 
-    /// How many bytes are stored.
+    /// The number of bytes that are stored.
     #[must_use]
     pub fn stored_length(&self) -> u64 {
         self.length

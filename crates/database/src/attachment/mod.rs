@@ -41,10 +41,10 @@ pub struct Attachment {
     pub encoding: ContentEncoding,
     /// MD5 of the stored bytes.
     pub digest: [u8; 16],
-    /// How many bytes clients see. Equal to [`Self::stored_length`] if the bytes came compressed and nobody told
-    /// what is in them, as in CouchDB.
+    /// The number of bytes that clients see. Equal to [`Self::stored_length`] if the bytes came compressed and nobody
+    /// told what is in them, as in CouchDB.
     pub length: u64,
-    /// How many bytes are stored.
+    /// The number of bytes that are stored.
     pub stored_length: u64,
     /// The bytes.
     pub content: ContentId,
@@ -114,7 +114,7 @@ impl Attachment {
         })
     }
 
-    /// What the revision hash is made of.
+    /// The digest that enters into the revision hash.
     #[must_use]
     pub fn hashed(&self) -> AttachmentDigest<'_> {
         AttachmentDigest { name: &self.name, content_type: &self.content_type, md5: self.digest }

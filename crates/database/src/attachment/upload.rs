@@ -17,13 +17,14 @@ use super::{ContentEncoding, ContentId, from_io};
 use crate::update::{Stage, Work};
 use crate::{Database, Result, keys};
 
-/// How many bytes an upload, and how many the attachments of a revision, keep in memory before they are stored.
+/// The number of bytes that an upload, and how many the attachments of a revision, keep in memory before they are
+/// stored.
 pub(crate) const MEMORY_BYTES: usize = if cfg!(test) { 1000 } else { 256 << 10 };
 
 /// The operating system in the head of what zlib makes on Unix, which the digests of CouchDB's files tell.
 const GZIP_OS_UNIX: u8 = 3;
 
-/// What to do with bytes that come.
+/// The treatment of bytes that come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     /// Store them as they are.
@@ -51,7 +52,7 @@ pub struct Upload {
     stored_md5: Option<Md5>,
     stored_sha: Sha256,
     stored: u64,
-    /// What is to be stored and is not yet.
+    /// The bytes that are to be stored and are not yet.
     buffer: Vec<u8>,
     staged: Option<Arc<Staged>>,
 }
@@ -68,7 +69,7 @@ pub struct Uploaded {
     received_md5: [u8; 16],
 }
 
-/// Where the bytes of a new attachment are.
+/// The place of the bytes of a new attachment.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
     /// Stored under their hash.
@@ -112,7 +113,7 @@ impl Staged {
 }
 
 impl Source {
-    /// How many bytes are in memory.
+    /// The number of bytes that are in memory.
     pub(crate) fn held_bytes(&self) -> usize {
         match self {
             Self::Memory(_, bytes) => bytes.len(),
@@ -177,7 +178,7 @@ impl Upload {
         }
     }
 
-    /// How many bytes have come.
+    /// The number of bytes that have come.
     #[must_use]
     pub fn received(&self) -> u64 {
         self.received

@@ -47,7 +47,7 @@ fn bytes(view: &ReadView, attachment: &Attachment, form: Form) -> Vec<u8> {
     out
 }
 
-/// How many entries there are for chunks, contents and uploads.
+/// The number of entries that there are for chunks, contents and uploads.
 fn counts(database: &Arc<Database>) -> (usize, usize, usize) {
     let keys: Vec<Vec<u8>> = entries(&database.read().unwrap(), Keyspace::Attachments).into_keys().collect();
     let count = |first: u8| keys.iter().filter(|key| key[0] == first).count();

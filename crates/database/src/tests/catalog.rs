@@ -13,7 +13,7 @@ use crate::{Catalog, DatabaseError, DatabaseOptions, OWNED_SHARDS, Submitted, Wo
 
 const OPTIONS: DatabaseOptions = DatabaseOptions { created_ms: 1, instance: 2, layout: crate::Layout::Whole, q: 1 };
 
-/// How many entries a shard has.
+/// The number of entries that a shard has.
 fn entries_of(engine: &dyn Engine, shard: Shard) -> usize {
     let snapshot = engine.snapshot(shard).unwrap();
     if matches!(snapshot.state(), Err(StorageError::Dropped)) {

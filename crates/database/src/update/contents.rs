@@ -14,7 +14,7 @@ use crate::attachment::{Attachment, ContentId, ContentRecord, NewAttachment, New
 use crate::record::Stored;
 use crate::{Database, DatabaseError, Result, keys};
 
-/// How many chunks of uploads that were given up one commit removes.
+/// The number of chunks of uploads that were given up one commit removes.
 const DISCARDED_CHUNKS: usize = if cfg!(test) { 40 } else { 16 << 10 };
 
 /// Some chunks of an upload.
@@ -44,7 +44,7 @@ impl Stage {
     }
 }
 
-/// What a commit changes.
+/// The changes of a commit.
 #[derive(Default)]
 pub(super) struct Contents {
     states: HashMap<ContentId, State>,

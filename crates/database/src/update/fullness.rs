@@ -32,7 +32,7 @@ struct Change {
 }
 
 impl Fullness {
-    /// What is known when a new group begins on the state that the last one committed.
+    /// The state when a new group begins on what the last one committed.
     pub(super) fn begin(&mut self) {
         self.changes.clear();
     }

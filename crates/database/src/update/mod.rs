@@ -49,7 +49,7 @@ const DELETION_BYTES: usize = 4 << 10;
 /// longer than this.
 const WINDOW_MAX: Duration = Duration::from_millis(1);
 
-/// What an update means for the revision tree.
+/// The effect of an update on the revision tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EditMode {
     /// A client edits: the update must name a leaf, or none of a document that is not there, and gets a new revision
@@ -77,7 +77,7 @@ pub struct DocUpdate {
     partition_bytes_max: Option<u64>,
 }
 
-/// What became of one update.
+/// The outcome of one update.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpdateOutcome {
     /// The document has this revision now. For replicated revisions: it has it, perhaps since before.

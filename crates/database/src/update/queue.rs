@@ -74,7 +74,7 @@ impl Queue {
         !state.led
     }
 
-    /// How many works wait.
+    /// The number of works that wait.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
         self.state.lock().waiting.len()

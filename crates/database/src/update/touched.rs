@@ -22,7 +22,7 @@ pub(super) struct Touched {
     pub(super) changed: bool,
 }
 
-/// What became of a document.
+/// The outcome for a document.
 pub(super) struct Settled<'a> {
     pub(super) id: &'a str,
     pub(super) before: Option<Head>,
@@ -33,7 +33,7 @@ pub(super) struct Settled<'a> {
     pub(super) head: Option<Head>,
 }
 
-/// What the group has read, by id.
+/// The documents that the group has read, by id.
 pub(super) struct Documents<'a> {
     /// Ascending, each once.
     ids: Vec<&'a str>,
@@ -93,7 +93,7 @@ impl<'a> Documents<'a> {
         &mut self.touched[found]
     }
 
-    /// What has changed, in the order of the ids. Nothing can be asked for afterwards.
+    /// The documents that have changed, in the order of the ids. Nothing can be asked for afterwards.
     pub(super) fn settle(&mut self) -> Vec<Settled<'a>> {
         let changed = self.ids.iter().zip(std::mem::take(&mut self.touched)).filter(|(_, touched)| touched.changed);
         let settle = |(id, touched): (&&'a str, Touched)| {

@@ -72,7 +72,7 @@ impl DocUpdate {
         self.validated.is_some()
     }
 
-    /// What the update will do to the document `record`; `None` if there is no document.
+    /// The effect that the update will have on the document `record`; `None` if there is no document.
     #[must_use]
     pub fn precheck(&self, record: Option<&DocRecord>) -> Precheck {
         match record {
@@ -115,7 +115,7 @@ impl DocUpdate {
     }
 }
 
-/// What an interactive edit may do.
+/// The leaf rule: an interactive edit must name a leaf, or be the first, or follow a deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Acceptance {
     /// It names no leaf, or a document that is not there.

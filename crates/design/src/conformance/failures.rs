@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use super::{MapExceptions, Subject, batch, check_fatal, expected, mapped, rows, try_map};
 use crate::{CompileError, Emissions, Excess, Limits};
 
-/// What is no function is refused with the language's own words, whatever is beside it.
+/// Source that is no function is refused with the language's own words, whatever is beside it.
 pub fn sources_that_do_not_compile_are_refused(subject: &Subject<'_>) {
     let check = |result: Option<CompileError>, source: &str, part: &str| match result {
         Some(CompileError::Source(message)) => assert!(message.contains(part), "{source}: {message}"),

@@ -42,7 +42,7 @@ pub fn batches_may_be_empty(subject: &Subject<'_>) {
     assert!(subject.map(&[], &["{}"]).is_empty());
 }
 
-/// What a function logs comes with the rows of its batch, and only once.
+/// Lines that a function logs come with the rows of its batch, and only once.
 pub fn logs_come_with_the_rows(subject: &Subject<'_>) {
     let mut program = subject.program(&[subject.map.logs, subject.map.pair]);
     for _ in 0..2 {

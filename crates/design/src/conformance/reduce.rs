@@ -45,7 +45,7 @@ pub fn many_groups_are_reduced(subject: &Subject<'_>) {
     assert_eq!(texts(count.rereduce(&groups)), right);
 }
 
-/// What becomes of an exception; the function can be used afterwards.
+/// An exception leaves the function usable.
 pub fn reductions_that_fail(subject: &Subject<'_>) {
     let mut reducer = subject.reducer(subject.reduce.fails);
     let group = |value: &'static [u8]| ReduceRows { rows: vec![(b"1", "a", value)] };

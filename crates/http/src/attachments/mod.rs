@@ -20,7 +20,7 @@ use crate::Error;
 
 pub(crate) use parts::Parts;
 
-/// What the configuration says about attachments.
+/// The settings of attachments.
 #[derive(Clone, Debug)]
 pub(crate) struct Policy {
     limit_bytes: u64,

@@ -11,7 +11,7 @@ use crate::body::pieces::Pieces;
 pub(crate) struct Parts<'a> {
     parser: Parser,
     pieces: &'a mut Pieces,
-    /// How many bytes of the current part were read.
+    /// The number of bytes of the current part were read.
     pub(super) length: u64,
 }
 

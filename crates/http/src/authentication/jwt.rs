@@ -17,7 +17,7 @@ use super::Authentication;
 use crate::Error;
 use crate::auth_policy::{AuthPolicy, KeySource};
 
-/// How long an identity provider may take to answer.
+/// The time that an identity provider may take to answer.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Unknown keys are not asked for more often than this, whatever tokens name.
@@ -74,7 +74,7 @@ struct Configured {
     keys: HashMap<(KeyType, String), Arc<VerifyingKey>>,
 }
 
-/// What an identity provider said.
+/// The answer of an identity provider.
 #[derive(Clone, Default)]
 struct Published {
     keys: Arc<KeySet>,

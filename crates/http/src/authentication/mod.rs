@@ -30,7 +30,7 @@ use crate::respond::{self, Response};
 use crate::{Error, accept};
 use jwt::Keys;
 
-/// What finds out who sends requests.
+/// The dependencies of finding out who sends requests.
 pub(crate) struct Authentication {
     pub(crate) settings: Arc<dyn Settings>,
     pub(crate) authenticator: Authenticator,
@@ -113,12 +113,12 @@ fn refuses_anonymous(anonymous: Anonymous, head: &RequestHead) -> bool {
     }
 }
 
-/// What of a request decides how it is refused.
+/// The properties of a request that decide how it is refused.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Caller {
     /// How the client wants to be asked for credentials.
     challenge: Option<HeaderValue>,
-    /// What a browser asked for that shows pages, and takes no JSON.
+    /// The page that a browser asked for that shows pages, and takes no JSON.
     page: Option<Page>,
 }
 

@@ -14,10 +14,10 @@ use settee_service::threads;
 
 use crate::Error;
 
-/// How many pieces may wait for their reader.
+/// The number of pieces that may wait for their reader.
 const PIECES_WAITING: usize = 4;
 
-/// What a body on its way takes: the pieces, and as much again that its reader works on.
+/// The memory of a body on its way: the pieces, and as much again that its reader works on.
 const UPLOAD_BYTES: usize = 256 << 10;
 
 /// A body, piece by piece.

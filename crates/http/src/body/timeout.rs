@@ -12,10 +12,10 @@ use crate::Error;
 /// Who sends less than this for long is cut off, even if something comes now and then.
 const BYTES_PER_SECOND: u64 = 500;
 
-/// What is left of the time that the server waits.
+/// The rest of the time that the server waits.
 #[derive(Debug)]
 pub(crate) struct ReceiveTimeout {
-    /// How long the client may send nothing.
+    /// The time for which the client may send nothing.
     pause: Duration,
     waited: Duration,
     received: u64,
@@ -49,7 +49,7 @@ impl ReceiveTimeout {
     }
 }
 
-/// What a client receives whose body did not come.
+/// The answer to a client whose body did not come.
 pub(crate) fn timed_out() -> Error {
     Error::request_timeout("the request body did not come in time")
 }

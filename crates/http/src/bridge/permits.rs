@@ -24,8 +24,8 @@ use settee_settings::{Key, Settings, chttpd, key::Number};
 
 use crate::budget::{Account, Share};
 
-/// How long a client may do nothing while others wait for its permit. Most slow lines take a piece in less: the system's
-/// buffers swallow some hundred kilobytes at once.
+/// The time that a client may do nothing while others wait for its permit. Most slow lines take a piece in less: the
+/// system's buffers swallow some hundred kilobytes at once.
 const CONTENDED_AFTER: Duration = Duration::from_secs(1);
 
 /// The threads, and who may have one.
@@ -94,7 +94,7 @@ pub(crate) struct Semaphore {
 struct Queue {
     /// How many wait for a permit.
     waiting: usize,
-    /// How many of them somebody leaves for.
+    /// The number of them that somebody leaves for.
     promised: usize,
 }
 
@@ -164,7 +164,7 @@ impl ClientThreads {
         }
     }
 
-    /// How many more answers to admins would have a permit.
+    /// The number of more answers to admins would have a permit.
     #[cfg(test)]
     pub(crate) fn free_answers(&self) -> usize {
         self.answers.admin.permits.free()
@@ -181,12 +181,12 @@ impl Drop for ClientThreads {
 }
 
 impl Admission {
-    /// How long the client may do nothing.
+    /// The time for which the client may do nothing.
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    /// What is kept in memory for the client.
+    /// The memory that is kept for the client.
     pub(crate) fn account(&self) -> &Arc<Account> {
         &self.account
     }

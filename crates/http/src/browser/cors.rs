@@ -8,7 +8,7 @@ use settee_settings::{Key, Settings, chttpd, cors, key::Text};
 
 use crate::respond::{self, Body, Response};
 
-/// What of an answer pages see anyway. CouchDB lists those that are there all the same.
+/// The headers of an answer that pages see anyway. CouchDB lists those that are there all the same.
 const SIMPLE_HEADERS: [HeaderName; 5] =
     [header::CACHE_CONTROL, header::CONTENT_LANGUAGE, header::EXPIRES, header::LAST_MODIFIED, header::PRAGMA];
 

@@ -13,13 +13,13 @@ use super::{Budget, Share};
 use crate::Error;
 use crate::slots::Ending;
 
-/// How long a request waits for memory before it is told to come back.
+/// The time for which a request waits for memory before it is told to come back.
 const WAIT: Duration = Duration::from_secs(1);
 
 /// Who waits looks again this often whether somebody can be cut off.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What of an answer may be on its way to its client before its writer waits.
+/// The part of an answer that may be on its way to its client before its writer waits.
 const UNSENT_BYTES: usize = 256 << 10;
 
 /// Clients that move less than this at a time count as doing nothing: a byte now and then holds memory as long as none.
@@ -28,7 +28,7 @@ const PROGRESS_BYTES: usize = 16 << 10;
 /// Long answers go out in pieces of this size, so that one sees whether they do.
 pub(crate) const SLICE_BYTES: usize = 64 << 10;
 
-/// What one request keeps in memory.
+/// The memory of one request.
 pub(crate) struct Account {
     budget: Arc<Budget>,
     /// `None` for requests of this process.
@@ -190,7 +190,8 @@ impl Account {
         }
     }
 
-    /// How long the client has done nothing although it should, if it keeps memory by that and can be cut off.
+    /// The time for which the client has done nothing although it should, if it keeps memory by that and can be cut
+    /// off.
     pub(super) fn stalled_ms(&self, now_ms: u64) -> Option<u64> {
         let owes = self.is_receiving.load(Ordering::Relaxed) || self.unsent.load(Ordering::Relaxed) > 0;
         let stalls = owes && self.held() > 0 && self.ending.is_some() && !self.is_cut();

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// How many copies there are.
+/// The number of copies.
 const STRIPES: usize = 8;
 
 thread_local! {

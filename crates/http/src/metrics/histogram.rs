@@ -10,7 +10,7 @@ const PARTS: usize = 8;
 /// Values from this power of two on share the last bucket.
 const POWER_MAX: usize = 40;
 
-/// How many buckets there are.
+/// The number of buckets.
 pub(crate) const BUCKETS: usize = EXACT as usize + (POWER_MAX - 4) * PARTS;
 
 /// The bucket of a value.

@@ -26,10 +26,10 @@ pub(crate) const METHODS: [&str; 8] = ["COPY", "DELETE", "GET", "HEAD", "OPTIONS
 /// The step of copies.
 const STEP_US: u64 = 10_000_000;
 
-/// How many copies are kept: 15 minutes, the longest range that version 1 knew.
+/// The number of copies that are kept: 15 minutes, the longest range that version 1 knew.
 const COPIES_MAX: usize = 90;
 
-/// What is counted besides methods and status codes.
+/// The counters besides methods and status codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Count {
     BulkRequests,
@@ -54,7 +54,7 @@ pub(crate) enum Count {
     MangoResults,
 }
 
-/// What is measured as a distribution.
+/// The distributions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measure {
     /// Microseconds from the head of a request to the end of its answer. Feeds that wait do not count.
@@ -86,13 +86,13 @@ pub struct SlowRequest {
     pub request: String,
     /// Whether it asked a view.
     pub is_view: bool,
-    /// How long it took.
+    /// The time that it took.
     pub duration_ms: u64,
     /// How long ago it ended.
     pub ago_ms: u64,
 }
 
-/// How many slow requests are remembered.
+/// The number of slow requests that are remembered.
 const SLOW_MAX: usize = 50;
 
 /// All numbers at one moment.
@@ -190,7 +190,7 @@ impl Metrics {
         Totals(self.cells.all())
     }
 
-    /// What was added in about the last `range_us`, and how long that was.
+    /// The samples of about the last `range_us`, and how long that was.
     pub(crate) fn recent(&self, now_us: u64, range_us: u64) -> (Totals, u64) {
         let mut totals = self.cells.all();
         let copies = self.copies.lock();

@@ -23,7 +23,7 @@ pub(crate) enum Source {
     OpenFiles,
     /// Counted by the replicator.
     Replications(fn(&settee_replication::Counters) -> &Counter),
-    /// How many of its jobs there are.
+    /// The number of its that jobs there are.
     Jobs(fn(&Tally) -> u64),
     /// Lines of the log, by CouchDB's level.
     Logged(&'static str),
@@ -61,7 +61,7 @@ impl Stat {
         matches!(self.source, Source::Watching | Source::OpenDatabases | Source::OpenFiles | Source::Jobs(_))
     }
 
-    /// What `_stats` calls the number. CouchDB calls others that can fall counters there.
+    /// The type that `_stats` gives the number. CouchDB calls others that can fall counters there.
     pub(crate) fn told_kind(&self) -> &'static str {
         if matches!(self.source, Source::Jobs(_)) { "gauge" } else { "counter" }
     }

@@ -13,7 +13,7 @@ use crate::sequence::{self, Since};
 /// How rows are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Feed {
-    /// What there is, then the end.
+    /// The changes that there are, then the end.
     Normal,
     /// As soon as there is something, then the end.
     Longpoll,
@@ -32,7 +32,7 @@ pub(crate) enum Style {
     AllDocs,
 }
 
-/// What keeps a quiet connection, or ends it.
+/// The heartbeat or the timeout of a quiet connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Quiet {
     /// Ends after this time without rows.

@@ -10,7 +10,7 @@ use super::Query;
 use super::attachments::{Shown, revisions};
 use crate::Error;
 
-/// What to add to a document that is read.
+/// The members to add to a document that is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extras {
     pub(crate) revs: bool,
@@ -43,18 +43,18 @@ pub(crate) enum OpenRevs {
     Some(Vec<Rev>),
 }
 
-/// What the parameters of a request for one document ask for.
+/// The parameters of a request for one document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DocParams {
     pub(crate) which: Which,
-    /// What `rev` and `deleted` say, for those who read neither lists of revisions nor newer ones.
+    /// The meaning of `rev` and `deleted`, for those who read neither lists of revisions nor newer ones.
     pub(crate) rev: Option<Rev>,
     pub(crate) deleted: bool,
     /// With a list of revisions: the leaves that descend from them instead.
     pub(crate) latest: bool,
     pub(crate) extras: Extras,
     pub(crate) attachments: Shown,
-    /// What `new_edits` says of a PUT.
+    /// The meaning of `new_edits` in a PUT.
     pub(crate) mode: EditMode,
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct FunctionFilter {
     pub(crate) path: FunctionPath,
     /// The request as it sees it.
     pub(crate) request: Vec<u8>,
-    /// What its verdicts depend on, besides documents.
+    /// The inputs of its verdicts besides documents.
     pub(crate) mark: String,
 }
 

@@ -78,7 +78,7 @@ impl Query {
     }
 }
 
-/// What a plus sign stands for in a part of a URL.
+/// The meaning of a plus sign in a part of a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plus {
     /// A space: in query strings and forms always, in paths unless `[chttpd] decode_plus_to_space` is off.

@@ -50,8 +50,8 @@ enum KeyList {
     NoList,
 }
 
-/// What the parameters are for. A single one of `keys` is `key` to a view, while a list of documents has a row for it even
-/// if there is no such document.
+/// The request that parameters are for. A single one of `keys` is `key` to a view, while a list of documents has a row
+/// for it even if there is no such document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// `_all_docs` and its kin.

@@ -50,7 +50,7 @@ impl Related {
         if self.has_parts() { self.writer.content_type("multipart/related") } else { "application/json".to_owned() }
     }
 
-    /// How many bytes [`Self::write`] writes.
+    /// The number of bytes that [`Self::write`] writes.
     pub(crate) fn length(&self) -> u64 {
         let mut text = Vec::new();
         let mut data = 0;

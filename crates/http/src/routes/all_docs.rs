@@ -132,7 +132,7 @@ struct List<'a> {
     /// The ids that the list is made of.
     start: Vec<u8>,
     end: Option<Vec<u8>>,
-    /// How many documents the list counts: who asks for a partition is told of all, as in CouchDB.
+    /// The number of documents that the list counts: who asks for a partition is told of all, as in CouchDB.
     total: u64,
     first: bool,
 }
@@ -248,8 +248,8 @@ impl<'a> List<'a> {
         Ok(self.view.read_ahead(&ids, bodies(self.params))?)
     }
 
-    /// How many documents have an id below `id`: offsets are those among all documents, also in a list of some, which just
-    /// cuts them off at the number of its own.
+    /// The number of documents that have an id below `id`: offsets are those among all documents, also in a list of
+    /// some, which just cuts them off at the number of its own.
     fn rank(&self, id: &[u8]) -> Result<u64, Error> {
         if id.is_empty() { Ok(0) } else { Ok(self.view.rank_of_id(id)?) }
     }
@@ -306,7 +306,7 @@ impl<'a> List<'a> {
     }
 }
 
-/// What rows show of documents beside their revisions.
+/// The members of documents that rows show beside their revisions.
 pub(super) fn bodies(params: &ViewParams) -> Bodies {
     match (params.include_docs, params.conflicts()) {
         (false, _) => Bodies::None,

@@ -28,7 +28,7 @@ use crate::{Error, accept, etag};
 /// Requests for more ranges get everything, as in CouchDB.
 const RANGES_MAX: usize = 9;
 
-/// What a GET asks for.
+/// The revisions that a GET asks for.
 struct Asked {
     id: String,
     params: DocParams,

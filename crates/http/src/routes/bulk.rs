@@ -33,7 +33,7 @@ struct Bulk<'a> {
     /// `None` if `new_edits` is no switch, of which clients are told when their documents were looked at.
     mode: Option<EditMode>,
     all_or_nothing: bool,
-    /// How many copies are asked for.
+    /// The number of copies that are asked for.
     copies: Option<i64>,
 }
 

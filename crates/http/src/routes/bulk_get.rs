@@ -27,7 +27,7 @@ use crate::{Error, accept, bridge};
 use settee_service::Visibility;
 use settee_settings::couchdb;
 
-/// What holds for all revisions of a request.
+/// The options for all revisions of a request.
 struct Asked {
     extras: Extras,
     latest: bool,

@@ -34,7 +34,7 @@ use crate::{Error, body, bridge, etag, revision};
 /// About how many bytes a live feed reads before it sends.
 const BATCH_BYTES: usize = 64 << 10;
 
-/// How many batches may wait for a slow reader.
+/// The number of batches that may wait for a slow reader.
 const BATCHES_WAITING: usize = 2;
 
 /// `GET` and `POST /{db}/_changes`
@@ -129,7 +129,7 @@ fn write_end(out: &mut Vec<u8>, database: &Database, last_seq: u64, pending: u64
     out.extend_from_slice(format!(",\"pending\":{pending}}}\n").as_bytes());
 }
 
-/// What was sent of a feed.
+/// The part of a feed that was sent.
 struct Rows {
     params: ChangesParams,
     sent: u64,
@@ -253,7 +253,7 @@ struct Live {
     rows: Rows,
     /// Hears when there is something to send, or that there never will be.
     begun: Option<oneshot::Sender<Result<(), Error>>>,
-    /// What is before the first rows.
+    /// The text before the first rows.
     prefix: Vec<u8>,
     listener: Listener,
 }

@@ -41,7 +41,7 @@ pub(super) async fn copy(request: Request) -> Answer {
     Ok(response)
 }
 
-/// What is copied: a deletion as well, if it is asked for by its revision.
+/// The revision that is copied: a deletion as well, if it is asked for by its revision.
 struct Source {
     document: Document,
     attachments: NewAttachments,

@@ -91,7 +91,7 @@ fn is_system_name(name: &str) -> bool {
     SYSTEM_NAMES.contains(&name.rsplit('/').next().unwrap_or_default())
 }
 
-/// What the creator of a database says about it.
+/// The options of a database that its creator gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shape {
     layout: Layout,

@@ -14,7 +14,7 @@ use crate::respond::{self, Aborted, Answer};
 use crate::sequence::{self, Since};
 use crate::{Error, bridge};
 
-/// How many pieces may wait for a slow reader.
+/// The number of pieces that may wait for a slow reader.
 const PIECES_WAITING: usize = 2;
 
 /// About how many bytes are read before they are sent.
@@ -44,7 +44,7 @@ pub(super) async fn feed(request: Request, stopping: watch::Receiver<bool>) -> A
     Ok(respond::streamed(content_type, receiver))
 }
 
-/// What was sent.
+/// The body that was sent.
 #[derive(Clone, Copy)]
 struct Rows {
     feed: Feed,

@@ -320,7 +320,7 @@ struct Sink<'a> {
 }
 
 impl Sink<'_> {
-    /// What a call came to; a response that makes no sense counts first.
+    /// The result of a call; a response that makes no sense counts first.
     fn check<T>(self, called: Result<T, CallError>) -> Result<T, Error> {
         match self.error {
             Some(error) => Err(error),

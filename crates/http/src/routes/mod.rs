@@ -116,7 +116,7 @@ fn server_resources() -> Vec<Resource> {
     resources
 }
 
-/// What operators look at and do, under the paths of today and those of version 1.
+/// Reports and actions for operators, under the paths of today and those of version 1.
 fn operation_resources() -> Vec<Resource> {
     vec![
         Resource::new("/_node/{node}/_stats", "GET").get(Metrics, stats::stats_of_node),
@@ -287,7 +287,7 @@ fn mango_resources() -> Vec<Resource> {
     ]
 }
 
-/// What functions of design documents answer.
+/// The answers of functions of design documents.
 fn function_resources() -> Vec<Resource> {
     let show = |path| Resource::new(path, "GET,HEAD,POST").any(Member, shows::show).takes(Documents);
     let update = |path| {

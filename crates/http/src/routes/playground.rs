@@ -20,10 +20,10 @@ use crate::{Error, bridge};
 /// The name of the only view of a design document that is none.
 pub(super) const VIEW: &str = "temp";
 
-/// How many documents are mapped if the request does not say, and at most.
+/// The number of documents that are mapped if the request does not say, and at most.
 const SAMPLE: u64 = 100;
 const SAMPLE_MAX: u64 = 1000;
-/// How many bytes these have at most; the last may go beyond.
+/// The number of bytes that these have at most; the last may go beyond.
 const SAMPLE_BYTES: usize = 16 << 20;
 
 /// A playground is for looking at results: it answers soon, and not too much.

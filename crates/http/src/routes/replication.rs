@@ -15,7 +15,7 @@ use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::{Error, body, bridge};
 
-/// How many jobs are listed unless more are asked for.
+/// The number of jobs that are listed unless more are asked for.
 const JOBS_LISTED: u64 = 100;
 
 /// `/_replicate`. CouchDB takes the body apart before it looks at anything else of the request.
@@ -100,7 +100,7 @@ pub(super) async fn job(request: Request) -> Answer {
     Ok(respond::json(StatusCode::OK, job.json))
 }
 
-/// What is not there below `/_scheduler`. CouchDB gives no reason.
+/// The error for paths that are not there below `/_scheduler`. CouchDB gives no reason.
 pub(super) async fn unknown(_: Request) -> Answer {
     Ok(respond::json(StatusCode::NOT_FOUND, br#"{"error":"not found"}"#.to_vec()))
 }
@@ -203,7 +203,7 @@ async fn list(request: Request, name: String) -> Answer {
     .await
 }
 
-/// How many documents describe replications.
+/// The number of documents that describe replications.
 fn documents(view: &settee_database::ReadView) -> Result<u64, Error> {
     let range = IdRange { start: Some(b"_design/".to_vec()), end: Some(b"_design0".to_vec()) };
     let mut rows = view.all_docs(&range, Direction::Forward)?;

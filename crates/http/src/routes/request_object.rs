@@ -20,7 +20,7 @@ const JSON_PARAMETERS: [&str; 4] = ["startkey", "endkey", "key", "descending"];
 /// Headers that functions do not see, as they let who sees them act for the client.
 const SECRET_HEADERS: [header::HeaderName; 2] = [header::AUTHORIZATION, header::COOKIE];
 
-/// What is known of a request before the database is looked at.
+/// The facts that are known of a request before the database is looked at.
 pub(super) struct RequestObject {
     id: Vec<u8>,
     /// From `method` to `cookie`.

@@ -101,7 +101,7 @@ async fn follow(request: Request, target: Target) -> Answer {
     }
 }
 
-/// What relative paths are relative to.
+/// The path that relative paths are relative to.
 fn prefix(request: &Request) -> String {
     let captures = &request.captures;
     format!("/{}/_design/{}", encode_path(captures.get("db")), encode_path(captures.get("ddoc")))

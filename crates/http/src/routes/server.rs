@@ -13,7 +13,7 @@ use crate::Error;
 use crate::request::Request;
 use crate::respond::{self, Answer};
 
-/// What clients look for in the list of features.
+/// The names that clients look for in the list of features.
 const FEATURES: &str = r#"["pluggable-storage-engines","quickjs"]"#;
 
 /// `GET /`
@@ -203,7 +203,7 @@ pub(super) async fn incomplete_node(_: Request) -> Answer {
     Err(Error::bad_request("Incomplete path to _node request"))
 }
 
-/// What stands below a path that has nothing below it.
+/// The segment below a path that has nothing below it.
 pub(super) async fn nothing(_: Request) -> Answer {
     Err(Error::not_found("missing"))
 }

@@ -62,7 +62,7 @@ fn write_list(out: &mut Vec<u8>, list: &[String]) {
     out.push(b']');
 }
 
-/// What a client logs in with.
+/// The credentials of a login.
 #[derive(Default)]
 struct Form {
     name: Option<String>,

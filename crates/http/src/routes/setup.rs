@@ -15,7 +15,7 @@ use crate::{Error, body, bridge};
 /// The databases that CouchDB's own parts use.
 const SYSTEM_DATABASES: [&str; 3] = ["_users", "_replicator", "_global_changes"];
 
-/// How many databases a request may ask for.
+/// The number of databases that a request may ask for.
 const DATABASES_MAX: usize = 100;
 
 /// `GET /_cluster_setup`
@@ -68,7 +68,7 @@ struct Setting {
     value: String,
 }
 
-/// What `enable_single_node` sets, in the order in which it is safe: the administrator comes before the address.
+/// The settings of `enable_single_node`, in the order in which it is safe: the administrator comes before the address.
 fn single_node(node: &Node, setup: Value<'_>) -> Result<Vec<Setting>, Error> {
     let setting = |section, key: &str, value: String| Setting { section, key: key.to_owned(), value };
     let mut settings = Vec::new();

@@ -218,8 +218,8 @@ fn exposition(node: &Node) -> String {
     text
 }
 
-/// What a family is declared as. CouchDB has names that do not end as those of their kind do; dashboards know them, so they
-/// stay, and are of no kind.
+/// The type that a family is declared as. CouchDB has names that do not end as those of their kind do; dashboards know
+/// them, so they stay, and are of no kind.
 fn prometheus_kind(name: &str, kind: &'static str) -> &'static str {
     if (kind == "counter") == name.ends_with("_total") { kind } else { "untyped" }
 }

@@ -109,8 +109,8 @@ pub(super) async fn info(request: Request) -> Answer {
     Ok(respond::json(StatusCode::OK, out))
 }
 
-/// What runs each map function, where the language has several engines, and why it is not a faster one. CouchDB's answer has no
-/// such members.
+/// The engine of each map function, where the language has several, and why it is not a faster one. CouchDB's answer
+/// has no such members.
 fn write_engines(node: &Node, design: &DesignDocument, out: &mut Vec<u8>) {
     let functions = design.views.iter().map(|view| Arc::clone(&view.map)).collect();
     let source = MapSource { functions, library: design.library.clone() };
@@ -175,7 +175,7 @@ async fn run(
     .await
 }
 
-/// What there is to ask of a view.
+/// The query of a view.
 pub(super) fn kind_of(database: &Database, design: &DesignDocument, view: &str) -> Result<ViewKind, Error> {
     let view = design.view(view).ok_or(ViewError::MissingView)?;
     let layout = layout_of(database.layout(), design);

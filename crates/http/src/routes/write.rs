@@ -42,7 +42,7 @@ pub(super) enum Incoming {
     Known(NewAttachments),
 }
 
-/// What became of an edit that was written.
+/// The outcome of an edit that was written.
 pub(super) struct Saved {
     pub(super) id: String,
     pub(super) rev: Rev,

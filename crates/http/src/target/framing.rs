@@ -8,7 +8,7 @@ const LINE_BYTES: usize = 128;
 /// The longest target that the HTTP library can hold.
 const TARGET_BYTES: usize = 65_000;
 
-/// What a head may have at most.
+/// The most bytes and fields of a head.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeadLimits {
     pub(crate) bytes: usize,
@@ -21,7 +21,7 @@ pub(super) struct Framing {
     limits: HeadLimits,
     /// The beginning of a line of a head, which is passed on when it is whole.
     held: Vec<u8>,
-    /// What the current head had so far.
+    /// The bytes and fields of the current head so far.
     head_bytes: usize,
     headers: usize,
     /// The beginning of the current line of a chunked body.
@@ -51,7 +51,7 @@ enum State {
     Refused,
 }
 
-/// What becomes of a line of a head.
+/// The fate of a line of a head.
 enum Passed {
     AsItIs,
     Escaped(Vec<u8>),

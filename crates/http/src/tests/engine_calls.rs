@@ -12,7 +12,7 @@ use settee_storage::memory::MemoryEngine;
 use super::check_file;
 use super::node::{Ask, World};
 
-/// How many documents the database has.
+/// The number of documents that the database has.
 const DOCUMENTS: usize = 1_000;
 
 fn ids(count: usize) -> impl Iterator<Item = String> {

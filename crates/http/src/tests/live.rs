@@ -18,7 +18,7 @@ use crate::node::Node;
 use crate::tests::parts::parts;
 use crate::{Listener, NodeDependencies, Shutdown};
 
-/// How long anything may take before a test fails.
+/// The time that anything may take before a test fails.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Settings in memory.

@@ -19,7 +19,7 @@ use crate::protocol::{Kind, Reader, Writer};
 /// Requests are about as long as this.
 const REQUEST_BYTES: usize = 1 << 20;
 
-/// What functions may log in one call, with room to spare.
+/// The most bytes that functions may log in one call, with room to spare.
 const LOG_BYTES: usize = 1 << 20;
 
 /// The functions of one design document. Holds a worker only during calls, so that nobody who has one waits for another.
@@ -148,7 +148,7 @@ impl Calls {
         }
     }
 
-    /// What became of a call that gave no result. The worker goes on only after an exception.
+    /// The outcome of a call that gave no result. The worker goes on only after an exception.
     fn error(&mut self, problem: Problem, path: &[&str]) -> CallError {
         if let Problem::Threw(text) = problem {
             return match Json::parse(&text) {
@@ -348,7 +348,7 @@ impl Sink<'_> {
     }
 }
 
-/// What functions throw, in the forms of CouchDB's query server.
+/// The errors that functions throw, in the forms of CouchDB's query server.
 fn thrown_error(thrown: Value<'_>) -> CallError {
     if thrown.kind() != JsonKind::Array {
         return CallError::thrown(thrown);

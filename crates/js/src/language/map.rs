@@ -28,7 +28,7 @@ pub(super) struct Mapper {
     checked: Vec<u8>,
 }
 
-/// What was logged about a batch.
+/// The lines that were logged about a batch.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     lines: Vec<LogLine>,
@@ -42,7 +42,7 @@ struct LogLine {
     line: String,
 }
 
-/// What may be logged about one batch; more is dropped.
+/// The most bytes that may be logged about one batch; more is dropped.
 const LOG_BYTES: usize = 1 << 20;
 
 impl Log {
@@ -333,7 +333,7 @@ mod tests {
         batch
     }
 
-    /// What a mapper of two functions makes of the bytes that a worker wrote about the last two of three documents.
+    /// The result of a mapper of two functions for the bytes that a worker wrote about the last two of three documents.
     fn take(bytes: &[u8]) -> Result<(Emissions, usize), WorkerError> {
         let command = WorkerCommand { program: "/does/not/exist".into(), args: Vec::new() };
         let source = MapSource { functions: vec!["a".into(), "b".into()], library: None };

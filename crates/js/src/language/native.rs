@@ -28,7 +28,7 @@ pub(super) fn compile(source: &MapSource, evaluator: Evaluator) -> Vec<Result<Na
     source.functions.iter().map(compile).collect()
 }
 
-/// What runs a function, and why that is not the native evaluator.
+/// The engine of a function, and why that is not the native evaluator.
 pub(super) fn engine(refused: Option<&'static str>) -> Engine {
     Engine { name: if refused.is_some() { QUICKJS } else { NATIVE }, reason: refused }
 }
@@ -199,7 +199,7 @@ fn count(counted: &mut Vec<BailOuts>, function: u32, reason: Reason) {
 struct DocumentSink<'a> {
     document: u32,
     function: u32,
-    /// What the function may still emit, and how much there may be of all.
+    /// The allowance of the function, and how much there may be of all.
     allowance: Allowance,
     most_bytes: u64,
     output: &'a mut Emissions,

@@ -12,7 +12,7 @@ use crate::protocol::{Kind, Reader, Writer};
 /// Requests are about as long as this.
 const REQUEST_BYTES: usize = 1 << 20;
 
-/// What CouchDB's query server reads around the rows: `["reduce",["…"],[…]]`.
+/// The input of CouchDB's query server around the rows: `["reduce",["…"],[…]]`.
 const REDUCE_FRAME_BYTES: u64 = 18;
 const REREDUCE_FRAME_BYTES: u64 = 20;
 
@@ -39,7 +39,7 @@ struct Pending {
 struct PendingGroup {
     /// Where it begins in the request.
     start: usize,
-    /// How long CouchDB's query server would find its input.
+    /// The time for which CouchDB's query server would find its input.
     input: u64,
 }
 
@@ -145,7 +145,7 @@ impl FunctionReducer {
         reader.0.is_empty().then_some((reductions, log))
     }
 
-    /// What is wrong with a reduction that did not shrink.
+    /// The message about a reduction that did not shrink.
     fn overflow(&self, output_bytes: u64, input_bytes: u64) -> Option<Vec<u8>> {
         let ReduceLimit::On { threshold_bytes, ratio } = self.reduce_limit else {
             return None;

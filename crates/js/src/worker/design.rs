@@ -37,7 +37,7 @@ pub(super) struct DesignFunctions {
     engine: Engine,
 }
 
-/// What a request came to: an answer, or the end of these functions.
+/// The outcome of a request: an answer, or the end of these functions.
 type Served = io::Result<Result<(), Halt>>;
 
 impl DesignFunctions {
@@ -230,7 +230,7 @@ fn initialise(host: &Host, context: Context, prelude: Ref<'_>) -> Result<Value, 
     Ok(made)
 }
 
-/// What scripts call as `native.compileFunction(source)`.
+/// The function that scripts call as `native.compileFunction(source)`.
 unsafe extern "C" fn compile_function(
     raw: *mut c::JSContext,
     _this: c::JSValue,
@@ -250,7 +250,7 @@ unsafe extern "C" fn compile_function(
     compile().map_or(c::JS_EXCEPTION, Value::into_raw)
 }
 
-/// What scripts call as `native.respond(response)`.
+/// The function that scripts call as `native.respond(response)`.
 unsafe extern "C" fn respond(
     raw: *mut c::JSContext,
     _this: c::JSValue,
@@ -268,7 +268,7 @@ unsafe extern "C" fn respond(
     responded.map_or(c::JS_EXCEPTION, |()| c::JS_UNDEFINED)
 }
 
-/// What scripts call as `native.send(text)`.
+/// The function that scripts call as `native.send(text)`.
 unsafe extern "C" fn send(
     raw: *mut c::JSContext,
     _this: c::JSValue,
@@ -289,7 +289,7 @@ unsafe extern "C" fn send(
     }
 }
 
-/// What scripts call as `native.nextRow()`.
+/// The function that scripts call as `native.nextRow()`.
 unsafe extern "C" fn next_row(
     raw: *mut c::JSContext,
     _this: c::JSValue,

@@ -22,7 +22,7 @@ const WAITING_ROWS: usize = 4096;
 /// Bytes of log lines that one call of a function may write; more are dropped.
 const LOG_BYTES: usize = 64 << 10;
 
-/// What the running function has emitted and logged.
+/// The rows and lines of the running function.
 #[derive(Default)]
 pub(super) struct Emitter {
     waiting: RefCell<Vec<(Value, Value)>>,
@@ -30,13 +30,13 @@ pub(super) struct Emitter {
     out: RefCell<Vec<u8>>,
     log: RefCell<Vec<String>>,
     log_bytes: Cell<usize>,
-    /// How many rows the running call has emitted, also those that wait.
+    /// The number of rows that the running call has emitted, also those that wait.
     rows: Cell<u64>,
-    /// What it may still emit.
+    /// The allowance that it has left.
     allowance: Cell<Option<Allowance>>,
     document: Cell<u32>,
     function: Cell<u16>,
-    /// What was too much; the function's own handling of exceptions does not matter then.
+    /// The limit that was exceeded; the function's own handling of exceptions does not matter then.
     excess: Cell<Option<Excess>>,
 }
 
@@ -66,7 +66,7 @@ impl Emitter {
         self.out.borrow().len()
     }
 
-    /// What the call has emitted too much of.
+    /// The limit that the call has exceeded.
     pub(super) fn excess(&self) -> Option<Excess> {
         self.excess.take()
     }
@@ -181,7 +181,7 @@ impl Emitter {
         Ok(())
     }
 
-    /// What scripts call as `emit(key, value)`.
+    /// The function that scripts call as `emit(key, value)`.
     pub(super) fn emit(&self, host: &Host, context: Context, key: Ref<'_>, value: Ref<'_>) -> Result<(), Thrown> {
         self.rows.set(self.rows.get() + 1);
         if self.rows.get() > u64::from(host.limits.rows_per_document) {
@@ -196,7 +196,7 @@ impl Emitter {
         if full && !self.writing.get() { self.write_rows(host, context) } else { Ok(()) }
     }
 
-    /// What scripts call as `log(message)`.
+    /// The function that scripts call as `log(message)`.
     pub(super) fn log(&self, context: Context, message: Ref<'_>) -> Result<(), Thrown> {
         let line = if message.is_string() {
             context.text(message)?.to_text()

@@ -27,7 +27,7 @@ const MESSAGE_BYTES: usize = 4096;
 
 const PRELUDE: &str = include_str!("prelude.js");
 
-/// What native callbacks reach through the runtime.
+/// The state that native callbacks reach through the runtime.
 pub(super) struct Host {
     pub(super) limits: Limits,
     pub(super) documents: Documents,

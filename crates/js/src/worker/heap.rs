@@ -12,7 +12,7 @@ use rquickjs::qjs as c;
 /// Before each block is its size.
 const HEAD_BYTES: usize = 16;
 
-/// What may be allocated beyond the limit, in blocks no larger than a page of the engine's.
+/// The bytes that may be allocated beyond the limit, in blocks no larger than a page of the engine's.
 const RESERVE_BYTES: usize = 256 << 10;
 const RESERVE_BLOCK_BYTES: usize = 8 << 10;
 
@@ -29,7 +29,7 @@ impl Heap {
         Self { limit, used: Cell::new(0), exhausted: Cell::new(false) }
     }
 
-    /// What a runtime allocates with, given the address of a heap that outlives it.
+    /// The allocator of a runtime, given the address of a heap that outlives it.
     pub(super) fn functions() -> c::JSMallocFunctions {
         c::JSMallocFunctions {
             js_calloc: Some(calloc),

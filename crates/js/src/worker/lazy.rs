@@ -25,7 +25,7 @@ use settee_native::text;
 /// Objects with more members than this find them by hash.
 const FEW_MEMBERS: usize = 16;
 
-/// How many scanners are kept for reuse.
+/// The number of scanners that are kept for reuse.
 const SPARE_OBJECTS: usize = 64;
 
 static EXOTIC: c::JSClassExoticMethods = c::JSClassExoticMethods {
@@ -38,7 +38,7 @@ static EXOTIC: c::JSClassExoticMethods = c::JSClassExoticMethods {
     set_property: None,
 };
 
-/// What all documents of an engine share.
+/// The state that all documents of an engine share.
 pub(super) struct Documents {
     class: c::JSClassID,
     names: RefCell<NameCache>,

@@ -40,7 +40,7 @@ impl MapProgram {
         Ok(Self { functions, source, engine })
     }
 
-    /// How many functions there are.
+    /// The number of functions.
     pub(super) fn functions(&self) -> u16 {
         u16::try_from(self.functions.len()).unwrap_or(u16::MAX)
     }

@@ -109,7 +109,7 @@ impl Ref<'_> {
         self.tag() == c::JS_TAG_UNDEFINED
     }
 
-    /// What tells this object from others.
+    /// The number that tells this object from others.
     pub(super) fn identity(self) -> usize {
         // SAFETY: reads a field of a plain structure.
         unsafe { c::JS_VALUE_GET_PTR(self.0) as usize }
@@ -325,7 +325,7 @@ impl Context {
         unsafe { self.own(c::JS_ParseJSON(self.0, text.as_ptr().cast(), len as _, c"json".as_ptr())) }
     }
 
-    /// What `JSON.stringify(value)` gives: a string or undefined.
+    /// The result of `JSON.stringify(value)`: a string or undefined.
     pub(super) fn stringify(self, value: Ref<'_>) -> Result<Value, Thrown> {
         // SAFETY: the value is alive.
         unsafe { self.own(c::JS_JSONStringify(self.0, value.0, c::JS_UNDEFINED, c::JS_UNDEFINED)) }

@@ -19,7 +19,7 @@ const LOG_BYTES: usize = 256 << 10;
 pub(super) struct ReduceProgram {
     function: Function,
     scratch: Vec<u8>,
-    /// What was logged during a request.
+    /// The lines that were logged during a request.
     log: Vec<String>,
     log_bytes: usize,
     // Last, so that everything made by the engine is dropped before it.

@@ -18,7 +18,7 @@ const WAITING_BYTES: usize = 256 << 10;
 /// The longest text of a response that a function may start.
 const RESPONSE_BYTES: usize = 128 << 10;
 
-/// What a running list function has to do with the server.
+/// The connection of a running list function with the server.
 #[derive(Default)]
 pub(super) struct Session {
     link: RefCell<Option<Rc<Link>>>,

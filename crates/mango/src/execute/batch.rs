@@ -26,9 +26,9 @@ struct Row {
     key: Vec<u8>,
 }
 
-/// What became of a batch.
+/// The outcome of a batch.
 pub(super) struct Offered {
-    /// How many rows were looked at.
+    /// The number of rows that were looked at.
     pub(super) rows: u64,
     /// `Break` when no further document is wanted.
     pub(super) flow: ControlFlow<()>,

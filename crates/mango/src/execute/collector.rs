@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::options::FindOptions;
 use crate::planner::access::Access;
 
-/// What all ways of reading have in common.
+/// The common part of all ways of reading.
 pub(super) struct Collector<'a> {
     pub(super) options: &'a FindOptions,
     pub(super) stats: Stats,
@@ -63,7 +63,7 @@ impl<'a> Collector<'a> {
         Ok(flow)
     }
 
-    /// How many matching documents are wanted yet.
+    /// The number of matching documents that are wanted yet.
     pub(super) fn wanted(&self) -> u64 {
         self.skip.saturating_add(self.limit)
     }

@@ -37,7 +37,7 @@ pub trait DocumentSink {
     fn document(&mut self, json: &[u8]) -> ControlFlow<()>;
 }
 
-/// What a query cost.
+/// The cost of a query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Rows of indexes.
@@ -50,12 +50,12 @@ pub struct Stats {
     pub results_returned: u64,
 }
 
-/// What follows the documents of an answer.
+/// The members that follow the documents of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// Where the next page begins.
     pub bookmark: String,
-    /// What it cost.
+    /// The cost.
     pub stats: Stats,
     /// Advice.
     pub warning: Option<String>,

@@ -77,7 +77,7 @@ pub(super) fn last_id(options: &FindOptions) -> Option<&str> {
     }
 }
 
-/// What is behind `after`, if anything does.
+/// The ids behind `after`, if there are any.
 fn rest(range: &IdRange, after: Option<&str>, direction: Direction) -> Option<IdRange> {
     let mut range = range.clone();
     if let Some(after) = after {

@@ -88,7 +88,7 @@ struct Stretches<'a> {
     next: AtomicU64,
 }
 
-/// What a thread found: ids in the order wanted, and how many documents it tested.
+/// The result of a thread: ids in the order wanted, and how many documents it tested.
 #[derive(Default)]
 struct Found {
     ids: BTreeSet<String>,

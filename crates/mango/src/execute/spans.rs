@@ -108,7 +108,7 @@ fn span(range: &KeyRange, columns: usize) -> Span {
     Span { low, high, inclusion, point: is_point.then(|| list(None, false)), first_id: None }
 }
 
-/// What of a span is behind a position; `None` if nothing does.
+/// The part of a span behind a position; `None` if there is none.
 fn rest(mut span: Span, order: Order, after: &Position<'_>) -> Option<Span> {
     let to = |key: &Json| compare(after.key.value(), key.value(), Collation::Unicode);
     let (to_low, to_high) = match &span.point {

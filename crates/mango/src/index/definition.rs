@@ -9,7 +9,7 @@ use crate::field::FieldPath;
 use crate::selector::Selector;
 use crate::sort::{Order, Sort};
 
-/// What is indexed.
+/// The fields that are indexed.
 #[derive(Debug)]
 pub(crate) struct Definition {
     /// The names of the fields with their paths.

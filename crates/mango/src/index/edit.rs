@@ -12,7 +12,7 @@ use super::{Definition, Index, LANGUAGE};
 use crate::error::{MangoError, Refusal, Result};
 use crate::options::{Members, positive};
 
-/// What became of the creation of an index.
+/// The outcome of the creation of an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Created {
     /// The id of its design document.
@@ -76,7 +76,7 @@ impl NewIndex {
     }
 }
 
-/// What a generated name depends on.
+/// The inputs of a generated name.
 struct NameParts<'a> {
     given: Value<'a>,
     design: Option<&'a str>,
@@ -197,7 +197,7 @@ pub fn delete_all_of(database: &Arc<Database>, id: &str) -> Result<()> {
     remove(database, id, &names)
 }
 
-/// What `GET _index` shows.
+/// An index as `GET _index` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
     /// How many to leave out.

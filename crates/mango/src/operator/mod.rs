@@ -54,7 +54,7 @@ pub(crate) trait Test: Send + Sync {
 pub(crate) struct Operator {
     /// Its name, with the dollar sign.
     pub(crate) name: &'static str,
-    /// What `$not` makes of it.
+    /// The negation, as `$not` makes it.
     pub(crate) negation: Negation,
     /// Whether CouchDB derives a range of an index from it.
     pub(crate) indexable: bool,
@@ -70,7 +70,7 @@ impl std::fmt::Debug for Operator {
     }
 }
 
-/// What `$not` makes of an operator.
+/// The negation of an operator.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Negation {
     /// `$not` stays in front of it.
@@ -81,7 +81,7 @@ pub(crate) enum Negation {
     Argument,
 }
 
-/// What is wrong with an argument.
+/// The fault of an argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wrong {
     /// It is of the wrong type.

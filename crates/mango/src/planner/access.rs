@@ -23,7 +23,7 @@ const MAX_COMBINATIONS: usize = 10_000;
 /// The least and the first id behind those of design documents.
 pub(crate) const DESIGN: (&[u8], &[u8]) = (b"_design/", b"_design0");
 
-/// What is read.
+/// The index or list that is read.
 #[derive(Debug)]
 pub(crate) enum Access<'a> {
     /// Documents by their ids.

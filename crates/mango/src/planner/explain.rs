@@ -15,7 +15,7 @@ use crate::index::write_primary;
 use crate::options::{FindOptions, names};
 use crate::sort::Order;
 
-/// What CouchDB shows for the end of everything.
+/// The text that CouchDB shows for the end of everything.
 const MAX: &[u8] = b"\"<MAX>\"";
 
 /// Writes the whole answer.

@@ -34,7 +34,7 @@ pub(crate) struct Plan<'a> {
     pub(crate) covering: bool,
 }
 
-/// What was considered on the way to a plan, for `_explain`.
+/// The candidates on the way to a plan, for `_explain`.
 pub(crate) struct Trace<'a> {
     /// Every index with what speaks against it by itself.
     pub(crate) classified: Vec<(Source<'a>, Option<Reason>)>,

@@ -43,7 +43,7 @@ impl<'n> FieldRanges<'n> {
 pub(crate) struct Ranked<'a> {
     pub(crate) source: Source<'a>,
     pub(crate) prefix: Vec<Option<Interval>>,
-    /// How many fields with ranges it does not help with.
+    /// The number of fields that with ranges it does not help with.
     distance: usize,
 }
 

@@ -17,7 +17,7 @@ pub(super) enum Matcher {
     Field {
         path: FieldPath,
         condition: Box<Matcher>,
-        /// What a field that is not there means. True only for `{"$exists": false}` directly on the field.
+        /// The verdict for a field that is not there. True only for `{"$exists": false}` directly on the field.
         absent: bool,
     },
     SomeElement(Box<Matcher>),

@@ -35,7 +35,7 @@ struct Counts {
 const SECONDARY: Counts = Counts { low: 0x05, middle: 0x25, high: 0x45, chunk: 0x21 };
 const TERTIARY: Counts = Counts { low: 0x05, middle: 0x65, high: 0xc5, chunk: 0x61 };
 
-/// What follows a run of common weights.
+/// The bytes behind a run of common weights.
 enum Next {
     Lower,
     Higher,
@@ -55,7 +55,7 @@ enum Class {
 struct Weights {
     /// The primary weight, its first byte lowest, and zeros.
     primary: u32,
-    /// How many bytes of it come after the first.
+    /// The number of bytes of it come after the first.
     tail_len: u8,
     /// What to remember as the lead byte that the next character need not repeat: the first byte of the primary weight if it
     /// is compressible, else 0.

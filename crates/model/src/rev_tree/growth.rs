@@ -17,7 +17,7 @@ use crate::rev_tree::{Node, RevTree, to_index};
 const MERGES_BEFORE: usize = 4;
 const NODES_BEFORE: usize = 64;
 
-/// What a tree can be asked whether it is in order or not. Indices are valid until it changes.
+/// A tree, whether it is in order or not. Indices are valid until it changes.
 pub trait Revisions<T> {
     /// Index of a revision.
     fn find(&self, rev: &Rev) -> Option<u32>;
@@ -65,11 +65,11 @@ pub struct Growth<T> {
     /// How often the tree was stemmed to the same limit, and that: from then on only ancestors of what is new can be beyond it.
     stemmed: (usize, usize),
     index: Option<Index>,
-    /// How many nodes were looked at.
+    /// The number of nodes that were looked at.
     steps: u64,
 }
 
-/// What a tree has of a path.
+/// The part of a path that a tree has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
     /// Not the revision itself, or only as an ancestor.
@@ -80,7 +80,7 @@ pub enum Known {
     Everything,
 }
 
-/// What [`Growth::merge`] has done.
+/// The outcome of [`Growth::merge`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct Grown<T> {
     /// Whether the tree is another one than before.
@@ -138,12 +138,12 @@ impl<T> Growth<T> {
         self.index.is_none().then_some(&self.tree)
     }
 
-    /// How many nodes all merges have looked at.
+    /// The number of nodes that all merges have looked at.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// What the tree has of a path.
+    /// The part of the path that the tree has.
     pub fn known(&self, path: &[Rev]) -> Known {
         let history = |node| std::iter::successors(Some(node), |&node| self.node(node).parent);
         match path.first().and_then(|rev| self.find(rev)) {
@@ -350,7 +350,7 @@ impl Index {
         steps
     }
 
-    /// How many steps there are from `node` to the nearest leaf, if those are fewer than `limit`.
+    /// The number of steps that there are from `node` to the nearest leaf, if those are fewer than `limit`.
     fn nearest_leaf(&self, node: u32, limit: usize, steps: &mut u64) -> Option<usize> {
         let mut level = vec![node];
         for away in 0..limit {

@@ -157,7 +157,7 @@ impl Compiler {
         Ok(Expression::Index(Box::new((object, key))))
     }
 
-    /// What is before a member or a method.
+    /// The object before a member or a method.
     pub(super) fn before(&mut self, node: &Node<'_>, optional: bool) -> Result<Expression> {
         let object = self.expression(node)?;
         Ok(if optional { Expression::Guard(Box::new(object)) } else { object })

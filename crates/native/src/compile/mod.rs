@@ -88,7 +88,7 @@ fn parse(wrapped: &str) -> Result<Program> {
     Ok(Program { main, functions: compiler.functions })
 }
 
-/// What a name stands for.
+/// The binding of a name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Meaning {
     /// `var` and parameters.

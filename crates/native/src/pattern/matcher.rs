@@ -8,7 +8,7 @@ use crate::reason::Reason;
 /// Where groups begin and end, in bytes; the whole match is group 0.
 pub(super) type Groups = Vec<Option<usize>>;
 
-/// What a pattern is run on.
+/// The text that a pattern is run on.
 pub(super) struct Subject<'t> {
     text: &'t str,
     ascii: bool,
@@ -17,7 +17,7 @@ pub(super) struct Subject<'t> {
 enum Undo {
     /// Another way to go on.
     Branch(usize, usize),
-    /// What a group had before.
+    /// The span that a group had before.
     Group(usize, Option<usize>),
 }
 

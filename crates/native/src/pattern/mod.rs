@@ -14,7 +14,7 @@ mod parse;
 pub(super) struct Pattern {
     pub(super) code: Vec<Code>,
     pub(super) classes: Vec<Class>,
-    /// How many groups capture, the whole match included.
+    /// The number of groups that capture, the whole match included.
     pub(super) groups: usize,
     pub(super) global: bool,
     pub(super) ignore_case: bool,

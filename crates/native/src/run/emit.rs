@@ -19,8 +19,8 @@ const LOG_BYTES: usize = 64 << 10;
 impl<'a> Run<'a, '_> {
     /// A call of `emit`.
     ///
-    /// What can be changed afterwards is written at the end of the call, as the engine does; everything else at once, and
-    /// a key that is written as an array without ever becoming one.
+    /// Values that can be changed afterwards are written at the end of the call, as the engine does; everything else at
+    /// once, and a key that is written as an array without ever becoming one.
     pub(crate) fn emit_call(&mut self, arguments: &'a [Expression]) -> Result<(), Stop> {
         self.steps.pay(1)?;
         if let [Expression::Array(elements), ..] = arguments

@@ -61,7 +61,7 @@ pub(super) struct Run<'a, 's> {
     thrown: Option<String>,
     /// Rows that are written at the end of the call.
     rows: ArenaVec<'a, (Val<'a>, Val<'a>)>,
-    /// How many rows the engine would have waiting.
+    /// The number of rows that the engine would have waiting.
     waiting: usize,
     row_text: &'s mut Vec<u8>,
     log_bytes: usize,

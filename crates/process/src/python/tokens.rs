@@ -53,7 +53,7 @@ struct Tokenizer<'a> {
     source: &'a str,
     bytes: &'a [u8],
     at: usize,
-    /// What closes the open brackets.
+    /// The text that closes the open brackets.
     closing: Vec<u8>,
     tokens: Vec<Token<'a>>,
 }

@@ -22,7 +22,7 @@ pub(crate) fn design(server: &QueryServer, rev: &str, json: &str) -> Box<dyn Des
 pub(crate) struct Sent {
     pub(crate) response: String,
     pub(crate) body: String,
-    /// How many chunks are wanted; all if it is zero.
+    /// The number of chunks that are wanted; all if it is zero.
     wanted: usize,
     taken: usize,
 }

@@ -36,7 +36,7 @@ pub fn is_replicator_database(name: &str) -> bool {
 /// Takes what a document asks for. It acts as its `user_ctx`, or else as its owner with the roles of the owner's account.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The fault.
 pub fn parse(document: Value<'_>, tuning: &Tuning) -> Result<Spec, SpecError> {
     Spec::parse(document, &user(document), tuning)
 }
@@ -272,7 +272,7 @@ fn error_info(reason: &str) -> Vec<u8> {
     object.end()
 }
 
-/// What is shown of a document.
+/// The visible part of a document.
 #[derive(Default)]
 struct Shown<'a> {
     database: &'a str,

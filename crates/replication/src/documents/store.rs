@@ -17,13 +17,13 @@ use crate::transport::{Body, Transport, empty_body, full_body};
 /// How often a document is read and written again when somebody else was first.
 const TRIES_MAX: u32 = 20;
 
-/// How long to wait before that.
+/// The time to wait before that.
 const CONFLICT_WAIT_MS: u64 = 100;
 
 /// The most bytes of a document that are read.
 const DOCUMENT_BYTES_MAX: usize = 64 << 20;
 
-/// What is written.
+/// The members that are written.
 pub(super) enum Change {
     /// The members that tell of states are removed.
     Cleared,

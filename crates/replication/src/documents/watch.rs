@@ -14,7 +14,7 @@ use super::{is_replicator_database, store};
 use crate::replicator::Replicator;
 use crate::transport::{Body, empty_body};
 
-/// How long to wait before a feed that broke is opened again.
+/// The time to wait before a feed that broke is opened again.
 const REOPEN_WAIT: Duration = Duration::from_secs(1);
 
 /// The most bytes of one row.

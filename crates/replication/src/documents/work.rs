@@ -106,7 +106,7 @@ impl Replicator {
 }
 
 impl State {
-    /// What a document at work asks for.
+    /// The replication that a document at work asks for.
     fn document_spec(&self, database: &Arc<str>, id: &Arc<str>) -> Option<Arc<Spec>> {
         let entry = self.documents.entries.get(&(Arc::clone(database), Arc::clone(id)))?;
         match &entry.phase {
@@ -124,7 +124,7 @@ struct Work {
     number: u64,
 }
 
-/// What a worker does next.
+/// The next step of a worker.
 enum Next {
     /// Nothing.
     End,

@@ -17,13 +17,13 @@ use tokio::time::{Instant, Sleep};
 use super::{Peering, lasting};
 use crate::transport::{Body, BoxFuture, Lasting, TransportError, empty_body, full_body};
 
-/// How many redirects are followed, as in CouchDB.
+/// The number of redirects that are followed, as in CouchDB.
 const REDIRECTS_MAX: usize = 10;
 
 /// A body up to this size is kept until it is clear that it need not be sent elsewhere.
 const KEPT_BYTES_MAX: u64 = 16 << 20;
 
-/// What a request carries, as far as it can be sent again.
+/// The body of a request, as far as it can be sent again.
 enum Carried {
     Bytes(Bytes),
     Once(Body),
@@ -149,7 +149,7 @@ fn send(peering: &Peering, request: Request<Body>) -> BoxFuture<'_, Result<Respo
     })
 }
 
-/// What a client's error means. The connector's own words are somewhere below.
+/// The meaning of a client's error. The connector's own words are somewhere below.
 fn explain(error: &hyper_util::client::legacy::Error) -> TransportError {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     let mut innermost = String::new();

@@ -224,7 +224,7 @@ impl Chunks {
 /// The body of an answer.
 pub(super) struct Arriving {
     io: BoxedIo,
-    /// What was read and not given away yet.
+    /// The bytes that were read and not given away yet.
     read: Bytes,
     framing: Framing,
 }

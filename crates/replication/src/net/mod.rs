@@ -29,10 +29,10 @@ use proxy::Proxy;
 use reach::Reach;
 pub use tls::{TlsOptions, Trust};
 
-/// How long a connection is kept that nobody uses.
+/// The time for which a connection is kept that nobody uses.
 const IDLE: Duration = Duration::from_secs(20);
 
-/// How many unused connections to one host are kept.
+/// The number of unused connections to one host are kept.
 const IDLE_CONNECTIONS: usize = 20;
 
 /// So many ways are remembered, each with its connections: a way is a proxy or none, options of sockets, and what it may reach.

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub(super) enum Reach {
     /// Whatever there is.
     Everything,
-    /// What everybody reaches: neither this machine nor its network.
+    /// The addresses that everybody reaches: neither this machine nor its network.
     Public,
 }
 

@@ -11,7 +11,7 @@ use super::{Ask, Length, Peer};
 use crate::endpoint::{Auth, Endpoint};
 use crate::transport::{TransportError, full_body};
 
-/// What is known of the session.
+/// The state of the session, as far as known.
 pub(super) struct State {
     auth: Auth,
     session: Mutex<Session>,

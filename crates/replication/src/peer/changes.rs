@@ -8,7 +8,7 @@ use crate::spec::{Filter, Spec};
 use crate::text::{Rows, Splitter};
 use crate::transport::TransportError;
 
-/// What is asked of `_changes`, apart from `since`.
+/// The parameters of `_changes`, apart from `since`.
 #[derive(Clone, Debug)]
 pub(crate) struct ChangesQuery {
     query: String,

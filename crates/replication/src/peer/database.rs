@@ -5,7 +5,7 @@ use settee_model::json::{Json, Value};
 use super::changes::since_parameter;
 use super::{Ask, Peer, PeerError, document_path, encoded};
 
-/// What a session needs to know of a database.
+/// The properties of a database that a session needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Info {
     /// The newest sequence; any JSON.
@@ -94,7 +94,7 @@ impl Peer {
         }
     }
 
-    /// How many changes come after `since`; `None` where the peer does not say.
+    /// The number of changes that come after `since`; `None` where the peer does not say.
     pub(crate) async fn pending(&self, since: &Json) -> Result<Option<u64>, PeerError> {
         let ask = Ask::get(self.uri(&format!("_changes?since={}&limit=0", since_parameter(since))));
         let answer = self.exchange(&ask).await?;

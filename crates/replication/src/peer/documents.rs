@@ -37,7 +37,7 @@ pub(crate) struct Refused {
     pub(crate) reason: String,
 }
 
-/// What a target said to a batch of documents.
+/// The answer of a target to a batch of documents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BulkDocs {
     /// All but these were taken.
@@ -46,7 +46,7 @@ pub(crate) enum BulkDocs {
     BodyRefused(u16),
 }
 
-/// What a target said to one document.
+/// The answer of a target to one document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Put {
     Taken,
@@ -217,7 +217,7 @@ pub(crate) struct BulkGet {
     ended: bool,
 }
 
-/// What `_bulk_get` says to one document.
+/// The answer of `_bulk_get` for one document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Got {
     /// The id as JSON text.

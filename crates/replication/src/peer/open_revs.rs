@@ -14,7 +14,7 @@ use crate::transport::TransportError;
 /// The longest URL; beyond it, fewer possible ancestors are named.
 const MAX_URL_BYTES: usize = 7_000;
 
-/// What comes next in an answer.
+/// The next piece of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Arriving {
     /// A revision, as JSON text that was not checked. Attachments are stubs, or in it.

@@ -41,7 +41,7 @@ impl Origin {
     }
 }
 
-/// What became of a job.
+/// The state of a job.
 #[derive(Clone, Debug)]
 pub(crate) enum Ended {
     /// It is done; the answer of `_replicate`.
@@ -61,7 +61,7 @@ pub(crate) struct Job {
     pub(crate) origin: Origin,
     /// When it was put in.
     pub(crate) added_ms: u64,
-    /// What all runs together have done.
+    /// The statistics of all runs together.
     pub(crate) progress: Arc<Progress>,
     run: Mutex<Option<Run>>,
     /// Held by a run until its end, so that the next one finds its checkpoint.

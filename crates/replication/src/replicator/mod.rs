@@ -31,7 +31,7 @@ use crate::transport::{Connect, Transport, TransportError};
 /// The shortest interval: a setting of nothing would be a loop without rest.
 const INTERVAL_MIN_MS: u64 = 100;
 
-/// What the section `[replicator]` says.
+/// The settings of the section `[replicator]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// Which jobs run.
@@ -48,9 +48,9 @@ pub struct Settings {
 pub struct Dependencies {
     /// How databases are reached.
     pub connect: Arc<dyn Connect>,
-    /// What sessions need.
+    /// The dependencies of sessions.
     pub services: Services,
-    /// What of this server enters into ids.
+    /// The properties of this server that enter into ids.
     pub identity: Identity,
     /// The name of this server in lists.
     pub node: String,
@@ -62,7 +62,7 @@ pub struct Dependencies {
     pub settings: Arc<dyn Fn() -> Settings + Send + Sync>,
 }
 
-/// What a request to replicate has come to.
+/// The outcome of a request to replicate.
 #[derive(Clone, Debug)]
 pub enum Replicated {
     /// It is done: the members of the answer behind `ok`, an object.
@@ -105,7 +105,7 @@ pub struct Replicator {
     pub(crate) state: Mutex<State>,
     /// The timetable has changed.
     wake: Notify,
-    /// How many tasks there are: jobs that run or have not ended yet.
+    /// The number of tasks that there are: jobs that run or have not ended yet.
     active: watch::Sender<usize>,
     is_over: watch::Sender<bool>,
 }
@@ -268,13 +268,13 @@ impl Replicator {
         Ok(counted(transport, Arc::clone(&self.dependencies.services.counters)))
     }
 
-    /// What all replications have done.
+    /// The statistics of all replications.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.dependencies.services.counters
     }
 
-    /// How many jobs there are.
+    /// The number of jobs.
     #[must_use]
     pub fn tally(&self) -> Tally {
         self.state.lock().scheduler.tally()

@@ -28,7 +28,7 @@ pub struct TaskState {
 }
 
 impl Replicator {
-    /// How many jobs there are, and those that stand from `skip` on, sorted by id.
+    /// The number of jobs, and those that stand from `skip` on, sorted by id.
     #[must_use]
     pub fn jobs(&self, skip: usize, limit: usize) -> (usize, Vec<JobState>) {
         let state = self.state.lock();
@@ -48,7 +48,7 @@ impl Replicator {
         Some(shown)
     }
 
-    /// What runs now.
+    /// The run that goes on now.
     #[must_use]
     pub fn tasks(&self) -> Vec<TaskState> {
         let state = self.state.lock();

@@ -7,13 +7,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// How long a job waits after its first crash.
+/// The time for which a job waits after its first crash.
 const BACKOFF_MS: u64 = 30_000;
 
 /// After this many crashes in a row the time to wait does not grow any more: it is then eight and a half hours.
 const BACKOFF_DOUBLINGS_MAX: u32 = 10;
 
-/// What happened to a job.
+/// The event of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Happened {
     /// It was put in.
@@ -51,13 +51,13 @@ pub struct Event {
 /// How histories are kept and judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// How many events are remembered; at least one.
+    /// The number of events that are remembered; at least one.
     pub events: usize,
     /// A job that has run so long without crashing is well again.
     pub healthy_ms: u64,
 }
 
-/// What happened to a job, newest first. Never empty.
+/// The events of a job, newest first. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct History(VecDeque<Event>);
 

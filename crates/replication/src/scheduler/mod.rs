@@ -15,14 +15,14 @@ use crate::counters::Tally;
 pub use history::{Event, Happened, History, Limits};
 use share::Shares;
 
-/// What the section `[replicator]` says about scheduling.
+/// The settings of scheduling in the section `[replicator]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// How many jobs may run at a time.
+    /// The number of jobs that may run at a time.
     pub max_jobs: usize,
-    /// How many jobs make room in an interval.
+    /// The number of jobs that make room in an interval.
     pub max_churn: usize,
-    /// How long an interval is.
+    /// The length of an interval.
     pub interval_ms: u64,
     /// How histories are kept and judged.
     pub history: Limits,
@@ -60,7 +60,7 @@ pub enum Course {
     Continuous,
 }
 
-/// What the scheduler needs to know of a job.
+/// The properties of a job that the scheduler needs.
 #[derive(Clone, Debug)]
 pub struct Job {
     /// With whom it shares: the name of a `_replicator` database, or of a user.
@@ -71,7 +71,7 @@ pub struct Job {
     pub course: Course,
 }
 
-/// What is to be done about a job.
+/// The action that a job needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Let it run.
@@ -214,7 +214,7 @@ impl Scheduler {
         self.jobs.get(id).map(|entry| (&entry.history, entry.runs))
     }
 
-    /// How many jobs there are.
+    /// The number of jobs.
     #[must_use]
     pub fn len(&self) -> usize {
         self.jobs.len()
@@ -226,13 +226,13 @@ impl Scheduler {
         self.jobs.is_empty()
     }
 
-    /// How many jobs run.
+    /// The number of jobs that run.
     #[must_use]
     pub fn running(&self) -> usize {
         self.running
     }
 
-    /// How many jobs there are, by what they do.
+    /// The number of jobs, by what they do.
     #[must_use]
     pub fn tally(&self) -> Tally {
         let waiting = self.jobs.values().filter(|entry| !entry.runs);

@@ -11,10 +11,10 @@ use std::sync::Arc;
 /// The shares of a group for which the configuration names none.
 const SHARES_DEFAULT: u32 = 100;
 
-/// What is left of a group's usage after one interval.
+/// The part of a group's usage that is left after one interval.
 const USAGE_KEPT: f64 = 0.5;
 
-/// What is left of a job's burden after one interval.
+/// The part of a job's burden that is left after one interval.
 const BURDEN_KEPT: f64 = 0.98;
 
 /// The accounts of all groups and jobs.

@@ -132,7 +132,7 @@ async fn fetch(
     let asked: u64 = wanted.iter().map(|wanted| wanted.revs.len() as u64).sum();
     context.progress.update(|statistics| statistics.bulk_get_attempts += asked);
     let mut places = Places::new(wanted);
-    // How many revisions of each document are settled.
+    // The number of revisions of each document are settled.
     let mut settled = vec![0usize; wanted.len()];
     while let Some(got) = bulk.next().await.map_err(Ended::source)? {
         let Some(place) = places.find(&got.id) else { continue };

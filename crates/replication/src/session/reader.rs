@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use crate::peer::{ChangesQuery, Feed, Peer, PeerError, Tries};
 use crate::text::member;
 
-/// What the reader found.
+/// The findings of the reader.
 #[derive(Clone, Debug)]
 pub(super) enum Item {
     /// A row of the feed: a JSON object, unchecked.

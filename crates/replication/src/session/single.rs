@@ -301,7 +301,7 @@ type Pieces = mpsc::Sender<Result<Bytes, TransportError>>;
 /// Nobody takes the pieces any longer: the target answered already.
 struct Unwanted;
 
-/// What interrupts a pump.
+/// The reasons to interrupt a pump.
 enum Stop {
     Unwanted,
     Source(PeerError),

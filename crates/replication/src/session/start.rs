@@ -64,7 +64,7 @@ pub(super) async fn start(spec: &Spec, id: &ReplicationId, context: &Context) ->
     Ok(Started { since, instance, checkpoints })
 }
 
-/// What one side remembers.
+/// The checkpoint of one side.
 #[derive(Clone, Debug, Default)]
 struct Log {
     document: Option<Json>,
@@ -115,7 +115,7 @@ pub(super) struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// What `_replicate` answers.
+    /// The answer of `_replicate`.
     pub(super) fn answer(&self) -> Json {
         if self.used { self.answer.clone() } else { Json::trusted(b"{\"use_checkpoints\":false}".to_vec()) }
     }

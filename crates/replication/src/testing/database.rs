@@ -85,7 +85,7 @@ impl Database {
         self.leaf(id, rev).is_some()
     }
 
-    /// What of a document exists that could be a parent of `rev`.
+    /// The revisions of a document that could be a parent of `rev`.
     pub(crate) fn possible_ancestors(&self, id: &str, rev: &str) -> Vec<String> {
         let Some((_, leaves)) = self.documents.get(id) else { return Vec::new() };
         leaves.keys().filter(|leaf| generation(leaf) < generation(rev)).cloned().collect()

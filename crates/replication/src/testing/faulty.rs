@@ -41,7 +41,7 @@ impl Faulty {
         Arc::new(Self { inner, fault, first, count, exchanges: AtomicU64::new(0) })
     }
 
-    /// How many exchanges there were.
+    /// The number of exchanges.
     pub(crate) fn exchanges(&self) -> u64 {
         self.exchanges.load(Ordering::SeqCst)
     }

@@ -18,7 +18,7 @@ use super::database::{Database, Leaf, Sequences};
 use crate::peer::channel_body;
 use crate::transport::{Body, BoxFuture, Transport, TransportError, full_body};
 
-/// What a server lacks.
+/// The features that a server lacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Missing {
     pub(crate) bulk_get: bool,
@@ -416,7 +416,7 @@ fn get(database: &Database, path: &str, query: &BTreeMap<String, String>) -> Ans
     (200, format!("[{}]", rows.join(",")))
 }
 
-/// What a document with `_revisions` says; `None` if bytes of an attachment are nowhere.
+/// The leaf that a document with `_revisions` describes; `None` if bytes of an attachment are nowhere.
 fn leaf_of(database: &Database, document: Value<'_>, parts: &Parts) -> Option<Leaf> {
     let revisions = document.get("_revisions").unwrap();
     let start = revisions.get("start").and_then(Value::as_u64).unwrap();

@@ -15,7 +15,7 @@ pub(super) const MANIFEST: &str = "manifest.json";
 /// The version of the format.
 const FORMAT: i64 = 1;
 
-/// What a backup holds.
+/// The contents of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Manifest {
     /// The version of Settee that wrote it.

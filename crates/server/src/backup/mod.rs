@@ -36,7 +36,7 @@ const ENGINE: &str = "engine";
 /// The name of a backup that is not complete begins with this.
 const PARTIAL: &str = ".partial-";
 
-/// What a backup took.
+/// The figures of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Report {
     pub(crate) directory: PathBuf,
@@ -153,7 +153,7 @@ fn newest(backups: &Path) -> anyhow::Result<Option<(PathBuf, Manifest)>> {
     Ok(names.into_iter().rev().find_map(readable))
 }
 
-/// What an interrupted backup left behind.
+/// The remains of an interrupted backup.
 fn remove_partial(backups: &Path) -> anyhow::Result<()> {
     for entry in fs::read_dir(backups)? {
         let entry = entry?;

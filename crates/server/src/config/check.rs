@@ -95,7 +95,7 @@ fn nearest<'a>(text: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a s
     (near.0 <= most && near.0 > 0).then_some(near.1)
 }
 
-/// How many characters have to be changed, added, left out, or swapped with the next one.
+/// The number of characters that have to be changed, added, left out, or swapped with the next one.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];

@@ -24,7 +24,7 @@ const HEAD: &str = "\
 ; Lines that begin with `;` and a key show defaults: remove the `;` to change them.
 ";
 
-/// What sections are for, in the order of the table.
+/// The purposes of sections, in the order of the table.
 const SECTIONS: &[(&str, &str)] = &[
     ("couchdb", "Databases and documents, and what they may hold."),
     (

@@ -170,7 +170,7 @@ pub(super) fn in_files(layers: &[Layer]) -> Vec<GivenAt> {
     given
 }
 
-/// What makes no sense of them.
+/// The mistakes in them.
 pub(super) fn findings(given: Vec<GivenAt>) -> Vec<Finding> {
     let found =
         given.into_iter().filter_map(|(place, section, key, value)| check(place, &section, &key, value.as_deref()?));
@@ -199,7 +199,7 @@ fn other_password(name: &str, password: &str, stored: &str) -> Option<String> {
     })
 }
 
-/// What makes no sense together with others. Single settings are looked at where they stand.
+/// The settings that make no sense together with others. Single settings are looked at where they stand.
 fn complaints(sections: &Sections) -> impl Iterator<Item = String> {
     super::flat(sections).filter_map(|(section, key, value)| {
         let wanted = settee_http::violation(section, key, &value.text)?;

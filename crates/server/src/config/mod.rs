@@ -29,7 +29,7 @@ pub(crate) struct Options {
     pub(crate) data_dir: PathBuf,
     /// The configuration file, which must exist; `None`: `local.ini` in the data directory, created when needed.
     pub(crate) file: Option<PathBuf>,
-    /// What command line and environment say. It wins over the files and is never written to them.
+    /// The settings of command line and environment. They win over the files and are never written to them.
     pub(crate) overrides: Vec<Given>,
     /// `COUCHDB_USER` and `COUCHDB_PASSWORD`: an admin that is created unless the files have one of that name.
     pub(crate) admin: Option<AdminSeed>,
@@ -85,7 +85,7 @@ impl From<std::io::Error> for SettingsError {
     }
 }
 
-/// What listeners are told.
+/// The change that listeners receive.
 pub(crate) struct Change<'a> {
     /// The section.
     pub(crate) section: &'a str,
@@ -114,7 +114,7 @@ enum Origin {
 pub(crate) struct Configuration {
     data_dir: PathBuf,
     files: Files,
-    /// What wins over the files; passwords among them are hashed.
+    /// The settings that win over the files; passwords among them are hashed.
     overrides: Vec<Given>,
     entropy: Arc<dyn Entropy>,
     sections: RwLock<Sections>,
@@ -168,7 +168,7 @@ impl Configuration {
         Ok((configuration, admin))
     }
 
-    /// What was odd when the files were last read: sentences for the log.
+    /// The oddities of the files when they were last read: sentences for the log.
     pub(crate) fn warnings(&self) -> Vec<String> {
         self.warnings.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -209,7 +209,7 @@ impl Configuration {
         })
     }
 
-    /// What was set, whether or not it makes sense; under the section's old name if not under its own.
+    /// The value that was set, whether or not it makes sense; under the section's old name if not under its own.
     pub(crate) fn set_text(&self, section: &str, key: &str) -> Option<String> {
         self.set_if(section, key, |_, _| true)
     }
@@ -411,7 +411,7 @@ fn check(section: &str, key: &str, value: &str) -> Result<(), SettingsError> {
     Ok(())
 }
 
-/// What a known setting would have to be, if `value` is not.
+/// The rule that `value` breaks for a known setting, if it does.
 fn violation(section: &str, key: &str, value: &str) -> Option<String> {
     settee_settings::find(section, key)?.kind.violation(value)
 }

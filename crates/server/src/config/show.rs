@@ -54,14 +54,14 @@ impl Configuration {
         Ok(text)
     }
 
-    /// What makes no sense in the files, the environment and on the command line.
+    /// The mistakes in the files, the environment and on the command line.
     pub(crate) fn findings(&self) -> Result<Vec<Finding>, SettingsError> {
         let layers = self.files.read()?;
         Ok(load::findings(self.given(&layers)))
     }
 }
 
-/// What makes no sense in one file, mistakes first, and lines that mean nothing.
+/// The mistakes of one file, the worst first, and lines that mean nothing.
 pub(crate) fn check_file(file: &Path) -> Result<Vec<(Severity, String)>, SettingsError> {
     let layers = Files::new(file.to_owned(), Presence::Required).read_main()?;
     let mut found: Vec<(Severity, String)> =

@@ -30,7 +30,7 @@ pub(crate) enum Presence {
 pub(crate) struct Layer {
     /// Where it is.
     pub(crate) path: PathBuf,
-    /// What it says; empty for a file that does not exist yet.
+    /// The text; empty for a file that does not exist yet.
     pub(crate) ini: Ini,
 }
 

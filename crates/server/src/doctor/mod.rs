@@ -40,9 +40,9 @@ impl fmt::Display for Verdict {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Finding {
     verdict: Verdict,
-    /// What was found.
+    /// The finding.
     found: String,
-    /// What to do; empty if nothing.
+    /// The advice; empty if there is none.
     advice: String,
 }
 

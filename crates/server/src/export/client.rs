@@ -9,7 +9,7 @@ use settee_model::json::Json;
 
 use super::url::DatabaseUrl;
 
-/// How long a server may be silent. Views and compactions do not matter here, but large requests do.
+/// The time for which a server may be silent. Views and compactions do not matter here, but large requests do.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The longest line of a head.

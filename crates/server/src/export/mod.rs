@@ -36,14 +36,14 @@ const INLINE_BYTES: u64 = 4 << 20;
 /// The longest line that is read.
 const LINE_BYTES: u64 = 256 << 20;
 
-/// What a file holds.
+/// The contents of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Report {
     pub(crate) documents: u64,
     pub(crate) revisions: u64,
     pub(crate) attachments: u64,
     pub(crate) local: u64,
-    /// What could not be read on the server and is not in the file.
+    /// The parts that could not be read on the server and are not in the file.
     pub(crate) left_out: u64,
     /// Whether the file has a checksum, with which it was compared.
     pub(crate) is_checked: bool,

@@ -20,7 +20,7 @@ const TOGETHER: usize = 500;
 /// … unless they have more bytes than this.
 const TOGETHER_BYTES: usize = 4 << 20;
 
-/// What separates the parts of a body with attachments. No test of the bytes is needed: lengths are told.
+/// The boundary of a body with attachments. No test of the bytes is needed: lengths are told.
 const BOUNDARY: &str = "settee-0f9f5b0c3e6d4d5c8a1e";
 
 /// Makes the database at `url`, which must not be there, of the file `from`, or of the input for `-`.

@@ -34,7 +34,7 @@ impl Format {
     }
 }
 
-/// What the value of a field is.
+/// The type of the value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A number or a truth value.

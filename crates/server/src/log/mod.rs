@@ -74,7 +74,7 @@ fn threshold(level: &str) -> u8 {
     }
 }
 
-/// What `[log]` asks for.
+/// The settings of `[log]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Wishes {
     threshold: u8,
@@ -149,7 +149,7 @@ impl Log {
         self.0.writer.tail()
     }
 
-    /// How many lines of each level there were.
+    /// The number of lines of each level there were.
     pub(crate) fn lines(&self) -> Vec<(&'static str, u64)> {
         let count = |severity: Severity| self.0.counts[severity as usize].load(Ordering::Relaxed);
         Severity::ALL.iter().map(|severity| (severity.name(), count(*severity))).collect()

@@ -15,7 +15,7 @@ const FACILITIES: [&str; 24] = [
     "audit", "alert", "cron", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7",
 ];
 
-/// What `[log]` asks for.
+/// The settings of `[log]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wishes {
     /// Nobody, if it is empty.

@@ -17,7 +17,7 @@ const WAITING_BYTES: usize = 8 << 20;
 /// A line that is not urgent waits so long for others at most: one write and one wake-up serve them all.
 const GATHERING: Duration = Duration::from_millis(10);
 
-/// What is kept for `_log`.
+/// The lines that are kept for `_log`.
 const TAIL_BYTES: usize = 1 << 20;
 
 /// Where lines go.

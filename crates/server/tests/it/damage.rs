@@ -12,7 +12,7 @@ use std::thread;
 use crate::server::{Directory, Server, program, run, serve};
 use crate::{Client, design, load, number, save, text, wait_for};
 
-/// How many bytes are flipped in one place.
+/// The number of bytes that are flipped in one place.
 const FLIPPED: usize = 64;
 
 const DATABASES: [&str; 3] = ["one", "two", "three"];
@@ -142,7 +142,7 @@ fn written(directory: &Directory) -> Contents {
     contents
 }
 
-/// How many places of each kind are tried.
+/// The number of places of each kind are tried.
 fn places() -> u64 {
     std::env::var("SETTEE_DAMAGE_PLACES").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
 }

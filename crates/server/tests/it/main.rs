@@ -36,7 +36,7 @@ use std::time::{Duration, Instant};
 use client::{Client, Reply};
 use settee_model::json::{Json, Value};
 
-/// How long anything may take before a test gives up.
+/// The time that anything may take before a test gives up.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Asks again until `ready` answers something.

@@ -9,7 +9,7 @@ pub(super) const TRAILER: usize = 5;
 /// No block that is looked for without an index is larger.
 const SCANNED_MAX: usize = 1 << 20;
 
-/// Where a block is.
+/// The place of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Handle {
     pub(super) offset: usize,
@@ -51,7 +51,7 @@ impl<'a> Blocks<'a> {
         self.checked(handle).is_some()
     }
 
-    /// What a block holds; `None` if it is damaged.
+    /// The contents of a block; `None` if it is damaged.
     pub(super) fn read(&self, handle: Handle) -> Option<Vec<u8>> {
         let (kind, data) = self.checked(handle)?;
         unpack(kind, data)
@@ -136,7 +136,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// What a block of an index points to: the greatest key of each block, as it stands there, and where it is.
+/// An entry of a block of an index: the greatest key of each block, as it stands there, and where the block is.
 pub(super) fn handles(block: &[u8], has_deltas: bool) -> Option<Vec<(Vec<u8>, Handle)>> {
     let mut rows = Rows::new(block)?;
     rows.is_index = has_deltas;

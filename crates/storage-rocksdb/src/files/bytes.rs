@@ -1,6 +1,6 @@
 //! [`Bytes`]: takes numbers and strings off the front of what RocksDB has encoded, and the checksums that it writes.
 
-/// What was not read yet. Every method answers `None` where the bytes end too early.
+/// The bytes that were not read yet. Every method answers `None` where they end too early.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
 
@@ -79,7 +79,8 @@ pub(super) fn block_checksum(kind: u8, data: &[u8], last: u8) -> Option<u32> {
     }
 }
 
-/// What is added to the checksum of the block at `offset` in a file with this base: a block in the wrong place does not fit.
+/// The addend to the checksum of the block at `offset` in a file with this base: a block in the wrong place does not
+/// fit.
 pub(super) fn context(base: u32, offset: u64) -> u32 {
     if base == 0 { 0 } else { base ^ (offset as u32).wrapping_add((offset >> 32) as u32) }
 }

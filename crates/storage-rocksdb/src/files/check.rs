@@ -18,7 +18,7 @@ use crate::keys::shard as shard_of;
 use crate::options;
 use crate::shards::Stored;
 
-/// What a file is.
+/// The kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FileKind {
     /// Sorted entries.
@@ -56,13 +56,13 @@ impl fmt::Display for FileKind {
 pub struct Fault {
     /// Which file.
     pub file: PathBuf,
-    /// What it is.
+    /// Its kind.
     pub kind: FileKind,
     /// From which byte on.
     pub offset: u64,
-    /// How many bytes cannot be relied on.
+    /// The number of bytes that cannot be relied on.
     pub length: u64,
-    /// What is there.
+    /// The finding.
     pub what: String,
     /// The shards that may have lost entries.
     pub shards: Vec<RangeInclusive<u64>>,
@@ -79,14 +79,14 @@ pub enum Depth {
     Outline,
 }
 
-/// What was looked at.
+/// The files that were looked at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// How many files.
+    /// The number of files.
     pub files: u64,
-    /// How many bytes they have.
+    /// The number of bytes that they have.
     pub bytes: u64,
-    /// What was found.
+    /// The findings.
     pub faults: Vec<Fault>,
 }
 
@@ -290,7 +290,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// What was damaged before, and is isolated now.
+    /// The files that were damaged before, and are isolated now.
     fn holes(&mut self) {
         let path = self.directory.join(damage::FILE);
         match Holes::load(self.directory) {

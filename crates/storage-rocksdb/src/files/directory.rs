@@ -56,7 +56,7 @@ impl Directory {
         Ok(directory)
     }
 
-    /// What the manifest says that is in use, or else the newest one.
+    /// The one that the manifest names as in use, or else the newest one.
     pub(super) fn manifest(&self) -> io::Result<Option<Manifest>> {
         let path = self.current.as_ref().ok().or(self.manifests.values().next_back());
         path.map(|path| Ok(Manifest::read(&fs::read(path)?))).transpose()

@@ -42,7 +42,7 @@ enum Kind {
     First,
     Middle,
     Last,
-    /// What the store notes for itself.
+    /// The notes that the store keeps for itself.
     Note,
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::bytes::{Bytes, put_varint};
 use super::log::{Item, Log};
 
-/// What the manifest says.
+/// The state that the manifest describes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Manifest {
     /// Names of column families by number.

@@ -53,7 +53,7 @@ impl Source {
 pub(super) struct Waiting {
     pub(super) smallest: Vec<u8>,
     pub(super) open: Box<dyn FnOnce() -> Option<Source>>,
-    /// What is lost if it cannot be opened.
+    /// The loss if it cannot be opened.
     pub(super) largest: Vec<u8>,
 }
 
@@ -88,7 +88,7 @@ pub(super) struct Merge {
     pub(super) lost: Vec<LostKeys>,
 }
 
-/// What travels with a key and does not count for the order.
+/// The entry that travels with a key in the heap and does not count for the order.
 struct HeapEntry(Entry);
 
 impl PartialEq for HeapEntry {

@@ -22,7 +22,7 @@ pub(crate) struct Repair {
     pub(crate) column: String,
     /// Stored keys that may have lost entries: from, and up to.
     pub(crate) holes: Vec<(Vec<u8>, Vec<u8>)>,
-    /// What is to take its place.
+    /// The file that is to take its place.
     pub(crate) mended: Option<Vec<u8>>,
     number: u64,
     place: (u32, u64),

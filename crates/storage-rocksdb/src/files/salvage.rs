@@ -24,7 +24,7 @@ use crate::keys::shard as shard_of;
 use crate::options::{self, Tuned};
 use crate::{Database, Options};
 
-/// What was found.
+/// The findings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Salvaged {
     /// Entries in the new store.
@@ -127,7 +127,7 @@ fn copy(
     Ok(lost)
 }
 
-/// What is in a directory, by column family.
+/// The contents of a directory, by column family.
 struct Found {
     directory: Directory,
     columns: BTreeMap<u32, String>,
@@ -240,7 +240,7 @@ impl Found {
     }
 }
 
-/// What the list of damage says; all shards, if it cannot be read.
+/// The shards in the list of damage; all, if it cannot be read.
 fn isolated(from: &Path) -> Vec<(u64, u64)> {
     let Ok(holes) = Holes::load(from) else { return vec![(0, u64::MAX)] };
     holes.iter().map(|hole| hole.shards().into_inner()).collect()

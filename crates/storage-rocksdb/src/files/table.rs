@@ -66,7 +66,7 @@ struct Footer {
     metaindex: Handle,
 }
 
-/// What the properties say of the index.
+/// The description of the index in the properties.
 #[derive(Clone, Copy)]
 struct IndexForm {
     has_deltas: bool,
@@ -245,7 +245,7 @@ impl<'a> Table<'a> {
         self.has_user_keys
     }
 
-    /// What is needed to read stretches later.
+    /// The places that are needed to read stretches later.
     pub(super) fn into_parts(self) -> (u8, u32, Vec<Stretch>, Vec<Entry>) {
         (self.blocks.checksum, self.blocks.base, self.stretches, self.ranges)
     }

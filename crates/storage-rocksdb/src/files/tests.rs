@@ -17,7 +17,7 @@ use crate::{Options, RocksEngine, damage};
 /// Bytes that are flipped in one place.
 const FLIPPED: usize = 64;
 
-/// How many places of a kind of file are tried.
+/// The number of places of a kind of file are tried.
 const PLACES: u64 = 10;
 
 const SHARDS: RangeInclusive<u64> = 1..=6;

@@ -193,7 +193,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// How many entries and shards are lost.
+/// The number of entries and shards that are lost.
 fn one_place(path: &Path, expected: &Contents, damage: fn(&Path, &mut Random) -> String, seed: u64) -> (usize, usize) {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let engine = open(path).unwrap();

@@ -84,7 +84,7 @@ pub fn heads_stay_until_they_are_set(open: Open<'_>) {
     assert_eq!(view(&*engine, Shard(SHARD.0 + 1)).head().expect("head"), None, "the head of another shard");
 }
 
-/// What is asked for in one trip is answered as if it were asked for alone, in order.
+/// Requests of one trip are answered as if each were made alone, in order.
 pub fn trips_answer_all_requests(open: Open<'_>) {
     let engine = open();
     let mut batch = puts(Keyspace::Local, &[(b"a", b"1"), (b"b", b"2"), (b"c", b"3")]);
@@ -117,7 +117,7 @@ pub fn trips_answer_all_requests(open: Open<'_>) {
     assert_eq!(snapshot.read(&[]).expect("read"), [], "a trip for nothing");
 }
 
-/// What is within the limits is kept, what is beyond is refused as a whole and leaves nothing behind.
+/// Entries within the limits are kept; one beyond them is refused as a whole and leaves nothing behind.
 pub fn limits_are_kept(open: Open<'_>) {
     let engine = open();
     let longest = vec![b'k'; MAX_KEY_BYTES];

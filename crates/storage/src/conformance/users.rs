@@ -12,7 +12,7 @@ use crate::{Engine, Keyspace, Shard, Version};
 /// Opens one store for two processes.
 pub type OpenTwice<'a> = &'a dyn Fn() -> [Arc<dyn Engine>; 2];
 
-/// How long there may be no news at all.
+/// The time for which there may be no news at all.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The latest version of each shard that a listener was told.
@@ -43,7 +43,7 @@ impl Heard {
     }
 }
 
-/// What one process commits, the other can read and is notified of; nobody is notified of his own commits.
+/// A commit of one process can be read by the other, which is notified of it; nobody is notified of his own commits.
 pub fn commits_of_others_are_told(open: OpenTwice<'_>) {
     let engines = open();
     let heard = [0, 1].map(|user| Heard::on(&*engines[user]));

@@ -11,9 +11,9 @@ const FORMAT: u64 = 1;
 /// the engine beside the record, so a database that was brought back to an older state has the checkpoints of that state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Checkpoint {
-    /// What the index showed when the load began.
+    /// The state that the index showed when the load began.
     pub(crate) since: u64,
-    /// What it shows with the runs.
+    /// The state that it shows with the runs.
     pub(crate) update_seq: u64,
     /// The purges that it has seen then.
     pub(crate) purge_seq: u64,

@@ -83,7 +83,7 @@ impl Meta {
         Ok(Some(Self { update_seq, purge_seq, first_node, next_node, reduces, rows, entries }))
     }
 
-    /// How many rows there are.
+    /// The number of rows.
     pub(crate) fn total_rows(&self) -> u64 {
         self.rows.as_ref().map_or(0, |root| root.node.rows)
     }

@@ -58,7 +58,7 @@ impl IndexStore {
         TreeReader { snapshot, shard: self.shard, cache: &self.cache }
     }
 
-    /// What the index is in `snapshot`; `None` if it must be built from nothing.
+    /// The state of the index in `snapshot`; `None` if it must be built from nothing.
     pub(crate) fn meta(&self, snapshot: &dyn Snapshot) -> Result<Option<Meta>> {
         let requests = [Request::Head, Request::Get(Keyspace::Catalog, keys::META)];
         let replies: [_; 2] = match snapshot.read(&requests) {
@@ -130,7 +130,7 @@ pub(crate) struct Opened<'a> {
     pub(crate) checkpoint: Option<Checkpoint>,
 }
 
-/// What is stored of an index beside its trees.
+/// The record of an index beside its trees.
 pub(crate) struct Record {
     version: Version,
     /// `None` if it must be built from nothing.

@@ -37,7 +37,7 @@ pub(super) struct EntryReader<'a> {
 }
 
 impl EntryReader<'_> {
-    /// How many bytes an entry has on average.
+    /// The number of bytes that an entry has on average.
     pub(super) fn typical_bytes(&self) -> u64 {
         self.root.as_ref().map_or(0, |root| root.node.bytes / root.node.rows.max(1))
     }

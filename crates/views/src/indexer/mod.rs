@@ -54,7 +54,7 @@ use crate::tree::write::NodeWriter;
 /// How indexes are built.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How many threads map documents.
+    /// The number of threads that map documents.
     pub threads: usize,
     /// How much memory sorted runs may take before they are spilled.
     pub memory_bytes: usize,
@@ -64,7 +64,7 @@ pub struct Settings {
     pub checkpoint_interval_ms: u64,
     /// Tells the time.
     pub clock: Clock,
-    /// What functions may use.
+    /// The limits of functions.
     pub limits: Limits,
     /// A random number.
     pub seed: u64,
@@ -93,7 +93,7 @@ pub(crate) struct PassIndex<'a> {
     pub(crate) directory: RunDirectory,
 }
 
-/// What the functions of a pass see and may use.
+/// The documents that the functions of a pass see, and their limits.
 pub(crate) struct Pass<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) limits: Limits,
@@ -118,7 +118,7 @@ pub(crate) struct Pass<'a> {
 /// The scan that the workers share.
 struct Scan<'a> {
     changes: Box<dyn Changes + 'a>,
-    /// What may still be taken in this round.
+    /// The changes and bytes that may still be taken in this round.
     changes_left: u64,
     bytes_left: u64,
     /// When the round ends at the latest.

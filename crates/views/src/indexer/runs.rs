@@ -204,7 +204,7 @@ const LONG_BYTES: usize = if cfg!(test) { 200 } else { 64 << 10 };
 pub(crate) struct SpilledRows {
     input: RefCell<BufReader<File>>,
     row_key: Vec<u8>,
-    /// What is behind the key, once it was read; none of a removal.
+    /// The bytes behind the key, once it was read; none of a removal.
     payload: OnceCell<Vec<u8>>,
     payload_len: usize,
     is_removal: bool,

@@ -11,7 +11,7 @@ use std::ops::Range;
 use super::radix::{self, Numbered};
 use super::sorter::Slot;
 
-/// What decides the order.
+/// The order of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
     /// The sort keys; rows that have the same keep their order.

@@ -22,7 +22,7 @@ const SLOT_BYTES: usize = size_of::<Slot>() + size_of::<Numbered>();
 pub(super) struct Slot {
     start: u32,
     key_len: u32,
-    /// How many bytes of the key are the sort key; not known of a removal.
+    /// The number of bytes of the key are the sort key; not known of a removal.
     sort_len: u32,
     emitted_len: u32,
     /// [`REMOVED`] if there is none.
@@ -36,7 +36,7 @@ impl Slot {
         self.value_len == REMOVED
     }
 
-    /// How many bytes it has.
+    /// The number of bytes that it has.
     fn len(&self) -> usize {
         let value_len = if self.is_removal() { 0 } else { self.value_len };
         self.key_len as usize + self.emitted_len as usize + value_len as usize
@@ -189,7 +189,7 @@ impl Sorter {
         SortedRun { run, at: 0 }
     }
 
-    /// What the rows are not in the order of; `None` if they are.
+    /// The order that the rows are not in; `None` if they are in order.
     fn disorder_of(&self) -> Option<By> {
         let in_order = |a: &Slot, b: &Slot| compare(&self.bytes, a, b) != Ordering::Greater;
         match self.is_disordered {
@@ -264,7 +264,7 @@ impl Sorter {
     }
 }
 
-/// What one thread has of one kind of rows: those still being collected, and sorted runs.
+/// The rows of one kind of one thread: those still being collected, and sorted runs.
 #[derive(Debug, Default)]
 pub(crate) struct Runs {
     pub(crate) current: Sorter,

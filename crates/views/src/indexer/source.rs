@@ -9,7 +9,7 @@ pub(crate) trait ChangeSnapshot: Send + Sync {
     /// The last update sequence.
     fn update_seq(&self) -> Result<u64>;
 
-    /// How many documents last changed after `since`.
+    /// The number of documents that last changed after `since`.
     fn count_after(&self, since: u64) -> Result<u64>;
 
     /// The number of the last purge.
@@ -47,7 +47,7 @@ pub(crate) struct ChangeBatch {
     pub(crate) removed: Vec<String>,
     /// The update sequence of the last change, also if it is neither of these.
     pub(crate) last_seq: u64,
-    /// How many changes there are, also those that are neither of these.
+    /// The number of changes, also those that are neither of these.
     pub(crate) changes: u64,
 }
 

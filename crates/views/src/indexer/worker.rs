@@ -17,22 +17,22 @@ use crate::error::Result;
 use crate::keys;
 use crate::pace::Turn;
 
-/// What a worker needs to know of an index.
+/// The part of an index that a worker needs to know.
 pub(super) struct Target<'a> {
     pub(super) collation: Collation,
     pub(super) layout: Layout,
-    /// What documents emitted before; absent if the index is empty.
+    /// The rows that documents emitted before; absent if the index is empty.
     pub(super) before: Option<EntryReader<'a>>,
     /// Where sorted runs go when memory is short.
     pub(super) directory: &'a RunDirectory,
 }
 
-/// What became of the documents that a worker mapped, for one index.
+/// The rows of the documents that a worker mapped, for one index.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     pub(super) rows: Runs,
     pub(super) entries: Runs,
-    /// What the keys of the document end with whose rows came last.
+    /// The end of the keys of the document whose rows came last.
     last_document_key: Vec<u8>,
 }
 
@@ -81,7 +81,7 @@ pub(super) struct Worker {
     pub(super) turn: Turn,
     pub(super) batch: ChangeBatch,
     emissions: Emissions,
-    /// What the keys of all rows of a document end with.
+    /// The end of the keys of all rows of a document.
     document_key: Vec<u8>,
     /// One for each index, in the order of the functions of the program.
     pub(super) outputs: Vec<Output>,
@@ -99,7 +99,7 @@ impl Worker {
         }
     }
 
-    /// What runs the functions that the fastest engine does not run, a line each.
+    /// The engines that run the functions that the fastest one does not run, a line each.
     pub(super) fn engines(&self) -> impl Iterator<Item = String> {
         (0..self.outputs.len()).filter_map(|index| {
             let Engine { name, reason } = self.program.engine(index)?;
@@ -270,7 +270,8 @@ mod tests {
     use super::*;
     use crate::testing::Rules;
 
-    /// What is kept between two batches, and while one is mapped, stays within the memory, a part and a document.
+    /// The bytes that are kept between two batches, and while one is mapped, stay within the memory, a part and a
+    /// document.
     #[test]
     fn emitted_bytes_are_bounded() {
         let (memory_bytes, part_bytes, documents, elements) = (20_000, 4_000, 50, 40);

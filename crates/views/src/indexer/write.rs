@@ -22,18 +22,18 @@ use crate::tree::{Leaf, Root, TreeReader, together};
 pub(super) struct Writing<'a> {
     pub(super) store: &'a IndexStore,
     pub(super) writer: IndexWriter<'a>,
-    /// What the index is now, in the engine as well.
+    /// The index as it is now, in the engine as well.
     pub(super) meta: Meta,
     pub(super) aggregates: Vec<Aggregate>,
     /// The runs that the last checkpoint names.
     pub(super) noted: HashSet<u64>,
 }
 
-/// What a pass found for one index.
+/// The changes that a pass found for one index.
 pub(super) struct Found {
     pub(super) rows: Vec<Ranked<'static>>,
     pub(super) entries: Vec<Ranked<'static>>,
-    /// What the index shows when it has all that.
+    /// The state that the index shows when it has all that.
     pub(super) reached: Reached,
 }
 

@@ -17,7 +17,7 @@ use crate::reduce::{Aggregate, Group};
 use crate::tree::walk::{Subtree, Visit, Visitor};
 use crate::tree::{Leaf, Row};
 
-/// What the rows of a group have in common.
+/// The common part of the keys of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Grouping {
     /// Nothing: there is one group.

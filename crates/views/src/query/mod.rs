@@ -27,9 +27,9 @@ pub struct ViewQuery {
     pub order: Order,
     /// `reduce`, `group` and `group_level`.
     pub reduce: Reduce,
-    /// How many rows or groups to leave out first.
+    /// The number of rows that or groups to leave out first.
     pub skip: u64,
-    /// How many rows or groups to give at most.
+    /// The number of rows that or groups to give at most.
     pub limit: Option<u64>,
     /// `include_docs`. The rows are the same; see [`MapRow::document`].
     pub docs: Docs,
@@ -188,14 +188,14 @@ pub enum QueryError {
     RangeNotDescending,
 }
 
-/// What precedes the rows.
+/// The figures before the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header {
     /// Rows of a map function follow.
     Map {
-        /// How many rows the view has.
+        /// The number of rows that the view has.
         total_rows: u64,
-        /// How many rows precede the first one asked for.
+        /// The number of rows that precede the first one asked for.
         offset: u64,
         /// The update sequence of the database that the rows show.
         update_seq: u64,
@@ -221,7 +221,7 @@ pub struct MapRow<'a> {
 /// A reduction of one or more rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReduceRow<'a> {
-    /// What the rows have in common, as JSON text: `null`, the key, or the first elements of the key.
+    /// The common part of the rows, as JSON text: `null`, the key, or the first elements of the key.
     pub key: &'a [u8],
     /// The reduction as JSON text.
     pub value: &'a [u8],

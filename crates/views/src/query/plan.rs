@@ -16,7 +16,7 @@ use crate::reduce::Aggregate;
 use crate::tree::walk::{RowRange, Visitor, walk};
 use crate::tree::{LEAVES_TOGETHER, Root, TreeReader};
 
-/// What is asked of an index.
+/// A query of an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// In the order in which they are shown.
@@ -40,7 +40,7 @@ pub(crate) struct Shown<'a> {
     pub(crate) meta: &'a Meta,
 }
 
-/// What the sort keys of the rows begin with that a query may see.
+/// The beginning of the sort keys of the rows that a query may see.
 fn prefix(layout: Layout, partition: Option<&str>) -> Result<Vec<u8>, QueryError> {
     let mut prefix = Vec::new();
     match (layout, partition) {
@@ -130,7 +130,7 @@ impl Plan {
         Ok(())
     }
 
-    /// How many rows precede the range in the order asked for.
+    /// The number of rows that precede the range in the order asked for.
     fn rows_before(&self, tree: TreeReader<'_>, root: &Root, range: &RowRange) -> Result<u64> {
         match (self.order, &range.upper) {
             (Order::Ascending, _) => Ok(tree.rank(root, &range.lower)?),

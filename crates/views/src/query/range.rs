@@ -16,7 +16,7 @@ impl Order {
     }
 }
 
-/// What the sort keys of a query have in common, and how its keys are compared.
+/// The common part of the sort keys of a query, and how its keys are compared.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Space<'a> {
     /// Empty, or what sort keys of a partition begin with.

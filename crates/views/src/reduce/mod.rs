@@ -83,7 +83,7 @@ trait OfRows {
     fn reduce(&self, rows: &Group<'_>, out: &mut Vec<u8>);
 }
 
-/// What a function looks at.
+/// The input of a function.
 enum Input<'a> {
     Values(&'a dyn OfValues),
     Rows(&'a dyn OfRows),
@@ -306,7 +306,7 @@ fn overflow_of(stored: &[u8], context: &str) -> Option<String> {
     Some(format!("{OVERFLOW}{head}input size: {input} output size: {output} context: {context}\"}}"))
 }
 
-/// What is wrong with a reduction that grew too large, as it stands within its JSON text; `None` for others.
+/// The reason why a reduction grew too large, as it stands within its JSON text; `None` for others.
 #[must_use]
 pub fn overflow_reason(reduction: &[u8]) -> Option<&[u8]> {
     let reason = reduction.strip_prefix(OVERFLOW.as_bytes())?.strip_suffix(b"\"}")?;

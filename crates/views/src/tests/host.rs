@@ -31,7 +31,7 @@ pub(super) struct Documents {
 }
 
 impl Documents {
-    /// How many purges there were.
+    /// The number of purges.
     pub(super) fn purged(&self) -> u64 {
         self.purged.len() as u64
     }

@@ -11,7 +11,7 @@ use super::{Child, HELD_BYTES, INNER_BYTES, INNER_CHILDREN, LEAF_BYTES, Leaf, Ro
 use crate::error::Result;
 use crate::reduce::{Aggregate, Group};
 
-/// What becomes of a row.
+/// The outcome for a row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Change<'a> {
     /// The row's key.
@@ -27,7 +27,7 @@ pub(crate) struct Applied {
     pub(crate) root: Option<Root>,
     /// Nodes that belonged to the tree before and not to this one.
     pub(crate) obsolete: Vec<u64>,
-    /// How many of the changes it has; those that are left touch more leaves than should be held at a time.
+    /// The number of the that changes it has; those that are left touch more leaves than should be held at a time.
     pub(crate) changes: usize,
 }
 
@@ -108,14 +108,14 @@ impl Part {
 struct Drafting<'a> {
     tree: TreeReader<'a>,
     obsolete: Vec<u64>,
-    /// How many bytes of leaves may still be held.
+    /// The number of bytes of leaves may still be held.
     bytes_left: usize,
-    /// How many changes are in the drafts.
+    /// The number of changes that are in the drafts.
     changes: usize,
 }
 
 impl Drafting<'_> {
-    /// What becomes of `child`: itself, or any number of drafts. `leaf` is what it holds, if that is known already.
+    /// The replacement of `child`: itself, or any number of drafts. `leaf` is what it holds, if that is known already.
     fn change(&mut self, child: Child, height: u32, leaf: Option<Leaf>, changes: &[Change<'_>]) -> Result<Vec<Part>> {
         // The leaves that are not touched any more are the last ones.
         if changes.is_empty() || height > 0 && self.bytes_left == 0 {

@@ -21,7 +21,7 @@ pub(crate) struct Loader<'a, 'w> {
     leaf: Leaf,
     /// Cut leaves with their separators.
     leaves: Vec<(Vec<u8>, Leaf)>,
-    /// How many bytes these have.
+    /// The number of bytes that these have.
     leaves_bytes: usize,
     spare: Vec<Leaf>,
     separator: Vec<u8>,
@@ -35,7 +35,7 @@ struct Level {
     size_bytes: usize,
     /// The children of nodes that were cut.
     cut: Vec<Vec<Child>>,
-    /// How many bytes these have.
+    /// The number of bytes that these have.
     cut_bytes: usize,
 }
 

@@ -20,9 +20,9 @@ const INNER: &str = "inner node";
 /// A row of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row<'a> {
-    /// What orders the rows, see [`keys::push_row_key`].
+    /// The key that orders the rows, see [`keys::push_row_key`].
     pub(crate) row_key: &'a [u8],
-    /// How many bytes of it are the sort key.
+    /// The number of bytes of it are the sort key.
     pub(crate) sort_len: usize,
     /// The emitted key as JSON text.
     pub(crate) key: &'a [u8],
@@ -65,7 +65,7 @@ struct Slot {
     value_len: u32,
 }
 
-/// What a row costs in a leaf beyond its bytes.
+/// The bytes of a row in a leaf beyond its own.
 const ROW_OVERHEAD_BYTES: usize = 6;
 
 fn narrow(len: usize) -> u32 {
@@ -139,7 +139,7 @@ impl Leaf {
         (0..self.len()).map(|index| self.row(index))
     }
 
-    /// How many rows are less than `bound`.
+    /// The number of rows that are less than `bound`.
     pub(crate) fn rank(&self, bound: &[u8]) -> usize {
         self.rows.partition_point(|slot| self.bytes[range(slot.row_key, slot.row_key_len)] < *bound)
     }
@@ -255,7 +255,7 @@ impl EncodedLeaf {
         &self.row_key
     }
 
-    /// How many rows there are.
+    /// The number of rows.
     pub(crate) fn len(&self) -> usize {
         self.values.len()
     }
@@ -290,7 +290,7 @@ impl EncodedLeaf {
     }
 }
 
-/// How many bytes two keys have in common at their start.
+/// The number of bytes that two keys have in common at their start.
 #[inline]
 pub(crate) fn common_len(a: &[u8], b: &[u8]) -> usize {
     let len = a.len().min(b.len());
@@ -322,15 +322,15 @@ pub(crate) fn separator<'a>(last: &[u8], first: &'a [u8]) -> &'a [u8] {
     &first[..first.len().min(common_len(last, first) + 1)]
 }
 
-/// What an inner node knows of a child.
+/// The record of a child in an inner node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Child {
     /// Not greater than the rows below, greater than those of the child before.
     pub(crate) separator: Vec<u8>,
     pub(crate) id: u64,
-    /// How many rows lie below.
+    /// The number of rows that lie below.
     pub(crate) rows: u64,
-    /// How many bytes ids, keys and values below have.
+    /// The number of bytes that ids, keys and values below have.
     pub(crate) bytes: u64,
     /// The reduction of the rows below by each function of the index, in their stored form.
     pub(crate) reductions: Vec<Vec<u8>>,

@@ -163,7 +163,7 @@ impl TreeReader<'_> {
         self.shared_leaves(&ids).map(drop)
     }
 
-    /// How many rows are less than `bound`.
+    /// The number of rows that are less than `bound`.
     pub(crate) fn rank(&self, root: &Root, bound: &[u8]) -> Result<u64> {
         let mut id = root.node.id;
         let mut rank = 0;
@@ -202,7 +202,7 @@ impl TreeReader<'_> {
     }
 }
 
-/// How many leaves, from the first of those whose rows have so many bytes, are best read together.
+/// The number of leaves, from the first of those whose rows have so many bytes, are best read together.
 pub(crate) fn together(leaf_bytes: impl Iterator<Item = u64>) -> usize {
     let mut bytes = 0;
     let fits = |leaf: &u64| {

@@ -66,7 +66,7 @@ impl<'a> Subtree<'a> {
     }
 }
 
-/// What becomes of a subtree.
+/// The outcome for a subtree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Visit {
     /// It was taken as a whole.
@@ -83,7 +83,7 @@ pub(crate) trait Visitor {
     /// Rows of a leaf come next, not empty; in a backward walk the last one first.
     fn rows(&mut self, leaf: &Leaf, rows: Range<usize>) -> Result<ControlFlow<()>>;
 
-    /// How many more rows are wanted, so that their leaves are read together; 0 if nobody knows.
+    /// The number of more rows that are wanted, so that their leaves are read together; 0 if nobody knows.
     fn wanted(&self) -> u64 {
         0
     }

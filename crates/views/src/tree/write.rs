@@ -54,7 +54,7 @@ impl<'a> NodeWriter<'a> {
         Ok(id)
     }
 
-    /// What was not committed yet, and the least number that was never used.
+    /// The nodes that were not committed yet, and the least number that was never used.
     pub(crate) fn finish(self) -> (Batch, u64) {
         (self.batch, self.next_node)
     }

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
-/// How long a request and its answer may take.
+/// The time that a request and its answer may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long to wait for a connection: more than a second means that the system has dropped an attempt.
+/// The time to wait for a connection: more than a second means that the system has dropped an attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How often somebody who waits looks whether it is enough.

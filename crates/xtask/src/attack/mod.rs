@@ -39,7 +39,7 @@ const MEMORY_TIME: Duration = Duration::from_secs(10);
 const RECOVERY: Duration = Duration::from_secs(5);
 const SPEED_MIN: f64 = 0.5;
 
-/// How long an attack may go on that has something to finish.
+/// The time for which an attack may go on that has something to finish.
 const UNFINISHED_MAX: Duration = Duration::from_secs(180);
 
 /// How thorough a run is.
@@ -158,7 +158,7 @@ fn one(workspace: &Workspace, attack: &'static Attack, form: Form) -> Result<Rep
 }
 
 impl Report {
-    /// How many times as long as before the other client waited.
+    /// The ratio of the time that the other client waited to that before.
     fn ratio(&self) -> f64 {
         self.attacked.p99.as_secs_f64() / self.quiet.p99.max(P99_MIN).as_secs_f64()
     }

@@ -52,7 +52,7 @@ impl Probe {
         Ok(Self { state, thread: Some(thread) })
     }
 
-    /// How many answers a second it gets when it asks without a pause.
+    /// The number of answers that a second it gets when it asks without a pause.
     pub(super) fn speed(&self, time: Duration) -> f64 {
         self.take();
         self.state.hurries.store(true, Ordering::Relaxed);

@@ -11,7 +11,7 @@ use crate::Error;
 /// The greatest number that an Erlang system keeps in one word: CouchDB's limit of rows where none is set.
 const MAX_LIMIT: u64 = 576_460_752_303_423_487;
 
-/// What kind of rows there are to ask for.
+/// The kind of rows that there are to ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Documents of a database of this layout.
@@ -104,7 +104,7 @@ impl ViewParams {
         }
     }
 
-    /// What was checked, as the reduction that it asks for.
+    /// The checked parameters, as the reduction that they ask for.
     pub(super) fn reduction(&self) -> Reduce {
         match (self.reduce, self.grouping()) {
             (Some(false), _) => Reduce::Off,

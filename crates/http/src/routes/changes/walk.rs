@@ -49,7 +49,7 @@ impl Seen {
     }
 }
 
-/// What rows show beside what is stored of a change.
+/// The members that rows show beside what is stored of a change.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Needs {
     pub(super) style: Style,

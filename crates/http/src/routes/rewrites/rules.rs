@@ -6,7 +6,7 @@ use settee_model::json::{Kind, Value, write_string};
 
 use crate::Error;
 
-/// What stays as it is in paths and queries that are made.
+/// The characters that stay as they are in paths and queries that are made.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// Parameters whose values are JSON.

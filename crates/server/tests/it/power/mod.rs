@@ -48,7 +48,7 @@ fn every_power_loss_leaves_what_was_acknowledged() {
 struct Recorded {
     /// What happened, and how long the record was then.
     events: Vec<(Event, u64)>,
-    /// How long the record was when parts of the life ended.
+    /// The length of the record when parts of the life ended.
     ends: Vec<u64>,
     history: History,
     root: PathBuf,
@@ -101,7 +101,7 @@ impl Recorded {
         }
     }
 
-    /// How many events happen before the power fails: each part of the life is as likely as the others.
+    /// The number of events that happen before the power fails: each part of the life is as likely as the others.
     fn moment(&self, random: &mut Random) -> usize {
         let part = random.below(self.ends.len());
         let index = |end: u64| self.events.partition_point(|(_, at)| *at <= end);
@@ -279,7 +279,7 @@ impl Life {
         fs::File::options().append(true).open(&self.record).unwrap().write_all(&event).unwrap();
     }
 
-    /// How long the record is.
+    /// The length of the record.
     fn now(&self) -> u64 {
         fs::metadata(&self.record).unwrap().len()
     }
