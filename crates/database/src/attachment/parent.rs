@@ -5,6 +5,7 @@ use settee_model::rev_tree::RevTree;
 
 use super::Attachment;
 use crate::record::Stored;
+use crate::update::validation::{Acceptance, acceptance, named_leaf};
 use crate::{EditMode, ReadView, Result};
 
 /// The attachments that stubs of an update can name.
@@ -35,11 +36,16 @@ impl ReadView {
                 }
                 nearest_stored(tree, path.get(1..).unwrap_or_default())
             }
-            EditMode::Interactive => match path.first().and_then(|rev| tree.find(rev)) {
-                Some(node) if tree.is_leaf(node) => tree.node(node).value,
-                Some(_) => return Ok(ParentAttachments::Unneeded),
-                None if path.is_empty() && record.head().is_some_and(|head| head.stored.deleted) => None,
-                None => return Ok(ParentAttachments::Unneeded),
+            EditMode::Interactive => match path.first() {
+                // Of a deletion as well: CouchDB misses stubs before it finds that the document is not there.
+                Some(parent) => match named_leaf(tree, parent) {
+                    Some(leaf) => tree.node(leaf).value,
+                    None => return Ok(ParentAttachments::Unneeded),
+                },
+                None if acceptance(tree, None, false) == Acceptance::Conflict => {
+                    return Ok(ParentAttachments::Unneeded);
+                }
+                None => None,
             },
         };
         let revision = stored.map_or(Ok(None), |stored| self.revision(stored))?;

@@ -444,7 +444,7 @@ fn interactive_path<'u>(
     update: &'u DocUpdate,
     hasher: &mut RevisionHasher,
 ) -> Option<Cow<'u, [Rev]>> {
-    match acceptance(tree, update) {
+    match acceptance(tree, update.path.get(1), update.deleted) {
         Acceptance::Conflict => None,
         Acceptance::Edit => Some(Cow::Borrowed(update.path.as_slice())),
         Acceptance::Again(deletion) => {

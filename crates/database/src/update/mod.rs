@@ -14,7 +14,7 @@ mod group;
 mod purge;
 mod queue;
 mod touched;
-mod validation;
+pub(crate) mod validation;
 
 use std::panic::resume_unwind;
 use std::sync::{Arc, mpsc};

@@ -90,7 +90,7 @@ impl DocUpdate {
                 }
                 true
             }
-            EditMode::Interactive => acceptance(tree, self) != Acceptance::Conflict,
+            EditMode::Interactive => acceptance(tree, self.path.get(1), self.deleted) != Acceptance::Conflict,
         };
         if is_accepted { Precheck::New { old: stored_ancestor(tree, &self.path) } } else { Precheck::Conflict }
     }
@@ -117,7 +117,7 @@ impl DocUpdate {
 
 /// The leaf rule: an interactive edit must name a leaf, or be the first, or follow a deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Acceptance {
+pub(crate) enum Acceptance {
     /// It names no leaf, or a document that is not there.
     Conflict,
     /// It is the first one, or extends the leaf that it names.
@@ -126,24 +126,29 @@ pub(super) enum Acceptance {
     Again(Rev),
 }
 
-/// Whether an interactive edit is taken.
-pub(super) fn acceptance(tree: &impl Revisions<Stored>, update: &DocUpdate) -> Acceptance {
+/// Whether an interactive edit is taken that replaces `parent`, or names no revision. `deleted`: it is a deletion.
+pub(crate) fn acceptance(tree: &impl Revisions<Stored>, parent: Option<&Rev>, deleted: bool) -> Acceptance {
     let is_live = |stored: &Stored| !stored.deleted;
-    let Some(parent) = update.path.get(1) else {
+    let Some(parent) = parent else {
         // Only an edit that names no revision makes a deleted document again.
         if tree.has_leaf(is_live) {
             return Acceptance::Conflict;
         }
         return match tree.winner(|stored| stored.deleted) {
             None => Acceptance::Edit,
-            Some(_) if update.deleted => Acceptance::Conflict,
+            Some(_) if deleted => Acceptance::Conflict,
             Some(winner) => Acceptance::Again(tree.node(winner).rev.clone()),
         };
     };
-    let Some(leaf) = tree.find(parent).filter(|node| tree.is_leaf(*node)) else { return Acceptance::Conflict };
+    let Some(leaf) = named_leaf(tree, parent) else { return Acceptance::Conflict };
     // Who names a revision has seen a document, which is not there any more if all leaves are deletions.
     let is_there = tree.node(leaf).value.as_ref().is_some_and(is_live) || tree.has_leaf(is_live);
     if is_there { Acceptance::Edit } else { Acceptance::Conflict }
+}
+
+/// The leaf that an interactive edit replaces, which it has to name.
+pub(crate) fn named_leaf(tree: &impl Revisions<Stored>, parent: &Rev) -> Option<u32> {
+    tree.find(parent).filter(|node| tree.is_leaf(*node))
 }
 
 /// Whether this is the id of a design document.
