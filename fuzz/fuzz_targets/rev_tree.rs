@@ -1,56 +1,7 @@
-//! Revision trees: any sequence of merges gives a tree that survives being taken apart, whose winner does not
-//! depend on the order of the merges, and that stays whole when it is stemmed or purged.
+//! Hands inputs of libFuzzer to the check that the gate runs with random ones.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use settee_model::rev_tree::{Node, RevTree};
-use settee_model::{Rev, RevHash};
+#[path = "../../crates/model/tests/fuzz/rev_tree.rs"]
+mod rev_tree;
 
-fuzz_target!(|data: &[u8]| {
-    let paths: Vec<(Vec<Rev>, bool)> = data.chunks(6).filter_map(path).collect();
-    let mut tree = RevTree::new();
-    for (path, deleted) in &paths {
-        tree.merge(path, *deleted);
-        check(&tree);
-    }
-    let mut reversed = RevTree::new();
-    for (path, deleted) in paths.iter().rev() {
-        reversed.merge(path, *deleted);
-    }
-    check(&reversed);
-    for limit in [7, 3, 1] {
-        tree.stem(limit);
-        check(&tree);
-    }
-    loop {
-        let Some(rev) = tree.leaves().next().map(|leaf| tree.node(leaf).rev.clone()) else { break };
-        assert!(tree.remove_leaf(&rev).is_some(), "a leaf can be removed");
-        check(&tree);
-    }
-    assert!(tree.is_empty());
-});
-
-/// A path of consecutive generations from six bytes: few distinct hashes, so that paths meet.
-fn path(bytes: &[u8]) -> Option<(Vec<Rev>, bool)> {
-    let [start, len, hashes @ ..] = bytes else { return None };
-    let start = u64::from(start % 8) + 1;
-    let revs = hashes.iter().cycle().take(usize::from(len % 5) + 1).zip((1..=start).rev());
-    let revs: Vec<Rev> = revs.map(|(hash, generation)| Rev::new(generation, RevHash::from_bytes(&[hash % 4]))).collect();
-    (!revs.is_empty() && !hashes.is_empty()).then_some((revs, len & 0x80 != 0))
-}
-
-fn check(tree: &RevTree<bool>) {
-    let nodes = tree.nodes().iter();
-    let copy: Vec<Node<bool>> =
-        nodes.map(|node| Node { rev: node.rev.clone(), parent: node.parent, value: node.value }).collect();
-    let copy = RevTree::from_nodes(copy).expect("a tree survives being taken apart");
-    let winner = |tree: &RevTree<bool>| tree.winner(|deleted| *deleted).map(|node| tree.node(node).rev.clone());
-    assert_eq!(winner(tree), winner(&copy));
-    let ranked = tree.leaves_by_rank(|deleted| *deleted);
-    assert_eq!(ranked.len(), tree.leaf_count());
-    for leaf in tree.leaves() {
-        assert!(tree.is_leaf(leaf));
-        let generations: Vec<u64> = tree.history(leaf).map(|node| tree.node(node).rev.generation).collect();
-        assert!(generations.windows(2).all(|pair| pair[0] == pair[1] + 1), "generations are consecutive");
-    }
-}
+libfuzzer_sys::fuzz_target!(|data: &[u8]| rev_tree::check(data));

@@ -188,3 +188,89 @@ impl Random {
         out.push('"');
     }
 }
+
+/// The number of inputs that [`fuzz`] tries. `SETTEE_FUZZ_ROUNDS` has it try more.
+const FUZZ_ROUNDS: u64 = 20_000;
+
+/// Inputs of [`fuzz`] grow no longer than this.
+const FUZZ_BYTES: usize = 400;
+
+/// Hands `check` inputs that are made of `seeds`: bytes are changed, removed, repeated, exchanged with those of other
+/// inputs, and `words` put in. A check that panics fails the test, which then shows the input.
+pub fn fuzz(seeds: &[&[u8]], words: &[&str], check: impl Fn(&[u8])) {
+    let rounds = std::env::var("SETTEE_FUZZ_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(FUZZ_ROUNDS);
+    let mut random = Random::new();
+    let mut pool: Vec<Vec<u8>> = seeds.iter().map(|seed| seed.to_vec()).collect();
+    for seed in seeds {
+        check_shown(seed, &check);
+    }
+    for _ in 0..rounds {
+        let mut input = random.pick_one(&pool).to_vec();
+        for _ in 0..=random.below(4) {
+            random.mutate(&mut input, &pool, words);
+        }
+        input.truncate(FUZZ_BYTES);
+        check_shown(&input, &check);
+        // Some go on from here; the seeds stay.
+        if pool.len() < 256 {
+            pool.push(input);
+        } else if random.one_in(8) {
+            let index = seeds.len() + random.below(pool.len() - seeds.len());
+            pool[index] = input;
+        }
+    }
+}
+
+fn check_shown(input: &[u8], check: impl Fn(&[u8])) {
+    /// Shows the input if the check panics.
+    struct Shown<'a>(&'a [u8]);
+
+    impl Drop for Shown<'_> {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                eprintln!("the input is b\"{}\"", self.0.escape_ascii());
+            }
+        }
+    }
+
+    let _shown = Shown(input);
+    check(input);
+}
+
+impl Random {
+    fn pick_one<'a>(&mut self, among: &'a [Vec<u8>]) -> &'a [u8] {
+        among.get(self.below(among.len())).map_or(&[], Vec::as_slice)
+    }
+
+    /// Any part of `bytes`.
+    fn part(&mut self, bytes: &[u8]) -> std::ops::Range<usize> {
+        let start = self.below(bytes.len() + 1);
+        start..start + self.below((bytes.len() - start).min(32) + 1)
+    }
+
+    fn mutate(&mut self, input: &mut Vec<u8>, pool: &[Vec<u8>], words: &[&str]) {
+        let at = self.below(input.len() + 1);
+        match self.below(6) {
+            0 => {
+                if let Some(byte) = input.get_mut(at) {
+                    *byte ^= 1 << self.below(8);
+                }
+            }
+            1 => input.insert(at, self.next() as u8),
+            2 => drop(input.drain(self.part(input))),
+            3 => {
+                let repeated = input[self.part(input)].to_vec();
+                input.splice(at..at, repeated);
+            }
+            4 => {
+                let other = self.pick_one(pool);
+                let taken = other[self.part(other)].to_vec();
+                input.splice(self.part(input), taken);
+            }
+            _ => {
+                let word = if words.is_empty() { "" } else { self.pick(words) };
+                input.splice(at..at, word.bytes());
+            }
+        }
+    }
+}

@@ -8,7 +8,7 @@ use super::{ContentType, MAX_HEAD_BYTES, MultipartError};
 /// The most white space behind a boundary; more of it makes the line an ordinary one.
 const MAX_PADDING_BYTES: usize = 64;
 
-/// What the parser found next.
+/// The next thing that the parser found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A part begins.
@@ -91,7 +91,7 @@ enum Boundary {
     Last,
 }
 
-/// What stands at a place where a boundary may begin.
+/// The start of a line where a boundary may begin.
 enum Line {
     /// A boundary of this many bytes, line end included.
     Boundary(Boundary, usize),
@@ -101,7 +101,7 @@ enum Line {
     Unclear,
 }
 
-/// What [`Parser::find`] found.
+/// The outcome of [`Parser::find`].
 enum Found {
     /// A boundary, its place, and its length.
     Boundary(Boundary, usize, usize),

@@ -8,14 +8,14 @@ pub struct Writer {
     boundary: String,
 }
 
-/// What the head of a part with an attachment says.
+/// The fields in the head of a part with an attachment.
 #[derive(Clone, Copy, Debug)]
 pub struct Attached<'a> {
     /// The attachment's name.
     pub name: &'a str,
     /// Its media type.
     pub content_type: &'a str,
-    /// How many bytes follow.
+    /// The number of bytes that follow.
     pub length: u64,
     /// How they are encoded, unless they are as they are.
     pub encoding: Option<&'a str>,

@@ -1,0 +1,55 @@
+//! The multipart parser: the events do not depend on how the bytes are cut into pieces, and nothing it keeps grows
+//! with the body.
+
+use settee_wire::multipart::{ContentType, Event, Head, MultipartError, Parser};
+
+/// Panics if the input breaks a rule.
+pub(crate) fn check(data: &[u8]) {
+    let Some((cut, body)) = data.split_first() else { return };
+    let whole = parts(body, body.len().max(1));
+    let pieces = parts(body, usize::from(*cut).max(1));
+    // Of a broken body the parts before the fault may be known or not.
+    assert_eq!(whole.1, pieces.1, "pieces of {cut} bytes");
+    if whole.1.is_ok() {
+        assert_eq!(whole.0, pieces.0, "pieces of {cut} bytes");
+    }
+    let _ = ContentType::parse(&String::from_utf8_lossy(body)).boundary();
+}
+
+type Parts = (Vec<(Head, Vec<u8>)>, Result<bool, MultipartError>);
+
+/// The heads and data of all parts, and how the body ended.
+fn parts(body: &[u8], piece: usize) -> Parts {
+    let mut parser = Parser::new("b");
+    let mut parts: Vec<(Head, Vec<u8>)> = Vec::new();
+    let mut ended = false;
+    for bytes in body.chunks(piece) {
+        parser.feed(bytes);
+        match drain(&mut parser, &mut parts) {
+            Ok(end) => ended |= end,
+            Err(error) => return (parts, Err(error)),
+        }
+    }
+    parser.finish();
+    match drain(&mut parser, &mut parts) {
+        Ok(end) => (parts, Ok(ended | end)),
+        Err(error) => (parts, Err(error)),
+    }
+}
+
+/// Takes all events that the bytes so far give. Tells whether the body ended.
+fn drain(parser: &mut Parser, parts: &mut Vec<(Head, Vec<u8>)>) -> Result<bool, MultipartError> {
+    while let Some(event) = parser.next()? {
+        match event {
+            Event::Part(head) => parts.push((head, Vec::new())),
+            Event::Data(data) => {
+                if let Some((_, all)) = parts.last_mut() {
+                    all.extend_from_slice(&data);
+                }
+            }
+            Event::PartEnd => {}
+            Event::End => return Ok(true),
+        }
+    }
+    Ok(false)
+}
