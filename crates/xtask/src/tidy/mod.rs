@@ -5,6 +5,7 @@
 //! with their reasons in `tidy-allow.txt`; one that is no longer needed is itself a finding.
 
 mod allowed;
+mod cycles;
 mod edges;
 mod files;
 mod manifest;
@@ -75,6 +76,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = edges::check(tree);
     findings.extend(words::check(tree));
     findings.extend(files::check(tree));
+    findings.extend(cycles::check(tree));
     let (allowed, mut problems) = Allowed::parse(tree.text(allowed::FILE).unwrap_or_default());
     problems.extend(allowed.apply(&mut findings));
     findings.extend(problems);

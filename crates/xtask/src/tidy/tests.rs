@@ -120,6 +120,29 @@ fn the_architecture_page_is_compared() {
 }
 
 #[test]
+fn circles_of_modules_are_found() {
+    let circle = |modules: &[(&str, &str)], expected: &[&str]| {
+        let files: Vec<(String, String)> = modules
+            .iter()
+            .map(|(name, uses)| (format!("crates/http/src/{name}.rs"), format!("//! A module.\n{uses}\n")))
+            .collect();
+        let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+        check_with(&files, expected);
+    };
+    let three =
+        [("a", "use crate::b::B;"), ("b", "use crate::{Error, c::{D, E}};"), ("c/inner", "fn f() { crate::a::f() }")];
+    circle(&three, &[]);
+    let found =
+        "error[import-cycle] crates/http/src: 4 modules import each other in a circle, at most 3 may: a, b, c, d.";
+    let d = ("d", "use super::a::A;");
+    circle(&[three[0], three[1], ("c", "use crate::d;"), d], &[found]);
+    circle(&[three[0], three[1], ("c", "#[cfg(test)]\nmod tests { use crate::d; }"), d], &[]);
+    circle(&[three[0], three[1], ("c", "// crate::d"), ("c/tests", "use crate::d;"), d], &[]);
+    // `super` of a module below the top is that module's own.
+    circle(&[three[0], three[1], ("c", ""), ("c/inner", "use super::d;"), d], &[]);
+}
+
+#[test]
 fn forbidden_packages_are_found() {
     let cases: &[(&str, &str, Option<&str>)] = &[
         ("views", "[dependencies]\nrocksdb = \"1\"\n", Some("key-value-library")),
