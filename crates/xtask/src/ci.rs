@@ -17,8 +17,15 @@ use crate::tidy;
 use crate::workspace::Workspace;
 
 const CLIPPY: &[&str] = &["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"];
-const BUILD_TESTS: &[&str] = &["test", "--release", "--workspace", "--no-run"];
-const TEST: &[&str] = &["test", "--release", "--workspace", "--no-fail-fast"];
+const TEST: &[&str] = &["test", "--release", "--no-fail-fast"];
+/// Debug assertions and overflow checks for tests, in the crates of this workspace only: `"*"` names all others, which
+/// are those of every other build.
+const CHECKED: &[&str] = &[
+    "--config=profile.release.debug-assertions=true",
+    "--config=profile.release.overflow-checks=true",
+    "--config=profile.release.package.\"*\".debug-assertions=false",
+    "--config=profile.release.package.\"*\".overflow-checks=false",
+];
 const DOC: &[&str] = &["doc", "--release", "--workspace", "--no-deps", "--document-private-items"];
 const BUILD: &[&str] = &["build", "--release", "--package", "settee-server"];
 
@@ -28,7 +35,7 @@ pub(crate) fn everything(workspace: &Workspace) -> bool {
     gate.step("fmt", || logged(workspace, "fmt", &["fmt", "--all", "--check"]));
     gate.step("tidy", || Ok(Tally::one(tidy::command(&workspace.root)?)));
     gate.step("lint", || logged(workspace, "lint", CLIPPY));
-    if gate.step("compile tests", || logged(workspace, "compile-tests", BUILD_TESTS)) {
+    if gate.step("compile tests", || build_tests(workspace)) {
         gate.step("test", || run_tests(workspace));
     }
     gate.step("docs", || document(workspace));
@@ -60,7 +67,12 @@ pub(crate) fn docs(workspace: &Workspace) -> Result<bool> {
 }
 
 pub(crate) fn test(workspace: &Workspace, arguments: &[String]) -> Result<bool> {
-    process::run_shown(workspace.cargo(TEST).args(arguments))
+    let mut command = workspace.cargo(TEST);
+    let names_package = |argument: &String| argument.starts_with("-p") || argument.starts_with("--package");
+    if !arguments.iter().any(names_package) {
+        command.arg("--workspace");
+    }
+    process::run_shown(command.args(CHECKED).args(arguments))
 }
 
 pub(crate) fn bench(workspace: &Workspace, arguments: &[String]) -> Result<bool> {
@@ -98,9 +110,20 @@ fn finish(command: &mut std::process::Command, log: &Path) -> Result<Tally> {
     Ok(Tally::one(succeeded))
 }
 
+/// All tests, with [`CHECKED`].
+fn checked_tests(workspace: &Workspace) -> std::process::Command {
+    let mut command = workspace.cargo(TEST);
+    command.arg("--workspace").args(CHECKED);
+    command
+}
+
+fn build_tests(workspace: &Workspace) -> Result<Tally> {
+    finish(checked_tests(workspace).arg("--no-run"), &workspace.log("compile-tests")?)
+}
+
 fn run_tests(workspace: &Workspace) -> Result<Tally> {
     let log = workspace.log("test")?;
-    let succeeded = process::run_logged(&mut workspace.cargo(TEST), &log)?;
+    let succeeded = process::run_logged(&mut checked_tests(workspace), &log)?;
     let output = process::read_lossy(&log);
     let mut tally = count_tests(&output);
     if succeeded {

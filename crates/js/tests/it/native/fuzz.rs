@@ -85,7 +85,7 @@ fn from_environment(name: &str) -> Option<u64> {
 
 #[test]
 fn random_functions_come_to_the_same() {
-    let seconds = from_environment("SETTEE_FUZZ_SECONDS").unwrap_or(if cfg!(debug_assertions) { 6 } else { 30 });
+    let seconds = from_environment("SETTEE_FUZZ_SECONDS").unwrap_or(30);
     let first = from_environment("SETTEE_FUZZ_SEED").unwrap_or(20_261_120);
     println!("seed {first}");
     let until = Instant::now() + Duration::from_secs(seconds);
