@@ -111,7 +111,7 @@ impl Account {
         &self.salt
     }
 
-    /// Who a request speaks for that has proven to come from this user.
+    /// The user that a request speaks for that has proven to come from this user.
     #[must_use]
     pub fn context(&self) -> UserContext {
         UserContext { name: Some(self.name.clone()), roles: self.roles.clone() }

@@ -31,7 +31,7 @@ pub enum LockoutMode {
     Enforce,
 }
 
-/// Who fails.
+/// The party that fails.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Suspect([u8; 16]);
 

@@ -166,7 +166,7 @@ pub enum Language {
     Coffeescript,
 }
 
-/// Who sums the scores.
+/// The function that sums the scores.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SumReduce {
     /// A reduce function in the language of the map function

@@ -85,7 +85,7 @@ impl Auth {
         })
     }
 
-    /// Reads the document with these credentials over and over, and answers how often a second.
+    /// Reads the document with these credentials over and over, and returns how often a second.
     async fn read(&self, target: &Target, path: &str, credentials: &Credentials) -> Result<f64> {
         let server = Arc::new(target.server.with(credentials.clone()));
         // The first request may have a password hashed.

@@ -121,7 +121,7 @@ impl Connection {
         self.request(method, path, body, None).await
     }
 
-    /// Gives a setting a value that ends with the server, and answers the one it had; `None` is no value of its own, which
+    /// Gives a setting a value that ends with the server, and returns the one it had; `None` is no value of its own, which
     /// takes it back to its default.
     pub(crate) async fn configure(&mut self, section: &str, key: &str, value: Option<&str>) -> Result<Option<String>> {
         let path = format!("/_node/_local/_config/{section}/{key}");

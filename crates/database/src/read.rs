@@ -244,7 +244,7 @@ impl ReadView {
         if self.read_stored(stored, &mut bytes)? { Revision::decode(stored, bytes).map(Some) } else { Ok(None) }
     }
 
-    /// Calls `each` with several revisions, in their order, as [`Self::revision`] answers them, until it breaks. They
+    /// Calls `each` with several revisions, in their order, as [`Self::revision`] returns them, until it breaks. They
     /// are read together, some megabytes at a time.
     ///
     /// # Errors
@@ -403,7 +403,7 @@ impl ReadView {
         self.get(Keyspace::Local, id.as_bytes())?.map(|bytes| LocalDocument::decode(&bytes)).transpose()
     }
 
-    /// Calls `each` with the local documents of `range` until it answers `false`.
+    /// Calls `each` with the local documents of `range` until it returns `false`.
     ///
     /// # Errors
     /// When the engine failed.

@@ -121,7 +121,7 @@ pub enum Numbers {
     Integers,
 }
 
-/// Who tells of an exception in a map function.
+/// The teller of an exception in a map function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapExceptions {
     /// [`Emissions::failures`].

@@ -79,7 +79,7 @@ impl CallError {
 
 /// The functions of one design document. They are compiled when they are first called.
 pub trait DesignProgram: Send {
-    /// Calls the function at `path` with `arguments`; answers its result as JSON text, in the form that CouchDB's query
+    /// Calls the function at `path` with `arguments`; returns its result as JSON text, in the form that CouchDB's query
     /// servers give it:
     ///
     /// * `["validate_doc_update"]`: `1`;

@@ -76,7 +76,7 @@ pub struct NodeDependencies {
     pub tasks: Tasks,
     /// The configuration.
     pub settings: Arc<dyn Settings>,
-    /// Who may log in.
+    /// The admins, and the check of passwords.
     pub authenticator: Authenticator,
     /// Identifiers.
     pub uuids: Box<dyn Fn(usize) -> Vec<String> + Send + Sync>,

@@ -42,7 +42,7 @@ pub(crate) enum Client {
 }
 
 impl Client {
-    /// Who has one IPv6 address has its whole network.
+    /// The network of an IPv6 address counts as one client.
     pub(crate) fn of_address(ip: IpAddr) -> Self {
         Self::Address(match ip.to_canonical() {
             IpAddr::V6(ip) => IpAddr::V6((ip.to_bits() & !u128::from(u64::MAX)).into()),

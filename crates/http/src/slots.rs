@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 /// Who has just got an answer may be about to ask again.
 const IDLE_MIN: Duration = Duration::from_micros(100);
 
-/// Who waits looks again this often whether somebody is idle.
+/// A waiter looks again this often whether somebody is idle.
 const LOOK_EVERY: Duration = Duration::from_micros(50);
 
 /// One in so many connections is asked to leave at a time: looking for them means to look at all.

@@ -228,7 +228,7 @@ impl<T> RevTree<T> {
         self.leaves().filter(|&leaf| reaches[leaf as usize]).collect()
     }
 
-    /// Forgets ancestors beyond the newest `limit` revisions of every leaf (CouchDB's `_revs_limit`; at least 1); answers the
+    /// Forgets ancestors beyond the newest `limit` revisions of every leaf (CouchDB's `_revs_limit`; at least 1); returns the
     /// values that were forgotten.
     pub fn stem(&mut self, limit: usize) -> Vec<T> {
         if self.nodes.len() <= limit {
@@ -248,13 +248,13 @@ impl<T> RevTree<T> {
         self.retain(&keep)
     }
 
-    /// Removes a leaf and the ancestors that only it had, as a purge does; answers the leaf's value, or `None` if the revision
+    /// Removes a leaf and the ancestors that only it had, as a purge does; returns the leaf's value, or `None` if the revision
     /// is no leaf.
     pub fn remove_leaf(&mut self, rev: &Rev) -> Option<T> {
         self.purge(rev)?.into_iter().next()
     }
 
-    /// As [`RevTree::remove_leaf`], but answers all values that were removed, newest first.
+    /// As [`RevTree::remove_leaf`], but returns all values that were removed, newest first.
     pub fn purge(&mut self, rev: &Rev) -> Option<Vec<T>> {
         let leaf = self.find(rev).filter(|&node| self.is_leaf(node))?;
         let mut keep = vec![false; self.nodes.len()];
@@ -284,7 +284,7 @@ impl<T> RevTree<T> {
         taken
     }
 
-    /// Keeps some nodes; answers the values of the others in the order of their ids.
+    /// Keeps some nodes; returns the values of the others in the order of their ids.
     fn retain(&mut self, keep: &[bool]) -> Vec<T> {
         const GONE: u32 = u32::MAX;
         let mut removed = Vec::new();

@@ -49,7 +49,7 @@ struct Writer<'a, 'o> {
 }
 
 impl<'a> Writer<'a, '_> {
-    /// Appends a value; answers whether it has a text.
+    /// Appends a value; returns whether it has a text.
     fn value(&mut self, value: Val<'a>, depth: usize) -> Result<bool, Stop> {
         match value {
             Val::Number(number) => text::write_number(self.out, number),

@@ -35,11 +35,11 @@ pub struct Remote {
     pub url: String,
     /// Additional headers by name, without `Authorization: Basic`, which became [`Auth`].
     pub headers: Vec<(String, String)>,
-    /// Who to be.
+    /// The credentials.
     pub auth: Auth,
     /// The URL of a proxy, perhaps with credentials: `http`, `https` or `socks5`.
     pub proxy: Option<String>,
-    /// Who asked for the replication: not everybody may have this server connect to its own network.
+    /// The user that asked for the replication: not everybody may have this server connect to its own network.
     pub user: User,
 }
 
@@ -48,7 +48,7 @@ pub struct Remote {
 pub struct Local {
     /// The name of the database.
     pub name: String,
-    /// Who reads and writes there: the one who asked for the replication.
+    /// The user that reads and writes there: the one who asked for the replication.
     pub user: User,
 }
 

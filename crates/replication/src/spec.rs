@@ -50,7 +50,7 @@ pub struct Spec {
     pub since_seq: Option<Json>,
     /// Only winning revisions instead of all leaves.
     pub winning_revs_only: bool,
-    /// Who asked.
+    /// The user that asked.
     pub user: User,
     /// How.
     pub tuning: Tuning,

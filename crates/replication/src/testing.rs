@@ -63,7 +63,7 @@ impl Sides {
         (peer(&spec.source, &self.source), peer(&spec.target, &self.target))
     }
 
-    /// Begins a session and answers what stops it and what it will have come to.
+    /// Begins a session and returns what stops it and what it will have come to.
     pub(crate) async fn begin(
         &self,
         spec: &Spec,

@@ -252,7 +252,7 @@ fn skip_space(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// `at` is at the opening quotation mark; answers the place behind the closing one.
+/// `at` is at the opening quotation mark; returns the place behind the closing one.
 fn skip_string(text: &[u8], at: usize) -> Option<usize> {
     let mut at = at + 1;
     loop {

@@ -32,7 +32,7 @@ pub(crate) fn open_files_limit() -> Option<(u64, u64)> {
     Some((numbers.next()?, numbers.next()?))
 }
 
-/// Raises the soft limit of open files to the hard one, and answers what it is then. The soft one is low for the sake of
+/// Raises the soft limit of open files to the hard one, and returns what it is then. The soft one is low for the sake of
 /// programs that cannot deal with large numbers (`select`), which this one does not use.
 pub(crate) fn raise_open_files_limit() -> u64 {
     let limits = getrlimit(Resource::Nofile);

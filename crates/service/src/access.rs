@@ -46,7 +46,7 @@ pub struct Place<'a> {
     pub design_document: &'a str,
 }
 
-/// Who may do what.
+/// The check of permissions.
 pub struct Access {
     catalog: Arc<Catalog>,
     settings: Arc<dyn Settings>,

@@ -30,7 +30,7 @@ struct Shared {
     arrived: Condvar,
 }
 
-/// Who waits, by address; `None` for the server itself.
+/// The work that waits, by address; `None` for the server itself.
 #[derive(Default)]
 struct Queue {
     waiting: HashMap<Option<IpAddr>, VecDeque<Work>>,

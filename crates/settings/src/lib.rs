@@ -55,12 +55,12 @@ pub trait Settings: Send + Sync {
     fn section(&self, section: &str) -> Vec<(String, String)>;
     /// All sections.
     fn all(&self) -> Vec<(String, Vec<(String, String)>)>;
-    /// Sets a value and answers the old one.
+    /// Sets a value and returns the old one.
     ///
     /// # Errors
     /// When nothing was changed.
     fn set(&self, section: &str, key: &str, value: &str, persist: Persist) -> Result<Option<String>, SettingsError>;
-    /// Removes a value and answers it.
+    /// Removes a value and returns it.
     ///
     /// # Errors
     /// When nothing was changed.

@@ -39,7 +39,7 @@ pub(crate) fn hide(database: &Database, shard: Shard, state: &Stored) -> Result<
     Ok(hidden)
 }
 
-/// Deletes the entries that there are in a keyspace; answers whether it took a deletion of the range. That is also what
+/// Deletes the entries that there are in a keyspace; returns whether it took a deletion of the range. That is also what
 /// becomes of entries that cannot be read.
 fn delete(batch: &mut WriteBatch, database: &Database, shard: Shard, space: Keyspace) -> Result<bool, rocksdb::Error> {
     let (column, start, end) = (column(database, space), keys::prefix(shard), keys::end(shard));

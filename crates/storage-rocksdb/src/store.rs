@@ -29,7 +29,7 @@ pub(crate) struct Store {
     holes: RwLock<Option<Arc<Holes>>>,
     /// Damage that was met since.
     met: Mutex<Option<String>>,
-    /// Who is notified of damage.
+    /// The listener that is notified of damage.
     pub(crate) mending: Arc<Mending>,
 }
 

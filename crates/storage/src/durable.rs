@@ -11,7 +11,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// Who may read a new file. One that replaces another is read by whoever could read that.
+/// The mode of a new file: who may read it. One that replaces another is read by whoever could read that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readers {
     /// The owner only: secrets and data.

@@ -54,7 +54,7 @@ pub(crate) struct CountedRules {
     pub(crate) watcher: Arc<Mutex<Option<Watcher>>>,
 }
 
-/// Told how many documents were mapped before; answers an error to end the build.
+/// Told how many documents were mapped before; returns an error to end the build.
 pub(crate) type Watcher = Box<dyn FnMut(u64) -> Result<(), RunError> + Send>;
 
 impl Language for CountedRules {

@@ -220,7 +220,7 @@ impl Guest {
         Ok(Self { store, memory, alloc, function, buffer: (0, 0), limits })
     }
 
-    /// Calls the function with `input` and answers what it said. After a failure a new guest is needed: nobody knows
+    /// Calls the function with `input` and returns what it said. After a failure a new guest is needed: nobody knows
     /// what state this one is in.
     pub(crate) fn call(&mut self, input: &[u8]) -> Result<&mut Host, Failure> {
         self.store.data_mut().begin();

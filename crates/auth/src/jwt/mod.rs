@@ -311,7 +311,7 @@ impl<'a> Token<'a> {
         Ok(())
     }
 
-    /// Who it speaks for.
+    /// The user that it speaks for.
     ///
     /// # Errors
     /// When it does not say.

@@ -52,7 +52,7 @@ fn read_until(database: &Arc<Database>, done: &AtomicBool) {
     }
 }
 
-/// Edits documents of its own, deletes some of them, and answers the newest revisions with their bodies.
+/// Edits documents of its own, deletes some of them, and returns the newest revisions with their bodies.
 fn edit_own(database: &Arc<Database>, writer: usize) -> Vec<(String, Rev, String)> {
     let mut newest = Vec::new();
     for number in 0..12 {

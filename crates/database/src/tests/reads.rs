@@ -1,4 +1,4 @@
-//! Reading revisions together answers what reading them one by one answers.
+//! Reading revisions together returns what reading them one by one returns.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -129,7 +129,7 @@ pub type WorkResult = Result<Vec<UpdateOutcome>>;
 /// Called once with the result of a [`Work`], from the leader's thread: it must be quick.
 pub type Completion = Box<dyn FnOnce(WorkResult) + Send>;
 
-/// Who commits what was submitted.
+/// The thread that commits what was submitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Submitted {

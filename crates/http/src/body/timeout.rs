@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::Error;
 
-/// Who sends less than this for long is cut off, even if something comes now and then.
+/// A client that sends less than this for long is cut off, even if something comes now and then.
 const BYTES_PER_SECOND: u64 = 500;
 
 /// The rest of the time that the server waits.

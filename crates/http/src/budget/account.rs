@@ -16,7 +16,7 @@ use crate::slots::Ending;
 /// The time for which a request waits for memory before it is told to come back.
 const WAIT: Duration = Duration::from_secs(1);
 
-/// Who waits looks again this often whether somebody can be cut off.
+/// A waiter looks again this often whether somebody can be cut off.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// The part of an answer that may be on its way to its client before its writer waits.

@@ -69,7 +69,7 @@ pub(super) async fn invalid_path(request: Request) -> Answer {
     Err(Error::new(StatusCode::NOT_FOUND, "update_error", "Invalid path."))
 }
 
-/// Saves the document that a function made; answers its id and its new revision.
+/// Saves the document that a function made; returns its id and its new revision.
 async fn save(
     request: &Request,
     database: &std::sync::Arc<settee_database::Database>,

@@ -221,7 +221,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         timeout(TIMEOUT, reading).await.unwrap_or_else(|_| panic!("{text} does not come"));
     }
 
-    /// Reads until the server ends the connection, and answers what came.
+    /// Reads until the server ends the connection, and returns what came.
     pub(crate) async fn rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         // A reset is an end as well.

@@ -18,7 +18,7 @@ use crate::shutdown::Shutdown;
 use crate::tests::show;
 use settee_service::Permission;
 
-/// Who asks, and with which header.
+/// The user that asks, and the header that says so.
 const CALLERS: [&str; 5] = ["anonymous", "stranger", "member", "db admin", "admin"];
 
 /// A database, and the names it is called in the table.

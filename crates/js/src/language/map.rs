@@ -142,7 +142,7 @@ impl Mapper {
         Ok(())
     }
 
-    /// Maps documents from `first` on, about a request's worth of them; answers how many.
+    /// Maps documents from `first` on, about a request's worth of them; returns how many.
     fn map_part(&mut self, batch: Selection<'_>, first: usize, taking: &mut Taking<'_, '_>) -> Result<usize, RunError> {
         if self.lease.is_none() {
             self.compile().map_err(|error| RunError::Machinery(error.to_string()))?;
@@ -185,7 +185,7 @@ impl Mapper {
         self.lease.as_mut().expect("compiled before anything is sent").worker()
     }
 
-    /// Sends documents, each after its length; answers how many.
+    /// Sends documents, each after its length; returns how many.
     fn send(&mut self, batch: Selection<'_>, first: usize) -> Result<usize, WorkerError> {
         let worker = self.worker();
         let mut at = 0;

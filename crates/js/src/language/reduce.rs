@@ -80,7 +80,7 @@ impl FunctionReducer {
         Ok(())
     }
 
-    /// Sends groups, which begin at `start` of the request, and appends the reductions that come; answers how many.
+    /// Sends groups, which begin at `start` of the request, and appends the reductions that come; returns how many.
     fn exchange(
         &mut self,
         kind: Kind,

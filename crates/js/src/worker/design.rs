@@ -206,7 +206,7 @@ fn read_path<'a>(input: &mut Reader<'a>) -> Option<Vec<&'a str>> {
     (0..count).map(|_| input.text()).collect()
 }
 
-/// Adds what functions of design documents find in their global environment; answers what calls them.
+/// Adds what functions of design documents find in their global environment; returns what calls them.
 fn initialise(host: &Host, context: Context, prelude: Ref<'_>) -> Result<Value, Thrown> {
     let native = context.object()?;
     let add = |name, function, parameters| {

@@ -55,7 +55,7 @@ impl From<Thrown> for WriteError {
 }
 
 impl Emitter {
-    /// Begins a call of a function; answers the mark to which [`Emitter::drop_rows`] goes back.
+    /// Begins a call of a function; returns the mark to which [`Emitter::drop_rows`] goes back.
     pub(super) fn begin_function(&self, document: u32, function: u16, limits: Limits) -> usize {
         self.document.set(document);
         self.function.set(function);
@@ -256,7 +256,7 @@ struct Serializer<'a> {
 }
 
 impl Serializer<'_> {
-    /// Appends a value; answers whether it has a JSON text.
+    /// Appends a value; returns whether it has a JSON text.
     fn value(&mut self, value: Ref<'_>, key: Key) -> Result<bool, WriteError> {
         match value.tag() {
             c::JS_TAG_INT => text::write_integer(self.out, i64::from(value.int())),

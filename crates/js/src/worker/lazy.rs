@@ -315,7 +315,7 @@ impl Lazy {
         }
     }
 
-    /// Finds one more member; answers whether there was one.
+    /// Finds one more member; returns whether there was one.
     fn scan(&mut self, text: &[u8]) -> bool {
         if self.whole {
             return false;

@@ -378,7 +378,7 @@ impl Context {
         }
     }
 
-    /// Runs a script that [`Context::compile`] made in this process, and answers its last expression.
+    /// Runs a script that [`Context::compile`] made in this process, and returns its last expression.
     pub(super) fn run(self, bytecode: &[u8]) -> Result<Value, Thrown> {
         let flags = c::JS_READ_OBJ_BYTECODE.cast_signed();
         // SAFETY: the bytes are alive and were written by this engine in this process, so they are well-formed;

@@ -14,7 +14,7 @@ pub(super) fn run(view: &ReadView, ranges: &[IdRange], collector: &mut Collector
     run_until(view, ranges, |_| false, collector).map(|_| ())
 }
 
-/// The same, until `is_enough` after a document; answers its id then.
+/// The same, until `is_enough` after a document; returns its id then.
 pub(super) fn run_until(
     view: &ReadView,
     ranges: &[IdRange],

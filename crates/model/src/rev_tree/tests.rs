@@ -218,7 +218,7 @@ impl Model {
         std::iter::successors(Some(rev.clone()), parent).collect()
     }
 
-    /// Keeps these; answers the values of the others.
+    /// Keeps these; returns the values of the others.
     fn retain(&mut self, keep: &BTreeSet<Rev>) -> BTreeSet<usize> {
         self.parents.retain(|rev, _| keep.contains(rev));
         let parents = self.parents.clone();

@@ -63,7 +63,7 @@ fn outcome(server: &QueryServer, function: &str, documents: &[String]) -> String
     parts.fold(first, |text, part| text + part.trim_start_matches(|c: char| c.is_ascii_hexdigit()))
 }
 
-/// Checks that the function does the same with parts of documents; answers whether it got parts.
+/// Checks that the function does the same with parts of documents; returns whether it got parts.
 #[track_caller]
 fn check_same([parts, whole]: &[QueryServer; 2], function: &str, documents: &[String]) -> bool {
     let (of_parts, of_whole) = (outcome(parts, function, documents), outcome(whole, function, documents));

@@ -111,7 +111,7 @@ async fn rows(replicator: &Arc<Replicator>, name: &Arc<str>, since: &mut String,
     End::Broken("the feed is over".to_owned())
 }
 
-/// Handles a row and answers its sequence.
+/// Handles a row and returns its sequence.
 fn row(replicator: &Arc<Replicator>, name: &Arc<str>, line: &[u8]) -> Option<String> {
     let line = line.trim_ascii();
     if line.is_empty() {

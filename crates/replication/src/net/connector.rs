@@ -99,7 +99,7 @@ impl tower_service::Service<Uri> for Connector {
 }
 
 impl Connector {
-    /// Connects to what a URI names. Also answers whether a proxy will read the requests, which then name the host.
+    /// Connects to what a URI names. Also returns whether a proxy will read the requests, which then name the host.
     pub(super) async fn open(&self, uri: &Uri) -> Result<(BoxedIo, bool), TransportError> {
         let host = uri.host().ok_or_else(|| TransportError::Unusable("the URL names no host".to_owned()))?;
         let is_https = uri.scheme_str() == Some("https");

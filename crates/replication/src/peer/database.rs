@@ -48,7 +48,7 @@ impl Peer {
         }
     }
 
-    /// Makes everything durable; answers the database's `instance_start_time`.
+    /// Makes everything durable; returns the database's `instance_start_time`.
     pub(crate) async fn ensure_full_commit(&self) -> Result<Option<Json>, PeerError> {
         let ask = Ask::post(self.uri("_ensure_full_commit"), "{}");
         let answer = self.exchange(&ask).await?;

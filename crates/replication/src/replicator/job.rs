@@ -19,7 +19,7 @@ use crate::transport::TransportError;
 pub(crate) enum Origin {
     /// A request to `_replicate`.
     Transient {
-        /// Who asked.
+        /// The user that asked.
         user: Option<Arc<str>>,
     },
     /// A document.

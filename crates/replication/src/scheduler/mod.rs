@@ -247,7 +247,7 @@ impl Scheduler {
         due.map(|(id, _)| id).collect()
     }
 
-    /// Who runs next: the least burdened, and among those who waited longest.
+    /// The job that runs next: the least burdened, and among those the one that waited longest.
     fn next(&self, count: usize, now_ms: u64) -> Vec<Arc<str>> {
         let mut pending = self.pending(now_ms);
         pending.sort_by_cached_key(|id| (self.shares.of(id), self.jobs[*id].history.started_ms(), Arc::clone(id)));

@@ -179,7 +179,7 @@ pub(super) fn made_anew(side: &str) -> Failure {
     Failure::Checkpoint(format!("{side} out of sync: made anew since the replication began."))
 }
 
-/// Writes one side's checkpoint; answers its new revision.
+/// Writes one side's checkpoint; returns its new revision.
 async fn write(peer: &Peer, which: &str, name: &str, side: &Side, document: &Json) -> Result<String, Failure> {
     let failed = |what: String| Failure::Checkpoint(format!("Error updating the {which} checkpoint document: {what}"));
     let body = checkpoint::local_document(name, side.rev.as_deref(), document);

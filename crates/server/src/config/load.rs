@@ -92,7 +92,7 @@ impl Configuration {
         }
     }
 
-    /// Hashes the passwords in plain text and writes them back; answers what could not be written.
+    /// Hashes the passwords in plain text and writes them back; returns what could not be written.
     fn hash_files(&self, layers: &mut [Layer], iterations: NonZeroU32) -> Vec<String> {
         let hash_plain = |value: &str| (!is_hashed(value)).then(|| hash(&*self.entropy, value, iterations));
         let mut warnings = Vec::new();

@@ -147,7 +147,7 @@ impl Client {
         Ok((len > 0).then_some(chunk))
     }
 
-    /// Reads chunks until what came ends with `end`, and answers it.
+    /// Reads chunks until what came ends with `end`, and returns it.
     #[track_caller]
     pub(crate) fn chunks_until(&mut self, end: &str) -> String {
         let mut text = Vec::new();

@@ -162,7 +162,7 @@ impl Known {
     }
 }
 
-/// Checks all that can be counted in two ways, and answers all documents, with the deleted ones.
+/// Checks all that can be counted in two ways, and returns all documents, with the deleted ones.
 fn verify(client: &mut Client, round: usize) -> BTreeMap<String, State> {
     let all = client.get("/db/_all_docs?include_docs=true").expect(200).json();
     let live = rows(&all);

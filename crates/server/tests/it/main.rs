@@ -67,7 +67,7 @@ fn number(value: Value<'_>, name: &str) -> i64 {
     member.unwrap_or_else(|| panic!("no integer {name} in {}", String::from_utf8_lossy(value.raw())))
 }
 
-/// Saves a document and answers its revision.
+/// Saves a document and returns its revision.
 #[track_caller]
 fn save(client: &mut Client, path: &str, body: &str) -> String {
     let reply = client.put(path, body).expect(201);

@@ -110,7 +110,7 @@ impl Server {
         self.child.id()
     }
 
-    /// Asks the server to stop, and answers how it ended and how long that took.
+    /// Asks the server to stop, and returns how it ended and how long that took.
     pub(crate) fn terminate(mut self) -> (ExitStatus, Duration) {
         let begun = Instant::now();
         self.signal_termination();

@@ -39,7 +39,7 @@ fn tls_address(server: &Server) -> SocketAddr {
     rest.split_once('/').unwrap().0.parse().unwrap()
 }
 
-/// Who the client says it is.
+/// The user that the client says it is.
 #[derive(Clone, Copy)]
 enum Identity {
     Nobody,
@@ -72,7 +72,7 @@ fn connect(address: SocketAddr, name: &str, identity: Identity, protocols: &[&[u
     Ok(client)
 }
 
-/// Asks for `path` and answers all that comes until the server closes.
+/// Asks for `path` and returns all that comes until the server closes.
 fn ask(client: &mut (impl std::io::Read + std::io::Write), path: &str) -> std::io::Result<String> {
     let head = format!("PUT {path} HTTP/1.1\r\nHost: settee.test:1\r\nConnection: close\r\n\r\n");
     client.write_all(head.as_bytes())?;

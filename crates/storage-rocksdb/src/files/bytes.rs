@@ -1,6 +1,6 @@
 //! [`Bytes`]: takes numbers and strings off the front of what RocksDB has encoded, and the checksums that it writes.
 
-/// The bytes that were not read yet. Every method answers `None` where they end too early.
+/// The bytes that were not read yet. Every method returns `None` where they end too early.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
 

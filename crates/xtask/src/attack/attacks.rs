@@ -55,7 +55,7 @@ fn nothing(_: &Target) -> Result<()> {
     Ok(())
 }
 
-/// Who is attacked.
+/// The server that is attacked.
 pub(super) struct Target {
     address: SocketAddr,
     /// For what is prepared.

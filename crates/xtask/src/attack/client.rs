@@ -99,7 +99,7 @@ impl Connection {
         io::copy(&mut self.stream, &mut io::sink())
     }
 
-    /// Sends a request with further headers, each with its line end, and answers the status and the body.
+    /// Sends a request with further headers, each with its line end, and returns the status and the body.
     pub(super) fn ask(&mut self, line: &str, headers: &str, body: &[u8]) -> io::Result<(u16, Vec<u8>)> {
         self.write(&head(line, headers, body.len()))?;
         self.stream.get_mut().write_all(body)?;

@@ -170,7 +170,7 @@ impl<'a> FilterRunner<'a> {
     }
 }
 
-/// Adds the revisions that a row is about to the batch; answers their names, the winner first.
+/// Adds the revisions that a row is about to the batch; returns their names, the winner first.
 fn add_leaves(batch: &mut DocumentBatch, view: &ReadView, change: &Seen, style: Style) -> Result<Vec<Rev>, Error> {
     let Some(record) = view.record(&change.id)? else { return Ok(Vec::new()) };
     let leaves = record.tree.leaves_by_rank(|stored| stored.deleted);

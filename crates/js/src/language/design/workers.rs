@@ -148,7 +148,7 @@ impl Borrowed {
         }
     }
 
-    /// Makes the worker know a design document; answers its place.
+    /// Makes the worker know a design document; returns its place.
     pub(super) fn teach(&mut self, key: &Key, source: &DesignSource, limits: Limits) -> Result<u64, CallError> {
         let machinery = |error: WorkerError| CallError::Run(RunError::Machinery(error.to_string()));
         let taught = self.taught().map_err(machinery)?;

@@ -54,7 +54,7 @@ impl Faulty {
     }
 }
 
-/// Writes until that is refused, and answers the last refusal.
+/// Writes until that is refused, and returns the last refusal.
 fn write_until_refused(client: &mut Client, acknowledged: &mut Vec<String>) -> (u16, String) {
     let mut number = acknowledged.len();
     wait_for("a refusal", || {
@@ -182,7 +182,7 @@ fn padding(random: &mut Random, bytes: usize) -> String {
     (0..bytes).map(|_| char::from(b'0' + random.below(64_u8))).filter(|letter| *letter != '\\').collect()
 }
 
-/// Loads documents into a database until there is no room; answers how many there are.
+/// Loads documents into a database until there is no room; returns how many there are.
 fn fill(client: &mut Client, database: &str, random: &mut Random) -> usize {
     let mut count = 0;
     loop {
