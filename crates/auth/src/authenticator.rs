@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -11,8 +12,8 @@ use crate::cache::{Fingerprint, Known, Verified, fingerprint};
 use crate::lockout::{LockoutMode, LockoutPolicy, Lockouts, Suspect};
 use crate::user::UserContext;
 
-/// Verified passwords that are remembered. Each takes 64 bytes.
-const REMEMBERED_MAX: usize = 20_000;
+/// Verified passwords that are remembered. Each takes about 150 bytes.
+const REMEMBERED_MAX: NonZeroUsize = NonZeroUsize::new(20_000).expect("not zero");
 
 /// Why credentials are refused. The texts are CouchDB's `reason`s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

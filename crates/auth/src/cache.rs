@@ -2,8 +2,9 @@
 //! process and not once per request. It never holds a password, nor anything that could be tested offline without the
 //! process's key. Another password of an account whose right one is known is wrong without a derivation.
 
-use std::collections::HashMap;
+use std::num::NonZeroUsize;
 
+use lru::LruCache;
 use subtle::ConstantTimeEq;
 
 use crate::algorithm::Algorithm;
@@ -29,47 +30,35 @@ pub(crate) enum Known {
     Unknown,
 }
 
-/// A bounded map with two generations: what was not asked for during a whole generation is forgotten. That is within a factor
-/// of two of LRU and needs no list. From the account, with its stored hash, to its password.
-#[derive(Default)]
-pub(crate) struct Verified {
-    young: HashMap<Fingerprint, Fingerprint>,
-    old: HashMap<Fingerprint, Fingerprint>,
-    generation_size: usize,
-}
+/// From the account, with its stored hash, to its password, of those that were asked for last.
+pub(crate) struct Verified(LruCache<Fingerprint, Fingerprint>);
 
 impl Verified {
-    /// Remembers at most `capacity` (at least two).
-    pub(crate) fn new(capacity: usize) -> Verified {
-        Verified { generation_size: (capacity / 2).max(1), ..Verified::default() }
+    /// Remembers at most `capacity`.
+    pub(crate) fn new(capacity: NonZeroUsize) -> Verified {
+        // `LruCache::new` would take the memory for all at once.
+        let mut passwords = LruCache::unbounded();
+        passwords.resize(capacity);
+        Verified(passwords)
     }
 
     pub(crate) fn look_up(&mut self, account: &Fingerprint, password: &Fingerprint) -> Known {
-        let right = match (self.young.get(account), self.old.remove(account)) {
-            (Some(right), _) => *right,
-            (None, Some(right)) => {
-                self.insert(*account, right);
-                right
-            }
-            (None, None) => return Known::Unknown,
-        };
+        let Some(right) = self.0.get(account) else { return Known::Unknown };
         if bool::from(right.ct_eq(password)) { Known::Right } else { Known::Wrong }
     }
 
     pub(crate) fn insert(&mut self, account: Fingerprint, password: Fingerprint) {
-        if self.young.len() >= self.generation_size {
-            self.old = std::mem::take(&mut self.young);
-        }
-        self.young.insert(account, password);
+        self.0.put(account, password);
     }
 
     #[cfg(test)]
     fn len(&self) -> usize {
-        self.young.len() + self.old.len()
+        self.0.len()
     }
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
 
@@ -94,7 +83,7 @@ mod tests {
 
     #[test]
     fn right_wrong_and_unknown() {
-        let mut verified = Verified::new(10);
+        let mut verified = Verified::new(NonZeroUsize::new(10).unwrap());
         assert_eq!(verified.look_up(&numbered(1), &numbered(2)), Known::Unknown);
         verified.insert(numbered(1), numbered(2));
         assert_eq!(verified.look_up(&numbered(1), &numbered(2)), Known::Right);
@@ -104,7 +93,7 @@ mod tests {
 
     #[test]
     fn bounded_and_what_is_used_stays() {
-        let mut verified = Verified::new(10);
+        let mut verified = Verified::new(NonZeroUsize::new(10).unwrap());
         let hot = numbered(0);
         verified.insert(hot, hot);
         for number in 1..1000 {

@@ -1,11 +1,11 @@
 //! The database of users: reading accounts from it, what its documents become before they are written, and who may see them.
 //! Its other rules are those of its design document, see [`crate::databases`].
 
-use std::collections::HashMap;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use lru::LruCache;
 use parking_lot::Mutex;
 use settee_auth::user_document::{self, PasswordRules, USER_PREFIX};
 use settee_auth::{Account, Algorithm, Authenticator, Hashing, NewScheme, UserContext};
@@ -19,7 +19,7 @@ use crate::security::administers;
 use crate::{Error, Hashers, threads};
 
 /// Accounts that are remembered, also of names that nobody has.
-const REMEMBERED_MAX: usize = 20_000;
+const REMEMBERED_MAX: NonZeroUsize = NonZeroUsize::new(20_000).expect("not zero");
 
 /// The settings of users.
 #[derive(Clone, Debug)]
@@ -97,11 +97,18 @@ pub struct UsersDependencies {
     pub entropy: Entropy,
 }
 
-#[derive(Default)]
 struct Known {
-    accounts: HashMap<String, Entry>,
+    accounts: LruCache<String, Entry>,
     /// The instance of the database that is listened to.
     watched: Option<(u64, Subscription)>,
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        let mut accounts = LruCache::unbounded();
+        accounts.resize(REMEMBERED_MAX);
+        Self { accounts, watched: None }
+    }
 }
 
 struct Entry {
@@ -260,7 +267,7 @@ impl Users {
         changes: u64,
         admin: Option<&Arc<Account>>,
     ) -> Option<Result<Option<Arc<Account>>, Error>> {
-        let known = self.known.lock();
+        let mut known = self.known.lock();
         let entry = known.accounts.get(name)?;
         let is_current = (entry.instance, entry.changes) == (instance, changes)
             && entry.admin.as_ref().map(Arc::as_ptr) == admin.map(Arc::as_ptr);
@@ -268,11 +275,7 @@ impl Users {
     }
 
     fn remember(&self, name: &str, entry: Entry) {
-        let mut known = self.known.lock();
-        if known.accounts.len() >= REMEMBERED_MAX {
-            known.accounts.clear();
-        }
-        known.accounts.insert(name.to_owned(), entry);
+        self.known.lock().accounts.put(name.to_owned(), entry);
     }
 }
 

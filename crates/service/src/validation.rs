@@ -5,9 +5,11 @@
 //! update is stale if the design documents or the old document have changed since, and it is validated again. A
 //! database without such functions pays one look at a number: see [`Validators`].
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+use lru::LruCache;
 use parking_lot::Mutex;
 use settee_auth::UserContext;
 use settee_database::{
@@ -31,12 +33,19 @@ const VAIN_ROUNDS_MAX: u32 = 1000;
 const VALIDATED_TOGETHER: usize = 1000;
 
 /// Databases whose functions are remembered.
-const REMEMBERED_MAX: usize = 4096;
+const REMEMBERED_MAX: NonZeroUsize = NonZeroUsize::new(4096).expect("not zero");
 
 /// The validation functions of databases, as of the newest change of a design document.
-#[derive(Default)]
 struct Validators {
-    databases: Mutex<HashMap<u64, Known>>,
+    databases: Mutex<LruCache<u64, Known>>,
+}
+
+impl Default for Validators {
+    fn default() -> Self {
+        let mut databases = LruCache::unbounded();
+        databases.resize(REMEMBERED_MAX);
+        Self { databases: Mutex::new(databases) }
+    }
 }
 
 #[derive(Clone)]
@@ -52,7 +61,7 @@ impl Validators {
         if design_seq == 0 {
             return true;
         }
-        let databases = self.databases.lock();
+        let mut databases = self.databases.lock();
         databases
             .get(&database.instance())
             .is_some_and(|known| known.design_seq == design_seq && known.functions.is_empty())
@@ -65,18 +74,14 @@ impl Validators {
             return Ok(Arc::clone(&known.functions));
         }
         let functions = read_functions(view)?;
-        let mut databases = self.databases.lock();
-        if databases.len() >= REMEMBERED_MAX {
-            databases.clear();
-        }
         let known = Known { design_seq, functions: Arc::clone(&functions) };
-        databases.insert(instance, known);
+        self.databases.lock().put(instance, known);
         Ok(functions)
     }
 
     /// Forgets a database that is gone.
     fn forget(&self, database: &Database) {
-        self.databases.lock().remove(&database.instance());
+        self.databases.lock().pop(&database.instance());
     }
 }
 
