@@ -207,7 +207,7 @@ impl Framing {
             return Err(Refusal::BadHead);
         }
         if name.eq_ignore_ascii_case(b"content-length") {
-            let length = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()).ok_or(Refusal::BadHead)?;
+            let length = number(value, 10).ok_or(Refusal::BadHead)?;
             if self.length.replace(length).is_some_and(|told| told != length) {
                 return Err(Refusal::BadHead);
             }
@@ -292,8 +292,13 @@ fn escape(line: &[u8]) -> Passed {
 }
 
 fn chunk_size(line: &[u8]) -> Option<u64> {
-    let digits = line.split(|byte| *byte == b';').next()?.trim_ascii();
-    u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+    number(line.split(|byte| *byte == b';').next()?.trim_ascii(), 16)
+}
+
+/// A number of digits and nothing else: the HTTP library takes no sign either.
+fn number(digits: &[u8], radix: u32) -> Option<u64> {
+    let text = std::str::from_utf8(digits).ok()?;
+    if text.chars().all(|digit| digit.is_digit(radix)) { u64::from_str_radix(text, radix).ok() } else { None }
 }
 
 /// The characters that the library refuses and people write.

@@ -66,6 +66,7 @@ fn broken_heads_become_heads_that_say_so() {
         "X: a\u{1}b",
         "Content-Length: x",
         "Content-Length: -1",
+        "Content-Length: +5",
         "Content-Length: 1\r\nContent-Length: 2",
     ] {
         let passed = line.split_once("\r\n").map_or(String::new(), |(fine, _)| format!("{fine}\r\n"));
