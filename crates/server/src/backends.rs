@@ -1,13 +1,12 @@
-//! The storage engines that can be chosen, and the bare one that benchmarks are held against.
+//! The storage engines that can be chosen.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use settee_bench::{RawLoad, RawStore};
 use settee_storage::{Engine, StorageError, durable};
 pub(crate) use settee_storage_rocksdb::files::{Checked, Depth, Fault, Salvaged};
-use settee_storage_rocksdb::{Options, RocksEngine, files, raw};
+use settee_storage_rocksdb::{Options, RocksEngine, files};
 
 /// The file in the data directory that is kept for its room.
 const RESERVE: &str = "reserve";
@@ -50,24 +49,4 @@ pub(crate) fn check(directory: &Path, depth: Depth, progress: &mut dyn FnMut(u64
 /// Makes engine files in `to` of what can be read of those in `from`.
 pub(crate) fn salvage(from: &Path, to: &Path, progress: &mut dyn FnMut(u64)) -> anyhow::Result<Salvaged> {
     files::salvage(from, to, &Options::default(), progress).context("the new data cannot be written")
-}
-
-/// RocksDB without anything of ours above it.
-pub(crate) struct RawRocks;
-
-impl RawStore for RawRocks {
-    fn load(
-        &self,
-        directory: &Path,
-        load: RawLoad,
-        batches: &mut dyn Iterator<Item = Vec<(Vec<u8>, Vec<u8>)>>,
-        sync_each_batch: bool,
-    ) -> anyhow::Result<f64> {
-        let pattern = match load {
-            RawLoad::Pairs => raw::RawPattern::Pair,
-            RawLoad::Documents => raw::RawPattern::Document,
-        };
-        let report = raw::RawStore::load(directory, pattern, batches, sync_each_batch)?;
-        Ok(report.seconds)
-    }
 }

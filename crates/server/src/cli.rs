@@ -40,6 +40,7 @@ pub(crate) enum Command {
     #[command(verbatim_doc_comment)]
     Serve(ServeArgs),
     /// Measure this server, any CouchDB, or two of them side by side
+    #[cfg(feature = "bench")]
     Bench(Box<settee_bench::BenchArgs>),
     /// Show what a server begins with, what is in force, and what makes no sense
     Config(ConfigArgs),

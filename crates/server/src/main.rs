@@ -35,6 +35,8 @@ mod tls;
 mod uuids;
 mod verify;
 mod version;
+#[cfg(feature = "bench")]
+mod yardstick;
 
 use std::process::ExitCode;
 
@@ -58,7 +60,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Serve(args) => serve::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Worker => Ok(settee_js::worker_main()),
         Command::WasmCompiler => Ok(settee_wasm::compiler_main()),
-        Command::Bench(args) => settee_bench::run(*args, &backends::RawRocks),
+        #[cfg(feature = "bench")]
+        Command::Bench(args) => settee_bench::run(*args, &yardstick::RawRocks),
         Command::Doctor(args) => Ok(args.run()),
         Command::Verify(args) => args.run(),
         Command::Salvage(args) => args.run(),
