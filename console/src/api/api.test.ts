@@ -92,6 +92,8 @@ describe('numbers of the server', () => {
 test('slow requests are read from the log', () => {
   const line = '[warning] 2026-01-01T00:00:00.000000Z nonode@nohost <0.0.0> ab12 a slow request request="ab12" method=GET target="/db/_design/d/_view/v?x=1" duration_ms=1234 route="/{db}/_design/{ddoc}/_view/{view}"';
   expect(slowRequests(['[info] other', line])).toEqual([{ method: 'GET', target: '/db/_design/d/_view/v?x=1', ms: 1234, route: '/{db}/_design/{ddoc}/_view/{view}', line }]);
+  const told = line + ' reads=3 entries=20010 read_bytes=4000123';
+  expect(slowRequests([told])).toMatchObject([{ ms: 1234, entries: 20010, read: 4000123 }]);
   expect(levelOf(line)).toBe('warning');
 });
 

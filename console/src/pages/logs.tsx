@@ -5,7 +5,7 @@ import { setParams, useParam } from '../router.ts';
 import { Card, Check, Empty, Field, Link, LinkButton, PageHead, Problem, Select, Skeleton, Tag } from '../ui/kit.tsx';
 import { CopyAs } from '../ui/menu.tsx';
 import { useAsk, useTitle } from '../ui/use.ts';
-import { millis, number } from '../ui/words.ts';
+import { bytes, millis, number } from '../ui/words.ts';
 
 const BYTES = 200_000;
 const LEVELS = ['debug', 'info', 'notice', 'warning', 'error'];
@@ -62,6 +62,9 @@ interface SlowRequest {
   target: string;
   ms: number;
   route: string;
+  /** Entries of the store that were read, and their bytes; older servers do not say. */
+  entries?: number;
+  read?: number;
   line: string;
 }
 
@@ -70,7 +73,8 @@ export function slowRequests(lines: string[]): SlowRequest[] {
   return lines.filter((line) => line.includes('a slow request')).flatMap((line) => {
     const of = (name: string) => new RegExp(`${name}[=:]"?([^\\s",]+)`).exec(line.replaceAll('":', '=').replaceAll('="', '="'))?.[1];
     const ms = Number(of('duration_ms'));
-    return Number.isFinite(ms) ? [{ method: of('method') ?? '', target: of('target') ?? '', ms, route: of('route') ?? '', line }] : [];
+    const read = of('read_bytes') === undefined ? {} : { entries: Number(of('entries')), read: Number(of('read_bytes')) };
+    return Number.isFinite(ms) ? [{ method: of('method') ?? '', target: of('target') ?? '', ms, route: of('route') ?? '', ...read, line }] : [];
   });
 }
 
@@ -100,15 +104,15 @@ export function Slow() {
         <>
           <Card flush title="By kind"><div class="table-wrap"><table><caption class="unseen">Slow requests by kind</caption><thead><tr><th scope="col">Request</th><th scope="col" class="num">How many</th><th scope="col" class="num">Slowest</th><th scope="col" class="num">Together</th></tr></thead>
             <tbody>{groups.map((group) => <tr key={group.name}><td class="mono">{group.name}</td><td class="num">{number(group.count)}</td><td class="num">{millis(group.most)}</td><td class="num">{millis(group.sum)}</td></tr>)}</tbody></table></div></Card>
-          <Card flush title="Slowest"><div class="table-wrap"><table><caption class="unseen">Slowest requests</caption><thead><tr><th scope="col" class="num">Took</th><th scope="col">Request</th><th scope="col">Reads</th></tr></thead>
-            <tbody>{slowest.map((request, index) => <tr key={index}><td class="num">{millis(request.ms)}</td><td class="mono break">{request.method} {request.target}</td><td class="tight"><Reads request={request} /></td></tr>)}</tbody></table></div></Card>
+          <Card flush title="Slowest"><div class="table-wrap"><table><caption class="unseen">Slowest requests</caption><thead><tr><th scope="col" class="num">Took</th><th scope="col">Request</th><th scope="col">Reads</th><th scope="col" class="num">Entries</th><th scope="col" class="num">Bytes</th></tr></thead>
+            <tbody>{slowest.map((request, index) => <tr key={index}><td class="num">{millis(request.ms)}</td><td class="mono break">{request.method} {request.target}</td><td class="tight"><Reads request={request} /></td><td class="num">{number(request.entries)}</td><td class="num">{bytes(request.read)}</td></tr>)}</tbody></table></div></Card>
         </>
       )}
     </>
   );
 }
 
-/** What a request reads follows from its kind; of queries the plan says more. */
+/** What a request reads from follows from its kind; of queries the plan says more. */
 function Reads({ request }: { request: SlowRequest }) {
   const [db = '', ...rest] = (request.target.split('?')[0] ?? '').replace(/^\//, '').split('/').map((part) => decodeURIComponent(part));
   if (rest[0] === '_design' && rest[2] === '_view') return <span class="row"><Tag>index</Tag><Link to={['db', db, 'view', rest[1] ?? '', rest[3] ?? '']}>Look</Link></span>;

@@ -54,6 +54,7 @@ pub use update::{
     Work, WorkResult,
 };
 
+pub use settee_storage::tally::{Reads, Tally};
 /// The order of walks, and why an engine failed, for those who do not import the storage interface.
 pub use settee_storage::{Direction, Engine, Expect, StorageError};
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use hyper::{Method, Uri};
+use settee_database::Tally;
 
 use crate::auth_policy::Handler;
 use crate::budget::Account;
@@ -39,6 +40,8 @@ pub(crate) struct Seen {
     pub(crate) user: OnceLock<String>,
     /// The time that the body took to come, in microseconds.
     body_us: AtomicU64,
+    /// What was read for it.
+    pub(crate) tally: Arc<Tally>,
 }
 
 impl Seen {

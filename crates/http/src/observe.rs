@@ -121,10 +121,12 @@ impl Observation {
             metrics.measure(Measure::Request, duration_us);
             if duration_us >= self.operation.slow_request_us.load(Ordering::Relaxed) {
                 let request = format!("{} {}", self.method, self.target());
+                let reads = self.seen.tally.reads();
                 let is_view = matches!(route.rsplit('/').next(), Some("{view}" | "_temp_view"));
-                metrics.slow(SlowRequest { request, is_view, duration_ms: duration_us / 1000, ago_ms: 0 }, now_us);
+                metrics
+                    .slow(SlowRequest { request, is_view, duration_ms: duration_us / 1000, reads, ago_ms: 0 }, now_us);
                 tracing::warn!(request = self.id, method = %self.method, target = self.target(), duration_ms = duration_us / 1000,
-                    route, "a slow request");
+                    route, reads = reads.calls, entries = reads.entries, read_bytes = reads.bytes, "a slow request");
             }
         }
         self.count_route(route, duration_us);

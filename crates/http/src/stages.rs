@@ -5,6 +5,7 @@ use std::sync::Arc;
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, Uri, Version};
+use settee_service::threads;
 use settee_settings::Settings;
 
 use crate::authentication::{self, Caller};
@@ -81,7 +82,8 @@ impl Service {
         };
         let caller = Caller::of(&head, &parts.headers);
         let mut renewed = None;
-        let answer = self.route(&policy, head, parts.headers, body, &mut renewed).await;
+        let answer = self.route(&policy, head, parts.headers, body, &mut renewed);
+        let answer = threads::counted(Arc::clone(&seen.tally), answer).await;
         let mut response = answer.unwrap_or_else(|error| {
             if error.status.is_server_error() {
                 tracing::error!(%method, path = parts.uri.path(), request = id, name = %error.name,

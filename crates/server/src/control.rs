@@ -118,8 +118,11 @@ impl Served {
             write_string(&mut out, &crate::log::redact(&slow.request));
             let ago_s = slow.ago_ms / 1000;
             out.extend_from_slice(
-                format!(",\"is_view\":{},\"duration_ms\":{},\"ago_s\":{ago_s}}}", slow.is_view, slow.duration_ms)
-                    .as_bytes(),
+                format!(
+                    ",\"is_view\":{},\"duration_ms\":{},\"reads\":{},\"entries\":{},\"read_bytes\":{},\"ago_s\":{ago_s}}}",
+                    slow.is_view, slow.duration_ms, slow.reads.calls, slow.reads.entries, slow.reads.bytes
+                )
+                .as_bytes(),
             );
         }
         out.extend_from_slice(b"]}");

@@ -2,11 +2,30 @@
 
 use std::sync::Arc;
 
-use settee_database::{Database, Submitted, UpdateOutcome, Work};
+use settee_database::{Database, Submitted, Tally, UpdateOutcome, Work};
 use tokio::sync::oneshot;
 use tokio::task::JoinError;
 
 use crate::Error;
+
+tokio::task_local! {
+    /// What is read for the request of this task.
+    static TALLY: Arc<Tally>;
+}
+
+/// Answers a request; what [`run`] and [`tallied`] read for it is counted in `tally`.
+pub async fn counted<F: Future>(tally: Arc<Tally>, answer: F) -> F::Output {
+    TALLY.scope(tally, answer).await
+}
+
+/// `work` for another thread, whose reads count for the request of this task.
+pub fn tallied<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
+    let tally = TALLY.try_with(Arc::clone).ok();
+    move || match tally {
+        Some(tally) => tally.during(work),
+        None => work(),
+    }
+}
 
 /// Runs `work` on a thread that may block.
 ///
@@ -17,7 +36,7 @@ where
     T: Send + 'static,
     E: From<Error> + Send + 'static,
 {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|panic| Err(panicked(&panic).into()))
+    tokio::task::spawn_blocking(tallied(work)).await.unwrap_or_else(|panic| Err(panicked(&panic).into()))
 }
 
 /// The error of work that panicked. The cause is logged.

@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use rocksdb::{DBRawIteratorWithThreadMode, ReadOptions, SnapshotWithThreadMode};
 use self_cell::self_cell;
+use settee_storage::tally::{self, Reads, Scan};
 use settee_storage::{
     Cursor, Direction, Expect, KeyRange, Keyspace, Page, Reply, Request, Result, Shard, Snapshot, StorageError,
 };
@@ -142,7 +143,9 @@ impl Snapshot for RocksSnapshot {
             Request::MultiGet(space, keys) => self.multi_get(space, keys).map(Reply::Values),
             Request::Page(page) => Page::scan(self, page).map(Reply::Page),
         };
-        requests.iter().map(reply).collect()
+        let replies: Vec<Reply> = requests.iter().map(reply).collect::<Result<_>>()?;
+        tally::note(Reads::of(&replies));
+        Ok(replies)
     }
 
     fn scan<'a>(
@@ -183,6 +186,7 @@ impl Snapshot for RocksSnapshot {
             direction,
             step: Step::First,
             sought: Vec::new(),
+            scan: Scan::default(),
         }))
     }
 }
@@ -210,6 +214,7 @@ struct RocksCursor<'a> {
     step: Step,
     /// The stored form of the key of a seek.
     sought: Vec<u8>,
+    scan: Scan,
 }
 
 /// The call that must precede the next lending: a lent entry stays valid until then.
@@ -249,7 +254,11 @@ impl Cursor for RocksCursor<'_> {
             return self.end();
         }
         self.step = Step::Advance;
-        Ok(self.entries.item().map(|(key, value)| (&key[keys::PREFIX..], value)))
+        Ok(self.entries.item().map(|(key, value)| {
+            let key = &key[keys::PREFIX..];
+            self.scan.found(key, value);
+            (key, value)
+        }))
     }
 
     fn seek(&mut self, key: &[u8]) -> Result<()> {

@@ -12,6 +12,7 @@ pub mod durable;
 pub mod faulty;
 pub mod memory;
 mod read;
+pub mod tally;
 
 use std::fmt;
 use std::ops::RangeInclusive;

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+use crate::tally::{self, Reads, Scan};
 use crate::{
     Batch, CommitListener, CommitToken, Cursor, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Operation,
     Outcome, Page, Reply, Request, Result, Shard, ShardState, Snapshot, StorageError, Version,
@@ -256,7 +257,9 @@ impl Snapshot for Contents {
             Request::MultiGet(space, keys) => Ok(Reply::Values(keys.iter().map(|key| value(space, key)).collect())),
             Request::Page(page) => Page::scan(self, page).map(Reply::Page),
         };
-        requests.iter().map(reply).collect()
+        let replies: Vec<Reply> = requests.iter().map(reply).collect::<Result<_>>()?;
+        tally::note(Reads::of(&replies));
+        Ok(replies)
     }
 
     fn scan<'a>(
@@ -274,7 +277,7 @@ impl Snapshot for Contents {
             Direction::Forward => low,
             Direction::Backward => high,
         };
-        Ok(Box::new(TreeCursor { tree, low, high, at, direction }))
+        Ok(Box::new(TreeCursor { tree, low, high, at, direction, scan: Scan::default() }))
     }
 }
 
@@ -284,6 +287,7 @@ struct TreeCursor<'a> {
     high: Position,
     at: Position,
     direction: Direction,
+    scan: Scan,
 }
 
 impl Cursor for TreeCursor<'_> {
@@ -294,6 +298,7 @@ impl Cursor for TreeCursor<'_> {
             Direction::Forward | Direction::Backward => return Ok(None),
         };
         self.at = at;
+        self.scan.found(entry.0, entry.1);
         Ok(Some(entry))
     }
 

@@ -198,6 +198,7 @@ impl Admission {
 
     /// Runs `work`, which keeps a [`ClientPermit`], on a thread. What it spawns belongs to the runtime of the caller.
     pub(crate) fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+        let work = settee_service::threads::tallied(work);
         let caller = tokio::runtime::Handle::current();
         let threads = self.threads.threads.as_ref().expect("they are there until the end");
         // The clock of such a test jumps ahead when its runtime has nothing to do, so it must know of the thread.

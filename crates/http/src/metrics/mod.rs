@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hyper::{Method, StatusCode};
 use parking_lot::Mutex;
+use settee_database::Reads;
 
 use cells::Cells;
 use histogram::{BUCKETS, Distribution, bucket};
@@ -88,6 +89,8 @@ pub struct SlowRequest {
     pub is_view: bool,
     /// The time that it took.
     pub duration_ms: u64,
+    /// What it read from the store.
+    pub reads: Reads,
     /// How long ago it ended.
     pub ago_ms: u64,
 }

@@ -240,7 +240,9 @@ pub(super) fn server(data: &Path) -> Vec<Finding> {
         if let Some(worst) = slow.iter().max_by_key(|slow| number(**slow, "duration_ms")) {
             let (count, ms, ago_s) = (slow.len(), number(*worst, "duration_ms"), number(*worst, "ago_s"));
             let found = format!(
-                "{count} {what} were slow of late; the worst took {ms} ms, {ago_s} s ago: {}",
+                "{count} {what} were slow of late; the worst took {ms} ms and read {} entries ({} bytes), {ago_s} s ago: {}",
+                number(*worst, "entries"),
+                number(*worst, "read_bytes"),
                 text(*worst, "request")
             );
             findings.push(Finding::warning(found, advice));

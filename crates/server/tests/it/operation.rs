@@ -73,6 +73,9 @@ fn each_request_has_a_line_and_slow_ones_a_warning() {
     let headers = [("X-Couch-Request-ID", "mine-1")];
     client.request("GET", "/db?x=1", &headers, b"").unwrap().expect(200);
     client.get("/db/_changes?feed=longpoll&since=0&timeout=1").expect(200);
+    let docs: Vec<String> = (0..40).map(|n| format!("{{\"_id\":\"{n}\"}}")).collect();
+    client.post("/db/_bulk_docs", &format!("{{\"docs\":[{}]}}", docs.join(","))).expect(201);
+    client.get("/db/_all_docs?include_docs=true").expect(200);
     client.put("/_node/_local/_config/log/slow_request_ms", "\"infinity\"").expect(200);
     client.get("/db/none").expect(404);
     let log = client.get("/_node/_local/_log?bytes=100000").expect(200);
@@ -83,6 +86,10 @@ fn each_request_has_a_line_and_slow_ones_a_warning() {
         "{log}"
     );
     assert!(log.contains(" mine-1 a slow request method=GET target=/db?x=1 "), "{log}");
+    let all = log.lines().find(|line| line.contains("a slow request method=GET target=/db/_all_docs")).unwrap();
+    let number = |name: &str| all.split(name).nth(1)?.split(' ').next()?.parse::<u64>().ok();
+    assert!(number(" entries=").unwrap() >= 40 && number(" read_bytes=").unwrap() > 400, "{all}");
+    assert!(number(" reads=").unwrap() < 40, "{all}");
     assert!(!log.contains("a slow request method=GET target=/db/_changes"), "feeds wait: {log}");
     assert!(!log.contains("a slow request method=GET target=/db/none"), "{log}");
     assert!(fs::read_to_string(directory.path().join("settee.log")).unwrap().starts_with(&log));

@@ -251,6 +251,12 @@ fn a_record_that_spans_blocks_is_cut_wherever_it_ends() {
         let is_expected = matches!(last, Some(log::Item::Damage { offset, is_last: true, .. }) if offset == start);
         assert!(is_expected && log::is_cut(cut, start), "{end}: {last:?}");
     }
+    // The file has its length, but not all of its bytes.
+    for lost in [2, 15, 4000] {
+        let mut torn = bytes.clone();
+        torn[bytes.len() - lost..].fill(0);
+        assert!(log::is_cut(&torn, start), "{lost}");
+    }
     // What follows it whole was written after it.
     bytes[start + 40] ^= 1;
     assert!(!log::is_cut(&bytes, start));
