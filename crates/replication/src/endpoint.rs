@@ -165,7 +165,13 @@ impl Endpoint {
     #[must_use]
     pub fn server_uri(&self) -> String {
         let database = self.database_uri();
-        database.rfind('/').map(|end| database[..end].to_owned()).unwrap_or_default()
+        // What is no database but a server has nothing behind its host.
+        let host = database.find("://").map_or(0, |scheme| scheme + 3);
+        match database[host..].rfind('/') {
+            Some(end) => database[..host + end].to_owned(),
+            None if host > 0 => database,
+            None => String::new(),
+        }
     }
 }
 
@@ -174,6 +180,14 @@ fn is_url(text: &str) -> bool {
 }
 
 impl Remote {
+    /// The database of this name, where this is the URL of its server.
+    #[must_use]
+    pub fn database(&self, name: &str) -> Self {
+        let name = utf8_percent_encode(name, COMPONENT);
+        let below = |url: &str| format!("{}/{name}/", url.trim_end_matches('/'));
+        Self { path: below(&self.path), url: below(&self.url), ..self.clone() }
+    }
+
     fn parse(
         url: &str,
         headers: Option<Value<'_>>,

@@ -56,7 +56,7 @@ impl ReplicationId {
     pub async fn compute(spec: &Spec, identity: &Identity, source: &Peer) -> Result<Self, IdError> {
         let code = match &spec.filter {
             Filter::Function { design, name } => Some(fetch(source, design, name).await?),
-            Filter::All | Filter::BuiltIn(_) | Filter::DocIds(_) | Filter::Selector(_) => None,
+            Filter::All | Filter::AllButDesign | Filter::BuiltIn(_) | Filter::DocIds(_) | Filter::Selector(_) => None,
         };
         Ok(Self::of(spec, identity, code.as_deref().unwrap_or_default()))
     }
@@ -195,7 +195,7 @@ fn write_headers(term: &mut Term, remote: &Remote) {
 fn filter_elements(spec: &Spec) -> usize {
     match &spec.filter {
         Filter::All => 0,
-        Filter::DocIds(_) | Filter::Selector(_) => 1,
+        Filter::AllButDesign | Filter::DocIds(_) | Filter::Selector(_) => 1,
         Filter::Function { .. } | Filter::BuiltIn(_) => 2,
     }
 }
@@ -204,6 +204,7 @@ fn write_filter(term: &mut Term, spec: &Spec, code: &str) {
     let parameters = spec.query_params.clone().unwrap_or_else(Json::empty_object);
     match &spec.filter {
         Filter::All => {}
+        Filter::AllButDesign => term.binary(b"all_but_design"),
         Filter::Function { .. } => {
             term.binary(code.as_bytes());
             term.json(parameters.value());

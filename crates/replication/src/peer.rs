@@ -8,6 +8,7 @@ mod changes;
 mod database;
 mod documents;
 mod open_revs;
+mod plain;
 #[cfg(test)]
 mod tests;
 
@@ -34,6 +35,7 @@ use crate::transport::{Body, Lasting, Transport, TransportError, full_body};
 pub(crate) use changes::{ChangesQuery, Feed};
 pub(crate) use documents::{BulkDocs, Put, Refused, Wanted};
 pub(crate) use open_revs::{Arriving, OpenRevs};
+pub use plain::{Download, List, Reply, Verb};
 
 /// The characters that may stay as they are in a segment of a path or in a value of a query.
 pub(crate) const COMPONENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');

@@ -129,7 +129,7 @@ impl Context {
         let Refused { id, rev, error, reason } = refused;
         let target = self.target.endpoint();
         tracing::warn!("replication could not write document `{id}`, revision {rev}, to {target}: {error}: {reason}");
-        self.progress.update(|statistics| statistics.doc_write_failures += 1);
+        self.progress.refused(format!("`{id}`, revision {rev}: {error}: {reason}"));
     }
 }
 

@@ -62,6 +62,9 @@ pub enum Filter {
     /// All.
     #[default]
     All,
+    /// All but design documents. No server has such a filter: they are left out where the feed is read. It has checkpoints of
+    /// its own, so that design documents can come later by `_design`, when their functions no longer judge what is old.
+    AllButDesign,
     /// Those that a filter function `ddoc/name` of the source lets pass.
     Function {
         /// The name of the design document, without `_design/`.

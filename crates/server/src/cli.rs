@@ -11,6 +11,7 @@ use crate::config::check::Severity;
 use crate::config::show::check_file;
 use crate::config::{Configuration, Given, Options, guide};
 use crate::environment;
+use crate::migrate::MigrateArgs;
 
 /// Settee: a CouchDB-compatible document database in one program.
 ///
@@ -72,6 +73,19 @@ pub(crate) enum Command {
     Backup(BackupArgs),
     /// Make a data directory of a backup, or a database of its file
     Restore(RestoreArgs),
+    /// Move a whole CouchDB in, version 1 to 3, or another Settee, while it is used
+    ///
+    /// Databases come with their leaf revisions (conflicts and tombstones too), attachments, security objects and limits; so do
+    /// local documents, users, administrators and the settings that applications notice. Documents of _replicator go
+    /// to replicator_paused, where nothing runs. Run it as often as you like: it copies what is new, and goes on where it was
+    /// killed. Then compare both sides:
+    ///
+    ///   settee migrate http://admin:password@old:5984 --to http://admin:password@127.0.0.1:5984
+    ///   settee migrate http://admin:password@old:5984 --to http://admin:password@127.0.0.1:5984 --verify
+    ///
+    /// docs/from-couchdb.md tells of the whole way, and of the way back.
+    #[command(verbatim_doc_comment)]
+    Migrate(MigrateArgs),
     /// Run user code for a server; not to be called by hand
     #[command(hide = true)]
     Worker,

@@ -22,6 +22,7 @@ mod lock;
 mod log;
 mod maintenance;
 mod memory;
+mod migrate;
 mod names;
 mod operation;
 mod process;
@@ -29,6 +30,7 @@ mod query_servers;
 mod replication;
 mod salvage;
 mod serve;
+mod site;
 mod telemetry;
 mod time;
 mod tls;
@@ -66,6 +68,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Verify(args) => args.run(),
         Command::Salvage(args) => args.run(),
         Command::Backup(args) => args.run(),
+        Command::Migrate(args) => args.run(),
         Command::Restore(args) => args.run().map(|()| ExitCode::SUCCESS),
         Command::Config(args) => args.run(),
     }

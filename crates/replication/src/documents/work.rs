@@ -192,7 +192,9 @@ impl Work {
                 let documents = replicator.state.try_lock().map_or(0, |state| state.documents.entries.len() as u64);
                 Next::Again(FILTER_CHECK_S + (replicator.dependencies.random)() % (1 + documents / 5))
             }
-            Filter::All | Filter::BuiltIn(_) | Filter::DocIds(_) | Filter::Selector(_) => Next::End,
+            Filter::All | Filter::AllButDesign | Filter::BuiltIn(_) | Filter::DocIds(_) | Filter::Selector(_) => {
+                Next::End
+            }
         }
     }
 

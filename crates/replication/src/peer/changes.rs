@@ -5,7 +5,7 @@ use settee_model::json::{Json, Value};
 
 use super::{Ask, Peer, PeerError, Stream, encoded};
 use crate::spec::{Filter, Spec};
-use crate::text::{Rows, Splitter};
+use crate::text::{Rows, Splitter, member};
 use crate::transport::TransportError;
 
 /// The parameters of `_changes`, apart from `since`.
@@ -15,6 +15,7 @@ pub(crate) struct ChangesQuery {
     /// A filter that is sent as a body.
     body: Option<Bytes>,
     pub(crate) feed: Feed,
+    leaves_out_design: bool,
 }
 
 /// Kinds of feeds.
@@ -41,7 +42,7 @@ impl ChangesQuery {
         let mut query = format!("feed={name}&style={style}&heartbeat={heartbeat_ms}");
         let mut body = None;
         match &spec.filter {
-            Filter::All => {}
+            Filter::All | Filter::AllButDesign => {}
             Filter::Function { design, name } => {
                 query.push_str(&format!("&filter={}", encoded(&format!("{design}/{name}"))));
             }
@@ -66,7 +67,12 @@ impl ChangesQuery {
         if let (Some(parameters), Filter::Function { .. } | Filter::BuiltIn(_)) = (&spec.query_params, &spec.filter) {
             query.push_str(&filter_parameters(parameters.value(), spec.filter == Filter::BuiltIn("_view".to_owned())));
         }
-        Self { query, body, feed }
+        Self { query, body, feed, leaves_out_design: spec.filter == Filter::AllButDesign }
+    }
+
+    /// Whether a row of the feed is wanted.
+    pub(crate) fn keeps(&self, row: &[u8]) -> bool {
+        !self.leaves_out_design || member(row, "id").is_none_or(|id| !id.starts_with(b"\"_design/"))
     }
 }
 

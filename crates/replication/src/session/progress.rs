@@ -3,9 +3,15 @@
 use parking_lot::Mutex;
 use settee_model::json::Json;
 
+/// So many refusals are remembered; all are counted.
+const REFUSALS_MAX: usize = 100;
+
 /// Shared by a session, its workers and whoever wants to know.
 #[derive(Debug, Default)]
-pub struct Progress(Mutex<Statistics>);
+pub struct Progress {
+    statistics: Mutex<Statistics>,
+    refusals: Mutex<Vec<String>>,
+}
 
 /// The counters and positions of a replication, under the names that CouchDB shows in `_active_tasks`, `_scheduler/jobs` and
 /// `_replicator` documents. Sequences are JSON text; `None` shows as `null` or 0.
@@ -21,6 +27,10 @@ pub struct Statistics {
     pub docs_written: u64,
     /// Revisions that the target refused.
     pub doc_write_failures: u64,
+    /// Of [`Self::docs_written`], those of sessions before.
+    pub docs_written_before: u64,
+    /// Of [`Self::doc_write_failures`], those of sessions before.
+    pub doc_write_failures_before: u64,
     /// `_bulk_get` requests.
     pub bulk_get_attempts: u64,
     /// Revisions that came by `_bulk_get`.
@@ -49,17 +59,32 @@ impl Statistics {
         ] {
             *ours = theirs.max(*ours);
         }
+        (self.docs_written_before, self.doc_write_failures_before) = (self.docs_written, self.doc_write_failures);
     }
 }
 
 impl Progress {
     /// A copy of the counters.
     pub fn statistics(&self) -> Statistics {
-        self.0.lock().clone()
+        self.statistics.lock().clone()
+    }
+
+    /// The first documents that the target refused, each with its revision and the reason.
+    pub fn refusals(&self) -> Vec<String> {
+        self.refusals.lock().clone()
+    }
+
+    /// Counts a document that the target refused.
+    pub(crate) fn refused(&self, text: String) {
+        self.update(|statistics| statistics.doc_write_failures += 1);
+        let mut refusals = self.refusals.lock();
+        if refusals.len() < REFUSALS_MAX {
+            refusals.push(text);
+        }
     }
 
     /// Changes the counters.
     pub(crate) fn update(&self, change: impl FnOnce(&mut Statistics)) {
-        change(&mut self.0.lock());
+        change(&mut self.statistics.lock());
     }
 }

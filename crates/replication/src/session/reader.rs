@@ -78,7 +78,7 @@ impl Reader {
                 Ok(Some(row)) => {
                     rows += 1;
                     last = Some(row.clone());
-                    if self.items.send(Item::Row(row)).await.is_err() {
+                    if self.query.keeps(&row) && self.items.send(Item::Row(row)).await.is_err() {
                         return Ok(None);
                     }
                 }

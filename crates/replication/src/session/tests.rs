@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::session::{Control, Failure, Outcome, Statistics};
+use crate::spec::Filter;
 use crate::testing::{Database, Leaf, Missing, Sequences, Server, Sides, services, spec};
 use crate::transport::{Body, BoxFuture, Transport, TransportError};
 
@@ -124,6 +125,20 @@ async fn options_of_a_replication() {
     assert_eq!(server.database("a").state(), server.database("b").state());
     answer(&sides(&server).run(&spec("a", "c", "\"create_target\":true"), &services()).await.0);
     assert_eq!(server.database("a").state(), server.database("c").state());
+}
+
+#[tokio::test(start_paused = true)]
+async fn design_documents_can_come_later() {
+    let server = varied(Sequences::Strings, Missing::default());
+    let mut others = spec("a", "b", "");
+    others.filter = Filter::AllButDesign;
+    let (_, statistics) = sides(&server).run(&others, &services()).await;
+    assert_eq!((statistics.docs_written, statistics.docs_written_before), (8, 0));
+    assert!(!server.database("b").state().contains_key("_design/d"));
+    let (_, again) = sides(&server).run(&others, &services()).await;
+    assert_eq!((again.docs_written, again.docs_written_before), (8, 8), "its checkpoint covers what was left out");
+    answer(&sides(&server).run(&spec("a", "b", "\"doc_ids\":[\"_design/d\"]"), &services()).await.0);
+    assert_eq!(server.database("a").state(), server.database("b").state());
 }
 
 #[tokio::test(start_paused = true)]

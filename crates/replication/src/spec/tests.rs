@@ -111,6 +111,13 @@ fn endpoints() {
     assert_eq!(endpoint.server_uri(), "https://host/a");
     let local = spec("").source;
     assert_eq!((local.database_uri().as_str(), local.server_uri().as_str()), ("/a", ""));
+    // A server instead of a database.
+    let server = spec(",\"source\":\"https://ann:x@host:1/couch\"").source;
+    let Endpoint::Remote(remote) = server else { panic!("{server}") };
+    let database = Endpoint::Remote(remote.database("a/b é"));
+    assert_eq!(database.database_uri(), "https://host:1/couch/a%2Fb%20%C3%A9");
+    assert_eq!(database.server_uri(), "https://host:1/couch");
+    assert_eq!(spec(",\"source\":\"http://host:1\"").source.server_uri(), "http://host:1");
     let named = |name: &str| spec(&format!(",\"source\":\"{name}\"")).source.database_uri();
     assert_eq!(named("a/b+c"), "/a%2Fb%2Bc");
     assert_eq!(named("_replicator"), "/_replicator");

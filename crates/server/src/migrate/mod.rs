@@ -1,0 +1,321 @@
+//! `settee migrate`: a whole CouchDB, or another Settee, moves in over HTTP, as often as it is wanted, and is compared.
+//!
+//! Documents go by replication ([`database`]), whose checkpoints on both sides make it resumable and later runs short. What
+//! replication does not bring is copied besides: settings of databases, local documents ([`local`]), administrators and
+//! settings of the server ([`config`]). [`verify`] compares both sides. The target is a running server.
+
+mod config;
+mod database;
+mod local;
+mod progress;
+mod verify;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail, ensure};
+use clap::Args;
+use settee_model::json::{Json, Value};
+use settee_replication::{Tuning, Verb};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use crate::commands::say;
+use crate::site::{self, Site};
+use database::Moved;
+use progress::Board;
+
+/// Milliseconds between checkpoints: so much is done again after a crash.
+const CHECKPOINT_MS: u64 = 5000;
+
+/// Milliseconds without a sign of life. Old servers compute for long before the first row of a feed.
+const TIMEOUT_MS: u64 = 120_000;
+
+/// So many databases are asked at the same time how much they hold.
+const SURVEYED_TOGETHER: usize = 32;
+
+/// `settee migrate`
+#[derive(Debug, Args)]
+pub(crate) struct MigrateArgs {
+    /// The server to move from, with an administrator: http://user:password@old:5984
+    #[arg(value_name = "URL")]
+    source: String,
+    /// The running Settee to move to, with an administrator
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:5984")]
+    to: String,
+    /// Compare both sides instead of moving; ends with 0 if they are equal
+    #[arg(long)]
+    verify: bool,
+    /// With --verify: compare which revisions there are, but not what is in them
+    #[arg(long, requires = "verify")]
+    leaves_only: bool,
+    /// Only this database; can be given several times. Administrators and settings then stay where they are
+    #[arg(long, value_name = "NAME")]
+    database: Vec<String>,
+    /// So many databases at the same time
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
+    parallel: u32,
+    /// Leave design documents for a later run, so that no validate_doc_update function judges what moves until then
+    #[arg(long)]
+    without_design: bool,
+    /// Leave administrators and settings where they are
+    #[arg(long)]
+    without_config: bool,
+    /// Begin at the first change and not where the last run ended
+    #[arg(long, conflicts_with = "verify")]
+    anew: bool,
+    /// A file of certificates to trust instead of those that browsers trust
+    #[arg(long, value_name = "FILE")]
+    authorities: Option<PathBuf>,
+}
+
+/// A database that moves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Job {
+    name: String,
+    /// Its name at the target.
+    to: String,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Ordinary,
+    /// `_users`: who may do what there, and its design document, are the server's.
+    Users,
+    /// A `_replicator` database: its documents go into a database that no scheduler looks at.
+    Replicator,
+}
+
+/// What `_replicator` databases are called where nothing of them runs.
+const PAUSED: &str = "replicator_paused";
+
+impl Job {
+    /// `None`: a database of the source's own.
+    fn of(name: &str) -> Option<Self> {
+        let (to, kind) = match name {
+            "_users" => (name.to_owned(), Kind::Users),
+            "_replicator" => (PAUSED.to_owned(), Kind::Replicator),
+            _ if name.starts_with('_') => return None,
+            _ => match name.strip_suffix("/_replicator") {
+                Some(prefix) => (format!("{prefix}/{PAUSED}"), Kind::Replicator),
+                None => (name.to_owned(), Kind::Ordinary),
+            },
+        };
+        Some(Self { name: name.to_owned(), to, kind })
+    }
+}
+
+/// Both servers.
+pub(super) struct Sites {
+    source: Site,
+    target: Site,
+}
+
+impl MigrateArgs {
+    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no threads")?;
+        let is_well = runtime.block_on(async { if self.verify { self.compare().await } else { self.copy().await } });
+        runtime.shutdown_background();
+        Ok(if is_well? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn tuning(&self) -> Tuning {
+        Tuning {
+            checkpoint_interval_ms: CHECKPOINT_MS,
+            connection_timeout_ms: TIMEOUT_MS,
+            use_checkpoints: !self.anew,
+            ..Tuning::default()
+        }
+    }
+
+    async fn sites(&self) -> anyhow::Result<Arc<Sites>> {
+        let network = site::network(self.authorities.as_deref())?;
+        let source = Site::new(&self.source, &network, &self.tuning()).context("the source")?;
+        let target = Site::new(&self.to, &network, &self.tuning()).context("the target (--to)")?;
+        for (site, what) in [(&source, "source"), (&target, "target")] {
+            let reply = site.root().request(Verb::Get, "", "").await.with_context(|| format!("the {what}"))?;
+            let json = reply.json().with_context(|| format!("the {what} does not answer as CouchDB does"))?;
+            let version = json.value().get("version").map(Value::to_text).unwrap_or_default();
+            let vendor = json.value().get("vendor").and_then(|vendor| vendor.get("name")).map(Value::to_text);
+            let vendor = vendor.filter(|name| name == "Settee").unwrap_or_else(|| "CouchDB".to_owned());
+            eprintln!("{what}: {vendor} {version} at {}", site.root().endpoint());
+        }
+        Ok(Arc::new(Sites { source, target }))
+    }
+
+    /// The databases that move, in the order of their names.
+    async fn jobs(&self, sites: &Sites) -> anyhow::Result<Vec<Job>> {
+        let reply = sites.source.root().request(Verb::Get, "_all_dbs", "").await?;
+        let json = reply.json().context("the databases of the source cannot be listed")?;
+        let names: Vec<String> = json.value().elements().map(Value::to_text).collect();
+        for wanted in &self.database {
+            ensure!(names.contains(wanted), "the source has no database {wanted}");
+        }
+        let is_wanted = |name: &&String| self.database.is_empty() || self.database.contains(name);
+        let jobs: Vec<Job> = names.iter().filter(is_wanted).filter_map(|name| Job::of(name)).collect();
+        if let Some(double) = jobs.iter().find(|job| jobs.iter().any(|other| other.to == job.to && other != *job)) {
+            bail!("two databases of the source would be {} here; move them one by one with --database", double.to);
+        }
+        Ok(jobs)
+    }
+
+    async fn copy(&self) -> anyhow::Result<bool> {
+        let sites = self.sites().await?;
+        let jobs = self.jobs(&sites).await?;
+        let has_config = self.database.is_empty() && !self.without_config;
+        let mut notes = Vec::new();
+        let found = if has_config { config::read(&sites.source, &mut notes).await? } else { None };
+        if let Some(found) = &found {
+            // First, because documents may be as large as the source allows.
+            config::apply_settings(found, &sites.target, &mut notes).await?;
+        }
+        let options = database::Options { has_design: !self.without_design, tuning: self.tuning() };
+        let board = Board::new(jobs.len());
+        survey(&sites, &jobs, &board).await?;
+        let ticker = tokio::spawn(Arc::clone(&board).tell());
+        let (places, options) = (Arc::new(Semaphore::new(self.parallel as usize)), Arc::new(options));
+        let mut running = JoinSet::new();
+        for (index, job) in jobs.iter().cloned().enumerate() {
+            let (sites, places, options) = (Arc::clone(&sites), Arc::clone(&places), Arc::clone(&options));
+            let board = Arc::clone(&board);
+            running.spawn(async move {
+                let _place = places.acquire_owned().await;
+                let moved = database::copy(&sites, &job, &options, &board, index).await;
+                board.done(index);
+                (job, moved)
+            });
+        }
+        let mut totals = Totals::default();
+        while let Some(ended) = running.join_next().await {
+            let (job, moved) = ended?;
+            totals.add(&job, moved, &mut notes);
+        }
+        ticker.abort();
+        board.end();
+        if let Some(found) = &found {
+            // Last, because the first administrator shuts out who has no name.
+            config::apply_admins(found, &sites.target, &mut notes).await?;
+        }
+        notes.iter().for_each(|note| say(&format!("{note}\n")));
+        say(&totals.in_words(board.seconds()));
+        Ok(totals.is_well())
+    }
+
+    async fn compare(&self) -> anyhow::Result<bool> {
+        let sites = self.sites().await?;
+        let jobs = self.jobs(&sites).await?;
+        let depth = if self.leaves_only { verify::Depth::Leaves } else { verify::Depth::Contents };
+        let places = Arc::new(Semaphore::new(self.parallel as usize));
+        let mut running = JoinSet::new();
+        let has_design = !self.without_design;
+        for job in jobs {
+            let (sites, places) = (Arc::clone(&sites), Arc::clone(&places));
+            running.spawn(async move {
+                let _place = places.acquire_owned().await;
+                let report = verify::compare(&sites, &job, depth, has_design).await;
+                (job, report)
+            });
+        }
+        let mut reports = Vec::new();
+        while let Some(ended) = running.join_next().await {
+            reports.push(ended?);
+            eprintln!("compared {} databases, {} left", reports.len(), running.len());
+        }
+        reports.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
+        Ok(verify::show(&reports))
+    }
+}
+
+/// Finds out how much there is, for those who wait.
+async fn survey(sites: &Arc<Sites>, jobs: &[Job], board: &Arc<Board>) -> anyhow::Result<()> {
+    for (batch, first) in jobs.chunks(SURVEYED_TOGETHER).zip((0..).step_by(SURVEYED_TOGETHER)) {
+        let mut asked = JoinSet::new();
+        for (job, index) in batch.iter().zip(first..) {
+            let (source, board) = (sites.source.database(&job.name)?, Arc::clone(board));
+            asked.spawn(async move {
+                // What is wrong with it shows when it is moved.
+                let Ok(reply) = source.request(Verb::Get, "", "").await else { return };
+                let info = reply.json().ok();
+                if let Some(seq) = info.as_ref().and_then(|info| info.value().get("update_seq")) {
+                    board.expect(index, &Json::trusted(seq.raw().to_vec()));
+                }
+            });
+        }
+        asked.join_all().await;
+    }
+    Ok(())
+}
+
+#[derive(Default)]
+struct Totals {
+    databases: u64,
+    failed: u64,
+    written: u64,
+    refused: u64,
+    local: u64,
+}
+
+impl Totals {
+    fn add(&mut self, job: &Job, moved: anyhow::Result<Moved>, notes: &mut Vec<String>) {
+        self.databases += 1;
+        match moved {
+            Ok(moved) => {
+                self.written += moved.written;
+                self.refused += moved.refused;
+                self.local += moved.local;
+                let of_it = |note: &String| format!("{}: {note}", job.name);
+                notes.extend(moved.notes.iter().map(of_it));
+                if moved.refused > 0 {
+                    notes.push(format!("{}: {} revisions were refused, among them", job.name, moved.refused));
+                    notes.extend(moved.refusals.iter().map(|refusal| format!("    {refusal}")));
+                }
+            }
+            Err(error) => {
+                self.failed += 1;
+                notes.push(format!("{}: FAILED: {error:#}", job.name));
+            }
+        }
+    }
+
+    fn is_well(&self) -> bool {
+        self.failed == 0 && self.refused == 0
+    }
+
+    fn in_words(&self, seconds: f64) -> String {
+        let Self { databases, failed, written, refused, local } = self;
+        let rate = *written as f64 / seconds.max(0.001);
+        let mut text = format!(
+            "{databases} databases: {written} revisions and {local} local documents were copied in {seconds:.1} s ({rate:.0}/s)\n"
+        );
+        if !self.is_well() {
+            text.push_str(&format!(
+                "{failed} databases failed and {refused} revisions were refused. Run the same command again once the reason is \
+                 gone; with --anew if revisions were refused\n"
+            ));
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_databases() {
+        let check = |name: &str, to: &str, kind: Kind| {
+            assert_eq!(Job::of(name).unwrap(), Job { name: name.to_owned(), to: to.to_owned(), kind });
+        };
+        check("a", "a", Kind::Ordinary);
+        check("a/_users", "a/_users", Kind::Ordinary);
+        check("_users", "_users", Kind::Users);
+        check("_replicator", "replicator_paused", Kind::Replicator);
+        check("a/b/_replicator", "a/b/replicator_paused", Kind::Replicator);
+        for own in ["_global_changes", "_dbs", "_nodes", "_metadata"] {
+            assert_eq!(Job::of(own), None, "{own}");
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! [`Board`]: how far a run is, told on the standard error.
+//!
+//! What is ahead is measured in sequences, whose numbers all versions of CouchDB show: they count changes.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use settee_model::json::{Json, Value};
+use settee_replication::Progress;
+
+use crate::environment;
+
+/// How often a terminal is told.
+const NEWS: Duration = Duration::from_secs(1);
+
+/// Of these, one goes into a log.
+const LINES: u32 = 10;
+
+/// How far each database is.
+pub(super) struct Board {
+    rows: Mutex<Vec<Row>>,
+    begun_us: u64,
+    is_terminal: bool,
+}
+
+#[derive(Default)]
+struct Row {
+    is_done: bool,
+    /// The source's sequence at the beginning.
+    end: u64,
+    /// Where its replication began.
+    since: Option<u64>,
+    /// Revisions that ended sessions have written.
+    written: u64,
+    /// Changes that they have passed.
+    passed: u64,
+    progress: Option<Arc<Progress>>,
+}
+
+impl Row {
+    /// Revisions written, changes passed and changes ahead.
+    fn figures(&mut self) -> (u64, u64, u64) {
+        let ahead = if self.is_done { 0 } else { self.end };
+        let Some(progress) = &self.progress else { return (self.written, self.passed, ahead) };
+        let statistics = progress.statistics();
+        let Some(through) = statistics.through_seq.as_ref().map(|seq| number(seq.value())) else {
+            return (self.written, self.passed, ahead);
+        };
+        let since = *self.since.get_or_insert(through);
+        let written = statistics.docs_written - statistics.docs_written_before;
+        // The second replication, which only looks for design documents, begins from the beginning once more.
+        let passed = through.saturating_sub(since).max(self.passed);
+        (self.written + written, passed, ahead.saturating_sub(since + passed))
+    }
+}
+
+impl Board {
+    pub(super) fn new(databases: usize) -> Arc<Self> {
+        let rows = std::iter::repeat_with(Row::default).take(databases).collect();
+        let is_terminal = std::io::stderr().is_terminal();
+        Arc::new(Self { rows: Mutex::new(rows), begun_us: environment::monotonic_us(), is_terminal })
+    }
+
+    /// A database of the source has come to this sequence.
+    pub(super) fn expect(&self, index: usize, update_seq: &Json) {
+        self.rows.lock()[index].end = number(update_seq.value());
+    }
+
+    /// This is what its replication does.
+    pub(super) fn watch(&self, index: usize, progress: &Arc<Progress>) {
+        let row = &mut self.rows.lock()[index];
+        (row.written, row.passed, _) = row.figures();
+        row.progress = Some(Arc::clone(progress));
+    }
+
+    /// A database is through.
+    pub(super) fn done(&self, index: usize) {
+        let row = &mut self.rows.lock()[index];
+        (row.written, row.passed, _) = row.figures();
+        row.progress = None;
+        row.is_done = true;
+    }
+
+    /// Seconds since the beginning.
+    pub(super) fn seconds(&self) -> f64 {
+        environment::monotonic_us().saturating_sub(self.begun_us) as f64 / 1e6
+    }
+
+    /// Tells again and again.
+    pub(super) async fn tell(self: Arc<Self>) {
+        let mut timer = tokio::time::interval(NEWS);
+        timer.tick().await;
+        for tick in 1.. {
+            timer.tick().await;
+            if self.is_terminal {
+                eprint!("\r{}\x1b[K", self.line());
+                let _ = std::io::stderr().flush();
+            } else if tick % LINES == 0 {
+                eprintln!("{}", self.line());
+            }
+        }
+    }
+
+    /// The last line.
+    pub(super) fn end(&self) {
+        if self.is_terminal {
+            eprint!("\r\x1b[K");
+        }
+        eprintln!("{}", self.line());
+    }
+
+    fn line(&self) -> String {
+        let mut rows = self.rows.lock();
+        let (mut done, mut written, mut passed, mut ahead) = (0, 0, 0, 0);
+        for row in rows.iter_mut() {
+            let figures = row.figures();
+            written += figures.0;
+            passed += figures.1;
+            ahead += figures.2;
+            done += usize::from(row.is_done);
+        }
+        let (total, seconds) = (rows.len(), self.seconds().max(0.001));
+        drop(rows);
+        let eta = match passed {
+            _ if done == total => String::new(),
+            0 => ", the time left is not known yet".to_owned(),
+            _ => format!(", about {} left", duration(ahead as f64 / (passed as f64 / seconds))),
+        };
+        format!("{done}/{total} databases, {written} revisions, {:.0}/s{eta}", written as f64 / seconds)
+    }
+}
+
+/// The number of a sequence: `5`, `"5-opaque"` or `[5,"opaque"]`.
+fn number(seq: Value<'_>) -> u64 {
+    let first = if seq.is_array() { seq.elements().next().unwrap_or(seq) } else { seq };
+    let text = first.to_text();
+    text.split('-').next().and_then(|digits| digits.parse().ok()).unwrap_or(0)
+}
+
+fn duration(seconds: f64) -> String {
+    let seconds = seconds.ceil() as u64;
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds} s"),
+        (0, minutes, seconds) => format!("{minutes} min {seconds} s"),
+        (hours, minutes, _) => format!("{hours} h {minutes} min"),
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sequences_have_numbers() {
+        for (text, expected) in
+            [("5", 5), ("\"5\"", 5), ("\"12-g1AAA-x\"", 12), ("[7,\"g1\"]", 7), ("null", 0), ("\"\"", 0), ("\"x\"", 0)]
+        {
+            assert_eq!(number(Json::parse(text.as_bytes()).unwrap().value()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn times_are_told_in_two_units() {
+        for (seconds, expected) in [(0.2, "1 s"), (59.5, "1 min 0 s"), (61.0, "1 min 1 s"), (7260.0, "2 h 1 min")] {
+            assert_eq!(duration(seconds), expected);
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Whether both sides hold the same: [`compare`].
+//!
+//! All leaves of the source are asked for at the target, with what is in them ([`contents`]). What the target has besides shows in
+//! a sum of hashes over all documents and leaves of a side, for which their order does not matter: only if the sums differ,
+//! the hashes of the source are kept, and the target is read once more.
+
+mod contents;
+
+use std::collections::HashSet;
+
+use anyhow::Context as _;
+use settee_model::json::{Json, Value};
+use settee_replication::Peer;
+use sha2::{Digest as _, Sha256};
+
+use super::database::Setup;
+use super::{Job, Kind, Sites, local};
+use crate::commands::say;
+
+/// Documents that are compared together.
+const TOGETHER: usize = 100;
+
+/// So many differences of a database are shown; all are counted.
+const SHOWN: usize = 20;
+
+/// How closely to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Depth {
+    /// Which revisions there are.
+    Leaves,
+    /// What is in them too, with the digests of attachments.
+    Contents,
+}
+
+/// What was compared in a database, and what differs.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    documents: u64,
+    leaves: u64,
+    attachments: u64,
+    /// Local documents; `None` where the source does not list them.
+    local: Option<u64>,
+    differing: u64,
+    /// The first ones.
+    differences: Vec<String>,
+}
+
+impl Report {
+    fn differs(&mut self, what: String) {
+        self.differing += 1;
+        if self.differences.len() < SHOWN {
+            self.differences.push(what);
+        }
+    }
+}
+
+/// A document and its leaves, in the order of their names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Leaves {
+    id: String,
+    revs: Vec<String>,
+}
+
+impl Leaves {
+    /// Of a row of `_changes?style=all_docs`.
+    fn of(row: &[u8]) -> anyhow::Result<Self> {
+        let row = Json::parse(row).context("a row of _changes is no JSON")?;
+        let id = row.value().get("id").and_then(Value::as_str).context("a row of _changes has no id")?.into_owned();
+        let changes = row.value().get("changes").into_iter().flat_map(Value::elements);
+        let mut revs: Vec<String> =
+            changes.filter_map(|change| change.get("rev")).map(Value::to_text).collect();
+        revs.sort_unstable();
+        Ok(Self { id, revs })
+    }
+
+    fn hash(&self) -> u128 {
+        let mut hasher = Sha256::new();
+        for part in std::iter::once(&self.id).chain(&self.revs) {
+            hasher.update((part.len() as u64).to_le_bytes());
+            hasher.update(part);
+        }
+        let digest = hasher.finalize();
+        let mut half = [0; 16];
+        half.copy_from_slice(&digest[..16]);
+        u128::from_le_bytes(half)
+    }
+}
+
+/// Compares a database.
+pub(super) async fn compare(sites: &Sites, job: &Job, depth: Depth, has_design: bool) -> anyhow::Result<Report> {
+    let (source, target) = (sites.source.database(&job.name)?, sites.target.database(&job.to)?);
+    let here = Setup::read(&source).await.context("the source")?.context("it is gone at the source")?;
+    let mut report = Report::default();
+    let Some(there) = Setup::read(&target).await.context("the target")? else {
+        report.differs(format!("there is no database {} at the target", job.to));
+        return Ok(report);
+    };
+    compare_setup(job, &here, &there, &mut report);
+    // Design documents of the server's own databases are the server's.
+    let has_design = has_design && job.kind == Kind::Ordinary;
+    let theirs = compare_leaves(&source, &target, depth, has_design, &mut report).await?;
+    let sum = each(&target, has_design, async |_| Ok(())).await.context("the target")?;
+    if sum != theirs {
+        compare_rest(&source, &target, has_design, &mut report).await?;
+    }
+    if let Some((count, differing)) = local::compare(&source, &target).await.context("local documents")? {
+        report.local = Some(count);
+        differing.into_iter().for_each(|id| report.differs(format!("{id} is not the same")));
+    }
+    Ok(report)
+}
+
+fn compare_setup(job: &Job, here: &Setup, there: &Setup, report: &mut Report) {
+    if here.is_partitioned != there.is_partitioned {
+        report.differs("only one of both is partitioned".to_owned());
+    }
+    let mut pairs = vec![("_revs_limit", &here.revs_limit, &there.revs_limit)];
+    if job.kind == Kind::Ordinary {
+        pairs.push(("_security", &here.security, &there.security));
+    }
+    for (name, here, there) in pairs.into_iter().filter(|(_, here, there)| here != there) {
+        let [here, there] = [here, there].map(|json| String::from_utf8_lossy(json.as_bytes()).into_owned());
+        report.differs(format!("{name} is {here} at the source and {there} at the target"));
+    }
+}
+
+/// Looks for everything that the source has; answers the sum of its hashes.
+async fn compare_leaves(
+    source: &Peer,
+    target: &Peer,
+    depth: Depth,
+    has_design: bool,
+    report: &mut Report,
+) -> anyhow::Result<u128> {
+    let mut batch = Vec::new();
+    let sum = each(source, has_design, async |leaves: Leaves| {
+        report.documents += 1;
+        report.leaves += leaves.revs.len() as u64;
+        if depth == Depth::Contents {
+            batch.push(leaves);
+            if batch.len() == TOGETHER {
+                contents::compare(source, target, &std::mem::take(&mut batch), report).await?;
+            }
+        }
+        Ok(())
+    });
+    let sum = sum.await?;
+    contents::compare(source, target, &batch, report).await?;
+    Ok(sum)
+}
+
+/// Names the documents whose leaves differ.
+async fn compare_rest(source: &Peer, target: &Peer, has_design: bool, report: &mut Report) -> anyhow::Result<()> {
+    let mut missing = HashSet::new();
+    each(source, has_design, async |leaves: Leaves| {
+        missing.insert(leaves.hash());
+        Ok(())
+    })
+    .await?;
+    each(target, has_design, async |leaves: Leaves| {
+        if !missing.remove(&leaves.hash()) {
+            report.differs(format!("{}: the source does not have exactly the leaves {}", leaves.id, leaves.revs.join(", ")));
+        }
+        Ok(())
+    })
+    .await?;
+    if !missing.is_empty() {
+        each(source, has_design, async |leaves: Leaves| {
+            if missing.contains(&leaves.hash()) {
+                let revs = leaves.revs.join(", ");
+                report.differs(format!("{}: the target does not have exactly the leaves {revs}", leaves.id));
+            }
+            Ok(())
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// Gives all documents with their leaves to `take`; answers the sum of their hashes.
+async fn each(
+    peer: &Peer,
+    has_design: bool,
+    mut take: impl AsyncFnMut(Leaves) -> anyhow::Result<()>,
+) -> anyhow::Result<u128> {
+    let mut rows = peer.list("_changes?style=all_docs&heartbeat=10000").await?;
+    let mut sum = 0u128;
+    while let Some(row) = rows.next().await? {
+        let leaves = Leaves::of(&row)?;
+        if has_design || !leaves.id.starts_with("_design/") {
+            sum = sum.wrapping_add(leaves.hash());
+            take(leaves).await?;
+        }
+    }
+    Ok(sum)
+}
+
+/// Prints what was found; `true` if all is equal.
+pub(super) fn show(reports: &[(Job, anyhow::Result<Report>)]) -> bool {
+    let mut is_equal = true;
+    let (mut documents, mut leaves) = (0, 0);
+    for (job, report) in reports {
+        match report {
+            Ok(report) => {
+                documents += report.documents;
+                leaves += report.leaves;
+                is_equal &= report.differing == 0;
+                let verdict = if report.differing == 0 { "equal" } else { "DIFFERENT" };
+                let local = match report.local {
+                    Some(local) => format!("{local} local documents"),
+                    None => "local documents not listed by the source".to_owned(),
+                };
+                let Report { documents, leaves, attachments, .. } = report;
+                say(&format!(
+                    "{verdict}  {}: {documents} documents, {leaves} leaves, {attachments} attachments, {local}\n",
+                    job.name
+                ));
+                report.differences.iter().for_each(|difference| say(&format!("    {difference}\n")));
+                let more = report.differing - report.differences.len() as u64;
+                if more > 0 {
+                    say(&format!("    and {more} more differences\n"));
+                }
+            }
+            Err(error) => {
+                is_equal = false;
+                say(&format!("FAILED  {}: {error:#}\n", job.name));
+            }
+        }
+    }
+    let verdict = if is_equal { "both sides are equal" } else { "the sides are NOT equal" };
+    say(&format!("{} databases, {documents} documents, {leaves} leaves: {verdict}\n", reports.len()));
+    is_equal
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leaves_are_the_same_in_any_order() {
+        let of = |text: &str| Leaves::of(text.as_bytes()).unwrap();
+        let one = of(r#"{"seq":1,"id":"a","changes":[{"rev":"1-b"},{"rev":"1-a"}]}"#);
+        assert_eq!(one, of(r#"{"seq":"9-x","id":"a","changes":[{"rev":"1-a"},{"rev":"1-b"}],"deleted":true}"#));
+        for other in [
+            r#"{"id":"a","changes":[{"rev":"1-a"}]}"#,
+            r#"{"id":"b","changes":[{"rev":"1-a"},{"rev":"1-b"}]}"#,
+            r#"{"id":"a1-a","changes":[{"rev":"1-b"}]}"#,
+        ] {
+            assert_ne!(of(other).hash(), one.hash(), "{other}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! [`Site`]: a server that a command speaks to, CouchDB or Settee, as replication does: with its tries, its sessions and TLS.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use settee_model::json::{Json, write_string};
+use settee_replication::net::{Network, Options, TlsOptions, Trust};
+use settee_replication::{Connect as _, Endpoint, Peer, Remote, Tuning, User};
+
+/// A server.
+pub(crate) struct Site {
+    remote: Remote,
+    network: Arc<Network>,
+    tuning: Tuning,
+    root: Peer,
+}
+
+/// Connections to anywhere. `authorities` is a file of certificates to trust instead of those of the web.
+pub(crate) fn network(authorities: Option<&Path>) -> anyhow::Result<Arc<Network>> {
+    let trust = match authorities {
+        None => Trust::Web,
+        Some(path) => {
+            let text = std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()))?;
+            Trust::Authorities(text)
+        }
+    };
+    let options = Options { tls: TlsOptions { trust, identity: None }, ..Options::default() };
+    Ok(Arc::new(Network::new(&options, Arc::new(|_| true))?))
+}
+
+impl Site {
+    /// The server at `url`: `http://user:password@host:5984`, perhaps with a path in front of the databases.
+    pub(crate) fn new(url: &str, network: &Arc<Network>, tuning: &Tuning) -> anyhow::Result<Self> {
+        let remote = parse(url)?;
+        let root = connect(&remote, network, tuning)?;
+        Ok(Self { remote, network: Arc::clone(network), tuning: tuning.clone(), root })
+    }
+
+    /// A database at `url`: `http://user:password@host:5984/database`.
+    pub(crate) fn database_at(url: &str, network: &Arc<Network>, tuning: &Tuning) -> anyhow::Result<Peer> {
+        let remote = parse(url)?;
+        if remote.path.trim_matches('/').is_empty() {
+            bail!("the URL names no database: http://host:port/database");
+        }
+        connect(&remote, network, tuning)
+    }
+
+    /// What is asked of the server itself.
+    pub(crate) fn root(&self) -> &Peer {
+        &self.root
+    }
+
+    /// Its database of this name.
+    pub(crate) fn database(&self, name: &str) -> anyhow::Result<Peer> {
+        connect(&self.remote.database(name), &self.network, &self.tuning)
+    }
+}
+
+fn parse(url: &str) -> anyhow::Result<Remote> {
+    let mut text = Vec::new();
+    write_string(&mut text, url);
+    let json = Json::trusted(text);
+    match Endpoint::parse(Some(json.value()), None, &User::default()) {
+        Ok(Endpoint::Remote(remote)) if !remote.path.contains('?') => Ok(remote),
+        // It may hold a password, so it is not shown.
+        _ => bail!("a URL is given as http://user:password@host:5984 or with https; in passwords @ : / stand as %40 %3A %2F"),
+    }
+}
+
+fn connect(remote: &Remote, network: &Arc<Network>, tuning: &Tuning) -> anyhow::Result<Peer> {
+    let endpoint = Endpoint::Remote(remote.clone());
+    let transport = network.connect(&endpoint, tuning)?;
+    Ok(Peer::new(endpoint, transport, tuning))
+}
