@@ -37,15 +37,6 @@ impl Site {
         Ok(Self { remote, network: Arc::clone(network), tuning: tuning.clone(), root })
     }
 
-    /// A database at `url`: `http://user:password@host:5984/database`.
-    pub(crate) fn database_at(url: &str, network: &Arc<Network>, tuning: &Tuning) -> anyhow::Result<Peer> {
-        let remote = parse(url)?;
-        if remote.path.trim_matches('/').is_empty() {
-            bail!("the URL names no database: http://host:port/database");
-        }
-        connect(&remote, network, tuning)
-    }
-
     /// What is asked of the server itself.
     pub(crate) fn root(&self) -> &Peer {
         &self.root
@@ -64,7 +55,9 @@ fn parse(url: &str) -> anyhow::Result<Remote> {
     match Endpoint::parse(Some(json.value()), None, &User::default()) {
         Ok(Endpoint::Remote(remote)) if !remote.path.contains('?') => Ok(remote),
         // It may hold a password, so it is not shown.
-        _ => bail!("a URL is given as http://user:password@host:5984 or with https; in passwords @ : / stand as %40 %3A %2F"),
+        _ => bail!(
+            "a URL is given as http://user:password@host:5984 or with https; in passwords @ : / stand as %40 %3A %2F"
+        ),
     }
 }
 

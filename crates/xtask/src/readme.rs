@@ -1,4 +1,4 @@
-//! Runs the shell sessions of README.md and of the pages below docs/operation, each against a server of its own, and
+//! Runs the shell sessions of README.md and of the pages in docs and docs/operation, each against a server of its own, and
 //! compares what they print ([`run`]).
 //!
 //! A session is all blocks of a page fenced as `sh session`. Lines that begin with `#=>` hold what the
@@ -50,12 +50,13 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Tally> {
 /// The pages with sessions, as paths below the root. README.md must be one.
 fn pages(workspace: &Workspace) -> Result<Vec<String>> {
     let mut pages = vec!["README.md".to_owned()];
-    let folder = workspace.root.join("docs/operation");
-    for entry in std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
-        let name = entry?.file_name().to_string_lossy().into_owned();
-        let path = format!("docs/operation/{name}");
-        if name.ends_with(".md") && std::fs::read_to_string(workspace.root.join(&path))?.contains(FENCE) {
-            pages.push(path);
+    for folder in ["docs", "docs/operation"] {
+        for entry in std::fs::read_dir(workspace.root.join(folder)).with_context(|| format!("cannot read {folder}"))? {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            let path = format!("{folder}/{name}");
+            if name.ends_with(".md") && std::fs::read_to_string(workspace.root.join(&path))?.contains(FENCE) {
+                pages.push(path);
+            }
         }
     }
     pages.sort();

@@ -41,7 +41,9 @@ pub(super) async fn read(source: &Site, notes: &mut Vec<String>) -> anyhow::Resu
     match configuration(source.root()).await? {
         Ok(json) => Ok(Some(Found::of(json.value()))),
         Err(why) => {
-            notes.push(format!("the source does not show its configuration: no administrators and settings were copied: {why}"));
+            notes.push(format!(
+                "the source does not show its configuration: no administrators and settings were copied: {why}"
+            ));
             Ok(None)
         }
     }
@@ -159,17 +161,20 @@ mod tests {
                 found.settings.iter().map(|((section, key), value)| format!("{section}/{key}={value}")).collect();
             assert_eq!(found, expected, "{config}");
         };
-        check(r#"{"httpd":{"enable_cors":"true","port":"5984","bind_address":"0.0.0.0"}}"#, &["chttpd/enable_cors=true"]);
         check(
-            r#"{"chttpd":{"enable_cors":"false"},"httpd":{"enable_cors":"true"}}"#,
-            &["chttpd/enable_cors=false"],
+            r#"{"httpd":{"enable_cors":"true","port":"5984","bind_address":"0.0.0.0"}}"#,
+            &["chttpd/enable_cors=true"],
         );
+        check(r#"{"chttpd":{"enable_cors":"false"},"httpd":{"enable_cors":"true"}}"#, &["chttpd/enable_cors=false"]);
         check(r#"{"httpd":{"enable_cors":"true"},"chttpd":{"port":"1"}}"#, &["chttpd/enable_cors=true"]);
         check(
             r#"{"couch_httpd_auth":{"timeout":"900","secret":"*****","iterations":"10"}}"#,
             &["chttpd_auth/timeout=900"],
         );
-        check(r#"{"couchdb":{"uuid":"x","database_dir":"/d","max_document_size":"9"}}"#, &["couchdb/max_document_size=9"]);
+        check(
+            r#"{"couchdb":{"uuid":"x","database_dir":"/d","max_document_size":"9"}}"#,
+            &["couchdb/max_document_size=9"],
+        );
         check(r#"{"vhosts":{"a.example":"/db"},"log":{"level":"debug"}}"#, &["vhosts/a.example=/db"]);
     }
 }

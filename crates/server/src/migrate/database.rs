@@ -173,8 +173,14 @@ async fn replicate(
     for _ in 0..SESSIONS_MAX {
         let progress = Arc::new(Progress::default());
         board.watch(index, &progress);
-        let session =
-            Session::new(Arc::clone(&spec), id.clone(), source.clone(), target.clone(), services(), Arc::clone(&progress));
+        let session = Session::new(
+            Arc::clone(&spec),
+            id.clone(),
+            source.clone(),
+            target.clone(),
+            services(),
+            Arc::clone(&progress),
+        );
         let (_control, controlled) = watch::channel(Control::Run);
         let outcome = session.run(controlled).await;
         let Statistics { docs_written, docs_written_before, doc_write_failures, doc_write_failures_before, .. } =

@@ -3,7 +3,7 @@
 
 use anyhow::Context as _;
 use settee_model::json::{Json, Value, write_string};
-use settee_replication::{Peer, PeerError, Verb};
+use settee_replication::{List, Peer, PeerError, Verb};
 
 /// So many are compared together …
 const TOGETHER: usize = 100;
@@ -46,67 +46,69 @@ impl Local {
 
 /// Copies those that differ; answers how many, or `None` if the source does not list any.
 pub(super) async fn copy(source: &Peer, target: &Peer) -> anyhow::Result<Option<u64>> {
+    let Some(mut locals) = Locals::open(source).await? else { return Ok(None) };
     let mut copied = 0;
-    let listed = each(source, async |batch: &[Local]| {
-        for (index, there) in differing(batch, target).await? {
-            let put = target.request(Verb::Put, &Peer::document_path(&batch[index].id), batch[index].body(
-                there.as_ref().map(Json::value),
-            ));
-            put.await?.json().with_context(|| batch[index].id.clone())?;
+    while let Some(batch) = locals.next_batch().await? {
+        for (index, there) in differing(&batch, target).await? {
+            let local = &batch[index];
+            let body = local.body(there.as_ref().map(Json::value));
+            let put = target.request(Verb::Put, &Peer::document_path(&local.id), body).await?;
+            put.json().with_context(|| local.id.clone())?;
             copied += 1;
         }
-        Ok(())
-    });
-    Ok(listed.await?.map(|_| copied))
+    }
+    Ok(Some(copied))
 }
 
-/// Those of the source that the target lacks or has otherwise, and how many there are. `None` if the source does not list any.
+/// How many the source has, and those that the target lacks or has otherwise. `None` if the source does not list any.
 pub(super) async fn compare(source: &Peer, target: &Peer) -> anyhow::Result<Option<(u64, Vec<String>)>> {
-    let mut found = Vec::new();
-    let listed = each(source, async |batch: &[Local]| {
-        found.extend(differing(batch, target).await?.into_iter().map(|(index, _)| batch[index].id.clone()));
-        Ok(())
-    });
-    Ok(listed.await?.map(|count| (count, found)))
+    let Some(mut locals) = Locals::open(source).await? else { return Ok(None) };
+    let (mut count, mut found) = (0, Vec::new());
+    while let Some(batch) = locals.next_batch().await? {
+        count += batch.len() as u64;
+        found.extend(differing(&batch, target).await?.into_iter().map(|(index, _)| batch[index].id.clone()));
+    }
+    Ok(Some((count, found)))
 }
 
-/// Reads all that are no checkpoints, in batches; answers how many.
-async fn each(
-    source: &Peer,
-    mut take: impl AsyncFnMut(&[Local]) -> anyhow::Result<()>,
-) -> anyhow::Result<Option<u64>> {
-    let mut rows = match source.list("_local_docs?include_docs=true").await {
-        Ok(rows) => rows,
-        // Version 1 takes the name for that of a document.
-        Err(PeerError::Status { status: 400 | 404 | 405, .. }) => return Ok(None),
-        Err(error) => return Err(error.into()),
-    };
-    let (mut batch, mut bytes, mut count) = (Vec::new(), 0, 0);
-    while let Some(row) = rows.next().await? {
-        bytes += row.len();
-        let row = Json::parse(&row).context("a row of _local_docs is no JSON")?;
-        let Some(document) = row.value().get("doc").filter(|document| document.is_object()) else { continue };
-        let id = document.get("_id").map(Value::to_text).unwrap_or_default();
-        if is_checkpoint(&id, document) {
-            continue;
-        }
-        count += 1;
-        batch.push(Local { id, document: Json::trusted(document.raw().to_vec()) });
-        if batch.len() >= TOGETHER || bytes >= TOGETHER_BYTES {
-            take(&batch).await?;
-            batch.clear();
-            bytes = 0;
+/// Those of a database that are no checkpoints.
+struct Locals {
+    rows: List,
+    is_over: bool,
+}
+
+impl Locals {
+    /// `None` if the source does not list any.
+    async fn open(source: &Peer) -> anyhow::Result<Option<Self>> {
+        match source.list("_local_docs?include_docs=true").await {
+            Ok(rows) => Ok(Some(Self { rows, is_over: false })),
+            // Version 1 takes the name for that of a document.
+            Err(PeerError::Status { status: 400 | 404 | 405, .. }) => Ok(None),
+            Err(error) => Err(error.into()),
         }
     }
-    take(&batch).await?;
-    Ok(Some(count))
+
+    async fn next_batch(&mut self) -> anyhow::Result<Option<Vec<Local>>> {
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        while !self.is_over && batch.len() < TOGETHER && bytes < TOGETHER_BYTES {
+            let Some(row) = self.rows.next().await? else {
+                self.is_over = true;
+                break;
+            };
+            let row = Json::parse(&row).context("a row of _local_docs is no JSON")?;
+            let Some(document) = row.value().get("doc").filter(|document| document.is_object()) else { continue };
+            let id = document.get("_id").map(Value::to_text).unwrap_or_default();
+            if !is_checkpoint(&id, document) {
+                bytes += document.raw().len();
+                batch.push(Local { id, document: Json::trusted(document.raw().to_vec()) });
+            }
+        }
+        Ok((!batch.is_empty()).then_some(batch))
+    }
 }
 
 /// Which of the batch the target has otherwise, and what it has.
 async fn differing(batch: &[Local], target: &Peer) -> anyhow::Result<Vec<(usize, Option<Json>)>> {
-    if batch.is_empty() {
-        return Ok(Vec::new());
-    }
     let mut keys = b"{\"keys\":[".to_vec();
     for (index, local) in batch.iter().enumerate() {
         if index > 0 {
@@ -145,7 +147,11 @@ mod tests {
             assert_eq!(is_checkpoint(id, json.value()), expected, "{id} {text}");
         };
         check(true, "_local/0123", r#"{"session_id":"x","source_last_seq":5,"history":[],"replication_id_version":4}"#);
-        check(true, "_local/abc==", r#"{"session_id":"x","history":[],"replicator":"pouchdb","version":1,"last_seq":3}"#);
+        check(
+            true,
+            "_local/abc==",
+            r#"{"session_id":"x","history":[],"replicator":"pouchdb","version":1,"last_seq":3}"#,
+        );
         check(true, "_local/shard-sync-a-b", r#"{"seq":1}"#);
         check(true, "_local/purge-mrview-1", r#"{"purge_seq":1}"#);
         check(false, "_local/settings", r#"{"session_id":"mine"}"#);

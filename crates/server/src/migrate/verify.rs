@@ -10,7 +10,7 @@ use std::collections::HashSet;
 
 use anyhow::Context as _;
 use settee_model::json::{Json, Value};
-use settee_replication::Peer;
+use settee_replication::{List, Peer};
 use sha2::{Digest as _, Sha256};
 
 use super::database::Setup;
@@ -67,8 +67,7 @@ impl Leaves {
         let row = Json::parse(row).context("a row of _changes is no JSON")?;
         let id = row.value().get("id").and_then(Value::as_str).context("a row of _changes has no id")?.into_owned();
         let changes = row.value().get("changes").into_iter().flat_map(Value::elements);
-        let mut revs: Vec<String> =
-            changes.filter_map(|change| change.get("rev")).map(Value::to_text).collect();
+        let mut revs: Vec<String> = changes.filter_map(|change| change.get("rev")).map(Value::to_text).collect();
         revs.sort_unstable();
         Ok(Self { id, revs })
     }
@@ -99,7 +98,7 @@ pub(super) async fn compare(sites: &Sites, job: &Job, depth: Depth, has_design: 
     // Design documents of the server's own databases are the server's.
     let has_design = has_design && job.kind == Kind::Ordinary;
     let theirs = compare_leaves(&source, &target, depth, has_design, &mut report).await?;
-    let sum = each(&target, has_design, async |_| Ok(())).await.context("the target")?;
+    let sum = Feed::open(&target, has_design).await.context("the target")?.sum().await.context("the target")?;
     if sum != theirs {
         compare_rest(&source, &target, has_design, &mut report).await?;
     }
@@ -132,8 +131,9 @@ async fn compare_leaves(
     has_design: bool,
     report: &mut Report,
 ) -> anyhow::Result<u128> {
+    let mut feed = Feed::open(source, has_design).await?;
     let mut batch = Vec::new();
-    let sum = each(source, has_design, async |leaves: Leaves| {
+    while let Some(leaves) = feed.next().await? {
         report.documents += 1;
         report.leaves += leaves.revs.len() as u64;
         if depth == Depth::Contents {
@@ -142,57 +142,67 @@ async fn compare_leaves(
                 contents::compare(source, target, &std::mem::take(&mut batch), report).await?;
             }
         }
-        Ok(())
-    });
-    let sum = sum.await?;
+    }
     contents::compare(source, target, &batch, report).await?;
-    Ok(sum)
+    Ok(feed.sum)
 }
 
 /// Names the documents whose leaves differ.
 async fn compare_rest(source: &Peer, target: &Peer, has_design: bool, report: &mut Report) -> anyhow::Result<()> {
     let mut missing = HashSet::new();
-    each(source, has_design, async |leaves: Leaves| {
+    let mut feed = Feed::open(source, has_design).await?;
+    while let Some(leaves) = feed.next().await? {
         missing.insert(leaves.hash());
-        Ok(())
-    })
-    .await?;
-    each(target, has_design, async |leaves: Leaves| {
+    }
+    let mut feed = Feed::open(target, has_design).await?;
+    while let Some(leaves) = feed.next().await? {
         if !missing.remove(&leaves.hash()) {
-            report.differs(format!("{}: the source does not have exactly the leaves {}", leaves.id, leaves.revs.join(", ")));
+            let revs = leaves.revs.join(", ");
+            report.differs(format!("{}: at the target its leaves are {revs}, and not at the source", leaves.id));
         }
-        Ok(())
-    })
-    .await?;
-    if !missing.is_empty() {
-        each(source, has_design, async |leaves: Leaves| {
-            if missing.contains(&leaves.hash()) {
-                let revs = leaves.revs.join(", ");
-                report.differs(format!("{}: the target does not have exactly the leaves {revs}", leaves.id));
-            }
-            Ok(())
-        })
-        .await?;
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let mut feed = Feed::open(source, has_design).await?;
+    while let Some(leaves) = feed.next().await? {
+        if missing.contains(&leaves.hash()) {
+            let revs = leaves.revs.join(", ");
+            report.differs(format!("{}: at the source its leaves are {revs}, and not at the target", leaves.id));
+        }
     }
     Ok(())
 }
 
-/// Gives all documents with their leaves to `take`; answers the sum of their hashes.
-async fn each(
-    peer: &Peer,
+/// All documents with their leaves.
+struct Feed {
+    rows: List,
     has_design: bool,
-    mut take: impl AsyncFnMut(Leaves) -> anyhow::Result<()>,
-) -> anyhow::Result<u128> {
-    let mut rows = peer.list("_changes?style=all_docs&heartbeat=10000").await?;
-    let mut sum = 0u128;
-    while let Some(row) = rows.next().await? {
-        let leaves = Leaves::of(&row)?;
-        if has_design || !leaves.id.starts_with("_design/") {
-            sum = sum.wrapping_add(leaves.hash());
-            take(leaves).await?;
-        }
+    /// The hashes of those that came.
+    sum: u128,
+}
+
+impl Feed {
+    async fn open(peer: &Peer, has_design: bool) -> anyhow::Result<Self> {
+        Ok(Self { rows: peer.list("_changes?style=all_docs&heartbeat=10000").await?, has_design, sum: 0 })
     }
-    Ok(sum)
+
+    async fn next(&mut self) -> anyhow::Result<Option<Leaves>> {
+        while let Some(row) = self.rows.next().await? {
+            let leaves = Leaves::of(&row)?;
+            if self.has_design || !leaves.id.starts_with("_design/") {
+                self.sum = self.sum.wrapping_add(leaves.hash());
+                return Ok(Some(leaves));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads the rest.
+    async fn sum(mut self) -> anyhow::Result<u128> {
+        while self.next().await?.is_some() {}
+        Ok(self.sum)
+    }
 }
 
 /// Prints what was found; `true` if all is equal.

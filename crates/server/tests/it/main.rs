@@ -16,6 +16,7 @@ mod format;
 mod languages;
 mod life;
 mod limits;
+mod migrate;
 mod neighbours;
 mod operation;
 #[cfg(target_os = "linux")]

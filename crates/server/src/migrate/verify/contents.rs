@@ -54,18 +54,16 @@ impl Content {
 type Found = HashMap<(String, String), Content>;
 
 /// Compares these leaves of the source with the target's.
-pub(super) async fn compare(
-    source: &Peer,
-    target: &Peer,
-    batch: &[Leaves],
-    report: &mut Report,
-) -> anyhow::Result<()> {
+pub(super) async fn compare(source: &Peer, target: &Peer, batch: &[Leaves], report: &mut Report) -> anyhow::Result<()> {
     if batch.is_empty() {
         return Ok(());
     }
     let (here, there) = tokio::join!(read(source, batch), read(target, batch));
     let (here, mut there) = (here.context("the source")?, there.context("the target")?);
-    let wanted = batch.iter().flat_map(|leaves| leaves.revs.iter().map(|rev| (leaves.id.clone(), rev.clone())));
+    let mut wanted = Vec::new();
+    for leaves in batch {
+        wanted.extend(leaves.revs.iter().map(|rev| (leaves.id.clone(), rev.clone())));
+    }
     for key in wanted {
         let (id, rev) = (&key.0, &key.1);
         match (here.get(&key), there.remove(&key)) {
@@ -197,13 +195,17 @@ mod tests {
     use super::*;
 
     fn of(text: &str) -> Content {
-        Content::of(Json::parse(text.as_bytes()).unwrap().value())
+        let json = Json::parse(text.as_bytes()).unwrap();
+        Content::of(json.value())
     }
 
     #[test]
     fn contents_are_what_users_wrote() {
         let one = of(r#"{"_id":"a","_rev":"1-a","x":1.50,"_attachments":{"b":{"digest":"2"},"a":{"digest":"1"}}}"#);
-        assert_eq!(one, of(r#"{ "x":1.50, "_attachments":{"a":{"digest":"1","stub":true},"b":{"digest":"2"}},"_id":"a"}"#));
+        assert_eq!(
+            one,
+            of(r#"{ "x":1.50, "_attachments":{"a":{"digest":"1","stub":true},"b":{"digest":"2"}},"_id":"a"}"#)
+        );
         for other in [
             r#"{"x":1.5,"_attachments":{"b":{"digest":"2"},"a":{"digest":"1"}}}"#,
             r#"{"x":1.50,"_attachments":{"b":{"digest":"2"},"a":{"digest":"3"}}}"#,
