@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::commands::{BackupArgs, DoctorArgs, RestoreArgs, SalvageArgs, VerifyArgs, say};
+use crate::commands::{BackupArgs, DoctorArgs, RestoreArgs, SalvageArgs, VerifyArgs};
 use crate::config::check::Severity;
 use crate::config::show::check_file;
 use crate::config::{Configuration, Given, Options, guide};
-use crate::environment;
+use crate::environment::{self, data_directory};
 use crate::migrate::MigrateArgs;
+use crate::output::say;
 
 /// Settee: a CouchDB-compatible document database in one program.
 ///
@@ -137,11 +138,6 @@ impl SettingsArgs {
 fn parse_address(text: &str) -> Result<String, String> {
     let wanted = || "give an IP address, localhost, or any for all addresses of this machine".to_owned();
     settee_settings::key::address(text).map(|_| text.to_owned()).ok_or_else(wanted)
-}
-
-/// Where the data is if nobody says: SETTEE_DATA, or `./data`.
-pub(crate) fn data_directory() -> PathBuf {
-    environment::text("SETTEE_DATA").unwrap_or_else(|| "./data".to_owned()).into()
 }
 
 fn parse_setting(text: &str) -> Result<(String, String, String), String> {

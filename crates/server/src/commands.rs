@@ -1,13 +1,13 @@
 //! The commands that look after data: `doctor`, `verify`, `salvage`, `backup`, `restore`. Here are their arguments and what they print.
 
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Args;
 
-use crate::cli::data_directory;
+use crate::environment::data_directory;
+use crate::output::say;
 use crate::{backup, doctor, export, salvage, verify};
 
 /// `settee doctor`
@@ -75,12 +75,6 @@ pub(crate) struct RestoreArgs {
     /// Only compare the backup with its checksums
     #[arg(long)]
     check: bool,
-}
-
-/// Prints, also to somebody who has heard enough, such as `head`.
-pub(crate) fn say(text: &str) {
-    let mut stdout = std::io::stdout().lock();
-    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }
 
 fn in_words(report: &export::Report) -> String {

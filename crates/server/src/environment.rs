@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -74,6 +75,11 @@ fn setting(name: &str, value: String) -> Option<(String, String, String)> {
         Some(known) => (known.section.to_owned(), known.key.to_owned(), value),
         None => (section.to_ascii_lowercase(), key.to_ascii_lowercase(), value),
     })
+}
+
+/// Where the data is if nobody says: SETTEE_DATA, or `./data`.
+pub(crate) fn data_directory() -> PathBuf {
+    text("SETTEE_DATA").unwrap_or_else(|| "./data".to_owned()).into()
 }
 
 /// A variable of the environment that is not empty.

@@ -25,6 +25,7 @@ mod memory;
 mod migrate;
 mod names;
 mod operation;
+mod output;
 mod process;
 mod query_servers;
 mod replication;

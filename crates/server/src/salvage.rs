@@ -19,10 +19,10 @@ use settee_database::{Catalog, Loss};
 use settee_storage::durable::{self, Readers};
 
 use crate::backends::{self, Salvaged};
-use crate::commands::say;
 use crate::descriptors::Descriptors;
 use crate::lock::DataLock;
 use crate::names::{self, Names};
+use crate::output::say;
 use crate::verify::{ENGINE, Progress, own_files, size};
 use crate::{environment, version};
 

@@ -11,9 +11,9 @@ use std::fmt::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::commands::say;
 use crate::config::{Configuration, Options};
 use crate::environment;
+use crate::output::say;
 
 /// How bad something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -21,7 +21,7 @@ use settee_replication::{Tuning, Verb};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use crate::commands::say;
+use crate::output::say;
 use crate::site::{self, Site};
 use database::Moved;
 use progress::Board;

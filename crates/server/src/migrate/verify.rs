@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::database::Setup;
 use super::{Job, Kind, Sites, local};
-use crate::commands::say;
+use crate::output::say;
 
 /// Documents that are compared together.
 const TOGETHER: usize = 100;

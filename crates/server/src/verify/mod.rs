@@ -22,9 +22,9 @@ pub(crate) use own::damaged as own_files;
 use report::Report;
 
 use crate::backends::{self, Depth, Fault};
-use crate::commands::say;
 use crate::control;
 use crate::lock::DataLock;
+use crate::output::say;
 
 /// How often somebody who waits is told how far it is.
 const NEWS: Duration = Duration::from_millis(500);

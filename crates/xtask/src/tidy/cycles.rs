@@ -22,7 +22,6 @@ const GROWN: &[(&str, usize)] = &[
     ("native", 8),
     ("process", 6),
     ("replication", 5),
-    ("server", 7),
     ("storage-rocksdb", 5),
     ("views", 12),
     ("xtask", 5),
