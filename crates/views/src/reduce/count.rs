@@ -10,8 +10,8 @@ pub(super) fn parse(source: &str, _: Growth) -> Option<Box<dyn Builtin>> {
 /// Stored as a number of variable length.
 struct Count;
 
-fn stored(part: &[u8]) -> u64 {
-    Reader::new(part, "count").number().unwrap_or(0)
+fn stored(partial: &[u8]) -> u64 {
+    Reader::new(partial, "count").number().unwrap_or(0)
 }
 
 impl OfValues for Count {
@@ -25,11 +25,11 @@ impl Builtin for Count {
         Input::Values(self)
     }
 
-    fn rereduce(&self, parts: &[&[u8]], out: &mut Vec<u8>) {
-        push_number(out, parts.iter().map(|part| stored(part)).sum());
+    fn rereduce(&self, partials: &[&[u8]], out: &mut Vec<u8>) {
+        push_number(out, partials.iter().map(|partial| stored(partial)).sum());
     }
 
-    fn finish(&self, part: &[u8], out: &mut Vec<u8>) {
-        settee_model::json::write_u64(out, stored(part));
+    fn finish(&self, partial: &[u8], out: &mut Vec<u8>) {
+        settee_model::json::write_u64(out, stored(partial));
     }
 }

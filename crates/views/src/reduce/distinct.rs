@@ -88,16 +88,16 @@ impl Builtin for Distinct {
         Input::Rows(self)
     }
 
-    fn rereduce(&self, parts: &[&[u8]], out: &mut Vec<u8>) {
+    fn rereduce(&self, partials: &[&[u8]], out: &mut Vec<u8>) {
         let mut registers = Registers::new();
-        parts.iter().for_each(|part| registers.add(part));
+        partials.iter().for_each(|partial| registers.add(partial));
         registers.store(out);
     }
 
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a finite estimate, not negative")]
-    fn finish(&self, part: &[u8], out: &mut Vec<u8>) {
+    fn finish(&self, partial: &[u8], out: &mut Vec<u8>) {
         let mut registers = Registers::new();
-        registers.add(part);
+        registers.add(partial);
         settee_model::json::write_u64(out, registers.estimate().round() as u64);
     }
 }

@@ -20,8 +20,8 @@ enum End {
     Last,
 }
 
-fn row_key(part: &[u8]) -> &[u8] {
-    Reader::new(part, "end").bytes().unwrap_or_default()
+fn row_key(partial: &[u8]) -> &[u8] {
+    Reader::new(partial, "end").bytes().unwrap_or_default()
 }
 
 impl OfRows for End {
@@ -40,19 +40,19 @@ impl Builtin for End {
         Input::Rows(self)
     }
 
-    fn rereduce(&self, parts: &[&[u8]], out: &mut Vec<u8>) {
-        let parts = parts.iter().copied();
-        let part = match self {
-            Self::First => parts.min_by_key(|part| row_key(part)),
-            Self::Last => parts.max_by_key(|part| row_key(part)),
+    fn rereduce(&self, partials: &[&[u8]], out: &mut Vec<u8>) {
+        let partials = partials.iter().copied();
+        let partial = match self {
+            Self::First => partials.min_by_key(|partial| row_key(partial)),
+            Self::Last => partials.max_by_key(|partial| row_key(partial)),
         };
-        out.extend_from_slice(part.unwrap_or_default());
+        out.extend_from_slice(partial.unwrap_or_default());
     }
 
-    fn finish(&self, part: &[u8], out: &mut Vec<u8>) {
-        let mut reader = Reader::new(part, "end");
+    fn finish(&self, partial: &[u8], out: &mut Vec<u8>) {
+        let mut reader = Reader::new(partial, "end");
         if reader.bytes().is_ok() {
-            out.extend_from_slice(&part[reader.position()..]);
+            out.extend_from_slice(&partial[reader.position()..]);
         }
     }
 }

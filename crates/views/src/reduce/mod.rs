@@ -2,7 +2,7 @@
 //!
 //! An [`Aggregate`] is a reduce function attached to an index; the tree keeps its reductions in inner nodes, in the function's
 //! stored form. Three steps lead to what clients see: `reduce` makes a stored reduction of rows, `rereduce` makes one of
-//! several, `finish` turns it into JSON. For every function `rereduce` of the parts gives what `reduce` of the whole gives;
+//! several, `finish` turns it into JSON. For every function `rereduce` of the partials gives what `reduce` of the whole gives;
 //! only then do the shapes of trees not matter.
 
 mod count;
@@ -95,7 +95,7 @@ trait Builtin: Send + Sync {
     fn input(&self) -> Input<'_>;
 
     /// Appends the stored reduction of stored reductions; there is at least one.
-    fn rereduce(&self, parts: &[&[u8]], out: &mut Vec<u8>);
+    fn rereduce(&self, partials: &[&[u8]], out: &mut Vec<u8>);
 
     /// Appends the JSON text of a stored reduction.
     fn finish(&self, stored: &[u8], out: &mut Vec<u8>) {
@@ -231,11 +231,11 @@ impl Aggregate {
         match &mut self.kind {
             Kind::Builtin(builtin) => Ok(groups
                 .iter()
-                .map(|parts| match parts[..] {
-                    [part] => part.to_vec(),
+                .map(|partials| match partials[..] {
+                    [partial] => partial.to_vec(),
                     _ => {
                         let mut out = Vec::new();
-                        builtin.rereduce(parts, &mut out);
+                        builtin.rereduce(partials, &mut out);
                         out
                     }
                 })
@@ -270,20 +270,20 @@ fn reduce_rows<'a>(group: &Group<'a>, ids: &'a [Cow<'_, str>]) -> ReduceRows<'a>
     ReduceRows { rows: group.rows().zip(ids).map(|(row, id)| (row.key, &**id, row.value)).collect() }
 }
 
-/// Asks the function for the reductions of all groups but those that are known: of a single part for which `is_known`
-/// holds, and of parts one of which grew too large and stays what it is.
+/// Asks the function for the reductions of all groups but those that are known: of a single partial for which `is_known`
+/// holds, and of partials one of which grew too large and stays what it is.
 fn rereduce_custom(
     custom: &mut Custom,
     groups: &[Vec<&[u8]>],
     is_known: impl Fn(&[u8]) -> bool,
 ) -> Result<Vec<Vec<u8>>> {
-    let known = |parts: &[&[u8]]| match parts {
-        [part] => is_known(part).then(|| part.to_vec()),
-        _ => parts.iter().find(|part| is_overflow(part)).map(|part| part.to_vec()),
+    let known = |partials: &[&[u8]]| match partials {
+        [partial] => is_known(partial).then(|| partial.to_vec()),
+        _ => partials.iter().find(|partial| is_overflow(partial)).map(|partial| partial.to_vec()),
     };
-    let mut reductions: Vec<Option<Vec<u8>>> = groups.iter().map(|parts| known(parts)).collect();
+    let mut reductions: Vec<Option<Vec<u8>>> = groups.iter().map(|partials| known(partials)).collect();
     let unknown = || groups.iter().zip(&reductions).filter(|(_, known)| known.is_none());
-    let asked: Vec<Vec<&[u8]>> = unknown().map(|(parts, _)| parts.clone()).collect();
+    let asked: Vec<Vec<&[u8]>> = unknown().map(|(partials, _)| partials.clone()).collect();
     if !asked.is_empty() {
         let mut answers = custom.reducer()?.rereduce(&asked)?.into_iter();
         reductions.iter_mut().filter(|known| known.is_none()).for_each(|known| *known = answers.next());

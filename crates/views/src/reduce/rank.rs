@@ -91,7 +91,7 @@ impl Builtin for Rank {
         Input::Values(self)
     }
 
-    fn rereduce(&self, parts: &[&[u8]], out: &mut Vec<u8>) {
-        self.rank(parts.iter().flat_map(|part| Value::trusted(part).elements()), out);
+    fn rereduce(&self, partials: &[&[u8]], out: &mut Vec<u8>) {
+        self.rank(partials.iter().flat_map(|partial| Value::trusted(partial).elements()), out);
     }
 }

@@ -25,8 +25,8 @@ impl Builtin for StatsOfValues {
         Input::Values(self)
     }
 
-    fn rereduce(&self, parts: &[&[u8]], out: &mut Vec<u8>) {
-        stats(parts.iter().copied(), out);
+    fn rereduce(&self, partials: &[&[u8]], out: &mut Vec<u8>) {
+        stats(partials.iter().copied(), out);
     }
 }
 

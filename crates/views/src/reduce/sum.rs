@@ -36,8 +36,8 @@ impl Builtin for SumValues {
         Input::Values(self)
     }
 
-    fn rereduce(&self, parts: &[&[u8]], out: &mut Vec<u8>) {
-        sum(parts.iter().copied(), || parts.iter().map(|part| part.len()).sum(), self.growth, out);
+    fn rereduce(&self, partials: &[&[u8]], out: &mut Vec<u8>) {
+        sum(partials.iter().copied(), || partials.iter().map(|partial| partial.len()).sum(), self.growth, out);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Built-in reductions against those that CouchDB gave, and rereduce of the parts against reduce of the whole.
+//! Built-in reductions against those that CouchDB gave, and rereduce of the partials against reduce of the whole.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -80,8 +80,8 @@ fn what_cannot_be_reduced_makes_an_error_value_that_stays() {
         assert!(error.starts_with(r#"{"error":"builtin_reduce_error","reason":"The _s"#), "{error}");
         assert!(error.ends_with(&format!(r#""caused_by":{cause}}}"#)), "{error}");
         let mut aggregate = aggregate(name);
-        let parts = vec![error.as_bytes(), b"17"];
-        assert_eq!(aggregate.rereduce(&[parts]).unwrap()[0], error.as_bytes());
+        let partials = vec![error.as_bytes(), b"17"];
+        assert_eq!(aggregate.rereduce(&[partials]).unwrap()[0], error.as_bytes());
     };
     check("_sum", &["1", "\"x\""], "\"x\"");
     check("_sum", &["5", r#"{"a":1}"#], r#"{"a":1}"#);
@@ -147,10 +147,10 @@ fn rereducing_the_parts_is_reducing_the_whole() {
                 groups.push(Group { leaf: &leaf, rows: start..end });
                 start = end;
             }
-            let parts = aggregate.reduce(&groups).unwrap();
+            let partials = aggregate.reduce(&groups).unwrap();
             // Two levels, as in a tree.
             let lists: Vec<Vec<&[u8]>> =
-                parts.chunks(3).map(|parts| parts.iter().map(Vec::as_slice).collect()).collect();
+                partials.chunks(3).map(|partials| partials.iter().map(Vec::as_slice).collect()).collect();
             let middle = aggregate.rereduce(&lists).unwrap();
             let top = aggregate.rereduce(&[middle.iter().map(Vec::as_slice).collect()]).unwrap();
             assert_eq!(text(&aggregate, &top[0]), text(&aggregate, &whole[0]), "{name}, seed {seed}");
