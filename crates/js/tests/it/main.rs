@@ -64,7 +64,10 @@ fn run(functions: &[&str], documents: &[&str], limits: Limits) -> Result<Emissio
             assert_eq!(show(native), show(engine), "{functions:?}");
             assert_eq!((&native.failures, &native.log), (&engine.failures, &engine.log), "{functions:?}");
         }
-        (Err(RunError::Fatal { name, .. }), Err(RunError::Fatal { name: native, .. })) => assert_eq!(native, name),
+        (Err(RunError::Fatal { name, .. }), Err(RunError::Fatal { name: native, .. })) => {
+            // On a busy machine the time may be over before the memory is full, once and not the other time.
+            assert!(native == name || [name, native].iter().any(|name| *name == "timeout"), "{native} {name}");
+        }
         (engine, native) => assert_eq!(engine.is_ok(), native.is_ok(), "{functions:?}: {engine:?}, {native:?}"),
     }
     native
