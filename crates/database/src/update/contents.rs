@@ -1,7 +1,7 @@
 //! Counting who refers to the bytes of attachments: [`Contents`] holds what one commit changes of that.
 //!
 //! A revision takes the bytes of its attachments when it is stored and gives them up when its body is removed. Bytes
-//! that nobody refers to any more go in the same commit. So do uploads that were given up meanwhile, a bounded number
+//! that nobody refers to any more go in the same commit. So do uploads that were abandoned meanwhile, a bounded number
 //! at a time.
 
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use crate::attachment::{Attachment, ContentId, ContentRecord, NewAttachment, New
 use crate::record::Stored;
 use crate::{Database, DatabaseError, Result, keys};
 
-/// The number of chunks of uploads that were given up one commit removes.
+/// The number of chunks of abandoned uploads that one commit removes.
 const DISCARDED_CHUNKS: usize = if cfg!(test) { 40 } else { 16 << 10 };
 
 /// Some chunks of an upload.
@@ -187,7 +187,7 @@ fn read_attachments(context: ReadContext<'_>, stored: Stored) -> Result<Vec<Atta
     decode_all(record.get(..wanted).ok_or(DatabaseError::Corrupt("attachments"))?)
 }
 
-/// Removes the chunks of some uploads that were given up, and says which ones are done with.
+/// Removes the chunks of some abandoned uploads, and says which ones are done with.
 pub(super) fn discard(context: ReadContext<'_>, batch: &mut Batch, given_up: &[u64]) -> Result<Vec<u64>> {
     let mut done = Vec::new();
     let mut left = DISCARDED_CHUNKS;

@@ -21,7 +21,7 @@ use super::super::{batch, language, native_language, show};
 const FUNCTIONS: usize = 12;
 const DOCUMENTS: usize = 12;
 
-/// The native evaluator without workers: it fails where it gives up.
+/// The native evaluator without workers: it fails where it bails out.
 fn alone() -> JavaScript {
     let nobody = WorkerCommand { program: "/does/not/exist".into(), args: Vec::new() };
     JavaScript::new(nobody, PoolSettings::default()).with_evaluator(Evaluator::Native)
@@ -35,7 +35,7 @@ pub(super) fn outcome(language: &JavaScript, source: &MapSource, documents: &[&s
     Ok(output)
 }
 
-/// On how many documents the native evaluator does not give up.
+/// The number of documents on which the native evaluator does not bail out.
 pub(super) fn without_help(source: &MapSource, documents: &[&str]) -> usize {
     let alone = alone();
     documents.iter().filter(|document| outcome(&alone, source, &[document]).is_ok()).count()
