@@ -26,8 +26,7 @@ pub(crate) fn check(data: &[u8]) {
         tree.stem(limit);
         check_tree(&tree);
     }
-    loop {
-        let Some(rev) = tree.leaves().next().map(|leaf| tree.node(leaf).rev.clone()) else { break };
+    while let Some(rev) = leaves(&tree).pop_first() {
         assert!(tree.remove_leaf(&rev).is_some(), "a leaf can be removed");
         check_tree(&tree);
     }
