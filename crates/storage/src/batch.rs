@@ -151,6 +151,12 @@ impl Batch {
         self.operations.is_empty() && self.head.is_none()
     }
 
+    /// The number of bytes that the longest value has.
+    #[must_use]
+    pub fn longest_value(&self) -> usize {
+        self.longest_value
+    }
+
     /// The number of bytes that the keys and values have together.
     #[must_use]
     pub fn size_bytes(&self) -> usize {

@@ -1,5 +1,5 @@
-//! [`CountingEngine`]: tells how many trips an engine on the other side of a network would have made, and takes as
-//! long as they would have taken if it is told to.
+//! [`CountingEngine`]: tells how many trips an engine on the other side of a network would have made and how large they
+//! were, and takes as long as they would have taken if it is told to.
 //!
 //! It changes nothing of what the engine below does. Cursors count as those of an engine that fetches pages, which
 //! grow while a scan goes on.
@@ -10,6 +10,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::{
     Batch, CommitListener, CommitToken, Cursor, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Outcome,
@@ -41,12 +43,24 @@ pub struct Calls {
     pub others: u64,
 }
 
+/// The sizes of the largest commits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Largest {
+    /// The longest value.
+    pub value_bytes: usize,
+    /// The most bytes of keys and values of one commit.
+    pub commit_bytes: usize,
+    /// The most writes of one commit.
+    pub writes: usize,
+}
+
 #[derive(Default)]
 struct Meter {
     reads: AtomicU64,
     pages: AtomicU64,
     commits: AtomicU64,
     others: AtomicU64,
+    largest: Mutex<Largest>,
     delay: Duration,
 }
 
@@ -61,6 +75,12 @@ impl CountingEngine {
     #[must_use]
     pub fn with_delay(engine: Arc<dyn Engine>, delay: Duration) -> Self {
         Self { engine, meter: Arc::new(Meter { delay, ..Meter::default() }) }
+    }
+
+    /// The sizes of the largest commits since this was last asked.
+    #[must_use]
+    pub fn take_largest(&self) -> Largest {
+        std::mem::take(&mut *self.meter.largest.lock())
     }
 
     /// The number of calls that there were so far.
@@ -104,6 +124,14 @@ impl Meter {
             std::thread::sleep(self.delay);
         }
     }
+
+    fn measure(&self, batch: &Batch) {
+        let mut largest = self.largest.lock();
+        let Largest { value_bytes, commit_bytes, writes } = &mut *largest;
+        *value_bytes = batch.longest_value().max(*value_bytes);
+        *commit_bytes = batch.size_bytes().max(*commit_bytes);
+        *writes = batch.len().max(*writes);
+    }
 }
 
 impl Engine for CountingEngine {
@@ -122,6 +150,7 @@ impl Engine for CountingEngine {
         durability: Durability,
     ) -> Result<Outcome> {
         self.meter.call(&self.meter.commits);
+        self.meter.measure(&batch);
         self.engine.commit(shard, expected, token, batch, durability)
     }
 
