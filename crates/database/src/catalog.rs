@@ -18,7 +18,7 @@ use crate::codec::{Reader, put_varint};
 use crate::database::Database;
 use crate::open::OpenDatabases;
 use crate::stored::StoredDatabase;
-use crate::{Counters, DatabaseError, Result, keys};
+use crate::{Counters, DatabaseError, Result, keys, news};
 
 /// The shard of the catalog itself.
 pub(crate) const CATALOG: Shard = Shard(0);
@@ -62,7 +62,7 @@ pub struct DatabaseOptions {
 /// All databases of an engine.
 pub struct Catalog {
     engine: Arc<dyn Engine>,
-    open: OpenDatabases,
+    open: Arc<OpenDatabases>,
     names: NameLocks,
     writing: Mutex<()>,
     tokens: AtomicU64,
@@ -118,19 +118,21 @@ pub fn validate_name(name: &str) -> Result<()> {
 }
 
 impl Catalog {
-    /// Opens the catalog of `engine` and finishes deletions that a crash interrupted. `seed` is random.
+    /// Opens the catalog of `engine`, finishes deletions that a crash interrupted, and has the databases follow what other
+    /// processes commit. `seed` is random.
     ///
     /// # Errors
     /// When the engine failed.
     pub fn open(engine: Arc<dyn Engine>, seed: u64) -> Result<Self> {
         let catalog = Self {
             engine,
-            open: OpenDatabases::new(),
+            open: Arc::new(OpenDatabases::new()),
             names: NameLocks::new(),
             writing: Mutex::new(()),
             tokens: AtomicU64::new(seed),
             activity: Arc::default(),
         };
+        news::follow(catalog.engine.as_ref(), &catalog.open);
         match catalog.finish_deletions() {
             // An engine without room reads at least. The next start finishes them.
             Err(DatabaseError::Storage(StorageError::Full(_))) => {}

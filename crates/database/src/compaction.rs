@@ -14,7 +14,7 @@ use settee_storage::{Direction, Expect, KeyRange, Keyspace};
 use crate::attempt::make_room;
 use crate::record::DocRecord;
 use crate::tasks::{Task, TaskKind, Tasks};
-use crate::{Database, ReadView, Result, Work};
+use crate::{Database, ReadView, Result, Work, pieces};
 
 /// One piece has the records of at most so many documents …
 const PIECE_DOCUMENTS: usize = if cfg!(test) { 7 } else { 256 };
@@ -181,7 +181,8 @@ fn find(view: &ReadView, start: &[u8]) -> Result<Piece> {
             break;
         }
         piece.scanned += 1;
-        if DocRecord::has_stored_branches(record)? {
+        let record = pieces::whole(view.snapshot().as_ref(), id, record)?;
+        if DocRecord::has_stored_branches(&record)? {
             bytes += record.len();
             piece.ids.push(crate::read::decode_id(id)?.to_owned());
         }

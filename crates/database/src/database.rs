@@ -18,7 +18,7 @@ use crate::designs::OfDesigns;
 use crate::rank::Ranks;
 use crate::read::ReadView;
 use crate::update::{Fullness, Queue};
-use crate::{Counters, DatabaseError, Result, keys};
+use crate::{Counters, DatabaseError, Result, keys, rank};
 
 /// The number of revisions of a branch are remembered unless a database says otherwise, as in CouchDB.
 pub(crate) const DEFAULT_REVS_LIMIT: u64 = 1000;
@@ -97,7 +97,7 @@ impl Meta {
     }
 
     /// `head` is that of the shard. Databases that were last written before counters were heads have an entry instead.
-    fn of_records(head: Option<Vec<u8>>, old: Option<Vec<u8>>) -> Result<Self> {
+    pub(crate) fn of_records(head: Option<Vec<u8>>, old: Option<Vec<u8>>) -> Result<Self> {
         head.or(old).map_or(Ok(Self::default()), |bytes| Self::decode(&bytes))
     }
 }
@@ -164,6 +164,8 @@ pub(crate) struct Writer {
     pub(crate) security: Option<Json>,
     /// The log records of ranks since the whole tables were stored.
     pub(crate) rank_log: Vec<u64>,
+    /// How many pieces these tables have.
+    pub(crate) rank_pieces: usize,
     pub(crate) fullness: Fullness,
 }
 
@@ -184,6 +186,8 @@ pub struct Database {
     tokens: AtomicU64,
     listeners: Mutex<HashMap<u64, Listener>>,
     next_listener: AtomicU64,
+    /// What listeners were last told of, or would have been.
+    told_seq: AtomicU64,
     design_seq: AtomicU64,
     pub(crate) designs: OfDesigns,
     pub(crate) compacting: Compacting,
@@ -221,6 +225,7 @@ impl Database {
         let (writer, uploads) = load(engine.snapshot(entry.shard)?.as_ref())?;
         let ranks = [Arc::clone(&writer.ranks), Arc::clone(&writer.ranks)];
         let design_seq = AtomicU64::new(writer.meta.design_seq);
+        let told_seq = AtomicU64::new(writer.meta.update_seq);
         let designs = OfDesigns::new(Arc::clone(&activity.design_bytes));
         let database = Arc::new(Self {
             name: name.to_owned(),
@@ -235,6 +240,7 @@ impl Database {
             tokens: AtomicU64::new(token_seed),
             listeners: Mutex::new(HashMap::new()),
             next_listener: AtomicU64::new(0),
+            told_seq,
             design_seq,
             designs,
             compacting: Compacting::default(),
@@ -366,8 +372,8 @@ impl Database {
         *self.security.lock() = security;
     }
 
-    /// Calls `listener` after each commit, from the thread that committed: it must be quick and must not
-    /// call back into the database.
+    /// Calls `listener` after each commit that changed documents, from the thread that committed: it must be quick and must not
+    /// call back into the database. Several commits of other processes may be one call.
     pub fn subscribe(self: &Arc<Self>, listener: impl Fn(Event) + Send + Sync + 'static) -> Subscription {
         let id = self.next_listener.fetch_add(1, Ordering::Relaxed);
         self.listeners.lock().insert(id, Box::new(listener));
@@ -383,9 +389,21 @@ impl Database {
         if let Event::Committed(_) = event {
             self.activity.note(&self.name, Happened::Updated);
         }
+        self.tell(event);
+    }
+
+    /// Tells subscribers. What another process does is kept among the events of databases there.
+    pub(crate) fn tell(&self, event: Event) {
+        if let Event::Committed(seq) = event {
+            self.told_seq.store(seq, Ordering::Relaxed);
+        }
         for listener in self.listeners.lock().values() {
             listener(event);
         }
+    }
+
+    pub(crate) fn told_seq(&self) -> u64 {
+        self.told_seq.load(Ordering::Relaxed)
     }
 
     /// Waits for the running commit and lets no other one begin.
@@ -427,22 +445,25 @@ fn load(snapshot: &dyn Snapshot) -> Result<(Writer, Page)> {
     let (state, head) = (state.into_state()?, head.into_value()?);
     let records: [_; 4] = records.into_values()?.try_into().map_err(|_| DatabaseError::Corrupt("replies"))?;
     let [rank_table, revs_limit, security, old_meta] = records;
-    let (ranks, rank_log) = load_ranks(snapshot, state, rank_table, rank_log.into_page()?)?;
+    let (ranks, rank_log, rank_pieces) = load_ranks(snapshot, state, rank_table, rank_log.into_page()?)?;
     let meta = Meta::of_records(head, old_meta)?;
     let revs_limit = decode_revs_limit(revs_limit)?;
     let security = security.map(Json::trusted);
     let (ranks, fullness) = (Arc::new(ranks), Fullness::default());
-    Ok((Writer { state, meta, ranks, revs_limit, security, rank_log, fullness }, uploads.into_page()?))
+    let writer = Writer { state, meta, ranks, revs_limit, security, rank_log, rank_pieces, fullness };
+    Ok((writer, uploads.into_page()?))
 }
 
-/// The ranks as of `state`, and the numbers of their log records. `log` has the first of these.
+/// The ranks as of `state`, the numbers of their log records, and how many pieces the tables have. `log` has the first of
+/// these records.
 fn load_ranks(
     snapshot: &dyn Snapshot,
     state: ShardState,
     table: Option<Vec<u8>>,
     mut log: Page,
-) -> Result<(Ranks, Vec<u64>)> {
-    let mut ranks = table.map_or_else(|| Ok(Ranks::new()), |bytes| Ranks::decode(&bytes))?;
+) -> Result<(Ranks, Vec<u64>, usize)> {
+    let (mut ranks, pieces) =
+        table.map_or_else(|| Ok((Ranks::new(), 0)), |stored| rank::table::read(snapshot, &stored))?;
     let mut numbers = Vec::new();
     let end = keys::after_prefix(keys::RANK_LOG);
     loop {
@@ -458,7 +479,7 @@ fn load_ranks(
         log = Page::scan(snapshot, PageRange { space, range, direction, rows: LOADED_ROWS })?;
     }
     ranks.state = state;
-    Ok((ranks, numbers))
+    Ok((ranks, numbers, pieces))
 }
 
 pub(crate) fn read_revs_limit(snapshot: &dyn Snapshot) -> Result<u64> {

@@ -26,8 +26,12 @@ pub(crate) const PURGE: &[u8] = b"purge/";
 pub(crate) const SECURITY: &[u8] = b"security";
 /// The last whole tables of ranks.
 pub(crate) const RANK_TABLE: &[u8] = b"rank/table";
+/// Their pieces, if they are long.
+pub(crate) const RANK_PIECE: &[u8] = b"rank/piece/";
 /// Changes of ranks since then, one entry a commit.
 pub(crate) const RANK_LOG: &[u8] = b"rank/log/";
+/// Further pieces of the records of documents with many revisions.
+pub(crate) const PIECES: &[u8] = b"pieces/";
 /// Records that other layers keep beside a database.
 pub(crate) const ATTACHED: &[u8] = b"attached/";
 
@@ -76,6 +80,16 @@ pub(crate) fn upload(blob: u64) -> [u8; 9] {
     let mut key = [UPLOAD[0]; 9];
     key[1..].copy_from_slice(&blob.to_be_bytes());
     key
+}
+
+/// The key of a further piece of a document's record.
+pub(crate) fn piece(id: &[u8], number: u32) -> Vec<u8> {
+    [PIECES, id, &number.to_be_bytes()].concat()
+}
+
+/// The key of a piece of the tables of ranks.
+pub(crate) fn rank_piece(number: u64) -> Vec<u8> {
+    prefixed(RANK_PIECE, &number.to_be_bytes())
 }
 
 /// `prefix` followed by `rest`.

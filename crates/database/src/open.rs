@@ -68,6 +68,14 @@ impl OpenDatabases {
         self.state.write().by_name.remove(name).map(|open| open.database)
     }
 
+    /// Removes a database, unless another one has its name by now.
+    pub(crate) fn remove_this(&self, database: &Arc<Database>) {
+        let mut state = self.state.write();
+        if state.by_name.get(database.name()).is_some_and(|open| Arc::ptr_eq(&open.database, database)) {
+            state.by_name.remove(database.name());
+        }
+    }
+
     pub(crate) fn all(&self) -> Vec<Arc<Database>> {
         self.state.read().by_name.values().map(|open| Arc::clone(&open.database)).collect()
     }

@@ -3,7 +3,7 @@
 use settee_storage::{Direction, Expect, KeyRange, Keyspace, Snapshot};
 
 use crate::record::{DocRecord, Head};
-use crate::{IdRange, ReadView, Result};
+use crate::{IdRange, ReadView, Result, pieces};
 
 /// Counts and sizes of a partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,13 +40,13 @@ pub(crate) fn read_partition(snapshot: &dyn Snapshot, partition: &str) -> Result
     let range = KeyRange { start: start.as_deref(), end: end.as_deref() };
     let mut cursor = snapshot.scan(Keyspace::Documents, range, Direction::Forward, Expect::All)?;
     let mut info = PartitionInfo::default();
-    while let Some((_, bytes)) = cursor.next()? {
+    while let Some((id, bytes)) = cursor.next()? {
         if Head::is_deleted(bytes) {
             info.doc_del_count += 1;
         } else {
             info.doc_count += 1;
         }
-        let tree = DocRecord::decode(bytes)?.tree;
+        let tree = DocRecord::decode(&pieces::whole(snapshot, id, bytes)?)?.tree;
         for (index, node) in (0..).zip(tree.nodes()) {
             if let Some(stored) = node.value.filter(|_| tree.is_leaf(index)) {
                 info.external_bytes += u64::from(stored.size) + stored.attachments_length;

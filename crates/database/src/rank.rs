@@ -13,6 +13,7 @@ use settee_storage::{ShardState, Version};
 use crate::codec::{Reader, put_bytes, put_varint};
 use crate::{DatabaseError, Result};
 
+pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 

@@ -15,7 +15,7 @@ use crate::local::LocalDocument;
 use crate::rank::{BUCKET_ENTRIES, Counts, Ranks};
 use crate::read_ahead::{BODY_BYTES, Bodies, DOCUMENTS_TOGETHER, ReadAhead};
 use crate::record::{DocRecord, Head, Stored};
-use crate::{DatabaseError, Result, keys};
+use crate::{DatabaseError, Result, keys, pieces};
 
 /// Greater than all ids, which are UTF-8.
 const BEYOND_IDS: &[u8] = &[0xff];
@@ -25,6 +25,9 @@ const RANK_ROWS: usize = BUCKET_ENTRIES as usize / 2;
 
 /// So many revisions are read together.
 const REVISIONS_TOGETHER: usize = if cfg!(test) { 3 } else { 128 };
+
+/// So many chunks of a long body are read together.
+const CHUNKS_TOGETHER: usize = if cfg!(test) { 3 } else { 16 };
 
 /// A repeatable view of a database.
 pub struct ReadView {
@@ -208,7 +211,10 @@ impl ReadView {
         if let Some(record) = self.ahead.lock().decoded(id) {
             return Ok(Some(record));
         }
-        let decode = |bytes: &[u8]| Ok((bytes.len(), Arc::new(DocRecord::decode(bytes)?)));
+        let decode = |stored: &[u8]| {
+            let bytes = pieces::whole(self.snapshot.as_ref(), id.as_bytes(), stored)?;
+            Ok((bytes.len(), Arc::new(DocRecord::decode(&bytes)?)))
+        };
         let Some((bytes, record)) = self.stored_record(id, decode)? else { return Ok(None) };
         self.ahead.lock().set_decoded(id, bytes, &record);
         Ok(Some(record))
@@ -303,9 +309,13 @@ impl ReadView {
     /// Appends what is stored in the place of a body behind its first chunk, which stands at `start`.
     fn read_rest(&self, stored: Stored, start: usize, out: &mut Vec<u8>) -> Result<()> {
         let size = stored.total_bytes();
-        for chunk in 1..size.div_ceil(keys::BODY_CHUNK_BYTES) {
-            let bytes = self.get(Keyspace::Bodies, &keys::body(stored.body_seq, chunk as u16))?;
-            out.extend_from_slice(&bytes.ok_or(DatabaseError::Corrupt("body"))?);
+        let chunks: Vec<_> = (1..size.div_ceil(keys::BODY_CHUNK_BYTES)).collect();
+        for chunks in chunks.chunks(CHUNKS_TOGETHER) {
+            let keys: Vec<_> = chunks.iter().map(|chunk| keys::body(stored.body_seq, *chunk as u16)).collect();
+            let keys: Vec<&[u8]> = keys.iter().map(<[u8; 10]>::as_slice).collect();
+            for bytes in self.snapshot.multi_get(Keyspace::Bodies, &keys)? {
+                out.extend_from_slice(&bytes.ok_or(DatabaseError::Corrupt("body"))?);
+            }
         }
         if out.len() - start == size { Ok(()) } else { Err(DatabaseError::Corrupt("body")) }
     }

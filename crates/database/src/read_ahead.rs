@@ -11,7 +11,7 @@ use settee_storage::Keyspace;
 
 use crate::read::ReadView;
 use crate::record::{DocRecord, Head, Stored};
-use crate::{Result, keys};
+use crate::{Result, keys, pieces};
 
 /// So many documents are best read together.
 pub const DOCUMENTS_TOGETHER: usize = if cfg!(test) { 3 } else { 128 };
@@ -80,12 +80,16 @@ impl ReadView {
         id_keys.dedup();
         let records = self.snapshot().multi_get(Keyspace::Documents, &id_keys)?;
         let mut stored = Vec::new();
-        for record in records.iter().flatten() {
+        let found = id_keys.iter().zip(&records).filter_map(|(id, record)| Some((*id, record.as_ref()?)));
+        for (id, record) in found {
             match bodies {
                 Bodies::None => break,
                 Bodies::Winners => stored.push(Head::decode(record)?.stored),
                 Bodies::Leaves if stored.len() >= BODIES_MAX => break,
-                Bodies::Leaves => push_leaves(&DocRecord::decode(record)?.tree, &mut stored),
+                Bodies::Leaves => {
+                    let record = pieces::whole(self.snapshot().as_ref(), id, record)?;
+                    push_leaves(&DocRecord::decode(&record)?.tree, &mut stored);
+                }
             }
         }
         stored.truncate(BODIES_MAX);

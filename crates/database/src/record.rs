@@ -15,6 +15,8 @@ const CONFLICTS: u8 = 2;
 const HAS_VALUE: u8 = 4;
 const OWN_SEQUENCE: u8 = 8;
 const HAS_ATTACHMENTS: u8 = 16;
+/// Of the first piece of a record, see [`crate::pieces`].
+pub(crate) const IN_PIECES: u8 = 32;
 
 /// The record of one revision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -103,8 +105,10 @@ impl DocRecord {
         Some(Head { seq: self.seq, rev: node.rev.clone(), stored: node.value?, has_conflicts })
     }
 
-    /// Appends the stored form. `head` is that of the record: a record without revisions is removed, not stored.
-    pub(crate) fn encode(&self, head: &Head, out: &mut Vec<u8>) {
+    /// Appends the stored form, and tells after how many bytes its revisions begin. `head` is that of the record: a record
+    /// without revisions is removed, not stored.
+    pub(crate) fn encode(&self, head: &Head, out: &mut Vec<u8>) -> usize {
+        let start = out.len();
         let mut flags = head.stored.flags();
         if head.has_conflicts {
             flags |= CONFLICTS;
@@ -114,9 +118,11 @@ impl DocRecord {
         put_rev(out, &head.rev);
         put_stored(out, head.stored);
         put_varint(out, self.tree.nodes().len() as u64);
+        let head_bytes = out.len() - start;
         for (index, node) in self.tree.nodes().iter().enumerate() {
             encode_node(out, index, node);
         }
+        head_bytes
     }
 
     /// Whether a stored record has revisions that are no leaves and whose bodies are stored. Most records have one
@@ -131,8 +137,11 @@ impl DocRecord {
         Ok((0..).zip(tree.nodes()).any(|(index, node)| node.value.is_some() && !tree.is_leaf(index)))
     }
 
-    /// Reads the stored form.
+    /// Reads the stored form, all pieces of it.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
+        if bytes.first().is_some_and(|flags| flags & IN_PIECES != 0) {
+            return Err(DatabaseError::Corrupt("document record"));
+        }
         let mut reader = Reader::new(bytes, "document record");
         let head = decode_head(&mut reader)?;
         let count = reader.varint()?;

@@ -185,8 +185,9 @@ impl Rescue<'_> {
         }
         let mut cursor = old.scan(Keyspace::Documents)?;
         while let Some((id, bytes)) = cursor.next()? {
+            let record = old.decode_record(id, bytes);
             let id = String::from_utf8_lossy(id).into_owned();
-            match DocRecord::decode(bytes) {
+            match record {
                 Ok(record) => {
                     let change = old.change(record.seq).ok().flatten();
                     if change.is_none_or(|change| change.id != id) {

@@ -10,7 +10,7 @@ use crate::attachment::{Attachment, Content};
 use crate::catalog::{CATALOG, Entry, OWNED_SHARDS};
 use crate::read::{Revision, attached_with_prefix};
 use crate::record::{DocRecord, SequenceEntry, Stored};
-use crate::{DatabaseError, Result, keys};
+use crate::{DatabaseError, Result, keys, pieces};
 
 /// A database in one snapshot of its shard.
 #[derive(Clone)]
@@ -41,7 +41,12 @@ impl StoredDatabase {
     }
 
     pub(crate) fn record(&self, id: &str) -> Result<Option<DocRecord>> {
-        self.get(Keyspace::Documents, id.as_bytes())?.map(|bytes| DocRecord::decode(&bytes)).transpose()
+        self.get(Keyspace::Documents, id.as_bytes())?.map(|bytes| self.decode_record(id.as_bytes(), &bytes)).transpose()
+    }
+
+    /// The record of which the entry under `id` has the beginning.
+    pub(crate) fn decode_record(&self, id: &[u8], stored: &[u8]) -> Result<DocRecord> {
+        DocRecord::decode(&pieces::whole(self.snapshot.as_ref(), id, stored)?)
     }
 
     /// The change at `seq`, if there is one.

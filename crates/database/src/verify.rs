@@ -14,7 +14,7 @@ use crate::attachment::{Attachment, Form};
 use crate::catalog::CATALOG;
 use crate::database::{Meta, load_writer};
 use crate::local::LocalDocument;
-use crate::record::{DocRecord, Head};
+use crate::record::Head;
 use crate::stored::{StoredChange, StoredDatabase, databases};
 use crate::{DatabaseError, Layout, Result};
 
@@ -171,7 +171,7 @@ impl Verifying {
     }
 
     fn document(&mut self, id: &str, bytes: &[u8]) -> Result<()> {
-        let (head, record) = (Head::decode(bytes)?, DocRecord::decode(bytes)?);
+        let (head, record) = (Head::decode(bytes)?, self.stored.decode_record(id.as_bytes(), bytes)?);
         if record.head().as_ref() != Some(&head) {
             return Err(DatabaseError::Corrupt("winning revision"));
         }

@@ -11,6 +11,7 @@ mod lists;
 pub(crate) mod live;
 mod matrix;
 pub(crate) mod node;
+mod nodes;
 pub(crate) mod parts;
 mod protocols;
 mod read_faults;

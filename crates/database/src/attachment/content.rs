@@ -86,7 +86,15 @@ impl Content {
     #[must_use]
     pub fn range(&self, range: Range<u64>) -> ContentReader {
         let end = range.end.min(self.length);
-        ContentReader { content: self.clone(), at: range.start.min(end), end, chunk: Vec::new(), taken: 0 }
+        ContentReader {
+            content: self.clone(),
+            at: range.start.min(end),
+            end,
+            chunk: Vec::new(),
+            taken: 0,
+            ahead: Vec::new().into_iter(),
+            together: 1,
+        }
     }
 
     /// Reads all bytes.
@@ -99,14 +107,17 @@ impl Content {
         }
     }
 
-    fn chunk(&self, number: u32) -> Result<Vec<u8>> {
-        let key = keys::attachment_chunk(self.blob, number);
-        let chunk = self.snapshot.get(Keyspace::Attachments, &key)?;
-        chunk.ok_or(DatabaseError::Corrupt("attachment content"))
+    fn chunks(&self, numbers: Range<u64>) -> Result<Vec<Option<Vec<u8>>>> {
+        let keys: Vec<_> = numbers.map(|number| keys::attachment_chunk(self.blob, number as u32)).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(<[u8; 13]>::as_slice).collect();
+        Ok(self.snapshot.multi_get(Keyspace::Attachments, &keys)?)
     }
 }
 
-/// Reads stored bytes in order; one chunk is in memory at a time. An error that is none of the engine's means that
+/// So many chunks are read together at most. They wait in memory for as long as a client takes.
+const CHUNKS_TOGETHER: u64 = 4;
+
+/// Reads stored bytes in order; a few chunks are in memory at a time. An error that is none of the engine's means that
 /// stored bytes are damaged.
 pub struct ContentReader {
     content: Content,
@@ -115,13 +126,22 @@ pub struct ContentReader {
     end: u64,
     chunk: Vec<u8>,
     taken: usize,
+    /// The chunks behind this one that were read with it.
+    ahead: std::vec::IntoIter<Option<Vec<u8>>>,
+    /// How many chunks are read next: more and more, as nobody knows who reads on.
+    together: u64,
 }
 
 impl ContentReader {
     fn load(&mut self) -> Result<()> {
         const CHUNK: u64 = keys::ATTACHMENT_CHUNK_BYTES as u64;
         let number = self.at / CHUNK;
-        self.chunk = self.content.chunk(number as u32)?;
+        if self.ahead.len() == 0 {
+            let last = self.end.div_ceil(CHUNK).min(number + self.together);
+            self.ahead = self.content.chunks(number..last)?.into_iter();
+            self.together = (2 * self.together).min(CHUNKS_TOGETHER);
+        }
+        self.chunk = self.ahead.next().flatten().ok_or(DatabaseError::Corrupt("attachment content"))?;
         self.taken = (self.at % CHUNK) as usize;
         let until = self.end.min((number + 1) * CHUNK);
         let length = (until - number * CHUNK) as usize;

@@ -264,14 +264,18 @@ impl Database {
     pub(crate) fn next_blob(&self) -> Result<u64> {
         let snapshot = self.engine().snapshot(self.shard())?;
         loop {
-            // Numbers begin somewhere at random in each process.
-            let blob = self.next_token().0 as u64 & (u64::MAX >> 1);
+            let blob = self.random_blob();
             let taken = [&keys::attachment_chunk(blob, 0)[..], &keys::upload(blob)];
             let found = snapshot.multi_get(Keyspace::Attachments, &taken)?;
             if found.iter().all(Option::is_none) {
                 return Ok(blob);
             }
         }
+    }
+
+    /// A number that chunks are unlikely to be stored under: numbers begin somewhere at random in each process.
+    pub(crate) fn random_blob(&self) -> u64 {
+        self.next_token().0 as u64 & (u64::MAX >> 1)
     }
 
     /// Has the next commit remove an upload, unless a revision has taken its bytes.

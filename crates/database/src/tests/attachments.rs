@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use settee_model::{Rev, RevHash, RevisionHasher, Revisions, base64};
+use settee_storage::counting::{Calls, CountingEngine};
 use settee_storage::faulty::{FaultyEngine, SyncFault, WriteFault};
 use settee_storage::{Engine, Keyspace, StorageError};
 
@@ -402,5 +403,57 @@ fn attachments_count_among_sizes_and_garbage() {
     assert_eq!(sizes(), (1002 + 302, 3 * 2 + 1300, 2 + 1000));
     compact(&database);
     assert_eq!(sizes(), (1002 + 302, 2 * 2 + 1300, 0));
+    audit(&database.read().unwrap());
+}
+
+#[test]
+fn attachments_of_an_edit_are_looked_up_together() {
+    let engine = Arc::new(CountingEngine::new(memory()));
+    let database = create(&open(&(Arc::clone(&engine) as Arc<dyn Engine>)), "db");
+    let list = |from: u8| {
+        let short = (0..10).map(|n| binary(&database, &format!("short{n}"), &[from, n]));
+        let long = (0..3).map(|n| binary(&database, &format!("long{n}"), &[from + n; 5_000]));
+        short.chain(long).collect::<Vec<_>>()
+    };
+    let check = |update: DocUpdate| {
+        let before = engine.calls();
+        let rev = save(&database, update);
+        assert_eq!(engine.calls().since(before), Calls { reads: 1, commits: 1, ..Calls::default() });
+        rev
+    };
+    let first = check(with("doc", None, "{}", list(1)));
+    let view = database.read().unwrap();
+    let kept: Vec<NewAttachment> =
+        attachments(&view, "doc", &first).into_iter().map(NewAttachment::kept).chain(list(50)).collect();
+    let second = check(with("doc", Some(&first), "{}", kept));
+    // The bodies of replaced revisions tell what they had, and all that is looked up together.
+    let third = save(&database, edit("doc", Some(&second), false, "{}"));
+    save(&database, with("doc", Some(&third), "{}", vec![binary(&database, "last", &[9])]));
+    let before = engine.calls();
+    database.update(Work::Compact(vec!["doc".to_owned()])).unwrap();
+    assert_eq!(engine.calls().since(before), Calls { reads: 3, commits: 1, ..Calls::default() });
+    audit(&database.read().unwrap());
+    while !database.given_up.lock().is_empty() {
+        write(&database, Vec::new());
+    }
+    assert_eq!(counts(&database), (1, 1, 0), "only the last one is left");
+}
+
+#[test]
+fn long_attachments_go_in_pieces() {
+    let engine = memory();
+    let database = create(&open(&engine), "db");
+    let rev = save(&database, with("doc", None, "{}", vec![binary(&database, "a", &[7; 10_000])]));
+    save(&database, edit("doc", Some(&rev), false, "{}"));
+    compact(&database);
+    let (chunks, contents, marks) = counts(&database);
+    assert!(chunks > 10 && (contents, marks) == (0, 1), "{chunks} of 100 chunks are left for the next commits");
+    // The same bytes come again meanwhile, under another number.
+    save(&database, with("other", None, "{}", vec![binary(&database, "a", &[7; 10_000])]));
+    assert_eq!(counts(&database).1, 1);
+    drop(database);
+    // A process that begins finishes what the last one began.
+    let database = open(&engine).database("db").unwrap();
+    assert_eq!(counts(&database), (100, 1, 0));
     audit(&database.read().unwrap());
 }

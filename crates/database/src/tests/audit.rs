@@ -10,9 +10,9 @@ use sha2::Sha256;
 use crate::attachment::{Attachment, ContentRecord, Form};
 use crate::codec::Reader;
 use crate::database::{Meta, load_writer};
-use crate::rank::{Counts, Ranks};
+use crate::rank::{Counts, table};
 use crate::record::{DocRecord, Head, SequenceEntry};
-use crate::{ReadView, keys};
+use crate::{ReadView, keys, pieces};
 
 type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -24,8 +24,12 @@ pub(crate) fn audit(view: &ReadView) {
     let mut counted = Meta::default();
     let mut chunks = BTreeSet::new();
     let mut attachments = Vec::new();
+    let mut piece_keys = BTreeSet::new();
     for (id, bytes) in &documents {
-        let record = DocRecord::decode(bytes).unwrap();
+        let whole = pieces::whole(view.snapshot().as_ref(), id, bytes).unwrap();
+        let record = DocRecord::decode(&whole).unwrap();
+        let count = pieces::count(bytes).unwrap();
+        piece_keys.extend((0..count as u32).map(|number| keys::piece(id, number)));
         let head = Head::decode(bytes).unwrap();
         assert_eq!(record.head().as_ref(), Some(&head));
         assert_eq!(Head::is_deleted(bytes), head.stored.deleted);
@@ -62,6 +66,9 @@ pub(crate) fn audit(view: &ReadView) {
             }
         }
     }
+    let mut catalog = entries(view, Keyspace::Catalog);
+    catalog.retain(|key, _| key.starts_with(keys::PIECES));
+    assert!(catalog.keys().eq(&piece_keys), "no piece of a record is left behind");
     assert_eq!(sequence.len(), documents.len(), "one sequence entry for each document");
     assert!(bodies.keys().eq(&chunks), "no body is left behind");
     let contents: BTreeMap<_, u64> =
@@ -122,7 +129,10 @@ fn audit_ranks(view: &ReadView, documents: &Entries, sequence: &Entries) {
         .map(|key| keys::decode_sequence(key).unwrap())
         .collect();
     assert_eq!(stored.rank_log, logged);
-    let table = catalog.get(keys::RANK_TABLE).map(|bytes| Ranks::decode(bytes).unwrap().state.version.0);
+    let table = catalog.get(keys::RANK_TABLE).map(|bytes| table::read(view.snapshot().as_ref(), bytes).unwrap());
+    let pieces = catalog.keys().filter(|key| key.starts_with(keys::RANK_PIECE)).count();
+    assert_eq!((table.as_ref().map_or(0, |(_, pieces)| *pieces), stored.rank_pieces), (pieces, pieces));
+    let table = table.map(|(ranks, _)| ranks.state.version.0);
     assert!(logged.iter().all(|version| Some(*version) > table), "no log record is older than the table");
     if let Some(bytes) = catalog.get(keys::REVS_LIMIT) {
         assert_eq!(stored.revs_limit, Reader::new(bytes, "limit").varint().unwrap());

@@ -1,9 +1,12 @@
 //! What readers see of documents in cases that have gone wrong before, or easily could.
 
-use settee_storage::{Batch, CommitToken, Durability, Keyspace, Outcome};
+use std::sync::Arc;
 
-use super::{Random, audit, body, edit, new, replicated, rev, save, write};
-use crate::{DatabaseError, Direction, DocUpdate, IdRange, UpdateOutcome, Work};
+use settee_storage::counting::CountingEngine;
+use settee_storage::{Batch, CommitToken, Durability, Engine, Keyspace, Outcome};
+
+use super::{Random, audit, body, create, edit, memory, new, open, replicated, rev, save, write};
+use crate::{DatabaseError, Direction, DocUpdate, IdRange, Purge, UpdateOutcome, Work};
 
 #[test]
 fn a_snapshot_that_is_far_behind_still_counts_right() {
@@ -174,4 +177,37 @@ fn a_revision_of_a_document_that_is_not_there_is_a_conflict_in_every_edit() {
     let view = database.read().unwrap();
     assert!(view.record("doc").unwrap().is_none());
     assert_eq!(view.update_seq().unwrap(), 1);
+}
+
+#[test]
+fn a_document_with_many_conflicts_is_stored_in_short_values() {
+    let engine = Arc::new(CountingEngine::new(memory()));
+    let database = create(&open(&(Arc::clone(&engine) as Arc<dyn Engine>)), "db");
+    let conflicts = |from: u32| {
+        (from..from + 200)
+            .map(|n| replicated("doc", &[rev(&format!("1-{n:032x}"))], n % 3 == 0, "{}"))
+            .collect::<Vec<_>>()
+    };
+    for from in [0, 200, 400] {
+        write(&database, conflicts(from));
+    }
+    let leaves = |count: usize| {
+        let view = database.read().unwrap();
+        assert_eq!(view.record("doc").unwrap().unwrap().tree.leaves().count(), count);
+        let head = view.head("doc").unwrap().unwrap();
+        assert!(head.has_conflicts && !head.stored.deleted);
+        assert_eq!(view.heads(&["doc"]).unwrap()[0], Some(head));
+        audit(&view);
+    };
+    leaves(600);
+    let longest = engine.take_largest().value_bytes;
+    assert!(longest < 2_000, "a value of {longest} bytes");
+    // What becomes shorter leaves nothing behind.
+    let revs = (100..590).map(|n| rev(&format!("1-{n:032x}"))).collect();
+    database.update(Work::Purge(vec![Purge { id: "doc".to_owned(), revs }])).unwrap();
+    leaves(110);
+    let revs = (0..600).map(|n| rev(&format!("1-{n:032x}"))).collect();
+    database.update(Work::Purge(vec![Purge { id: "doc".to_owned(), revs }])).unwrap();
+    assert!(database.read().unwrap().head("doc").unwrap().is_none());
+    audit(&database.read().unwrap());
 }

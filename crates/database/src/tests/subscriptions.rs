@@ -1,9 +1,17 @@
 //! Subscribers are notified of every commit that they can read, and nothing more once they have gone.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
-use super::{create, edit, memory, new, open, save, write};
+use settee_model::json::Json;
+use settee_storage::Engine;
+use settee_storage::memory::MemoryEngine;
+
+use super::{create, edit, ids, memory, new, open, save, write};
 use crate::{Database, DatabaseError, Event, Subscription, Work};
+
+/// How long news may take.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 type Heard = Arc<Mutex<Vec<Event>>>;
 
@@ -81,4 +89,36 @@ fn subscribers_hear_of_the_deletion() {
     save(&create(&catalog, "db"), new("a", "{}"));
     assert_eq!(take(&heard), [], "the new database is another one");
     assert_eq!(take(&heard_other), []);
+}
+
+#[test]
+fn what_another_process_commits_is_told() {
+    let engine = MemoryEngine::new();
+    let engines: [Arc<dyn Engine>; 2] = [Arc::new(engine.user()), Arc::new(engine)];
+    let [ours, theirs] = engines.each_ref().map(open);
+    let written = create(&theirs, "db");
+    let read = ours.database("db").unwrap();
+    let (sender, events) = mpsc::channel();
+    let _subscription = read.subscribe(move |event| sender.send(event).unwrap());
+    let next = || events.recv_timeout(PATIENCE).unwrap();
+    save(&written, new("a", "{}"));
+    assert_eq!(next(), Event::Committed(1));
+    assert_eq!(ids(&read.read().unwrap()), ["a"]);
+    // What changes no document is known when the next change is told.
+    let security = Json::parse(br#"{"admins":{}}"#).unwrap();
+    written.update(Work::SetSecurity(security.clone())).unwrap();
+    save(&written, new("_design/d", "{}"));
+    assert_eq!(next(), Event::Committed(2));
+    assert_eq!(read.security().unwrap().unwrap().as_bytes(), security.as_bytes());
+    assert_eq!(read.design_seq(), 2);
+    // Both can go on.
+    save(&read, new("b", "{}"));
+    assert_eq!(next(), Event::Committed(3), "its own commits are told by itself");
+    save(&written, new("c", "{}"));
+    assert_eq!(next(), Event::Committed(4));
+    theirs.delete("db").unwrap();
+    assert_eq!(next(), Event::Deleted);
+    assert!(matches!(ours.database("db"), Err(DatabaseError::NotFound)));
+    save(&create(&theirs, "db"), new("again", "{}"));
+    assert_eq!(ids(&ours.database("db").unwrap().read().unwrap()), ["again"], "another database of that name");
 }

@@ -10,6 +10,7 @@ use std::collections::hash_map::Entry;
 use bytes::Bytes;
 use settee_storage::{Batch, Direction, Expect, KeyRange, Keyspace, Snapshot};
 
+use super::Work;
 use crate::attachment::{Attachment, ContentId, ContentRecord, NewAttachment, NewAttachments, Source, decode_all};
 use crate::record::Stored;
 use crate::{Database, DatabaseError, Result, keys};
@@ -33,10 +34,10 @@ impl Stage {
 
     /// Puts the chunks, and the mark of an upload with the first of them. If the mark was removed since, another node
     /// has collected the upload: then nothing is put, and no revision will find it.
-    pub(super) fn put(&self, context: ReadContext<'_>, batch: &mut Batch) -> Result<()> {
+    pub(super) fn put(&self, context: ReadContext<'_>, contents: &Contents, batch: &mut Batch) -> Result<()> {
         if self.first == 0 {
             batch.put(Keyspace::Attachments, &keys::upload(self.blob), b"");
-        } else if !context.has(&keys::upload(self.blob))? {
+        } else if !contents.has(context, &keys::upload(self.blob))? {
             return Ok(());
         }
         put_chunks(batch, self.blob, self.first, self.chunks.iter().map(Bytes::as_ref));
@@ -44,14 +45,61 @@ impl Stage {
     }
 }
 
+/// The entries of attachments that works name, which are read together.
+#[derive(Default)]
+pub(super) struct Named {
+    /// Ascending, each once.
+    pub(super) keys: Vec<Vec<u8>>,
+    /// Numbers that nothing is stored under, unless one of `keys` says otherwise.
+    blobs: Vec<u64>,
+}
+
+impl Named {
+    pub(super) fn by(database: &Database, works: &[Work]) -> Self {
+        let mut named = Self::default();
+        for work in works {
+            if let Work::Documents(updates) = work {
+                let attachments = updates.iter().flat_map(|update| &update.attachments.list);
+                attachments.for_each(|new| named.push(database, new));
+            } else if let Work::Stage(stage) = work
+                && stage.first > 0
+            {
+                named.keys.push(keys::upload(stage.blob).to_vec());
+            }
+        }
+        named.keys.sort_unstable();
+        named.keys.dedup();
+        named
+    }
+
+    fn push(&mut self, database: &Database, new: &NewAttachment) {
+        self.keys.push(keys::content(&new.attachment.content.0).to_vec());
+        match &new.source {
+            Source::Stored => {}
+            Source::Staged(staged) => self.keys.push(keys::upload(staged.blob).to_vec()),
+            Source::Memory(..) => {
+                let blob = database.random_blob();
+                self.keys.extend([keys::attachment_chunk(blob, 0).to_vec(), keys::upload(blob).to_vec()]);
+                self.blobs.push(blob);
+            }
+        }
+    }
+}
+
 /// The changes of a commit.
 #[derive(Default)]
 pub(super) struct Contents {
+    /// Entries as they are stored, as far as they were read together.
+    known: HashMap<Vec<u8>, Option<Vec<u8>>>,
+    /// Numbers that nothing is stored under.
+    blobs: Vec<u64>,
     states: HashMap<ContentId, State>,
     /// Attachments of revisions that this commit stores, by body sequence.
     fresh: HashMap<u64, Vec<Attachment>>,
     /// Revisions with attachments whose bodies this commit removes.
     pub(super) freed: Vec<Stored>,
+    /// Bytes that nobody refers to any more and that are too many for this commit.
+    pub(super) given_up: Vec<u64>,
 }
 
 /// How the stored bytes of attachments change.
@@ -73,13 +121,35 @@ pub(super) struct ReadContext<'a> {
     pub(super) snapshot: &'a dyn Snapshot,
 }
 
-impl ReadContext<'_> {
-    fn has(&self, key: &[u8]) -> Result<bool> {
-        Ok(self.snapshot.get(Keyspace::Attachments, key)?.is_some())
-    }
-}
-
 impl Contents {
+    /// `values` are those of the keys.
+    pub(super) fn new(named: Named, values: Vec<Option<Vec<u8>>>) -> Self {
+        let Named { keys, blobs } = named;
+        let known: HashMap<_, _> = keys.into_iter().zip(values).collect();
+        let is_free = |key: &[u8]| known.get(key).is_some_and(Option::is_none);
+        let is_unused = |blob: &u64| is_free(&keys::attachment_chunk(*blob, 0)) && is_free(&keys::upload(*blob));
+        let blobs = blobs.into_iter().filter(is_unused).collect();
+        Self { known, blobs, ..Self::default() }
+    }
+
+    fn has(&self, context: ReadContext<'_>, key: &[u8]) -> Result<bool> {
+        match self.known.get(key) {
+            Some(value) => Ok(value.is_some()),
+            None => Ok(context.snapshot.get(Keyspace::Attachments, key)?.is_some()),
+        }
+    }
+
+    /// Reads entries together that will be asked for one by one.
+    fn read_ahead(&mut self, context: ReadContext<'_>, mut keys: Vec<Vec<u8>>) -> Result<()> {
+        keys.retain(|key| !self.known.contains_key(key));
+        keys.sort_unstable();
+        keys.dedup();
+        let wanted: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        let values = context.snapshot.multi_get(Keyspace::Attachments, &wanted)?;
+        self.known.extend(keys.into_iter().zip(values));
+        Ok(())
+    }
+
     /// Whether the bytes of all attachments are there. Bytes that were there may have gone with the last revision
     /// that had them.
     pub(super) fn has_all(&mut self, context: ReadContext<'_>, attachments: &NewAttachments) -> Result<bool> {
@@ -88,7 +158,7 @@ impl Contents {
                 || match source {
                     Source::Stored => false,
                     Source::Memory(..) => true,
-                    Source::Staged(staged) => context.has(&keys::upload(staged.blob))?,
+                    Source::Staged(staged) => self.has(context, &keys::upload(staged.blob))?,
                 };
             if !available {
                 return Ok(false);
@@ -107,8 +177,7 @@ impl Contents {
         body_seq: u64,
     ) -> Result<()> {
         for NewAttachment { attachment, source, .. } in &attachments.list {
-            let state = self.state(context, attachment)?;
-            if let Some(now) = &mut state.now {
+            if let Some(now) = &mut self.state(context, attachment)?.now {
                 now.references += 1;
                 continue;
             }
@@ -119,12 +188,13 @@ impl Contents {
                     staged.blob
                 }
                 Source::Memory(_, bytes) => {
-                    let blob = context.database.next_blob()?;
+                    let blob = self.blobs.pop().map_or_else(|| context.database.next_blob(), Ok)?;
                     put_chunks(batch, blob, 0, bytes.chunks(keys::ATTACHMENT_CHUNK_BYTES));
                     blob
                 }
             };
-            state.now = Some(ContentRecord { blob, references: 1, length: attachment.stored_length });
+            let record = ContentRecord { blob, references: 1, length: attachment.stored_length };
+            self.state(context, attachment)?.now = Some(record);
         }
         self.fresh.insert(body_seq, stored);
         Ok(())
@@ -132,19 +202,23 @@ impl Contents {
 
     /// Completes the batch.
     pub(super) fn finish(&mut self, context: ReadContext<'_>, batch: &mut Batch) -> Result<ContentBytes> {
-        for stored in std::mem::take(&mut self.freed) {
-            let attachments = match self.fresh.remove(&stored.body_seq) {
-                Some(attachments) => attachments,
-                None => read_attachments(context, stored)?,
-            };
-            for attachment in &attachments {
-                if let Some(now) = &mut self.state(context, attachment)?.now {
-                    now.references = now.references.saturating_sub(1);
-                }
+        let (mut gone, mut stored) = (Vec::new(), Vec::new());
+        for freed in std::mem::take(&mut self.freed) {
+            match self.fresh.remove(&freed.body_seq) {
+                Some(attachments) => gone.extend(attachments),
+                None => stored.push(freed),
+            }
+        }
+        gone.extend(read_attachments(context, &stored)?);
+        self.read_ahead(context, gone.iter().map(|gone| keys::content(&gone.content.0).to_vec()).collect())?;
+        for attachment in &gone {
+            if let Some(now) = &mut self.state(context, attachment)?.now {
+                now.references = now.references.saturating_sub(1);
             }
         }
         let mut bytes = ContentBytes::default();
         let mut scratch = Vec::new();
+        let mut chunks_left = DISCARDED_CHUNKS;
         for (id, State { before, now }) in &self.states {
             bytes.removed += before.map_or(0, |before| before.length);
             bytes.added += now.filter(|now| now.references > 0).map_or(0, |now| now.length);
@@ -157,6 +231,13 @@ impl Contents {
                 continue;
             }
             batch.delete(Keyspace::Attachments, &key);
+            let Some(left) = chunks_left.checked_sub(record.chunks() as usize) else {
+                // They go like an upload that was given up, some with each of the next commits.
+                batch.put(Keyspace::Attachments, &keys::upload(record.blob), b"");
+                self.given_up.push(record.blob);
+                continue;
+            };
+            chunks_left = left;
             for number in 0..record.chunks() {
                 batch.delete(Keyspace::Attachments, &keys::attachment_chunk(record.blob, number));
             }
@@ -168,32 +249,47 @@ impl Contents {
         match self.states.entry(attachment.content) {
             Entry::Occupied(entry) => Ok(entry.into_mut()),
             Entry::Vacant(entry) => {
-                let before = ContentRecord::read(context.snapshot, &attachment.content)?;
+                let before = match self.known.get(keys::content(&attachment.content.0).as_slice()) {
+                    Some(known) => known.as_deref().map(ContentRecord::decode).transpose()?,
+                    None => ContentRecord::read(context.snapshot, &attachment.content)?,
+                };
                 Ok(entry.insert(State { before, now: before }))
             }
         }
     }
 }
 
-/// The attachments of a revision that was stored by an earlier commit.
-fn read_attachments(context: ReadContext<'_>, stored: Stored) -> Result<Vec<Attachment>> {
-    let mut record = Vec::new();
-    let wanted = stored.attachments_size as usize;
-    for chunk in 0..wanted.div_ceil(keys::BODY_CHUNK_BYTES) {
-        let key = keys::body(stored.body_seq, chunk as u16);
-        let bytes = context.snapshot.get(Keyspace::Bodies, &key)?;
-        record.extend_from_slice(&bytes.ok_or(DatabaseError::Corrupt("attachments"))?);
+/// The attachments of revisions that were stored by earlier commits.
+fn read_attachments(context: ReadContext<'_>, revisions: &[Stored]) -> Result<Vec<Attachment>> {
+    let chunks = |stored: &Stored| (stored.attachments_size as usize).div_ceil(keys::BODY_CHUNK_BYTES);
+    let chunk_keys = |stored: &Stored| {
+        let body_seq = stored.body_seq;
+        (0..chunks(stored)).map(move |chunk| keys::body(body_seq, chunk as u16))
+    };
+    let wanted: Vec<_> = revisions.iter().flat_map(chunk_keys).collect();
+    let wanted: Vec<&[u8]> = wanted.iter().map(<[u8; 10]>::as_slice).collect();
+    let mut found = context.snapshot.multi_get(Keyspace::Bodies, &wanted)?.into_iter();
+    let mut attachments = Vec::new();
+    for stored in revisions {
+        let mut record = Vec::new();
+        for bytes in found.by_ref().take(chunks(stored)) {
+            record.extend_from_slice(&bytes.ok_or(DatabaseError::Corrupt("attachments"))?);
+        }
+        let record = record.get(..stored.attachments_size as usize);
+        attachments.extend(decode_all(record.ok_or(DatabaseError::Corrupt("attachments"))?)?);
     }
-    decode_all(record.get(..wanted).ok_or(DatabaseError::Corrupt("attachments"))?)
+    Ok(attachments)
 }
 
 /// Removes the chunks of some abandoned uploads, and says which ones are done with.
 pub(super) fn discard(context: ReadContext<'_>, batch: &mut Batch, given_up: &[u64]) -> Result<Vec<u64>> {
     let mut done = Vec::new();
     let mut left = DISCARDED_CHUNKS;
-    for &blob in given_up {
+    let marks: Vec<_> = given_up.iter().map(|&blob| keys::upload(blob)).collect();
+    let marks: Vec<&[u8]> = marks.iter().map(<[u8; 9]>::as_slice).collect();
+    for (&blob, mark) in given_up.iter().zip(context.snapshot.multi_get(Keyspace::Attachments, &marks)?) {
         // Without its mark it is no upload any more: a revision has taken the bytes.
-        if context.has(&keys::upload(blob))? {
+        if mark.is_some() {
             let (start, end) = (keys::attachment_chunk(blob, 0), keys::attachment_chunk(blob + 1, 0));
             let range = KeyRange { start: Some(&start), end: Some(&end) };
             let mut chunks = context.snapshot.scan(Keyspace::Attachments, range, Direction::Forward, Expect::Few)?;

@@ -18,7 +18,7 @@ use settee_storage::{
     Version,
 };
 
-use super::contents::{ContentBytes, Contents, ReadContext, discard};
+use super::contents::{ContentBytes, Contents, Named, ReadContext, discard};
 use super::queue::Pending;
 use super::touched::{Documents, Settled};
 use super::validation::{Acceptance, acceptance};
@@ -31,7 +31,7 @@ use crate::database::{Database, Meta, Writer, load_writer};
 use crate::local::LocalDocument;
 use crate::rank::{BUCKET_ENTRIES, Overfull, Ranks};
 use crate::record::{Head, SequenceEntry, Stored};
-use crate::{DatabaseError, Event, Result, keys};
+use crate::{DatabaseError, Event, Result, keys, pieces, rank};
 
 /// After so many log records of ranks the whole tables are stored.
 const RANK_LOG_RECORDS: usize = if cfg!(test) { 20 } else { 1000 };
@@ -97,7 +97,7 @@ fn try_commit(
         return Err(DatabaseError::NotFound);
     }
     let snapshot = engine.snapshot(shard)?;
-    let (state, documents) = Documents::read(snapshot.as_ref(), works)?;
+    let (state, documents, contents) = Documents::read(snapshot.as_ref(), works, Named::by(database, works))?;
     if state != writer.state {
         // Another node has committed to the shard, or an earlier try has arrived.
         *writer = load_writer(snapshot.as_ref())?;
@@ -109,7 +109,7 @@ fn try_commit(
         database.notify(Event::Committed(writer.meta.update_seq));
         return Ok(true);
     }
-    let mut group = Group::new(database, writer, snapshot.as_ref(), documents, purpose(works));
+    let mut group = Group::new(database, writer, snapshot.as_ref(), (documents, contents), purpose(works));
     *outcomes = works.iter().map(|work| group.apply(work)).collect::<Result<Vec<_>>>()?;
     group.finish(attempt, durability(works))
 }
@@ -142,14 +142,15 @@ pub(super) struct Group<'a> {
 }
 
 impl<'a> Group<'a> {
-    /// `snapshot` shows the database as `writer` knows it, and has `documents`.
+    /// `snapshot` shows the database as `writer` knows it, and has what was `read`.
     fn new(
         database: &'a Arc<Database>,
         writer: &'a mut Writer,
         snapshot: &'a dyn Snapshot,
-        documents: Documents<'a>,
+        read: (Documents<'a>, Contents),
         purpose: Purpose,
     ) -> Self {
+        let (documents, contents) = read;
         writer.fullness.begin();
         Self {
             database,
@@ -163,7 +164,7 @@ impl<'a> Group<'a> {
             hasher: RevisionHasher::default(),
             scratch: Vec::new(),
             snapshot,
-            contents: Contents::default(),
+            contents,
             writer,
         }
     }
@@ -183,7 +184,8 @@ impl<'a> Group<'a> {
                 self.batch.put(Keyspace::Catalog, keys::PURGED_INFOS_LIMIT, &value);
             }
             Work::Stage(stage) => {
-                stage.put(ReadContext { database: self.database, snapshot: self.snapshot }, &mut self.batch)?;
+                let context = ReadContext { database: self.database, snapshot: self.snapshot };
+                stage.put(context, &self.contents, &mut self.batch)?;
             }
             Work::SetRevsLimit(limit) => {
                 self.revs_limit = *limit;
@@ -315,7 +317,7 @@ impl<'a> Group<'a> {
         let expected = self.writer.state.version;
         let state = ShardState { version: Version(expected.0 + 1), token: attempt.token() };
         self.ranks.state = state;
-        let rank_log = self.put_counters(state.version);
+        let (rank_log, rank_pieces) = self.put_counters(state.version);
         let batch = std::mem::take(&mut self.batch);
         self.ranks.stored();
         let ranks = Arc::new(self.ranks.clone());
@@ -324,14 +326,17 @@ impl<'a> Group<'a> {
         if !attempt.commit_as(self.database.engine().as_ref(), self.shard, expected, batch, durability)? {
             return Ok(false);
         }
-        self.database.given_up.lock().retain(|blob| !discarded.contains(blob));
+        let mut given_up = self.database.given_up.lock();
+        given_up.retain(|blob| !discarded.contains(blob));
+        given_up.append(&mut self.contents.given_up);
+        drop(given_up);
         let edited = self.meta.update_seq != self.writer.meta.update_seq;
         self.database.publish_design_seq(self.meta.design_seq);
         let (revs_limit, security) = (self.revs_limit, self.security.take());
         self.database.publish_security(security.clone());
         let mut fullness = std::mem::take(&mut self.writer.fullness);
         fullness.commit();
-        *self.writer = Writer { state, meta: self.meta, ranks, revs_limit, security, rank_log, fullness };
+        *self.writer = Writer { state, meta: self.meta, ranks, revs_limit, security, rank_log, rank_pieces, fullness };
         // The commit stands, whatever happens here: a bucket that stays large costs longer scans until the next.
         self.divide_buckets().ok();
         *self.database.ranks.lock() = [Arc::clone(&self.writer.ranks), Arc::clone(&self.writer.ranks)];
@@ -345,17 +350,18 @@ impl<'a> Group<'a> {
         let settled = self.documents.settle();
         // Both keyspaces in the order of their keys: engines insert neighbours faster, and what is appended
         // reaches the ranks in ascending order.
-        for Settled { id, before, bytes_before, bytes, record, head } in &settled {
+        for Settled { id, before, bytes_before, pieces, bytes, record, head } in &settled {
             self.meta.count_leaves(*bytes_before, *bytes);
             if self.database.layout() == Layout::Partitioned {
                 self.writer.fullness.count(id, *bytes_before, *bytes);
             }
             if let Some(head) = head {
                 self.scratch.clear();
-                record.encode(head, &mut self.scratch);
-                self.batch.put(Keyspace::Documents, id.as_bytes(), &self.scratch);
+                let head_bytes = record.encode(head, &mut self.scratch);
+                pieces::put(&mut self.batch, id.as_bytes(), &mut self.scratch, head_bytes, *pieces);
             } else {
                 self.batch.delete(Keyspace::Documents, id.as_bytes());
+                pieces::delete(&mut self.batch, id.as_bytes(), 0, *pieces);
             }
             let is_deleted = |head: &Head| head.stored.deleted;
             let (was, is) = (before.as_ref().map(is_deleted), head.as_ref().map(is_deleted));
@@ -382,16 +388,16 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Adds counters and ranks to the batch; returns the log records that are left.
-    fn put_counters(&mut self, version: Version) -> Vec<u64> {
+    /// Adds counters and ranks to the batch; returns the log records that are left, and how many pieces the tables have.
+    fn put_counters(&mut self, version: Version) -> (Vec<u64>, usize) {
         self.scratch.clear();
         self.meta.encode(&mut self.scratch);
         self.batch.set_head(&self.scratch);
-        let mut rank_log = self.writer.rank_log.clone();
+        let (mut rank_log, mut rank_pieces) = (self.writer.rank_log.clone(), self.writer.rank_pieces);
         self.scratch.clear();
         if self.ranks.reshaped() || rank_log.len() >= RANK_LOG_RECORDS {
             self.ranks.encode(&mut self.scratch);
-            self.batch.put(Keyspace::Catalog, keys::RANK_TABLE, &self.scratch);
+            rank_pieces = rank::table::put(&mut self.batch, &self.scratch, rank_pieces);
             for logged in rank_log.drain(..) {
                 let key = keys::prefixed(keys::RANK_LOG, &keys::sequence(logged));
                 self.batch.delete(Keyspace::Catalog, &key);
@@ -402,7 +408,7 @@ impl<'a> Group<'a> {
             self.batch.put(Keyspace::Catalog, &key, &self.scratch);
             rank_log.push(version.0);
         }
-        rank_log
+        (rank_log, rank_pieces)
     }
 
     /// Divides buckets that have grown too large for a short scan. The next commit stores the result.

@@ -3,10 +3,11 @@
 use settee_model::rev_tree::{Growth, RevTree};
 use settee_storage::{Keyspace, Reply, Request, ShardState, Snapshot};
 
+use super::contents::{Contents, Named};
 use super::{DocUpdate, Work};
 use crate::database::LeafBytes;
 use crate::record::{DocRecord, Head, Stored};
-use crate::{DatabaseError, Result};
+use crate::{DatabaseError, Result, pieces};
 
 const CORRUPT: DatabaseError = DatabaseError::Corrupt("update group");
 
@@ -19,6 +20,8 @@ pub(super) struct Touched {
     /// As the document was before the group.
     before: Option<Head>,
     bytes_before: LeafBytes,
+    /// How many further pieces its record has.
+    pieces: usize,
     pub(super) changed: bool,
 }
 
@@ -27,6 +30,8 @@ pub(super) struct Settled<'a> {
     pub(super) id: &'a str,
     pub(super) before: Option<Head>,
     pub(super) bytes_before: LeafBytes,
+    /// How many further pieces its record had.
+    pub(super) pieces: usize,
     pub(super) bytes: LeafBytes,
     pub(super) record: DocRecord,
     /// `None` if a purge has taken the last leaf.
@@ -43,8 +48,13 @@ pub(super) struct Documents<'a> {
 }
 
 impl<'a> Documents<'a> {
-    /// Reads every document that `works` touch, and the state of the shard, in one trip.
-    pub(super) fn read(snapshot: &dyn Snapshot, works: &'a [Work]) -> Result<(ShardState, Self)> {
+    /// Reads every document that `works` touch, the entries of attachments that they name, and the state of the shard, in
+    /// one trip.
+    pub(super) fn read(
+        snapshot: &dyn Snapshot,
+        works: &'a [Work],
+        named: Named,
+    ) -> Result<(ShardState, Self, Contents)> {
         let mut ids: Vec<&str> = Vec::new();
         for work in works {
             match work {
@@ -65,19 +75,28 @@ impl<'a> Documents<'a> {
         ids.dedup();
         let id_keys: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes()).collect();
         let mut touched = Vec::with_capacity(ids.len());
-        let requests = [Request::State, Request::MultiGet(Keyspace::Documents, &id_keys)];
-        let replies: [Reply; 2] = snapshot.read(&requests)?.try_into().map_err(|_| CORRUPT)?;
-        let [state, records] = replies;
-        for bytes in records.into_values()? {
-            let record = bytes.map_or(Ok(DocRecord::empty()), |bytes| DocRecord::decode(&bytes))?;
+        let attachment_keys: Vec<&[u8]> = named.keys.iter().map(Vec::as_slice).collect();
+        let requests = [
+            Request::State,
+            Request::MultiGet(Keyspace::Documents, &id_keys),
+            Request::MultiGet(Keyspace::Attachments, &attachment_keys),
+        ];
+        let replies: [Reply; 3] = snapshot.read(&requests)?.try_into().map_err(|_| CORRUPT)?;
+        let [state, records, attachments] = replies;
+        for (id, stored) in id_keys.iter().zip(records.into_values()?) {
+            let (record, pieces) = match stored {
+                Some(stored) => (DocRecord::decode(&pieces::whole(snapshot, id, &stored)?)?, pieces::count(&stored)?),
+                None => (DocRecord::empty(), 0),
+            };
             let (before, bytes_before) = (record.head(), leaf_bytes(&record.tree));
             let tree = Growth::new(record.tree);
-            touched.push(Touched { seq: record.seq, tree, before, bytes_before, changed: false });
+            touched.push(Touched { seq: record.seq, tree, before, bytes_before, pieces, changed: false });
         }
         if touched.len() != ids.len() {
             return Err(CORRUPT);
         }
-        Ok((state.into_state()?, Self { ids, touched, next: 0 }))
+        let contents = Contents::new(named, attachments.into_values()?);
+        Ok((state.into_state()?, Self { ids, touched, next: 0 }, contents))
     }
 
     /// A document of the works that were read.
@@ -97,10 +116,10 @@ impl<'a> Documents<'a> {
     pub(super) fn settle(&mut self) -> Vec<Settled<'a>> {
         let changed = self.ids.iter().zip(std::mem::take(&mut self.touched)).filter(|(_, touched)| touched.changed);
         let settle = |(id, touched): (&&'a str, Touched)| {
-            let Touched { seq, tree, before, bytes_before, .. } = touched;
+            let Touched { seq, tree, before, bytes_before, pieces, .. } = touched;
             let record = DocRecord { seq, tree: tree.into_settled() };
             let (head, bytes) = (record.head(), leaf_bytes(&record.tree));
-            Settled { id, before, bytes_before, bytes, record, head }
+            Settled { id, before, bytes_before, pieces, bytes, record, head }
         };
         changed.map(settle).collect()
     }
