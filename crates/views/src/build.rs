@@ -206,6 +206,7 @@ impl Core {
             source: MapSource { functions, library: ddoc.library.clone() },
             options: ddoc.options,
             database,
+            pending: total_changes,
             database_name: host.name(),
             control: &|turn, bytes| self.rest(build, turn, bytes),
             progress: &|done| task.update(done, total_changes),

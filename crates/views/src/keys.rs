@@ -30,6 +30,25 @@ pub(crate) fn node_id(key: &[u8]) -> Option<u64> {
     key.try_into().ok().map(u64::from_be_bytes)
 }
 
+/// The key of a document's back-pointers in [`Keyspace::IndexEntries`](settee_storage::Keyspace::IndexEntries), as they have
+/// changed since the load of this number. Loads before the first that is counted wrote ids alone, which never begin with `ff`.
+pub(crate) fn entry(load: u64, id: &[u8]) -> Vec<u8> {
+    [&entry_prefix(load), id].concat()
+}
+
+/// What the keys of all entries since a load begin with. It is greater than the keys of all entries before.
+pub(crate) fn entry_prefix(load: u64) -> Vec<u8> {
+    match load {
+        0 => Vec::new(),
+        _ => [&[AFTER_IDS][..], &load.to_be_bytes()].concat(),
+    }
+}
+
+/// Greater than the keys of all entries since a load.
+pub(crate) fn after_entries(load: u64) -> Vec<u8> {
+    entry_prefix(load.saturating_add(1))
+}
+
 const END_OF_ID: u8 = 0;
 const ESCAPED_NUL: [u8; 2] = [0, 0xff];
 /// Greater than all lengths of numbers, smaller than the second byte of an escaped NUL.

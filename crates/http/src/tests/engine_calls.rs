@@ -29,8 +29,19 @@ fn documents(prefix: &str) -> String {
     format!(r#"{{"docs":{}}}"#, list(documents))
 }
 
+/// A document with `count` attachments, of which the first `stubs` are kept.
+fn attached(rev: Option<&str>, count: usize, stubs: usize) -> String {
+    let attachment = |number: usize| match number < stubs {
+        true => format!(r#""a{number}":{{"stub":true}}"#),
+        false => format!(r#""a{number}":{{"content_type":"image/png","data":"{number:04}"}}"#),
+    };
+    let attachments = (0..count).map(attachment).collect::<Vec<_>>().join(",");
+    let rev = rev.map_or(String::new(), |rev| format!(r#""_rev":"{rev}","#));
+    format!(r#"{{{rev}"_attachments":{{{attachments}}}}}"#)
+}
+
 /// The requests of the table, in the order in which they are made.
-fn requests(rev: &str) -> Vec<(&'static str, String, String)> {
+fn requests(rev: &str, attached_rev: &str) -> Vec<(&'static str, String, String)> {
     let row = |name, line: &str, body: &str| (name, line.to_owned(), body.to_owned());
     let keys = list(ids(128).map(|id| format!("{id:?}")));
     let numbers = list((0..128).map(|number| format!("[{number}]")));
@@ -80,6 +91,8 @@ fn requests(rev: &str) -> Vec<(&'static str, String, String)> {
         row("a new document that is validated", "PUT /db/valid", "{}"),
         row("1,000 documents that are validated", "POST /db/_bulk_docs", &documents("valid")),
         row("the index after 1,000 more documents", "GET /db/_design/i/_view/v?reduce=false&limit=0", ""),
+        row("a document with 10 attachments", "PUT /attached/new", &attached(None, 10, 0)),
+        row("an edit that keeps 10 and brings 10", "PUT /attached/edited", &attached(Some(attached_rev), 20, 10)),
     ]
 }
 
@@ -94,8 +107,12 @@ async fn requests_make_as_many_calls_of_the_engine_as_the_table_says() {
     let rev = made.header("etag").trim_matches('"').to_owned();
     world.admin("POST /db/_index", r#"{"index":{"fields":["n"]},"ddoc":"i","name":"v"}"#).await;
 
+    world.make_database("attached");
+    let made = world.admin("PUT /attached/edited", &attached(None, 10, 0)).await;
+    let attached_rev = made.header("etag").trim_matches('"').to_owned();
+
     let mut table = "reads  pages  commits  others\n".to_owned();
-    for (name, line, body) in requests(&rev) {
+    for (name, line, body) in requests(&rev, &attached_rev) {
         let before = engine.calls();
         let told = world.ask(Ask::new(&line).basic("admin", "pw").json(&body)).await;
         assert!(told.status.is_success(), "{line}: {told:?}");

@@ -8,9 +8,12 @@ use crate::tree::Root;
 
 /// Changes when nodes or records get another layout, or when the same documents make other rows or put them into another
 /// order; an index of another format is built anew.
-const FORMAT: u64 = 4;
+const FORMAT: u64 = 5;
 
-/// The same, but that records do not tell the first node.
+/// The same, but that records do not tell the number of the load.
+const FORMAT_WITHOUT_LOAD: u64 = 4;
+
+/// The same, but that they do not tell the first node either.
 const FORMAT_WITHOUT_FIRST_NODE: u64 = 3;
 
 /// How far an index is, and where its trees begin.
@@ -24,6 +27,8 @@ pub(crate) struct Meta {
     pub(crate) first_node: u64,
     /// The least number that no node ever had. Nodes from there on are left over from a crash.
     pub(crate) next_node: u64,
+    /// How many loads there were: entries beside the tree that are older than the last one do not count.
+    pub(crate) load: u64,
     /// The reduce functions, in the order of the reductions in inner nodes.
     pub(crate) reduces: Vec<Arc<str>>,
     /// The tree of rows.
@@ -40,6 +45,7 @@ impl Meta {
             purge_seq: 0,
             first_node: 0,
             next_node: 1,
+            load: 0,
             reduces: Vec::new(),
             rows: None,
             entries: None,
@@ -54,6 +60,7 @@ impl Meta {
         push_number(&mut out, self.purge_seq);
         push_number(&mut out, self.first_node);
         push_number(&mut out, self.next_node);
+        push_number(&mut out, self.load);
         push_len(&mut out, self.reduces.len());
         self.reduces.iter().for_each(|reduce| push_bytes(&mut out, reduce.as_bytes()));
         for root in [&self.rows, &self.entries] {
@@ -69,18 +76,19 @@ impl Meta {
     pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Self>> {
         let mut reader = Reader::new(bytes, "index record");
         let format = reader.number()?;
-        if ![FORMAT, FORMAT_WITHOUT_FIRST_NODE].contains(&format) || reader.text()? != settee_model::collate::version()
-        {
+        let is_known = [FORMAT, FORMAT_WITHOUT_LOAD, FORMAT_WITHOUT_FIRST_NODE].contains(&format);
+        if !is_known || reader.text()? != settee_model::collate::version() {
             return Ok(None);
         }
         let update_seq = reader.number()?;
         let purge_seq = reader.number()?;
-        let first_node = if format == FORMAT { reader.number()? } else { 0 };
+        let first_node = if format == FORMAT_WITHOUT_FIRST_NODE { 0 } else { reader.number()? };
         let next_node = reader.number()?;
+        let load = if format == FORMAT { reader.number()? } else { 0 };
         let reduces = (0..reader.len()?).map(|_| Ok(Arc::from(reader.text()?))).collect::<Result<_>>()?;
         let rows = decode_root(&mut reader)?;
         let entries = decode_root(&mut reader)?;
-        Ok(Some(Self { update_seq, purge_seq, first_node, next_node, reduces, rows, entries }))
+        Ok(Some(Self { update_seq, purge_seq, first_node, next_node, load, reduces, rows, entries }))
     }
 
     /// The number of rows.
@@ -118,6 +126,7 @@ mod tests {
             purge_seq: 5,
             first_node: 40,
             next_node: 77,
+            load: 3,
             reduces: vec!["_sum".into(), "function(k, v) {}".into()],
             rows: Some(Root { height: 3, node }),
             entries: None,
@@ -130,7 +139,7 @@ mod tests {
         }
         bytes[2] ^= 1;
         assert_eq!(Meta::decode(&bytes).unwrap(), None);
-        bytes[0] ^= 2;
+        bytes[0] ^= 8;
         assert_eq!(Meta::decode(&bytes).unwrap(), None);
     }
 }

@@ -13,7 +13,7 @@ use super::{Checkpoint, Meta};
 use crate::error::{Result, ViewError};
 use crate::keys;
 use crate::tree::write::Committer;
-use crate::tree::{NodeCache, TreeReader};
+use crate::tree::{Inner, NodeCache, TreeReader};
 
 /// Names commits, so that one whose answer was lost can be found again. Begins at a random number, so that other
 /// processes have others.
@@ -102,7 +102,8 @@ impl IndexStore {
             Err(ViewError::Storage(StorageError::Dropped)) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let mut writer = IndexWriter { store: self, version: record.version, has_entry: record.has_entry };
+        let mut writer =
+            IndexWriter { store: self, version: record.version, has_entry: record.has_entry, written: Vec::new() };
         let Some(meta) = record.meta else {
             let is_new = record.version == Version::default();
             return Ok(is_new.then(|| Opened { meta: Meta::new(), writer, checkpoint: None }));
@@ -117,6 +118,9 @@ impl IndexStore {
         }
         if record.first_node.is_some_and(|first| first < meta.first_node.min(beyond)) {
             writer.clear_nodes(&*snapshot, 0..meta.first_node)?;
+        }
+        if record.first_entry.is_some_and(|first| first < keys::entry_prefix(meta.load)) {
+            writer.clear_entries(&*snapshot, meta.load)?;
         }
         Ok(Some(Opened { meta, writer, checkpoint: record.checkpoint }))
     }
@@ -141,24 +145,25 @@ pub(crate) struct Record {
     /// The least and the greatest number of a node that is stored.
     first_node: Option<u64>,
     last_node: Option<u64>,
+    /// The least key of an entry beside the tree.
+    first_entry: Option<Vec<u8>>,
 }
 
 impl Record {
     /// Reads it in one trip.
     pub(crate) fn read(snapshot: &dyn Snapshot) -> Result<Self> {
-        let end = |direction| {
-            Request::Page(PageRange { space: Keyspace::IndexNodes, range: KeyRange::default(), direction, rows: 1 })
-        };
+        let end = |space, direction| Request::Page(PageRange { space, range: KeyRange::default(), direction, rows: 1 });
         let requests = [
             Request::State,
             Request::Head,
             Request::Get(Keyspace::Catalog, keys::META),
             Request::Get(Keyspace::Catalog, keys::CHECKPOINT),
-            end(Direction::Forward),
-            end(Direction::Backward),
+            end(Keyspace::IndexNodes, Direction::Forward),
+            end(Keyspace::IndexNodes, Direction::Backward),
+            end(Keyspace::IndexEntries, Direction::Forward),
         ];
-        let replies: [_; 6] = snapshot.read(&requests)?.try_into().map_err(|_| ViewError::Corrupt("replies"))?;
-        let [state, head, entry, checkpoint, first_node, last_node] = replies;
+        let replies: [_; 7] = snapshot.read(&requests)?.try_into().map_err(|_| ViewError::Corrupt("replies"))?;
+        let [state, head, entry, checkpoint, first_node, last_node, first_entry] = replies;
         let node =
             |reply: Reply| Ok::<_, ViewError>(reply.into_page()?.rows.first().and_then(|(key, _)| keys::node_id(key)));
         let (head, entry) = (head.into_value()?, entry.into_value()?);
@@ -171,6 +176,7 @@ impl Record {
             checkpoint: checkpoint.map_or(Ok(None), |bytes| Checkpoint::decode(&bytes))?,
             first_node: node(first_node)?,
             last_node: node(last_node)?,
+            first_entry: first_entry.into_page()?.rows.pop().map(|(key, _)| key),
         })
     }
 }
@@ -186,6 +192,8 @@ pub(crate) struct IndexWriter<'a> {
     store: &'a IndexStore,
     version: Version,
     has_entry: bool,
+    /// Inner nodes that the next commit stores.
+    written: Vec<(u64, Inner)>,
 }
 
 impl IndexWriter<'_> {
@@ -222,11 +230,20 @@ impl IndexWriter<'_> {
     /// Removes the nodes with these numbers, in pieces.
     pub(crate) fn clear_nodes(&mut self, snapshot: &dyn Snapshot, nodes: Range<u64>) -> Result<()> {
         let (start, end) = (keys::node(nodes.start), keys::node(nodes.end));
-        let range = KeyRange { start: Some(&start), end: Some(&end) };
-        let mut entries = snapshot.scan(Keyspace::IndexNodes, range, Direction::Forward, Expect::All)?;
+        self.clear(snapshot, Keyspace::IndexNodes, KeyRange { start: Some(&start), end: Some(&end) })
+    }
+
+    /// Removes the entries beside trees that were replaced by those of `load`, in pieces.
+    pub(crate) fn clear_entries(&mut self, snapshot: &dyn Snapshot, load: u64) -> Result<()> {
+        let range = KeyRange { start: None, end: Some(&keys::entry_prefix(load)) };
+        self.clear(snapshot, Keyspace::IndexEntries, range)
+    }
+
+    fn clear(&mut self, snapshot: &dyn Snapshot, space: Keyspace, range: KeyRange<'_>) -> Result<()> {
+        let mut entries = snapshot.scan(space, range, Direction::Forward, Expect::All)?;
         let mut batch = Batch::of(Purpose::Room);
         while let Some((key, _)) = entries.next()? {
-            batch.delete(Keyspace::IndexNodes, key);
+            batch.delete(space, key);
             if batch.len() == LEFTOVERS_PER_COMMIT {
                 self.commit(std::mem::replace(&mut batch, Batch::of(Purpose::Room)))?;
             }
@@ -263,7 +280,12 @@ impl Committer for IndexWriter<'_> {
             }
             Outcome::Conflict(_) => return Err(ViewError::Contended),
         }
+        self.written.drain(..).for_each(|(id, node)| store.cache.keep(store.shard, id, node));
         Ok(())
+    }
+
+    fn written(&mut self, id: u64, node: Inner) {
+        self.written.push((id, node));
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! An entry is the sort keys of the rows, in the order in which the document emitted them. What the last load wrote is in
 //! a tree of its own (packed, because a first build writes one for every document); entries that changed since are beside
-//! it, one by one, and are asked first. An empty one says that the document has no rows any more.
+//! it, one by one, and are asked first. An empty one says that the document has no rows any more. Their keys begin with the
+//! number of that load, so that the next one need not remove all of them in the commit of its tree.
 
 use settee_storage::{Batch, Cursor, Direction, Expect, KeyRange, Keyspace, Snapshot};
 
@@ -34,6 +35,8 @@ pub(crate) fn for_each_row(entry: &[u8], mut each: impl FnMut(&[u8], u32)) -> Re
 pub(super) struct EntryReader<'a> {
     pub(super) tree: TreeReader<'a>,
     pub(super) root: Option<Root>,
+    /// The number of the load that wrote the tree.
+    pub(super) load: u64,
 }
 
 impl EntryReader<'_> {
@@ -44,7 +47,8 @@ impl EntryReader<'_> {
 
     /// The entries of documents; absent if there is none, empty if there is none any more.
     pub(super) fn lookup(&self, ids: &[&str]) -> Result<Vec<Option<Vec<u8>>>> {
-        let bytes: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes()).collect();
+        let bytes: Vec<Vec<u8>> = ids.iter().map(|id| keys::entry(self.load, id.as_bytes())).collect();
+        let bytes: Vec<&[u8]> = bytes.iter().map(Vec::as_slice).collect();
         let mut found = self.tree.snapshot.multi_get(Keyspace::IndexEntries, &bytes)?;
         if let Some(root) = &self.root {
             self.lookup_loaded(root, ids, &mut found)?;
@@ -90,29 +94,33 @@ impl EntryReader<'_> {
     }
 }
 
-/// Writes a changed entry beside the tree. Without a tree, none is the same as an empty one.
-pub(super) fn write_change(batch: &mut Batch, change: Change<'_>, is_loaded: bool) {
-    let id = keys::row_id(change.row_key, 0);
+/// Writes a changed entry beside the tree of `load`. Without a tree, none is the same as an empty one.
+pub(super) fn write_change(batch: &mut Batch, change: Change<'_>, load: u64, is_loaded: bool) {
+    let key = keys::entry(load, keys::row_id(change.row_key, 0).as_bytes());
     match change.row {
-        Some(row) => batch.put(Keyspace::IndexEntries, id.as_bytes(), row.value),
-        None if is_loaded => batch.put(Keyspace::IndexEntries, id.as_bytes(), &[]),
-        None => batch.delete(Keyspace::IndexEntries, id.as_bytes()),
+        Some(row) => batch.put(Keyspace::IndexEntries, &key, row.value),
+        None if is_loaded => batch.put(Keyspace::IndexEntries, &key, &[]),
+        None => batch.delete(Keyspace::IndexEntries, &key),
     }
 }
 
 /// The entries beside the tree.
 pub(super) struct ChangedEntries<'a> {
     cursor: Box<dyn Cursor + 'a>,
+    prefix_len: usize,
     row_key: Vec<u8>,
     entry: Vec<u8>,
     is_at_end: bool,
 }
 
 impl<'a> ChangedEntries<'a> {
-    pub(super) fn open(snapshot: &'a dyn Snapshot) -> Result<Self> {
-        let range = KeyRange::default();
+    /// Those that have changed since `load`.
+    pub(super) fn open(snapshot: &'a dyn Snapshot, load: u64) -> Result<Self> {
+        let (start, end) = (keys::entry_prefix(load), keys::after_entries(load));
+        let range = KeyRange { start: Some(&start), end: Some(&end) };
         let cursor = snapshot.scan(Keyspace::IndexEntries, range, Direction::Forward, Expect::All)?;
-        let mut entries = Self { cursor, row_key: Vec::new(), entry: Vec::new(), is_at_end: false };
+        let (row_key, entry) = (Vec::new(), Vec::new());
+        let mut entries = Self { cursor, prefix_len: start.len(), row_key, entry, is_at_end: false };
         entries.advance()?;
         Ok(entries)
     }
@@ -129,12 +137,12 @@ impl Source for ChangedEntries<'_> {
     }
 
     fn advance(&mut self) -> Result<()> {
-        let Some((id, entry)) = self.cursor.next()? else {
+        let Some((key, entry)) = self.cursor.next()? else {
             self.is_at_end = true;
             return Ok(());
         };
         self.row_key.clear();
-        keys::push_document_key(&mut self.row_key, id);
+        keys::push_document_key(&mut self.row_key, &key[self.prefix_len..]);
         self.entry.clear();
         self.entry.extend_from_slice(entry);
         Ok(())

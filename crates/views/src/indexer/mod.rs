@@ -75,6 +75,8 @@ const CHANGES_PER_THREAD: u64 = 200;
 /// An update takes so many changes, or so many bytes of documents, in one round.
 const ROUND_CHANGES: u64 = 20_000;
 const ROUND_BYTES: u64 = 64 << 20;
+/// The back-pointers of an update are in its last commit: an index for which there are more of them is loaded.
+const UPDATE_ENTRY_BYTES: u64 = if cfg!(test) { 256 << 10 } else { 32 << 20 };
 /// An index is loaded rather than updated if at least so many documents changed, and for each of them there are no more
 /// than so many rows: reading a row in order costs about a thousandth of finding its leaf.
 const LOAD_CHANGES: u64 = if cfg!(test) { 1_000 } else { 5_000 };
@@ -102,6 +104,8 @@ pub(crate) struct Pass<'a> {
     pub(crate) source: MapSource,
     pub(crate) options: DesignOptions,
     pub(crate) database: &'a dyn ChangeSnapshot,
+    /// How many changes the first of the indexes is behind.
+    pub(crate) pending: u64,
     /// The name of the database.
     pub(crate) database_name: &'a str,
     /// Called between batches, with the bytes of the last one: may wait, and says why the work must end early. What is done by then is kept, unless the
@@ -141,7 +145,7 @@ impl Pass<'_> {
             _ => indexes.iter().map(|index| index.meta.purge_seq).min().unwrap_or(0),
         };
         let update_seq = self.database.update_seq()?;
-        let pending = self.database.count_after(since)?;
+        let pending = self.pending;
         let threads = pending.div_ceil(CHANGES_PER_THREAD).clamp(1, self.settings.threads.max(1) as u64);
         let mut workers = (0..threads)
             .map(|_| Ok(Worker::new(self.language.program(&self.source, self.limits)?, indexes.len())))
@@ -286,14 +290,16 @@ impl Pass<'_> {
         for (index, target) in targets.iter().enumerate() {
             found.push(take_found(workers, index, target.directory, reached)?);
         }
-        let write = if is_load { write::load } else { write::update };
         let threads = workers.len().min(writings.len());
         let queue = Mutex::new(writings.iter_mut().zip(found));
         let work = || -> Result<()> {
             loop {
                 let next = queue.lock().next();
                 let Some((writing, found)) = next else { return Ok(()) };
-                write(writing, found)?;
+                match is_load || found.entry_bytes > UPDATE_ENTRY_BYTES {
+                    true => write::load(writing, found)?,
+                    false => write::update(writing, found)?,
+                }
                 let mut said = Emissions::new();
                 said.log.extend(writing.aggregates.iter_mut().flat_map(Aggregate::take_log));
                 if !said.log.is_empty() {
@@ -321,7 +327,8 @@ impl<'a> PassIndex<'a> {
     where
         'a: 's,
     {
-        let before = || EntryReader { tree: self.store.tree(snapshot), root: self.meta.entries.clone() };
+        let before =
+            || EntryReader { tree: self.store.tree(snapshot), root: self.meta.entries.clone(), load: self.meta.load };
         Target {
             collation: self.collation,
             layout: self.layout,
@@ -350,9 +357,10 @@ impl Scan<'_> {
 }
 
 fn take_found(workers: &mut [Worker], index: usize, directory: &RunDirectory, reached: Reached) -> Result<Found> {
+    let entry_bytes = workers.iter().map(|worker| worker.outputs[index].entries.sorted_bytes()).sum();
     let rows = open(workers.iter_mut().map(|worker| worker.outputs[index].rows.take()), directory)?;
     let entries = open(workers.iter_mut().map(|worker| worker.outputs[index].entries.take()), directory)?;
-    Ok(Found { rows, entries, reached })
+    Ok(Found { rows, entries, entry_bytes, reached })
 }
 
 fn open(

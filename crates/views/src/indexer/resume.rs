@@ -83,6 +83,7 @@ pub(crate) fn resume(
     let found = Found {
         rows: runs::open(&directory, checkpoint.rows.clone())?,
         entries: runs::open(&directory, checkpoint.entries.clone())?,
+        entry_bytes: checkpoint.entries.iter().map(|run| run.bytes).sum(),
         reached: Reached { update_seq, purge_seq },
     };
     let mut writing = Writing { store, writer, meta, aggregates, noted: HashSet::new() };

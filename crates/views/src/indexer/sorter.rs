@@ -302,6 +302,12 @@ impl Runs {
         }
     }
 
+    /// How many bytes all sorted runs have, those in files included.
+    pub(super) fn sorted_bytes(&self) -> u64 {
+        let in_memory = self.sorted.iter().map(|run| run.run.size_bytes() as u64).sum::<u64>();
+        in_memory + self.spilled.iter().map(|file| file.bytes).sum::<u64>()
+    }
+
     /// Gives all sorted runs away: those in memory, and the files of the others.
     pub(crate) fn take(&mut self) -> (Vec<SortedRun>, Vec<RunFile>) {
         (std::mem::take(&mut self.sorted), std::mem::take(&mut self.spilled))

@@ -53,7 +53,7 @@ pub(crate) struct ChangeBatch {
 
 /// Enough that the way into a language costs nothing per document, and little enough for progress and memory. Small in
 /// tests, so that few documents make many steps.
-const BATCH_CHANGES: u64 = if cfg!(test) { 100 } else { 1000 };
+const BATCH_CHANGES: u64 = if cfg!(test) { 100 } else { 1024 };
 const BATCH_BYTES: usize = 1 << 20;
 
 impl ChangeBatch {

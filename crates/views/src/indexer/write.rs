@@ -4,7 +4,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::ops::ControlFlow;
 
-use settee_storage::{Batch, Direction, Expect, KeyRange, Keyspace, Snapshot};
+use settee_storage::{Batch, Keyspace};
 
 use super::entries::{ChangedEntries, write_change};
 use super::merge::{Merge, Ranked, Source};
@@ -33,6 +33,8 @@ pub(super) struct Writing<'a> {
 pub(super) struct Found {
     pub(super) rows: Vec<Ranked<'static>>,
     pub(super) entries: Vec<Ranked<'static>>,
+    /// The bytes of the entries.
+    pub(super) entry_bytes: u64,
     /// The state that the index shows when it has all that.
     pub(super) reached: Reached,
 }
@@ -70,22 +72,26 @@ pub(super) fn load(writing: &mut Writing<'_>, found: Found) -> Result<()> {
     let rows = load_tree(sources, aggregates, &mut nodes)?;
 
     let mut sources = found.entries;
-    sources.push(Ranked::new(ChangedEntries::open(&*snapshot)?, CHANGED_ENTRIES));
+    sources.push(Ranked::new(ChangedEntries::open(&*snapshot, meta.load)?, CHANGED_ENTRIES));
     if let Some(root) = &meta.entries {
         sources.push(Ranked::new(StoredRows::open(tree, root)?, STORED));
     }
     let entries = load_tree(sources, &mut [], &mut nodes)?;
 
-    let (mut batch, next_node) = nodes.finish();
-    delete_changed_entries(&*snapshot, &mut batch)?;
+    let (batch, next_node) = nodes.finish();
     let Reached { update_seq, purge_seq } = found.reached.not_before(meta);
-    let loaded = Meta { update_seq, purge_seq, first_node, next_node, reduces: meta.reduces.clone(), rows, entries };
+    let (load, reduces) = (meta.load + 1, meta.reduces.clone());
+    let loaded = Meta { update_seq, purge_seq, first_node, next_node, load, reduces, rows, entries };
     let has_replaced = meta.rows.is_some() || meta.entries.is_some();
     writer.publish(batch, &loaded)?;
     *meta = loaded;
     // Not in the same commit, which would be as large as the index was. The next who opens the index goes on if a crash
     // comes between.
-    if has_replaced { writer.clear_nodes(&*snapshot, 0..first_node) } else { Ok(()) }
+    if !has_replaced {
+        return Ok(());
+    }
+    writer.clear_nodes(&*snapshot, 0..first_node)?;
+    writer.clear_entries(&*snapshot, load)
 }
 
 fn load_tree(
@@ -101,16 +107,6 @@ fn load_tree(
         Ok(ControlFlow::Continue(()))
     })?;
     loader.finish()
-}
-
-/// In the commit of the new tree, which may say otherwise: what is beside a tree counts more.
-fn delete_changed_entries(snapshot: &dyn Snapshot, batch: &mut Batch) -> Result<()> {
-    let range = KeyRange::default();
-    let mut entries = snapshot.scan(Keyspace::IndexEntries, range, Direction::Forward, Expect::All)?;
-    while let Some((id, _)) = entries.next()? {
-        batch.delete(Keyspace::IndexEntries, id);
-    }
-    Ok(())
 }
 
 /// The rows of a stored tree.
@@ -192,7 +188,7 @@ pub(super) fn update(writing: &mut Writing<'_>, found: Found) -> Result<()> {
     obsolete.iter().for_each(|&id| batch.delete(Keyspace::IndexNodes, &keys::node(id)));
     let is_loaded = meta.entries.is_some();
     Merge::new(found.entries).for_each(|change| {
-        write_change(&mut batch, change, is_loaded);
+        write_change(&mut batch, change, meta.load, is_loaded);
         Ok(ControlFlow::Continue(()))
     })?;
     let Reached { update_seq, purge_seq } = found.reached.not_before(meta);

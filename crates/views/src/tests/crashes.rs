@@ -11,7 +11,7 @@ use super::random::{VIEWS, change, compare};
 use super::{ask, core, ddoc, settings};
 use crate::index::{IndexStore, Tokens};
 use crate::indexer::entries::for_each_row;
-use crate::keys::{node_id, push_row_key, row_id};
+use crate::keys::{entry_prefix, node_id, push_row_key, row_id};
 use crate::pace::Urgency;
 use crate::query::ViewQuery;
 use crate::reduce::Aggregate;
@@ -33,7 +33,7 @@ pub(super) fn check_stored(host: &TestHost, engine: &Arc<dyn Engine>) -> Vec<u64
         let (rows, mut nodes) = check(store.tree(&*snapshot), meta.rows.as_ref(), &mut aggregates);
         let (entries, entry_nodes) = check(store.tree(&*snapshot), meta.entries.as_ref(), &mut []);
         nodes.extend(entry_nodes);
-        check_entries(&*snapshot, &rows, entries);
+        check_entries(&*snapshot, meta.load, &rows, entries);
         let mut stored =
             snapshot.scan(Keyspace::IndexNodes, KeyRange::default(), Direction::Forward, Expect::Few).unwrap();
         while let Some((key, _)) = stored.next().unwrap() {
@@ -44,14 +44,18 @@ pub(super) fn check_stored(host: &TestHost, engine: &Arc<dyn Engine>) -> Vec<u64
 }
 
 /// The back-pointers, those beside the tree and those in it, name just the rows that there are.
-fn check_entries(snapshot: &dyn Snapshot, rows: &[OwnedRow], loaded: Vec<OwnedRow>) {
+fn check_entries(snapshot: &dyn Snapshot, load: u64, rows: &[OwnedRow], loaded: Vec<OwnedRow>) {
     let mut found = BTreeSet::new();
     let mut entries: BTreeMap<String, Vec<u8>> =
         loaded.into_iter().map(|entry| (row_id(&entry.row_key, 0).into_owned(), entry.value)).collect();
+    let prefix = entry_prefix(load);
     let mut changed =
         snapshot.scan(Keyspace::IndexEntries, KeyRange::default(), Direction::Forward, Expect::Few).unwrap();
-    while let Some((id, entry)) = changed.next().unwrap() {
-        entries.insert(super::text(id), entry.to_vec());
+    while let Some((key, entry)) = changed.next().unwrap() {
+        // Others are of trees that were replaced.
+        if let Some(id) = key.strip_prefix(prefix.as_slice()) {
+            entries.insert(super::text(id), entry.to_vec());
+        }
     }
     for (id, entry) in entries {
         for_each_row(&entry, |sort_key, number| {

@@ -15,6 +15,7 @@ mod purges;
 mod queries;
 mod random;
 mod resume;
+mod sizes;
 mod swaps;
 
 use std::ops::ControlFlow;

@@ -44,8 +44,10 @@ struct Rebuilding<'a, 'w> {
 
 impl Rebuilding<'_, '_> {
     fn inner(&mut self, id: u64, height: u32) -> Result<Child> {
-        self.obsolete.push(id);
-        let mut children: Vec<Child> = self.tree.inner(id)?.children().collect();
+        let node = self.tree.inner(id)?;
+        self.obsolete.extend(id..=id + u64::from(node.pieces));
+        let mut children: Vec<Child> = node.children().collect();
+        drop(node);
         if height == 1 {
             children = self.leaves(children)?;
         } else {

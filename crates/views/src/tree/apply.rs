@@ -126,9 +126,9 @@ impl Drafting<'_> {
             let leaf = leaf.map_or_else(|| self.tree.own_leaf(child.id), Ok)?;
             return Ok(match merge(&leaf, changes) {
                 None => vec![Part::stored(child)],
-                Some(leaf) => {
-                    self.obsolete.push(child.id);
-                    cut_leaf(leaf, child.separator)
+                Some(merged) => {
+                    self.discard(child.id, leaf.pieces);
+                    cut_leaf(merged, child.separator)
                 }
             });
         }
@@ -138,9 +138,15 @@ impl Drafting<'_> {
         {
             return Ok(vec![node]);
         }
-        self.obsolete.push(child.id);
+        let pieces = self.tree.inner(child.id)?.pieces;
+        self.discard(child.id, pieces);
         let parts = self.mend(parts, height - 1)?;
         Ok(cut_inner(parts, child.separator))
+    }
+
+    /// A node is not part of the tree any more.
+    fn discard(&mut self, id: u64, pieces: u32) {
+        self.obsolete.extend(id..=id + u64::from(pieces));
     }
 
     /// A node all of whose children stay, none of them gone.
@@ -215,8 +221,9 @@ impl Drafting<'_> {
         match part.node {
             PartNode::Leaf(leaf) => Ok(leaf),
             PartNode::Stored(child) => {
-                self.obsolete.push(child.id);
-                self.tree.own_leaf(child.id)
+                let leaf = self.tree.own_leaf(child.id)?;
+                self.discard(child.id, leaf.pieces);
+                Ok(leaf)
             }
             PartNode::Inner(_) => unreachable!("leaves are joined with leaves: a tree has one height everywhere"),
         }
@@ -226,8 +233,9 @@ impl Drafting<'_> {
         match part.node {
             PartNode::Inner(parts) => Ok(parts),
             PartNode::Stored(child) => {
-                self.obsolete.push(child.id);
-                Ok(self.tree.inner(child.id)?.children().map(Part::stored).collect())
+                let node = self.tree.inner(child.id)?;
+                self.discard(child.id, node.pieces);
+                Ok(node.children().map(Part::stored).collect())
             }
             PartNode::Leaf(_) => {
                 unreachable!("inner nodes are joined with inner nodes: a tree has one height everywhere")

@@ -36,12 +36,12 @@ struct Checking<'a> {
 
 impl Checking<'_> {
     fn node(&mut self, child: &Child, height: u32, lower: &[u8], upper: Option<&[u8]>) {
-        self.nodes.push(child.id);
         assert_eq!(child.reductions.len(), self.aggregates.len());
         if height == 0 {
             return self.leaf(child, lower, upper);
         }
         let node = self.tree.inner(child.id).expect("nodes are readable");
+        self.nodes.extend(child.id..=child.id + u64::from(node.pieces));
         let children: Vec<Child> = node.children().collect();
         let size: usize = children.iter().map(Child::size_bytes).sum();
         assert!(children.len() < 40 || size <= 4 * INNER_BYTES, "{} children have {size} bytes", children.len());
@@ -62,8 +62,11 @@ impl Checking<'_> {
 
     fn leaf(&mut self, child: &Child, lower: &[u8], upper: Option<&[u8]>) {
         let leaf = self.tree.leaf(child.id).expect("nodes are readable");
+        self.nodes.extend(child.id..=child.id + u64::from(leaf.pieces));
         assert!(!leaf.is_empty());
-        assert!(leaf.len() == 1 || leaf.size_bytes() - leaf.row(leaf.len() - 1).value.len() < 2 * LEAF_BYTES);
+        let last = leaf.row(leaf.len() - 1);
+        let last_bytes = last.row_key.len() + last.key.len() + last.value.len();
+        assert!(leaf.len() == 1 || leaf.size_bytes() - last_bytes < 2 * LEAF_BYTES);
         assert_eq!((child.rows, child.bytes), (leaf.len() as u64, leaf.content_bytes()));
         for (index, aggregate) in self.aggregates.iter_mut().enumerate() {
             let reductions = aggregate.reduce(&[Group::whole(&leaf)]).expect("reducing works");

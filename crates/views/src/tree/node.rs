@@ -52,6 +52,8 @@ impl<'a> Row<'a> {
 pub(crate) struct Leaf {
     bytes: Vec<u8>,
     rows: Vec<Slot>,
+    /// How many numbers behind its own it takes, as it was read.
+    pub(super) pieces: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -150,6 +152,11 @@ impl Leaf {
         self.rows.iter().map(|slot| u64::from(bytes(slot))).sum()
     }
 
+    /// The same leaf, which takes so many numbers behind its own.
+    pub(super) fn in_pieces(self, pieces: u32) -> Self {
+        Self { pieces, ..self }
+    }
+
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.reserve(self.size_bytes());
         let mut before: Option<Row<'_>> = None;
@@ -163,8 +170,11 @@ impl Leaf {
     }
 
     pub(crate) fn decode(encoded: &[u8]) -> Result<Self> {
-        let mut leaf =
-            Self { bytes: Vec::with_capacity(encoded.len() * 2), rows: Vec::with_capacity(encoded.len() / 32) };
+        let mut leaf = Self {
+            bytes: Vec::with_capacity(encoded.len() * 2),
+            rows: Vec::with_capacity(encoded.len() / 32),
+            pieces: 0,
+        };
         let mut reader = Reader::new(encoded, LEAF);
         let mut last = Slot { row_key: 0, row_key_len: 0, sort_len: 0, key: 0, key_len: 0, value: 0, value_len: 0 };
         while !reader.is_at_end() {
@@ -350,6 +360,8 @@ pub(crate) struct Inner {
     children: Vec<ChildSlot>,
     reductions: Vec<(u32, u32)>,
     aggregates: usize,
+    /// How many numbers behind its own it takes.
+    pub(super) pieces: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -390,6 +402,11 @@ impl Inner {
         }
         node.bytes = bytes;
         if node.children.is_empty() { Err(ViewError::Corrupt(INNER)) } else { Ok(node) }
+    }
+
+    /// The same node, which takes so many numbers behind its own.
+    pub(super) fn in_pieces(self, pieces: u32) -> Self {
+        Self { pieces, ..self }
     }
 
     pub(crate) fn len(&self) -> usize {

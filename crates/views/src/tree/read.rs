@@ -6,6 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use settee_storage::{Keyspace, Shard, Snapshot};
 
+use super::write::IN_PIECES;
 use super::{Inner, Leaf, Root};
 use crate::error::{Result, ViewError};
 use crate::keys;
@@ -66,6 +67,11 @@ impl NodeCache {
         self.generations.lock().insert((shard, id), node);
     }
 
+    /// Keeps an inner node that was just written.
+    pub(crate) fn keep(&self, shard: Shard, id: u64, node: Inner) {
+        self.insert(shard, id, Node::Inner(Arc::new(node)));
+    }
+
     /// Forgets a shard in which numbers are used again, because the nodes that had them were never part of an index.
     pub(crate) fn forget(&self, shard: Shard) {
         let mut generations = self.generations.lock();
@@ -85,6 +91,16 @@ impl Generations {
             self.young_bytes = 0;
         }
     }
+}
+
+/// So many pieces of a long node are read together.
+const PIECES_TOGETHER: usize = 16;
+
+/// A node as it was written.
+struct Encoded {
+    node: Vec<u8>,
+    /// How many numbers behind its own it takes.
+    pieces: u32,
 }
 
 /// Reads the nodes of an index.
@@ -124,11 +140,8 @@ impl TreeReader<'_> {
 
     /// Leaves for the caller alone, in one trip.
     pub(crate) fn leaves(&self, ids: &[u64]) -> Result<Vec<Leaf>> {
-        let keys: Vec<[u8; 8]> = ids.iter().map(|&id| keys::node(id)).collect();
-        let keys: Vec<&[u8]> = keys.iter().map(<[u8; 8]>::as_slice).collect();
-        let nodes = self.snapshot.multi_get(Keyspace::IndexNodes, &keys)?;
-        let decode = |node: Option<Vec<u8>>| Leaf::decode(&node.ok_or(ViewError::Corrupt(MISSING))?);
-        nodes.into_iter().map(decode).collect()
+        let nodes = self.nodes(ids)?;
+        nodes.into_iter().map(|Encoded { node, pieces }| Ok(Leaf::decode(&node)?.in_pieces(pieces))).collect()
     }
 
     /// A leaf for the caller alone.
@@ -140,10 +153,38 @@ impl TreeReader<'_> {
         if let Some(Node::Inner(node)) = self.cache.get(self.shard, id) {
             return Ok(node);
         }
-        let node = self.snapshot.get(Keyspace::IndexNodes, &keys::node(id))?;
-        let node = Arc::new(Inner::decode(node.ok_or(ViewError::Corrupt(MISSING))?)?);
+        let Encoded { node, pieces } = self.nodes(&[id])?.pop().ok_or(ViewError::Corrupt(MISSING))?;
+        let node = Arc::new(Inner::decode(node)?.in_pieces(pieces));
         self.cache.insert(self.shard, id, Node::Inner(Arc::clone(&node)));
         Ok(node)
+    }
+
+    /// Nodes as they were written, in one trip unless some are in pieces.
+    fn nodes(&self, ids: &[u64]) -> Result<Vec<Encoded>> {
+        let mut nodes = Vec::with_capacity(ids.len());
+        for (id, node) in ids.iter().zip(self.stored(ids)?) {
+            let Some(rest) = node.strip_prefix(&IN_PIECES) else {
+                nodes.push(Encoded { node, pieces: 0 });
+                continue;
+            };
+            let (count, first) = rest.split_first_chunk().ok_or(ViewError::Corrupt(MISSING))?;
+            let (mut whole, pieces) = (first.to_vec(), u32::from_be_bytes(*count));
+            let end = id.saturating_add(1 + u64::from(pieces));
+            for start in (id + 1..end).step_by(PIECES_TOGETHER) {
+                let some: Vec<u64> = (start..end).take(PIECES_TOGETHER).collect();
+                self.stored(&some)?.iter().for_each(|piece| whole.extend_from_slice(piece));
+            }
+            nodes.push(Encoded { node: whole, pieces });
+        }
+        Ok(nodes)
+    }
+
+    /// What is stored under these numbers.
+    fn stored(&self, ids: &[u64]) -> Result<Vec<Vec<u8>>> {
+        let keys: Vec<[u8; 8]> = ids.iter().map(|&id| keys::node(id)).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(<[u8; 8]>::as_slice).collect();
+        let stored = self.snapshot.multi_get(Keyspace::IndexNodes, &keys)?;
+        stored.into_iter().map(|node| node.ok_or(ViewError::Corrupt(MISSING))).collect()
     }
 
     /// Reads the leaves together in which the rows `row_keys` are or would be, for who is about to look at them.

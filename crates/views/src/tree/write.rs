@@ -10,10 +10,23 @@ use crate::keys;
 pub(crate) trait Committer {
     /// Commits a batch. Until the index refers to them its entries are not seen and may be lost.
     fn commit(&mut self, batch: Batch) -> Result<()>;
+
+    /// Tells of an inner node that is stored under this number when the next commit is made, which may be the last one of
+    /// who writes nodes: readers of the new tree are going to want it.
+    fn written(&mut self, id: u64, node: Inner) {
+        let _ = (id, node);
+    }
 }
 
 /// Batches are committed when they have this many bytes; early in tests, which look at what is between two commits.
 const BATCH_BYTES: usize = if cfg!(test) { 64 << 10 } else { 1 << 20 };
+
+/// Longer nodes, those with long rows, are stored in pieces, each under a number of its own.
+const PIECE_BYTES: usize = if cfg!(test) { 600 } else { 256 << 10 };
+
+/// The first piece of a node begins so, and then tells how many others there are (4 bytes). No node begins so: it would have
+/// billions of columns.
+pub(super) const IN_PIECES: [u8; 5] = [0xff; 5];
 
 /// Writes nodes, in several commits if there are many.
 pub(crate) struct NodeWriter<'a> {
@@ -41,10 +54,27 @@ impl<'a> NodeWriter<'a> {
     pub(crate) fn inner<'c>(&mut self, children: impl Iterator<Item = &'c Child>, aggregates: usize) -> Result<u64> {
         let mut encoded = Vec::new();
         Inner::encode(children, aggregates, &mut encoded);
-        self.node(&encoded)
+        let id = self.node(&encoded)?;
+        let pieces = encoded.len().saturating_sub(1) / PIECE_BYTES;
+        let pieces = u32::try_from(pieces).expect("nodes stay below 4 GiB");
+        self.committer.written(id, Inner::decode(encoded)?.in_pieces(pieces));
+        Ok(id)
     }
 
     fn node(&mut self, encoded: &[u8]) -> Result<u64> {
+        if encoded.len() <= PIECE_BYTES {
+            return self.piece(encoded);
+        }
+        let (first, others) = encoded.split_at(PIECE_BYTES);
+        let count = u32::try_from(others.len().div_ceil(PIECE_BYTES)).expect("nodes stay below 4 GiB");
+        let id = self.piece(&[&IN_PIECES[..], &count.to_be_bytes(), first].concat())?;
+        for piece in others.chunks(PIECE_BYTES) {
+            self.piece(piece)?;
+        }
+        Ok(id)
+    }
+
+    fn piece(&mut self, encoded: &[u8]) -> Result<u64> {
         if self.batch.size_bytes() >= BATCH_BYTES {
             self.committer.commit(std::mem::take(&mut self.batch))?;
         }
