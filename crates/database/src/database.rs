@@ -402,8 +402,23 @@ impl Database {
         }
     }
 
-    pub(crate) fn told_seq(&self) -> u64 {
-        self.told_seq.load(Ordering::Relaxed)
+    /// Takes notice of what another process has committed.
+    pub(crate) fn look(&self) -> Result<()> {
+        // Nothing that this process commits meanwhile is told before.
+        let _writer = self.writer.lock();
+        let snapshot = self.engine().snapshot(self.shard())?;
+        let requests = [Request::Head, Request::MultiGet(Keyspace::Catalog, &[keys::META, keys::SECURITY])];
+        let replies: [_; 2] = snapshot.read(&requests)?.try_into().map_err(|_| DatabaseError::Corrupt("replies"))?;
+        let [head, records] = replies;
+        let records: [_; 2] = records.into_values()?.try_into().map_err(|_| DatabaseError::Corrupt("replies"))?;
+        let [old_meta, security] = records;
+        let meta = Meta::of_records(head.into_value()?, old_meta)?;
+        self.publish_security(security.map(Json::trusted));
+        self.publish_design_seq(meta.design_seq);
+        if meta.update_seq != self.told_seq.load(Ordering::Relaxed) {
+            self.tell(Event::Committed(meta.update_seq));
+        }
+        Ok(())
     }
 
     /// Waits for the running commit and lets no other one begin.

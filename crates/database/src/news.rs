@@ -10,11 +10,10 @@ use std::sync::{Arc, Weak};
 use std::thread;
 
 use parking_lot::Mutex;
-use settee_storage::{Engine, Keyspace, Request, Shard};
+use settee_storage::{Engine, Shard};
 
-use crate::database::{Database, Event, Meta};
+use crate::DatabaseError;
 use crate::open::OpenDatabases;
-use crate::{DatabaseError, Result, keys};
 
 /// Has the open databases look at their shards whenever another process has committed to them.
 pub(crate) fn follow(engine: &dyn Engine, open: &Arc<OpenDatabases>) {
@@ -68,26 +67,5 @@ impl News {
                 // After any other error the next commit is noticed.
             }
         }
-    }
-}
-
-impl Database {
-    /// Takes notice of what another process has committed.
-    fn look(&self) -> Result<()> {
-        // Nothing that this process commits meanwhile is told before.
-        let _writer = self.writer.lock();
-        let snapshot = self.engine().snapshot(self.shard())?;
-        let requests = [Request::Head, Request::MultiGet(Keyspace::Catalog, &[keys::META, keys::SECURITY])];
-        let replies: [_; 2] = snapshot.read(&requests)?.try_into().map_err(|_| DatabaseError::Corrupt("replies"))?;
-        let [head, records] = replies;
-        let records: [_; 2] = records.into_values()?.try_into().map_err(|_| DatabaseError::Corrupt("replies"))?;
-        let [old_meta, security] = records;
-        let meta = Meta::of_records(head.into_value()?, old_meta)?;
-        self.publish_security(security.map(settee_model::json::Json::trusted));
-        self.publish_design_seq(meta.design_seq);
-        if meta.update_seq != self.told_seq() {
-            self.tell(Event::Committed(meta.update_seq));
-        }
-        Ok(())
     }
 }

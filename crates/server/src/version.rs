@@ -1,9 +1,9 @@
 //! Which layout the data directory has: the file `version` in it. A server refuses data of a later layout instead of
-//! damaging it.
+//! damaging it, and marks data of an earlier one with its own before it writes anything.
 //!
 //! The mark is durable before anything else is written, so data without one was written before marks were durable, when
-//! there was only [`UNMARKED`]: a power loss then left the file empty, or filled with zeros. Such a directory is marked
-//! anew. A mark that says anything else is not guessed at.
+//! there was only layout 1: a power loss then left the file empty, or filled with zeros. Such a directory is marked anew.
+//! A mark that says anything else is not guessed at.
 
 use std::fs;
 use std::path::Path;
@@ -12,10 +12,7 @@ use anyhow::{Context as _, bail, ensure};
 use settee_storage::durable::{self, Readers};
 
 /// The layout that this program reads and writes. It changes when an older program could not read what this one writes.
-pub(crate) const LAYOUT: u64 = 1;
-
-/// The layout of data without a mark.
-const UNMARKED: u64 = 1;
+pub(crate) const LAYOUT: u64 = 2;
 
 /// The name of the file.
 const FILE: &str = "version";
@@ -33,16 +30,14 @@ pub(crate) fn check(data: &Path) -> anyhow::Result<()> {
     );
     match read(data)? {
         Some(LAYOUT) => Ok(()),
-        Some(layout) if layout < LAYOUT => Ok(()),
-        Some(layout) => bail!(
+        Some(layout) if layout > LAYOUT => bail!(
             "the data in {} has layout {layout}, and this program knows {LAYOUT} at most.\n\
              Start the version of Settee that wrote it, or a newer one.",
             data.display()
         ),
-        None => {
-            let layout = if data.join("engine").exists() { UNMARKED } else { LAYOUT };
+        Some(_) | None => {
             let path = data.join(FILE);
-            let written = durable::write(&path, Readers::Default, format!("{layout}\n").as_bytes());
+            let written = durable::write(&path, Readers::Default, format!("{LAYOUT}\n").as_bytes());
             written.with_context(|| format!("{} cannot be written", path.display()))
         }
     }

@@ -97,7 +97,7 @@ fn data_that_cannot_be_served_is_an_error() {
     fs::write(directory.0.join("version"), "99\n").unwrap();
     assert_eq!(
         illness(&directory),
-        [(Verdict::Error, "the data has layout 99, this program knows 1 at most".to_owned())]
+        [(Verdict::Error, format!("the data has layout 99, this program knows {} at most", crate::version::LAYOUT))]
     );
     fs::write(directory.0.join("version"), "1\n").unwrap();
     fs::create_dir(directory.0.join(crate::version::RESTORING)).unwrap();

@@ -13,10 +13,10 @@ use crate::server::{Directory, Server, run, serve};
 use crate::{Client, load};
 
 /// The layout that this version writes.
-const LAYOUT: u64 = 1;
+const LAYOUT: u64 = 2;
 
 /// All that is asked of an archive, and answered with text that does not change.
-const QUESTIONS: [&str; 15] = [
+const QUESTIONS: [&str; 16] = [
     "/_all_dbs",
     "/plain/_all_docs?include_docs=true&conflicts=true&attachments=true&startkey=\"d000990\"",
     "/plain/_all_docs?limit=0",
@@ -32,6 +32,8 @@ const QUESTIONS: [&str; 15] = [
     "/plain/_design/d/_view/by_n?group_level=1&limit=3",
     "/parts/_partition/a/_all_docs?include_docs=true",
     "/parts/_partition/b/_design/p/_view/all",
+    // Since layout 2.
+    "/plain/conflicts?conflicts=true&deleted_conflicts=true&revs=true",
 ];
 
 fn place(name: &str) -> PathBuf {
@@ -77,13 +79,20 @@ fn fill(client: &mut Client) {
     client
         .put("/parts/_design/p", r#"{"views":{"all":{"map":"function (doc) { emit(doc._id, null); }"}}}"#)
         .expect(201);
+    // Its record lies in pieces.
+    let conflict = |number: usize| {
+        format!(r#"{{"_id":"conflicts","_rev":"1-{number:032x}","_deleted":{},"c":{number}}}"#, number % 2 == 1)
+    };
+    let conflicts = (0..3_000).map(conflict).collect::<Vec<_>>().join(",");
+    client.post("/plain/_bulk_docs", &format!(r#"{{"new_edits":false,"docs":[{conflicts}]}}"#)).expect(201);
     client.put("/dropped", "").expect(201);
     client.delete("/dropped").expect(200);
 }
 
-fn answers(client: &mut Client) -> String {
+fn answers(client: &mut Client, layout: u64) -> String {
     let mut told = String::new();
-    for question in QUESTIONS {
+    let count = if layout == 1 { 15 } else { QUESTIONS.len() };
+    for question in &QUESTIONS[..count] {
         let reply = client.request("GET", question, &[("accept", "application/json")], b"").unwrap();
         let _ = writeln!(told, "GET {question}\n{} {}\n", reply.status, reply.text().trim_end());
     }
@@ -95,7 +104,7 @@ fn make() {
     let directory = Directory::new();
     let server = Server::start(&directory);
     fill(&mut server.client());
-    fs::write(place(&format!("layout-{LAYOUT}.txt")), answers(&mut server.client())).unwrap();
+    fs::write(place(&format!("layout-{LAYOUT}.txt")), answers(&mut server.client(), LAYOUT)).unwrap();
     server.terminate();
     let archive = place(&format!("layout-{LAYOUT}.tar.gz"));
     let (archive, data) = (archive.to_str().unwrap(), directory.path().to_str().unwrap());
@@ -113,10 +122,12 @@ fn data_of_every_layout_is_read() {
         tar(&["-xzf", archive.to_str().unwrap(), "-C", directory.path().to_str().unwrap()]);
         let server = Server::start(&directory);
         let expected = fs::read_to_string(place(&format!("layout-{layout}.txt"))).unwrap();
-        assert_eq!(answers(&mut server.client()), expected, "layout {layout}");
+        assert_eq!(answers(&mut server.client(), layout), expected, "layout {layout}");
         server.client().put("/plain/new", "{}").expect(201);
         let rows = server.client().get("/plain/_design/d/_view/by_n?reduce=false&limit=0").expect(200).text();
         assert!(rows.contains(r#""total_rows":1000"#), "{rows}");
+        let mark = fs::read_to_string(directory.path().join("version")).unwrap();
+        assert_eq!(mark.trim(), LAYOUT.to_string(), "older programs refuse what this one has written");
     }
 }
 
