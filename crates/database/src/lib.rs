@@ -48,7 +48,7 @@ pub use database::{Closed, Database, DatabaseInfo, Event, Subscription};
 pub use local::LocalDocument;
 pub use partitions::{PartitionInfo, partition_range};
 pub use read::{AllDocs, DocRow, IdRange, ReadView, Revision};
-pub use read_ahead::{Bodies, DOCUMENTS_TOGETHER};
+pub use read_ahead::{BODIES_MAX, Bodies, DOCUMENTS_TOGETHER};
 pub use record::{DocRecord, Head, Stored};
 pub use rescue::{Loss, Rescued};
 pub use update::{

@@ -190,6 +190,9 @@ impl ReadView {
     /// # Errors
     /// When the engine failed.
     pub fn head(&self, id: &str) -> Result<Option<Head>> {
+        if let Some(record) = self.ahead.lock().decoded(id) {
+            return Ok(record.head());
+        }
         self.stored_record(id, Head::decode)
     }
 

@@ -20,7 +20,7 @@ pub const DOCUMENTS_TOGETHER: usize = if cfg!(test) { 3 } else { 128 };
 pub(crate) const BODY_BYTES: usize = if cfg!(test) { 500 } else { 4 << 20 };
 
 /// So many are read ahead at most: of a document with more conflicts the others are left for when they are asked for.
-const BODIES_MAX: usize = 4 * DOCUMENTS_TOGETHER;
+pub const BODIES_MAX: usize = 4 * DOCUMENTS_TOGETHER;
 
 /// Records of more than this are kept when they were decoded: who asks for thousands of conflicts of one document names it
 /// each time.
@@ -75,11 +75,20 @@ impl ReadView {
     /// # Errors
     /// When the engine failed.
     pub fn read_ahead(&self, ids: &[&str], bodies: Bodies) -> Result<()> {
-        let mut id_keys: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes()).collect();
+        // Who asks for thousands of revisions of one document names it in each batch.
+        let decoded = self.ahead.lock().decoded.take();
+        let again = decoded.as_ref().filter(|(known, _)| ids.contains(&known.as_str()));
+        let is_new = |id: &&&str| again.is_none_or(|(known, _)| known != **id);
+        let mut id_keys: Vec<&[u8]> = ids.iter().filter(is_new).map(|id| id.as_bytes()).collect();
         id_keys.sort_unstable();
         id_keys.dedup();
         let records = self.snapshot().multi_get(Keyspace::Documents, &id_keys)?;
         let mut stored = Vec::new();
+        match (again, bodies) {
+            (None, _) | (_, Bodies::None) => {}
+            (Some((_, record)), Bodies::Winners) => stored.extend(record.head().map(|head| head.stored)),
+            (Some((_, record)), Bodies::Leaves) => push_leaves(&record.tree, &mut stored),
+        }
         let found = id_keys.iter().zip(&records).filter_map(|(id, record)| Some((*id, record.as_ref()?)));
         for (id, record) in found {
             match bodies {
@@ -97,10 +106,7 @@ impl ReadView {
             stored.retain(|stored| !stored.deleted);
         }
         let records = id_keys.iter().map(|key| key.to_vec()).zip(records).collect();
-        let mut ahead = self.ahead.lock();
-        let decoded = ahead.decoded.take();
-        *ahead = ReadAhead { records, bodies: HashMap::new(), decoded };
-        drop(ahead);
+        *self.ahead.lock() = ReadAhead { records, bodies: HashMap::new(), decoded };
         self.read_bodies_ahead(&stored)
     }
 

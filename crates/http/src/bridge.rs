@@ -3,6 +3,7 @@
 
 pub(crate) mod permits;
 pub(crate) mod pipe;
+pub(crate) mod threads;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
-use settee_service::threads;
+use settee_service::threads::run;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
@@ -32,7 +33,7 @@ const PIECES_WAITING: usize = 4;
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
-    threads::run(work).await
+    run(work).await
 }
 
 /// Runs `write` on a thread that may block for its client. What it writes is the body of a JSON answer: whole if it is
@@ -57,16 +58,11 @@ pub(crate) async fn stream(
     match beginning.await {
         Ok((head, pieces)) => Ok(head.apply(respond::streamed("application/json", pieces))),
         // The writer ended before the first piece was full.
-        Err(_) => match task.await {
-            Ok(done) => done.map(|(head, body)| head.apply(respond::whole(StatusCode::OK, "application/json", body))),
-            Err(panic) => Err(threads::panicked(&panic).into()),
-        },
+        Err(_) => {
+            let (head, body) = task.end().await??;
+            Ok(head.apply(respond::whole(StatusCode::OK, "application/json", body)))
+        }
     }
-}
-
-/// Memory for much text, on a thread that may block. Waits a moment for it.
-pub(crate) fn expect(account: &Arc<Account>, bytes: usize) -> Result<Held, Error> {
-    Handle::current().block_on(account.hold(bytes))
 }
 
 /// Runs `work` on a thread that may block for the client who gets what `sender` is sent.
@@ -77,7 +73,23 @@ pub(crate) async fn piping<T: Send + 'static>(
 ) -> Result<T, Error> {
     let permit = admission.acquire().await;
     let pipe = Pipe::beside(sender, permit, admission.timeout(), Arc::clone(admission.account()));
-    admission.spawn(move || work(pipe)).await.unwrap_or_else(|panic| Err(threads::panicked(&panic).into()))
+    admission.spawn(move || work(pipe)).end().await?
+}
+
+/// Runs `work` that needs much memory and time for its client: when there are both, and giving way to short work. Whoever waits
+/// for memory keeps no thread.
+pub(crate) async fn long<T: Send + 'static>(
+    admission: Admission,
+    bytes: usize,
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    let _permit = admission.acquire().await;
+    let _memory = admission.account().hold(bytes).await?;
+    let give_way_and_work = move || {
+        threads::give_way();
+        work()
+    };
+    admission.spawn(give_way_and_work).end().await?
 }
 
 /// The status and the headers of an answer, where they are not those of a JSON answer.
@@ -140,7 +152,7 @@ impl Output {
     /// should be written.
     pub(crate) fn expect(&mut self, bytes: usize) -> Result<(), Error> {
         if bytes >= PIECE_BYTES {
-            self.expected.push(expect(&self.account, bytes)?);
+            self.expected.push(Handle::current().block_on(self.account.hold(bytes))?);
         }
         Ok(())
     }

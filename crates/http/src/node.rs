@@ -48,7 +48,7 @@ pub(crate) type UuidSource = Box<dyn Fn(usize) -> Vec<String> + Send + Sync>;
 pub struct Platform {
     /// The number of threads that hash passwords.
     pub hash_threads: usize,
-    /// Called first on these threads: makes them give way to others.
+    /// Makes the calling thread give way to others: called on these threads, and on those whose work for a client is long.
     pub give_way: Arc<dyn Fn() + Send + Sync>,
     /// Reads the keys of an identity provider: from an address that begins with `http:` or `https:`, or else from a file.
     /// The error is for the log.
@@ -133,7 +133,7 @@ impl Node {
         let requests = AtomicU64::new(entropy());
         let started_ms = clock_ms();
         let programs = Arc::new(Programs::new(languages, settings.as_ref()));
-        let client_threads = ClientThreads::new(&PermitCounts::of(settings.as_ref()));
+        let client_threads = ClientThreads::new(&PermitCounts::of(settings.as_ref()), &platform.give_way);
         let metrics = Arc::new(Metrics::new((operation.monotonic_us)()));
         let hashers = Arc::new(Hashers::start(platform.hash_threads, &platform.give_way));
         let clock_ms: Arc<dyn Fn() -> u64 + Send + Sync> = Arc::from(clock_ms);

@@ -77,3 +77,8 @@ pub(crate) fn check_file(name: &str, text: &str) {
 pub(crate) fn account() -> Arc<Account> {
     Account::new(&Budget::new(64 << 20), None, Share::Admin)
 }
+
+/// What threads do to give way where nobody minds.
+pub(crate) fn nothing() -> Arc<dyn Fn() + Send + Sync> {
+    Arc::new(|| {})
+}

@@ -39,6 +39,9 @@ const NODE_NAME: &str = "nonode@nohost";
 /// The time that replications may take to record how far they came: as long as open requests.
 const REPLICATION_STOP: std::time::Duration = std::time::Duration::from_secs(4);
 
+/// How long a thread for short reads and commits stays without work: those of a burst hold memory.
+const THREAD_IDLE_TIME: std::time::Duration = std::time::Duration::from_secs(1);
+
 /// Serves until SIGINT or SIGTERM, or until it is told to restart.
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     let shutdown = Shutdown::new();
@@ -92,7 +95,8 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
     let platform = platform(&configuration)?;
     let (node, maintenance) =
         node(&data, Arc::clone(&engine), Arc::clone(&configuration), authenticator, operation, platform)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no threads")?;
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.enable_all().thread_keep_alive(THREAD_IDLE_TIME).build().context("no threads")?;
     runtime.block_on(listen(node, maintenance, &configuration, address, &data, descriptors, shutdown.clone()))?;
     if let Some(exporter) = exporter {
         exporter.flush();

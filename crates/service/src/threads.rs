@@ -1,10 +1,10 @@
 //! From asynchronous callers to the synchronous core: the way to threads that may block.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use settee_database::{Database, Submitted, Tally, UpdateOutcome, Work};
 use tokio::sync::oneshot;
-use tokio::task::JoinError;
 
 use crate::Error;
 
@@ -41,7 +41,7 @@ where
 
 /// The error of work that panicked. The cause is logged.
 #[must_use]
-pub fn panicked(panic: &JoinError) -> Error {
+pub fn panicked(panic: &dyn Display) -> Error {
     tracing::error!(%panic, "a request ended in a panic");
     Error::Internal("the request failed; the cause is in the server's log")
 }

@@ -182,3 +182,32 @@ fn what_is_made_of_design_documents_is_kept_until_one_changes() {
     catalog.delete("db").unwrap();
     assert!(database.of_designs("a", length).is_err(), "a deleted database has none");
 }
+
+/// Each batch of a request for thousands of conflicts of one document once read and decoded all of them again.
+#[test]
+fn a_long_document_is_read_once_however_often_it_is_named() {
+    let engine = Arc::new(CountingEngine::new(super::memory()));
+    let catalog = super::open(&(Arc::clone(&engine) as Arc<dyn Engine>));
+    let database = super::create(&catalog, "db");
+    for hash in 0..30 {
+        let rev = super::rev(&format!("1-{hash:032x}"));
+        save(&database, super::replicated("long", &[rev], false, r#"{"a":1}"#));
+    }
+    save(&database, edit("short", None, false, "{}"));
+    let view = database.read().unwrap();
+    let record = view.record("long").unwrap().unwrap();
+    for (ids, bodies, reads) in [
+        (&["long"][..], Bodies::None, 0),
+        (&["long"], Bodies::Winners, 1),
+        (&["long", "short"], Bodies::None, 1),
+        (&["long", "short"], Bodies::Leaves, 2),
+    ] {
+        let before = engine.calls();
+        view.read_ahead(ids, bodies).unwrap();
+        assert_eq!(engine.calls().since(before).reads, reads, "{ids:?} with {bodies:?}");
+        let before = engine.calls();
+        assert!(Arc::ptr_eq(&view.record("long").unwrap().unwrap(), &record));
+        assert_eq!(view.head("long").unwrap().map(|head| head.rev), record.head().map(|head| head.rev));
+        assert_eq!(engine.calls().since(before).reads, 0);
+    }
+}

@@ -39,6 +39,10 @@ use crate::{Database, Result, StorageError};
 /// About how many bytes of updates one commit takes; engines are free to refuse commits of 10 MB.
 const COMMIT_BYTES: usize = if cfg!(test) { 8 << 10 } else { 4 << 20 };
 
+/// What an update costs beside its bytes, as if it were bytes: entries of the store, each put in its place. Whoever else commits
+/// meanwhile waits for all of a commit, so this keeps one of many small documents as short as one of few large ones.
+const UPDATE_BYTES: usize = if cfg!(test) { 64 } else { 2 << 10 };
+
 /// About how many bytes the stripping of one document adds to a commit.
 const COMPACTED_BYTES: usize = 4 << 10;
 
@@ -249,6 +253,11 @@ impl DocUpdate {
         self.attachments.size_bytes() + self.body.as_bytes().len() + 2 * self.id.len() + 32 * self.path.len() + 64
     }
 
+    /// How much of a commit the update takes.
+    fn cost_bytes(&self) -> usize {
+        UPDATE_BYTES + self.size_bytes()
+    }
+
     /// Divides updates into works that fit into one commit each.
     #[must_use]
     pub fn into_works(updates: Vec<Self>) -> Vec<Work> {
@@ -256,7 +265,7 @@ impl DocUpdate {
         let mut part = Vec::new();
         let mut size = 0;
         for update in updates {
-            size += update.size_bytes();
+            size += update.cost_bytes();
             part.push(update);
             if size >= COMMIT_BYTES {
                 works.push(Work::Documents(std::mem::take(&mut part)));
@@ -286,9 +295,9 @@ impl Work {
         if makes_room { Purpose::Room } else { Purpose::Growth }
     }
 
-    fn size_bytes(&self) -> usize {
+    fn cost_bytes(&self) -> usize {
         match self {
-            Self::Documents(updates) => updates.iter().map(DocUpdate::size_bytes).sum(),
+            Self::Documents(updates) => updates.iter().map(DocUpdate::cost_bytes).sum(),
             Self::Purge(purges) => purges.iter().map(Purge::size_bytes).sum(),
             Self::Compact(ids) => ids.len() * COMPACTED_BYTES,
             Self::SetRevsLimit(_) | Self::SetPurgedInfosLimit(_) | Self::ForgetPurges { .. } => 0,

@@ -54,7 +54,7 @@ impl Queue {
         let mut works = Vec::new();
         let mut size = 0;
         while let Some(next) = state.waiting.front() {
-            size += next.work.size_bytes();
+            size += next.work.cost_bytes();
             if !works.is_empty() && size > limit_bytes {
                 break;
             }

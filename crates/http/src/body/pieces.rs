@@ -7,12 +7,10 @@ use bytes::Bytes;
 use hyper::body::Body;
 use tokio::sync::mpsc;
 
+use crate::Error;
 use crate::body::timeout::{ReceiveTimeout, timed_out};
 use crate::bridge::permits::{Admission, ClientPermit};
 use crate::budget::Account;
-use settee_service::threads;
-
-use crate::Error;
 
 /// The number of pieces that may wait for their reader.
 const PIECES_WAITING: usize = 4;
@@ -47,9 +45,9 @@ where
     account.keep(UPLOAD_BYTES).await?;
     account.set_receiving(true);
     let task = admission.spawn(move || work(&mut Pieces(receiver)));
-    let (done, ()) = tokio::join!(task, send(body, sender, permit, admission.timeout(), &account));
+    let (done, ()) = tokio::join!(task.end(), send(body, sender, permit, admission.timeout(), &account));
     account.set_receiving(false);
-    done.unwrap_or_else(|panic| Err(threads::panicked(&panic).into()))
+    done?
 }
 
 async fn send<B>(

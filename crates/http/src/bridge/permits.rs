@@ -14,14 +14,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use settee_service::threads::tallied;
 use settee_service::{Owner, Permit, Permits};
-use tokio::runtime::Runtime;
 use tokio::sync::Notify;
-use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use settee_settings::{Key, Settings, chttpd, key::Number};
 
+use super::threads::{GiveWay, Running, Threads};
 use crate::budget::{Account, Share};
 
 /// The time that a client may do nothing while others wait for its permit. Most slow lines take a piece in less: the
@@ -30,8 +30,7 @@ const CONTENDED_AFTER: Duration = Duration::from_secs(1);
 
 /// The threads, and who may have one.
 pub(crate) struct ClientThreads {
-    /// Only its threads that may block are used. `None` when it ends.
-    threads: Option<Runtime>,
+    threads: Threads,
     answers: Shared,
     lists: Arc<Semaphore>,
     uploads: Shared,
@@ -114,19 +113,15 @@ pub(crate) struct Admission {
 }
 
 impl ClientThreads {
-    pub(crate) fn new(permits: &PermitCounts) -> Arc<Self> {
-        Self::with_timeout(permits, CONTENDED_AFTER)
+    /// `give_way` is called by threads whose work turns out to be long.
+    pub(crate) fn new(permits: &PermitCounts, give_way: &GiveWay) -> Arc<Self> {
+        Self::with_timeout(permits, CONTENDED_AFTER, give_way)
     }
 
-    fn with_timeout(permits: &PermitCounts, contended_after: Duration) -> Arc<Self> {
+    fn with_timeout(permits: &PermitCounts, contended_after: Duration, give_way: &GiveWay) -> Arc<Self> {
         let PermitCounts { answers, lists, uploads } = *permits;
-        let threads = tokio::runtime::Builder::new_current_thread()
-            .max_blocking_threads(3 * (answers + uploads) + lists)
-            .thread_name("settee-client")
-            .build()
-            .expect("a runtime without drivers asks nothing of the system");
         Arc::new(Self {
-            threads: Some(threads),
+            threads: Threads::new(Arc::clone(give_way)),
             answers: Shared::new(answers, contended_after),
             lists: Semaphore::new(lists, contended_after),
             uploads: Shared::new(uploads, contended_after),
@@ -171,15 +166,6 @@ impl ClientThreads {
     }
 }
 
-impl Drop for ClientThreads {
-    fn drop(&mut self) {
-        // The last owner may be one of its threads, which cannot wait for itself.
-        if let Some(threads) = self.threads.take() {
-            threads.shutdown_background();
-        }
-    }
-}
-
 impl Admission {
     /// The time for which the client may do nothing.
     pub(crate) fn timeout(&self) -> Duration {
@@ -196,20 +182,9 @@ impl Admission {
         self.semaphore.acquire(self.owner).await
     }
 
-    /// Runs `work`, which keeps a [`ClientPermit`], on a thread. What it spawns belongs to the runtime of the caller.
-    pub(crate) fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
-        let work = settee_service::threads::tallied(work);
-        let caller = tokio::runtime::Handle::current();
-        let threads = self.threads.threads.as_ref().expect("they are there until the end");
-        // The clock of such a test jumps ahead when its runtime has nothing to do, so it must know of the thread.
-        #[cfg(test)]
-        if caller.runtime_flavor() == tokio::runtime::RuntimeFlavor::CurrentThread {
-            return caller.spawn_blocking(work);
-        }
-        threads.spawn_blocking(move || {
-            let _caller = caller.enter();
-            work()
-        })
+    /// Runs `work`, for which a [`ClientPermit`] is held, on a thread. What it spawns belongs to the runtime of the caller.
+    pub(crate) fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Running<T> {
+        self.threads.threads.spawn(tallied(work))
     }
 }
 

@@ -10,8 +10,12 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
 use super::permits::ClientPermit;
+use super::threads::give_way;
 use crate::budget::Account;
 use crate::respond::Aborted;
+
+/// An answer with more than this is a long one.
+const LONG_BYTES: usize = 128 << 10;
 
 /// The other end of a pipe.
 pub(crate) type Pieces = mpsc::Receiver<Result<Bytes, Aborted>>;
@@ -25,6 +29,7 @@ pub(crate) struct Pipe {
     permit: ClientPermit,
     timeout: Duration,
     account: Arc<Account>,
+    sent: usize,
 }
 
 impl Pipe {
@@ -32,7 +37,7 @@ impl Pipe {
     pub(crate) fn new(pieces: usize, permit: ClientPermit, timeout: Duration, account: Arc<Account>) -> (Self, Pieces) {
         let (sender, receiver) = mpsc::channel(pieces + 1);
         let last_word = sender.clone().try_reserve_owned().expect("the channel is empty");
-        (Self { sender, last_word: Some(last_word), permit, timeout, account }, receiver)
+        (Self { sender, last_word: Some(last_word), permit, timeout, account, sent: 0 }, receiver)
     }
 
     /// A pipe that shares `sender` with others, who see to the end of the answer.
@@ -42,11 +47,15 @@ impl Pipe {
         timeout: Duration,
         account: Arc<Account>,
     ) -> Self {
-        Self { sender, last_word: None, permit, timeout, account }
+        Self { sender, last_word: None, permit, timeout, account, sent: 0 }
     }
 
     /// Sends a piece, and waits until there may be another: only for threads that may. `Break` when nobody reads on.
     pub(crate) fn send(&mut self, piece: Bytes) -> ControlFlow<()> {
+        self.sent = self.sent.saturating_add(piece.len());
+        if self.sent > LONG_BYTES {
+            give_way();
+        }
         let late = match self.sender.try_send(Ok(self.account.unsent(piece))) {
             Ok(()) if self.account.has_room() => return ControlFlow::Continue(()),
             Ok(()) => None,

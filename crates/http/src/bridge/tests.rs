@@ -7,12 +7,13 @@ use hyper::body::Body as _;
 use super::*;
 use crate::bridge::permits::{ClientThreads, PermitCounts};
 use crate::respond::Body;
-use crate::tests::{account, show};
+use crate::tests::{account, nothing, show};
 
 const ROW: &[u8] = &[b'x'; 1000];
 
 fn admission() -> Admission {
-    ClientThreads::new(&PermitCounts { answers: 1, lists: 1, uploads: 1 }).answer(&account(), Duration::from_secs(60))
+    let threads = ClientThreads::new(&PermitCounts { answers: 1, lists: 1, uploads: 1 }, &nothing());
+    threads.answer(&account(), Duration::from_secs(60))
 }
 
 /// Writes rows; `Break` ends it.

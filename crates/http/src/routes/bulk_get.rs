@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use hyper::header;
 use hyper::{HeaderMap, StatusCode};
-use settee_database::{Bodies, DOCUMENTS_TOGETHER, Database, DocRecord, ReadView};
+use settee_database::{BODIES_MAX, Bodies, DOCUMENTS_TOGETHER, Database, DocRecord, ReadView, Stored};
 use settee_model::json::{Kind, Value, write_string};
+use settee_model::rev_tree::RevTree;
 use settee_model::{DocumentError, IllegalId, Rev};
 use settee_wire::multipart::Writer;
 
@@ -165,13 +166,10 @@ impl<'a> Entry<'a> {
     /// downwards, and below each the branches upwards.
     fn nodes(&self, record: &DocRecord, latest: bool) -> Vec<u32> {
         let tree = &record.tree;
-        let mut nodes: Vec<u32> = match &self.rev {
-            None => tree.leaves().collect(),
-            Some(rev) => match tree.find(rev) {
-                Some(node) if latest => tree.leaves_of(&[node]),
-                found => return found.into_iter().collect(),
-            },
-        };
+        let mut nodes = found(tree, self.rev.as_ref(), latest);
+        if nodes.len() <= 1 {
+            return nodes;
+        }
         nodes.sort_by_cached_key(|node| {
             let mut path: Vec<u32> = tree.history(*node).collect();
             path.reverse();
@@ -181,24 +179,47 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Reads the documents from `index` on together, when those before are done with.
-fn read_ahead(view: &ReadView, docs: &[Value<'_>], index: usize) -> Result<(), Error> {
+/// Reads the documents from `index` on together, when those before are done with, and of each the revisions that are asked for.
+fn read_ahead(view: &ReadView, docs: &[Value<'_>], index: usize, latest: bool) -> Result<(), Error> {
     if !index.is_multiple_of(DOCUMENTS_TOGETHER) {
         return Ok(());
     }
     let together = &docs[index..docs.len().min(index + DOCUMENTS_TOGETHER)];
-    let ids: Vec<_> =
-        together.iter().filter_map(|doc| doc.get("id").and_then(Value::as_str)).filter(|id| !id.is_empty()).collect();
-    let mut ids: Vec<&str> = ids.iter().map(AsRef::as_ref).collect();
+    let entries = together.iter().filter_map(|doc| {
+        let rev = doc.get("rev").and_then(Value::as_str).and_then(|rev| Rev::parse(&rev).ok());
+        doc.get("id").and_then(Value::as_str).filter(|id| !id.is_empty()).map(|id| (id, rev))
+    });
+    let entries: Vec<_> = entries.collect();
+    let mut ids: Vec<&str> = entries.iter().map(|(id, _)| id.as_ref()).collect();
     ids.sort_unstable();
     ids.dedup();
-    Ok(view.read_ahead(&ids, Bodies::Leaves)?)
+    view.read_ahead(&ids, Bodies::None)?;
+    let mut stored = Vec::new();
+    for (id, rev) in &entries {
+        if let Some(record) = view.record(id)? {
+            let nodes = found(&record.tree, rev.as_ref(), latest);
+            let values = nodes.into_iter().filter_map(|node| record.tree.node(node).value);
+            stored.extend(values.take(BODIES_MAX.saturating_sub(stored.len())));
+        }
+    }
+    Ok(view.read_bodies_ahead(&stored)?)
+}
+
+/// The nodes of a revision, or of its latest successors, or of all leaves.
+fn found(tree: &RevTree<Stored>, rev: Option<&Rev>, latest: bool) -> Vec<u32> {
+    match rev {
+        None => tree.leaves().collect(),
+        Some(rev) => match tree.find(rev) {
+            Some(node) if latest => tree.leaves_of(&[node]),
+            found => found.into_iter().collect(),
+        },
+    }
 }
 
 fn write_list(output: &mut Output, view: &ReadView, docs: &[Value<'_>], asked: &Asked) -> Result<(), Error> {
     output.text().extend_from_slice(br#"{"results":["#);
     for (index, doc) in docs.iter().enumerate() {
-        read_ahead(view, docs, index)?;
+        read_ahead(view, docs, index, asked.latest)?;
         if index > 0 {
             output.text().push(b',');
         }
@@ -270,7 +291,7 @@ fn send_parts(
     output.set_head(Head::new(StatusCode::OK, headers));
     writer.begin(output.text());
     for (index, doc) in docs.iter().enumerate() {
-        read_ahead(view, docs, index)?;
+        read_ahead(view, docs, index, asked.latest)?;
         match send_entry(output, view, *doc, asked, &writer, &inner) {
             Ok(ControlFlow::Continue(())) => {}
             Ok(ControlFlow::Break(())) => return Ok(()),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hyper::header::HeaderValue;
 use hyper::{HeaderMap, StatusCode, header};
-use settee_database::{DocRecord, LocalDocument, ReadView, Stored};
+use settee_database::{DOCUMENTS_TOGETHER, DocRecord, LocalDocument, ReadView, Stored};
 use settee_model::json::Json;
 use settee_model::{Document, Rev, RevHash, RevisionHasher};
 use settee_replication::documents::is_replicator_database;
@@ -13,11 +13,10 @@ use settee_wire::multipart::Writer;
 
 use super::partition::check_place;
 use crate::bridge::{Head, Output};
-use crate::budget::Account;
 use crate::params::attachments::Data;
 use crate::params::document::{DocParams, Extras, OpenRevs, Which};
 use crate::request::Request;
-use crate::respond::{self, Answer};
+use crate::respond::{self, Answer, Response};
 use crate::revision::multipart::Related;
 use crate::revision::{self, Encoded};
 use crate::{Error, accept, bridge, etag};
@@ -33,7 +32,7 @@ pub(super) fn doc_id(request: &Request) -> String {
     }
 }
 
-/// Documents beyond this are read when there is memory for them.
+/// Documents beyond this are read when there is memory for them, and where no short read waits behind them.
 const LARGE_BYTES: usize = 64 << 10;
 
 /// `GET /{db}/{doc}`
@@ -72,8 +71,8 @@ pub(super) async fn get(request: Request) -> Answer {
         return bridge::blocking(move || local(&database.read()?, &id, &params, known.as_deref())).await;
     }
     if params.attachments.is_plain() {
-        let account = Arc::clone(&request.head.account);
-        return bridge::blocking(move || one(&database.read()?, &id, &params, known.as_deref(), &account)).await;
+        return plain(&request, Arc::new(move |most| one(&database.read()?, &id, &params, known.as_deref(), most)))
+            .await;
     }
     let related = accept::accepts(&request.headers, "multipart/related") && params.attachments.data != Data::None;
     let boundary = related.then(|| request.node.uuid());
@@ -112,24 +111,46 @@ fn choose(record: &DocRecord, params: &DocParams) -> Result<(u32, Extras), Error
     }
 }
 
-/// One revision as the whole answer.
-fn one(view: &ReadView, id: &str, params: &DocParams, known: Option<&str>, account: &Arc<Account>) -> Answer {
+/// A revision as the whole answer, or how many bytes it has, if these are more than whoever asked has memory for.
+enum One {
+    Answer(Response),
+    Larger(usize),
+}
+
+/// One revision as the whole answer. `read` is told how large it may be.
+async fn plain(request: &Request, read: Arc<dyn Fn(usize) -> Result<One, Error> + Send + Sync>) -> Answer {
+    let small = Arc::clone(&read);
+    let mut found = bridge::blocking(move || small(LARGE_BYTES)).await?;
+    loop {
+        found = match found {
+            One::Answer(response) => return Ok(response),
+            One::Larger(size) => {
+                let large = Arc::clone(&read);
+                // Once as it is stored, and once as it is shown.
+                bridge::long(request.outward(), 2 * size, move || large(size)).await?
+            }
+        }
+    }
+}
+
+fn one(view: &ReadView, id: &str, params: &DocParams, known: Option<&str>, bytes_max: usize) -> Result<One, Error> {
     let record = view.record(id)?.ok_or_else(|| Error::not_found("missing"))?;
     let (node, extras) = choose(&record, params)?;
     let size = record.tree.node(node).value.map_or(0, |stored| stored.size as usize);
-    // Once as it is stored, and once as it is shown.
-    let _memory = (size > LARGE_BYTES).then(|| bridge::expect(account, 2 * size)).transpose()?;
+    if size > bytes_max {
+        return Ok(One::Larger(size));
+    }
     let mut out = Vec::new();
     let encoded = revision::write(&mut out, view, id, &record, node, extras)?;
     let tag = format!("\"{}\"", record.tree.node(node).rev);
     match encoded {
         Encoded::Gone => Err(Error::not_found("missing")),
-        Encoded::ByDocument => Ok(respond::json(StatusCode::OK, out)),
+        Encoded::ByDocument => Ok(One::Answer(respond::json(StatusCode::OK, out))),
         Encoded::ByRevision => {
             let mut response =
                 if etag::is_known(known, &tag) { etag::not_modified() } else { respond::json(StatusCode::OK, out) };
             respond::set(response.headers_mut(), header::ETAG, &tag);
-            Ok(response)
+            Ok(One::Answer(response))
         }
     }
 }
@@ -199,13 +220,17 @@ fn write_open_revs(
     let extras = Extras { revs: params.extras.revs, ..Extras::default() };
     let mut separator = b'[';
     let empty = nodes.is_empty() && missing.is_empty();
-    for node in nodes {
-        output.text().push(std::mem::replace(&mut separator, b','));
-        output.text().extend_from_slice(br#"{"ok":"#);
-        revision::write_with(output, view, id, &record, node, extras, &params.attachments)?;
-        output.text().push(b'}');
-        if output.row_done().is_break() {
-            return Ok(());
+    for together in nodes.chunks(DOCUMENTS_TOGETHER) {
+        let stored = together.iter().filter_map(|node| record.tree.node(*node).value);
+        view.read_bodies_ahead(&stored.collect::<Vec<_>>())?;
+        for node in together {
+            output.text().push(std::mem::replace(&mut separator, b','));
+            output.text().extend_from_slice(br#"{"ok":"#);
+            revision::write_with(output, view, id, &record, *node, extras, &params.attachments)?;
+            output.text().push(b'}');
+            if output.row_done().is_break() {
+                return Ok(());
+            }
         }
     }
     for rev in missing {

@@ -7,6 +7,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 
+use crate::budget::{Account, Share};
 use crate::tests::live::{Live, TIMEOUT, until};
 
 /// Threads for everything that does not wait for a client, and several times as many readers. Each takes two files of this
@@ -95,6 +96,45 @@ async fn hold_up_nobody() {
     }
     within("many writes", PROMPT, async { while writers.join_next().await.is_some() {} }).await;
     drop(readers);
+    server.stop().await;
+}
+
+/// Large documents once waited for memory on the threads that short reads and commits need.
+#[test]
+fn nobody_stands_behind_large_documents_that_wait_for_memory() {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(2).max_blocking_threads(2).enable_all().build().unwrap();
+    let runtime = ManuallyDrop::new(runtime);
+    runtime.block_on(wait_for_memory());
+    ManuallyDrop::into_inner(runtime).shutdown_background();
+}
+
+async fn wait_for_memory() {
+    let server = Live::start(&[]).await;
+    load(&server).await;
+    assert_eq!(server.request("PUT /db/small", "{}").await.status, 201);
+    let budget = &server.node.budget;
+    let all = Account::new(budget, None, Share::Admin).hold_now(budget.total()).unwrap();
+    let mut readers = JoinSet::new();
+    for _ in 0..40 {
+        let mut client = server.client().await;
+        readers.spawn(async move { client.request("GET /db/0-0", &[], "").await.status });
+    }
+    // They wait for a second, and not all of them need come at once.
+    until("large documents wait", || server.node.free_answers() <= 1024 - 5).await;
+    within("a short read", PROMPT, async {
+        assert_eq!(server.request("GET /db/small", "").await.status, 200);
+    })
+    .await;
+    within("they are told to come back", PROMPT, async {
+        while let Some(status) = readers.join_next().await {
+            assert_eq!(status.unwrap(), 503);
+        }
+    })
+    .await;
+    drop(all);
+    let large = server.request("GET /db/0-0", "").await;
+    assert!(large.status == 200 && large.body.len() > 100_000, "{} {}", large.status, large.body.len());
     server.stop().await;
 }
 

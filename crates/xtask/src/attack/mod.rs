@@ -31,9 +31,8 @@ const SLOWER_MAX: f64 = 10.0;
 /// Less than this counts as this: a client that hardly waits at all does not notice ten times as much.
 const P99_MIN: Duration = Duration::from_millis(1);
 
-/// How much more than before the attack the server may have afterwards, and how long it may take to give it back.
+/// How much more than before the attack the server may have afterwards.
 const MEMORY_MAX: u64 = 2;
-const MEMORY_TIME: Duration = Duration::from_secs(10);
 
 /// After so long everything is as before; half the speed is not, a little less is chance.
 const RECOVERY: Duration = Duration::from_secs(5);
@@ -141,12 +140,13 @@ fn one(workspace: &Workspace, attack: &'static Attack, form: Form) -> Result<Rep
         // It may have lost its server.
         let _ = attacker.join();
     }
-    thread::sleep(RECOVERY);
+    let over = Instant::now();
+    let left = cage.settled_bytes(server.pid(), before * MEMORY_MAX, RECOVERY);
+    thread::sleep(RECOVERY.saturating_sub(over.elapsed()));
     probe.take();
     thread::sleep(calm);
     let after = probe.take();
     let again = probe.speed(burst);
-    let left = cage.settled_bytes(server.pid(), before * MEMORY_MAX, MEMORY_TIME);
     let ended = server.has_ended()?;
     let (speed, memory) = ([quick, again], [before, peak, left]);
     let mut report = Report { quiet, attacked, after, speed, memory, complaints: target.complaints() };

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::time::{Instant, timeout};
 
 use super::*;
-use crate::tests::account;
+use crate::tests::{account, nothing};
 
 const TIMEOUT: Duration = Duration::from_secs(100);
 const CONTENDED: Duration = Duration::from_secs(5);
 
 fn threads(answers: usize) -> Arc<ClientThreads> {
-    ClientThreads::with_timeout(&PermitCounts { answers, lists: 1, uploads: 1 }, CONTENDED)
+    ClientThreads::with_timeout(&PermitCounts { answers, lists: 1, uploads: 1 }, CONTENDED, &nothing())
 }
 
 /// Enters and keeps the permit until it is expired. Answers how long it had it.
@@ -94,6 +94,7 @@ async fn directions_do_not_share_places() {
 async fn work_spawns_into_the_runtime_of_its_caller() {
     let threads = threads(1);
     let caller = tokio::runtime::Handle::current().id();
-    let seen = threads.answer(&account(), TIMEOUT).spawn(|| tokio::runtime::Handle::current().id()).await.unwrap();
+    let seen =
+        threads.answer(&account(), TIMEOUT).spawn(|| tokio::runtime::Handle::current().id()).end().await.unwrap();
     assert_eq!(seen, caller);
 }
