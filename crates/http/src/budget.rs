@@ -108,7 +108,8 @@ impl Budget {
     fn give_back(&self, bytes: usize) {
         if bytes > 0 {
             self.used.fetch_sub(bytes, Ordering::Relaxed);
-            self.freed.notify_waiters();
+            // One at a time, who wakes the next: of hundreds that wait only some could have it, and all would look.
+            self.freed.notify_one();
         }
     }
 

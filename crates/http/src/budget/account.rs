@@ -19,6 +19,9 @@ const WAIT: Duration = Duration::from_secs(1);
 /// A waiter looks again this often whether somebody can be cut off.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
+/// The same for a writer whose client has to take something first, of which it is told: hundreds of them have a thread each.
+const ROOM_LOOK_EVERY: Duration = Duration::from_millis(250);
+
 /// The part of an answer that may be on its way to its client before its writer waits.
 const UNSENT_BYTES: usize = 256 << 10;
 
@@ -119,7 +122,11 @@ impl Account {
             match self.hold_now(bytes) {
                 Err(error) if self.is_cut() || bytes > self.limit() || begun.elapsed() >= WAIT => return Err(error),
                 Err(_) => drop(tokio::time::timeout(LOOK_EVERY, freed).await),
-                held => return held,
+                held => {
+                    // There may be room for another one.
+                    self.budget.freed.notify_one();
+                    return held;
+                }
             }
         }
     }
@@ -172,7 +179,7 @@ impl Account {
             if self.has_room() {
                 return;
             }
-            drop(tokio::time::timeout(LOOK_EVERY, taken).await);
+            drop(tokio::time::timeout(ROOM_LOOK_EVERY, taken).await);
             self.budget.relieve(self.share());
         }
     }
