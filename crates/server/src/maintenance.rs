@@ -32,7 +32,7 @@ const PURGES_MAX: u64 = 10_000;
 const TEND_INTERVAL: Duration = Duration::from_secs(1);
 
 /// After so many times of that freed memory is returned to the system.
-const TRIM_EVERY: u32 = 3;
+const TRIM_EVERY: u32 = 2;
 
 /// Where databases, tasks and settings are found.
 pub(crate) struct Maintenance {

@@ -31,8 +31,10 @@ const SLOWER_MAX: f64 = 10.0;
 /// Less than this counts as this: a client that hardly waits at all does not notice ten times as much.
 const P99_MIN: Duration = Duration::from_millis(1);
 
-/// How much more than before the attack the server may have afterwards.
+/// How much more than before the attack the server may have afterwards; and what it may have in any case: the write buffers of the
+/// store and its cache of blocks, which are empty before, may hold four times this by configuration, and are no leak.
 const MEMORY_MAX: u64 = 2;
+const MEMORY_MIN: u64 = 32 << 20;
 
 /// After so long everything is as before; half the speed is not, a little less is chance.
 const RECOVERY: Duration = Duration::from_secs(5);
@@ -176,7 +178,7 @@ impl Report {
         complain(self.attacked.answered == 0, "nobody else was served");
         complain(self.attacked.failed + self.after.failed > 0, "requests of the other client failed");
         if form == Form::Long {
-            complain(left > before * MEMORY_MAX, "memory was not given back");
+            complain(left > (before * MEMORY_MAX).max(MEMORY_MIN), "memory was not given back");
             complain(ratio > SLOWER_MAX, "the other client waited");
             complain(again < quick * SPEED_MIN, "it is slow also afterwards");
         }
