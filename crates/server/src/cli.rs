@@ -11,6 +11,8 @@ use crate::config::check::Severity;
 use crate::config::show::check_file;
 use crate::config::{Configuration, Given, Options, guide};
 use crate::environment::{self, data_directory};
+use crate::exchange::export::ExportArgs;
+use crate::exchange::import::ImportArgs;
 use crate::migrate::MigrateArgs;
 use crate::output::say;
 
@@ -87,6 +89,24 @@ pub(crate) enum Command {
     /// docs/from-couchdb.md tells of the whole way, and of the way back.
     #[command(verbatim_doc_comment)]
     Migrate(MigrateArgs),
+    /// Write the documents of a file into a database: NDJSON, JSON, CSV, couchbackup, couchdb-dump, answers of _all_docs
+    ///
+    /// The beginning of the file tells what it is; it may be compressed by gzip or zstd. Documents that have a _rev keep it, others
+    /// are new. Rows that are refused are told with their lines. A run that was cut off goes on where it was:
+    ///
+    ///   settee import articles.ndjson.gz --to http://admin:password@127.0.0.1:5984/articles --refused refused.ndjson
+    ///   settee import prices.csv --to http://admin:password@127.0.0.1:5984/prices --id sku --types price:number
+    ///   couchbackup --url http://old:5984 --db shop | settee import - --to http://127.0.0.1:5984/shop
+    #[command(verbatim_doc_comment)]
+    Import(ImportArgs),
+    /// Write the documents of a database to a file that other programs read: NDJSON, JSON, CSV or couchbackup
+    ///
+    ///   settee export http://admin:password@127.0.0.1:5984/articles --to articles.ndjson --attachments
+    ///   settee export http://admin:password@127.0.0.1:5984/prices --format csv --columns _id,price
+    ///
+    /// Conflicts, tombstones and settings of a database are in `settee backup --database`.
+    #[command(verbatim_doc_comment)]
+    Export(ExportArgs),
     /// Run user code for a server; not to be called by hand
     #[command(hide = true)]
     Worker,

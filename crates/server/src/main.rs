@@ -13,6 +13,7 @@ mod control;
 mod descriptors;
 mod doctor;
 mod environment;
+mod exchange;
 mod export;
 mod indexing;
 mod keys;
@@ -70,6 +71,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Salvage(args) => args.run(),
         Command::Backup(args) => args.run(),
         Command::Migrate(args) => args.run(),
+        Command::Import(args) => args.run(),
+        Command::Export(args) => args.run(),
         Command::Restore(args) => args.run().map(|()| ExitCode::SUCCESS),
         Command::Config(args) => args.run(),
     }

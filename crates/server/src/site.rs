@@ -37,6 +37,15 @@ impl Site {
         Ok(Self { remote, network: Arc::clone(network), tuning: tuning.clone(), root })
     }
 
+    /// A database at `url`: `http://user:password@host:5984/database`.
+    pub(crate) fn database_at(url: &str, network: &Arc<Network>, tuning: &Tuning) -> anyhow::Result<Peer> {
+        let remote = parse(url)?;
+        if remote.path.trim_matches('/').is_empty() {
+            bail!("the URL names no database: http://host:port/database");
+        }
+        connect(&remote, network, tuning)
+    }
+
     /// What is asked of the server itself.
     pub(crate) fn root(&self) -> &Peer {
         &self.root

@@ -1,0 +1,134 @@
+//! A batch is written by `_bulk_docs`, and what the server says to each document is counted.
+
+use std::collections::HashMap;
+
+use anyhow::{Context as _, bail};
+use settee_model::json::{Json, Value, write_string};
+use settee_replication::{Peer, Verb};
+
+use super::reader::{Batch, Document};
+use super::refused::Refusals;
+use super::tally::Tally;
+
+/// Writes a batch. Documents that the server does not take are refused; anything else ends the import.
+pub(super) async fn write(target: &Peer, batch: Batch, tally: &Tally, refusals: &Refusals) -> anyhow::Result<()> {
+    let mut parts = vec![&batch.documents[..]];
+    while let Some(part) = parts.pop() {
+        let reply = target.request(Verb::Post, "_bulk_docs", body(part, batch.is_replicated)).await?;
+        match reply.status {
+            200..300 | 417 => {
+                let answer = Json::parse(&reply.body).context("the answer of _bulk_docs is no JSON")?;
+                settle(target, part, batch.is_replicated, &answer, tally, refusals).await?;
+            }
+            // One of them spoils the whole.
+            400 | 403 | 412 | 413 if part.len() > 1 => {
+                let (first, second) = part.split_at(part.len() / 2);
+                parts.extend([second, first]);
+            }
+            400 | 403 | 412 | 413 => {
+                let why = reply.error().to_string();
+                refuse(&part[0], why.split_once(": ").map_or(&*why, |(_, why)| why), tally, refusals)?;
+            }
+            _ => bail!("documents cannot be written: {}", reply.error()),
+        }
+    }
+    tally.close(batch.first);
+    Ok(())
+}
+
+fn body(documents: &[Document], is_replicated: bool) -> Vec<u8> {
+    let length: usize = documents.iter().map(|document| document.text.len() + 1).sum();
+    let mut body = Vec::with_capacity(length + 40);
+    body.extend_from_slice(if is_replicated { b"{\"new_edits\":false,\"docs\":[" } else { b"{\"docs\":[" });
+    for (index, document) in documents.iter().enumerate() {
+        if index > 0 {
+            body.push(b',');
+        }
+        body.extend_from_slice(&document.text);
+    }
+    body.extend_from_slice(b"]}");
+    body
+}
+
+/// Counts what an answer says. Of replicated documents it names only those that were refused, of others all in their order.
+async fn settle(
+    target: &Peer,
+    documents: &[Document],
+    is_replicated: bool,
+    answer: &Json,
+    tally: &Tally,
+    refusals: &Refusals,
+) -> anyhow::Result<()> {
+    let mut conflicts = Vec::new();
+    let mut refused = 0;
+    let by_id: HashMap<&str, usize> = match is_replicated {
+        true => documents.iter().enumerate().map(|(index, document)| (&*document.id, index)).collect(),
+        false => HashMap::new(),
+    };
+    for (index, row) in answer.value().elements().enumerate() {
+        let Some(error) = row.get("error") else { continue };
+        let id = row.get("id").map(Value::to_text).unwrap_or_default();
+        let index = if is_replicated { by_id.get(&*id).copied() } else { Some(index) };
+        let document =
+            index.and_then(|index| documents.get(index)).context("_bulk_docs answers of an unknown document")?;
+        if error.is_string("conflict") {
+            conflicts.push(document);
+            continue;
+        }
+        refused += 1;
+        let reason = row.get("reason").map(Value::to_text).unwrap_or_default();
+        refuse(document, &format!("{}: {reason}", error.to_text()), tally, refusals)?;
+    }
+    let present = compare(target, &conflicts, tally, refusals).await?;
+    let written = documents.len() as u64 - refused - conflicts.len() as u64;
+    tally.add(written, present);
+    Ok(())
+}
+
+/// Counts the documents that are there as they are in the file: an earlier try has written them. The others are refused.
+async fn compare(target: &Peer, conflicts: &[&Document], tally: &Tally, refusals: &Refusals) -> anyhow::Result<u64> {
+    if conflicts.is_empty() {
+        return Ok(0);
+    }
+    let mut keys = b"{\"keys\":[".to_vec();
+    for (index, document) in conflicts.iter().enumerate() {
+        if index > 0 {
+            keys.push(b',');
+        }
+        write_string(&mut keys, &document.id);
+    }
+    keys.extend_from_slice(b"]}");
+    let answer = target.request(Verb::Post, "_all_docs?include_docs=true&attachments=true", keys).await?.json()?;
+    let rows = answer.value().get("rows").context("_all_docs has no rows")?;
+    let mut present = 0;
+    for (document, row) in conflicts.iter().zip(rows.elements()) {
+        let ours = Json::trusted(document.text.clone());
+        if row.get("doc").is_some_and(|there| content(there) == content(ours.value())) {
+            present += 1;
+        } else {
+            refuse(document, "conflict: there is another document with this _id", tally, refusals)?;
+        }
+    }
+    Ok(present)
+}
+
+/// What a user wrote, and the bytes of attachments.
+fn content(document: Value<'_>) -> Vec<(&[u8], &[u8])> {
+    let mut found = Vec::new();
+    for (name, value) in document.members() {
+        if name.is_string("_attachments") {
+            for (name, attachment) in value.members() {
+                found.push((name.raw(), attachment.get("data").map_or(&b""[..], Value::raw)));
+            }
+        } else if !name.raw().starts_with(b"\"_") {
+            found.push((name.raw(), value.raw()));
+        }
+    }
+    found
+}
+
+fn refuse(document: &Document, why: &str, tally: &Tally, refusals: &Refusals) -> anyhow::Result<()> {
+    tally.refuse();
+    let id = &document.id;
+    refusals.add(document.line, &format!("{id}: {why}"), Some(&document.text))
+}
