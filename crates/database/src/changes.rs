@@ -60,7 +60,7 @@ impl<'a> Changes<'a> {
         let start = keys::sequence(since.saturating_add(1));
         let range = match direction {
             Direction::Forward => KeyRange { start: Some(&start), end: None },
-            Direction::Backward => KeyRange::default(),
+            Direction::Backward => KeyRange { start: None, end: Some(&start) },
         };
         let entries = view.snapshot().scan(Keyspace::Sequence, range, direction, expect)?;
         let bodies = match direction {

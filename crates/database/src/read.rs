@@ -392,7 +392,7 @@ impl ReadView {
         Ok(total.saturating_sub(rank))
     }
 
-    /// Documents in the order of their last changes: those after `since`, or all of them backwards.
+    /// Documents in the order of their last changes: those after `since`, or backwards those up to it.
     ///
     /// # Errors
     /// When the engine failed.

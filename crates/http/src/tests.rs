@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod access;
+mod changes;
 mod differential;
 mod documents;
 mod engine_calls;

@@ -306,7 +306,7 @@ fn check_changes(random: &mut Random, view: &ReadView, model: &Model) {
     let mut whole = changes(view, 0, Direction::Forward, || true);
     for backward in [false, true] {
         if backward {
-            whole = changes(view, 0, Direction::Backward, || true);
+            whole = changes(view, u64::MAX, Direction::Backward, || true);
             whole.reverse();
         }
         assert_eq!(whole.len(), wanted.len());

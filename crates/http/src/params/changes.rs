@@ -126,6 +126,14 @@ impl ChangesParams {
         })
     }
 
+    /// Where the feed begins in a database that is at `update_seq`: backwards at the last change, whatever `since` says.
+    pub(crate) fn start(&self, update_seq: u64) -> u64 {
+        match (self.direction, self.since) {
+            (Direction::Backward, _) | (Direction::Forward, Since::Now) => update_seq,
+            (Direction::Forward, Since::Seq(seq)) => seq.min(update_seq),
+        }
+    }
+
     /// Whether the row after so many others has a sequence. CouchDB counts the rows that it may still send, so that without
     /// a limit mostly the first one has.
     pub(crate) fn has_seq(&self, sent: u64) -> bool {

@@ -28,7 +28,7 @@ use crate::params::filter::{Filter, FunctionPath};
 use crate::request::Request;
 use crate::respond::{self, Aborted, Answer};
 use crate::revision::attachments::Text;
-use crate::sequence::{self, Since};
+use crate::sequence;
 use crate::{Error, body, bridge, etag, revision};
 
 /// About how many bytes a live feed reads before it sends.
@@ -86,13 +86,15 @@ async fn normal(request: &Request, database: Arc<Database>, params: ChangesParam
     }
     let mut response = bridge::stream(request.outward(), move |output| {
         output.text().extend_from_slice(b"{\"results\":[\n");
-        let since = start(&params, update_seq);
-        let mut rows = Rows::new(params, since, update_seq);
+        let since = params.start(update_seq);
+        let mut rows = Rows::new(params, since);
         let filter = rows.params.filter.clone();
         let mut walk = Walk::open(&view, since, rows.params.direction, &filter, Needs::of(&rows.params))?;
-        while !rows.is_full()
-            && let Some(change) = walk.next()?
-        {
+        while !rows.is_full() {
+            let Some(change) = walk.next()? else {
+                rows.complete(&view)?;
+                break;
+            };
             if rows.sent > 0 {
                 output.text().extend_from_slice(b",\n");
             }
@@ -102,7 +104,7 @@ async fn normal(request: &Request, database: Arc<Database>, params: ChangesParam
             }
         }
         let pending = rows.pending(&view)?;
-        write_end(output.text(), view.database(), rows.last_seq(), pending);
+        write_end(output.text(), view.database(), rows.position, pending);
         Ok(())
     })
     .await?;
@@ -116,18 +118,14 @@ fn entity_tag(database: &Database, update_seq: u64, params: &ChangesParams) -> S
     format!("{:016x}", hasher.finish())
 }
 
-fn start(params: &ChangesParams, update_seq: u64) -> u64 {
-    match params.since {
-        Since::Now => update_seq,
-        Since::Seq(seq) => seq.min(update_seq),
-    }
-}
-
 fn write_end(out: &mut Vec<u8>, database: &Database, last_seq: u64, pending: u64) {
     out.extend_from_slice(b"\n],\n\"last_seq\":");
     sequence::write(out, database, last_seq);
     out.extend_from_slice(format!(",\"pending\":{pending}}}\n").as_bytes());
 }
+
+/// So many documents CouchDB looks up by their ids; for more it goes through all changes.
+const LOOKED_UP: usize = 100;
 
 /// The part of a feed that was sent.
 struct Rows {
@@ -135,35 +133,67 @@ struct Rows {
     sent: u64,
     /// Where the feed began.
     since: u64,
+    /// The sequence from which a client goes on.
     position: u64,
-    update_seq: u64,
     /// Of a live feed: how many rows lie beyond the last one it may send.
     beyond: u64,
 }
 
 impl Rows {
-    fn new(params: ChangesParams, since: u64, update_seq: u64) -> Self {
-        Self { params, sent: 0, since, position: since, update_seq, beyond: 0 }
+    fn new(params: ChangesParams, since: u64) -> Self {
+        Self { params, sent: 0, since, position: since, beyond: 0 }
     }
 
     fn is_full(&self) -> bool {
         self.params.limit.is_some_and(|limit| self.sent >= limit)
     }
 
-    /// The sequence from which a client goes on.
-    fn last_seq(&self) -> u64 {
-        if self.is_full() || self.params.direction == Direction::Backward { self.position } else { self.update_seq }
+    /// Where a walk goes on after the rows that were sent.
+    fn resumed(&self) -> u64 {
+        match self.params.direction {
+            Direction::Backward if self.sent > 0 => self.position.saturating_sub(1),
+            Direction::Forward | Direction::Backward => self.position,
+        }
     }
 
-    fn pending(&self, view: &ReadView) -> Result<u64, Error> {
-        // Documents that are looked up by their ids are taken from all changes that there are.
-        if matches!(self.params.filter, Filter::DocIds(_) | Filter::Design) {
-            return Ok(view.changes_after(self.since)?.saturating_sub(self.sent));
+    /// Whether documents are looked up by their ids, instead of found among all changes.
+    fn looks_up(&self) -> bool {
+        match &self.params.filter {
+            Filter::DocIds(ids) => ids.len() <= LOOKED_UP,
+            Filter::Design => true,
+            Filter::None | Filter::Selector(_) | Filter::Function(_) => false,
         }
+    }
+
+    /// All changes were looked at: what did not pass need not be looked at again.
+    fn complete(&mut self, view: &ReadView) -> Result<(), Error> {
         match self.params.direction {
-            Direction::Forward if self.is_full() => Ok(view.changes_after(self.position)?),
-            Direction::Forward | Direction::Backward => Ok(0),
+            Direction::Forward => self.position = self.position.max(view.update_seq()?),
+            Direction::Backward if self.looks_up() => {}
+            Direction::Backward => {
+                if let Some(first) = view.changes(0, Direction::Forward)?.next()? {
+                    self.position = first.seq;
+                }
+            }
         }
+        Ok(())
+    }
+
+    /// How many changes lie beyond those that were looked at.
+    fn pending(&self, view: &ReadView) -> Result<u64, Error> {
+        let beyond = |seq| {
+            let after = view.changes_after(seq)?;
+            let (live, deleted) = view.counts()?;
+            Ok::<_, Error>(match self.params.direction {
+                Direction::Forward => after,
+                Direction::Backward => (live + deleted).saturating_sub(after),
+            })
+        };
+        // Documents that are looked up are taken from all changes that there are.
+        if self.looks_up() {
+            return Ok(beyond(self.since)?.saturating_sub(self.sent));
+        }
+        if self.is_full() { beyond(self.resumed()) } else { Ok(0) }
     }
 
     fn write(
@@ -229,11 +259,11 @@ async fn live(
         Feed::EventSource => "text/event-stream",
         Feed::Normal | Feed::Longpoll | Feed::Continuous => "application/json",
     };
-    let since = start(&params, update_seq);
+    let since = params.start(update_seq);
     let node = Arc::clone(&request.node);
     let prefix = if params.feed == Feed::Longpoll { b"{\"results\":[\n".to_vec() } else { Vec::new() };
     let is_source = params.feed == Feed::EventSource;
-    let rows = Rows::new(params, since, since);
+    let rows = Rows::new(params, since);
     let account = Arc::clone(&request.head.account);
     let listener = Listener { account, sender, progress, stopping };
     let live = Live { node, database, rows, begun: Some(begun), prefix, listener };
@@ -279,7 +309,7 @@ impl Live {
             if self.send(Vec::new()).await.is_err() {
                 return;
             }
-            if self.rows.is_full() || (self.rows.params.feed == Feed::Longpoll && self.rows.sent > 0) {
+            if self.rows.is_full() || self.is_over() {
                 break;
             }
             match self.listener.wait(self.rows.params.feed, self.rows.params.quiet).await {
@@ -289,6 +319,15 @@ impl Live {
             }
         }
         self.end().await;
+    }
+
+    /// Whether a feed that has sent everything waits for no more. New changes cannot follow in descending order.
+    fn is_over(&self) -> bool {
+        let Rows { params, sent, .. } = &self.rows;
+        match params.feed {
+            Feed::Longpoll => *sent > 0,
+            Feed::Continuous | Feed::EventSource | Feed::Normal => params.direction == Direction::Backward,
+        }
     }
 
     /// Sends everything that is there. `false` when nobody listens.
@@ -386,12 +425,16 @@ impl Text for Batch {
 fn read_batch(database: &Arc<Database>, rows: &mut Rows, pipe: Option<Pipe>) -> Result<(Vec<u8>, bool), Error> {
     let view = database.read()?;
     let filter = rows.params.filter.clone();
-    let mut walk = Walk::open(&view, rows.position, Direction::Forward, &filter, Needs::of(&rows.params))?;
+    if rows.params.direction == Direction::Backward && rows.sent == 0 {
+        // A feed that found nothing begins anew at the last change.
+        rows.since = view.update_seq()?;
+        rows.position = rows.since;
+    }
+    let mut walk = Walk::open(&view, rows.resumed(), rows.params.direction, &filter, Needs::of(&rows.params))?;
     let mut batch = Batch { text: Vec::new(), pipe, flow: ControlFlow::Continue(()) };
     while !rows.is_full() {
         let Some(change) = walk.next()? else {
-            // What did not pass need not be looked at again.
-            rows.position = rows.position.max(view.update_seq()?);
+            rows.complete(&view)?;
             rows.beyond = rows.pending(&view)?;
             return Ok((batch.text, false));
         };

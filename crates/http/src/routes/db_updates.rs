@@ -11,7 +11,7 @@ use super::live::{Gone, Listener, Woken};
 use crate::params::changes::{ChangesParams, Feed, Quiet};
 use crate::request::Request;
 use crate::respond::{self, Aborted, Answer};
-use crate::sequence::{self, Since};
+use crate::sequence;
 use crate::{Error, bridge};
 
 /// The number of pieces that may wait for a slow reader.
@@ -28,13 +28,9 @@ pub(super) async fn feed(request: Request, stopping: watch::Receiver<bool>) -> A
     let content_type = if params.feed == Feed::EventSource { "text/event-stream" } else { "application/json" };
     // From before the first look, so that nothing is missed in between.
     let progress = request.node.feeds.watch(&database);
-    let since = match params.since {
-        Since::Seq(seq) => seq,
-        Since::Now => {
-            let database = Arc::clone(&database);
-            bridge::blocking(move || Ok(database.read()?.update_seq()?)).await?
-        }
-    };
+    let reader = Arc::clone(&database);
+    let update_seq = bridge::blocking(move || Ok(reader.read()?.update_seq()?)).await?;
+    let since = params.start(update_seq);
     let (sender, receiver) = mpsc::channel(PIECES_WAITING);
     let rows = Rows { feed: params.feed, direction: params.direction, limit: params.limit, sent: 0, position: since };
     let account = Arc::clone(&request.head.account);
@@ -59,10 +55,18 @@ impl Rows {
         self.limit.is_some_and(|limit| self.sent >= limit)
     }
 
+    /// Where a walk goes on after the rows that were sent.
+    fn resumed(&self) -> u64 {
+        match self.direction {
+            Direction::Backward if self.sent > 0 => self.position.saturating_sub(1),
+            Direction::Forward | Direction::Backward => self.position,
+        }
+    }
+
     /// Reads rows until there are enough to send. Tells whether there may be more.
     fn read(&mut self, database: &Arc<Database>) -> Result<(Vec<u8>, bool), Error> {
         let view = database.read()?;
-        let mut changes = view.changes(self.position, self.direction)?;
+        let mut changes = view.changes(self.resumed(), self.direction)?;
         let mut out = Vec::new();
         while !self.is_full() && out.len() < PIECE_BYTES {
             let Some(change) = changes.next()? else {
@@ -76,8 +80,7 @@ impl Rows {
                 self.write(&mut out, database, happened, name);
             }
         }
-        // Backwards a second look would begin at the end again.
-        Ok((out, !self.is_full() && self.direction == Direction::Forward))
+        Ok((out, !self.is_full()))
     }
 
     fn write(&mut self, out: &mut Vec<u8>, database: &Database, happened: Happened, name: &str) {
@@ -132,7 +135,8 @@ impl Live {
             let is_over = match self.rows.feed {
                 Feed::Normal => true,
                 Feed::Longpoll => self.rows.sent > 0,
-                Feed::Continuous | Feed::EventSource => false,
+                // New events cannot follow in descending order.
+                Feed::Continuous | Feed::EventSource => self.rows.direction == Direction::Backward,
             };
             if is_over || self.rows.is_full() {
                 break;

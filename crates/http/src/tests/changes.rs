@@ -1,0 +1,125 @@
+//! The changes feed through the whole server. Each test is of something that was answered unlike CouchDB before.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use settee_model::json::{Json, Value};
+
+use super::json;
+use super::node::{Ask, World};
+
+/// Changes at the sequences 2, 3 and 4; one is of a design document, one of a document that was changed twice.
+async fn world() -> World {
+    let world = World::new();
+    world.make_database("db");
+    let first = world.admin("PUT /db/a", "{}").await;
+    let rev = json(&first.body).value().get("rev").and_then(Value::as_str).unwrap().into_owned();
+    world.admin("PUT /db/b", r#"{"b":1}"#).await;
+    world.admin("PUT /db/_design/c", "{}").await;
+    world.admin("PUT /db/a", &format!(r#"{{"_rev":"{rev}"}}"#)).await;
+    world
+}
+
+fn number(seq: Value<'_>) -> String {
+    seq.as_str().unwrap().split('-').next().unwrap().to_owned()
+}
+
+/// Sequences of the rows, then the last sequence and what is pending.
+async fn feed(world: &World, line: &str, body: &str) -> String {
+    let told = world.ask(Ask::new(line).basic("admin", "pw").json(body)).await;
+    assert_eq!(told.status, 200, "{line}: {told:?}");
+    let (mut rows, mut end) = (Vec::new(), String::new());
+    let mut add = |value: Value<'_>| match value.get("last_seq") {
+        Some(seq) => end = format!("| {} {}", number(seq), show(value.get("pending").unwrap())),
+        None => rows.push(number(value.get("seq").unwrap())),
+    };
+    let texts: Vec<Json> = match Json::parse(told.body.as_bytes()) {
+        Ok(whole) => vec![whole],
+        Err(_) => {
+            let lines = told.body.lines().map(|line| line.strip_prefix("data: ").unwrap_or(line));
+            lines.filter(|line| line.starts_with('{')).map(json).collect()
+        }
+    };
+    for text in &texts {
+        text.value().get("results").into_iter().flat_map(Value::elements).for_each(&mut add);
+        add(text.value());
+    }
+    rows.push(end);
+    rows.join(" ").trim_end().to_owned()
+}
+
+fn show(value: Value<'_>) -> &str {
+    std::str::from_utf8(value.raw()).unwrap()
+}
+
+/// It told of nothing that it left out.
+#[tokio::test]
+async fn a_descending_feed_tells_what_lies_before_it() {
+    let world = world().await;
+    for (query, expected) in [
+        ("", "4 3 2 | 2 0"),
+        ("&limit=0", "| 4 3"),
+        ("&limit=1", "4 | 4 2"),
+        ("&limit=2", "4 3 | 3 1"),
+        ("&limit=3", "4 3 2 | 2 0"),
+        ("&limit=9", "4 3 2 | 2 0"),
+        ("&since=3", "4 3 2 | 2 0"),
+        ("&since=now&limit=1", "4 | 4 2"),
+        ("&filter=_design", "3 | 3 2"),
+    ] {
+        assert_eq!(feed(&world, &format!("GET /db/_changes?descending=true{query}"), "").await, expected, "{query}");
+    }
+    let ids = async |ids: &str| {
+        let line = "POST /db/_changes?descending=true&filter=_doc_ids";
+        feed(&world, line, &format!(r#"{{"doc_ids":[{ids}]}}"#)).await
+    };
+    assert_eq!(ids(r#""b","a""#).await, "4 2 | 2 1");
+    assert_eq!(ids("").await, "| 4 3");
+    let selected = r#"{"selector":{"b":1}}"#;
+    assert_eq!(feed(&world, "POST /db/_changes?descending=true&filter=_selector", selected).await, "2 | 2 0");
+    let selected = r#"{"selector":{"_id":"a"}}"#;
+    assert_eq!(feed(&world, "POST /db/_changes?descending=true&filter=_selector", selected).await, "4 | 2 0");
+}
+
+/// Live feeds knew one direction, and one that has sent the first change of all waited for more.
+#[tokio::test]
+async fn a_live_feed_in_descending_order_ends_at_the_first_change() {
+    let world = world().await;
+    for (query, expected) in [
+        ("feed=continuous", "4 3 2 | 2 0"),
+        ("feed=continuous&heartbeat=1000000", "4 3 2 | 2 0"),
+        ("feed=continuous&limit=0", "| 4 3"),
+        ("feed=continuous&limit=1", "4 | 4 2"),
+        ("feed=continuous&limit=3", "4 3 2 | 2 0"),
+        ("feed=continuous&limit=9", "4 3 2 | 2 0"),
+        ("feed=continuous&include_docs=true&since=now", "4 3 2 | 2 0"),
+        ("feed=longpoll", "4 3 2 | 2 0"),
+        ("feed=longpoll&limit=2", "4 3 | 3 1"),
+        ("feed=eventsource", "4 3 2"),
+    ] {
+        assert_eq!(feed(&world, &format!("GET /db/_changes?descending=true&{query}"), "").await, expected, "{query}");
+    }
+}
+
+/// More rows than a batch of a live feed holds.
+#[tokio::test]
+async fn a_live_feed_in_descending_order_goes_on_where_its_batch_ended() {
+    let world = World::new();
+    world.make_database("db");
+    let text = "x".repeat(40_000);
+    for id in 0..5 {
+        world.admin(&format!("PUT /db/{id}"), &format!(r#"{{"text":"{text}"}}"#)).await;
+    }
+    let line = "GET /db/_changes?descending=true&feed=continuous&include_docs=true";
+    assert_eq!(feed(&world, line, "").await, "5 4 3 2 1 | 1 0");
+}
+
+/// CouchDB looks up a hundred documents by their ids, and goes through all changes for more.
+#[tokio::test]
+async fn nothing_is_pending_after_a_feed_of_many_ids() {
+    let world = world().await;
+    let ids = |count: usize| {
+        let ids: Vec<String> = (1..count).map(|id| format!(r#""{id}""#)).chain(["\"a\"".to_owned()]).collect();
+        format!(r#"{{"doc_ids":[{}]}}"#, ids.join(","))
+    };
+    assert_eq!(feed(&world, "POST /db/_changes?filter=_doc_ids", &ids(100)).await, "4 | 4 2");
+    assert_eq!(feed(&world, "POST /db/_changes?filter=_doc_ids", &ids(101)).await, "4 | 4 0");
+}
