@@ -58,8 +58,8 @@ pub(crate) fn choose<'a>(options: &'a FindOptions, indexes: &'a [Index], source:
         Source::Json(index) => Access::Index(index, key_ranges(node, index)),
         Source::Primary => {
             let ids = values(node, "_id", Collation::Raw);
-            match ids.is_all().then(|| union(options, indexes)).flatten() {
-                Some(union) => union,
+            match ids.is_all().then(|| union(options, indexes).or_else(|| partial(options, indexes))).flatten() {
+                Some(less) => less,
                 None => Access::Primary(id_ranges(&within(ids, options))),
             }
         }
@@ -99,6 +99,12 @@ fn union<'a>(options: &'a FindOptions, indexes: &'a [Index]) -> Option<Access<'a
     })
 }
 
+/// A partial index that has all documents which can match, because the query says what its filter says. CouchDB takes such
+/// an index only if `use_index` names it.
+fn partial<'a>(options: &'a FindOptions, indexes: &'a [Index]) -> Option<Access<'a>> {
+    Some(Access::Union(vec![alternative(options, options.selector.node(), indexes)?]))
+}
+
 /// The best way to the documents of one alternative; `None` if that is to read them all.
 fn alternative<'a>(options: &FindOptions, branch: &'a Node, indexes: &'a [Index]) -> Option<Access<'a>> {
     let ids = values(branch, "_id", Collation::Raw);
@@ -109,7 +115,8 @@ fn alternative<'a>(options: &FindOptions, branch: &'a Node, indexes: &'a [Index]
         index.is_partitioned == options.partition.is_some()
             && index.definition.filter.as_ref().is_none_or(|filter| implies(branch, filter))
             && requires(branch, index.definition.names())
-            && index.definition.names().next().is_some_and(|first| !column_values(branch, first).is_all())
+            && (index.definition.filter.is_some()
+                || index.definition.names().next().is_some_and(|first| !column_values(branch, first).is_all()))
     };
     let sources = indexes.iter().filter(helps).map(Source::Json).collect();
     let best = ranges::choose(sources, &FieldRanges::of(branch)).into_iter().next()?;

@@ -95,12 +95,8 @@ fn against(options: &FindOptions, source: Source<'_>) -> Option<Reason> {
         Source::Primary if !is_indexable(node, "_id") => Some(Reason::FieldMismatch),
         Source::Primary => (*sort != ["_id"]).then_some(Reason::SortOrderMismatch),
         Source::Json(index) => {
-            let holds_all = match &index.definition.filter {
-                None => true,
-                // A client that names a partial index knows what it holds.
-                Some(filter) => source.is_named_by(options) || implies(node, filter),
-            };
-            if !holds_all {
+            // A client that names a partial index knows what it holds.
+            if index.definition.filter.is_some() && !source.is_named_by(options) {
                 return Some(Reason::IsPartial);
             }
             if index.is_partitioned != options.partition.is_some() {
