@@ -85,6 +85,11 @@ fn in_words(report: &export::Report) -> String {
     )
 }
 
+/// Who lets this run by itself must hear that something is missing.
+fn code(report: &export::Report) -> ExitCode {
+    if report.left_out == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
 impl DoctorArgs {
     pub(crate) fn run(&self) -> ExitCode {
         doctor::run(&self.data, self.config.as_deref())
@@ -109,7 +114,7 @@ impl BackupArgs {
             let report = export::write(url, &self.to)?;
             // The output may be the export itself.
             eprintln!("{}", in_words(&report));
-            return Ok(if report.left_out == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+            return Ok(code(&report));
         }
         let report = backup::run(&self.data, &self.to)?;
         let backup::Report { directory, files, bytes, copied_bytes } = report;
@@ -119,7 +124,7 @@ impl BackupArgs {
 }
 
 impl RestoreArgs {
-    pub(crate) fn run(&self) -> anyhow::Result<()> {
+    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
         if let Some(url) = &self.database {
             let report = export::read(&self.from, url)?;
             say(&format!("{}\n", in_words(&report)));
@@ -133,7 +138,7 @@ impl RestoreArgs {
             if !report.is_checked {
                 eprintln!("the file has no checksum: whether it is what was written cannot be verified");
             }
-            return Ok(());
+            return Ok(code(&report));
         }
         let (manifest, what) = match (&self.data, self.check) {
             (Some(data), false) => (backup::restore::run(&self.from, data)?, "restored"),
@@ -141,6 +146,6 @@ impl RestoreArgs {
             _ => bail!("say where to restore: --data DIR for a server, --database URL for a database; or --check"),
         };
         say(&format!("{what}: {} bytes of {}, by Settee {}\n", manifest.bytes(), manifest.begun, manifest.version));
-        Ok(())
+        Ok(ExitCode::SUCCESS)
     }
 }

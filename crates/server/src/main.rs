@@ -73,7 +73,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Migrate(args) => args.run(),
         Command::Import(args) => args.run(),
         Command::Export(args) => args.run(),
-        Command::Restore(args) => args.run().map(|()| ExitCode::SUCCESS),
+        Command::Restore(args) => args.run(),
         Command::Config(args) => args.run(),
     }
 }
