@@ -70,18 +70,27 @@ impl<'a> Asked<'a> {
     pub(super) async fn query(&mut self, endpoint: &Endpoint, parameters: &[(&str, &str)]) -> Answer {
         let pairs = parameters.iter().map(|(name, value)| format!("{name}={}", encode(value)));
         let line = format!("{}?{}", endpoint.line, pairs.collect::<Vec<_>>().join("&"));
-        self.ask(&line, "application/json", endpoint.body.unwrap_or_default()).await
+        self.ask(&line, ["Content-Type: application/json"], endpoint.body.unwrap_or_default()).await
     }
 
     /// The endpoint's request with another body.
     pub(super) async fn body(&mut self, endpoint: &Endpoint, content_type: &str, body: &str) -> Answer {
-        self.ask(endpoint.line, content_type, body).await
+        self.ask(endpoint.line, [format!("Content-Type: {content_type}").as_str()], body).await
     }
 
-    pub(super) async fn ask(&mut self, line: &str, content_type: &str, body: &str) -> Answer {
+    /// The admin's request with these headers, and `Accept: application/json` if they say nothing about that.
+    pub(super) async fn ask<'h>(
+        &mut self,
+        line: &str,
+        headers: impl IntoIterator<Item = &'h str>,
+        body: &str,
+    ) -> Answer {
         self.numbers += 1;
         let line = line.replace("{n}", &self.numbers.to_string());
-        let ask = Ask::new(&line).basic("admin", "pw").header("accept", "application/json").text(content_type, body);
+        let mut ask = Ask::new(&line).basic("admin", "pw").header("accept", "application/json").body(body);
+        for (name, value) in headers.into_iter().filter_map(|header| header.split_once(": ")) {
+            ask = ask.header(name, value);
+        }
         match tokio::time::timeout(ENDLESS, self.world.ask(ask)).await {
             Ok(told) => Answer::of(told.status.as_u16(), &told.body),
             Err(_) => Answer { status: 0, error: String::new(), reason: String::new() },

@@ -1,14 +1,10 @@
 //! Documents, local documents, attachments, bulk requests, revisions, changes and purges.
 
 use super::Reads::{First, Last};
-use super::{Endpoint, Parameter, check};
+use super::{Endpoint, Parameter, check, endpoint, posted, switch};
 use crate::tests::node::World;
 
 const REV: &str = "1-967a00dff5e02add41819138abb3284d";
-
-const fn switch(name: &'static str) -> Parameter {
-    Parameter::new(name, &[])
-}
 
 /// What `GET` and `PUT` of a document read.
 const DOC: &[Parameter] = &[
@@ -60,14 +56,6 @@ const BULK_GET: &[Parameter] = &[
     switch("latest"),
     switch("attachments"),
 ];
-
-const fn endpoint(line: &'static str, parameters: &'static [Parameter]) -> Endpoint {
-    Endpoint { line, parameters, body: None, members: &[] }
-}
-
-const fn posted(line: &'static str, body: &'static str) -> Endpoint {
-    Endpoint { line, parameters: &[], body: Some(body), members: &[] }
-}
 
 const ENDPOINTS: &[Endpoint] = &[
     endpoint("GET /db/a", DOC),

@@ -4,15 +4,18 @@
 //! requests that are wrong in every way: each parameter with each odd value, twice, and together with each other one; each
 //! member of the body with values of all kinds; bodies of other kinds and types. What is answered to one wrong value is
 //! written into a file beside the table of the endpoint, which is reviewed when it changes; what is answered to several follows
-//! from that by the one rule that an endpoint declares, see [`Parameter::stage`].
+//! from that by the one rule that an endpoint declares, see [`Parameter::stage`], or stands in the file as well.
 //!
 //! [`learned`] holds the other side: answers of CouchDB to wrong requests, taken from recordings.
 //!
-//! To add an endpoint, give it a line in a table like that of [`documents`] and run with `SETTEE_UPDATE=1`.
+//! To add an endpoint, give it a line in a table like that of [`documents`], [`queries`] or [`server`] and run with
+//! `SETTEE_UPDATE=1`.
 
 mod cases;
 mod documents;
 mod learned;
+mod queries;
+mod server;
 
 use std::fmt::Write as _;
 
@@ -29,6 +32,8 @@ struct Endpoint {
     body: Option<&'static str>,
     /// The members that a body may have, each with a value that is right.
     members: &'static [(&'static str, &'static str)],
+    /// How reasons begin that are looked for when all parameters were read, and that other parameters may change.
+    afterwards: &'static [&'static str],
 }
 
 /// A parameter of the query string.
@@ -63,10 +68,29 @@ impl Parameter {
     const fn read(self, stage: u8, reads: Reads) -> Self {
         Self { stage, reads, ..self }
     }
+
+    /// Its right values, then odd ones.
+    fn values(&self) -> impl Iterator<Item = &'static str> {
+        let right = self.right;
+        right.iter().chain(ODD.iter().filter(|value| !right.contains(value))).copied()
+    }
+}
+
+/// A parameter without right values of its own.
+const fn switch(name: &'static str) -> Parameter {
+    Parameter::new(name, &[])
+}
+
+const fn endpoint(line: &'static str, parameters: &'static [Parameter]) -> Endpoint {
+    Endpoint { line, parameters, body: None, members: &[], afterwards: &[] }
+}
+
+const fn posted(line: &'static str, body: &'static str) -> Endpoint {
+    Endpoint { line, parameters: &[], body: Some(body), members: &[], afterwards: &[] }
 }
 
 /// Values that are tried with every parameter.
-const ODD: [&str; 14] = ["", "true", "false", "TRUE", "1", "0", "-1", "1.5", "x", "null", r#""x""#, "[]", "[1]", "{}"];
+static ODD: [&str; 14] = ["", "true", "false", "TRUE", "1", "0", "-1", "1.5", "x", "null", r#""x""#, "[]", "[1]", "{}"];
 
 /// Values that are tried with every member of a body.
 const ODD_MEMBERS: [&str; 9] = ["null", "true", "0", "-1", "1.5", r#""x""#, r#""""#, "[]", "{}"];
@@ -84,6 +108,9 @@ async fn check(area: &str, world: &World, endpoints: &[Endpoint]) {
     let mut asked = Asked::new(world);
     for endpoint in endpoints {
         writeln!(text, "== {}", endpoint.line).unwrap();
+        if endpoint.parameters.is_empty() && endpoint.body.is_none() {
+            writeln!(text, "    {}", asked.query(endpoint, &[]).await).unwrap();
+        }
         for parameter in endpoint.parameters {
             write_parameter(&mut text, &mut asked, endpoint, parameter).await;
         }
@@ -97,7 +124,7 @@ async fn check(area: &str, world: &World, endpoints: &[Endpoint]) {
 /// The answers to one value each, those alike together.
 async fn write_parameter(text: &mut String, asked: &mut Asked<'_>, endpoint: &Endpoint, parameter: &Parameter) {
     let mut groups = Groups::default();
-    for value in parameter.right.iter().chain(&ODD) {
+    for value in parameter.values() {
         let answer = asked.query(endpoint, &[(parameter.name, value)]).await;
         groups.add(value, answer);
     }
@@ -141,15 +168,15 @@ fn show_raw(raw: &[u8]) -> &str {
 }
 
 /// Checks every pair of parameters, in both orders, and every repetition, against what each value is answered alone; writes
-/// those that are right alone and wrong together.
+/// those that are answered otherwise together.
 async fn write_contradictions(text: &mut String, asked: &mut Asked<'_>, endpoint: &Endpoint) {
-    let mut samples: Vec<(&Parameter, &str, Answer)> = Vec::new();
+    let mut samples: Vec<Sample<'_>> = Vec::new();
     for parameter in endpoint.parameters {
         // One value of each kind of answer, and all that are right by themselves.
         let mut seen: Vec<Answer> = Vec::new();
-        for value in parameter.right.iter().chain(&ODD) {
+        for value in parameter.values() {
             let answer = asked.query(endpoint, &[(parameter.name, value)]).await;
-            if answer.is_success() && !parameter.right.is_empty() && !parameter.right.contains(value) {
+            if answer.is_success() && !parameter.right.is_empty() && !parameter.right.contains(&value) {
                 continue;
             }
             if !seen.iter().any(|known| known.is_like(&answer)) {
@@ -159,28 +186,39 @@ async fn write_contradictions(text: &mut String, asked: &mut Asked<'_>, endpoint
         }
     }
     let mut groups = Groups::default();
-    for first in &samples {
-        for second in &samples {
+    for (index, first) in samples.iter().enumerate() {
+        for (other, second) in samples.iter().enumerate() {
             let answer = asked.query(endpoint, &[(first.0.name, first.1), (second.0.name, second.1)]).await;
             let shown = format!("{}={}&{}={}", first.0.name, first.1, second.0.name, second.1);
-            if let Some(fault) = first_fault(first, second) {
+            if let Some(fault) = first_fault(endpoint, first, second) {
                 assert_eq!(&answer, fault, "{} {shown}: which fault is named first", endpoint.line);
-            } else if first.2.is_success() && second.2.is_success() && !answer.is_success() {
+            } else if !is_as_alone(&answer, first, second) && (index <= other || !groups.has(&answer, second, first)) {
                 groups.add(&shown, answer);
             }
         }
     }
-    groups.write(text, "(right alone, wrong together)");
+    groups.write(text, "(together otherwise than alone)");
 }
 
+/// Whether two values are answered as one of them alone is: the first fault of them, or with success.
+fn is_as_alone(answer: &Answer, first: &Sample<'_>, second: &Sample<'_>) -> bool {
+    match (first.2.is_success(), second.2.is_success()) {
+        (true, true) => answer.is_success(),
+        (false, false) => answer.is_like(&first.2) || answer.is_like(&second.2),
+        (false, true) => answer.is_like(&first.2),
+        (true, false) => answer.is_like(&second.2),
+    }
+}
+
+/// A value of a parameter, and what it is answered alone.
+type Sample<'a> = (&'a Parameter, &'a str, Answer);
+
 /// The fault of the request that two values are answered if each alone is answered as told. What depends on what is stored
-/// (404, 409, 412) is found later than all of these, and not compared.
-fn first_fault<'a>(
-    first: &'a (&Parameter, &str, Answer),
-    second: &'a (&Parameter, &str, Answer),
-) -> Option<&'a Answer> {
-    let fault = |one: &'a (&Parameter, &str, Answer)| {
-        let is_fault = !one.2.is_success() && ![404, 409, 412].contains(&one.2.status);
+/// (404, 409, 412) or on other parameters is found later than all of these, and not compared.
+fn first_fault<'a>(endpoint: &Endpoint, first: &'a Sample<'_>, second: &'a Sample<'_>) -> Option<&'a Answer> {
+    let fault = |one: &'a Sample<'_>| {
+        let is_later = endpoint.afterwards.iter().any(|reason| one.2.reason.starts_with(reason));
+        let is_fault = !one.2.is_success() && ![404, 409, 412].contains(&one.2.status) && !is_later;
         is_fault.then_some(&one.2)
     };
     if std::ptr::eq(first.0, second.0) {
@@ -208,6 +246,12 @@ impl Groups {
             Some((_, others)) => others.push(what),
             None => self.0.push((answer, vec![what])),
         }
+    }
+
+    /// Whether the two in this order are answered like that.
+    fn has(&self, answer: &Answer, first: &Sample<'_>, second: &Sample<'_>) -> bool {
+        let shown = format!("{}={}&{}={}", first.0.name, first.1, second.0.name, second.1);
+        self.0.iter().any(|(known, values)| known.is_like(answer) && values.contains(&shown))
     }
 
     fn write(&self, text: &mut String, title: &str) {
