@@ -257,7 +257,13 @@ impl From<AuthError> for Error {
 
 impl From<MalformedSecurity> for Error {
     fn from(error: MalformedSecurity) -> Self {
-        Self::bad_request(error.to_string())
+        match error {
+            MalformedSecurity::NoObject => Self::bad_request(error.to_string()),
+            // CouchDB's shards refuse the object, and nobody says why.
+            MalformedSecurity::NoGroup(_) | MalformedSecurity::NoList(_) => {
+                Self::new(StatusCode::INTERNAL_SERVER_ERROR, "error", error.to_string())
+            }
+        }
     }
 }
 

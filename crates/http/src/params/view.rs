@@ -40,6 +40,8 @@ pub(crate) struct ViewParams {
     pub(crate) update_seq: bool,
     update: Update,
     pub(crate) partition: Option<String>,
+    /// Whether a list of local documents has those that CouchDB keeps for itself.
+    pub(crate) include_system: bool,
 }
 
 /// The value of `keys`.
@@ -158,6 +160,7 @@ impl ViewParams {
                 validate_partition(&partition)?;
                 self.partition = Some(partition.into_owned());
             }
+            "include_system" => self.include_system = raw.word().as_deref() == Some("true"),
             _ => {}
         }
         Ok(())

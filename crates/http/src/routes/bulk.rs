@@ -181,7 +181,7 @@ fn prepare_some(
         let id = document.id.clone().unwrap_or_else(|| node.uuid());
         policy.documents.check_id(database, &id)?;
         let attached = document.attachments.as_ref().map_or(0, |attachments| attachments.as_bytes().len());
-        policy.documents.check_size(doc.raw().len() - attached, &id)?;
+        policy.documents.check_size(doc.raw().len() - attached, document.id.as_deref().unwrap_or_default())?;
         if judged && let Err(error) = before_update(database, user, &id, &mut document, mode) {
             rows.push(Row::Refused { id, error: error.into() });
             continue;

@@ -17,6 +17,10 @@ use crate::respond::Answer;
 /// The ids of local documents begin so.
 pub(super) const PREFIX: &str = "_local/";
 
+/// CouchDB keeps its own checkpoints in documents whose ids begin so. They come here with a database that is moved, and are
+/// listed only for who asks for them.
+const SYSTEM: [&str; 2] = ["_local/shard-sync-", "_local/purge-"];
+
 /// `GET /{db}/_local_docs`
 pub(super) async fn get(request: Request) -> Answer {
     let params = ViewParams::from_query(&request.query, Source::Documents)?;
@@ -94,6 +98,9 @@ impl Rows<'_> {
         let (mut skip, mut left) = (self.params.skip, self.params.limit.unwrap_or(u64::MAX));
         let mut flow = ControlFlow::Continue(());
         view.local_docs(&id_range(self.params), direction(self.params), |id, local| {
+            if !self.params.include_system && SYSTEM.iter().any(|prefix| id.starts_with(prefix)) {
+                return true;
+            }
             if skip > 0 {
                 skip -= 1;
             } else if left > 0 {

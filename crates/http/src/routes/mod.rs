@@ -289,7 +289,7 @@ fn mango_resources() -> Vec<Resource> {
 
 /// The answers of functions of design documents.
 fn function_resources() -> Vec<Resource> {
-    let show = |path| Resource::new(path, "GET,HEAD,POST").any(Member, shows::show).takes(Documents);
+    let show = |path| Resource::new(path, "GET,HEAD,POST").any(Document, shows::show).takes(Documents);
     let update = |path| {
         Resource::new(path, "POST,PUT").get(Member, updates::refuse_get).any(Member, updates::update).takes(Documents)
     };

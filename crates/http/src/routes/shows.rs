@@ -11,8 +11,8 @@ use super::request_object::{Members, RequestObject};
 use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::{Error, etag};
-use settee_service::Functions;
 use settee_service::revisions::{Conflicts, write_for_functions};
+use settee_service::{Functions, Visibility};
 
 /// `_show/{function}` and `_show/{function}/{doc}`
 pub(super) async fn show(mut request: Request) -> Answer {
@@ -27,6 +27,9 @@ pub(super) async fn show(mut request: Request) -> Answer {
             let functions = Functions::load(&database, request.captures.get("ddoc"))?;
             let name = request.captures.get("function");
             functions.require(&["shows", name])?;
+            if let Some(id) = &id {
+                Visibility::of(&request.node.users, &database, &request.user, id)?.require_whole()?;
+            }
             let document = open(&view, id.as_deref())?;
             let tag = entity_tag(&request, &functions, document.as_ref());
             if etag::knows(&request.headers, &tag) {

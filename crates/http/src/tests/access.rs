@@ -33,7 +33,9 @@ async fn a_malformed_security_object_is_refused_and_changes_nothing() {
     world.make_database("db");
     for (text, reason) in MALFORMED {
         let told = world.ask(Ask::new("PUT /db/_security").basic("admin", "pw").json(text)).await;
-        assert_eq!(told.line(), format!(r#"400 {{"error":"bad_request","reason":"{reason}"}}"#), "{text}");
+        let error =
+            if reason.starts_with("Request") { r#"400 {"error":"bad_request""# } else { r#"500 {"error":"error""# };
+        assert_eq!(told.line(), format!(r#"{error},"reason":"{reason}"}}"#), "{text}");
     }
     let kept = world.admin("GET /db/_security", "").await;
     assert_eq!(kept.line(), r#"200 {"members":{"roles":["_admin"]},"admins":{"roles":["_admin"]}}"#);
@@ -62,4 +64,38 @@ async fn a_malformed_security_object_that_is_stored_opens_nothing() {
     }
     world.admin("PUT /db/_security", "{}").await;
     assert_eq!(world.ask(Ask::new("GET /db")).await.status.as_u16(), 200);
+}
+
+/// Views of a database of users, lists and the design documents themselves are for its administrators.
+#[tokio::test]
+async fn show_functions_of_users_show_them_their_own_documents() {
+    let world = World::new();
+    world.node.make_users_database().await.unwrap();
+    world.set("couchdb", "users_db_security_editable", "true");
+    world.admin("PUT /_users/_security", "{}").await;
+    for name in ["tom", "jerry"] {
+        let document = format!(r#"{{"name":"{name}","type":"user","roles":[],"password":"pw"}}"#);
+        world.admin(&format!("PUT /_users/org.couchdb.user:{name}"), &document).await;
+    }
+    let design = r#"{"views":{"v":{"map":"f"}},"lists":{"l":"f"},"shows":{"s":"f"},"updates":{"u":"f"}}"#;
+    world.admin("PUT /_users/_design/d", design).await;
+    let missing = r#"404 {"error":"not_found","reason":"missing"}"#;
+    let closed =
+        r#"403 {"error":"forbidden","reason":"Only administrators can view design docs in the users database."}"#;
+    for (line, expected) in [
+        ("GET /_users/_design/d/_show/s", "200 shown"),
+        ("GET /_users/_design/d/_show/s/org.couchdb.user:tom", "200 shown"),
+        ("GET /_users/_design/d/_show/s/org.couchdb.user:jerry", missing),
+        ("GET /_users/_design/d/_show/s/org.couchdb.user:nobody", missing),
+        ("GET /_users/_design/d/_show/s/_design/d", closed),
+        ("GET /_users/_design/d", closed),
+        ("GET /_users/_design/d/_view/v", closed),
+        ("GET /_users/_design/d/_list/l/v", closed),
+        ("POST /_users/_design/d/_update/u/org.couchdb.user:tom", closed),
+    ] {
+        let told = world.ask(Ask::new(line).basic("tom", "pw").json("")).await;
+        assert_eq!(told.line(), expected, "{line}");
+    }
+    let told = world.ask(Ask::new("GET /_users/_design/d/_show/s/org.couchdb.user:jerry").basic("admin", "pw")).await;
+    assert_eq!(told.line(), "200 shown");
 }

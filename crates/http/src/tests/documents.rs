@@ -396,3 +396,20 @@ async fn a_login_without_a_name_is_a_bad_request() {
     }
     assert_eq!(ask(&world, "POST /_session", r#"{"username":"admin","password":"pw"}"#).await.status, 200);
 }
+
+#[tokio::test]
+async fn a_document_that_is_too_large_is_named_by_the_id_that_its_client_gave_it() {
+    let world = world();
+    world.set("couchdb", "max_document_size", "50");
+    let large = "x".repeat(50);
+    for (line, body, reason) in [
+        ("PUT /db/a", format!(r#"{{"x":"{large}"}}"#), ""),
+        ("POST /db", format!(r#"{{"_id":"a","x":"{large}"}}"#), "a"),
+        ("POST /db", format!(r#"{{"x":"{large}"}}"#), ""),
+        ("POST /db/_bulk_docs", format!(r#"{{"docs":[{{"n":1}},{{"_id":"a","x":"{large}"}}]}}"#), "a"),
+        ("POST /db/_bulk_docs", format!(r#"{{"docs":[{{"n":1}},{{"x":"{large}"}}]}}"#), ""),
+    ] {
+        let expected = format!(r#"413 {{"error":"document_too_large","reason":"{reason}"}}"#);
+        assert_eq!(ask(&world, line, &body).await.line(), expected, "{line} {body}");
+    }
+}

@@ -71,6 +71,26 @@ async fn keys_of_other_kinds_have_no_rows_among_design_and_local_documents() {
 }
 
 #[tokio::test]
+async fn checkpoints_of_couchdb_are_listed_for_who_asks_for_them() {
+    let world = world().await;
+    for id in ["_local/purge-mrview-x", "_local/purges", "_local/shard-sync-x-y"] {
+        world.admin(&format!("PUT /db/{id}"), "{}").await;
+    }
+    let all = "null null: _local/l1 _local/l2 _local/purge-mrview-x _local/purges _local/shard-sync-x-y";
+    for (line, expected) in [
+        ("GET /db/_local_docs", "null null: _local/l1 _local/l2 _local/purges"),
+        ("GET /db/_local_docs?limit=3", "null null: _local/l1 _local/l2 _local/purges"),
+        ("GET /db/_local_docs?descending=true&skip=1", "null null: _local/l2 _local/l1"),
+        ("GET /db/_local_docs?include_system=true", all),
+        ("GET /db/_local_docs?include_system=1", "null null: _local/l1 _local/l2 _local/purges"),
+        ("GET /db/_local_docs?keys=%5B%22_local/purge-mrview-x%22%5D", "null null: _local/purge-mrview-x"),
+    ] {
+        assert_eq!(list(&world, line, "").await, expected, "{line}");
+    }
+    assert_eq!(list(&world, "POST /db/_local_docs", r#"{"include_system":true}"#).await, all);
+}
+
+#[tokio::test]
 async fn lists_of_keys_and_of_local_documents_have_no_sequence() {
     let world = world().await;
     for (line, expected) in [

@@ -10,6 +10,10 @@ use hyper::header::{HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode};
 use settee_auth::{Authenticator, hash_password};
 use settee_database::{DatabaseOptions, Engine, Layout};
+use settee_design::{
+    CompileError, DesignProgram, DesignSource, DocumentBatch, Emissions, Language, Limits, MapSource, Program,
+    ReduceRows, Reducer, RunError, TakeRows,
+};
 use settee_mango::MangoLanguage;
 use settee_settings::{Persist, Settings};
 use settee_storage::memory::MemoryEngine;
@@ -66,6 +70,10 @@ impl<'a> Ask<'a> {
         Self { body: text.as_bytes().to_vec(), ..self.header("content-type", content_type) }
     }
 
+    pub(crate) fn body(self, text: &str) -> Self {
+        Self { body: text.as_bytes().to_vec(), ..self }
+    }
+
     pub(crate) fn basic(self, name: &str, password: &str) -> Self {
         let mut out = Vec::new();
         let mut encoder = settee_model::base64::Encoder::default();
@@ -85,6 +93,45 @@ impl<'a> Ask<'a> {
 
     pub(crate) fn encrypted(self) -> Self {
         Self { scheme: Scheme::Https, ..self }
+    }
+}
+
+/// JavaScript whose functions accept everything, whose views are empty and whose show functions say `shown`.
+struct Agreeable(Scripted);
+
+struct EmptyView;
+
+impl Language for Agreeable {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn program(&self, _: &MapSource, _: Limits) -> Result<Box<dyn Program>, CompileError> {
+        Ok(Box::new(EmptyView))
+    }
+
+    fn reducer(&self, _: &str, _: Limits) -> Result<Box<dyn Reducer>, CompileError> {
+        Ok(Box::new(EmptyView))
+    }
+
+    fn design_program(&self, source: &DesignSource, limits: Limits) -> Result<Box<dyn DesignProgram>, CompileError> {
+        self.0.design_program(source, limits)
+    }
+}
+
+impl Program for EmptyView {
+    fn map_in_parts(&mut self, _: &DocumentBatch, _: &mut Emissions, _: &mut TakeRows<'_>) -> Result<(), RunError> {
+        Ok(())
+    }
+}
+
+impl Reducer for EmptyView {
+    fn reduce(&mut self, groups: &[ReduceRows<'_>]) -> Result<Vec<Vec<u8>>, RunError> {
+        Ok(vec![b"null".to_vec(); groups.len()])
+    }
+
+    fn rereduce(&mut self, groups: &[Vec<&[u8]>]) -> Result<Vec<Vec<u8>>, RunError> {
+        Ok(vec![b"null".to_vec(); groups.len()])
     }
 }
 
@@ -135,8 +182,10 @@ impl World {
         let (settings, now_ms) = (Arc::new(Values::default()), Arc::new(AtomicU64::new(1_700_000_000_000)));
         settings.set("chttpd_auth", "iterations", "2", Persist::No).unwrap();
         let clock = Arc::clone(&now_ms);
-        // Its functions accept everything.
-        let language = Scripted::new(|_, _, _| Ok(b"1".to_vec()));
+        let language = Agreeable(Scripted::new(|_, path, _| {
+            let shows = path.first() == Some(&"shows");
+            Ok(if shows { br#"["resp",{"body":"shown"}]"#.to_vec() } else { b"1".to_vec() })
+        }));
         let parts = NodeDependencies {
             settings: Arc::clone(&settings) as Arc<dyn Settings>,
             clock_ms: Box::new(move || clock.load(Ordering::Relaxed)),
