@@ -181,7 +181,7 @@ impl<R: BufRead> Records<R> {
                 self.line += u64::from(byte == b'\n');
                 match (within, byte) {
                     (Within::Plain, b'"') if value.is_empty() && !is_quoted => {
-                        (within, is_quoted) = (Within::Quoted, true)
+                        (within, is_quoted) = (Within::Quoted, true);
                     }
                     (Within::Quoted, b'"') => within = Within::BehindQuote,
                     (Within::BehindQuote, b'"') => {

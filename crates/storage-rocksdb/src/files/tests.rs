@@ -325,7 +325,8 @@ fn a_manifest_is_cut_if_the_logs_that_it_needs_are_there() {
     let write = |engine: &RocksEngine, shard: u64| {
         let mut batch = Batch::new();
         batch.put(Keyspace::Bodies, b"key", b"value");
-        engine.commit(Shard(shard), Version(0), CommitToken(1), batch, Durability::Synced).unwrap();
+        let outcome = engine.commit(Shard(shard), Version(0), CommitToken(1), batch, Durability::Synced).unwrap();
+        assert_eq!(outcome, Outcome::Committed(Version(1)));
     };
     write(&RocksEngine::open(directory.path(), &Options::default()).unwrap(), 1);
     let engine = RocksEngine::open(directory.path(), &Options::default()).unwrap();

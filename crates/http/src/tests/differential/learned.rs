@@ -64,7 +64,7 @@ impl Learner {
         let answer = expect.get("body")?;
         let answer = Answer { status, error: text(answer, "error")?, reason: text(answer, "reason")? };
         let story = |words: &&str| answer.error == *words || answer.reason.starts_with(*words);
-        if !OF_THE_REQUEST.contains(&status) || OF_THE_STORY.iter().any(|words| story(words)) {
+        if !OF_THE_REQUEST.contains(&status) || OF_THE_STORY.iter().any(story) {
             return None;
         }
         let (headers, body) = sent?;
@@ -158,7 +158,7 @@ fn learned(scenarios: &Path) -> Table {
         let mut learner = Learner::default();
         for (name, query) in scenario.get("databases").into_iter().flat_map(Value::members) {
             let path = format!("/{{{}}}?{}", name.as_str().unwrap(), query.as_str().unwrap_or_default());
-            learner.add(&path[1..].split('?').next().unwrap().to_owned(), &path, "");
+            learner.add(path[1..].split('?').next().unwrap(), &path, "");
         }
         for step in scenario.get("steps").into_iter().flat_map(Value::elements) {
             learner.learn(step, &mut table);

@@ -1,7 +1,7 @@
 //! [`Refusals`]: rows that were not taken, each with its line and the reason, as JSON lines in a file.
 
 use std::fs::File;
-use std::io::{BufWriter, Write as _};
+use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -56,6 +56,6 @@ impl Refusals {
 
     pub(super) fn finish(&self) -> anyhow::Result<()> {
         let mut state = self.0.lock();
-        state.file.as_mut().map_or(Ok(()), |file| file.flush()).context("the file of refused rows cannot be written")
+        state.file.as_mut().map_or(Ok(()), Write::flush).context("the file of refused rows cannot be written")
     }
 }
