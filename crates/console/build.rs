@@ -24,10 +24,13 @@ fn main() {
         println!("cargo:rerun-if-changed={}", sources.join(name).display());
     }
     let dist = match env::var_os(GIVEN) {
-        Some(given) => PathBuf::from(given),
+        Some(given) => {
+            println!("cargo:rerun-if-changed={}", Path::new(&given).display());
+            PathBuf::from(given)
+        }
+        // What is made here is younger than this run: it would be made again by every build.
         None => build(&sources, &out.join("console")),
     };
-    println!("cargo:rerun-if-changed={}", dist.display());
     let list = list(&dist).unwrap_or_else(|error| fail(&format!("{} cannot be read: {error}", dist.display())));
     fs::write(out.join("files.rs"), list).unwrap_or_else(|error| fail(&format!("files.rs cannot be written: {error}")));
 }

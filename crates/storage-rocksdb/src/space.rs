@@ -67,9 +67,9 @@ impl Space {
         let Ok(figures) = statvfs(&self.directory) else { return };
         let free = figures.f_bavail.saturating_mul(figures.f_frsize);
         let reserve_bytes = self.reserve.as_ref().map_or(0, |(_, bytes)| *bytes);
-        let needed = self.free_min_bytes + if *state == State::Kept { 0 } else { reserve_bytes };
+        let needed = self.free_min_bytes.saturating_add(if *state == State::Kept { 0 } else { reserve_bytes });
         let was_scarce = self.is_scarce.load(Ordering::Relaxed);
-        let is_scarce = free < if was_scarce { needed * MARGIN_PERCENT / 100 } else { needed };
+        let is_scarce = free < if was_scarce { needed.saturating_mul(MARGIN_PERCENT) / 100 } else { needed };
         if let (State::GivenUp, false, Some((path, bytes))) = (*state, is_scarce, &self.reserve) {
             *state = keep(path, *bytes);
         }

@@ -413,3 +413,28 @@ async fn a_document_that_is_too_large_is_named_by_the_id_that_its_client_gave_it
         assert_eq!(ask(&world, line, &body).await.line(), expected, "{line} {body}");
     }
 }
+
+/// CouchDB takes both signs for the end of a parameter.
+#[tokio::test]
+async fn a_semicolon_separates_parameters_as_an_ampersand_does() {
+    let world = world();
+    for id in ["a", "b", "c"] {
+        world.admin(&format!("PUT /db/{id}"), "{}").await;
+    }
+    let first = get(&world, "/db/_all_docs?limit=1;descending=true").await;
+    assert!(first.body.contains(r#""id":"c""#) && !first.body.contains(r#""id":"b""#), "{}", first.body);
+    assert_eq!(first.body, get(&world, "/db/_all_docs?limit=1&descending=true").await.body);
+}
+
+/// They made documents with the id `_design/`.
+#[tokio::test]
+async fn indexes_have_names_and_design_documents_that_are_not_empty() {
+    let world = world();
+    for member in [r#""ddoc":"""#, r#""ddoc":"_design/""#, r#""name":"""#] {
+        let index = format!(r#"{{"index":{{"fields":["a"]}},{member}}}"#);
+        let told = ask(&world, "POST /db/_index", &index).await;
+        assert!(told.line().starts_with("400 "), "{member}: {}", told.line());
+    }
+    let all = get(&world, "/db/_all_docs").await.body;
+    assert!(all.contains(r#""total_rows":0"#), "{all}");
+}

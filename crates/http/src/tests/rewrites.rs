@@ -15,3 +15,16 @@ async fn rewrites_that_lead_to_each_other_end_at_the_limit_however_large_it_is()
         assert_eq!(told.line(), expected, "{limit}");
     }
 }
+
+#[tokio::test]
+async fn rewrites_leave_their_database_only_where_that_is_allowed() {
+    let world = World::new();
+    world.make_database("db");
+    world.admin("PUT /db/_design/d", r#"{"rewrites":[{"from":"out","to":"../../../_all_dbs"}]}"#).await;
+    let ask = || world.ask(Ask::new("GET /db/_design/d/_rewrite/out").basic("admin", "pw"));
+    let refused = ask().await;
+    assert_eq!(refused.line(), r#"500 {"error":"insecure_rewrite_rule","reason":"too many ../.. segments"}"#);
+    world.set("chttpd", "secure_rewrites", "false");
+    let allowed = ask().await;
+    assert!(allowed.line().starts_with("200 [") && allowed.body.contains("\"db\""), "{}", allowed.line());
+}
