@@ -2,7 +2,8 @@
 //!
 //! RocksDB writes a new manifest, names it in `CURRENT`, and syncs the directory after that. A file system that keeps
 //! names in any order may have kept the second and lost the first. The manifest before it is removed only when both
-//! are durable, and so are the logs that it needs: nothing that was acknowledged depends on the new one.
+//! are durable, and so are the logs that it needs: nothing that was acknowledged depends on the new one. If it is the
+//! very first one, the store was still being made, and is made anew.
 
 use std::path::Path;
 use std::{fs, io};
@@ -13,12 +14,16 @@ use crate::files;
 
 const PREFIX: &str = "MANIFEST-";
 
+/// The manifest that is in use only until a store that is being made is opened for the first time.
+const FIRST: &str = "MANIFEST-000001";
+
 /// Lets `CURRENT` name the newest manifest there is, if the one that it names is not there, and cuts off what a power loss left of
 /// the last records.
 pub(crate) fn heal(store: &Path) -> io::Result<()> {
     let current = store.join("CURRENT");
     let Ok(named) = fs::read_to_string(&current) else { return Ok(()) };
-    let manifest = store.join(named.trim_end());
+    let named = named.trim_end();
+    let manifest = store.join(named);
     if let Ok(bytes) = fs::read(&manifest) {
         // RocksDB takes a record that ends with the file for cut, and one with pages of zeros in it for damage.
         return match files::cut_manifest(store, &bytes)? {
@@ -27,14 +32,17 @@ pub(crate) fn heal(store: &Path) -> io::Result<()> {
         };
     }
     let mut newest: Option<(u64, String)> = None;
+    let mut has_data = false;
     for entry in fs::read_dir(store)? {
         let name = entry?.file_name().to_string_lossy().into_owned();
+        has_data |= name.ends_with(".sst") || name.ends_with(".blob");
         if let Some(number) = name.strip_prefix(PREFIX).and_then(|number| number.parse().ok()) {
             newest = newest.max(Some((number, name)));
         }
     }
     match newest {
         Some((_, name)) => durable::write(&current, Readers::Owner, format!("{name}\n").as_bytes()),
+        None if named == FIRST && !has_data => fs::remove_file(&current),
         None => Ok(()),
     }
 }
@@ -43,6 +51,7 @@ pub(crate) fn heal(store: &Path) -> io::Result<()> {
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
+    use crate::{Options, RocksEngine};
 
     #[test]
     fn the_newest_manifest_that_is_there_becomes_current() {
@@ -61,5 +70,26 @@ mod tests {
         fs::write(path("MANIFEST-000020"), "").unwrap();
         heal(directory.path()).unwrap();
         assert_eq!(current(), "MANIFEST-000012\n", "what is named is there");
+    }
+
+    #[test]
+    fn a_store_that_a_power_loss_took_while_it_was_made_is_made_anew() {
+        for (named, others, is_new) in [
+            (FIRST, &[][..], true),
+            (FIRST, &["000004.log", "IDENTITY", "LOCK"], true),
+            (FIRST, &["000009.sst"], false),
+            (FIRST, &["000010.blob"], false),
+            ("MANIFEST-000005", &[], false),
+        ] {
+            let directory = tempfile::tempdir().unwrap();
+            let path = |name: &str| directory.path().join(name);
+            fs::write(path("CURRENT"), format!("{named}\n")).unwrap();
+            for name in others {
+                fs::write(path(name), "").unwrap();
+            }
+            heal(directory.path()).unwrap();
+            assert_eq!(!path("CURRENT").exists(), is_new, "{named} {others:?}");
+            assert_eq!(RocksEngine::open(directory.path(), &Options::default()).is_ok(), is_new, "{named} {others:?}");
+        }
     }
 }
