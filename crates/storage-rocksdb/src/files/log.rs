@@ -151,6 +151,10 @@ impl Iterator for Log<'_> {
         let mut begun: Option<(usize, Vec<u8>)> = None;
         loop {
             let at = self.at;
+            if at >= self.bytes.len() {
+                let (start, _) = begun?;
+                return self.damage(start, self.bytes.len());
+            }
             let left = BLOCK - at % BLOCK;
             if left < HEADER {
                 // Too little for a header: zeros.
@@ -160,10 +164,6 @@ impl Iterator for Log<'_> {
                 }
                 self.at = end;
                 continue;
-            }
-            if at >= self.bytes.len() {
-                let (start, _) = begun?;
-                return self.damage(start, self.bytes.len());
             }
             let Some(Fragment { kind, payload, end }) = self.fragment(at) else {
                 let start = begun.map_or(at, |(start, _)| start);

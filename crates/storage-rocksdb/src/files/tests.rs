@@ -262,6 +262,17 @@ fn a_record_that_spans_blocks_is_cut_wherever_it_ends() {
     assert!(!log::is_cut(&bytes, start));
 }
 
+/// Such a log was read for ever: the end of the file was behind the last header, and before the end of the block.
+#[test]
+fn a_log_may_end_within_the_rest_of_a_block() {
+    let first = log::append(0, &vec![1; (32 << 10) - 7 - 5]);
+    let whole = [&first[..], &log::append(first.len(), &[2; 100])].concat();
+    for end in first.len()..=first.len() + 5 {
+        assert_eq!(log::Log::new(&whole[..end]).count(), 1, "{end}");
+    }
+    assert_eq!(log::Log::new(&whole).count(), 2);
+}
+
 /// RocksDB takes a page of zeros in the last record for damage, and did not open such a store.
 #[test]
 fn a_manifest_that_a_power_loss_cut_opens() {
