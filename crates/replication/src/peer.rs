@@ -330,6 +330,18 @@ impl Peer {
         }
     }
 
+    /// The body of an answer that is a success; any other is an error.
+    async fn open_stream(&self, ask: &Ask) -> Result<Stream, PeerError> {
+        let response = self.open(ask).await?;
+        let status = response.status();
+        let stream = self.stream(response);
+        if !status.is_success() {
+            let body = stream.all().await.unwrap_or_default();
+            return Err(ask.status(status.as_u16(), &body));
+        }
+        Ok(stream)
+    }
+
     fn stream(&self, response: Response<Body>) -> Stream {
         Stream { body: response.into_body(), timeout: self.timeout() }
     }

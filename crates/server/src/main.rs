@@ -6,6 +6,7 @@
 
 mod backends;
 mod backup;
+mod bulk_get;
 mod cli;
 mod commands;
 mod config;

@@ -119,13 +119,7 @@ impl Peer {
             None => Ask::get(uri),
         };
         ask.lasts = query.feed == Feed::Continuous;
-        let response = self.open(&ask).await?;
-        let status = response.status();
-        let stream = self.stream(response);
-        if !status.is_success() {
-            let body = stream.all().await.unwrap_or_default();
-            return Err(ask.status(status.as_u16(), &body));
-        }
+        let stream = self.open_stream(&ask).await?;
         let rows = match query.feed {
             Feed::Normal => Rows::InArray,
             Feed::Continuous => Rows::Lines,

@@ -86,13 +86,7 @@ impl Peer {
     /// If the answer is no success, or there is none.
     pub async fn download(&self, path: &str) -> Result<Download, PeerError> {
         let ask = Ask::get(self.uri(path));
-        let response = self.open(&ask).await?;
-        let status = response.status();
-        let stream = self.stream(response);
-        if !status.is_success() {
-            let body = stream.all().await.unwrap_or_default();
-            return Err(ask.status(status.as_u16(), &body));
-        }
+        let stream = self.open_stream(&ask).await?;
         Ok(Download { ask, stream })
     }
 

@@ -15,6 +15,7 @@ use sha2::{Digest as _, Sha256};
 use super::client::Client;
 use super::url::{DatabaseUrl, document, segment};
 use super::{FORMAT, INLINE_BYTES, Report};
+use crate::bulk_get;
 
 /// Revisions that are asked for together.
 const TOGETHER: usize = 100;
@@ -208,15 +209,7 @@ impl<'a> Export<'a> {
     }
 
     fn fetch(&mut self, wanted: &[Wanted]) -> anyhow::Result<Json> {
-        let mut body = b"{\"docs\":[".to_vec();
-        for (index, Wanted { id, rev }) in wanted.iter().enumerate() {
-            body.extend_from_slice(if index > 0 { b",{\"id\":" } else { b"{\"id\":" });
-            write_string(&mut body, id);
-            body.extend_from_slice(b",\"rev\":");
-            write_string(&mut body, rev);
-            body.push(b'}');
-        }
-        body.extend_from_slice(b"]}");
+        let body = bulk_get::body(wanted.iter().map(|Wanted { id, rev }| (id.as_str(), rev.as_str())));
         self.client.send("POST", "/_bulk_get?revs=true", &body)?.json("documents")
     }
 

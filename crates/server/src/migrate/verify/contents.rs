@@ -10,6 +10,7 @@ use settee_replication::{Peer, PeerError, Verb};
 use sha2::{Digest as _, Sha256};
 
 use super::{Leaves, Report};
+use crate::bulk_get;
 
 /// What is in a revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,17 +146,8 @@ async fn read(peer: &Peer, batch: &[Leaves]) -> anyhow::Result<Found> {
 
 /// By `_bulk_get`; `false` where there is none, as before version 2.
 async fn read_together(peer: &Peer, batch: &[Leaves], found: &mut Found) -> Result<bool, PeerError> {
-    let mut body = b"{\"docs\":[".to_vec();
-    let wanted = batch.iter().flat_map(|leaves| leaves.revs.iter().map(|rev| (&leaves.id, rev)));
-    for (index, (id, rev)) in wanted.enumerate() {
-        body.extend_from_slice(if index > 0 { b",{\"id\":" } else { b"{\"id\":" });
-        write_string(&mut body, id);
-        body.extend_from_slice(b",\"rev\":");
-        write_string(&mut body, rev);
-        body.push(b'}');
-    }
-    body.extend_from_slice(b"]}");
-    let reply = peer.request(Verb::Post, "_bulk_get", body).await?;
+    let wanted = batch.iter().flat_map(|leaves| leaves.revs.iter().map(|rev| (leaves.id.as_str(), rev.as_str())));
+    let reply = peer.request(Verb::Post, "_bulk_get", bulk_get::body(wanted)).await?;
     if matches!(reply.status, 400 | 404 | 405 | 406 | 415 | 501) {
         return Ok(false);
     }
