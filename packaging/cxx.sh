@@ -1,0 +1,45 @@
+#!/bin/sh
+# The C++ compiler of the build (`CXX` in .cargo/config.toml): clang++ with the headers of RocksDB compiled once. Each of its
+# 340 files reads 100,000 lines of headers, which takes the most of their time: with them compiled before, and by clang++, it is
+# about a third of what g++ takes. Where there is no clang++, or what it says of a file is not "done", it is compiled as ever.
+set -u
+
+plain() {
+  for compiler in clang++ c++ g++; do
+    if command -v "$compiler" >/dev/null 2>&1; then exec "$compiler" "$@"; fi
+  done
+  echo "cxx.sh: there is no C++ compiler; on Debian: apt-get install g++" >&2
+  exit 127
+}
+
+command -v clang++ >/dev/null 2>&1 || plain "$@"
+
+# The object and the source, if this is a file of RocksDB.
+object='' source='' previous=''
+for argument in "$@"; do
+  case "$argument" in rocksdb/*.cc) source="$argument" ;; esac
+  if [ "$previous" = -o ]; then object="$argument"; fi
+  previous="$argument"
+done
+if [ -z "$source" ] || [ -z "$object" ] || [ ! -f rocksdb/db/db_impl/db_impl.h ]; then exec clang++ "$@"; fi
+
+# The headers lie beside the objects. Compilers that begin together each make their own; one stays.
+compiled="$(dirname "$object")/headers.pch"
+if [ ! -f "$compiled" ]; then
+  temporary="$compiled.$$"
+  (
+    skip='' count=$#
+    while [ "$count" -gt 0 ]; do
+      argument="$1" && shift && count=$((count - 1))
+      if [ -n "$skip" ]; then skip='' && continue; fi
+      case "$argument" in
+        -o) skip=yes ;;
+        -c | rocksdb/*.cc) ;;
+        *) set -- "$@" "$argument" ;;
+      esac
+    done
+    clang++ "$@" -fpch-instantiate-templates -x c++-header rocksdb/db/db_impl/db_impl.h -o "$temporary" 2>/dev/null
+  ) && mv -f "$temporary" "$compiled"
+fi
+if [ -f "$compiled" ]; then clang++ -include-pch "$compiled" "$@" 2>/dev/null && exit 0; fi
+plain "$@"
