@@ -371,3 +371,31 @@ flow('requests are copied for other clients', `#/db/${db}/view/orders/by_city`, 
     assert.ok((await page.evaluate(() => navigator.clipboard.readText())).includes(part), client);
   }
 });
+
+flow('texts are found through either kind of index', '#/databases', async (page) => {
+  const name = freshName('texts');
+  await made('PUT', name, {});
+  try {
+    await made('PUT', `${name}/_design/texts`, {
+      nouveau: { words: { index: "function(doc) { if (doc.t) index('text', 'default', doc.t, {store: true}); }" } },
+      indexes: { words: { index: "function(doc) { if (doc.t) index('default', doc.t, {store: true}); }" } },
+    });
+    await made('POST', `${name}/_bulk_docs`, { docs: [{ _id: 'one', t: 'a green sofa' }, { _id: 'two', t: 'a red armchair' }, { _id: 'three', t: 'green cushions' }] });
+    await page.goto(page.url().replace(/#.*/, `#/db/${name}/search`));
+    await page.getByLabel('Lucene query').fill('green AND NOT cushions');
+    await page.getByRole('button', { name: 'Search', exact: true }).click();
+    await page.getByText('1 documents').waitFor();
+    await page.getByRole('link', { name: 'one', exact: true }).waitFor();
+    await page.getByLabel('Index', { exact: true }).selectOption('texts/_search/words');
+    await page.getByLabel('Lucene query').fill('arm*');
+    await page.getByRole('button', { name: 'Search', exact: true }).click();
+    await page.getByRole('link', { name: 'two', exact: true }).waitFor();
+    await page.getByLabel('Lucene query').fill('(green');
+    await page.getByRole('button', { name: 'Search', exact: true }).click();
+    await page.getByText('Syntax Error').waitFor();
+    // The refusal is what was asked for.
+    page.problems.splice(0);
+  } finally {
+    await http('DELETE', name);
+  }
+});

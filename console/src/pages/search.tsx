@@ -29,13 +29,16 @@ async function choices(db: string, signal: AbortSignal): Promise<Choice[]> {
   });
 }
 
+/** What tells an index from all others: both kinds may have one of the same name. */
+const nameOf = ({ ddoc, index, kind }: Choice) => `${ddoc}/${kind}/${index}`;
+
 export function Search({ db }: DbPage) {
   useTitle(`Search ${db}`);
   const [chosen, setChosen] = useParam('index');
   const [q, setQ] = useParam('q');
   const [typed, setTyped] = useState(q);
   const known = useAsk((signal) => choices(db, signal), [db]);
-  const choice = known.data?.find((each) => `${each.ddoc}/${each.index}` === chosen) ?? known.data?.[0];
+  const choice = known.data?.find((each) => nameOf(each) === chosen) ?? known.data?.[0];
   const path = choice && `${designPath(db, choice.ddoc)}/${choice.kind}/${enc(choice.index)}${query({ q, limit: 50 })}`;
   const found = useAsk(async (signal) => (path === undefined || q === '' ? undefined : await send('GET', path, { signal })), [path, q]);
   if (known.error) return <Problem error={known.error} again={known.again} />;
@@ -44,16 +47,18 @@ export function Search({ db }: DbPage) {
   const text = found.data?.text;
   const root = text === undefined ? undefined : parse(text);
   const hits = (member(root, 'rows') ?? member(root, 'hits'))?.children ?? [];
+  const total = member(root, 'total_rows') ?? member(root, 'total_hits');
+  const count = text !== undefined && total ? raw(text, total) : hits.length;
   return (
     <>
       <form class="toolbar" onSubmit={(event) => { event.preventDefault(); setQ(typed); }}>
-        <Select label="Index" value={`${choice.ddoc}/${choice.index}`} onValue={setChosen} options={known.data.map((each) => `${each.ddoc}/${each.index}`)} />
+        <Select label="Index" value={nameOf(choice)} onValue={setChosen} options={known.data.map(nameOf)} />
         <div class="grow"><Field label="Lucene query" value={typed} onValue={setTyped} mono placeholder="name:anna* AND city:berlin" /></div>
         <Button kind="primary" type="submit" icon="search">Search</Button>
         <CopyAs request={{ method: 'GET', path: path ?? '' }} />
       </form>
       <Problem error={found.error} />
-      {text !== undefined && <Card flush title={`${hits.length} documents`} note={found.data && `answered in ${millis(found.data.ms)}`}><div class="table-wrap"><table>
+      {text !== undefined && <Card flush title={`${count} documents`} note={found.data && `answered in ${millis(found.data.ms)}`}><div class="table-wrap"><table>
         <caption class="unseen">Documents found</caption>
         <tbody>{hits.map((hit, index) => { const id = stringOf(text, member(hit, 'id')) ?? ''; const rest = member(hit, 'fields'); return <tr key={index}><td><Link to={['db', db, 'doc', id]}>{id}</Link></td><td class="mono">{rest && raw(text, rest).slice(0, 300)}</td></tr>; })}</tbody>
       </table></div></Card>}

@@ -1,4 +1,4 @@
-//! What happens to databases: [`Activity`] collects it cheaply, and a background task of the server keeps it in
+//! Events of databases: [`Activity`] collects it cheaply, and a background task of the server keeps it in
 //! `_global_changes`, from where `_db_updates` is read.
 //!
 //! As in CouchDB there is one document for each database and kind of event, whose id is `kind:database`; without the
@@ -20,7 +20,7 @@ pub const GLOBAL_CHANGES: &str = "_global_changes";
 /// Where CouchDB keeps which databases there are. It is no database here, but clients wait for its updates.
 const DATABASES: &str = "_dbs";
 
-/// How much of the past of an event's document is remembered: nobody reads it, and it is written often.
+/// The part of the past of an event's document that is remembered: nobody reads it, and it is written often.
 const REMEMBERED_REVISIONS: u64 = 5;
 
 /// The event that happened to a database.

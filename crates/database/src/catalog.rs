@@ -8,20 +8,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
+use settee_storage::codec::{Reader, put_varint};
 use settee_storage::{
     Batch, CommitToken, Direction, Engine, Expect, KeyRange, Keyspace, Purpose, Shard, Snapshot, StorageError,
 };
 
 use crate::activity::{Activity, Happened};
 use crate::attempt::{Attempt, make_room};
-use crate::codec::{Reader, put_varint};
 use crate::database::Database;
+use crate::entry::{CATALOG, Entry, Layout};
 use crate::open::OpenDatabases;
 use crate::stored::StoredDatabase;
 use crate::{Counters, DatabaseError, Result, keys, news};
-
-/// The shard of the catalog itself.
-pub(crate) const CATALOG: Shard = Shard(0);
 
 /// The longest part of a name between slashes, as in CouchDB, where each becomes the name of a file or a directory.
 const MAX_SEGMENT_BYTES: usize = 238;
@@ -32,20 +30,6 @@ const MAX_NAME_BYTES: usize = 4000;
 /// Names that begin with an underscore and are databases all the same.
 const SYSTEM_NAMES: [&str; 3] = ["_users", "_replicator", "_global_changes"];
 
-/// Under this prefix layers above attach records that begin with a shard number as eight bytes, big-endian:
-/// these shards go when the database goes.
-pub const OWNED_SHARDS: &[u8] = b"index/";
-
-/// How the documents of a database are divided.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Layout {
-    /// Not at all.
-    #[default]
-    Whole,
-    /// By what is before the first colon of their ids, see [`settee_model::partition`].
-    Partitioned,
-}
-
 /// The options of a database that its creator chooses.
 #[derive(Clone, Copy, Debug)]
 pub struct DatabaseOptions {
@@ -53,7 +37,7 @@ pub struct DatabaseOptions {
     pub created_ms: u64,
     /// A random number, which tells the database from others that had its name.
     pub instance: u64,
-    /// How documents are divided.
+    /// The division of its documents.
     pub layout: Layout,
     /// The number of shards that clients are told of. One is made, whatever it says.
     pub q: u32,
@@ -84,16 +68,6 @@ impl NameLocks {
     fn lock(&self, name: &str) -> MutexGuard<'_, ()> {
         self.locks[self.hasher.hash_one(name) as usize % self.locks.len()].lock()
     }
-}
-
-/// The record of a database in the catalog.
-#[derive(Clone, Copy)]
-pub(crate) struct Entry {
-    pub(crate) shard: Shard,
-    pub(crate) instance: u64,
-    pub(crate) created_ms: u64,
-    pub(crate) layout: Layout,
-    pub(crate) q: u32,
 }
 
 /// Checks a name by CouchDB's rules.
@@ -153,7 +127,7 @@ impl Catalog {
         &self.activity
     }
 
-    /// How much was read and written.
+    /// Counters of what was read and written.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.activity.counters
@@ -426,34 +400,4 @@ fn next_shard(snapshot: &dyn Snapshot, batch: &mut Batch) -> Result<Shard> {
     put_varint(&mut value, shard + 1);
     batch.put(Keyspace::Catalog, keys::NEXT_SHARD, &value);
     Ok(Shard(shard))
-}
-
-impl Entry {
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        let layout = match self.layout {
-            Layout::Whole => 0,
-            Layout::Partitioned => 1,
-        };
-        for value in [self.shard.0, self.instance, self.created_ms, layout, self.q.into()] {
-            put_varint(&mut out, value);
-        }
-        out
-    }
-
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
-        let mut reader = Reader::new(bytes, "database entry");
-        Ok(Self {
-            shard: Shard(reader.varint()?),
-            instance: reader.varint()?,
-            created_ms: reader.varint()?,
-            layout: match reader.varint()? {
-                0 => Layout::Whole,
-                1 => Layout::Partitioned,
-                _ => return Err(DatabaseError::Corrupt("database entry")),
-            },
-            // Older entries end here.
-            q: if reader.rest().is_empty() { 1 } else { u32::try_from(reader.varint()?).unwrap_or(u32::MAX) },
-        })
-    }
 }

@@ -25,7 +25,7 @@ const PIECE_SCANNED: usize = if cfg!(test) { 20 } else { 10_000 };
 /// So many purges are forgotten in one commit.
 const PIECE_PURGES: u64 = if cfg!(test) { 3 } else { 10_000 };
 
-/// How a compaction ended.
+/// The end of a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compaction {
     /// Everything was looked at.
@@ -184,7 +184,7 @@ fn find(view: &ReadView, start: &[u8]) -> Result<Piece> {
         let record = pieces::whole(view.snapshot().as_ref(), id, record)?;
         if DocRecord::has_stored_branches(&record)? {
             bytes += record.len();
-            piece.ids.push(crate::read::decode_id(id)?.to_owned());
+            piece.ids.push(crate::keys::decode_id(id)?.to_owned());
         }
     }
     Ok(piece)

@@ -6,114 +6,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use settee_model::json::Json;
-use settee_storage::{
-    CommitToken, Direction, Engine, KeyRange, Keyspace, Page, PageRange, Request, Shard, ShardState, Snapshot,
-};
+use settee_storage::{CommitToken, Engine, Keyspace, Request, Shard};
 
 use crate::activity::{Activity, Happened};
-use crate::catalog::{Entry, Layout};
-use crate::codec::{Reader, put_varint};
 use crate::compaction::Compacting;
 use crate::designs::OfDesigns;
-use crate::rank::Ranks;
+use crate::entry::{Entry, Layout};
+use crate::meta::Meta;
+use crate::rank::PublishedRanks;
 use crate::read::ReadView;
-use crate::update::{Fullness, Queue};
-use crate::{Counters, DatabaseError, Result, keys, rank};
-
-/// The number of revisions of a branch are remembered unless a database says otherwise, as in CouchDB.
-pub(crate) const DEFAULT_REVS_LIMIT: u64 = 1000;
-
-/// Counters that change with every commit: the head of the shard.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Meta {
-    /// The last update sequence that was given out.
-    pub(crate) update_seq: u64,
-    /// Documents whose winner is not a deletion.
-    pub(crate) doc_count: u64,
-    /// Documents whose winner is a deletion.
-    pub(crate) doc_del_count: u64,
-    /// Bytes of the bodies of all leaves.
-    pub(crate) leaf_bytes: u64,
-    /// Bytes of all bodies that can still be read.
-    pub(crate) body_bytes: u64,
-    /// Bytes of the attachments of all leaves; what several have counts for each.
-    pub(crate) leaf_attachment_bytes: u64,
-    /// The same for all revisions that can still be read.
-    pub(crate) attachment_bytes: u64,
-    /// Bytes of attachments as they are stored, each content once.
-    pub(crate) content_bytes: u64,
-    /// The update sequence of the newest change of a design document, removals included.
-    pub(crate) design_seq: u64,
-    /// The number of purges that there were; the number of the last one.
-    pub(crate) purge_seq: u64,
-    /// The number of the newest purge that is no longer remembered.
-    pub(crate) purges_forgotten: u64,
-}
-
-impl Meta {
-    pub(crate) fn encode(self, out: &mut Vec<u8>) {
-        let counters = [self.update_seq, self.doc_count, self.doc_del_count, self.leaf_bytes, self.body_bytes];
-        let attachments = [self.leaf_attachment_bytes, self.attachment_bytes, self.content_bytes];
-        let numbers = [self.design_seq, self.purge_seq, self.purges_forgotten];
-        for value in counters.into_iter().chain(attachments).chain(numbers) {
-            put_varint(out, value);
-        }
-    }
-
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
-        let mut reader = Reader::new(bytes, "database counters");
-        Ok(Self {
-            update_seq: reader.varint()?,
-            doc_count: reader.varint()?,
-            doc_del_count: reader.varint()?,
-            leaf_bytes: reader.varint()?,
-            body_bytes: reader.varint()?,
-            leaf_attachment_bytes: reader.varint()?,
-            attachment_bytes: reader.varint()?,
-            content_bytes: reader.varint()?,
-            design_seq: reader.varint()?,
-            purge_seq: reader.varint()?,
-            purges_forgotten: reader.varint()?,
-        })
-    }
-
-    /// The totals of the leaves of all documents.
-    pub(crate) fn leaves(&self) -> LeafBytes {
-        LeafBytes { bodies: self.leaf_bytes, attachments: self.leaf_attachment_bytes }
-    }
-
-    /// Counts the leaves of a document as they are now instead of as they were.
-    pub(crate) fn count_leaves(&mut self, before: LeafBytes, now: LeafBytes) {
-        self.leaf_bytes = (self.leaf_bytes + now.bodies).saturating_sub(before.bodies);
-        self.leaf_attachment_bytes = (self.leaf_attachment_bytes + now.attachments).saturating_sub(before.attachments);
-    }
-
-    /// The counters as `snapshot` has them, zeros for a database that was never written, and the commit that set them.
-    pub(crate) fn read_with_state(snapshot: &dyn Snapshot) -> Result<(ShardState, Self)> {
-        let requests = [Request::State, Request::Head, Request::Get(Keyspace::Catalog, keys::META)];
-        let replies: [_; 3] = snapshot.read(&requests)?.try_into().map_err(|_| DatabaseError::Corrupt("replies"))?;
-        let [state, head, old] = replies;
-        Ok((state.into_state()?, Self::of_records(head.into_value()?, old.into_value()?)?))
-    }
-
-    /// `head` is that of the shard. Databases that were last written before counters were heads have an entry instead.
-    pub(crate) fn of_records(head: Option<Vec<u8>>, old: Option<Vec<u8>>) -> Result<Self> {
-        head.or(old).map_or(Ok(Self::default()), |bytes| Self::decode(&bytes))
-    }
-}
-
-/// How much the leaves of a document have.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct LeafBytes {
-    pub(crate) bodies: u64,
-    pub(crate) attachments: u64,
-}
-
-impl LeafBytes {
-    pub(crate) fn total(self) -> u64 {
-        self.bodies + self.attachments
-    }
-}
+use crate::update::{Queue, Writer, load};
+use crate::{Counters, DatabaseError, Result, keys};
 
 /// The bytes that are stored for a document beside its bodies, about: its id, its revision tree and its place among the
 /// changes.
@@ -151,24 +54,6 @@ pub enum Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed;
 
-/// The ranks that readers may need: of the last commit, and of the one about to be made.
-pub(crate) type PublishedRanks = [Arc<Ranks>; 2];
-
-/// The state that only the leader of the update queue touches.
-#[derive(Debug)]
-pub(crate) struct Writer {
-    pub(crate) state: ShardState,
-    pub(crate) meta: Meta,
-    pub(crate) ranks: Arc<Ranks>,
-    pub(crate) revs_limit: u64,
-    pub(crate) security: Option<Json>,
-    /// The log records of ranks since the whole tables were stored.
-    pub(crate) rank_log: Vec<u64>,
-    /// How many pieces these tables have.
-    pub(crate) rank_pieces: usize,
-    pub(crate) fullness: Fullness,
-}
-
 type Listener = Box<dyn Fn(Event) + Send + Sync>;
 
 /// A database. Shared by everyone who uses it.
@@ -186,7 +71,7 @@ pub struct Database {
     tokens: AtomicU64,
     listeners: Mutex<HashMap<u64, Listener>>,
     next_listener: AtomicU64,
-    /// What listeners were last told of, or would have been.
+    /// The sequence that listeners were last told of, or would have been.
     told_seq: AtomicU64,
     design_seq: AtomicU64,
     pub(crate) designs: OfDesigns,
@@ -284,7 +169,7 @@ impl Database {
         self.entry.created_ms
     }
 
-    /// How documents are divided.
+    /// The division of its documents.
     #[must_use]
     pub fn layout(&self) -> Layout {
         self.entry.layout
@@ -428,82 +313,5 @@ impl Database {
         drop(self.writer.lock());
         self.notify(Event::Deleted);
         Closed
-    }
-}
-
-/// More records of ranks than are kept, and more unfinished uploads than there are.
-const LOADED_ROWS: usize = 2_000;
-
-/// Reads what the leader of the update queue needs, from what is committed.
-pub(crate) fn load_writer(snapshot: &dyn Snapshot) -> Result<Writer> {
-    Ok(load(snapshot)?.0)
-}
-
-/// The same, and the marks of unfinished uploads, in one trip.
-fn load(snapshot: &dyn Snapshot) -> Result<(Writer, Page)> {
-    let log_end = keys::after_prefix(keys::RANK_LOG);
-    let log = KeyRange { start: Some(keys::RANK_LOG), end: Some(&log_end) };
-    let uploads_end = keys::after_prefix(keys::UPLOAD);
-    let uploads = KeyRange { start: Some(keys::UPLOAD), end: Some(&uploads_end) };
-    let page =
-        |space, range| Request::Page(PageRange { space, range, direction: Direction::Forward, rows: LOADED_ROWS });
-    let records = [keys::RANK_TABLE, keys::REVS_LIMIT, keys::SECURITY, keys::META];
-    let requests = [
-        Request::State,
-        Request::Head,
-        Request::MultiGet(Keyspace::Catalog, &records),
-        page(Keyspace::Catalog, log),
-        page(Keyspace::Attachments, uploads),
-    ];
-    let replies: [_; 5] = snapshot.read(&requests)?.try_into().map_err(|_| DatabaseError::Corrupt("replies"))?;
-    let [state, head, records, rank_log, uploads] = replies;
-    let (state, head) = (state.into_state()?, head.into_value()?);
-    let records: [_; 4] = records.into_values()?.try_into().map_err(|_| DatabaseError::Corrupt("replies"))?;
-    let [rank_table, revs_limit, security, old_meta] = records;
-    let (ranks, rank_log, rank_pieces) = load_ranks(snapshot, state, rank_table, rank_log.into_page()?)?;
-    let meta = Meta::of_records(head, old_meta)?;
-    let revs_limit = decode_revs_limit(revs_limit)?;
-    let security = security.map(Json::trusted);
-    let (ranks, fullness) = (Arc::new(ranks), Fullness::default());
-    let writer = Writer { state, meta, ranks, revs_limit, security, rank_log, rank_pieces, fullness };
-    Ok((writer, uploads.into_page()?))
-}
-
-/// The ranks as of `state`, the numbers of their log records, and how many pieces the tables have. `log` has the first of
-/// these records.
-fn load_ranks(
-    snapshot: &dyn Snapshot,
-    state: ShardState,
-    table: Option<Vec<u8>>,
-    mut log: Page,
-) -> Result<(Ranks, Vec<u64>, usize)> {
-    let (mut ranks, pieces) =
-        table.map_or_else(|| Ok((Ranks::new(), 0)), |stored| rank::table::read(snapshot, &stored))?;
-    let mut numbers = Vec::new();
-    let end = keys::after_prefix(keys::RANK_LOG);
-    loop {
-        for (key, record) in &log.rows {
-            let logged = keys::decode_sequence(&key[keys::RANK_LOG.len()..])?;
-            ranks.replay(logged, record)?;
-            numbers.push(logged);
-        }
-        let Some((last, _)) = log.rows.last().filter(|_| !log.is_last) else { break };
-        let start = [last.as_slice(), &[0]].concat();
-        let range = KeyRange { start: Some(&start), end: Some(&end) };
-        let (space, direction) = (Keyspace::Catalog, Direction::Forward);
-        log = Page::scan(snapshot, PageRange { space, range, direction, rows: LOADED_ROWS })?;
-    }
-    ranks.state = state;
-    Ok((ranks, numbers, pieces))
-}
-
-pub(crate) fn read_revs_limit(snapshot: &dyn Snapshot) -> Result<u64> {
-    decode_revs_limit(snapshot.get(Keyspace::Catalog, keys::REVS_LIMIT)?)
-}
-
-fn decode_revs_limit(record: Option<Vec<u8>>) -> Result<u64> {
-    match record {
-        Some(bytes) => Reader::new(&bytes, "revs_limit").varint(),
-        None => Ok(DEFAULT_REVS_LIMIT),
     }
 }

@@ -42,6 +42,11 @@ pub(crate) const DROPPED: &[u8] = b"dropped/";
 /// The next shard number.
 pub(crate) const NEXT_SHARD: &[u8] = b"next_shard";
 
+/// The id of a document whose key this is.
+pub(crate) fn decode_id(key: &[u8]) -> Result<&str> {
+    std::str::from_utf8(key).map_err(|_| DatabaseError::Corrupt("document id"))
+}
+
 /// The key of the entry for an update sequence.
 pub(crate) fn sequence(seq: u64) -> [u8; 8] {
     seq.to_be_bytes()
@@ -50,6 +55,27 @@ pub(crate) fn sequence(seq: u64) -> [u8; 8] {
 /// The update sequence of a key made by [`sequence`].
 pub(crate) fn decode_sequence(key: &[u8]) -> Result<u64> {
     Ok(u64::from_be_bytes(key.try_into().map_err(|_| DatabaseError::Corrupt("sequence key"))?))
+}
+
+/// Of the number of a body that is not the first of its update sequence.
+const FURTHER_BODY: u64 = 1 << 63;
+const FURTHER_BODY_BITS: u32 = 20;
+
+/// The number of the body that an update with the sequence `seq` writes after `earlier` others: the sequence itself for the
+/// first, so that who reads in the order of updates finds it in the same order. Further ones, which most updates do not
+/// have, lie behind all of those. `None` if there is no number left for it.
+pub(crate) fn body_number(seq: u64, earlier: u64) -> Option<u64> {
+    if earlier == 0 {
+        return Some(seq);
+    }
+    let fits = earlier >> FURTHER_BODY_BITS == 0 && seq < FURTHER_BODY >> FURTHER_BODY_BITS;
+    fits.then_some(FURTHER_BODY | seq << FURTHER_BODY_BITS | earlier)
+}
+
+/// The update sequence that wrote the body with this number.
+#[cfg(test)]
+pub(crate) fn writer_of_body(number: u64) -> u64 {
+    if number & FURTHER_BODY == 0 { number } else { (number & !FURTHER_BODY) >> FURTHER_BODY_BITS }
 }
 
 /// The key of one chunk of a body.

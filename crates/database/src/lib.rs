@@ -9,14 +9,14 @@ mod activity;
 mod attachment;
 mod attempt;
 mod catalog;
-mod changes;
-mod codec;
 mod compaction;
 mod counters;
 mod database;
 mod designs;
+mod entry;
 mod keys;
 mod local;
+mod meta;
 mod news;
 mod open;
 mod partitions;
@@ -24,7 +24,6 @@ mod pieces;
 mod purges;
 mod rank;
 mod read;
-mod read_ahead;
 mod record;
 mod rescue;
 mod stored;
@@ -37,25 +36,27 @@ mod tests;
 
 pub use activity::{Activity, GLOBAL_CHANGES, Happened};
 pub use attachment::{
-    Attachment, Compression, Content, ContentEncoding, ContentId, ContentReader, EncodingInfo, Form, NewAttachment,
-    NewAttachments, ParentAttachments, Upload, Uploaded, write_marked, write_stubs,
+    Attachment, Content, ContentEncoding, ContentId, ContentReader, EncodingInfo, Form, write_marked, write_stubs,
 };
-pub use catalog::{Catalog, DatabaseOptions, Layout, OWNED_SHARDS, validate_name};
-pub use changes::{Change, Changes, Leaves};
+pub use catalog::{Catalog, DatabaseOptions, validate_name};
 pub use compaction::{Compaction, Garbage, throttled};
 pub use counters::{Counter, Counters};
 pub use database::{Closed, Database, DatabaseInfo, Event, Subscription};
+pub use entry::{Layout, OWNED_SHARDS};
 pub use local::LocalDocument;
 pub use partitions::{PartitionInfo, partition_range};
-pub use read::{AllDocs, DocRow, IdRange, ReadView, Revision};
-pub use read_ahead::{BODIES_MAX, Bodies, DOCUMENTS_TOGETHER};
+pub use read::{
+    AllDocs, BODIES_MAX, Bodies, Change, Changes, DOCUMENTS_TOGETHER, DocRow, IdRange, Leaves, ParentAttachments,
+    ReadView, Revision,
+};
 pub use record::{DocRecord, Head, Stored};
 pub use rescue::{Loss, Rescued};
 pub use update::{
-    Completion, DocUpdate, EditMode, Precheck, Purge, Stage, Submitted, UpdateOutcome, Validated, ValidationBasis,
-    Work, WorkResult,
+    Completion, Compression, DocUpdate, EditMode, NewAttachment, NewAttachments, Precheck, Purge, Stage, Submitted,
+    UpdateOutcome, Upload, Uploaded, Validated, ValidationBasis, Work, WorkResult,
 };
 
+use settee_storage::codec::Corrupt;
 pub use settee_storage::tally::{Reads, Tally};
 /// The order of walks, and why an engine failed, for those who do not import the storage interface.
 pub use settee_storage::{Direction, Engine, Expect, StorageError};
@@ -92,6 +93,12 @@ impl From<StorageError> for DatabaseError {
             StorageError::Dropped => Self::NotFound,
             error => Self::Storage(error),
         }
+    }
+}
+
+impl From<Corrupt> for DatabaseError {
+    fn from(Corrupt(what): Corrupt) -> Self {
+        Self::Corrupt(what)
     }
 }
 

@@ -2,9 +2,9 @@
 //! replicated. Replicators keep their checkpoints in them.
 
 use settee_model::json::Json;
+use settee_storage::codec::{Reader, put_varint};
 
 use crate::Result;
-use crate::codec::{Reader, put_varint};
 
 /// A local document.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What is in one partition of a partitioned database: a range of ids, see [`settee_model::partition`].
+//! One partition of a partitioned database: a range of ids, see [`settee_model::partition`].
 
 use settee_storage::{Direction, Expect, KeyRange, Keyspace, Snapshot};
 

@@ -11,7 +11,7 @@ use settee_storage::{Batch, Keyspace, Snapshot};
 use crate::record::IN_PIECES;
 use crate::{DatabaseError, Result, keys};
 
-/// How many bytes of a record one stored value holds, beside what is before its revisions.
+/// The bytes of a record that one stored value holds, beside what is before its revisions.
 const PIECE_BYTES: usize = if cfg!(test) { 150 } else { 64 << 10 };
 
 /// So many pieces are read together.
@@ -44,7 +44,7 @@ pub(crate) fn delete(batch: &mut Batch, id: &[u8], from: usize, to: usize) {
     }
 }
 
-/// How many further pieces belong to what is stored under an id.
+/// The number of further pieces of what is stored under an id.
 pub(crate) fn count(stored: &[u8]) -> Result<usize> {
     Ok(length(stored)?.map_or(0, |(first, length)| (length - first.len()).div_ceil(PIECE_BYTES)))
 }

@@ -1,13 +1,13 @@
-//! What is remembered of purges: view indexes read it to follow, operators to know.
+//! The memory of purges: view indexes read it to follow, operators to know.
 //!
 //! Each purge has a number. Compactions forget the oldest beyond a limit; who has not seen those cannot follow any
 //! more and has to start over.
 
 use std::sync::Arc;
 
+use settee_storage::codec::Reader;
 use settee_storage::{Direction, Expect, KeyRange, Keyspace};
 
-use crate::codec::Reader;
 use crate::update::{Purge, decode_purge_number};
 use crate::{Database, ReadView, Result, keys};
 
@@ -52,7 +52,7 @@ impl ReadView {
     /// When the engine failed.
     pub fn purged_infos_limit(&self) -> Result<u64> {
         match self.snapshot().get(Keyspace::Catalog, keys::PURGED_INFOS_LIMIT)? {
-            Some(bytes) => Reader::new(&bytes, "purged_infos_limit").varint(),
+            Some(bytes) => Ok(Reader::new(&bytes, "purged_infos_limit").varint()?),
             None => Ok(DEFAULT_LIMIT),
         }
     }

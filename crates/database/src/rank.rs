@@ -1,4 +1,4 @@
-//! How many entries are before a key: [`Counts`], and the two that a database keeps, [`Ranks`].
+//! Ranks, which tell the number of entries before a key: [`Counts`], and the two that a database keeps, [`Ranks`].
 //!
 //! Keys are divided into buckets of a few thousand entries with one count each. The rank of a key is the
 //! sum of the counts before its bucket plus a short scan inside it, so `total_rows`, `offset` and
@@ -8,14 +8,17 @@
 
 use std::sync::Arc;
 
+use settee_storage::codec::{Reader, put_bytes, put_varint};
 use settee_storage::{ShardState, Version};
 
-use crate::codec::{Reader, put_bytes, put_varint};
 use crate::{DatabaseError, Result};
 
 pub(crate) mod table;
 #[cfg(test)]
 mod tests;
+
+/// The ranks that readers may need: of the last commit, and of the one about to be made.
+pub(crate) type PublishedRanks = [Arc<Ranks>; 2];
 
 /// A bucket takes this many entries before an append opens a new one; at twice as many it is divided.
 pub(crate) const BUCKET_ENTRIES: u32 = if cfg!(test) { 8 } else { 4096 };

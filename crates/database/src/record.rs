@@ -1,10 +1,10 @@
-//! What is stored of a document: [`DocRecord`] under its id, [`SequenceEntry`] under its update
+//! The stored records of a document: [`DocRecord`] under its id, [`SequenceEntry`] under its update
 //! sequence, and the reference from both to the body.
 
 use settee_model::rev_tree::{Node, RevTree};
 use settee_model::{Rev, RevHash};
+use settee_storage::codec::{Reader, put_bytes, put_varint};
 
-use crate::codec::{Reader, put_bytes, put_varint};
 use crate::{DatabaseError, Result};
 
 #[cfg(test)]
@@ -23,7 +23,7 @@ pub(crate) const IN_PIECES: u8 = 32;
 pub struct Stored {
     /// Whether the revision is a deletion.
     pub deleted: bool,
-    /// The update sequence that wrote its body, which is where the body is.
+    /// The number of its body: the update sequence that wrote it, unless that wrote several (`keys::body_number`).
     pub body_seq: u64,
     /// The number of bytes that its body has.
     pub size: u32,

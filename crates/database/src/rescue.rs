@@ -10,13 +10,13 @@ use settee_model::Rev;
 use settee_model::json::Json;
 use settee_storage::{Batch, CommitToken, Durability, Keyspace, Outcome, Shard, StorageError};
 
-use crate::attachment::{
-    Attachment, Compression, ContentEncoding, Form, NewAttachment, NewAttachments, Upload, from_io,
-};
-use crate::catalog::{CATALOG, Catalog, Entry, Layout, validate_name};
+use crate::attachment::{Attachment, ContentEncoding, Form, from_io};
+use crate::catalog::{Catalog, validate_name};
 use crate::database::Database;
+use crate::entry::{CATALOG, Entry, Layout};
 use crate::record::DocRecord;
 use crate::stored::{StoredChange, StoredDatabase, databases};
+use crate::update::{Compression, NewAttachment, NewAttachments, Upload};
 use crate::{DatabaseError, DocUpdate, EditMode, Result, Work, keys};
 
 /// Something that is not in the new database.

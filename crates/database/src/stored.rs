@@ -7,7 +7,7 @@ use settee_model::Rev;
 use settee_storage::{Cursor, Direction, Engine, Expect, KeyRange, Keyspace, Shard, Snapshot};
 
 use crate::attachment::{Attachment, Content};
-use crate::catalog::{CATALOG, Entry, OWNED_SHARDS};
+use crate::entry::{CATALOG, Entry, OWNED_SHARDS};
 use crate::read::{Revision, attached_with_prefix};
 use crate::record::{DocRecord, SequenceEntry, Stored};
 use crate::{DatabaseError, Result, keys, pieces};
@@ -75,14 +75,22 @@ impl StoredDatabase {
 
     /// The shards of its indexes, each with the key of the record that names it.
     pub(crate) fn owned_shards(&self) -> Result<Vec<(Vec<u8>, Shard)>> {
+        Ok(self.owned_records()?.into_iter().map(|(key, shard, _)| (key, shard)).collect())
+    }
+
+    /// The same with what the records have behind the shards.
+    pub(crate) fn owned_records(&self) -> Result<Vec<OwnedRecord>> {
         let records = attached_with_prefix(self.snapshot.as_ref(), OWNED_SHARDS)?;
         let owned = records.into_iter().map(|(key, record)| {
-            let number = record.get(..8).and_then(|bytes| bytes.try_into().ok()).map(u64::from_be_bytes);
-            Ok((key, Shard(number.ok_or(DatabaseError::Corrupt("owned shard"))?)))
+            let (number, rest) = record.split_first_chunk().ok_or(DatabaseError::Corrupt("owned shard"))?;
+            Ok((key, Shard(u64::from_be_bytes(*number)), rest.to_vec()))
         });
         owned.collect()
     }
 }
+
+/// The key of a record that names a shard, the shard, and what is behind it.
+type OwnedRecord = (Vec<u8>, Shard, Vec<u8>);
 
 impl StoredChange {
     pub(crate) fn decode(seq: u64, bytes: &[u8]) -> Result<Self> {

@@ -1,4 +1,4 @@
-//! What the server is doing now: the entries of `_active_tasks`.
+//! The work that the server is doing now: the entries of `_active_tasks`.
 //!
 //! Whoever does long work registers a [`Task`] and moves its counters; the entry goes when the task is
 //! dropped. Times are passed in by the owner of the clock.
@@ -19,6 +19,15 @@ pub enum TaskKind {
         /// The id of the design document, `_design/` included.
         design_document: String,
     },
+    /// A search index is brought up to date.
+    SearchIndexer {
+        /// The database.
+        database: String,
+        /// The id of the design document, `_design/` included.
+        design_document: String,
+        /// The name of the index.
+        index: String,
+    },
     /// Old bodies of a database are removed.
     DatabaseCompaction {
         /// The database.
@@ -33,9 +42,9 @@ pub struct TaskState {
     pub id: u64,
     /// The object that it works on.
     pub kind: TaskKind,
-    /// How much is done.
+    /// The part that is done.
     pub changes_done: u64,
-    /// How much there is to do, as far as known.
+    /// The whole of it, as far as known.
     pub total_changes: u64,
     /// When it began, in seconds of the Unix epoch.
     pub started_on: u64,

@@ -11,11 +11,12 @@ use settee_storage::{Engine, Keyspace, Shard};
 use sha2::Sha256;
 
 use crate::attachment::{Attachment, Form};
-use crate::catalog::CATALOG;
-use crate::database::{Meta, load_writer};
+use crate::entry::CATALOG;
 use crate::local::LocalDocument;
+use crate::meta::Meta;
 use crate::record::Head;
 use crate::stored::{StoredChange, StoredDatabase, databases};
+use crate::update::load_writer;
 use crate::{DatabaseError, Layout, Result};
 
 /// No more problems of a database are kept; the others are counted.
@@ -28,8 +29,8 @@ pub struct Place {
     pub name: String,
     /// The place of its documents.
     pub shard: Shard,
-    /// The place of its indexes.
-    pub indexes: Vec<Shard>,
+    /// The place of its indexes, each with what its record has behind that.
+    pub indexes: Vec<(Shard, Vec<u8>)>,
 }
 
 /// Something that is not as it has to be.
@@ -77,8 +78,8 @@ impl Verified {
 pub fn places(engine: &dyn Engine) -> (Vec<Place>, Option<DatabaseError>) {
     let (found, read) = databases(engine);
     let places = found.into_iter().map(|(name, entry)| {
-        let owned = StoredDatabase::open(engine, entry.shard).and_then(|stored| stored.owned_shards());
-        let indexes = owned.unwrap_or_default().into_iter().map(|(_, shard)| shard).collect();
+        let owned = StoredDatabase::open(engine, entry.shard).and_then(|stored| stored.owned_records());
+        let indexes = owned.unwrap_or_default().into_iter().map(|(_, shard, rest)| (shard, rest)).collect();
         Place { name, shard: entry.shard, indexes }
     });
     (places.collect(), read.err())

@@ -6,6 +6,7 @@
 
 mod design;
 mod failures;
+mod index;
 mod map;
 mod reduce;
 mod values;
@@ -21,6 +22,7 @@ pub use failures::{
     exceptions_cost_their_document_only, functions_that_hang_are_ended, rows_and_bytes_are_limited,
     rows_are_handed_on_in_parts, sources_that_do_not_compile_are_refused,
 };
+pub use index::{documents_that_fail_have_no_fields, functions_index_fields};
 pub use map::{
     batches_may_be_empty, libraries_can_be_required, logs_come_with_the_rows, programs_do_not_disturb_each_other,
     programs_work_at_the_same_time, rows_come_in_order,
@@ -41,6 +43,8 @@ pub struct Subject<'a> {
     pub map: MapFunctions<'a>,
     /// Reduce functions.
     pub reduce: ReduceFunctions<'a>,
+    /// Functions of search indexes, where there are any.
+    pub index: Option<IndexFunctions<'a>>,
     /// A library, where map functions can have one.
     pub library: Option<LibraryFunctions<'a>>,
     /// A design document as JSON text, where there are more functions than those of views:
@@ -86,6 +90,18 @@ pub struct ReduceFunctions<'a> {
     pub hangs: &'a str,
     /// A source that does not compile, and a part of the reason.
     pub broken: (&'a str, &'a str),
+}
+
+/// The functions of search indexes of the suite.
+#[derive(Clone, Copy)]
+pub struct IndexFunctions<'a> {
+    /// Of Nouveau: indexes the member `t`, if it is there, as a stored text `default`, and each number of the array `list`
+    /// as a double `n`.
+    pub typed: &'a str,
+    /// Of the older form: the same, without types.
+    pub named: &'a str,
+    /// Of Nouveau: indexes the member `v` as a string `s`, whatever it is, and then 1 as a double `n`.
+    pub strict: &'a str,
 }
 
 /// A library and a map function that needs it.
@@ -154,6 +170,8 @@ const PROPERTIES: &[(&str, Property)] = &[
     ("exceptions cost their document only", exceptions_cost_their_document_only),
     ("rows and bytes are limited", rows_and_bytes_are_limited),
     ("rows are handed on in parts", rows_are_handed_on_in_parts),
+    ("functions index fields", functions_index_fields),
+    ("documents that fail have no fields", documents_that_fail_have_no_fields),
     ("functions that hang are ended", functions_that_hang_are_ended),
     ("groups are reduced", groups_are_reduced),
     ("many groups are reduced", many_groups_are_reduced),

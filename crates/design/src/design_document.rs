@@ -1,4 +1,4 @@
-//! [`DesignDocument`]: the views of a design document, parsed from its JSON text, and the check of all its members that
+//! [`DesignDocument`]: the views and search indexes of a design document, parsed from its JSON text, and the check of all its members that
 //! CouchDB makes when one is written.
 //!
 //! Compiling functions is left to the languages; whether a reduce function that begins with `_` exists, to the views.
@@ -9,7 +9,9 @@ use std::sync::Arc;
 use settee_model::collate::Collation;
 use settee_model::json::{Kind, Value};
 
-/// The views of a design document and their options.
+use crate::search::{self, SearchDefinition, SearchKind};
+
+/// The views and search indexes of a design document and their options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DesignDocument {
     /// The id of the document, `_design/` included.
@@ -22,6 +24,8 @@ pub struct DesignDocument {
     pub options: DesignOptions,
     /// The members of `views` that have a map function, in their order.
     pub views: Vec<ViewDefinition>,
+    /// The members of `nouveau` and `indexes`, in their order.
+    pub searches: Vec<SearchDefinition>,
     /// `options.partitioned`: in a partitioned database, whether its views are read by partitions. As the database is, if
     /// it does not say.
     pub partitioned: Option<bool>,
@@ -131,6 +135,7 @@ impl DesignDocument {
                 .flat_map(Value::members)
                 .filter_map(|(name, view)| definition(name, view))
                 .collect(),
+            searches: search::definitions(body),
             partitioned: option("partitioned"),
             autoupdate: body.get("autoupdate").and_then(Value::as_bool).unwrap_or(true),
             swap: swap(body.get("options")),
@@ -141,6 +146,12 @@ impl DesignDocument {
     #[must_use]
     pub fn view(&self, name: &str) -> Option<&ViewDefinition> {
         self.views.iter().find(|view| &*view.name == name)
+    }
+
+    /// The search index `name`.
+    #[must_use]
+    pub fn search(&self, kind: SearchKind, name: &str) -> Option<&SearchDefinition> {
+        self.searches.iter().find(|search| search.kind == kind && &*search.name == name)
     }
 }
 
@@ -162,11 +173,11 @@ fn definition(name: Value<'_>, view: Value<'_>) -> Option<ViewDefinition> {
     })
 }
 
-fn text(value: Option<Value<'_>>) -> Option<Arc<str>> {
+pub(crate) fn text(value: Option<Value<'_>>) -> Option<Arc<str>> {
     value.and_then(Value::as_str).map(Arc::from)
 }
 
-fn raw(value: Value<'_>) -> Arc<str> {
+pub(crate) fn raw(value: Value<'_>) -> Arc<str> {
     String::from_utf8_lossy(value.raw()).into()
 }
 

@@ -11,6 +11,7 @@ mod functions;
 mod limits;
 mod modules;
 pub mod scripted;
+mod search;
 mod shares;
 
 use std::ops::ControlFlow;
@@ -24,6 +25,7 @@ pub use design_document::{
 };
 pub use functions::{CallError, DesignProgram, DesignSource, ListSession, ListSink, ListState, MoreRows};
 pub use limits::{Allowance, Excess, Growth, Limits, overflow_text};
+pub use search::{SearchDefinition, SearchKind, with_lucene_version};
 pub use shares::Shares;
 
 /// The input for compiling the map functions of one pass over a database.
@@ -82,6 +84,25 @@ pub trait Language: Send + Sync {
     /// # Errors
     /// When a function does not compile or the language is not available.
     fn program(&self, source: &MapSource, limits: Limits) -> Result<Box<dyn Program>, CompileError>;
+
+    /// Compiles the functions of search indexes, which call `index` where map functions call `emit`. A language may have
+    /// none: then this is not there.
+    ///
+    /// Each field that a function makes of a document is a row. Its key is, of Nouveau's `index(type, name, value, options)`,
+    /// `[type,name]` or `[type,name,options]`, and of Clouseau's `index(name, value, options)`, `[name]` or
+    /// `[name,options]`, options being left out if they are not given; its value is the value.
+    ///
+    /// # Errors
+    /// When a function does not compile or the language is not available, or has no such functions.
+    fn index_program(
+        &self,
+        kind: SearchKind,
+        source: &MapSource,
+        limits: Limits,
+    ) -> Result<Box<dyn Program>, CompileError> {
+        let (_, _, _) = (kind, source, limits);
+        Err(CompileError::Unavailable(format!("the language {} has no index functions", self.name())))
+    }
 
     /// Compiles a reduce function.
     ///

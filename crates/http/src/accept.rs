@@ -16,10 +16,20 @@ pub(crate) fn accepts(headers: &HeaderMap, content_type: &str) -> bool {
 
 /// Whether the client takes compressed data.
 pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
+    quality_of_encoding(headers, "gzip").is_some_and(|quality| quality > 0.0)
+}
+
+/// Whether the client takes data compressed or as it is, which it does unless it says that it does not.
+pub(crate) fn accepts_gzip_or_identity(headers: &HeaderMap) -> bool {
+    accepts_gzip(headers) || quality_of_encoding(headers, "identity").is_none_or(|quality| quality > 0.0)
+}
+
+/// What the client says of an encoding, by its name or among all others.
+fn quality_of_encoding(headers: &HeaderMap, encoding: &str) -> Option<f32> {
     let list =
         qualities(headers.get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or_default());
     let quality = |wanted: &str| list.iter().find(|(name, _)| name == wanted).map(|(_, quality)| *quality);
-    quality("gzip").or_else(|| quality("*")).is_some_and(|quality| quality > 0.0)
+    quality(encoding).or_else(|| quality("*"))
 }
 
 /// The members of a list with their qualities.
@@ -61,16 +71,24 @@ mod tests {
 
     #[test]
     fn encodings() {
-        for (accept, expected) in [
-            (None, false),
-            (Some("identity"), false),
-            (Some("gzip"), true),
-            (Some("deflate, GZIP;q=0.5"), true),
-            (Some("gzip;q=0"), false),
-            (Some("*"), true),
-            (Some("gzip;q=0, *"), false),
+        for (accept, gzip, any) in [
+            (None, false, true),
+            (Some(""), false, true),
+            (Some("identity"), false, true),
+            (Some("gzip"), true, true),
+            (Some("deflate, GZIP;q=0.5"), true, true),
+            (Some("gzip;q=0"), false, true),
+            (Some("*"), true, true),
+            (Some("gzip;q=0, *"), false, true),
+            (Some("gzip, *;q=0"), true, true),
+            (Some("gzip, identity;q=0"), true, true),
+            (Some("identity, *;q=0"), false, true),
+            (Some("identity;q=0"), false, false),
+            (Some("deflate, *;q=0"), false, false),
+            (Some("gzip;q=0, identity;q=0"), false, false),
         ] {
-            assert_eq!(accepts_gzip(&headers(header::ACCEPT_ENCODING, accept)), expected, "{accept:?}");
+            let headers = headers(header::ACCEPT_ENCODING, accept);
+            assert_eq!((accepts_gzip(&headers), accepts_gzip_or_identity(&headers)), (gzip, any), "{accept:?}");
         }
     }
 }

@@ -15,6 +15,7 @@ use settee_model::json::JsonError;
 use settee_model::partition::{IllegalPartition, InvalidPartitionedId};
 use settee_model::{AttachmentError, DocumentError, DocumentErrorKind, InvalidRev};
 use settee_replication::{Failure, PeerError, ReplicateError};
+use settee_search::SearchError;
 use settee_service::MalformedSecurity;
 use settee_settings::SettingsError;
 use settee_views::ViewError;
@@ -75,6 +76,11 @@ impl Error {
             Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", format!("Only {allow} allowed"));
         error.headers.push((hyper::header::ALLOW, HeaderValue::from_static(allow)));
         error
+    }
+
+    /// 406.
+    pub(crate) fn not_acceptable(reason: &'static str) -> Self {
+        Self::new(StatusCode::NOT_ACCEPTABLE, "not_acceptable", reason)
     }
 
     /// 414.
@@ -351,6 +357,7 @@ impl From<MangoError> for Error {
             MangoError::DesignConflict => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "error_saving_ddoc", reason),
             MangoError::Database(error) => error.into(),
             MangoError::View(error) => error.into(),
+            MangoError::Search(error) => error.into(),
         }
     }
 }
@@ -424,6 +431,35 @@ impl From<ViewError> for Error {
             ViewError::Stopped => Self::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason),
             ViewError::Corrupt(_) => Self::damaged(reason),
             ViewError::Spill(_) | ViewError::Source(_) | ViewError::Contended => Self::internal(reason),
+        }
+    }
+}
+
+impl From<SearchError> for Error {
+    fn from(error: SearchError) -> Self {
+        let reason = error.to_string();
+        match error {
+            SearchError::MissingIndex(_) => Self::not_found(reason),
+            SearchError::NoFunction(_) => Self::new(StatusCode::BAD_REQUEST, "invalid_design_doc", reason),
+            SearchError::Index(error) => error.into(),
+            SearchError::Build(error) => error.into(),
+        }
+    }
+}
+
+impl From<settee_search::Error> for Error {
+    fn from(error: settee_search::Error) -> Self {
+        use settee_search::Error as Cause;
+        let reason = error.to_string();
+        match error {
+            Cause::Syntax { .. }
+            | Cause::BadRequest(_)
+            | Cause::TypeConflict { .. }
+            | Cause::BadField(_)
+            | Cause::TooLarge(_) => Self::bad_request(reason),
+            Cause::Storage(error) => error.into(),
+            Cause::Contended => Self::internal(reason),
+            Cause::Corrupt(_) => Self::damaged(reason),
         }
     }
 }

@@ -9,6 +9,7 @@ use settee_auth::Authenticator;
 use settee_database::tasks::Tasks;
 use settee_database::{Catalog, Database};
 use settee_replication::Replicator;
+use settee_search::Searches;
 use settee_service::{
     Access, Counted, Databases, DatabasesDependencies, Feeds, Hashers, Programs, Users, UsersDependencies, Writer,
 };
@@ -18,7 +19,7 @@ use settee_views::{Languages, Views};
 use crate::Error;
 use crate::auth_policy::AuthPolicy;
 use crate::authentication::jwt::{KeyReader, Keys};
-use crate::authentication::{Authentication, Caller};
+use crate::authentication::{Authentication, Caller, Secrets};
 use crate::bridge::permits::{Admission, ClientThreads, PermitCounts};
 use crate::budget::{Account, Budget};
 use crate::metrics::table::Figures;
@@ -70,6 +71,8 @@ pub struct NodeDependencies {
     pub catalog: Arc<Catalog>,
     /// Their view indexes.
     pub views: Arc<Views>,
+    /// Their search indexes.
+    pub searches: Arc<Searches>,
     /// The languages of design documents.
     pub languages: Languages,
     /// The tasks that run in the background.
@@ -96,6 +99,7 @@ pub struct NodeDependencies {
 pub struct Node {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) views: Arc<Views>,
+    pub(crate) searches: Arc<Searches>,
     pub(crate) programs: Arc<Programs>,
     pub(crate) tasks: Tasks,
     pub(crate) settings: Arc<dyn Settings>,
@@ -128,7 +132,7 @@ impl Node {
     /// Puts the components together.
     #[must_use]
     pub fn new(dependencies: NodeDependencies) -> Arc<Self> {
-        let NodeDependencies { catalog, views, languages, tasks, settings, authenticator, .. } = dependencies;
+        let NodeDependencies { catalog, views, searches, languages, tasks, settings, authenticator, .. } = dependencies;
         let NodeDependencies { uuids, identity, clock_ms, entropy, platform, operation, .. } = dependencies;
         let requests = AtomicU64::new(entropy());
         let started_ms = clock_ms();
@@ -164,12 +168,17 @@ impl Node {
             keys: Keys::new(platform.read_keys),
             clock_ms: Arc::clone(&clock_ms),
             policy: Derived::default(),
+            secrets: Secrets::default(),
         };
         let access = Access::new(Arc::clone(&catalog), Arc::clone(&settings), Arc::clone(&users));
         let replicator = Arc::new(OnceLock::new());
+        let indexes = (Arc::clone(&views), Arc::clone(&searches));
         let databases = Arc::new(Databases::new(DatabasesDependencies {
             catalog: Arc::clone(&catalog),
-            views: Arc::clone(&views),
+            release: Arc::new(move |database| {
+                indexes.0.release(database);
+                indexes.1.release(database);
+            }),
             settings: Arc::clone(&settings),
             users: Arc::clone(&users),
             writer: Arc::clone(&writer),
@@ -180,6 +189,7 @@ impl Node {
         Arc::new(Self {
             catalog,
             views,
+            searches,
             programs,
             tasks,
             settings,

@@ -144,6 +144,7 @@ impl Observation {
                 metrics.measure(Measure::View, duration_us);
                 metrics.count(if in_partition { Count::PartitionViews } else { Count::ViewReads });
             }
+            ("{index}", _) if is_search(route) => metrics.measure(Measure::Search, duration_us),
             ("_temp_view", _) => metrics.count(Count::TemporaryViewReads),
             ("_bulk_docs", _) => metrics.count(Count::BulkRequests),
             ("_purge", _) => metrics.count(Count::PurgeRequests),
@@ -269,6 +270,11 @@ fn parse_parent(text: &str) -> Option<Parent> {
         is_sampled: u8::from_str_radix(flags, 16).ok()? & 1 == 1,
     };
     (parent.trace != 0 && parent.span != 0).then_some(parent)
+}
+
+/// Whether the path of a resource is that of a search.
+fn is_search(route: &str) -> bool {
+    route.ends_with("/_nouveau/{index}") || route.ends_with("/_search/{index}")
 }
 
 #[cfg(test)]

@@ -21,7 +21,6 @@ mod rewrites;
 mod routes;
 mod slow_readers;
 
-use std::path::Path;
 use std::sync::Arc;
 
 use settee_database::{Catalog, Database, DatabaseOptions};
@@ -59,19 +58,10 @@ pub(crate) fn show(error: &Error) -> String {
     format!("{} {}: {}", error.status.as_u16(), error.name, error.reason)
 }
 
-/// Compares `text` with the file of this name beside the tests. `SETTEE_UPDATE=1` writes the file instead, so
-/// that the difference is reviewed with the change that made it.
+/// Compares `text` with the file of this name beside the tests.
 #[track_caller]
 pub(crate) fn check_file(name: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests").join(name);
-    if std::env::var_os("SETTEE_UPDATE").is_some() {
-        std::fs::write(&path, text).unwrap();
-    }
-    let expected = std::fs::read_to_string(&path).unwrap_or_default();
-    for (number, (line, expected)) in text.lines().zip(expected.lines()).enumerate() {
-        assert_eq!(line, expected, "{name}:{}; if this is meant, run again with SETTEE_UPDATE=1", number + 1);
-    }
-    assert_eq!(text.lines().count(), expected.lines().count(), "{name}; if this is meant: SETTEE_UPDATE=1");
+    settee_model::testing::check_file(concat!(env!("CARGO_MANIFEST_DIR"), "/src/tests"), name, text);
 }
 
 /// An account in a budget of its own.

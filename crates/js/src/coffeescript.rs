@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use settee_design::{
-    CallError, CompileError, DesignProgram, DesignSource, Language, Limits, MapSource, Program, Reducer,
+    CallError, CompileError, DesignProgram, DesignSource, Language, Limits, MapSource, Program, Reducer, SearchKind,
 };
 use settee_model::json::{self, Kind, Value};
 
@@ -140,6 +140,16 @@ impl Language for CoffeeScript {
     fn program(&self, source: &MapSource, limits: Limits) -> Result<Box<dyn Program>, CompileError> {
         let functions = source.functions.iter().map(|function| self.compile(function)).collect::<Result<_, _>>()?;
         self.javascript.program(&MapSource { functions, library: source.library.clone() }, limits)
+    }
+
+    fn index_program(
+        &self,
+        kind: SearchKind,
+        source: &MapSource,
+        limits: Limits,
+    ) -> Result<Box<dyn Program>, CompileError> {
+        let functions = source.functions.iter().map(|function| self.compile(function)).collect::<Result<_, _>>()?;
+        self.javascript.index_program(kind, &MapSource { functions, library: source.library.clone() }, limits)
     }
 
     fn reducer(&self, source: &str, limits: Limits) -> Result<Box<dyn Reducer>, CompileError> {

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use settee_design::{
     CompileError, DesignProgram, DesignSource, Engine, Language, Limits, MapSource, Program, Reducer, RunError,
+    SearchKind,
 };
 
 use self::design::{Calls, DesignWorkers};
@@ -141,11 +142,20 @@ impl Language for JavaScript {
     }
 
     fn program(&self, source: &MapSource, limits: Limits) -> Result<Box<dyn Program>, CompileError> {
-        Ok(Box::new(Programs::compile(&self.pool, source, limits, self.evaluator())?))
+        Ok(Box::new(Programs::compile(&self.pool, source, limits, self.evaluator(), None)?))
+    }
+
+    fn index_program(
+        &self,
+        kind: SearchKind,
+        source: &MapSource,
+        limits: Limits,
+    ) -> Result<Box<dyn Program>, CompileError> {
+        Ok(Box::new(Programs::compile(&self.pool, source, limits, self.evaluator(), Some(kind))?))
     }
 
     fn engines(&self, source: &MapSource) -> Vec<Engine> {
-        let natives = native::compile(source, self.evaluator());
+        let natives = native::compile(source, self.evaluator(), None);
         natives.into_iter().map(|function| native::engine(function.err())).collect()
     }
 

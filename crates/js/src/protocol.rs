@@ -5,6 +5,8 @@
 
 use std::io::{self, Read, Write};
 
+use settee_design::SearchKind;
+
 /// A control message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
@@ -16,6 +18,11 @@ pub(crate) struct Frame {
     pub(crate) len: u64,
     /// The size of the shared region in bytes.
     pub(crate) region: u64,
+}
+
+/// The number of the search indexes that functions are compiled for; 0 are views.
+pub(crate) fn search_number(search: Option<SearchKind>) -> u32 {
+    search.map_or(0, |kind| if kind == SearchKind::Nouveau { 1 } else { 2 })
 }
 
 /// The kind of a frame.
@@ -268,6 +275,8 @@ impl<'a> Reader<'a> {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
+    use settee_model::testing::Random;
+
     use super::*;
 
     #[test]
@@ -282,6 +291,132 @@ mod tests {
         assert_eq!(Record::from_bytes(&record.to_bytes()[..15]), None);
         let progress = Progress { document: u32::MAX - 1, function: 300 };
         assert_eq!(Progress::unpack(progress.pack(0xffff)), progress);
+    }
+
+    /// Any 32 bytes are a frame or none; a frame is what it was when it is written again.
+    #[test]
+    fn frames_of_any_bytes() {
+        let mut random = Random::new();
+        let mut known = 0;
+        for _ in 0..20_000 {
+            let mut bytes = [0; Frame::BYTES];
+            bytes.iter_mut().for_each(|byte| *byte = random.next() as u8);
+            if !random.one_in(8) {
+                bytes[..4].copy_from_slice(&random.below(30_u32).to_le_bytes());
+            }
+            let number = u32::from_le_bytes(bytes[..4].try_into().unwrap());
+            let frame = Frame::from_bytes(&bytes);
+            assert_eq!(frame.is_some(), matches!(number, 1..=13 | 20..=25), "{number}");
+            let Some(frame) = frame else { continue };
+            known += 1;
+            assert_eq!(frame.kind as u32, number);
+            let again = frame.to_bytes();
+            assert_eq!((&again[..4], &again[8..]), (&bytes[..4], &bytes[8..]));
+            assert_eq!(Frame::from_bytes(&again), Some(frame));
+        }
+        assert!(known > 5_000);
+    }
+
+    /// A stream of frames that ends anywhere, and comes in pieces: whole frames are read, and then the other side is gone.
+    #[test]
+    fn frames_of_a_stream_that_ends_anywhere() {
+        /// Gives so many bytes at a time.
+        struct Pieces<'a>(&'a [u8], usize);
+
+        impl Read for Pieces<'_> {
+            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+                let most = self.1.min(buffer.len());
+                self.0.read(&mut buffer[..most])
+            }
+        }
+
+        let frames: Vec<Frame> = [Kind::Map, Kind::Done, Kind::Log, Kind::Reset]
+            .into_iter()
+            .zip(1..)
+            .map(|(kind, number)| Frame { kind, count: number, len: number << 40, region: u64::MAX - number })
+            .collect();
+        let mut stream = Vec::new();
+        frames.iter().for_each(|frame| frame.write_to(&mut stream).unwrap());
+        for end in 0..=stream.len() {
+            for piece in [1, 5, Frame::BYTES, 1000] {
+                let mut socket = Pieces(&stream[..end], piece);
+                let mut read = Vec::new();
+                while let Some(frame) = Frame::read_from(&mut socket).unwrap() {
+                    read.push(frame);
+                }
+                assert_eq!(read, frames[..end / Frame::BYTES], "{end} bytes in pieces of {piece}");
+            }
+        }
+        stream[Frame::BYTES] = 0xff;
+        let mut socket = &stream[..];
+        assert!(Frame::read_from(&mut socket).unwrap().is_some());
+        assert_eq!(Frame::read_from(&mut socket).unwrap_err().to_string(), "a control message is garbled");
+    }
+
+    #[test]
+    fn places_of_any_request() {
+        let mut random = Random::new();
+        for _ in 0..10_000 {
+            let progress = Progress { document: random.next() as u32, function: random.next() as u16 };
+            let turn = random.next() as u16;
+            let packed = progress.pack(turn);
+            assert_eq!(Progress::unpack(packed), progress);
+            // Requests one after the other never look alike.
+            assert_ne!(progress.pack(turn.wrapping_add(1)), packed);
+        }
+    }
+
+    /// Buffers of numbers and texts, cut and changed anywhere: a reader gives what was written or nothing, and never reads beyond.
+    #[test]
+    fn buffers_that_lie_anywhere() {
+        let mut random = Random::new();
+        for _ in 0..3_000 {
+            let parts: Vec<Vec<u8>> = (0..random.below(6_u64)).map(|_| random.bytes(20)).collect();
+            let mut buffer = Vec::new();
+            let mut writer = Writer(&mut buffer);
+            for part in &parts {
+                writer.u32(part.len() as u32);
+                writer.bytes(part);
+            }
+            let read = |bytes: &[u8]| -> (Vec<Vec<u8>>, usize) {
+                let mut reader = Reader(bytes);
+                let mut found = Vec::new();
+                while let (Some(_), Some(part)) = (reader.u32(), reader.bytes()) {
+                    found.push(part.to_vec());
+                }
+                (found, reader.0.len())
+            };
+            assert_eq!(read(&buffer), (parts.clone(), 0));
+            for end in 0..buffer.len() {
+                let (found, left) = read(&buffer[..end]);
+                assert_eq!(found[..], parts[..found.len()]);
+                assert!(left <= end);
+            }
+            if !buffer.is_empty() {
+                let at = random.below(buffer.len());
+                buffer[at] ^= 1 << random.below(8_u32);
+                let (found, _) = read(&buffer);
+                assert!(found.iter().map(Vec::len).sum::<usize>() <= buffer.len());
+            }
+        }
+    }
+
+    #[test]
+    fn records_of_any_bytes() {
+        let mut random = Random::new();
+        for _ in 0..20_000 {
+            let mut bytes = random.bytes(Record::BYTES + 4);
+            if let [low, high, ..] = &mut bytes[..] {
+                (*low, *high) = (random.below(6_u64) as u8, u8::from(random.one_in(9)));
+            }
+            let record = Record::from_bytes(&bytes);
+            let is_known = bytes.len() >= Record::BYTES && matches!(bytes[..2], [1..=3, 0]);
+            assert_eq!(record.is_some(), is_known, "{bytes:?}");
+            if let Some(record) = record {
+                assert_eq!(record.to_bytes()[..], bytes[..Record::BYTES]);
+                assert_eq!(record.body_len() as u64, u64::from(record.first) + u64::from(record.second));
+            }
+        }
     }
 
     #[test]

@@ -10,11 +10,12 @@ use settee_database::tasks::Tasks;
 use settee_database::{Catalog, Database, DatabaseOptions, DocUpdate, EditMode, Layout, Work};
 use settee_design::{Language, Limits};
 use settee_mango::index::edit::{self, NewIndex};
-use settee_mango::{DocumentSink, FindOptions, MangoLanguage, Outcome, find};
+use settee_mango::{DocumentSink, FindOptions, MangoLanguage, Outcome, Readers, TextSearch, find};
 use settee_model::json::Json;
 use settee_model::{Document, RevisionHasher};
+use settee_search::Searches;
 use settee_storage::memory::MemoryEngine;
-use settee_views::{Settings, Views};
+use settee_views::{Log, Settings, Views};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -45,13 +46,17 @@ fn main() -> Result<(), Failure> {
         limits: Limits::default(),
         seed: 1,
     };
-    let views = Views::new(catalog, languages, Tasks::new(|| 0), Arc::new(|_| {}), settings);
+    let (tasks, log): (Tasks, Log) = (Tasks::new(|| 0), Arc::new(|_| {}));
+    let views = Arc::new(Views::new(catalog, languages, tasks.clone(), Arc::clone(&log), settings));
+    let searches = Searches::new(Arc::clone(&views), tasks, log, 1 << 20, 1);
+    let search = TextSearch { text: false, nouveau: false };
+    let readers = Readers { views: &views, searches: &searches, search };
     write(&database, documents)?;
     for field in ["group", "team"] {
         let index = Json::parse(format!(r#"{{"index":{{"fields":["{field}"]}},"name":"{field}"}}"#).as_bytes())?;
-        edit::create(&database, &NewIndex::parse(index.value())?)?;
+        edit::create(&database, &NewIndex::parse(index.value(), search)?)?;
         let start = Instant::now();
-        find_all(&views, &database, &format!(r#"{{"selector":{{"{field}":-1}}}}"#))?;
+        find_all(readers, &database, &format!(r#"{{"selector":{{"{field}":-1}}}}"#))?;
         println!("index on {field}: {:.0} documents/s", documents as f64 / start.elapsed().as_secs_f64());
     }
     // Ten documents of each group, each group in another place.
@@ -70,7 +75,7 @@ fn main() -> Result<(), Failure> {
     ];
     for (name, query) in cases {
         let start = Instant::now();
-        let (found, examined) = find_all(&views, &database, &query)?;
+        let (found, examined) = find_all(readers, &database, &query)?;
         println!("{name}: {found} documents, {examined} examined, {:.2} ms", start.elapsed().as_secs_f64() * 1e3);
     }
     Ok(())
@@ -94,10 +99,10 @@ fn write(database: &Arc<Database>, documents: usize) -> Result<(), Failure> {
 }
 
 /// The number of documents that were found and how many were examined, of rows or of documents.
-fn find_all(views: &Views, database: &Arc<Database>, query: &str) -> Result<(u64, u64), Failure> {
+fn find_all(readers: Readers<'_>, database: &Arc<Database>, query: &str) -> Result<(u64, u64), Failure> {
     let options = FindOptions::parse(Json::parse(query.as_bytes())?.value())?;
     let mut count = Count(0);
-    let examined = match find(views, database, &options, &mut count)? {
+    let examined = match find(readers, database, &options, &mut count)? {
         Outcome::Nothing => 0,
         Outcome::Found(found) => found.stats.keys_examined,
     };

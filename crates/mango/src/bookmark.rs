@@ -30,6 +30,15 @@ pub(crate) enum Bookmark {
         /// The id of the document.
         id: String,
     },
+    /// In the order of a text index.
+    Text {
+        /// The id of the design document.
+        design: String,
+        /// The name of the index.
+        name: String,
+        /// The place, as the search says it.
+        place: String,
+    },
 }
 
 impl Bookmark {
@@ -51,6 +60,9 @@ impl Bookmark {
                 key: Json::trusted(key.raw().to_vec()),
                 id: text(*id)?,
             }),
+            [design, name, place] => {
+                Ok(Self::Text { design: text(*design)?, name: text(*name)?, place: text(*place)? })
+            }
             _ => Err(invalid()),
         }
     }
@@ -68,6 +80,13 @@ impl Bookmark {
                 out.extend_from_slice(key.as_bytes());
                 out.push(b',');
                 write_string(&mut out, id);
+            }
+            Self::Text { design, name, place } => {
+                write_string(&mut out, design);
+                out.push(b',');
+                write_string(&mut out, name);
+                out.push(b',');
+                write_string(&mut out, place);
             }
         }
         out.push(b']');
@@ -115,7 +134,8 @@ mod tests {
                 key: key.clone(),
                 id: id.to_owned(),
             };
-            for bookmark in [Bookmark::Primary { id: id.to_owned() }, index] {
+            let text = Bookmark::Text { design: "_design/d".to_owned(), name: "n".to_owned(), place: id.to_owned() };
+            for bookmark in [Bookmark::Primary { id: id.to_owned() }, index, text] {
                 assert_eq!(Bookmark::parse(&bookmark.to_text()), Ok(bookmark));
             }
         }

@@ -5,6 +5,7 @@
 
 use settee_database::DatabaseError;
 use settee_model::partition::IllegalPartition;
+use settee_search::SearchError;
 use settee_views::ViewError;
 
 use crate::selector::{MAX_CONDITIONS, MAX_DEPTH, MAX_EXPRESSIONS, MAX_NAME_BYTES};
@@ -125,6 +126,27 @@ pub enum Refusal {
     /// The definition of an index is no object.
     #[error("JSON indexes must be an object, not: {0}")]
     IndexNotAnObject(String),
+    /// The definition of a text index is no object.
+    #[error("Text indexes must be an object, not: {0}")]
+    TextIndexNotAnObject(String),
+    /// The fields of a text index have other names and types than there are.
+    #[error(
+        "Text Index field definitions must be of the form \
+         {{\"name\": \"non-empty fieldname\", \"type\": \"boolean,number, or string\"}}. Def: {0}"
+    )]
+    InvalidTextFields(String),
+    /// An operator that no text index can look for.
+    #[error("Invalid text operator: {0}")]
+    InvalidTextOperator(&'static str),
+    /// Several text indexes could answer.
+    #[error("You must specify an index with the `use_index` parameter.")]
+    MultipleTextIndexes,
+    /// A sort of a text index says no type, and none can be guessed.
+    #[error("Unspecified or ambiguous sort type. Try appending :number or :string to the sort field. {0}")]
+    TextSort(String),
+    /// The search index refused the query.
+    #[error("{0}")]
+    TextSearch(String),
     /// A name that is empty.
     #[error("Index name or ddoc cannot be empty string")]
     EmptyName,
@@ -150,7 +172,7 @@ impl Refusal {
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
-            Self::InvalidOperator(_) => "invalid_operator",
+            Self::InvalidOperator(_) | Self::InvalidTextOperator(_) => "invalid_operator",
             Self::NotSupported(_) => "not_supported",
             Self::BadArgument { .. } => "bad_arg",
             Self::MissingFieldName
@@ -183,7 +205,12 @@ impl Refusal {
             Self::NoFallbackWithoutIndex
             | Self::UnsuitableIndex(_)
             | Self::IndexNotAnObject(_)
+            | Self::TextIndexNotAnObject(_)
             | Self::InvalidIndexType(_) => "invalid_index",
+            Self::InvalidTextFields(_) => "invalid_index_fields_definition",
+            Self::MultipleTextIndexes => "multiple_text_indexes",
+            Self::TextSort(_) => "text_sort_error",
+            Self::TextSearch(_) => "text_search_error",
             Self::NotPartitioned => "query_parse_error",
             Self::PartitionedIndex => "bad_request",
             Self::EmptyName => "invalid_empty_string",
@@ -216,6 +243,9 @@ pub enum MangoError {
     /// An index could not be built or read.
     #[error(transparent)]
     View(#[from] ViewError),
+    /// A text index could not be built or read.
+    #[error(transparent)]
+    Search(#[from] SearchError),
 }
 
 /// The result of a query or of work on an index.

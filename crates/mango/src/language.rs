@@ -6,11 +6,13 @@
 
 use settee_design::{
     Allowance, CompileError, DesignProgram, DesignSource, DocumentBatch, Emissions, Language, Limits, MapFailure,
-    MapSource, Program, Reducer, RunError, TakeRows,
+    MapSource, Program, Reducer, RunError, SearchKind, TakeRows,
 };
 use settee_model::json::{Json, Value};
 
 use crate::index::{Definition, LANGUAGE};
+use crate::text::definition::TextDefinition;
+use crate::text::fields::Mapper;
 use crate::validation::{self, Validation};
 
 /// The language `query`.
@@ -26,6 +28,20 @@ impl Language for MangoLanguage {
         let definition = |text: &str| Definition::of_view(Json::parse(text.as_bytes()).ok()?.value());
         let definitions = source.functions.iter().map(|function| definition(function)).collect();
         Ok(Box::new(Definitions { definitions, limits, key: Vec::new() }))
+    }
+
+    fn index_program(
+        &self,
+        kind: SearchKind,
+        source: &MapSource,
+        limits: Limits,
+    ) -> Result<Box<dyn Program>, CompileError> {
+        let mapper = |text: &str| {
+            let definition = TextDefinition::parse(kind, Json::parse(text.as_bytes()).ok()?.value()).ok()?;
+            Some((Mapper::new(&definition), definition))
+        };
+        let mappers = source.functions.iter().map(|function| mapper(function)).collect();
+        Ok(Box::new(TextDefinitions { mappers, limits }))
     }
 
     fn reducer(&self, source: &str, _: Limits) -> Result<Box<dyn Reducer>, CompileError> {
@@ -71,6 +87,50 @@ impl Program for Definitions {
                 }
                 match allowance.take(self.key.len(), NULL.len()) {
                     Ok(()) => output.push(index, function, &self.key, NULL),
+                    Err(excess) => {
+                        output.failures.push(MapFailure { document: index, function, message: excess.to_string() });
+                    }
+                }
+                output.hand_on(&self.limits, take)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The definitions of text indexes, ready to make fields.
+struct TextDefinitions {
+    mappers: Vec<Option<(Mapper, TextDefinition)>>,
+    limits: Limits,
+}
+
+impl Program for TextDefinitions {
+    fn map_in_parts(
+        &mut self,
+        batch: &DocumentBatch,
+        output: &mut Emissions,
+        take: &mut TakeRows<'_>,
+    ) -> Result<(), RunError> {
+        for (index, document) in (0..).zip(batch.iter()) {
+            if document.id.starts_with("_design/") {
+                continue;
+            }
+            let value = Value::trusted(document.json);
+            for (function, mapper) in (0..).zip(&self.mappers) {
+                let Some((mapper, definition)) = mapper else { continue };
+                if definition.filter.as_ref().is_some_and(|filter| !filter.matches(value)) {
+                    continue;
+                }
+                let mut allowance = Allowance::new(self.limits);
+                let mut counted = Ok(());
+                mapper.map(value, &mut |key, value| {
+                    if counted.is_ok() {
+                        counted = allowance.take(key.len(), value.len());
+                    }
+                });
+                // A document of which there is too much is not there at all.
+                match counted {
+                    Ok(()) => mapper.map(value, &mut |key, value| output.push(index, function, key, value)),
                     Err(excess) => {
                         output.failures.push(MapFailure { document: index, function, message: excess.to_string() });
                     }

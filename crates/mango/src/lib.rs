@@ -8,8 +8,8 @@
 //! 3. The `planner` chooses the index that CouchDB would choose and the ranges of it that are worth reading.
 //! 4. [`find`] reads documents by their ids or through a view, tests each, cuts it and hands it to a [`DocumentSink`].
 //!
-//! Indexes are views of the language [`MangoLanguage`], so that they are built, stored and counted like all views; its
-//! validation functions are selectors. This crate knows no HTTP and no clock, and keeps nothing between two queries.
+//! JSON indexes are views of the language [`MangoLanguage`] and text indexes its search indexes, so that they are built,
+//! stored and counted like all others; its validation functions are selectors. This crate knows no HTTP and no clock, and keeps nothing between two queries.
 
 mod bookmark;
 mod bounds;
@@ -26,10 +26,12 @@ mod selector;
 mod sort;
 #[cfg(test)]
 mod tests;
+mod text;
 mod validation;
 
 pub use error::{MangoError, Refusal};
-pub use execute::{DocumentSink, Found, Outcome, Stats, explain, find};
+pub use execute::{DocumentSink, Found, Outcome, Readers, Stats, explain, find};
+pub use index::TextSearch;
 pub use language::MangoLanguage;
 pub use options::{DEFAULT_LIMIT, FindOptions};
 pub use projection::Projection;

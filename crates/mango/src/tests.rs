@@ -5,6 +5,8 @@ mod edits;
 mod naive;
 mod plans;
 mod random;
+mod requests;
+mod scripts;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -14,17 +16,22 @@ use settee_database::{Catalog, Database, DatabaseOptions, DocUpdate, EditMode, L
 use settee_design::{Language, Limits};
 use settee_model::json::Json;
 use settee_model::{Document, RevisionHasher};
+use settee_search::Searches;
 use settee_storage::memory::MemoryEngine;
 use settee_views::{Settings, Views};
 
 use crate::index::edit::{self, NewIndex};
-use crate::{DocumentSink, FindOptions, Found, MangoError, MangoLanguage, Outcome, explain, find};
+use crate::{DocumentSink, FindOptions, Found, MangoError, MangoLanguage, Outcome, Readers, TextSearch, explain, find};
 
 /// A database with its indexes.
 struct Place {
     database: Arc<Database>,
-    views: Views,
+    views: Arc<Views>,
+    searches: Searches,
 }
+
+/// All types of text indexes are served.
+const SEARCH: TextSearch = TextSearch { text: true, nouveau: true };
 
 /// An answer, copied.
 struct Page {
@@ -70,13 +77,18 @@ impl Place {
             limits: Limits::default(),
             seed: 1,
         };
-        let views = Views::new(catalog, languages, Tasks::new(|| 0), Arc::new(|_| {}), settings);
-        Self { database, views }
+        let (tasks, log): (Tasks, settee_views::Log) = (Tasks::new(|| 0), Arc::new(|_| {}));
+        let views = Arc::new(Views::new(catalog, languages, tasks.clone(), Arc::clone(&log), settings));
+        let searches = Searches::new(Arc::clone(&views), tasks, log, 1 << 20, 1);
+        Self { database, views, searches }
     }
 
     fn write(&self, text: &str) {
         let mut document = Document::parse(json(text).value()).unwrap();
         let id = document.id.take().unwrap();
+        // Whoever writes knows what is there.
+        let head = self.database.read().unwrap().head(&id).unwrap();
+        document.rev = document.rev.or(head.filter(|head| !head.stored.deleted).map(|head| head.rev));
         let mode = EditMode::Interactive;
         let update = DocUpdate::prepare(id, document, mode, &mut RevisionHasher::default()).unwrap();
         self.database.update(Work::Documents(vec![update])).unwrap();
@@ -84,13 +96,14 @@ impl Place {
 
     fn index(&self, definition: &str, name: &str) {
         let body = json(&format!(r#"{{"index":{definition},"name":"{name}","ddoc":"d{name}"}}"#));
-        edit::create(&self.database, &NewIndex::parse(body.value()).unwrap()).unwrap();
+        edit::create(&self.database, &NewIndex::parse(body.value(), SEARCH).unwrap()).unwrap();
     }
 
     fn find(&self, body: &str) -> Result<Page, MangoError> {
         let options = FindOptions::parse(json(body).value())?;
         let mut documents = Documents::default();
-        let outcome = find(&self.views, &self.database, &options, &mut documents)?;
+        let readers = Readers { views: &self.views, searches: &self.searches, search: SEARCH };
+        let outcome = find(readers, &self.database, &options, &mut documents)?;
         let found = match outcome {
             Outcome::Nothing => None,
             Outcome::Found(found) => Some(found),
@@ -100,6 +113,6 @@ impl Place {
 
     fn explain(&self, body: &str) -> Json {
         let options = FindOptions::parse(json(body).value()).unwrap();
-        Json::parse(&explain(&self.database, &options).unwrap()).unwrap()
+        Json::parse(&explain(&self.database, SEARCH, &options).unwrap()).unwrap()
     }
 }

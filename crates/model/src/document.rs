@@ -36,7 +36,7 @@ pub struct Document {
 pub struct Revisions {
     /// Generation of the newest.
     pub start: u64,
-    /// Hashes, newest first; at least one, and no more than there are generations.
+    /// Hashes, newest first; at least one, and no more than there are generations, from 0.
     pub hashes: Vec<RevHash>,
 }
 
@@ -268,9 +268,8 @@ fn parse_revisions(value: Value<'_>) -> Result<Option<Revisions>, InvalidRevisio
         .collect::<Result<Vec<_>, _>>()?;
     match hashes.len() as u64 {
         0 => Ok(None),
-        // Local documents stay at generation 0.
-        1 => Ok(Some(Revisions { start, hashes })),
-        ids if ids > start => Err(InvalidRevisions::TooManyIds),
+        // Some clients begin with generation 0, where local documents stay.
+        ids if ids > start + 1 => Err(InvalidRevisions::TooManyIds),
         _ => Ok(Some(Revisions { start, hashes })),
     }
 }

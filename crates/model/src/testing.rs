@@ -1,8 +1,11 @@
-//! What random tests share: a seeded generator and random JSON text. Main type: [`Random`]. Nothing but tests uses it.
+//! What tests share: a seeded generator and random JSON text ([`Random`]), and texts that are kept in files
+//! ([`check_file`]). Nothing but tests uses it.
 //!
 //! Every run takes a new seed and prints it (the test harness shows it when the test fails). `SETTEE_SEED=…` repeats a run.
 
+use std::fs;
 use std::hash::{BuildHasher, RandomState};
+use std::path::Path;
 
 /// Numbers that look random (SplitMix64).
 #[derive(Clone, Debug)]
@@ -194,6 +197,21 @@ const FUZZ_ROUNDS: u64 = 20_000;
 
 /// Inputs of [`fuzz`] grow no longer than this.
 const FUZZ_BYTES: usize = 400;
+
+/// Compares `text` with the file of this name in the folder of tests `folder`. `SETTEE_UPDATE=1` writes the file instead, so
+/// that the difference is reviewed with the change that made it.
+#[track_caller]
+pub fn check_file(folder: &str, name: &str, text: &str) {
+    let path = Path::new(folder).join(name);
+    if std::env::var_os("SETTEE_UPDATE").is_some() {
+        fs::write(&path, text).expect("tests may write beside their sources");
+    }
+    let expected = fs::read_to_string(&path).unwrap_or_default();
+    for (number, (line, expected)) in text.lines().zip(expected.lines()).enumerate() {
+        assert_eq!(line, expected, "{name}:{}; if this is meant, run again with SETTEE_UPDATE=1", number + 1);
+    }
+    assert_eq!(text.lines().count(), expected.lines().count(), "{name}; if this is meant: SETTEE_UPDATE=1");
+}
 
 /// Hands `check` inputs that are made of `seeds`: bytes are changed, removed, repeated, exchanged with those of other
 /// inputs, and `words` put in. A check that panics fails the test, which then shows the input.

@@ -3,10 +3,10 @@
 use bumpalo::collections::Vec as ArenaVec;
 
 use super::convert::{self, strict_equal, truthy};
-use super::run::{Run, Stop, count};
+use super::run::{Run, count};
 use super::tree::{Expression, Method, Visit, Visitor};
 use super::value::{Array, Val};
-use crate::reason::Reason;
+use crate::reason::{Reason, Stop};
 
 impl<'a> Run<'a, '_> {
     /// A method of an array.

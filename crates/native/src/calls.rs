@@ -2,15 +2,16 @@
 
 use bumpalo::collections::Vec as ArenaVec;
 
+use super::code_units;
 use super::convert::{self, truthy};
 use super::date;
 use super::inherited;
 use super::numbers;
-use super::run::{Run, Stop, count};
+use super::run::{Run, count};
 use super::tree::{Builtin, Expression, Math, Method};
 use super::value::{Array, Packed, Val};
 use super::write;
-use crate::reason::Reason;
+use crate::reason::{Reason, Stop};
 
 impl<'a> Run<'a, '_> {
     /// A function of the global environment.
@@ -18,6 +19,14 @@ impl<'a> Run<'a, '_> {
         match builtin {
             Builtin::Emit => {
                 self.emit_call(arguments)?;
+                return Ok(Val::Undefined);
+            }
+            Builtin::IndexTyped => {
+                self.index_typed(arguments)?;
+                return Ok(Val::Undefined);
+            }
+            Builtin::IndexNamed => {
+                self.index_named(arguments)?;
                 return Ok(Val::Undefined);
             }
             Builtin::Math(function) => {
@@ -279,6 +288,6 @@ impl<'a> Run<'a, '_> {
 fn trim_start(text: &[u8]) -> Result<&[u8], Stop> {
     match text.first() {
         Some(first) if first.is_ascii_graphic() => Ok(text),
-        _ => Ok(convert::as_str(text)?.trim_start_matches(convert::is_space).as_bytes()),
+        _ => Ok(code_units::as_str(text)?.trim_start_matches(code_units::is_space).as_bytes()),
     }
 }

@@ -7,12 +7,12 @@ use std::cmp::Ordering;
 
 use bumpalo::Bump;
 
-use super::run::Stop;
-use super::value::{Array, Lazy, Object, Steps, Val};
-use crate::reason::Reason;
+use super::value::{Array, Lazy, Object, Val};
+use crate::code_units;
+use crate::reason::{Reason, Steps, Stop};
 use crate::text;
 
-/// How deep arrays may nest that become text.
+/// The depth to which arrays may nest that become text.
 const JOIN_DEPTH: usize = 16;
 
 /// Longer texts of numbers are left to the engine.
@@ -262,34 +262,14 @@ pub(super) fn compare_text(left: &[u8], right: &[u8]) -> Result<Ordering, Stop> 
     // Only characters beyond the first plane sort differently, against those from U+E000 on.
     let high = |text: &[u8]| text.iter().any(|byte| *byte >= 0xee);
     if order != Ordering::Equal && (high(left) || high(right)) {
-        return Ok(as_str(left)?.encode_utf16().cmp(as_str(right)?.encode_utf16()));
+        return Ok(code_units::as_str(left)?.encode_utf16().cmp(code_units::as_str(right)?.encode_utf16()));
     }
     Ok(order)
 }
 
-pub(super) fn as_str(text: &[u8]) -> Result<&str, Stop> {
-    std::str::from_utf8(text).map_err(|_| Stop::BailOut(Reason::Conversion))
-}
-
-/// Whether a character is white space or a line end of the language.
-pub(super) fn is_space(character: char) -> bool {
-    matches!(
-        character,
-        '\t'..='\r' | ' ' | '\u{a0}' | '\u{1680}' | '\u{2000}'..='\u{200a}' | '\u{2028}' | '\u{2029}' | '\u{202f}'
-            | '\u{205f}' | '\u{3000}' | '\u{feff}'
-    )
-}
-
-pub(super) fn trim(text: &[u8]) -> Result<&[u8], Stop> {
-    match (text.first(), text.last()) {
-        (Some(first), Some(last)) if first.is_ascii_graphic() && last.is_ascii_graphic() => Ok(text),
-        _ => Ok(as_str(text)?.trim_matches(is_space).as_bytes()),
-    }
-}
-
 /// `StringToNumber`.
 pub(super) fn text_to_number(text: &[u8]) -> Result<f64, Stop> {
-    let text = trim(text)?;
+    let text = code_units::trim(text)?;
     if text.is_empty() {
         return Ok(0.0);
     }
@@ -315,7 +295,7 @@ pub(super) fn parse_decimal(text: &[u8]) -> Result<f64, Stop> {
     if text.len() > NUMBER_BYTES {
         return Err(Stop::BailOut(Reason::Conversion));
     }
-    as_str(text)?.parse().map_err(|_| Stop::BailOut(Reason::Conversion))
+    code_units::as_str(text)?.parse().map_err(|_| Stop::BailOut(Reason::Conversion))
 }
 
 /// The number of bytes at the beginning are an unsigned decimal literal; 0 if there is none.

@@ -4,8 +4,7 @@
 
 use settee_model::calendar::Day;
 
-use super::run::Stop;
-use crate::reason::Reason;
+use crate::reason::{Reason, Stop};
 
 const DAY_MS: f64 = 86_400_000.0;
 

@@ -1,8 +1,7 @@
 //! Names that values have without owning them: methods and such. A test compares them with the engine's.
 
-use super::run::Stop;
 use super::value::Val;
-use crate::reason::Reason;
+use crate::reason::{Reason, Stop};
 
 /// Whether objects have `name` from their prototype.
 pub(super) fn by_objects(name: &[u8]) -> bool {

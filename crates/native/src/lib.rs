@@ -13,12 +13,14 @@
 
 mod arrays;
 mod calls;
+mod code_units;
 mod compile;
 mod convert;
 mod date;
 mod inherited;
 mod numbers;
 mod pattern;
+mod pattern_methods;
 mod reason;
 mod run;
 mod strings;
@@ -29,9 +31,10 @@ mod write;
 
 use bumpalo::Bump;
 
-use self::run::{Run, Sink, Stop};
+use self::reason::{Steps, Stop};
+use self::run::{Run, Sink};
 use self::tree::Program;
-use self::value::{Lazy, Steps};
+use self::value::Lazy;
 
 pub use self::compile::Refused;
 pub use self::reason::Reason;
@@ -51,7 +54,7 @@ pub struct NativeFunction {
     program: Program,
 }
 
-/// How a call ended.
+/// The end of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mapped {
     /// Its rows and lines were given to the sink.
@@ -60,6 +63,18 @@ pub enum Mapped {
     Threw(String),
     /// The engine shall run the function on this document. What the sink was given does not count.
     BailedOut(Reason),
+}
+
+/// The place that a function is for: what it calls to hand over what it makes of a document.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Environment {
+    /// A view: `emit(key, value)`.
+    #[default]
+    View,
+    /// A search index of Nouveau: `index(type, name, value, options)`, a row with the key `[type,name,options]`.
+    Nouveau,
+    /// An older one: `index(name, value, options)`, a row with the key `[name,options]`.
+    Clouseau,
 }
 
 /// Memory that documents use one after another.
@@ -90,8 +105,8 @@ impl NativeFunction {
     ///
     /// # Errors
     /// When it is not; the text says why.
-    pub fn compile(source: &str) -> Result<Self, Refused> {
-        compile::compile(source).map(|program| Self { program })
+    pub fn compile(source: &str, environment: Environment) -> Result<Self, Refused> {
+        compile::compile(source, environment).map(|program| Self { program })
     }
 
     /// Runs the function on a document.

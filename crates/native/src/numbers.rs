@@ -1,9 +1,8 @@
 //! Arithmetic with ECMAScript's rules.
 
 use super::convert::{to_int32, to_uint32};
-use super::run::Stop;
 use super::tree::{Binary, Math};
-use crate::reason::Reason;
+use crate::reason::{Reason, Stop};
 
 /// The four basic operations; nothing for other operators.
 #[inline]

@@ -1,4 +1,5 @@
-//! [`Reason`]: why a native run bails out, so that the engine runs the function on the document.
+//! [`Reason`]: why a native run bails out, so that the engine runs the function on the document; [`Stop`]: that it does;
+//! [`Steps`]: when it has taken too long.
 
 /// The reasons to bail out: things that the evaluator does not do exactly as the engine. Counted, and shown to who asks
 /// why a view is slow.
@@ -45,6 +46,14 @@ pub enum Reason {
     Json,
 }
 
+/// Why evaluation does not go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// The engine shall do it. Also, while a chain is left because something before `?.` is not there, that the rest of it
+    /// is not evaluated.
+    BailOut(Reason),
+}
+
 impl Reason {
     /// The reason in words.
     #[must_use]
@@ -70,5 +79,26 @@ impl Reason {
             Self::Pattern => "a regular expression on an unusual text",
             Self::Json => "a value without a plain JSON text",
         }
+    }
+}
+
+/// The limits that are left to a call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Steps {
+    pub(crate) steps: usize,
+    pub(crate) bytes: usize,
+}
+
+impl Steps {
+    #[inline]
+    pub(crate) fn pay(&mut self, steps: usize) -> Result<(), Stop> {
+        self.steps = self.steps.checked_sub(steps).ok_or(Stop::BailOut(Reason::Steps))?;
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn take_bytes(&mut self, bytes: usize) -> Result<(), Stop> {
+        self.bytes = self.bytes.checked_sub(bytes).ok_or(Stop::BailOut(Reason::Memory))?;
+        Ok(())
     }
 }

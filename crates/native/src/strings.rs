@@ -1,64 +1,13 @@
-//! Methods of strings. Positions count UTF-16 code units, as in the language; halves of a pair end the run.
+//! Methods of strings. Positions count UTF-16 code units, as in the language.
 
 use bumpalo::collections::Vec as ArenaVec;
 
-use super::convert::{self, as_str};
+use super::code_units::{as_str, byte_at, length, slice, trim, unit, unit_at};
 use super::numbers;
-use super::run::{Run, Stop, count};
+use super::run::{Run, count};
 use super::tree::{Expression, Method};
 use super::value::{Array, Val};
-use crate::reason::Reason;
-
-/// The length in code units.
-pub(super) fn length(text: &[u8]) -> Result<usize, Stop> {
-    if text.is_ascii() { Ok(text.len()) } else { Ok(as_str(text)?.encode_utf16().count()) }
-}
-
-/// The string of the code unit at `index`.
-pub(super) fn unit(text: &[u8], index: usize) -> Result<Option<&[u8]>, Stop> {
-    if text.is_ascii() {
-        return Ok(text.get(index..=index));
-    }
-    if index >= length(text)? {
-        return Ok(None);
-    }
-    slice(text, index, index + 1).map(Some)
-}
-
-/// The code units from `start` to `end`, which must not be beyond the length.
-fn slice(text: &[u8], start: usize, end: usize) -> Result<&[u8], Stop> {
-    if start >= end {
-        return Ok(b"");
-    }
-    if text.is_ascii() {
-        return text.get(start..end).ok_or(Stop::BailOut(Reason::Text));
-    }
-    let (start, end) = (byte_at(text, start)?, byte_at(text, end)?);
-    text.get(start..end).ok_or(Stop::BailOut(Reason::Text))
-}
-
-/// Where the code unit `index` begins.
-fn byte_at(text: &[u8], index: usize) -> Result<usize, Stop> {
-    if text.is_ascii() {
-        return Ok(index.min(text.len()));
-    }
-    let mut units = 0;
-    for (at, character) in as_str(text)?.char_indices() {
-        if units == index {
-            return Ok(at);
-        }
-        if units > index {
-            return Err(Stop::BailOut(Reason::Text));
-        }
-        units += character.len_utf16();
-    }
-    if units == index { Ok(text.len()) } else { Err(Stop::BailOut(Reason::Text)) }
-}
-
-/// The code unit that begins at byte `at`.
-fn unit_at(text: &[u8], at: usize) -> Result<usize, Stop> {
-    length(text.get(..at).ok_or(Stop::BailOut(Reason::Text))?)
-}
+use crate::reason::{Reason, Stop};
 
 /// A position that counts from the end if it is negative.
 fn relative(position: f64, length: usize) -> usize {
@@ -116,7 +65,7 @@ impl<'a> Run<'a, '_> {
             }
             Method::ToLowerCase => Val::Text(self.change_case(text, lower)?),
             Method::ToUpperCase => Val::Text(self.change_case(text, upper)?),
-            Method::Trim => Val::Text(convert::trim(text)?),
+            Method::Trim => Val::Text(trim(text)?),
             Method::Split => self.split(text, first, second)?,
             Method::Replace => self.replace(text, first, second)?,
             Method::Match | Method::Search => self.search(text, method, first)?,

@@ -24,7 +24,7 @@ pub(super) struct Function {
     /// Variables of `let` and `const`, which have no value before their declarations run.
     pub(super) unset: Vec<u16>,
     pub(super) body: Vec<Statement>,
-    /// How deep its evaluation nests.
+    /// The depth to which its evaluation nests.
     pub(super) depth: u16,
 }
 
@@ -232,6 +232,10 @@ pub(super) enum Binary {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Builtin {
     Emit,
+    /// `index` with a type before the name.
+    IndexTyped,
+    /// `index` without one.
+    IndexNamed,
     Log,
     Sum,
     Stringify,

@@ -10,9 +10,8 @@ use bumpalo::collections::Vec as ArenaVec;
 use settee_model::json;
 
 use super::pattern::Pattern;
-use super::run::Stop;
 use super::tree::Name;
-use crate::reason::Reason;
+use crate::reason::{Steps, Stop};
 use crate::text;
 
 /// A value.
@@ -398,27 +397,6 @@ impl<'a> Object<'a> {
         names.extend(members.iter().map(|(name, _)| *name));
         order_names(&mut names);
         names
-    }
-}
-
-/// The limits that are left to a call.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Steps {
-    pub(super) steps: usize,
-    pub(super) bytes: usize,
-}
-
-impl Steps {
-    #[inline]
-    pub(super) fn pay(&mut self, steps: usize) -> Result<(), Stop> {
-        self.steps = self.steps.checked_sub(steps).ok_or(Stop::BailOut(Reason::Steps))?;
-        Ok(())
-    }
-
-    #[inline]
-    pub(super) fn take_bytes(&mut self, bytes: usize) -> Result<(), Stop> {
-        self.bytes = self.bytes.checked_sub(bytes).ok_or(Stop::BailOut(Reason::Memory))?;
-        Ok(())
     }
 }
 

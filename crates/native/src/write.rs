@@ -4,9 +4,8 @@ use bumpalo::Bump;
 use settee_model::json::{self, MAX_DEPTH};
 
 use super::date;
-use super::run::Stop;
-use super::value::{Steps, Val};
-use crate::reason::Reason;
+use super::value::Val;
+use crate::reason::{Reason, Steps, Stop};
 use crate::text;
 
 /// Appends `value`; `null` for what has no text.

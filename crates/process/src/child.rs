@@ -1,6 +1,6 @@
 //! One query server process: [`Process`]. Starts it, feeds it commands and takes its answers ([`Process::exchange`]), kills it.
 //!
-//! What commands mean is the business of others; here an answer is a line of JSON that is neither a log line nor an error.
+//! The meaning of commands is the business of others; here an answer is a line of JSON that is neither a log line nor an error.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use settee_model::json::{self, Kind, Value};
 
-use crate::language::{Log, Settings};
+use crate::settings::{Log, Settings};
 
 /// The size that the system is asked for each pipe; the default of Linux is a sixteenth of it.
 const PIPE_BYTES: usize = 1 << 20;
@@ -21,7 +21,7 @@ const PIPE_BYTES: usize = 1 << 20;
 /// Commands are collected up to this length before they are written.
 const WRITE_BYTES: usize = 128 << 10;
 
-/// How much is read at a time.
+/// The bytes that are read at a time.
 const READ_BYTES: usize = 64 << 10;
 
 /// The longest line that a server may answer. An answer holds all rows of one document, and is copied once or twice; half

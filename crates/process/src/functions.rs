@@ -11,9 +11,9 @@ use settee_design::{
 };
 use settee_model::json::{self, Value};
 
-use crate::child::Failure;
-use crate::language::{Shared, run_error};
+use crate::child::{Failure, excerpt};
 use crate::pool::{Lease, Server, Use};
+use crate::shared::{Shared, run_error};
 
 /// Documents of one question to a filter.
 const FILTER_DOCUMENTS: usize = 100;
@@ -106,7 +106,7 @@ impl Calls {
     /// The process has answered something strange, and ends.
     fn garbled(&self, lease: &mut Lease, path: &[&str], answer: &[u8]) -> CallError {
         lease.discard();
-        let what = format!("it answered {}", crate::child::excerpt(answer));
+        let what = format!("it answered {}", excerpt(answer));
         let language = Arc::clone(&self.shared.pool.language);
         self.call_error(Failure::Garbled { language, what }, path)
     }

@@ -27,5 +27,8 @@ mod pool;
 mod projection;
 mod python;
 mod reduce;
+mod settings;
+mod shared;
 
-pub use language::{Log, QueryServer, ReduceLimit, Settings};
+pub use language::QueryServer;
+pub use settings::{Log, ReduceLimit, Settings};

@@ -9,13 +9,9 @@ use settee_design::{
 use settee_model::json::{Kind, Value};
 
 use crate::child::{Exchange, Failure, Problem, Process, excerpt};
-use crate::language::{Shared, run_error, unavailable};
 use crate::pool::Use;
 use crate::projection::Projection;
-
-/// The names of programs with and without a projection: it makes no other difference than that of time.
-pub(crate) const PROJECTED: &str = "projected";
-pub(crate) const WHOLE: &str = "whole";
+use crate::shared::{Shared, run_error, unavailable};
 
 /// The most bytes that functions may log about one batch.
 const LOG_BYTES: usize = 1 << 20;

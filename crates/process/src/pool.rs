@@ -8,7 +8,7 @@ use parking_lot::{Condvar, Mutex};
 use settee_design::{MapSource, Shares};
 
 use crate::child::{Failure, Process};
-use crate::language::{Log, Settings};
+use crate::settings::{Log, Settings};
 
 /// The longest time that somebody waits for others to end.
 const WAIT_MAX: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! What of a document a query server is sent: [`Projection`]. An interpreter spends most of its time on big documents with
+//! The part of a document that a query server is sent: [`Projection`]. An interpreter spends most of its time on big documents with
 //! reading them, also where a function looks at two members. It knows no language; which members those are is found out
 //! elsewhere.
 
@@ -8,6 +8,10 @@ use settee_design::MapSource;
 use settee_model::json::Value;
 
 use crate::python;
+
+/// The names of programs with and without a projection: it makes no other difference than that of time.
+pub(crate) const PROJECTED: &str = "projected";
+pub(crate) const WHOLE: &str = "whole";
 
 /// The name that servers use in messages.
 const ALWAYS: [&str; 2] = ["_id", "_rev"];

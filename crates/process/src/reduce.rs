@@ -7,8 +7,8 @@ use settee_design::{Limits, ReduceRows, Reducer, RunError, overflow_text};
 use settee_model::json::{self, Value};
 
 use crate::child::{Exchange, Failure, Problem, excerpt};
-use crate::language::{Shared, run_error};
 use crate::pool::{Lease, Use};
+use crate::shared::{Shared, run_error};
 
 /// A reduce function. It is sent with each command, so every process will do.
 pub(crate) struct FunctionReducer {

@@ -5,11 +5,12 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use percent_encoding::{percent_decode_str, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use settee_model::base64;
 use settee_model::json::Value;
 
-use crate::peer::COMPONENT;
+/// The characters that may stay as they are in a segment of a path or in a value of a query.
+pub(crate) const COMPONENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// The place of a database.
 #[derive(Clone, PartialEq, Eq)]

@@ -22,6 +22,7 @@ mod spec;
 mod testing;
 mod text;
 mod transport;
+mod tuning;
 
 pub use crate::counters::{Counter, Counters, Tally};
 pub use crate::endpoint::{Auth, Endpoint, EndpointError, Local, Remote, Roles, User};
@@ -29,5 +30,6 @@ pub use crate::id::{IdError, Identity, ReplicationId};
 pub use crate::peer::{Download, List, Peer, PeerError, Reply, Verb};
 pub use crate::replicator::{Dependencies, JobState, ReplicateError, Replicated, Replicator, Settings, TaskState};
 pub use crate::session::{Control, Failure, Outcome, Places, Progress, Services, Session, Statistics};
-pub use crate::spec::{CancelTarget, Filter, Request, Spec, SpecError, Tuning};
+pub use crate::spec::{CancelTarget, Filter, Request, Spec, SpecError};
 pub use crate::transport::{Body, BoxFuture, Connect, Lasting, Transport, TransportError, empty_body, full_body};
+pub use crate::tuning::{SocketOptions, Tuning};

@@ -1,7 +1,7 @@
 //! [`Peer`]: a database that is spoken to by the protocol.
 //!
 //! Exchanges whose outcome is unclear are tried again with growing waits; everything that is asked here may be done twice.
-//! What the answers mean for a replication is not decided here.
+//! The meaning of answers for a replication is not decided here.
 
 mod auth;
 mod changes;
@@ -24,21 +24,18 @@ use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, RETRY_AFTER, SE
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::BodyExt;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::utf8_percent_encode;
 use settee_model::json::{Json, Value};
 use tokio::sync::mpsc;
 
-use crate::endpoint::Endpoint;
-use crate::spec::Tuning;
+use crate::endpoint::{COMPONENT, Endpoint};
 use crate::transport::{Body, Lasting, Transport, TransportError, full_body};
+use crate::tuning::Tuning;
 
 pub(crate) use changes::{ChangesQuery, Feed};
 pub(crate) use documents::{BulkDocs, Put, Refused, Wanted};
 pub(crate) use open_revs::{Arriving, OpenRevs};
 pub use plain::{Download, List, Reply, Verb};
-
-/// The characters that may stay as they are in a segment of a path or in a value of a query.
-pub(crate) const COMPONENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// The longest answer that is held in memory as a whole.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
@@ -516,7 +513,7 @@ fn asked_wait_ms(response: &Response<Body>) -> Option<u64> {
     Some(seconds.saturating_mul(1000))
 }
 
-/// How often something is tried, and the waits in between.
+/// The tries of something, and the waits in between.
 pub(crate) struct Tries {
     left: u32,
     wait_ms: u64,

@@ -83,7 +83,7 @@ pub enum Control {
     Stop,
 }
 
-/// How a session ended.
+/// The end of a session.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// A one-shot replication is through. The members of the answer of `_replicate` behind `ok`: an object with

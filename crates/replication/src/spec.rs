@@ -9,7 +9,7 @@ use percent_encoding::percent_decode_str;
 use settee_model::json::{Json, Value};
 
 use crate::endpoint::{Endpoint, EndpointError, User};
-use crate::net::SocketOptions;
+use crate::tuning::{SocketOptions, Tuning};
 
 /// A request to replicate, or to stop replicating.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,46 +78,6 @@ pub enum Filter {
     DocIds(Vec<String>),
     /// Those that match a selector, an object.
     Selector(Json),
-}
-
-/// How a replication is carried out: the defaults come from the configuration, members of the request go before them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tuning {
-    /// Batches in flight.
-    pub worker_processes: usize,
-    /// Changes in a batch.
-    pub worker_batch_size: usize,
-    /// Connections to one peer at the same time.
-    pub http_connections: usize,
-    /// Milliseconds without a sign of life after which an exchange is given up.
-    pub connection_timeout_ms: u64,
-    /// How often an exchange is tried again.
-    pub retries_per_request: u32,
-    /// Milliseconds between checkpoints.
-    pub checkpoint_interval_ms: u64,
-    /// Whether checkpoints are read and written.
-    pub use_checkpoints: bool,
-    /// Whether `_bulk_get` is tried.
-    pub use_bulk_get: bool,
-    /// Options of sockets; those of the server without.
-    pub socket_options: Option<SocketOptions>,
-}
-
-impl Default for Tuning {
-    /// CouchDB's defaults.
-    fn default() -> Self {
-        Self {
-            worker_processes: 4,
-            worker_batch_size: 500,
-            http_connections: 20,
-            connection_timeout_ms: 30_000,
-            retries_per_request: 5,
-            checkpoint_interval_ms: 30_000,
-            use_checkpoints: true,
-            use_bulk_get: true,
-            socket_options: None,
-        }
-    }
 }
 
 /// The fault of a request.

@@ -1,10 +1,11 @@
 //! A naive model of a server of databases ([`Server`]) that speaks the protocol through [`Transport`], and a wrapper that
-//! makes exchanges fail ([`Faulty`]).
+//! makes exchanges fail ([`Faulty`]) and one that changes answers ([`Altering`]).
 //!
 //! The model keeps the leaves of each document with their histories in maps, and nothing else. It shares no code with the
 //! real server.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod altering;
 mod database;
 mod faulty;
 mod server;
@@ -19,12 +20,20 @@ use crate::endpoint::{Endpoint, User};
 use crate::id::{Identity, ReplicationId};
 use crate::peer::Peer;
 use crate::session::{Control, Outcome, Progress, Services, Session, Statistics};
-use crate::spec::{Spec, Tuning};
+use crate::spec::Spec;
 use crate::transport::Transport;
+use crate::tuning::Tuning;
 
+pub(crate) use altering::{Alteration, Altering, HARMFUL, HARMLESS, KINDS, in_pieces};
 pub(crate) use database::{Database, Leaf, Sequences};
 pub(crate) use faulty::{Fault, Faulty};
 pub(crate) use server::{Missing, Server};
+
+/// Compares `text` with the file of this name among the tables of tests.
+#[track_caller]
+pub(crate) fn check_file(name: &str, text: &str) {
+    settee_model::testing::check_file(concat!(env!("CARGO_MANIFEST_DIR"), "/src/testing"), name, text);
+}
 
 /// Services with a clock that stands still and ids that count.
 pub(crate) fn services() -> Services {

@@ -12,7 +12,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 
 use crate::endpoint::Endpoint;
-use crate::spec::Tuning;
+use crate::tuning::Tuning;
 
 /// A body that is streamed, in both directions.
 pub type Body = UnsyncBoxBody<Bytes, TransportError>;

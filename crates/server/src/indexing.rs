@@ -11,7 +11,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use settee_database::{Catalog, Database, DatabaseError, Happened};
 use settee_design::DesignDocument;
-use settee_settings::{Key, ken, key::Number, view_cleanup};
+use settee_search::{SearchError, Searches};
+use settee_settings::{Key, dreyfus, ken, key::Number, nouveau, view_cleanup};
 use settee_views::{Budget, Urgency, ViewError, Views, design_documents};
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -29,6 +30,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct Indexing {
     catalog: Arc<Catalog>,
     views: Arc<Views>,
+    searches: Arc<Searches>,
     configuration: Arc<Configuration>,
     /// The names of databases that have changed.
     changed: Mutex<BTreeSet<String>>,
@@ -53,15 +55,16 @@ struct IndexingSettings {
 }
 
 impl Indexing {
-    pub(crate) fn new(catalog: Arc<Catalog>, views: Arc<Views>, configuration: Arc<Configuration>) -> Arc<Self> {
+    pub(crate) fn new(views: Arc<Views>, searches: Arc<Searches>, configuration: Arc<Configuration>) -> Arc<Self> {
         let channels = |key: &Key<Number>| {
             let channels = key.of(configuration.as_ref());
             Semaphore::new(usize::try_from(channels).unwrap_or(Semaphore::MAX_PERMITS).min(Semaphore::MAX_PERMITS))
         };
         let (batch, incremental) = (channels(&ken::BATCH_CHANNELS), channels(&ken::INCREMENTAL_CHANNELS));
         Arc::new(Self {
-            catalog,
+            catalog: Arc::clone(views.catalog()),
             views,
+            searches,
             configuration,
             changed: Mutex::default(),
             news: Notify::new(),
@@ -94,8 +97,12 @@ impl Indexing {
     /// Ends builds; they write down what they have done.
     pub(crate) async fn stop(&self) {
         self.is_over.store(true, Ordering::Relaxed);
-        let views = Arc::clone(&self.views);
-        let stopped = tokio::time::timeout(TIMEOUT, spawn_blocking(move || views.stop())).await;
+        let (views, searches) = (Arc::clone(&self.views), Arc::clone(&self.searches));
+        let stop = move || {
+            views.stop();
+            searches.stop();
+        };
+        let stopped = tokio::time::timeout(TIMEOUT, spawn_blocking(stop)).await;
         if stopped.is_err() {
             tracing::warn!("a build of an index did not end; it goes on from its last checkpoint");
         }
@@ -150,7 +157,8 @@ impl Indexing {
             let mut seen = HashSet::new();
             // The first of an id is the winner.
             let winners = designs.into_iter().filter(|design| seen.insert(Arc::clone(&design.id)));
-            let kept = winners.filter(|design| design.autoupdate && !design.views.is_empty());
+            let has_indexes = |design: &DesignDocument| !design.views.is_empty() || !design.searches.is_empty();
+            let kept = winners.filter(|design| design.autoupdate && has_indexes(design));
             Ok::<_, ViewError>(kept.map(|design| (Arc::clone(&database), design)).collect())
         };
         designs().unwrap_or_else(|error| {
@@ -204,11 +212,43 @@ impl Indexing {
         if self.is_over.load(Ordering::Relaxed) {
             return None;
         }
-        spawn_blocking(move || indexing.views.lag(&database, &design).ok().flatten()).await.ok().flatten()
+        let lag = move || {
+            let views = indexing.views.lag(&database, &design).ok().flatten();
+            let searches = indexing.serves_searches().then(|| indexing.searches.lag(&database, &design));
+            views.max(searches.and_then(Result::ok).flatten())
+        };
+        spawn_blocking(lag).await.ok().flatten()
     }
 
     /// Whether there may be more to do.
     fn update(&self, database: &Arc<Database>, design: &DesignDocument) -> bool {
+        let views = self.update_views(database, design);
+        // Each goes on although the other one has failed.
+        self.update_searches(database, design) && views
+    }
+
+    /// Whether anybody could ask for search indexes.
+    fn serves_searches(&self) -> bool {
+        let configuration = self.configuration.as_ref();
+        nouveau::ENABLE.of(configuration) || dreyfus::ENABLE.of(configuration)
+    }
+
+    fn update_searches(&self, database: &Arc<Database>, design: &DesignDocument) -> bool {
+        if !self.serves_searches() {
+            return true;
+        }
+        match self.searches.update(database, design, Urgency::Background) {
+            Ok(()) => true,
+            Err(error) => {
+                if !error.is_end() {
+                    tracing::warn!(%error, database = database.name(), ddoc = %design.id, "a search index was not updated");
+                }
+                false
+            }
+        }
+    }
+
+    fn update_views(&self, database: &Arc<Database>, design: &DesignDocument) -> bool {
         match self.views.update(database, design, Urgency::Background) {
             Ok(()) => true,
             Err(ViewError::Stopped | ViewError::Paused | ViewError::Cancelled | ViewError::UnknownLanguage(_)) => false,
@@ -234,9 +274,11 @@ impl Indexing {
     fn collect(&self) {
         let grace_s = view_cleanup::GRACE.of(self.configuration.as_ref());
         let collect = |name: &str| {
-            let database = self.catalog.database(name)?;
+            let database = self.catalog.database(name).map_err(ViewError::from)?;
             let designs = design_documents(&database)?;
-            self.views.cleanup(&database, &designs, grace_s.saturating_mul(1_000_000))
+            let grace_us = grace_s.saturating_mul(1_000_000);
+            let removed = self.views.cleanup(&database, &designs, grace_us)?;
+            Ok::<_, SearchError>(removed + self.searches.cleanup(&database, &designs, grace_us)?)
         };
         let names = self.catalog.names().unwrap_or_else(|error| {
             tracing::warn!(%error, "databases were not looked at for forgotten indexes");

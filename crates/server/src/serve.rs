@@ -11,7 +11,8 @@ use settee_database::Catalog;
 use settee_database::tasks::Tasks;
 use settee_design::{Growth, Limits};
 use settee_http::{Identity, Node, NodeDependencies, Operation, Platform, Shutdown};
-use settee_settings::{Applies, chttpd, couchdb, query_server_config, view_updater};
+use settee_search::Searches;
+use settee_settings::{Applies, chttpd, couchdb, query_server_config, search, view_updater};
 use settee_storage::{Engine, durable};
 use settee_views::{About, Clock, Languages, LogLine, Views};
 use tokio::signal::unix::{SignalKind, signal};
@@ -190,7 +191,8 @@ fn node(
     follow_reduce_limit(&configuration, &views);
     let uuid = couchdb::UUID.of(configuration.as_ref());
     let uuids = uuids(&configuration);
-    let indexing = Indexing::new(Arc::clone(&catalog), Arc::clone(&views), Arc::clone(&configuration));
+    let searches = Arc::new(searches(&views, &tasks, &configuration));
+    let indexing = Indexing::new(Arc::clone(&views), Arc::clone(&searches), Arc::clone(&configuration));
     let maintenance = Maintenance {
         catalog: Arc::clone(&catalog),
         tasks: tasks.clone(),
@@ -202,6 +204,7 @@ fn node(
     let node = Node::new(NodeDependencies {
         catalog,
         views,
+        searches,
         languages,
         tasks,
         settings: configuration,
@@ -266,6 +269,12 @@ fn views(
         seed: environment::random_u64(),
     };
     Ok(Views::new(Arc::clone(catalog), Arc::clone(languages), tasks.clone(), Arc::new(log_line), settings))
+}
+
+fn searches(views: &Arc<Views>, tasks: &Tasks, configuration: &Configuration) -> Searches {
+    let cache_bytes = usize::try_from(search::CACHE_BYTES.of(configuration)).unwrap_or(usize::MAX);
+    let seed = environment::random_u64();
+    Searches::new(Arc::clone(views), tasks.clone(), Arc::new(log_line), cache_bytes, seed)
 }
 
 /// The limits of view functions, as they are configured.

@@ -8,7 +8,6 @@ use settee_model::json::{Json, write_string};
 use settee_model::{Document, Rev, RevisionHasher};
 use settee_replication::Replicator;
 use settee_settings::{Settings, cluster, couchdb};
-use settee_views::Views;
 
 use crate::users::{Entropy, Users};
 use crate::validation::Writer;
@@ -29,12 +28,15 @@ pub struct Databases {
     dependencies: DatabasesDependencies,
 }
 
+/// Ends all work on something of a database.
+pub type Release = Arc<dyn Fn(&Arc<Database>) + Send + Sync>;
+
 /// The dependencies of [`Databases`].
 pub struct DatabasesDependencies {
     /// The databases.
     pub catalog: Arc<Catalog>,
-    /// Their indexes.
-    pub views: Arc<Views>,
+    /// Ends all work on the indexes of a database that is about to go.
+    pub release: Release,
     /// The configuration.
     pub settings: Arc<dyn Settings>,
     /// The database of users.
@@ -92,7 +94,7 @@ impl Databases {
     pub fn delete(&self, name: &str) -> Result<(), Error> {
         let dependencies = &self.dependencies;
         let database = dependencies.catalog.database(name)?;
-        dependencies.views.release(&database);
+        (dependencies.release)(&database);
         dependencies.writer.forget(&database);
         dependencies.catalog.delete(name)?;
         if let Some(replicator) = dependencies.replicator.get() {

@@ -60,9 +60,9 @@ impl UserPolicy {
 pub enum Counted {
     /// A write that a validation function refused.
     VduReject,
-    /// An account that was remembered.
+    /// An account that is remembered. As in CouchDB it is one also when its document was read again, for a change of the database.
     AuthCacheHit,
-    /// An account whose document was read.
+    /// An account that is not.
     AuthCacheMiss,
 }
 
@@ -155,7 +155,8 @@ impl Users {
             self.count(admin.as_ref(), Counted::AuthCacheHit);
             return found;
         }
-        self.count(admin.as_ref(), Counted::AuthCacheMiss);
+        let is_remembered = self.known.lock().accounts.contains(name);
+        self.count(admin.as_ref(), if is_remembered { Counted::AuthCacheHit } else { Counted::AuthCacheMiss });
         let (instance, wanted, conflicted_users) = (database.instance(), name.to_owned(), policy.conflicted_users);
         let read = threads::run(move || read(&database.read()?, &wanted, conflicted_users));
         let account = match (read.await, &admin) {

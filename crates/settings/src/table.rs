@@ -269,6 +269,20 @@ table! {
     native_query_servers = "native_query_servers" {
         ENABLE_ERLANG_QUERY_SERVER: Switch = setting("enable_erlang_query_server", "false", Kind::Bool), "run design documents in Erlang, without a sandbox";
     }
+    search = "search" {
+        CACHE_BYTES: Number = setting("cache_bytes", "67108864", Kind::Limit).at_start(), "memory for parts of search indexes that are read again and again";
+    }
+    nouveau = "nouveau" {
+        ENABLE: Switch = setting("enable", "true", Kind::Bool), "serve text search, _nouveau and indexes of that type; nothing beside this program is needed";
+    }
+    dreyfus = "dreyfus" {
+        ENABLE: Switch = setting("enable", "true", Kind::Bool), "serve the older text search, _search and indexes of the type text";
+        LIMIT: Number = setting("limit", "25", COUNT), "hits of one _search without a limit";
+        LIMIT_PARTITIONS: Number = setting("limit_partitions", "2000", COUNT), "the same in a partitioned database";
+        MAX_LIMIT: Number = setting("max_limit", "200", COUNT), "hits that one _search may ask for";
+        MAX_LIMIT_PARTITIONS: Number = setting("max_limit_partitions", "2000", COUNT), "the same in a partitioned database";
+        MAX_GROUP_LIMIT: Number = setting("max_group_limit", "200", COUNT), "groups that one _search may ask for";
+    }
     attachments = "attachments" {
         COMPRESSIBLE_TYPES: Text = setting("compressible_types", "text/*, application/javascript, application/json, application/xml", Kind::Text), "types of attachments that are stored compressed";
         COMPRESSION_LEVEL: Number = setting("compression_level", "8", Kind::Integer(0, 9)), "zlib's level; 0 stores them as they are";

@@ -1,4 +1,4 @@
-//! What every [`Engine`] must do, as functions that panic with a sentence when it does not. Engine crates call
+//! The duties of every [`Engine`], as functions that panic with a sentence when it does not. Engine crates call
 //! [`run_all`] in their tests. Durability is not tested here: a crash needs the engine's own means.
 
 mod commits;

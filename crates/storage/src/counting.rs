@@ -30,7 +30,7 @@ pub struct CountingEngine {
     meter: Arc<Meter>,
 }
 
-/// How often an engine was called.
+/// The number of calls of an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
     /// Calls of [`Snapshot::read`].

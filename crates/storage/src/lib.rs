@@ -2,10 +2,11 @@
 //!
 //! An [`Engine`] gives repeatable reads through a [`Snapshot`] and writes through an atomic
 //! [`Engine::commit`] of one [`Batch`]. Every engine passes [`conformance`]; everything above this
-//! crate knows only these traits. Files that are not an engine's are made durable by [`durable`]. The crate knows
-//! nothing of documents, revisions or views.
+//! crate knows only these traits. Files that are not an engine's are made durable by [`durable`]; values of several
+//! parts are put together by [`codec`]. The crate knows nothing of documents, revisions or views.
 
 mod batch;
+pub mod codec;
 pub mod conformance;
 pub mod counting;
 pub mod durable;

@@ -26,7 +26,7 @@ pub struct PageRange<'a> {
     pub range: KeyRange<'a>,
     /// In which order they come.
     pub direction: Direction,
-    /// How many there are at most; not 0.
+    /// The number of them at most; not 0.
     pub rows: usize,
 }
 

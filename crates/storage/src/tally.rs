@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Reply;
 
-/// What was read so far.
+/// The reads so far.
 #[derive(Debug, Default)]
 pub struct Tally {
     calls: AtomicU64,
@@ -15,7 +15,7 @@ pub struct Tally {
     bytes: AtomicU64,
 }
 
-/// What was read.
+/// The reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reads {
     /// Calls of an engine.
@@ -64,7 +64,7 @@ impl Tally {
         work()
     }
 
-    /// What was read so far.
+    /// The reads so far.
     #[must_use]
     pub fn reads(&self) -> Reads {
         let [calls, entries, bytes] =
@@ -84,7 +84,7 @@ pub fn note(reads: Reads) {
     });
 }
 
-/// What a cursor reads; noted as one call when the cursor is done.
+/// The reads of a cursor; noted as one call when the cursor is done.
 #[derive(Debug, Default)]
 pub struct Scan {
     entries: u64,

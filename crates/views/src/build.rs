@@ -17,9 +17,9 @@ use crate::indexer::runs::RunDirectory;
 use crate::indexer::source::ChangeSnapshot;
 use crate::indexer::{Pass, PassIndex, attach};
 use crate::pace::{self, Urgency};
-use crate::views::{About, Core, LogLine, is_current};
+use crate::shared::{About, Core};
 
-/// How often a build starts over that somebody else has come before, or below which the engine is opened again: it goes on
+/// A build starts over at most so often because somebody else came first, or the engine was opened again below it: it goes on
 /// where the last commit was.
 const ANEW_MAX: u32 = 1000;
 
@@ -67,7 +67,7 @@ impl Core {
                 continue;
             }
             let handle = self.handle(host, definition.signature)?;
-            if !is_current(&handle.meta()?, &definition.reduces, update_seq)
+            if !handle.meta()?.is_current(&definition.reduces, update_seq)
                 && let Some(guard) = handle.try_build()
             {
                 guards.push((definition, guard));
@@ -254,11 +254,6 @@ impl Core {
         for message in &emissions.log {
             self.say(host, ddoc, About::Message, message);
         }
-    }
-
-    pub(crate) fn say(&self, host: &dyn IndexHost, ddoc: &DesignDocument, about: About<'_>, message: &str) {
-        let (database, design_document) = (host.name(), &*ddoc.id);
-        (self.log)(&LogLine { database, design_document, about, message });
     }
 }
 

@@ -20,7 +20,8 @@ impl Clock {
     }
 
     /// The time.
-    pub(crate) fn now_us(&self) -> u64 {
+    #[must_use]
+    pub fn now_us(&self) -> u64 {
         (self.0)()
     }
 }

@@ -15,7 +15,7 @@ use crate::handle::{BuildControl, DatabaseIndexes};
 use crate::host::IndexHost;
 use crate::index::Signature;
 use crate::index::identity::definitions;
-use crate::views::{Core, is_current};
+use crate::shared::Core;
 
 /// The state of the builds of a design document.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct BuildState {
     pub status: BuildStatus,
     /// The update sequence that all indexes have reached.
     pub update_seq: u64,
-    /// How far they get with what an interrupted or long build has kept; absent if there is nothing.
+    /// The update sequence that they reach with what an interrupted or long build has kept; absent if there is nothing.
     pub checkpoint_seq: Option<u64>,
     /// The number of changes that the last of them is behind.
     pub updates_pending: u64,
@@ -34,19 +34,38 @@ pub struct BuildState {
     pub progress: Option<(u64, u64, Option<u64>)>,
 }
 
-/// The state of the builds of a design document, in a word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+impl BuildState {
+    /// The state of these indexes and others of the same design document.
+    #[must_use]
+    pub fn and(self, other: &Self) -> Self {
+        let checkpoint_seq = match (self.checkpoint_seq, other.checkpoint_seq) {
+            (Some(one), Some(another)) => Some(one.min(another)),
+            (one, another) => one.or(another),
+        };
+        Self {
+            status: self.status.max(other.status),
+            update_seq: self.update_seq.min(other.update_seq),
+            checkpoint_seq,
+            updates_pending: self.updates_pending.max(other.updates_pending),
+            waiting_clients: self.waiting_clients + other.waiting_clients,
+            progress: self.progress.or(other.progress),
+        }
+    }
+}
+
+/// The state of the builds of a design document, in a word. Of several the greatest is that of all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BuildStatus {
     /// There is nothing to do.
     Current,
+    /// They lag, and the last build was cancelled or failed.
+    Resting,
     /// The indexes lag, and nobody works on them.
     Lagging,
     /// They are being brought up to date.
     Building,
     /// They wait to be resumed.
     Paused,
-    /// They lag, and the last build was cancelled or failed.
-    Resting,
 }
 
 impl BuildStatus {
@@ -164,7 +183,7 @@ impl Core {
             let (builds, waits) = handle.activity();
             is_building |= builds;
             waiting_clients += waits;
-            is_current_all &= is_current(&meta, &definition.reduces, current_seq);
+            is_current_all &= meta.is_current(&definition.reduces, current_seq);
             update_seq = update_seq.min(meta.update_seq);
             let checkpoint = handle.store().checkpoint()?;
             has_checkpoint |= checkpoint.is_some();

@@ -1,9 +1,8 @@
-//! [`ViewError`]: why a view gave no answer.
+//! [`ViewError`]: why a view gave no answer; [`QueryError`]: why it cannot be asked so.
 
 use settee_design::{CompileError, RunError};
 use settee_storage::StorageError;
-
-use crate::query::QueryError;
+use settee_storage::codec::Corrupt;
 
 /// Why a view gave no answer. A failed build gives the same error to everybody who waited for it.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -47,6 +46,41 @@ pub enum ViewError {
     /// Stored bytes of an index are not what was written.
     #[error("view index is corrupt: {0}")]
     Corrupt(&'static str),
+}
+
+/// Parameters that contradict each other or the kind of view. CouchDB answers 400 `query_parse_error` with these texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum QueryError {
+    /// `reduce=true` on a view without reduce function.
+    #[error("Reduce is invalid for map-only views.")]
+    ReduceOnMap,
+    /// `group` or `group_level` on a view without reduce function or with `reduce=false`.
+    #[error("Invalid use of grouping on a map view.")]
+    GroupingOnMap,
+    /// `include_docs` with a reduction.
+    #[error("`include_docs` is invalid for reduce")]
+    DocsOnReduce,
+    /// More than one of `keys` with a reduction that is not `group=true`.
+    #[error("Multi-key fetches for reduce views must use `group=true`")]
+    ManyKeysOnReduce,
+    /// A view that is read by partitions, and none was named.
+    #[error("`partition` parameter is mandatory for queries to this view.")]
+    PartitionMissing,
+    /// A view of all partitions, and one was named.
+    #[error("`partition` parameter is not supported in this design doc")]
+    PartitionOnGlobal,
+    /// `startkey` is after `endkey`.
+    #[error("No rows can match your key range, reverse your start_key and end_key or set descending=true")]
+    RangeNotAscending,
+    /// `startkey` is before `endkey` although `descending=true`.
+    #[error("No rows can match your key range, reverse your start_key and end_key or set descending=false")]
+    RangeNotDescending,
+}
+
+impl From<Corrupt> for ViewError {
+    fn from(Corrupt(what): Corrupt) -> Self {
+        Self::Corrupt(what)
+    }
 }
 
 impl From<std::io::Error> for ViewError {

@@ -10,7 +10,7 @@ use crate::host::IndexHost;
 use crate::index::Signature;
 use crate::index::identity::definitions;
 use crate::indexer::runs::{RunDirectory, directories};
-use crate::views::Core;
+use crate::shared::Core;
 
 impl Core {
     /// Removes the indexes that none of `ddocs` needs, that are not shown while others are built, that nobody builds, and

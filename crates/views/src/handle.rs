@@ -1,15 +1,23 @@
-//! [`Handle`]: an index in memory, and who builds it. One thread builds, others wait and share the result.
+//! [`DatabaseIndexes`]: the indexes of views that are in memory, each with its [`Handle`], and what is known of their builds.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use settee_design::DesignDocument;
 use settee_storage::Shard;
 
 use crate::error::{Result, ViewError};
 use crate::index::{IndexStore, Meta, Signature};
+use crate::turns::{self, Abandoned};
+
+/// An index of views.
+pub(crate) type Handle = turns::Handle<IndexStore, ViewError>;
+/// The right to build one.
+pub(crate) type BuildGuard = turns::BuildGuard<IndexStore, ViewError>;
+/// The answer to somebody who needs one to be built.
+pub(crate) type Turn = turns::Turn<IndexStore, ViewError>;
 
 /// The indexes of a database that were used since the server began.
 #[derive(Default)]
@@ -25,13 +33,13 @@ pub(crate) struct DatabaseIndexes {
     pub(crate) forgotten: Mutex<HashMap<Signature, u64>>,
 }
 
-/// How administrators control the builds of a design document.
+/// The control of administrators over the builds of a design document.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct BuildControl {
+pub struct BuildControl {
     /// They are paused.
-    pub(crate) is_paused: bool,
+    pub is_paused: bool,
     /// The number of times that they were cancelled.
-    pub(crate) cancels: u64,
+    pub cancels: u64,
     /// Until when the indexes of this signature are left alone in the background, because that was so or because a build
     /// had failed.
     pub(crate) rest: Option<(Signature, u64)>,
@@ -79,135 +87,16 @@ impl DatabaseIndexes {
     }
 }
 
-/// An index.
-pub(crate) struct Handle {
-    store: IndexStore,
-    /// When somebody last wanted something of it.
-    used_us: AtomicU64,
-    state: Mutex<State>,
-    idle: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    is_building: bool,
-    waiting: u64,
-    /// The number of builds.
-    builds: u64,
-    /// Why the last one failed, if it did.
-    failure: Option<ViewError>,
-    /// The shard was removed: the index is another one from now on.
-    is_retired: bool,
-}
-
-/// The answer to somebody who needs an index to be built.
-pub(crate) enum Turn {
-    /// It is the caller's turn to build.
-    Build(BuildGuard),
-    /// Somebody else has built or removed it meanwhile.
-    Over,
-}
-
-/// The right to build an index. Without a word about the result the build counts as stopped.
-pub(crate) struct BuildGuard {
-    handle: Arc<Handle>,
-    result: Result<()>,
-}
-
 impl Handle {
-    pub(crate) fn new(store: IndexStore) -> Self {
-        Self { store, used_us: AtomicU64::new(0), state: Mutex::default(), idle: Condvar::new() }
-    }
-
-    /// Notes that somebody wants something of the index.
-    pub(crate) fn use_at(&self, now_us: u64) {
-        self.used_us.store(now_us, Ordering::Relaxed);
-    }
-
-    /// When somebody last did.
-    pub(crate) fn last_use_us(&self) -> u64 {
-        self.used_us.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn store(&self) -> &IndexStore {
-        &self.store
-    }
-
-    /// How far the index is now.
+    /// The progress of the index now.
     pub(crate) fn meta(&self) -> Result<Meta> {
-        Ok(self.store.meta(&*self.store.snapshot()?)?.unwrap_or_else(Meta::new))
-    }
-
-    /// Takes the right to build or waits for who has it.
-    ///
-    /// # Errors
-    /// That of the build that was waited for.
-    pub(crate) fn take_turn(self: &Arc<Self>) -> Result<Turn> {
-        if let Some(guard) = self.try_build() {
-            return Ok(Turn::Build(guard));
-        }
-        let mut state = self.state.lock();
-        let builds = state.builds;
-        state.waiting += 1;
-        while state.is_building && state.builds == builds {
-            self.idle.wait(&mut state);
-        }
-        state.waiting -= 1;
-        match &state.failure {
-            // Of a later build than the one that was waited for nothing may be concluded.
-            Some(failure) if state.builds == builds + 1 => Err(failure.clone()),
-            _ => Ok(Turn::Over),
-        }
-    }
-
-    /// Takes the right to build if nobody has it and the index is still there.
-    pub(crate) fn try_build(self: &Arc<Self>) -> Option<BuildGuard> {
-        let mut state = self.state.lock();
-        if state.is_building || state.is_retired {
-            return None;
-        }
-        state.is_building = true;
-        Some(BuildGuard { handle: Arc::clone(self), result: Err(ViewError::Stopped) })
-    }
-
-    fn wait_until_idle(&self) {
-        let mut state = self.state.lock();
-        while state.is_building {
-            self.idle.wait(&mut state);
-        }
-    }
-
-    /// Whether somebody builds, and how many wait for it.
-    pub(crate) fn activity(&self) -> (bool, u64) {
-        let state = self.state.lock();
-        (state.is_building, state.waiting)
+        Ok(self.store().meta(&*self.store().snapshot()?)?.unwrap_or_else(Meta::new))
     }
 }
 
-impl BuildGuard {
-    pub(crate) fn handle(&self) -> &Arc<Handle> {
-        &self.handle
-    }
-
-    /// Says that the shard was removed, and gives the right back.
-    pub(crate) fn retire(mut self) {
-        self.handle.state.lock().is_retired = true;
-        self.result = Ok(());
-    }
-
-    /// Gives the right back and tells those who wait.
-    pub(crate) fn finish(mut self, result: Result<()>) {
-        self.result = result;
-    }
-}
-
-impl Drop for BuildGuard {
-    fn drop(&mut self) {
-        let mut state = self.handle.state.lock();
-        state.is_building = false;
-        state.builds += 1;
-        state.failure = self.result.clone().err();
-        self.handle.idle.notify_all();
+impl From<Abandoned> for ViewError {
+    fn from(_: Abandoned) -> Self {
+        Self::Stopped
     }
 }
 

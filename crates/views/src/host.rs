@@ -9,6 +9,7 @@ use settee_storage::{Direction, Engine, Expect, Shard};
 use crate::error::{Result, ViewError};
 use crate::index::Signature;
 use crate::indexer::source::{ChangeBatch, ChangeSnapshot, Changes, Fill, is_left_out};
+use crate::records::{Family, IndexRecords};
 
 /// A database with indexes.
 pub(crate) trait IndexHost: Send + Sync {
@@ -56,19 +57,13 @@ pub(crate) struct CatalogHost<'a> {
     pub(crate) database: &'a Arc<Database>,
 }
 
-/// The catalog drops the shards that records of this prefix name when the database is deleted.
-const RECORDS: &[u8] = b"index/";
-
 /// The prefix of the keys of notes.
 const NOTES: &str = "views/";
 
-fn record(signature: Signature) -> Vec<u8> {
-    [RECORDS, signature.to_string().as_bytes()].concat()
-}
-
-fn decode_shard(value: &[u8]) -> Result<Shard> {
-    let bytes = value.get(..8).and_then(|bytes| bytes.try_into().ok());
-    bytes.map(|bytes| Shard(u64::from_be_bytes(bytes))).ok_or(ViewError::Corrupt("shard of an index"))
+impl CatalogHost<'_> {
+    fn records(&self) -> IndexRecords<'_> {
+        IndexRecords { catalog: self.catalog, database: self.database, family: Family::Views }
+    }
 }
 
 impl From<DatabaseError> for ViewError {
@@ -102,17 +97,11 @@ impl IndexHost for CatalogHost<'_> {
     }
 
     fn indexes(&self) -> Result<Vec<(Signature, Shard)>> {
-        let mut indexes = Vec::new();
-        for (key, value) in self.database.read()?.attached_with_prefix(RECORDS)? {
-            let signature = key.strip_prefix(RECORDS).and_then(Signature::parse);
-            indexes.push((signature.ok_or(ViewError::Corrupt("signature of an index"))?, decode_shard(&value)?));
-        }
-        Ok(indexes)
+        self.records().all()
     }
 
     fn find_index(&self, signature: Signature) -> Result<Option<Shard>> {
-        let record = self.database.read()?.attached(&record(signature))?;
-        record.map(|value| decode_shard(&value)).transpose()
+        self.records().find(signature)
     }
 
     fn noted(&self, key: &str) -> Result<Option<Vec<u8>>> {
@@ -131,28 +120,15 @@ impl IndexHost for CatalogHost<'_> {
     }
 
     fn add_index(&self, signature: Signature) -> Result<Shard> {
-        let key = record(signature);
-        if let Some(shard) = self.find_index(signature)? {
-            return Ok(shard);
-        }
-        let shard = self.catalog.allocate_shard()?;
-        self.database.update(Work::Attach { key, value: Some(shard.0.to_be_bytes().to_vec()) })?;
-        Ok(shard)
+        self.records().add(signature)
     }
 
-    /// A crash before the end leaves a record of a shard that is dropped: it is replaced again.
     fn replace_index(&self, signature: Signature, shard: Shard) -> Result<()> {
-        let new = self.catalog.replace_shard(shard)?;
-        self.database.update(Work::Attach { key: record(signature), value: Some(new.0.to_be_bytes().to_vec()) })?;
-        self.catalog.drop_shard(shard)?;
-        Ok(())
+        self.records().replace(signature, shard)
     }
 
-    /// In this order a crash leaves an empty index, which is built again, and not a shard that nobody knows.
     fn remove_index(&self, signature: Signature, shard: Shard) -> Result<()> {
-        self.catalog.drop_shard(shard)?;
-        self.database.update(Work::Attach { key: record(signature), value: None })?;
-        Ok(())
+        self.records().remove(signature, shard)
     }
 }
 
@@ -241,6 +217,7 @@ impl Changes for DatabaseChanges<'_> {
             self.id.push_str(id);
             self.conflicts.clear();
             if leaves == Leaves::Several
+                && !batch.hides_conflicts
                 && let Some(record) = self.view.record(&self.id)?
             {
                 record.write_conflicts(&mut self.conflicts);

@@ -36,7 +36,7 @@ pub(crate) fn entry(load: u64, id: &[u8]) -> Vec<u8> {
     [&entry_prefix(load), id].concat()
 }
 
-/// What the keys of all entries since a load begin with. It is greater than the keys of all entries before.
+/// The beginning of the keys of all entries since a load. It is greater than the keys of all entries before.
 pub(crate) fn entry_prefix(load: u64) -> Vec<u8> {
     match load {
         0 => Vec::new(),

@@ -14,7 +14,6 @@
 
 mod build;
 mod clock;
-mod codec;
 mod control;
 mod designs;
 mod error;
@@ -24,32 +23,41 @@ mod host;
 mod index;
 mod indexer;
 mod keys;
+mod leaf;
 mod pace;
 mod query;
+mod records;
 mod reduce;
 mod serving;
+mod shared;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
 mod tree;
 mod trial;
+mod turns;
 mod verify;
 mod views;
 
 pub use clock::Clock;
 pub use control::{BuildState, BuildStatus};
 pub use designs::{design_documents, embed_modules};
-pub use error::ViewError;
-pub use index::identity::layout_of;
+pub use error::{QueryError, ViewError};
+pub use handle::BuildControl;
+pub use index::Tokens;
+pub use index::identity::{Signature, layout_of};
 pub use indexer::Settings;
-pub use pace::{Budget, Urgency};
+pub use indexer::source::{ChangeBatch, ChangeSnapshot, Changes, Fill};
+pub use pace::{Budget, Pace, Turn as PaceTurn, Urgency, Urgent};
 pub use query::{
-    Bounds, Docs, End, Header, Inclusion, Keys, LinkedDocument, MapRow, Order, QueryError, Reduce, ReduceRow, RowSink,
+    Bounds, Docs, End, Header, Inclusion, Keys, LinkedDocument, MapRow, Order, Reduce, ReduceRow, RowSink, Stale,
     Start, Update, ViewQuery,
 };
+pub use records::{Family, IndexRecords};
 pub use reduce::{is_builtin_reduce, overflow_reason};
-pub use serving::Stale;
+pub use shared::{About, Languages, Log, LogLine};
 pub use trial::{Trial, TrialLimits};
+pub use turns::{Abandoned, BuildGuard, Handle, Turn};
 pub use verify::verify_index;
-pub use views::{About, Answer, Languages, Log, LogLine, ViewInfo, Views};
+pub use views::{Answer, Compaction, ViewInfo, Views};

@@ -41,13 +41,13 @@ impl Budget {
 
 /// The state of a thread between two rests.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Turn {
+pub struct Turn {
     resumed_us: Option<u64>,
 }
 
 /// All builds of a server.
 #[derive(Debug)]
-pub(crate) struct Pace {
+pub struct Pace {
     clock: Clock,
     cpu_percent: AtomicU64,
     bytes_per_s: AtomicU64,
@@ -84,7 +84,8 @@ impl Pace {
     }
 
     /// Counts a build as one that a client asked for, until the answer is dropped.
-    pub(crate) fn begin(&self, urgency: Urgency) -> Option<Urgent<'_>> {
+    #[must_use]
+    pub fn begin(&self, urgency: Urgency) -> Option<Urgent<'_>> {
         (urgency == Urgency::Client).then(|| {
             *self.urgent.lock() += 1;
             Urgent(self)
@@ -93,7 +94,7 @@ impl Pace {
 
     /// Lets a thread of a build in the background rest, which has read so many bytes since the last time. `is_over` tells
     /// that it need not rest any more.
-    pub(crate) fn rest(&self, turn: &mut Turn, bytes: u64, is_over: &dyn Fn() -> bool) {
+    pub fn rest(&self, turn: &mut Turn, bytes: u64, is_over: &dyn Fn() -> bool) {
         let now_us = self.clock.now_us();
         let worked_us = now_us.saturating_sub(turn.resumed_us.unwrap_or(now_us));
         let until_us = now_us.saturating_add(self.budget().rest_us(worked_us, bytes));
@@ -113,7 +114,7 @@ impl Pace {
 
 /// A build that a client asked for.
 #[derive(Debug)]
-pub(crate) struct Urgent<'a>(&'a Pace);
+pub struct Urgent<'a>(&'a Pace);
 
 impl Drop for Urgent<'_> {
     fn drop(&mut self) {

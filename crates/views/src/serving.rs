@@ -9,22 +9,14 @@ use std::sync::Arc;
 
 use settee_design::{DesignDocument, DesignOptions, Swap, ViewDefinition};
 use settee_model::collate::Collation;
+use settee_storage::codec::{Reader, put_bytes, put_len, put_varint};
 
-use crate::codec::{Reader, push_bytes, push_len, push_number};
 use crate::error::{Result, ViewError};
 use crate::host::IndexHost;
 use crate::index::Signature;
 use crate::index::identity::{definitions, signature};
-use crate::views::Core;
-
-/// Another definition of a view answers than the one that its design document has.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stale {
-    /// The signature of the index that is being built.
-    pub building: String,
-    /// How much of it is done, in percent; absent while nobody works on it.
-    pub progress: Option<u64>,
-}
+use crate::query::Stale;
+use crate::shared::Core;
 
 /// Definitions that are longer together, such as large modules, are not remembered: their views wait when they change.
 const NOTE_BYTES_MAX: usize = 4 << 20;
@@ -119,7 +111,8 @@ impl Core {
 
 /// A design document with one view of another. What is built for it changes no note.
 fn alone(ddoc: &DesignDocument, view: &ViewDefinition) -> DesignDocument {
-    DesignDocument { views: vec![view.clone()], swap: Swap::Never, autoupdate: true, ..ddoc.clone() }
+    let (views, searches) = (vec![view.clone()], Vec::new());
+    DesignDocument { views, searches, swap: Swap::Never, autoupdate: true, ..ddoc.clone() }
 }
 
 fn library_len(ddoc: &DesignDocument) -> usize {
@@ -127,21 +120,21 @@ fn library_len(ddoc: &DesignDocument) -> usize {
 }
 
 fn push_optional(out: &mut Vec<u8>, text: Option<&str>) {
-    push_number(out, u64::from(text.is_some()));
-    push_bytes(out, text.unwrap_or_default().as_bytes());
+    put_varint(out, u64::from(text.is_some()));
+    put_bytes(out, text.unwrap_or_default().as_bytes());
 }
 
 fn encode(served: &[DesignDocument]) -> Vec<u8> {
     let mut out = Vec::new();
-    push_len(&mut out, served.len());
+    put_len(&mut out, served.len());
     for ddoc in served {
         let view = &ddoc.views[0];
         let DesignOptions { include_design, local_seq } = ddoc.options;
         let raw = view.collation == Collation::Raw;
         let partitioned = ddoc.partitioned.map_or(0, |partitioned| 1 + u64::from(partitioned));
-        [include_design, local_seq, raw].into_iter().for_each(|flag| push_number(&mut out, flag.into()));
-        push_number(&mut out, partitioned);
-        [&view.name, &ddoc.language, &view.map].into_iter().for_each(|text| push_bytes(&mut out, text.as_bytes()));
+        [include_design, local_seq, raw].into_iter().for_each(|flag| put_varint(&mut out, flag.into()));
+        put_varint(&mut out, partitioned);
+        [&view.name, &ddoc.language, &view.map].into_iter().for_each(|text| put_bytes(&mut out, text.as_bytes()));
         push_optional(&mut out, ddoc.library.as_deref());
         push_optional(&mut out, view.reduce.as_deref());
     }
@@ -150,12 +143,12 @@ fn encode(served: &[DesignDocument]) -> Vec<u8> {
 
 fn decode(ddoc: &Arc<str>, bytes: &[u8]) -> Result<Vec<DesignDocument>> {
     let mut reader = Reader::new(bytes, "views that are shown");
-    let count = reader.len()?;
+    let count = reader.length()?;
     (0..count).map(|_| decode_one(ddoc, &mut reader)).collect()
 }
 
 fn decode_one(ddoc: &Arc<str>, reader: &mut Reader<'_>) -> Result<DesignDocument> {
-    let flag = |reader: &mut Reader<'_>| Ok::<_, ViewError>(reader.number()? == 1);
+    let flag = |reader: &mut Reader<'_>| Ok::<_, ViewError>(reader.varint()? == 1);
     let text = |reader: &mut Reader<'_>| Ok::<Arc<str>, ViewError>(reader.text()?.into());
     let optional = |reader: &mut Reader<'_>| {
         let is_there = flag(reader)?;
@@ -163,7 +156,7 @@ fn decode_one(ddoc: &Arc<str>, reader: &mut Reader<'_>) -> Result<DesignDocument
     };
     let options = DesignOptions { include_design: flag(reader)?, local_seq: flag(reader)? };
     let collation = if flag(reader)? { Collation::Raw } else { Collation::Unicode };
-    let partitioned = match reader.number()? {
+    let partitioned = match reader.varint()? {
         0 => None,
         number => Some(number == 2),
     };
@@ -171,7 +164,9 @@ fn decode_one(ddoc: &Arc<str>, reader: &mut Reader<'_>) -> Result<DesignDocument
     let (library, reduce) = (optional(reader)?, optional(reader)?);
     let views = vec![ViewDefinition { name, map, reduce, collation }];
     let id = Arc::clone(ddoc);
-    Ok(DesignDocument { id, language, library, options, views, partitioned, autoupdate: true, swap: Swap::Never })
+    let searches = Vec::new();
+    let (autoupdate, swap) = (true, Swap::Never);
+    Ok(DesignDocument { id, language, library, options, views, searches, partitioned, autoupdate, swap })
 }
 
 #[cfg(test)]

@@ -10,9 +10,9 @@ use settee_model::json::Value;
 
 use crate::error::{Result, ViewError};
 use crate::keys;
-use crate::reduce::Group;
-use crate::tree::{Leaf, Row};
-use crate::views::{Core, Views};
+use crate::leaf::{Group, Leaf, Row};
+use crate::shared::Core;
+use crate::views::Views;
 
 /// The limits of a trial.
 #[derive(Clone, Copy, Debug)]

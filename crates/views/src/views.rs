@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 use settee_database::tasks::Tasks;
@@ -10,49 +10,17 @@ use settee_database::{Catalog, Database, DatabaseError};
 use settee_design::{DesignDocument, Growth, Language, Limits, ViewDefinition};
 use settee_storage::Shard;
 
-use crate::clock::Clock;
 use crate::control::BuildState;
 use crate::error::{Result, ViewError};
-use crate::handle::{DatabaseIndexes, Databases, Handle};
+use crate::handle::{BuildControl, DatabaseIndexes};
 use crate::host::{CatalogHost, IndexHost};
 use crate::index::identity::{definitions, layout_of, signature};
-use crate::index::{IndexStore, Meta, Signature, Tokens};
+use crate::index::{Meta, Signature};
 use crate::indexer::Settings;
 use crate::indexer::runs::directories;
 use crate::pace::{Budget, Pace, Urgency};
 use crate::query::{Plan, RowSink, Shown, Update, ViewQuery};
-use crate::reduce::Aggregate;
-use crate::tree::NodeCache;
-
-/// Finds the language that a design document names.
-pub type Languages = Arc<dyn Fn(&str) -> Option<Arc<dyn Language>> + Send + Sync>;
-
-/// Takes what map functions threw, and what map and reduce functions logged.
-pub type Log = Arc<dyn Fn(&LogLine<'_>) + Send + Sync>;
-
-/// Something that a function said.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LogLine<'a> {
-    /// The database.
-    pub database: &'a str,
-    /// The id of the design document.
-    pub design_document: &'a str,
-    /// The subject.
-    pub about: About<'a>,
-    /// The exception, the line, or the reason.
-    pub message: &'a str,
-}
-
-/// The subject of a line of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum About<'a> {
-    /// A function threw an exception for this document.
-    Failure(&'a str),
-    /// A function called `log`.
-    Message,
-    /// The engine of a function, and why it is not a faster one.
-    Engine,
-}
+use crate::shared::{About, Core, Languages, Log};
 
 /// Whether the caller of a query has something to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +43,8 @@ pub struct ViewInfo {
     pub updater_running: bool,
     /// The number of queries that wait for that.
     pub waiting_clients: u64,
+    /// Whether a compaction was asked for that has not ended.
+    pub compact_running: bool,
     /// The update sequence that all indexes have reached.
     pub update_seq: u64,
     /// The purge that all indexes have seen.
@@ -91,13 +61,22 @@ pub struct ViewInfo {
 pub struct Views {
     catalog: Arc<Catalog>,
     core: Core,
+    /// Design documents whose indexes are being compacted, by the shard of their database; one may be named several times.
+    compacting: Mutex<Vec<(Shard, String)>>,
+}
+
+/// A compaction of the indexes of a design document, from when it was asked for until this is dropped.
+pub struct Compaction {
+    views: Arc<Views>,
+    database: Arc<Database>,
+    ddoc: Arc<DesignDocument>,
 }
 
 impl Views {
     /// Views of the databases of `catalog`.
     #[must_use]
     pub fn new(catalog: Arc<Catalog>, languages: Languages, tasks: Tasks, log: Log, settings: Settings) -> Self {
-        Self { catalog, core: Core::new(languages, tasks, log, settings) }
+        Self { catalog, core: Core::new(languages, tasks, log, settings), compacting: Mutex::default() }
     }
 
     /// The limits of functions while indexes are built.
@@ -173,6 +152,40 @@ impl Views {
         self.core.cancel(&self.host(database), ddoc)
     }
 
+    /// How administrators control the builds of a design document: all indexes that it asks for, of views or not.
+    ///
+    /// # Errors
+    /// When storage failed.
+    pub fn control(&self, database: &Arc<Database>, ddoc: &Arc<str>) -> Result<BuildControl> {
+        self.core.control(&self.host(database), &self.core.indexes_of(database.shard()), ddoc)
+    }
+
+    /// What all builds of indexes keep to.
+    #[must_use]
+    pub fn pace(&self) -> &Pace {
+        &self.core.pace
+    }
+
+    /// The catalog.
+    #[must_use]
+    pub fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
+    }
+
+    /// How indexes are built.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        self.core.settings()
+    }
+
+    /// The language that a design document names.
+    ///
+    /// # Errors
+    /// When nothing runs it.
+    pub fn language(&self, ddoc: &DesignDocument) -> Result<Arc<dyn Language>> {
+        self.core.language(ddoc)
+    }
+
     /// Sets what builds in the background may use.
     pub fn set_budget(&self, budget: Budget) {
         self.core.pace.set_budget(budget);
@@ -191,7 +204,9 @@ impl Views {
     /// # Errors
     /// When storage failed.
     pub fn info(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<ViewInfo> {
-        self.core.info(&self.host(database), ddoc)
+        let is_this = |(shard, id): &(Shard, String)| (*shard, id.as_str()) == (database.shard(), &*ddoc.id);
+        let compact_running = self.compacting.lock().iter().any(is_this);
+        Ok(ViewInfo { compact_running, ..self.core.info(&self.host(database), ddoc)? })
     }
 
     /// Removes the indexes that none of `ddocs`, all design documents of the database, needs, and that nobody has needed
@@ -224,12 +239,10 @@ impl Views {
         self.core.sweep(|shard| known.contains(&shard) || found.iter().all(|(known, _)| *known != shard))
     }
 
-    /// Lets the engine give back the space of what was removed from the indexes of a design document. Blocks.
-    ///
-    /// # Errors
-    /// When storage failed.
-    pub fn compact(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<()> {
-        self.core.compact(&self.host(database), ddoc)
+    /// Begins a compaction of the indexes of a design document: who asks for their state from now on sees it.
+    pub fn begin_compaction(self: &Arc<Self>, database: &Arc<Database>, ddoc: Arc<DesignDocument>) -> Compaction {
+        self.compacting.lock().push((database.shard(), ddoc.id.to_string()));
+        Compaction { views: Arc::clone(self), database: Arc::clone(database), ddoc }
     }
 
     /// Ends all work on the indexes of a database and lets no other begin: to be called before the database is deleted.
@@ -260,30 +273,33 @@ impl Views {
     }
 }
 
-/// Everything but the catalog, so that tests may bring their own databases.
-pub(crate) struct Core {
-    languages: Languages,
-    pub(crate) tasks: Tasks,
-    pub(crate) log: Log,
-    pub(crate) settings: Settings,
-    tokens: Arc<Tokens>,
-    /// Of all indexes.
-    nodes: Arc<NodeCache>,
-    pub(crate) pace: Pace,
-    databases: Mutex<Databases>,
-    pub(crate) is_stopping: AtomicBool,
-    growth: Mutex<Growth>,
+impl Compaction {
+    /// The design document.
+    #[must_use]
+    pub fn ddoc(&self) -> &DesignDocument {
+        &self.ddoc
+    }
+
+    /// Lets the engine give back the space of what was removed from the indexes. Blocks.
+    ///
+    /// # Errors
+    /// When storage failed.
+    pub fn run(&self) -> Result<()> {
+        self.views.core.compact(&self.views.host(&self.database), &self.ddoc)
+    }
+}
+
+impl Drop for Compaction {
+    fn drop(&mut self) {
+        let mut compacting = self.views.compacting.lock();
+        let own = (self.database.shard(), self.ddoc.id.to_string());
+        if let Some(place) = compacting.iter().position(|other| *other == own) {
+            compacting.swap_remove(place);
+        }
+    }
 }
 
 impl Core {
-    pub(crate) fn new(languages: Languages, tasks: Tasks, log: Log, settings: Settings) -> Self {
-        let tokens = Arc::new(Tokens::new(settings.seed));
-        let (databases, is_stopping) = (Mutex::default(), AtomicBool::new(false));
-        let pace = Pace::new(settings.clock.clone());
-        let growth = Mutex::default();
-        Self { languages, tasks, log, settings, tokens, nodes: Arc::default(), pace, databases, is_stopping, growth }
-    }
-
     pub(crate) fn query(
         &self,
         host: &dyn IndexHost,
@@ -325,7 +341,7 @@ impl Core {
             let snapshot = handle.store().snapshot()?;
             let meta = handle.store().meta(&*snapshot)?.unwrap_or_else(Meta::new);
             // Even an index that need not be up to date may have been built before a view with this reduce function came.
-            if is_current(&meta, reduce.as_slice(), update_seq) {
+            if meta.is_current(reduce.as_slice(), update_seq) {
                 break (handle, snapshot, meta);
             }
             self.advance(host, ddoc, signature, update_seq, Urgency::Client)?;
@@ -358,7 +374,7 @@ impl Core {
         let update_seq = host.read()?.update_seq()?;
         let definitions = definitions(host.layout(), ddoc);
         for definition in &definitions {
-            while !is_current(&self.handle(host, definition.signature)?.meta()?, &definition.reduces, update_seq) {
+            while !self.handle(host, definition.signature)?.meta()?.is_current(&definition.reduces, update_seq) {
                 self.advance(host, ddoc, definition.signature, update_seq, urgency)?;
             }
         }
@@ -374,6 +390,7 @@ impl Core {
             language: ddoc.language.to_string(),
             updater_running: false,
             waiting_clients: 0,
+            compact_running: false,
             update_seq: if definitions.is_empty() { database.update_seq()? } else { u64::MAX },
             purge_seq: database.purge_seq()?,
             updates_pending: 0,
@@ -408,56 +425,4 @@ impl Core {
         let databases: Vec<Arc<DatabaseIndexes>> = self.databases.lock().indexes.values().cloned().collect();
         databases.iter().for_each(|indexes| indexes.stop_and_wait());
     }
-
-    pub(crate) fn indexes_of(&self, database: Shard) -> Arc<DatabaseIndexes> {
-        self.databases.lock().of(database)
-    }
-
-    /// The limits of functions that are called from now on.
-    pub(crate) fn limits(&self) -> Limits {
-        Limits { growth: *self.growth.lock(), ..self.settings.limits }
-    }
-
-    pub(crate) fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
-    pub(crate) fn tasks(&self) -> &Tasks {
-        &self.tasks
-    }
-
-    pub(crate) fn clock(&self) -> &Clock {
-        &self.settings.clock
-    }
-
-    pub(crate) fn handle(&self, host: &dyn IndexHost, signature: Signature) -> Result<Arc<Handle>> {
-        let indexes = self.indexes_of(host.shard());
-        let now_us = self.clock().now_us();
-        let mut handles = indexes.handles.lock();
-        if let Some(handle) = handles.get(&signature) {
-            handle.use_at(now_us);
-            return Ok(Arc::clone(handle));
-        }
-        let shard = host.add_index(signature)?;
-        let store =
-            IndexStore::new(Arc::clone(host.engine()), shard, Arc::clone(&self.tokens), Arc::clone(&self.nodes));
-        let handle = Arc::new(Handle::new(store));
-        handle.use_at(now_us);
-        handles.insert(signature, Arc::clone(&handle));
-        Ok(handle)
-    }
-
-    pub(crate) fn language(&self, ddoc: &DesignDocument) -> Result<Arc<dyn Language>> {
-        (self.languages)(&ddoc.language).ok_or_else(|| ViewError::UnknownLanguage(ddoc.language.to_string()))
-    }
-
-    pub(crate) fn aggregate(&self, ddoc: &DesignDocument, reduce: &Arc<str>) -> Result<Aggregate> {
-        Aggregate::open(reduce, &self.language(ddoc)?, self.limits())
-    }
-}
-
-/// Whether an index is as new as `update_seq` and has the reductions of `reduces`. Without rows there are none to have.
-pub(crate) fn is_current(meta: &Meta, reduces: &[Arc<str>], update_seq: u64) -> bool {
-    let has = |reduce: &Arc<str>| meta.aggregate(reduce).is_some() || meta.rows.is_none();
-    meta.update_seq >= update_seq && reduces.iter().all(has)
 }

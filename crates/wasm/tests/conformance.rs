@@ -45,6 +45,7 @@ fn webassembly_is_a_language() {
             hangs: &count_hangs,
             broken: ("e30=", "no WebAssembly module"),
         },
+        index: None,
         library: None,
         design: None,
         ways: Ways {

@@ -1,12 +1,12 @@
 //! The gate ([`everything`]) and its steps one by one. All calls of cargo use the release profile, so
 //! that RocksDB's C++ is compiled once for programs, tests, lints and documentation.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
 use crate::attack;
+use crate::build::{self, BUILD, finish, logged};
 use crate::clients;
 use crate::conformance;
 use crate::console;
@@ -27,7 +27,6 @@ const CHECKED: &[&str] = &[
     "--config=profile.release.package.\"*\".overflow-checks=false",
 ];
 const DOC: &[&str] = &["doc", "--release", "--workspace", "--no-deps", "--document-private-items"];
-const BUILD: &[&str] = &["build", "--release", "--package", "settee-server"];
 
 /// Runs every step, also after one has failed, and closes with what was counted.
 pub(crate) fn everything(workspace: &Workspace) -> bool {
@@ -39,7 +38,7 @@ pub(crate) fn everything(workspace: &Workspace) -> bool {
         gate.step("test", || run_tests(workspace));
     }
     gate.step("docs", || document(workspace));
-    if gate.step("build", || build(workspace)) {
+    if gate.step("build", || build::build(workspace)) {
         gate.step("conformance", || conformance::run(workspace, &conformance::Options::default()));
         gate.step("attack", || attack::run(workspace, &attack::Options::short()));
         gate.step("clients", || clients::run(workspace));
@@ -82,11 +81,6 @@ pub(crate) fn bench(workspace: &Workspace, arguments: &[String]) -> Result<bool>
     process::run_shown(std::process::Command::new(workspace.binary()).arg("bench").args(arguments))
 }
 
-/// Builds the `settee` program.
-pub(crate) fn build(workspace: &Workspace) -> Result<Tally> {
-    logged(workspace, "build", BUILD)
-}
-
 fn document(workspace: &Workspace) -> Result<Tally> {
     finish(&mut doc_command(workspace), &workspace.log("docs")?)
 }
@@ -96,18 +90,6 @@ fn doc_command(workspace: &Workspace) -> std::process::Command {
     // Private items are documented too, so a link to one leads somewhere.
     command.env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private-intra-doc-links");
     command
-}
-
-fn logged(workspace: &Workspace, name: &str, arguments: &[&str]) -> Result<Tally> {
-    finish(&mut workspace.cargo(arguments), &workspace.log(name)?)
-}
-
-fn finish(command: &mut std::process::Command, log: &Path) -> Result<Tally> {
-    let succeeded = process::run_logged(command, log)?;
-    if !succeeded {
-        process::show_tail(log);
-    }
-    Ok(Tally::one(succeeded))
 }
 
 /// All tests, with [`CHECKED`].

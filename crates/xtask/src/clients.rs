@@ -10,7 +10,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::ci;
+use crate::build;
 use crate::process;
 use crate::server::{Access, Server, stopped_tally};
 use crate::setup;
@@ -63,7 +63,7 @@ const SUITES: [Suite; 2] = [
 
 /// Builds the server, then [`run`]s.
 pub(crate) fn command(workspace: &Workspace) -> Result<Tally> {
-    let built = ci::build(workspace)?;
+    let built = build::build(workspace)?;
     if built.holds() { run(workspace) } else { Ok(built) }
 }
 

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::ci;
+use crate::build;
 use crate::clients;
 use crate::process;
 use crate::server::{Access, Server, stopped_tally};
@@ -24,7 +24,7 @@ const FAILURES: &str = "✖ failing tests:";
 
 /// Builds the server, then [`run`]s.
 pub(crate) fn command(workspace: &Workspace) -> Result<Tally> {
-    let built = ci::build(workspace)?;
+    let built = build::build(workspace)?;
     if built.holds() { run(workspace) } else { Ok(built) }
 }
 

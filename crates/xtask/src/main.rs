@@ -4,6 +4,7 @@
 //! product, and nothing of the product is linked in, so that it compiles in seconds.
 
 mod attack;
+mod build;
 mod ci;
 mod clients;
 mod conformance;

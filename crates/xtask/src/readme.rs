@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::ci;
+use crate::build;
 use crate::process;
 use crate::server::{Access, Server, stopped_tally};
 use crate::tally::Tally;
@@ -34,7 +34,7 @@ struct Chunk {
 
 /// Builds the server, then [`run`]s.
 pub(crate) fn command(workspace: &Workspace) -> Result<Tally> {
-    let built = ci::build(workspace)?;
+    let built = build::build(workspace)?;
     if built.holds() { run(workspace) } else { Ok(built) }
 }
 

@@ -5,10 +5,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use flate2::read::MultiGzDecoder;
+use settee_storage::codec::{Reader, put_varint};
 use settee_storage::{Keyspace, Snapshot};
 
 use super::{Attachment, ContentEncoding, ContentId, io_error};
-use crate::codec::{Reader, put_varint};
 use crate::{DatabaseError, Result, keys};
 
 /// The bytes of an attachment as one snapshot has them.
@@ -128,7 +128,7 @@ pub struct ContentReader {
     taken: usize,
     /// The chunks behind this one that were read with it.
     ahead: std::vec::IntoIter<Option<Vec<u8>>>,
-    /// How many chunks are read next: more and more, as nobody knows who reads on.
+    /// The number of chunks that are read next: more and more, as nobody knows who reads on.
     together: u64,
 }
 

@@ -1,27 +1,21 @@
-//! Attachments: what is stored of them with a revision ([`Attachment`]), how their bytes come in ([`Upload`]) and go
-//! out ([`Content`]).
+//! Attachments: what is stored of them with a revision ([`Attachment`]), and how their bytes go out ([`Content`]). How bytes
+//! come in is said where updates are.
 //!
 //! Bytes are addressed by their hash and stored once in a database, in chunks, however many revisions refer to them.
 //! A count of references is beside them and changes in the commit that stores or removes a revision. What is being
 //! uploaded is there too, under a mark that goes when a revision takes the bytes; marks that a crash left behind
-//! are collected when the database is opened. Which types are compressed and how large an attachment may be is the
-//! caller's business.
+//! are collected when the database is opened.
 
 mod content;
-mod parent;
-mod upload;
 
 pub use content::{Content, ContentReader, Form};
-pub use parent::ParentAttachments;
 pub use settee_model::ContentEncoding;
 use settee_model::json::write_string;
 use settee_model::{AttachmentDigest, base64};
-pub use upload::{Compression, Upload, Uploaded};
+use settee_storage::codec::{Reader, put_bytes, put_varint};
 
 pub(crate) use content::ContentRecord;
-pub(crate) use upload::Source;
 
-use crate::codec::{Reader, put_bytes, put_varint};
 use crate::{DatabaseError, Result, StorageError};
 
 /// Names bytes by what they are: their SHA-256.
@@ -37,7 +31,7 @@ pub struct Attachment {
     pub content_type: String,
     /// The generation in which it came.
     pub revpos: u64,
-    /// How its bytes are stored.
+    /// The encoding in which its bytes are stored.
     pub encoding: ContentEncoding,
     /// MD5 of the stored bytes.
     pub digest: [u8; 16],
@@ -48,31 +42,6 @@ pub struct Attachment {
     pub stored_length: u64,
     /// The bytes.
     pub content: ContentId,
-}
-
-/// An attachment of a revision that is to be written.
-#[derive(Clone, Debug)]
-pub struct NewAttachment {
-    pub(crate) attachment: Attachment,
-    pub(crate) source: Source,
-    pub(crate) came: Came,
-}
-
-/// When an attachment came to its document.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Came {
-    /// In the generation that it says.
-    Then,
-    /// With the revision that is to be written.
-    Now,
-}
-
-/// The attachments of a revision that is to be written, in its order.
-#[derive(Clone, Debug, Default)]
-pub struct NewAttachments {
-    pub(crate) list: Vec<NewAttachment>,
-    /// Whether stubs were left out because it was clear that nothing would be written.
-    pub(crate) is_complete: bool,
 }
 
 /// Whether clients are told how attachments are stored (`att_encoding_info`).
@@ -177,97 +146,6 @@ pub fn write_marked(
         attachment.write_end(info, out);
     }
     out.extend_from_slice(b"}}");
-}
-
-impl NewAttachment {
-    /// One that is stored already, with the generation in which it came.
-    #[must_use]
-    pub fn kept(attachment: Attachment) -> Self {
-        Self { attachment, source: Source::Stored, came: Came::Then }
-    }
-
-    /// Uploaded data. `revpos` is the generation that a replicator tells; without one it is that of the revision.
-    #[must_use]
-    pub fn uploaded(name: String, content_type: String, revpos: Option<u64>, uploaded: Uploaded) -> Self {
-        let Uploaded { encoding, digest, length, stored_length, content, source, .. } = uploaded;
-        let attachment = Attachment {
-            name,
-            content_type,
-            revpos: revpos.unwrap_or_default(),
-            encoding,
-            digest,
-            length,
-            stored_length,
-            content,
-        };
-        Self { attachment, source, came: if revpos.is_some() { Came::Then } else { Came::Now } }
-    }
-
-    /// Its name.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.attachment.name
-    }
-}
-
-impl NewAttachments {
-    /// These. What is held in memory and is too much for one commit is stored already.
-    ///
-    /// # Errors
-    /// When the engine failed.
-    pub fn new(mut list: Vec<NewAttachment>) -> Result<Self> {
-        let mut held: usize = list.iter().map(|new| new.source.held_bytes()).sum();
-        for new in &mut list {
-            if held <= upload::MEMORY_BYTES {
-                break;
-            }
-            held -= new.source.held_bytes();
-            new.source.store()?;
-        }
-        Ok(Self { list, is_complete: true })
-    }
-
-    /// None, because the update will not be written: the revision is known, or it is a conflict. Should that turn
-    /// out otherwise, it is answered as a conflict.
-    #[must_use]
-    pub fn left_out() -> Self {
-        Self { list: Vec::new(), is_complete: false }
-    }
-
-    /// No attachments.
-    #[must_use]
-    pub fn none() -> Self {
-        Self { list: Vec::new(), is_complete: true }
-    }
-
-    /// New ones in front, in the place of those that have their names.
-    ///
-    /// # Errors
-    /// When the engine failed.
-    pub fn replaced(self, mut new: Vec<NewAttachment>) -> Result<Self> {
-        let kept = self.list.into_iter().filter(|old| new.iter().all(|new| new.name() != old.name()));
-        let kept: Vec<NewAttachment> = kept.collect();
-        new.extend(kept);
-        Ok(Self { is_complete: self.is_complete, ..Self::new(new)? })
-    }
-
-    pub(crate) fn hashed(&self) -> Vec<AttachmentDigest<'_>> {
-        self.list.iter().map(|new| new.attachment.hashed()).collect()
-    }
-
-    /// About how many bytes they add to a commit.
-    pub(crate) fn size_bytes(&self) -> usize {
-        self.list.iter().map(|new| new.source.held_bytes() + new.attachment.name.len() + 300).sum()
-    }
-
-    /// As they are stored with a revision of this generation.
-    pub(crate) fn stored(&self, generation: u64) -> Vec<Attachment> {
-        let stored = self.list.iter().map(|new| match new.came {
-            Came::Then => new.attachment.clone(),
-            Came::Now => Attachment { revpos: generation, ..new.attachment.clone() },
-        });
-        stored.collect()
-    }
 }
 
 /// Appends the stored form of a revision's attachments, which is before its body.

@@ -1,12 +1,12 @@
 //! The whole tables of ranks as they are stored: in one value, or in pieces if there are many buckets.
 
+use settee_storage::codec::{Reader, put_varint};
 use settee_storage::{Batch, Keyspace, Snapshot};
 
 use super::Ranks;
-use crate::codec::{Reader, put_varint};
 use crate::{DatabaseError, Result, keys};
 
-/// How many bytes one stored value holds.
+/// The bytes that one stored value holds.
 const PIECE_BYTES: usize = if cfg!(test) { 100 } else { 64 << 10 };
 
 /// So many pieces are read together.

@@ -7,7 +7,7 @@ use settee_model::json::Json;
 
 use super::*;
 use crate::LocalDocument;
-use crate::database::Meta;
+use crate::meta::Meta;
 use crate::tests::Random;
 
 fn random_rev(random: &mut Random, generation: u64) -> Rev {

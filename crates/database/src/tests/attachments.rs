@@ -12,8 +12,9 @@ use settee_storage::{Engine, Keyspace, StorageError};
 
 use super::audit::entries;
 use super::{Random, audit, create, database, document, edit, memory, new, open, save, saved, write};
-use crate::attachment::{Attachment, Compression, ContentEncoding, Form, NewAttachment, NewAttachments, Upload};
+use crate::attachment::{Attachment, ContentEncoding, Form};
 use crate::tasks::Tasks;
+use crate::update::{Compression, NewAttachment, NewAttachments, Upload};
 use crate::{Database, DocUpdate, EditMode, EncodingInfo, ParentAttachments, ReadView, Work, keys, write_stubs};
 
 const INTERACTIVE: EditMode = EditMode::Interactive;

@@ -4,14 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 
 use md5::{Digest, Md5};
+use settee_storage::codec::Reader;
 use settee_storage::{Direction, KeyRange, Keyspace};
 use sha2::Sha256;
 
 use crate::attachment::{Attachment, ContentRecord, Form};
-use crate::codec::Reader;
-use crate::database::{Meta, load_writer};
+use crate::meta::Meta;
 use crate::rank::{Counts, table};
 use crate::record::{DocRecord, Head, SequenceEntry};
+use crate::update::load_writer;
 use crate::{ReadView, keys, pieces};
 
 type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -48,7 +49,7 @@ pub(crate) fn audit(view: &ReadView) {
         assert_eq!((entry.rev, entry.stored, entry.has_conflicts), (head.rev, head.stored, head.has_conflicts));
         for (index, node) in (0..).zip(record.tree.nodes()) {
             let Some(stored) = node.value else { continue };
-            assert!(stored.body_seq <= head.seq);
+            assert!(keys::writer_of_body(stored.body_seq) <= head.seq);
             let size = u64::from(stored.size);
             counted.body_bytes += size;
             counted.attachment_bytes += stored.attachments_length;

@@ -6,7 +6,8 @@ use settee_storage::counting::CountingEngine;
 use settee_storage::{Batch, CommitToken, Durability, Engine, Keyspace, Outcome};
 
 use super::{Random, audit, body, create, edit, memory, new, open, replicated, rev, save, write};
-use crate::{DatabaseError, Direction, DocUpdate, IdRange, Purge, UpdateOutcome, Work};
+use crate::update::Queue;
+use crate::{DatabaseError, Direction, DocUpdate, IdRange, Purge, UpdateOutcome, Work, keys};
 
 #[test]
 fn a_snapshot_that_is_far_behind_still_counts_right() {
@@ -96,11 +97,63 @@ fn several_updates_of_a_document_in_one_commit() {
     let view = database.read().unwrap();
     let head = view.head("doc").unwrap().unwrap();
     assert_eq!(outcomes[9], UpdateOutcome::Saved(head.rev.clone()));
-    assert_eq!((head.rev.generation, head.seq), (6, 6));
+    assert_eq!((head.rev.generation, head.seq, view.update_seq().unwrap()), (6, 1, 1));
     let record = view.record("doc").unwrap().unwrap();
     let history: Vec<_> = record.tree.history(record.tree.find(&head.rev).unwrap()).collect();
     assert_eq!(record.tree.node(history[1]).rev, deletion);
     audit(&view);
+}
+
+/// As in CouchDB: clients see it in `update_seq`, `_changes` and `pending`.
+#[test]
+fn what_one_work_adds_to_a_document_is_one_change() {
+    let database = super::database();
+    save(&database, new("before", "{}"));
+    let leaf = |number: usize| {
+        let path = [rev(&format!("2-{number:02}")), rev("1-a")];
+        replicated(
+            "doc",
+            &path,
+            number % 5 == 4,
+            &format!("{{\"n\":{number},\"text\":\"{}\"}}", "x".repeat(40 * number)),
+        )
+    };
+    let mut updates: Vec<_> = (0..10).map(leaf).collect();
+    updates.insert(5, new("between", "{\"n\":0}"));
+    write(&database, updates);
+    let view = database.read().unwrap();
+    let seq = |id: &str| view.head(id).unwrap().unwrap().seq;
+    assert_eq!((seq("before"), seq("doc"), seq("between"), view.update_seq().unwrap()), (1, 2, 3, 3));
+    let record = view.record("doc").unwrap().unwrap();
+    for leaf in record.tree.leaves() {
+        let node = record.tree.node(leaf);
+        let number: usize = node.rev.to_string()[2..].parse().unwrap();
+        let found = body(&view, node.value.unwrap()).unwrap();
+        assert!(found.starts_with(&format!("{{\"n\":{number},")) && found.len() > 40 * number, "{found}");
+    }
+    assert_eq!(record.tree.leaf_count(), 10);
+    audit(&view);
+    // The next work begins a change of its own, and what is purged takes its bodies along.
+    write(&database, vec![leaf(10), leaf(11)]);
+    let purge = Purge { id: "doc".to_owned(), revs: (0..11).map(|number| rev(&format!("2-{number:02}"))).collect() };
+    let view = database.read().unwrap();
+    assert_eq!((view.head("doc").unwrap().unwrap().seq, view.update_seq().unwrap()), (4, 4));
+    database.update(Work::Purge(vec![purge])).unwrap();
+    let view = database.read().unwrap();
+    assert_eq!(view.record("doc").unwrap().unwrap().tree.leaf_count(), 1);
+    audit(&view);
+}
+
+#[test]
+fn each_body_of_an_update_sequence_has_a_number_of_its_own() {
+    let numbers = |seq| (0..3).map(move |earlier| keys::body_number(seq, earlier).unwrap());
+    assert!(numbers(7).chain(numbers(8)).all(|number| [7, 8].contains(&keys::writer_of_body(number))));
+    assert_eq!(numbers(7).chain(numbers(8)).collect::<std::collections::BTreeSet<_>>().len(), 6);
+    assert_eq!((keys::body_number(7, 0), keys::body_number(1 << 50, 0)), (Some(7), Some(1 << 50)));
+    let last = (1 << 20) - 1;
+    assert_eq!(keys::writer_of_body(keys::body_number((1 << 43) - 1, last).unwrap()), (1 << 43) - 1);
+    // Where there is none, the next change takes a sequence of its own.
+    assert_eq!((keys::body_number(7, last + 1), keys::body_number(1 << 43, 1)), (None, None));
 }
 
 #[test]
@@ -121,6 +174,30 @@ fn large_bodies_are_divided_and_large_requests_too() {
         assert_eq!(head.seq, number as u64 + 1);
     }
     assert!(DocUpdate::into_works(Vec::new()).is_empty());
+}
+
+/// Small updates cost more than their bytes: who commits something else waits for all of a commit.
+#[test]
+fn a_commit_takes_so_many_updates_however_small_they_are() {
+    // As many as fit by what each costs at least, see `UPDATE_BYTES`.
+    let most = (8 << 10) / 64;
+    let updates = || (0..10 * most).map(|number| new(&number.to_string(), "{}")).collect::<Vec<_>>();
+    let works = DocUpdate::into_works(updates());
+    let counts: Vec<usize> =
+        works.iter().map(|work| if let Work::Documents(part) = work { part.len() } else { 0 }).collect();
+    assert_eq!(counts.iter().sum::<usize>(), 10 * most);
+    assert!(counts.iter().all(|count| *count <= most) && counts.len() < 50, "{counts:?}");
+    // Also of those that come one by one.
+    let queue = Queue::default();
+    for update in updates() {
+        let _ = queue.push(Work::Documents(vec![update]), Box::new(|_| {}));
+    }
+    let mut taken = 0;
+    while let Some(works) = queue.take(8 << 10) {
+        assert!(works.len() <= most, "{}", works.len());
+        taken += works.len();
+    }
+    assert_eq!(taken, 10 * most);
 }
 
 #[test]

@@ -31,6 +31,8 @@ struct Model {
     locals: BTreeMap<String, (u64, String)>,
     revs_limit: usize,
     update_seq: u64,
+    /// The first update sequence of the work that is being made.
+    first_seq: u64,
     purges: Vec<crate::Purge>,
     /// Stored revisions whose bodies must be gone.
     forgotten: BTreeSet<(u64, u32)>,
@@ -116,7 +118,8 @@ impl Model {
 
     fn merge(&mut self, id: &str, path: &[Rev], deleted: bool, body: &str) {
         let doc = self.docs.entry(id.to_owned()).or_default();
-        if doc.merge(path, deleted, body, self.revs_limit) {
+        // What one work adds to a document is one change of it.
+        if doc.merge(path, deleted, body, self.revs_limit) && doc.seq < self.first_seq {
             self.update_seq += 1;
             doc.seq = self.update_seq;
         }
@@ -425,6 +428,7 @@ fn random_operations_agree_with_a_model() {
                 3 if random.one_in(3) => forgetting::compact(&mut random, &database, &mut model),
                 _ => {
                     let before = random.below(40) + 1;
+                    model.first_seq = model.update_seq + 1;
                     let updates: Vec<_> = (0..before).map(|_| random_update(&mut random, &mut model)).collect();
                     let stored = stored_bodies(&database.read().unwrap(), &updates);
                     let (updates, wanted): (Vec<_>, Vec<_>) = updates.into_iter().unzip();

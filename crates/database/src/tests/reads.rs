@@ -8,8 +8,8 @@ use settee_storage::Engine;
 use settee_storage::counting::CountingEngine;
 
 use super::{Random, database, document, edit, save};
-use crate::attachment::{Compression, NewAttachment, NewAttachments, Upload};
 use crate::tasks::Tasks;
+use crate::update::{Compression, NewAttachment, NewAttachments, Upload};
 use crate::{Bodies, DOCUMENTS_TOGETHER, DocUpdate, EditMode, ReadView, Stored};
 
 #[test]

@@ -67,7 +67,7 @@ fn what_is_told_can_be_read() {
     let read = Arc::new(Mutex::new(Vec::new()));
     let notes = Arc::clone(&read);
     let _subscription = database.subscribe(move |event| {
-        let (_, meta) = crate::database::Meta::read_with_state(engine.snapshot(shard).unwrap().as_ref()).unwrap();
+        let (_, meta) = crate::meta::Meta::read_with_state(engine.snapshot(shard).unwrap().as_ref()).unwrap();
         notes.lock().unwrap().push((event, meta.update_seq));
     });
     for id in ["a", "b", "c"] {

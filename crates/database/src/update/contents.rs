@@ -11,7 +11,9 @@ use bytes::Bytes;
 use settee_storage::{Batch, Direction, Expect, KeyRange, Keyspace, Snapshot};
 
 use super::Work;
-use crate::attachment::{Attachment, ContentId, ContentRecord, NewAttachment, NewAttachments, Source, decode_all};
+use super::new_attachments::{NewAttachment, NewAttachments};
+use super::upload::Source;
+use crate::attachment::{Attachment, ContentId, ContentRecord, decode_all};
 use crate::record::Stored;
 use crate::{Database, DatabaseError, Result, keys};
 
@@ -102,7 +104,7 @@ pub(super) struct Contents {
     pub(super) given_up: Vec<u64>,
 }
 
-/// How the stored bytes of attachments change.
+/// Changes of the stored bytes of attachments.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ContentBytes {
     pub(super) added: u64,

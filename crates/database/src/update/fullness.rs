@@ -1,4 +1,4 @@
-//! How full partitions are ([`Fullness`]): `max_partition_size` keeps the documents of a full one from growing.
+//! The sizes of partitions ([`Fullness`]): `max_partition_size` keeps the documents of a full one from growing.
 //!
 //! Sizes are those of [`PartitionInfo::external_bytes`](crate::PartitionInfo). The size of a partition is found once by
 //! reading all of it, and only in databases that are as large as the limit; then each commit changes what is known.
@@ -10,7 +10,7 @@ use settee_storage::Snapshot;
 
 use super::{DocUpdate, EditMode};
 use crate::Result;
-use crate::database::{LeafBytes, Meta};
+use crate::meta::{LeafBytes, Meta};
 use crate::partitions::read_partition;
 
 /// Of more partitions the sizes are not remembered: a megabyte of names.

@@ -13,6 +13,7 @@ use std::time::Duration;
 use settee_model::json::Json;
 use settee_model::rev_tree::{Grown, Known, Revisions};
 use settee_model::{Rev, RevHash, RevisionHasher, partition};
+use settee_storage::codec::put_varint;
 use settee_storage::{
     Batch, Direction, Durability, Expect, KeyRange, Keyspace, Purpose, Shard, ShardState, Snapshot, StorageError,
     Version,
@@ -20,15 +21,16 @@ use settee_storage::{
 
 use super::contents::{ContentBytes, Contents, Named, ReadContext, discard};
 use super::queue::Pending;
-use super::touched::{Documents, Settled};
+use super::touched::{Documents, Settled, Touched};
 use super::validation::{Acceptance, acceptance};
+use super::writer::{Writer, load_writer};
 use super::{DocUpdate, EditMode, UpdateOutcome, Work, WorkResult, is_design_id};
 use crate::attachment::encode_all;
 use crate::attempt::Attempt;
-use crate::catalog::Layout;
-use crate::codec::put_varint;
-use crate::database::{Database, Meta, Writer, load_writer};
+use crate::database::Database;
+use crate::entry::Layout;
 use crate::local::LocalDocument;
+use crate::meta::Meta;
 use crate::rank::{BUCKET_ENTRIES, Overfull, Ranks};
 use crate::record::{Head, SequenceEntry, Stored};
 use crate::{DatabaseError, Event, Result, keys, pieces, rank};
@@ -134,6 +136,8 @@ pub(super) struct Group<'a> {
     pub(super) meta: Meta,
     ranks: Ranks,
     revs_limit: u64,
+    /// The first update sequence of the work that is being applied.
+    first_seq: u64,
     security: Option<Json>,
     hasher: RevisionHasher,
     scratch: Vec<u8>,
@@ -160,6 +164,7 @@ impl<'a> Group<'a> {
             meta: writer.meta,
             ranks: Ranks::clone(&writer.ranks),
             revs_limit: writer.revs_limit,
+            first_seq: 0,
             security: writer.security.clone(),
             hasher: RevisionHasher::default(),
             scratch: Vec::new(),
@@ -173,6 +178,7 @@ impl<'a> Group<'a> {
         match work {
             Work::Documents(updates) => {
                 let full = self.writer.fullness.full(self.snapshot, &self.meta, updates)?;
+                self.first_seq = self.meta.update_seq + 1;
                 return updates.iter().map(|update| self.apply_update(update, &full)).collect();
             }
             Work::Purge(purges) => return Ok(purges.iter().map(|purge| self.purge(purge)).collect()),
@@ -234,7 +240,8 @@ impl<'a> Group<'a> {
         self.merge(update, &path)
     }
 
-    /// Adds the revision `path[0]` with the body of `update` to its document.
+    /// Adds the revision `path[0]` with the body of `update` to its document. As in CouchDB, what one work adds to a document
+    /// is one change of it.
     fn merge(&mut self, update: &DocUpdate, path: &[Rev]) -> Result<UpdateOutcome> {
         let context = ReadContext { database: self.database, snapshot: self.snapshot };
         let touched = self.documents.get(&update.id);
@@ -243,10 +250,9 @@ impl<'a> Group<'a> {
             Known::Everything => return Ok(UpdateOutcome::Saved(path[0].clone())),
             Known::NotAllAncestors => true,
         };
-        let seq = self.meta.update_seq + 1;
+        let (seq, bodies, body_seq) = place(touched, self.first_seq, self.meta.update_seq + 1);
         let body = update.body.as_bytes();
-        let mut stored =
-            Stored { deleted: update.deleted, body_seq: seq, size: body.len() as u32, ..Stored::default() };
+        let mut stored = Stored { deleted: update.deleted, body_seq, size: body.len() as u32, ..Stored::default() };
         // In an edit that makes a deleted document again, CouchDB counts from the revision that was not named.
         let generation = update.path.first().map_or(0, |rev| rev.generation);
         let (attachments, mut bytes) = (update.attachments.stored(generation), Vec::new());
@@ -270,16 +276,17 @@ impl<'a> Group<'a> {
             self.meta.body_bytes += body.len() as u64;
             self.meta.attachment_bytes += stored.attachments_length;
             if attachments.is_empty() {
-                put_body(&mut self.batch, seq, body);
+                put_body(&mut self.batch, body_seq, body);
             } else {
-                put_body(&mut self.batch, seq, &bytes);
-                self.contents.take(context, &mut self.batch, &update.attachments, attachments, seq)?;
+                put_body(&mut self.batch, body_seq, &bytes);
+                self.contents.take(context, &mut self.batch, &update.attachments, attachments, body_seq)?;
             }
         }
+        touched.bodies = bodies + u64::from(!is_stored);
         forget(&mut self.meta, &mut self.batch, &mut self.contents, forgotten);
-        self.meta.update_seq = seq;
+        self.meta.update_seq = self.meta.update_seq.max(seq);
         if is_design_id(&update.id) {
-            self.meta.design_seq = seq;
+            self.meta.design_seq = self.meta.design_seq.max(seq);
         }
         touched.seq = seq;
         touched.changed = true;
@@ -442,6 +449,14 @@ impl<'a> Group<'a> {
         }
         Ok(())
     }
+}
+
+/// The update sequence of a further change of a document, how many bodies have been written under it, and the number of the
+/// next one: a work goes on with the sequence that it gave the document, another begins the sequence `next`.
+fn place(touched: &Touched, first_seq: u64, next: u64) -> (u64, u64, u64) {
+    let goes_on = touched.seq >= first_seq;
+    let further = goes_on.then(|| keys::body_number(touched.seq, touched.bodies)).flatten();
+    further.map_or((next, 0, next), |number| (touched.seq, touched.bodies, number))
 }
 
 /// The path of an interactive edit, or `None` for a conflict.

@@ -1,4 +1,4 @@
-//! How documents are written, in stages.
+//! Writing documents, in stages.
 //!
 //! 1. The caller's thread turns a [`Document`] into a [`DocUpdate`]: the revision hash is computed there.
 //! 2. [`Database::submit`] puts the [`Work`] into the queue. Who finds the queue without a leader leads.
@@ -6,15 +6,19 @@
 //!    and makes one commit with one sync ([`group`]).
 //! 4. Everybody gets an answer, subscribers are notified of the new update sequence.
 //!
-//! A conflict is an outcome, not an error. Nothing here waits for a client.
+//! A conflict is an outcome, not an error. Nothing here waits for a client: bytes of attachments come in before their
+//! revision, through an [`Upload`].
 
 mod contents;
 mod fullness;
 mod group;
+mod new_attachments;
 mod purge;
 mod queue;
 mod touched;
+mod upload;
 pub(crate) mod validation;
+mod writer;
 
 use std::panic::resume_unwind;
 use std::sync::{Arc, mpsc};
@@ -27,19 +31,22 @@ use settee_storage::Purpose;
 
 pub use contents::Stage;
 pub(crate) use fullness::Fullness;
+pub use new_attachments::{NewAttachment, NewAttachments};
 pub use purge::Purge;
 pub(crate) use purge::decode_number as decode_purge_number;
 pub(crate) use queue::Queue;
+pub use upload::{Compression, Upload, Uploaded};
 pub(crate) use validation::is_design_id;
 pub use validation::{Precheck, Validated, ValidationBasis};
+pub(crate) use writer::{Writer, load, load_writer};
 
-use crate::attachment::{Attachment, NewAttachments};
+use crate::attachment::Attachment;
 use crate::{Database, Result, StorageError};
 
 /// About how many bytes of updates one commit takes; engines are free to refuse commits of 10 MB.
 const COMMIT_BYTES: usize = if cfg!(test) { 8 << 10 } else { 4 << 20 };
 
-/// What an update costs beside its bytes, as if it were bytes: entries of the store, each put in its place. Whoever else commits
+/// The cost of an update beside its bytes, as if it were bytes: entries of the store, each put in its place. Whoever else commits
 /// meanwhile waits for all of a commit, so this keeps one of many small documents as short as one of few large ones.
 const UPDATE_BYTES: usize = if cfg!(test) { 64 } else { 2 << 10 };
 
@@ -253,7 +260,7 @@ impl DocUpdate {
         self.attachments.size_bytes() + self.body.as_bytes().len() + 2 * self.id.len() + 32 * self.path.len() + 64
     }
 
-    /// How much of a commit the update takes.
+    /// The bytes of a commit that the update takes.
     fn cost_bytes(&self) -> usize {
         UPDATE_BYTES + self.size_bytes()
     }
@@ -380,7 +387,7 @@ impl Database {
     }
 }
 
-/// How a lead ended.
+/// The end of a lead.
 struct Lead {
     /// The last panic of a commit, a completion or a listener.
     panicked: thread::Result<()>,

@@ -6,10 +6,10 @@
 
 use settee_model::Rev;
 use settee_storage::Keyspace;
+use settee_storage::codec::{Reader, put_bytes, put_varint};
 
 use super::group::{Group, forget};
 use super::{UpdateOutcome, is_design_id};
-use crate::codec::{Reader, put_bytes, put_varint};
 use crate::{DatabaseError, Result, keys};
 
 /// The purge of one document.

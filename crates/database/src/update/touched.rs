@@ -5,7 +5,7 @@ use settee_storage::{Keyspace, Reply, Request, ShardState, Snapshot};
 
 use super::contents::{Contents, Named};
 use super::{DocUpdate, Work};
-use crate::database::LeafBytes;
+use crate::meta::LeafBytes;
 use crate::record::{DocRecord, Head, Stored};
 use crate::{DatabaseError, Result, pieces};
 
@@ -20,8 +20,10 @@ pub(super) struct Touched {
     /// As the document was before the group.
     before: Option<Head>,
     bytes_before: LeafBytes,
-    /// How many further pieces its record has.
+    /// The number of further pieces that its record has.
     pieces: usize,
+    /// How many bodies its last change has written.
+    pub(super) bodies: u64,
     pub(super) changed: bool,
 }
 
@@ -30,7 +32,7 @@ pub(super) struct Settled<'a> {
     pub(super) id: &'a str,
     pub(super) before: Option<Head>,
     pub(super) bytes_before: LeafBytes,
-    /// How many further pieces its record had.
+    /// The number of further pieces that its record had.
     pub(super) pieces: usize,
     pub(super) bytes: LeafBytes,
     pub(super) record: DocRecord,
@@ -90,7 +92,7 @@ impl<'a> Documents<'a> {
             };
             let (before, bytes_before) = (record.head(), leaf_bytes(&record.tree));
             let tree = Growth::new(record.tree);
-            touched.push(Touched { seq: record.seq, tree, before, bytes_before, pieces, changed: false });
+            touched.push(Touched { seq: record.seq, tree, before, bytes_before, pieces, bodies: 0, changed: false });
         }
         if touched.len() != ids.len() {
             return Err(CORRUPT);

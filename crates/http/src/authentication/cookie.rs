@@ -24,8 +24,8 @@ pub(super) async fn user(
     let Some(account) = parts.users.account(cookie.name()).await? else { return Ok(None) };
     let now_s = (parts.clock_ms)() / 1000;
     let timeout_s = policy.cookie.timeout_s;
-    let left_s = cookie.verify(secret.as_bytes(), account.salt(), &policy.algorithms, now_s, timeout_s);
-    Ok(left_s.map(|left_s| {
+    let left_s = |secret: &[u8]| cookie.verify(secret, account.salt(), &policy.algorithms, now_s, timeout_s);
+    Ok(parts.secrets.find(policy, now_s, left_s).map(|left_s| {
         let is_old = u128::from(left_s) * 10 < u128::from(timeout_s) * 9;
         (account.context(), is_old.then(|| issue(parts, policy, head, secret, &account)).flatten())
     }))
@@ -48,6 +48,7 @@ pub(crate) fn issue(
 ) -> Option<HeaderValue> {
     let algorithm = *policy.algorithms.first()?;
     let now_s = (parts.clock_ms)() / 1000;
+    parts.secrets.note(policy, now_s);
     let value = SessionCookie::issue(account.name(), secret.as_bytes(), account.salt(), algorithm, now_s);
     header(&value, &policy.cookie, head, now_s)
 }

@@ -6,6 +6,7 @@ pub(crate) mod fetch;
 pub(crate) mod jwt;
 pub(crate) mod login;
 mod proxy;
+mod secrets;
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests;
@@ -20,6 +21,7 @@ use settee_service::{Hashers, Users, Writer};
 use settee_settings::{Derived, Settings};
 
 pub(crate) use cookie::{clear, issue};
+pub(crate) use secrets::Secrets;
 
 use crate::auth_policy::{Anonymous, AuthPolicy, Handler};
 use crate::head::RequestHead;
@@ -41,6 +43,7 @@ pub(crate) struct Authentication {
     pub(crate) keys: Keys,
     pub(crate) clock_ms: Arc<dyn Fn() -> u64 + Send + Sync>,
     pub(crate) policy: Derived<AuthPolicy>,
+    pub(crate) secrets: Secrets,
 }
 
 impl Authentication {
@@ -71,7 +74,7 @@ pub(crate) async fn authenticate(
         let found = match handler {
             Handler::Cookie => cookie::user(parts, &policy, head, headers).await?,
             Handler::Default => default_user(parts, &policy, head, headers).await?.map(|user| (user, None)),
-            Handler::Proxy => proxy::user(&policy, headers).map(|user| (user, None)),
+            Handler::Proxy => proxy::user(parts, &policy, headers).map(|user| (user, None)),
             Handler::Jwt => jwt::user(parts, &policy, headers).await?.map(|user| (user, None)),
         };
         if let Some((user, renewed)) = found {

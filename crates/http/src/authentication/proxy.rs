@@ -3,20 +3,19 @@
 use hyper::HeaderMap;
 use settee_auth::{UserContext, proxy_token_matches};
 
+use super::Authentication;
 use crate::auth_policy::AuthPolicy;
 
 /// The user that a proxy names, if it may be believed.
-pub(super) fn user(policy: &AuthPolicy, headers: &HeaderMap) -> Option<UserContext> {
+pub(super) fn user(parts: &Authentication, policy: &AuthPolicy, headers: &HeaderMap) -> Option<UserContext> {
     let header = |name: &str| headers.get(name).and_then(|value| std::str::from_utf8(value.as_bytes()).ok());
     let proxy = &policy.proxy;
     let name = header(&proxy.name_header)?;
     if proxy.needs_token {
         // CouchDB believes every proxy while there is no secret, here none.
-        let secret = policy.secret.as_ref()?;
         let token = header(&proxy.token_header)?;
-        if !proxy_token_matches(secret.as_bytes(), name, token, &policy.algorithms) {
-            return None;
-        }
+        let matches = |secret: &[u8]| proxy_token_matches(secret, name, token, &policy.algorithms).then_some(());
+        parts.secrets.find(policy, (parts.clock_ms)() / 1000, matches)?;
     }
     let roles = header(&proxy.roles_header).unwrap_or_default();
     let roles = roles.split(',').map(str::trim).filter(|role| !role.is_empty()).map(str::to_owned).collect();

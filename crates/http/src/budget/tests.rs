@@ -86,6 +86,42 @@ async fn who_waits_gets_what_others_give_back() {
     waiting.await.unwrap().unwrap();
 }
 
+/// Hundreds wait in an attack, and each that looks in vain is work for everybody. Time stands still meanwhile, so nobody looks
+/// again by itself.
+#[tokio::test(start_paused = true)]
+async fn freed_memory_wakes_one_waiter_and_who_gets_it_the_next() {
+    const WAITERS: usize = 8;
+    let budget = Budget::new(8 * MIB);
+    let first = Account::new(&budget, None, Share::Admin);
+    let (small, rest) = (first.hold(MIB / 2).await.unwrap(), first.hold(15 * MIB / 2).await.unwrap());
+    let looks = Arc::new(AtomicUsize::new(0));
+    let mut waiting = Vec::new();
+    for _ in 0..WAITERS {
+        let (account, looks) = (Account::new(&budget, None, Share::Admin), Arc::clone(&looks));
+        waiting.push(tokio::spawn(async move {
+            let mut held = std::pin::pin!(account.hold(2 * MIB));
+            std::future::poll_fn(|context| {
+                looks.fetch_add(1, Ordering::Relaxed);
+                held.as_mut().poll(context)
+            })
+            .await
+            .unwrap()
+        }));
+    }
+    let everybody_has_run = || async {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        (looks.swap(0, Ordering::Relaxed), waiting.iter().filter(|waiter| waiter.is_finished()).count())
+    };
+    assert_eq!(everybody_has_run().await, (WAITERS, 0));
+    drop(small);
+    assert_eq!(everybody_has_run().await, (1, 0), "nobody can have so little, and one has seen it");
+    drop(rest);
+    assert_eq!(everybody_has_run().await, (5, 4), "four have it, and one has seen that there is no more");
+    assert_eq!(budget.used(), 8 * MIB);
+}
+
 #[tokio::test(start_paused = true)]
 async fn those_who_stall_longest_are_cut_off_first() {
     let budget = Budget::new(10 * MIB);

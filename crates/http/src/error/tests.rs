@@ -114,7 +114,25 @@ fn every_error_has_a_status_a_name_and_a_reason() {
     line(&mut text, "mango DesignConflict", MangoError::DesignConflict);
     line(&mut text, "mango Database", MangoError::Database(DatabaseError::NotFound));
     line(&mut text, "mango View", MangoError::View(ViewError::MissingView));
+    line(&mut text, "mango Search", MangoError::Search(SearchError::MissingIndex("i".to_owned())));
+    search_errors(&mut text);
     check_file("errors.txt", &text);
+}
+
+fn search_errors(text: &mut String) {
+    use settee_search::Error as Cause;
+    line(text, "search MissingIndex", SearchError::MissingIndex("i".to_owned()));
+    line(text, "search NoFunction", SearchError::NoFunction("i".to_owned()));
+    line(text, "search Build", SearchError::Build(ViewError::Paused));
+    line(text, "search Syntax", Cause::Syntax { query: "(x".to_owned(), reason: "why".to_owned() });
+    line(text, "search BadRequest", Cause::BadRequest("why".to_owned()));
+    let conflict = Cause::TypeConflict { field: "f".to_owned(), found: "STRING", expected: "DOUBLE" };
+    line(text, "search TypeConflict", SearchError::Index(conflict));
+    line(text, "search BadField", Cause::BadField("why".to_owned()));
+    line(text, "search TooLarge", Cause::TooLarge("why".to_owned()));
+    line(text, "search Contended", Cause::Contended);
+    line(text, "search Storage", Cause::Storage(StorageError::Full("why".to_owned())));
+    line(text, "search Corrupt", Cause::Corrupt("why".to_owned()));
 }
 
 /// Texts that CouchDB was recorded to answer, from the errors of other crates.

@@ -66,6 +66,8 @@ pub(crate) enum Measure {
     Find,
     /// The same of views.
     View,
+    /// The same of searches.
+    Search,
     /// Documents in `_bulk_docs`.
     BulkDocs,
 }

@@ -193,6 +193,7 @@ const PLAIN: &[Stat] = &[
     Stat::new(["mango", "docs_examined", ""], "number of documents examined by mango queries coordinated by this node", Source::Count(Count::MangoDocsExamined)),
     Stat::new(["mango", "results_returned", ""], "number of rows returned by mango queries", Source::Count(Count::MangoResults)),
     Stat::new(["mango", "query_time", ""], "length of time processing a mango query", Source::Measure(Measure::Find)),
+    Stat::new(["nouveau", "search_latency", ""], "length of a search of either form, with bringing its index up to date", Source::Measure(Measure::Search)),
     Stat::new(["settee", "view_time", ""], "length of a view query, with bringing its index up to date", Source::Measure(Measure::View)),
     Stat::new(["settee", "slow_requests", ""], "number of requests that took longer than [log] slow_request_ms", Source::Count(Count::SlowRequests)),
 ];

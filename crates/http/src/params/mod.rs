@@ -5,12 +5,13 @@ pub(crate) mod attachments;
 pub(crate) mod changes;
 pub(crate) mod document;
 pub(crate) mod filter;
+pub(crate) mod search;
 pub(crate) mod view;
 
 use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
-use settee_model::json::{self, Json, Kind};
+use settee_model::json::{self, Json, Kind, Value};
 
 use crate::Error;
 
@@ -98,6 +99,11 @@ pub(crate) fn decode(text: &str, plus: Plus) -> Option<Cow<'_, str>> {
 }
 
 impl Raw {
+    /// A member of a body.
+    pub(crate) fn of(value: Value<'_>) -> Self {
+        Self::Json(Json::trusted(value.raw().to_vec()))
+    }
+
     /// A JSON value: text is parsed.
     pub(crate) fn json(self) -> Result<Json, Error> {
         match self {

@@ -35,6 +35,7 @@ struct Asked {
     /// `None` if it is no text.
     name: Option<String>,
     takes_gzip: bool,
+    takes_anything: bool,
     /// The tags of what the client has.
     known: Option<String>,
     range: Option<String>,
@@ -54,6 +55,7 @@ pub(super) async fn get(request: Request) -> Answer {
         params: DocParams::resolve(&request.query)?,
         name: request.captures.require_text().is_ok().then(|| request.captures.get("attachment").to_owned()),
         takes_gzip: accept::accepts_gzip(&request.headers),
+        takes_anything: accept::accepts_gzip_or_identity(&request.headers),
         known: request.header(header::IF_NONE_MATCH).map(str::to_owned),
         range: request.header(header::RANGE).map(str::to_owned),
         policy: HeaderValue::from_str(&value).ok().filter(|_| sandbox),
@@ -63,6 +65,9 @@ pub(super) async fn get(request: Request) -> Answer {
     let mut response = bridge::stream(request.outward(), move |output| {
         let view = database.read()?;
         let attachment = find(&view, &asked)?;
+        if !asked.takes_anything {
+            return Err(Error::not_acceptable("unsupported encoding"));
+        }
         match send(output, &view, &attachment, &asked) {
             Ok(_) => Ok(()),
             Err(error) => output.break_off(error),

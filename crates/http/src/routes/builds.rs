@@ -3,10 +3,14 @@
 use std::sync::Arc;
 
 use hyper::StatusCode;
+use settee_database::Database;
+use settee_design::DesignDocument;
 use settee_model::json::{Value, write_string};
-use settee_views::{BuildState, BuildStatus};
+use settee_search::Searches;
+use settee_views::{BuildState, BuildStatus, Urgency};
 
 use super::views::{design_document, update_later};
+use crate::node::Node;
 use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::{Error, bridge};
@@ -36,10 +40,10 @@ impl Action {
 pub(super) async fn state(request: Request) -> Answer {
     let database = request.database()?;
     let name = request.captures.get("ddoc").to_owned();
-    let views = Arc::clone(&request.node.views);
+    let node = Arc::clone(&request.node);
     let state = bridge::blocking(move || {
         let design = design_document(&database, &name)?;
-        Ok(views.build_state(&database, &design)?)
+        state_of(&node, &database, &design)
     })
     .await?;
     Ok(respond::json(StatusCode::OK, state_text(&state)))
@@ -50,30 +54,62 @@ pub(super) async fn action(mut request: Request) -> Answer {
     let action = Action::parse(request.read_called_json().await?.value())?;
     let database = request.database()?;
     let name = request.captures.get("ddoc").to_owned();
-    let views = Arc::clone(&request.node.views);
+    let node = Arc::clone(&request.node);
     bridge::blocking(move || {
         let design = design_document(&database, &name)?;
+        let Node { views, searches, .. } = &*node;
         match action {
             Action::Pause => views.pause(&database, &design)?,
-            Action::Cancel => views.cancel(&database, &design)?,
-            Action::Resume => views.resume(&database, &design)?,
+            Action::Cancel => {
+                views.cancel(&database, &design)?;
+                searches.note_cancelled(&database, &design);
+            }
+            Action::Resume => {
+                views.resume(&database, &design)?;
+                searches.note_resumed(&database, &design);
+            }
             Action::Start => {}
         }
         let begins = match action {
             Action::Start | Action::Resume => {
-                let status = views.build_state(&database, &design)?.status;
+                let status = state_of(&node, &database, &design)?.status;
                 // One that is just ending because of a pause is waited for.
                 status != BuildStatus::Current
             }
             Action::Pause | Action::Cancel => false,
         };
         if begins {
-            update_later(&views, &database, &design);
+            update_later(views, &database, &design);
+            update_searches_later(searches, &database, &design);
         }
         Ok(())
     })
     .await?;
     Ok(respond::ok(StatusCode::ACCEPTED))
+}
+
+/// The state of all indexes of a design document.
+fn state_of(node: &Node, database: &Arc<Database>, design: &DesignDocument) -> Result<BuildState, Error> {
+    let views = node.views.build_state(database, design)?;
+    if design.searches.is_empty() {
+        return Ok(views);
+    }
+    Ok(views.and(&node.searches.build_state(database, design)?))
+}
+
+/// Brings the search indexes up to date after the answer.
+fn update_searches_later(searches: &Arc<Searches>, database: &Arc<Database>, design: &Arc<DesignDocument>) {
+    if design.searches.is_empty() {
+        return;
+    }
+    let (searches, database, design) = (Arc::clone(searches), Arc::clone(database), Arc::clone(design));
+    tokio::task::spawn_blocking(move || match searches.update(&database, &design, Urgency::Background) {
+        Err(error) if !error.is_end() => {
+            tracing::warn!(%error, database = database.name(), ddoc = %design.id, "a search index was not updated");
+        }
+        // The end was somebody's wish.
+        Ok(()) | Err(_) => {}
+    });
 }
 
 fn state_text(state: &BuildState) -> Vec<u8> {

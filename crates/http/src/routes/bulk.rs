@@ -186,6 +186,7 @@ fn prepare_some(
             rows.push(Row::Refused { id, error: error.into() });
             continue;
         }
+        design::complete(&id, &mut document, mode);
         let attachments = attachments::resolve(database, &policy.attachments, &id, &document, mode, HashMap::new())?;
         rows.push(Row::Update(write::prepare(id, document, attachments, mode, &mut hasher)?));
     }

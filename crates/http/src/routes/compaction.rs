@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use super::views::design_document;
 use crate::request::Request;
 use crate::respond::{self, Answer};
-use crate::{body, bridge};
+use crate::{Error, body, bridge};
 
 /// `POST /{db}/_compact`
 pub(super) async fn database(request: Request, stopping: watch::Receiver<bool>) -> Answer {
@@ -34,10 +34,15 @@ pub(super) async fn view(request: Request) -> Answer {
     let name = request.captures.get("ddoc").to_owned();
     let reader = Arc::clone(&database);
     let design = bridge::blocking(move || design_document(&reader, &name)).await?;
-    let views = Arc::clone(&request.node.views);
+    // From now on `compact_running` is true: clients wait until it is not.
+    let compaction = request.node.views.begin_compaction(&database, design);
+    let node = Arc::clone(&request.node);
     tokio::task::spawn_blocking(move || {
-        if let Err(error) = views.compact(&database, &design) {
-            tracing::warn!(%error, database = database.name(), ddoc = %design.id, "an index was not compacted");
+        let views = compaction.run().map_err(Error::from);
+        let searches = node.searches.compact(&database, compaction.ddoc()).map_err(Error::from);
+        if let Err(error) = views.and(searches) {
+            let reason = error.reason;
+            tracing::warn!(%reason, database = database.name(), ddoc = %compaction.ddoc().id, "an index was not compacted");
         }
     });
     Ok(respond::ok(StatusCode::ACCEPTED))

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use hyper::StatusCode;
-use settee_database::{Database, Layout};
-use settee_design::{CompileError, DesignDocument, Language, Limits, MapSource, validate_members};
+use settee_database::{Database, EditMode, Layout};
+use settee_design::{CompileError, DesignDocument, Language, Limits, MapSource, validate_members, with_lucene_version};
+use settee_model::Document;
 use settee_model::json::Json;
 
 use crate::node::Node;
@@ -35,6 +36,17 @@ pub(crate) async fn validate(node: &Arc<Node>, database: &Database, body: &Json)
     }
     design.embed_modules(|_| Ok::<_, Error>(None))?;
     bridge::blocking(move || compile(language.as_ref(), &design)).await
+}
+
+/// Adds what CouchDB adds to a design document that is written for the first time.
+pub(crate) fn complete(id: &str, document: &mut Document, mode: EditMode) {
+    let is_new = document.rev.is_none() && !document.deleted && mode == EditMode::Interactive;
+    if is_new
+        && id.starts_with("_design/")
+        && let Some(body) = with_lucene_version(document.body.value())
+    {
+        document.body = Json::trusted(body);
+    }
 }
 
 /// Whether a reduce function is written as a built-in and is none.

@@ -5,11 +5,15 @@ use std::sync::Arc;
 
 use hyper::StatusCode;
 use settee_mango::index::edit::{self, NewIndex};
-use settee_mango::{DocumentSink, FindOptions, Found, Outcome, explain as explain_plan, find as find_documents};
+use settee_mango::{
+    DocumentSink, FindOptions, Found, Outcome, Readers, TextSearch, explain as explain_plan, find as find_documents,
+};
 use settee_model::json::{Json, write_string};
+use settee_settings::{dreyfus, nouveau};
 
 use crate::bridge::{self, Output};
 use crate::metrics::{Count, Metrics};
+use crate::node::Node;
 use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::{Error, bridge::blocking};
@@ -25,7 +29,8 @@ pub(super) async fn find(mut request: Request) -> Answer {
         let begun_us = (node.operation.monotonic_us)();
         output.text().extend_from_slice(b"{\"docs\":[");
         let mut documents = Documents { output, first: true, flow: ControlFlow::Continue(()) };
-        let outcome = find_documents(&node.views, &database, &options, &mut documents)?;
+        let readers = Readers { views: &node.views, searches: &node.searches, search: served(&node) };
+        let outcome = find_documents(readers, &database, &options, &mut documents)?;
         if documents.flow.is_break() {
             return Ok(());
         }
@@ -45,21 +50,21 @@ pub(super) async fn find(mut request: Request) -> Answer {
 pub(super) async fn explain(mut request: Request) -> Answer {
     let partition = asked_partition(&request);
     let body = read_object(&mut request).await?;
-    let database = request.database()?;
-    let text = blocking(move || Ok(explain_plan(&database, &options(&body, partition)?)?)).await?;
+    let (database, search) = (request.database()?, served(&request.node));
+    let text = blocking(move || Ok(explain_plan(&database, search, &options(&body, partition)?)?)).await?;
     Ok(respond::json(StatusCode::OK, text))
 }
 
 /// `GET /{db}/_index`
 pub(super) async fn list(request: Request) -> Answer {
-    let database = request.database()?;
+    let (database, search) = (request.database()?, served(&request.node));
     let page = edit::page(request.query.get("limit"), request.query.get("skip")).ok_or_else(|| {
         let reason = "Index parameter ranges: limit > 1, skip > 0";
         Error::new(StatusCode::INTERNAL_SERVER_ERROR, "invalid_list_index_params", reason)
     })?;
     let text = blocking(move || {
         let mut out = Vec::new();
-        edit::write_list(&database, page, &mut out)?;
+        edit::write_list(&database, search, page, &mut out)?;
         Ok(out)
     })
     .await?;
@@ -69,8 +74,8 @@ pub(super) async fn list(request: Request) -> Answer {
 /// `POST /{db}/_index`
 pub(super) async fn create(mut request: Request) -> Answer {
     let body = read_object(&mut request).await?;
-    let database = request.database()?;
-    let created = blocking(move || Ok(edit::create(&database, &NewIndex::parse(body.value())?)?)).await?;
+    let (database, search) = (request.database()?, served(&request.node));
+    let created = blocking(move || Ok(edit::create(&database, &NewIndex::parse(body.value(), search)?)?)).await?;
     let result = if created.existed { "exists" } else { "created" };
     let mut out = format!("{{\"result\":\"{result}\",\"id\":").into_bytes();
     write_string(&mut out, &created.id);
@@ -82,10 +87,10 @@ pub(super) async fn create(mut request: Request) -> Answer {
 
 /// `DELETE /{db}/_index/{ddoc}/{type}/{name}`; the design document may be written with its prefix.
 pub(super) async fn delete(request: Request) -> Answer {
-    let database = request.database()?;
+    let (database, search) = (request.database()?, served(&request.node));
     let part = |name: &str| request.captures.get(name).to_owned();
     let (design, kind, name) = (part("ddoc"), part("type"), part("name"));
-    blocking(move || Ok(edit::delete(&database, &design, &kind, &name)?)).await?;
+    blocking(move || Ok(edit::delete(&database, search, &design, &kind, &name)?)).await?;
     Ok(respond::ok(StatusCode::OK))
 }
 
@@ -98,12 +103,12 @@ pub(super) async fn no_index(request: Request) -> Answer {
 /// `POST /{db}/_index/_bulk_delete`
 pub(super) async fn bulk_delete(mut request: Request) -> Answer {
     let body = read_object(&mut request).await?;
-    let database = request.database()?;
+    let (database, search) = (request.database()?, served(&request.node));
     let ids = edit::parse_bulk_delete(body.value())?;
     let text = blocking(move || {
         let (mut success, mut fail) = (Vec::new(), Vec::new());
         for id in ids {
-            let (list, rest) = match edit::delete_all_of(&database, &id).map_err(Error::from) {
+            let (list, rest) = match edit::delete_all_of(&database, search, &id).map_err(Error::from) {
                 Ok(()) => (&mut success, b",\"ok\":true}".to_vec()),
                 Err(error) => {
                     let mut rest = b",\"error\":".to_vec();
@@ -120,6 +125,12 @@ pub(super) async fn bulk_delete(mut request: Request) -> Answer {
     })
     .await?;
     Ok(respond::json(StatusCode::OK, text))
+}
+
+/// The types of text indexes that are switched on.
+fn served(node: &Node) -> TextSearch {
+    let settings = node.settings.as_ref();
+    TextSearch { text: dreyfus::ENABLE.of(settings), nouveau: nouveau::ENABLE.of(settings) }
 }
 
 /// The partition of the path, or of the address: CouchDB takes no other parameter from there.

@@ -31,6 +31,7 @@ mod request_object;
 mod reshard;
 mod revs;
 mod rewrites;
+mod search;
 mod server;
 mod session;
 mod setup;
@@ -67,6 +68,7 @@ pub(crate) fn router(shutdown: &Shutdown) -> Router {
     resources.extend(partition_resources());
     resources.extend(mango_resources());
     resources.extend(function_resources());
+    resources.extend(search_resources());
     resources.extend(design_resources());
     resources.extend(document_resources());
     Router::new(resources)
@@ -96,6 +98,11 @@ fn server_resources() -> Vec<Resource> {
             .get(ServerAdmin, session::get)
             .post(ServerAdmin, session::post)
             .delete(ServerAdmin, session::delete),
+        Resource::new("/_nouveau_analyze", "POST").post(ServerAdmin, search::nouveau::analyze).takes(Lists),
+        Resource::new("/_search_analyze", "GET,POST")
+            .get(ServerAdmin, search::clouseau::get_analysis)
+            .post(ServerAdmin, search::clouseau::post_analysis)
+            .takes(Lists),
         Resource::new("/_active_tasks", "GET,HEAD").get(ServerAdmin, server::active_tasks),
         Resource::new("/_active_tasks/{*rest}", "GET,HEAD").get(ServerAdmin, server::active_tasks),
         Resource::new("/_uuids", "GET").get(Anyone, server::uuids),
@@ -329,6 +336,37 @@ fn function_resources() -> Vec<Resource> {
 
 /// The answer to a path with too few or too many segments.
 type InvalidPath = Pin<Box<dyn Future<Output = Answer> + Send>>;
+
+/// Text search. What is switched off answers otherwise, see the handlers.
+fn search_resources() -> Vec<Resource> {
+    let nouveau = |path| Resource::new(path, "GET, POST");
+    let info = |path| Resource::new(path, "GET");
+    vec![
+        nouveau("/{db}/_design/{ddoc}/_nouveau/{index}")
+            .get(Member, search::nouveau::get)
+            .post(Member, search::nouveau::post)
+            .takes(Lists),
+        nouveau("/{db}/_design/{ddoc}/_nouveau"),
+        nouveau("/{db}/_design/{ddoc}/_nouveau/{*path}"),
+        info("/{db}/_design/{ddoc}/_nouveau_info/{index}").get(Member, search::nouveau::info),
+        info("/{db}/_design/{ddoc}/_nouveau_info").any(Member, search::nouveau::incomplete_info),
+        info("/{db}/_design/{ddoc}/_nouveau_info/{*path}").any(Member, search::nouveau::incomplete_info),
+        Resource::new("/{db}/_nouveau_cleanup", "POST").post(Member, search::nouveau::cleanup),
+        Resource::new("/{db}/_design/{ddoc}/_search/{index}", "GET,POST")
+            .get(Member, search::clouseau::get)
+            .post(Member, search::clouseau::post)
+            .takes(Lists),
+        Resource::new("/{db}/_design/{ddoc}/_search", "GET,POST").any(Member, search::clouseau::incomplete),
+        Resource::new("/{db}/_design/{ddoc}/_search/{*path}", "GET,POST").any(Member, search::clouseau::incomplete),
+        info("/{db}/_design/{ddoc}/_search_info/{index}").get(Member, search::clouseau::info),
+        info("/{db}/_design/{ddoc}/_search_info").any(Member, search::clouseau::incomplete),
+        info("/{db}/_design/{ddoc}/_search_info/{*path}").any(Member, search::clouseau::incomplete),
+        info("/{db}/_design/{ddoc}/_search_disk_size/{index}").get(Member, search::clouseau::disk_size),
+        info("/{db}/_design/{ddoc}/_search_disk_size").any(Member, search::clouseau::incomplete),
+        info("/{db}/_design/{ddoc}/_search_disk_size/{*path}").any(Member, search::clouseau::incomplete),
+        Resource::new("/{db}/_search_cleanup", "POST").post(Member, search::clouseau::cleanup),
+    ]
+}
 
 fn design_resources() -> Vec<Resource> {
     vec![

@@ -75,6 +75,7 @@ pub(super) fn design(body: Value<'_>) -> Result<DesignDocument, Error> {
         library: None,
         options: DesignOptions { include_design: is_true("include_design"), local_seq: is_true("local_seq") },
         views: vec![view],
+        searches: Vec::new(),
         partitioned: Some(false),
         autoupdate: false,
         swap: Swap::Never,

@@ -7,14 +7,14 @@ use md5::{Digest as _, Md5};
 use settee_database::tasks::{TaskKind, TaskState};
 use settee_model::calendar::http_date;
 use settee_model::json::write_string;
-use settee_settings::{couchdb, uuids, vendor};
+use settee_settings::{couchdb, dreyfus, nouveau, uuids, vendor};
 
 use crate::Error;
 use crate::request::Request;
 use crate::respond::{self, Answer};
 
-/// The names that clients look for in the list of features.
-const FEATURES: &str = r#"["pluggable-storage-engines","quickjs"]"#;
+/// The names that clients look for in the list of features, as far as they do not depend on the configuration.
+const FEATURES: &str = r#""pluggable-storage-engines","quickjs""#;
 
 /// `GET /`
 pub(super) async fn welcome(request: Request) -> Answer {
@@ -25,8 +25,11 @@ pub(super) async fn welcome(request: Request) -> Answer {
     out.extend_from_slice(identity.version.as_bytes());
     out.extend_from_slice(br#"","uuid":"#);
     write_string(&mut out, &identity.uuid);
-    out.extend_from_slice(format!(r#","features":{FEATURES},"vendor":{{"name":"#).as_bytes());
-    let vendor = vendor::NAME.literal(&*request.node.settings);
+    let settings = &*request.node.settings;
+    let nouveau = if nouveau::ENABLE.of(settings) { r#","nouveau""# } else { "" };
+    let search = if dreyfus::ENABLE.of(settings) { r#","search""# } else { "" };
+    out.extend_from_slice(format!(r#","features":[{FEATURES}{nouveau}{search}],"vendor":{{"name":"#).as_bytes());
+    let vendor = vendor::NAME.literal(settings);
     write_string(&mut out, &vendor);
     out.extend_from_slice(br#","version":"#);
     write_string(&mut out, &identity.version);
@@ -122,6 +125,13 @@ fn write_task(out: &mut Vec<u8>, task: &TaskState, node: &str) {
         TaskKind::Indexer { database, design_document } => {
             out.extend_from_slice(br#""indexer","design_document":"#);
             write_string(out, design_document);
+            database
+        }
+        TaskKind::SearchIndexer { database, design_document, index } => {
+            out.extend_from_slice(br#""search_indexer","design_document":"#);
+            write_string(out, design_document);
+            out.extend_from_slice(br#","index":"#);
+            write_string(out, index);
             database
         }
         TaskKind::DatabaseCompaction { database } => {

@@ -84,11 +84,12 @@ pub(super) async fn info(request: Request) -> Answer {
         out.extend_from_slice(
             format!(
                 concat!(
-                    r#"],"updater_running":{},"compact_running":false,"waiting_commit":false,"waiting_clients":{},"#,
+                    r#"],"updater_running":{},"compact_running":{},"waiting_commit":false,"waiting_clients":{},"#,
                     r#""update_seq":{},"purge_seq":{},"sizes":{{"file":{},"active":{},"external":{}}},"#,
                     r#""updates_pending":{{"minimum":{},"preferred":{},"total":{}}}}}"#
                 ),
                 info.updater_running,
+                info.compact_running,
                 info.waiting_clients,
                 info.update_seq,
                 info.purge_seq,

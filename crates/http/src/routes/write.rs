@@ -250,6 +250,7 @@ async fn make_update(request: &Request, database: &Arc<Database>, edit: Edit) ->
         };
         document = bridge::blocking(judge).await?;
     }
+    design::complete(&id, &mut document, mode);
     if id.starts_with("_design/") && !document.deleted {
         design::validate(&request.node, database, &document.body).await?;
     }

@@ -66,6 +66,41 @@ async fn an_edit_of_a_document_that_is_not_there_is_a_conflict_whatever_way_it_c
     assert_eq!(get(&world, "/db/a").await.line(), r#"404 {"error":"not_found","reason":"missing"}"#);
 }
 
+/// Each leaf once took a sequence of its own.
+#[tokio::test]
+async fn leaves_of_one_batch_are_one_change() {
+    let world = world();
+    let leaf = |hash: &str| format!(r#"{{"_id":"a","_revisions":{{"start":2,"ids":["{hash}","f"]}},"of":"{hash}"}}"#);
+    let batch = |docs: &[String]| format!(r#"{{"new_edits":false,"docs":[{}]}}"#, docs.join(","));
+    let other = r#"{"_id":"b","_rev":"1-a"}"#.to_owned();
+    ask(&world, "POST /db/_bulk_docs", &batch(&[leaf("b"), leaf("c"), other, leaf("a")])).await;
+    assert!(text(&get(&world, "/db").await, "update_seq").starts_with("2-"));
+    let changes = get(&world, "/db/_changes?style=all_docs&include_docs=true&limit=1").await.body;
+    assert!(changes.contains(r#"{"seq":"1-"#) && changes.contains(r#""of":"c""#), "{changes}");
+    assert!(changes.contains(r#""changes":[{"rev":"2-c"},{"rev":"2-b"},{"rev":"2-a"}]"#), "{changes}");
+    assert!(changes.contains(r#""pending":1"#), "{changes}");
+    let all = get(&world, "/db/a?open_revs=all").await.body;
+    assert!(["a", "b", "c"].iter().all(|of| all.contains(&format!(r#""of":"{of}""#))), "{all}");
+}
+
+/// As in CouchDB's own tests of attachments.
+#[tokio::test]
+async fn an_attachment_needs_an_encoding_that_the_client_takes() {
+    let world = world();
+    world.ask(Ask::new("PUT /db/a/t").basic("admin", "pw").header("content-type", "text/plain").body("hello")).await;
+    for (encodings, status) in
+        [("gzip, *;q=0", 200), ("deflate, gzip;q=0", 200), ("deflate, *;q=0", 406), ("identity;q=0", 406)]
+    {
+        let asked = |path: &'static str| Ask::new(path).basic("admin", "pw").header("accept-encoding", encodings);
+        let told = world.ask(asked("GET /db/a/t")).await;
+        assert_eq!(told.status, status, "{encodings}");
+        if status == 406 {
+            assert_eq!(told.body.trim(), r#"{"error":"not_acceptable","reason":"unsupported encoding"}"#);
+        }
+        assert_eq!(world.ask(asked("GET /db/a/none")).await.status, 404, "{encodings}");
+    }
+}
+
 /// `new_edits=false` once let a deletion pass that named no leaf.
 #[tokio::test]
 async fn only_put_knows_new_edits() {

@@ -12,7 +12,7 @@ use settee_auth::{Authenticator, hash_password};
 use settee_database::{DatabaseOptions, Engine, Layout};
 use settee_design::{
     CompileError, DesignProgram, DesignSource, DocumentBatch, Emissions, Language, Limits, MapSource, Program,
-    ReduceRows, Reducer, RunError, TakeRows,
+    ReduceRows, Reducer, RunError, SearchKind, TakeRows,
 };
 use settee_mango::MangoLanguage;
 use settee_settings::{Persist, Settings};
@@ -107,6 +107,10 @@ impl Language for Agreeable {
     }
 
     fn program(&self, _: &MapSource, _: Limits) -> Result<Box<dyn Program>, CompileError> {
+        Ok(Box::new(EmptyView))
+    }
+
+    fn index_program(&self, _: SearchKind, _: &MapSource, _: Limits) -> Result<Box<dyn Program>, CompileError> {
         Ok(Box::new(EmptyView))
     }
 
@@ -244,7 +248,7 @@ impl World {
         authentication::renew(&mut response, renewed);
         let (parts, body) = response.into_parts();
         let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-        let body = String::from_utf8(body.to_vec()).unwrap();
+        let body = String::from_utf8_lossy(&body).into_owned();
         Told { status: parts.status, headers: parts.headers, body }
     }
 

@@ -1,15 +1,18 @@
 //! What a connection bears, and for how long.
 
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::Request;
+use hyper::body::Frame;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 
-use crate::tests::live::{Live, until};
+use crate::tests::live::{Live, TIMEOUT, until};
 
 type Sender = http2::SendRequest<Full<Bytes>>;
 
@@ -66,6 +69,60 @@ async fn many_feeds_share_a_connection() {
             seen.push_str(std::str::from_utf8(&frame).unwrap());
         }
     }
+    server.stop().await;
+}
+
+/// A body that its client sends in pieces.
+struct Slow(tokio::sync::mpsc::Receiver<Bytes>);
+
+impl hyper::body::Body for Slow {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        self.0.poll_recv(context).map(|piece| piece.map(|piece| Ok(Frame::data(piece))))
+    }
+}
+
+/// A hundred requests of one client are no more to the others than a few connections.
+#[tokio::test]
+async fn sixteen_requests_of_a_connection_are_worked_on_at_a_time() {
+    let server = Live::start(&[]).await;
+    assert_eq!(server.request("PUT /db", "").await.status, 201);
+    let stream = TcpStream::connect(server.address).await.unwrap();
+    let (mut sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    let mut ask = |method: &str, path: &str| {
+        let (pieces, body) = tokio::sync::mpsc::channel(1);
+        let request = Request::builder().method(method).uri(format!("http://settee.test{path}"));
+        let request = request.header("content-type", "application/json").body(Slow(body)).unwrap();
+        let answer = Box::pin(tokio::time::timeout(TIMEOUT, sender.send_request(request)));
+        (pieces, tokio::spawn(async { answer.await.unwrap().unwrap().status().as_u16() }))
+    };
+    let mut writers: Vec<_> = (0..15).map(|number| ask("PUT", &format!("/db/{number}"))).collect();
+    for (pieces, _) in &writers {
+        pieces.send(Bytes::from_static(b"{")).await.unwrap();
+    }
+    let (pieces, answer) = ask("GET", "/db");
+    drop(pieces);
+    assert_eq!(answer.await.unwrap(), 200, "there is room for one more");
+    writers.push(ask("PUT", "/db/15"));
+    writers[15].0.send(Bytes::from_static(b"{")).await.unwrap();
+    // Requests begin in the order in which the server's tasks happen to run: until the last one has begun, others are answered.
+    let waiting = loop {
+        let (pieces, mut answer) = ask("GET", "/db");
+        drop(pieces);
+        let Ok(status) = tokio::time::timeout(Duration::from_millis(300), &mut answer).await else { break answer };
+        assert_eq!(status.unwrap(), 200);
+    };
+    assert_eq!(server.request("GET /db", "").await.status, 200, "other connections do not wait");
+    let (pieces, answer) = writers.pop().unwrap();
+    pieces.send(Bytes::from_static(b"}")).await.unwrap();
+    drop(pieces);
+    assert_eq!((answer.await.unwrap(), waiting.await.unwrap()), (201, 200));
     server.stop().await;
 }
 

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use settee_design::{
-    CompileError, Document, DocumentBatch, Emissions, Limits, MapFailure, MapSource, RunError, TakeRows,
+    CompileError, Document, DocumentBatch, Emissions, Limits, MapFailure, MapSource, RunError, SearchKind, TakeRows,
 };
 use settee_model::json;
 
 use super::{Failure, compile, excerpt, run_error, timeout, write_limits};
 use crate::pool::{Answer, Lease, Pool, Worker, WorkerError};
-use crate::protocol::{Kind, Progress, Record, RecordKind, Writer};
+use crate::protocol::{self, Kind, Progress, Record, RecordKind, Writer};
 
 /// Requests are about as long as this: long enough to make waking two processes cheap, short enough for their caches.
 const REQUEST_BYTES: usize = 1 << 20;
@@ -18,6 +18,7 @@ const REQUEST_BYTES: usize = 1 << 20;
 pub(super) struct Mapper {
     pool: Arc<Pool>,
     source: MapSource,
+    search: Option<SearchKind>,
     /// The index of each in the source of the whole program, by which rows and messages name it.
     numbers: Vec<u32>,
     limits: Limits,
@@ -103,16 +104,28 @@ struct Position {
 
 impl Mapper {
     /// Functions that are compiled when they are needed.
-    pub(super) fn new(pool: Arc<Pool>, source: MapSource, numbers: Vec<u32>, limits: Limits) -> Self {
+    pub(super) fn new(
+        pool: Arc<Pool>,
+        source: MapSource,
+        search: Option<SearchKind>,
+        numbers: Vec<u32>,
+        limits: Limits,
+    ) -> Self {
         let (received, checked) = Default::default();
-        Self { pool, source, numbers, limits, lease: None, received, checked }
+        Self { pool, source, search, numbers, limits, lease: None, received, checked }
     }
 
     /// Those of the functions of `source` whose indexes `numbers` has.
-    pub(super) fn of(pool: &Arc<Pool>, source: &MapSource, numbers: Vec<u32>, limits: Limits) -> Self {
+    pub(super) fn of(
+        pool: &Arc<Pool>,
+        source: &MapSource,
+        search: Option<SearchKind>,
+        numbers: Vec<u32>,
+        limits: Limits,
+    ) -> Self {
         let functions = numbers.iter().map(|index| Arc::clone(&source.functions[*index as usize])).collect();
         let source = MapSource { functions, library: source.library.clone() };
-        Self::new(Arc::clone(pool), source, numbers, limits)
+        Self::new(Arc::clone(pool), source, search, numbers, limits)
     }
 
     /// Compiles the functions in a worker.
@@ -120,6 +133,7 @@ impl Mapper {
         let mut program = Vec::new();
         let mut writer = Writer(&mut program);
         write_limits(&mut writer, self.limits);
+        writer.u32(protocol::search_number(self.search));
         writer.u32(u32::from(self.source.library.is_some()));
         if let Some(library) = &self.source.library {
             writer.bytes(library.as_bytes());
@@ -339,7 +353,7 @@ mod tests {
         let source = MapSource { functions: vec!["a".into(), "b".into()], library: None };
         let limits = Limits { rows_per_document: 2, bytes_per_document: 100, ..Limits::default() };
         let pool = Pool::new(command, PoolSettings::default());
-        let mut mapper = Mapper::new(pool, source, vec![0, 1], limits);
+        let mut mapper = Mapper::new(pool, source, None, vec![0, 1], limits);
         mapper.received = bytes.to_vec();
         let mut output = Emissions::new();
         let batch = Selection { batch: &batch(), documents: &[0, 1, 2] };

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use settee_design::{
     Allowance, BailOuts, CompileError, DocumentBatch, Emissions, Engine, Limits, MapFailure, MapSource, Program,
-    RunError, TakeRows,
+    RunError, SearchKind, TakeRows,
 };
 
 use super::Evaluator;
 use super::map::{Log, Mapper, Selection, Taking};
 use crate::pool::Pool;
-use settee_native::{Mapped, NativeFunction, Reason, Refused, RowSink, Workspace};
+use settee_native::{Environment, Mapped, NativeFunction, Reason, Refused, RowSink, Workspace};
 
 pub(super) const NATIVE: &str = "native";
 pub(super) const QUICKJS: &str = "quickjs";
@@ -20,9 +20,18 @@ pub(super) const QUICKJS: &str = "quickjs";
 const TRIAL_DOCUMENTS: u64 = 512;
 
 /// The native forms of the functions of a source, or why they have none.
-pub(super) fn compile(source: &MapSource, evaluator: Evaluator) -> Vec<Result<NativeFunction, &'static str>> {
+pub(super) fn compile(
+    source: &MapSource,
+    evaluator: Evaluator,
+    search: Option<SearchKind>,
+) -> Vec<Result<NativeFunction, &'static str>> {
+    let environment = match search {
+        None => Environment::View,
+        Some(SearchKind::Nouveau) => Environment::Nouveau,
+        Some(SearchKind::Clouseau) => Environment::Clouseau,
+    };
     let compile = |function: &Arc<str>| match evaluator {
-        Evaluator::Native => NativeFunction::compile(function).map_err(|Refused(reason)| reason),
+        Evaluator::Native => NativeFunction::compile(function, environment).map_err(|Refused(reason)| reason),
         Evaluator::Workers => Err("the native evaluator is switched off"),
     };
     source.functions.iter().map(compile).collect()
@@ -37,6 +46,8 @@ pub(super) fn engine(refused: Option<&'static str>) -> Engine {
 pub(super) struct Programs {
     pool: Arc<Pool>,
     source: MapSource,
+    /// The search indexes that the functions are of; absent for those of views.
+    search: Option<SearchKind>,
     limits: Limits,
     natives: Vec<Native>,
     workspace: Workspace,
@@ -72,10 +83,11 @@ impl Programs {
         source: &MapSource,
         limits: Limits,
         evaluator: Evaluator,
+        search: Option<SearchKind>,
     ) -> Result<Self, CompileError> {
         let mut natives = Vec::new();
         let (mut others, mut refused) = (Vec::new(), Vec::new());
-        for (index, function) in (0u32..).zip(compile(source, evaluator)) {
+        for (index, function) in (0u32..).zip(compile(source, evaluator, search)) {
             match function {
                 Ok(function) => natives.push(Native { index, function, tried: 0, bail_outs: 0 }),
                 Err(reason) => {
@@ -84,14 +96,16 @@ impl Programs {
                 }
             }
         }
-        let second = Mapper::of(pool, source, natives.iter().map(|native| native.index).collect(), limits);
-        let mut others = (!others.is_empty()).then(|| Mapper::of(pool, source, others, limits));
+        let mapper = |numbers| Mapper::of(pool, source, search, numbers, limits);
+        let second = mapper(natives.iter().map(|native| native.index).collect());
+        let mut others = (!others.is_empty()).then(|| mapper(others));
         if let Some(others) = &mut others {
             others.compile()?;
         }
         let (workspace, log) = Default::default();
         let (pool, source) = (Arc::clone(pool), source.clone());
-        Ok(Self { pool, source, limits, natives, workspace, refused, bail_outs: Vec::new(), others, second, log })
+        let bail_outs = Vec::new();
+        Ok(Self { pool, source, search, limits, natives, workspace, refused, bail_outs, others, second, log })
     }
 
     /// Runs the native functions on a document; false if one of them bailed out.
@@ -182,8 +196,8 @@ impl Programs {
         let is_native = |index: &u32| self.natives.iter().any(|native| native.index == *index);
         let all = (0u32..).take(self.source.functions.len());
         let (natives, others): (Vec<u32>, Vec<u32>) = all.partition(is_native);
-        self.second = Mapper::of(&self.pool, &self.source, natives, self.limits);
-        self.others = Some(Mapper::of(&self.pool, &self.source, others, self.limits));
+        let mapper = |numbers| Mapper::of(&self.pool, &self.source, self.search, numbers, self.limits);
+        (self.second, self.others) = (mapper(natives), Some(mapper(others)));
     }
 }
 

@@ -26,6 +26,7 @@ const STACK_BYTES: usize = 2 << 20;
 const MESSAGE_BYTES: usize = 4096;
 
 const PRELUDE: &str = include_str!("prelude.js");
+const INDEX: &str = include_str!("index.js");
 
 /// The state that native callbacks reach through the runtime.
 pub(super) struct Host {
@@ -224,13 +225,30 @@ impl Engine {
         }
     }
 
-    /// Compiles the source of a function; the error is the text that CouchDB gives.
-    pub(super) fn function(&mut self, source: &str, library: Option<&str>) -> Result<Function, String> {
+    /// Compiles the source of a map function, or of a function of search indexes of this number; the error is the text
+    /// that CouchDB gives.
+    pub(super) fn function(&mut self, source: &str, search: u32, library: Option<&str>) -> Result<Function, String> {
         let root = library.map(|library| format!("{{\"views\":{{\"lib\":{library}}}}}"));
         let (context, _) = self.user_context(root.as_deref()).ok_or("InternalError: out of memory")?;
+        if search > 0 {
+            self.give_index(context, search).map_err(|Thrown| "InternalError: out of memory")?;
+        }
         self.host().start_clock();
         let value = self.host().function(context, source)?;
         Ok(Function { context, value })
+    }
+
+    /// Puts `index` in the place of `emit`.
+    fn give_index(&self, context: Context, search: u32) -> Result<(), Thrown> {
+        let global = context.global();
+        let global = global.borrow();
+        let script = self.host().compile(INDEX, c"index")?;
+        let make = context.run(&script)?;
+        let emit = context.get_named(global, c"emit")?;
+        let style = context.number(search.into());
+        let index = context.call(make.borrow(), Ref::UNDEFINED, &[emit.borrow(), style.borrow()])?;
+        context.set_named(global, c"index", index)?;
+        context.set_named(global, c"emit", context.undefined())
     }
 
     fn bare_context(&mut self) -> Option<Context> {

@@ -30,11 +30,17 @@ pub(super) struct Halt {
 }
 
 impl MapProgram {
-    /// Compiles `functions`; the error is the text that CouchDB gives.
-    pub(super) fn compile(functions: &[&str], library: Option<&str>, limits: Limits) -> Result<Self, String> {
+    /// Compiles `functions`; the error is the text that CouchDB gives. `search` is the number of the search indexes that
+    /// they are of.
+    pub(super) fn compile(
+        functions: &[&str],
+        search: u32,
+        library: Option<&str>,
+        limits: Limits,
+    ) -> Result<Self, String> {
         let mut engine = Engine::new(limits).ok_or("InternalError: out of memory")?;
         let functions =
-            functions.iter().map(|source| engine.function(source, library)).collect::<Result<Vec<_>, _>>()?;
+            functions.iter().map(|source| engine.function(source, search, library)).collect::<Result<Vec<_>, _>>()?;
         engine.settle();
         let source = engine.host().documents.source();
         Ok(Self { functions, source, engine })

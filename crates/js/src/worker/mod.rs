@@ -154,10 +154,11 @@ impl Worker {
             self.program = Program::Reduce(program);
             return Ok(note);
         }
+        let search = input.u32().ok_or_else(garbled)?;
         let has_library = input.u32().ok_or_else(garbled)? != 0;
         let library = if has_library { Some(input.text().ok_or_else(garbled)?) } else { None };
         let functions = (0..frame.count).map(|_| input.text().ok_or_else(garbled)).collect::<Result<Vec<_>, _>>()?;
-        let program = MapProgram::compile(&functions, library, limits)?;
+        let program = MapProgram::compile(&functions, search, library, limits)?;
         self.program = Program::Map(program);
         Ok(Vec::new())
     }

@@ -30,7 +30,7 @@ impl ReduceProgram {
     /// Compiles a function; the error is the text that CouchDB gives.
     pub(super) fn compile(source: &str, limits: Limits) -> Result<Self, String> {
         let mut engine = Engine::new(limits).ok_or("InternalError: out of memory")?;
-        let function = engine.function(source, None)?;
+        let function = engine.function(source, 0, None)?;
         engine.settle();
         Ok(Self { function, scratch: Vec::new(), log: Vec::new(), log_bytes: 0, engine })
     }

@@ -1,7 +1,8 @@
 //! The conformance suite of languages: JavaScript in workers and natively, and CoffeeScript.
 
 use settee_design::conformance::{
-    LibraryFunctions, MapExceptions, MapFunctions, Numbers, ReduceExceptions, ReduceFunctions, Subject, Ways, run_all,
+    IndexFunctions, LibraryFunctions, MapExceptions, MapFunctions, Numbers, ReduceExceptions, ReduceFunctions, Subject,
+    Ways, run_all,
 };
 use settee_design::{Language, Limits};
 use settee_js::CoffeeScript;
@@ -41,6 +42,11 @@ fn javascript(language: &dyn Language) -> Subject<'_> {
             hangs: "function(keys, values) { while (values[0] === 'bad'); return values.length; }",
             broken: ("function(", "SyntaxError"),
         },
+        index: Some(IndexFunctions {
+            typed: "function(doc) { if (doc.t) index('text', 'default', doc.t, {store: true}); for (var i in doc.list) index('double', 'n', doc.list[i]); }",
+            named: "function(doc) { if (doc.t) index('default', doc.t, {store: true}); for (var i in doc.list) index('n', doc.list[i]); }",
+            strict: "function(doc) { index('string', 's', doc.v); index('double', 'n', 1); }",
+        }),
         library: Some(LibraryFunctions {
             library: LIBRARY,
             twice: "function(doc) { emit(require('views/lib/numbers').twice(doc.n), null); }",
@@ -90,6 +96,11 @@ fn coffeescript_is_a_language() {
             hangs: "(keys, values) ->\n  0 while values[0] is 'bad'\n  values.length\n",
             broken: ("(keys", "SyntaxError"),
         },
+        index: Some(IndexFunctions {
+            typed: "(doc) ->\n  index 'text', 'default', doc.t, {store: true} if doc.t\n  index 'double', 'n', n for n in doc.list ? []\n  return\n",
+            named: "(doc) ->\n  index 'default', doc.t, {store: true} if doc.t\n  index 'n', n for n in doc.list ? []\n  return\n",
+            strict: "(doc) ->\n  index 'string', 's', doc.v\n  index 'double', 'n', 1\n",
+        }),
         library: Some(LibraryFunctions {
             library: LIBRARY,
             twice: "(doc) -> emit require('views/lib/numbers').twice(doc.n), null",

@@ -6,6 +6,8 @@ mod coffeescript;
 mod conformance;
 mod design;
 mod documents;
+mod escapes;
+mod index;
 mod limits;
 mod map;
 mod native;

@@ -103,11 +103,21 @@ impl<'a> Collector<'a> {
         if self.limit == 0 && !self.options.execution_stats { ControlFlow::Break(()) } else { flow }
     }
 
-    /// Where the next page begins; `None` if nothing matched.
-    pub(super) fn bookmark(&self, access: &Access<'_>) -> Option<Bookmark> {
+    /// The id of the last document that was taken.
+    pub(super) fn last_id(&self) -> Option<&str> {
+        self.last.as_ref().map(|last| last.id.as_str())
+    }
+
+    /// Where the next page begins; `None` if nothing matched. `place` is what only the index knows of it.
+    pub(super) fn bookmark(&self, access: &Access<'_>, place: Option<String>) -> Option<Bookmark> {
         let last = self.last.as_ref()?;
         let id = last.id.clone();
         Some(match access {
+            Access::Text(text) => Bookmark::Text {
+                design: text.index.design_id().to_owned(),
+                name: text.index.name().to_owned(),
+                place: place?,
+            },
             Access::Primary(_) | Access::Union(_) => Bookmark::Primary { id },
             Access::Index(index, _) => Bookmark::Index {
                 design: index.design_id().to_owned(),

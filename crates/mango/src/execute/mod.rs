@@ -6,18 +6,21 @@ mod primary;
 mod rows;
 mod scan;
 mod spans;
+mod text;
 mod union;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use settee_database::Database;
+use settee_search::Searches;
 use settee_views::Views;
 
 use crate::error::Result;
-use crate::index;
+use crate::index::{self, TextSearch};
 use crate::options::{FindOptions, UseIndex};
 use crate::planner::access::Access;
+use crate::planner::usable::Source;
 use crate::planner::{self, Plan};
 use collector::Collector;
 
@@ -70,54 +73,75 @@ pub enum Outcome {
     Found(Found),
 }
 
+/// What queries read indexes by.
+#[derive(Clone, Copy)]
+pub struct Readers<'a> {
+    /// JSON indexes.
+    pub views: &'a Views,
+    /// Text indexes.
+    pub searches: &'a Searches,
+    /// The types of those that are served.
+    pub search: TextSearch,
+}
+
 /// Finds documents.
 ///
 /// # Errors
 /// Before the first call of `sink` for everything that can be known then; afterwards only when storage fails.
 pub fn find(
-    views: &Views,
+    readers: Readers<'_>,
     database: &Arc<Database>,
     options: &FindOptions,
     sink: &mut dyn DocumentSink,
 ) -> Result<Outcome> {
     options.check_layout(database.layout())?;
     let indexes = index::all(database)?;
-    let (plan, trace) = planner::plan(options, &indexes)?;
+    let (plan, trace) = planner::plan(options, &indexes, readers.search)?;
     let plan = plan.ok_or_else(|| options.no_sort_index(database.layout()))?;
     let plan = planner::resume(plan, &trace, options)?;
     if plan.is_noop {
         return Ok(Outcome::Nothing);
     }
     let mut collector = Collector::new(options, sink);
+    let mut place = None;
     if options.limit > 0 || options.execution_stats {
-        run(views, database, &plan, &mut collector)?;
+        place = run(readers, database, &plan, &mut collector)?;
     }
     let warning = warning(options, &plan, collector.stats);
-    let bookmark = collector.bookmark(&plan.access).map(|bookmark| bookmark.to_text());
+    let bookmark = collector.bookmark(&plan.access, place).map(|bookmark| bookmark.to_text());
     let bookmark = bookmark.or_else(|| options.bookmark_text.clone()).unwrap_or_else(|| "nil".to_owned());
     Ok(Outcome::Found(Found { bookmark, stats: collector.stats, warning }))
 }
 
-fn run(views: &Views, database: &Arc<Database>, plan: &Plan<'_>, collector: &mut Collector<'_>) -> Result<()> {
+/// Reads documents. Returns the place of the last one that was taken, if only the index knows it.
+fn run(
+    readers: Readers<'_>,
+    database: &Arc<Database>,
+    plan: &Plan<'_>,
+    collector: &mut Collector<'_>,
+) -> Result<Option<String>> {
+    let Readers { views, searches, .. } = readers;
     match &plan.access {
         Access::Primary(ranges) if plan.access.is_scan() && scan::is_possible(collector) => {
-            scan::run(&database.read()?, ranges, collector)
+            scan::run(&database.read()?, ranges, collector)?;
         }
-        Access::Primary(ranges) => primary::run(&database.read()?, ranges, collector),
-        Access::Index(index, ranges) => rows::run(views, database, index, ranges, plan.covering, collector),
-        Access::Union(parts) => union::run(views, database, parts, collector),
+        Access::Primary(ranges) => primary::run(&database.read()?, ranges, collector)?,
+        Access::Index(index, ranges) => rows::run(views, database, index, ranges, plan.covering, collector)?,
+        Access::Union(parts) => union::run(views, database, parts, collector)?,
+        Access::Text(text) => return text::run(searches, database, text, collector),
     }
+    Ok(None)
 }
 
 /// Tells how a query would be answered, as JSON text.
 ///
 /// # Errors
 /// When the query makes no sense or the design documents could not be read.
-pub fn explain(database: &Arc<Database>, options: &FindOptions) -> Result<Vec<u8>> {
+pub fn explain(database: &Arc<Database>, search: TextSearch, options: &FindOptions) -> Result<Vec<u8>> {
     options.check_layout(database.layout())?;
     let indexes = index::all(database)?;
-    let (plan, trace) = planner::plan(options, &indexes)?;
-    Ok(planner::explain::explain(database, options, plan.as_ref(), &trace))
+    let (plan, trace) = planner::plan(options, &indexes, search)?;
+    Ok(planner::explain::explain(database, options, plan.as_ref(), &trace, search)?)
 }
 
 fn warning(options: &FindOptions, plan: &Plan<'_>, stats: Stats) -> Option<String> {
@@ -133,7 +157,7 @@ fn warning(options: &FindOptions, plan: &Plan<'_>, stats: Stats) -> Option<Strin
         });
     }
     // Whatever is really read: an index would be better.
-    if plan.source.index().is_none() {
+    if matches!(plan.source, Source::Primary) {
         warnings.push(NO_INDEX.to_owned());
     }
     let examined = stats.docs_examined + stats.quorum_docs_examined;

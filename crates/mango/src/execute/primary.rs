@@ -73,7 +73,7 @@ pub(super) fn direction(options: &FindOptions) -> Direction {
 pub(super) fn last_id(options: &FindOptions) -> Option<&str> {
     match &options.bookmark {
         Some(Bookmark::Primary { id }) => Some(id),
-        Some(Bookmark::Index { .. }) | None => None,
+        Some(Bookmark::Index { .. } | Bookmark::Text { .. }) | None => None,
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) fn run(
     let options = collector.options;
     let after = match &options.bookmark {
         Some(Bookmark::Index { key, id, .. }) => Some(Position { key, id }),
-        Some(Bookmark::Primary { .. }) | None => None,
+        Some(Bookmark::Primary { .. } | Bookmark::Text { .. }) | None => None,
     };
     let documents = if covering { Documents::OfRows(RowDocument::new(index)) } else { Documents::Unread };
     let mut rows = Rows { database, collector, documents, after, error: None, done: false };

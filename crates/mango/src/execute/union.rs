@@ -36,7 +36,7 @@ pub(super) fn run(
                 walk(views, database, (index, ranges), options, Order::Ascending, &mut ids)?;
             }
             Access::Primary(ranges) => ids.add_documents(&database.read()?, ranges)?,
-            Access::Union(_) => {}
+            Access::Union(_) | Access::Text(_) => {}
         }
     }
     // Opened last, so that it shows at least what the indexes show.

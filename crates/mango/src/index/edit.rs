@@ -4,13 +4,16 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use settee_database::{Database, DocUpdate, EditMode, Layout, UpdateOutcome, Work};
+use settee_design::SearchKind;
 use settee_model::json::{Json, Kind, Value, write_string};
 use settee_model::{Document, Rev, RevisionHasher};
 
 use super::name::{self, Option as NameOption};
-use super::{Definition, Index, LANGUAGE};
+use super::{Definition, Indexes, LANGUAGE, TextSearch};
 use crate::error::{MangoError, Refusal, Result};
 use crate::options::{Members, positive};
+use crate::planner::usable::Source;
+use crate::text::definition::{TextDefinition, type_name};
 
 /// The outcome of the creation of an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,9 +29,10 @@ pub struct Created {
 /// A request for an index.
 #[derive(Debug)]
 pub struct NewIndex {
-    definition: Definition,
-    /// As the client wrote it.
-    given: Json,
+    /// The member of the design document that it goes to.
+    place: &'static str,
+    /// What stands there for it.
+    member: Json,
     id: String,
     name: String,
     partitioned: Option<bool>,
@@ -39,7 +43,7 @@ impl NewIndex {
     ///
     /// # Errors
     /// When it makes no sense, or asks for a type of index that is not here.
-    pub fn parse(body: Value<'_>) -> Result<Self> {
+    pub fn parse(body: Value<'_>, search: TextSearch) -> Result<Self> {
         let mut members = Members::new(body);
         let given = members.take("index").ok_or(Refusal::MissingKey("index"))?;
         let kind = members.take("type").map(string).transpose()?.unwrap_or_else(|| "json".to_owned());
@@ -48,37 +52,42 @@ impl NewIndex {
         let quorum = members.take("w").map(positive).transpose()?.unwrap_or(2);
         let partitioned = members.take("partitioned").map(boolean).transpose()?;
         members.finish()?;
-        match kind.as_str() {
-            "json" => {}
-            "text" | "nouveau" => return Err(MangoError::ServiceUnavailable(kind)),
-            _ => return Err(Refusal::InvalidIndexType(kind).into()),
-        }
-        let definition = Definition::parse(given)?;
+        let text = SearchKind::ALL.into_iter().find(|text| type_name(*text) == kind);
+        let (place, member) = match text {
+            None if kind == "json" => (VIEWS, view(&Definition::parse(given)?, given)),
+            None => return Err(Refusal::InvalidIndexType(kind).into()),
+            Some(text) if !search.has(text) => return Err(MangoError::ServiceUnavailable(kind)),
+            Some(text) => (text.member(), TextDefinition::parse(text, given)?.member()),
+        };
         if let Some(design) = design.as_ref().filter(|design| *design == "_design/") {
             return Err(Refusal::IllegalDesign(design.clone()).into());
         }
-        let parts = NameParts { given, design: design.as_deref(), name: name.as_deref(), partitioned, quorum };
+        let parts =
+            NameParts { given, kind: &kind, design: design.as_deref(), name: name.as_deref(), partitioned, quorum };
         let generated = || parts.generate();
         let id = design_id(&design.clone().unwrap_or_else(generated));
         let name = name.clone().unwrap_or_else(generated);
-        let given = Json::trusted(given.raw().to_vec());
-        Ok(Self { definition, given, id, name, partitioned })
+        Ok(Self { place, member, id, name, partitioned })
     }
+}
 
-    /// The view that stands for the index.
-    fn view(&self) -> Json {
-        let mut out = b"{\"map\":".to_vec();
-        self.definition.write_map(&mut out);
-        out.extend_from_slice(b",\"reduce\":\"_count\",\"options\":{\"def\":");
-        out.extend_from_slice(self.given.as_bytes());
-        out.extend_from_slice(b"}}");
-        Json::trusted(out)
-    }
+/// The member of a design document with its JSON indexes.
+const VIEWS: &str = "views";
+
+/// The view that stands for a JSON index.
+fn view(definition: &Definition, given: Value<'_>) -> Json {
+    let mut out = b"{\"map\":".to_vec();
+    definition.write_map(&mut out);
+    out.extend_from_slice(b",\"reduce\":\"_count\",\"options\":{\"def\":");
+    out.extend_from_slice(given.raw());
+    out.extend_from_slice(b"}}");
+    Json::trusted(out)
 }
 
 /// The inputs of a generated name.
 struct NameParts<'a> {
     given: Value<'a>,
+    kind: &'a str,
     design: Option<&'a str>,
     name: Option<&'a str>,
     partitioned: Option<bool>,
@@ -99,7 +108,7 @@ impl NameParts<'_> {
                 ("def", NameOption::Given(self.given)),
                 ("name", self.name.map_or(NameOption::Default("auto_name"), NameOption::Text)),
                 ("partitioned", partitioned),
-                ("type", NameOption::Text("json")),
+                ("type", NameOption::Text(self.kind)),
                 ("w", NameOption::Number(self.quorum)),
             ],
         )
@@ -134,7 +143,7 @@ pub fn create(database: &Arc<Database>, index: &NewIndex) -> Result<Created> {
         return Err(Refusal::PartitionedIndex.into());
     }
     let (rev, old) = load(database, &index.id)?;
-    let mut new = with_view(old.value(), &index.name, &index.view());
+    let mut new = with_index(old.value(), index.place, &index.name, &index.member);
     let old_option = old.value().get("options").and_then(|options| options.get("partitioned")).and_then(Value::as_bool);
     if index.partitioned != old_option {
         match (rev.is_some(), index.partitioned) {
@@ -157,14 +166,29 @@ pub fn create(database: &Arc<Database>, index: &NewIndex) -> Result<Created> {
 ///
 /// # Errors
 /// When there is no such index, or the design document was not saved.
-pub fn delete(database: &Arc<Database>, design: &str, kind: &str, name: &str) -> Result<()> {
+pub fn delete(database: &Arc<Database>, search: TextSearch, design: &str, kind: &str, name: &str) -> Result<()> {
     let id = design_id(design);
     let indexes = super::all(database)?;
-    let found = indexes.iter().any(|index| index.design_id() == id && index.name == name);
-    if !found || kind != "json" {
-        return Err(MangoError::NoSuchIndex);
+    let places = places(&indexes, search);
+    let wanted = |(place, found): &(&'static str, (&str, &str))| {
+        let is_kind = match SearchKind::ALL.into_iter().find(|text| text.member() == *place) {
+            Some(text) => type_name(text) == kind,
+            None => kind == "json",
+        };
+        is_kind && *found == (id.as_str(), name)
+    };
+    match places.into_iter().find(wanted) {
+        Some((place, _)) => remove(database, &id, &[(place, name)]),
+        None => Err(MangoError::NoSuchIndex),
     }
-    remove(database, &id, &[name])
+}
+
+/// All indexes: the member of the design document that they are in, its id, their names.
+fn places(indexes: &Indexes, search: TextSearch) -> Vec<(&'static str, (&str, &str))> {
+    let json = indexes.json.iter().map(|index| (VIEWS, (index.design_id(), index.name())));
+    let text = indexes.text(search);
+    let text = text.map(|index| (index.definition.kind.member(), (index.design_id(), index.name())));
+    json.chain(text).collect()
 }
 
 /// The body of `_index/_bulk_delete`: ids of design documents, which may lack their prefix.
@@ -188,13 +212,14 @@ pub fn parse_bulk_delete(body: Value<'_>) -> Result<Vec<String>> {
 ///
 /// # Errors
 /// When there are none, or the design document was not saved.
-pub fn delete_all_of(database: &Arc<Database>, id: &str) -> Result<()> {
+pub fn delete_all_of(database: &Arc<Database>, search: TextSearch, id: &str) -> Result<()> {
     let indexes = super::all(database)?;
-    let names: Vec<&str> = indexes.iter().filter(|index| index.design_id() == id).map(Index::name).collect();
-    if names.is_empty() {
+    let places = places(&indexes, search).into_iter();
+    let own: Vec<_> = places.filter(|(_, (design, _))| *design == id).map(|(place, (_, name))| (place, name)).collect();
+    if own.is_empty() {
         return Err(MangoError::NoSuchIndex);
     }
-    remove(database, id, &names)
+    remove(database, id, &own)
 }
 
 /// An index as `GET _index` shows it.
@@ -210,18 +235,19 @@ pub struct Page {
 ///
 /// # Errors
 /// When the database could not be read.
-pub fn write_list(database: &Arc<Database>, page: Page, out: &mut Vec<u8>) -> Result<()> {
+pub fn write_list(database: &Arc<Database>, search: TextSearch, page: Page, out: &mut Vec<u8>) -> Result<()> {
     let indexes = super::all(database)?;
-    out.extend_from_slice(format!("{{\"total_rows\":{},\"indexes\":[", indexes.len() + 1).as_bytes());
-    let all = std::iter::once(None).chain(indexes.iter().map(Some));
-    for (position, index) in all.skip(page.skip).take(page.limit.unwrap_or(usize::MAX)).enumerate() {
+    let mut all: Vec<Source<'_>> = indexes.json.iter().map(Source::Json).collect();
+    all.extend(indexes.text(search).map(Source::Text));
+    // Those of one design document stay together, JSON indexes first.
+    all.sort_by(|a, b| a.place().0.cmp(b.place().0));
+    all.insert(0, Source::Primary);
+    out.extend_from_slice(format!("{{\"total_rows\":{},\"indexes\":[", all.len()).as_bytes());
+    for (position, source) in all.into_iter().skip(page.skip).take(page.limit.unwrap_or(usize::MAX)).enumerate() {
         if position > 0 {
             out.push(b',');
         }
-        match index {
-            None => super::write_primary(out),
-            Some(index) => index.write(out),
-        }
+        source.write(out);
     }
     out.extend_from_slice(b"]}");
     Ok(())
@@ -247,15 +273,17 @@ fn load(database: &Arc<Database>, id: &str) -> Result<(Option<Rev>, Json)> {
     Ok((Some(head.rev), body))
 }
 
-fn remove(database: &Arc<Database>, id: &str, names: &[&str]) -> Result<()> {
-    let (rev, body) = load(database, id)?;
-    let views = body.value().get("views").unwrap_or(Value::NULL);
-    let kept = without(views, names);
-    let body = if kept.as_bytes() == b"{}" {
-        without(body.value(), &["views"])
-    } else {
-        with_member(body.value(), "views", &kept)
-    };
+/// Removes indexes, of which the member and the name are given.
+fn remove(database: &Arc<Database>, id: &str, indexes: &[(&str, &str)]) -> Result<()> {
+    let (rev, mut body) = load(database, id)?;
+    for &(place, name) in indexes {
+        let kept = without(body.value().get(place).unwrap_or(Value::NULL), &[name]);
+        body = if kept.as_bytes() == b"{}" {
+            without(body.value(), &[place])
+        } else {
+            with_member(body.value(), place, &kept)
+        };
+    }
     if body.value().members().all(|(name, _)| name.is_string("language")) {
         save(database, id, rev, Json::empty_object(), true)
     } else {
@@ -274,10 +302,10 @@ fn save(database: &Arc<Database>, id: &str, rev: Option<Rev>, body: Json, delete
     }
 }
 
-fn with_view(body: Value<'_>, name: &str, view: &Json) -> Json {
-    let views = body.get("views").filter(|views| views.is_object());
-    let views = with_member(views.unwrap_or(Value::trusted(b"{}")), name, view);
-    with_member(body, "views", &views)
+fn with_index(body: Value<'_>, place: &str, name: &str, member: &Json) -> Json {
+    let indexes = body.get(place).filter(|indexes| indexes.is_object());
+    let indexes = with_member(indexes.unwrap_or(Value::trusted(b"{}")), name, member);
+    with_member(body, place, &indexes)
 }
 
 /// An object with a member replaced where it stands, or added at the end.

@@ -1,7 +1,9 @@
-//! Indexes of Mango: what a JSON index is ([`Index`]), and finding those of a database ([`all`]).
+//! Indexes of Mango: what a JSON index is ([`Index`]) and a text index ([`TextIndex`]), and finding those of a database
+//! ([`all`]).
 //!
-//! An index is a view of a design document in the language `query`; its map is a [`Definition`] instead of a function.
-//! Building and reading it is the views' work, creating and deleting it that of [`edit`].
+//! A JSON index is a view of a design document in the language `query`; its map is a [`Definition`] instead of a function.
+//! A text index is a search index of one. Building and reading them is the work of `views` and of those who search, creating
+//! and deleting them that of [`edit`].
 
 mod definition;
 pub mod edit;
@@ -10,10 +12,11 @@ mod name;
 use std::sync::Arc;
 
 use settee_database::{Bodies, DOCUMENTS_TOGETHER, Database, Direction, IdRange, Layout, ReadView};
-use settee_design::DesignDocument;
+use settee_design::{DesignDocument, SearchKind};
 use settee_model::json::{Json, Value, write_string};
 
 use crate::error::Result;
+use crate::text::definition::{TextDefinition, type_name};
 pub(crate) use definition::Definition;
 
 /// The language of design documents that hold indexes.
@@ -46,15 +49,83 @@ impl Index {
 
     /// Appends the index as `_index` lists it.
     pub fn write(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"{\"ddoc\":");
-        write_string(out, &self.design.id);
-        out.extend_from_slice(b",\"name\":");
-        write_string(out, &self.name);
-        out.extend_from_slice(
-            format!(",\"type\":\"json\",\"partitioned\":{},\"def\":", self.is_partitioned).as_bytes(),
-        );
+        write_named(&self.design.id, &self.name, "json", self.is_partitioned, out);
         self.definition.write_listed(out);
         out.push(b'}');
+    }
+}
+
+/// A text index.
+#[derive(Clone, Debug)]
+pub struct TextIndex {
+    /// The design document, as searches need it.
+    pub(crate) design: Arc<DesignDocument>,
+    /// The name of the search index.
+    pub(crate) name: String,
+    pub(crate) definition: Arc<TextDefinition>,
+    /// Whether it is read by partitions.
+    pub(crate) is_partitioned: bool,
+}
+
+impl TextIndex {
+    /// The id of its design document.
+    #[must_use]
+    pub fn design_id(&self) -> &str {
+        &self.design.id
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Appends the index as `_index` lists it.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        write_named(&self.design.id, &self.name, type_name(self.definition.kind), self.is_partitioned, out);
+        self.definition.write_listed(out);
+        out.push(b'}');
+    }
+}
+
+fn write_named(design: &str, name: &str, kind: &str, is_partitioned: bool, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"ddoc\":");
+    write_string(out, design);
+    out.extend_from_slice(b",\"name\":");
+    write_string(out, name);
+    out.extend_from_slice(format!(",\"type\":\"{kind}\",\"partitioned\":{is_partitioned},\"def\":").as_bytes());
+}
+
+/// Which types of text indexes are served. Those of the others count for nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TextSearch {
+    /// `text`
+    pub text: bool,
+    /// `nouveau`
+    pub nouveau: bool,
+}
+
+impl TextSearch {
+    /// Whether indexes of a form are served.
+    pub(crate) fn has(self, kind: SearchKind) -> bool {
+        match kind {
+            SearchKind::Clouseau => self.text,
+            SearchKind::Nouveau => self.nouveau,
+        }
+    }
+}
+
+/// The indexes of a database, by design document and name.
+#[derive(Debug, Default)]
+pub(crate) struct Indexes {
+    pub(crate) json: Vec<Index>,
+    pub(crate) text: Vec<TextIndex>,
+}
+
+impl Indexes {
+    /// The text indexes that are served.
+    pub(crate) fn text(&self, search: TextSearch) -> impl Iterator<Item = &TextIndex> {
+        self.text.iter().filter(move |index| search.has(index.definition.kind))
     }
 }
 
@@ -63,19 +134,19 @@ pub fn write_primary(out: &mut Vec<u8>) {
     out.extend_from_slice(br#"{"ddoc":null,"name":"_all_docs","type":"special","def":{"fields":[{"_id":"asc"}]}}"#);
 }
 
-/// All JSON indexes of a database, by design document and name.
+/// All indexes of a database but the primary one.
 ///
 /// # Errors
 /// When the database could not be read.
-pub fn all(database: &Arc<Database>) -> Result<Arc<Vec<Index>>> {
+pub(crate) fn all(database: &Arc<Database>) -> Result<Arc<Indexes>> {
     database.of_designs("", read)
 }
 
 /// The indexes, and about how many bytes they have.
-fn read(view: &ReadView) -> Result<(Vec<Index>, usize)> {
+fn read(view: &ReadView) -> Result<(Indexes, usize)> {
     let range = IdRange { start: Some(b"_design/".to_vec()), end: Some(b"_design0".to_vec()) };
     let mut rows = view.all_docs(&range, Direction::Forward)?;
-    let (mut indexes, mut bytes) = (Vec::new(), 0);
+    let (mut indexes, mut bytes) = (Indexes::default(), 0);
     loop {
         let together = rows.together(DOCUMENTS_TOGETHER, Bodies::Winners)?;
         if together.is_empty() {
@@ -84,27 +155,28 @@ fn read(view: &ReadView) -> Result<(Vec<Index>, usize)> {
         for (id, head) in together {
             let mut body = Vec::with_capacity(head.stored.size as usize);
             if view.read_body(head.stored, &mut body)? {
-                let found = of_design_document(&id, &Json::trusted(body), view.database().layout());
-                bytes += if found.is_empty() { 0 } else { 2 * head.stored.size as usize };
-                indexes.extend(found);
+                let before = indexes.json.len() + indexes.text.len();
+                of_design_document(&id, &Json::trusted(body), view.database().layout(), &mut indexes);
+                let is_new = indexes.json.len() + indexes.text.len() > before;
+                bytes += if is_new { 2 * head.stored.size as usize } else { 0 };
             }
         }
     }
 }
 
-/// The indexes of a design document, by name. One that was brought in and makes no sense has none.
-fn of_design_document(id: &str, body: &Json, layout: Layout) -> Vec<Index> {
+/// Adds the indexes of a design document, by name. One that was brought in and makes no sense has none.
+fn of_design_document(id: &str, body: &Json, layout: Layout, indexes: &mut Indexes) {
     let body = body.value();
     if !body.get("language").is_some_and(|language| language.is_string(LANGUAGE)) {
-        return Vec::new();
+        return;
     }
     let Ok(design) = DesignDocument::parse(id, body).map(Arc::new) else {
-        return Vec::new();
+        return;
     };
     // In a partitioned database, indexes are unless they say otherwise.
     let is_partitioned = layout == Layout::Partitioned && design.partitioned.unwrap_or(true);
     let views = body.get("views").into_iter().flat_map(Value::members);
-    let mut indexes: Vec<Index> = views
+    let mut json: Vec<Index> = views
         .filter(|(_, view)| view.get("options").is_some_and(Value::is_object))
         .filter_map(|(name, view)| {
             let definition = Definition::of_view(view.get("map")?)?;
@@ -112,6 +184,19 @@ fn of_design_document(id: &str, body: &Json, layout: Layout) -> Vec<Index> {
             Some(Index { design: Arc::clone(&design), name, definition: Arc::new(definition), is_partitioned })
         })
         .collect();
-    indexes.sort_by(|a, b| a.name.cmp(&b.name));
-    indexes
+    json.sort_by(|a, b| a.name.cmp(&b.name));
+    indexes.json.extend(json);
+    let of_kind =
+        |kind: SearchKind| body.get(kind.member()).into_iter().flat_map(Value::members).map(move |it| (kind, it));
+    let mut text: Vec<TextIndex> = SearchKind::ALL
+        .into_iter()
+        .flat_map(of_kind)
+        .filter_map(|(kind, (name, index))| {
+            let definition = TextDefinition::parse(kind, index.get("index")?).ok()?;
+            let name = name.as_str()?.into_owned();
+            Some(TextIndex { design: Arc::clone(&design), name, definition: Arc::new(definition), is_partitioned })
+        })
+        .collect();
+    text.sort_by(|a, b| a.name.cmp(&b.name));
+    indexes.text.extend(text);
 }

@@ -56,7 +56,7 @@ pub(crate) struct Operator {
     pub(crate) name: &'static str,
     /// The negation, as `$not` makes it.
     pub(crate) negation: Negation,
-    /// Whether CouchDB derives a range of an index from it.
+    /// Whether CouchDB counts it as help from an index on its field.
     pub(crate) indexable: bool,
     /// Checks the argument and prepares the test. The collation is that of the field: ids compare by their bytes.
     pub(crate) compile: fn(Value<'_>, Collation) -> Result<Box<dyn Test>, Wrong>,

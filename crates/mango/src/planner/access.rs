@@ -12,10 +12,14 @@ use settee_model::json::{Kind, Value, write_string};
 use super::ranges::{self, FieldRanges};
 use super::usable::{Source, implies, requires};
 use crate::bounds::{Cut, Interval, Intervals, Key};
-use crate::index::Index;
+use crate::error::Refusal;
+use crate::index::{Index, TextIndex};
 use crate::operator;
 use crate::options::FindOptions;
 use crate::selector::Node;
+use crate::text::clause::Clause;
+use crate::text::sort::{self, SortKey};
+use crate::text::translate::clause;
 
 /// The most ranges that combinations of values of several columns are divided into.
 const MAX_COMBINATIONS: usize = 10_000;
@@ -32,6 +36,17 @@ pub(crate) enum Access<'a> {
     Index(&'a Index, Vec<KeyRange>),
     /// Several indexes, one for each alternative; the documents come in the order of their ids.
     Union(Vec<Access<'a>>),
+    /// What a text index finds, in its order.
+    Text(TextAccess<'a>),
+}
+
+/// A query of a text index.
+#[derive(Debug)]
+pub(crate) struct TextAccess<'a> {
+    pub(crate) index: &'a TextIndex,
+    pub(crate) clause: Clause,
+    /// What hits are sorted by; by how well they match if there is nothing.
+    pub(crate) sort: Vec<SortKey>,
 }
 
 impl Access<'_> {
@@ -52,10 +67,18 @@ pub(crate) struct KeyRange {
 }
 
 /// Decides what to read of the index that was chosen.
-pub(crate) fn choose<'a>(options: &'a FindOptions, indexes: &'a [Index], source: Source<'a>) -> Access<'a> {
+///
+/// # Errors
+/// When a text index cannot sort so.
+pub(crate) fn choose<'a>(
+    options: &'a FindOptions,
+    indexes: &'a [Index],
+    source: Source<'a>,
+) -> Result<Access<'a>, Refusal> {
     let node = options.selector.node();
-    match source {
+    Ok(match source {
         Source::Json(index) => Access::Index(index, key_ranges(node, index)),
+        Source::Text(index) => Access::Text(TextAccess { index, clause: clause(node)?, sort: sort::keys(options)? }),
         Source::Primary => {
             let ids = values(node, "_id", Collation::Raw);
             match ids.is_all().then(|| union(options, indexes).or_else(|| partial(options, indexes))).flatten() {
@@ -63,7 +86,7 @@ pub(crate) fn choose<'a>(options: &'a FindOptions, indexes: &'a [Index], source:
                 None => Access::Primary(id_ranges(&within(ids, options))),
             }
         }
-    }
+    })
 }
 
 /// Documents by their ids, whatever other indexes there are.

@@ -3,17 +3,24 @@
 //! Beyond CouchDB's members there is `access`, which tells what is really read.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 use settee_database::{Database, Layout};
+use settee_design::SearchKind;
 use settee_model::json::{Json, write_string};
 
-use super::access::Access;
+use super::access::{Access, TextAccess};
 use super::usable::{Reason, Source, indexable_fields};
 use super::{Plan, Trace, covers, names_in};
 use crate::bounds::{Cut, Interval, Key};
-use crate::index::write_primary;
+use crate::error::Refusal;
+use crate::index::TextSearch;
 use crate::options::{FindOptions, names};
+use crate::selector::Node;
 use crate::sort::Order;
+use crate::text::definition::type_name;
+use crate::text::sort;
+use crate::text::translate::clause;
 
 /// The text that CouchDB shows for the end of everything.
 const MAX: &[u8] = b"\"<MAX>\"";
@@ -24,12 +31,13 @@ pub(crate) fn explain(
     options: &FindOptions,
     plan: Option<&Plan<'_>>,
     trace: &Trace<'_>,
-) -> Vec<u8> {
+    search: TextSearch,
+) -> Result<Vec<u8>, Refusal> {
     let mut out = b"{\"dbname\":".to_vec();
     write_string(&mut out, database.name());
     out.extend_from_slice(b",\"index\":");
     match plan {
-        Some(plan) => write_source(plan.source, &mut out),
+        Some(plan) => plan.source.write(&mut out),
         None => out.extend_from_slice(b"null"),
     }
     let is_partitioned = database.layout() == Layout::Partitioned;
@@ -42,22 +50,41 @@ pub(crate) fn explain(
     out.extend_from_slice(b",\"index_candidates\":[");
     write_candidates(options, plan, trace, &mut out);
     out.extend_from_slice(b"],\"selector_hints\":[");
-    write_hints(options, &mut out);
+    write_hints(options, search, &mut out)?;
     out.push(b']');
     if let Some(plan) = plan {
-        out.extend_from_slice(b",\"mrargs\":");
-        write_arguments(options, plan, &mut out);
-        out.extend_from_slice(format!(",\"covering\":{},\"access\":", plan.covering).as_bytes());
+        match &plan.access {
+            Access::Text(text) => write_query(options, text, &mut out),
+            Access::Primary(_) | Access::Index(..) | Access::Union(_) => {
+                out.extend_from_slice(b",\"mrargs\":");
+                write_arguments(options, plan, &mut out);
+                out.extend_from_slice(format!(",\"covering\":{}", plan.covering).as_bytes());
+            }
+        }
+        out.extend_from_slice(b",\"access\":");
         write_access(&plan.access, &mut out);
     }
     out.push(b'}');
-    out
+    Ok(out)
 }
 
-fn write_source(source: Source<'_>, out: &mut Vec<u8>) {
-    match source {
-        Source::Primary => write_primary(out),
-        Source::Json(index) => index.write(out),
+/// The query that CouchDB would send to its search server.
+fn write_query(options: &FindOptions, text: &TextAccess<'_>, out: &mut Vec<u8>) {
+    let mut query = String::new();
+    text.clause.write(&mut query);
+    out.extend_from_slice(b",\"query\":");
+    write_string(out, &query);
+    out.extend_from_slice(b",\"partition\":");
+    match &options.partition {
+        Some(partition) => write_string(out, partition),
+        None => out.extend_from_slice(b"null"),
+    }
+    out.extend_from_slice(b",\"sort\":");
+    let sort = sort::shown(&text.sort, options.sort.order);
+    match (sort.is_empty(), text.index.definition.kind) {
+        (false, _) => out.extend_from_slice(names(sort.iter().map(String::as_str)).as_bytes()),
+        (true, SearchKind::Clouseau) => out.extend_from_slice(b"\"relevance\""),
+        (true, SearchKind::Nouveau) => out.extend_from_slice(b"null"),
     }
 }
 
@@ -96,9 +123,9 @@ fn write_candidates(options: &FindOptions, plan: Option<&Plan<'_>>, trace: &Trac
             out.push(b',');
         }
         out.extend_from_slice(b"{\"index\":");
-        write_source(source, out);
+        source.write(out);
         let covering = match source {
-            Source::Primary => "null".to_owned(),
+            Source::Primary | Source::Text(_) => "null".to_owned(),
             Source::Json(_) => covers(options, source).to_string(),
         };
         out.extend_from_slice(
@@ -111,14 +138,25 @@ fn write_candidates(options: &FindOptions, plan: Option<&Plan<'_>>, trace: &Trac
     }
 }
 
-fn write_hints(options: &FindOptions, out: &mut Vec<u8>) {
+fn write_hints(options: &FindOptions, search: TextSearch, out: &mut Vec<u8>) -> Result<(), Refusal> {
     let node = options.selector.node();
-    let indexable = indexable_fields(node);
+    write_hint("json", node, &indexable_fields(node), out);
+    for kind in [SearchKind::Clouseau, SearchKind::Nouveau].into_iter().filter(|kind| search.has(*kind)) {
+        let mut fields = Vec::new();
+        clause(node)?.fields(&mut fields);
+        let fields: BTreeSet<&str> = fields.iter().map(|(name, _)| name.as_str()).collect();
+        out.push(b',');
+        write_hint(type_name(kind), node, &fields, out);
+    }
+    Ok(())
+}
+
+fn write_hint(kind: &str, node: &Node, indexable: &BTreeSet<&str>, out: &mut Vec<u8>) {
     let mut all = Vec::new();
     names_in(node, &mut all);
     all.sort_unstable();
     all.dedup();
-    out.extend_from_slice(b"{\"type\":\"json\",\"indexable_fields\":");
+    out.extend_from_slice(format!("{{\"type\":\"{kind}\",\"indexable_fields\":").as_bytes());
     out.extend_from_slice(names(indexable.iter().copied()).as_bytes());
     out.extend_from_slice(b",\"unindexable_fields\":");
     out.extend_from_slice(names(all.into_iter().filter(|name| !indexable.contains(name))).as_bytes());
@@ -210,6 +248,14 @@ fn write_access(access: &Access<'_>, out: &mut Vec<u8>) {
                 write_access(part, out);
             }
             out.extend_from_slice(b"]}");
+        }
+        Access::Text(text) => {
+            let kind = type_name(text.index.definition.kind);
+            out.extend_from_slice(format!("{{\"type\":\"{kind}\",\"ddoc\":").as_bytes());
+            write_string(out, text.index.design_id());
+            out.extend_from_slice(b",\"name\":");
+            write_string(out, text.index.name());
+            out.push(b'}');
         }
     }
 }

@@ -14,11 +14,12 @@ pub(crate) mod usable;
 
 use crate::bookmark::Bookmark;
 use crate::error::Refusal;
-use crate::index::Index;
+use crate::index::{Indexes, TextSearch};
 use crate::options::FindOptions;
 use crate::selector::Node;
 use access::Access;
 use ranges::{FieldRanges, Ranked};
+use settee_design::SearchKind;
 use usable::{Reason, Source};
 
 /// How a query is answered.
@@ -47,16 +48,14 @@ pub(crate) struct Trace<'a> {
 /// Chooses how to answer. `None` if no index fits, which only a sort can cause.
 ///
 /// # Errors
-/// When `use_index` must be obeyed and cannot, or `$text` is used.
+/// When `use_index` must be obeyed and cannot, when `$text` has no index, or several, or one that cannot sort so.
 pub(crate) fn plan<'a>(
     options: &'a FindOptions,
-    indexes: &'a [Index],
+    indexes: &'a Indexes,
+    search: TextSearch,
 ) -> Result<(Option<Plan<'a>>, Trace<'a>), Refusal> {
     let node = options.selector.node();
-    if node.has_text() {
-        return Err(Refusal::NoTextIndex);
-    }
-    let classified = usable::classify(options, indexes);
+    let classified = usable::classify(options, indexes, search)?;
     let usable: Vec<Source<'a>> =
         classified.iter().filter(|(_, reason)| reason.is_none()).map(|(source, _)| *source).collect();
     let named: Vec<Source<'a>> = usable.iter().filter(|source| source.is_named_by(options)).copied().collect();
@@ -66,18 +65,37 @@ pub(crate) fn plan<'a>(
         return Err(unsuitable(options));
     }
     let filtered = if named.is_empty() { usable } else { named };
-    // Any JSON index is preferred to the primary one, as in CouchDB.
-    let json: Vec<Source<'a>> = filtered.iter().filter(|source| source.index().is_some()).copied().collect();
-    let preferred = if json.is_empty() { filtered.clone() } else { json };
+    let preferred = preferred(&filtered);
+    if node.has_text() && !preferred.iter().any(|source| source.text().is_some()) {
+        return Err(Refusal::NoTextIndex);
+    }
+    if preferred.len() > 1 && preferred.iter().any(|source| source.text().is_some()) {
+        return Err(Refusal::MultipleTextIndexes);
+    }
     let fields = FieldRanges::of(node);
     let ranked = ranges::choose(preferred, &fields);
     let plan = ranked.first().map(|best| {
         let covering = covers(options, best.source);
-        let is_noop = best.prefix.first().is_some_and(Option::is_none) || is_empty_list(node);
-        let access = access::choose(options, indexes, best.source);
-        Plan { source: best.source, prefix: best.prefix.clone(), is_noop, access, covering }
+        let has_nothing = best.prefix.first().is_some_and(Option::is_none) || is_empty_list(node);
+        let is_noop = has_nothing && best.source.text().is_none();
+        let access = access::choose(options, &indexes.json, best.source)?;
+        Ok::<_, Refusal>(Plan { source: best.source, prefix: best.prefix.clone(), is_noop, access, covering })
     });
-    Ok((plan, Trace { classified, filtered, ranked }))
+    Ok((plan.transpose()?, Trace { classified, filtered, ranked }))
+}
+
+/// The indexes of the type that CouchDB prefers: JSON, then text, the older first, then the primary one.
+fn preferred<'a>(sources: &[Source<'a>]) -> Vec<Source<'a>> {
+    let kinds: [&dyn Fn(Source<'a>) -> bool; 4] = [
+        &|source| source.index().is_some(),
+        &|source| source.text().is_some_and(|index| index.definition.kind == SearchKind::Clouseau),
+        &|source| source.text().is_some(),
+        &|_| true,
+    ];
+    let of = |is_kind: &dyn Fn(Source<'a>) -> bool| {
+        sources.iter().copied().filter(|source| is_kind(*source)).collect::<Vec<_>>()
+    };
+    kinds.into_iter().map(of).find(|found| !found.is_empty()).unwrap_or_default()
 }
 
 /// Makes a plan go on where the page before ended, even if another index would be chosen by now.
@@ -93,8 +111,20 @@ pub(crate) fn resume<'a>(plan: Plan<'a>, trace: &Trace<'a>, options: &'a FindOpt
     };
     let (source, access) = match (bookmark, &plan.access) {
         (Bookmark::Primary { .. }, Access::Primary(_) | Access::Union(_)) => return Ok(plan),
-        (Bookmark::Primary { .. }, Access::Index(..)) => {
-            (usable(&|source| source.index().is_none())?, access::primary(options))
+        (Bookmark::Primary { .. }, Access::Index(..) | Access::Text(_)) => {
+            if options.selector.node().has_text() {
+                return Err(invalid());
+            }
+            (usable(&|source| matches!(source, Source::Primary))?, access::primary(options))
+        }
+        (Bookmark::Text { design, name, .. }, Access::Text(text))
+            if text.index.design_id() == design && text.index.name() == name =>
+        {
+            return Ok(plan);
+        }
+        (Bookmark::Text { design, name, .. }, _) => {
+            let source = usable(&|source| source.text().is_some() && source.place() == (design, name))?;
+            (source, access::choose(options, &[], source)?)
         }
         (Bookmark::Index { design, name, .. }, Access::Index(index, _))
             if index.design_id() == design && index.name() == name =>
@@ -103,7 +133,7 @@ pub(crate) fn resume<'a>(plan: Plan<'a>, trace: &Trace<'a>, options: &'a FindOpt
         }
         (Bookmark::Index { design, name, .. }, _) => {
             let source = usable(&|source| source.index().is_some() && source.place() == (design, name))?;
-            (source, access::choose(options, &[], source))
+            (source, access::choose(options, &[], source)?)
         }
     };
     Ok(Plan { source, prefix: Vec::new(), is_noop: plan.is_noop, access, covering: covers(options, source) })
@@ -141,11 +171,7 @@ pub(crate) fn names_in<'n>(node: &'n Node, out: &mut Vec<&'n str>) {
         Node::And(nodes) | Node::Or(nodes) | Node::Nor(nodes) => nodes.iter().for_each(|node| names_in(node, out)),
         Node::Not(node) => names_in(node, out),
         Node::Field(name, _) => out.push(name),
-        Node::Everything
-        | Node::ElemMatch(_)
-        | Node::AllMatch(_)
-        | Node::KeyMapMatch(_)
-        | Node::Text(_)
-        | Node::Leaf(..) => {}
+        Node::Text(_) => out.push("$default"),
+        Node::Everything | Node::ElemMatch(_) | Node::AllMatch(_) | Node::KeyMapMatch(_) | Node::Leaf(..) => {}
     }
 }

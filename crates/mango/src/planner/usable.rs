@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 
 use settee_model::json::Json;
 
-use crate::index::Index;
+use crate::error::Refusal;
+use crate::index::{Index, Indexes, TextIndex, TextSearch, write_primary};
 use crate::operator::Operator;
 use crate::options::FindOptions;
 use crate::selector::{Node, Selector};
+use crate::text::translate::clause;
 
 /// Something that can answer a query.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +18,8 @@ pub(crate) enum Source<'a> {
     Primary,
     /// A JSON index.
     Json(&'a Index),
+    /// A text index.
+    Text(&'a TextIndex),
 }
 
 /// Why an index was not used. The names are CouchDB's.
@@ -24,6 +28,8 @@ pub(crate) enum Reason {
     IsPartial,
     ScopeMismatch,
     FieldMismatch,
+    EmptySelector,
+    NeedsTextSearch,
     SortOrderMismatch,
     ExcludedByUser,
     UnfavoredType,
@@ -38,6 +44,8 @@ impl Reason {
             Self::IsPartial => "is_partial",
             Self::ScopeMismatch => "scope_mismatch",
             Self::FieldMismatch => "field_mismatch",
+            Self::EmptySelector => "empty_selector",
+            Self::NeedsTextSearch => "needs_text_search",
             Self::SortOrderMismatch => "sort_order_mismatch",
             Self::ExcludedByUser => "excluded_by_user",
             Self::UnfavoredType => "unfavored_type",
@@ -49,18 +57,37 @@ impl Reason {
 }
 
 impl<'a> Source<'a> {
+    /// The JSON index that it is.
     pub(crate) fn index(self) -> Option<&'a Index> {
         match self {
-            Self::Primary => None,
+            Self::Primary | Self::Text(_) => None,
             Self::Json(index) => Some(index),
         }
     }
 
-    /// The names of its fields.
+    /// The text index that it is.
+    pub(crate) fn text(self) -> Option<&'a TextIndex> {
+        match self {
+            Self::Primary | Self::Json(_) => None,
+            Self::Text(index) => Some(index),
+        }
+    }
+
+    /// The fields that it is ordered by.
     pub(crate) fn columns(self) -> Vec<&'a str> {
         match self {
             Self::Primary => vec!["_id"],
             Self::Json(index) => index.definition.names().collect(),
+            Self::Text(_) => Vec::new(),
+        }
+    }
+
+    /// Appends it as `_index` lists it.
+    pub(crate) fn write(self, out: &mut Vec<u8>) {
+        match self {
+            Self::Primary => write_primary(out),
+            Self::Json(index) => index.write(out),
+            Self::Text(index) => index.write(out),
         }
     }
 
@@ -69,31 +96,63 @@ impl<'a> Source<'a> {
         match self {
             Self::Primary => ("", "_all_docs"),
             Self::Json(index) => (index.design_id(), index.name()),
+            Self::Text(index) => (index.design_id(), index.name()),
         }
     }
 
     /// Whether `use_index` names it.
     pub(crate) fn is_named_by(self, options: &FindOptions) -> bool {
-        let (Some(index), Some(wanted)) = (self.index(), &options.use_index) else {
-            return false;
-        };
-        index.design_id() == wanted.design && wanted.name.as_ref().is_none_or(|name| index.name() == name)
+        let Some(wanted) = &options.use_index else { return false };
+        let (design, name) = self.place();
+        design == wanted.design && wanted.name.as_ref().is_none_or(|wanted| name == wanted)
     }
 }
 
 /// All indexes with what speaks against them.
-pub(crate) fn classify<'a>(options: &FindOptions, indexes: &'a [Index]) -> Vec<(Source<'a>, Option<Reason>)> {
-    let sources = std::iter::once(Source::Primary).chain(indexes.iter().map(Source::Json));
-    sources.map(|source| (source, against(options, source))).collect()
+pub(crate) fn classify<'a>(
+    options: &FindOptions,
+    indexes: &'a Indexes,
+    search: TextSearch,
+) -> Result<Vec<(Source<'a>, Option<Reason>)>, Refusal> {
+    let text = indexes.text(search).map(Source::Text);
+    let sources = std::iter::once(Source::Primary).chain(indexes.json.iter().map(Source::Json)).chain(text);
+    sources.map(|source| Ok((source, against(options, source)?))).collect()
 }
 
-fn against(options: &FindOptions, source: Source<'_>) -> Option<Reason> {
+fn against(options: &FindOptions, source: Source<'_>) -> Result<Option<Reason>, Refusal> {
+    if let Source::Text(index) = source {
+        return against_text(options, source, index);
+    }
+    Ok(against_ordered(options, source))
+}
+
+/// A text index sorts by whatever it has, so that only the fields of the selector matter.
+fn against_text(options: &FindOptions, source: Source<'_>, index: &TextIndex) -> Result<Option<Reason>, Refusal> {
+    if index.definition.filter.is_some() && !source.is_named_by(options) {
+        return Ok(Some(Reason::IsPartial));
+    }
+    if index.is_partitioned != options.partition.is_some() {
+        return Ok(Some(Reason::ScopeMismatch));
+    }
+    let node = options.selector.node();
+    if matches!(node, Node::Everything) {
+        return Ok(Some(Reason::EmptySelector));
+    }
+    let clause = clause(node)?;
+    let Some(columns) = index.definition.columns() else { return Ok(None) };
+    let mut fields = Vec::new();
+    clause.fields(&mut fields);
+    Ok((!fields.iter().all(|field| columns.contains(field))).then_some(Reason::FieldMismatch))
+}
+
+fn against_ordered(options: &FindOptions, source: Source<'_>) -> Option<Reason> {
     let node = options.selector.node();
     let sort = &options.sort.fields;
     match source {
         Source::Primary if sort.is_empty() => None,
         Source::Primary if !is_indexable(node, "_id") => Some(Reason::FieldMismatch),
         Source::Primary => (*sort != ["_id"]).then_some(Reason::SortOrderMismatch),
+        Source::Text(_) => None,
         Source::Json(index) => {
             // A client that names a partial index knows what it holds.
             if index.definition.filter.is_some() && !source.is_named_by(options) {
@@ -101,6 +160,9 @@ fn against(options: &FindOptions, source: Source<'_>) -> Option<Reason> {
             }
             if index.is_partitioned != options.partition.is_some() {
                 return Some(Reason::ScopeMismatch);
+            }
+            if node.has_text() {
+                return Some(Reason::NeedsTextSearch);
             }
             let columns = source.columns();
             if !requires(node, columns.iter().copied().filter(|name| !sort.iter().any(|field| field == name))) {

@@ -64,7 +64,7 @@ fn compile(node: &Node, collation: Collation) -> Result<Matcher, Refusal> {
     let each = |nodes: &[Node]| nodes.iter().map(|node| compile(node, collation)).collect::<Result<Vec<_>, _>>();
     let own = |node: &Node| compile(node, collation).map(Box::new);
     Ok(match node {
-        // Only a text index could tell; the planner refuses the query before anything is matched.
+        // Only a text index can tell; what it found is believed. Without one, the planner refuses the query.
         Node::Everything | Node::Text(_) => Matcher::Always,
         Node::And(nodes) => Matcher::All(each(nodes)?),
         Node::Or(nodes) => Matcher::Any(each(nodes)?),
@@ -72,6 +72,8 @@ fn compile(node: &Node, collation: Collation) -> Result<Matcher, Refusal> {
             let none = each(nodes)?.into_iter().map(|matcher| Matcher::Not(Box::new(matcher)));
             Matcher::All(none.collect())
         }
+        // What a search left out is left out.
+        Node::Not(node) if matches!(**node, Node::Text(_)) => Matcher::Always,
         Node::Not(node) => Matcher::Not(own(node)?),
         Node::Field(name, node) => {
             // CouchDB compares ids by their bytes.

@@ -10,7 +10,8 @@ use settee_model::json::{Kind, Value};
 pub(super) enum Tree {
     Null,
     Bool(bool),
-    Number(f64),
+    /// Whether it was written as an integer is part of it.
+    Number(f64, bool),
     Text(String),
     List(Vec<Tree>),
     Object(Vec<(String, Tree)>),
@@ -21,7 +22,7 @@ impl Tree {
         match value.kind() {
             Kind::Null => Self::Null,
             Kind::Bool => Self::Bool(value.as_bool().unwrap()),
-            Kind::Number => Self::Number(value.as_f64().unwrap()),
+            Kind::Number => Self::Number(value.as_f64().unwrap(), value.is_integer()),
             Kind::String => Self::Text(value.as_str().unwrap().into_owned()),
             Kind::Array => Self::List(value.elements().map(Self::of).collect()),
             Kind::Object => {
@@ -37,7 +38,7 @@ impl Tree {
             Self::Null => 0,
             Self::Bool(false) => 1,
             Self::Bool(true) => 2,
-            Self::Number(_) => 3,
+            Self::Number(..) => 3,
             Self::Text(_) => 4,
             Self::List(_) => 5,
             Self::Object(_) => 6,
@@ -46,7 +47,7 @@ impl Tree {
 
     pub(super) fn compare(&self, other: &Self) -> Ordering {
         match (self, other) {
-            (Self::Number(a), Self::Number(b)) => a.partial_cmp(b).unwrap(),
+            (Self::Number(a, _), Self::Number(b, _)) => a.partial_cmp(b).unwrap(),
             (Self::Text(a), Self::Text(b)) => a.cmp(b),
             (Self::List(a), Self::List(b)) => {
                 let pairs = a.iter().zip(b).map(|(a, b)| a.compare(b));
@@ -63,8 +64,13 @@ impl Tree {
     pub(super) fn get(&self, path: &str) -> Result<&Self, bool> {
         let mut value = self;
         for part in path.split('.') {
-            let Self::Object(members) = value else { return Err(false) };
-            value = members.iter().find(|(name, _)| name == part).map(|(_, value)| value).ok_or(true)?;
+            value = match value {
+                Self::Object(members) => {
+                    members.iter().find(|(name, _)| name == part).map(|(_, value)| value).ok_or(true)?
+                }
+                Self::List(elements) => part.parse().ok().and_then(|at: usize| elements.get(at)).ok_or(false)?,
+                _ => return Err(false),
+            };
         }
         Ok(value)
     }
@@ -133,20 +139,51 @@ fn test(operator: &str, argument: &Tree, path: &str, document: &Tree, negated: b
             let is_in = list(argument).iter().any(|wanted| values.iter().any(|value| same(value, wanted)));
             is_in == (operator == "$in")
         }
-        "$size" => matches!((value, argument), (Tree::List(list), Tree::Number(size)) if list.len() as f64 == *size),
+        "$size" => matches!((value, argument), (Tree::List(list), Tree::Number(size, _)) if list.len() as f64 == *size),
         "$type" => {
             let names = ["null", "boolean", "boolean", "number", "string", "array", "object"];
             *argument == Tree::Text(names[usize::from(value.rank())].to_owned())
         }
         "$beginsWith" => matches!((value, argument), (Tree::Text(text), Tree::Text(start)) if text.starts_with(start)),
-        "$elemMatch" => match value {
-            Tree::List(elements) => elements.iter().any(|element| {
-                let wrapped = Tree::Object(vec![("v".to_owned(), element.clone())]);
-                holds(argument, "v", &wrapped, false)
-            }),
+        "$all" => match value {
+            Tree::List(elements) => {
+                let wanted = list(argument);
+                let has_each = wanted.iter().all(|wanted| elements.contains(wanted));
+                !wanted.is_empty() && (has_each || wanted == [value.clone()])
+            }
             _ => false,
         },
+        "$mod" => match (value, &list(argument)[..]) {
+            (Tree::Number(number, true), [Tree::Number(divisor, _), Tree::Number(rest, _)]) => {
+                number % divisor == *rest
+            }
+            _ => false,
+        },
+        // The expressions of the tests are those that need no engine.
+        "$regex" => match (value, argument) {
+            (Tree::Text(text), Tree::Text(expression)) => match expression.strip_prefix('^') {
+                Some(start) => text.starts_with(start),
+                None => text.contains(expression.as_str()),
+            },
+            _ => false,
+        },
+        "$elemMatch" => {
+            matches!(value, Tree::List(elements) if elements.iter().any(|element| within(argument, element)))
+        }
+        "$allMatch" => {
+            matches!(value, Tree::List(elements)
+                if !elements.is_empty() && elements.iter().all(|element| within(argument, element)))
+        }
+        "$keyMapMatch" => {
+            matches!(value, Tree::Object(members)
+                if members.iter().any(|(name, _)| within(argument, &Tree::Text(name.clone()))))
+        }
         other => panic!("{other}"),
     };
     answer != negated
+}
+
+/// Whether an element by itself meets a condition.
+fn within(condition: &Tree, element: &Tree) -> bool {
+    holds(condition, "v", &Tree::Object(vec![("v".to_owned(), element.clone())]), false)
 }

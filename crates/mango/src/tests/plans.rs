@@ -1,6 +1,6 @@
 //! Which index is used, which ranges of it, and what `_explain` and the warnings say.
 
-use super::{Place, json};
+use super::{Place, SEARCH, json};
 use crate::{MangoError, Refusal};
 
 fn place(indexes: &[(&str, &str)]) -> Place {
@@ -69,7 +69,9 @@ fn explanations_show_ranges_and_reasons() {
     check(query, &["mrargs", "start_key"], r#"[1,"a"]"#);
     check(query, &["mrargs", "end_key"], r#"[5,"a","<MAX>"]"#);
     check(query, &["covering"], "true");
-    check(query, &["selector_hints"], r#"[{"type":"json","indexable_fields":["n","s"],"unindexable_fields":[]}]"#);
+    let hints = ["json", "text", "nouveau"]
+        .map(|kind| format!(r#"{{"type":"{kind}","indexable_fields":["n","s"],"unindexable_fields":[]}}"#));
+    check(query, &["selector_hints"], &format!("[{}]", hints.join(",")));
     let query = r#"{"selector":{"n":{"$lt":5}},"sort":[{"n":"desc"}]}"#;
     check(query, &["mrargs", "start_key"], r#"[5,"<MAX>"]"#);
     check(query, &["mrargs", "end_key"], "[]");
@@ -215,7 +217,7 @@ fn a_bookmark_goes_on_although_another_index_came() {
     let (_, bookmark) = query("");
     place.index(r#"{"fields":[]}"#, "0");
     assert_eq!(query(&bookmark).0, r#"{"_id":"d05"}{"_id":"d06"}"#);
-    crate::index::edit::delete(&place.database, "dn", "json", "n").unwrap();
+    crate::index::edit::delete(&place.database, SEARCH, "dn", "json", "n").unwrap();
     let body = format!(r#"{{"selector":{{"n":{{"$gte":3}}}},"bookmark":"{bookmark}"}}"#);
     let refused = place.find(&body);
     assert!(matches!(refused, Err(MangoError::Refused(Refusal::InvalidBookmark(_)))));
@@ -273,7 +275,7 @@ fn partitions_are_looked_at_one_by_one_or_together() {
     let sorted = r#"{"selector":{"n":1},"sort":["n"]}"#;
     assert!(matches!(place.find(sorted), Err(MangoError::Refused(Refusal::NoGlobalSortIndex))));
     let body = json(r#"{"index":{"fields":["n"]},"name":"g","ddoc":"dg","partitioned":false}"#);
-    let index = crate::index::edit::NewIndex::parse(body.value()).unwrap();
+    let index = crate::index::edit::NewIndex::parse(body.value(), SEARCH).unwrap();
     crate::index::edit::create(&place.database, &index).unwrap();
     assert_eq!(name(sorted), r#""g""#);
     assert_eq!(ids(sorted), ["a:1", "b:1", "c:1"]);

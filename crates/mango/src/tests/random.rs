@@ -7,7 +7,8 @@ use settee_model::json::Json;
 use settee_model::testing::Random;
 
 use super::naive::{Tree, holds};
-use super::{Place, json};
+use super::{Place, SEARCH, json};
+use crate::index::edit::{self, NewIndex};
 use crate::{MangoError, Refusal};
 
 const VALUES: &[&str] = &[
@@ -35,7 +36,7 @@ const VALUES: &[&str] = &[
     r#"{"x":1}"#,
     r#"{"x":2,"y":"a"}"#,
 ];
-const FIELDS: &[&str] = &["a", "b", "c", "o.x", "o.y", "_id"];
+const FIELDS: &[&str] = &["a", "b", "c", "o.x", "o.y", "a.0", "b.1", "_id"];
 const IDS: &[&str] = &[r#""d000""#, r#""d003""#, r#""d007""#, r#""d0""#, r#""z""#];
 const INDEXES: &[&str] = &[
     r#"{"fields":["a"]}"#,
@@ -45,6 +46,8 @@ const INDEXES: &[&str] = &[
     r#"{"fields":["o.x","a"]}"#,
     r#"{"fields":[{"c":"desc"}]}"#,
     r#"{"fields":["a","_id"]}"#,
+    r#"{"fields":["a.0","b"]}"#,
+    r#"{"fields":["o","o.y"]}"#,
     r#"{"fields":["b"],"partial_filter_selector":{"a":{"$gt":1}}}"#,
     r#"{"fields":["c"],"partial_filter_selector":{"b":{"$exists":true}}}"#,
 ];
@@ -78,7 +81,7 @@ fn document(random: &mut Random, number: usize) -> String {
 
 fn operator(random: &mut Random, values: &[&str]) -> String {
     let value = random.pick(values);
-    match random.below(20) {
+    match random.below(26) {
         0..=3 => format!(r#"{{"$eq":{value}}}"#),
         4..=9 => format!(r#"{{"{}":{value}}}"#, random.pick(&["$lt", "$lte", "$gt", "$gte"])),
         10 => format!(r#"{{"$ne":{value}}}"#),
@@ -91,7 +94,12 @@ fn operator(random: &mut Random, values: &[&str]) -> String {
         15 => format!(r#"{{"$type":"{}"}}"#, random.pick(&["null", "boolean", "number", "string", "array", "object"])),
         16 => format!(r#"{{"$size":{}}}"#, random.below(3)),
         17 => format!(r#"{{"$beginsWith":{}}}"#, random.pick(&[r#""a""#, r#""ab""#, r#""""#])),
-        18 => format!(r#"{{"$elemMatch":{{"$gt":{value}}}}}"#),
+        18 => format!(r#"{{"{}":{{"$gt":{value}}}}}"#, random.pick(&["$elemMatch", "$allMatch", "$keyMapMatch"])),
+        19 => format!(r#"{{"$allMatch":{{"$in":[{value},1]}}}}"#),
+        20 => format!(r#"{{"$all":[{value}]}}"#),
+        21 => format!(r#"{{"$all":[{value},{}]}}"#, random.pick(values)),
+        22 => format!(r#"{{"$mod":[{},{}]}}"#, random.pick(&["1", "2", "-3"]), random.pick(&["0", "1", "-1"])),
+        23 => format!(r#"{{"$regex":"{}"}}"#, random.pick(&["a", "^a", "b", "^ab", "^d00"])),
         _ => format!(r#"{{"$gte":{value},"$lt":{}}}"#, random.pick(values)),
     }
 }
@@ -261,5 +269,127 @@ fn indexes_follow_changes() {
         let all: Vec<Json> = documents.iter().map(|text| json(text)).collect();
         let selector = condition(&mut random, 2);
         check_query(&place, &all, &selector, "[]", 5);
+    }
+}
+
+#[test]
+fn partitions_are_found_like_databases() {
+    let mut random = Random::new();
+    let place = Place::partitioned();
+    let mut documents: Vec<String> = Vec::new();
+    for number in 0..60 {
+        let text = document(&mut random, number);
+        let partition = random.pick(&["p", "q", "pq"]);
+        let text = text.replacen("\"d", &format!("\"{partition}:d"), 1);
+        place.write(&text);
+        documents.push(text);
+    }
+    for (number, definition) in INDEXES.iter().enumerate() {
+        let global = if random.one_in(3) { r#","partitioned":false"# } else { "" };
+        let body = json(&format!(r#"{{"index":{definition},"name":"i","ddoc":"d{number}"{global}}}"#));
+        edit::create(&place.database, &NewIndex::parse(body.value(), SEARCH).unwrap()).unwrap();
+    }
+    let all: Vec<Json> = documents.iter().map(|text| json(text)).collect();
+    for _ in 0..150 {
+        let selector = condition(&mut random, 2);
+        let partition = random.pick(&["p", "q", "pq", "none"]);
+        let within = |document: &Tree| ids(std::slice::from_ref(document))[0].starts_with(&format!("{partition}:"));
+        let wanted: Vec<Tree> = expected(&all, &json(&selector), &json("[]")).into_iter().filter(within).collect();
+        let query = format!(r#""selector":{selector},"partition":"{partition}""#);
+        let page = place.find(&format!(r#"{{{query},"limit":1000}}"#)).unwrap();
+        assert_eq!(sorted(ids(&parsed(&page.documents))), sorted(ids(&wanted)), "{query}");
+        let whole = place.find(&format!(r#"{{"selector":{selector},"limit":1000}}"#)).unwrap();
+        let wanted = expected(&all, &json(&selector), &json("[]"));
+        assert_eq!(sorted(ids(&parsed(&whole.documents))), sorted(ids(&wanted)), "{selector}");
+    }
+}
+
+#[test]
+fn skipping_is_cutting_off_the_beginning() {
+    let mut random = Random::new();
+    let place = Place::new();
+    (0..40).for_each(|number| place.write(&document(&mut random, number)));
+    for (number, definition) in INDEXES.iter().enumerate().filter(|(number, _)| number % 2 == 0) {
+        place.index(definition, &number.to_string());
+    }
+    for _ in 0..150 {
+        let (selector, sort) = (condition(&mut random, 2), random.pick(SORTS));
+        let query = format!(r#""selector":{selector},"sort":{sort}"#);
+        let Ok(all) = place.find(&format!(r#"{{{query},"limit":1000}}"#)) else { continue };
+        let (skip, limit) = (random.below(6_usize), 1 + random.below(6_usize));
+        let page = place.find(&format!(r#"{{{query},"skip":{skip},"limit":{limit}}}"#)).unwrap();
+        let wanted: Vec<&String> = all.documents.iter().skip(skip).take(limit).collect();
+        assert_eq!(page.documents.iter().collect::<Vec<_>>(), wanted, "{query} from {skip}");
+        let counted =
+            place.find(&format!(r#"{{{query},"skip":{skip},"limit":{limit},"execution_stats":true}}"#)).unwrap();
+        assert_eq!(counted.documents, page.documents, "counting changes nothing: {query}");
+        if let Some(found) = counted.found {
+            assert_eq!(found.stats.results_returned as usize, wanted.len(), "{query}");
+        }
+    }
+}
+
+/// A condition that a text index answers like a scan: ranges would find values of one type only.
+fn typeless(random: &mut Random, depth: usize) -> String {
+    let list = |random: &mut Random| {
+        let count = 1 + random.below(3_usize);
+        (0..count).map(|_| typeless(random, depth - 1)).collect::<Vec<_>>().join(",")
+    };
+    match random.below(if depth == 0 { 1 } else { 6 }) {
+        1 => format!(r#"{{"$and":[{}]}}"#, list(random)),
+        2 | 3 => format!(r#"{{"$or":[{}]}}"#, list(random)),
+        4 => format!(r#"{{"$nor":[{}]}}"#, list(random)),
+        5 => format!(r#"{{"$not":{}}}"#, typeless(random, depth - 1)),
+        _ => {
+            let field = random.pick(FIELDS);
+            let values = if field == "_id" { IDS } else { VALUES };
+            let (value, other) = (random.pick(values), random.pick(values));
+            let test = match random.below(14) {
+                0..=2 => format!(r#"{{"$eq":{value}}}"#),
+                3 => format!(r#"{{"$ne":{value}}}"#),
+                4 => format!(r#"{{"$in":[{value},{other}]}}"#),
+                5 => format!(r#"{{"$nin":[{value},{other}]}}"#),
+                6 => format!(r#"{{"$exists":{}}}"#, random.pick(&["true", "false"])),
+                7 => format!(r#"{{"$type":"{}"}}"#, random.pick(&["null", "number", "string", "array", "object"])),
+                8 => format!(r#"{{"$size":{}}}"#, random.below(3)),
+                9 => format!(r#"{{"$beginsWith":{}}}"#, random.pick(&[r#""a""#, r#""ab""#, r#""""#])),
+                10 => format!(r#"{{"{}":{{"$ne":{value}}}}}"#, random.pick(&["$elemMatch", "$allMatch"])),
+                11 => format!(r#"{{"$all":[{value}]}}"#),
+                12 => format!(r#"{{"$mod":[2,{}]}}"#, random.below(2)),
+                _ => format!(r#"{{"$regex":"{}"}}"#, random.pick(&["a", "^a", "b"])),
+            };
+            match random.below(4) {
+                0 => format!(r#"{{"{field}":{{"$not":{test}}}}}"#),
+                _ => format!(r#"{{"{field}":{test}}}"#),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_text_index_finds_what_a_scan_finds() {
+    let mut random = Random::new();
+    for kind in ["text", "nouveau"] {
+        let place = Place::new();
+        let body = json(&format!(r#"{{"index":{{}},"type":"{kind}","name":"i","ddoc":"d"}}"#));
+        edit::create(&place.database, &NewIndex::parse(body.value(), SEARCH).unwrap()).unwrap();
+        let mut documents: Vec<Json> = Vec::new();
+        for round in 0..100 {
+            if round < 30 {
+                let text = document(&mut random, round);
+                place.write(&text);
+                documents.push(json(&text));
+            }
+            let selector = typeless(&mut random, 3);
+            let query = format!(r#""selector":{selector},"use_index":"d""#);
+            let page = place.find(&format!(r#"{{{query},"limit":1000}}"#)).unwrap();
+            let wanted = expected(&documents, &json(&selector), &json("[]"));
+            let explained = place.explain(&format!("{{{query}}}"));
+            let context = format!("{selector}\n{}", String::from_utf8_lossy(explained.as_bytes()));
+            let found = ids(&parsed(&page.documents));
+            assert_eq!(sorted(found.clone()), sorted(ids(&wanted)), "{context}");
+            let limit = 1 + random.below(7_usize);
+            assert_eq!(ids(&parsed(&pages(&place, &query, limit))), found, "pages of {limit}: {context}");
+        }
     }
 }

@@ -53,6 +53,9 @@ fn special_members() {
     let path = document.revisions.unwrap().path();
     assert_eq!(path, [Rev::parse("3-c").unwrap(), Rev::parse("2-b").unwrap()]);
 
+    let document = parse(r#"{"_revisions":{"start":1,"ids":["b","a"]}}"#).unwrap();
+    assert_eq!(document.revisions.unwrap().path(), [Rev::parse("1-b").unwrap(), Rev::parse("0-a").unwrap()]);
+
     let document = parse(r#"{"_rev":"1-x","_revisions":{"ids":[],"start":0}}"#).unwrap();
     assert_eq!((document.rev, document.revisions), (None, None));
 
@@ -122,7 +125,7 @@ fn refused() {
         (
             DocValidation,
             "_revisions.ids is longer than _revisions.start allows.",
-            &[r#"{"_revisions":{"start":1,"ids":["b","a"]}}"#],
+            &[r#"{"_revisions":{"start":1,"ids":["c","b","a"]}}"#],
         ),
     ] {
         for text in texts {

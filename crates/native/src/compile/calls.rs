@@ -3,12 +3,15 @@
 use oxc_ast::ast::{self, Expression as Node};
 
 use super::{Compiler, Refused, Result, refuse};
+use crate::Environment;
 use crate::tree::{Builtin, Callee, Expression, Math, Method, Visit, Visitor};
 
 /// Functions that are called by their name.
-fn function(name: &str) -> Option<Builtin> {
+fn function(name: &str, environment: Environment) -> Option<Builtin> {
     Some(match name {
-        "emit" => Builtin::Emit,
+        "emit" if environment == Environment::View => Builtin::Emit,
+        "index" if environment == Environment::Nouveau => Builtin::IndexTyped,
+        "index" if environment == Environment::Clouseau => Builtin::IndexNamed,
         "log" => Builtin::Log,
         "sum" => Builtin::Sum,
         "toJSON" => Builtin::Stringify,
@@ -85,7 +88,7 @@ impl Compiler {
                 if let Some(callee) = self.callee(&name.name)? {
                     return Ok(Expression::Call(callee, self.arguments(&call.arguments)?));
                 }
-                let builtin = function(&name.name).ok_or(Refused("a function that is not known"))?;
+                let builtin = function(&name.name, self.environment).ok_or(Refused("a function that is not known"))?;
                 Ok(Expression::Builtin(builtin, self.arguments(&call.arguments)?))
             }
             Node::StaticMemberExpression(member) => self.method(member, &call.arguments),

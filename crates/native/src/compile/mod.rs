@@ -15,6 +15,7 @@ use oxc_ast::ast::{self, BindingPattern, Declaration, FunctionBody, Statement as
 use oxc_parser::Parser;
 use oxc_span::SourceType;
 
+use super::Environment;
 use super::run::MAX_DEPTH;
 use super::tree::{Callee, Function, Program, Variable};
 
@@ -39,7 +40,7 @@ fn refuse<T>(reason: &'static str) -> Result<T> {
 }
 
 /// Compiles the source of a map function.
-pub(super) fn compile(source: &str) -> Result<Program> {
+pub(super) fn compile(source: &str, environment: Environment) -> Result<Program> {
     if source.len() > MAX_SOURCE_BYTES {
         return refuse("the source is long");
     }
@@ -48,7 +49,7 @@ pub(super) fn compile(source: &str) -> Result<Program> {
     std::thread::scope(|scope| {
         let stack = STACK_BYTES + wrapped.len() * STACK_BYTES_PER_BYTE;
         let thread = std::thread::Builder::new().name("js-compile".to_owned()).stack_size(stack);
-        match thread.spawn_scoped(scope, || parse(&wrapped)) {
+        match thread.spawn_scoped(scope, || parse(&wrapped, environment)) {
             Ok(thread) => thread.join().unwrap_or(refuse("the compiler failed")),
             Err(_) => refuse("no thread to compile in"),
         }
@@ -56,7 +57,7 @@ pub(super) fn compile(source: &str) -> Result<Program> {
 }
 
 /// Compiles `0,` and a function expression, as the workers do first.
-fn parse(wrapped: &str) -> Result<Program> {
+fn parse(wrapped: &str, environment: Environment) -> Result<Program> {
     let allocator = Allocator::default();
     let parsed = Parser::new(&allocator, wrapped, SourceType::cjs().with_script(true)).parse();
     if parsed.panicked || !parsed.errors.is_empty() {
@@ -79,7 +80,7 @@ fn parse(wrapped: &str) -> Result<Program> {
     if !program.directives.is_empty() {
         return refuse("directives");
     }
-    let mut compiler = Compiler::default();
+    let mut compiler = Compiler { environment, ..Compiler::default() };
     let main = match function.without_parentheses() {
         ast::Expression::FunctionExpression(function) => compiler.function_expression(function)?,
         ast::Expression::ArrowFunctionExpression(function) => compiler.arrow(function)?,
@@ -125,6 +126,7 @@ struct Frame {
 
 #[derive(Default)]
 struct Compiler {
+    environment: Environment,
     functions: Vec<Function>,
     scopes: Vec<Scope>,
     frames: Vec<Frame>,

@@ -1,15 +1,14 @@
 //! Running a pattern: backtracking with a stack of its own, paid for step by step.
 
-use super::super::run::Stop;
-use super::super::value::Steps;
 use super::{Code, Pattern, is_word};
-use crate::reason::Reason;
+use crate::code_units::as_str;
+use crate::reason::{Reason, Steps, Stop};
 
 /// Where groups begin and end, in bytes; the whole match is group 0.
-pub(super) type Groups = Vec<Option<usize>>;
+pub(crate) type Groups = Vec<Option<usize>>;
 
 /// The text that a pattern is run on.
-pub(super) struct Subject<'t> {
+pub(crate) struct Subject<'t> {
     text: &'t str,
     ascii: bool,
 }
@@ -23,9 +22,9 @@ enum Undo {
 
 impl<'t> Subject<'t> {
     /// Texts with characters of two code units are the engine's, and so is ignoring the case of more than ASCII.
-    pub(super) fn new(pattern: &Pattern, text: &'t [u8]) -> Result<Self, Stop> {
+    pub(crate) fn new(pattern: &Pattern, text: &'t [u8]) -> Result<Self, Stop> {
         let ascii = text.is_ascii();
-        let text = super::super::convert::as_str(text)?;
+        let text = as_str(text)?;
         if !ascii && (pattern.ignore_case || text.bytes().any(|byte| byte >= 0xf0)) {
             return Err(Stop::BailOut(Reason::Pattern));
         }
@@ -44,12 +43,12 @@ impl<'t> Subject<'t> {
     }
 
     /// Where the character behind the one at `at` begins.
-    pub(super) fn after(&self, at: usize) -> usize {
+    pub(crate) fn after(&self, at: usize) -> usize {
         at + self.at(at).map_or(1, char::len_utf8)
     }
 
     /// Finds the first match that begins at `from` or later.
-    pub(super) fn find(&self, pattern: &Pattern, from: usize, steps: &mut Steps) -> Result<Option<Groups>, Stop> {
+    pub(crate) fn find(&self, pattern: &Pattern, from: usize, steps: &mut Steps) -> Result<Option<Groups>, Stop> {
         let mut at = from;
         while at <= self.text.len() {
             if let Some(groups) = self.match_at(pattern, at, steps)? {

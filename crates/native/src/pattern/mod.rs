@@ -6,8 +6,9 @@
 //! may match nothing.
 
 mod matcher;
-mod methods;
 mod parse;
+
+pub(super) use self::matcher::{Groups, Subject};
 
 /// A regular expression.
 #[derive(Debug)]
@@ -108,7 +109,7 @@ impl Set {
         match self {
             Set::Digit(positive) => character.is_ascii_digit() == positive,
             Set::Word(positive) => is_word(character) == positive,
-            Set::Space(positive) => super::convert::is_space(character) == positive,
+            Set::Space(positive) => super::code_units::is_space(character) == positive,
         }
     }
 }

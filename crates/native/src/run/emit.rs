@@ -2,7 +2,8 @@
 
 use bumpalo::collections::Vec as ArenaVec;
 
-use super::{Run, Stop};
+use super::Run;
+use crate::reason::Stop;
 use crate::tree::{Element, Expression};
 use crate::value::{Array, Val};
 use crate::write;
@@ -45,11 +46,21 @@ impl<'a> Run<'a, '_> {
         }
         let key = &key[..elements.len()];
         let [value] = self.first_arguments(rest)?;
-        if !constant || !is_constant(value) || !self.rows.is_empty() {
+        if !constant || !self.may_write_row(value) {
             let mut items = ArenaVec::new_in(self.arena);
             items.extend_from_slice_copy(key);
             return self.emit(Val::Array(Array::new(self.arena, items)), value);
         }
+        self.write_array_row(key, value)
+    }
+
+    /// Whether a row of this value may be written at once.
+    pub(super) fn may_write_row(&self, value: Val<'a>) -> bool {
+        is_constant(value) && self.rows.is_empty()
+    }
+
+    /// Writes a row whose key is an array of these constants.
+    pub(super) fn write_array_row(&mut self, key: &[Val<'a>], value: Val<'a>) -> Result<(), Stop> {
         self.row_text.clear();
         self.row_text.push(b'[');
         for (index, element) in key.iter().enumerate() {
@@ -62,7 +73,7 @@ impl<'a> Run<'a, '_> {
         self.finish_row(value)
     }
 
-    fn emit(&mut self, key: Val<'a>, value: Val<'a>) -> Result<(), Stop> {
+    pub(super) fn emit(&mut self, key: Val<'a>, value: Val<'a>) -> Result<(), Stop> {
         if self.rows.is_empty() && is_constant(key) && is_constant(value) {
             self.row_text.clear();
             write::write(self.arena, key, self.row_text, &mut self.steps)?;

@@ -2,12 +2,12 @@
 
 use bumpalo::collections::Vec as ArenaVec;
 
-use super::{Run, Stop, count, element_index};
+use super::{Run, count, element_index};
 use crate::convert::{self, Maker, truthy};
-use crate::reason::Reason;
+use crate::reason::{Reason, Stop};
 use crate::tree::{Binary, Class, Element, Expression, Logical, Name, Property, Unary, Variable};
 use crate::value::{Array, Object, Packed, Val};
-use crate::{inherited, numbers, strings};
+use crate::{code_units, inherited, numbers};
 
 impl<'a> Run<'a, '_> {
     /// Evaluates an expression.
@@ -197,7 +197,7 @@ impl<'a> Run<'a, '_> {
             }
             Val::Text(text) => {
                 if name == b"length" {
-                    return Ok(count(strings::length(text)?));
+                    return Ok(count(code_units::length(text)?));
                 }
                 return match crate::text::array_index(name) {
                     Some(index) => self.text_element(text, index as usize),
@@ -218,7 +218,7 @@ impl<'a> Run<'a, '_> {
 
     fn text_element(&mut self, text: &'a [u8], index: usize) -> Result<Val<'a>, Stop> {
         self.steps.pay(1 + index / 64)?;
-        Ok(match strings::unit(text, index)? {
+        Ok(match code_units::unit(text, index)? {
             Some(unit) => Val::Text(unit),
             None => Val::Undefined,
         })

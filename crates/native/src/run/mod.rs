@@ -6,6 +6,7 @@
 
 mod emit;
 mod expressions;
+mod index;
 mod places;
 
 use bumpalo::Bump;
@@ -13,8 +14,8 @@ use bumpalo::collections::Vec as ArenaVec;
 
 use super::convert::{self, Maker, truthy};
 use super::tree::{Builtin, Callee, Expression, Function, Loop, Place, Program, Statement, Variable};
-use super::value::{Lazy, Packed, Steps, Val};
-use crate::reason::Reason;
+use super::value::{Lazy, Packed, Val};
+use crate::reason::{Reason, Steps, Stop};
 
 /// Evaluation nested deeper than this is left to the engine.
 pub(super) const MAX_DEPTH: u16 = 250;
@@ -22,14 +23,7 @@ pub(super) const MAX_DEPTH: u16 = 250;
 /// Names of members up to this length are in the texts of exceptions as they are.
 const LONGEST_NAMED: usize = 40;
 
-/// Why evaluation does not go on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stop {
-    /// The engine shall do it. Also, with [`Run::short`], that the rest of a chain is not evaluated.
-    BailOut(Reason),
-}
-
-/// How a statement ended.
+/// The end of a statement.
 enum Flow<'a> {
     Next,
     Break,

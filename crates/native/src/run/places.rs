@@ -1,9 +1,9 @@
-//! What can be assigned to: variables, members of objects and elements of arrays.
+//! The places that can be assigned to: variables, members of objects and elements of arrays.
 
 use super::expressions::decided;
-use super::{Run, Stop, element_index};
+use super::{Run, element_index};
 use crate::inherited;
-use crate::reason::Reason;
+use crate::reason::{Reason, Stop};
 use crate::tree::{Binary, Expression, Logical, Place};
 use crate::value::Val;
 

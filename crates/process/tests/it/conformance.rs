@@ -42,6 +42,7 @@ fn a_query_server_is_a_language() {
             hangs: "lambda keys, values, rereduce: time.sleep(1000) if values[0] == 'bad' else len(values)",
             broken: ("lambda:", "SyntaxError"),
         },
+        index: None,
         library: None,
         design: Some(
             r#"{"_id":"_design/conformance",
@@ -87,6 +88,7 @@ fn erlang_is_a_language() {
             hangs: &of_bad("timer:sleep(infinity)"),
             broken: ("fun(", "syntax error"),
         },
+        index: None,
         library: None,
         design: Some(
             r#"{"_id":"_design/conformance",

@@ -16,7 +16,8 @@ use tokio::task::AbortHandle;
 use crate::endpoint::{EndpointError, Roles, User};
 use crate::replicator::show::{Object, iso8601, proxy, write_statistics};
 use crate::replicator::{Job, Replicator};
-use crate::spec::{Spec, SpecError, Tuning};
+use crate::spec::{Spec, SpecError};
+use crate::tuning::Tuning;
 
 /// The database in which documents describe replications.
 pub const REPLICATOR_DATABASE: &str = "_replicator";
@@ -134,7 +135,7 @@ struct Entry {
     worker: Option<AbortHandle>,
 }
 
-/// How far a document has come.
+/// The progress of a document.
 enum Phase {
     /// Its id is computed.
     Initializing(Arc<Spec>),

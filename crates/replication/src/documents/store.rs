@@ -14,7 +14,7 @@ use crate::replicator::show::{Object, iso8601, write_counters};
 use crate::replicator::{Job, Replicator};
 use crate::transport::{Body, Transport, empty_body, full_body};
 
-/// How often a document is read and written again when somebody else was first.
+/// The number of times that a document is read and written again when somebody else was first.
 const TRIES_MAX: u32 = 20;
 
 /// The time to wait before that.

@@ -1,6 +1,8 @@
 //! Documents as texts: whom they act for, what of them is shown, and their states.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod shown;
+
 use settee_model::json::Json;
 
 use super::*;

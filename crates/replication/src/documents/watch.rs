@@ -48,7 +48,7 @@ impl Replicator {
     }
 }
 
-/// How a feed ended.
+/// The end of a feed.
 enum End {
     /// The database is not there.
     Gone,

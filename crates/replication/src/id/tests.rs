@@ -8,8 +8,9 @@ use settee_model::json::Json;
 use super::{IdError, ReplicationId, trimmed};
 use crate::endpoint::{Endpoint, User};
 use crate::peer::Peer;
-use crate::spec::{Spec, Tuning};
+use crate::spec::Spec;
 use crate::testing::{Leaf, Server, identity, spec as local};
+use crate::tuning::Tuning;
 
 fn spec(source: &str, target: &str, members: &str) -> Spec {
     let text = format!("{{\"source\":{source},\"target\":{target}{members}}}");

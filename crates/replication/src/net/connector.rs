@@ -19,48 +19,10 @@ use tokio_rustls::TlsConnector;
 use super::proxy::Proxy;
 use super::reach::Reach;
 use crate::transport::{BoxFuture, TransportError};
+use crate::tuning::SocketOptions;
 
 /// When a connection is given up that nobody waits for any more.
 const ABANDONED: Duration = Duration::from_secs(300);
-
-/// Options of sockets, as `socket_options` of `[replicator]` and of documents names them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct SocketOptions {
-    /// Whether the system looks from time to time if the other side is still there.
-    pub keepalive: bool,
-    /// Whether small pieces are sent at once.
-    pub nodelay: bool,
-    /// The size of the buffer for what comes in.
-    pub receive_buffer_bytes: Option<u32>,
-    /// The size of the buffer for what goes out.
-    pub send_buffer_bytes: Option<u32>,
-}
-
-impl Default for SocketOptions {
-    fn default() -> Self {
-        Self { keepalive: true, nodelay: true, receive_buffer_bytes: None, send_buffer_bytes: None }
-    }
-}
-
-impl SocketOptions {
-    /// Reads `[{keepalive, true}, {nodelay, false}]`, as CouchDB writes it. What is not known is passed over.
-    #[must_use]
-    pub fn parse(text: &str) -> Self {
-        let mut options = Self::default();
-        for pair in text.split('{').skip(1).filter_map(|rest| rest.split('}').next()) {
-            let Some((name, value)) = pair.split_once(',') else { continue };
-            let value = value.trim();
-            match name.trim() {
-                "keepalive" => options.keepalive = value == "true",
-                "nodelay" => options.nodelay = value == "true",
-                "recbuf" => options.receive_buffer_bytes = value.parse().ok(),
-                "sndbuf" => options.send_buffer_bytes = value.parse().ok(),
-                _ => {}
-            }
-        }
-        options
-    }
-}
 
 /// Makes connections.
 #[derive(Clone)]

@@ -114,7 +114,7 @@ fn parse_head(read: &[u8]) -> Result<Option<(StatusCode, HeaderMap, usize)>, Tra
     Ok(Some((status.ok_or_else(|| broken(&"the answer has no status"))?, headers, length)))
 }
 
-/// How the end of a body is known.
+/// The sign of the end of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Framing {
     /// So many bytes are to come.

@@ -21,10 +21,9 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use crate::endpoint::{Endpoint, User};
-use crate::spec::Tuning;
 use crate::transport::{Body, BoxFuture, Connect, Transport, TransportError};
+use crate::tuning::{SocketOptions, Tuning};
 use connector::Connector;
-pub use connector::SocketOptions;
 use proxy::Proxy;
 use reach::Reach;
 pub use tls::{TlsOptions, Trust};
@@ -62,7 +61,7 @@ struct State {
     ways: HashMap<(Option<String>, SocketOptions, Reach), Way>,
 }
 
-/// How connections are made, and those that there are.
+/// The way in which connections are made, and those that there are.
 #[derive(Clone)]
 struct Way {
     client: Client<Connector, Body>,

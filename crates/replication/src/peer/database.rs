@@ -1,4 +1,4 @@
-//! What is asked of a database as a whole: its information, its creation, its local documents.
+//! Requests to a database as a whole: its information, its creation, its local documents.
 
 use settee_model::json::{Json, Value};
 

@@ -69,12 +69,20 @@ impl Peer {
             let values = value.into_iter().flat_map(Value::elements);
             values.filter_map(|value| value.as_str().map(Cow::into_owned)).collect()
         };
-        let wanted = json.value().members().map(|(id, diff)| Wanted {
-            id: Json::trusted(id.raw().to_vec()),
-            revs: texts(diff.get("missing")),
-            possible_ancestors: texts(diff.get("possible_ancestors")),
+        // What is no answer must not be taken for one that nothing is missing.
+        if !json.value().is_object() {
+            return Err(ask.protocol("not an object"));
+        }
+        let wanted = json.value().members().map(|(id, diff)| {
+            let missing = diff.get("missing").filter(|missing| missing.is_array());
+            Ok(Wanted {
+                id: Json::trusted(id.raw().to_vec()),
+                revs: texts(Some(missing.ok_or_else(|| ask.protocol("a row without `missing`"))?)),
+                possible_ancestors: texts(diff.get("possible_ancestors")),
+            })
         });
-        Ok(wanted.filter(|wanted| !wanted.revs.is_empty()).collect())
+        let wanted: Vec<Wanted> = wanted.collect::<Result<_, PeerError>>()?;
+        Ok(wanted.into_iter().filter(|wanted| !wanted.revs.is_empty()).collect())
     }
 
     /// Asks for revisions with their histories, and for leaves that came after them. `None` where the peer has no
@@ -224,7 +232,7 @@ pub(crate) struct Got {
     pub(crate) id: Bytes,
     /// The revisions, as JSON text that was not checked.
     pub(crate) documents: Vec<Bytes>,
-    /// How many more could not be given.
+    /// The number of those that could not be given.
     pub(crate) errors: usize,
 }
 

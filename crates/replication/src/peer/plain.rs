@@ -144,7 +144,7 @@ impl List {
         }
     }
 
-    /// What stood around the rows: `{"total_rows":3,"rows":[]}`. Known after the last one.
+    /// The text around the rows: `{"total_rows":3,"rows":[]}`. Known after the last one.
     #[must_use]
     pub fn frame(&self) -> &[u8] {
         self.rows.frame()

@@ -1,6 +1,8 @@
 //! What a peer sends, who it says we are, and how long it waits.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod pieces;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,8 +13,8 @@ use settee_model::json::Json;
 
 use super::{Peer, PeerError};
 use crate::endpoint::{Endpoint, User};
-use crate::spec::Tuning;
 use crate::transport::{Body, BoxFuture, Transport, TransportError, full_body};
+use crate::tuning::Tuning;
 
 /// Answers by a function, and remembers what was sent: method, URI, and some headers.
 struct Scripted<F> {

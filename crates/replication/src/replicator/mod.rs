@@ -25,8 +25,9 @@ use crate::id::{IdError, Identity, ReplicationId};
 use crate::peer::Peer;
 use crate::scheduler::{self, Course, Decision, Lifetime, Scheduler};
 use crate::session::{Failure, Outcome, Services};
-use crate::spec::{CancelTarget, Request, Spec, SpecError, Tuning};
+use crate::spec::{CancelTarget, Request, Spec, SpecError};
 use crate::transport::{Connect, Transport, TransportError};
+use crate::tuning::Tuning;
 
 /// The shortest interval: a setting of nothing would be a loop without rest.
 const INTERVAL_MIN_MS: u64 = 100;
@@ -36,7 +37,7 @@ const INTERVAL_MIN_MS: u64 = 100;
 pub struct Settings {
     /// Which jobs run.
     pub scheduling: scheduler::Settings,
-    /// How they are carried out where they do not say themselves.
+    /// The way in which they are carried out where they do not say themselves.
     pub tuning: Tuning,
     /// A run begins after a random time up to this, so that a start of the server is no stampede.
     pub startup_jitter_ms: u64,
@@ -46,7 +47,7 @@ pub struct Settings {
 
 /// The dependencies of a [`Replicator`].
 pub struct Dependencies {
-    /// How databases are reached.
+    /// The connector by which databases are reached.
     pub connect: Arc<dyn Connect>,
     /// The dependencies of sessions.
     pub services: Services,

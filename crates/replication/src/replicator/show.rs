@@ -1,4 +1,4 @@
-//! What is shown of jobs: the entries of `_scheduler/jobs` and `_active_tasks`, as JSON in CouchDB's words. Endpoints are
+//! Jobs as they are shown: the entries of `_scheduler/jobs` and `_active_tasks`, as JSON in CouchDB's words. Endpoints are
 //! shown without credentials, always.
 
 use std::sync::Arc;

@@ -48,7 +48,7 @@ pub struct Event {
     pub happened: Happened,
 }
 
-/// How histories are kept and judged.
+/// The limits by which histories are kept and judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The number of events that are remembered; at least one.
@@ -90,7 +90,7 @@ impl History {
         self.0.iter().find(|event| event.happened == Happened::Started).map_or(0, |event| event.at_ms)
     }
 
-    /// How often the job crashed in a row.
+    /// The number of crashes of the job in a row.
     #[must_use]
     pub fn crashes(&self, limits: Limits) -> u32 {
         let mut count = 0;

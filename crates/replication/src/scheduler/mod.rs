@@ -24,7 +24,7 @@ pub struct Settings {
     pub max_churn: usize,
     /// The length of an interval.
     pub interval_ms: u64,
-    /// How histories are kept and judged.
+    /// The limits by which histories are kept and judged.
     pub history: Limits,
     /// The section `[replicator.shares]`.
     pub shares: Vec<(String, u32)>,

@@ -2,6 +2,8 @@
 //! each of which the rules must hold.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod model;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;

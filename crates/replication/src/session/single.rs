@@ -134,13 +134,10 @@ async fn attempt(context: &Context, single: &Single) -> Result<Attempt, Ended> {
     }
     let opened = context.source.open_revs(&single.id, &single.rev, &single.possible_ancestors).await;
     let mut opened = opened.map_err(|error| Ended::Failed(Failure::Source(error)))?;
-    let (mut documents, mut missing) = (Vec::new(), false);
+    let (mut documents, mut came) = (Vec::new(), false);
     while let Some(arriving) = opened.next().await.map_err(Ended::source)? {
         let attempt = match arriving {
-            Arriving::Missing => {
-                missing = true;
-                continue;
-            }
+            Arriving::Missing => continue,
             Arriving::Related => related(context, single, &mut opened).await?,
             Arriving::Document(document) if has_attachments(&document) && opened.sends_no_attachments() => {
                 stubbed(context, single, &document).await?
@@ -150,15 +147,17 @@ async fn attempt(context: &Context, single: &Single) -> Result<Attempt, Ended> {
             }
             Arriving::Document(document) => {
                 documents.push(document);
+                came = true;
                 continue;
             }
         };
         if matches!(attempt, Attempt::MissingStub) {
             return Ok(attempt);
         }
-        missing = false;
+        came = true;
     }
-    Ok(if missing && documents.is_empty() { Attempt::Missing } else { Attempt::Done(documents) })
+    // An answer of nothing is no answer to what was asked.
+    Ok(if came { Attempt::Done(documents) } else { Attempt::Missing })
 }
 
 /// Writes a document that needs no bytes beside it.
@@ -191,7 +190,7 @@ struct Following {
     encoding: Option<String>,
 }
 
-/// How bytes of attachments come.
+/// The form in which bytes of attachments come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Coding {
     /// As the source stores them, perhaps compressed.

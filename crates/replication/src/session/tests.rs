@@ -1,7 +1,9 @@
 //! Whole sessions against the model of a server.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod answers;
 mod faults;
+mod options;
 mod random;
 
 use std::sync::Arc;

@@ -1,11 +1,13 @@
 //! Requests.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod endpoints;
+
 use settee_model::json::Json;
 
-use super::{CancelTarget, Filter, Request, Spec, Tuning};
+use super::{CancelTarget, Filter, Request, Spec};
 use crate::endpoint::{Auth, Endpoint, User};
-use crate::net::SocketOptions;
+use crate::tuning::{SocketOptions, Tuning};
 
 fn request(members: &str) -> Result<Request, String> {
     let json = Json::parse(members.as_bytes()).unwrap();

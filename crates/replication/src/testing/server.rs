@@ -105,7 +105,10 @@ impl Server {
         let (database, rest) = path.split_once('/').unwrap_or((path, ""));
         let decoded = |text: &str| percent_decode_str(text).decode_utf8().unwrap().into_owned();
         if query.contains_key("rev") {
-            let (id, name) = rest.split_once('/').unwrap();
+            // The name of a design document has a slash of its own.
+            let behind = if rest.starts_with("_design/") { "_design/".len() } else { 0 };
+            let (id, name) = rest.split_at(behind + rest[behind..].find('/').unwrap());
+            let name = &name[1..];
             let bytes = self.database(database).leaf(&decoded(id), &query["rev"]).unwrap().attachments[&decoded(name)]
                 .2
                 .clone();

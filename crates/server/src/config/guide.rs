@@ -61,6 +61,9 @@ const SECTIONS: &[(&str, &str)] = &[
     ("tracing", "Traces by OpenTelemetry: each request as a span, in JSON over HTTP. Off without an endpoint."),
     ("query_server_config", "Views and their functions."),
     ("native_query_servers", "Languages of design documents beside JavaScript."),
+    ("search", "Text search, whatever it is asked through."),
+    ("nouveau", "Text search as CouchDB's Nouveau serves it."),
+    ("dreyfus", "Text search as CouchDB serves it with Clouseau, and Cloudant does."),
     ("attachments", "How attachments are stored."),
 ];
 

@@ -71,8 +71,10 @@ fn world(settings: &str) -> World {
         seed: 1,
     };
     let languages = Arc::new(|_: &str| Some(Arc::new(MangoLanguage) as Arc<dyn Language>));
-    let views = Views::new(Arc::clone(&catalog), languages, Tasks::new(|| 0), Arc::new(|_| {}), settings);
-    let indexing = Indexing::new(catalog, Arc::new(views), Arc::new(configuration.unwrap()));
+    let tasks = Tasks::new(|| 0);
+    let views = Arc::new(Views::new(catalog, languages, tasks.clone(), Arc::new(|_| {}), settings));
+    let searches = Arc::new(Searches::new(Arc::clone(&views), tasks, Arc::new(|_| {}), 1 << 20, 1));
+    let indexing = Indexing::new(views, searches, Arc::new(configuration.unwrap()));
     write(&database, &design("d", true));
     write(&database, &design("manual", false));
     write(&database, r#"{"_id":"a","f":1}"#);

@@ -114,7 +114,7 @@ fn duplicate_and_special_members() {
         r#"{"_revisions":1}"#,
         r#"{"_revisions":{"start":-1,"ids":["a"]}}"#,
         r#"{"_revisions":{"start":1e3,"ids":["a"]}}"#,
-        r#"{"_revisions":{"start":1,"ids":["a","b"]}}"#,
+        r#"{"_revisions":{"start":1,"ids":["a","b","c"]}}"#,
         r#"{"_revisions":{"start":1,"ids":[1]}}"#,
         r#"{"_attachments":1}"#,
     ] {

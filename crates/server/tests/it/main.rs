@@ -25,6 +25,7 @@ mod power;
 mod protocol;
 mod query_servers;
 mod replication;
+mod search;
 mod server;
 mod setup;
 mod start;

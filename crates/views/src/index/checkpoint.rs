@@ -1,8 +1,8 @@
 //! [`Checkpoint`]: how far a load of an index is that is not in its trees yet.
 
-use crate::codec::{Reader, push_len, push_number};
+use settee_storage::codec::{Reader, put_len, put_varint};
+
 use crate::error::Result;
-use crate::indexer::runs::RunFile;
 
 /// Changes when runs get another layout; a checkpoint of another format does not count.
 const FORMAT: u64 = 1;
@@ -21,14 +21,22 @@ pub(crate) struct Checkpoint {
     pub(crate) entries: Vec<RunFile>,
 }
 
+/// A sorted run on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RunFile {
+    pub(crate) number: u64,
+    pub(crate) bytes: u64,
+    pub(crate) checksum: u32,
+}
+
 impl Checkpoint {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        [FORMAT, self.since, self.update_seq, self.purge_seq].into_iter().for_each(|n| push_number(&mut out, n));
+        [FORMAT, self.since, self.update_seq, self.purge_seq].into_iter().for_each(|n| put_varint(&mut out, n));
         for runs in [&self.rows, &self.entries] {
-            push_len(&mut out, runs.len());
+            put_len(&mut out, runs.len());
             for run in runs {
-                [run.number, run.bytes, run.checksum.into()].into_iter().for_each(|n| push_number(&mut out, n));
+                [run.number, run.bytes, run.checksum.into()].into_iter().for_each(|n| put_varint(&mut out, n));
             }
         }
         out
@@ -37,11 +45,11 @@ impl Checkpoint {
     /// `None` if it was written by another format.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Self>> {
         let mut reader = Reader::new(bytes, "checkpoint");
-        if reader.number()? != FORMAT {
+        if reader.varint()? != FORMAT {
             return Ok(None);
         }
-        let (since, update_seq, purge_seq) = (reader.number()?, reader.number()?, reader.number()?);
-        let mut runs = || (0..reader.len()?).map(|_| decode_run(&mut reader)).collect::<Result<Vec<_>>>();
+        let (since, update_seq, purge_seq) = (reader.varint()?, reader.varint()?, reader.varint()?);
+        let mut runs = || (0..reader.length()?).map(|_| decode_run(&mut reader)).collect::<Result<Vec<_>>>();
         let (rows, entries) = (runs()?, runs()?);
         Ok(Some(Self { since, update_seq, purge_seq, rows, entries }))
     }
@@ -53,7 +61,7 @@ impl Checkpoint {
 }
 
 fn decode_run(reader: &mut Reader<'_>) -> Result<RunFile> {
-    let (number, bytes, checksum) = (reader.number()?, reader.number()?, reader.number()?);
+    let (number, bytes, checksum) = (reader.varint()?, reader.varint()?, reader.varint()?);
     // A sum that is none fits no file.
     Ok(RunFile { number, bytes, checksum: u32::try_from(checksum).unwrap_or_default() })
 }

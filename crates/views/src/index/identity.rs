@@ -1,4 +1,4 @@
-//! What an index is keyed by: everything that decides its rows, and nothing else. Names of views and of design documents
+//! The key of an index: everything that decides its rows, and nothing else. Names of views and of design documents
 //! and reduce functions do not, so views with the same map function share an index.
 
 use std::fmt;
@@ -9,11 +9,17 @@ use settee_database::Layout;
 use settee_design::{DesignDocument, DesignOptions, ViewDefinition};
 use settee_model::collate::Collation;
 
-/// The name of an index: equal for equal map functions, languages, libraries and options.
+/// The name of an index: of one of views, equal for equal map functions, languages, libraries and options.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Signature([u8; 16]);
+pub struct Signature([u8; 16]);
 
 impl Signature {
+    /// The signature of what is told by these parts.
+    #[must_use]
+    pub fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        Self(hash(parts).finalize().into())
+    }
+
     /// Reads what [`fmt::Display`] wrote.
     pub(crate) fn parse(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok().filter(|text| text.len() == 32 && text.is_ascii())?;
@@ -31,7 +37,7 @@ impl Signature {
             parts.push(&definition.signature.0);
             parts.extend(definition.reduces.iter().map(|reduce| reduce.as_bytes()));
         }
-        Self(hash(parts).finalize().into())
+        Self::of(parts)
     }
 }
 
@@ -47,7 +53,7 @@ impl fmt::Debug for Signature {
     }
 }
 
-/// How the rows of the views of a design document are divided in a database of this layout.
+/// The division of the rows of the views of a design document in a database of this layout.
 #[must_use]
 pub fn layout_of(database: Layout, ddoc: &DesignDocument) -> Layout {
     match (database, ddoc.partitioned) {

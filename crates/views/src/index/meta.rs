@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::codec::{Reader, push_bytes, push_len, push_number};
+use settee_storage::codec::{Reader, put_bytes, put_len, put_varint};
+
 use crate::error::Result;
 use crate::tree::Root;
 
@@ -16,7 +17,7 @@ const FORMAT_WITHOUT_LOAD: u64 = 4;
 /// The same, but that they do not tell the first node either.
 const FORMAT_WITHOUT_FIRST_NODE: u64 = 3;
 
-/// How far an index is, and where its trees begin.
+/// The progress of an index, and the beginnings of its trees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Meta {
     /// The rows show the database at this update sequence.
@@ -27,7 +28,7 @@ pub(crate) struct Meta {
     pub(crate) first_node: u64,
     /// The least number that no node ever had. Nodes from there on are left over from a crash.
     pub(crate) next_node: u64,
-    /// How many loads there were: entries beside the tree that are older than the last one do not count.
+    /// The number of loads: entries beside the tree that are older than the last one do not count.
     pub(crate) load: u64,
     /// The reduce functions, in the order of the reductions in inner nodes.
     pub(crate) reduces: Vec<Arc<str>>,
@@ -52,19 +53,25 @@ impl Meta {
         }
     }
 
+    /// Whether the index is as new as `update_seq` and has the reductions of `reduces`. Without rows there are none to have.
+    pub(crate) fn is_current(&self, reduces: &[Arc<str>], update_seq: u64) -> bool {
+        let has = |reduce: &Arc<str>| self.aggregate(reduce).is_some() || self.rows.is_none();
+        self.update_seq >= update_seq && reduces.iter().all(has)
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        push_number(&mut out, FORMAT);
-        push_bytes(&mut out, settee_model::collate::version().as_bytes());
-        push_number(&mut out, self.update_seq);
-        push_number(&mut out, self.purge_seq);
-        push_number(&mut out, self.first_node);
-        push_number(&mut out, self.next_node);
-        push_number(&mut out, self.load);
-        push_len(&mut out, self.reduces.len());
-        self.reduces.iter().for_each(|reduce| push_bytes(&mut out, reduce.as_bytes()));
+        put_varint(&mut out, FORMAT);
+        put_bytes(&mut out, settee_model::collate::version().as_bytes());
+        put_varint(&mut out, self.update_seq);
+        put_varint(&mut out, self.purge_seq);
+        put_varint(&mut out, self.first_node);
+        put_varint(&mut out, self.next_node);
+        put_varint(&mut out, self.load);
+        put_len(&mut out, self.reduces.len());
+        self.reduces.iter().for_each(|reduce| put_bytes(&mut out, reduce.as_bytes()));
         for root in [&self.rows, &self.entries] {
-            push_number(&mut out, u64::from(root.is_some()));
+            put_varint(&mut out, u64::from(root.is_some()));
             if let Some(root) = root {
                 root.encode(&mut out);
             }
@@ -75,17 +82,17 @@ impl Meta {
     /// `None` if the index was written by another format or ordered by another version of collation.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Self>> {
         let mut reader = Reader::new(bytes, "index record");
-        let format = reader.number()?;
+        let format = reader.varint()?;
         let is_known = [FORMAT, FORMAT_WITHOUT_LOAD, FORMAT_WITHOUT_FIRST_NODE].contains(&format);
         if !is_known || reader.text()? != settee_model::collate::version() {
             return Ok(None);
         }
-        let update_seq = reader.number()?;
-        let purge_seq = reader.number()?;
-        let first_node = if format == FORMAT_WITHOUT_FIRST_NODE { 0 } else { reader.number()? };
-        let next_node = reader.number()?;
-        let load = if format == FORMAT { reader.number()? } else { 0 };
-        let reduces = (0..reader.len()?).map(|_| Ok(Arc::from(reader.text()?))).collect::<Result<_>>()?;
+        let update_seq = reader.varint()?;
+        let purge_seq = reader.varint()?;
+        let first_node = if format == FORMAT_WITHOUT_FIRST_NODE { 0 } else { reader.varint()? };
+        let next_node = reader.varint()?;
+        let load = if format == FORMAT { reader.varint()? } else { 0 };
+        let reduces = (0..reader.length()?).map(|_| Ok(Arc::from(reader.text()?))).collect::<Result<_>>()?;
         let rows = decode_root(&mut reader)?;
         let entries = decode_root(&mut reader)?;
         Ok(Some(Self { update_seq, purge_seq, first_node, next_node, load, reduces, rows, entries }))
@@ -108,7 +115,7 @@ impl Meta {
 }
 
 fn decode_root(reader: &mut Reader<'_>) -> Result<Option<Root>> {
-    Ok(if reader.number()? == 1 { Some(Root::decode(reader)?) } else { None })
+    Ok(if reader.varint()? == 1 { Some(Root::decode(reader)?) } else { None })
 }
 
 #[cfg(test)]

@@ -10,7 +10,8 @@ pub(crate) mod identity;
 mod meta;
 mod store;
 
-pub(crate) use checkpoint::Checkpoint;
+pub(crate) use checkpoint::{Checkpoint, RunFile};
 pub(crate) use identity::{IndexDefinition, Signature};
 pub(crate) use meta::Meta;
-pub(crate) use store::{IndexStore, IndexWriter, Opened, Record, Tokens};
+pub use store::Tokens;
+pub(crate) use store::{IndexStore, IndexWriter, Opened, Record};

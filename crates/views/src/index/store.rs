@@ -18,14 +18,17 @@ use crate::tree::{Inner, NodeCache, TreeReader};
 /// Names commits, so that one whose answer was lost can be found again. Begins at a random number, so that other
 /// processes have others.
 #[derive(Debug)]
-pub(crate) struct Tokens(AtomicU64);
+pub struct Tokens(AtomicU64);
 
 impl Tokens {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// Begins at a random number.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
         Self(AtomicU64::new(seed))
     }
 
-    fn next(&self) -> CommitToken {
+    /// Another one.
+    pub fn next(&self) -> CommitToken {
         CommitToken(u128::from(self.0.fetch_add(1, Ordering::Relaxed)))
     }
 }
@@ -130,7 +133,7 @@ impl IndexStore {
 pub(crate) struct Opened<'a> {
     pub(crate) meta: Meta,
     pub(crate) writer: IndexWriter<'a>,
-    /// How far a load is that was interrupted.
+    /// The progress of a load that was interrupted.
     pub(crate) checkpoint: Option<Checkpoint>,
 }
 

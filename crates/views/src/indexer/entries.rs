@@ -5,18 +5,19 @@
 //! it, one by one, and are asked first. An empty one says that the document has no rows any more. Their keys begin with the
 //! number of that load, so that the next one need not remove all of them in the commit of its tree.
 
+use settee_storage::codec::{Reader, put_bytes};
 use settee_storage::{Batch, Cursor, Direction, Expect, KeyRange, Keyspace, Snapshot};
 
 use super::merge::Source;
-use crate::codec::{Reader, push_bytes};
 use crate::error::Result;
 use crate::keys;
+use crate::leaf::Row;
 use crate::tree::apply::Change;
-use crate::tree::{Root, Row, TreeReader, together};
+use crate::tree::{Root, TreeReader, together};
 
 /// Appends the sort key of a document's next row.
 pub(super) fn push(entry: &mut Vec<u8>, sort_key: &[u8]) {
-    push_bytes(entry, sort_key);
+    put_bytes(entry, sort_key);
 }
 
 /// Calls `each` with the sort key and the number of each row of an entry.

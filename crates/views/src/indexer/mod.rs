@@ -35,9 +35,10 @@ use settee_design::{DesignOptions, DocumentBatch, Emissions, Language, Limits, M
 use settee_model::collate::Collation;
 use settee_storage::Snapshot;
 
+use crate::index::RunFile;
 use entries::EntryReader;
 use merge::Ranked;
-use runs::{RunDirectory, RunFile};
+use runs::RunDirectory;
 use sorter::SortedRun;
 use source::{ChangeSnapshot, Changes, Fill};
 use worker::{Target, Worker};
@@ -51,16 +52,16 @@ use crate::reduce::Aggregate;
 use crate::tree::aggregates::rebuild;
 use crate::tree::write::NodeWriter;
 
-/// How indexes are built.
+/// The settings of builds.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The number of threads that map documents.
     pub threads: usize,
-    /// How much memory sorted runs may take before they are spilled.
+    /// The memory that sorted runs may take before they are spilled.
     pub memory_bytes: usize,
     /// Where they are spilled to. What is there belongs to checkpoints of builds and must outlive the process.
     pub run_directory: PathBuf,
-    /// How often a long build makes a checkpoint at most, from which it goes on after a crash.
+    /// The least time between two checkpoints of a long build, from which it goes on after a crash.
     pub checkpoint_interval_ms: u64,
     /// Tells the time.
     pub clock: Clock,
@@ -104,7 +105,7 @@ pub(crate) struct Pass<'a> {
     pub(crate) source: MapSource,
     pub(crate) options: DesignOptions,
     pub(crate) database: &'a dyn ChangeSnapshot,
-    /// How many changes the first of the indexes is behind.
+    /// The number of changes that the first of the indexes is behind.
     pub(crate) pending: u64,
     /// The name of the database.
     pub(crate) database_name: &'a str,

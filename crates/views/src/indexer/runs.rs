@@ -11,12 +11,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use settee_storage::Shard;
+use settee_storage::codec::{put_len, put_varint};
 use settee_storage::durable::{self, Readers};
 
 use super::merge::{Merge, Ranked, Source};
 use super::sorter::decode;
-use crate::codec::{push_len, push_number};
 use crate::error::{Result, ViewError};
+use crate::index::RunFile;
 use crate::tree::apply::Change;
 
 /// Buffers of files that are written or read from start to end.
@@ -30,14 +31,6 @@ pub(crate) struct RunDirectory {
     path: PathBuf,
     /// The least number that no run of this pass had.
     next: AtomicU64,
-}
-
-/// A run on disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RunFile {
-    pub(crate) number: u64,
-    pub(crate) bytes: u64,
-    pub(crate) checksum: u32,
 }
 
 impl RunDirectory {
@@ -171,13 +164,13 @@ impl RunWriter {
         parts.clear();
         let (mut key, mut value): (&[u8], &[u8]) = (&[], &[]);
         if let Some(row) = row {
-            push_len(&mut parts, row.sort_len);
-            push_len(&mut parts, row.key.len());
+            put_len(&mut parts, row.sort_len);
+            put_len(&mut parts, row.key.len());
             (key, value) = (row.key, row.value);
         }
         lengths.clear();
-        push_len(&mut lengths, row_key.len());
-        push_number(&mut lengths, row.map_or(0, |_| (parts.len() + key.len() + value.len()) as u64 + 1));
+        put_len(&mut lengths, row_key.len());
+        put_varint(&mut lengths, row.map_or(0, |_| (parts.len() + key.len() + value.len()) as u64 + 1));
         [&lengths, row_key, &parts, key, value].into_iter().try_for_each(|bytes| self.write_all(bytes))?;
         (self.lengths, self.parts) = (lengths, parts);
         Ok(())

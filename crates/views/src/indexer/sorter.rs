@@ -5,13 +5,15 @@
 
 use std::cmp::Ordering;
 
+use settee_storage::codec::Reader;
+
 use super::merge::Source;
 use super::radix::Numbered;
-use super::runs::{RunDirectory, RunFile};
+use super::runs::RunDirectory;
 use super::sort::{By, Sorting};
-use crate::codec::Reader;
 use crate::error::Result;
-use crate::tree::Row;
+use crate::index::RunFile;
+use crate::leaf::Row;
 use crate::tree::apply::Change;
 
 /// The bytes of a slot that count as memory: itself, and what sorting needs besides.
@@ -302,7 +304,7 @@ impl Runs {
         }
     }
 
-    /// How many bytes all sorted runs have, those in files included.
+    /// The bytes of all sorted runs, those in files included.
     pub(super) fn sorted_bytes(&self) -> u64 {
         let in_memory = self.sorted.iter().map(|run| run.run.size_bytes() as u64).sum::<u64>();
         in_memory + self.spilled.iter().map(|file| file.bytes).sum::<u64>()
@@ -330,7 +332,7 @@ pub(super) fn decode<'a>(row_key: &'a [u8], payload: Option<&'a [u8]>) -> Result
         return Ok(Change { row_key, row: None });
     };
     let mut reader = Reader::new(payload, "sorted run");
-    let sort_len = reader.len()?;
+    let sort_len = reader.length()?;
     let key = reader.bytes()?;
     Ok(Change { row_key, row: Some(Row { row_key, sort_len, key, value: &payload[reader.position()..] }) })
 }

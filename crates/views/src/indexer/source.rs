@@ -5,33 +5,51 @@ use settee_design::{DesignOptions, DocumentBatch};
 use crate::error::Result;
 
 /// A database at one moment.
-pub(crate) trait ChangeSnapshot: Send + Sync {
+pub trait ChangeSnapshot: Send + Sync {
     /// The last update sequence.
+    ///
+    /// # Errors
+    /// When storage failed.
     fn update_seq(&self) -> Result<u64>;
 
     /// The number of documents that last changed after `since`.
+    ///
+    /// # Errors
+    /// When storage failed.
     fn count_after(&self, since: u64) -> Result<u64>;
 
     /// The number of the last purge.
+    ///
+    /// # Errors
+    /// When storage failed.
     fn purge_seq(&self) -> Result<u64>;
 
     /// The number of the newest purge that is no longer remembered.
+    ///
+    /// # Errors
+    /// When storage failed.
     fn purges_forgotten(&self) -> Result<u64>;
 
     /// The documents that were purged after the purge `purged_since` and are not there any more, then those that last
     /// changed after `since`, in the order of these changes: about `expected` of them.
+    ///
+    /// # Errors
+    /// When storage failed.
     fn changes(&self, since: u64, purged_since: u64, expected: u64) -> Result<Box<dyn Changes + '_>>;
 }
 
 /// A walk through changes.
-pub(crate) trait Changes: Send {
+pub trait Changes: Send {
     /// Adds the next changes to `batch` until it is full. Design documents are left out unless asked for.
+    ///
+    /// # Errors
+    /// When storage failed.
     fn fill(&mut self, batch: &mut ChangeBatch, options: DesignOptions) -> Result<Fill>;
 }
 
-/// How far a walk through changes is.
+/// The progress of a walk through changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fill {
+pub enum Fill {
     /// There may be more.
     Full,
     /// There is no more.
@@ -40,15 +58,17 @@ pub(crate) enum Fill {
 
 /// Changed documents that are mapped in one go.
 #[derive(Debug, Default)]
-pub(crate) struct ChangeBatch {
+pub struct ChangeBatch {
     /// Documents to be mapped.
-    pub(crate) documents: DocumentBatch,
+    pub documents: DocumentBatch,
     /// The ids of deleted and purged documents.
-    pub(crate) removed: Vec<String>,
+    pub removed: Vec<String>,
     /// The update sequence of the last change, also if it is neither of these.
-    pub(crate) last_seq: u64,
+    pub last_seq: u64,
     /// The number of changes, also those that are neither of these.
-    pub(crate) changes: u64,
+    pub changes: u64,
+    /// Documents are filled in without the members that name conflicts.
+    pub hides_conflicts: bool,
 }
 
 /// Enough that the way into a language costs nothing per document, and little enough for progress and memory. Small in
@@ -57,7 +77,8 @@ const BATCH_CHANGES: u64 = if cfg!(test) { 100 } else { 1024 };
 const BATCH_BYTES: usize = 1 << 20;
 
 impl ChangeBatch {
-    pub(crate) fn clear(&mut self) {
+    /// Forgets everything and keeps the memory.
+    pub fn clear(&mut self) {
         self.documents.clear();
         self.removed.clear();
         (self.last_seq, self.changes) = (0, 0);

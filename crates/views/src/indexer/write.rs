@@ -12,11 +12,12 @@ use super::sorter::Sorter;
 use crate::error::Result;
 use crate::index::{IndexStore, IndexWriter, Meta};
 use crate::keys;
+use crate::leaf::Leaf;
 use crate::reduce::Aggregate;
 use crate::tree::apply::{Change, apply};
 use crate::tree::load::Loader;
 use crate::tree::write::NodeWriter;
-use crate::tree::{Leaf, Root, TreeReader, together};
+use crate::tree::{Root, TreeReader, together};
 
 /// An index that is written.
 pub(super) struct Writing<'a> {

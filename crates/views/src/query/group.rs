@@ -13,9 +13,9 @@ use settee_model::json::Value;
 use super::{Order, ReduceRow, RowSink};
 use crate::error::Result;
 use crate::keys;
-use crate::reduce::{Aggregate, Group};
+use crate::leaf::{Group, Leaf, Row};
+use crate::reduce::Aggregate;
 use crate::tree::walk::{Subtree, Visit, Visitor};
-use crate::tree::{Leaf, Row};
 
 /// The common part of the keys of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

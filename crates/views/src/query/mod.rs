@@ -1,8 +1,8 @@
-//! What can be asked of a view and what comes back: [`ViewQuery`] in, rows into a [`RowSink`].
+//! Queries of a view and their answers: [`ViewQuery`] in, rows into a [`RowSink`].
 //!
 //! The types here cannot be contradictory; parameters that contradict each other or the kind of view are a
-//! [`QueryError`], whose text is CouchDB's. Reading parameters from query strings or bodies, and fetching documents for
-//! `include_docs`, are left to the caller.
+//! [`QueryError`](crate::QueryError), whose text is CouchDB's. Reading parameters from query strings or bodies, and fetching
+//! documents for `include_docs`, are left to the caller.
 
 mod group;
 mod plan;
@@ -15,8 +15,6 @@ use std::ops::ControlFlow;
 use settee_model::json::{Json, Value};
 
 pub(crate) use plan::{Plan, Shown};
-
-use crate::serving::Stale;
 
 /// A query of one view.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -127,7 +125,8 @@ pub enum Reduce {
     /// Nothing was said, or `group=false` or `group_level=0`: one reduction if the view can reduce, otherwise its rows.
     #[default]
     Default,
-    /// `reduce=false`: the rows of the map function. Together with grouping it is [`QueryError::GroupingOnMap`].
+    /// `reduce=false`: the rows of the map function. Together with grouping it is
+    /// [`QueryError::GroupingOnMap`](crate::QueryError::GroupingOnMap).
     Off,
     /// `reduce=true`: one reduction of the whole range.
     Whole,
@@ -159,33 +158,13 @@ pub enum Update {
     Lazy,
 }
 
-/// Parameters that contradict each other or the kind of view. CouchDB answers 400 `query_parse_error` with these texts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum QueryError {
-    /// `reduce=true` on a view without reduce function.
-    #[error("Reduce is invalid for map-only views.")]
-    ReduceOnMap,
-    /// `group` or `group_level` on a view without reduce function or with `reduce=false`.
-    #[error("Invalid use of grouping on a map view.")]
-    GroupingOnMap,
-    /// `include_docs` with a reduction.
-    #[error("`include_docs` is invalid for reduce")]
-    DocsOnReduce,
-    /// More than one of `keys` with a reduction that is not `group=true`.
-    #[error("Multi-key fetches for reduce views must use `group=true`")]
-    ManyKeysOnReduce,
-    /// A view that is read by partitions, and none was named.
-    #[error("`partition` parameter is mandatory for queries to this view.")]
-    PartitionMissing,
-    /// A view of all partitions, and one was named.
-    #[error("`partition` parameter is not supported in this design doc")]
-    PartitionOnGlobal,
-    /// `startkey` is after `endkey`.
-    #[error("No rows can match your key range, reverse your start_key and end_key or set descending=true")]
-    RangeNotAscending,
-    /// `startkey` is before `endkey` although `descending=true`.
-    #[error("No rows can match your key range, reverse your start_key and end_key or set descending=false")]
-    RangeNotDescending,
+/// Another definition of a view answers than the one that its design document has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stale {
+    /// The signature of the index that is being built.
+    pub building: String,
+    /// The part of it that is done, in percent; absent while nobody works on it.
+    pub progress: Option<u64>,
 }
 
 /// The figures before the rows.

@@ -3,7 +3,8 @@
 use settee_model::collate::{self, Collation};
 use settee_model::json::Json;
 
-use super::{Bounds, End, Inclusion, Order, QueryError, Start};
+use super::{Bounds, End, Inclusion, Order, Start};
+use crate::error::QueryError;
 use crate::keys;
 use crate::tree::walk::{Direction, RowRange};
 

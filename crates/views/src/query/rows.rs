@@ -4,8 +4,8 @@ use std::ops::{ControlFlow, Range};
 
 use super::{MapRow, Order, RowSink};
 use crate::error::Result;
+use crate::leaf::{Leaf, Row};
 use crate::tree::walk::{Subtree, Visit, Visitor};
-use crate::tree::{Leaf, Row};
 
 /// Leaves out `skip` rows, by whole subtrees where it can, and shows `limit`, which is not 0.
 ///

@@ -1,7 +1,8 @@
 //! `_count`: how many rows there are.
 
+use settee_storage::codec::{Reader, put_varint};
+
 use super::{Builtin, Growth, Input, OfValues, Values};
-use crate::codec::{Reader, push_number};
 
 pub(super) fn parse(source: &str, _: Growth) -> Option<Box<dyn Builtin>> {
     (source.starts_with("_count")).then(|| Box::new(Count) as Box<dyn Builtin>)
@@ -11,12 +12,12 @@ pub(super) fn parse(source: &str, _: Growth) -> Option<Box<dyn Builtin>> {
 struct Count;
 
 fn stored(partial: &[u8]) -> u64 {
-    Reader::new(partial, "count").number().unwrap_or(0)
+    Reader::new(partial, "count").varint().unwrap_or(0)
 }
 
 impl OfValues for Count {
     fn reduce(&self, values: &Values<'_>, out: &mut Vec<u8>) {
-        push_number(out, values.len() as u64);
+        put_varint(out, values.len() as u64);
     }
 }
 
@@ -26,7 +27,7 @@ impl Builtin for Count {
     }
 
     fn rereduce(&self, partials: &[&[u8]], out: &mut Vec<u8>) {
-        push_number(out, partials.iter().map(|partial| stored(partial)).sum());
+        put_varint(out, partials.iter().map(|partial| stored(partial)).sum());
     }
 
     fn finish(&self, partial: &[u8], out: &mut Vec<u8>) {

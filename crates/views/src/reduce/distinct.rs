@@ -1,7 +1,8 @@
 //! `_approx_count_distinct`: about how many different keys there are, by HyperLogLog with 2,048 registers as in CouchDB
 //! (a standard error of 2.3 %). The hash differs from CouchDB's, and so do estimates, within that error.
 
-use super::{Builtin, Group, Growth, Input, OfRows};
+use super::{Builtin, Growth, Input, OfRows};
+use crate::leaf::Group;
 
 pub(super) fn parse(source: &str, _: Growth) -> Option<Box<dyn Builtin>> {
     (source.starts_with("_approx_count_distinct")).then(|| Box::new(Distinct) as Box<dyn Builtin>)

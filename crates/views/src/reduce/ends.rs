@@ -1,7 +1,9 @@
 //! `_first` and `_last`: the value of the first or the last row.
 
-use super::{Builtin, Group, Growth, Input, OfRows};
-use crate::codec::{Reader, push_bytes};
+use settee_storage::codec::{Reader, put_bytes};
+
+use super::{Builtin, Growth, Input, OfRows};
+use crate::leaf::Group;
 
 pub(super) fn parse(source: &str, _: Growth) -> Option<Box<dyn Builtin>> {
     let end = if source.starts_with("_first") {
@@ -30,7 +32,7 @@ impl OfRows for End {
             Self::First => rows.leaf.row(rows.rows.start),
             Self::Last => rows.leaf.row(rows.rows.end - 1),
         };
-        push_bytes(out, row.row_key);
+        put_bytes(out, row.row_key);
         out.extend_from_slice(row.value);
     }
 }

@@ -16,31 +16,12 @@ mod sum;
 mod tests;
 
 use std::borrow::Cow;
-use std::ops::Range;
 use std::sync::Arc;
 
 use settee_design::{CompileError, Growth, Language, Limits, ReduceRows, Reducer};
 
 use crate::error::Result;
-use crate::tree::{EncodedLeaf, Leaf, Row};
-
-/// Consecutive rows of one leaf, in ascending order.
-#[derive(Clone, Debug)]
-pub(crate) struct Group<'a> {
-    pub(crate) leaf: &'a Leaf,
-    pub(crate) rows: Range<usize>,
-}
-
-impl<'a> Group<'a> {
-    pub(crate) fn whole(leaf: &'a Leaf) -> Self {
-        Self { leaf, rows: 0..leaf.len() }
-    }
-
-    fn rows(&self) -> impl ExactSizeIterator<Item = Row<'a>> + use<'a> {
-        let leaf = self.leaf;
-        self.rows.clone().map(move |index| leaf.row(index))
-    }
-}
+use crate::leaf::{EncodedLeaf, Group};
 
 /// The values of rows, for functions that look no further.
 #[derive(Clone, Debug)]
@@ -91,7 +72,7 @@ enum Input<'a> {
 
 /// A reduce function that needs no language.
 trait Builtin: Send + Sync {
-    /// How it reduces.
+    /// The input that it takes.
     fn input(&self) -> Input<'_>;
 
     /// Appends the stored reduction of stored reductions; there is at least one.

@@ -2,9 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use super::{Aggregate, Group, is_builtin_reduce, overflow_of};
+use super::{Aggregate, is_builtin_reduce, overflow_of};
+use crate::leaf::{EncodedLeaf, Group, Leaf, Row};
 use crate::testing::NoLanguage;
-use crate::tree::{EncodedLeaf, Leaf, Row};
 use settee_model::testing::Random;
 
 fn aggregate(name: &str) -> Aggregate {

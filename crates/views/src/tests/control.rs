@@ -13,8 +13,8 @@ use crate::control::BuildStatus;
 use crate::error::ViewError;
 use crate::pace::Urgency;
 use crate::query::{Update, ViewQuery};
+use crate::shared::Core;
 use crate::testing::CountedRules;
-use crate::views::Core;
 use settee_model::testing::Random;
 
 fn host(documents: u64) -> Arc<TestHost> {
@@ -34,6 +34,20 @@ fn command_at(core: &Arc<Core>, host: &Arc<TestHost>, language: &CountedRules, a
     }));
 }
 
+/// A core whose first build of all views was ended by `command` when it had mapped some hundred documents, and what it was told.
+fn ended_by(
+    host: &Arc<TestHost>,
+    urgency: Urgency,
+    command: fn(&Core, &TestHost),
+) -> (Arc<Core>, CountedRules, ViewError) {
+    let (core, language) = counted_core(settings(2, 1 << 20));
+    let core = Arc::new(core);
+    command_at(&core, host, &language, 600, command);
+    let error = core.update(&**host, &ddoc(VIEWS), urgency).unwrap_err();
+    *language.watcher.lock() = None;
+    (core, language, error)
+}
+
 fn status(core: &Core, host: &TestHost) -> BuildStatus {
     core.build_state(host, &ddoc(VIEWS)).unwrap().status
 }
@@ -41,11 +55,9 @@ fn status(core: &Core, host: &TestHost) -> BuildStatus {
 #[test]
 fn a_paused_build_goes_on_where_it_was() {
     let host = host(2_000);
-    let (core, language) = counted_core(settings(2, 1 << 20));
-    let core = Arc::new(core);
-    command_at(&core, &host, &language, 600, |core, host| core.pause(host, &ddoc(VIEWS)).unwrap());
-    assert!(matches!(core.update(&*host, &ddoc(VIEWS), Urgency::Background), Err(ViewError::Paused)));
-    *language.watcher.lock() = None;
+    let pause = |core: &Core, host: &TestHost| core.pause(host, &ddoc(VIEWS)).unwrap();
+    let (core, _, error) = ended_by(&host, Urgency::Background, pause);
+    assert!(matches!(error, ViewError::Paused));
     let state = core.build_state(&*host, &ddoc(VIEWS)).unwrap();
     assert_eq!((state.status, state.update_seq, state.waiting_clients), (BuildStatus::Paused, 0, 0));
     assert!(state.checkpoint_seq.unwrap() > 0 && state.updates_pending > 1_000);
@@ -74,11 +86,9 @@ fn a_paused_build_goes_on_where_it_was() {
 #[test]
 fn a_cancelled_build_is_forgotten_and_left_alone_until_somebody_asks() {
     let host = host(2_000);
-    let (core, language) = counted_core(settings(2, 1 << 20));
-    let core = Arc::new(core);
-    command_at(&core, &host, &language, 600, |core, host| core.cancel(host, &ddoc(VIEWS)).unwrap());
-    assert!(matches!(core.update(&*host, &ddoc(VIEWS), Urgency::Background), Err(ViewError::Cancelled)));
-    *language.watcher.lock() = None;
+    let cancel = |core: &Core, host: &TestHost| core.cancel(host, &ddoc(VIEWS)).unwrap();
+    let (core, language, error) = ended_by(&host, Urgency::Background, cancel);
+    assert!(matches!(error, ViewError::Cancelled));
     let state = core.build_state(&*host, &ddoc(VIEWS)).unwrap();
     assert_eq!((state.status, state.checkpoint_seq), (BuildStatus::Resting, None));
     assert_eq!(core.lag(&*host, &ddoc(VIEWS)).unwrap(), None);
@@ -104,10 +114,9 @@ fn a_cancelled_build_is_forgotten_and_left_alone_until_somebody_asks() {
 #[test]
 fn an_orderly_end_keeps_what_was_done() {
     let host = host(2_000);
-    let (core, language) = counted_core(settings(2, 1 << 20));
-    let core = Arc::new(core);
-    command_at(&core, &host, &language, 600, |core, _| core.is_stopping.store(true, Ordering::Relaxed));
-    assert!(matches!(core.update(&*host, &ddoc(VIEWS), Urgency::Client), Err(ViewError::Stopped)));
+    let stop = |core: &Core, _: &TestHost| core.is_stopping.store(true, Ordering::Relaxed);
+    let (core, _, error) = ended_by(&host, Urgency::Client, stop);
+    assert!(matches!(error, ViewError::Stopped));
     let directory = core.settings().run_directory.clone();
     let (core, language) = counted_core(super::Settings { run_directory: directory, ..settings(2, 1 << 20) });
     compare(&core, &host, &ddoc(VIEWS), &mut Random::of(1), 10);
@@ -185,10 +194,8 @@ fn forgotten_indexes_go_after_a_while() {
 #[test]
 fn runs_of_indexes_that_are_gone_are_swept_away() {
     let host = host(2_000);
-    let (core, language) = counted_core(settings(2, 1 << 20));
-    let core = Arc::new(core);
-    command_at(&core, &host, &language, 600, |core, host| core.pause(host, &ddoc(VIEWS)).unwrap());
-    core.update(&*host, &ddoc(VIEWS), Urgency::Background).unwrap_err();
+    let pause = |core: &Core, host: &TestHost| core.pause(host, &ddoc(VIEWS)).unwrap();
+    let (core, _, _) = ended_by(&host, Urgency::Background, pause);
     let directories = || crate::indexer::runs::directories(&core.settings().run_directory).unwrap();
     assert_eq!(directories().len(), 4);
     assert!(directories().iter().all(|(_, owner)| owner.as_deref() == Some("db")));

@@ -105,3 +105,23 @@ fn purges_of_a_real_database_reach_its_indexes() {
     assert_eq!(ids(&views, &database, &design), "2:b:2");
     assert_eq!(views.info(&database, &design).unwrap().purge_seq, 4);
 }
+
+/// Clients that ask for a compaction wait until this says that it is over, and look at the sizes then.
+#[test]
+fn a_compaction_runs_from_when_it_is_asked_for() {
+    let (catalog, views) = views(Arc::new(MemoryEngine::new()));
+    let options = DatabaseOptions { created_ms: 0, instance: 1, layout: settee_database::Layout::Whole, q: 1 };
+    let (database, views) = (catalog.create("db", options).unwrap(), Arc::new(views));
+    let (design, mut other) = (Arc::new(ddoc(r#""v": {"map": "value k v"}"#)), ddoc(r#""v": {"map": "value k v"}"#));
+    other.id = Arc::from("_design/other");
+    let is_running = |design| views.info(&database, design).unwrap().compact_running;
+    assert!(!is_running(&design));
+    let first = views.begin_compaction(&database, Arc::clone(&design));
+    let second = views.begin_compaction(&database, Arc::clone(&design));
+    assert!(is_running(&design) && !is_running(&other));
+    first.run().unwrap();
+    drop(first);
+    assert!(is_running(&design), "the second one still is");
+    drop(second);
+    assert!(!is_running(&design));
+}

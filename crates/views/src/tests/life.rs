@@ -16,8 +16,8 @@ use super::{Rows, counted_core, ddoc, model, run_directory};
 use crate::error::ViewError;
 use crate::pace::Urgency;
 use crate::query::{Reduce, Update, ViewQuery};
+use crate::shared::Core;
 use crate::testing::CountedRules;
-use crate::views::Core;
 use settee_model::testing::Random;
 
 /// All built-in reduce functions that take any value, and one of the language.

@@ -17,8 +17,8 @@ use super::{Rows, ask, counted_core, ddoc, model, run_directory};
 use crate::error::ViewError;
 use crate::pace::Urgency;
 use crate::query::ViewQuery;
+use crate::shared::Core;
 use crate::testing::CountedRules;
-use crate::views::Core;
 
 const SPACE: u64 = 400;
 

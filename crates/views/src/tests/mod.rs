@@ -31,10 +31,11 @@ use settee_model::json::Json;
 use crate::clock::Clock;
 use crate::error::Result;
 use crate::indexer::Settings;
+use crate::query::Stale;
 use crate::query::{Header, MapRow, ReduceRow, RowSink, ViewQuery};
-use crate::serving::Stale;
+use crate::shared::{About, Core, Log};
 use crate::testing::{CountedRules, Rules};
-use crate::views::{About, Answer, Core, Log};
+use crate::views::Answer;
 use host::TestHost;
 
 /// An answer, copied.

@@ -9,10 +9,10 @@ use settee_model::term_order;
 
 use super::Rows;
 use super::host::Documents;
+use crate::leaf::{Group, Leaf, Row};
 use crate::query::{End, Header, Inclusion, Keys, Order, Reduce, Start, ViewQuery};
-use crate::reduce::{Aggregate, Group};
+use crate::reduce::Aggregate;
 use crate::testing::{Rules, apply_rule};
-use crate::tree::{Leaf, Row};
 
 #[derive(Clone, Debug)]
 struct ModelRow {

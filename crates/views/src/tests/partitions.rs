@@ -8,8 +8,9 @@ use settee_storage::memory::MemoryEngine;
 use super::host::TestHost;
 use super::random::{NAMES, VIEWS, change_ids, compare_one, id, query};
 use super::{ask, core, ddoc, settings};
+use crate::error::QueryError;
 use crate::error::ViewError;
-use crate::query::{QueryError, ViewQuery};
+use crate::query::ViewQuery;
 use settee_model::testing::Random;
 
 /// Some are prefixes of others, or have bytes that keys use as marks.

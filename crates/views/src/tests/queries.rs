@@ -7,8 +7,9 @@ use settee_storage::memory::MemoryEngine;
 
 use super::host::TestHost;
 use super::{Rows, ask, core, ddoc, settings};
-use crate::query::{Bounds, Docs, End, Header, Inclusion, Keys, MapRow, Order, QueryError, Reduce, Start, ViewQuery};
-use crate::views::Core;
+use crate::error::QueryError;
+use crate::query::{Bounds, Docs, End, Header, Inclusion, Keys, MapRow, Order, Reduce, Start, ViewQuery};
+use crate::shared::Core;
 use crate::{ViewError, tests::text};
 
 const VIEWS: &str = r#"

@@ -8,10 +8,11 @@ use settee_storage::memory::MemoryEngine;
 
 use super::host::{Documents, TestHost};
 use super::{ask, core, ddoc, model, settings};
+use crate::error::QueryError;
 use crate::error::ViewError;
 use crate::pace::Urgency;
-use crate::query::{Bounds, End, Inclusion, Keys, Order, QueryError, Reduce, Start, Update, ViewQuery};
-use crate::views::Core;
+use crate::query::{Bounds, End, Inclusion, Keys, Order, Reduce, Start, Update, ViewQuery};
+use crate::shared::Core;
 use settee_model::testing::Random;
 
 /// All views of the random tests, in four indexes. The last one may emit many rows for a document, also equal ones.

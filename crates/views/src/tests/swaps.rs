@@ -10,7 +10,8 @@ use super::random::change;
 use super::{Rows, counted_core, ddoc, model, settings};
 use crate::pace::Urgency;
 use crate::query::{Update, ViewQuery};
-use crate::views::{Answer, Core};
+use crate::shared::Core;
+use crate::views::Answer;
 use settee_model::testing::Random;
 
 fn online(views: &str) -> DesignDocument {

@@ -4,7 +4,8 @@ use super::load::{transpose, write_inner_nodes};
 use super::write::NodeWriter;
 use super::{Child, Root, TreeReader, held_together};
 use crate::error::Result;
-use crate::reduce::{Aggregate, Group};
+use crate::leaf::Group;
+use crate::reduce::Aggregate;
 
 /// A tree with other aggregates.
 #[derive(Debug)]

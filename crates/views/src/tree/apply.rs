@@ -7,9 +7,10 @@
 use super::load::{transpose, write_inner_nodes};
 use super::node::separator;
 use super::write::NodeWriter;
-use super::{Child, HELD_BYTES, INNER_BYTES, INNER_CHILDREN, LEAF_BYTES, Leaf, Root, Row, TreeReader, leaf_bytes};
+use super::{Child, HELD_BYTES, INNER_BYTES, INNER_CHILDREN, LEAF_BYTES, Root, TreeReader, leaf_bytes};
 use crate::error::Result;
-use crate::reduce::{Aggregate, Group};
+use crate::leaf::{Group, Leaf, Row};
+use crate::reduce::Aggregate;
 
 /// The outcome for a row.
 #[derive(Clone, Copy, Debug)]

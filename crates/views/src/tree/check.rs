@@ -1,8 +1,9 @@
 //! For tests: [`check`] proves that a tree is what it claims to be, [`rows`] reads it the plain way.
 
-use super::node::common_len;
 use super::{Child, INNER_BYTES, LEAF_BYTES, Root, TreeReader};
-use crate::reduce::{Aggregate, Group};
+use crate::leaf::Group;
+use crate::leaf::common_len;
+use crate::reduce::Aggregate;
 
 /// A row with everything copied.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -2,9 +2,10 @@
 
 use super::node::separator;
 use super::write::NodeWriter;
-use super::{Child, EncodedLeaf, INNER_BYTES, INNER_CHILDREN, LEAF_BYTES, Leaf, Root, Row, WAITING_BYTES};
+use super::{Child, INNER_BYTES, INNER_CHILDREN, LEAF_BYTES, Root, WAITING_BYTES};
 use crate::error::Result;
-use crate::reduce::{Aggregate, Group};
+use crate::leaf::{EncodedLeaf, Group, Leaf, Row};
+use crate::reduce::Aggregate;
 
 /// So many nodes of a level are reduced in one go, because calling into a language has a price.
 const NODES_PER_REDUCE: usize = 32;

@@ -24,10 +24,11 @@ mod tests;
 pub(crate) mod walk;
 pub(crate) mod write;
 
-use crate::codec::{Reader, push_bytes, push_len, push_number};
+use settee_storage::codec::{Reader, put_bytes, put_len, put_varint};
+
 use crate::error::Result;
 
-pub(crate) use node::{Child, EncodedLeaf, Inner, Leaf, Row};
+pub(crate) use node::{Child, Inner};
 pub(crate) use read::{LEAVES_TOGETHER, NodeCache, TreeReader, together};
 
 /// Leaves are cut at about this many bytes of rows. Encoded they take about half of it. Nodes are small in tests, so that
@@ -70,18 +71,18 @@ pub(crate) struct Root {
 
 impl Root {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        push_number(out, u64::from(self.height));
-        push_number(out, self.node.id);
-        push_number(out, self.node.rows);
-        push_number(out, self.node.bytes);
-        push_len(out, self.node.reductions.len());
-        self.node.reductions.iter().for_each(|reduction| push_bytes(out, reduction));
+        put_varint(out, u64::from(self.height));
+        put_varint(out, self.node.id);
+        put_varint(out, self.node.rows);
+        put_varint(out, self.node.bytes);
+        put_len(out, self.node.reductions.len());
+        self.node.reductions.iter().for_each(|reduction| put_bytes(out, reduction));
     }
 
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self> {
-        let height = u32::try_from(reader.number()?).unwrap_or(u32::MAX);
-        let (id, rows, bytes) = (reader.number()?, reader.number()?, reader.number()?);
-        let aggregates = reader.len()?;
+        let height = u32::try_from(reader.varint()?).unwrap_or(u32::MAX);
+        let (id, rows, bytes) = (reader.varint()?, reader.varint()?, reader.varint()?);
+        let aggregates = reader.length()?;
         let reductions = (0..aggregates).map(|_| Ok(reader.bytes()?.to_vec())).collect::<Result<_>>()?;
         Ok(Self { height, node: Child { separator: Vec::new(), id, rows, bytes, reductions } })
     }

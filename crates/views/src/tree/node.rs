@@ -1,331 +1,15 @@
-//! Nodes: [`Leaf`] holds rows, [`Inner`] holds what is known of its children.
-//!
-//! Encoded leaf, for each row: bytes shared with the key of the row before (times two, plus one if the emitted key has the
-//! same text as there), rest of the row key, length of the sort key, emitted key unless the same, value.
+//! Inner nodes: [`Inner`] holds what is known of its children. Leaves are [`Leaf`](crate::leaf::Leaf)s.
 //!
 //! Encoded inner node: how many reductions there are for each child; then for each child: separator, node id, rows,
 //! bytes, reductions. A separator is not greater than the rows of its child and greater than those of the child before;
 //! it is as short as that allows, so that long keys do not swell inner nodes.
 
-use std::borrow::Cow;
-use std::ops::Range;
+use settee_storage::codec::{Reader, put_bytes, put_len, put_varint};
 
-use crate::codec::{Reader, push_bytes, push_len, push_number};
 use crate::error::{Result, ViewError};
-use crate::keys;
+use crate::leaf::{common_len, narrow, range};
 
-const LEAF: &str = "leaf";
 const INNER: &str = "inner node";
-
-/// A row of a tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Row<'a> {
-    /// The key that orders the rows, see [`keys::push_row_key`].
-    pub(crate) row_key: &'a [u8],
-    /// The number of bytes of it are the sort key.
-    pub(crate) sort_len: usize,
-    /// The emitted key as JSON text.
-    pub(crate) key: &'a [u8],
-    /// The emitted value as JSON text.
-    pub(crate) value: &'a [u8],
-}
-
-impl<'a> Row<'a> {
-    /// The id of the document that emitted the row.
-    pub(crate) fn id(&self) -> Cow<'a, str> {
-        keys::row_id(self.row_key, self.sort_len)
-    }
-
-    /// The bytes of its id, key and value, as clients see them.
-    pub(crate) fn content_bytes(&self) -> usize {
-        self.row_key.len() - self.sort_len + self.key.len() + self.value.len()
-    }
-
-    /// The sort key.
-    pub(crate) fn sort_key(&self) -> &'a [u8] {
-        &self.row_key[..self.sort_len]
-    }
-}
-
-/// Rows that are stored together, in one buffer.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Leaf {
-    bytes: Vec<u8>,
-    rows: Vec<Slot>,
-    /// How many numbers behind its own it takes, as it was read.
-    pub(super) pieces: u32,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Slot {
-    row_key: u32,
-    row_key_len: u32,
-    sort_len: u32,
-    key: u32,
-    key_len: u32,
-    value: u32,
-    value_len: u32,
-}
-
-/// The bytes of a row in a leaf beyond its own.
-const ROW_OVERHEAD_BYTES: usize = 6;
-
-fn narrow(len: usize) -> u32 {
-    u32::try_from(len).expect("rows and leaves stay below 4 GiB: what a document may emit is limited")
-}
-
-fn range(start: u32, len: u32) -> Range<usize> {
-    start as usize..start as usize + len as usize
-}
-
-impl Leaf {
-    /// The memory that it takes.
-    pub(crate) fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.bytes.len() + size_of_val(self.rows.as_slice())
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.rows.len()
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-
-    /// The bytes that count when leaves are cut.
-    pub(crate) fn size_bytes(&self) -> usize {
-        self.bytes.len() + self.rows.len() * ROW_OVERHEAD_BYTES
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.bytes.clear();
-        self.rows.clear();
-    }
-
-    /// Adds a row, which must be greater than all that are there.
-    pub(crate) fn push(&mut self, row: Row<'_>) {
-        let row_key = narrow(self.bytes.len());
-        self.bytes.extend_from_slice(row.row_key);
-        let key = match self.rows.last() {
-            Some(last) if self.bytes[range(last.key, last.key_len)] == *row.key => last.key,
-            _ => {
-                let key = narrow(self.bytes.len());
-                self.bytes.extend_from_slice(row.key);
-                key
-            }
-        };
-        let value = narrow(self.bytes.len());
-        self.bytes.extend_from_slice(row.value);
-        self.rows.push(Slot {
-            row_key,
-            row_key_len: narrow(row.row_key.len()),
-            sort_len: narrow(row.sort_len),
-            key,
-            key_len: narrow(row.key.len()),
-            value,
-            value_len: narrow(row.value.len()),
-        });
-    }
-
-    pub(crate) fn row(&self, index: usize) -> Row<'_> {
-        let slot = &self.rows[index];
-        Row {
-            row_key: &self.bytes[range(slot.row_key, slot.row_key_len)],
-            sort_len: slot.sort_len as usize,
-            key: &self.bytes[range(slot.key, slot.key_len)],
-            value: &self.bytes[range(slot.value, slot.value_len)],
-        }
-    }
-
-    pub(crate) fn rows(&self) -> impl DoubleEndedIterator<Item = Row<'_>> + ExactSizeIterator {
-        (0..self.len()).map(|index| self.row(index))
-    }
-
-    /// The number of rows that are less than `bound`.
-    pub(crate) fn rank(&self, bound: &[u8]) -> usize {
-        self.rows.partition_point(|slot| self.bytes[range(slot.row_key, slot.row_key_len)] < *bound)
-    }
-
-    /// The bytes of ids, keys and values, as clients see them.
-    pub(crate) fn content_bytes(&self) -> u64 {
-        let bytes = |slot: &Slot| slot.row_key_len - slot.sort_len + slot.key_len + slot.value_len;
-        self.rows.iter().map(|slot| u64::from(bytes(slot))).sum()
-    }
-
-    /// The same leaf, which takes so many numbers behind its own.
-    pub(super) fn in_pieces(self, pieces: u32) -> Self {
-        Self { pieces, ..self }
-    }
-
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        out.reserve(self.size_bytes());
-        let mut before: Option<Row<'_>> = None;
-        for row in self.rows() {
-            // The same text is there once.
-            let same_key = before.is_some_and(|before| std::ptr::eq(before.key, row.key));
-            let shared = common_len(before.map_or(&[], |before| before.row_key), row.row_key);
-            encode_row(out, shared, row, same_key);
-            before = Some(row);
-        }
-    }
-
-    pub(crate) fn decode(encoded: &[u8]) -> Result<Self> {
-        let mut leaf = Self {
-            bytes: Vec::with_capacity(encoded.len() * 2),
-            rows: Vec::with_capacity(encoded.len() / 32),
-            pieces: 0,
-        };
-        let mut reader = Reader::new(encoded, LEAF);
-        let mut last = Slot { row_key: 0, row_key_len: 0, sort_len: 0, key: 0, key_len: 0, value: 0, value_len: 0 };
-        while !reader.is_at_end() {
-            let head = reader.len()?;
-            if head >> 1 > last.row_key_len as usize {
-                return Err(ViewError::Corrupt(LEAF));
-            }
-            let shared = range(last.row_key, narrow(head >> 1));
-            let row_key = narrow(leaf.bytes.len());
-            leaf.bytes.extend_from_within(shared);
-            leaf.bytes.extend_from_slice(reader.bytes()?);
-            let row_key_len = narrow(leaf.bytes.len()) - row_key;
-            let sort_len = narrow(reader.len()?);
-            if sort_len > row_key_len {
-                return Err(ViewError::Corrupt(LEAF));
-            }
-            let (mut key, mut key_len) = (last.key, last.key_len);
-            if head & 1 == 0 {
-                let text = reader.bytes()?;
-                (key, key_len) = (narrow(leaf.bytes.len()), narrow(text.len()));
-                leaf.bytes.extend_from_slice(text);
-            }
-            let text = reader.bytes()?;
-            let (value, value_len) = (narrow(leaf.bytes.len()), narrow(text.len()));
-            leaf.bytes.extend_from_slice(text);
-            last = Slot { row_key, row_key_len, sort_len, key, key_len, value, value_len };
-            leaf.rows.push(last);
-        }
-        Ok(leaf)
-    }
-}
-
-/// Appends a row to an encoded leaf; it shares so many bytes with the key of the row before.
-#[inline]
-fn encode_row(out: &mut Vec<u8>, shared: usize, row: Row<'_>, same_key: bool) {
-    push_len(out, shared << 1 | usize::from(same_key));
-    push_bytes(out, &row.row_key[shared..]);
-    push_len(out, row.sort_len);
-    if !same_key {
-        push_bytes(out, row.key);
-    }
-    push_bytes(out, row.value);
-}
-
-/// A leaf that is encoded as its rows come, because nobody needs to look at more than their values.
-#[derive(Debug, Default)]
-pub(crate) struct EncodedLeaf {
-    encoded: Vec<u8>,
-    /// Where the values of the rows are in it.
-    values: Vec<(u32, u32)>,
-    content_bytes: usize,
-    size_bytes: usize,
-    /// The keys of the last row.
-    row_key: Vec<u8>,
-    key: Vec<u8>,
-}
-
-impl EncodedLeaf {
-    /// As [`Leaf::push`].
-    #[inline]
-    pub(crate) fn push(&mut self, row: Row<'_>) {
-        // Texts differ where sort keys do, which is cheaper to see. Comparing nothing with a buffer that was never used is
-        // slow on some processors, whose masked loads stumble over its address.
-        let shared = common_len(&self.row_key, row.row_key);
-        let is_same = || self.key.len() == row.key.len() && (row.key.is_empty() || self.key == row.key);
-        let same_key = !self.is_empty() && shared >= row.sort_len && is_same();
-        encode_row(&mut self.encoded, shared, row, same_key);
-        let value_len = row.value.len();
-        self.values.push((narrow(self.encoded.len() - value_len), narrow(value_len)));
-        self.size_bytes += row.row_key.len() + row.value.len() + ROW_OVERHEAD_BYTES;
-        if !same_key {
-            self.size_bytes += row.key.len();
-            self.key.clear();
-            self.key.extend_from_slice(row.key);
-        }
-        self.row_key.truncate(shared);
-        self.row_key.extend_from_slice(&row.row_key[shared..]);
-        self.content_bytes += row.content_bytes();
-    }
-
-    /// The encoded leaf, as [`Leaf::encode`] writes it.
-    pub(crate) fn encoded(&self) -> &[u8] {
-        &self.encoded
-    }
-
-    /// The key of the last row.
-    pub(crate) fn last_row_key(&self) -> &[u8] {
-        &self.row_key
-    }
-
-    /// The number of rows.
-    pub(crate) fn len(&self) -> usize {
-        self.values.len()
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.values.is_empty()
-    }
-
-    /// The value of the row at `index`, counted from 0.
-    pub(crate) fn value(&self, index: usize) -> &[u8] {
-        let (start, len) = self.values[index];
-        &self.encoded[range(start, len)]
-    }
-
-    /// As [`Leaf::size_bytes`].
-    pub(crate) fn size_bytes(&self) -> usize {
-        self.size_bytes
-    }
-
-    /// As [`Leaf::content_bytes`].
-    pub(crate) fn content_bytes(&self) -> usize {
-        self.content_bytes
-    }
-
-    /// Forgets the rows and keeps the memory.
-    pub(crate) fn clear(&mut self) {
-        self.encoded.clear();
-        self.values.clear();
-        self.row_key.clear();
-        self.key.clear();
-        (self.content_bytes, self.size_bytes) = (0, 0);
-    }
-}
-
-/// The number of bytes that two keys have in common at their start.
-#[inline]
-pub(crate) fn common_len(a: &[u8], b: &[u8]) -> usize {
-    let len = a.len().min(b.len());
-    let differing = |at: usize| Some(word_at(&a[..len], at)? ^ word_at(&b[..len], at)?);
-    let first = |differing: u64| (differing.trailing_zeros() / u8::BITS) as usize;
-    let mut at = 0;
-    while let Some(bits) = differing(at) {
-        if bits != 0 {
-            return at + first(bits);
-        }
-        at += size_of::<u64>();
-    }
-    // Together with bytes that are the same, the rest is a word again, unless there was none.
-    match len.checked_sub(size_of::<u64>()).and_then(|last| Some((last, differing(last)?))) {
-        Some((_, 0)) => len,
-        Some((last, bits)) => last + first(bits),
-        None => a.iter().zip(b).take_while(|(a, b)| a == b).count(),
-    }
-}
-
-/// The eight bytes from `at` on, the first one lowest.
-#[inline]
-fn word_at(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
-}
 
 /// The shortest prefix of `first` that is greater than `last`, which is less than `first`.
 pub(crate) fn separator<'a>(last: &[u8], first: &'a [u8]) -> &'a [u8] {
@@ -360,7 +44,7 @@ pub(crate) struct Inner {
     children: Vec<ChildSlot>,
     reductions: Vec<(u32, u32)>,
     aggregates: usize,
-    /// How many numbers behind its own it takes.
+    /// The count of numbers behind its own that it takes.
     pub(super) pieces: u32,
 }
 
@@ -374,27 +58,27 @@ struct ChildSlot {
 
 impl Inner {
     pub(crate) fn encode<'a>(children: impl Iterator<Item = &'a Child>, aggregates: usize, out: &mut Vec<u8>) {
-        push_len(out, aggregates);
+        put_len(out, aggregates);
         for child in children {
-            push_bytes(out, &child.separator);
-            push_number(out, child.id);
-            push_number(out, child.rows);
-            push_number(out, child.bytes);
-            child.reductions.iter().for_each(|reduction| push_bytes(out, reduction));
+            put_bytes(out, &child.separator);
+            put_varint(out, child.id);
+            put_varint(out, child.rows);
+            put_varint(out, child.bytes);
+            child.reductions.iter().for_each(|reduction| put_bytes(out, reduction));
         }
     }
 
     pub(crate) fn decode(bytes: Vec<u8>) -> Result<Self> {
         let mut node = Self::default();
         let mut reader = Reader::new(&bytes, INNER);
-        node.aggregates = reader.len()?;
+        node.aggregates = reader.length()?;
         while !reader.is_at_end() {
             let separator = slice(&mut reader)?;
             node.children.push(ChildSlot {
                 separator,
-                id: reader.number()?,
-                rows: reader.number()?,
-                bytes: reader.number()?,
+                id: reader.varint()?,
+                rows: reader.varint()?,
+                bytes: reader.varint()?,
             });
             for _ in 0..node.aggregates {
                 node.reductions.push(slice(&mut reader)?);
@@ -480,51 +164,6 @@ fn slice(reader: &mut Reader<'_>) -> Result<(u32, u32)> {
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-
-    fn row<'a>(row_key: &'a [u8], key: &'a [u8], value: &'a [u8]) -> Row<'a> {
-        Row { row_key, sort_len: 1, key, value }
-    }
-
-    #[test]
-    fn common_beginnings_are_measured_in_words_and_bytes() {
-        for len in 0..40 {
-            let key: Vec<u8> = (0..len).collect();
-            assert_eq!(common_len(&key, &key), key.len());
-            for at in 0..key.len() {
-                let mut other = key.clone();
-                other[at] ^= 0x80;
-                assert_eq!((common_len(&key, &other), common_len(&other[at..], &key[at..])), (at, 0));
-                assert_eq!((common_len(&key[..at], &key), common_len(&key, &key[..at])), (at, at));
-            }
-        }
-    }
-
-    #[test]
-    fn leaves_come_back() {
-        let rows = [row(b"aa", b"1", b"x"), row(b"ab", b"1", b""), row(b"abc", b"2", b"yy"), row(b"b", b"", b"1")];
-        let mut leaf = Leaf::default();
-        rows.iter().for_each(|&row| leaf.push(row));
-        let mut encoded = Vec::new();
-        leaf.encode(&mut encoded);
-        let mut at_once = EncodedLeaf::default();
-        for _ in 0..2 {
-            rows.iter().for_each(|&row| at_once.push(row));
-            let sizes = (at_once.len(), at_once.size_bytes(), at_once.content_bytes());
-            assert_eq!(sizes, (rows.len(), leaf.size_bytes(), leaf.content_bytes() as usize));
-            assert_eq!((at_once.encoded(), at_once.last_row_key()), (&encoded[..], &b"b"[..]));
-            at_once.clear();
-        }
-        let decoded = Leaf::decode(&encoded).unwrap();
-        assert!(decoded.rows().eq(rows));
-        assert_eq!(decoded.size_bytes(), leaf.size_bytes());
-        assert_eq!(decoded.content_bytes(), 3 + 2 + 5 + 1);
-        let rank = |bound: &[u8]| decoded.rank(bound);
-        assert_eq!([rank(b""), rank(b"ab"), rank(b"abb"), rank(b"b"), rank(b"c")], [0, 1, 2, 3, 4]);
-        for len in 0..encoded.len() {
-            // Cut text either fails or gives fewer rows, never something else.
-            assert!(Leaf::decode(&encoded[..len]).map_or(true, |leaf| leaf.len() < 4));
-        }
-    }
 
     #[test]
     fn inner_nodes_come_back() {

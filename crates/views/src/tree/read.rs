@@ -7,9 +7,10 @@ use parking_lot::Mutex;
 use settee_storage::{Keyspace, Shard, Snapshot};
 
 use super::write::IN_PIECES;
-use super::{Inner, Leaf, Root};
+use super::{Inner, Root};
 use crate::error::{Result, ViewError};
 use crate::keys;
+use crate::leaf::Leaf;
 
 const MISSING: &str = "node is missing";
 
@@ -49,7 +50,7 @@ impl Node {
     }
 }
 
-/// How much memory the nodes of one generation take; there are two.
+/// The memory that the nodes of one generation take; there are two.
 const GENERATION_BYTES: usize = if cfg!(test) { 256 << 10 } else { 24 << 20 };
 
 impl NodeCache {
@@ -99,7 +100,7 @@ const PIECES_TOGETHER: usize = 16;
 /// A node as it was written.
 struct Encoded {
     node: Vec<u8>,
-    /// How many numbers behind its own it takes.
+    /// The count of numbers behind its own that it takes.
     pieces: u32,
 }
 
@@ -179,7 +180,7 @@ impl TreeReader<'_> {
         Ok(nodes)
     }
 
-    /// What is stored under these numbers.
+    /// The values under these numbers.
     fn stored(&self, ids: &[u64]) -> Result<Vec<Vec<u8>>> {
         let keys: Vec<[u8; 8]> = ids.iter().map(|&id| keys::node(id)).collect();
         let keys: Vec<&[u8]> = keys.iter().map(<[u8; 8]>::as_slice).collect();

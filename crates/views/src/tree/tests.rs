@@ -15,9 +15,10 @@ use super::check::{OwnedRow, check};
 use super::load::Loader;
 use super::walk::{Direction, RowRange, Subtree, Visit, Visitor, walk};
 use super::write::{Committer, NodeWriter};
-use super::{Leaf, NodeCache, Root, Row, TreeReader};
+use super::{NodeCache, Root, TreeReader};
 use crate::error::Result;
-use crate::reduce::{Aggregate, Group};
+use crate::leaf::{Group, Leaf, Row};
+use crate::reduce::Aggregate;
 use crate::testing::NoLanguage;
 use settee_model::testing::Random;
 

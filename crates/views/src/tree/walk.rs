@@ -6,8 +6,9 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use super::read::together;
-use super::{Inner, Leaf, Root, TreeReader};
+use super::{Inner, Root, TreeReader};
 use crate::error::{Result, ViewError};
+use crate::leaf::Leaf;
 
 /// The rows from `lower` on that are less than `upper`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

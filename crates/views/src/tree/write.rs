@@ -2,9 +2,10 @@
 
 use settee_storage::{Batch, Keyspace};
 
-use super::{Child, EncodedLeaf, Inner, Leaf};
+use super::{Child, Inner};
 use crate::error::Result;
 use crate::keys;
+use crate::leaf::{EncodedLeaf, Leaf};
 
 /// Takes batches of new nodes that nothing refers to yet.
 pub(crate) trait Committer {

@@ -19,15 +19,18 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 use expectations::Expectations;
 use judge::{Judged, Verdict};
-use report::Case;
+use report::{Case, Outcome};
 
 use crate::process;
 use crate::server::{Access, Server};
 use crate::tally::Tally;
 use crate::workspace::Workspace;
-use crate::{ci, server};
+use crate::{build, server};
 
 const EXPECTATIONS: &str = "conformance/expectations.toml";
+
+/// What scenarios need that were recorded without the older text search.
+const WITHOUT_SEARCH: &str = "no_text_search";
 
 /// What the command line asks for.
 #[derive(Debug)]
@@ -72,7 +75,7 @@ impl Options {
 /// Builds the server if it is needed, then [`run`]s.
 pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<Tally> {
     if options.url.is_none() && workspace.scenarios().is_some() {
-        let built = ci::build(workspace)?;
+        let built = build::build(workspace)?;
         if !built.holds() {
             return Ok(built);
         }
@@ -105,9 +108,15 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
         (None, Some(server)) => server.url(),
         (None, None) => bail!("no server was started"),
     };
-    let replay = Replay { folder, url, jobs: options.jobs, report: workspace.log("conformance-report")? };
+    // Some scenarios are of a server that has a part switched off.
+    let mut plain = match &options.url {
+        Some(_) => None,
+        None => Some(Server::start_with(workspace, "conformance-plain", Access::Admin, &["dreyfus/enable=false"])?),
+    };
+    let plain_url = plain.as_ref().map(Server::url);
+    let replay = Replay { folder, url, plain_url, jobs: options.jobs, report: workspace.log("conformance-report")? };
     tally += play(&replay, &areas, &expectations, options)?;
-    if let Some(server) = &mut own {
+    for server in own.iter_mut().chain(&mut plain) {
         tally += stop(server, tally.holds());
     }
     for (area, reason) in expectations.later() {
@@ -163,7 +172,8 @@ fn play(replay: &Replay, areas: &[&str], expectations: &Expectations, options: &
 
 /// Plays an area with whole revision ids, then the scenarios that cannot have them without.
 fn judge_area(replay: &Replay, area: &str, expectations: &Expectations) -> Result<Vec<Judged>> {
-    let exact = replay.play(area, &[], true)?;
+    let mut exact = replay.play(area, &[], true)?;
+    replay.play_without_search(area, &mut exact)?;
     let mut judged = judge::exact(&exact, expectations);
     let inexact: Vec<&str> =
         exact.iter().map(|case| case.name.as_str()).filter(|name| expectations.inexact(name).is_some()).collect();
@@ -191,6 +201,8 @@ fn stop(server: &mut Server, held: bool) -> Tally {
 struct Replay {
     folder: PathBuf,
     url: String,
+    /// A server without the older text search.
+    plain_url: Option<String>,
     jobs: usize,
     /// Where it writes its report.
     report: PathBuf,
@@ -199,8 +211,28 @@ struct Replay {
 impl Replay {
     /// Plays the scenarios of an area, or only the named ones.
     fn play(&self, area: &str, names: &[&str], exact: bool) -> Result<Vec<Case>> {
+        self.play_at(&self.url, &["--without", WITHOUT_SEARCH], area, names, exact)
+    }
+
+    /// Plays those of the cases that were skipped because they are of a server without the older text search, where there
+    /// is one.
+    fn play_without_search(&self, area: &str, cases: &mut [Case]) -> Result<()> {
+        let is_left = |case: &Case| matches!(&case.outcome, Outcome::Skipped(need) if need.contains(WITHOUT_SEARCH));
+        let names: Vec<String> = cases.iter().filter(|case| is_left(case)).map(|case| case.name.clone()).collect();
+        let (Some(url), false) = (&self.plain_url, names.is_empty()) else { return Ok(()) };
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        for played in self.play_at(url, &[], area, &names, true)? {
+            if let Some(case) = cases.iter_mut().find(|case| case.name == played.name) {
+                case.outcome = played.outcome;
+            }
+        }
+        Ok(())
+    }
+
+    fn play_at(&self, url: &str, options: &[&str], area: &str, names: &[&str], exact: bool) -> Result<Vec<Case>> {
         let mut command = replay_command(&self.folder);
-        command.args(["--url", &self.url, "--area", area, "--jobs", &self.jobs.to_string()]);
+        command.args(options);
+        command.args(["--url", url, "--area", area, "--jobs", &self.jobs.to_string()]);
         command.arg("--junit").arg(&self.report);
         if exact {
             command.arg("--exact-revs");

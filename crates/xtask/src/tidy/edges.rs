@@ -39,7 +39,12 @@ const ROWS: &[Row] = &[
     row("process", &["model", "design"]),
     row("database", &["model", "storage", "design"]),
     Row { name: "views", imports: &["model", "storage", "design", "database"], tests_import: &["js"] },
-    Row { name: "mango", imports: &["model", "design", "database", "views"], tests_import: &["storage"] },
+    Row {
+        name: "search",
+        imports: &["model", "storage", "design", "database", "views"],
+        tests_import: &["storage-rocksdb"],
+    },
+    Row { name: "mango", imports: &["model", "design", "database", "views", "search"], tests_import: &["storage"] },
     Row {
         name: "http",
         imports: &[
@@ -53,6 +58,7 @@ const ROWS: &[Row] = &[
             "views",
             "mango",
             "replication",
+            "search",
             "service",
         ],
         tests_import: &["storage", "js"],
@@ -83,6 +89,7 @@ const ROWS: &[Row] = &[
             "views",
             "mango",
             "replication",
+            "search",
             "service",
             "http",
             "bench",

@@ -6,7 +6,7 @@ use super::*;
 
 /// A tree in which every rule holds.
 fn sound() -> Tree {
-    let rows: [(&str, &[&str]); 21] = [
+    let rows: [(&str, &[&str]); 22] = [
         ("model", &[]),
         ("wire", &[]),
         ("storage", &[]),
@@ -21,7 +21,8 @@ fn sound() -> Tree {
         ("replication", &["model", "wire"]),
         ("database", &["model", "storage", "design"]),
         ("views", &["model", "storage", "design", "database"]),
-        ("mango", &["model", "design", "database", "views"]),
+        ("search", &["model", "storage", "design", "database", "views"]),
+        ("mango", &["model", "design", "database", "views", "search"]),
         ("service", &["model", "auth", "settings", "design", "database", "views", "replication"]),
         (
             "http",
@@ -36,6 +37,7 @@ fn sound() -> Tree {
                 "views",
                 "mango",
                 "replication",
+                "search",
                 "service",
             ],
         ),
@@ -105,8 +107,8 @@ fn tests_may_import_what_their_column_names() {
 #[test]
 fn a_new_crate_is_found() {
     check_with(
-        &[("crates/search/Cargo.toml", "[package]\n"), ("crates/search/src/lib.rs", "//! Search.\n")],
-        &["error[edge] crates/search/Cargo.toml: `search` is a new crate. Add a row for it"],
+        &[("crates/novel/Cargo.toml", "[package]\n"), ("crates/novel/src/lib.rs", "//! Novel.\n")],
+        &["error[edge] crates/novel/Cargo.toml: `novel` is a new crate. Add a row for it"],
     );
 }
 

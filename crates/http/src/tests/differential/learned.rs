@@ -151,7 +151,7 @@ fn learned(scenarios: &Path) -> Table {
     for file in files.iter().filter(|file| file.extension().is_some_and(|extension| extension == "json")) {
         let scenario = Json::parse(&std::fs::read(file).unwrap()).unwrap();
         let scenario = scenario.value();
-        // Scenarios that are alone on the server change its settings; there is no text search.
+        // Scenarios that are alone on the server change its settings; index functions are not run here.
         if scenario.get("exclusive").is_some() || text(scenario, "area").as_deref() == Some("search") {
             continue;
         }

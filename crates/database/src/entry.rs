@@ -1,0 +1,63 @@
+//! The record of a database in the catalog: its [`Entry`], with its [`Layout`].
+
+use settee_storage::Shard;
+use settee_storage::codec::{Reader, put_varint};
+
+use crate::{DatabaseError, Result};
+
+/// The shard of the catalog itself.
+pub(crate) const CATALOG: Shard = Shard(0);
+
+/// Under this prefix layers above attach records that begin with a shard number as eight bytes, big-endian:
+/// these shards go when the database goes.
+pub const OWNED_SHARDS: &[u8] = b"index/";
+
+/// The division of the documents of a database.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Layout {
+    /// Not at all.
+    #[default]
+    Whole,
+    /// By what is before the first colon of their ids, see [`settee_model::partition`].
+    Partitioned,
+}
+
+/// The record of a database in the catalog.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry {
+    pub(crate) shard: Shard,
+    pub(crate) instance: u64,
+    pub(crate) created_ms: u64,
+    pub(crate) layout: Layout,
+    pub(crate) q: u32,
+}
+
+impl Entry {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let layout = match self.layout {
+            Layout::Whole => 0,
+            Layout::Partitioned => 1,
+        };
+        for value in [self.shard.0, self.instance, self.created_ms, layout, self.q.into()] {
+            put_varint(&mut out, value);
+        }
+        out
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut reader = Reader::new(bytes, "database entry");
+        Ok(Self {
+            shard: Shard(reader.varint()?),
+            instance: reader.varint()?,
+            created_ms: reader.varint()?,
+            layout: match reader.varint()? {
+                0 => Layout::Whole,
+                1 => Layout::Partitioned,
+                _ => return Err(DatabaseError::Corrupt("database entry")),
+            },
+            // Older entries end here.
+            q: if reader.rest().is_empty() { 1 } else { u32::try_from(reader.varint()?).unwrap_or(u32::MAX) },
+        })
+    }
+}

@@ -1,0 +1,112 @@
+//! The counters of a database ([`Meta`]) and the limit of remembered revisions, as they are stored.
+
+use settee_storage::codec::{Reader, put_varint};
+use settee_storage::{Keyspace, Request, ShardState, Snapshot};
+
+use crate::{DatabaseError, Result, keys};
+
+/// The number of revisions of a branch are remembered unless a database says otherwise, as in CouchDB.
+pub(crate) const DEFAULT_REVS_LIMIT: u64 = 1000;
+
+/// Counters that change with every commit: the head of the shard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Meta {
+    /// The last update sequence that was given out.
+    pub(crate) update_seq: u64,
+    /// Documents whose winner is not a deletion.
+    pub(crate) doc_count: u64,
+    /// Documents whose winner is a deletion.
+    pub(crate) doc_del_count: u64,
+    /// Bytes of the bodies of all leaves.
+    pub(crate) leaf_bytes: u64,
+    /// Bytes of all bodies that can still be read.
+    pub(crate) body_bytes: u64,
+    /// Bytes of the attachments of all leaves; what several have counts for each.
+    pub(crate) leaf_attachment_bytes: u64,
+    /// The same for all revisions that can still be read.
+    pub(crate) attachment_bytes: u64,
+    /// Bytes of attachments as they are stored, each content once.
+    pub(crate) content_bytes: u64,
+    /// The update sequence of the newest change of a design document, removals included.
+    pub(crate) design_seq: u64,
+    /// The number of purges that there were; the number of the last one.
+    pub(crate) purge_seq: u64,
+    /// The number of the newest purge that is no longer remembered.
+    pub(crate) purges_forgotten: u64,
+}
+
+impl Meta {
+    pub(crate) fn encode(self, out: &mut Vec<u8>) {
+        let counters = [self.update_seq, self.doc_count, self.doc_del_count, self.leaf_bytes, self.body_bytes];
+        let attachments = [self.leaf_attachment_bytes, self.attachment_bytes, self.content_bytes];
+        let numbers = [self.design_seq, self.purge_seq, self.purges_forgotten];
+        for value in counters.into_iter().chain(attachments).chain(numbers) {
+            put_varint(out, value);
+        }
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut reader = Reader::new(bytes, "database counters");
+        Ok(Self {
+            update_seq: reader.varint()?,
+            doc_count: reader.varint()?,
+            doc_del_count: reader.varint()?,
+            leaf_bytes: reader.varint()?,
+            body_bytes: reader.varint()?,
+            leaf_attachment_bytes: reader.varint()?,
+            attachment_bytes: reader.varint()?,
+            content_bytes: reader.varint()?,
+            design_seq: reader.varint()?,
+            purge_seq: reader.varint()?,
+            purges_forgotten: reader.varint()?,
+        })
+    }
+
+    /// The totals of the leaves of all documents.
+    pub(crate) fn leaves(&self) -> LeafBytes {
+        LeafBytes { bodies: self.leaf_bytes, attachments: self.leaf_attachment_bytes }
+    }
+
+    /// Counts the leaves of a document as they are now instead of as they were.
+    pub(crate) fn count_leaves(&mut self, before: LeafBytes, now: LeafBytes) {
+        self.leaf_bytes = (self.leaf_bytes + now.bodies).saturating_sub(before.bodies);
+        self.leaf_attachment_bytes = (self.leaf_attachment_bytes + now.attachments).saturating_sub(before.attachments);
+    }
+
+    /// The counters as `snapshot` has them, zeros for a database that was never written, and the commit that set them.
+    pub(crate) fn read_with_state(snapshot: &dyn Snapshot) -> Result<(ShardState, Self)> {
+        let requests = [Request::State, Request::Head, Request::Get(Keyspace::Catalog, keys::META)];
+        let replies: [_; 3] = snapshot.read(&requests)?.try_into().map_err(|_| DatabaseError::Corrupt("replies"))?;
+        let [state, head, old] = replies;
+        Ok((state.into_state()?, Self::of_records(head.into_value()?, old.into_value()?)?))
+    }
+
+    /// `head` is that of the shard. Databases that were last written before counters were heads have an entry instead.
+    pub(crate) fn of_records(head: Option<Vec<u8>>, old: Option<Vec<u8>>) -> Result<Self> {
+        head.or(old).map_or(Ok(Self::default()), |bytes| Self::decode(&bytes))
+    }
+}
+
+/// The bytes of the leaves of a document.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LeafBytes {
+    pub(crate) bodies: u64,
+    pub(crate) attachments: u64,
+}
+
+impl LeafBytes {
+    pub(crate) fn total(self) -> u64 {
+        self.bodies + self.attachments
+    }
+}
+
+pub(crate) fn read_revs_limit(snapshot: &dyn Snapshot) -> Result<u64> {
+    decode_revs_limit(snapshot.get(Keyspace::Catalog, keys::REVS_LIMIT)?)
+}
+
+pub(crate) fn decode_revs_limit(record: Option<Vec<u8>>) -> Result<u64> {
+    match record {
+        Some(bytes) => Ok(Reader::new(&bytes, "revs_limit").varint()?),
+        None => Ok(DEFAULT_REVS_LIMIT),
+    }
+}

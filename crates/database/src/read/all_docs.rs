@@ -1,0 +1,165 @@
+//! [`AllDocs`]: the documents that are not deleted, in the order of their ids.
+
+use settee_storage::{Cursor, Direction, Expect, KeyRange, Keyspace};
+
+use super::ReadView;
+use super::ahead::{BODY_BYTES, Bodies, DOCUMENTS_TOGETHER};
+use crate::rank::{BUCKET_ENTRIES, Counts};
+use crate::record::Head;
+use crate::{Result, keys};
+
+/// Greater than all ids, which are UTF-8.
+const BEYOND_IDS: &[u8] = &[0xff];
+
+/// A range of document ids, in the order of their bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IdRange {
+    /// The least id.
+    pub start: Option<Vec<u8>>,
+    /// The least id beyond the range.
+    pub end: Option<Vec<u8>>,
+}
+
+impl IdRange {
+    /// Whether `id` is in the range.
+    #[must_use]
+    pub fn contains(&self, id: &str) -> bool {
+        self.start.as_deref().is_none_or(|start| id.as_bytes() >= start)
+            && self.end.as_deref().is_none_or(|end| id.as_bytes() < end)
+    }
+}
+
+/// A document in a list of documents.
+#[derive(Clone, Debug)]
+pub struct DocRow<'a> {
+    /// Its id.
+    pub id: &'a str,
+    /// Its winning revision.
+    pub head: Head,
+}
+
+/// A walk through the documents that are not deleted.
+pub struct AllDocs<'a> {
+    view: &'a ReadView,
+    cursor: Box<dyn Cursor + 'a>,
+    range: IdRange,
+    direction: Direction,
+    id: String,
+}
+
+impl<'a> AllDocs<'a> {
+    pub(super) fn open(view: &'a ReadView, range: &IdRange, direction: Direction) -> Result<Self> {
+        let key_range = KeyRange { start: range.start.as_deref(), end: range.end.as_deref() };
+        let cursor = view.snapshot.scan(Keyspace::Documents, key_range, direction, Expect::Few)?;
+        Ok(Self { view, cursor, range: range.clone(), direction, id: String::new() })
+    }
+
+    /// The next document.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    #[expect(clippy::should_implement_trait, reason = "rows are lent, which an iterator cannot do")]
+    pub fn next(&mut self) -> Result<Option<DocRow<'_>>> {
+        while let Some((id, record)) = self.cursor.next()? {
+            if Head::is_deleted(record) {
+                continue;
+            }
+            let head = Head::decode(record)?;
+            self.id.clear();
+            self.id.push_str(keys::decode_id(id)?);
+            return Ok(Some(DocRow { id: &self.id, head }));
+        }
+        Ok(None)
+    }
+
+    /// The next documents, at most `most` of them and [`DOCUMENTS_TOGETHER`], with the bodies that the caller is about to ask
+    /// for read ahead. Empty after the last one.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn together(&mut self, most: usize, bodies: Bodies) -> Result<Vec<(String, Head)>> {
+        let mut rows: Vec<(String, Head)> = Vec::new();
+        let mut bytes = 0;
+        while rows.len() < most.min(DOCUMENTS_TOGETHER)
+            && bytes < BODY_BYTES
+            && let Some(row) = self.next()?
+        {
+            bytes += if bodies == Bodies::None { 0 } else { row.head.stored.total_bytes() };
+            rows.push((row.id.to_owned(), row.head));
+        }
+        match bodies {
+            _ if rows.is_empty() => {}
+            Bodies::None => {}
+            Bodies::Winners => {
+                self.view.read_bodies_ahead(&rows.iter().map(|(_, head)| head.stored).collect::<Vec<_>>())?;
+            }
+            Bodies::Leaves => {
+                self.view.read_ahead(&rows.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>(), bodies)?;
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Leaves out `count` documents. Call it before the first [`Self::next`]: most are jumped over, not read.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn skip(&mut self, count: u64) -> Result<()> {
+        if count == 0 {
+            return Ok(());
+        }
+        let mut left = count;
+        if count > u64::from(BUCKET_ENTRIES)
+            && let Some(ranks) = self.view.ranks()?
+        {
+            left = match self.direction {
+                Direction::Forward => self.jump_forward(&ranks.ids, count)?,
+                Direction::Backward => self.jump_backward(&ranks.ids, count)?,
+            };
+        }
+        for _ in 0..left {
+            if self.next()?.is_none() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn jump_forward(&mut self, ids: &Counts, count: u64) -> Result<u64> {
+        let start = self.range.start.as_deref().unwrap_or_default();
+        let target = self.view.rank_of_id(start)?.saturating_add(count);
+        let Some(bucket) = ids.at(target) else {
+            self.cursor.seek(BEYOND_IDS)?;
+            return Ok(0);
+        };
+        if bucket.start <= start {
+            return Ok(count);
+        }
+        self.cursor.seek(bucket.start)?;
+        Ok(target - bucket.before)
+    }
+
+    fn jump_backward(&mut self, ids: &Counts, count: u64) -> Result<u64> {
+        let beyond = match self.range.end.as_deref() {
+            Some(end) => self.view.rank_of_id(end)?,
+            None => self.view.counts()?.0,
+        };
+        // The rank of the row that comes next after the skipped ones.
+        let target = beyond.checked_sub(count).and_then(|rank| rank.checked_sub(1));
+        let Some(bucket) = target.and_then(|target| ids.at(target)) else {
+            self.cursor.seek(b"")?;
+            return Ok(0);
+        };
+        let Some(bucket_end) = bucket.end.filter(|end| self.range.end.as_deref().is_none_or(|limit| *end < limit))
+        else {
+            return Ok(count);
+        };
+        self.cursor.seek(bucket_end)?;
+        let mut left = bucket.before + bucket.count - (beyond - count);
+        // The seek stands on the bucket's end itself if that is a document.
+        if self.view.head(keys::decode_id(bucket_end)?)?.is_some_and(|head| !head.stored.deleted) {
+            left += 1;
+        }
+        Ok(left)
+    }
+}

@@ -1,0 +1,147 @@
+//! The changes feed as a walk: sequence entries and bodies are in the same order, so reading both is two
+//! sequential scans side by side.
+
+use settee_model::{Document, Rev};
+use settee_storage::{Cursor, Direction, Expect, KeyRange, Keyspace};
+
+use super::ReadView;
+use crate::attachment::{EncodingInfo, decode_all, write_stubs};
+use crate::record::{SequenceEntry, Stored};
+use crate::{DatabaseError, Result, keys};
+
+/// After so many unwanted body chunks in a row the scan jumps instead of stepping.
+const STEPS_BEFORE_SEEK: u32 = 8;
+
+const CORRUPT: DatabaseError = DatabaseError::Corrupt("attachments");
+
+/// Whether a document has one leaf or several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaves {
+    /// The winner is the only leaf.
+    One,
+    /// There are conflicts, deleted ones included.
+    Several,
+}
+
+/// One row of the feed: a document at the place of its last change.
+#[derive(Clone, Debug)]
+pub struct Change<'a> {
+    /// The update sequence of that change.
+    pub seq: u64,
+    /// The document.
+    pub id: &'a str,
+    /// Its winning revision.
+    pub rev: Rev,
+    /// The record of the winner.
+    pub stored: Stored,
+    /// Whether it has other leaves.
+    pub leaves: Leaves,
+}
+
+/// A walk through the changes.
+pub struct Changes<'a> {
+    view: &'a ReadView,
+    entries: Box<dyn Cursor + 'a>,
+    bodies: Option<BodyScan<'a>>,
+    current: Vec<u8>,
+    seq: u64,
+}
+
+/// A forward scan of bodies that follows the scan of sequence entries.
+struct BodyScan<'a> {
+    cursor: Box<dyn Cursor + 'a>,
+    /// The key that the cursor stands on, with its chunk; `None` before the first and after the last.
+    key: Option<[u8; 10]>,
+    chunk: Vec<u8>,
+}
+
+impl<'a> Changes<'a> {
+    pub(crate) fn open(view: &'a ReadView, since: u64, direction: Direction, expect: Expect) -> Result<Self> {
+        let start = keys::sequence(since.saturating_add(1));
+        let range = match direction {
+            Direction::Forward => KeyRange { start: Some(&start), end: None },
+            Direction::Backward => KeyRange { start: None, end: Some(&start) },
+        };
+        let entries = view.snapshot().scan(Keyspace::Sequence, range, direction, expect)?;
+        let bodies = match direction {
+            Direction::Forward => {
+                let from = keys::body(since.saturating_add(1), 0);
+                let range = KeyRange { start: Some(&from), end: None };
+                let cursor = view.snapshot().scan(Keyspace::Bodies, range, Direction::Forward, expect)?;
+                Some(BodyScan { cursor, key: None, chunk: Vec::new() })
+            }
+            Direction::Backward => None,
+        };
+        Ok(Self { view, entries, bodies, current: Vec::new(), seq: 0 })
+    }
+
+    /// The next row.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    #[expect(clippy::should_implement_trait, reason = "rows are lent, which an iterator cannot do")]
+    pub fn next(&mut self) -> Result<Option<Change<'_>>> {
+        let Some((key, value)) = self.entries.next()? else {
+            return Ok(None);
+        };
+        self.seq = keys::decode_sequence(key)?;
+        self.current.clear();
+        self.current.extend_from_slice(value);
+        self.change().map(Some)
+    }
+
+    /// Appends the current row's winning revision as the JSON text of a document, with `extra` members as in
+    /// [`ReadView::write_document`].
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn write_document(&mut self, out: &mut Vec<u8>, extra: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
+        let entry = SequenceEntry::decode(self.seq, &self.current)?;
+        let (id, rev, stored) = (entry.id, &entry.rev, entry.stored);
+        if let Some(scan) = self.bodies.as_mut().filter(|_| stored.body_seq == self.seq)
+            && let Some(bytes) = scan.bytes(stored)?
+        {
+            let (record, body) = bytes.split_at_checked(stored.attachments_size as usize).ok_or(CORRUPT)?;
+            Document::write_json(out, id, rev, stored.deleted, extra, body);
+            if !record.is_empty() {
+                write_stubs(out, &decode_all(record)?, EncodingInfo::Hidden);
+            }
+        } else {
+            self.view.write_document(out, id, rev, stored, extra)?;
+        }
+        Ok(())
+    }
+
+    fn change(&self) -> Result<Change<'_>> {
+        let entry = SequenceEntry::decode(self.seq, &self.current)?;
+        let leaves = if entry.has_conflicts { Leaves::Several } else { Leaves::One };
+        Ok(Change { seq: self.seq, id: entry.id, rev: entry.rev, stored: entry.stored, leaves })
+    }
+}
+
+impl BodyScan<'_> {
+    /// The value in the place of the body of `stored`, if it is one chunk and the scan finds it ahead.
+    fn bytes(&mut self, stored: Stored) -> Result<Option<&[u8]>> {
+        let wanted = keys::body(stored.body_seq, 0);
+        if stored.total_bytes() > keys::BODY_CHUNK_BYTES || self.key.is_some_and(|key| key > wanted) {
+            return Ok(None);
+        }
+        let mut steps = 0;
+        while self.key.is_none_or(|key| key < wanted) {
+            if steps == STEPS_BEFORE_SEEK {
+                self.cursor.seek(&wanted)?;
+            }
+            steps += 1;
+            let Some((key, chunk)) = self.cursor.next()? else {
+                return Ok(None);
+            };
+            let key: [u8; 10] = key.try_into().map_err(|_| crate::DatabaseError::Corrupt("body key"))?;
+            if key >= wanted {
+                self.chunk.clear();
+                self.chunk.extend_from_slice(chunk);
+            }
+            self.key = Some(key);
+        }
+        Ok((self.key == Some(wanted)).then_some(&self.chunk))
+    }
+}

@@ -1,0 +1,425 @@
+//! Reading: a [`ReadView`] is one snapshot of a database, and everything one request reads comes from it.
+
+mod ahead;
+mod all_docs;
+mod changes;
+mod parent;
+mod revision;
+
+use std::ops::ControlFlow;
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use settee_model::Rev;
+use settee_model::json::Json;
+use settee_storage::{Direction, Expect, KeyRange, Keyspace, ShardState, Snapshot};
+
+use self::ahead::ReadAhead;
+use crate::attachment::{Attachment, Content};
+use crate::database::Database;
+use crate::local::LocalDocument;
+use crate::meta::{Meta, read_revs_limit};
+use crate::rank::{BUCKET_ENTRIES, PublishedRanks, Ranks};
+use crate::record::{DocRecord, Head, Stored};
+use crate::{DatabaseError, Result, keys, pieces};
+
+pub use self::ahead::{BODIES_MAX, Bodies, DOCUMENTS_TOGETHER};
+pub use self::all_docs::{AllDocs, DocRow, IdRange};
+pub use self::changes::{Change, Changes, Leaves};
+pub use self::parent::ParentAttachments;
+pub use self::revision::Revision;
+
+/// About so many entries are counted to tell a rank.
+const RANK_ROWS: usize = BUCKET_ENTRIES as usize / 2;
+
+/// So many revisions are read together.
+const REVISIONS_TOGETHER: usize = if cfg!(test) { 3 } else { 128 };
+
+/// So many chunks of a long body are read together.
+const CHUNKS_TOGETHER: usize = if cfg!(test) { 3 } else { 16 };
+
+/// A repeatable view of a database.
+pub struct ReadView {
+    database: Arc<Database>,
+    snapshot: Arc<dyn Snapshot>,
+    ranks: PublishedRanks,
+    ahead: Mutex<ReadAhead>,
+    /// These are read when they are asked for.
+    counters: OnceLock<(ShardState, Meta)>,
+    revs_limit: OnceLock<u64>,
+}
+
+impl ReadView {
+    pub(crate) fn new(database: Arc<Database>, snapshot: Arc<dyn Snapshot>, ranks: PublishedRanks) -> Self {
+        Self {
+            database,
+            snapshot,
+            ranks,
+            ahead: Mutex::default(),
+            counters: OnceLock::new(),
+            revs_limit: OnceLock::new(),
+        }
+    }
+
+    /// The database that is read.
+    #[must_use]
+    pub fn database(&self) -> &Arc<Database> {
+        &self.database
+    }
+
+    /// The engine's snapshot, for layers that keep their own entries in it.
+    #[must_use]
+    pub fn snapshot(&self) -> &Arc<dyn Snapshot> {
+        &self.snapshot
+    }
+
+    /// The last update sequence.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn update_seq(&self) -> Result<u64> {
+        Ok(self.meta()?.update_seq)
+    }
+
+    /// The update sequence of the newest change of a design document; 0 if there was none.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn design_seq(&self) -> Result<u64> {
+        Ok(self.meta()?.design_seq)
+    }
+
+    /// So many revisions of a document and its ancestors are shown: a limit that was made smaller counts at once, though what
+    /// is beyond it is forgotten with the next edit only.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn revs_limit(&self) -> Result<u64> {
+        match self.revs_limit.get() {
+            Some(limit) => Ok(*limit),
+            None => {
+                let limit = read_revs_limit(self.snapshot.as_ref())?;
+                Ok(*self.revs_limit.get_or_init(|| limit))
+            }
+        }
+    }
+
+    /// The number of documents, and how many deleted ones.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn counts(&self) -> Result<(u64, u64)> {
+        let meta = self.meta()?;
+        Ok((meta.doc_count, meta.doc_del_count))
+    }
+
+    /// The winning revision of a document, deleted or not.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn head(&self, id: &str) -> Result<Option<Head>> {
+        if let Some(record) = self.ahead.lock().decoded(id) {
+            return Ok(record.head());
+        }
+        self.stored_record(id, Head::decode)
+    }
+
+    /// The winning revisions of several documents, in their order.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn heads(&self, ids: &[&str]) -> Result<Vec<Option<Head>>> {
+        let ids: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes()).collect();
+        let records = self.snapshot.multi_get(Keyspace::Documents, &ids)?;
+        records.into_iter().map(|bytes| bytes.map(|bytes| Head::decode(&bytes)).transpose()).collect()
+    }
+
+    /// All revisions of a document. Asking for the same one again costs little.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn record(&self, id: &str) -> Result<Option<Arc<DocRecord>>> {
+        if let Some(record) = self.ahead.lock().decoded(id) {
+            return Ok(Some(record));
+        }
+        let decode = |stored: &[u8]| {
+            let bytes = pieces::whole(self.snapshot.as_ref(), id.as_bytes(), stored)?;
+            Ok((bytes.len(), Arc::new(DocRecord::decode(&bytes)?)))
+        };
+        let Some((bytes, record)) = self.stored_record(id, decode)? else { return Ok(None) };
+        self.ahead.lock().set_decoded(id, bytes, &record);
+        Ok(Some(record))
+    }
+
+    fn stored_record<T>(&self, id: &str, decode: impl Fn(&[u8]) -> Result<T>) -> Result<Option<T>> {
+        if let Some(record) = self.ahead.lock().record(id) {
+            return record.as_deref().map(decode).transpose();
+        }
+        self.get(Keyspace::Documents, id.as_bytes())?.map(|bytes| decode(&bytes)).transpose()
+    }
+
+    /// Appends the body of a revision: a JSON object without underscore members. `false` if a compaction has
+    /// removed it.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn read_body(&self, stored: Stored, out: &mut Vec<u8>) -> Result<bool> {
+        let start = out.len();
+        let found = self.read_stored(stored, out)?;
+        if found {
+            out.drain(start..start + stored.attachments_size as usize);
+        }
+        Ok(found)
+    }
+
+    /// A revision with its attachments; `None` if a compaction has removed it.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn revision(&self, stored: Stored) -> Result<Option<Revision>> {
+        let mut bytes = Vec::with_capacity(stored.total_bytes());
+        if self.read_stored(stored, &mut bytes)? { Revision::decode(stored, bytes).map(Some) } else { Ok(None) }
+    }
+
+    /// Calls `each` with several revisions, in their order, as [`Self::revision`] returns them, until it breaks. They
+    /// are read together, some megabytes at a time.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn revisions(
+        &self,
+        stored: &[Stored],
+        mut each: impl FnMut(usize, Option<Revision>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        for (batch, stored) in (0..).step_by(REVISIONS_TOGETHER).zip(stored.chunks(REVISIONS_TOGETHER)) {
+            let keys: Vec<_> = stored.iter().map(|stored| keys::body(stored.body_seq, 0)).collect();
+            let keys: Vec<&[u8]> = keys.iter().map(<[u8; 10]>::as_slice).collect();
+            let beginnings = self.snapshot.multi_get(Keyspace::Bodies, &keys)?;
+            self.database.counters().reads.add(beginnings.len() as u64);
+            for ((index, stored), beginning) in (batch..).zip(stored).zip(beginnings) {
+                let revision = match beginning {
+                    Some(mut bytes) => {
+                        self.read_rest(*stored, 0, &mut bytes)?;
+                        Some(Revision::decode(*stored, bytes)?)
+                    }
+                    None => None,
+                };
+                if each(index, revision).is_break() {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The bytes of an attachment of a revision that this view has.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn content(&self, attachment: &Attachment) -> Result<Content> {
+        Content::open(&self.snapshot, attachment)
+    }
+
+    /// Appends what is stored in the place of a body.
+    fn read_stored(&self, stored: Stored, out: &mut Vec<u8>) -> Result<bool> {
+        let start = out.len();
+        let ahead = self.ahead.lock().take_body(stored.body_seq);
+        let beginning = match ahead {
+            Some(beginning) => beginning,
+            None => self.get(Keyspace::Bodies, &keys::body(stored.body_seq, 0))?,
+        };
+        let Some(beginning) = beginning else {
+            return Ok(false);
+        };
+        out.extend_from_slice(&beginning);
+        self.read_rest(stored, start, out)?;
+        self.database.counters().reads.add(1);
+        Ok(true)
+    }
+
+    /// Appends what is stored in the place of a body behind its first chunk, which stands at `start`.
+    fn read_rest(&self, stored: Stored, start: usize, out: &mut Vec<u8>) -> Result<()> {
+        let size = stored.total_bytes();
+        let chunks: Vec<_> = (1..size.div_ceil(keys::BODY_CHUNK_BYTES)).collect();
+        for chunks in chunks.chunks(CHUNKS_TOGETHER) {
+            let keys: Vec<_> = chunks.iter().map(|chunk| keys::body(stored.body_seq, *chunk as u16)).collect();
+            let keys: Vec<&[u8]> = keys.iter().map(<[u8; 10]>::as_slice).collect();
+            for bytes in self.snapshot.multi_get(Keyspace::Bodies, &keys)? {
+                out.extend_from_slice(&bytes.ok_or(DatabaseError::Corrupt("body"))?);
+            }
+        }
+        if out.len() - start == size { Ok(()) } else { Err(DatabaseError::Corrupt("body")) }
+    }
+
+    /// Appends a revision as the JSON text of a document: `_id`, `_rev`, `_deleted` if it is, `extra` (further
+    /// members, each behind a comma), the body, `_attachments` as stubs. `false` if its body was removed by a
+    /// compaction.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn write_document(
+        &self,
+        out: &mut Vec<u8>,
+        id: &str,
+        rev: &Rev,
+        stored: Stored,
+        extra: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<bool> {
+        let Some(revision) = self.revision(stored)? else {
+            return Ok(false);
+        };
+        revision.write(out, id, rev, stored.deleted, extra);
+        Ok(true)
+    }
+
+    /// All documents that are not deleted, in `range` and `direction`.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn all_docs(&self, range: &IdRange, direction: Direction) -> Result<AllDocs<'_>> {
+        AllDocs::open(self, range, direction)
+    }
+
+    /// The number of documents that are not deleted have an id below `id`.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn rank_of_id(&self, id: &[u8]) -> Result<u64> {
+        let ranks = self.ranks()?;
+        let (start, before) = ranks.as_ref().map_or((&[][..], 0), |ranks| ranks.ids.before(id));
+        let range = KeyRange { start: Some(start), end: Some(id) };
+        let mut cursor = self.snapshot.scan(Keyspace::Documents, range, Direction::Forward, Expect::Rows(RANK_ROWS))?;
+        let mut rank = before;
+        while let Some((_, record)) = cursor.next()? {
+            rank += u64::from(!Head::is_deleted(record));
+        }
+        Ok(rank)
+    }
+
+    /// The number of documents that last changed after `seq`.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn changes_after(&self, seq: u64) -> Result<u64> {
+        let meta = self.meta()?;
+        if seq >= meta.update_seq {
+            return Ok(0);
+        }
+        let total = meta.doc_count + meta.doc_del_count;
+        let key = keys::sequence(seq + 1);
+        let ranks = self.ranks()?;
+        let (start, before) = ranks.as_ref().map_or((&[][..], 0), |ranks| ranks.seqs.before(&key));
+        let range = KeyRange { start: Some(start), end: Some(&key) };
+        let mut cursor = self.snapshot.scan(Keyspace::Sequence, range, Direction::Forward, Expect::Rows(RANK_ROWS))?;
+        let mut rank = before;
+        while cursor.next()?.is_some() {
+            rank += 1;
+        }
+        Ok(total.saturating_sub(rank))
+    }
+
+    /// Documents in the order of their last changes: those after `since`, or backwards those up to it.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn changes(&self, since: u64, direction: Direction) -> Result<Changes<'_>> {
+        self.changes_expecting(since, direction, Expect::Few)
+    }
+
+    /// The same, for who knows about how many it will take.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn changes_expecting(&self, since: u64, direction: Direction, expect: Expect) -> Result<Changes<'_>> {
+        Changes::open(self, since, direction, expect)
+    }
+
+    /// A local document; `id` begins with `_local/`.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn local(&self, id: &str) -> Result<Option<LocalDocument>> {
+        self.get(Keyspace::Local, id.as_bytes())?.map(|bytes| LocalDocument::decode(&bytes)).transpose()
+    }
+
+    /// Calls `each` with the local documents of `range` until it returns `false`.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn local_docs(
+        &self,
+        range: &IdRange,
+        direction: Direction,
+        mut each: impl FnMut(&str, LocalDocument) -> bool,
+    ) -> Result<()> {
+        let key_range = KeyRange { start: range.start.as_deref(), end: range.end.as_deref() };
+        let mut cursor = self.snapshot.scan(Keyspace::Local, key_range, direction, Expect::Few)?;
+        while let Some((id, bytes)) = cursor.next()? {
+            if !each(keys::decode_id(id)?, LocalDocument::decode(bytes)?) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The security object, if one was ever set.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn security(&self) -> Result<Option<Json>> {
+        Ok(self.get(Keyspace::Catalog, keys::SECURITY)?.map(Json::trusted))
+    }
+
+    /// A record that another layer attached.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn attached(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.get(Keyspace::Catalog, &keys::prefixed(keys::ATTACHED, key))
+    }
+
+    /// All attached records whose name begins with `prefix`, by name.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn attached_with_prefix(&self, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        attached_with_prefix(self.snapshot.as_ref(), prefix)
+    }
+
+    fn get(&self, space: Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        Ok(self.snapshot.get(space, key)?)
+    }
+
+    pub(crate) fn meta(&self) -> Result<Meta> {
+        Ok(self.state_and_meta()?.1)
+    }
+
+    /// The last commit of the shard, and the counters that it set: both are read in one trip.
+    fn state_and_meta(&self) -> Result<(ShardState, Meta)> {
+        if let Some(counters) = self.counters.get() {
+            return Ok(*counters);
+        }
+        let counters = Meta::read_with_state(self.snapshot.as_ref())?;
+        Ok(*self.counters.get_or_init(|| counters))
+    }
+
+    /// The ranks that hold for this snapshot. `None` if the database has moved on so far that they are
+    /// gone: then counting begins at the first entry.
+    fn ranks(&self) -> Result<Option<Arc<Ranks>>> {
+        let (state, _) = self.state_and_meta()?;
+        let now = self.database.ranks.lock().clone();
+        Ok(self.ranks.iter().chain(&now).find(|ranks| ranks.state == state).cloned())
+    }
+}
+
+pub(crate) fn attached_with_prefix(snapshot: &dyn Snapshot, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let start = keys::prefixed(keys::ATTACHED, prefix);
+    let end = keys::after_prefix(&start);
+    let range = KeyRange { start: Some(&start), end: Some(&end) };
+    let mut cursor = snapshot.scan(Keyspace::Catalog, range, Direction::Forward, Expect::Few)?;
+    let mut found = Vec::new();
+    while let Some((key, value)) = cursor.next()? {
+        found.push((key[keys::ATTACHED.len()..].to_vec(), value.to_vec()));
+    }
+    Ok(found)
+}

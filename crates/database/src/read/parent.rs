@@ -1,0 +1,61 @@
+//! The attachments that stubs refer to: those of the revision that an update builds on.
+
+use settee_model::Rev;
+use settee_model::rev_tree::RevTree;
+
+use super::ReadView;
+use crate::attachment::Attachment;
+use crate::record::Stored;
+use crate::update::validation::{Acceptance, acceptance, named_leaf};
+use crate::{EditMode, Result};
+
+/// The attachments that stubs of an update can name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ParentAttachments {
+    /// These. None if there is no revision that the update builds on.
+    Of(Vec<Attachment>),
+    /// Nobody needs to know: the update is a conflict, or brings a revision that is there.
+    Unneeded,
+}
+
+impl ReadView {
+    /// The attachments that stubs can name in an update of document `id`. `path` is the revision that is brought and
+    /// its ancestors, newest first, or for an interactive edit the revision that it replaces, if it names one.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn parent_attachments(&self, id: &str, path: &[Rev], mode: EditMode) -> Result<ParentAttachments> {
+        let Some(record) = self.record(id)? else {
+            return Ok(ParentAttachments::Of(Vec::new()));
+        };
+        let tree = &record.tree;
+        let stored = match mode {
+            EditMode::Replicated => {
+                let newest = path.first().and_then(|rev| tree.find(rev));
+                if newest.is_some_and(|node| tree.node(node).value.is_some()) {
+                    return Ok(ParentAttachments::Unneeded);
+                }
+                nearest_stored(tree, path.get(1..).unwrap_or_default())
+            }
+            EditMode::Interactive => match path.first() {
+                // Of a deletion as well: CouchDB misses stubs before it finds that the document is not there.
+                Some(parent) => match named_leaf(tree, parent) {
+                    Some(leaf) => tree.node(leaf).value,
+                    None => return Ok(ParentAttachments::Unneeded),
+                },
+                None if acceptance(tree, None, false) == Acceptance::Conflict => {
+                    return Ok(ParentAttachments::Unneeded);
+                }
+                None => None,
+            },
+        };
+        let revision = stored.map_or(Ok(None), |stored| self.revision(stored))?;
+        Ok(ParentAttachments::Of(revision.map_or_else(Vec::new, |revision| revision.attachments)))
+    }
+}
+
+/// The newest of these revisions or of their ancestors whose body is stored.
+fn nearest_stored(tree: &RevTree<Stored>, path: &[Rev]) -> Option<Stored> {
+    let known = path.iter().find_map(|rev| tree.find(rev))?;
+    tree.history(known).find_map(|node| tree.node(node).value)
+}

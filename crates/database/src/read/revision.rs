@@ -1,0 +1,61 @@
+//! [`Revision`]: a stored revision with its attachments, and its text as a document.
+
+use settee_model::{Document, Rev};
+
+use crate::attachment::{Attachment, EncodingInfo, decode_all, write_stubs};
+use crate::record::Stored;
+use crate::{DatabaseError, Result};
+
+/// A revision as it is stored.
+#[derive(Clone, Debug, Default)]
+pub struct Revision {
+    /// Its attachments, in its order.
+    pub attachments: Vec<Attachment>,
+    /// The value in the place of the body, which is the end of it.
+    bytes: Vec<u8>,
+    body_at: usize,
+}
+
+impl Revision {
+    /// A JSON object without underscore members.
+    #[must_use]
+    pub fn body(&self) -> &[u8] {
+        &self.bytes[self.body_at..]
+    }
+
+    /// The same, owned.
+    #[must_use]
+    pub fn into_body(mut self) -> Vec<u8> {
+        self.bytes.drain(..self.body_at);
+        self.bytes
+    }
+
+    /// Appends the text of a document, as [`ReadView::write_document`](crate::ReadView::write_document) does.
+    pub fn write(&self, out: &mut Vec<u8>, id: &str, rev: &Rev, deleted: bool, extra: impl FnOnce(&mut Vec<u8>)) {
+        self.write_without_attachments(out, id, rev, deleted, extra);
+        write_stubs(out, &self.attachments, EncodingInfo::Hidden);
+    }
+
+    /// Appends the text of a document, as [`ReadView::write_document`](crate::ReadView::write_document) does, without its attachments.
+    pub fn write_without_attachments(
+        &self,
+        out: &mut Vec<u8>,
+        id: &str,
+        rev: &Rev,
+        deleted: bool,
+        extra: impl FnOnce(&mut Vec<u8>),
+    ) {
+        Document::write_json(out, id, rev, deleted, extra, self.body());
+    }
+
+    /// Takes apart what is stored in the place of the body of `stored`.
+    pub(crate) fn decode(stored: Stored, bytes: Vec<u8>) -> Result<Self> {
+        let body_at = stored.attachments_size as usize;
+        let attachments = match bytes.get(..body_at) {
+            Some([]) => Vec::new(),
+            Some(record) => decode_all(record)?,
+            None => return Err(DatabaseError::Corrupt("attachments")),
+        };
+        Ok(Self { attachments, bytes, body_at })
+    }
+}

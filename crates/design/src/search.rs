@@ -1,0 +1,179 @@
+//! [`SearchDefinition`]: a search index of a design document, as it stands there.
+//!
+//! What analyzers and fields mean is known by who searches; what index functions hand over is said at
+//! [`Language::index_program`](crate::Language::index_program).
+
+use std::sync::Arc;
+
+use settee_model::json::Value;
+
+use crate::design_document::{raw, text};
+
+/// The two forms of search indexes in CouchDB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum SearchKind {
+    /// Those of the member `nouveau`, whose functions call `index(type, name, value, options)`.
+    Nouveau,
+    /// Those of the member `indexes`, older, whose functions call `index(name, value, options)`.
+    Clouseau,
+}
+
+impl SearchKind {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Nouveau, Self::Clouseau];
+
+    /// The member of a design document that holds them.
+    #[must_use]
+    pub const fn member(self) -> &'static str {
+        match self {
+            Self::Nouveau => "nouveau",
+            Self::Clouseau => "indexes",
+        }
+    }
+
+    /// The member of a definition that names its analyzer.
+    const fn analyzer(self) -> &'static str {
+        match self {
+            Self::Nouveau => "default_analyzer",
+            Self::Clouseau => "analyzer",
+        }
+    }
+}
+
+/// A search index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SearchDefinition {
+    /// Its form.
+    pub kind: SearchKind,
+    /// Its name, which another one of the other form may have as well.
+    pub name: Arc<str>,
+    /// The source of the index function; JSON text if the language's are no strings. CouchDB accepts definitions without
+    /// one and complains when they are searched.
+    pub index: Option<Arc<str>>,
+    /// Whether that is a definition instead of a function. Its fields have the form of Nouveau's in either form of indexes,
+    /// and names as they like.
+    pub is_declared: bool,
+    /// `default_analyzer` or `analyzer` as JSON text.
+    pub analyzer: Option<Arc<str>>,
+    /// `field_analyzers` as JSON text.
+    pub field_analyzers: Option<Arc<str>>,
+}
+
+/// The version of Lucene whose results Nouveau indexes have, which CouchDB writes into their definitions.
+const LUCENE_VERSION: u64 = 10;
+
+/// The body of a new design document as CouchDB stores it: each definition of Nouveau says the version of Lucene. `None` if
+/// nothing is to be added.
+#[must_use]
+pub fn with_lucene_version(body: Value<'_>) -> Option<Vec<u8>> {
+    let lacks = |definition: Value<'_>| definition.is_object() && definition.get("lucene_version").is_none();
+    let nouveau = body.get(SearchKind::Nouveau.member()).filter(|nouveau| nouveau.is_object())?;
+    if !nouveau.members().any(|(_, definition)| lacks(definition)) {
+        return None;
+    }
+    let mut out = Vec::with_capacity(body.raw().len() + 64);
+    write_members(&mut out, body, |out, name, value| match name.is_string(SearchKind::Nouveau.member()) {
+        false => out.extend_from_slice(value.raw()),
+        true => write_members(out, value, |out, _, definition| {
+            out.extend_from_slice(definition.raw());
+            if lacks(definition) {
+                out.pop();
+                let separator = if definition.members().next().is_some() { "," } else { "" };
+                out.extend_from_slice(format!("{separator}\"lucene_version\":{LUCENE_VERSION}}}").as_bytes());
+            }
+        }),
+    });
+    Some(out)
+}
+
+/// Writes an object with other values.
+fn write_members<'a>(out: &mut Vec<u8>, object: Value<'a>, mut write: impl FnMut(&mut Vec<u8>, Value<'a>, Value<'a>)) {
+    out.push(b'{');
+    for (number, (name, value)) in object.members().enumerate() {
+        if number > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(name.raw());
+        out.push(b':');
+        write(out, name, value);
+    }
+    out.push(b'}');
+}
+
+/// The search indexes of the design document `body`, those of Nouveau first.
+pub(crate) fn definitions(body: Value<'_>) -> Vec<SearchDefinition> {
+    let of = |kind: SearchKind| {
+        let members = body.get(kind.member()).into_iter().flat_map(Value::members);
+        members.filter_map(move |(name, definition)| {
+            let is_declared = definition.get("index").is_some_and(Value::is_object);
+            let analyzer = if is_declared { SearchKind::Clouseau.analyzer() } else { kind.analyzer() };
+            let index = definition.get("index").map(|index| text(Some(index)).unwrap_or_else(|| raw(index)));
+            Some(SearchDefinition {
+                kind,
+                name: text(Some(name))?,
+                index,
+                is_declared,
+                analyzer: definition.get(analyzer).map(raw),
+                field_analyzers: definition.get("field_analyzers").filter(|_| kind == SearchKind::Nouveau).map(raw),
+            })
+        })
+    };
+    SearchKind::ALL.into_iter().flat_map(of).collect()
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use settee_model::json::Json;
+
+    use super::*;
+    use crate::DesignDocument;
+
+    #[test]
+    fn new_definitions_say_the_version_of_lucene() {
+        let check = |text: &str, expected: Option<&str>| {
+            let json = Json::parse(text.as_bytes()).unwrap();
+            let completed = with_lucene_version(json.value()).map(|body| String::from_utf8(body).unwrap());
+            assert_eq!(completed.as_deref(), expected, "{text}");
+        };
+        check("{}", None);
+        check(r#"{"nouveau":5,"indexes":{"i":{}}}"#, None);
+        check(r#"{"nouveau":{"i":{"lucene_version":9}}}"#, None);
+        check(
+            r#"{"a":1,"nouveau":{"i":{"index":"f"},"j":{"lucene_version":9},"k":{},"l":"x"},"b":[{}]}"#,
+            Some(
+                r#"{"a":1,"nouveau":{"i":{"index":"f","lucene_version":10},"j":{"lucene_version":9},"k":{"lucene_version":10},"l":"x"},"b":[{}]}"#,
+            ),
+        );
+    }
+
+    #[test]
+    fn definitions_are_parsed() {
+        let text = r#"{"nouveau": {"i": {"index": "f", "default_analyzer": "english", "field_analyzers": {"a": "keyword"},
+                "lucene_version": 10}, "none": {}, "odd": 5},
+            "indexes": {"i": {"index": {"fields": []}, "analyzer": {"name": "perfield"}, "field_analyzers": {}}}}"#;
+        let json = Json::parse(text.as_bytes()).unwrap();
+        let design = DesignDocument::parse("_design/d", json.value()).unwrap();
+        let expected = |kind, name: &str, parts: [Option<&str>; 3]| {
+            let [index, analyzer, field_analyzers] = parts.map(|part| part.map(Arc::from));
+            let is_declared = index.as_deref().is_some_and(|index: &str| index.starts_with('{'));
+            SearchDefinition { kind, name: name.into(), index, is_declared, analyzer, field_analyzers }
+        };
+        assert_eq!(
+            design.searches,
+            [
+                expected(SearchKind::Nouveau, "i", [Some("f"), Some("\"english\""), Some(r#"{"a":"keyword"}"#)]),
+                expected(SearchKind::Nouveau, "none", [None; 3]),
+                expected(SearchKind::Nouveau, "odd", [None; 3]),
+                expected(SearchKind::Clouseau, "i", [Some(r#"{"fields":[]}"#), Some(r#"{"name":"perfield"}"#), None]),
+            ]
+        );
+        assert_eq!(design.search(SearchKind::Clouseau, "i"), Some(&design.searches[3]));
+        assert_eq!(design.search(SearchKind::Clouseau, "none"), None);
+        // CouchDB takes nonsense and finds nothing in it.
+        for text in [r#"{"nouveau": 5, "indexes": []}"#, "{}"] {
+            let json = Json::parse(text.as_bytes()).unwrap();
+            assert!(DesignDocument::parse("_design/d", json.value()).unwrap().searches.is_empty());
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Documents that a text index finds, in its order.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use settee_database::Database;
+use settee_search::{Freshness, Request, SearchError, Searches, Sort, SortBy};
+
+use super::batch::Batch;
+use super::collector::Collector;
+use crate::bookmark::Bookmark;
+use crate::error::{MangoError, Refusal, Result};
+use crate::planner::access::TextAccess;
+use crate::sort::Order;
+use crate::text::search::Translator;
+
+/// The fewest and the most hits that are asked for together. Each page costs a search, each hit some memory.
+const PAGE: (usize, usize) = if cfg!(test) { (2, 5) } else { (32, 4_096) };
+
+/// Offers the documents that are found. Returns where the last one that was taken stands, if one was.
+pub(super) fn run(
+    searches: &Searches,
+    database: &Arc<Database>,
+    access: &TextAccess<'_>,
+    collector: &mut Collector<'_>,
+) -> Result<Option<String>> {
+    // CouchDB does not even ask then.
+    if access.clause.is_empty() {
+        return Ok(None);
+    }
+    let options = collector.options;
+    let TextAccess { index: wanted, clause, sort } = access;
+    let freshness = if options.updates() { Freshness::Current } else { Freshness::Any };
+    let kind = wanted.definition.kind;
+    let index = searches.open(database, &wanted.design, kind, &wanted.name, freshness).map_err(refuse)?;
+    let mut request = Request::new(Translator::new(&index, &wanted.definition).query(clause).map_err(refused)?);
+    request.partition = options.partition.clone();
+    let descending = options.sort.order == Order::Descending;
+    let by = |field: &str, is_number| match is_number {
+        true => SortBy::NumberField(field.to_owned()),
+        false => SortBy::StringField(field.to_owned()),
+    };
+    request.sort = sort.iter().map(|key| Sort { by: by(&key.field, key.is_number), descending }).collect();
+    request.bookmark = match &options.bookmark {
+        Some(Bookmark::Text { place, .. }) => Some(place.clone()),
+        _ => None,
+    };
+    request.limit = usize::try_from(collector.wanted()).unwrap_or(PAGE.1).clamp(PAGE.0, PAGE.1);
+    let mut place = None;
+    loop {
+        let answer = index.search(&request).map_err(refused)?;
+        if answer.hits.is_empty() {
+            return Ok(place);
+        }
+        // Opened behind the search, so that it shows at least what the index shows.
+        let view = database.read()?;
+        let mut batch = Batch::new(collector);
+        answer.hits.iter().for_each(|hit| batch.add(&hit.id, b""));
+        let offered = batch.offer(&view, collector)?;
+        if let Some(last) = collector.last_id()
+            && let Some(hit) = answer.hits.iter().rev().find(|hit| hit.id == last)
+        {
+            place = Some(hit.bookmark());
+        }
+        if offered.flow == ControlFlow::Break(()) {
+            return Ok(place);
+        }
+        request.bookmark = Some(answer.bookmark);
+        request.limit = (4 * request.limit).min(PAGE.1);
+    }
+}
+
+fn refuse(error: SearchError) -> MangoError {
+    match error {
+        SearchError::Index(error) => refused(error),
+        error => MangoError::Search(error),
+    }
+}
+
+/// What is wrong with a query is the client's fault, as in CouchDB.
+fn refused(error: settee_search::Error) -> MangoError {
+    use settee_search::Error as Cause;
+    match error {
+        Cause::Syntax { .. } | Cause::BadRequest(_) | Cause::TooLarge(_) => {
+            Refusal::TextSearch(error.to_string()).into()
+        }
+        error => MangoError::Search(error.into()),
+    }
+}

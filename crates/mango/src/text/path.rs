@@ -1,0 +1,122 @@
+//! [`Path`]: the place of a value in a document, as the names of fields of a text index say it.
+
+use crate::error::Refusal;
+use crate::field::FieldPath;
+
+/// What stands for any element of an array.
+pub(crate) const ELEMENT: &str = "[]";
+
+/// Names of members on the way to a value, with [`ELEMENT`] for elements of arrays.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Path(Vec<String>);
+
+impl Path {
+    /// Parses the name of a field as clients write it. The empty name is the value itself.
+    pub(crate) fn parse(name: &str) -> Result<Self, Refusal> {
+        Ok(Self(FieldPath::parse(name)?.parts().to_vec()))
+    }
+
+    /// The path of a member of the value.
+    pub(crate) fn member(&self, name: &str) -> Self {
+        Self(self.0.iter().map(String::as_str).chain([name]).map(str::to_owned).collect())
+    }
+
+    /// The path of the elements of the value.
+    pub(crate) fn elements(&self) -> Self {
+        self.member(ELEMENT)
+    }
+
+    /// The path that goes on with another.
+    pub(crate) fn join(&self, other: &Self) -> Self {
+        Self(self.0.iter().chain(&other.0).cloned().collect())
+    }
+
+    /// The same path with positions in arrays replaced by [`ELEMENT`]; `None` if there are none.
+    pub(crate) fn of_elements(&self) -> Option<Self> {
+        let is_position = |part: &String| part.parse::<i64>().is_ok();
+        let parts = || self.0.iter().map(|part| if is_position(part) { ELEMENT.to_owned() } else { part.clone() });
+        self.0.iter().any(is_position).then(|| Self(parts().collect()))
+    }
+
+    /// Whether it leads to the document itself.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether it leads through elements of arrays.
+    pub(crate) fn has_elements(&self) -> bool {
+        self.0.iter().any(|part| part == ELEMENT)
+    }
+
+    /// As clients write it.
+    pub(crate) fn shown(&self) -> String {
+        self.0.iter().map(|part| part.replace('.', "\\.")).collect::<Vec<_>>().join(".")
+    }
+
+    /// Its part of a field's name in the index.
+    pub(crate) fn escaped(&self) -> String {
+        let mut out = String::new();
+        for (position, part) in self.0.iter().enumerate() {
+            if position > 0 {
+                out.push('.');
+            }
+            escape(part.as_bytes(), &mut out);
+        }
+        out
+    }
+
+    /// The name of the field in the index that has the values of a type here.
+    pub(crate) fn field(&self, kind: &str) -> String {
+        let mut name = self.escaped();
+        close(&mut name, kind);
+        name
+    }
+}
+
+/// Appends a part of a name as CouchDB writes it in text indexes: what is neither letter nor digit as its bytes.
+pub(crate) fn escape(part: &[u8], out: &mut String) {
+    for &byte in part {
+        if byte.is_ascii_alphanumeric() {
+            out.push(char::from(byte));
+        } else {
+            let digit = |bits: u8| char::from_digit(u32::from(bits), 16).unwrap_or('0');
+            out.extend(['_', digit(byte >> 4), digit(byte & 15)]);
+        }
+    }
+}
+
+/// Appends the type, which ends the name of a field.
+pub(crate) fn close(name: &mut String, kind: &str) {
+    name.push_str("_3a");
+    name.push_str(kind);
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_couchdb() {
+        let check = |name: &str, field: &str| assert_eq!(Path::parse(name).unwrap().field("string"), field, "{name}");
+        check("name", "name_3astring");
+        check("a.b", "a.b_3astring");
+        check(r"a\.b", "a_2eb_3astring");
+        check("favorites.[]", "favorites._5b_5d_3astring");
+        check("_id", "_5fid_3astring");
+        check("é", "_c3_a9_3astring");
+        check("$fieldnames", "_24fieldnames_3astring");
+        assert_eq!(Path::parse("").unwrap(), Path::default());
+        assert!(Path::parse("a..b").is_err());
+    }
+
+    #[test]
+    fn positions_stand_for_elements() {
+        let elements = |name: &str| Path::parse(name).unwrap().of_elements().map(|path| path.shown());
+        assert_eq!(elements("a.0.b").as_deref(), Some("a.[].b"));
+        assert_eq!(elements("0").as_deref(), Some("[]"));
+        assert_eq!(elements("a.-1").as_deref(), Some("a.[]"));
+        assert_eq!((elements("a.b"), elements("a.x1")), (None, None));
+        assert_eq!(Path::parse(r"a\.b.c").unwrap().shown(), r"a\.b.c");
+    }
+}

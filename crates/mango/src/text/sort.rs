@@ -1,0 +1,87 @@
+//! [`keys`]: the fields of a text index that a sort means. The type of a field is said by its name, or guessed from the
+//! values that the selector compares it with.
+
+use settee_model::json::{Kind, Value};
+
+use super::clause::{BOOLEAN, NUMBER, STRING};
+use super::path::Path;
+use crate::error::Refusal;
+use crate::options::FindOptions;
+use crate::selector::Node;
+use crate::sort::Order;
+
+/// A field to sort by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SortKey {
+    /// Its name in the index.
+    pub(crate) field: String,
+    pub(crate) is_number: bool,
+}
+
+/// The fields to sort by; none if the best come first.
+pub(crate) fn keys(options: &FindOptions) -> Result<Vec<SortKey>, Refusal> {
+    options.sort.fields.iter().map(|name| key(name, options.selector.node())).collect()
+}
+
+fn key(name: &str, node: &Node) -> Result<SortKey, Refusal> {
+    let typed = [STRING, NUMBER, BOOLEAN].into_iter().find_map(|kind| {
+        let path = name.strip_suffix(kind)?.strip_suffix(':')?;
+        Some((path, kind))
+    });
+    let (name, kind) = match typed {
+        Some(typed) => typed,
+        None => (name, guess(name, node).ok_or_else(|| Refusal::TextSort(name.to_owned()))?),
+    };
+    Ok(SortKey { field: Path::parse(name)?.field(kind), is_number: kind == NUMBER })
+}
+
+/// The only type of values that the field is compared with.
+fn guess(name: &str, node: &Node) -> Option<&'static str> {
+    let mut kinds = Vec::new();
+    compared(name, node, &mut kinds);
+    kinds.dedup();
+    match kinds[..] {
+        [kind] => Some(kind),
+        _ => None,
+    }
+}
+
+fn compared(field: &str, node: &Node, kinds: &mut Vec<&'static str>) {
+    match node {
+        Node::And(nodes) | Node::Or(nodes) | Node::Nor(nodes) => {
+            nodes.iter().for_each(|node| compared(field, node, kinds));
+        }
+        Node::Not(node) => compared(field, node, kinds),
+        Node::Field(name, node) if name == field => {
+            if let Node::Leaf(_, argument) = &**node {
+                kinds.extend(kind(argument.value()));
+            }
+        }
+        Node::Everything
+        | Node::Field(..)
+        | Node::ElemMatch(_)
+        | Node::AllMatch(_)
+        | Node::KeyMapMatch(_)
+        | Node::Text(_)
+        | Node::Leaf(..) => {}
+    }
+    kinds.sort_unstable();
+}
+
+fn kind(value: Value<'_>) -> Option<&'static str> {
+    match value.kind() {
+        Kind::String => Some(STRING),
+        Kind::Number => Some(NUMBER),
+        Kind::Null | Kind::Bool | Kind::Array | Kind::Object => None,
+    }
+}
+
+/// The sort as CouchDB's `_explain` shows it.
+pub(crate) fn shown(keys: &[SortKey], order: Order) -> Vec<String> {
+    let sign = match order {
+        Order::Ascending => "",
+        Order::Descending => "-",
+    };
+    let kind = |key: &SortKey| if key.is_number { NUMBER } else { STRING };
+    keys.iter().map(|key| format!("{sign}{}<{}>", key.field, kind(key))).collect()
+}

@@ -1,0 +1,59 @@
+//! Addresses of pages and of mail as single words: the tokenizer of the analyzer `email`.
+
+use super::split;
+
+/// Of addresses without a scheme, those are known that end so or in two letters.
+const TOP_LEVEL: [&str; 14] =
+    ["com", "org", "net", "edu", "gov", "mil", "int", "info", "biz", "name", "museum", "app", "dev", "arpa"];
+
+const SCHEMES: [&str; 4] = ["http://", "https://", "ftp://", "file://"];
+
+/// The next word, or the next address where one begins with it.
+pub(super) fn word_or_address(text: &str, from: usize) -> Option<(usize, usize)> {
+    let (start, end) = split::word(text, from)?;
+    let rest = &text[start..];
+    let longer = mail(rest).or_else(|| page(rest)).map(|length| start + length).filter(|&longer| longer > end);
+    Some((start, longer.unwrap_or(end)))
+}
+
+fn mail(text: &str) -> Option<usize> {
+    let local = text.find(|c: char| !(c.is_ascii_alphanumeric() || "!#$%&'*+-/=?^_`{|}~.".contains(c)))?;
+    if local == 0 || text.as_bytes()[local] != b'@' || text[..local].ends_with('.') || text[..local].contains("..") {
+        return None;
+    }
+    let host = host(&text[local + 1..])?;
+    Some(local + 1 + host)
+}
+
+/// The length of a host with at least two names.
+fn host(text: &str) -> Option<usize> {
+    let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '.')).unwrap_or(text.len());
+    let host = text[..end].trim_end_matches(['.', '-']);
+    (host.contains('.') && host.split('.').all(|name| !name.is_empty())).then_some(host.len())
+}
+
+fn page(text: &str) -> Option<usize> {
+    let scheme = SCHEMES
+        .into_iter()
+        .find(|scheme| text.get(..scheme.len()).is_some_and(|head| head.eq_ignore_ascii_case(scheme)));
+    let after = match scheme {
+        Some(scheme) => scheme.len() + host(&text[scheme.len()..])?,
+        None => {
+            let length = host(text)?;
+            let last = text[..length].rsplit('.').next()?.to_ascii_lowercase();
+            let is_known = TOP_LEVEL.contains(&last.as_str())
+                || (last.len() == 2 && last.bytes().all(|b| b.is_ascii_alphabetic()));
+            is_known.then_some(length)?
+        }
+    };
+    Some(after + tail(&text[after..]))
+}
+
+/// The length of port, path, query and fragment.
+fn tail(text: &str) -> usize {
+    if !text.starts_with([':', '/', '?', '#']) {
+        return 0;
+    }
+    let end = text.find(|c: char| c.is_whitespace() || "<>\"'()[]{}|\\^`".contains(c)).unwrap_or(text.len());
+    text[..end].trim_end_matches(['.', ',', ';', ':', '!', '?']).len()
+}

@@ -1,0 +1,52 @@
+//! [`Bloom`]: whether a segment may have a document. A build of a large index asks that of each segment for each document,
+//! and nearly always the answer is no.
+
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+
+/// Bits for each id: one in a hundred that are not there seems to be.
+const BITS_PER_ID: usize = 10;
+const PROBES: u64 = 5;
+
+/// A set of ids that forgets what they were.
+pub(super) struct Bloom {
+    bits: Vec<u64>,
+}
+
+impl Bloom {
+    pub(super) fn of<'a>(ids: impl ExactSizeIterator<Item = &'a str>) -> Self {
+        let mut bloom = Self { bits: vec![0; (ids.len() * BITS_PER_ID).div_ceil(64).max(1)] };
+        for id in ids {
+            for bit in bloom.places(id) {
+                bloom.bits[bit / 64] |= 1 << (bit % 64);
+            }
+        }
+        bloom
+    }
+
+    pub(super) fn may_have(&self, id: &str) -> bool {
+        self.places(id).all(|bit| self.bits[bit / 64] >> (bit % 64) & 1 == 1)
+    }
+
+    fn places(&self, id: &str) -> impl Iterator<Item = usize> + use<> {
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(id);
+        let (start, step) = (hash >> 32, (hash & 0xffff_ffff) | 1);
+        let count = self.bits.len() as u64 * 64;
+        #[expect(clippy::cast_possible_truncation, reason = "less than the number of bits in memory")]
+        (0..PROBES).map(move |probe| ((start + probe * step) % count) as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_in_it_is_found_and_little_else() {
+        let ids: Vec<_> = (0..10_000).map(|number| format!("id{number}")).collect();
+        let bloom = Bloom::of(ids.iter().map(String::as_str));
+        assert!(ids.iter().all(|id| bloom.may_have(id)));
+        let wrong = (0..10_000).filter(|number| bloom.may_have(&format!("other{number}"))).count();
+        assert!(wrong < 300, "{wrong}");
+        assert!(!Bloom::of([].into_iter()).may_have("x"));
+    }
+}

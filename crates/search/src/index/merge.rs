@@ -1,0 +1,175 @@
+//! Merging: few large segments are searched faster than many small ones, and what was deleted has to go at some time.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tantivy::directory::{Directory, FileHandle, ManagedDirectory, RamDirectory};
+use tantivy::fieldnorm::FieldNormsSerializer;
+use tantivy::index::SegmentComponent;
+use tantivy::indexer::merge_filtered_segments;
+use tantivy::{Segment, SegmentReader};
+
+use super::segment;
+use super::writer::{Part, Writer};
+use crate::error::{Error, Result};
+use crate::store::{Files, Record, SegmentRecord};
+
+/// So many segments of about the same size become one.
+const FACTOR: usize = 8;
+
+/// Segments of fewer documents count as of about the same size.
+const SMALL: u32 = if cfg!(test) { 20 } else { 2_000 };
+
+/// A merge of fewer documents is done with the commit that made it necessary.
+const AT_ONCE: u32 = if cfg!(test) { 200 } else { 20_000 };
+
+/// Segments do not grow beyond so many documents: rewriting them would take too long.
+const LARGEST: u32 = 5_000_000;
+
+/// While an index is being built, so many segments of a size are merged before the build goes on.
+const TOO_MANY: usize = 2 * FACTOR;
+
+impl Writer {
+    /// Makes one of some segments, if that is due, and publishes it. To be called when there is time after commits; a search
+    /// meanwhile sees the same documents. Returns whether it is worth while to call it again.
+    ///
+    /// # Errors
+    /// When the store fails, or somebody else writes to the index.
+    pub fn merge(&mut self) -> Result<bool> {
+        let outcome = self.try_merge();
+        self.inner.shelf.blame(outcome)
+    }
+
+    fn try_merge(&mut self) -> Result<bool> {
+        let Some(chosen) = choose(&self.record.segments, FACTOR, LARGEST) else {
+            return Ok(false);
+        };
+        self.merge_these(&chosen)?;
+        self.publish()?;
+        Ok(choose(&self.record.segments, FACTOR, LARGEST).is_some())
+    }
+
+    pub(super) fn merge_small(&mut self) -> Result<()> {
+        while let Some(chosen) = choose(&self.record.segments, FACTOR, AT_ONCE) {
+            self.merge_these(&chosen)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn merge_many(&mut self) -> Result<()> {
+        if let Some(chosen) = choose(&self.record.segments, TOO_MANY, LARGEST) {
+            self.store_deletes()?;
+            // Segments without documents are gone now: the choice may be another.
+            if choose(&self.record.segments, TOO_MANY, LARGEST).as_ref() == Some(&chosen) {
+                self.merge_these(&chosen)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes one of these segments. The caller has stored what was deleted.
+    fn merge_these(&mut self, chosen: &[usize]) -> Result<()> {
+        let sources = Files::of(&self.inner.shelf, &self.record, false);
+        let index = self.layout.open(sources.clone(), &self.inner.definition)?;
+        let mut segments = Vec::with_capacity(chosen.len());
+        for &at in chosen {
+            let record = &self.record.segments[at];
+            let segment = segment::open(&index, record)?;
+            if (record.slots as usize) < self.layout.slots.len() {
+                let (path, lengths) = with_all_lengths(&segment)?;
+                sources.replace(path, lengths);
+            }
+            segments.push(segment);
+        }
+        let target = Files::of(&self.inner.shelf, &Record::default(), false);
+        let none = segments.iter().map(|_| None).collect();
+        let merged = merge_filtered_segments(&segments, index.settings().clone(), none, target.clone())?;
+        let metas = merged.searchable_segment_metas()?;
+        let meta = metas.first().ok_or_else(|| Error::Corrupt("a merge left nothing".to_owned()))?;
+        let id = meta.id().uuid_string();
+        let files = target.named(&id);
+        files.iter().for_each(|file| self.files.adopt(file.clone()));
+        let mut blooms = Some(Vec::new());
+        for &at in chosen.iter().rev() {
+            let part = self.take_segment(at);
+            blooms = blooms.zip(part.blooms).map(|(mut all, some)| {
+                all.extend(some);
+                all
+            });
+        }
+        let record = SegmentRecord { id, docs: meta.max_doc(), deleted: 0, deleted_at: 0, slots: 0, files };
+        self.push_segment(record, Part { blooms, ..Part::default() });
+        Ok(())
+    }
+}
+
+/// The segments to be merged next, in their order.
+fn choose(segments: &[SegmentRecord], factor: usize, limit: u32) -> Option<Vec<usize>> {
+    let mut by_size: Vec<usize> = (0..segments.len()).filter(|&at| segments[at].alive() < limit).collect();
+    by_size.sort_by_key(|&at| segments[at].alive());
+    let mut level: Vec<usize> = Vec::new();
+    let mut docs = 0;
+    for at in by_size {
+        let alive = segments[at].alive();
+        if level.first().is_some_and(|&first| size(segments[first].alive()) != size(alive)) || docs + alive > limit {
+            level.clear();
+            docs = 0;
+        }
+        level.push(at);
+        docs += alive;
+        if level.len() == factor {
+            level.sort_unstable();
+            return Some(level);
+        }
+    }
+    let is_hollow = |segment: &SegmentRecord| segment.deleted > segment.docs / 3 && segment.alive() < limit;
+    segments.iter().position(is_hollow).map(|at| vec![at])
+}
+
+/// The size of a segment among others: a step is a factor of four.
+fn size(alive: u32) -> u32 {
+    (alive / SMALL).max(1).ilog(4)
+}
+
+/// The lengths of texts, also of fields that came after the segment: merging wants those of all fields.
+fn with_all_lengths(segment: &Segment) -> Result<(PathBuf, Arc<dyn FileHandle>)> {
+    let reader = SegmentReader::open(segment)?;
+    let schema = segment.schema();
+    let memory = RamDirectory::create();
+    let path = segment.relative_path(SegmentComponent::FieldNorms);
+    let file =
+        ManagedDirectory::wrap(Box::new(memory.clone()))?.open_write(&path).map_err(tantivy::TantivyError::from)?;
+    let mut lengths = FieldNormsSerializer::from_write(file).map_err(Error::from_io)?;
+    for (field, _) in schema.fields().filter(|(_, entry)| entry.has_fieldnorms()) {
+        let of_field: Vec<u8> = match reader.fieldnorms_readers().get_field(field)? {
+            Some(stored) => (0..reader.max_doc()).map(|doc| stored.fieldnorm_id(doc)).collect(),
+            None => vec![0; reader.max_doc() as usize],
+        };
+        lengths.serialize_field(field, &of_field).map_err(Error::from_io)?;
+    }
+    lengths.close().map_err(Error::from_io)?;
+    let handle = memory.get_file_handle(&path).map_err(tantivy::TantivyError::from)?;
+    Ok((path, handle))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn segment(docs: u32, deleted: u32) -> SegmentRecord {
+        SegmentRecord { id: String::new(), docs, deleted, deleted_at: 0, slots: 0, files: Vec::new() }
+    }
+
+    #[test]
+    fn segments_of_a_size_are_merged_and_hollow_ones_rewritten() {
+        let many = |docs: u32, count: usize| vec![segment(docs, 0); count];
+        assert_eq!(choose(&many(10, FACTOR - 1), FACTOR, LARGEST), None);
+        assert_eq!(choose(&many(10, FACTOR), FACTOR, LARGEST), Some((0..FACTOR).collect()));
+        let mixed = [many(100_000, 2), many(10, FACTOR - 1), many(1_000, 3)].concat();
+        assert_eq!(choose(&mixed, FACTOR, LARGEST), None);
+        assert_eq!(choose(&[mixed, many(5, 1)].concat(), FACTOR, LARGEST).map(|chosen| chosen.len()), Some(FACTOR));
+        assert_eq!(choose(&many(30, FACTOR), FACTOR, 200), None);
+        assert_eq!(choose(&[segment(9, 0), segment(9, 4)], FACTOR, LARGEST), Some(vec![1]));
+        assert_eq!(choose(&many(LARGEST, 100), FACTOR, LARGEST), None);
+    }
+}

@@ -1,0 +1,98 @@
+//! [`Reader`]: the segments of one record, opened.
+
+use std::sync::Arc;
+
+use tantivy::columnar::StrColumn;
+use tantivy::query::Bm25StatisticsProvider;
+use tantivy::schema::Field;
+use tantivy::{DocId, Searcher, SegmentReader, Term};
+
+use super::schema::{ID, Layout};
+use super::{Definition, segment};
+use crate::error::{Error, Result};
+use crate::field::StoredValue;
+use crate::store::{Files, Record, Shelf};
+
+/// What a search reads.
+pub(crate) struct Reader {
+    record: Record,
+    layout: Layout,
+    segments: Vec<SegmentReader>,
+    /// Of no segments: `tantivy` wants one to know the schema.
+    searcher: Searcher,
+    index: tantivy::Index,
+}
+
+impl Reader {
+    pub(super) fn open(shelf: &Arc<Shelf>, definition: &Definition, record: Record) -> Result<Self> {
+        let layout = Layout::new(record.slots.clone());
+        let index = layout.open(Files::of(shelf, &record, true), definition)?;
+        let searcher = index.reader_builder().reload_policy(tantivy::ReloadPolicy::Manual).try_into()?.searcher();
+        let segments = record
+            .segments
+            .iter()
+            .map(|segment| Ok(SegmentReader::open(&segment::open(&index, segment)?)?))
+            .collect::<Result<_>>()?;
+        Ok(Self { record, layout, segments, searcher, index })
+    }
+
+    pub(crate) fn record(&self) -> &Record {
+        &self.record
+    }
+
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    pub(crate) fn segments(&self) -> &[SegmentReader] {
+        &self.segments
+    }
+
+    pub(crate) fn searcher(&self) -> &Searcher {
+        &self.searcher
+    }
+
+    /// The stored fields of a document.
+    pub(crate) fn stored(&self, segment: usize, doc: DocId) -> Result<Vec<(String, StoredValue)>> {
+        let store = self.segments[segment].get_store_reader(4).map_err(Error::from_io)?;
+        let document: tantivy::TantivyDocument = store.get(doc)?;
+        segment::stored(&document, &self.layout)
+    }
+
+    /// The ids of the documents of a segment.
+    pub(crate) fn ids(&self, segment: usize) -> Result<StrColumn> {
+        let column = self.segments[segment].fast_fields().str(ID)?;
+        column.ok_or_else(|| Error::Corrupt("a segment has no ids".to_owned()))
+    }
+
+    pub(super) fn verify(&self) -> Result<()> {
+        for segment in &self.record.segments {
+            for file in &segment.files {
+                let intact = self
+                    .index
+                    .directory()
+                    .validate_checksum(file.name.as_ref())
+                    .map_err(tantivy::TantivyError::from)?;
+                if !intact {
+                    return Err(Error::Corrupt(format!("file {} of the index", file.name)));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Bm25StatisticsProvider for Reader {
+    fn total_num_tokens(&self, field: Field) -> tantivy::Result<u64> {
+        self.segments.iter().map(|segment| Ok(segment.inverted_index(field)?.total_num_tokens())).sum()
+    }
+
+    fn total_num_docs(&self) -> tantivy::Result<u64> {
+        Ok(self.segments.iter().map(|segment| u64::from(segment.max_doc())).sum())
+    }
+
+    fn doc_freq(&self, term: &Term) -> tantivy::Result<u64> {
+        let count = |segment: &SegmentReader| Ok(u64::from(segment.inverted_index(term.field())?.doc_freq(term)?));
+        self.segments.iter().map(count).sum()
+    }
+}

@@ -1,0 +1,153 @@
+//! [`Layout`]: the fields of an index as `tantivy` knows them. Fields of documents come and go, so they have numbers for names
+//! there, in the order of their first appearance; one that a segment does not have is empty in it.
+
+use tantivy::schema::{BytesOptions, Field, IndexRecordOption, NumericOptions, Schema, TextFieldIndexing, TextOptions};
+use tantivy::tokenizer::{RawTokenizer, TextAnalyzer, TokenizerManager};
+
+use crate::error::{Error, Result};
+use crate::field::{FieldKind, MAX_FIELDS};
+use crate::index::Definition;
+use crate::store::{Files, Slot, SlotKind};
+use crate::syntax::Fields;
+
+/// The fields of an index.
+#[derive(Clone)]
+pub(crate) struct Layout {
+    pub(crate) slots: Vec<Slot>,
+    /// Those of `tantivy`, where a slot has one.
+    fields: Vec<Option<Field>>,
+    pub(crate) schema: Schema,
+    pub(crate) id: Field,
+    pub(crate) partition: Field,
+    pub(crate) stored: Field,
+}
+
+/// The name of the column of ids.
+pub(crate) const ID: &str = "_id";
+/// The field that holds a document's partition.
+pub(crate) const PARTITION: &str = "_partition";
+
+impl Layout {
+    pub(crate) fn new(slots: Vec<Slot>) -> Self {
+        let mut builder = Schema::builder();
+        let id = builder.add_text_field(ID, strings().set_fast("raw"));
+        let partition = builder.add_text_field(PARTITION, strings());
+        let stored = builder.add_bytes_field("_fields", BytesOptions::default().set_stored());
+        let fields = slots.iter().enumerate().map(|(number, slot)| {
+            let name = column(number);
+            Some(match slot.kind {
+                SlotKind::Text => {
+                    let indexing = TextFieldIndexing::default()
+                        .set_tokenizer(&name)
+                        .set_index_option(IndexRecordOption::WithFreqsAndPositions)
+                        .set_fieldnorms(true);
+                    builder.add_text_field(&name, TextOptions::default().set_indexing_options(indexing))
+                }
+                SlotKind::String => builder.add_text_field(&name, strings().set_fast("raw")),
+                SlotKind::Column => builder.add_text_field(&name, TextOptions::default().set_fast("raw")),
+                SlotKind::Double => builder.add_f64_field(&name, NumericOptions::default().set_fast()),
+                SlotKind::Stored => return None,
+            })
+        });
+        let fields = fields.collect();
+        Self { slots, fields, id, partition, stored, schema: builder.build() }
+    }
+
+    /// An index of `tantivy` with these fields over these files.
+    pub(crate) fn open(&self, files: Files, definition: &Definition) -> Result<tantivy::Index> {
+        let settings = tantivy::IndexSettings {
+            docstore_compression: tantivy::store::Compressor::None,
+            docstore_compress_dedicated_thread: false,
+            ..tantivy::IndexSettings::default()
+        };
+        let mut index = tantivy::Index::create(files, self.schema.clone(), settings)?;
+        let tokenizers = TokenizerManager::new();
+        tokenizers.register("raw", TextAnalyzer::builder(RawTokenizer::default()).build());
+        // What is asked for by the name that fields without terms have.
+        tokenizers.register("default", TextAnalyzer::builder(RawTokenizer::default()).build());
+        for (number, slot) in self.slots.iter().enumerate().filter(|(_, slot)| slot.kind == SlotKind::Text) {
+            tokenizers.register(&column(number), definition.analyzers.of(&slot.name).chain().clone());
+        }
+        index.set_fast_field_tokenizers(tokenizers.clone());
+        index.set_tokenizers(tokenizers);
+        Ok(index)
+    }
+
+    /// The place of a field of this type. The field is new, or has it, or may have several.
+    pub(crate) fn find(&self, name: &str, kind: SlotKind) -> Option<usize> {
+        self.slots.iter().position(|slot| slot.kind == kind && slot.name == name)
+    }
+
+    /// Adds a slot.
+    pub(crate) fn check_room(slots: &[Slot]) -> Result<()> {
+        if slots.len() < 2 * MAX_FIELDS {
+            return Ok(());
+        }
+        Err(Error::BadField(format!("an index has at most {MAX_FIELDS} fields")))
+    }
+
+    pub(crate) fn kinds(&self, name: &str) -> impl Iterator<Item = SlotKind> {
+        self.slots.iter().filter(move |slot| slot.name == name).map(|slot| slot.kind)
+    }
+
+    /// The slots of a field, with the fields and columns of `tantivy`.
+    pub(crate) fn slots_of(&self, name: &str) -> impl Iterator<Item = (SlotKind, usize, Option<Field>)> {
+        let slots = self.slots.iter().zip(&self.fields).enumerate();
+        slots.filter(move |(_, (slot, _))| slot.name == name).map(|(number, (slot, field))| (slot.kind, number, *field))
+    }
+
+    pub(crate) fn field(&self, number: usize) -> Option<Field> {
+        self.fields.get(number).copied().flatten()
+    }
+
+    /// The column with the strings of a field.
+    pub(crate) fn strings(&self, name: &str) -> Option<String> {
+        if name == ID {
+            return Some(ID.to_owned());
+        }
+        let is_string = |kind| matches!(kind, SlotKind::String | SlotKind::Column);
+        self.slots_of(name).find(|(kind, ..)| is_string(*kind)).map(|(_, number, _)| column(number))
+    }
+
+    /// The column with the numbers of a field.
+    pub(crate) fn numbers(&self, name: &str) -> Option<String> {
+        self.slots_of(name).find(|(kind, ..)| *kind == SlotKind::Double).map(|(_, number, _)| column(number))
+    }
+}
+
+impl Fields for Layout {
+    fn is_number(&self, field: &str) -> bool {
+        self.kinds(field).any(|kind| kind == SlotKind::Double)
+    }
+
+    fn is_text(&self, field: &str) -> bool {
+        self.kinds(field).any(|kind| matches!(kind, SlotKind::Text | SlotKind::String))
+    }
+}
+
+impl SlotKind {
+    /// The type of field that it is for, unless it is one beside another.
+    pub(crate) fn field_kind(self) -> Option<FieldKind> {
+        Some(match self {
+            Self::Text => FieldKind::Text,
+            Self::String => FieldKind::String,
+            Self::Double => FieldKind::Double,
+            Self::Stored => FieldKind::Stored,
+            Self::Column => return None,
+        })
+    }
+}
+
+/// The name that `tantivy` has for a slot.
+pub(crate) fn column(number: usize) -> String {
+    format!("f{number}")
+}
+
+/// How strings are indexed: as they are, without places and lengths.
+fn strings() -> TextOptions {
+    let indexing = TextFieldIndexing::default()
+        .set_tokenizer("raw")
+        .set_index_option(IndexRecordOption::Basic)
+        .set_fieldnorms(false);
+    TextOptions::default().set_indexing_options(indexing)
+}

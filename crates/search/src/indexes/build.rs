@@ -1,0 +1,263 @@
+//! Bringing an index up to date: by whom, from where, and what ends it early.
+//!
+//! Each index has passes of its own, also where a design document has several: what keeps one of them from going on, a field
+//! with two types or a function that does not compile, must not keep the others.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use settee_database::tasks::TaskKind;
+use settee_database::{Database, ReadView};
+use settee_design::DesignDocument;
+use settee_storage::StorageError;
+use settee_views::{BuildState, BuildStatus, ChangeSnapshot, PaceTurn, Urgency, ViewError};
+
+use super::definition::SearchIndex;
+use super::pass::Pass;
+use super::position::Position;
+use super::state::{Indexes, SearchGuard, SearchTurn};
+use super::{Result, SearchError, Searches, signature_of_all};
+use crate::Error;
+
+/// How often a build starts over that somebody else has come before, or below which the engine is opened again: it goes on
+/// where the last commit was.
+const ANEW_MAX: u32 = 1000;
+
+/// An index that somebody has the right to build.
+struct Build<'a> {
+    database: &'a Arc<Database>,
+    ddoc: &'a DesignDocument,
+    wanted: &'a SearchIndex,
+    indexes: &'a Indexes,
+    guard: &'a SearchGuard,
+    urgency: Urgency,
+    /// The number of times that builds of the design document had been cancelled when this one began.
+    cancels: u64,
+}
+
+/// The end of a build.
+enum Built {
+    Done,
+    /// What is in the shard cannot be used.
+    StartOver,
+}
+
+impl Searches {
+    /// Builds an index so that it shows the database at `update_seq` or later, or waits until somebody else has built it.
+    pub(super) fn advance(
+        &self,
+        database: &Arc<Database>,
+        ddoc: &DesignDocument,
+        wanted: &SearchIndex,
+        update_seq: u64,
+        urgency: Urgency,
+    ) -> Result<()> {
+        let indexes = self.indexes_of(database);
+        let control = self.views.control(database, &ddoc.id)?;
+        if control.is_paused {
+            return Err(ViewError::Paused.into());
+        }
+        if let Some((seq, error)) = indexes.stuck.lock().get(&wanted.signature)
+            && *seq >= update_seq
+        {
+            return Err(error.clone());
+        }
+        let guard = match self.handle(database, wanted)?.take_turn() {
+            Ok(SearchTurn::Build(guard)) => guard,
+            Ok(SearchTurn::Over) => return Ok(()),
+            // The build that was waited for was paused, and resumed before it had ended.
+            Err(SearchError::Build(ViewError::Paused)) if !self.views.control(database, &ddoc.id)?.is_paused => {
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let cancels = control.cancels;
+        let build = Build { database, ddoc, wanted, indexes: &indexes, guard: &guard, urgency, cancels };
+        match self.build_until_it_ends(&build, update_seq) {
+            Ok(Built::Done) => {
+                guard.finish(Ok(()));
+                indexes.stuck.lock().remove(&wanted.signature);
+                Ok(())
+            }
+            Ok(Built::StartOver) => self.begin_anew(database, wanted, &indexes, guard),
+            Err(error) => {
+                guard.finish(Err(error.clone()));
+                Err(error)
+            }
+        }
+    }
+
+    fn build_until_it_ends(&self, build: &Build<'_>, update_seq: u64) -> Result<Built> {
+        let mut built = self.build(build, update_seq);
+        for _ in 0..ANEW_MAX {
+            let begins_anew = matches!(
+                &built,
+                Err(SearchError::Index(Error::Contended | Error::Storage(StorageError::Interrupted(_)))
+                    | SearchError::Build(ViewError::Storage(StorageError::Interrupted(_))))
+            );
+            if !begins_anew {
+                break;
+            }
+            built = self.build(build, update_seq);
+        }
+        built
+    }
+
+    /// Gives an index whose shard cannot be used any more an empty one.
+    fn begin_anew(
+        &self,
+        database: &Arc<Database>,
+        wanted: &SearchIndex,
+        indexes: &Indexes,
+        guard: SearchGuard,
+    ) -> Result<()> {
+        let mut handles = indexes.handles.lock();
+        let records = self.records(database);
+        if let Some(shard) = records.find(wanted.signature)? {
+            records.replace(wanted.signature, shard)?;
+        }
+        handles.remove(&wanted.signature);
+        guard.retire();
+        Ok(())
+    }
+
+    fn build(&self, build: &Build<'_>, update_seq: u64) -> Result<Built> {
+        self.check(build)?;
+        let _urgent = self.views.pace().begin(build.urgency);
+        let index = build.guard.handle().store();
+        // Read after the right to build was taken, so that the index is not ahead of it.
+        let view = build.database.read().map_err(ViewError::from)?;
+        let position = match index.position()? {
+            Some(bytes) => match Position::decode(&bytes)? {
+                Some(position) => position,
+                None => return Ok(Built::StartOver),
+            },
+            None => Position::default(),
+        };
+        if position.update_seq > 0 && position.purge_seq < ChangeSnapshot::purges_forgotten(&view)? {
+            return Ok(Built::StartOver);
+        }
+        if position.update_seq >= update_seq {
+            return Ok(Built::Done);
+        }
+        match index.writer()? {
+            Some(writer) => self.run_pass(build, &view, position, writer).map(|()| Built::Done),
+            None => Ok(Built::StartOver),
+        }
+    }
+
+    fn run_pass(&self, build: &Build<'_>, view: &ReadView, since: Position, writer: crate::Writer) -> Result<()> {
+        let Build { database, ddoc, wanted, indexes, .. } = *build;
+        let language = self.views.language(ddoc)?;
+        let total_changes = view.count_after(since.update_seq)?;
+        let kind = TaskKind::SearchIndexer {
+            database: database.name().to_owned(),
+            design_document: ddoc.id.to_string(),
+            index: wanted.name.to_string(),
+        };
+        let task = self.tasks.start(kind, total_changes);
+        let pass = Pass {
+            settings: self.views.settings(),
+            limits: self.views.limits(),
+            language: &language,
+            wanted,
+            layout: database.layout(),
+            database: view,
+            since,
+            pending: total_changes,
+            is_unhurried: build.urgency == Urgency::Background,
+            control: &|turn, bytes| self.rest_a_while(build, turn, bytes),
+            progress: &|done| task.update(done, total_changes),
+            say: &|about, message| self.say(database, ddoc, about, message),
+        };
+        let result = pass.run(writer);
+        if let Err(error @ SearchError::Index(Error::TypeConflict { .. })) = &result {
+            let seq = ChangeSnapshot::update_seq(view)?;
+            indexes.stuck.lock().insert(wanted.signature, (seq, error.clone()));
+        }
+        result
+    }
+
+    /// Lets a thread of a build rest, if it has to, and tells why it must not go on.
+    fn rest_a_while(&self, build: &Build<'_>, turn: &mut PaceTurn, bytes: u64) -> Result<()> {
+        let is_awaited = || build.guard.handle().activity().1 > 0;
+        if build.urgency == Urgency::Background {
+            self.views.pace().rest(turn, bytes, &|| is_awaited() || self.check(build).is_err());
+        }
+        self.check(build)
+    }
+
+    fn check(&self, build: &Build<'_>) -> Result<()> {
+        if self.databases.is_stopping() || build.indexes.stop.load(Ordering::Relaxed) {
+            return Err(ViewError::Stopped.into());
+        }
+        let control = self.views.control(build.database, &build.ddoc.id)?;
+        match control.cancels == build.cancels {
+            false => Err(ViewError::Cancelled.into()),
+            true if control.is_paused => Err(ViewError::Paused.into()),
+            true => Ok(()),
+        }
+    }
+
+    /// To be called when the builds of a design document were cancelled ([`settee_views::Views::cancel`]): the background
+    /// leaves its indexes alone, until somebody asks for them or their definitions change.
+    pub fn note_cancelled(&self, database: &Arc<Database>, ddoc: &DesignDocument) {
+        self.rest(database, ddoc, u64::MAX);
+    }
+
+    /// To be called when they were resumed.
+    pub fn note_resumed(&self, database: &Arc<Database>, ddoc: &DesignDocument) {
+        self.indexes_of(database).end_rest(&ddoc.id);
+    }
+
+    /// The number of changes that the search indexes of a design document are behind, if the background should see to them:
+    /// nobody builds them, and nobody said that they be left alone.
+    ///
+    /// # Errors
+    /// When storage failed.
+    pub fn lag(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<Option<u64>> {
+        let state = self.build_state(database, ddoc)?;
+        Ok((state.status == BuildStatus::Lagging).then_some(state.updates_pending))
+    }
+
+    /// The state of the builds of the search indexes of a design document.
+    ///
+    /// # Errors
+    /// When storage failed.
+    pub fn build_state(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<BuildState> {
+        let indexes = self.indexes_of(database);
+        let control = self.views.control(database, &ddoc.id)?;
+        let view = database.read().map_err(ViewError::from)?;
+        let current_seq = ChangeSnapshot::update_seq(&view)?;
+        let (mut is_building, mut waiting_clients, mut update_seq) = (false, 0, current_seq);
+        for wanted in SearchIndex::all(ddoc) {
+            let handle = self.handle(database, &wanted)?;
+            let (builds, waits) = handle.activity();
+            is_building |= builds;
+            waiting_clients += waits;
+            update_seq = update_seq.min(Position::of(handle.store())?.update_seq);
+        }
+        let rests = indexes.rests(&ddoc.id, signature_of_all(ddoc), self.clock().now_us());
+        let status = match () {
+            () if control.is_paused => BuildStatus::Paused,
+            () if is_building => BuildStatus::Building,
+            () if update_seq >= current_seq => BuildStatus::Current,
+            () if rests => BuildStatus::Resting,
+            () => BuildStatus::Lagging,
+        };
+        let updates_pending = view.count_after(update_seq)?;
+        let progress = self.progress(database, ddoc);
+        Ok(BuildState { status, update_seq, checkpoint_seq: None, updates_pending, waiting_clients, progress })
+    }
+
+    /// The progress of the oldest running pass over a search index of a design document.
+    fn progress(&self, database: &Database, ddoc: &DesignDocument) -> Option<(u64, u64, Option<u64>)> {
+        let task = self.tasks.list().into_iter().find(|task| match &task.kind {
+            TaskKind::SearchIndexer { database: name, design_document, .. } => {
+                *name == *database.name() && **design_document == *ddoc.id
+            }
+            TaskKind::Indexer { .. } | TaskKind::DatabaseCompaction { .. } => false,
+        })?;
+        Some((task.changes_done, task.total_changes, task.eta_s()))
+    }
+}

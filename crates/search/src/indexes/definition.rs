@@ -1,0 +1,106 @@
+//! [`SearchIndex`]: what an index is built by, and what it is keyed by: everything that decides its content, and nothing
+//! else. Equal definitions share an index, whatever design documents and names they have.
+
+use std::sync::Arc;
+
+use settee_design::{DesignDocument, SearchDefinition, SearchKind};
+use settee_model::json::{Json, Kind, Value};
+use settee_views::Signature;
+
+use super::fields::Form;
+use super::{Result, SearchError};
+use crate::{Analyzer, Analyzers, Definition, Dialect, Error};
+
+/// An index that a design document asks for.
+#[derive(Clone, Debug)]
+pub struct SearchIndex {
+    pub(super) signature: Signature,
+    pub(super) kind: SearchKind,
+    pub(super) form: Form,
+    pub(super) name: Arc<str>,
+    pub(super) function: Arc<str>,
+    pub(super) definition: Definition,
+}
+
+/// The analyzer of fields that name none.
+const STANDARD: &str = "\"standard\"";
+
+impl SearchIndex {
+    /// The index `name` of a design document.
+    pub(super) fn find(ddoc: &DesignDocument, kind: SearchKind, name: &str) -> Result<Self> {
+        let search = ddoc.search(kind, name).ok_or_else(|| SearchError::MissingIndex(name.to_owned()))?;
+        Self::new(ddoc, search)
+    }
+
+    /// All that make sense, each once.
+    pub(super) fn all(ddoc: &DesignDocument) -> Vec<Self> {
+        let mut all: Vec<Self> = Vec::new();
+        for index in ddoc.searches.iter().filter_map(|search| Self::new(ddoc, search).ok()) {
+            if all.iter().all(|known| known.signature != index.signature) {
+                all.push(index);
+            }
+        }
+        all
+    }
+
+    fn new(ddoc: &DesignDocument, search: &SearchDefinition) -> Result<Self> {
+        let SearchDefinition { kind, name, index, is_declared, analyzer, field_analyzers } = search;
+        let form = if *is_declared { Form::Declared } else { Form::Called(*kind) };
+        let function = index.clone().ok_or_else(|| SearchError::NoFunction(name.to_string()))?;
+        let dialect = dialect(*kind);
+        let analyzer = analyzer.as_deref().unwrap_or(STANDARD);
+        let field_analyzers = field_analyzers.as_deref().unwrap_or("{}");
+        let signature = Signature::of(
+            ["search", kind.member(), &*ddoc.language, &*function, analyzer, field_analyzers].map(str::as_bytes),
+        );
+        let analyzers = analyzers(dialect, form, json(analyzer).value(), json(field_analyzers).value())?;
+        let definition = Definition { dialect, analyzers };
+        Ok(Self { signature, kind: *kind, form, name: Arc::clone(name), function, definition })
+    }
+}
+
+fn dialect(kind: SearchKind) -> Dialect {
+    match kind {
+        SearchKind::Nouveau => Dialect::Nouveau,
+        SearchKind::Clouseau => Dialect::Clouseau,
+    }
+}
+
+fn json(text: &str) -> Json {
+    Json::trusted(text.as_bytes().to_vec())
+}
+
+fn analyzers(dialect: Dialect, form: Form, analyzer: Value<'_>, fields: Value<'_>) -> Result<Analyzers, Error> {
+    let may_differ = dialect == Dialect::Clouseau || form == Form::Declared;
+    if may_differ && analyzer.get("name").is_some_and(|name| name.is_string("perfield")) {
+        let default = analyzer
+            .get("default")
+            .map_or_else(|| Analyzer::named(dialect, "standard", None), |default| analyzer_of(dialect, default))?;
+        return Ok(Analyzers { default, fields: by_field(dialect, analyzer.get("fields"))? });
+    }
+    Ok(Analyzers { default: analyzer_of(dialect, analyzer)?, fields: by_field(dialect, Some(fields))? })
+}
+
+fn by_field(dialect: Dialect, fields: Option<Value<'_>>) -> Result<Vec<(String, Analyzer)>, Error> {
+    let fields = fields.into_iter().flat_map(Value::members);
+    fields.map(|(name, analyzer)| Ok((name.to_text(), analyzer_of(dialect, analyzer)?))).collect()
+}
+
+/// An analyzer: its name, or in older indexes an object with its name and perhaps its stop words.
+///
+/// # Errors
+/// When there is none of this name.
+pub fn analyzer_of(dialect: Dialect, analyzer: Value<'_>) -> Result<Analyzer, Error> {
+    if let Some(name) = analyzer.as_str() {
+        return Analyzer::named(dialect, &name, None);
+    }
+    let name = analyzer.get("name").and_then(Value::as_str).filter(|_| dialect == Dialect::Clouseau);
+    let Some(name) = name else {
+        let text = String::from_utf8_lossy(analyzer.raw()).into_owned();
+        return Err(Error::BadRequest(format!("{text} is not a valid analyzer")));
+    };
+    let words = analyzer.get("stopwords").filter(|words| words.kind() == Kind::Array);
+    let words: Option<Vec<String>> =
+        words.map(|words| words.elements().filter_map(Value::as_str).map(std::borrow::Cow::into_owned).collect());
+    Analyzer::named(dialect, &name, words.as_deref())
+}

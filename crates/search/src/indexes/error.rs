@@ -1,0 +1,49 @@
+//! [`SearchError`]: why a search gave no answer.
+
+use settee_design::{CompileError, RunError};
+use settee_views::{Abandoned, ViewError};
+
+use crate::Error;
+
+/// Why a search gave no answer. A failed build gives the same error to everybody who waited for it.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum SearchError {
+    /// The design document has no index of this name. CouchDB: 404 `not_found`, with this text.
+    #[error("{0} not found.")]
+    MissingIndex(String),
+    /// The definition has no function. CouchDB: 400 `invalid_design_doc`, with this text.
+    #[error("index `{0}` must have parameter `index`")]
+    NoFunction(String),
+    /// The index or the query.
+    #[error(transparent)]
+    Index(#[from] Error),
+    /// Bringing the index up to date.
+    #[error(transparent)]
+    Build(#[from] ViewError),
+}
+
+impl SearchError {
+    /// Whether somebody ended the build, or has paused it.
+    #[must_use]
+    pub fn is_end(&self) -> bool {
+        matches!(self, Self::Build(ViewError::Stopped | ViewError::Paused | ViewError::Cancelled))
+    }
+}
+
+impl From<Abandoned> for SearchError {
+    fn from(abandoned: Abandoned) -> Self {
+        Self::Build(abandoned.into())
+    }
+}
+
+impl From<CompileError> for SearchError {
+    fn from(error: CompileError) -> Self {
+        Self::Build(error.into())
+    }
+}
+
+impl From<RunError> for SearchError {
+    fn from(error: RunError) -> Self {
+        Self::Build(error.into())
+    }
+}

@@ -1,0 +1,210 @@
+//! [`Searches`]: the one door to the search indexes of design documents. Finds an index, has it brought up to date, and
+//! hands it out to be asked.
+//!
+//! What an index function yields is known by `settee_design`, the way there by `settee_views`: the source of changes, the
+//! pace, who builds and who waits are those of views, and so is what administrators say to builds. What an index does with
+//! fields and queries is not known here.
+
+mod build;
+mod definition;
+mod error;
+mod fields;
+mod garbage;
+mod pass;
+mod position;
+mod state;
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests;
+
+use std::sync::Arc;
+
+use settee_database::Database;
+use settee_database::tasks::Tasks;
+use settee_design::{DesignDocument, SearchKind};
+use settee_views::{About, Clock, IndexRecords, LogLine, Signature, Tokens, Urgency, ViewError, Views};
+
+use self::position::Position;
+use self::state::{Databases, Indexes, SearchHandle};
+use crate::{Cache, Index};
+
+pub use self::definition::{SearchIndex, analyzer_of};
+pub use self::error::SearchError;
+
+type Result<T, E = SearchError> = std::result::Result<T, E>;
+
+/// Whether an index is brought up to date before it is asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Freshness {
+    /// It is.
+    #[default]
+    Current,
+    /// It answers as it is.
+    Any,
+}
+
+/// The state of an index, for `_nouveau_info` and `_search_info`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SearchInfo {
+    /// The same for equal definitions.
+    pub signature: String,
+    /// The update sequence that it has reached.
+    pub update_seq: u64,
+    /// The purge that it has seen.
+    pub purge_seq: u64,
+    /// The number of documents in it.
+    pub docs: u64,
+    /// The number of those that are gone, and take room.
+    pub deleted_docs: u64,
+    /// Bytes on disk, about.
+    pub disk_bytes: u64,
+}
+
+/// The search indexes of all databases of a catalog.
+pub struct Searches {
+    views: Arc<Views>,
+    tasks: Tasks,
+    log: settee_views::Log,
+    tokens: Arc<Tokens>,
+    cache: Arc<Cache>,
+    databases: Databases,
+}
+
+impl Searches {
+    /// Searches of the databases that `views` has. Segments may take `cache_bytes` of memory, `seed` is a random number.
+    #[must_use]
+    pub fn new(views: Arc<Views>, tasks: Tasks, log: settee_views::Log, cache_bytes: usize, seed: u64) -> Self {
+        let (tokens, cache) = (Arc::new(Tokens::new(seed)), Arc::new(Cache::new(cache_bytes)));
+        Self { views, tasks, log, tokens, cache, databases: Databases::default() }
+    }
+
+    /// The index `name` of `ddoc`. Blocks while it is brought up to date.
+    ///
+    /// # Errors
+    /// When there is no such index, its definition makes no sense, or it could not be brought up to date.
+    pub fn open(
+        &self,
+        database: &Arc<Database>,
+        ddoc: &DesignDocument,
+        kind: SearchKind,
+        name: &str,
+        freshness: Freshness,
+    ) -> Result<Index> {
+        let wanted = SearchIndex::find(ddoc, kind, name)?;
+        let update_seq = match freshness {
+            Freshness::Current => database.read().map_err(ViewError::from)?.update_seq().map_err(ViewError::from)?,
+            Freshness::Any => 0,
+        };
+        loop {
+            let handle = self.handle(database, &wanted)?;
+            let position = Position::of(handle.store())?;
+            if position.update_seq >= update_seq {
+                return Ok(handle.store().clone());
+            }
+            self.advance(database, ddoc, &wanted, update_seq, Urgency::Client)?;
+        }
+    }
+
+    /// Brings all search indexes of a design document up to date. Definitions that make no sense are passed over.
+    ///
+    /// # Errors
+    /// When a function or storage failed, or when it was ended early.
+    pub fn update(&self, database: &Arc<Database>, ddoc: &DesignDocument, urgency: Urgency) -> Result<()> {
+        let result = self.try_update(database, ddoc, urgency);
+        match &result {
+            Ok(()) => self.databases.of(database.shard()).end_rest(&ddoc.id),
+            Err(error) if error.is_end() => {}
+            Err(_) => self.rest(database, ddoc, self.clock().now_us().saturating_add(REST_US)),
+        }
+        result
+    }
+
+    fn try_update(&self, database: &Arc<Database>, ddoc: &DesignDocument, urgency: Urgency) -> Result<()> {
+        let update_seq = database.read().map_err(ViewError::from)?.update_seq().map_err(ViewError::from)?;
+        for wanted in SearchIndex::all(ddoc) {
+            while Position::of(self.handle(database, &wanted)?.store())?.update_seq < update_seq {
+                self.advance(database, ddoc, &wanted, update_seq, urgency)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The state of an index.
+    ///
+    /// # Errors
+    /// When there is no such index, or storage failed.
+    pub fn info(
+        &self,
+        database: &Arc<Database>,
+        ddoc: &DesignDocument,
+        kind: SearchKind,
+        name: &str,
+    ) -> Result<SearchInfo> {
+        let wanted = SearchIndex::find(ddoc, kind, name)?;
+        let handle = self.handle(database, &wanted)?;
+        let Position { update_seq, purge_seq } = Position::of(handle.store())?;
+        let info = handle.store().info()?;
+        Ok(SearchInfo {
+            signature: wanted.signature.to_string(),
+            update_seq,
+            purge_seq,
+            docs: info.docs,
+            deleted_docs: info.deleted_docs,
+            disk_bytes: info.disk_bytes,
+        })
+    }
+
+    /// Ends all work on indexes, for the end of the server. What was not finished is done again later.
+    pub fn stop(&self) {
+        self.databases.stop_and_wait();
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.views.settings().clock
+    }
+
+    fn records<'a>(&'a self, database: &'a Arc<Database>) -> IndexRecords<'a> {
+        IndexRecords { catalog: self.views.catalog(), database, family: settee_views::Family::Searches }
+    }
+
+    fn handle(&self, database: &Arc<Database>, wanted: &SearchIndex) -> Result<Arc<SearchHandle>> {
+        let indexes = self.databases.of(database.shard());
+        let now_us = self.clock().now_us();
+        let mut handles = indexes.handles.lock();
+        if let Some(handle) = handles.get(&wanted.signature) {
+            handle.use_at(now_us);
+            return Ok(Arc::clone(handle));
+        }
+        let shard = self.records(database).add(wanted.signature)?;
+        let tokens = Arc::clone(&self.tokens);
+        let engine = Arc::clone(self.views.catalog().engine());
+        let definition = wanted.definition.clone();
+        let index = Index::new(engine, shard, definition, Arc::new(move || tokens.next()), Arc::clone(&self.cache));
+        let handle = Arc::new(SearchHandle::new(index));
+        handle.use_at(now_us);
+        handles.insert(wanted.signature, Arc::clone(&handle));
+        Ok(handle)
+    }
+
+    /// Leaves the indexes of a design document alone in the background until then.
+    fn rest(&self, database: &Arc<Database>, ddoc: &DesignDocument, until_us: u64) {
+        self.databases.of(database.shard()).rest(&ddoc.id, signature_of_all(ddoc), until_us);
+    }
+
+    fn say(&self, database: &Database, ddoc: &DesignDocument, about: About<'_>, message: &str) {
+        (self.log)(&LogLine { database: database.name(), design_document: &ddoc.id, about, message });
+    }
+
+    fn indexes_of(&self, database: &Database) -> Arc<Indexes> {
+        self.databases.of(database.shard())
+    }
+}
+
+/// A build that failed is not tried again in the background for so long.
+const REST_US: u64 = 60_000_000;
+
+/// The signature of all search indexes of a design document.
+fn signature_of_all(ddoc: &DesignDocument) -> Signature {
+    let signatures: Vec<String> = SearchIndex::all(ddoc).iter().map(|index| index.signature.to_string()).collect();
+    Signature::of(signatures.iter().map(String::as_bytes))
+}

@@ -1,0 +1,290 @@
+//! [`Pass`]: takes an index through the changes since its last commit, once.
+//!
+//! Threads take batches of documents from one scan, have the index function run on them, and hand the fields to the one
+//! writer. From time to time everything that was taken is committed together with how far that is: after a crash the index
+//! goes on from there.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use settee_database::Layout;
+use settee_design::{DesignOptions, Emissions, Language, Limits, MapSource, Program};
+use settee_model::partition;
+use settee_views::{About, ChangeBatch, ChangeSnapshot, Changes, Fill, PaceTurn, Settings, ViewError};
+
+use super::definition::SearchIndex;
+use super::fields::field;
+use super::position::Position;
+use super::{Result, SearchError};
+use crate::{Error, Field, Writer};
+
+/// Changes that one thread maps faster than a second one is made ready.
+const CHANGES_PER_THREAD: u64 = 200;
+
+/// The documents that the function of an index sees, and what is to be known of it.
+pub(super) struct Pass<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) limits: Limits,
+    pub(super) language: &'a Arc<dyn Language>,
+    pub(super) wanted: &'a SearchIndex,
+    pub(super) layout: Layout,
+    pub(super) database: &'a dyn ChangeSnapshot,
+    /// Where the index stands.
+    pub(super) since: Position,
+    /// How many changes it is behind.
+    pub(super) pending: u64,
+    /// Whether there is time afterwards to make fewer segments of many.
+    pub(super) is_unhurried: bool,
+    /// Called between batches, with the bytes of the last one: may wait, and says why the work must end early. What is done
+    /// by then is kept, unless the reason is [`ViewError::Cancelled`].
+    pub(super) control: &'a (dyn Fn(&mut PaceTurn, u64) -> Result<()> + Sync),
+    /// Told how many changes are done.
+    pub(super) progress: &'a (dyn Fn(u64) + Sync),
+    /// Told what functions threw and logged, and what runs them.
+    pub(super) say: &'a (dyn Fn(About<'_>, &str) + Sync),
+}
+
+/// The scan that the threads share.
+struct Scan<'a> {
+    changes: Box<dyn Changes + 'a>,
+    /// When the round ends at the latest; absent before its first batch, so that each round has one.
+    ends_us: Option<u64>,
+    last_seq: u64,
+    fill: Fill,
+    /// Why the work must end early.
+    interrupted: Option<SearchError>,
+}
+
+/// Maps documents on one thread.
+struct Worker {
+    program: Box<dyn Program>,
+    turn: PaceTurn,
+    batch: ChangeBatch,
+    emissions: Emissions,
+}
+
+impl Pass<'_> {
+    /// Brings the index to the update sequence of the database snapshot.
+    pub(super) fn run(&self, writer: Writer) -> Result<()> {
+        let current = Position { update_seq: self.database.update_seq()?, purge_seq: self.database.purge_seq()? };
+        let Position { update_seq: since, purge_seq } = self.since;
+        // Before the first change there was nothing that a purge could have taken.
+        let purged_since = if since == 0 { current.purge_seq } else { purge_seq };
+        let threads = self.pending.div_ceil(CHANGES_PER_THREAD).clamp(1, self.settings.threads.max(1) as u64);
+        let mut workers = (0..threads).map(|_| self.worker()).collect::<Result<Vec<_>>>()?;
+        self.remark_on_engine(&workers[0]);
+        let writer = Mutex::new(writer);
+        let mut scan = Scan {
+            changes: self.database.changes(since, purged_since, self.pending)?,
+            ends_us: None,
+            last_seq: since,
+            fill: Fill::Full,
+            interrupted: None,
+        };
+        let done = AtomicU64::new(0);
+        loop {
+            scan.ends_us = None;
+            scan = self.round(scan, &mut workers, &writer, &done)?;
+            let interrupted = scan.interrupted.take();
+            if matches!(interrupted, Some(SearchError::Build(ViewError::Cancelled))) {
+                return Err(ViewError::Cancelled.into());
+            }
+            workers.iter_mut().for_each(|worker| self.remark_on_bail_outs(worker));
+            let is_over = scan.fill == Fill::End;
+            let reached = Position { update_seq: scan.last_seq, purge_seq: purged_since };
+            writer.lock().commit(&(if is_over { current } else { reached }).encode())?;
+            match interrupted {
+                Some(reason) => return Err(reason),
+                None if is_over => return self.merge(&mut workers[0].turn, writer.into_inner()),
+                None => {}
+            }
+        }
+    }
+
+    /// Searches go on meanwhile, and see the same.
+    fn merge(&self, turn: &mut PaceTurn, mut writer: Writer) -> Result<()> {
+        while self.is_unhurried && writer.merge()? {
+            (self.control)(turn, 0)?;
+        }
+        Ok(())
+    }
+
+    fn worker(&self) -> Result<Worker> {
+        let source = MapSource { functions: vec![Arc::clone(&self.wanted.function)], library: None };
+        let program = self.language.index_program(self.wanted.kind, &source, self.limits)?;
+        let (turn, emissions) = Default::default();
+        // CouchDB shows map functions of views what conflicts a document has, and index functions not.
+        let batch = ChangeBatch { hides_conflicts: true, ..ChangeBatch::default() };
+        Ok(Worker { program, turn, batch, emissions })
+    }
+
+    fn remark_on_engine(&self, worker: &Worker) {
+        if let Some((name, reason)) = worker.program.engine(0).and_then(|engine| Some((engine.name, engine.reason?))) {
+            let index = &self.wanted.name;
+            (self.say)(About::Engine, &format!("the function of the search index {index} is run by {name}: {reason}"));
+        }
+    }
+
+    fn remark_on_bail_outs(&self, worker: &mut Worker) {
+        for counted in worker.program.take_bail_outs() {
+            let (index, documents, reason) = (&self.wanted.name, counted.documents, counted.reason);
+            let line = format!("the engine of the search index {index} bailed out on {documents} documents: {reason}");
+            (self.say)(About::Engine, &line);
+        }
+    }
+
+    /// Maps documents on all threads until the round or the scan is at its end.
+    fn round<'s>(
+        &self,
+        scan: Scan<'s>,
+        workers: &mut [Worker],
+        writer: &Mutex<Writer>,
+        done: &AtomicU64,
+    ) -> Result<Scan<'s>> {
+        let scan = Mutex::new(scan);
+        let failed = AtomicBool::new(false);
+        let work = |worker: &mut Worker| {
+            let result = self.map_batches(worker, &scan, writer, &failed, done);
+            failed.fetch_or(result.is_err(), Ordering::Relaxed);
+            result
+        };
+        let (first, others) = workers.split_first_mut().expect("there is at least one worker");
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = others.iter_mut().map(|worker| scope.spawn(|| work(worker))).collect();
+            let first = work(first);
+            threads.into_iter().fold(first, |result, thread| {
+                result.and(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            })
+        })?;
+        Ok(scan.into_inner())
+    }
+
+    fn map_batches(
+        &self,
+        worker: &mut Worker,
+        scan: &Mutex<Scan<'_>>,
+        writer: &Mutex<Writer>,
+        failed: &AtomicBool,
+        done: &AtomicU64,
+    ) -> Result<()> {
+        while !failed.load(Ordering::Relaxed) {
+            // Asked before changes are taken: what was taken is mapped.
+            let bytes = worker.batch.documents.size_bytes() as u64;
+            if let Err(reason) = (self.control)(&mut worker.turn, bytes) {
+                scan.lock().interrupted = Some(reason);
+            }
+            if !scan.lock().fill_batch(&mut worker.batch, self.settings)? {
+                break;
+            }
+            self.map(worker, writer)?;
+            let changes = worker.batch.changes;
+            (self.progress)(done.fetch_add(changes, Ordering::Relaxed) + changes);
+        }
+        Ok(())
+    }
+
+    fn map(&self, worker: &mut Worker, writer: &Mutex<Writer>) -> Result<()> {
+        let Worker { program, batch, emissions, .. } = worker;
+        let mut keeping = Keeping { pass: self, batch, writer, has_fields: vec![false; batch.documents.len()] };
+        emissions.clear();
+        if !batch.documents.is_empty() {
+            let mut kept = Ok(());
+            let mapped = program.map_in_parts(&batch.documents, emissions, &mut |part| {
+                kept = keeping.keep(part);
+                part.clear();
+                if kept.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            });
+            kept?;
+            mapped?;
+            keeping.keep(emissions)?;
+        }
+        keeping.remove_others()
+    }
+}
+
+/// The fields of a batch on their way into the index.
+struct Keeping<'a> {
+    pass: &'a Pass<'a>,
+    batch: &'a ChangeBatch,
+    writer: &'a Mutex<Writer>,
+    /// The documents, by their places, that the index has fields of.
+    has_fields: Vec<bool>,
+}
+
+impl Keeping<'_> {
+    /// Keeps a part of what was yielded. All of a document comes together.
+    fn keep(&mut self, part: &Emissions) -> Result<()> {
+        let Self { pass, batch, .. } = *self;
+        for failure in &part.failures {
+            let id = batch.documents.get(failure.document as usize).id;
+            (pass.say)(About::Failure(id), &failure.message);
+        }
+        part.log.iter().for_each(|line| (pass.say)(About::Message, line));
+        let mut rows = part.rows().peekable();
+        while let Some(document) = rows.peek().map(|row| row.document) {
+            let of_document = std::iter::from_fn(|| rows.next_if(|row| row.document == document));
+            // All are taken, also where one of them is refused.
+            let fields: Vec<Result<Field, String>> = of_document.map(|row| field(pass.wanted.form, row)).collect();
+            self.keep_document(document as usize, fields.into_iter().collect())?;
+        }
+        Ok(())
+    }
+
+    /// A document that no index takes is not in it, as if its function had thrown.
+    fn keep_document(&mut self, document: usize, fields: Result<Vec<Field>, String>) -> Result<()> {
+        let Self { pass, batch, writer, .. } = *self;
+        let id = batch.documents.get(document).id;
+        let partition = match pass.layout {
+            Layout::Partitioned => Some(partition::split(id).map_or("", |(partition, _)| partition)),
+            Layout::Whole => None,
+        };
+        let refused = match fields {
+            Ok(fields) => match writer.lock().update(id, partition, fields) {
+                Ok(()) => None,
+                Err(Error::BadField(reason)) => Some(reason),
+                Err(error) => return Err(error.into()),
+            },
+            Err(reason) => Some(reason),
+        };
+        self.has_fields[document] = refused.is_none();
+        if let Some(reason) = refused {
+            (pass.say)(About::Failure(id), &reason);
+        }
+        Ok(())
+    }
+
+    /// Removes the documents that yielded nothing, and those that are gone. A new index has nothing of them.
+    fn remove_others(self) -> Result<()> {
+        let Self { pass, batch, writer, has_fields } = self;
+        if pass.since.update_seq == 0 {
+            return Ok(());
+        }
+        let without = batch.documents.iter().zip(has_fields).filter(|(_, has)| !has).map(|(document, _)| document.id);
+        let mut writer = writer.lock();
+        for id in without.chain(batch.removed.iter().map(String::as_str)) {
+            writer.delete(id)?;
+        }
+        Ok(())
+    }
+}
+
+impl Scan<'_> {
+    /// Whether there is anything in the batch now.
+    fn fill_batch(&mut self, batch: &mut ChangeBatch, settings: &Settings) -> Result<bool> {
+        batch.clear();
+        let now_us = settings.clock.now_us();
+        let is_over = self.ends_us.is_some_and(|ends_us| now_us > ends_us);
+        if self.fill == Fill::End || self.interrupted.is_some() || is_over {
+            return Ok(false);
+        }
+        let interval_us = settings.checkpoint_interval_ms.saturating_mul(1000);
+        self.ends_us.get_or_insert(now_us.saturating_add(interval_us));
+        self.fill = self.changes.fill(batch, DesignOptions::default())?;
+        if batch.changes > 0 {
+            self.last_seq = batch.last_seq;
+        }
+        Ok(batch.changes > 0)
+    }
+}

@@ -1,0 +1,40 @@
+//! [`Position`]: how far an index is, as it is committed with its segments.
+
+use crate::{Error, Index};
+
+/// Changes when the same documents make other fields, or fields other terms; an index of another format is built anew.
+const FORMAT: u8 = 1;
+
+/// The state of the database that an index shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Position {
+    pub(super) update_seq: u64,
+    /// Purges up to this one are seen as well.
+    pub(super) purge_seq: u64,
+}
+
+impl Position {
+    /// That of an index. One that was never committed to shows the database before its first change.
+    pub(super) fn of(index: &Index) -> Result<Self, Error> {
+        Ok(index.position()?.map_or(Ok(None), |bytes| Self::decode(&bytes))?.unwrap_or_default())
+    }
+
+    pub(super) fn encode(self) -> Vec<u8> {
+        [&[FORMAT][..], &self.update_seq.to_be_bytes(), &self.purge_seq.to_be_bytes()].concat()
+    }
+
+    /// `None` if it was written by another format.
+    pub(super) fn decode(bytes: &[u8]) -> Result<Option<Self>, Error> {
+        let number = |bytes: &[u8]| bytes.try_into().map(u64::from_be_bytes).ok();
+        match bytes.split_first() {
+            Some((&FORMAT, numbers)) if numbers.len() == 16 => {
+                let (update_seq, purge_seq) = numbers.split_at(8);
+                Ok(number(update_seq)
+                    .zip(number(purge_seq))
+                    .map(|(update_seq, purge_seq)| Self { update_seq, purge_seq }))
+            }
+            Some((&FORMAT, _)) | None => Err(Error::Corrupt("position".to_owned())),
+            Some(_) => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Text search: what Lucene does for CouchDB, on `tantivy`, over the storage interface.
+//!
+//! An [`Index`] lives in a shard of its own. A [`Writer`] takes the [`Field`]s of documents and commits them together with a
+//! position that it does not understand, so an index is never ahead of or behind what it says. A query is text that
+//! [`Index::parse`] or [`Index::parse_classic`] reads by one of Lucene's two grammars, or a [`Query`] built by the caller; a
+//! [`Request`] asks for hits, counts and groups, an [`Answer`] tells them.
+//!
+//! That much knows nothing of documents. [`Searches`] does: it finds the search indexes of design documents, has their
+//! functions run, and sees to when an index is brought up to date and when it is removed. HTTP is not known here.
+
+mod analysis;
+mod answer;
+mod error;
+mod field;
+mod index;
+mod indexes;
+mod query;
+mod request;
+mod search;
+mod store;
+mod syntax;
+
+pub use analysis::{Analyzer, Analyzers, Dialect};
+pub use answer::{Answer, Group, Highlight, Hit, OrderValue, Relation};
+pub use error::{Error, Result};
+pub use field::{Field, FieldKind, FieldOptions, FieldValue, MAX_FIELDS, MAX_TERM_BYTES, StoredValue, check_name};
+pub use index::{Definition, Index, Info, Writer};
+pub use indexes::{Freshness, SearchError, SearchIndex, SearchInfo, Searches, analyzer_of};
+pub use query::{Boolean, Interval, Query, Relative};
+pub use request::{
+    DEFAULT_LIMIT, DEFAULT_TOP_N, Grouping, Highlighting, MAX_LIMIT, MAX_TOP_N, Range, Request, Sort, SortBy,
+};
+pub use store::{Cache, NewToken};
+pub use syntax::Locale;

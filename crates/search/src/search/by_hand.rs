@@ -1,0 +1,79 @@
+//! [`ByHand`]: a query of `tantivy` whose matches in a segment are found all at once, by a function.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tantivy::query::{EnableScoring, Explanation, Query, Scorer, Weight};
+use tantivy::{DocId, DocSet, Score, SegmentReader, TERMINATED, TantivyError};
+
+/// Finds the documents of a segment and how well they match, in the order of documents.
+pub(super) type Find = dyn Fn(&SegmentReader) -> tantivy::Result<Vec<(DocId, Score)>> + Send + Sync;
+
+/// A query that a function answers.
+#[derive(Clone)]
+pub(super) struct ByHand {
+    find: Arc<Find>,
+}
+
+impl ByHand {
+    pub(super) fn new(
+        find: impl Fn(&SegmentReader) -> tantivy::Result<Vec<(DocId, Score)>> + Send + Sync + 'static,
+    ) -> Self {
+        Self { find: Arc::new(find) }
+    }
+}
+
+impl fmt::Debug for ByHand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ByHand")
+    }
+}
+
+impl Query for ByHand {
+    fn weight(&self, _: EnableScoring<'_>) -> tantivy::Result<Box<dyn Weight>> {
+        Ok(Box::new(self.clone()))
+    }
+}
+
+impl Weight for ByHand {
+    fn scorer(&self, reader: &SegmentReader, boost: Score) -> tantivy::Result<Box<dyn Scorer>> {
+        Ok(Box::new(Found { docs: (self.find)(reader)?, at: 0, boost }))
+    }
+
+    fn explain(&self, _: &SegmentReader, _: DocId) -> tantivy::Result<Explanation> {
+        Err(TantivyError::InvalidArgument("nothing is explained".to_owned()))
+    }
+}
+
+struct Found {
+    docs: Vec<(DocId, Score)>,
+    at: usize,
+    boost: Score,
+}
+
+impl DocSet for Found {
+    fn advance(&mut self) -> DocId {
+        self.at += 1;
+        self.doc()
+    }
+
+    fn seek(&mut self, target: DocId) -> DocId {
+        let rest = self.docs.get(self.at..).unwrap_or_default();
+        self.at += rest.partition_point(|(doc, _)| *doc < target);
+        self.doc()
+    }
+
+    fn doc(&self) -> DocId {
+        self.docs.get(self.at).map_or(TERMINATED, |(doc, _)| *doc)
+    }
+
+    fn size_hint(&self) -> u32 {
+        u32::try_from(self.docs.len()).unwrap_or(u32::MAX)
+    }
+}
+
+impl Scorer for Found {
+    fn score(&mut self) -> Score {
+        self.docs.get(self.at).map_or(0.0, |(_, score)| score * self.boost)
+    }
+}

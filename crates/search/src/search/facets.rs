@@ -1,0 +1,171 @@
+//! Counts of the values of fields among all hits, and of numbers in ranges.
+
+use std::collections::HashMap;
+
+use tantivy::columnar::{Cardinality, Column, StrColumn};
+use tantivy::{DocId, SegmentReader};
+
+use super::order;
+use crate::error::{Error, Result};
+use crate::index::Reader;
+use crate::request::{Range, Request};
+use crate::store::SlotKind;
+
+/// The greatest number of fields that are counted at once, and of ranges.
+const MAX_FACETS: usize = 100;
+const MAX_RANGES: usize = 1_000;
+
+/// Values, most frequent first.
+type Counted = Vec<(String, Vec<(String, u64)>)>;
+
+/// What was counted so far.
+pub(super) struct Facets<'a> {
+    request: &'a Request,
+    /// The columns of the counted fields; `None` for those that no document has.
+    columns: Vec<Option<String>>,
+    counts: Vec<HashMap<String, u64>>,
+    numbers: Vec<Option<String>>,
+    ranges: Vec<Vec<u64>>,
+}
+
+/// What is counted in a segment.
+pub(super) struct OfSegment<'a> {
+    strings: Vec<(usize, StrColumn, Vec<u64>)>,
+    numbers: Vec<Numbers<'a>>,
+    ords: Vec<u64>,
+}
+
+/// The numbers of a field, and how many documents have one in which range.
+struct Numbers<'a> {
+    at: usize,
+    column: Column<f64>,
+    ranges: &'a [Range],
+    counts: Vec<u64>,
+}
+
+impl<'a> Facets<'a> {
+    pub(super) fn new(reader: &Reader, request: &'a Request) -> Result<Self> {
+        let ranges: usize = request.ranges.iter().map(|(_, ranges)| ranges.len()).sum();
+        if request.counts.len() > MAX_FACETS || request.ranges.len() > MAX_FACETS || ranges > MAX_RANGES {
+            return Err(Error::bad_request(format!("at most {MAX_FACETS} fields are counted, in {MAX_RANGES} ranges")));
+        }
+        let columns = request.counts.iter().map(|field| order::countable(reader, field)).collect::<Result<Vec<_>>>()?;
+        let numbers = request.ranges.iter().map(|(field, _)| numbers(reader, field)).collect::<Result<Vec<_>>>()?;
+        Ok(Self {
+            request,
+            counts: vec![HashMap::new(); columns.len()],
+            columns,
+            numbers,
+            ranges: request.ranges.iter().map(|(_, ranges)| vec![0; ranges.len()]).collect(),
+        })
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.columns.is_empty() && self.numbers.is_empty()
+    }
+
+    pub(super) fn open(&self, segment: &SegmentReader) -> Result<OfSegment<'a>> {
+        let mut opened = OfSegment { strings: Vec::new(), numbers: Vec::new(), ords: Vec::new() };
+        for (at, name) in self.columns.iter().enumerate() {
+            if let Some(name) = name
+                && let Some(column) = segment.fast_fields().str(name)?
+            {
+                let counts = vec![0; column.num_terms()];
+                opened.strings.push((at, column, counts));
+            }
+        }
+        for (at, name) in self.numbers.iter().enumerate() {
+            if let Some(name) = name
+                && let Some(column) = segment.fast_fields().column_opt(name)?
+            {
+                let ranges = self.request.ranges[at].1.as_slice();
+                opened.numbers.push(Numbers { at, column, ranges, counts: vec![0; ranges.len()] });
+            }
+        }
+        Ok(opened)
+    }
+
+    /// Adds what was counted in a segment.
+    pub(super) fn add(&mut self, segment: OfSegment<'_>) -> Result<()> {
+        for (at, column, counts) in segment.strings {
+            let into = &mut self.counts[at];
+            let ords: Vec<u64> = (0..).zip(&counts).filter(|(_, count)| **count > 0).map(|(ord, _)| ord).collect();
+            let mut counts = counts.iter().filter(|count| **count > 0);
+            let add = |text: &[u8]| {
+                let count = counts.next().copied().unwrap_or(0);
+                *into.entry(String::from_utf8_lossy(text).into_owned()).or_default() += count;
+            };
+            column.dictionary().sorted_ords_to_term_cb(&ords, add).map_err(Error::from_io)?;
+        }
+        for Numbers { at, counts, .. } in segment.numbers {
+            self.ranges[at].iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+        }
+        Ok(())
+    }
+
+    /// The counts and the ranges.
+    pub(super) fn finish(self) -> (Counted, Counted) {
+        let top = self.request.top_n.unwrap_or(usize::MAX);
+        let counts = self.request.counts.iter().zip(self.counts);
+        let counts = counts.map(|(field, counts)| (field.clone(), most_frequent(counts.into_iter().collect(), top)));
+        let ranges = self.request.ranges.iter().zip(self.ranges).map(|((field, ranges), counts)| {
+            let labels = ranges.iter().map(|range| range.label.clone());
+            let counted = labels.zip(counts).filter(|(_, count)| *count > 0).collect();
+            (field.clone(), most_frequent(counted, top))
+        });
+        (counts.collect(), ranges.collect())
+    }
+}
+
+impl OfSegment<'_> {
+    pub(super) fn count(&mut self, doc: DocId) {
+        for (_, column, counts) in &mut self.strings {
+            if column.ords().get_cardinality() == Cardinality::Multivalued {
+                // A value that a document has twice is still that of one document.
+                self.ords.clear();
+                self.ords.extend(column.term_ords(doc));
+                self.ords.sort_unstable();
+                self.ords.dedup();
+                self.ords.iter().for_each(|&ord| bump(counts, ord));
+            } else if let Some(ord) = column.ords().first(doc) {
+                bump(counts, ord);
+            }
+        }
+        for Numbers { column, ranges, counts, .. } in &mut self.numbers {
+            for (range, count) in ranges.iter().zip(counts) {
+                let is_in = column.values_for_doc(doc).any(|number| range.holds(number));
+                *count += u64::from(is_in);
+            }
+        }
+    }
+}
+
+fn bump(counts: &mut [u64], ord: u64) {
+    if let Some(count) = usize::try_from(ord).ok().and_then(|ord| counts.get_mut(ord)) {
+        *count += 1;
+    }
+}
+
+impl Range {
+    fn holds(&self, number: f64) -> bool {
+        std::ops::RangeBounds::contains(&(self.lower, self.upper), &number)
+    }
+}
+
+fn most_frequent(mut counts: Vec<(String, u64)>, top: usize) -> Vec<(String, u64)> {
+    counts.sort_by(|(one, one_count), (other, other_count)| other_count.cmp(one_count).then_with(|| one.cmp(other)));
+    counts.truncate(top);
+    counts
+}
+
+fn numbers(reader: &Reader, field: &str) -> Result<Option<String>> {
+    let layout = reader.layout();
+    match layout.numbers(field) {
+        Some(column) => Ok(Some(column)),
+        None if layout.kinds(field).next().is_none() => Ok(None),
+        None => {
+            let kind = layout.kinds(field).find_map(SlotKind::field_kind).map_or("STORED", crate::FieldKind::name);
+            Err(Error::bad_request(format!("can't make ranges of field {field}, which is of type {kind}")))
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Hits in groups by the value of a field.
+
+use std::collections::HashMap;
+
+use tantivy::columnar::StrColumn;
+use tantivy::{DocId, Score, SegmentReader};
+
+use super::Shower;
+use super::order::{self, Keys};
+use super::top::Candidate;
+use crate::answer::{Group, OrderValue};
+use crate::error::{Error, Result};
+use crate::index::Reader;
+use crate::request::{Grouping, Request, Sort};
+
+/// The greatest number of groups of an answer, and of hits of all of them.
+const MAX_GROUPS: usize = 10_000;
+
+/// The groups so far.
+pub(super) struct Groups<'a> {
+    grouping: &'a Grouping,
+    limit: usize,
+    column: Option<String>,
+    /// The order within groups, and of groups.
+    sorts: Vec<Sort>,
+    group_sorts: Vec<Sort>,
+    groups: HashMap<Option<String>, Growing>,
+}
+
+/// A group over segments.
+#[derive(Default)]
+struct Growing {
+    total: u64,
+    hits: Vec<Candidate>,
+    /// What the first of its hits in the order of groups has.
+    first: Option<Vec<OrderValue>>,
+}
+
+/// A group of a segment: its value, the number of its hits, the first of them, and what decides over its place.
+type Grown = (Option<String>, u64, Vec<Candidate>, Vec<OrderValue>);
+
+/// The groups of a segment.
+pub(super) struct OfSegment {
+    column: Option<StrColumn>,
+    keys: Keys,
+    group_keys: Keys,
+    limit: usize,
+    groups: HashMap<Option<u64>, Collecting>,
+}
+
+struct Collecting {
+    total: u64,
+    docs: Vec<(Vec<u64>, DocId, Score)>,
+    first: (Vec<u64>, DocId, Score),
+}
+
+impl<'a> Groups<'a> {
+    pub(super) fn new(reader: &Reader, request: &'a Request, sorts: &[Sort]) -> Result<Option<Self>> {
+        let Some(grouping) = &request.group else { return Ok(None) };
+        if grouping.limit > MAX_GROUPS {
+            return Err(Error::bad_request(format!("group_limit must be less than or equal to {MAX_GROUPS}")));
+        }
+        Ok(Some(Self {
+            grouping,
+            limit: request.limit,
+            column: order::countable(reader, &grouping.field)?,
+            sorts: sorts.to_vec(),
+            group_sorts: order::complete(&grouping.sort)?,
+            groups: HashMap::new(),
+        }))
+    }
+
+    pub(super) fn open(&self, reader: &Reader, segment: &SegmentReader) -> Result<OfSegment> {
+        let column = self.column.as_ref().map(|name| segment.fast_fields().str(name)).transpose()?.flatten();
+        Ok(OfSegment {
+            column,
+            keys: Keys::open(reader, segment, &self.sorts)?,
+            group_keys: Keys::open(reader, segment, &self.group_sorts)?,
+            limit: self.limit,
+            groups: HashMap::new(),
+        })
+    }
+
+    pub(super) fn add(&mut self, groups: Vec<Grown>) {
+        for (by, total, hits, first) in groups {
+            let group = self.groups.entry(by).or_default();
+            group.total += total;
+            group.hits.extend(hits);
+            let is_better =
+                group.first.as_ref().is_none_or(|old| order::compare(&self.group_sorts, &first, old).is_lt());
+            if is_better {
+                group.first = Some(first);
+            }
+            if group.hits.len() > self.limit {
+                group.hits.sort_by(|one, other| order::compare(&self.sorts, &one.order, &other.order));
+                group.hits.truncate(self.limit);
+            }
+        }
+    }
+
+    pub(super) fn finish(self, shower: &Shower<'_>) -> Result<Vec<Group>> {
+        let mut groups: Vec<_> = self.groups.into_iter().collect();
+        groups.sort_by(|(_, one), (_, other)| {
+            let first = |group: &Growing| group.first.clone().unwrap_or_default();
+            order::compare(&self.group_sorts, &first(one), &first(other))
+        });
+        groups.truncate(self.grouping.limit);
+        let finish = |(by, mut group): (Option<String>, Growing)| {
+            group.hits.sort_by(|one, other| order::compare(&self.sorts, &one.order, &other.order));
+            Ok(Group { by, total_hits: group.total, hits: shower.hits(group.hits)? })
+        };
+        groups.into_iter().map(finish).collect()
+    }
+}
+
+impl OfSegment {
+    pub(super) fn offer(&mut self, doc: DocId, score: Score) {
+        let by = self.column.as_ref().and_then(|column| column.term_ords(doc).min());
+        let first = self.group_keys.of(doc, score);
+        let group = self.groups.entry(by).or_insert_with(|| Collecting {
+            total: 0,
+            docs: Vec::new(),
+            first: (first.clone(), doc, score),
+        });
+        group.total += 1;
+        if first < group.first.0 {
+            group.first = (first, doc, score);
+        }
+        group.docs.push((self.keys.of(doc, score), doc, score));
+        // Twice as many as are wanted are kept, so that sorting is rare.
+        if group.docs.len() > 2 * self.limit.max(8) {
+            group.docs.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+            group.docs.truncate(self.limit);
+        }
+    }
+
+    /// The groups with their values.
+    pub(super) fn finish(self, segment: usize) -> Result<Vec<Grown>> {
+        let mut groups = Vec::with_capacity(self.groups.len());
+        for (by, mut group) in self.groups {
+            let by = match (by, &self.column) {
+                (Some(ord), Some(column)) => {
+                    let mut text = String::new();
+                    column.ord_to_str(ord, &mut text).map_err(Error::from_io)?;
+                    Some(text)
+                }
+                _ => None,
+            };
+            group.docs.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+            group.docs.truncate(self.limit);
+            let hits = group
+                .docs
+                .into_iter()
+                .map(|(_, doc, score)| Ok(Candidate { segment, doc, order: self.keys.values(doc, score)? }))
+                .collect::<Result<_>>()?;
+            let (_, doc, score) = group.first;
+            groups.push((by, group.total, hits, self.group_keys.values(doc, score)?));
+        }
+        Ok(groups)
+    }
+}

@@ -1,0 +1,238 @@
+//! Patterns of terms: wildcards and Lucene's regular expressions as those that the term dictionary is searched with, and the
+//! same for single words.
+
+use crate::error::{Error, Result};
+
+/// The longest pattern, in characters.
+const MAX_PATTERN_CHARS: usize = 1_000;
+
+/// The greatest number of numbers that an interval `<1-20>` of a regular expression stands for.
+const MAX_NUMBERS: u64 = 1_000;
+
+/// Any character, a line break too.
+const ANY: &str = "(?s:.)";
+
+fn push_literal(out: &mut String, c: char) {
+    if c.is_ascii_punctuation() {
+        out.push('\\');
+    }
+    out.push(c);
+}
+
+fn check(pattern: &str) -> Result<()> {
+    if pattern.chars().count() <= MAX_PATTERN_CHARS {
+        return Ok(());
+    }
+    Err(Error::TooLarge(format!("a pattern has at most {MAX_PATTERN_CHARS} characters")))
+}
+
+/// A pattern with `*` and `?` as a regular expression.
+pub(super) fn of_wildcard(pattern: &str) -> Result<String> {
+    check(pattern)?;
+    let mut out = String::new();
+    let mut chars = pattern.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '*' => {
+                out.push_str(ANY);
+                out.push('*');
+            }
+            '?' => out.push_str(ANY),
+            '\\' => push_literal(&mut out, chars.next().unwrap_or('\\')),
+            c => push_literal(&mut out, c),
+        }
+    }
+    Ok(out)
+}
+
+/// A regular expression of Lucene as one of Rust.
+pub(super) fn of_regex(pattern: &str) -> Result<String> {
+    check(pattern)?;
+    let mut out = String::new();
+    let mut rest = pattern.chars();
+    while let Some(c) = rest.next() {
+        match c {
+            '.' => out.push_str(ANY),
+            '@' => {
+                out.push_str(ANY);
+                out.push('*');
+            }
+            '#' => out.push_str("[^\\s\\S]"),
+            '*' | '+' | '?' | '|' | '(' | ')' | '{' | '}' => out.push(c),
+            '"' => {
+                for c in rest.by_ref().take_while(|&c| c != '"') {
+                    push_literal(&mut out, c);
+                }
+            }
+            '\\' => match rest.next() {
+                Some(class @ ('d' | 'D' | 'w' | 'W' | 's' | 'S')) => out.extend(['\\', class]),
+                Some(c) => push_literal(&mut out, c),
+                None => return Err(Error::bad_request(format!("unexpected end of the regular expression {pattern}"))),
+            },
+            '[' => push_class(&mut out, &mut rest),
+            '<' => push_numbers(&mut out, &mut rest, pattern)?,
+            '~' | '&' => {
+                return Err(Error::bad_request(format!("{c} is not supported in regular expressions: {pattern}")));
+            }
+            c => push_literal(&mut out, c),
+        }
+    }
+    Ok(out)
+}
+
+fn push_class(out: &mut String, rest: &mut std::str::Chars<'_>) {
+    out.push('[');
+    let mut is_first = true;
+    while let Some(c) = rest.next() {
+        match c {
+            '^' if is_first => out.push('^'),
+            ']' => break,
+            '-' => out.push('-'),
+            '\\' => match rest.next() {
+                Some(class @ ('d' | 'D' | 'w' | 'W' | 's' | 'S')) => out.extend(['\\', class]),
+                Some(c) => push_literal(out, c),
+                None => {}
+            },
+            c => push_literal(out, c),
+        }
+        is_first = false;
+    }
+    out.push(']');
+}
+
+fn push_numbers(out: &mut String, rest: &mut std::str::Chars<'_>, pattern: &str) -> Result<()> {
+    let interval: String = rest.by_ref().take_while(|&c| c != '>').collect();
+    let numbers =
+        interval.split_once('-').and_then(|(from, to)| Some((from.parse::<u64>().ok()?, to.parse::<u64>().ok()?)));
+    let Some((from, to)) = numbers.filter(|(from, to)| from <= to && to - from < MAX_NUMBERS) else {
+        return Err(Error::bad_request(format!("not an interval of numbers in the regular expression {pattern}")));
+    };
+    let all: Vec<_> = (from..=to).map(|number| number.to_string()).collect();
+    out.push_str(&format!("(0*({}))", all.join("|")));
+    Ok(())
+}
+
+/// Whether a word is like a pattern with `*` and `?`.
+pub(super) fn is_like(word: &str, pattern: &str) -> bool {
+    let mut parts = Vec::new();
+    let mut chars = pattern.chars();
+    while let Some(c) = chars.next() {
+        parts.push(match c {
+            '*' => None,
+            '?' => Some(None),
+            '\\' => Some(chars.next()),
+            c => Some(Some(c)),
+        });
+    }
+    let word: Vec<char> = word.chars().collect();
+    // The places that can be reached: a bit for each number of characters.
+    let mut reached = vec![false; word.len() + 1];
+    reached[0] = true;
+    for part in parts {
+        match part {
+            None => {
+                let first = reached.iter().position(|&is| is).unwrap_or(reached.len());
+                reached.iter_mut().skip(first).for_each(|is| *is = true);
+            }
+            Some(wanted) => {
+                for at in (0..word.len()).rev() {
+                    reached[at + 1] = reached[at] && wanted.is_none_or(|wanted| wanted == word[at]);
+                }
+                reached[0] = false;
+            }
+        }
+    }
+    reached[word.len()]
+}
+
+/// Whether so many edits lead from one word to another; exchanging neighbours is one.
+pub(super) fn is_near(word: &str, other: &str, edits: usize) -> bool {
+    let (word, other): (Vec<char>, Vec<char>) = (word.chars().collect(), other.chars().collect());
+    if word.len().abs_diff(other.len()) > edits {
+        return false;
+    }
+    let (mut before, mut row): (Vec<usize>, Vec<usize>) = (Vec::new(), (0..=other.len()).collect());
+    for at in 1..=word.len() {
+        let mut next = vec![at; other.len() + 1];
+        for to in 1..=other.len() {
+            let is_same = word[at - 1] == other[to - 1];
+            next[to] = (row[to] + 1).min(next[to - 1] + 1).min(row[to - 1] + usize::from(!is_same));
+            if at > 1 && to > 1 && word[at - 1] == other[to - 2] && word[at - 2] == other[to - 1] {
+                next[to] = next[to].min(before[to - 2] + 1);
+            }
+        }
+        before = std::mem::replace(&mut row, next);
+    }
+    row[other.len()] <= edits
+}
+
+/// The least string that is greater than all that begin so. `None` if there is none.
+pub(super) fn after_prefix(prefix: &str) -> Option<String> {
+    let mut chars: Vec<char> = prefix.chars().collect();
+    while let Some(last) = chars.pop() {
+        let next = (u32::from(last) + 1..=0x0010_ffff).find_map(char::from_u32);
+        if let Some(next) = next {
+            chars.push(next);
+            return Some(chars.into_iter().collect());
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_like_patterns() {
+        for (word, pattern, expected) in [
+            ("quick", "qui*", true),
+            ("quick", "q?ick", true),
+            ("quick", "*", true),
+            ("quick", "q*k*", true),
+            ("quick", "q?ck", false),
+            ("", "*", true),
+            ("", "?", false),
+            ("a*c", "a\\*c", true),
+            ("abc", "a\\*c", false),
+            ("éa", "?a", true),
+        ] {
+            assert_eq!(is_like(word, pattern), expected, "{word} {pattern}");
+        }
+        for (word, other, edits, expected) in [
+            ("quikc", "quick", 1, true),
+            ("date", "cats", 2, true),
+            ("date", "cats", 1, false),
+            ("fox", "fox", 0, true),
+        ] {
+            assert_eq!(is_near(word, other, edits), expected, "{word} {other} {edits}");
+        }
+    }
+
+    #[test]
+    fn expressions_are_rewritten() {
+        for (pattern, expected) in [
+            ("f.x", "f(?s:.)x"),
+            ("a^b$", "a\\^b\\$"),
+            ("\"a.b\"c", "a\\.bc"),
+            ("[^a-c\\]]+", "[^a-c\\]]+"),
+            ("<8-10>", "(0*(8|9|10))"),
+            ("a@", "a(?s:.)*"),
+            ("\\d\\.", "\\d\\."),
+        ] {
+            assert_eq!(of_regex(pattern).unwrap(), expected, "{pattern}");
+        }
+        assert!(of_regex("a~b").is_err() && of_regex("a\\").is_err() && of_regex("<1-100000>").is_err());
+        assert_eq!(of_wildcard("a*.?\\*").unwrap(), "a(?s:.)*\\.(?s:.)\\*");
+        assert!(of_wildcard(&"x".repeat(1_001)).is_err());
+    }
+
+    #[test]
+    fn what_begins_so_is_before_what_is_after_it() {
+        assert_eq!(after_prefix("ab").unwrap(), "ac");
+        assert_eq!(after_prefix("a\u{10ffff}").unwrap(), "b");
+        assert_eq!(after_prefix("\u{d7ff}").unwrap(), "\u{e000}");
+        assert_eq!((after_prefix(""), after_prefix("\u{10ffff}")), (None, None));
+    }
+}

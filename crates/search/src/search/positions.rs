@@ -1,0 +1,304 @@
+//! Places of terms: phrases whose words may be a little off, and Lucene's intervals. A [`Test`] tells whether the places of a
+//! document's terms are what was asked for; [`find`] walks the documents that have the terms.
+
+use tantivy::postings::{Postings, SegmentPostings};
+use tantivy::query::Bm25Weight;
+use tantivy::schema::{Field, IndexRecordOption};
+use tantivy::{DocId, DocSet, Score, SegmentReader, TERMINATED, Term};
+
+use crate::query::Relative;
+
+/// What is asked of the places of terms, which are known by number.
+pub(super) enum Test {
+    /// Groups of alternatives, each with its place in the phrase, and by how much they may be off together.
+    Phrase(Vec<(u32, Vec<usize>)>, u32),
+    Interval(Tree),
+}
+
+/// [`Interval`](crate::query::Interval) with numbers for terms.
+pub(super) enum Tree {
+    Terms(Vec<usize>),
+    Phrase(Vec<Tree>),
+    Ordered(Vec<Tree>),
+    Unordered(Vec<Tree>),
+    Or(Vec<Tree>),
+    AtLeast(usize, Vec<Tree>),
+    MaxWidth(u32, Box<Tree>),
+    MaxGaps(u32, Box<Tree>),
+    Extend(Box<Tree>, u32, u32),
+    Filter(Relative, Box<Tree>, Box<Tree>),
+}
+
+/// Terms, what is asked of their places, and how a match counts.
+pub(super) struct Positions {
+    pub(super) field: Field,
+    pub(super) terms: Vec<Term>,
+    pub(super) test: Test,
+    pub(super) weight: Bm25Weight,
+}
+
+/// From the first place to the last, and how many between belong to nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Span {
+    start: u32,
+    end: u32,
+    gaps: u32,
+}
+
+/// The documents of a segment that match.
+pub(super) fn find(query: &Positions, reader: &SegmentReader) -> tantivy::Result<Vec<(DocId, Score)>> {
+    let index = reader.inverted_index(query.field)?;
+    let mut postings: Vec<Option<SegmentPostings>> = query
+        .terms
+        .iter()
+        .map(|term| Ok(index.read_postings(term, IndexRecordOption::WithFreqsAndPositions)?))
+        .collect::<tantivy::Result<_>>()?;
+    let lengths = reader.fieldnorms_readers().get_field(query.field)?;
+    let groups = query.test.groups();
+    let mut places: Vec<Vec<u32>> = vec![Vec::new(); postings.len()];
+    let mut found = Vec::new();
+    let mut target = 0;
+    loop {
+        // The next document that has a term of each group.
+        let mut doc = target;
+        for group in &groups {
+            let first = group.iter().map(|&term| seek(&mut postings[term], target)).min().unwrap_or(TERMINATED);
+            doc = doc.max(first);
+        }
+        if doc >= TERMINATED {
+            return Ok(found);
+        }
+        if doc > target {
+            target = doc;
+            continue;
+        }
+        for (postings, places) in postings.iter_mut().zip(&mut places) {
+            places.clear();
+            if seek(postings, doc) == doc
+                && let Some(postings) = postings
+            {
+                postings.positions(places);
+            }
+        }
+        let frequency = query.test.frequency(&places);
+        if frequency > 0.0 {
+            let length = lengths.as_ref().map_or(1, |lengths| lengths.fieldnorm_id(doc));
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of places")]
+            let frequency = frequency.ceil() as u32;
+            found.push((doc, query.weight.score(length, frequency)));
+        }
+        target = doc + 1;
+    }
+}
+
+fn seek(postings: &mut Option<SegmentPostings>, target: DocId) -> DocId {
+    postings.as_mut().map_or(TERMINATED, |postings| {
+        let doc = postings.doc();
+        if doc >= target { doc } else { postings.seek(target) }
+    })
+}
+
+impl Test {
+    /// Terms of which a document has one at least, of each group.
+    fn groups(&self) -> Vec<Vec<usize>> {
+        match self {
+            Self::Phrase(groups, _) => groups.iter().map(|(_, terms)| terms.clone()).collect(),
+            Self::Interval(tree) => {
+                let mut groups = Vec::new();
+                tree.push_groups(&mut groups);
+                groups
+            }
+        }
+    }
+
+    fn frequency(&self, places: &[Vec<u32>]) -> f32 {
+        match self {
+            Self::Phrase(groups, slop) => sloppy(groups, *slop, places),
+            #[expect(clippy::cast_precision_loss, reason = "a count of places")]
+            Self::Interval(tree) => tree.spans(places).len() as f32,
+        }
+    }
+}
+
+/// How often the groups are together: the more, the less they are off.
+fn sloppy(groups: &[(u32, Vec<usize>)], slop: u32, places: &[Vec<u32>]) -> f32 {
+    let lists: Vec<Vec<i64>> = groups
+        .iter()
+        .map(|(offset, terms)| {
+            let all = terms.iter().flat_map(|&term| &places[term]);
+            let mut list: Vec<i64> = all.map(|&place| i64::from(place) - i64::from(*offset)).collect();
+            list.sort_unstable();
+            list
+        })
+        .collect();
+    let mut at = vec![0; lists.len()];
+    let mut frequency = 0.0;
+    loop {
+        let Some(now) = lists.iter().zip(&at).map(|(list, &at)| list.get(at).copied()).collect::<Option<Vec<_>>>()
+        else {
+            return frequency;
+        };
+        let (least, greatest) = (now.iter().min().copied().unwrap_or(0), now.iter().max().copied().unwrap_or(0));
+        let mut taken: Vec<i64> =
+            now.iter().zip(groups).map(|(place, (offset, _))| place + i64::from(*offset)).collect();
+        taken.sort_unstable();
+        let is_distinct = taken.windows(2).all(|pair| pair[0] != pair[1]);
+        if greatest - least <= i64::from(slop) && is_distinct {
+            #[expect(clippy::cast_precision_loss, reason = "at most the slop")]
+            let off = (greatest - least) as f32;
+            frequency += 1.0 / (1.0 + off);
+        }
+        let first = now.iter().position(|&place| place == least).unwrap_or(0);
+        at[first] += 1;
+    }
+}
+
+impl Tree {
+    fn push_groups(&self, out: &mut Vec<Vec<usize>>) {
+        match self {
+            Self::Terms(terms) => out.push(terms.clone()),
+            Self::Phrase(parts) | Self::Ordered(parts) | Self::Unordered(parts) => {
+                parts.iter().for_each(|part| part.push_groups(out));
+            }
+            Self::Or(parts) | Self::AtLeast(_, parts) => {
+                let mut groups = Vec::new();
+                parts.iter().for_each(|part| part.push_groups(&mut groups));
+                out.push(groups.concat());
+            }
+            Self::MaxWidth(_, part) | Self::MaxGaps(_, part) | Self::Extend(part, ..) => part.push_groups(out),
+            Self::Filter(relation, part, other) => {
+                part.push_groups(out);
+                if relation.wants_other() {
+                    other.push_groups(out);
+                }
+            }
+        }
+    }
+
+    /// The spans, of which none holds another, by where they begin.
+    fn spans(&self, places: &[Vec<u32>]) -> Vec<Span> {
+        let all = |parts: &[Self]| -> Vec<Vec<Span>> { parts.iter().map(|part| part.spans(places)).collect() };
+        match self {
+            Self::Terms(terms) => {
+                let ends = terms.iter().flat_map(|&term| &places[term]);
+                least(ends.map(|&place| Span { start: place, end: place, gaps: 0 }).collect())
+            }
+            Self::Phrase(parts) => row(all(parts), |gap| gap == 0),
+            Self::Ordered(parts) => row(all(parts), |_| true),
+            Self::Unordered(parts) => unordered(&all(parts)),
+            Self::Or(parts) => least(all(parts).concat()),
+            Self::AtLeast(count, parts) => at_least(*count, &all(parts)),
+            Self::MaxWidth(width, part) => {
+                part.spans(places).into_iter().filter(|span| span.end - span.start < *width).collect()
+            }
+            Self::MaxGaps(gaps, part) => part.spans(places).into_iter().filter(|span| span.gaps <= *gaps).collect(),
+            Self::Extend(part, before, after) => extend(part.spans(places), *before, *after),
+            Self::Filter(relation, part, other) => {
+                let others = other.spans(places);
+                part.spans(places).into_iter().filter(|span| relation.holds(*span, &others)).collect()
+            }
+        }
+    }
+}
+
+fn extend(spans: Vec<Span>, before: u32, after: u32) -> Vec<Span> {
+    let longer =
+        |span: Span| Span { start: span.start.saturating_sub(before), end: span.end.saturating_add(after), ..span };
+    spans.into_iter().map(longer).collect()
+}
+
+/// Sorts spans and leaves out those that hold others.
+fn least(mut spans: Vec<Span>) -> Vec<Span> {
+    spans.sort_unstable_by_key(|span| (span.start, std::cmp::Reverse(span.end)));
+    let mut kept: Vec<Span> = Vec::with_capacity(spans.len());
+    for span in spans {
+        while kept.last().is_some_and(|last| last.end >= span.end) {
+            kept.pop();
+        }
+        kept.push(span);
+    }
+    kept
+}
+
+/// One after the other.
+fn row(parts: Vec<Vec<Span>>, fits: impl Fn(u32) -> bool) -> Vec<Span> {
+    let mut parts = parts.into_iter();
+    let mut spans = parts.next().unwrap_or_default();
+    for next in parts {
+        let mut longer = Vec::new();
+        for span in spans {
+            let from = next.partition_point(|next| next.start <= span.end);
+            if let Some(next) = next.get(from) {
+                let gap = next.start - span.end - 1;
+                if fits(gap) {
+                    longer.push(Span { start: span.start, end: next.end, gaps: span.gaps + next.gaps + gap });
+                }
+            }
+        }
+        spans = least(longer);
+    }
+    spans
+}
+
+fn unordered(parts: &[Vec<Span>]) -> Vec<Span> {
+    let mut at = vec![0; parts.len()];
+    let mut spans = Vec::new();
+    while let Some(now) = parts.iter().zip(&at).map(|(part, &at)| part.get(at).copied()).collect::<Option<Vec<_>>>() {
+        let (Some(first), Some(end)) = (now.iter().map(|span| span.start).min(), now.iter().map(|span| span.end).max())
+        else {
+            break;
+        };
+        let within: u32 = now.iter().map(|span| span.end - span.start + 1 - span.gaps.min(span.end - span.start)).sum();
+        spans.push(Span { start: first, end, gaps: (end - first + 1).saturating_sub(within) });
+        let Some(least) = now.iter().position(|span| span.start == first) else { break };
+        at[least] += 1;
+    }
+    least(spans)
+}
+
+fn at_least(count: usize, parts: &[Vec<Span>]) -> Vec<Span> {
+    if count == 0 || count > parts.len() {
+        return Vec::new();
+    }
+    let mut spans = Vec::new();
+    for first in parts.iter().flatten() {
+        let mut ends: Vec<u32> = parts
+            .iter()
+            .filter_map(|part| part.get(part.partition_point(|span| span.start < first.start)).map(|span| span.end))
+            .collect();
+        ends.sort_unstable();
+        if let Some(&end) = ends.get(count - 1) {
+            spans.push(Span { start: first.start, end, gaps: 0 });
+        }
+    }
+    least(spans)
+}
+
+impl Relative {
+    fn wants_other(self) -> bool {
+        !matches!(self, Self::NotContaining | Self::NotContainedBy | Self::NonOverlapping)
+    }
+
+    /// Of the others, none holds another: ends are in the order of starts.
+    fn holds(self, span: Span, others: &[Span]) -> bool {
+        match self {
+            Self::Before => others.last().is_some_and(|last| span.end < last.start),
+            Self::After => others.first().is_some_and(|first| span.start > first.end),
+            Self::Containing => {
+                let next = others.partition_point(|other| other.start < span.start);
+                others.get(next).is_some_and(|other| other.end <= span.end)
+            }
+            Self::ContainedBy => {
+                let next = others.partition_point(|other| other.start <= span.start);
+                next > 0 && others[next - 1].end >= span.end
+            }
+            Self::Overlapping => {
+                let next = others.partition_point(|other| other.end < span.start);
+                others.get(next).is_some_and(|other| other.start <= span.end)
+            }
+            Self::NotContaining => !Self::Containing.holds(span, others),
+            Self::NotContainedBy => !Self::ContainedBy.holds(span, others),
+            Self::NonOverlapping => !Self::Overlapping.holds(span, others),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! [`Top`]: the first hits of a segment.
+
+use std::collections::BinaryHeap;
+
+use tantivy::{DocId, Score};
+
+use super::order::Keys;
+use crate::answer::OrderValue;
+use crate::error::Result;
+
+/// A hit of a segment.
+pub(super) struct Candidate {
+    pub(super) segment: usize,
+    pub(super) doc: DocId,
+    pub(super) order: Vec<OrderValue>,
+}
+
+/// The first of the hits that were offered.
+pub(super) struct Top<'a> {
+    keys: &'a Keys,
+    limit: usize,
+    after: Option<Vec<u64>>,
+    /// The last of them at the top.
+    heap: BinaryHeap<Entry>,
+}
+
+struct Entry {
+    keys: Vec<u64>,
+    doc: DocId,
+    score: Score,
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.keys.cmp(&other.keys).then(self.doc.cmp(&other.doc))
+    }
+}
+
+impl<'a> Top<'a> {
+    /// Of the hits behind these values, so many.
+    pub(super) fn new(keys: &'a Keys, limit: usize, after: Option<Vec<u64>>) -> Self {
+        Self { keys, limit, after, heap: BinaryHeap::new() }
+    }
+
+    pub(super) fn offer(&mut self, doc: DocId, score: Score) {
+        if self.limit == 0 {
+            return;
+        }
+        if self.heap.len() >= self.limit
+            && self.heap.peek().is_some_and(|last| self.keys.compare(doc, score, &last.keys).is_ge())
+        {
+            return;
+        }
+        if self.after.as_ref().is_some_and(|after| self.keys.compare(doc, score, after).is_le()) {
+            return;
+        }
+        if self.heap.len() >= self.limit {
+            self.heap.pop();
+        }
+        self.heap.push(Entry { keys: self.keys.of(doc, score), doc, score });
+    }
+
+    /// A score that hits must exceed to be among the first, where scores come first in the order.
+    pub(super) fn threshold(&self) -> Score {
+        match self.heap.peek() {
+            // One that is as good may have a lesser id.
+            Some(last) if self.heap.len() >= self.limit => last.score.next_down(),
+            _ if self.limit == 0 => Score::INFINITY,
+            _ => Score::NEG_INFINITY,
+        }
+    }
+
+    /// The hits, in no order.
+    pub(super) fn finish(self, segment: usize) -> Result<Vec<Candidate>> {
+        let keys = self.keys;
+        let candidate = |entry: Entry| {
+            let order = keys.values(entry.doc, entry.score)?;
+            Ok(Candidate { segment, doc: entry.doc, order })
+        };
+        self.heap.into_iter().map(candidate).collect()
+    }
+}

@@ -1,0 +1,94 @@
+//! [`Cache`]: bytes of segments in memory, over all indexes of a process. What was not asked for since as much again was read
+//! is forgotten.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use parking_lot::Mutex;
+use settee_storage::Shard;
+use tantivy::directory::OwnedBytes;
+
+/// Part of a file of a segment. Files never change and their numbers are never given out again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Part {
+    pub(crate) shard: Shard,
+    pub(crate) file: u64,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+}
+
+/// Bytes of segments that were read. Bounded, and shared by all indexes.
+pub struct Cache {
+    limit: usize,
+    parts: Mutex<Halves<Part, OwnedBytes>>,
+}
+
+struct Halves<K, V> {
+    young: HashMap<K, V>,
+    old: HashMap<K, V>,
+    young_bytes: usize,
+}
+
+impl Cache {
+    /// A cache of at most so many bytes.
+    #[must_use]
+    pub fn new(bytes: usize) -> Self {
+        let parts = Halves { young: HashMap::new(), old: HashMap::new(), young_bytes: 0 };
+        Self { limit: bytes, parts: Mutex::new(parts) }
+    }
+
+    pub(crate) fn get(&self, part: Part) -> Option<OwnedBytes> {
+        let mut parts = self.parts.lock();
+        if let Some(bytes) = parts.young.get(&part) {
+            return Some(bytes.clone());
+        }
+        let bytes = parts.old.remove(&part)?;
+        self.keep(&mut parts, part, &bytes);
+        Some(bytes)
+    }
+
+    pub(crate) fn put(&self, part: Part, bytes: &OwnedBytes) {
+        self.keep(&mut self.parts.lock(), part, bytes);
+    }
+
+    fn keep(&self, parts: &mut Halves<Part, OwnedBytes>, part: Part, bytes: &OwnedBytes) {
+        let half = self.limit / 2;
+        if bytes.len() > half {
+            return;
+        }
+        if parts.young_bytes + bytes.len() > half {
+            parts.old = std::mem::take(&mut parts.young);
+            parts.young_bytes = 0;
+        }
+        if parts.young.insert(part, bytes.clone()).is_none() {
+            parts.young_bytes += bytes.len();
+        }
+    }
+}
+
+impl std::fmt::Debug for Cache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cache").field("limit", &self.limit).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_stays_and_the_limit_holds() {
+        let cache = Cache::new(100);
+        let part = |file| Part { shard: Shard(1), file, start: 0, end: 10 };
+        let bytes = OwnedBytes::new(vec![7; 10]);
+        for file in 0..50 {
+            cache.put(part(file), &bytes);
+            assert!(cache.get(part(0)).is_some(), "{file}");
+        }
+        let kept = (0..50).filter(|&file| cache.get(part(file)).is_some()).count();
+        assert!((5..=10).contains(&kept), "{kept}");
+        let large = Part { end: 60, ..part(99) };
+        cache.put(large, &OwnedBytes::new(vec![7; 60]));
+        assert!(cache.get(large).is_none());
+    }
+}

@@ -1,0 +1,414 @@
+//! Files of segments as pieces in the shard of an index. [`Shelf`] writes them ahead of the commit that makes them count;
+//! [`Files`] is how `tantivy` sees them, a directory of its own for each purpose: what it writes about segments itself
+//! (`meta.json`) stays in memory, for the [`Record`](super::Record) says all of that.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+use settee_storage::{
+    Batch, CommitToken, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Outcome, Purpose, Shard,
+    StorageError, Version,
+};
+use tantivy::HasLen;
+use tantivy::directory::error::{DeleteError, LockError, OpenReadError, OpenWriteError};
+use tantivy::directory::{
+    AntiCallToken, Directory, DirectoryLock, FileHandle, Lock, OwnedBytes, TerminatingWrite, WatchCallback,
+    WatchHandle, WritePtr,
+};
+
+use super::cache::Part;
+use super::record::{Found, Record};
+use super::{Cache, FileRecord, keys};
+use crate::error::{Error, Result};
+
+/// The length of a piece. Larger ones cost more where a few bytes are wanted, smaller ones where many are.
+const PIECE_BYTES: usize = if cfg!(test) { 1_000 } else { 128 << 10 };
+
+/// So many bytes of pieces are committed together.
+const BATCH_BYTES: usize = 4 << 20;
+
+/// So many keys are removed in one commit.
+const REMOVED_PER_COMMIT: usize = 1_000;
+
+/// Gives out names of commits that no other process gives out.
+pub type NewToken = Arc<dyn Fn() -> CommitToken + Send + Sync>;
+
+/// The shard of an index.
+pub(crate) struct Shelf {
+    engine: Arc<dyn Engine>,
+    shard: Shard,
+    new_token: NewToken,
+    cache: Arc<Cache>,
+    /// The version that the next commit expects. Set when a writer opens the shelf.
+    version: Mutex<Version>,
+    next_file: Mutex<u64>,
+    /// Why the store failed: `tantivy` keeps only the words of some errors.
+    fault: Mutex<Option<Error>>,
+}
+
+impl Shelf {
+    pub(crate) fn new(engine: Arc<dyn Engine>, shard: Shard, new_token: NewToken, cache: Arc<Cache>) -> Self {
+        Self {
+            engine,
+            shard,
+            new_token,
+            cache,
+            version: Mutex::default(),
+            next_file: Mutex::default(),
+            fault: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn find(&self) -> Result<Found> {
+        Found::read(&*self.engine.snapshot(self.shard)?)
+    }
+
+    pub(crate) fn approximate_size(&self) -> u64 {
+        self.engine.approximate_size(self.shard)
+    }
+
+    pub(crate) fn reclaim(&self) -> Result<()> {
+        Ok(self.engine.reclaim(self.shard)?)
+    }
+
+    /// Begins to write where the record ends.
+    pub(crate) fn begin(&self, version: Version, next_file: u64) {
+        *self.version.lock() = version;
+        *self.next_file.lock() = next_file;
+    }
+
+    pub(crate) fn next_file(&self) -> u64 {
+        *self.next_file.lock()
+    }
+
+    fn new_file(&self) -> u64 {
+        let mut next = self.next_file.lock();
+        *next += 1;
+        *next - 1
+    }
+
+    /// Replaces the record. Not synced: what a crash takes away can be indexed again, and later commits do not survive
+    /// without earlier ones.
+    pub(crate) fn publish(&self, record: &Record, was_entry: bool) -> Result<bool> {
+        let bytes = record.encode();
+        let mut batch = Batch::new();
+        let is_entry = !Record::fits_head(&bytes);
+        if is_entry {
+            batch.set_head(&[]);
+            batch.put(Keyspace::Catalog, keys::RECORD, &bytes);
+        } else {
+            batch.set_head(&bytes);
+            if was_entry {
+                batch.delete(Keyspace::Catalog, keys::RECORD);
+            }
+        }
+        self.commit(batch)?;
+        Ok(is_entry)
+    }
+
+    /// Gives back what the store said, if an error came about by that.
+    pub(crate) fn blame<T>(&self, outcome: Result<T>) -> Result<T> {
+        match outcome {
+            Err(Error::Corrupt(reason)) => Err(self.fault.lock().take().unwrap_or(Error::Corrupt(reason))),
+            outcome => outcome,
+        }
+    }
+
+    fn noted<T>(&self, outcome: Result<T>) -> Result<T> {
+        if let Err(error) = &outcome {
+            *self.fault.lock() = Some(error.clone());
+        }
+        outcome
+    }
+
+    fn commit(&self, batch: Batch) -> Result<()> {
+        self.noted(self.try_commit(batch))
+    }
+
+    fn try_commit(&self, batch: Batch) -> Result<()> {
+        let mut version = self.version.lock();
+        let token = (self.new_token)();
+        match self.engine.commit(self.shard, *version, token, batch, Durability::Buffered)? {
+            Outcome::Committed(next) => *version = next,
+            Outcome::Unknown => {
+                let state = self.engine.snapshot(self.shard)?.state()?;
+                if state.token != token {
+                    return Err(StorageError::Io("the outcome of a commit is unknown".to_owned()).into());
+                }
+                *version = state.version;
+            }
+            Outcome::Conflict(_) => return Err(Error::Contended),
+        }
+        Ok(())
+    }
+
+    /// Removes the files with numbers in this range, in pieces.
+    pub(crate) fn remove(&self, files: Range<u64>) -> Result<()> {
+        let (start, end) = (keys::piece(files.start, 0), keys::piece(files.end, 0));
+        let range = KeyRange { start: Some(&start), end: Some(&end) };
+        let snapshot = self.engine.snapshot(self.shard)?;
+        let mut pieces = snapshot.scan(Keyspace::IndexNodes, range, Direction::Forward, Expect::Few)?;
+        let mut batch = Batch::of(Purpose::Room);
+        while let Some((key, _)) = pieces.next()? {
+            batch.delete(Keyspace::IndexNodes, key);
+            if batch.len() == REMOVED_PER_COMMIT {
+                self.commit(std::mem::replace(&mut batch, Batch::of(Purpose::Room)))?;
+            }
+        }
+        if batch.is_empty() { Ok(()) } else { self.commit(batch) }
+    }
+
+    /// Removes files that are known.
+    pub(crate) fn remove_files(&self, files: &[FileRecord]) -> Result<()> {
+        let mut batch = Batch::of(Purpose::Room);
+        for file in files {
+            let pieces = file.bytes.div_ceil(PIECE_BYTES as u64);
+            for piece in 0..u32::try_from(pieces).unwrap_or(u32::MAX) {
+                batch.delete(Keyspace::IndexNodes, &keys::piece(file.number, piece));
+                if batch.len() == REMOVED_PER_COMMIT {
+                    self.commit(std::mem::replace(&mut batch, Batch::of(Purpose::Room)))?;
+                }
+            }
+        }
+        if batch.is_empty() { Ok(()) } else { self.commit(batch) }
+    }
+
+    /// The numbers of all files of which something is stored.
+    #[cfg(test)]
+    pub(crate) fn stored_files(&self) -> Vec<u64> {
+        let snapshot = self.engine.snapshot(self.shard).expect("a snapshot");
+        let mut cursor = snapshot
+            .scan(Keyspace::IndexNodes, KeyRange::default(), Direction::Forward, Expect::All)
+            .expect("a cursor");
+        let mut files = Vec::new();
+        while let Some((key, _)) = cursor.next().expect("an entry") {
+            files.extend(keys::file_of(key));
+        }
+        files.dedup();
+        files
+    }
+
+    fn read(&self, file: &FileRecord, range: Range<usize>, through_cache: bool) -> Result<OwnedBytes> {
+        if range.is_empty() {
+            return Ok(OwnedBytes::empty());
+        }
+        let (first, last) = (range.start / PIECE_BYTES, (range.end - 1) / PIECE_BYTES);
+        // A little of a piece: the piece is kept. More than that: what was asked for.
+        let part = if first == last {
+            first * PIECE_BYTES..((first + 1) * PIECE_BYTES).min(usize::try_from(file.bytes).unwrap_or(usize::MAX))
+        } else {
+            range.clone()
+        };
+        let key = Part { shard: self.shard, file: file.number, start: part.start as u64, end: part.end as u64 };
+        if through_cache && let Some(bytes) = self.cache.get(key) {
+            return Ok(bytes.slice(range.start - part.start..range.end - part.start));
+        }
+        let bytes = OwnedBytes::new(self.pieces(file, part.clone())?);
+        if through_cache {
+            self.cache.put(key, &bytes);
+        }
+        Ok(bytes.slice(range.start - part.start..range.end - part.start))
+    }
+
+    fn pieces(&self, file: &FileRecord, part: Range<usize>) -> Result<Vec<u8>> {
+        let (first, last) = (part.start / PIECE_BYTES, (part.end - 1) / PIECE_BYTES);
+        let number = |piece: usize| u32::try_from(piece).map_err(|_| Error::Corrupt("a file is too long".to_owned()));
+        let keys: Vec<_> =
+            (first..=last).map(|piece| Ok(keys::piece(file.number, number(piece)?))).collect::<Result<_>>()?;
+        let keys: Vec<&[u8]> = keys.iter().map(<[u8; 12]>::as_slice).collect();
+        let pieces = self.engine.snapshot(self.shard)?.multi_get(Keyspace::IndexNodes, &keys)?;
+        let mut out = Vec::with_capacity(part.len());
+        for (piece, bytes) in (first..=last).zip(pieces) {
+            let bytes = bytes.ok_or_else(|| Error::Corrupt(format!("piece {piece} of {} is missing", file.name)))?;
+            let start = part.start.saturating_sub(piece * PIECE_BYTES);
+            let end = bytes.len().min(part.end - piece * PIECE_BYTES);
+            let wanted =
+                bytes.get(start..end).ok_or_else(|| Error::Corrupt(format!("piece {piece} of {}", file.name)))?;
+            out.extend_from_slice(wanted);
+        }
+        if out.len() == part.len() {
+            Ok(out)
+        } else {
+            Err(Error::Corrupt(format!("{} is shorter than it was", file.name)))
+        }
+    }
+}
+
+/// A directory for `tantivy`.
+#[derive(Clone)]
+pub(crate) struct Files {
+    shelf: Arc<Shelf>,
+    through_cache: bool,
+    known: Arc<RwLock<HashMap<PathBuf, FileRecord>>>,
+    /// What is small and replaced as a whole.
+    notes: Arc<Mutex<HashMap<PathBuf, Vec<u8>>>>,
+    /// Files that take the place of stored ones.
+    instead: Arc<RwLock<HashMap<PathBuf, Arc<dyn FileHandle>>>>,
+}
+
+impl Files {
+    /// The files of a record. What is read once as a whole had better not go through the cache.
+    pub(crate) fn of(shelf: &Arc<Shelf>, record: &Record, through_cache: bool) -> Self {
+        let known = record.files().map(|file| (PathBuf::from(&file.name), file.clone())).collect();
+        Self {
+            shelf: Arc::clone(shelf),
+            through_cache,
+            known: Arc::new(RwLock::new(known)),
+            notes: Arc::default(),
+            instead: Arc::default(),
+        }
+    }
+
+    /// The files whose names begin so.
+    pub(crate) fn named(&self, prefix: &str) -> Vec<FileRecord> {
+        let mut files: Vec<_> =
+            self.known.read().values().filter(|file| file.name.starts_with(prefix)).cloned().collect();
+        files.sort_by_key(|file| file.number);
+        files
+    }
+
+    /// Knows of a file that another directory wrote.
+    pub(crate) fn adopt(&self, file: FileRecord) {
+        self.known.write().insert(PathBuf::from(&file.name), file);
+    }
+
+    /// Has a file read instead of the stored one of this name.
+    pub(crate) fn replace(&self, path: PathBuf, by: Arc<dyn FileHandle>) {
+        self.instead.write().insert(path, by);
+    }
+}
+
+impl std::fmt::Debug for Files {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Files").field("shard", &self.shelf.shard).finish_non_exhaustive()
+    }
+}
+
+/// A stored file.
+struct Stored {
+    shelf: Arc<Shelf>,
+    file: FileRecord,
+    through_cache: bool,
+}
+
+impl std::fmt::Debug for Stored {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", self.file)
+    }
+}
+
+impl HasLen for Stored {
+    fn len(&self) -> usize {
+        usize::try_from(self.file.bytes).unwrap_or(usize::MAX)
+    }
+}
+
+impl FileHandle for Stored {
+    fn read_bytes(&self, range: Range<usize>) -> io::Result<OwnedBytes> {
+        self.shelf.noted(self.shelf.read(&self.file, range, self.through_cache)).map_err(io::Error::other)
+    }
+}
+
+/// A file that is being written.
+struct Writing {
+    files: Files,
+    file: FileRecord,
+    piece: Vec<u8>,
+    pieces: u32,
+    batch: Batch,
+}
+
+impl Writing {
+    fn flush_piece(&mut self) -> Result<()> {
+        if self.piece.is_empty() {
+            return Ok(());
+        }
+        self.batch.put(Keyspace::IndexNodes, &keys::piece(self.file.number, self.pieces), &self.piece);
+        self.pieces += 1;
+        self.piece.clear();
+        if self.batch.size_bytes() >= BATCH_BYTES { self.flush_batch() } else { Ok(()) }
+    }
+
+    fn flush_batch(&mut self) -> Result<()> {
+        if self.batch.is_empty() { Ok(()) } else { self.files.shelf.commit(std::mem::take(&mut self.batch)) }
+    }
+}
+
+impl Write for Writing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let length = bytes.len().min(PIECE_BYTES - self.piece.len());
+        self.piece.extend_from_slice(&bytes[..length]);
+        self.file.bytes += length as u64;
+        if self.piece.len() == PIECE_BYTES {
+            self.flush_piece().map_err(io::Error::other)?;
+        }
+        Ok(length)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl TerminatingWrite for Writing {
+    fn terminate_ref(&mut self, _: AntiCallToken) -> io::Result<()> {
+        self.flush_piece().and_then(|()| self.flush_batch()).map_err(io::Error::other)?;
+        self.files.adopt(self.file.clone());
+        Ok(())
+    }
+}
+
+impl Directory for Files {
+    fn get_file_handle(&self, path: &Path) -> Result<Arc<dyn FileHandle>, OpenReadError> {
+        if let Some(instead) = self.instead.read().get(path) {
+            return Ok(Arc::clone(instead));
+        }
+        let file = self.known.read().get(path).cloned();
+        let file = file.ok_or_else(|| OpenReadError::FileDoesNotExist(path.to_owned()))?;
+        Ok(Arc::new(Stored { shelf: Arc::clone(&self.shelf), file, through_cache: self.through_cache }))
+    }
+
+    fn delete(&self, path: &Path) -> Result<(), DeleteError> {
+        // What no record names is removed by who publishes records.
+        let was_known = self.known.write().remove(path).is_some();
+        if was_known { Ok(()) } else { Err(DeleteError::FileDoesNotExist(path.to_owned())) }
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool, OpenReadError> {
+        Ok(self.known.read().contains_key(path) || self.notes.lock().contains_key(path))
+    }
+
+    fn open_write(&self, path: &Path) -> Result<WritePtr, OpenWriteError> {
+        let name = path.to_string_lossy().into_owned();
+        let file = FileRecord { name, number: self.shelf.new_file(), bytes: 0 };
+        let piece = Vec::new();
+        let writing = Writing { files: self.clone(), file, piece, pieces: 0, batch: Batch::new() };
+        Ok(WritePtr::with_capacity(PIECE_BYTES.min(8 << 10), Box::new(writing)))
+    }
+
+    fn atomic_read(&self, path: &Path) -> Result<Vec<u8>, OpenReadError> {
+        self.notes.lock().get(path).cloned().ok_or_else(|| OpenReadError::FileDoesNotExist(path.to_owned()))
+    }
+
+    fn atomic_write(&self, path: &Path, data: &[u8]) -> io::Result<()> {
+        self.notes.lock().insert(path.to_owned(), data.to_vec());
+        Ok(())
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// There is one writer, and readers see what was published.
+    fn acquire_lock(&self, _: &Lock) -> Result<DirectoryLock, LockError> {
+        Ok(DirectoryLock::from(Box::new(())))
+    }
+
+    fn watch(&self, _: WatchCallback) -> tantivy::Result<WatchHandle> {
+        Ok(WatchHandle::empty())
+    }
+}

@@ -1,0 +1,243 @@
+//! [`Record`]: what an index consists of. One commit replaces it: that is when what was written before begins to count.
+
+use settee_storage::{Keyspace, MAX_HEAD_BYTES, Request, Snapshot, StorageError, Version};
+
+use super::codec::{Reader, push_bytes, push_number};
+use super::keys;
+use crate::error::{Error, Result};
+
+/// The format of records and files. An index of another one is built anew.
+const FORMAT: u8 = 1;
+
+/// What an index consists of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Record {
+    /// What the caller said it had seen.
+    pub(crate) position: Option<Vec<u8>>,
+    /// Files get numbers from here on.
+    pub(crate) next_file: u64,
+    /// Counts commits.
+    pub(crate) generation: u64,
+    /// The fields, in the order in which they first appeared.
+    pub(crate) slots: Vec<Slot>,
+    pub(crate) segments: Vec<SegmentRecord>,
+}
+
+/// A place for the values of a field of one type.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Slot {
+    pub(crate) name: String,
+    pub(crate) kind: SlotKind,
+}
+
+/// What lies in a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum SlotKind {
+    /// Terms with their places.
+    Text,
+    /// Strings, to be found, sorted by and counted.
+    String,
+    Double,
+    /// Nothing: the field is only stored.
+    Stored,
+    /// Texts as a whole, to be sorted by and counted.
+    Column,
+}
+
+/// Documents that were written together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentRecord {
+    /// 32 hexadecimal digits.
+    pub(crate) id: String,
+    /// The number of documents, deleted ones included.
+    pub(crate) docs: u32,
+    pub(crate) deleted: u32,
+    /// The generation that deleted the last of them.
+    pub(crate) deleted_at: u64,
+    /// How many slots there were when it was written.
+    pub(crate) slots: u32,
+    pub(crate) files: Vec<FileRecord>,
+}
+
+/// A file of a segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FileRecord {
+    pub(crate) name: String,
+    pub(crate) number: u64,
+    pub(crate) bytes: u64,
+}
+
+/// A record as it was found.
+pub(crate) struct Found {
+    pub(crate) version: Version,
+    /// `None` if there is none, or one of another format.
+    pub(crate) record: Option<Record>,
+    /// Whether it is an entry, because it is too long for a head.
+    pub(crate) is_entry: bool,
+}
+
+impl Found {
+    /// Reads it in one trip.
+    pub(crate) fn read(snapshot: &dyn Snapshot) -> Result<Self> {
+        let requests = [Request::State, Request::Head, Request::Get(Keyspace::Catalog, keys::RECORD)];
+        let replies: [_; 3] = match snapshot.read(&requests) {
+            Err(StorageError::Dropped) => return Ok(Self { version: Version(1), record: None, is_entry: false }),
+            replies => replies?.try_into().map_err(|_| Error::Corrupt("replies".to_owned()))?,
+        };
+        let [state, head, entry] = replies;
+        let (head, entry) = (head.into_value()?, entry.into_value()?);
+        let is_entry = entry.is_some();
+        let bytes = head.filter(|head| !head.is_empty()).or(entry);
+        let record = bytes.map_or(Ok(None), |bytes| Record::decode(&bytes))?;
+        Ok(Self { version: state.into_state()?.version, record, is_entry })
+    }
+}
+
+impl Record {
+    pub(crate) fn files(&self) -> impl Iterator<Item = &FileRecord> {
+        self.segments.iter().flat_map(|segment| &segment.files)
+    }
+
+    /// Whether it is short enough for a head.
+    pub(crate) fn fits_head(bytes: &[u8]) -> bool {
+        bytes.len() <= MAX_HEAD_BYTES
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = vec![FORMAT, u8::from(self.position.is_some())];
+        push_bytes(&mut out, self.position.as_deref().unwrap_or_default());
+        push_number(&mut out, self.next_file);
+        push_number(&mut out, self.generation);
+        push_number(&mut out, self.slots.len() as u64);
+        for slot in &self.slots {
+            push_bytes(&mut out, slot.name.as_bytes());
+            slot.kind.push(&mut out);
+        }
+        push_number(&mut out, self.segments.len() as u64);
+        for segment in &self.segments {
+            segment.push(&mut out);
+        }
+        let sum = crc32fast::hash(&out);
+        out.extend_from_slice(&sum.to_be_bytes());
+        out
+    }
+
+    /// `None` if it has another format.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Self>> {
+        let corrupt = || Error::Corrupt("the record of the index".to_owned());
+        if bytes.first() != Some(&FORMAT) {
+            return Ok(None);
+        }
+        let (bytes, sum) = bytes.split_last_chunk::<4>().ok_or_else(corrupt)?;
+        if crc32fast::hash(bytes) != u32::from_be_bytes(*sum) {
+            return Err(corrupt());
+        }
+        let mut reader = Reader::new(&bytes[1..]);
+        let has_position = reader.byte()? == 1;
+        let position = reader.bytes()?.to_vec();
+        let mut record = Self {
+            position: has_position.then_some(position),
+            next_file: reader.number()?,
+            generation: reader.number()?,
+            ..Self::default()
+        };
+        for _ in 0..reader.number()? {
+            record.slots.push(Slot { name: reader.text()?, kind: SlotKind::read(&mut reader)? });
+        }
+        for _ in 0..reader.number()? {
+            record.segments.push(SegmentRecord::read(&mut reader)?);
+        }
+        if reader.is_at_end() { Ok(Some(record)) } else { Err(corrupt()) }
+    }
+}
+
+impl SlotKind {
+    fn push(self, out: &mut Vec<u8>) {
+        match self {
+            Self::Text => out.push(0),
+            Self::String => out.push(1),
+            Self::Double => out.push(2),
+            Self::Stored => out.push(3),
+            Self::Column => out.push(4),
+        }
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self> {
+        Ok(match reader.byte()? {
+            0 => Self::Text,
+            1 => Self::String,
+            2 => Self::Double,
+            3 => Self::Stored,
+            4 => Self::Column,
+            kind => return Err(Error::Corrupt(format!("a field of kind {kind}"))),
+        })
+    }
+}
+
+impl SegmentRecord {
+    fn push(&self, out: &mut Vec<u8>) {
+        push_bytes(out, self.id.as_bytes());
+        for number in [u64::from(self.docs), u64::from(self.deleted), self.deleted_at, u64::from(self.slots)] {
+            push_number(out, number);
+        }
+        push_number(out, self.files.len() as u64);
+        for file in &self.files {
+            push_bytes(out, file.name.as_bytes());
+            push_number(out, file.number);
+            push_number(out, file.bytes);
+        }
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self> {
+        let mut segment = Self {
+            id: reader.text()?,
+            docs: reader.small()?,
+            deleted: reader.small()?,
+            deleted_at: reader.number()?,
+            slots: reader.small()?,
+            files: Vec::new(),
+        };
+        for _ in 0..reader.number()? {
+            segment.files.push(FileRecord { name: reader.text()?, number: reader.number()?, bytes: reader.number()? });
+        }
+        Ok(segment)
+    }
+
+    pub(crate) fn alive(&self) -> u32 {
+        self.docs - self.deleted
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_come_back_and_broken_ones_are_noticed() {
+        let file = |name: &str, number| FileRecord { name: name.to_owned(), number, bytes: number * 1000 };
+        let kinds = [SlotKind::Text, SlotKind::String, SlotKind::Double, SlotKind::Stored, SlotKind::Column];
+        let slots = kinds.iter().map(|&kind| Slot { name: format!("{kind:?}"), kind }).collect();
+        let segment = SegmentRecord {
+            id: "0123456789abcdef0123456789abcdef".to_owned(),
+            docs: 1_000_000,
+            deleted: 7,
+            deleted_at: 12,
+            slots: 3,
+            files: vec![file("a.idx", 1), file("a.pos", 300)],
+        };
+        for position in [None, Some(vec![]), Some(vec![1, 2, 3])] {
+            let segments = vec![segment.clone(), segment.clone()];
+            let record = Record { position, next_file: 301, generation: 99, slots: Vec::clone(&slots), segments };
+            let bytes = record.encode();
+            assert_eq!(Record::decode(&bytes).unwrap(), Some(record));
+            for at in 1..bytes.len() {
+                let mut broken = bytes.clone();
+                broken[at] ^= 1;
+                assert!(Record::decode(&broken).is_err(), "{at}");
+                assert!(Record::decode(&bytes[..at]).is_err(), "{at}");
+            }
+            assert_eq!(Record::decode(&[&[FORMAT + 1], &bytes[1..]].concat()).unwrap(), None);
+        }
+    }
+}

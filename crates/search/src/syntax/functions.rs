@@ -1,0 +1,206 @@
+//! The functions of intervals: `fn:ordered(quick fox)`. Which there are, what they take, and what they mean is in one table.
+
+use super::lexer::Token;
+use super::parser::Parser;
+use super::tree::{Function, Text};
+use crate::analysis::Analyzer;
+use crate::query::{Interval, Query, Relative};
+
+type Result<T> = std::result::Result<T, String>;
+
+/// How many functions may be nested.
+const MAX_DEPTH: usize = 32;
+
+/// Where numbers stand among the arguments of a function.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    /// One source at least.
+    Sources,
+    Two,
+    /// A number, then a source, or more.
+    NumberFirst(bool),
+    /// A source, a number, a source.
+    NumberBetween,
+    /// A source, two numbers.
+    NumbersLast,
+}
+
+const FUNCTIONS: [(&str, Shape); 19] = [
+    ("atleast", Shape::NumberFirst(true)),
+    ("maxgaps", Shape::NumberFirst(false)),
+    ("maxwidth", Shape::NumberFirst(false)),
+    ("ordered", Shape::Sources),
+    ("unordered", Shape::Sources),
+    ("or", Shape::Sources),
+    ("phrase", Shape::Sources),
+    ("unorderednooverlaps", Shape::Two),
+    ("before", Shape::Two),
+    ("after", Shape::Two),
+    ("containing", Shape::Two),
+    ("notcontaining", Shape::Two),
+    ("containedby", Shape::Two),
+    ("notcontainedby", Shape::Two),
+    ("overlapping", Shape::Two),
+    ("nonoverlapping", Shape::Two),
+    ("within", Shape::NumberBetween),
+    ("notwithin", Shape::NumberBetween),
+    ("extend", Shape::NumbersLast),
+];
+
+/// Reads a call, or a word or a text in quotes.
+pub(super) fn function(parser: &mut Parser<'_>) -> Result<Function> {
+    nested(parser, 0)
+}
+
+fn nested(parser: &mut Parser<'_>, depth: usize) -> Result<Function> {
+    if depth > MAX_DEPTH {
+        return Err(format!("functions are nested more than {MAX_DEPTH} deep"));
+    }
+    match parser.peek().cloned() {
+        Some(Token::Function(name)) => {
+            parser.next();
+            let name = name.to_ascii_lowercase();
+            parser.expect(&Token::Open)?;
+            let function = arguments(parser, &name, depth)?;
+            parser.expect(&Token::Close)?;
+            Ok(function)
+        }
+        Some(Token::Term(text) | Token::Quoted(text)) => {
+            parser.next();
+            Ok(Function::Text(text.text()))
+        }
+        Some(Token::Number(number)) => {
+            parser.next();
+            Ok(Function::Text(number))
+        }
+        _ => parser.unexpected(),
+    }
+}
+
+fn arguments(parser: &mut Parser<'_>, name: &str, depth: usize) -> Result<Function> {
+    if name == "wildcard" {
+        return match parser.next() {
+            Some(Token::Term(text) | Token::Quoted(text)) => Ok(Function::Wildcard(text)),
+            Some(Token::Number(number)) => Ok(Function::Wildcard(Text::plain(&number))),
+            _ => Err("a word belongs into fn:wildcard".to_owned()),
+        };
+    }
+    if name == "fuzzyterm" {
+        return fuzzy(parser);
+    }
+    let Some(&(name, shape)) = FUNCTIONS.iter().find(|(known, _)| *known == name) else {
+        return Err(format!("there is no function {name}"));
+    };
+    let (mut numbers, mut sources) = (Vec::new(), Vec::new());
+    match shape {
+        Shape::Sources => many(parser, depth, &mut sources)?,
+        Shape::Two => {
+            sources.push(nested(parser, depth + 1)?);
+            sources.push(nested(parser, depth + 1)?);
+        }
+        Shape::NumberFirst(is_many) => {
+            numbers.push(number(parser)?);
+            if is_many {
+                many(parser, depth, &mut sources)?;
+            } else {
+                sources.push(nested(parser, depth + 1)?);
+            }
+        }
+        Shape::NumberBetween => {
+            sources.push(nested(parser, depth + 1)?);
+            numbers.push(number(parser)?);
+            sources.push(nested(parser, depth + 1)?);
+        }
+        Shape::NumbersLast => {
+            sources.push(nested(parser, depth + 1)?);
+            numbers.extend([number(parser)?, number(parser)?]);
+        }
+    }
+    Ok(Function::Call { name, numbers, sources })
+}
+
+fn fuzzy(parser: &mut Parser<'_>) -> Result<Function> {
+    let text = match parser.next() {
+        Some(Token::Term(text) | Token::Quoted(text)) => text.text(),
+        Some(Token::Number(number)) => number,
+        _ => return Err("a word belongs into fn:fuzzyTerm".to_owned()),
+    };
+    let edits = match parser.peek() {
+        Some(Token::Number(_)) => number(parser)?.min(2),
+        _ => 2,
+    };
+    Ok(Function::Fuzzy(text, u8::try_from(edits).unwrap_or(2)))
+}
+
+fn number(parser: &mut Parser<'_>) -> Result<u32> {
+    parser.number()?.parse().map_err(|_| "a whole number is due".to_owned())
+}
+
+fn many(parser: &mut Parser<'_>, depth: usize, sources: &mut Vec<Function>) -> Result<()> {
+    sources.push(nested(parser, depth + 1)?);
+    while parser.peek() != Some(&Token::Close) {
+        sources.push(nested(parser, depth + 1)?);
+    }
+    Ok(())
+}
+
+/// What a call means in a field with this analyzer. `None` if nothing is left of its words.
+pub(super) fn meaning(function: &Function, field: &str, analyzer: &Analyzer) -> Option<Interval> {
+    match function {
+        Function::Text(text) => words(text, analyzer),
+        Function::Wildcard(text) => {
+            let pattern = text.pattern(|part| analyzer.normalize(part));
+            Some(Interval::Terms(Box::new(Query::Wildcard { field: field.to_owned(), pattern })))
+        }
+        Function::Fuzzy(text, edits) => {
+            let (field, text) = (field.to_owned(), analyzer.normalize(text));
+            Some(Interval::Terms(Box::new(Query::Fuzzy { field, text, edits: *edits })))
+        }
+        Function::Call { name, numbers, sources } => {
+            let sources: Vec<_> = sources.iter().filter_map(|source| meaning(source, field, analyzer)).collect();
+            call(name, numbers, sources)
+        }
+    }
+}
+
+fn words(text: &str, analyzer: &Analyzer) -> Option<Interval> {
+    let mut terms: Vec<_> = analyzer.tokens(text).into_iter().map(|token| Interval::Term(token.text)).collect();
+    match terms.len() {
+        0 => None,
+        1 => terms.pop(),
+        _ => Some(Interval::Phrase(terms)),
+    }
+}
+
+fn call(name: &str, numbers: &[u32], mut sources: Vec<Interval>) -> Option<Interval> {
+    let first_number = numbers.first().copied().unwrap_or(0);
+    match name {
+        "ordered" => return Some(Interval::Ordered(sources)),
+        "unordered" => return Some(Interval::Unordered(sources)),
+        "or" => return Some(Interval::Or(sources)),
+        "phrase" => return Some(Interval::Phrase(sources)),
+        "atleast" => return Some(Interval::AtLeast(first_number as usize, sources)),
+        _ => {}
+    }
+    let second = if sources.len() > 1 { sources.pop() } else { None };
+    let first = Box::new(sources.pop()?);
+    let relation = match name {
+        "maxgaps" => return Some(Interval::MaxGaps(first_number, first)),
+        "maxwidth" => return Some(Interval::MaxWidth(first_number, first)),
+        "extend" => return Some(Interval::Extend(first, first_number, numbers.get(1).copied().unwrap_or(0))),
+        "before" => Relative::Before,
+        "after" => Relative::After,
+        "containing" => Relative::Containing,
+        "notcontaining" => Relative::NotContaining,
+        "containedby" => Relative::ContainedBy,
+        "notcontainedby" => Relative::NotContainedBy,
+        "overlapping" => Relative::Overlapping,
+        "nonoverlapping" => Relative::NonOverlapping,
+        "unorderednooverlaps" => return Some(Interval::UnorderedNoOverlaps(first, Box::new(second?))),
+        _ => {
+            let within = name == "within";
+            return Some(Interval::Within(first, first_number, Box::new(second?), within));
+        }
+    };
+    Some(Interval::Filter(relation, first, Box::new(second?)))
+}

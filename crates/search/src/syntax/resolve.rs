@@ -1,0 +1,247 @@
+//! From what was written to what is meant: analyzers, types of fields, modifiers.
+
+use std::ops::Bound;
+
+use super::functions;
+use super::number;
+use super::tree::{Modifier, Node, Text};
+use super::{DEFAULT_FIELD, Fields, Grammar, Locale};
+use crate::analysis::{Analyzers, Token};
+use crate::error::{Error, Result};
+use crate::query::{Boolean, Query};
+
+/// What has to be known to understand a query.
+pub(super) struct Context<'a> {
+    pub(super) grammar: Grammar,
+    pub(super) analyzers: &'a Analyzers,
+    pub(super) fields: &'a dyn Fields,
+    pub(super) locale: Locale,
+}
+
+impl Context<'_> {
+    /// What a tree means.
+    pub(super) fn resolve(&self, node: &Node) -> Result<Query> {
+        Ok(self.node(node)?.unwrap_or(Query::None))
+    }
+
+    /// `None` where analyzers leave nothing: what is not there is not asked for.
+    fn node(&self, node: &Node) -> Result<Option<Query>> {
+        Ok(match node {
+            Node::Term { field, text, fuzzy } => self.term(name(field.as_ref()), text, *fuzzy)?,
+            Node::Quoted { field, text, slop } => self.quoted(name(field.as_ref()), text, slop.unwrap_or(0))?,
+            Node::Regex { field, pattern } => {
+                Some(Query::Regex { field: name(field.as_ref()).to_owned(), pattern: pattern.clone() })
+            }
+            Node::Range { field, lower, upper, includes } => {
+                Some(self.range(name(field.as_ref()), lower, upper, *includes)?)
+            }
+            Node::Functions { field, source } => {
+                let field = name(field.as_ref());
+                functions::meaning(source, field, self.analyzers.of(field))
+                    .map(|source| Query::Intervals { field: field.to_owned(), source })
+            }
+            Node::Boost(inner, boost) => self.node(inner)?.map(|inner| Query::Boost(Box::new(inner), *boost)),
+            Node::Group(inner) => self.node(inner)?,
+            Node::AtLeast(count, inner) => self.node(inner)?.map(|inner| at_least(*count, inner)),
+            Node::Modified(Modifier::Required, inner) => self.node(inner)?,
+            Node::Modified(Modifier::Prohibited, _) | Node::Clauses { .. } => {
+                let mut clauses = Clauses::default();
+                self.collect(node, false, &mut clauses)?;
+                clauses.finish()
+            }
+        })
+    }
+
+    /// Clauses without parentheses around them are clauses of one query, whatever is between them.
+    fn collect(&self, node: &Node, required: bool, out: &mut Clauses) -> Result<()> {
+        match node {
+            Node::Clauses { and, clauses } => clauses.iter().try_for_each(|clause| self.collect(clause, *and, out)),
+            Node::Modified(modifier, inner) => {
+                let Some(query) = self.node(inner)? else { return Ok(()) };
+                match modifier {
+                    Modifier::Required => out.boolean.must.push(query),
+                    Modifier::Prohibited => out.boolean.must_not.push(query),
+                }
+                Ok(())
+            }
+            clause => {
+                let Some(query) = self.node(clause)? else { return Ok(()) };
+                if required {
+                    out.boolean.must.push(query);
+                } else {
+                    out.boolean.should.push(query);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn term(&self, field: &str, text: &Text, fuzzy: Option<f32>) -> Result<Option<Query>> {
+        if field == "*" && text.is("*") {
+            return Ok(Some(Query::All));
+        }
+        if self.grammar == Grammar::Standard && self.fields.is_number(field) {
+            return Ok(Some(Query::number(field, self.number(text)?)));
+        }
+        let analyzer = self.analyzers.of(field);
+        let named = || field.to_owned();
+        if text.is_wildcard() {
+            if text.leads_with_wildcard() {
+                return Err(self.leading(field, text));
+            }
+            return Ok(Some(match text.prefix() {
+                Some(prefix) => Query::Prefix { field: named(), prefix: analyzer.normalize(&prefix) },
+                None => Query::Wildcard { field: named(), pattern: text.pattern(|part| analyzer.normalize(part)) },
+            }));
+        }
+        if let Some(similarity) = fuzzy {
+            let text = analyzer.normalize(&text.text());
+            let edits = edits(similarity, text.chars().count());
+            return Ok(Some(Query::Fuzzy { field: named(), text, edits }));
+        }
+        let mut terms: Vec<_> =
+            self.tokens(field, &text.text()).into_iter().map(|token| Query::term(field, token.text)).collect();
+        let words = match terms.len() {
+            0 => None,
+            1 => terms.pop(),
+            _ => Some(Query::any_of(terms)),
+        };
+        Ok(self.or_number(field, text, words))
+    }
+
+    /// A field of `_search` may have texts and numbers: what is a number is looked for among both.
+    fn or_number(&self, field: &str, text: &Text, words: Option<Query>) -> Option<Query> {
+        if self.grammar == Grammar::Standard || !self.fields.is_number(field) {
+            return words;
+        }
+        let number = number::whole(&text.text()).map(|number| Query::number(field, number));
+        match (number, words) {
+            (Some(number), Some(words)) if self.fields.is_text(field) => Some(Query::any_of(vec![number, words])),
+            (Some(number), _) => Some(number),
+            (None, words) => words,
+        }
+    }
+
+    fn quoted(&self, field: &str, text: &Text, slop: u32) -> Result<Option<Query>> {
+        if self.grammar == Grammar::Standard && self.fields.is_number(field) {
+            return Ok(Some(Query::number(field, self.number(text)?)));
+        }
+        let mut tokens = self.tokens(field, &text.text());
+        let words = match tokens.len() {
+            0 => None,
+            1 => tokens.pop().map(|token| Query::term(field, token.text)),
+            _ => {
+                let first = tokens[0].position;
+                let terms = tokens.into_iter().map(|token| (token.position - first, token.text)).collect();
+                Some(Query::Phrase { field: field.to_owned(), terms, slop })
+            }
+        };
+        Ok(self.or_number(field, text, words))
+    }
+
+    fn tokens(&self, field: &str, text: &str) -> Vec<Token> {
+        if field == "_id" {
+            return vec![Token { text: text.to_owned(), position: 0, start: 0, end: text.len() }];
+        }
+        self.analyzers.of(field).tokens(text)
+    }
+
+    fn range(&self, field: &str, lower: &Text, upper: &Text, includes: (bool, bool)) -> Result<Query> {
+        let is_open = |text: &Text| text.is("*") || text.len() == 0;
+        let is_number = match self.grammar {
+            Grammar::Standard => self.fields.is_number(field),
+            Grammar::Classic => {
+                let fits = |text: &Text| is_open(text) || number::whole(&text.text()).is_some();
+                self.fields.is_number(field)
+                    && fits(lower)
+                    && fits(upper)
+                    && !(is_open(lower) && is_open(upper) && self.fields.is_text(field))
+            }
+        };
+        if is_number {
+            let bound = |text: &Text, included: bool| -> Result<Bound<f64>> {
+                Ok(match is_open(text) {
+                    true => Bound::Unbounded,
+                    false => end(self.number(text)?, included),
+                })
+            };
+            return Ok(Query::number_range(field, bound(lower, includes.0)?, bound(upper, includes.1)?));
+        }
+        let analyzer = self.analyzers.of(field);
+        let normalize = |text: &Text| if field == "_id" { text.text() } else { analyzer.normalize(&text.text()) };
+        let bound = |text: &Text, included: bool| match is_open(text) {
+            true => Bound::Unbounded,
+            false => end(normalize(text), included),
+        };
+        Ok(Query::range(field, bound(lower, includes.0), bound(upper, includes.1)))
+    }
+
+    fn number(&self, text: &Text) -> Result<f64> {
+        let number = match self.grammar {
+            Grammar::Standard => self.locale.parse(&text.text()),
+            Grammar::Classic => number::whole(&text.text()),
+        };
+        let number = number.ok_or_else(|| {
+            Error::bad_request(format!("Could not parse text \"{}\" using java.text.DecimalFormat", text.shown()))
+        })?;
+        // There is one zero.
+        Ok(number + 0.0)
+    }
+
+    fn leading(&self, field: &str, text: &Text) -> Error {
+        match self.grammar {
+            Grammar::Standard => {
+                Error::bad_request(format!("Leading wildcard is not allowed: {field}:{}", text.shown()))
+            }
+            Grammar::Classic => Error::bad_request(format!(
+                "Cannot parse '{}': '*' or '?' not allowed as first character in WildcardQuery",
+                text.shown()
+            )),
+        }
+    }
+}
+
+/// Clauses, as they are collected.
+#[derive(Default)]
+struct Clauses {
+    boolean: Boolean,
+}
+
+impl Clauses {
+    fn finish(mut self) -> Option<Query> {
+        let Boolean { must, should, must_not, .. } = &mut self.boolean;
+        match (must.len(), should.len(), must_not.len()) {
+            (0, 0, 0) => None,
+            (1, 0, 0) => must.pop(),
+            (0, 1, 0) => should.pop(),
+            _ => Some(Query::Boolean(self.boolean)),
+        }
+    }
+}
+
+fn name(field: Option<&String>) -> &str {
+    field.map_or(DEFAULT_FIELD, String::as_str)
+}
+
+fn end<T>(value: T, included: bool) -> Bound<T> {
+    if included { Bound::Included(value) } else { Bound::Excluded(value) }
+}
+
+/// Only alternatives can be told how many of them must match.
+fn at_least(count: usize, query: Query) -> Query {
+    match query {
+        Query::Boolean(boolean) => Query::Boolean(Boolean { minimum_should_match: count, ..boolean }),
+        Query::Boost(inner, boost) => Query::Boost(Box::new(at_least(count, *inner)), boost),
+        query if count <= 1 => query,
+        _ => Query::None,
+    }
+}
+
+/// How many edits a number behind `~` means: below 1 it is a similarity.
+fn edits(similarity: f32, length: usize) -> u8 {
+    #[expect(clippy::cast_precision_loss, reason = "terms are short")]
+    let edits = if similarity >= 1.0 || similarity == 0.0 { similarity } else { (1.0 - similarity) * length as f32 };
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 2")]
+    let edits = edits.clamp(0.0, 2.0) as u8;
+    edits
+}

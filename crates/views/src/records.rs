@@ -1,0 +1,124 @@
+//! [`IndexRecords`]: which shard each index of a database has, views and others. Kept with the database, which takes the
+//! shards along when it goes.
+
+use std::sync::Arc;
+
+use settee_database::{Catalog, Database, OWNED_SHARDS, Work};
+use settee_storage::Shard;
+
+use crate::error::{Result, ViewError};
+use crate::index::Signature;
+
+/// The kinds of indexes, which know nothing of each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// Those of views.
+    Views,
+    /// Those of searches.
+    Searches,
+}
+
+/// The records of the indexes of one family.
+#[derive(Clone, Copy)]
+pub struct IndexRecords<'a> {
+    /// Where shards come from.
+    pub catalog: &'a Catalog,
+    /// The database.
+    pub database: &'a Arc<Database>,
+    /// The family.
+    pub family: Family,
+}
+
+impl Family {
+    /// The end of the record of an index, behind its shard.
+    const fn tail(self) -> &'static [u8] {
+        match self {
+            Self::Views => b"",
+            Self::Searches => b"search",
+        }
+    }
+
+    /// Whether this is the end of a record of the family, behind the shard.
+    #[must_use]
+    pub fn is_told_by(self, tail: &[u8]) -> bool {
+        tail == self.tail()
+    }
+
+    /// The shard in a record, if the index is one of the family.
+    fn decode(self, value: &[u8]) -> Result<Option<Shard>> {
+        let (shard, tail) = value.split_first_chunk().ok_or(ViewError::Corrupt("shard of an index"))?;
+        Ok(self.is_told_by(tail).then_some(Shard(u64::from_be_bytes(*shard))))
+    }
+}
+
+fn key(signature: Signature) -> Vec<u8> {
+    [OWNED_SHARDS, signature.to_string().as_bytes()].concat()
+}
+
+impl IndexRecords<'_> {
+    /// All of them.
+    ///
+    /// # Errors
+    /// When storage failed.
+    pub fn all(&self) -> Result<Vec<(Signature, Shard)>> {
+        let mut indexes = Vec::new();
+        for (key, value) in self.database.read()?.attached_with_prefix(OWNED_SHARDS)? {
+            let signature = key.strip_prefix(OWNED_SHARDS).and_then(Signature::parse);
+            let signature = signature.ok_or(ViewError::Corrupt("signature of an index"))?;
+            indexes.extend(self.family.decode(&value)?.map(|shard| (signature, shard)));
+        }
+        Ok(indexes)
+    }
+
+    /// The shard of an index, if it has one.
+    ///
+    /// # Errors
+    /// When storage failed.
+    pub fn find(&self, signature: Signature) -> Result<Option<Shard>> {
+        match self.database.read()?.attached(&key(signature))? {
+            Some(value) => self.family.decode(&value),
+            None => Ok(None),
+        }
+    }
+
+    /// Gives an index a shard, or tells the one it has.
+    ///
+    /// # Errors
+    /// When storage failed.
+    pub fn add(&self, signature: Signature) -> Result<Shard> {
+        if let Some(shard) = self.find(signature)? {
+            return Ok(shard);
+        }
+        let shard = self.catalog.allocate_shard()?;
+        self.put(signature, Some(shard))?;
+        Ok(shard)
+    }
+
+    /// Gives an index another shard in the place of `shard`, which is removed. A crash before the end leaves a record of a
+    /// shard that is dropped: it is replaced again.
+    ///
+    /// # Errors
+    /// When storage failed.
+    pub fn replace(&self, signature: Signature, shard: Shard) -> Result<()> {
+        let new = self.catalog.replace_shard(shard)?;
+        self.put(signature, Some(new))?;
+        self.catalog.drop_shard(shard)?;
+        Ok(())
+    }
+
+    /// Removes the shard of an index and forgets it. In this order a crash leaves an empty index, which is built again, and
+    /// not a shard that nobody knows.
+    ///
+    /// # Errors
+    /// When storage failed.
+    pub fn remove(&self, signature: Signature, shard: Shard) -> Result<()> {
+        self.catalog.drop_shard(shard)?;
+        self.put(signature, None)
+    }
+
+    fn put(&self, signature: Signature, shard: Option<Shard>) -> Result<()> {
+        let value = shard.map(|shard| [&shard.0.to_be_bytes()[..], self.family.tail()].concat());
+        self.database.update(Work::Attach { key: key(signature), value })?;
+        Ok(())
+    }
+}

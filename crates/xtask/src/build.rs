@@ -1,0 +1,31 @@
+//! Calls of cargo whose output goes to a log: [`build`] makes the `settee` program, [`finish`] runs any of them.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::process;
+use crate::tally::Tally;
+use crate::workspace::Workspace;
+
+/// The arguments that build the `settee` program.
+pub(crate) const BUILD: &[&str] = &["build", "--release", "--package", "settee-server"];
+
+/// Builds the `settee` program.
+pub(crate) fn build(workspace: &Workspace) -> Result<Tally> {
+    logged(workspace, "build", BUILD)
+}
+
+/// Runs cargo with these arguments.
+pub(crate) fn logged(workspace: &Workspace, name: &str, arguments: &[&str]) -> Result<Tally> {
+    finish(&mut workspace.cargo(arguments), &workspace.log(name)?)
+}
+
+/// Runs a command, and shows the end of its log if it fails.
+pub(crate) fn finish(command: &mut std::process::Command, log: &Path) -> Result<Tally> {
+    let succeeded = process::run_logged(command, log)?;
+    if !succeeded {
+        process::show_tail(log);
+    }
+    Ok(Tally::one(succeeded))
+}
