@@ -12,7 +12,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use crate::{
-    Batch, CommitToken, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Outcome, Shard, Snapshot, Version,
+    Batch, CommitToken, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Outcome, Shard, Snapshot,
+    StorageError, Version,
 };
 
 pub use commits::{
@@ -151,8 +152,12 @@ fn commit_at(
     }
 }
 
+/// A snapshot that has begun, which some do with their first read.
 fn view(engine: &dyn Engine, shard: Shard) -> Arc<dyn Snapshot> {
-    engine.snapshot(shard).expect("a snapshot can be taken")
+    let snapshot = engine.snapshot(shard).expect("a snapshot can be taken");
+    let state = snapshot.state();
+    assert!(matches!(state, Ok(_) | Err(StorageError::Dropped)), "a snapshot of {shard:?} can be read: {state:?}");
+    snapshot
 }
 
 fn puts(space: Keyspace, entries: &[(&[u8], &[u8])]) -> Batch {

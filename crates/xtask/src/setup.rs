@@ -55,11 +55,18 @@ const LANGUAGE_NEEDS: &[Need] = &[
     Need { package: "pypy3", why: "runs couchpy faster than Python does", present: || process::exists("pypy3") },
 ];
 
+/// The store of servers that outlive a machine. Without it its tests say so and are left out.
+const STORAGE_NEEDS: &[Need] =
+    &[Need { package: "postgresql", why: "holds data for the tests of storage-postgres", present: postgresql }];
+
 /// False if something is missing that could not be installed.
 pub(crate) fn command() -> Result<bool> {
     let provided = provide(NEEDS)? && all(NODE_NEEDS)?;
     if !provide(LANGUAGE_NEEDS)? {
         println!("setup: without these, the tests of their languages are left out");
+    }
+    if !provide(STORAGE_NEEDS)? {
+        println!("setup: without it, the tests on PostgreSQL are left out");
     }
     Ok(provided)
 }
@@ -122,6 +129,12 @@ fn node() -> bool {
     let version = String::from_utf8_lossy(&output.stdout);
     let mut numbers = version.trim_start_matches('v').split('.').map(|number| number.parse::<u32>().unwrap_or(0));
     (numbers.next(), numbers.next()) >= (Some(20), Some(19))
+}
+
+/// The programs of a server, which tests start themselves.
+fn postgresql() -> bool {
+    let Ok(versions) = std::fs::read_dir("/usr/lib/postgresql") else { return false };
+    versions.flatten().any(|version| version.path().join("bin/initdb").exists())
 }
 
 /// The C headers that belong to the compiler itself, such as `stddef.h`: clang's, or else gcc's.

@@ -46,6 +46,14 @@ const RULES: &[Rule] = &[
         advice: "only an engine crate names a key-value library: go through the traits of `storage`",
     },
     Rule {
+        name: "database-client",
+        packages: &["tokio-postgres", "postgres", "postgres-types", "postgres-protocol"],
+        phrases: &[&["tokio_postgres"], &["postgres_types"], &["postgres_protocol"]],
+        crates: Crates::Only(&["storage-postgres"]),
+        tests: Tests::Included,
+        advice: "only an engine crate names a client of a database: go through the traits of `storage`",
+    },
+    Rule {
         name: "javascript-engine",
         packages: &["rquickjs", "rquickjs-core", "rquickjs-sys"],
         phrases: &[&["rquickjs"], &["rquickjs_core"], &["rquickjs_sys"]],

@@ -1,0 +1,71 @@
+//! [`block_on`]: a thread waits for a future. That of the runtime itself refuses threads that serve tasks, and those who call an
+//! engine need not know that there is a runtime below it.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Waits for `future`, whose timers and sockets are those of `runtime`.
+pub(crate) fn block_on<T>(runtime: &tokio::runtime::Handle, future: impl Future<Output = T>) -> T {
+    let _context = runtime.enter();
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    loop {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
+            return value;
+        }
+        // May return without reason, which costs one more look.
+        thread::park();
+    }
+}
+
+/// Sets `future` going, as far as it goes by itself, and forgets it.
+pub(crate) fn begin(future: impl Future) {
+    let _ = pin!(future).as_mut().poll(&mut Context::from_waker(Waker::noop()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn timers_of_the_runtime_end_the_wait() {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("threads");
+        let answer = block_on(runtime.handle(), async {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            7
+        });
+        assert_eq!(answer, 7);
+        // A thread that serves a task may wait as well.
+        let handle = runtime.handle().clone();
+        let nested = runtime.block_on(async move { block_on(&handle, async { 8 }) });
+        assert_eq!(nested, 8);
+    }
+
+    #[test]
+    fn what_is_begun_does_its_first_part() {
+        let mut done = false;
+        begin(async {
+            done = true;
+            std::future::pending::<()>().await;
+        });
+        assert!(done);
+    }
+}

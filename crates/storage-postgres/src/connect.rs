@@ -1,0 +1,133 @@
+//! [`Link`]: one connection with its prepared statements; and [`Connector`], which makes them.
+
+use std::collections::HashMap;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio_postgres::{Client, Error, Statement};
+
+use crate::options::Options;
+use crate::sql::Sql;
+use crate::tls::Tls;
+
+/// Threads that talk to PostgreSQL. Values are copied there, and nothing is thought about.
+const THREADS: usize = 2;
+
+/// A transaction that does nothing for so long is ended by the server: its client is gone or hangs.
+const IDLE_TRANSACTION: Duration = Duration::from_secs(600);
+
+/// What planners must know: all reads go through the primary keys. Without it they may sort what the index has in order, and
+/// plan again each time. A row that waits for a key of another commit waits for its end, which is short.
+const SETTINGS: &str = "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; \
+     SET enable_mergejoin = off; SET jit = off; SET plan_cache_mode = force_generic_plan; \
+     SET default_transaction_isolation = 'read committed'; SET client_min_messages = error; SET statement_timeout = 0; SET lock_timeout = '30s';";
+
+/// A connection.
+pub(crate) struct Link {
+    pub(crate) client: Client,
+    statements: Mutex<HashMap<Sql, Statement>>,
+}
+
+impl Link {
+    /// A statement, which takes a trip when it is new to the connection.
+    pub(crate) async fn statement(&self, sql: Sql) -> Result<Statement, Error> {
+        if let Some(known) = self.statements.lock().get(&sql) {
+            return Ok(known.clone());
+        }
+        let prepared = self.client.prepare(&sql.text()).await?;
+        self.statements.lock().insert(sql, prepared.clone());
+        Ok(prepared)
+    }
+
+    /// Several statements, in their order.
+    pub(crate) async fn statements(&self, wanted: impl Iterator<Item = Sql>) -> Result<Vec<Statement>, Error> {
+        let mut statements = Vec::new();
+        for sql in wanted {
+            statements.push(self.statement(sql).await?);
+        }
+        Ok(statements)
+    }
+}
+
+/// Makes connections.
+pub(crate) struct Connector {
+    options: Options,
+    tls: Tls,
+    runtime: Handle,
+    /// None while it is being dropped.
+    threads: Option<Runtime>,
+}
+
+impl Connector {
+    pub(crate) fn new(options: Options) -> Result<Self, String> {
+        let tls = Tls::new(&options.trust)?;
+        let threads = Builder::new_multi_thread().worker_threads(THREADS).thread_name("postgres").enable_all().build();
+        let threads = threads.map_err(|error| format!("no threads: {error}"))?;
+        Ok(Self { options, tls, runtime: threads.handle().clone(), threads: Some(threads) })
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+
+    /// A connection that uses the tables.
+    pub(crate) async fn connect(&self) -> Result<Link, Error> {
+        let client = self.connect_plain().await?;
+        let schema = &self.options.schema;
+        let idle_ms = IDLE_TRANSACTION.as_millis();
+        client
+            .batch_execute(&format!(
+                "{SETTINGS} SET search_path = {schema}; SET idle_in_transaction_session_timeout = {idle_ms}"
+            ))
+            .await?;
+        Ok(Link { client, statements: Mutex::default() })
+    }
+
+    /// A connection as the server makes it.
+    pub(crate) async fn connect_plain(&self) -> Result<Client, Error> {
+        let (client, connection) = self.options.config.connect(self.tls.clone()).await?;
+        // Its end is noticed by who uses the client.
+        self.runtime.spawn(async move { connection.await.unwrap_or_default() });
+        Ok(client)
+    }
+}
+
+impl Drop for Connector {
+    fn drop(&mut self) {
+        if let Some(threads) = self.threads.take() {
+            // Where tasks are served nobody may wait for threads; and the last one to have this may be a task of its own.
+            threads.shutdown_background();
+        }
+    }
+}
+
+/// Sends all requests before it waits for the first answer: one trip. They are sent in their order.
+pub(crate) async fn together<T>(requests: Vec<Pin<Box<dyn Future<Output = T> + Send + '_>>>) -> Vec<T> {
+    let mut waiting: Vec<_> = requests.into_iter().map(|request| (request, None)).collect();
+    poll_fn(|context| {
+        for (request, answer) in &mut waiting {
+            if let Poll::Ready(ready) = request.as_mut().poll(context) {
+                *answer = Some(ready);
+            }
+        }
+        Poll::Ready(())
+    })
+    .await;
+    let mut answers = Vec::with_capacity(waiting.len());
+    for (request, answer) in waiting {
+        // Answers come in the order of the requests.
+        answers.push(match answer {
+            Some(answer) => answer,
+            None => request.await,
+        });
+    }
+    answers
+}

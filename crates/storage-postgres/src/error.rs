@@ -1,0 +1,82 @@
+//! What the errors of the client library mean: whether to try again, and where.
+
+use std::error::Error as _;
+
+use settee_storage::StorageError;
+use tokio_postgres::Error;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::WrongType;
+
+/// SQLSTATE of [`settee_fence`](../schema.sql): somebody else committed first.
+pub(crate) const CONFLICT: &str = "ST001";
+/// The same: another server has taken the database over.
+pub(crate) const TAKEN_OVER: &str = "ST002";
+
+/// The primary key of the commits, which decides who was first.
+const COMMITS_KEY: &str = "commits_pkey";
+
+/// Why a statement failed.
+#[derive(Clone, Debug)]
+pub(crate) enum Failure {
+    /// The connection is gone, and nobody knows what the server did.
+    Lost(String),
+    /// The server wants it tried again.
+    Again(String),
+    /// Another commit was first.
+    Conflict,
+    /// Anything else: it is the same next time.
+    Refused(StorageError),
+}
+
+impl Failure {
+    /// For who does not try again.
+    pub(crate) fn into_error(self) -> StorageError {
+        match self {
+            Self::Lost(text) | Self::Again(text) => StorageError::Io(text),
+            Self::Conflict => StorageError::Io("a commit was overtaken".to_owned()),
+            Self::Refused(error) => error,
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let text = in_words(&error);
+        let Some(answer) = error.as_db_error() else {
+            let is_ours = error.source().is_some_and(<dyn std::error::Error>::is::<WrongType>);
+            return if is_ours { Self::Refused(StorageError::Corrupt(text)) } else { Self::Lost(text) };
+        };
+        let state = answer.code();
+        if *state == SqlState::UNIQUE_VIOLATION {
+            let is_commit = answer.constraint() == Some(COMMITS_KEY);
+            let twice = "a key to insert has a value: ";
+            return if is_commit {
+                Self::Conflict
+            } else {
+                Self::Refused(StorageError::Corrupt(format!("{twice}{text}")))
+            };
+        }
+        match state.code() {
+            CONFLICT => Self::Conflict,
+            TAKEN_OVER => Self::Refused(StorageError::Poisoned(text)),
+            "53100" => Self::Refused(StorageError::Full(text)),
+            "40001" | "40P01" | "55P03" => Self::Again(text),
+            // Of a primary that became a standby.
+            "25006" | "25P03" => Self::Lost(text),
+            "XX001" | "XX002" => Self::Refused(StorageError::Corrupt(text)),
+            code if code.starts_with("08") || code.starts_with("57P") => Self::Lost(text),
+            // No more connections, no memory: it passes.
+            code if code.starts_with("53") => Self::Lost(text),
+            _ => Self::Refused(StorageError::Io(text)),
+        }
+    }
+}
+
+/// What happened, with the cause, which the library leaves to others.
+pub(crate) fn in_words(error: &Error) -> String {
+    match (error.as_db_error(), error.source()) {
+        (Some(answer), _) => format!("PostgreSQL says: {} ({})", answer.message(), answer.code().code()),
+        (None, Some(cause)) => format!("{error}: {cause}"),
+        (None, None) => error.to_string(),
+    }
+}

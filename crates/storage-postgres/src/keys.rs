@@ -1,0 +1,189 @@
+//! How keys are stored. An entry of a B-tree of PostgreSQL has at most some 2,700 bytes, and keys may be longer: of a long key the
+//! table has its beginning and a hash of the rest, and the rest lies before the value. Keys with the same long
+//! beginning, a *run*, lie side by side, in the order of their hashes: who reads them puts them in order.
+
+use std::borrow::Cow;
+
+use settee_storage::{KeyRange, StorageError};
+use sha2::{Digest as _, Sha256};
+
+/// The longest key that is stored as it is.
+pub(crate) const BEGINNING: usize = 2_400;
+const HASH: usize = 32;
+const LENGTH: usize = 4;
+
+/// A half-open range of stored keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    pub(crate) start: Vec<u8>,
+    pub(crate) end: Option<Vec<u8>>,
+}
+
+impl Bounds {
+    /// The bounds in which all keys of `range` are stored; with long ones, there may be others as well.
+    pub(crate) fn of(range: KeyRange<'_>) -> Self {
+        let start = range.start.unwrap_or_default();
+        let end = range.end.map(|end| match end.split_at_checked(BEGINNING) {
+            Some((beginning, [_, ..])) => behind_run(beginning),
+            _ => end.to_vec(),
+        });
+        Self { start: start[..start.len().min(BEGINNING)].to_vec(), end }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.end.as_ref().is_some_and(|end| *end <= self.start)
+    }
+
+    /// What follows `stored` in ascending order.
+    pub(crate) fn behind(&self, stored: &[u8]) -> Self {
+        Self { start: [stored, &[0]].concat(), end: self.end.clone() }
+    }
+
+    /// What precedes `stored`.
+    pub(crate) fn before(&self, stored: &[u8]) -> Self {
+        Self { start: self.start.clone(), end: Some(stored.to_vec()) }
+    }
+
+    /// The part that is in the run of `stored`.
+    pub(crate) fn within_run(&self, stored: &[u8]) -> Self {
+        let beginning = &stored[..BEGINNING];
+        let end = behind_run(beginning);
+        let start = [beginning, &[0]].concat().max(self.start.clone());
+        Self { start, end: Some(self.end.clone().map_or(end.clone(), |own| own.min(end))) }
+    }
+}
+
+/// Greater than all stored keys of a run, and not greater than anything else.
+fn behind_run(beginning: &[u8]) -> Vec<u8> {
+    [beginning, &[0xff; HASH + 1]].concat()
+}
+
+/// The stored form of a key.
+pub(crate) fn stored(key: &[u8]) -> Cow<'_, [u8]> {
+    match key.split_at_checked(BEGINNING) {
+        Some((beginning, rest)) if !rest.is_empty() => {
+            Cow::Owned([beginning, Sha256::digest(rest).as_slice()].concat())
+        }
+        _ => Cow::Borrowed(key),
+    }
+}
+
+/// Whether this is the stored form of a long key.
+pub(crate) fn is_long(stored: &[u8]) -> bool {
+    stored.len() > BEGINNING
+}
+
+/// The stored form of the value of a key.
+pub(crate) fn stored_value<'a>(key: &[u8], value: &'a [u8]) -> Cow<'a, [u8]> {
+    match key.split_at_checked(BEGINNING) {
+        Some((_, rest)) if !rest.is_empty() => {
+            let length = u32::try_from(rest.len()).unwrap_or(u32::MAX).to_be_bytes();
+            Cow::Owned([&length, rest, value].concat())
+        }
+        _ => Cow::Borrowed(value),
+    }
+}
+
+/// The rest of a long key, and its value.
+///
+/// # Errors
+/// When that was not stored here.
+pub(crate) fn rest_and_value(value: &[u8]) -> Result<(&[u8], &[u8]), StorageError> {
+    let parts = value.split_first_chunk::<LENGTH>().and_then(|(length, behind)| {
+        let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
+        behind.split_at_checked(length)
+    });
+    parts.ok_or_else(|| StorageError::Corrupt("the value of a long key has no rest of the key".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Around the limit, with equal and different beginnings.
+    fn keys() -> Vec<Vec<u8>> {
+        let mut keys: Vec<Vec<u8>> = vec![vec![], b"a".to_vec(), vec![0xff; BEGINNING + 40], vec![0xff; 9_000]];
+        for byte in [b'a', b'b', 0xff] {
+            for length in [BEGINNING - 1, BEGINNING, BEGINNING + 1, BEGINNING + HASH, BEGINNING + HASH + 1] {
+                for last in [0, b'a', 0xff] {
+                    let mut key = vec![byte; length];
+                    key[length - 1] = last;
+                    keys.push(key);
+                }
+            }
+        }
+        keys.sort();
+        keys.dedup();
+        keys
+    }
+
+    #[test]
+    fn stored_keys_are_short_and_sort_as_keys_but_for_runs() {
+        let keys = keys();
+        for one in &keys {
+            for other in &keys {
+                let (a, b) = (stored(one), stored(other));
+                assert!(a.len() <= BEGINNING + HASH);
+                assert_eq!(one == other, a == b, "{} and {} bytes", one.len(), other.len());
+                let is_run = is_long(&a) && is_long(&b) && a[..BEGINNING] == b[..BEGINNING];
+                assert!(is_run || one.cmp(other) == a.cmp(&b), "{} and {} bytes", one.len(), other.len());
+            }
+        }
+    }
+
+    #[test]
+    fn values_of_long_keys_have_their_rest() {
+        for key in keys() {
+            let (stored, value) = (stored(&key), stored_value(&key, b"value"));
+            let found = if is_long(&stored) {
+                let (rest, value) = rest_and_value(&value).expect("it was stored");
+                ([&stored[..BEGINNING], rest].concat(), value.to_vec())
+            } else {
+                (stored.to_vec(), value.to_vec())
+            };
+            assert_eq!(found, (key, b"value".to_vec()));
+        }
+        for broken in [&b""[..], b"\0\0", b"\0\0\0\x05abcd"] {
+            rest_and_value(broken).expect_err("nobody stored that");
+        }
+    }
+
+    #[test]
+    fn bounds_have_all_keys_of_their_range() {
+        let keys = keys();
+        let sides = || std::iter::once(None).chain(keys.iter().map(|key| Some(key.as_slice())));
+        for start in sides() {
+            for end in sides() {
+                let bounds = Bounds::of(KeyRange { start, end });
+                for key in &keys {
+                    let is_meant =
+                        start.is_none_or(|start| start <= key.as_slice()) && end.is_none_or(|end| key.as_slice() < end);
+                    let stored = stored(key);
+                    let is_within =
+                        bounds.start.as_slice() <= &*stored && bounds.end.as_ref().is_none_or(|end| *stored < **end);
+                    assert!(is_within || !is_meant, "{} bytes", key.len());
+                    // Only runs on a bound have more.
+                    let is_on_bound = [start, end].into_iter().flatten().any(|bound| bound.len() > BEGINNING);
+                    assert!(is_meant || !is_within || is_on_bound, "{} bytes", key.len());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_run_is_read_on_from_anywhere() {
+        let all = Bounds::of(KeyRange::default());
+        let run: Vec<Vec<u8>> =
+            (0..20_u8).map(|at| stored(&[&[7; BEGINNING][..], &[at]].concat()).into_owned()).collect();
+        for key in &run {
+            let bounds = all.within_run(key);
+            assert!(run.iter().all(|other| bounds.start <= *other && bounds.end.as_ref() > Some(other)));
+            for outside in [vec![7; BEGINNING], vec![7; BEGINNING - 1], vec![8], vec![6; 3_000]] {
+                assert!(outside < bounds.start || Some(&outside) >= bounds.end.as_ref(), "{} bytes", outside.len());
+            }
+            assert!(bounds.behind(key).start > *key && bounds.before(key).end.as_ref() == Some(key));
+        }
+        assert!(Bounds::of(KeyRange { start: Some(b"b"), end: Some(b"a") }).is_empty());
+        assert!(!all.is_empty());
+    }
+}

@@ -1,0 +1,322 @@
+//! [`PostgresEngine`]: the engine on PostgreSQL, for servers whose data are to outlive any machine.
+//!
+//! Keyspaces are tables of keys and values, and a commit is a transaction that begins with a row in the table of commits: its
+//! primary key, shard and version, decides who is first. A snapshot is a transaction as well, on a connection that it holds as long
+//! as nobody else needs it (the module `lease`). The interface above is synchronous; connections live on two threads of this crate. It knows
+//! nothing of what the entries mean.
+//!
+//! One server uses a database at a time, see [`OpenError::InUse`].
+
+mod block;
+mod commit;
+mod connect;
+mod cursor;
+mod error;
+mod keys;
+mod lease;
+mod options;
+mod owner;
+mod page;
+mod pool;
+mod schema;
+mod size;
+mod snapshot;
+mod sql;
+mod sweep;
+mod tls;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use settee_storage::{Batch, CommitToken, Durability, Engine, Outcome, Result, Shard, Snapshot, StorageError, Version};
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+use block::block_on;
+use commit::Fence;
+use connect::Connector;
+use error::Failure;
+use lease::number;
+pub use options::{CONNECTIONS, CONNECTIONS_MIN, Options};
+use owner::Owner;
+use pool::Pool;
+pub use schema::{Tables, VERSION};
+use size::Sizes;
+use snapshot::PostgresSnapshot;
+use sql::Sql;
+
+/// Of all connections, a quarter is for commits: readers who hold one never keep a writer from it.
+const WRITERS: usize = 4;
+
+/// Why a database cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// What was given makes no sense.
+    #[error("{0}")]
+    Settings(String),
+    /// No server answers.
+    #[error("PostgreSQL cannot be reached ({place}): {text}")]
+    Unreachable {
+        /// Where.
+        place: String,
+        /// Why not.
+        text: String,
+    },
+    /// The server refuses what is needed.
+    #[error(
+        "PostgreSQL refuses what is needed ({place}): {text}\nThe role must be able to log in and have CREATE on the database, or own \
+         the schema. Whoever administers it makes the tables for a role with: settee storage init URL --owner ROLE"
+    )]
+    Rights {
+        /// Where.
+        place: String,
+        /// What it says.
+        text: String,
+    },
+    /// The statements did not work.
+    #[error("the tables cannot be used ({place}): {text}")]
+    Failed {
+        /// Where.
+        place: String,
+        /// What the server says.
+        text: String,
+    },
+    /// The schema holds something else.
+    #[error("the schema {0} holds tables that are not Settee's; choose another one with ?schema=NAME in the URL")]
+    ForeignSchema(String),
+    /// The tables are of another version of this program.
+    #[error(
+        "the tables have version {found}, made by {made_by}, and this program uses version {known}: start one that knows them"
+    )]
+    OtherVersion {
+        /// Their version.
+        found: i32,
+        /// Who made them.
+        made_by: String,
+        /// Ours.
+        known: i32,
+    },
+    /// The entries are laid out in a way that this program does not know.
+    #[error(
+        "the data have layout {found}, and this program knows {known} at most: start the version that wrote them, or a newer one"
+    )]
+    LaterLayout {
+        /// Their layout.
+        found: i64,
+        /// Ours.
+        known: i64,
+    },
+    /// PostgreSQL is too old.
+    #[error("PostgreSQL {found} is too old: {wanted} is the least")]
+    OldServer {
+        /// What runs there.
+        found: i32,
+        /// What is needed.
+        wanted: i32,
+    },
+    /// Another server is on it.
+    #[error(
+        "another Settee uses this database ({place}), since {since}. Two at a time are not supported yet: stop the other one first, \
+         or choose another schema with ?schema=NAME in the URL"
+    )]
+    InUse {
+        /// Where.
+        place: String,
+        /// Since when.
+        since: String,
+    },
+}
+
+/// An engine on a schema of a PostgreSQL that no other server uses at the same time.
+pub struct PostgresEngine {
+    connector: Arc<Connector>,
+    readers: Arc<Pool>,
+    writers: Arc<Pool>,
+    owner: Owner,
+    sizes: Sizes,
+    /// Tells that a shard was dropped.
+    dropped: Arc<Notify>,
+    /// Why nothing is written any more.
+    poisoned: Mutex<Option<StorageError>>,
+    commits: AtomicU64,
+    conflicts: AtomicU64,
+    written: AtomicU64,
+}
+
+/// Makes the tables, and gives them to `owner` if that is not the role of the URL.
+///
+/// # Errors
+/// When they are not there afterwards.
+pub fn init(options: &Options, owner: Option<&str>) -> Result<Tables, OpenError> {
+    let connector = Connector::new(options.clone()).map_err(OpenError::Settings)?;
+    block_on(connector.runtime(), provide(&connector, owner))
+}
+
+async fn provide(connector: &Connector, owner: Option<&str>) -> Result<Tables, OpenError> {
+    let options = connector.options();
+    let client = connector.connect_plain().await.map_err(|error| schema::refused(&error, options))?;
+    schema::provide(&client, options, owner).await
+}
+
+impl PostgresEngine {
+    /// Connects, makes the tables if there are none, and takes the database for this server, which `id` tells from all others.
+    ///
+    /// # Errors
+    /// When the database cannot be used.
+    pub fn open(options: &Options, id: [u8; 16]) -> Result<Self, OpenError> {
+        let connector = Arc::new(Connector::new(options.clone()).map_err(OpenError::Settings)?);
+        let owner = block_on(connector.runtime(), async {
+            provide(&connector, None).await?;
+            Owner::take(&connector, id).await
+        })?;
+        // One holds the lock.
+        let connections = options.connections.max(CONNECTIONS_MIN) - 1;
+        let writers = Pool::new(Arc::clone(&connector), connections / WRITERS);
+        let readers = Pool::new(Arc::clone(&connector), connections - connections / WRITERS);
+        let dropped = Arc::new(Notify::new());
+        connector.runtime().spawn(sweep::sweep(Arc::downgrade(&writers), Arc::clone(&dropped)));
+        Ok(Self {
+            connector,
+            readers,
+            writers,
+            owner,
+            sizes: Sizes::default(),
+            dropped,
+            poisoned: Mutex::default(),
+            commits: AtomicU64::new(0),
+            conflicts: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+        })
+    }
+
+    fn handle(&self) -> &Handle {
+        self.connector.runtime()
+    }
+
+    /// Notes what will not pass.
+    fn noted<T>(&self, answer: Result<T>) -> Result<T> {
+        if let Err(error @ StorageError::Poisoned(_)) = &answer {
+            self.poisoned.lock().get_or_insert_with(|| error.clone());
+        }
+        answer
+    }
+
+    /// Does something of one statement, which may be done twice.
+    async fn simply(pool: &Arc<Pool>, statement: &str) -> Result<()> {
+        let leased = pool.take().await?;
+        leased.link().client.batch_execute(statement).await.map_err(|error| {
+            leased.set_broken();
+            Failure::from(error).into_error()
+        })
+    }
+
+    async fn size(&self, shard: Shard) -> Result<u64, Failure> {
+        let leased = self.readers.take().await.map_err(Failure::Refused)?;
+        let statement = leased.link().statement(Sql::Size).await?;
+        let row = leased.link().client.query_one(&statement, &[&number(shard)]).await?;
+        let bytes: i64 = row.try_get(0)?;
+        Ok(u64::try_from(bytes).unwrap_or_default())
+    }
+}
+
+impl fmt::Debug for PostgresEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresEngine").field("place", &self.connector.options().place()).finish_non_exhaustive()
+    }
+}
+
+impl Engine for PostgresEngine {
+    fn snapshot(&self, shard: Shard) -> Result<Arc<dyn Snapshot>> {
+        Ok(Arc::new(PostgresSnapshot::new(Arc::clone(&self.readers), shard)))
+    }
+
+    fn commit(
+        &self,
+        shard: Shard,
+        expected: Version,
+        token: CommitToken,
+        batch: Batch,
+        durability: Durability,
+    ) -> Result<Outcome> {
+        batch.check()?;
+        let fence = Fence { shard, expected, token, head: batch.head(), owner: self.owner.id(), durability };
+        let outcome = self.noted(block_on(self.handle(), commit::commit(&self.writers, fence, &batch)))?;
+        let counter = if matches!(outcome, Outcome::Conflict(_)) { &self.conflicts } else { &self.commits };
+        counter.fetch_add(1, Ordering::Relaxed);
+        self.written.fetch_add(batch.size_bytes() as u64, Ordering::Relaxed);
+        self.sizes.add(shard, batch.size_bytes());
+        Ok(outcome)
+    }
+
+    fn check(&self) -> Result<()> {
+        if let Some(error) = self.poisoned.lock().clone() {
+            return Err(error);
+        }
+        self.writers.fault().map_or(Ok(()), Err)
+    }
+
+    fn tend(&self) -> Result<()> {
+        for pool in [&self.readers, &self.writers] {
+            pool.tend();
+            // What fails is what the check tells.
+            let _ = block_on(self.handle(), pool.try_again());
+        }
+        if self.check().is_ok() {
+            // Commits go on without the lock, as long as nobody else takes the database.
+            let _ = block_on(self.handle(), self.owner.keep(&self.connector));
+        }
+        self.check()
+    }
+
+    fn drop_shard(&self, shard: Shard) -> Result<()> {
+        self.noted(block_on(self.handle(), commit::drop_shard(&self.writers, shard, self.owner.id())))?;
+        self.sizes.forget(shard);
+        self.dropped.notify_one();
+        Ok(())
+    }
+
+    /// PostgreSQL does that by itself, for all shards together (autovacuum).
+    fn reclaim(&self, _shard: Shard) -> Result<()> {
+        Ok(())
+    }
+
+    fn approximate_size(&self, shard: Shard) -> u64 {
+        let begun = Instant::now();
+        if let Some(bytes) = self.sizes.get(shard, begun) {
+            return bytes;
+        }
+        let Ok(bytes) = block_on(self.handle(), self.size(shard)) else { return 0 };
+        self.sizes.set(shard, bytes, begun, Instant::now());
+        bytes
+    }
+
+    fn sync(&self) -> Result<()> {
+        // A commit that is synced, and with it all that precede it in the log.
+        block_on(self.handle(), Self::simply(&self.writers, "UPDATE settee_schema SET synced = synced + 1"))
+    }
+
+    fn checkpoint(&self, _directory: &Path) -> Result<()> {
+        Err(StorageError::Io(
+            "data in PostgreSQL are copied by its own programs, such as pg_basebackup and pg_dump".to_owned(),
+        ))
+    }
+
+    fn statistics(&self) -> Vec<(&'static str, u64)> {
+        let [readers, reading, made_for_reading, taken_away] = self.readers.counts();
+        let [writers, writing, made_for_writing, _] = self.writers.counts();
+        vec![
+            ("connections", readers + writers),
+            ("connections_reading", reading),
+            ("connections_writing", writing),
+            ("connections_made", made_for_reading + made_for_writing),
+            ("snapshots_interrupted", taken_away),
+            ("commits", self.commits.load(Ordering::Relaxed)),
+            ("conflicts", self.conflicts.load(Ordering::Relaxed)),
+            ("written_bytes", self.written.load(Ordering::Relaxed)),
+        ]
+    }
+}

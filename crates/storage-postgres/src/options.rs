@@ -1,0 +1,231 @@
+//! [`Options`]: where the database is and how it is reached, taken from a URL. Nothing is connected here.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
+
+/// The schema that holds the tables if the URL names none.
+const SCHEMA: &str = "settee";
+
+/// The longest name that PostgreSQL keeps.
+const NAME_BYTES_MAX: usize = 63;
+
+/// Connections that a server opens at most, if nothing else is said: PostgreSQL admits a hundred by default.
+pub const CONNECTIONS: usize = 50;
+
+/// The least number with which readers do not wait for writers.
+pub const CONNECTIONS_MIN: usize = 8;
+
+/// A host that does not answer within this time is passed over.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A connection that was cut is noticed after about this time, also while nothing is asked.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
+const USER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How the certificate of the database server is judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// Any certificate: nobody can listen in who does not answer in the server's place.
+    Anybody,
+    /// One for the name of the host, by an authority of this file, or else by a public one.
+    Verified(Option<PathBuf>),
+}
+
+/// Where the database is.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub(crate) config: Config,
+    pub(crate) schema: String,
+    pub(crate) trust: Trust,
+    pub(crate) connections: usize,
+    pub(crate) layout: i64,
+}
+
+impl Options {
+    /// Takes a URL such as `postgres://user:password@host1,host2/database?sslmode=verify-full`. Besides what PostgreSQL's own
+    /// programs take there, `schema` names the schema with the tables.
+    ///
+    /// # Errors
+    /// What is wrong with the URL, in words that do not repeat its password.
+    pub fn parse(url: &str) -> Result<Self, String> {
+        if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
+            return Err("it does not begin with postgres://".to_owned());
+        }
+        let (address, query) = url.split_once('?').unwrap_or((url, ""));
+        let (mut schema, mut mode, mut authorities) = (SCHEMA.to_owned(), "prefer".to_owned(), None);
+        let mut others = Vec::new();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            match pair.split_once('=') {
+                Some(("schema", name)) => name.clone_into(&mut schema),
+                Some(("sslmode", name)) => name.clone_into(&mut mode),
+                Some(("sslrootcert", path)) => authorities = Some(PathBuf::from(decoded(path)?)),
+                _ => others.push(pair),
+            }
+        }
+        check_name(&schema)?;
+        let rest = if others.is_empty() { address.to_owned() } else { format!("{address}?{}", others.join("&")) };
+        let mut config: Config = rest.parse().map_err(|error: tokio_postgres::Error| reason(&error))?;
+        let trust = match (mode.as_str(), authorities) {
+            ("disable" | "prefer" | "require", None) => Trust::Anybody,
+            // With authorities at hand they are asked, as PostgreSQL's own library does.
+            ("require" | "verify-full", authorities) => Trust::Verified(authorities),
+            ("disable" | "prefer", Some(_)) => {
+                return Err("sslrootcert is of no use without sslmode=require or verify-full".to_owned());
+            }
+            _ => return Err(format!("sslmode is {mode}, not disable, prefer, require or verify-full")),
+        };
+        // Nobody listens in on a socket of this machine.
+        let is_local = !config.get_hosts().is_empty() && config.get_hosts().iter().all(is_socket);
+        config.ssl_mode(match mode.as_str() {
+            _ if is_local => SslMode::Disable,
+            "disable" => SslMode::Disable,
+            "prefer" => SslMode::Prefer,
+            _ => SslMode::Require,
+        });
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(CONNECT_TIMEOUT);
+        }
+        if config.get_application_name().is_none() {
+            config.application_name("settee");
+        }
+        // Of several hosts, the one that takes writes: a standby would answer with what is old.
+        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+        config.keepalives_idle(KEEPALIVE_IDLE).tcp_user_timeout(USER_TIMEOUT);
+        if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+            return Err("it names no host".to_owned());
+        }
+        Ok(Self { config, schema, trust, connections: CONNECTIONS, layout: 0 })
+    }
+
+    /// Gives the password, if the URL has none.
+    #[must_use]
+    pub fn with_password(mut self, password: &str) -> Self {
+        if self.config.get_password().is_none() {
+            self.config.password(password);
+        }
+        self
+    }
+
+    /// Sets how many connections are open at a time, at most; never less than [`CONNECTIONS_MIN`].
+    #[must_use]
+    pub fn with_connections(mut self, connections: usize) -> Self {
+        self.connections = connections.max(CONNECTIONS_MIN);
+        self
+    }
+
+    /// Says how entries are laid out by who opens the engine. Data of a later layout are refused, those of an earlier one are marked.
+    #[must_use]
+    pub fn with_layout(mut self, layout: u32) -> Self {
+        self.layout = i64::from(layout);
+        self
+    }
+
+    /// Where the database is, without secrets.
+    #[must_use]
+    pub fn place(&self) -> String {
+        let host = |host: &Host| match host {
+            Host::Tcp(name) => name.clone(),
+            #[cfg(unix)]
+            Host::Unix(path) => path.display().to_string(),
+        };
+        let hosts: Vec<String> = self.config.get_hosts().iter().map(host).collect();
+        let database = self.config.get_dbname().or(self.config.get_user()).unwrap_or_default();
+        format!("database {database} on {}, schema {}", hosts.join(", "), self.schema)
+    }
+}
+
+#[cfg(unix)]
+fn is_socket(host: &Host) -> bool {
+    matches!(host, Host::Unix(_))
+}
+
+#[cfg(not(unix))]
+fn is_socket(_host: &Host) -> bool {
+    false
+}
+
+/// The words of an error with its cause: the library puts what matters there.
+fn reason(error: &tokio_postgres::Error) -> String {
+    use std::error::Error as _;
+    error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
+}
+
+/// Names of schemas stand in statements, so they are plain.
+fn check_name(name: &str) -> Result<(), String> {
+    let is_plain = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+    let begins = name.bytes().next().is_some_and(|byte| !byte.is_ascii_digit());
+    if is_plain && begins && name.len() <= NAME_BYTES_MAX && !name.starts_with("pg_") {
+        return Ok(());
+    }
+    Err(format!("the schema {name:?} is no name of small letters, digits and _"))
+}
+
+fn decoded(text: &str) -> Result<String, String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, behind)) = rest.split_first() {
+        rest = behind;
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let digits = rest.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+        let value = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        bytes.push(value.ok_or_else(|| format!("{text:?} has a % without two digits behind it"))?);
+        rest = &rest[2..];
+    }
+    String::from_utf8(bytes).map_err(|_| format!("{text:?} is no text"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_taken_apart() {
+        let verified = |path: &str| Trust::Verified(Some(path.into()));
+        let rows: [(&str, &str, Trust); 6] = [
+            ("postgres://u@h/d", "database d on h, schema settee", Trust::Anybody),
+            ("postgresql://u:secret@h1,h2:5433/d?schema=other", "database d on h1, h2, schema other", Trust::Anybody),
+            ("postgres://u@%2Frun%2Fpg/d", "database d on /run/pg, schema settee", Trust::Anybody),
+            ("postgres://u@h/d?sslmode=verify-full", "database d on h, schema settee", Trust::Verified(None)),
+            ("postgres://u@h?sslmode=require&sslrootcert=/a%20b", "database u on h, schema settee", verified("/a b")),
+            ("postgres://u@h/d?connect_timeout=9&sslmode=disable", "database d on h, schema settee", Trust::Anybody),
+        ];
+        for (url, place, trust) in rows {
+            let options = Options::parse(url).expect(url);
+            assert_eq!(options.place(), place, "{url}");
+            assert_eq!(options.trust, trust, "{url}");
+            assert_eq!(options.config.get_target_session_attrs(), TargetSessionAttrs::ReadWrite, "{url}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_without_the_password() {
+        let rows = [
+            ("mysql://u@h/d", "it does not begin with postgres://"),
+            ("postgres://u:secret@h/d?schema=Robert'); --", "the schema"),
+            ("postgres://u:secret@h/d?schema=pg_catalog", "the schema"),
+            ("postgres://u:secret@h/d?sslmode=verify-ca", "sslmode is verify-ca"),
+            ("postgres://u:secret@h/d?sslmode=prefer&sslrootcert=/x", "sslrootcert is of no use"),
+            ("postgres://u:secret@h/d?sslmode=require&sslrootcert=%2", "\"%2\" has a %"),
+            ("postgres://u:secret@h/d?nonsense=1", "invalid connection string: unknown option"),
+            ("postgres:///d", "it names no host"),
+        ];
+        for (url, wanted) in rows {
+            let found = Options::parse(url).expect_err(url);
+            assert!(found.starts_with(wanted) && !found.contains("secret"), "{url}: {found}");
+        }
+    }
+
+    #[test]
+    fn a_password_beside_the_url_counts_if_the_url_has_none() {
+        for (url, wanted) in [("postgres://u@h/d", "beside"), ("postgres://u:within@h/d", "within")] {
+            let options = Options::parse(url).expect(url).with_password("beside");
+            assert_eq!(options.config.get_password(), Some(wanted.as_bytes()), "{url}");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! [`Entry`] and [`fetch`]: a page of entries in their order, also where keys are long.
+
+use std::sync::Arc;
+
+use settee_storage::{Direction, KeyRange, Keyspace, Result, StorageError};
+use tokio_postgres::Row;
+
+use crate::keys::{BEGINNING, Bounds, is_long, rest_and_value};
+use crate::lease::{Ask, Lease};
+
+/// An entry as it came.
+pub(crate) struct Entry {
+    row: Row,
+    long: Option<Long>,
+}
+
+struct Long {
+    key: Vec<u8>,
+    /// Where the value begins.
+    at: usize,
+}
+
+impl Entry {
+    fn new(row: Row) -> Result<Self> {
+        let stored = bytes(&row, 0)?;
+        if !is_long(stored) {
+            return Ok(Self { row, long: None });
+        }
+        let value = bytes(&row, 1)?;
+        let (rest, own) = rest_and_value(value)?;
+        let long = Long { key: [&stored[..BEGINNING], rest].concat(), at: value.len() - own.len() };
+        Ok(Self { row, long: Some(long) })
+    }
+
+    pub(crate) fn key(&self) -> Result<&[u8]> {
+        self.long.as_ref().map_or_else(|| bytes(&self.row, 0), |long| Ok(&long.key))
+    }
+
+    pub(crate) fn value(&self) -> Result<&[u8]> {
+        let at = self.long.as_ref().map_or(0, |long| long.at);
+        bytes(&self.row, 1).map(|value| &value[at..])
+    }
+}
+
+/// A column that is never null.
+pub(crate) fn bytes(row: &Row, column: usize) -> Result<&[u8]> {
+    row.try_get(column).map_err(|error| StorageError::Corrupt(format!("an entry cannot be read: {error}")))
+}
+
+/// A range of keys that somebody owns.
+#[derive(Clone, Debug)]
+pub(crate) struct Range {
+    pub(crate) start: Option<Vec<u8>>,
+    pub(crate) end: Option<Vec<u8>>,
+}
+
+impl Range {
+    pub(crate) fn of(range: KeyRange<'_>) -> Self {
+        Self { start: range.start.map(<[u8]>::to_vec), end: range.end.map(<[u8]>::to_vec) }
+    }
+
+    pub(crate) fn borrowed(&self) -> KeyRange<'_> {
+        KeyRange { start: self.start.as_deref(), end: self.end.as_deref() }
+    }
+
+    fn has(&self, key: &[u8]) -> bool {
+        self.start.as_deref().is_none_or(|start| start <= key) && self.end.as_deref().is_none_or(|end| key < end)
+    }
+}
+
+/// What was fetched.
+#[derive(Default)]
+pub(crate) struct Fetched {
+    pub(crate) entries: Vec<Entry>,
+    /// Where it goes on, if there may be more.
+    pub(crate) rest: Option<Bounds>,
+}
+
+/// Where entries are fetched.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) space: Keyspace,
+    pub(crate) direction: Direction,
+    /// What is wanted, where stored keys do not tell it.
+    pub(crate) range: Range,
+}
+
+/// The next entries within `bounds`: about `rows`, and at least one if there is any.
+pub(crate) async fn fetch(lease: &Arc<Lease>, place: &Place, mut bounds: Bounds, rows: usize) -> Result<Fetched> {
+    loop {
+        let limit = i64::try_from(rows).unwrap_or(i64::MAX);
+        let mut answers = lease.trip(&[Ask::Page(place.space, place.direction, bounds.clone(), limit)]).await?;
+        let fetched = complete(lease, place, &bounds, rows, answers.pop().unwrap_or_default()).await?;
+        match fetched.rest {
+            // Everything was beyond the range.
+            Some(rest) if fetched.entries.is_empty() => bounds = rest,
+            rest => return Ok(Fetched { rest, ..fetched }),
+        }
+    }
+}
+
+/// Makes a page of the rows that a trip has brought: if it ends within a run of long keys, with the rest of that.
+pub(crate) async fn complete(
+    lease: &Arc<Lease>,
+    place: &Place,
+    bounds: &Bounds,
+    limit: usize,
+    mut rows: Vec<Row>,
+) -> Result<Fetched> {
+    let Some(last) = rows.last() else { return Ok(Fetched::default()) };
+    let last = bytes(last, 0)?.to_vec();
+    let mut rest = (rows.len() >= limit).then(|| behind(bounds, &last, place.direction));
+    if is_long(&last) && rest.is_some() {
+        let run = behind(&bounds.within_run(&last), &last, place.direction);
+        let mut answers = lease.trip(&[Ask::Page(place.space, place.direction, run, i64::MAX)]).await?;
+        rows.extend(answers.pop().unwrap_or_default());
+        if let Some(last) = rows.last() {
+            rest = Some(behind(bounds, bytes(last, 0)?, place.direction));
+        }
+    }
+    let mut entries = rows.into_iter().map(Entry::new).collect::<Result<Vec<_>>>()?;
+    if entries.iter().any(|entry| entry.long.is_some()) {
+        sort_runs(&mut entries, place.direction);
+    }
+    if [&place.range.start, &place.range.end].into_iter().flatten().any(|bound| bound.len() > BEGINNING) {
+        entries.retain(|entry| entry.key().is_ok_and(|key| place.range.has(key)));
+    }
+    Ok(Fetched { entries, rest })
+}
+
+fn behind(bounds: &Bounds, last: &[u8], direction: Direction) -> Bounds {
+    match direction {
+        Direction::Forward => bounds.behind(last),
+        Direction::Backward => bounds.before(last),
+    }
+}
+
+/// Within a run, keys came in the order of their hashes.
+fn sort_runs(entries: &mut [Entry], direction: Direction) {
+    let beginning = |entry: &Entry| entry.long.as_ref().map(|long| long.key[..BEGINNING].to_vec());
+    for run in entries.chunk_by_mut(|one, other| beginning(one).is_some() && beginning(one) == beginning(other)) {
+        run.sort_by(|one, other| {
+            let keys = |entry: &Entry| entry.long.as_ref().map(|long| long.key.clone());
+            match direction {
+                Direction::Forward => keys(one).cmp(&keys(other)),
+                Direction::Backward => keys(other).cmp(&keys(one)),
+            }
+        });
+    }
+}

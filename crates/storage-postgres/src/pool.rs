@@ -1,0 +1,222 @@
+//! [`Pool`]: a bounded number of connections. One that a snapshot holds without need goes to who needs it.
+
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use settee_storage::{Result, StorageError};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_postgres::Error;
+
+use crate::block::begin;
+use crate::connect::{Connector, Link};
+use crate::error::{Failure, in_words};
+use crate::lease::Lease;
+
+/// How long a connection that is not there is tried to be made, while the server was there a moment ago.
+const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE_STEP: Duration = Duration::from_millis(50);
+
+/// How long somebody waits for a connection that others use.
+const QUEUE: Duration = Duration::from_secs(20);
+const QUEUE_STEP: Duration = Duration::from_millis(10);
+const QUEUE_STEP_MAX: Duration = Duration::from_millis(200);
+
+/// A snapshot that was not read for so long may lose its connection to somebody who has none.
+const IDLE_HELD: Duration = Duration::from_millis(250);
+
+/// And after so long without anybody who needs it: the server keeps everything that was deleted meanwhile.
+const IDLE_HELD_MAX: Duration = Duration::from_secs(60);
+
+/// Connections that nobody uses for so long are closed.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// Connections.
+pub(crate) struct Pool {
+    connector: Arc<Connector>,
+    idle: Mutex<Vec<(Link, Instant)>>,
+    permits: Arc<Semaphore>,
+    size: usize,
+    holders: Mutex<Vec<Weak<Lease>>>,
+    /// Why no connection can be made.
+    fault: Mutex<Option<StorageError>>,
+    made: AtomicU64,
+    taken_away: AtomicU64,
+}
+
+/// A connection that one caller has.
+pub(crate) struct Leased {
+    link: Option<Link>,
+    is_in_transaction: AtomicBool,
+    is_broken: AtomicBool,
+    pool: Arc<Pool>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Leased {
+    pub(crate) fn link(&self) -> &Link {
+        self.link.as_ref().expect("it goes when this goes")
+    }
+
+    /// Nobody is to use the connection again.
+    pub(crate) fn set_broken(&self) {
+        self.is_broken.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_usable(&self) -> bool {
+        !self.is_broken.load(Ordering::Relaxed) && !self.link().client.is_closed()
+    }
+
+    /// A transaction was begun on it, or ended.
+    pub(crate) fn set_in_transaction(&self, is_it: bool) {
+        self.is_in_transaction.store(is_it, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Leased {
+    fn drop(&mut self) {
+        let is_usable = self.is_usable();
+        if !is_usable {
+            // What ended this one may have ended them as well.
+            self.pool.idle.lock().clear();
+        }
+        let Some(link) = self.link.take().filter(|_| is_usable) else { return };
+        if self.is_in_transaction.load(Ordering::Relaxed) {
+            // It precedes whatever the next one asks for.
+            begin(link.client.batch_execute("ROLLBACK"));
+        }
+        self.pool.idle.lock().push((link, Instant::now()));
+    }
+}
+
+impl Pool {
+    pub(crate) fn new(connector: Arc<Connector>, size: usize) -> Arc<Self> {
+        Arc::new(Self {
+            connector,
+            idle: Mutex::default(),
+            permits: Arc::new(Semaphore::new(size)),
+            size,
+            holders: Mutex::default(),
+            fault: Mutex::default(),
+            made: AtomicU64::new(0),
+            taken_away: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn connector(&self) -> &Connector {
+        &self.connector
+    }
+
+    /// Why the last attempt to connect failed, if it did.
+    pub(crate) fn fault(&self) -> Option<StorageError> {
+        self.fault.lock().clone()
+    }
+
+    /// Connections that are open, those that somebody has, those made so far, and snapshots that lost theirs.
+    pub(crate) fn counts(&self) -> [u64; 4] {
+        let used = self.size - self.permits.available_permits();
+        let open = used + self.idle.lock().len();
+        let [made, taken_away] = [&self.made, &self.taken_away].map(|counter| counter.load(Ordering::Relaxed));
+        [open as u64, used as u64, made, taken_away]
+    }
+
+    /// A connection.
+    pub(crate) async fn take(self: &Arc<Self>) -> Result<Leased> {
+        let permit = self.permit().await?;
+        let unused = || std::iter::from_fn(|| self.idle.lock().pop()).find(|(link, _)| !link.client.is_closed());
+        let link = match unused() {
+            Some((link, _)) => link,
+            None => self.connect().await?,
+        };
+        let [is_in_transaction, is_broken] = [AtomicBool::new(false), AtomicBool::new(false)];
+        Ok(Leased { link: Some(link), is_in_transaction, is_broken, pool: Arc::clone(self), _permit: permit })
+    }
+
+    async fn permit(&self) -> Result<OwnedSemaphorePermit> {
+        if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
+            return Ok(permit);
+        }
+        let begun = Instant::now();
+        // Keeps its place among those who wait.
+        let mut permit = pin!(Arc::clone(&self.permits).acquire_owned());
+        let mut step = QUEUE_STEP;
+        loop {
+            self.take_away(IDLE_HELD);
+            if let Ok(Ok(permit)) = tokio::time::timeout(step, &mut permit).await {
+                return Ok(permit);
+            }
+            step = (step * 2).min(QUEUE_STEP_MAX);
+            if begun.elapsed() > QUEUE {
+                return Err(StorageError::Io(format!(
+                    "all {} connections to PostgreSQL were busy for {} s",
+                    self.size,
+                    QUEUE.as_secs()
+                )));
+            }
+        }
+    }
+
+    /// A new connection. After an outage of a moment it is made when that is over; during a long one nobody waits.
+    async fn connect(&self) -> Result<Link> {
+        let begun = Instant::now();
+        loop {
+            match self.connector.connect().await {
+                Ok(link) => {
+                    self.made.fetch_add(1, Ordering::Relaxed);
+                    *self.fault.lock() = None;
+                    return Ok(link);
+                }
+                Err(error) => self.note(&error, begun)?,
+            }
+            tokio::time::sleep(PATIENCE_STEP).await;
+        }
+    }
+
+    fn note(&self, error: &Error, begun: Instant) -> Result<()> {
+        let mut fault = self.fault.lock();
+        if begun.elapsed() < PATIENCE && fault.is_none() {
+            return Ok(());
+        }
+        let error = StorageError::Io(format!("PostgreSQL cannot be reached: {}", in_words(error)));
+        *fault = Some(error.clone());
+        Err(error)
+    }
+
+    /// A lease has a connection now.
+    pub(crate) fn holds(&self, lease: &Arc<Lease>) {
+        let mut holders = self.holders.lock();
+        if holders.len() > 4 * self.size {
+            holders.retain(|holder| holder.strong_count() > 0);
+        }
+        holders.push(Arc::downgrade(lease));
+    }
+
+    /// Takes the connection of the snapshot that was not read for the longest time, if that is at least `idle`.
+    fn take_away(&self, idle: Duration) -> bool {
+        let holders: Vec<Arc<Lease>> = self.holders.lock().iter().filter_map(Weak::upgrade).collect();
+        let longest = holders.iter().filter_map(|lease| Some((lease.idle()?, lease))).max_by_key(|(time, _)| *time);
+        let Some((time, lease)) = longest else { return false };
+        let is_taken = time >= idle && lease.give_up();
+        self.taken_away.fetch_add(u64::from(is_taken), Ordering::Relaxed);
+        is_taken
+    }
+
+    /// Closes what nobody uses, and has the server forget old snapshots. To be called now and then.
+    pub(crate) fn tend(&self) {
+        while self.take_away(IDLE_HELD_MAX) {}
+        self.holders.lock().retain(|holder| holder.strong_count() > 0);
+        self.idle.lock().retain(|(link, since)| !link.client.is_closed() && since.elapsed() < IDLE);
+    }
+
+    /// Tries to connect, after that failed.
+    pub(crate) async fn try_again(self: &Arc<Self>) -> Result<()> {
+        if self.fault().is_none() {
+            return Ok(());
+        }
+        let leased = self.take().await?;
+        let answer = leased.link().client.batch_execute("").await;
+        answer.map_err(|error| Failure::from(error).into_error())
+    }
+}

@@ -1,0 +1,167 @@
+//! The tables: makes them, and finds out whether those that are there can be used.
+
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, Error};
+
+use crate::OpenError;
+use crate::error::in_words;
+use crate::options::Options;
+
+/// The version of the tables that this program makes and uses.
+pub const VERSION: i32 = 1;
+
+/// The oldest PostgreSQL that the statements were written for.
+const SERVER_MIN: i32 = 120_000;
+
+const STATEMENTS: &str = include_str!("schema.sql");
+
+/// What was found or made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tables {
+    /// They were there.
+    Found,
+    /// There was nothing.
+    Made,
+}
+
+/// Sees to it that the tables are there; who makes them gives them to `owner`, if that is another role.
+pub(crate) async fn provide(client: &Client, options: &Options, owner: Option<&str>) -> Result<Tables, OpenError> {
+    let at = |error: Error| refused(&error, options);
+    let number = client.query_one("SELECT current_setting('server_version_num')::int", &[]).await.map_err(at)?;
+    let number: i32 = number.try_get(0).map_err(at)?;
+    if number < SERVER_MIN {
+        return Err(OpenError::OldServer { found: number / 10_000, wanted: SERVER_MIN / 10_000 });
+    }
+    let mut tables = Tables::Found;
+    if is_missing(client, options).await? {
+        make(client, options, owner).await?;
+        tables = Tables::Made;
+    }
+    check(client, options).await?;
+    Ok(tables)
+}
+
+/// Whether there is nothing at all; an error if there is something else.
+async fn is_missing(client: &Client, options: &Options) -> Result<bool, OpenError> {
+    let at = |error: Error| refused(&error, options);
+    let row = client
+        .query_one(
+            "SELECT count(*) FILTER (WHERE relname = 'settee_schema'), count(*) \
+             FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE nspname = $1",
+            &[&options.schema],
+        )
+        .await
+        .map_err(at)?;
+    let (own, all): (i64, i64) = (row.try_get(0).map_err(at)?, row.try_get(1).map_err(at)?);
+    match (own, all) {
+        (0, 0) => Ok(true),
+        (0, _) => Err(OpenError::ForeignSchema(options.schema.clone())),
+        _ => Ok(false),
+    }
+}
+
+async fn check(client: &Client, options: &Options) -> Result<(), OpenError> {
+    let at = |error: Error| refused(&error, options);
+    let schema = &options.schema;
+    let row =
+        client.query_opt(&format!("SELECT version, made_by FROM {schema}.settee_schema"), &[]).await.map_err(at)?;
+    let Some(row) = row else { return Err(OpenError::ForeignSchema(schema.clone())) };
+    let (found, made_by): (i32, String) = (row.try_get(0).map_err(at)?, row.try_get(1).map_err(at)?);
+    if found != VERSION {
+        return Err(OpenError::OtherVersion { found, made_by, known: VERSION });
+    }
+    let row = client.query_one(&format!("SELECT max(layout) FROM {schema}.settee_schema"), &[]).await.map_err(at)?;
+    let layout: i64 = row.try_get(0).map_err(at)?;
+    if layout > options.layout {
+        return Err(OpenError::LaterLayout { found: layout, known: options.layout });
+    }
+    Ok(())
+}
+
+/// Marks the data with the layout that is written from now on.
+pub(crate) async fn mark(client: &Client, options: &Options) -> Result<(), OpenError> {
+    let Options { schema, layout, .. } = options;
+    let statement = format!("UPDATE {schema}.settee_schema SET layout = {layout} WHERE layout < {layout}");
+    client.batch_execute(&statement).await.map_err(|error| refused(&error, options))
+}
+
+async fn make(client: &Client, options: &Options, owner: Option<&str>) -> Result<(), OpenError> {
+    let at = |error: Error| refused(&error, options);
+    let row = client
+        .query_one(
+            "SELECT coalesce(bool_or('lz4' = ANY (enumvals)), false) FROM pg_settings WHERE name = 'default_toast_compression'",
+            &[],
+        )
+        .await
+        .map_err(at)?;
+    let has_lz4: bool = row.try_get(0).map_err(at)?;
+    let statements = statements(&options.schema, has_lz4, owner);
+    if let Err(error) = client.batch_execute(&statements).await {
+        // The connection ends soon, but not before what follows.
+        let _ = client.batch_execute("ROLLBACK").await;
+        // Another server may have been faster.
+        return if is_missing(client, options).await.unwrap_or(true) { Err(at(error)) } else { Ok(()) };
+    }
+    Ok(())
+}
+
+/// All statements that make the tables, as one transaction.
+fn statements(schema: &str, has_lz4: bool, owner: Option<&str>) -> String {
+    let mut statements = String::from("BEGIN;\n");
+    if let Some(owner) = owner {
+        let name = format!("\"{}\"", owner.replace('"', "\"\""));
+        statements += &format!("CREATE SCHEMA IF NOT EXISTS {schema} AUTHORIZATION {name};\nSET LOCAL ROLE {name};\n");
+    } else {
+        statements += &format!("CREATE SCHEMA IF NOT EXISTS {schema};\n");
+    }
+    let product = concat!("Settee ", env!("CARGO_PKG_VERSION"));
+    let filled = [("{schema}", schema), ("{version}", &VERSION.to_string()), ("{product}", product)];
+    statements += &filled.iter().fold(STATEMENTS.to_owned(), |text, (name, value)| text.replace(name, value));
+    for space in settee_storage::Keyspace::ALL {
+        let table = crate::sql::table(space);
+        // Documents are changed where they lie, if there is room.
+        let options = if space == settee_storage::Keyspace::Documents { " WITH (fillfactor = 85)" } else { "" };
+        statements += &format!(
+            "CREATE TABLE {table} (shard bigint NOT NULL, key bytea NOT NULL, value bytea NOT NULL, \
+             PRIMARY KEY (shard, key)){options};\n"
+        );
+        if has_lz4 {
+            // A third of the time that the usual method takes.
+            statements += &format!("ALTER TABLE {table} ALTER COLUMN value SET COMPRESSION lz4;\n");
+        }
+    }
+    statements + "COMMIT;\n"
+}
+
+/// What an error on the way to the tables means.
+pub(crate) fn refused(error: &Error, options: &Options) -> OpenError {
+    let place = options.place();
+    let text = in_words(error);
+    let Some(code) = error.code() else { return OpenError::Unreachable { place, text } };
+    if *code == SqlState::INSUFFICIENT_PRIVILEGE {
+        return OpenError::Rights { place, text };
+    }
+    let class = &code.code()[..2];
+    match class {
+        // The password, the role, the database.
+        "28" | "3D" => OpenError::Rights { place, text },
+        "08" | "53" | "57" => OpenError::Unreachable { place, text },
+        _ => OpenError::Failed { place, text },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_are_filled_in() {
+        for (has_lz4, owner) in [(false, None), (true, Some("some \"body\""))] {
+            let text = statements("other", has_lz4, owner);
+            assert!(!text.contains('{') && text.starts_with("BEGIN;") && text.ends_with("COMMIT;\n"), "{text}");
+            assert_eq!(text.contains("lz4"), has_lz4);
+            assert_eq!(text.contains("SET LOCAL ROLE \"some \"\"body\"\"\";"), owner.is_some(), "{text}");
+            assert_eq!(text.matches("CREATE TABLE kv_").count(), settee_storage::Keyspace::ALL.len());
+        }
+    }
+}

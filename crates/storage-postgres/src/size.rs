@@ -1,0 +1,86 @@
+//! [`Sizes`]: about how many bytes shards take. PostgreSQL adds that up row by row, so an answer is kept for a time that grows with
+//! what it cost, and what is committed meanwhile is added.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use settee_storage::Shard;
+
+/// An answer is good for so many times the time that it took: adding up takes a twentieth of a processor at most.
+const FACTOR: u32 = 20;
+
+/// Shards whose sizes are kept.
+const KEPT: usize = 10_000;
+
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    bytes: u64,
+    until: Instant,
+}
+
+/// What is known.
+#[derive(Debug, Default)]
+pub(crate) struct Sizes {
+    known: Mutex<HashMap<Shard, Size>>,
+}
+
+impl Sizes {
+    /// The size of a shard, if it was added up a short while ago.
+    pub(crate) fn get(&self, shard: Shard, now: Instant) -> Option<u64> {
+        self.known.lock().get(&shard).filter(|size| now < size.until).map(|size| size.bytes)
+    }
+
+    /// It was added up, from `begun` till `now`.
+    pub(crate) fn set(&self, shard: Shard, bytes: u64, begun: Instant, now: Instant) {
+        let mut known = self.known.lock();
+        if known.len() >= KEPT {
+            known.clear();
+        }
+        let good = now.saturating_duration_since(begun).min(Duration::from_secs(60)) * FACTOR;
+        known.insert(shard, Size { bytes, until: now + good });
+    }
+
+    /// So many bytes were committed.
+    pub(crate) fn add(&self, shard: Shard, bytes: usize) {
+        if let Some(size) = self.known.lock().get_mut(&shard) {
+            size.bytes = size.bytes.saturating_add(bytes as u64);
+        }
+    }
+
+    pub(crate) fn forget(&self, shard: Shard) {
+        self.known.lock().remove(&shard);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_kept_as_long_as_they_were_dear() {
+        let sizes = Sizes::default();
+        let begun = Instant::now();
+        let now = begun + Duration::from_secs(1);
+        let (one, other) = (Shard(1), Shard(2));
+        assert_eq!(sizes.get(one, now), None);
+        sizes.set(one, 100, begun, now);
+        sizes.add(one, 20);
+        sizes.add(other, 20);
+        for (seconds, wanted) in [(0, Some(120)), (19, Some(120)), (20, None)] {
+            assert_eq!(sizes.get(one, now + Duration::from_secs(seconds)), wanted, "after {seconds} s");
+        }
+        assert_eq!(sizes.get(other, now), None);
+        sizes.forget(one);
+        assert_eq!(sizes.get(one, now), None);
+    }
+
+    #[test]
+    fn no_more_are_kept_than_needed() {
+        let (sizes, now) = (Sizes::default(), Instant::now());
+        for shard in 0..2 * KEPT as u64 {
+            sizes.set(Shard(shard), 1, now, now + Duration::from_secs(1));
+        }
+        assert!(sizes.known.lock().len() <= KEPT);
+    }
+}

@@ -1,0 +1,106 @@
+//! [`Sql`]: the statements of every day. Each is prepared once on a connection, and names one shard.
+
+use settee_storage::{Direction, Keyspace};
+
+/// A statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Sql {
+    /// The last commit of a shard.
+    State,
+    /// The token of a commit.
+    Token,
+    /// The value of a key.
+    Get(Keyspace),
+    /// The values of keys, with their places.
+    MultiGet(Keyspace),
+    /// Entries from a key on, or up to one.
+    Page(Keyspace, Direction, Limit),
+    /// Makes a commit the next one of its shard, or fails.
+    Fence,
+    /// Adds entries whose keys are new.
+    Insert(Keyspace),
+    /// Sets values.
+    Put(Keyspace),
+    /// Removes keys.
+    Delete(Keyspace),
+    /// Makes the last commit of a shard.
+    Drop,
+    /// About how many bytes the entries of a shard take.
+    Size,
+}
+
+/// Whether a page has an upper bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Limit {
+    /// Up to a key.
+    End,
+    /// Up to the last one.
+    Open,
+}
+
+impl Sql {
+    /// The text for PostgreSQL.
+    pub(crate) fn text(self) -> String {
+        match self {
+            Self::State => {
+                "SELECT version, token, head, is_dropped FROM commits WHERE shard = $1 ORDER BY version DESC LIMIT 1"
+                    .into()
+            }
+            Self::Token => "SELECT token FROM commits WHERE shard = $1 AND version = $2".into(),
+            Self::Get(space) => format!("SELECT value FROM {} WHERE shard = $1 AND key = $2", table(space)),
+            Self::MultiGet(space) => format!(
+                "SELECT wanted.place, found.value FROM unnest($2::bytea[]) WITH ORDINALITY AS wanted(key, place) \
+                 JOIN {} AS found ON found.shard = $1 AND found.key = wanted.key",
+                table(space)
+            ),
+            Self::Page(space, direction, limit) => {
+                let (bound, rows) = match limit {
+                    Limit::End => (" AND key < $3", "$4"),
+                    Limit::Open => ("", "$3"),
+                };
+                let order = match direction {
+                    Direction::Forward => "ASC",
+                    Direction::Backward => "DESC",
+                };
+                let table = table(space);
+                format!(
+                    "SELECT key, value FROM {table} WHERE shard = $1 AND key >= $2{bound} ORDER BY key {order} LIMIT {rows}"
+                )
+            }
+            Self::Fence => "SELECT settee_fence($1, $2, $3, $4, $5)".into(),
+            Self::Insert(space) => insert(space),
+            Self::Put(space) => {
+                format!("{} ON CONFLICT (shard, key) DO UPDATE SET value = excluded.value", insert(space))
+            }
+            Self::Delete(space) => format!("DELETE FROM {} WHERE shard = $1 AND key = ANY ($2::bytea[])", table(space)),
+            Self::Drop => "SELECT settee_drop($1, $2)".into(),
+            Self::Size => {
+                // What a row has besides: its head, its place in the page, and an entry of the index with the key once more.
+                let size = |space| {
+                    format!(
+                        "SELECT sum(pg_column_size(value) + 2 * pg_column_size(key) + 56) AS bytes FROM {} WHERE shard = $1",
+                        table(space)
+                    )
+                };
+                let sizes: Vec<String> = Keyspace::ALL.into_iter().map(size).collect();
+                format!(
+                    "SELECT coalesce(sum(bytes), 0)::bigint FROM ({}) AS sizes \
+                     WHERE NOT EXISTS (SELECT FROM dropped WHERE shard = $1)",
+                    sizes.join(" UNION ALL ")
+                )
+            }
+        }
+    }
+}
+
+fn insert(space: Keyspace) -> String {
+    format!(
+        "INSERT INTO {} (shard, key, value) SELECT $1::bigint, * FROM unnest($2::bytea[], $3::bytea[])",
+        table(space)
+    )
+}
+
+/// The table of a keyspace.
+pub(crate) fn table(space: Keyspace) -> String {
+    format!("kv_{}", space.name())
+}

@@ -1,0 +1,61 @@
+//! [`sweep`]: deletes the entries of dropped shards, in pieces, beside everything else.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use settee_storage::Keyspace;
+use tokio::sync::Notify;
+
+use crate::error::Failure;
+use crate::pool::Pool;
+use crate::sql::table;
+
+/// Entries of a piece: some milliseconds.
+const PIECE: i64 = 2_000;
+
+/// After an error, and between two looks for work that nobody told of.
+const PAUSE: Duration = Duration::from_secs(30);
+
+/// Deletes what is to be deleted, now and whenever `work` says that there is more.
+pub(crate) async fn sweep(pool: Weak<Pool>, work: Arc<Notify>) {
+    loop {
+        loop {
+            // The engine ends when nobody else has it.
+            let Some(pool) = pool.upgrade() else { return };
+            // What is left after an error is found again.
+            if !matches!(piece(&pool).await, Ok(true)) {
+                break;
+            }
+        }
+        let _ = tokio::time::timeout(PAUSE, work.notified()).await;
+    }
+}
+
+/// Deletes a piece, and answers whether there may be more.
+async fn piece(pool: &Arc<Pool>) -> Result<bool, Failure> {
+    let leased = pool.take().await.map_err(Failure::Refused)?;
+    let client = &leased.link().client;
+    let answer = async {
+        let Some(row) = client.query_opt("SELECT shard FROM dropped LIMIT 1", &[]).await? else { return Ok(false) };
+        let shard: i64 = row.try_get(0)?;
+        for space in Keyspace::ALL {
+            let table = table(space);
+            let statement = format!(
+                "DELETE FROM {table} WHERE shard = $1 AND key = ANY (ARRAY (SELECT key FROM {table} WHERE shard = $1 ORDER BY key LIMIT $2))"
+            );
+            if client.execute(&statement, &[&shard, &PIECE]).await? > 0 {
+                return Ok(true);
+            }
+        }
+        client.execute("DELETE FROM dropped WHERE shard = $1", &[&shard]).await?;
+        Ok(true)
+    };
+    let answer: Result<bool, tokio_postgres::Error> = answer.await;
+    answer.map_err(|error| {
+        let failure = Failure::from(error);
+        if matches!(failure, Failure::Lost(_)) {
+            leased.set_broken();
+        }
+        failure
+    })
+}

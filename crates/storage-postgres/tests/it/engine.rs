@@ -1,0 +1,285 @@
+//! The contract of engines, and what this one adds to it.
+
+use std::sync::Arc;
+use std::thread;
+
+use settee_storage::conformance::{self, Generator};
+use settee_storage::{
+    Batch, Cursor, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Outcome, PageRange, Reply, Request,
+    Shard, Snapshot, StorageError, Version,
+};
+
+use crate::{open, open_with, options, server, step, steps, token};
+
+#[test]
+fn conforms() {
+    let Some(server) = server() else { return };
+    // More snapshots at a time than a server is to hold.
+    conformance::run_all(&|| open_with(&server.url(), 120));
+}
+
+#[test]
+fn opening_again_finds_everything() {
+    let Some(server) = server() else { return };
+    let url = server.url();
+    for round in 0..3 {
+        let engine = open(&url);
+        for shard in 0..3 {
+            assert_eq!(steps(&engine, Shard(shard)), round * 150);
+            for number in round * 150..(round + 1) * 150 {
+                let durability = if number % 3 == 0 { Durability::Synced } else { Durability::Buffered };
+                step(&engine, Shard(shard), number, durability);
+            }
+        }
+        engine.sync().unwrap();
+    }
+    let engine = open(&url);
+    assert_eq!(steps(&engine, Shard(2)), 450);
+}
+
+/// Around the longest key that is stored as it is: the same beginning with different rests, and what lies beside it.
+fn long_keys() -> Vec<Vec<u8>> {
+    let mut random = Generator::new(5);
+    let mut keys = vec![b"a".to_vec(), vec![b'k'; 2_399], vec![b'k'; 2_400], b"z".to_vec()];
+    for _ in 0..150 {
+        let length = 1 + random.below(300);
+        keys.push([vec![b'k'; 2_400], random.bytes(length)].concat());
+    }
+    keys.push([vec![b'k'; 2_399], b"l".to_vec()].concat());
+    keys.push(vec![b'k'; 10_000]);
+    keys.sort();
+    keys.dedup();
+    keys
+}
+
+#[test]
+fn long_keys_keep_their_order() {
+    let Some(server) = server() else { return };
+    let engine = open(&server.url());
+    let keys = long_keys();
+    let mut batch = Batch::new();
+    for key in &keys {
+        batch.put(Keyspace::Documents, key, &key[key.len() - 1..]);
+    }
+    let outcome = engine.commit(Shard(1), Version(0), token(1), batch, Durability::Synced).unwrap();
+    assert_eq!(outcome, Outcome::Committed(Version(1)));
+    let snapshot = engine.snapshot(Shard(1)).unwrap();
+    let asked: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    let wanted: Vec<_> = keys.iter().map(|key| Some(key[key.len() - 1..].to_vec())).collect();
+    assert_eq!(snapshot.multi_get(Keyspace::Documents, &asked).unwrap(), wanted);
+    let mut random = Generator::new(6);
+    for round in 0..60 {
+        let mut bound = || (random.below(4) > 0).then(|| keys[random.below(keys.len())].clone());
+        let (start, end) = (bound(), bound());
+        let range = KeyRange { start: start.as_deref(), end: end.as_deref() };
+        for direction in [Direction::Forward, Direction::Backward] {
+            let mut wanted: Vec<_> = keys
+                .iter()
+                .filter(|key| {
+                    start.as_ref().is_none_or(|start| start <= *key) && end.as_ref().is_none_or(|end| *key < end)
+                })
+                .collect();
+            if direction == Direction::Backward {
+                wanted.reverse();
+            }
+            let mut cursor = snapshot.scan(Keyspace::Documents, range, direction, Expect::Rows(3)).unwrap();
+            for key in &wanted {
+                let (found, value) = cursor.next().unwrap().expect("there are more");
+                assert!(found == key.as_slice() && value == &key[key.len() - 1..], "round {round}, {direction:?}");
+            }
+            assert!(cursor.next().unwrap().is_none(), "round {round}, {direction:?}");
+            if let Some(middle) = wanted.get(wanted.len() / 2) {
+                cursor.seek(middle).unwrap();
+                assert_eq!(cursor.next().unwrap().unwrap().0, middle.as_slice(), "round {round}, {direction:?}");
+            }
+            let rows = 1 + round % 7;
+            let page = PageRange { space: Keyspace::Documents, range, direction, rows };
+            let Reply::Page(page) = snapshot.read(&[Request::Page(page)]).unwrap().remove(0) else { panic!("no page") };
+            assert!(page.rows.iter().map(|(key, _)| key).eq(wanted.iter().take(rows).copied()), "round {round}");
+            assert_eq!(page.is_last, wanted.len() <= rows, "round {round}, {direction:?}");
+        }
+    }
+    let mut batch = Batch::new();
+    keys.iter().for_each(|key| batch.delete(Keyspace::Documents, key));
+    let outcome = engine.commit(Shard(1), Version(1), token(2), batch, Durability::Synced).unwrap();
+    assert_eq!(outcome, Outcome::Committed(Version(2)));
+    let left = engine.snapshot(Shard(1)).unwrap().multi_get(Keyspace::Documents, &asked).unwrap();
+    assert!(left.iter().all(Option::is_none));
+}
+
+/// A scan over many pages, with values of all sizes.
+#[test]
+fn long_scans_find_everything() {
+    const ENTRIES: u64 = 30_000;
+    let Some(server) = server() else { return };
+    let engine = open(&server.url());
+    let mut batch = Batch::new();
+    let length = |number: u64| if number.is_multiple_of(5_000) { 300_000 } else { number as usize % 50 };
+    for number in 0..ENTRIES {
+        batch.insert(Keyspace::Sequence, &number.to_be_bytes(), &vec![1; length(number)]);
+    }
+    let outcome = engine.commit(Shard(1), Version(0), token(1), batch, Durability::Buffered).unwrap();
+    assert_eq!(outcome, Outcome::Committed(Version(1)));
+    let snapshot = engine.snapshot(Shard(1)).unwrap();
+    for expect in [Expect::Few, Expect::Rows(10), Expect::All] {
+        for direction in [Direction::Forward, Direction::Backward] {
+            let mut cursor = snapshot.scan(Keyspace::Sequence, KeyRange::default(), direction, expect).unwrap();
+            for place in 0..ENTRIES {
+                let number = if direction == Direction::Forward { place } else { ENTRIES - 1 - place };
+                let (key, value) = cursor.next().unwrap().expect("there are more");
+                assert_eq!((key, value.len()), (&number.to_be_bytes()[..], length(number)), "{expect:?} {direction:?}");
+            }
+            assert!(cursor.next().unwrap().is_none());
+            cursor.seek(&100_u64.to_be_bytes()).unwrap();
+            assert_eq!(cursor.next().unwrap().unwrap().0, 100_u64.to_be_bytes());
+        }
+    }
+}
+
+/// With more snapshots than connections, those that nobody reads lose theirs. They go on if their shard is what it was, and say
+/// so otherwise.
+#[test]
+fn snapshots_share_few_connections() {
+    const SNAPSHOTS: u64 = 20;
+    let Some(server) = server() else { return };
+    let engine = open_with(&server.url(), 8);
+    for shard in 0..SNAPSHOTS {
+        step(&engine, Shard(shard), 0, Durability::Buffered);
+    }
+    let snapshots: Vec<Arc<dyn Snapshot>> =
+        (0..SNAPSHOTS).map(|shard| engine.snapshot(Shard(shard)).unwrap()).collect();
+    for _ in 0..2 {
+        for snapshot in &snapshots {
+            assert_eq!(snapshot.get(Keyspace::Bodies, &1_u64.to_be_bytes()).unwrap(), Some(vec![1]));
+        }
+    }
+    step(&engine, Shard(0), 1, Durability::Buffered);
+    let error = snapshots[0].get(Keyspace::Bodies, &1_u64.to_be_bytes()).unwrap_err();
+    assert!(matches!(error, StorageError::Interrupted(_)), "{error}");
+    assert_eq!(snapshots[0].state().unwrap().version, Version(1), "what was read is known still");
+    let taken = engine.statistics().into_iter().find(|(name, _)| *name == "snapshots_interrupted").unwrap().1;
+    assert!(taken >= SNAPSHOTS - 6, "{taken}");
+}
+
+/// Readers that each need a second snapshot, with all connections in their hands.
+#[test]
+fn readers_of_two_shards_never_wait_for_each_other() {
+    let Some(server) = server() else { return };
+    let engine = &*open_with(&server.url(), 8);
+    for shard in 0..2 {
+        step(engine, Shard(shard), 0, Durability::Buffered);
+    }
+    thread::scope(|scope| {
+        for _ in 0..12 {
+            scope.spawn(|| {
+                let outer = engine.snapshot(Shard(0)).unwrap();
+                assert_eq!(outer.state().unwrap().version, Version(1));
+                let inner = engine.snapshot(Shard(1)).unwrap();
+                assert_eq!(inner.state().unwrap().version, Version(1));
+                assert!(outer.get(Keyspace::Bodies, &1_u64.to_be_bytes()).unwrap().is_some());
+            });
+        }
+    });
+}
+
+#[test]
+fn entries_of_dropped_shards_are_deleted() {
+    let Some(server) = server() else { return };
+    let url = server.url();
+    let schema = url.rsplit('=').next().unwrap();
+    let engine = open(&url);
+    let mut batch = Batch::new();
+    for number in 0..5_000_u64 {
+        batch.insert(Keyspace::Bodies, &number.to_be_bytes(), b"body");
+        batch.insert(Keyspace::IndexNodes, &number.to_be_bytes(), b"node");
+    }
+    let _ = engine.commit(Shard(1), Version(0), token(1), batch, Durability::Buffered).unwrap();
+    step(&engine, Shard(2), 0, Durability::Buffered);
+    assert!(engine.approximate_size(Shard(1)) > 100_000);
+    engine.drop_shard(Shard(1)).unwrap();
+    assert_eq!(engine.approximate_size(Shard(1)), 0);
+    let left = || server.run(&format!("SELECT count(*) FROM {schema}.dropped"));
+    while left() != "0" {
+        thread::yield_now();
+    }
+    let count = |table: &str| server.run(&format!("SELECT count(*) FROM {schema}.{table}"));
+    assert_eq!([count("kv_bodies"), count("kv_index_nodes")], ["1", "0"]);
+    assert_eq!(steps(&engine, Shard(2)), 1);
+}
+
+/// Only the last commits of a shard are kept.
+#[test]
+fn commits_are_pruned() {
+    let Some(server) = server() else { return };
+    let url = server.url();
+    let engine = open(&url);
+    for number in 0..300 {
+        step(&engine, Shard(1), number, Durability::Buffered);
+    }
+    let rows: u64 =
+        server.run(&format!("SELECT count(*) FROM {}.commits", url.rsplit('=').next().unwrap())).parse().unwrap();
+    assert!((64..200).contains(&rows), "{rows}");
+}
+
+#[test]
+fn wrong_inserts_are_refused() {
+    let Some(server) = server() else { return };
+    let engine = open(&server.url());
+    step(&engine, Shard(1), 0, Durability::Buffered);
+    let mut batch = Batch::new();
+    batch.put(Keyspace::Local, b"key", b"value");
+    batch.insert(Keyspace::Bodies, &1_u64.to_be_bytes(), b"twice");
+    let error = engine.commit(Shard(1), Version(1), token(2), batch, Durability::Buffered).unwrap_err();
+    assert!(matches!(error, StorageError::Corrupt(_)), "{error}");
+    assert_eq!(steps(&engine, Shard(1)), 1);
+    assert_eq!(engine.snapshot(Shard(1)).unwrap().get(Keyspace::Local, b"key").unwrap(), None);
+    step(&engine, Shard(1), 1, Durability::Buffered);
+}
+
+#[test]
+fn a_commit_of_many_bytes_is_one_commit() {
+    let Some(server) = server() else { return };
+    let engine = open(&server.url());
+    let mut batch = Batch::new();
+    for number in 0..20_u64 {
+        batch.put(Keyspace::Attachments, &number.to_be_bytes(), &vec![number as u8; 4 << 20]);
+    }
+    let wrong = engine.commit(Shard(1), Version(3), token(1), batch.clone(), Durability::Buffered).unwrap();
+    assert_eq!(wrong, Outcome::Conflict(Version(0)));
+    let outcome = engine.commit(Shard(1), Version(0), token(1), batch, Durability::Buffered).unwrap();
+    assert_eq!(outcome, Outcome::Committed(Version(1)));
+    let snapshot = engine.snapshot(Shard(1)).unwrap();
+    for number in 0..20_u64 {
+        let value = snapshot.get(Keyspace::Attachments, &number.to_be_bytes()).unwrap().unwrap();
+        assert!(value.len() == 4 << 20 && value.iter().all(|byte| u64::from(*byte) == number));
+    }
+}
+
+#[test]
+fn statistics_and_limits_are_told() {
+    let Some(server) = server() else { return };
+    let engine = open(&server.url());
+    step(&engine, Shard(1), 0, Durability::Synced);
+    let value = |name| engine.statistics().iter().find(|(found, _)| *found == name).map(|(_, value)| *value);
+    assert_eq!((value("commits"), value("conflicts")), (Some(1), Some(0)));
+    assert!(value("connections") >= Some(1));
+    engine.tend().unwrap();
+    engine.check().unwrap();
+    engine.reclaim(Shard(1)).unwrap();
+    let error = engine.checkpoint(std::path::Path::new("/nowhere")).unwrap_err();
+    assert!(error.to_string().contains("pg_dump"), "{error}");
+    assert!(options(&server.url()).place().contains("database postgres on /tmp/"));
+}
+
+#[test]
+fn snapshots_outlive_the_engine() {
+    let Some(server) = server() else { return };
+    let engine = open(&server.url());
+    step(&engine, Shard(1), 0, Durability::Buffered);
+    let snapshot = engine.snapshot(Shard(1)).unwrap();
+    drop(Arc::into_inner(engine).unwrap());
+    assert_eq!(snapshot.state().unwrap().version, Version(1));
+    let mut cursor: Box<dyn Cursor> =
+        snapshot.scan(Keyspace::Bodies, KeyRange::default(), Direction::Forward, Expect::All).unwrap();
+    assert!(cursor.next().unwrap().is_some());
+}

@@ -1,0 +1,82 @@
+//! Connections that are cut, wherever that is, and a server that is restarted in between.
+
+use settee_storage::{Batch, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Outcome, Shard, Version};
+
+use crate::proxy::Proxy;
+use crate::{numbered, open, server, step, steps, token};
+
+/// Places of the cut: each byte of the answers to a commit, of which there are about a hundred, and some in those to the next.
+const CUTS: i64 = 150;
+
+#[test]
+fn a_cut_connection_loses_and_doubles_nothing() {
+    let Some(server) = server() else { return };
+    let proxy = Proxy::start(server.socket());
+    let url = server.url();
+    let schema = url.rsplit('=').next().unwrap();
+    let engine = open(&format!("postgres://settee@127.0.0.1:{}/postgres?schema={schema}&sslmode=disable", proxy.port));
+    step(&engine, Shard(1), 0, Durability::Synced);
+    let mut cuts = 0;
+    for cut in 0..CUTS {
+        let version = 1 + u64::try_from(cut).unwrap();
+        proxy.cut_after(cut);
+        // All that was not known after a cut is found out.
+        step(&engine, Shard(1), version, Durability::Synced);
+        cuts += u64::from(proxy.is_cut());
+    }
+    println!("{cuts} connections were cut");
+    assert!(cuts > 80, "{cuts}");
+    proxy.cut_after(-1);
+    assert_eq!(steps(&engine, Shard(1)), 1 + u64::try_from(CUTS).unwrap());
+}
+
+/// A snapshot whose connection is cut goes on in another transaction, as long as its shard is what it was.
+#[test]
+fn reads_go_on_after_a_cut() {
+    const ENTRIES: u64 = 3_000;
+    let Some(server) = server() else { return };
+    let proxy = Proxy::start(server.socket());
+    let url = server.url();
+    let schema = url.rsplit('=').next().unwrap();
+    let engine = open(&format!("postgres://settee@127.0.0.1:{}/postgres?schema={schema}&sslmode=disable", proxy.port));
+    let mut batch = Batch::new();
+    for number in 0..ENTRIES {
+        batch.insert(Keyspace::Sequence, &number.to_be_bytes(), b"entry");
+    }
+    let _ = engine.commit(Shard(1), Version(0), token(1), batch, Durability::Synced).unwrap();
+    for cut in (0..60_000).step_by(4_999) {
+        let snapshot = engine.snapshot(Shard(1)).unwrap();
+        proxy.cut_after(cut);
+        let mut cursor =
+            snapshot.scan(Keyspace::Sequence, KeyRange::default(), Direction::Forward, Expect::All).unwrap();
+        for number in 0..ENTRIES {
+            assert_eq!(cursor.next().unwrap().unwrap().0, number.to_be_bytes(), "cut after {cut}");
+        }
+        assert!(cursor.next().unwrap().is_none());
+        proxy.cut_after(-1);
+    }
+}
+
+/// All connections end at once, as when the server is restarted.
+#[test]
+fn the_end_of_all_connections_is_survived() {
+    let Some(server) = server() else { return };
+    let url = server.url();
+    let schema = url.rsplit('=').next().unwrap();
+    let engine = open(&format!("{url}&application_name={schema}"));
+    for round in 0..5 {
+        step(&engine, Shard(1), round, Durability::Synced);
+        let snapshot = engine.snapshot(Shard(1)).unwrap();
+        assert_eq!(snapshot.state().unwrap().version, Version(round + 1));
+        let end = format!(
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = '{schema}'"
+        );
+        assert_ne!(server.run(&end), "0");
+        let last = (round + 1).to_be_bytes();
+        assert!(snapshot.get(Keyspace::Bodies, &last).unwrap().is_some(), "the shard is what it was");
+        engine.tend().unwrap();
+        assert_eq!(steps(&engine, Shard(1)), round + 1);
+    }
+    let outcome = engine.commit(Shard(1), Version(5), token(6), numbered(6), Durability::Synced).unwrap();
+    assert_eq!(outcome, Outcome::Committed(Version(6)));
+}

@@ -1,0 +1,71 @@
+//! [`Proxy`]: a way to the server that can be cut after so many bytes.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::thread;
+
+/// A listener that connects whoever comes to a socket.
+pub(crate) struct Proxy {
+    pub(crate) port: u16,
+    /// Bytes of answers that are let through until the connection is cut that they come by; negative: all.
+    left: Arc<AtomicI64>,
+}
+
+impl Proxy {
+    pub(crate) fn start(socket: PathBuf) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let left = Arc::new(AtomicI64::new(-1));
+        let shared = Arc::clone(&left);
+        // They end with the process.
+        thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let Ok(server) = UnixStream::connect(&socket) else { continue };
+                serve(client, server, Arc::clone(&shared));
+            }
+        });
+        Self { port, left }
+    }
+
+    /// Cuts a connection after so many bytes of answers.
+    pub(crate) fn cut_after(&self, bytes: i64) {
+        self.left.store(bytes, Ordering::SeqCst);
+    }
+
+    /// Whether the cut has happened.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.left.load(Ordering::SeqCst) < 0
+    }
+}
+
+fn serve(client: TcpStream, server: UnixStream, left: Arc<AtomicI64>) {
+    let (mut from_client, mut to_server) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+    thread::spawn(move || {
+        let _ = std::io::copy(&mut from_client, &mut to_server);
+        // Requests that were sent are done, also if nobody hears of it.
+        let _ = to_server.shutdown(Shutdown::Write);
+    });
+    thread::spawn(move || {
+        let (mut server, mut client) = (server, client);
+        let mut buffer = [0; 4096];
+        while let Ok(count @ 1..) = server.read(&mut buffer) {
+            let before = left.load(Ordering::SeqCst);
+            let count_signed = i64::try_from(count).unwrap();
+            if before >= 0 && left.fetch_sub(count_signed, Ordering::SeqCst) < count_signed {
+                left.store(-1, Ordering::SeqCst);
+                let passed = usize::try_from(before.min(count_signed)).unwrap();
+                let _ = client.write_all(&buffer[..passed]);
+                let _ = client.shutdown(Shutdown::Both);
+                return;
+            }
+            if client.write_all(&buffer[..count]).is_err() {
+                return;
+            }
+        }
+        let _ = client.shutdown(Shutdown::Both);
+    });
+}
