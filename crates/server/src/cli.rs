@@ -13,6 +13,7 @@ use crate::config::{Configuration, Given, Options, guide};
 use crate::environment::{self, data_directory};
 use crate::exchange::export::ExportArgs;
 use crate::exchange::import::ImportArgs;
+use crate::manual::{self, CompletionsArgs, ManArgs};
 use crate::migrate::MigrateArgs;
 use crate::output::say;
 
@@ -24,7 +25,7 @@ use crate::output::say;
 ///   curl -X PUT http://127.0.0.1:5984/demo/first -d '{"hello":"world"}'
 ///   curl 'http://127.0.0.1:5984/demo/_all_docs?include_docs=true'
 #[derive(Debug, Parser)]
-#[command(name = "settee", version, verbatim_doc_comment)]
+#[command(name = "settee", version, long_version = manual::VERSION, verbatim_doc_comment)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -107,6 +108,17 @@ pub(crate) enum Command {
     /// Conflicts, tombstones and settings of a database are in `settee backup --database`.
     #[command(verbatim_doc_comment)]
     Export(ExportArgs),
+    /// Print what a shell needs to complete the commands and options of this program
+    ///
+    /// Packages install it. By hand, for bash, for zsh and for fish:
+    ///
+    ///   settee completions bash > ~/.local/share/bash-completion/completions/settee
+    ///   settee completions zsh > /usr/local/share/zsh/site-functions/_settee
+    ///   settee completions fish > ~/.config/fish/completions/settee.fish
+    #[command(verbatim_doc_comment)]
+    Completions(CompletionsArgs),
+    /// Write the manual pages of all commands into a directory, such as ~/.local/share/man/man1
+    Man(ManArgs),
     /// Run user code for a server; not to be called by hand
     #[command(hide = true)]
     Worker,

@@ -23,6 +23,7 @@ mod listen;
 mod lock;
 mod log;
 mod maintenance;
+mod manual;
 mod memory;
 mod migrate;
 mod names;
@@ -76,5 +77,10 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Export(args) => args.run(),
         Command::Restore(args) => args.run(),
         Command::Config(args) => args.run(),
+        Command::Completions(args) => {
+            args.run();
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Man(args) => args.run().map(|()| ExitCode::SUCCESS),
     }
 }

@@ -1,6 +1,7 @@
 //! The command line, the first start, administrators, and what outlives a restart.
 
 use std::fs;
+use std::process::Command;
 
 use crate::server::{Directory, Server, program, run, serve};
 use crate::{Client, save, text};
@@ -22,11 +23,49 @@ fn help_teaches() {
     };
     check(&["--help"], &["settee serve", "curl -X PUT", "serve", "bench", "config"]);
     check(&["serve", "--help"], &["--data", "--bind", "--port", "--config", "COUCHDB_USER", "`admins`", "loopback"]);
-    check(&["--version"], &[concat!("settee ", env!("CARGO_PKG_VERSION"))]);
+    check(&["-V"], &[concat!("settee ", env!("CARGO_PKG_VERSION"), "\n")]);
+    check(
+        &["--version"],
+        &[concat!("settee ", env!("CARGO_PKG_VERSION"), "\ncommit: "), "\nfeatures: bench\nbuilt for: "],
+    );
     check(
         &["config", "--defaults"],
         &["[chttpd]", "port = 5984", "bind_address = 127.0.0.1", ";max_http_request_size"],
     );
+}
+
+/// What is printed for shells is understood by those that are there.
+#[test]
+fn completions_are_scripts() {
+    for (shell, arguments) in
+        [("bash", &["-n"][..]), ("zsh", &["-n"]), ("fish", &["--no-execute"]), ("elvish", &["-compileonly"])]
+    {
+        let printed = run(&mut program(&["completions", shell]));
+        assert!(printed.status.success() && printed.stdout.len() > 5000, "{shell}: {printed:?}");
+        let directory = Directory::new();
+        let script = directory.path().join("script");
+        fs::write(&script, &printed.stdout).unwrap();
+        match Command::new(shell).args(arguments).arg(&script).output() {
+            Ok(judged) => assert!(judged.status.success(), "{shell}: {judged:?}"),
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{shell}"),
+        }
+    }
+    assert_eq!(run(&mut program(&["completions", "tcl"])).status.code(), Some(2));
+}
+
+#[test]
+fn manual_pages_are_written() {
+    let directory = Directory::new();
+    let man1 = directory.path().join("share/man/man1");
+    let output = run(program(&["man"]).arg(&man1));
+    assert!(output.status.success(), "{output:?}");
+    for line in String::from_utf8(output.stdout).unwrap().lines() {
+        let text = fs::read_to_string(line).unwrap();
+        assert!(text.contains(".SH NAME\nsettee"), "{line}:\n{text}");
+    }
+    assert!(man1.join("settee.1").is_file() && man1.join("settee-import.1").is_file());
+    let output = run(program(&["man"]).arg(man1.join("settee.1")));
+    assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("cannot be written"));
 }
 
 #[test]

@@ -1,0 +1,40 @@
+//! Tells the program what it is built from: the commit and the features that `settee --version` names.
+//!
+//! The commit is the one that is checked out. Outside of a checkout, or where git is missing, `SETTEE_COMMIT` says it.
+
+use std::env;
+use std::path::Path;
+use std::process::Command;
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-env-changed=SETTEE_COMMIT");
+    let given = env::var("SETTEE_COMMIT").ok().filter(|commit| !commit.is_empty());
+    let commit = given.or_else(checked_out).unwrap_or_else(|| "unknown".to_owned());
+    let features = if env::var_os("CARGO_FEATURE_BENCH").is_some() { "bench" } else { "none" };
+    println!("cargo:rustc-env=SETTEE_COMMIT={commit}");
+    println!("cargo:rustc-env=SETTEE_FEATURES={features}");
+    println!("cargo:rustc-env=SETTEE_TARGET={}", env::var("TARGET").expect("cargo sets it"));
+}
+
+/// The commit of this checkout, and no other: sources may lie unpacked in somebody else's repository.
+fn checked_out() -> Option<String> {
+    // Asked of the running cargo: another checkout may have compiled this script into the same build directory.
+    let folder = env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it");
+    let folder = Path::new(&folder);
+    if git(folder, &["rev-parse", "--show-prefix"])? != "crates/server/" {
+        return None;
+    }
+    // Grows with every commit and every move to another one.
+    let log = folder.join(git(folder, &["rev-parse", "--git-path", "logs/HEAD"])?);
+    if log.is_file() {
+        println!("cargo:rerun-if-changed={}", log.display());
+    }
+    git(folder, &["rev-parse", "--short=12", "HEAD"])
+}
+
+fn git(folder: &Path, arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(arguments).current_dir(folder).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.trim().to_owned())
+}
