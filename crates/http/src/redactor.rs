@@ -7,7 +7,7 @@ use std::sync::Arc;
 use http_body_util::BodyExt;
 use hyper::header;
 use settee_auth::UserContext;
-use settee_model::json::{Json, Value};
+use settee_model::json::{Json, Value, write_array};
 use settee_replication::documents::{OWNER, is_replicator_database, write_without_credentials};
 
 use crate::Error;
@@ -86,21 +86,14 @@ impl Redactor {
         let mut out = Vec::with_capacity(text.len());
         let value = json.value();
         if value.is_array() {
-            out.push(b'[');
-            for (index, element) in value.elements().enumerate() {
-                if index > 0 {
-                    out.push(b',');
+            write_array(&mut out, value.elements(), |out, element| match element.get("ok") {
+                Some(document) => {
+                    out.extend_from_slice(b"{\"ok\":");
+                    self.write(out, document);
+                    out.push(b'}');
                 }
-                match element.get("ok") {
-                    Some(document) => {
-                        out.extend_from_slice(b"{\"ok\":");
-                        self.write(&mut out, document);
-                        out.push(b'}');
-                    }
-                    None => out.extend_from_slice(element.raw()),
-                }
-            }
-            out.push(b']');
+                None => out.extend_from_slice(element.raw()),
+            });
         } else {
             self.write(&mut out, value);
         }

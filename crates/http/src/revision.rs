@@ -4,6 +4,7 @@ pub(crate) mod attachments;
 pub(crate) mod multipart;
 
 use settee_database::{DatabaseError, DocRecord, ReadView};
+use settee_model::json::write_array;
 use settee_service::revisions::{write_leaves, write_revisions};
 
 use self::attachments::Text;
@@ -113,11 +114,8 @@ fn members(view: &ReadView, record: &DocRecord, node: u32, extras: Extras) -> Re
 }
 
 fn write_revs_info(out: &mut Vec<u8>, record: &DocRecord, node: u32, limit: usize) {
-    out.extend_from_slice(b",\"_revs_info\":[");
-    for (index, ancestor) in record.tree.history(node).take(limit).enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
+    out.extend_from_slice(b",\"_revs_info\":");
+    write_array(out, record.tree.history(node).take(limit), |out, ancestor| {
         let ancestor = record.tree.node(ancestor);
         let status = match ancestor.value {
             None => "missing",
@@ -127,6 +125,5 @@ fn write_revs_info(out: &mut Vec<u8>, record: &DocRecord, node: u32, limit: usiz
         out.extend_from_slice(b"{\"rev\":");
         ancestor.rev.write_json(out);
         out.extend_from_slice(format!(",\"status\":\"{status}\"}}").as_bytes());
-    }
-    out.push(b']');
+    });
 }

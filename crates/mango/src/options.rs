@@ -1,7 +1,7 @@
 //! [`FindOptions`]: the body of `_find` and `_explain`, resolved once.
 
 use settee_database::Layout;
-use settee_model::json::{Json, Kind, Value, write_string};
+use settee_model::json::{Json, Kind, Value, write_array, write_string};
 use settee_model::partition::{IllegalPartition, validate_partition};
 
 use crate::bookmark::Bookmark;
@@ -268,13 +268,7 @@ fn use_index(value: Value<'_>) -> Result<Option<UseIndex>, Refusal> {
 
 /// A list of names as JSON text.
 pub(crate) fn names<'a>(names: impl Iterator<Item = &'a str>) -> Json {
-    let mut out = b"[".to_vec();
-    for (index, name) in names.enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        write_string(&mut out, name);
-    }
-    out.push(b']');
+    let mut out = Vec::new();
+    write_array(&mut out, names, write_string);
     Json::trusted(out)
 }

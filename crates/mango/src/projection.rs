@@ -1,6 +1,6 @@
 //! [`Projection`]: the member `fields` of a query, which cuts documents.
 
-use settee_model::json::{Json, Kind, Value, write_string};
+use settee_model::json::{Json, Kind, Value, write_array, write_string};
 
 use crate::error::Refusal;
 use crate::field::FieldPath;
@@ -95,33 +95,19 @@ impl<'a> Tree<'a> {
     }
 
     fn write(&self, out: &mut Vec<u8>) {
-        out.push(b'{');
-        for (index, (name, branch)) in self.members.iter().enumerate() {
-            if index > 0 {
-                out.push(b',');
-            }
-            write_string(out, name);
-            out.push(b':');
-            match branch {
-                Branch::Value(value) => out.extend_from_slice(value.raw()),
-                Branch::Object(tree) => tree.write(out),
-            }
-        }
-        out.push(b'}');
+        let members = self.members.iter().map(|(name, branch)| (name, branch));
+        settee_model::json::write_object(out, members, |out, branch| match branch {
+            Branch::Value(value) => out.extend_from_slice(value.raw()),
+            Branch::Object(tree) => tree.write(out),
+        });
     }
 }
 
 impl Projection {
     /// The names as JSON text; an empty list for all fields.
     pub(crate) fn to_json(&self) -> Json {
-        let mut out = b"[".to_vec();
-        for (index, name) in self.names().into_iter().flatten().enumerate() {
-            if index > 0 {
-                out.push(b',');
-            }
-            write_string(&mut out, name);
-        }
-        out.push(b']');
+        let mut out = Vec::new();
+        write_array(&mut out, self.names().into_iter().flatten(), write_string);
         Json::trusted(out)
     }
 }

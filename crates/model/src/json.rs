@@ -137,6 +137,36 @@ pub fn write_string_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
 }
 
+/// Appends `[…]`, where `write` appends each element.
+pub fn write_array<I: IntoIterator>(out: &mut Vec<u8>, items: I, mut write: impl FnMut(&mut Vec<u8>, I::Item)) {
+    out.push(b'[');
+    for (number, item) in items.into_iter().enumerate() {
+        if number > 0 {
+            out.push(b',');
+        }
+        write(out, item);
+    }
+    out.push(b']');
+}
+
+/// Appends `{"name":…}`, where `write` appends the value of each member.
+pub fn write_object<T>(
+    out: &mut Vec<u8>,
+    members: impl IntoIterator<Item = (impl AsRef<str>, T)>,
+    mut write: impl FnMut(&mut Vec<u8>, T),
+) {
+    out.push(b'{');
+    for (number, (name, value)) in members.into_iter().enumerate() {
+        if number > 0 {
+            out.push(b',');
+        }
+        write_string(out, name.as_ref());
+        out.push(b':');
+        write(out, value);
+    }
+    out.push(b'}');
+}
+
 /// Appends an integer.
 #[inline]
 pub fn write_u64(out: &mut Vec<u8>, number: u64) {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use settee_design::{
     CallError, DesignProgram, DesignSource, DocumentBatch, Limits, ListSession, ListSink, ListState, MoreRows,
 };
-use settee_model::json::{self, Value};
+use settee_model::json::{self, Value, write_array};
 
 use crate::child::{Failure, excerpt};
 use crate::pool::{Lease, Server, Use};
@@ -302,14 +302,9 @@ impl Drop for Rows<'_> {
 fn call_head(id: &str, path: &[&str]) -> Vec<u8> {
     let mut command = b"[\"ddoc\",".to_vec();
     json::write_string(&mut command, id);
+    command.push(b',');
+    write_array(&mut command, path, |command, name| json::write_string(command, name));
     command.extend_from_slice(b",[");
-    for (number, name) in path.iter().enumerate() {
-        if number > 0 {
-            command.push(b',');
-        }
-        json::write_string(&mut command, name);
-    }
-    command.extend_from_slice(b"],[");
     command
 }
 

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use settee_http::Node;
-use settee_model::json::{Json, Value, write_string};
+use settee_model::json::{Json, Value, write_array, write_string};
 use settee_storage::{Engine, durable};
 
 /// The socket in the data directory.
@@ -109,13 +109,10 @@ impl Served {
             out.extend_from_slice(b",\"damage\":");
             write_string(&mut out, &damage);
         }
-        out.extend_from_slice(format!(",\"uptime_s\":{},\"slow\":[", self.node.uptime_s()).as_bytes());
-        for (index, slow) in self.node.slow_requests().iter().enumerate() {
-            if index > 0 {
-                out.push(b',');
-            }
+        out.extend_from_slice(format!(",\"uptime_s\":{},\"slow\":", self.node.uptime_s()).as_bytes());
+        write_array(&mut out, &self.node.slow_requests(), |out, slow| {
             out.extend_from_slice(b"{\"request\":");
-            write_string(&mut out, &crate::log::redact(&slow.request));
+            write_string(out, &crate::log::redact(&slow.request));
             let ago_s = slow.ago_ms / 1000;
             out.extend_from_slice(
                 format!(
@@ -124,8 +121,8 @@ impl Served {
                 )
                 .as_bytes(),
             );
-        }
-        out.extend_from_slice(b"]}");
+        });
+        out.push(b'}');
         out
     }
 

@@ -45,14 +45,7 @@ pub fn write_for_functions(
 
 /// Appends revisions as a JSON array of strings.
 pub fn rev_list(out: &mut Vec<u8>, revs: impl Iterator<Item = Rev>) {
-    out.push(b'[');
-    for (index, rev) in revs.enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        rev.write_json(out);
-    }
-    out.push(b']');
+    json::write_array(out, revs, |out, rev| rev.write_json(out));
 }
 
 /// Appends the member `_revisions`: at most `limit` of them.

@@ -17,7 +17,7 @@ use settee_database::{
     UpdateOutcome, Validated, ValidationBasis, write_stubs,
 };
 use settee_design::{CallError, DesignProgram};
-use settee_model::json::write_string;
+use settee_model::json::{write_array, write_string};
 use settee_model::{Document, Rev};
 
 use crate::functions::{Functions, Programs};
@@ -319,28 +319,18 @@ pub fn write_user(out: &mut Vec<u8>, database: &str, user: &UserContext) {
         Some(name) => write_string(out, name),
         None => out.extend_from_slice(b"null"),
     }
-    out.extend_from_slice(b",\"roles\":[");
-    for (index, role) in user.roles.iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        write_string(out, role);
-    }
-    out.extend_from_slice(b"]}");
+    out.extend_from_slice(b",\"roles\":");
+    write_array(out, &user.roles, |out, role| write_string(out, role));
+    out.push(b'}');
 }
 
 /// Appends the document that an update makes, as functions see it: with `_revisions` and stubs of attachments.
 fn write_new(out: &mut Vec<u8>, update: &DocUpdate) {
     let Some(rev) = update.path().first() else { return };
     let write_extra = |out: &mut Vec<u8>| {
-        out.extend_from_slice(format!(",\"_revisions\":{{\"start\":{},\"ids\":[", rev.generation).as_bytes());
-        for (index, ancestor) in update.path().iter().enumerate() {
-            if index > 0 {
-                out.push(b',');
-            }
-            write_string(out, &ancestor.hash.to_string());
-        }
-        out.extend_from_slice(b"]}");
+        out.extend_from_slice(format!(",\"_revisions\":{{\"start\":{},\"ids\":", rev.generation).as_bytes());
+        write_array(out, update.path(), |out, ancestor| write_string(out, &ancestor.hash.to_string()));
+        out.push(b'}');
     };
     Document::write_json(out, update.id(), rev, update.is_deletion(), write_extra, update.body().as_bytes());
     write_stubs(out, &update.attachments(), EncodingInfo::Hidden);

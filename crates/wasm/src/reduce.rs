@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use settee_design::{CompileError, Limits, ReduceRows, Reducer, RunError, overflow_text};
-use settee_model::json::write_string;
+use settee_model::json::{write_array, write_string};
 
 use crate::engine::Machine;
 use crate::host::{Failure, Guest};
@@ -58,7 +58,7 @@ impl Reducer for FunctionReducer {
             let input = &mut self.input;
             input.clear();
             input.extend_from_slice(br#"{"rereduce":false,"keys":"#);
-            list(input, &group.rows, |input, (key, id, _)| {
+            write_array(input, &group.rows, |input, (key, id, _)| {
                 id_text.clear();
                 write_string(&mut id_text, id);
                 input.push(b'[');
@@ -68,7 +68,7 @@ impl Reducer for FunctionReducer {
                 input.push(b']');
             });
             input.extend_from_slice(br#","values":"#);
-            list(input, &group.rows, |input, (_, _, value)| input.extend_from_slice(value));
+            write_array(input, &group.rows, |input, (_, _, value)| input.extend_from_slice(value));
             input.push(b'}');
             self.call()
         };
@@ -82,21 +82,10 @@ impl Reducer for FunctionReducer {
             let input = &mut self.input;
             input.clear();
             input.extend_from_slice(br#"{"rereduce":true,"keys":null,"values":"#);
-            list(input, group, |input, value| input.extend_from_slice(value));
+            write_array(input, group, |input, value| input.extend_from_slice(value));
             input.push(b'}');
             self.call()
         };
         groups.iter().map(rereduce).collect()
     }
-}
-
-fn list<T>(out: &mut Vec<u8>, items: &[T], mut write: impl FnMut(&mut Vec<u8>, &T)) {
-    out.push(b'[');
-    for (index, item) in items.iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        write(out, item);
-    }
-    out.push(b']');
 }

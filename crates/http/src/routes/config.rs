@@ -2,7 +2,7 @@
 
 use hyper::StatusCode;
 use hyper::header::{HeaderName, HeaderValue};
-use settee_model::json::write_string;
+use settee_model::json::{write_object, write_string};
 use settee_settings::{Applies, Key, Persist, SETTINGS, key::Switch, query_server_config};
 
 use super::server::require_node;
@@ -34,16 +34,10 @@ const APPLIES: HeaderName = HeaderName::from_static("x-settee-applies");
 /// `GET …/_config`
 pub(super) async fn all(request: Request) -> Answer {
     require_node(&request)?;
-    let mut out = b"{".to_vec();
-    for (index, (section, values)) in request.node.settings.all().iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        write_string(&mut out, section);
-        out.push(b':');
-        write_section(&mut out, values);
-    }
-    out.push(b'}');
+    let mut out = Vec::new();
+    let sections = request.node.settings.all();
+    let sections = sections.iter().map(|(section, values)| (section, values));
+    write_object(&mut out, sections, |out, values| write_section(out, values));
     Ok(respond::json(StatusCode::OK, out))
 }
 
@@ -174,16 +168,7 @@ fn text(value: &str) -> respond::Response {
 }
 
 fn write_section(out: &mut Vec<u8>, values: &[(String, String)]) {
-    out.push(b'{');
-    for (index, (key, value)) in values.iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        write_string(out, key);
-        out.push(b':');
-        write_string(out, value);
-    }
-    out.push(b'}');
+    write_object(out, values.iter().map(|(key, value)| (key, value)), |out, value| write_string(out, value));
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hyper::{StatusCode, header};
 use settee_database::{Database, Layout, Work};
-use settee_model::json::{Value, write_string};
+use settee_model::json::{Value, write_array, write_string};
 use settee_service::{Security, threads};
 use settee_settings::{chttpd, couchdb};
 
@@ -155,14 +155,8 @@ pub(super) async fn all(request: Request) -> Answer {
     let params = list_params(&request)?;
     let node = Arc::clone(&request.node);
     let names = bridge::blocking(move || Ok(select(node.catalog.names()?, &params))).await?;
-    let mut out = b"[".to_vec();
-    for (index, name) in names.iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        write_string(&mut out, name);
-    }
-    out.push(b']');
+    let mut out = Vec::new();
+    write_array(&mut out, &names, |out, name| write_string(out, name));
     Ok(respond::json(StatusCode::OK, out))
 }
 

@@ -7,7 +7,7 @@ use hyper::StatusCode;
 use settee_database::{Database, Direction, IdRange, ReadView};
 use settee_design::{DesignDocument, DesignOptions, DocumentBatch, Limits, Swap, ViewDefinition};
 use settee_model::collate::Collation;
-use settee_model::json::{Kind, Value, write_string};
+use settee_model::json::{Kind, Value, write_array, write_string};
 use settee_views::{Trial, TrialLimits};
 
 use super::all_docs::text;
@@ -191,7 +191,7 @@ fn trial_text(trial: &Trial, language: &str) -> Vec<u8> {
         format!(
             concat!(
                 r#","documents":{},"total_rows":{},"map_us":{},"reduce_us":{},"per_document":{{"map_us":{:.1},"#,
-                r#""bytes":{:.0},"rows":{:.2},"emitted_bytes":{:.0}}},"timed_out":{},"rows":["#
+                r#""bytes":{:.0},"rows":{:.2},"emitted_bytes":{:.0}}},"timed_out":{},"rows":"#
             ),
             documents,
             rows,
@@ -205,7 +205,7 @@ fn trial_text(trial: &Trial, language: &str) -> Vec<u8> {
         )
         .as_bytes(),
     );
-    write_list(&mut out, &trial.shown, |out, (id, key, value)| {
+    write_array(&mut out, &trial.shown, |out, (id, key, value)| {
         out.extend_from_slice(br#"{"id":"#);
         write_string(out, id);
         for (name, text) in [("key", key), ("value", value)] {
@@ -216,12 +216,12 @@ fn trial_text(trial: &Trial, language: &str) -> Vec<u8> {
     });
     out.extend_from_slice(br#","reduction":"#);
     out.extend_from_slice(trial.reduction.as_deref().unwrap_or(b"null"));
-    out.extend_from_slice(br#","errors":["#);
+    out.extend_from_slice(br#","errors":"#);
     let ended = trial.ended.as_ref().map(|(id, error)| (id.clone(), Error::from(error.clone())));
     let thrown = trial.failures.iter().map(|(id, message)| (Some(id.clone()), "exception".into(), message.clone()));
     let fatal = ended.map(|(id, error)| (id, error.name, error.reason.into_owned()));
     let errors: Vec<(Option<String>, std::borrow::Cow<'static, str>, String)> = thrown.chain(fatal).collect();
-    write_list(&mut out, &errors, |out, (id, name, reason)| {
+    write_array(&mut out, &errors, |out, (id, name, reason)| {
         out.extend_from_slice(br#"{"id":"#);
         match id {
             Some(id) => write_string(out, id),
@@ -233,19 +233,8 @@ fn trial_text(trial: &Trial, language: &str) -> Vec<u8> {
         write_string(out, reason);
         out.push(b'}');
     });
-    out.extend_from_slice(br#","log":["#);
-    write_list(&mut out, &trial.log, |out, line| write_string(out, line));
+    out.extend_from_slice(br#","log":"#);
+    write_array(&mut out, &trial.log, |out, line| write_string(out, line));
     out.push(b'}');
     out
-}
-
-/// Writes the elements of a list whose bracket is open, and closes it.
-fn write_list<T>(out: &mut Vec<u8>, items: &[T], mut write: impl FnMut(&mut Vec<u8>, &T)) {
-    for (index, item) in items.iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        write(out, item);
-    }
-    out.push(b']');
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hyper::{Method, StatusCode};
 use settee_database::{Bodies, DOCUMENTS_TOGETHER, Direction, IdRange};
-use settee_model::json::{Json, Value};
+use settee_model::json::{Json, Value, write_array};
 use settee_replication::documents::{DocumentState, REPLICATOR_DATABASE, STATES, is_replicator_database, resting};
 use settee_replication::{Replicated, Roles, User};
 
@@ -70,14 +70,9 @@ pub(super) async fn jobs(request: Request) -> Answer {
     let limit = number(&request.query, "limit", JOBS_LISTED)?;
     let skip = number(&request.query, "skip", 0)?;
     let (total, jobs) = replicator.jobs(skip, limit);
-    let mut out = format!(r#"{{"total_rows":{total},"offset":{},"jobs":["#, skip.min(total)).into_bytes();
-    for (index, job) in jobs.iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        out.extend_from_slice(&job.json);
-    }
-    out.extend_from_slice(b"]}");
+    let mut out = format!(r#"{{"total_rows":{total},"offset":{},"jobs":"#, skip.min(total)).into_bytes();
+    write_array(&mut out, &jobs, |out, job| out.extend_from_slice(&job.json));
+    out.push(b'}');
     Ok(respond::json(StatusCode::OK, out))
 }
 

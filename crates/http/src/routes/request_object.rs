@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hyper::{Method, header};
 use percent_encoding::percent_decode_str;
 use settee_database::Database;
-use settee_model::json::{Json, write_string};
+use settee_model::json::{Json, write_array, write_string};
 use settee_settings::chttpd;
 
 use super::databases::write_info;
@@ -112,14 +112,7 @@ fn write_method(out: &mut Vec<u8>, method: &Method) {
 }
 
 fn write_path(out: &mut Vec<u8>, path: &str, plus: Plus) -> Result<(), Error> {
-    out.push(b'[');
-    for (index, segment) in path::segments(path, plus)?.iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        write_string(out, segment);
-    }
-    out.push(b']');
+    write_array(out, &path::segments(path, plus)?, |out, segment| write_string(out, segment));
     Ok(())
 }
 
@@ -132,16 +125,7 @@ fn write_object<'a>(out: &mut Vec<u8>, members: impl Iterator<Item = (&'a str, V
             None => last.push((name, value)),
         }
     }
-    out.push(b'{');
-    for (index, (name, value)) in last.iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        write_string(out, name);
-        out.push(b':');
-        out.extend_from_slice(value);
-    }
-    out.push(b'}');
+    settee_model::json::write_object(out, last, |out, value| out.extend_from_slice(&value));
 }
 
 fn string(text: &str) -> Vec<u8> {

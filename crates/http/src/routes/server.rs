@@ -6,7 +6,7 @@ use hyper::header::{self, HeaderValue};
 use md5::{Digest as _, Md5};
 use settee_database::tasks::{TaskKind, TaskState};
 use settee_model::calendar::http_date;
-use settee_model::json::write_string;
+use settee_model::json::{write_array, write_string};
 use settee_settings::{couchdb, dreyfus, nouveau, uuids, vendor};
 
 use crate::Error;
@@ -73,14 +73,11 @@ pub(super) async fn uuids(request: Request) -> Answer {
     if count > max {
         return Err(Error::bad_request("count parameter too large"));
     }
-    let mut out = br#"{"uuids":["#.to_vec();
-    for (index, uuid) in (request.node.uuids)(usize::try_from(count).unwrap_or_default()).iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        write_string(&mut out, uuid);
-    }
-    out.extend_from_slice(b"]}");
+    let mut out = br#"{"uuids":"#.to_vec();
+    write_array(&mut out, &(request.node.uuids)(usize::try_from(count).unwrap_or_default()), |out, uuid| {
+        write_string(out, uuid);
+    });
+    out.push(b'}');
     let tag = HEXLOWER.encode(&Md5::digest(&out));
     let mut response = respond::json(StatusCode::OK, out);
     // Nobody may answer another client with these, whatever version of HTTP it speaks.

@@ -3,7 +3,7 @@
 use hyper::StatusCode;
 use hyper::header::{self, HeaderValue};
 use settee_auth::UserContext;
-use settee_model::json::write_string;
+use settee_model::json::{write_array, write_string};
 use settee_settings::Persist;
 
 use crate::authentication::{self, login};
@@ -20,14 +20,8 @@ pub(super) async fn get(request: Request) -> Answer {
     let policy = request.node.auth_policy();
     let mut out = br#"{"ok":true,"userCtx":"#.to_vec();
     write_context(&mut out, &request.user);
-    out.extend_from_slice(br#","info":{"authentication_handlers":["#);
-    for (index, handler) in policy.handlers.iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        write_string(&mut out, handler.name());
-    }
-    out.push(b']');
+    out.extend_from_slice(br#","info":{"authentication_handlers":"#);
+    write_array(&mut out, &policy.handlers, |out, handler| write_string(out, handler.name()));
     if let Some(handler) = request.head.handler {
         out.extend_from_slice(br#","authenticated":"#);
         write_string(&mut out, handler.name());
@@ -47,19 +41,8 @@ fn write_context(out: &mut Vec<u8>, user: &UserContext) {
         None => out.extend_from_slice(b"null"),
     }
     out.extend_from_slice(br#","roles":"#);
-    write_list(out, &user.roles);
+    write_array(out, &user.roles, |out, item| write_string(out, item));
     out.push(b'}');
-}
-
-fn write_list(out: &mut Vec<u8>, list: &[String]) {
-    out.push(b'[');
-    for (index, item) in list.iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        write_string(out, item);
-    }
-    out.push(b']');
 }
 
 /// The credentials of a login.
@@ -98,7 +81,7 @@ pub(super) async fn post(mut request: Request) -> Answer {
     let mut out = br#"{"ok":true,"name":"#.to_vec();
     write_string(&mut out, &name);
     out.extend_from_slice(br#","roles":"#);
-    write_list(&mut out, &account.context().roles);
+    write_array(&mut out, &account.context().roles, |out, role| write_string(out, role));
     out.push(b'}');
     let mut response = respond::json(StatusCode::OK, out);
     set_cookie(&mut response, authentication::issue(&node.authentication, &policy, &request.head, &secret, &account));

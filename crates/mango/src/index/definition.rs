@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use settee_model::json::{Json, Value, write_string};
+use settee_model::json::{Json, Value, write_array, write_string};
 
 use crate::error::Refusal;
 use crate::field::FieldPath;
@@ -11,7 +11,7 @@ use crate::sort::{Order, Sort};
 
 /// The fields that are indexed.
 #[derive(Debug)]
-pub(crate) struct Definition {
+pub struct Definition {
     /// The names of the fields with their paths.
     pub(crate) columns: Vec<(String, FieldPath)>,
     order: Order,
@@ -95,16 +95,12 @@ impl Definition {
 
     /// Appends the `def` of a list of indexes.
     pub(crate) fn write_listed(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"{\"fields\":[");
-        for (index, name) in self.names().enumerate() {
-            if index > 0 {
-                out.push(b',');
-            }
+        out.extend_from_slice(b"{\"fields\":");
+        write_array(out, self.names(), |out, name| {
             out.push(b'{');
             write_string(out, name);
             out.extend_from_slice(format!(":\"{}\"}}", self.direction()).as_bytes());
-        }
-        out.push(b']');
+        });
         if let Some(filter) = &self.filter_text {
             out.extend_from_slice(b",\"partial_filter_selector\":");
             out.extend_from_slice(filter.as_bytes());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use settee_database::{Database, DocUpdate, EditMode, Layout, UpdateOutcome, Work};
 use settee_design::SearchKind;
-use settee_model::json::{Json, Kind, Value, write_string};
+use settee_model::json::{Json, Kind, Value, write_array, write_string};
 use settee_model::{Document, Rev, RevisionHasher};
 
 use super::name::{self, Option as NameOption};
@@ -242,14 +242,11 @@ pub fn write_list(database: &Arc<Database>, search: TextSearch, page: Page, out:
     // Those of one design document stay together, JSON indexes first.
     all.sort_by(|a, b| a.place().0.cmp(b.place().0));
     all.insert(0, Source::Primary);
-    out.extend_from_slice(format!("{{\"total_rows\":{},\"indexes\":[", all.len()).as_bytes());
-    for (position, source) in all.into_iter().skip(page.skip).take(page.limit.unwrap_or(usize::MAX)).enumerate() {
-        if position > 0 {
-            out.push(b',');
-        }
+    out.extend_from_slice(format!("{{\"total_rows\":{},\"indexes\":", all.len()).as_bytes());
+    write_array(out, all.into_iter().skip(page.skip).take(page.limit.unwrap_or(usize::MAX)), |out, source| {
         source.write(out);
-    }
-    out.extend_from_slice(b"]}");
+    });
+    out.push(b'}');
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use settee_database::{Database, Layout};
 use settee_design::SearchKind;
-use settee_model::json::{Json, write_string};
+use settee_model::json::{Json, write_array, write_string};
 
 use super::access::{Access, TextAccess};
 use super::usable::{Reason, Source, indexable_fields};
@@ -240,14 +240,9 @@ fn write_access(access: &Access<'_>, out: &mut Vec<u8>) {
             out.extend_from_slice(format!(",\"ranges\":{}}}", ranges.len()).as_bytes());
         }
         Access::Union(parts) => {
-            out.extend_from_slice(b"{\"type\":\"union\",\"parts\":[");
-            for (index, part) in parts.iter().enumerate() {
-                if index > 0 {
-                    out.push(b',');
-                }
-                write_access(part, out);
-            }
-            out.extend_from_slice(b"]}");
+            out.extend_from_slice(b"{\"type\":\"union\",\"parts\":");
+            write_array(out, parts, |out, part| write_access(part, out));
+            out.push(b'}');
         }
         Access::Text(text) => {
             let kind = type_name(text.index.definition.kind);

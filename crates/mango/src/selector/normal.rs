@@ -3,7 +3,7 @@
 //! The steps are those of CouchDB 3.5, because what they do to negations and empty lists shows in the answers:
 //! `{"$not": {"a": 1}}` becomes `{"a": {"$ne": 1}}`, which does not match a document without `a`.
 
-use settee_model::json::{Json, Kind, Value, write_string};
+use settee_model::json::{Json, Kind, Value, write_array, write_string};
 
 use super::{MAX_CONDITIONS, MAX_DEPTH, MAX_EXPRESSIONS, MAX_NAME_BYTES};
 use crate::error::Refusal;
@@ -275,14 +275,9 @@ impl Node {
         let list = |out: &mut Vec<u8>, name: &str, nodes: &[Node]| {
             out.push(b'{');
             write_string(out, name);
-            out.extend_from_slice(b":[");
-            for (index, node) in nodes.iter().enumerate() {
-                if index > 0 {
-                    out.push(b',');
-                }
-                node.write(out);
-            }
-            out.extend_from_slice(b"]}");
+            out.push(b':');
+            write_array(out, nodes, |out, node| node.write(out));
+            out.push(b'}');
         };
         match self {
             Self::Everything => out.extend_from_slice(b"{}"),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use settee_design::SearchKind;
-use settee_model::json::{Json, Kind, Value, write_string};
+use settee_model::json::{Json, Kind, Value, write_array, write_string};
 
 use super::clause::{BOOLEAN, NUMBER, STRING};
 use super::path::Path;
@@ -17,7 +17,7 @@ const LUCENE_VERSION: u8 = 10;
 
 /// A definition as it stands in design documents and requests.
 #[derive(Debug)]
-pub(crate) struct TextDefinition {
+pub struct TextDefinition {
     pub(crate) kind: SearchKind,
     default_analyzer: Json,
     default_field: Json,
@@ -183,14 +183,7 @@ impl TextDefinition {
 }
 
 fn write_fields(fields: &[(String, String)], out: &mut Vec<u8>, one: impl Fn(&str, &str, &mut Vec<u8>)) {
-    out.push(b'[');
-    for (position, (name, kind)) in fields.iter().enumerate() {
-        if position > 0 {
-            out.push(b',');
-        }
-        one(name, kind, out);
-    }
-    out.push(b']');
+    write_array(out, fields, |out, (name, kind)| one(name, kind, out));
 }
 
 fn is_empty(selector: &Json) -> bool {

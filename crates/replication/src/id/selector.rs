@@ -3,7 +3,7 @@
 //! Implicit operators become explicit, names of fields move to the leaves as paths, negations move down as far as they can. A
 //! selector that is none stays as it is: the source will refuse it.
 
-use settee_model::json::{Json, Value, write_string};
+use settee_model::json::{Json, Value, write_array, write_object};
 
 /// A value as a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,29 +63,12 @@ impl Tree {
     fn write_sorted(&self, out: &mut Vec<u8>) {
         match self {
             Self::Scalar(text) => out.extend_from_slice(text),
-            Self::Array(elements) => {
-                out.push(b'[');
-                for (index, element) in elements.iter().enumerate() {
-                    if index > 0 {
-                        out.push(b',');
-                    }
-                    element.write_sorted(out);
-                }
-                out.push(b']');
-            }
+            Self::Array(elements) => write_array(out, elements, |out, element| element.write_sorted(out)),
             Self::Object(members) => {
                 let mut members: Vec<&(String, Self)> = members.iter().collect();
                 members.sort_by(|(name, _), (other, _)| name.cmp(other));
-                out.push(b'{');
-                for (index, (name, value)) in members.into_iter().enumerate() {
-                    if index > 0 {
-                        out.push(b',');
-                    }
-                    write_string(out, name);
-                    out.push(b':');
-                    value.write_sorted(out);
-                }
-                out.push(b'}');
+                let members = members.into_iter().map(|(name, value)| (name, value));
+                write_object(out, members, |out, value| value.write_sorted(out));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The feed of changes of a source.
 
 use bytes::Bytes;
-use settee_model::json::{Json, Value};
+use settee_model::json::{Json, Value, write_array, write_string};
 
 use super::{Ask, Peer, PeerError, Stream, encoded};
 use crate::spec::{Filter, Spec};
@@ -49,14 +49,9 @@ impl ChangesQuery {
             Filter::BuiltIn(name) => query.push_str(&format!("&filter={}", encoded(name))),
             Filter::DocIds(ids) => {
                 query.push_str("&filter=_doc_ids");
-                let mut text = b"{\"doc_ids\":[".to_vec();
-                for (index, id) in ids.iter().enumerate() {
-                    if index > 0 {
-                        text.push(b',');
-                    }
-                    settee_model::json::write_string(&mut text, id);
-                }
-                text.extend_from_slice(b"]}");
+                let mut text = b"{\"doc_ids\":".to_vec();
+                write_array(&mut text, ids, |text, id| write_string(text, id));
+                text.push(b'}');
                 body = Some(Bytes::from(text));
             }
             Filter::Selector(selector) => {

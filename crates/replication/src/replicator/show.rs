@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use settee_model::calendar::Day;
-use settee_model::json::write_string;
+use settee_model::json::{write_array, write_string};
 
 use super::{Job, Origin, Replicator};
 use crate::endpoint::Endpoint;
@@ -70,14 +70,9 @@ impl Replicator {
         object.text("doc_id", job.origin.document());
         object.raw("info", |out| write_statistics(out, &job.progress.statistics()));
         object.raw("history", |out| {
-            out.push(b'[');
-            for (index, event) in history.into_iter().flat_map(crate::scheduler::History::events).enumerate() {
-                if index > 0 {
-                    out.push(b',');
-                }
+            write_array(out, history.into_iter().flat_map(crate::scheduler::History::events), |out, event| {
                 write_event(out, event);
-            }
-            out.push(b']');
+            });
         });
         object.text("node", Some(&self.dependencies.node));
         object.text("start_time", Some(&iso8601(job.added_ms)));

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail, ensure};
 use settee_model::base64;
-use settee_model::json::{Json, Value, write_string};
+use settee_model::json::{Json, Value, write_array, write_string};
 use settee_storage::durable::{Readers, Replacement};
 use sha2::{Digest as _, Sha256};
 
@@ -298,14 +298,9 @@ impl<'a> Export<'a> {
     fn large(&mut self, id: &str, rev: &str, found: Value<'_>, attachments: &[(String, u64)]) -> anyhow::Result<()> {
         let mut line = b"{\"doc\":".to_vec();
         line.extend_from_slice(found.raw());
-        line.extend_from_slice(b",\"attachments\":[");
-        for (index, (name, _)) in attachments.iter().enumerate() {
-            if index > 0 {
-                line.push(b',');
-            }
-            write_string(&mut line, name);
-        }
-        line.extend_from_slice(b"]}\n");
+        line.extend_from_slice(b",\"attachments\":");
+        write_array(&mut line, attachments, |line, (name, _)| write_string(line, name));
+        line.extend_from_slice(b"}\n");
         self.out.write_all(&line)?;
         for (name, length) in attachments {
             let mut line = b"{\"attachment\":".to_vec();

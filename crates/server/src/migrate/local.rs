@@ -2,7 +2,7 @@
 //! out: they tell of sequences of the old server.
 
 use anyhow::Context as _;
-use settee_model::json::{Json, Value, write_string};
+use settee_model::json::{Json, Value, write_array, write_string};
 use settee_replication::{List, Peer, PeerError, Verb};
 
 /// So many are compared together …
@@ -109,14 +109,9 @@ impl Locals {
 
 /// Which of the batch the target has otherwise, and what it has.
 async fn differing(batch: &[Local], target: &Peer) -> anyhow::Result<Vec<(usize, Option<Json>)>> {
-    let mut keys = b"{\"keys\":[".to_vec();
-    for (index, local) in batch.iter().enumerate() {
-        if index > 0 {
-            keys.push(b',');
-        }
-        write_string(&mut keys, &local.id);
-    }
-    keys.extend_from_slice(b"]}");
+    let mut keys = b"{\"keys\":".to_vec();
+    write_array(&mut keys, batch, |keys, local| write_string(keys, &local.id));
+    keys.push(b'}');
     let answer = target.request(Verb::Post, "_local_docs?include_docs=true", keys).await?.json()?;
     let rows = answer.value().get("rows").context("_local_docs has no rows")?;
     let mut found = Vec::new();

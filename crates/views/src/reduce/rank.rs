@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use settee_model::collate::{Collation, compare};
-use settee_model::json::Value;
+use settee_model::json::{Value, write_array};
 
 use super::{Builtin, Growth, Input, OfValues, Values};
 
@@ -69,14 +69,7 @@ impl Rank {
                 self.consider(&mut best, value);
             }
         }
-        out.push(b'[');
-        for (index, value) in best.iter().enumerate() {
-            if index > 0 {
-                out.push(b',');
-            }
-            out.extend_from_slice(value.raw());
-        }
-        out.push(b']');
+        write_array(out, &best, |out, value| out.extend_from_slice(value.raw()));
     }
 }
 

@@ -1,7 +1,7 @@
 //! `_stats`: sum, count, minimum, maximum and sum of squares of numbers, of arrays place by place, and of objects that
 //! already are such statistics.
 
-use settee_model::json::{Kind, Value};
+use settee_model::json::{Kind, Value, write_array};
 
 use super::number::Number;
 use super::sum::{ErrorValue, error, is_error};
@@ -152,14 +152,7 @@ impl Shape {
         match self {
             Self::One(stats) => stats.write(out),
             Self::Places(places) => {
-                out.push(b'[');
-                for (index, place) in places.iter().enumerate() {
-                    if index > 0 {
-                        out.push(b',');
-                    }
-                    place.write(out);
-                }
-                out.push(b']');
+                write_array(out, places, |out, place| place.write(out));
             }
         }
     }

@@ -4,7 +4,7 @@
 //! number is added to the first element of an array, and an object starts afresh on a sum that is still 0. What cannot be
 //! added makes an error value of the whole, which then stays.
 
-use settee_model::json::{Kind, Value};
+use settee_model::json::{Kind, Value, write_array};
 
 use super::number::Number;
 use super::{Builtin, Growth, Input, OfValues, Values};
@@ -139,16 +139,7 @@ impl<'a> Sum<'a> {
         match self {
             Self::Number(number) => number.write(out),
             Self::Other(value) => out.extend_from_slice(value.raw()),
-            Self::Array(elements) => {
-                out.push(b'[');
-                for (index, element) in elements.iter().enumerate() {
-                    if index > 0 {
-                        out.push(b',');
-                    }
-                    element.write(out);
-                }
-                out.push(b']');
-            }
+            Self::Array(elements) => write_array(out, elements, |out, element| element.write(out)),
             Self::Object(members) => {
                 out.push(b'{');
                 for (index, (name, value)) in members.iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use hyper::StatusCode;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use settee_model::json::{Kind, Value, write_string};
+use settee_model::json::{Kind, Value, write_array, write_string};
 
 use crate::Error;
 
@@ -132,14 +132,8 @@ impl Rule {
             Template::Text(text) => self.look_up(text, bindings),
             Template::Json(json) => Bound::Json(json.clone()),
             Template::List(list) => {
-                let mut out = b"[".to_vec();
-                for (index, element) in list.iter().enumerate() {
-                    if index > 0 {
-                        out.push(b',');
-                    }
-                    write_json(&mut out, &self.fill(element, bindings));
-                }
-                out.push(b']');
+                let mut out = Vec::new();
+                write_array(&mut out, list, |out, element| write_json(out, &self.fill(element, bindings)));
                 Bound::Json(out)
             }
         }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use anyhow::{Context as _, bail};
-use settee_model::json::{Json, Value, write_string};
+use settee_model::json::{Json, Value, write_array, write_string};
 use settee_replication::{Peer, Verb};
 
 use super::reader::{Batch, Document};
@@ -90,14 +90,9 @@ async fn compare(target: &Peer, conflicts: &[&Document], tally: &Tally, refusals
     if conflicts.is_empty() {
         return Ok(0);
     }
-    let mut keys = b"{\"keys\":[".to_vec();
-    for (index, document) in conflicts.iter().enumerate() {
-        if index > 0 {
-            keys.push(b',');
-        }
-        write_string(&mut keys, &document.id);
-    }
-    keys.extend_from_slice(b"]}");
+    let mut keys = b"{\"keys\":".to_vec();
+    write_array(&mut keys, conflicts, |keys, document| write_string(keys, &document.id));
+    keys.push(b'}');
     let answer = target.request(Verb::Post, "_all_docs?include_docs=true&attachments=true", keys).await?.json()?;
     let rows = answer.value().get("rows").context("_all_docs has no rows")?;
     let mut present = 0;
