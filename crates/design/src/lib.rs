@@ -79,11 +79,15 @@ pub trait Language: Send + Sync {
     /// The value of `language` in a design document.
     fn name(&self) -> &str;
 
-    /// Compiles map functions. Each index build asks for several programs, one a thread.
+    /// Compiles map functions. Each index build asks for several programs, one a thread. A language may have none: then this
+    /// is not there.
     ///
     /// # Errors
-    /// When a function does not compile or the language is not available.
-    fn program(&self, source: &MapSource, limits: Limits) -> Result<Box<dyn Program>, CompileError>;
+    /// When a function does not compile or the language is not available, or has no such functions.
+    fn program(&self, source: &MapSource, limits: Limits) -> Result<Box<dyn Program>, CompileError> {
+        let (_, _) = (source, limits);
+        Err(CompileError::Unavailable(format!("the language {} has no map functions", self.name())))
+    }
 
     /// Compiles the functions of search indexes, which call `index` where map functions call `emit`. A language may have
     /// none: then this is not there.
@@ -107,8 +111,11 @@ pub trait Language: Send + Sync {
     /// Compiles a reduce function.
     ///
     /// # Errors
-    /// When it does not compile or the language is not available.
-    fn reducer(&self, source: &str, limits: Limits) -> Result<Box<dyn Reducer>, CompileError>;
+    /// When it does not compile or the language is not available, or has no such functions.
+    fn reducer(&self, source: &str, limits: Limits) -> Result<Box<dyn Reducer>, CompileError> {
+        let (_, _) = (source, limits);
+        Err(CompileError::Unavailable(format!("the language {} has no reduce functions", self.name())))
+    }
 
     /// The engine that would run each map function of `source`, as [`Program::engine`] names it. A language with one
     /// engine names none.

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use crate::{
     CallError, CompileError, DesignProgram, DesignSource, DocumentBatch, Language, Limits, ListSession, ListSink,
-    MapSource, Program, Reducer,
 };
 
 /// Serves the call of a function of a design document: its path and its arguments.
@@ -28,14 +27,6 @@ impl Scripted {
 impl Language for Scripted {
     fn name(&self) -> &str {
         "javascript"
-    }
-
-    fn program(&self, _: &MapSource, _: Limits) -> Result<Box<dyn Program>, CompileError> {
-        Err(CompileError::Unavailable("no views".to_owned()))
-    }
-
-    fn reducer(&self, _: &str, _: Limits) -> Result<Box<dyn Reducer>, CompileError> {
-        Err(CompileError::Unavailable("no views".to_owned()))
     }
 
     fn design_program(&self, source: &DesignSource, _: Limits) -> Result<Box<dyn DesignProgram>, CompileError> {

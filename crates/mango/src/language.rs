@@ -5,8 +5,8 @@
 //! is no definition emits nothing, as in CouchDB, instead of holding up the other indexes of its design document.
 
 use settee_design::{
-    Allowance, CompileError, DesignProgram, DesignSource, DocumentBatch, Emissions, Language, Limits, MapFailure,
-    MapSource, Program, Reducer, RunError, SearchKind, TakeRows,
+    Allowance, CompileError, DesignProgram, DesignSource, DocumentBatch, Emissions, Excess, Language, Limits,
+    MapFailure, MapSource, Program, Reducer, RunError, SearchKind, TakeRows,
 };
 use settee_model::json::{Json, Value};
 
@@ -60,6 +60,33 @@ impl Language for MangoLanguage {
 /// The value of all rows.
 const NULL: &[u8] = b"null";
 
+/// Takes a row: its key and its value.
+type Push<'a> = dyn FnMut(&[u8], &[u8]) + 'a;
+
+/// Has `map` make rows of each document by each definition that is one.
+fn map_each<D>(
+    definitions: &[Option<D>],
+    limits: Limits,
+    batch: &DocumentBatch,
+    output: &mut Emissions,
+    take: &mut TakeRows<'_>,
+    mut map: impl FnMut(&D, Value<'_>, &mut Allowance, &mut Push<'_>) -> Result<(), Excess>,
+) -> Result<(), RunError> {
+    // Only a design document with `include_design` brings others here; Mango never indexes them.
+    for (document, found) in (0..).zip(batch.iter()).filter(|(_, found)| !found.id.starts_with("_design/")) {
+        let value = Value::trusted(found.json);
+        for (function, definition) in (0..).zip(definitions) {
+            let Some(definition) = definition else { continue };
+            let mut push = |key: &[u8], value: &[u8]| output.push(document, function, key, value);
+            if let Err(excess) = map(definition, value, &mut Allowance::new(limits), &mut push) {
+                output.failures.push(MapFailure { document, function, message: excess.to_string() });
+            }
+            output.hand_on(&limits, take)?;
+        }
+    }
+    Ok(())
+}
+
 struct Definitions {
     definitions: Vec<Option<Definition>>,
     limits: Limits,
@@ -73,28 +100,14 @@ impl Program for Definitions {
         output: &mut Emissions,
         take: &mut TakeRows<'_>,
     ) -> Result<(), RunError> {
-        for (index, document) in (0..).zip(batch.iter()) {
-            // Only a design document with `include_design` brings others here; Mango never indexes them.
-            if document.id.starts_with("_design/") {
-                continue;
+        let Self { definitions, limits, key } = self;
+        map_each(definitions, *limits, batch, output, take, |definition, document, allowance, push| {
+            if write_key(definition, document, key, allowance.key_room()) {
+                allowance.take(key.len(), NULL.len())?;
+                push(key, NULL);
             }
-            let value = Value::trusted(document.json);
-            for (function, definition) in (0..).zip(&self.definitions) {
-                let Some(definition) = definition else { continue };
-                let mut allowance = Allowance::new(self.limits);
-                if !write_key(definition, value, &mut self.key, allowance.key_room()) {
-                    continue;
-                }
-                match allowance.take(self.key.len(), NULL.len()) {
-                    Ok(()) => output.push(index, function, &self.key, NULL),
-                    Err(excess) => {
-                        output.failures.push(MapFailure { document: index, function, message: excess.to_string() });
-                    }
-                }
-                output.hand_on(&self.limits, take)?;
-            }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }
 
@@ -111,34 +124,21 @@ impl Program for TextDefinitions {
         output: &mut Emissions,
         take: &mut TakeRows<'_>,
     ) -> Result<(), RunError> {
-        for (index, document) in (0..).zip(batch.iter()) {
-            if document.id.starts_with("_design/") {
-                continue;
+        map_each(&self.mappers, self.limits, batch, output, take, |(mapper, definition), document, allowance, push| {
+            if definition.filter.as_ref().is_some_and(|filter| !filter.matches(document)) {
+                return Ok(());
             }
-            let value = Value::trusted(document.json);
-            for (function, mapper) in (0..).zip(&self.mappers) {
-                let Some((mapper, definition)) = mapper else { continue };
-                if definition.filter.as_ref().is_some_and(|filter| !filter.matches(value)) {
-                    continue;
+            let mut counted = Ok(());
+            mapper.map(document, &mut |key, value| {
+                if counted.is_ok() {
+                    counted = allowance.take(key.len(), value.len());
                 }
-                let mut allowance = Allowance::new(self.limits);
-                let mut counted = Ok(());
-                mapper.map(value, &mut |key, value| {
-                    if counted.is_ok() {
-                        counted = allowance.take(key.len(), value.len());
-                    }
-                });
-                // A document of which there is too much is not there at all.
-                match counted {
-                    Ok(()) => mapper.map(value, &mut |key, value| output.push(index, function, key, value)),
-                    Err(excess) => {
-                        output.failures.push(MapFailure { document: index, function, message: excess.to_string() });
-                    }
-                }
-                output.hand_on(&self.limits, take)?;
-            }
-        }
-        Ok(())
+            });
+            // A document of which there is too much is not there at all.
+            counted?;
+            mapper.map(document, push);
+            Ok(())
+        })
     }
 }
 

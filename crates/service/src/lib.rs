@@ -22,7 +22,7 @@ mod users;
 mod validation;
 
 pub use access::{Access, Permission, Place};
-pub use databases::{Databases, DatabasesDependencies};
+pub use databases::{Databases, DatabasesDependencies, Release};
 pub use error::Error;
 pub use feeds::{Feeds, Progress};
 pub use functions::{Functions, Programs};

@@ -23,14 +23,6 @@ impl Language for NoLanguage {
     fn name(&self) -> &str {
         "none"
     }
-
-    fn program(&self, _: &MapSource, _: Limits) -> Result<Box<dyn Program>, CompileError> {
-        Err(CompileError::Unavailable("none".to_owned()))
-    }
-
-    fn reducer(&self, _: &str, _: Limits) -> Result<Box<dyn Reducer>, CompileError> {
-        Err(CompileError::Unavailable("none".to_owned()))
-    }
 }
 
 /// A language of rules instead of programs, each of which a test can follow in its head.

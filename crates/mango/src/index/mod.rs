@@ -22,19 +22,22 @@ pub(crate) use definition::Definition;
 /// The language of design documents that hold indexes.
 pub const LANGUAGE: &str = "query";
 
-/// A JSON index.
+/// An index that is defined by a `D`: of fields as they are, unless it is a [`TextIndex`].
 #[derive(Clone, Debug)]
-pub struct Index {
-    /// The design document, as views need it.
+pub struct Index<D = Definition> {
+    /// The design document, as views and searches need it.
     pub(crate) design: Arc<DesignDocument>,
-    /// The name of the view.
+    /// The name of the view or of the search index.
     pub(crate) name: String,
-    pub(crate) definition: Arc<Definition>,
+    pub(crate) definition: Arc<D>,
     /// Whether it is read by partitions.
     pub(crate) is_partitioned: bool,
 }
 
-impl Index {
+/// A text index.
+pub type TextIndex = Index<TextDefinition>;
+
+impl<D> Index<D> {
     /// The id of its design document.
     #[must_use]
     pub fn design_id(&self) -> &str {
@@ -46,7 +49,9 @@ impl Index {
     pub fn name(&self) -> &str {
         &self.name
     }
+}
 
+impl Index {
     /// Appends the index as `_index` lists it.
     pub fn write(&self, out: &mut Vec<u8>) {
         write_named(&self.design.id, &self.name, "json", self.is_partitioned, out);
@@ -55,31 +60,7 @@ impl Index {
     }
 }
 
-/// A text index.
-#[derive(Clone, Debug)]
-pub struct TextIndex {
-    /// The design document, as searches need it.
-    pub(crate) design: Arc<DesignDocument>,
-    /// The name of the search index.
-    pub(crate) name: String,
-    pub(crate) definition: Arc<TextDefinition>,
-    /// Whether it is read by partitions.
-    pub(crate) is_partitioned: bool,
-}
-
 impl TextIndex {
-    /// The id of its design document.
-    #[must_use]
-    pub fn design_id(&self) -> &str {
-        &self.design.id
-    }
-
-    /// Its name.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
     /// Appends the index as `_index` lists it.
     pub fn write(&self, out: &mut Vec<u8>) {
         write_named(&self.design.id, &self.name, type_name(self.definition.kind), self.is_partitioned, out);
