@@ -392,7 +392,7 @@ flow('texts are found through either kind of index', '#/databases', async (page)
     await page.getByRole('link', { name: 'two', exact: true }).waitFor();
     await page.getByLabel('Lucene query').fill('(green');
     await page.getByRole('button', { name: 'Search', exact: true }).click();
-    await page.getByText('Syntax Error').waitFor();
+    await page.getByText('Cannot parse').waitFor();
     // The refusal is what was asked for.
     page.problems.splice(0);
   } finally {

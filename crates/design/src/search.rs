@@ -57,6 +57,8 @@ pub struct SearchDefinition {
     pub analyzer: Option<Arc<str>>,
     /// `field_analyzers` as JSON text.
     pub field_analyzers: Option<Arc<str>>,
+    /// `vectors` as JSON text: the fields of Nouveau's index that hold vectors. CouchDB has none.
+    pub vectors: Option<Arc<str>>,
 }
 
 /// The version of Lucene whose results Nouveau indexes have, which CouchDB writes into their definitions.
@@ -115,6 +117,7 @@ pub(crate) fn definitions(body: Value<'_>) -> Vec<SearchDefinition> {
                 is_declared,
                 analyzer: definition.get(analyzer).map(raw),
                 field_analyzers: definition.get("field_analyzers").filter(|_| kind == SearchKind::Nouveau).map(raw),
+                vectors: definition.get("vectors").filter(|_| kind == SearchKind::Nouveau).map(raw),
             })
         })
     };
@@ -150,22 +153,30 @@ mod tests {
     #[test]
     fn definitions_are_parsed() {
         let text = r#"{"nouveau": {"i": {"index": "f", "default_analyzer": "english", "field_analyzers": {"a": "keyword"},
-                "lucene_version": 10}, "none": {}, "odd": 5},
+                "vectors": {}, "lucene_version": 10}, "none": {}, "odd": 5},
             "indexes": {"i": {"index": {"fields": []}, "analyzer": {"name": "perfield"}, "field_analyzers": {}}}}"#;
         let json = Json::parse(text.as_bytes()).unwrap();
         let design = DesignDocument::parse("_design/d", json.value()).unwrap();
-        let expected = |kind, name: &str, parts: [Option<&str>; 3]| {
-            let [index, analyzer, field_analyzers] = parts.map(|part| part.map(Arc::from));
+        let expected = |kind, name: &str, parts: [Option<&str>; 4]| {
+            let [index, analyzer, field_analyzers, vectors] = parts.map(|part| part.map(Arc::from));
             let is_declared = index.as_deref().is_some_and(|index: &str| index.starts_with('{'));
-            SearchDefinition { kind, name: name.into(), index, is_declared, analyzer, field_analyzers }
+            SearchDefinition { kind, name: name.into(), index, is_declared, analyzer, field_analyzers, vectors }
         };
         assert_eq!(
             design.searches,
             [
-                expected(SearchKind::Nouveau, "i", [Some("f"), Some("\"english\""), Some(r#"{"a":"keyword"}"#)]),
-                expected(SearchKind::Nouveau, "none", [None; 3]),
-                expected(SearchKind::Nouveau, "odd", [None; 3]),
-                expected(SearchKind::Clouseau, "i", [Some(r#"{"fields":[]}"#), Some(r#"{"name":"perfield"}"#), None]),
+                expected(
+                    SearchKind::Nouveau,
+                    "i",
+                    [Some("f"), Some("\"english\""), Some(r#"{"a":"keyword"}"#), Some("{}")]
+                ),
+                expected(SearchKind::Nouveau, "none", [None; 4]),
+                expected(SearchKind::Nouveau, "odd", [None; 4]),
+                expected(
+                    SearchKind::Clouseau,
+                    "i",
+                    [Some(r#"{"fields":[]}"#), Some(r#"{"name":"perfield"}"#), None, None]
+                ),
             ]
         );
         assert_eq!(design.search(SearchKind::Clouseau, "i"), Some(&design.searches[3]));

@@ -16,7 +16,7 @@ use settee_database::{Catalog, Database, DatabaseOptions, DocUpdate, EditMode, L
 use settee_design::{Language, Limits};
 use settee_model::json::Json;
 use settee_model::{Document, RevisionHasher};
-use settee_search::Searches;
+use settee_search::{Caches, Searches};
 use settee_storage::memory::MemoryEngine;
 use settee_views::{Settings, Views};
 
@@ -79,7 +79,7 @@ impl Place {
         };
         let (tasks, log): (Tasks, settee_views::Log) = (Tasks::new(|| 0), Arc::new(|_| {}));
         let views = Arc::new(Views::new(catalog, languages, tasks.clone(), Arc::clone(&log), settings));
-        let searches = Searches::new(Arc::clone(&views), tasks, log, 1 << 20, 1);
+        let searches = Searches::new(Arc::clone(&views), tasks, log, Caches::new(1 << 20, 1 << 20), 1);
         Self { database, views, searches }
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use settee_search::{
-    Analyzer, Analyzers, Cache, Definition, Dialect, Field, FieldOptions, FieldValue, Index, Locale, Request,
+    Analyzer, Analyzers, Caches, Definition, Dialect, Field, FieldOptions, FieldValue, Index, Locale, Request,
 };
 use settee_storage::{CommitToken, Engine, Shard};
 use settee_storage_rocksdb::{Options, RocksEngine};
@@ -55,7 +55,8 @@ fn memory_mb() -> u64 {
 fn definition() -> Definition {
     let named = |name| Analyzer::named(Dialect::Nouveau, name, None).expect("a name");
     let fields = vec![("tag".to_owned(), named("keyword"))];
-    Definition { dialect: Dialect::Nouveau, analyzers: Analyzers { default: named("standard"), fields } }
+    let analyzers = Analyzers { default: named("standard"), fields };
+    Definition { dialect: Dialect::Nouveau, analyzers, vectors: Vec::new() }
 }
 
 fn bare(count: u64) -> f64 {
@@ -80,7 +81,7 @@ fn bare(count: u64) -> f64 {
 fn ours(count: u64, engine: Arc<dyn Engine>) -> (f64, Index) {
     let next = AtomicU64::new(1);
     let new_token = Arc::new(move || CommitToken(u128::from(next.fetch_add(1, Ordering::Relaxed))));
-    let index = Index::new(engine, Shard(9), definition(), new_token, Arc::new(Cache::new(64 << 20)));
+    let index = Index::new(engine, Shard(9), definition(), new_token, Arc::new(Caches::new(64 << 20, 0)));
     let start = Instant::now();
     let mut writer = index.writer().expect("the store").expect("a writer");
     let field = |name: &str, value| Field { name: name.to_owned(), value, options: FieldOptions::default() };
@@ -125,6 +126,8 @@ fn main() {
             ("w17", &[][..]),
             ("w40000", &[]),
             ("\"w0 w1\"", &[]),
+            ("\"w17 w40\"", &[]),
+            ("\"w900 w17\"", &[]),
             ("w3 w900", &[]),
             ("n:[10 TO 20]", &[]),
             ("w1*", &[]),

@@ -1,6 +1,6 @@
 //! What can go wrong with an index or a query, in CouchDB's words. Which status goes with which is for those who answer.
 
-use settee_storage::StorageError;
+use settee_storage::{StorageError, codec};
 
 /// The result of an operation on an index.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -56,6 +56,12 @@ impl Error {
 
     pub(crate) fn bad_request(reason: impl Into<String>) -> Self {
         Self::BadRequest(reason.into())
+    }
+}
+
+impl From<codec::Corrupt> for Error {
+    fn from(codec::Corrupt(what): codec::Corrupt) -> Self {
+        Self::Corrupt(what.to_owned())
     }
 }
 

@@ -36,6 +36,8 @@ pub enum FieldValue {
     Double(f64),
     /// A value that only comes back with hits.
     Stored(StoredValue),
+    /// A vector, to be found by others that are near it. Of `_nouveau`.
+    Vector(Vec<f32>),
 }
 
 /// A value that comes back with hits.
@@ -79,6 +81,8 @@ pub enum FieldKind {
     Double,
     /// See [`FieldValue::Stored`].
     Stored,
+    /// See [`FieldValue::Vector`].
+    Vector,
 }
 
 impl FieldKind {
@@ -90,6 +94,7 @@ impl FieldKind {
             Self::String => "STRING",
             Self::Double => "DOUBLE",
             Self::Stored => "STORED",
+            Self::Vector => "VECTOR",
         }
     }
 }
@@ -103,6 +108,7 @@ impl FieldValue {
             Self::String(_) => FieldKind::String,
             Self::Double(_) => FieldKind::Double,
             Self::Stored(_) => FieldKind::Stored,
+            Self::Vector(_) => FieldKind::Vector,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Text search: what Lucene does for CouchDB, on `tantivy`, over the storage interface.
+//! Search for texts and vectors: what Lucene does for CouchDB, on `tantivy`, over the storage interface.
 //!
 //! An [`Index`] lives in a shard of its own. A [`Writer`] takes the [`Field`]s of documents and commits them together with a
 //! position that it does not understand, so an index is never ahead of or behind what it says. A query is text that
@@ -19,6 +19,7 @@ mod request;
 mod search;
 mod store;
 mod syntax;
+mod vectors;
 
 pub use analysis::{Analyzer, Analyzers, Dialect};
 pub use answer::{Answer, Group, Highlight, Hit, OrderValue, Relation};
@@ -26,9 +27,11 @@ pub use error::{Error, Result};
 pub use field::{Field, FieldKind, FieldOptions, FieldValue, MAX_FIELDS, MAX_TERM_BYTES, StoredValue, check_name};
 pub use index::{Definition, Index, Info, Writer};
 pub use indexes::{Freshness, SearchError, SearchIndex, SearchInfo, Searches, analyzer_of};
-pub use query::{Boolean, Interval, Query, Relative};
+pub use query::{Boolean, Interval, Nearest, Query, Relative};
 pub use request::{
-    DEFAULT_LIMIT, DEFAULT_TOP_N, Grouping, Highlighting, MAX_LIMIT, MAX_TOP_N, Range, Request, Sort, SortBy,
+    DEFAULT_CANDIDATES, DEFAULT_LIMIT, DEFAULT_TOP_N, Grouping, Highlighting, MAX_CANDIDATES, MAX_LIMIT, MAX_TOP_N,
+    Range, Request, Sort, SortBy,
 };
-pub use store::{Cache, NewToken};
+pub use store::{Caches, NewToken, verify};
 pub use syntax::Locale;
+pub use vectors::{MAX_DIMENSIONS, Similarity, VectorField};

@@ -99,6 +99,8 @@ pub enum Query {
         /// The interval.
         source: Interval,
     },
+    /// The documents with the vectors that are nearest to another one; how near is how well they match.
+    Nearest(Nearest),
 }
 
 /// Queries that a document must, should or must not match. One that only excludes finds nothing.
@@ -114,6 +116,21 @@ pub struct Boolean {
     pub must_not: Vec<Query>,
     /// At least so many of `should` match.
     pub minimum_should_match: usize,
+}
+
+/// A search for near vectors.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Nearest {
+    /// The field, which the definition of the index knows.
+    pub field: String,
+    /// The vector that others are near to.
+    pub vector: Vec<f32>,
+    /// The greatest number of documents.
+    pub count: usize,
+    /// How many are kept in sight on the way to them, in each segment: more find better ones, and take longer.
+    pub candidates: usize,
+    /// Only documents that match this.
+    pub filter: Option<Box<Query>>,
 }
 
 /// Places in a text, as Lucene's interval functions select them.

@@ -16,6 +16,12 @@ pub const DEFAULT_TOP_N: usize = 10;
 /// See [`DEFAULT_TOP_N`].
 pub const MAX_TOP_N: usize = 1_000;
 
+/// How many vectors are kept in sight on the way to near ones, unless a query says otherwise.
+pub const DEFAULT_CANDIDATES: usize = 200;
+
+/// The greatest number of them.
+pub const MAX_CANDIDATES: usize = 10_000;
+
 /// A search.
 #[derive(Clone, Debug)]
 pub struct Request {

@@ -11,7 +11,7 @@ use settee_database::Catalog;
 use settee_database::tasks::Tasks;
 use settee_design::{Growth, Limits};
 use settee_http::{Identity, Node, NodeDependencies, Operation, Platform, Shutdown};
-use settee_search::Searches;
+use settee_search::{Caches, Searches};
 use settee_settings::{Applies, chttpd, couchdb, query_server_config, search, view_updater};
 use settee_storage::{Engine, durable};
 use settee_views::{About, Clock, Languages, LogLine, Views};
@@ -272,9 +272,11 @@ fn views(
 }
 
 fn searches(views: &Arc<Views>, tasks: &Tasks, configuration: &Configuration) -> Searches {
-    let cache_bytes = usize::try_from(search::CACHE_BYTES.of(configuration)).unwrap_or(usize::MAX);
+    let [part_bytes, vector_bytes] = [&search::CACHE_BYTES, &search::VECTOR_CACHE_BYTES]
+        .map(|setting| usize::try_from(setting.of(configuration)).unwrap_or(usize::MAX));
+    let caches = Caches::new(part_bytes, vector_bytes);
     let seed = environment::random_u64();
-    Searches::new(Arc::clone(views), tasks.clone(), Arc::new(log_line), cache_bytes, seed)
+    Searches::new(Arc::clone(views), tasks.clone(), Arc::new(log_line), caches, seed)
 }
 
 /// The limits of view functions, as they are configured.

@@ -271,6 +271,7 @@ table! {
     }
     search = "search" {
         CACHE_BYTES: Number = setting("cache_bytes", "67108864", Kind::Limit).at_start(), "memory for parts of search indexes that are read again and again";
+        VECTOR_CACHE_BYTES: Number = setting("vector_cache_bytes", "536870912", Kind::Limit).at_start(), "memory for the vectors of search indexes, taken when they are searched; vectors that take more are read from the disk, which is slow";
     }
     nouveau = "nouveau" {
         ENABLE: Switch = setting("enable", "true", Kind::Bool), "serve text search, _nouveau and indexes of that type; nothing beside this program is needed";

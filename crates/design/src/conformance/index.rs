@@ -28,7 +28,9 @@ pub fn functions_index_fields(subject: &Subject<'_>) {
         (0, 0, r#"["text","default",{"store":true}]"#, "\"some words\""),
         (0, 0, r#"["double","n"]"#, "1"),
         (0, 0, r#"["double","n"]"#, "2.5"),
+        (0, 0, r#"["vector","v"]"#, "[1,2.5]"),
         (2, 0, r#"["double","n"]"#, "-3"),
+        (2, 0, r#"["vector","v"]"#, "[-3]"),
     ];
     assert_eq!(rows(&typed), expected(&right));
     let named = subject.indexed(SearchKind::Clouseau, functions.named, &documents);

@@ -17,6 +17,8 @@ use crate::Error;
 pub(crate) struct SearchParams {
     /// The text of the query.
     pub(crate) query: Option<String>,
+    /// Near vectors, besides or instead of it.
+    pub(crate) knn: Option<Knn>,
     /// The language whose numbers the query has.
     pub(crate) locale: Option<String>,
     pub(crate) partition: Option<String>,
@@ -36,11 +38,26 @@ pub(crate) struct SearchParams {
     pub(crate) freshness: Freshness,
 }
 
+/// A search for near vectors.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Knn {
+    pub(crate) field: String,
+    pub(crate) vector: Vec<f32>,
+    /// How many documents it finds at most.
+    pub(crate) k: usize,
+    pub(crate) candidates: usize,
+    /// The text of a query that they match.
+    pub(crate) filter: Option<String>,
+    /// How much more it counts than the query beside it.
+    pub(crate) boost: f32,
+}
+
 impl SearchParams {
     /// A search with so many hits, of which nothing else is known.
     pub(crate) fn new(limit: usize, top_n: Option<usize>) -> Self {
         Self {
             query: None,
+            knn: None,
             locale: None,
             partition: None,
             limit,

@@ -8,8 +8,10 @@ use std::sync::Arc;
 use hyper::StatusCode;
 use settee_database::{Bodies, DOCUMENTS_TOGETHER, Database, ReadView};
 use settee_design::{DesignDocument, SearchKind};
-use settee_model::json::{self, write_string};
-use settee_search::{Highlight, Hit, Index, Locale, Request as Search, Searches, StoredValue};
+use settee_model::json::{self, write_array, write_object, write_string};
+use settee_search::{
+    Highlight, Hit, Index, Locale, Nearest, Query as SearchQuery, Request as Search, Searches, StoredValue,
+};
 use settee_views::design_documents;
 
 use super::views::design_document;
@@ -67,7 +69,23 @@ fn search_of(index: &Index, kind: SearchKind, params: &SearchParams) -> Result<S
         SearchKind::Nouveau => index.parse(text, params.locale.as_deref().map_or_else(Locale::default, Locale::named)),
         SearchKind::Clouseau => index.parse_classic(text),
     };
-    let query = parse(params.query.as_deref().unwrap_or_default())?;
+    let query = match &params.knn {
+        None => parse(params.query.as_deref().unwrap_or_default())?,
+        Some(knn) => {
+            let near = Nearest {
+                field: knn.field.clone(),
+                vector: knn.vector.clone(),
+                count: knn.k,
+                candidates: knn.candidates,
+                filter: knn.filter.as_deref().map(parse).transpose()?.map(Box::new),
+            };
+            let near = SearchQuery::Boost(Box::new(SearchQuery::Nearest(near)), knn.boost);
+            match &params.query {
+                Some(text) => SearchQuery::any_of(vec![parse(text)?, near]),
+                None => near,
+            }
+        }
+    };
     Ok(Search {
         query,
         partition: params.partition.clone(),
@@ -160,24 +178,6 @@ impl Documents<'_> {
     }
 }
 
-/// Appends `"name":{…}` for each, where `write` appends what is inside.
-fn write_object<T>(
-    out: &mut Vec<u8>,
-    members: impl IntoIterator<Item = (impl AsRef<str>, T)>,
-    mut write: impl FnMut(&mut Vec<u8>, T),
-) {
-    out.push(b'{');
-    for (number, (name, member)) in members.into_iter().enumerate() {
-        if number > 0 {
-            out.push(b',');
-        }
-        write_string(out, name.as_ref());
-        out.push(b':');
-        write(out, member);
-    }
-    out.push(b'}');
-}
-
 /// Appends what is counted: `{"field":{"value":3,…},…}`.
 fn write_counts(out: &mut Vec<u8>, counts: &[(String, Vec<(String, u64)>)]) {
     let fields = counts.iter().map(|(field, counted)| (field, counted));
@@ -191,16 +191,7 @@ fn write_fields(out: &mut Vec<u8>, fields: &[(String, Vec<StoredValue>)]) {
     let fields = fields.iter().map(|(name, values)| (name, values));
     write_object(out, fields, |out, values| match &values[..] {
         [value] => write_stored(out, value),
-        values => {
-            out.push(b'[');
-            for (number, value) in values.iter().enumerate() {
-                if number > 0 {
-                    out.push(b',');
-                }
-                write_stored(out, value);
-            }
-            out.push(b']');
-        }
+        values => write_array(out, values, write_stored),
     });
 }
 
@@ -219,14 +210,7 @@ fn write_highlights(out: &mut Vec<u8>, highlights: &[Highlight]) {
 }
 
 fn write_texts(out: &mut Vec<u8>, texts: &[String]) {
-    out.push(b'[');
-    for (number, text) in texts.iter().enumerate() {
-        if number > 0 {
-            out.push(b',');
-        }
-        write_string(out, text);
-    }
-    out.push(b']');
+    write_array(out, texts, |out, text| write_string(out, text));
 }
 
 /// A number, always with a fraction or an exponent, as Java writes doubles.

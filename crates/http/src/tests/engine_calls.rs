@@ -40,6 +40,11 @@ fn attached(rev: Option<&str>, count: usize, stubs: usize) -> String {
     format!(r#"{{{rev}"_attachments":{{{attachments}}}}}"#)
 }
 
+/// A query that a text index answers.
+fn searched(limit: usize) -> String {
+    format!(r#"{{"selector":{{"n":{{"$gt":1}}}},"use_index":["s","t"],"limit":{limit}}}"#)
+}
+
 /// The requests of the table, in the order in which they are made.
 fn requests(rev: &str, attached_rev: &str) -> Vec<(&'static str, String, String)> {
     let row = |name, line: &str, body: &str| (name, line.to_owned(), body.to_owned());
@@ -93,6 +98,8 @@ fn requests(rev: &str, attached_rev: &str) -> Vec<(&'static str, String, String)
         row("the index after 1,000 more documents", "GET /db/_design/i/_view/v?reduce=false&limit=0", ""),
         row("a document with 10 attachments", "PUT /attached/new", &attached(None, 10, 0)),
         row("an edit that keeps 10 and brings 10", "PUT /attached/edited", &attached(Some(attached_rev), 20, 10)),
+        row("a search index of 4,000 documents", "POST /db/_find", &searched(1)),
+        row("25 hits of a search", "POST /db/_find", &searched(25)),
     ]
 }
 
@@ -106,6 +113,8 @@ async fn requests_make_as_many_calls_of_the_engine_as_the_table_says() {
     let made = world.admin("PUT /db/edited", "{}").await;
     let rev = made.header("etag").trim_matches('"').to_owned();
     world.admin("POST /db/_index", r#"{"index":{"fields":["n"]},"ddoc":"i","name":"v"}"#).await;
+    let text = r#"{"type":"text","index":{"fields":[{"name":"n","type":"number"}]},"ddoc":"s","name":"t"}"#;
+    assert_eq!(world.admin("POST /db/_index", text).await.status, 200);
 
     world.make_database("attached");
     let made = world.admin("PUT /attached/edited", &attached(None, 10, 0)).await;

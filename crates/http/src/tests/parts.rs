@@ -8,7 +8,7 @@ use settee_auth::Authenticator;
 use settee_database::tasks::Tasks;
 use settee_database::{Catalog, Engine};
 use settee_design::{Language, Limits};
-use settee_search::Searches;
+use settee_search::{Caches, Searches};
 use settee_views::{Languages, Views};
 
 use crate::tests::live::Values;
@@ -30,7 +30,7 @@ pub(crate) fn parts(engine: Arc<dyn Engine>, languages: Vec<Arc<dyn Language>>) 
     let languages: Languages = Arc::new(move |name| languages.iter().find(|language| language.name() == name).cloned());
     let views = Views::new(Arc::clone(&catalog), Arc::clone(&languages), tasks.clone(), Arc::new(|_| {}), indexing);
     let views = Arc::new(views);
-    let searches = Searches::new(Arc::clone(&views), tasks.clone(), Arc::new(|_| {}), 1 << 20, 1);
+    let searches = Searches::new(Arc::clone(&views), tasks.clone(), Arc::new(|_| {}), Caches::new(1 << 20, 1 << 20), 1);
     let numbers = AtomicU64::new(1);
     NodeDependencies {
         catalog,

@@ -2,9 +2,10 @@
 // as CouchDB's query server does and emit each field as a row.
 (function (emit, style) {
   'use strict';
-  var TYPES = {text: ['string'], string: ['string'], double: ['number'], stored: ['string', 'number']};
+  var TYPES = {text: ['string'], string: ['string'], double: ['number'], stored: ['string', 'number'], vector: ['array']};
   var hasOwn = Object.prototype.hasOwnProperty;
   var Exception = Error;
+  var isArray = Array.isArray;
 
   function refuse(name, message) {
     var exception = new Exception(message);
@@ -14,11 +15,11 @@
 
   function expect(what, actual, expected) {
     for (var i = 0; i < expected.length; i++) {
-      if (typeof actual === expected[i]) {
+      if (expected[i] === 'array' ? isArray(actual) : typeof actual === expected[i]) {
         return;
       }
     }
-    refuse('TypeError', 'type of ' + what + ' must be a ' + (expected[1] ? expected[0] + ' or ' + expected[1] : expected[0]) +
+    refuse('TypeError', 'type of ' + what + ' must be ' + (expected[0] === 'array' ? 'an ' : 'a ') + expected.join(' or ') +
       ' not ' + typeof actual);
   }
 

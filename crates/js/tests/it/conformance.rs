@@ -43,7 +43,7 @@ fn javascript(language: &dyn Language) -> Subject<'_> {
             broken: ("function(", "SyntaxError"),
         },
         index: Some(IndexFunctions {
-            typed: "function(doc) { if (doc.t) index('text', 'default', doc.t, {store: true}); for (var i in doc.list) index('double', 'n', doc.list[i]); }",
+            typed: "function(doc) { if (doc.t) index('text', 'default', doc.t, {store: true}); for (var i in doc.list) index('double', 'n', doc.list[i]); if (doc.list) index('vector', 'v', doc.list); }",
             named: "function(doc) { if (doc.t) index('default', doc.t, {store: true}); for (var i in doc.list) index('n', doc.list[i]); }",
             strict: "function(doc) { index('string', 's', doc.v); index('double', 'n', 1); }",
         }),
@@ -97,7 +97,7 @@ fn coffeescript_is_a_language() {
             broken: ("(keys", "SyntaxError"),
         },
         index: Some(IndexFunctions {
-            typed: "(doc) ->\n  index 'text', 'default', doc.t, {store: true} if doc.t\n  index 'double', 'n', n for n in doc.list ? []\n  return\n",
+            typed: "(doc) ->\n  index 'text', 'default', doc.t, {store: true} if doc.t\n  index 'double', 'n', n for n in doc.list ? []\n  index 'vector', 'v', doc.list if doc.list\n  return\n",
             named: "(doc) ->\n  index 'default', doc.t, {store: true} if doc.t\n  index 'n', n for n in doc.list ? []\n  return\n",
             strict: "(doc) ->\n  index 'string', 's', doc.v\n  index 'double', 'n', 1\n",
         }),

@@ -40,6 +40,10 @@ fn typed_fields() {
         "index('stored', 'a', doc.n); index('stored', 'a', 'x')",
         r#"[[0,0,["stored","a"],1.5],[0,0,["stored","a"],"x"]]"#,
     );
+    check(
+        "index('vector', 'v', doc.l); index('vector', 'w', [0.5])",
+        r#"[[0,0,["vector","v"],[1,2]],[0,0,["vector","w"],[0.5]]]"#,
+    );
     check("index('double', 'n', NaN)", r#"[[0,0,["double","n"],null]]"#);
     check("index('text', 'a', doc.t, null)", r#"[[0,0,["text","a"],"a text"]]"#);
     check(
@@ -57,6 +61,7 @@ fn typed_fields_that_are_refused() {
     let check = |body: &str, expected: &str| check(SearchKind::Nouveau, body, expected);
     check("index('text', 'a', doc.none)", "TypeError: type of value must be a string not undefined");
     check("index('text', 'a', doc.n)", "TypeError: type of value must be a string not number");
+    check("index('vector', 'v', doc.o)", "TypeError: type of value must be an array not object");
     check("index('string', 'a', doc.b)", "TypeError: type of value must be a string not boolean");
     check("index('double', 'a', doc.t)", "TypeError: type of value must be a number not string");
     check("index('stored', 'a', doc.o)", "TypeError: type of value must be a string or number not object");

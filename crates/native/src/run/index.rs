@@ -19,6 +19,7 @@ impl<'a> Run<'a, '_> {
         let is_fitting = match value {
             Val::Text(_) => matches!(of, b"text" | b"string" | b"stored"),
             Val::Number(_) => matches!(of, b"double" | b"stored"),
+            Val::Array(_) => of == b"vector",
             _ => false,
         };
         if is_fitting { self.index_field(&[kind, name], options, value) } else { Err(Stop::BailOut(Reason::Call)) }

@@ -1,5 +1,6 @@
 //! Merging: few large segments are searched faster than many small ones, and what was deleted has to go at some time.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -7,12 +8,13 @@ use tantivy::directory::{Directory, FileHandle, ManagedDirectory, RamDirectory};
 use tantivy::fieldnorm::FieldNormsSerializer;
 use tantivy::index::SegmentComponent;
 use tantivy::indexer::merge_filtered_segments;
-use tantivy::{Segment, SegmentReader};
+use tantivy::{DocId, Segment, SegmentReader};
 
 use super::segment;
 use super::writer::{Part, Writer};
 use crate::error::{Error, Result};
-use crate::store::{Files, Record, SegmentRecord};
+use crate::store::{Files, Record, SegmentRecord, SlotKind};
+use crate::vectors::{VectorFile, VectorSet};
 
 /// So many segments of about the same size become one.
 const FACTOR: usize = 8;
@@ -23,7 +25,7 @@ const SMALL: u32 = if cfg!(test) { 20 } else { 2_000 };
 /// A merge of fewer documents is done with the commit that made it necessary.
 const AT_ONCE: u32 = if cfg!(test) { 200 } else { 20_000 };
 
-/// Segments do not grow beyond so many documents: rewriting them would take too long.
+/// Segments never grow beyond so many documents: rewriting them would take too long.
 const LARGEST: u32 = 5_000_000;
 
 /// While an index is being built, so many segments of a size are merged before the build goes on.
@@ -41,26 +43,26 @@ impl Writer {
     }
 
     fn try_merge(&mut self) -> Result<bool> {
-        let Some(chosen) = choose(&self.record.segments, FACTOR, LARGEST) else {
+        let Some(chosen) = choose(&self.record.segments, FACTOR, self.largest()) else {
             return Ok(false);
         };
         self.merge_these(&chosen)?;
         self.publish()?;
-        Ok(choose(&self.record.segments, FACTOR, LARGEST).is_some())
+        Ok(choose(&self.record.segments, FACTOR, self.largest()).is_some())
     }
 
     pub(super) fn merge_small(&mut self) -> Result<()> {
-        while let Some(chosen) = choose(&self.record.segments, FACTOR, AT_ONCE) {
+        while let Some(chosen) = choose(&self.record.segments, FACTOR, AT_ONCE.min(self.largest())) {
             self.merge_these(&chosen)?;
         }
         Ok(())
     }
 
     pub(super) fn merge_many(&mut self) -> Result<()> {
-        if let Some(chosen) = choose(&self.record.segments, TOO_MANY, LARGEST) {
+        if let Some(chosen) = choose(&self.record.segments, TOO_MANY, self.largest()) {
             self.store_deletes()?;
             // Segments without documents are gone now: the choice may be another.
-            if choose(&self.record.segments, TOO_MANY, LARGEST).as_ref() == Some(&chosen) {
+            if choose(&self.record.segments, TOO_MANY, self.largest()).as_ref() == Some(&chosen) {
                 self.merge_these(&chosen)?;
             }
         }
@@ -87,6 +89,7 @@ impl Writer {
         let metas = merged.searchable_segment_metas()?;
         let meta = metas.first().ok_or_else(|| Error::Corrupt("a merge left nothing".to_owned()))?;
         let id = meta.id().uuid_string();
+        self.merge_vectors(&index, chosen, &target, &id)?;
         let files = target.named(&id);
         files.iter().for_each(|file| self.files.adopt(file.clone()));
         let mut blooms = Some(Vec::new());
@@ -100,6 +103,38 @@ impl Writer {
         let record = SegmentRecord { id, docs: meta.max_doc(), deleted: 0, deleted_at: 0, slots: 0, files };
         self.push_segment(record, Part { blooms, ..Part::default() });
         Ok(())
+    }
+}
+
+impl Writer {
+    /// Vectors are put into a new graph. Documents have the order of their segments.
+    fn merge_vectors(&self, index: &tantivy::Index, chosen: &[usize], target: &Files, id: &str) -> Result<()> {
+        let mut merged: BTreeMap<usize, VectorSet> = BTreeMap::new();
+        let mut before = 0;
+        for &at in chosen {
+            let record = &self.record.segments[at];
+            let reader = SegmentReader::open(&segment::open(index, record)?)?;
+            let alive: Vec<DocId> = reader.doc_ids_alive().collect();
+            for slot in (0..self.layout.slots.len()).filter(|slot| self.layout.slots[*slot].kind == SlotKind::Vector) {
+                let Some(file) = segment::open_vectors(index.directory(), record, slot)? else { continue };
+                let vectors = merged.entry(slot).or_default();
+                file.nodes(usize::MAX)?.for_each(|doc, vector| {
+                    if let Ok(rank) = alive.binary_search(&doc) {
+                        vectors.push(before + rank as DocId, vector);
+                    }
+                })?;
+            }
+            before += alive.len() as DocId;
+        }
+        let directory = ManagedDirectory::wrap(Box::new(target.clone()))?;
+        segment::write_vectors(&directory, id, &self.layout, &self.inner.definition, merged)
+    }
+
+    /// Segments do not grow beyond so many documents. Those with vectors not beyond what is kept in memory to be searched.
+    fn largest(&self) -> u32 {
+        let dimensions: usize = self.inner.definition.vectors.iter().map(|field| field.dimensions).max().unwrap_or(0);
+        let docs = self.inner.shelf.longest_vectors() / VectorFile::bytes_of_one(dimensions);
+        if dimensions == 0 { LARGEST } else { u32::try_from(docs).unwrap_or(LARGEST).clamp(1, LARGEST) }
     }
 }
 

@@ -22,8 +22,9 @@ use crate::field::FieldKind;
 use crate::query::Query;
 use crate::request::Request;
 use crate::search;
-use crate::store::{Cache, NewToken, Shelf, SlotKind};
+use crate::store::{Caches, NewToken, Shelf, SlotKind};
 use crate::syntax::{self, Grammar, Locale};
+use crate::vectors::VectorField;
 
 /// What decides how an index reads texts and queries.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -32,6 +33,15 @@ pub struct Definition {
     pub dialect: Dialect,
     /// What makes terms of texts.
     pub analyzers: Analyzers,
+    /// What vectors are like. A field that is not here has none.
+    pub vectors: Vec<VectorField>,
+}
+
+impl Definition {
+    /// What the vectors of a field are like.
+    pub(crate) fn vectors_of(&self, field: &str) -> Option<&VectorField> {
+        self.vectors.iter().find(|known| known.name == field)
+    }
 }
 
 /// Numbers about an index.
@@ -72,9 +82,9 @@ impl Index {
         shard: Shard,
         definition: Definition,
         new_token: NewToken,
-        cache: Arc<Cache>,
+        caches: Arc<Caches>,
     ) -> Self {
-        let shelf = Arc::new(Shelf::new(engine, shard, new_token, cache));
+        let shelf = Arc::new(Shelf::new(engine, shard, new_token, caches));
         Self { inner: Arc::new(Inner { shelf, definition, reader: Mutex::default(), live: Mutex::default() }) }
     }
 
@@ -154,14 +164,6 @@ impl Index {
         }
         info.file_bytes = record.files().map(|file| file.bytes).sum();
         Ok(info)
-    }
-
-    /// Reads all files and compares them with their sums.
-    ///
-    /// # Errors
-    /// When something is damaged, or the store fails.
-    pub fn verify(&self) -> Result<()> {
-        self.inner.reader()?.verify()
     }
 
     /// Lets go of what is kept to search it.

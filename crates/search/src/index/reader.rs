@@ -1,7 +1,9 @@
 //! [`Reader`]: the segments of one record, opened.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tantivy::columnar::StrColumn;
 use tantivy::query::Bm25StatisticsProvider;
 use tantivy::schema::Field;
@@ -12,6 +14,10 @@ use super::{Definition, segment};
 use crate::error::{Error, Result};
 use crate::field::StoredValue;
 use crate::store::{Files, Record, Shelf};
+use crate::vectors::VectorFile;
+
+/// Files of vectors that were opened, by the numbers of segment and slot. Not all have one.
+type OpenedVectors = HashMap<(usize, usize), Option<Arc<VectorFile>>>;
 
 /// What a search reads.
 pub(crate) struct Reader {
@@ -21,6 +27,9 @@ pub(crate) struct Reader {
     /// Of no segments: `tantivy` wants one to know the schema.
     searcher: Searcher,
     index: tantivy::Index,
+    vectors: Mutex<OpenedVectors>,
+    /// Longer ones are read node by node.
+    pub(crate) longest_vectors: usize,
 }
 
 impl Reader {
@@ -33,7 +42,8 @@ impl Reader {
             .iter()
             .map(|segment| Ok(SegmentReader::open(&segment::open(&index, segment)?)?))
             .collect::<Result<_>>()?;
-        Ok(Self { record, layout, segments, searcher, index })
+        let (vectors, longest_vectors) = (Mutex::default(), shelf.longest_vectors());
+        Ok(Self { record, layout, segments, searcher, index, vectors, longest_vectors })
     }
 
     pub(crate) fn record(&self) -> &Record {
@@ -65,20 +75,14 @@ impl Reader {
         column.ok_or_else(|| Error::Corrupt("a segment has no ids".to_owned()))
     }
 
-    pub(super) fn verify(&self) -> Result<()> {
-        for segment in &self.record.segments {
-            for file in &segment.files {
-                let intact = self
-                    .index
-                    .directory()
-                    .validate_checksum(file.name.as_ref())
-                    .map_err(tantivy::TantivyError::from)?;
-                if !intact {
-                    return Err(Error::Corrupt(format!("file {} of the index", file.name)));
-                }
-            }
+    /// The vectors of a segment, if it has some in this slot.
+    pub(crate) fn vectors(&self, segment: usize, slot: usize) -> Result<Option<Arc<VectorFile>>> {
+        if let Some(opened) = self.vectors.lock().get(&(segment, slot)) {
+            return Ok(opened.clone());
         }
-        Ok(())
+        let record = &self.record.segments[segment];
+        let opened = segment::open_vectors(self.index.directory(), record, slot)?.map(Arc::new);
+        Ok(self.vectors.lock().entry((segment, slot)).or_insert(opened).clone())
     }
 }
 

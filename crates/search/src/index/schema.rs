@@ -46,7 +46,7 @@ impl Layout {
                 SlotKind::String => builder.add_text_field(&name, strings().set_fast("raw")),
                 SlotKind::Column => builder.add_text_field(&name, TextOptions::default().set_fast("raw")),
                 SlotKind::Double => builder.add_f64_field(&name, NumericOptions::default().set_fast()),
-                SlotKind::Stored => return None,
+                SlotKind::Stored | SlotKind::Vector => return None,
             })
         });
         let fields = fields.collect();
@@ -133,6 +133,7 @@ impl SlotKind {
             Self::String => FieldKind::String,
             Self::Double => FieldKind::Double,
             Self::Stored => FieldKind::Stored,
+            Self::Vector => FieldKind::Vector,
             Self::Column => return None,
         })
     }

@@ -1,17 +1,21 @@
 //! Segments one by one: how documents are put into one that grows in memory, and how one that is stored is opened.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 
+use settee_storage::codec::{Reader, put_bytes, put_varint};
+use tantivy::directory::{Directory, TerminatingWrite};
 use tantivy::indexer::{AddOperation, SegmentWriter};
 use tantivy::schema::Value;
 use tantivy::{DocId, Segment, TantivyDocument};
 
+use super::Definition;
 use super::bloom::Bloom;
 use super::schema::Layout;
 use crate::error::{Error, Result};
 use crate::field::{Field, FieldValue, StoredValue};
-use crate::store::codec::{Reader, push_bytes, push_number};
-use crate::store::{SegmentRecord, SlotKind};
+use crate::store::{SegmentRecord, SlotKind, VECTORS};
+use crate::vectors::{VectorFile, VectorSet};
 
 /// A document to be indexed.
 pub(super) struct Document {
@@ -29,6 +33,8 @@ pub(super) struct Growing {
     /// Documents that were replaced since.
     dead: Vec<DocId>,
     id_bytes: usize,
+    /// By the numbers of their slots.
+    vectors: BTreeMap<usize, VectorSet>,
 }
 
 /// A segment as it was stored.
@@ -42,16 +48,24 @@ impl Growing {
     pub(super) fn new(index: &tantivy::Index, memory_bytes: usize) -> Result<Self> {
         let segment = index.new_segment();
         let writer = SegmentWriter::for_segment(memory_bytes, segment.clone())?;
-        Ok(Self { writer, segment, ids: HashMap::new(), dead: Vec::new(), id_bytes: 0 })
+        let (ids, dead, vectors) = Default::default();
+        Ok(Self { writer, segment, ids, dead, id_bytes: 0, vectors })
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        self.writer.mem_usage() + self.id_bytes
+        self.writer.mem_usage() + self.id_bytes + self.vectors.values().map(VectorSet::size_bytes).sum::<usize>()
     }
 
     pub(super) fn add(&mut self, layout: &Layout, document: &Document) -> Result<()> {
         let doc = self.writer.max_doc();
         self.writer.add_document(AddOperation { opstamp: 0, document: convert(layout, document) })?;
+        for field in &document.fields {
+            if let FieldValue::Vector(vector) = &field.value
+                && let Some(slot) = layout.find(&field.name, SlotKind::Vector)
+            {
+                self.vectors.entry(slot).or_default().push(doc, vector);
+            }
+        }
         self.id_bytes += 2 * document.id.len() + 64;
         if let Some(replaced) = self.ids.insert(document.id.clone(), doc) {
             self.dead.push(replaced);
@@ -64,12 +78,51 @@ impl Growing {
     }
 
     /// Stores it.
-    pub(super) fn finish(self) -> Result<Grown> {
+    pub(super) fn finish(self, layout: &Layout, definition: &Definition) -> Result<Grown> {
         let docs = self.writer.max_doc();
         self.writer.finalize()?;
+        let (index, id) = (self.segment.index(), self.segment.id().uuid_string());
+        write_vectors(index.directory(), &id, layout, definition, self.vectors)?;
         let bloom = Bloom::of(self.ids.keys().map(String::as_str));
         Ok(Grown { segment: self.segment.with_max_doc(docs), dead: self.dead, bloom })
     }
+}
+
+/// Stores the vectors of a segment, a file for each slot that has some.
+pub(super) fn write_vectors(
+    directory: &dyn Directory,
+    segment: &str,
+    layout: &Layout,
+    definition: &Definition,
+    vectors: BTreeMap<usize, VectorSet>,
+) -> Result<()> {
+    for (slot, vectors) in vectors {
+        let known = layout.slots.get(slot).and_then(|slot| definition.vectors_of(&slot.name));
+        let known = known.ok_or_else(|| Error::Corrupt("vectors that are not defined".to_owned()))?;
+        let path = PathBuf::from(name_of_vectors(segment, slot));
+        let mut out = directory.open_write(&path).map_err(tantivy::TantivyError::from)?;
+        vectors.write(known, &mut out)?;
+        out.terminate().map_err(Error::from_io)?;
+    }
+    Ok(())
+}
+
+/// The stored vectors of a segment, if it has some.
+pub(super) fn open_vectors(
+    directory: &dyn Directory,
+    segment: &SegmentRecord,
+    slot: usize,
+) -> Result<Option<VectorFile>> {
+    let name = name_of_vectors(&segment.id, slot);
+    if segment.files.iter().all(|file| file.name != name) {
+        return Ok(None);
+    }
+    let file = directory.open_read(name.as_ref()).map_err(tantivy::TantivyError::from)?;
+    VectorFile::open(&file).map(Some)
+}
+
+fn name_of_vectors(segment: &str, slot: usize) -> String {
+    format!("{segment}.{slot}{VECTORS}")
 }
 
 /// A stored segment.
@@ -110,7 +163,7 @@ fn convert(layout: &Layout, document: &Document) -> TantivyDocument {
                     out.add_f64(place, number + 0.0);
                 }
             }
-            FieldValue::Stored(_) => {}
+            FieldValue::Stored(_) | FieldValue::Vector(_) => {}
         }
         push_stored(&mut stored, field);
     }
@@ -127,24 +180,26 @@ fn push_stored(out: &mut Vec<u8>, field: &Field) {
         return;
     }
     let string = |out: &mut Vec<u8>, text: &str| {
-        push_bytes(out, field.name.as_bytes());
+        put_bytes(out, field.name.as_bytes());
         out.push(0);
-        push_bytes(out, text.as_bytes());
+        put_bytes(out, text.as_bytes());
     };
     match &field.value {
         FieldValue::Text(text) | FieldValue::String(text) | FieldValue::Stored(StoredValue::String(text)) => {
             string(out, text);
         }
         FieldValue::Double(number) | FieldValue::Stored(StoredValue::Double(number)) => {
-            push_bytes(out, field.name.as_bytes());
+            put_bytes(out, field.name.as_bytes());
             out.push(1);
             out.extend_from_slice(&number.to_be_bytes());
         }
         FieldValue::Stored(StoredValue::Bool(value)) => {
-            push_bytes(out, field.name.as_bytes());
+            put_bytes(out, field.name.as_bytes());
             out.push(2);
-            push_number(out, u64::from(*value));
+            put_varint(out, u64::from(*value));
         }
+        // Nobody reads them; who wants them asks for the document.
+        FieldValue::Vector(_) => {}
     }
 }
 
@@ -153,13 +208,13 @@ pub(super) fn stored(document: &TantivyDocument, layout: &Layout) -> Result<Vec<
     let mut values = Vec::new();
     for value in document.get_all(layout.stored) {
         let bytes = value.as_bytes().ok_or_else(|| Error::Corrupt("stored fields".to_owned()))?;
-        let mut reader = Reader::new(bytes);
+        let mut reader = Reader::new(bytes, "field of a hit");
         while !reader.is_at_end() {
-            let name = reader.text()?;
+            let name = reader.text()?.to_owned();
             let value = match reader.byte()? {
-                0 => StoredValue::String(reader.text()?),
-                1 => StoredValue::Double(f64::from_be_bytes(reader.fixed()?)),
-                _ => StoredValue::Bool(reader.number()? == 1),
+                0 => StoredValue::String(reader.text()?.to_owned()),
+                1 => StoredValue::Double(f64::from_be_bytes(reader.array()?)),
+                _ => StoredValue::Bool(reader.varint()? == 1),
             };
             values.push((name, value));
         }

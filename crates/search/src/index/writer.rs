@@ -112,19 +112,38 @@ impl Writer {
     /// # Errors
     /// [`Error::TypeConflict`] or [`Error::BadField`] if the document cannot be indexed: nothing happened then, and the writer
     /// goes on to be of use. Others when the store fails.
-    pub fn update(&mut self, id: &str, partition: Option<&str>, fields: Vec<Field>) -> Result<()> {
+    pub fn update(&mut self, id: &str, partition: Option<&str>, mut fields: Vec<Field>) -> Result<()> {
         if fields.is_empty() {
             return self.delete(id);
         }
         field::check(&fields)?;
+        self.prepare_vectors(&mut fields)?;
         self.declare(&fields)?;
         let bytes = |field: &Field| match &field.value {
             FieldValue::Text(text) | FieldValue::String(text) => text.len() + 100,
             FieldValue::Double(_) | FieldValue::Stored(_) => 100,
+            FieldValue::Vector(vector) => 4 * vector.len() + 100,
         };
         self.waiting_bytes += id.len() + fields.iter().map(bytes).sum::<usize>();
         let partition = partition.map(str::to_owned);
         self.wait(Change::Put(Document { id: id.to_owned(), partition, fields }))
+    }
+
+    /// Makes vectors ready to be compared.
+    fn prepare_vectors(&self, fields: &mut [Field]) -> Result<()> {
+        let mut seen = HashSet::new();
+        for Field { name, value, .. } in fields {
+            let FieldValue::Vector(vector) = value else { continue };
+            let known = self.inner.definition.vectors_of(name);
+            let known = known.ok_or_else(|| {
+                Error::BadField(format!("field {name} is a vector and not among the `vectors` of the index"))
+            })?;
+            if !seen.insert(&*name) {
+                return Err(Error::BadField(format!("field {name} has more than one vector")));
+            }
+            *vector = known.prepare(std::mem::take(vector))?;
+        }
+        Ok(())
     }
 
     /// Removes a document.
@@ -193,6 +212,7 @@ impl Writer {
             FieldValue::String(_) => SlotKind::String,
             FieldValue::Double(_) => SlotKind::Double,
             FieldValue::Stored(_) => SlotKind::Stored,
+            FieldValue::Vector(_) => SlotKind::Vector,
         };
         let is_faceted = kind == SlotKind::Text && field.options.facet;
         let kinds = self.kinds.get(&field.name).map_or(&[][..], Vec::as_slice);
@@ -269,7 +289,7 @@ impl Writer {
     /// Stores the segment that grows.
     fn finish(&mut self) -> Result<()> {
         let Some(growing) = self.growing.take() else { return Ok(()) };
-        let Grown { segment, dead, bloom } = growing.finish()?;
+        let Grown { segment, dead, bloom } = growing.finish(&self.layout, &self.inner.definition)?;
         let meta = segment.meta();
         let (id, docs) = (meta.id().uuid_string(), meta.max_doc());
         let mut part = Part { blooms: Some(vec![Arc::new(bloom)]), ..Part::default() };

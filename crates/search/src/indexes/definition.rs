@@ -9,7 +9,7 @@ use settee_views::Signature;
 
 use super::fields::Form;
 use super::{Result, SearchError};
-use crate::{Analyzer, Analyzers, Definition, Dialect, Error};
+use crate::{Analyzer, Analyzers, Definition, Dialect, Error, MAX_DIMENSIONS, Similarity, VectorField};
 
 /// An index that a design document asks for.
 #[derive(Clone, Debug)]
@@ -21,6 +21,9 @@ pub struct SearchIndex {
     pub(super) function: Arc<str>,
     pub(super) definition: Definition,
 }
+
+/// The greatest number of fields with vectors that an index has.
+const MAX_VECTOR_FIELDS: usize = 16;
 
 /// The analyzer of fields that name none.
 const STANDARD: &str = "\"standard\"";
@@ -44,17 +47,20 @@ impl SearchIndex {
     }
 
     fn new(ddoc: &DesignDocument, search: &SearchDefinition) -> Result<Self> {
-        let SearchDefinition { kind, name, index, is_declared, analyzer, field_analyzers } = search;
+        let SearchDefinition { kind, name, index, is_declared, analyzer, field_analyzers, vectors } = search;
         let form = if *is_declared { Form::Declared } else { Form::Called(*kind) };
         let function = index.clone().ok_or_else(|| SearchError::NoFunction(name.to_string()))?;
         let dialect = dialect(*kind);
         let analyzer = analyzer.as_deref().unwrap_or(STANDARD);
         let field_analyzers = field_analyzers.as_deref().unwrap_or("{}");
+        let vectors = vectors.as_deref().unwrap_or("{}");
         let signature = Signature::of(
-            ["search", kind.member(), &*ddoc.language, &*function, analyzer, field_analyzers].map(str::as_bytes),
+            ["search", kind.member(), &*ddoc.language, &*function, analyzer, field_analyzers, vectors]
+                .map(str::as_bytes),
         );
         let analyzers = analyzers(dialect, form, json(analyzer).value(), json(field_analyzers).value())?;
-        let definition = Definition { dialect, analyzers };
+        let vectors = vector_fields(json(vectors).value())?;
+        let definition = Definition { dialect, analyzers, vectors };
         Ok(Self { signature, kind: *kind, form, name: Arc::clone(name), function, definition })
     }
 }
@@ -84,6 +90,28 @@ fn analyzers(dialect: Dialect, form: Form, analyzer: Value<'_>, fields: Value<'_
 fn by_field(dialect: Dialect, fields: Option<Value<'_>>) -> Result<Vec<(String, Analyzer)>, Error> {
     let fields = fields.into_iter().flat_map(Value::members);
     fields.map(|(name, analyzer)| Ok((name.to_text(), analyzer_of(dialect, analyzer)?))).collect()
+}
+
+/// The fields that hold vectors: `{"name": {"dimensions": 384, "similarity": "cosine"}}`, where angles need not be named.
+fn vector_fields(fields: Value<'_>) -> Result<Vec<VectorField>, Error> {
+    let field = |(name, field): (Value<'_>, Value<'_>)| {
+        let name = name.to_text();
+        let refuse = |what: &str| Error::BadRequest(format!("the vectors of field {name} have no valid {what}"));
+        let dimensions = field.get("dimensions").and_then(Value::as_i64).and_then(|count| usize::try_from(count).ok());
+        let dimensions = dimensions.filter(|count| (1..=MAX_DIMENSIONS).contains(count));
+        let dimensions = dimensions.ok_or_else(|| refuse("dimensions"))?;
+        let similarity = match field.get("similarity") {
+            Some(named) => Similarity::ALL.into_iter().find(|known| named.is_string(known.name())),
+            None => Some(Similarity::Cosine),
+        };
+        let similarity = similarity.ok_or_else(|| refuse("similarity: cosine, dot or l2"))?;
+        Ok(VectorField { name, dimensions, similarity })
+    };
+    let fields: Vec<VectorField> = fields.members().map(field).collect::<Result<_, Error>>()?;
+    match fields.len() > MAX_VECTOR_FIELDS {
+        true => Err(Error::BadRequest(format!("an index has at most {MAX_VECTOR_FIELDS} fields of vectors"))),
+        false => Ok(fields),
+    }
 }
 
 /// An analyzer: its name, or in older indexes an object with its name and perhaps its stop words.

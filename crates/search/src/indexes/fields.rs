@@ -48,6 +48,7 @@ fn nouveau(of: &str, name: String, value: Value<'_>, options: Option<Value<'_>>)
         "string" => string().map(FieldValue::String),
         "double" => value.as_f64().map(FieldValue::Double),
         "stored" => stored(value).map(FieldValue::Stored),
+        "vector" => vector(value).map(FieldValue::Vector),
         _ => None,
     };
     let value = found.ok_or_else(|| format!("the value of field {name} is not of type {of}"))?;
@@ -84,6 +85,12 @@ fn is_true(options: Option<Value<'_>>, name: &str) -> bool {
     option.is_some_and(|option| option.as_bool() == Some(true) || option.is_string("true") || option.is_string("yes"))
 }
 
+fn vector(value: Value<'_>) -> Option<Vec<f32>> {
+    #[expect(clippy::cast_possible_truncation, reason = "vectors have single precision")]
+    let number = |value: Value<'_>| value.as_f64().map(|number| number as f32);
+    (value.kind() == Kind::Array).then(|| value.elements().map(number).collect()).flatten()
+}
+
 fn stored(value: Value<'_>) -> Option<StoredValue> {
     match value.as_str() {
         Some(text) => Some(StoredValue::String(text.into_owned())),
@@ -111,6 +118,7 @@ mod tests {
         check(new, r#"["text","a"]"#, r#""x y""#, ("a", FieldValue::Text("x y".to_owned()), plain));
         check(new, r#"["string","a",{"store":true}]"#, r#""x""#, ("a", FieldValue::String("x".to_owned()), stored));
         check(new, r#"["double","n",{"store":false}]"#, "1.5", ("n", FieldValue::Double(1.5), plain));
+        check(new, r#"["vector","v"]"#, "[1,-2.5,0]", ("v", FieldValue::Vector(vec![1.0, -2.5, 0.0]), plain));
         let seven = FieldValue::Stored(StoredValue::Double(7.0));
         check(new, r#"["stored","n"]"#, "7", ("n", seven, stored));
         check(old, r#"["a b"]"#, "true", ("a b", FieldValue::Text("true".to_owned()), plain));
@@ -126,6 +134,8 @@ mod tests {
         };
         check(r#"["text","a b"]"#, r#""x""#, "a b is not a valid field name");
         check(r#"["double","n"]"#, "null", "the value of field n is not of type double");
+        check(r#"["vector","v"]"#, "[1,null]", "the value of field v is not of type vector");
+        check(r#"["vector","v"]"#, "{}", "the value of field v is not of type vector");
         check("[]", "1", "a call of index without a name");
         let row = Emission { document: 0, function: 0, key: br#"["double","a.b_3anumber"]"#, value: b"1" };
         assert!(field(Form::Called(SearchKind::Nouveau), row).is_err());

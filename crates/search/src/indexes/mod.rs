@@ -26,7 +26,7 @@ use settee_views::{About, Clock, IndexRecords, LogLine, Signature, Tokens, Urgen
 
 use self::position::Position;
 use self::state::{Databases, Indexes, SearchHandle};
-use crate::{Cache, Index};
+use crate::{Caches, Index};
 
 pub use self::definition::{SearchIndex, analyzer_of};
 pub use self::error::SearchError;
@@ -66,16 +66,16 @@ pub struct Searches {
     tasks: Tasks,
     log: settee_views::Log,
     tokens: Arc<Tokens>,
-    cache: Arc<Cache>,
+    caches: Arc<Caches>,
     databases: Databases,
 }
 
 impl Searches {
-    /// Searches of the databases that `views` has. Segments may take `cache_bytes` of memory, `seed` is a random number.
+    /// Searches of the databases that `views` has; `seed` is a random number.
     #[must_use]
-    pub fn new(views: Arc<Views>, tasks: Tasks, log: settee_views::Log, cache_bytes: usize, seed: u64) -> Self {
-        let (tokens, cache) = (Arc::new(Tokens::new(seed)), Arc::new(Cache::new(cache_bytes)));
-        Self { views, tasks, log, tokens, cache, databases: Databases::default() }
+    pub fn new(views: Arc<Views>, tasks: Tasks, log: settee_views::Log, caches: Caches, seed: u64) -> Self {
+        let (tokens, caches) = (Arc::new(Tokens::new(seed)), Arc::new(caches));
+        Self { views, tasks, log, tokens, caches, databases: Databases::default() }
     }
 
     /// The index `name` of `ddoc`. Blocks while it is brought up to date.
@@ -179,7 +179,7 @@ impl Searches {
         let tokens = Arc::clone(&self.tokens);
         let engine = Arc::clone(self.views.catalog().engine());
         let definition = wanted.definition.clone();
-        let index = Index::new(engine, shard, definition, Arc::new(move || tokens.next()), Arc::clone(&self.cache));
+        let index = Index::new(engine, shard, definition, Arc::new(move || tokens.next()), Arc::clone(&self.caches));
         let handle = Arc::new(SearchHandle::new(index));
         handle.use_at(now_us);
         handles.insert(wanted.signature, Arc::clone(&handle));

@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 use settee_database::tasks::Tasks;
 use settee_database::{Catalog, Database, DatabaseOptions, DocUpdate, EditMode, Layout, Purge, UpdateOutcome, Work};
 use settee_design::{
-    CompileError, DesignDocument, DocumentBatch, Emissions, Language, Limits, MapFailure, MapSource, Program, Reducer,
-    RunError, SearchKind, TakeRows,
+    CompileError, DesignDocument, DocumentBatch, Emissions, Language, Limits, MapFailure, MapSource, Program, RunError,
+    SearchKind, TakeRows,
 };
 use settee_model::json::{Json, Value};
 use settee_model::{Document, Rev, RevisionHasher};
@@ -20,7 +20,7 @@ use settee_storage::Engine;
 use settee_views::{Clock, Settings, Views};
 
 use super::{Freshness, Result, Searches};
-use crate::{Answer, Hit, Query, Request, Sort, SortBy, StoredValue};
+use crate::{Answer, Caches, Hit, Query, Request, Sort, SortBy, StoredValue};
 
 /// A language for tests: any function yields the member `t` as a stored text `default`, `s` as a string, `n` as a double,
 /// and fails for documents with a member `bad`. What is written in the function makes it another one, and no more.
@@ -39,14 +39,6 @@ struct Shared(Arc<Members>);
 impl Language for Shared {
     fn name(&self) -> &str {
         "javascript"
-    }
-
-    fn program(&self, _: &MapSource, _: Limits) -> Result<Box<dyn Program>, CompileError> {
-        Err(CompileError::Unavailable("no views".to_owned()))
-    }
-
-    fn reducer(&self, _: &str, _: Limits) -> Result<Box<dyn Reducer>, CompileError> {
-        Err(CompileError::Unavailable("no views".to_owned()))
     }
 
     fn index_program(&self, _: SearchKind, source: &MapSource, _: Limits) -> Result<Box<dyn Program>, CompileError> {
@@ -127,7 +119,7 @@ impl World {
         let lines = Arc::clone(&log);
         let say: settee_views::Log =
             Arc::new(move |line| lines.lock().push(format!("{:?} {}", line.about, line.message)));
-        let searches = Searches::new(Arc::clone(&views), tasks.clone(), say, 1 << 20, 9);
+        let searches = Searches::new(Arc::clone(&views), tasks.clone(), say, Caches::new(1 << 20, 1 << 20), 9);
         Self { catalog, members, views, searches, log, tasks, now_us }
     }
 

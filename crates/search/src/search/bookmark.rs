@@ -2,10 +2,10 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use settee_storage::codec::{Reader, put_bytes};
 
 use crate::answer::OrderValue;
 use crate::error::{Error, Result};
-use crate::store::codec::{Reader, push_bytes};
 
 /// The bookmark of an answer without hits: CouchDB's, an empty array.
 const NOTHING: &str = "W10";
@@ -29,7 +29,7 @@ pub(crate) fn encode(last: Option<&[OrderValue]>, former: Option<&str>) -> Strin
             }
             OrderValue::String(text) => {
                 out.push(3);
-                push_bytes(&mut out, text.as_bytes());
+                put_bytes(&mut out, text.as_bytes());
             }
         }
     }
@@ -48,14 +48,14 @@ pub(super) fn decode(bookmark: &str, sorts: usize) -> Result<Option<Vec<OrderVal
 }
 
 fn read(bytes: &[u8]) -> Result<Vec<OrderValue>> {
-    let mut reader = Reader::new(bytes);
+    let mut reader = Reader::new(bytes, "bookmark");
     let mut values = Vec::new();
     while !reader.is_at_end() {
         values.push(match reader.byte()? {
             0 => OrderValue::Null,
-            1 => OrderValue::Score(f32::from_be_bytes(reader.fixed()?)),
-            2 => OrderValue::Double(f64::from_be_bytes(reader.fixed()?)),
-            3 => OrderValue::String(reader.text()?),
+            1 => OrderValue::Score(f32::from_be_bytes(reader.array()?)),
+            2 => OrderValue::Double(f64::from_be_bytes(reader.array()?)),
+            3 => OrderValue::String(reader.text()?.to_owned()),
             _ => return Err(Error::bad_request("")),
         });
     }

@@ -10,11 +10,11 @@ use tantivy::schema::{Field, IndexRecordOption};
 use tantivy::{SegmentReader, Term};
 
 use super::by_hand::ByHand;
-use super::patterns;
 use super::positions::{self, Positions, Test, Tree};
+use super::{nearest, patterns};
 use crate::error::{Error, Result};
-use crate::index::{Layout, Reader};
-use crate::query::{Boolean, Interval, Query, Relative};
+use crate::index::{Definition, Layout, Reader};
+use crate::query::{Boolean, Interval, Nearest, Query, Relative};
 use crate::store::SlotKind;
 
 type Boxed = Box<dyn Compiled>;
@@ -29,6 +29,8 @@ const MAX_EXPANSIONS: usize = 128;
 pub(super) struct Compiler<'a> {
     reader: &'a Reader,
     layout: &'a Layout,
+    definition: &'a Definition,
+    partition: Option<&'a str>,
 }
 
 /// Where a string or a text is looked for.
@@ -47,16 +49,18 @@ impl Place {
 }
 
 impl<'a> Compiler<'a> {
-    pub(super) fn new(reader: &'a Reader) -> Self {
-        Self { reader, layout: reader.layout() }
+    /// For queries of one partition, if so.
+    pub(super) fn new(reader: &'a Reader, definition: &'a Definition, partition: Option<&'a str>) -> Self {
+        Self { reader, layout: reader.layout(), definition, partition }
     }
 
     pub(super) fn compile(&self, query: &Query) -> Result<Boxed> {
-        self.nested(query, 0)
+        Ok(self.in_partition(self.nested(query, 0)?))
     }
 
-    /// Only what is in this partition.
-    pub(super) fn in_partition(&self, partition: &str, query: Boxed) -> Boxed {
+    /// Only what is in the partition.
+    fn in_partition(&self, query: Boxed) -> Boxed {
+        let Some(partition) = self.partition else { return query };
         let term = Term::from_field_text(self.layout.partition, partition);
         both(Box::new(TermQuery::new(term, IndexRecordOption::Basic)), query)
     }
@@ -116,6 +120,7 @@ impl<'a> Compiler<'a> {
             Query::Boost(inner, boost) => Box::new(BoostQuery::new(self.nested(inner, depth + 1)?, *boost)),
             Query::Constant(inner, score) => Box::new(ConstScoreQuery::new(self.nested(inner, depth + 1)?, *score)),
             Query::Intervals { field, source } => self.intervals(field, source)?,
+            Query::Nearest(wanted) => self.nearest(wanted, depth)?,
         })
     }
 
@@ -126,7 +131,7 @@ impl<'a> Compiler<'a> {
         let place = |(kind, _, field): (SlotKind, usize, Option<Field>)| match kind {
             SlotKind::Text => field.map(Place::Text),
             SlotKind::String => field.map(Place::String),
-            SlotKind::Double | SlotKind::Stored | SlotKind::Column => None,
+            SlotKind::Double | SlotKind::Stored | SlotKind::Column | SlotKind::Vector => None,
         };
         self.layout.slots_of(field).filter_map(place).collect()
     }
@@ -215,9 +220,19 @@ impl<'a> Compiler<'a> {
                 Some(Box::new(ExistsQuery::new(crate::index::column(number), false)) as Boxed)
             }
             SlotKind::Text => field.map(|field| Box::new(ByHand::new(move |reader| with_text(reader, field))) as Boxed),
-            SlotKind::Stored => None,
+            SlotKind::Stored | SlotKind::Vector => None,
         });
         Box::new(ConstScoreQuery::new(Box::new(BooleanQuery::union(queries.collect())), 1.0))
+    }
+
+    /// The documents with the nearest vectors of all segments, found before anything else is looked at.
+    fn nearest(&self, wanted: &Nearest, depth: usize) -> Result<Boxed> {
+        let filter = match &wanted.filter {
+            Some(filter) => Some(self.in_partition(self.nested(filter, depth + 1)?)),
+            None => self.partition.map(|_| self.in_partition(Box::new(AllQuery))),
+        };
+        let found = nearest::find(self.reader, self.definition, wanted, filter)?;
+        Ok(Box::new(ByHand::new(move |reader| Ok(found.get(&reader.segment_id()).cloned().unwrap_or_default()))))
     }
 
     fn boolean(&self, boolean: &Boolean, depth: usize) -> Result<Boxed> {

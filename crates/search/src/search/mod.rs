@@ -7,6 +7,7 @@ mod compile;
 mod facets;
 mod groups;
 mod highlight;
+mod nearest;
 mod order;
 mod patterns;
 mod positions;
@@ -36,7 +37,7 @@ pub(crate) fn search(reader: &Reader, definition: &Definition, request: &Request
     let sorts = order::complete(&request.sort)?;
     let after = request.bookmark.as_deref().map(|bookmark| bookmark::decode(bookmark, sorts.len()));
     let after = after.transpose()?.flatten();
-    let weight = weight(reader, request)?;
+    let weight = weight(reader, definition, request)?;
     let mut facets = Facets::new(reader, request)?;
     let mut groups = Groups::new(reader, request, &sorts)?;
     let may_skip = facets.is_empty() && groups.is_none() && is_by_relevance(&sorts) && is_of_terms(request);
@@ -100,16 +101,13 @@ fn check(request: &Request) -> Result<()> {
     Ok(())
 }
 
-fn weight(reader: &Reader, request: &Request) -> Result<Box<dyn Weight>> {
-    let compiler = Compiler::new(reader);
+fn weight(reader: &Reader, definition: &Definition, request: &Request) -> Result<Box<dyn Weight>> {
+    let compiler = Compiler::new(reader, definition, request.partition.as_deref());
     let mut query = compiler.compile(&request.query)?;
     for values in &request.drilldown {
         if let Some((field, values)) = values.split_first() {
             query = compiler.drilldown(field, values, query);
         }
-    }
-    if let Some(partition) = &request.partition {
-        query = compiler.in_partition(partition, query);
     }
     let scoring = EnableScoring::Enabled { searcher: reader.searcher(), statistics_provider: reader };
     Ok(query.weight(scoring)?)

@@ -1,4 +1,4 @@
-//! [`Cache`]: bytes of segments in memory, over all indexes of a process. What was not asked for since as much again was read
+//! [`Caches`]: bytes of segments in memory, over all indexes of a process. What was not asked for since as much again was read
 //! is forgotten.
 
 use std::collections::HashMap;
@@ -17,8 +17,36 @@ pub(crate) struct Part {
     pub(crate) end: u64,
 }
 
+/// How names of files of vectors end.
+pub(crate) const VECTORS: &str = ".vec";
+
 /// Bytes of segments that were read. Bounded, and shared by all indexes.
-pub struct Cache {
+#[derive(Debug)]
+pub struct Caches {
+    parts: Cache,
+    /// Vectors as a whole: who looks for near ones goes all over them.
+    vectors: Cache,
+}
+
+impl Caches {
+    /// Caches of at most so many bytes, of parts of files and of vectors.
+    #[must_use]
+    pub fn new(part_bytes: usize, vector_bytes: usize) -> Self {
+        Self { parts: Cache::new(part_bytes), vectors: Cache::new(vector_bytes) }
+    }
+
+    /// The cache for a read of a file, which may be of more than a piece.
+    pub(super) fn of(&self, file: &str, is_long: bool) -> &Cache {
+        if is_long && file.ends_with(VECTORS) { &self.vectors } else { &self.parts }
+    }
+
+    pub(super) fn longest_vectors(&self) -> usize {
+        self.vectors.limit / 2
+    }
+}
+
+/// Bytes that were read.
+pub(super) struct Cache {
     limit: usize,
     parts: Mutex<Halves<Part, OwnedBytes>>,
 }
@@ -30,14 +58,12 @@ struct Halves<K, V> {
 }
 
 impl Cache {
-    /// A cache of at most so many bytes.
-    #[must_use]
-    pub fn new(bytes: usize) -> Self {
+    fn new(bytes: usize) -> Self {
         let parts = Halves { young: HashMap::new(), old: HashMap::new(), young_bytes: 0 };
         Self { limit: bytes, parts: Mutex::new(parts) }
     }
 
-    pub(crate) fn get(&self, part: Part) -> Option<OwnedBytes> {
+    pub(super) fn get(&self, part: Part) -> Option<OwnedBytes> {
         let mut parts = self.parts.lock();
         if let Some(bytes) = parts.young.get(&part) {
             return Some(bytes.clone());
@@ -47,7 +73,7 @@ impl Cache {
         Some(bytes)
     }
 
-    pub(crate) fn put(&self, part: Part, bytes: &OwnedBytes) {
+    pub(super) fn put(&self, part: Part, bytes: &OwnedBytes) {
         self.keep(&mut self.parts.lock(), part, bytes);
     }
 

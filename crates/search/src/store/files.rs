@@ -1,6 +1,6 @@
 //! Files of segments as pieces in the shard of an index. [`Shelf`] writes them ahead of the commit that makes them count;
 //! [`Files`] is how `tantivy` sees them, a directory of its own for each purpose: what it writes about segments itself
-//! (`meta.json`) stays in memory, for the [`Record`](super::Record) says all of that.
+//! (`meta.json`) stays in memory, for the [`Record`] says all of that.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -10,19 +10,19 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 use settee_storage::{
-    Batch, CommitToken, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Outcome, Purpose, Shard,
+    Batch, CommitToken, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Outcome, Purpose, Shard, Snapshot,
     StorageError, Version,
 };
 use tantivy::HasLen;
 use tantivy::directory::error::{DeleteError, LockError, OpenReadError, OpenWriteError};
 use tantivy::directory::{
-    AntiCallToken, Directory, DirectoryLock, FileHandle, Lock, OwnedBytes, TerminatingWrite, WatchCallback,
-    WatchHandle, WritePtr,
+    AntiCallToken, Directory, DirectoryLock, FileHandle, Lock, ManagedDirectory, OwnedBytes, RamDirectory,
+    TerminatingWrite, WatchCallback, WatchHandle, WritePtr,
 };
 
 use super::cache::Part;
 use super::record::{Found, Record};
-use super::{Cache, FileRecord, keys};
+use super::{Caches, FileRecord, keys};
 use crate::error::{Error, Result};
 
 /// The length of a piece. Larger ones cost more where a few bytes are wanted, smaller ones where many are.
@@ -42,7 +42,7 @@ pub(crate) struct Shelf {
     engine: Arc<dyn Engine>,
     shard: Shard,
     new_token: NewToken,
-    cache: Arc<Cache>,
+    caches: Arc<Caches>,
     /// The version that the next commit expects. Set when a writer opens the shelf.
     version: Mutex<Version>,
     next_file: Mutex<u64>,
@@ -51,12 +51,12 @@ pub(crate) struct Shelf {
 }
 
 impl Shelf {
-    pub(crate) fn new(engine: Arc<dyn Engine>, shard: Shard, new_token: NewToken, cache: Arc<Cache>) -> Self {
+    pub(crate) fn new(engine: Arc<dyn Engine>, shard: Shard, new_token: NewToken, caches: Arc<Caches>) -> Self {
         Self {
             engine,
             shard,
             new_token,
-            cache,
+            caches,
             version: Mutex::default(),
             next_file: Mutex::default(),
             fault: Mutex::default(),
@@ -177,6 +177,16 @@ impl Shelf {
         if batch.is_empty() { Ok(()) } else { self.commit(batch) }
     }
 
+    #[cfg(test)]
+    pub(crate) fn engine(&self) -> &dyn Engine {
+        &*self.engine
+    }
+
+    /// The longest file of vectors that is kept in memory as a whole.
+    pub(crate) fn longest_vectors(&self) -> usize {
+        self.caches.longest_vectors()
+    }
+
     /// The numbers of all files of which something is stored.
     #[cfg(test)]
     pub(crate) fn stored_files(&self) -> Vec<u64> {
@@ -203,39 +213,63 @@ impl Shelf {
         } else {
             range.clone()
         };
+        let cache = self.caches.of(&file.name, first != last);
         let key = Part { shard: self.shard, file: file.number, start: part.start as u64, end: part.end as u64 };
-        if through_cache && let Some(bytes) = self.cache.get(key) {
+        if through_cache && let Some(bytes) = cache.get(key) {
             return Ok(bytes.slice(range.start - part.start..range.end - part.start));
         }
-        let bytes = OwnedBytes::new(self.pieces(file, part.clone())?);
+        let bytes = OwnedBytes::new(pieces(&*self.engine.snapshot(self.shard)?, file, part.clone())?);
         if through_cache {
-            self.cache.put(key, &bytes);
+            cache.put(key, &bytes);
         }
         Ok(bytes.slice(range.start - part.start..range.end - part.start))
     }
+}
 
-    fn pieces(&self, file: &FileRecord, part: Range<usize>) -> Result<Vec<u8>> {
-        let (first, last) = (part.start / PIECE_BYTES, (part.end - 1) / PIECE_BYTES);
-        let number = |piece: usize| u32::try_from(piece).map_err(|_| Error::Corrupt("a file is too long".to_owned()));
-        let keys: Vec<_> =
-            (first..=last).map(|piece| Ok(keys::piece(file.number, number(piece)?))).collect::<Result<_>>()?;
-        let keys: Vec<&[u8]> = keys.iter().map(<[u8; 12]>::as_slice).collect();
-        let pieces = self.engine.snapshot(self.shard)?.multi_get(Keyspace::IndexNodes, &keys)?;
-        let mut out = Vec::with_capacity(part.len());
-        for (piece, bytes) in (first..=last).zip(pieces) {
-            let bytes = bytes.ok_or_else(|| Error::Corrupt(format!("piece {piece} of {} is missing", file.name)))?;
-            let start = part.start.saturating_sub(piece * PIECE_BYTES);
-            let end = bytes.len().min(part.end - piece * PIECE_BYTES);
-            let wanted =
-                bytes.get(start..end).ok_or_else(|| Error::Corrupt(format!("piece {piece} of {}", file.name)))?;
-            out.extend_from_slice(wanted);
-        }
-        if out.len() == part.len() {
-            Ok(out)
-        } else {
-            Err(Error::Corrupt(format!("{} is shorter than it was", file.name)))
+/// Part of a stored file.
+fn pieces(snapshot: &dyn Snapshot, file: &FileRecord, part: Range<usize>) -> Result<Vec<u8>> {
+    if part.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (first, last) = (part.start / PIECE_BYTES, (part.end - 1) / PIECE_BYTES);
+    let number = |piece: usize| u32::try_from(piece).map_err(|_| Error::Corrupt("a file is too long".to_owned()));
+    let keys: Vec<_> =
+        (first..=last).map(|piece| Ok(keys::piece(file.number, number(piece)?))).collect::<Result<_>>()?;
+    let keys: Vec<&[u8]> = keys.iter().map(<[u8; 12]>::as_slice).collect();
+    let pieces = snapshot.multi_get(Keyspace::IndexNodes, &keys)?;
+    let mut out = Vec::with_capacity(part.len());
+    for (piece, bytes) in (first..=last).zip(pieces) {
+        let bytes = bytes.ok_or_else(|| Error::Corrupt(format!("piece {piece} of {} is missing", file.name)))?;
+        let start = part.start.saturating_sub(piece * PIECE_BYTES);
+        let end = bytes.len().min(part.end - piece * PIECE_BYTES);
+        let wanted = bytes.get(start..end).ok_or_else(|| Error::Corrupt(format!("piece {piece} of {}", file.name)))?;
+        out.extend_from_slice(wanted);
+    }
+    match out.len() == part.len() {
+        true => Ok(out),
+        false => Err(Error::Corrupt(format!("{} is shorter than it was", file.name))),
+    }
+}
+
+/// Reads all files of the index in a shard, one after the other, and compares them with the sums that they end with. An index
+/// that was never written, or has another format, has none.
+///
+/// # Errors
+/// When something is damaged, or the store fails.
+pub fn verify(engine: &dyn Engine, shard: Shard) -> Result<()> {
+    let snapshot = engine.snapshot(shard)?;
+    let record = Found::read(&*snapshot)?.record.unwrap_or_default();
+    for file in record.files() {
+        let length = usize::try_from(file.bytes).map_err(|_| Error::Corrupt("a file is too long".to_owned()))?;
+        let (memory, path) = (RamDirectory::create(), Path::new(&file.name));
+        memory.atomic_write(path, &pieces(&*snapshot, file, 0..length)?).map_err(Error::from_io)?;
+        let directory = ManagedDirectory::wrap(Box::new(memory))?;
+        let is_intact = directory.validate_checksum(path).map_err(|error| Error::Corrupt(error.to_string()))?;
+        if !is_intact {
+            return Err(Error::Corrupt(format!("file {}", file.name)));
         }
     }
+    Ok(())
 }
 
 /// A directory for `tantivy`.

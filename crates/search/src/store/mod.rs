@@ -2,12 +2,12 @@
 //! the cache of what was read ([`cache`]). Key bytes are in [`keys`].
 
 pub(crate) mod cache;
-pub(crate) mod codec;
 pub(crate) mod files;
 pub(crate) mod keys;
 pub(crate) mod record;
 
-pub use cache::Cache;
-pub use files::NewToken;
+pub use cache::Caches;
+pub(crate) use cache::VECTORS;
 pub(crate) use files::{Files, Shelf};
+pub use files::{NewToken, verify};
 pub(crate) use record::{FileRecord, Record, SegmentRecord, Slot, SlotKind};

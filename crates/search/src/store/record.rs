@@ -1,8 +1,8 @@
 //! [`Record`]: what an index consists of. One commit replaces it: that is when what was written before begins to count.
 
+use settee_storage::codec::{Reader, put_bytes, put_len, put_varint};
 use settee_storage::{Keyspace, MAX_HEAD_BYTES, Request, Snapshot, StorageError, Version};
 
-use super::codec::{Reader, push_bytes, push_number};
 use super::keys;
 use crate::error::{Error, Result};
 
@@ -42,6 +42,8 @@ pub(crate) enum SlotKind {
     Stored,
     /// Texts as a whole, to be sorted by and counted.
     Column,
+    /// Vectors, in files of their own.
+    Vector,
 }
 
 /// Documents that were written together.
@@ -105,15 +107,15 @@ impl Record {
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = vec![FORMAT, u8::from(self.position.is_some())];
-        push_bytes(&mut out, self.position.as_deref().unwrap_or_default());
-        push_number(&mut out, self.next_file);
-        push_number(&mut out, self.generation);
-        push_number(&mut out, self.slots.len() as u64);
+        put_bytes(&mut out, self.position.as_deref().unwrap_or_default());
+        put_varint(&mut out, self.next_file);
+        put_varint(&mut out, self.generation);
+        put_len(&mut out, self.slots.len());
         for slot in &self.slots {
-            push_bytes(&mut out, slot.name.as_bytes());
+            put_bytes(&mut out, slot.name.as_bytes());
             slot.kind.push(&mut out);
         }
-        push_number(&mut out, self.segments.len() as u64);
+        put_len(&mut out, self.segments.len());
         for segment in &self.segments {
             segment.push(&mut out);
         }
@@ -132,19 +134,19 @@ impl Record {
         if crc32fast::hash(bytes) != u32::from_be_bytes(*sum) {
             return Err(corrupt());
         }
-        let mut reader = Reader::new(&bytes[1..]);
+        let mut reader = Reader::new(&bytes[1..], "record of a search index");
         let has_position = reader.byte()? == 1;
         let position = reader.bytes()?.to_vec();
         let mut record = Self {
             position: has_position.then_some(position),
-            next_file: reader.number()?,
-            generation: reader.number()?,
+            next_file: reader.varint()?,
+            generation: reader.varint()?,
             ..Self::default()
         };
-        for _ in 0..reader.number()? {
-            record.slots.push(Slot { name: reader.text()?, kind: SlotKind::read(&mut reader)? });
+        for _ in 0..reader.varint()? {
+            record.slots.push(Slot { name: reader.text()?.to_owned(), kind: SlotKind::read(&mut reader)? });
         }
-        for _ in 0..reader.number()? {
+        for _ in 0..reader.varint()? {
             record.segments.push(SegmentRecord::read(&mut reader)?);
         }
         if reader.is_at_end() { Ok(Some(record)) } else { Err(corrupt()) }
@@ -159,6 +161,7 @@ impl SlotKind {
             Self::Double => out.push(2),
             Self::Stored => out.push(3),
             Self::Column => out.push(4),
+            Self::Vector => out.push(5),
         }
     }
 
@@ -169,6 +172,7 @@ impl SlotKind {
             2 => Self::Double,
             3 => Self::Stored,
             4 => Self::Column,
+            5 => Self::Vector,
             kind => return Err(Error::Corrupt(format!("a field of kind {kind}"))),
         })
     }
@@ -176,29 +180,33 @@ impl SlotKind {
 
 impl SegmentRecord {
     fn push(&self, out: &mut Vec<u8>) {
-        push_bytes(out, self.id.as_bytes());
+        put_bytes(out, self.id.as_bytes());
         for number in [u64::from(self.docs), u64::from(self.deleted), self.deleted_at, u64::from(self.slots)] {
-            push_number(out, number);
+            put_varint(out, number);
         }
-        push_number(out, self.files.len() as u64);
+        put_len(out, self.files.len());
         for file in &self.files {
-            push_bytes(out, file.name.as_bytes());
-            push_number(out, file.number);
-            push_number(out, file.bytes);
+            put_bytes(out, file.name.as_bytes());
+            put_varint(out, file.number);
+            put_varint(out, file.bytes);
         }
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self> {
         let mut segment = Self {
-            id: reader.text()?,
-            docs: reader.small()?,
-            deleted: reader.small()?,
-            deleted_at: reader.number()?,
-            slots: reader.small()?,
+            id: reader.text()?.to_owned(),
+            docs: small(reader)?,
+            deleted: small(reader)?,
+            deleted_at: reader.varint()?,
+            slots: small(reader)?,
             files: Vec::new(),
         };
-        for _ in 0..reader.number()? {
-            segment.files.push(FileRecord { name: reader.text()?, number: reader.number()?, bytes: reader.number()? });
+        for _ in 0..reader.varint()? {
+            segment.files.push(FileRecord {
+                name: reader.text()?.to_owned(),
+                number: reader.varint()?,
+                bytes: reader.varint()?,
+            });
         }
         Ok(segment)
     }
@@ -206,6 +214,10 @@ impl SegmentRecord {
     pub(crate) fn alive(&self) -> u32 {
         self.docs - self.deleted
     }
+}
+
+fn small(reader: &mut Reader<'_>) -> Result<u32> {
+    u32::try_from(reader.varint()?).map_err(|_| Error::Corrupt("a number of a segment".to_owned()))
 }
 
 #[cfg(test)]
@@ -216,7 +228,8 @@ mod tests {
     #[test]
     fn records_come_back_and_broken_ones_are_noticed() {
         let file = |name: &str, number| FileRecord { name: name.to_owned(), number, bytes: number * 1000 };
-        let kinds = [SlotKind::Text, SlotKind::String, SlotKind::Double, SlotKind::Stored, SlotKind::Column];
+        let (text, string, double) = (SlotKind::Text, SlotKind::String, SlotKind::Double);
+        let kinds = [text, string, double, SlotKind::Stored, SlotKind::Column, SlotKind::Vector];
         let slots = kinds.iter().map(|&kind| Slot { name: format!("{kind:?}"), kind }).collect();
         let segment = SegmentRecord {
             id: "0123456789abcdef0123456789abcdef".to_owned(),

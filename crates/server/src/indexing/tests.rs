@@ -8,6 +8,7 @@ use settee_design::{Language, Limits};
 use settee_mango::MangoLanguage;
 use settee_model::json::Json;
 use settee_model::{Document, RevisionHasher};
+use settee_search::Caches;
 use settee_storage::memory::MemoryEngine;
 use settee_views::{BuildStatus, Clock};
 
@@ -73,7 +74,8 @@ fn world(settings: &str) -> World {
     let languages = Arc::new(|_: &str| Some(Arc::new(MangoLanguage) as Arc<dyn Language>));
     let tasks = Tasks::new(|| 0);
     let views = Arc::new(Views::new(catalog, languages, tasks.clone(), Arc::new(|_| {}), settings));
-    let searches = Arc::new(Searches::new(Arc::clone(&views), tasks, Arc::new(|_| {}), 1 << 20, 1));
+    let searches =
+        Arc::new(Searches::new(Arc::clone(&views), tasks, Arc::new(|_| {}), Caches::new(1 << 20, 1 << 20), 1));
     let indexing = Indexing::new(views, searches, Arc::new(configuration.unwrap()));
     write(&database, &design("d", true));
     write(&database, &design("manual", false));

@@ -145,10 +145,11 @@ pub(crate) fn databases(engine: &dyn Engine, tell: &mut dyn FnMut(Vec<u8>) -> Co
             line.extend_from_slice(format!(",\"documents\":{documents}}}").as_bytes());
             tell(line)
         });
-        // Segments of searches carry sums of their own, which are checked where they are read.
-        let of_views = place.indexes.iter().filter(|(_, family)| Family::Views.is_told_by(family));
-        let broken = of_views.filter_map(|(index, _)| {
-            let error = settee_views::verify_index(engine, *index).err()?;
+        let broken = place.indexes.iter().filter_map(|(index, family)| {
+            let error = match Family::Views.is_told_by(family) {
+                true => settee_views::verify_index(engine, *index).err()?.to_string(),
+                false => settee_search::verify(engine, *index).err()?.to_string(),
+            };
             Some(Problem { document: None, what: format!("an index cannot be read: {error}; it can be built again") })
         });
         let broken: Vec<Problem> = broken.collect();

@@ -3,9 +3,11 @@
 use std::ops::Bound;
 
 use settee_model::json::{Kind, Value};
-use settee_search::{DEFAULT_LIMIT, DEFAULT_TOP_N, Freshness, MAX_LIMIT, MAX_TOP_N, Range, Sort};
+use settee_search::{
+    DEFAULT_CANDIDATES, DEFAULT_LIMIT, DEFAULT_TOP_N, Freshness, MAX_CANDIDATES, MAX_LIMIT, MAX_TOP_N, Range, Sort,
+};
 
-use super::{SearchParams, boolean, integer, one_or_more, text, texts};
+use super::{Knn, SearchParams, boolean, integer, one_or_more, text, texts};
 use crate::Error;
 use crate::params::{Query, Raw};
 
@@ -38,13 +40,15 @@ fn of(get: impl Fn(&str) -> Option<Raw>, place: Place) -> Result<SearchParams, E
     let optional = |name: &str| get(name).filter(|raw| !matches!(raw, Raw::Json(json) if json.value().is_null()));
     let mut params = SearchParams::new(DEFAULT_LIMIT, Some(DEFAULT_TOP_N));
     params.query = get("q").map(|raw| word("query", &raw)).transpose()?;
-    if params.query.is_none() {
+    let knn = optional("knn");
+    if params.query.is_none() && knn.is_none() {
         return Err(Error::query_parse("q parameter is mandatory"));
     }
     params.locale = optional("locale").map(|raw| word("locale", &raw)).transpose()?;
     if let Some(raw) = get("limit") {
         params.limit = number("limit", MAX_LIMIT, &raw, place)?;
     }
+    params.knn = knn.map(|raw| self::knn(raw.json()?.value(), params.limit)).transpose()?;
     if let Some(raw) = get("top_n") {
         params.top_n = Some(number("top_n", MAX_TOP_N, &raw, place)?);
     }
@@ -88,6 +92,35 @@ fn number(name: &str, most: usize, raw: &Raw, place: Place) -> Result<usize, Err
             Place::Body => Error::query_parse(format!("{name} parameter must be greater than zero")),
         }),
     }
+}
+
+/// `{"field":"embedding","vector":[0.1,…],"k":10,"candidates":200,"filter":"lang:en","boost":1}`: all but the first two may be
+/// missing. It finds as many documents as the search has hits, unless it says otherwise.
+fn knn(value: Value<'_>, limit: usize) -> Result<Knn, Error> {
+    let invalid = |what: &str| Error::query_parse(format!("Invalid value for knn: {what}"));
+    let name = |name: &str| value.get(name).and_then(Value::as_str).map(std::borrow::Cow::into_owned);
+    let count = |name: &str, default: usize, most: usize| {
+        let Some(number) = value.get(name) else { return Ok(default) };
+        let number = number.as_i64().and_then(|number| usize::try_from(number).ok());
+        let number = number.filter(|number| (1..=most).contains(number));
+        number.ok_or_else(|| invalid(&format!("{name} must be a number from 1 to {most}")))
+    };
+    #[expect(clippy::cast_possible_truncation, reason = "vectors and scores have single precision")]
+    let single = |value: Value<'_>| value.as_f64().map(|number| number as f32).filter(|number| number.is_finite());
+    let vector = value.get("vector").filter(|vector| vector.kind() == Kind::Array);
+    let vector = vector.and_then(|vector| vector.elements().map(single).collect::<Option<Vec<f32>>>());
+    let boost = value.get("boost").map_or(Some(1.0), single).filter(|boost| *boost >= 0.0);
+    Ok(Knn {
+        field: name("field").ok_or_else(|| invalid("field must be the name of a field"))?,
+        vector: vector.ok_or_else(|| invalid("vector must be an array of numbers"))?,
+        k: count("k", limit, MAX_LIMIT)?,
+        candidates: count("candidates", DEFAULT_CANDIDATES, MAX_CANDIDATES)?,
+        filter: match value.get("filter") {
+            Some(_) => Some(name("filter").ok_or_else(|| invalid("filter must be a query"))?),
+            None => None,
+        },
+        boost: boost.ok_or_else(|| invalid("boost must be a number that is not negative"))?,
+    })
 }
 
 /// `{"field":[{"label":"few","min":0,"max":10,"max_inclusive":false},…],…}`
@@ -134,6 +167,40 @@ mod tests {
         let ranges = &params.ranges[0].1;
         assert_eq!((ranges[0].lower, ranges[0].upper), (Bound::Included(1.0), Bound::Excluded(2.0)));
         assert_eq!((ranges[1].lower, ranges[1].upper), (Bound::Unbounded, Bound::Unbounded));
+    }
+
+    #[test]
+    fn near_vectors_are_asked_for_with_or_without_a_query() {
+        let knn = |text: &str| from_body(json(text).value(), &query("")).unwrap().knn.unwrap();
+        let least = knn(r#"{"limit":7,"knn":{"field":"v","vector":[1,-0.5]}}"#);
+        let defaults = Knn {
+            field: "v".to_owned(),
+            vector: vec![1.0, -0.5],
+            k: 7,
+            candidates: DEFAULT_CANDIDATES,
+            filter: None,
+            boost: 1.0,
+        };
+        assert_eq!(least, defaults);
+        let all = r#"{"q":"x","knn":{"field":"v","vector":[1,-0.5],"k":3,"candidates":50,"filter":"a:b","boost":2}}"#;
+        let filter = Some("a:b".to_owned());
+        assert_eq!(knn(all), Knn { k: 3, candidates: 50, filter, boost: 2.0, ..defaults.clone() });
+        let address = "limit=7&knn=%7B%22field%22:%22v%22,%22vector%22:[1,-0.5]%7D";
+        assert_eq!(from_query(&query(address)).unwrap().knn, Some(defaults));
+        for (text, expected) in [
+            ("{}", "field must be the name of a field"),
+            (r#"{"field":"v"}"#, "vector must be an array of numbers"),
+            (r#"{"field":"v","vector":[1,"2"]}"#, "vector must be an array of numbers"),
+            (r#"{"field":"v","vector":[1e99]}"#, "vector must be an array of numbers"),
+            (r#"{"field":"v","vector":[],"k":0}"#, "k must be a number from 1 to 100000"),
+            (r#"{"field":"v","vector":[],"candidates":"9"}"#, "candidates must be a number from 1 to 10000"),
+            (r#"{"field":"v","vector":[],"filter":{}}"#, "filter must be a query"),
+            (r#"{"field":"v","vector":[],"boost":-1}"#, "boost must be a number that is not negative"),
+        ] {
+            let body = format!(r#"{{"knn":{text}}}"#);
+            let error = from_body(json(&body).value(), &query("")).unwrap_err();
+            assert_eq!(show(&error), format!("400 query_parse_error: Invalid value for knn: {expected}"), "{text}");
+        }
     }
 
     #[test]

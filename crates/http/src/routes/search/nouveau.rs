@@ -2,11 +2,11 @@
 
 use hyper::StatusCode;
 use settee_design::SearchKind;
-use settee_model::json::{self, Json, Value, write_string};
+use settee_model::json::{self, Json, Value, write_array, write_object, write_string};
 use settee_search::{Analyzer, Dialect, Hit, OrderValue, Relation};
 use settee_settings::nouveau;
 
-use super::{Asked, Documents, Found, clean_up, tokens, write_counts, write_double, write_fields, write_object};
+use super::{Asked, Documents, Found, clean_up, tokens, write_counts, write_double, write_fields};
 use crate::Error;
 use crate::body;
 use crate::bridge::{self, Output};
@@ -138,14 +138,9 @@ fn write(output: &mut Output, asked: &Asked, params: &SearchParams, found: &Foun
 
 /// Appends a hit, without the brace that ends it.
 fn write_hit(out: &mut Vec<u8>, hit: &Hit) {
-    out.extend_from_slice(b"{\"order\":[");
-    for (number, value) in hit.order.iter().enumerate() {
-        if number > 0 {
-            out.push(b',');
-        }
-        write_order(out, value);
-    }
-    out.extend_from_slice(b"],\"id\":");
+    out.extend_from_slice(b"{\"order\":");
+    write_array(out, &hit.order, write_order);
+    out.extend_from_slice(b",\"id\":");
     write_string(out, &hit.id);
     out.extend_from_slice(b",\"fields\":");
     write_fields(out, &hit.fields);

@@ -57,7 +57,7 @@ fn every_crash_leaves_the_index_of_a_commit() {
         let steps = position.map_or(0, |position| u64::from_be_bytes(position.try_into().unwrap()) + 1);
         seen.insert(steps);
         assert_eq!(state(&index), states[steps as usize], "{steps}");
-        index.verify().unwrap();
+        verified(&index).unwrap();
         index.release();
         let Some(mut writer) = index.writer().unwrap() else {
             // Files without a record: the index is built anew, in another shard.

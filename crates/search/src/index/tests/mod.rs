@@ -5,6 +5,7 @@ mod crashes;
 mod golden;
 mod model;
 mod searches;
+mod vectors;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,13 +21,19 @@ pub(super) const SHARD: Shard = Shard(7);
 pub(super) fn definition(default: &str, fields: &[(&str, &str)]) -> Definition {
     let named = |name| Analyzer::named(Dialect::Nouveau, name, None).unwrap();
     let fields = fields.iter().map(|(field, name)| ((*field).to_owned(), named(name))).collect();
-    Definition { dialect: Dialect::Nouveau, analyzers: Analyzers { default: named(default), fields } }
+    let analyzers = Analyzers { default: named(default), fields };
+    Definition { dialect: Dialect::Nouveau, analyzers, vectors: Vec::new() }
 }
 
 pub(super) fn index_on(engine: Arc<dyn Engine>, definition: Definition) -> Index {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let new_token = || CommitToken(u128::from(NEXT.fetch_add(1, Ordering::Relaxed)));
-    Index::new(engine, SHARD, definition, Arc::new(new_token), Arc::new(Cache::new(1 << 20)))
+    Index::new(engine, SHARD, definition, Arc::new(new_token), Arc::new(Caches::new(1 << 20, 1 << 20)))
+}
+
+/// What a look at all files of an index says.
+pub(super) fn verified(index: &Index) -> Result<()> {
+    crate::verify(index.inner.shelf.engine(), SHARD)
 }
 
 pub(super) fn new_index(definition: Definition) -> Index {
@@ -78,6 +85,10 @@ pub(super) fn find(index: &Index, query: &str) -> String {
         Ok(answer) => ids(&answer),
         Err(error) => format!("! {error}"),
     }
+}
+
+pub(super) fn vector(name: &str, value: &[f32]) -> Field {
+    field(name, FieldValue::Vector(value.to_vec()))
 }
 
 fn number(number: f64) -> Field {

@@ -2,23 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use settee_model::testing::Random;
+
 use super::*;
 use crate::Query;
 
-/// xorshift64*.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % limit
-    }
-
-    fn word(&mut self) -> String {
-        format!("w{}", self.below(12))
-    }
+fn word(random: &mut Random) -> String {
+    format!("w{}", random.below(12))
 }
 
 #[derive(Clone, Default)]
@@ -30,8 +20,8 @@ struct Document {
 
 impl Document {
     fn random(random: &mut Random) -> Self {
-        let words = (0..random.below(6)).map(|_| random.word()).collect();
-        let tag = (random.below(3) > 0).then(|| random.word());
+        let words = (0..random.below(6)).map(|_| word(random)).collect();
+        let tag = (random.below(3) > 0).then(|| word(random));
         let number = (random.below(3) > 0).then(|| random.below(20) as f64 - 10.0);
         Self { words, tag, number }
     }
@@ -81,10 +71,10 @@ impl Document {
 fn query(random: &mut Random, depth: u64) -> String {
     match random.below(if depth == 0 { 6 } else { 9 }) {
         0 => "*:*".to_owned(),
-        1 => random.word(),
-        2 => format!("tag:{}", random.word()),
-        3 => format!("\"{} {}\"", random.word(), random.word()),
-        4 => format!("tag:[{} TO {}}}", random.word(), random.word()),
+        1 => word(random),
+        2 => format!("tag:{}", word(random)),
+        3 => format!("\"{} {}\"", word(random), word(random)),
+        4 => format!("tag:[{} TO {}}}", word(random), word(random)),
         5 => format!("n:{{{} TO {}]", random.below(10), random.below(20)),
         6 => format!("(+{} {} -{})", query(random, depth - 1), query(random, depth - 1), query(random, depth - 1)),
         7 => format!("({} {} {})@2", query(random, depth - 1), query(random, depth - 1), query(random, depth - 1)),
@@ -96,7 +86,7 @@ fn query(random: &mut Random, depth: u64) -> String {
 fn searches_find_what_a_scan_finds() {
     for seed in [1, 0x5eed, 77_777] {
         println!("seed {seed}");
-        let mut random = Random(seed);
+        let mut random = Random::of(seed);
         let index = new_index(definition("standard", &[("tag", "keyword")]));
         let mut model: BTreeMap<String, Document> = BTreeMap::new();
         let mut writer = index.writer().unwrap().unwrap();
@@ -142,6 +132,6 @@ fn searches_find_what_a_scan_finds() {
                 );
             }
         }
-        index.verify().unwrap();
+        verified(&index).unwrap();
     }
 }

@@ -210,7 +210,7 @@ fn fields_appear_in_later_segments_and_survive_merges() {
     // Norms of fields of all segments count: the shortest text is the best.
     let best = index.search(&Request { limit: 1, ..request(&index, "t0:words OR default:word", "").unwrap() }).unwrap();
     assert_eq!(best.hits.len(), 1);
-    index.verify().unwrap();
+    verified(&index).unwrap();
 }
 
 #[test]

@@ -1,0 +1,72 @@
+//! Near vectors over all segments of an index, each of which has a graph of its own.
+
+use std::collections::HashMap;
+
+use tantivy::index::SegmentId;
+use tantivy::query::{EnableScoring, Query, Weight};
+use tantivy::{BitSet, DocId, Score, SegmentReader};
+
+use crate::error::{Error, Result};
+use crate::index::{Definition, Reader};
+use crate::query::Nearest;
+use crate::request::{MAX_CANDIDATES, MAX_LIMIT};
+use crate::store::SlotKind;
+use crate::vectors::nearest::{Found, Wanted};
+
+/// The documents that were found in each segment, in their order.
+type BySegment = HashMap<SegmentId, Vec<(DocId, Score)>>;
+
+/// Finds the documents with the nearest vectors among those that match `filter`.
+pub(super) fn find(
+    reader: &Reader,
+    definition: &Definition,
+    wanted: &Nearest,
+    filter: Option<Box<dyn Query>>,
+) -> Result<BySegment> {
+    let Nearest { field, vector, count, candidates, .. } = wanted;
+    if *count == 0 || *count > MAX_LIMIT || *candidates > MAX_CANDIDATES {
+        let reason = format!("k must be between 1 and {MAX_LIMIT}, candidates not greater than {MAX_CANDIDATES}");
+        return Err(Error::BadRequest(reason));
+    }
+    let known = definition.vectors_of(field);
+    let known =
+        known.ok_or_else(|| Error::BadRequest(format!("field {field} is not among the vectors of the index")))?;
+    let vector = known.prepare(vector.clone()).map_err(|error| Error::BadRequest(error.to_string()))?;
+    let wanted = Wanted { similarity: known.similarity, vector: &vector, count: *count, candidates: *candidates };
+    let Some(slot) = reader.layout().find(field, SlotKind::Vector) else { return Ok(BySegment::new()) };
+    let scoring = EnableScoring::disabled_from_searcher(reader.searcher());
+    let filter = filter.map(|filter| filter.weight(scoring)).transpose()?;
+    let mut all: Vec<(usize, Found)> = Vec::new();
+    for (number, segment) in reader.segments().iter().enumerate() {
+        if let Some(file) = reader.vectors(number, slot)? {
+            let nodes = file.nodes(reader.longest_vectors)?;
+            let found = match allowed(filter.as_deref(), segment)? {
+                Some(allowed) => wanted.find(&nodes, allowed.len(), |doc| allowed.contains(doc))?,
+                None => wanted.find(&nodes, file.len(), |doc| !segment.is_deleted(doc))?,
+            };
+            all.extend(found.into_iter().map(|found| (number, found)));
+        }
+    }
+    // Stable: what is equally near comes in the order of segments and documents.
+    all.sort_by(|(_, one), (_, other)| one.distance.total_cmp(&other.distance));
+    all.truncate(*count);
+    let mut by_segment = BySegment::new();
+    for (number, found) in all {
+        let found_there = by_segment.entry(reader.segments()[number].segment_id()).or_default();
+        found_there.push((found.doc, known.similarity.score(found.distance)));
+    }
+    by_segment.values_mut().for_each(|found| found.sort_unstable_by_key(|(doc, _)| *doc));
+    Ok(by_segment)
+}
+
+/// The documents of a segment that match, without deleted ones.
+fn allowed(filter: Option<&dyn Weight>, segment: &SegmentReader) -> Result<Option<BitSet>> {
+    let Some(filter) = filter else { return Ok(None) };
+    let mut allowed = BitSet::with_max_value(segment.max_doc());
+    filter.for_each_no_score(segment, &mut |docs| {
+        for doc in docs.iter().filter(|doc| !segment.is_deleted(**doc)) {
+            allowed.insert(*doc);
+        }
+    })?;
+    Ok(Some(allowed))
+}

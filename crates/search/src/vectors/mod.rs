@@ -1,0 +1,123 @@
+//! Vectors: [`VectorField`] says what an index expects of a field, a [`VectorFile`] holds those of a segment with a graph that
+//! leads to the nearest ones of another vector ([`graph`]), and [`nearest`] walks it. Which documents may be found is for the
+//! caller to say.
+
+mod file;
+mod graph;
+pub(crate) mod nearest;
+
+pub(crate) use file::{VectorFile, VectorSet};
+
+use crate::error::{Error, Result};
+
+/// The greatest number of dimensions: twice what the largest embeddings of today have.
+pub const MAX_DIMENSIONS: usize = 8_192;
+
+/// What the vectors of a field are like.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct VectorField {
+    /// The name of the field.
+    pub name: String,
+    /// How many numbers each of its vectors has.
+    pub dimensions: usize,
+    /// Which of them are near each other.
+    pub similarity: Similarity,
+}
+
+/// When two vectors are near each other. Scores are those of Lucene: greater ones are nearer, and none is negative.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Similarity {
+    /// By the angle between them: `(1 + cos) / 2`.
+    Cosine,
+    /// By their product `p`, where long vectors are near to everything: `1 + p`, or `1 / (1 - p)` if it is negative.
+    Dot,
+    /// By their distance `d`: `1 / (1 + d²)`.
+    L2,
+}
+
+impl Similarity {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Cosine, Self::Dot, Self::L2];
+
+    /// The name in definitions.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cosine => "cosine",
+            Self::Dot => "dot",
+            Self::L2 => "l2",
+        }
+    }
+
+    /// How far two prepared vectors are apart: less is nearer, and it may be negative.
+    pub(crate) fn distance(self, one: &[f32], other: &[f32]) -> f32 {
+        self.distance_of(one, other, |number| number)
+    }
+
+    /// The same where the second one is stored: its numbers as four bytes each, little-endian.
+    pub(crate) fn distance_to_stored(self, one: &[f32], stored: &[u8]) -> f32 {
+        self.distance_of(one, stored.as_chunks::<4>().0, f32::from_le_bytes)
+    }
+
+    fn distance_of<T: Copy>(self, one: &[f32], other: &[T], number: impl Fn(T) -> f32) -> f32 {
+        match self {
+            Self::Cosine | Self::Dot => -sum(one, other, number, |one, other| one * other),
+            Self::L2 => sum(one, other, number, |one, other| (one - other) * (one - other)),
+        }
+    }
+
+    /// The score of a distance.
+    pub(crate) fn score(self, distance: f32) -> f32 {
+        match self {
+            Self::Cosine => f32::midpoint(1.0, -distance).max(0.0),
+            Self::Dot if distance > 0.0 => 1.0 / (1.0 + distance),
+            Self::Dot => 1.0 - distance,
+            Self::L2 => 1.0 / (1.0 + distance),
+        }
+    }
+}
+
+impl VectorField {
+    /// Makes a vector ready to be compared: for angles all of them have the length one.
+    ///
+    /// # Errors
+    /// [`Error::BadField`] with a sentence about the field, if it cannot be compared.
+    pub(crate) fn prepare(&self, mut vector: Vec<f32>) -> Result<Vec<f32>> {
+        let refuse = |reason: String| Err(Error::BadField(format!("field {} {reason}", self.name)));
+        if vector.len() != self.dimensions {
+            return refuse(format!("has {} dimensions, not {}", vector.len(), self.dimensions));
+        }
+        let square: f64 = vector.iter().map(|number| f64::from(*number).powi(2)).sum();
+        if !square.is_finite() || vector.iter().any(|number| !number.is_finite()) {
+            return refuse("has a number that is too large".to_owned());
+        }
+        if self.similarity == Similarity::Cosine {
+            let length = square.sqrt();
+            if length == 0.0 {
+                return refuse("has no direction, because all of its numbers are zero".to_owned());
+            }
+            #[expect(clippy::cast_possible_truncation, reason = "stored with single precision")]
+            vector.iter_mut().for_each(|number| *number = (f64::from(*number) / length) as f32);
+        }
+        Ok(vector)
+    }
+}
+
+/// Sums what is made of two rows of numbers. Several sums go on beside each other, so that processors add many at once.
+#[inline]
+fn sum<T: Copy>(one: &[f32], other: &[T], number: impl Fn(T) -> f32, of: impl Fn(f32, f32) -> f32) -> f32 {
+    const LANES: usize = 16;
+    let (ones, one_rest) = one.as_chunks::<LANES>();
+    let (others, other_rest) = other.as_chunks::<LANES>();
+    let mut sums = [0.0; LANES];
+    for (one, other) in ones.iter().zip(others) {
+        for lane in 0..LANES {
+            sums[lane] += of(one[lane], number(other[lane]));
+        }
+    }
+    let rest: f32 = one_rest.iter().zip(other_rest).map(|(one, other)| of(*one, number(*other))).sum();
+    rest + sums.iter().sum::<f32>()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+//! The vectors of a file that are nearest to another one: along the graph, or one by one where that is less work.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+
+use tantivy::DocId;
+
+use super::Similarity;
+use super::file::Nodes;
+use super::graph::{NEAR_ABOVE, NOBODY};
+use crate::error::Result;
+
+/// What is looked for.
+pub(crate) struct Wanted<'a> {
+    /// Which vectors are near.
+    pub(crate) similarity: Similarity,
+    /// The vector, prepared.
+    pub(crate) vector: &'a [f32],
+    /// The greatest number of vectors.
+    pub(crate) count: usize,
+    /// How many are kept in sight on the way: more find better ones, and take longer.
+    pub(crate) candidates: usize,
+}
+
+/// A vector that was found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Found {
+    pub(crate) distance: f32,
+    pub(crate) doc: DocId,
+}
+
+/// About how many vectors are compared for each candidate of a walk.
+const COMPARED_FOR_EACH: usize = 30;
+
+impl Wanted<'_> {
+    /// The nearest among documents of which so many are `allowed`, the nearest first.
+    pub(crate) fn find(
+        &self,
+        nodes: &Nodes<'_>,
+        allowed: usize,
+        is_allowed: impl Fn(DocId) -> bool,
+    ) -> Result<Vec<Found>> {
+        let (file, candidates) = (nodes.file, self.candidates.max(self.count));
+        // Where every tenth document is allowed, ten times as many are passed on the way.
+        let walked = COMPARED_FOR_EACH.saturating_mul(candidates).saturating_mul(file.len()) / allowed.max(1);
+        let is_walked = file.has_graph() && walked < allowed;
+        let mut found =
+            if is_walked { self.walk(nodes, candidates, is_allowed)? } else { self.compare_all(nodes, is_allowed)? };
+        found.sort_unstable();
+        found.truncate(self.count);
+        Ok(found.into_iter().map(|Near { distance, node }| Found { distance, doc: file.docs[node as usize] }).collect())
+    }
+
+    fn compare_all(&self, nodes: &Nodes<'_>, is_allowed: impl Fn(DocId) -> bool) -> Result<Vec<Near>> {
+        let mut best = Best::new(self.count);
+        for (node, doc) in (0..).zip(&nodes.file.docs) {
+            if is_allowed(*doc) {
+                best.offer(self.near(nodes, node)?);
+            }
+        }
+        Ok(best.kept.into_vec())
+    }
+
+    fn near(&self, nodes: &Nodes<'_>, node: u32) -> Result<Near> {
+        let distance = self.similarity.distance_to_stored(self.vector, nodes.get(node)?.vector());
+        Ok(Near { distance, node })
+    }
+
+    /// Goes down the layers to a node that is near, and looks around from there.
+    fn walk(&self, nodes: &Nodes<'_>, candidates: usize, is_allowed: impl Fn(DocId) -> bool) -> Result<Vec<Near>> {
+        let file = nodes.file;
+        let mut nearest = self.near(nodes, 0)?;
+        for layer in file.above.iter().rev() {
+            nearest = self.descend(nodes, layer, nearest)?;
+        }
+        let mut seen = Seen::new(file.len());
+        seen.insert(nearest.node);
+        let mut open = BinaryHeap::from([Reverse(nearest)]);
+        let mut best = Best::new(candidates);
+        if is_allowed(file.docs[nearest.node as usize]) {
+            best.offer(nearest);
+        }
+        while let Some(Reverse(next)) = open.pop() {
+            if best.refuses(&next) {
+                break;
+            }
+            for node in nodes.get(next.node)?.near().filter(|node| *node != NOBODY) {
+                if !seen.insert(node) {
+                    continue;
+                }
+                let near = self.near(nodes, node)?;
+                if best.refuses(&near) {
+                    continue;
+                }
+                open.push(Reverse(near));
+                if is_allowed(file.docs[node as usize]) {
+                    best.offer(near);
+                }
+            }
+        }
+        Ok(best.kept.into_vec())
+    }
+
+    /// The node of a layer that is nearer than all its neighbours.
+    fn descend(&self, nodes: &Nodes<'_>, layer: &[u32], mut nearest: Near) -> Result<Near> {
+        loop {
+            let start = nearest.node as usize * NEAR_ABOVE;
+            let neighbours = layer.get(start..start + NEAR_ABOVE).unwrap_or_default();
+            let from = nearest;
+            for node in neighbours.iter().filter(|node| **node != NOBODY) {
+                nearest = nearest.min(self.near(nodes, *node)?);
+            }
+            if nearest == from {
+                return Ok(nearest);
+            }
+        }
+    }
+}
+
+/// A node at a distance.
+#[derive(Clone, Copy)]
+struct Near {
+    distance: f32,
+    node: u32,
+}
+
+impl PartialEq for Near {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Near {}
+
+impl PartialOrd for Near {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Near {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.distance.total_cmp(&other.distance).then(self.node.cmp(&other.node))
+    }
+}
+
+/// So many of the nearest.
+struct Best {
+    /// The farthest is on top.
+    kept: BinaryHeap<Near>,
+    count: usize,
+}
+
+impl Best {
+    fn new(count: usize) -> Self {
+        Self { kept: BinaryHeap::with_capacity(count + 1), count }
+    }
+
+    /// Whether there are enough that are nearer.
+    fn refuses(&self, near: &Near) -> bool {
+        self.kept.len() >= self.count && self.kept.peek().is_none_or(|farthest| near >= farthest)
+    }
+
+    fn offer(&mut self, near: Near) {
+        if !self.refuses(&near) {
+            self.kept.push(near);
+            if self.kept.len() > self.count {
+                self.kept.pop();
+            }
+        }
+    }
+}
+
+/// The nodes that a walk has seen.
+struct Seen {
+    bits: Vec<u64>,
+}
+
+impl Seen {
+    fn new(nodes: usize) -> Self {
+        Self { bits: vec![0; nodes.div_ceil(64)] }
+    }
+
+    /// Whether it was not seen before.
+    fn insert(&mut self, node: u32) -> bool {
+        let Some(bits) = self.bits.get_mut(node as usize / 64) else { return false };
+        let bit = 1 << (node % 64);
+        let is_new = *bits & bit == 0;
+        *bits |= bit;
+        is_new
+    }
+}
