@@ -11,10 +11,19 @@ fn main() {
     println!("cargo:rerun-if-env-changed=SETTEE_COMMIT");
     let given = env::var("SETTEE_COMMIT").ok().filter(|commit| !commit.is_empty());
     let commit = given.or_else(checked_out).unwrap_or_else(|| "unknown".to_owned());
-    let features = if env::var_os("CARGO_FEATURE_BENCH").is_some() { "bench" } else { "none" };
     println!("cargo:rustc-env=SETTEE_COMMIT={commit}");
-    println!("cargo:rustc-env=SETTEE_FEATURES={features}");
+    println!("cargo:rustc-env=SETTEE_FEATURES={}", features());
     println!("cargo:rustc-env=SETTEE_TARGET={}", env::var("TARGET").expect("cargo sets it"));
+}
+
+/// The features by their names, of which cargo tells in capitals.
+fn features() -> String {
+    let mut names: Vec<String> = env::vars()
+        .filter_map(|(name, _)| Some(name.strip_prefix("CARGO_FEATURE_")?.to_lowercase().replace('_', "-")))
+        .filter(|name| name != "default")
+        .collect();
+    names.sort();
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
 /// The commit of this checkout, and no other: sources may lie unpacked in somebody else's repository.

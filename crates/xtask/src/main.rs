@@ -9,6 +9,7 @@ mod ci;
 mod clients;
 mod conformance;
 mod console;
+mod dist;
 mod process;
 mod readme;
 mod server;
@@ -44,6 +45,10 @@ cargo xtask COMMAND
   console       checks the web console's sources, and plays its flows in Chromium
   readme        runs the shell sessions of README.md and docs/operation against this server
   bench         builds the server and runs `settee bench` with the further arguments
+  dist          makes packages in dist/: tar.gz, deb, image, wheel, npm, formula
+                  --try        installs each in an empty place and runs the README's session
+                  --program P  packs this static program and builds none
+                  --url URL    where the packages will lie, for the formula
   setup         checks for what the build needs, and installs it where that is possible
 ";
 
@@ -75,6 +80,7 @@ fn run(command: &str, arguments: &[String]) -> Result<bool> {
             let options = attack::Options::parse(arguments)?;
             return Ok(attack::run(&workspace, &options)?.closing_line());
         }
+        "dist" => return dist::command(&workspace, &dist::Options::parse(arguments)?),
         "test" => return ci::test(&workspace, arguments),
         "bench" => return ci::bench(&workspace, arguments),
         _ => {}

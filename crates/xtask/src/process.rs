@@ -7,7 +7,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 
 const SIGN_OF_LIFE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(100);
@@ -39,6 +39,17 @@ pub(crate) fn run_shown(command: &mut Command) -> Result<bool> {
     let program = command.get_program().to_string_lossy().into_owned();
     let status = command.status().with_context(|| format!("cannot start `{program}`"))?;
     Ok(status.success())
+}
+
+/// What a program prints, which must succeed.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().with_context(|| format!("cannot start `{program}`"))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if !output.status.success() {
+        bail!("`{program}` ended with {}: {text}{}", output.status, String::from_utf8_lossy(&output.stderr).trim_end());
+    }
+    Ok(text)
 }
 
 /// Whether `program` can be found on the path.

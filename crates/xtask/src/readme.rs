@@ -64,12 +64,26 @@ fn pages(workspace: &Workspace) -> Result<Vec<String>> {
 }
 
 fn run_page(workspace: &Workspace, page: &str) -> Result<Tally> {
+    let mut server = Server::start(workspace, "readme", Access::Party)?;
+    let mut tally = against(workspace, page, &server)?;
+    let stopped = server.stop();
+    if let Err(error) = &stopped {
+        println!("    {error:#}");
+    }
+    tally += stopped_tally(&stopped);
+    if !tally.holds() {
+        process::show_tail(server.log());
+    }
+    Ok(tally)
+}
+
+/// Runs the session of a page against a server that runs.
+pub(crate) fn against(workspace: &Workspace, page: &str, server: &Server) -> Result<Tally> {
     let text = std::fs::read_to_string(workspace.root.join(page)).with_context(|| format!("cannot read {page}"))?;
     let chunks = chunks(page, &text)?;
     if chunks.is_empty() {
         bail!("{page} has no block that begins with {FENCE}");
     }
-    let mut server = Server::start(workspace, "readme", Access::Party)?;
     let data = server.data().display().to_string();
     let script = script(&chunks).replace(ADDRESS, &server.url()).replace("./data", &data);
     let output = in_folder(workspace, &script)?;
@@ -82,14 +96,6 @@ fn run_page(workspace: &Workspace, page: &str) -> Result<Tally> {
     }
     if !tally.holds() {
         println!("    {}", String::from_utf8_lossy(&output.stderr).trim().replace('\n', "\n    "));
-    }
-    let stopped = server.stop();
-    if let Err(error) = &stopped {
-        println!("    {error:#}");
-    }
-    tally += stopped_tally(&stopped);
-    if !tally.holds() {
-        process::show_tail(server.log());
     }
     Ok(tally)
 }

@@ -58,27 +58,51 @@ impl Server {
         confine: &dyn Fn(u32),
     ) -> Result<Self> {
         let binary = workspace.binary();
-        let log = workspace.log(&format!("{purpose}-server"))?;
-        let output = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         let data = workspace.scratch(purpose);
         // The shell waits for a line, and then becomes the server.
         let mut command = Command::new("sh");
         command.args(["-c", "read -r begin && exec \"$0\" \"$@\" </dev/null"]).arg(&binary);
         command.args(["serve", "--bind", "127.0.0.1", "--port", &free_port()?.to_string(), "--data"]).arg(&data);
         command.args(settings.iter().flat_map(|setting| ["--set", *setting]));
+        let mut server = Self::spawn(workspace, purpose, access, command.stdin(Stdio::piped()), data)?;
+        confine(server.pid());
+        if let Some(mut begin) = server.child.stdin.take() {
+            begin.write_all(b"\n").context("the shell does not listen")?;
+        }
+        server.address = server.wait_until_it_listens()?;
+        Ok(server)
+    }
+
+    /// Starts a server that somebody has prepared, as a process that becomes it, and waits until it listens.
+    pub(crate) fn start_prepared(
+        workspace: &Workspace,
+        purpose: &str,
+        access: Access,
+        command: &mut Command,
+        data: PathBuf,
+    ) -> Result<Self> {
+        let mut server = Self::spawn(workspace, purpose, access, command.stdin(Stdio::null()), data)?;
+        server.address = server.wait_until_it_listens()?;
+        Ok(server)
+    }
+
+    fn spawn(
+        workspace: &Workspace,
+        purpose: &str,
+        access: Access,
+        command: &mut Command,
+        data: PathBuf,
+    ) -> Result<Self> {
+        let log = workspace.log(&format!("{purpose}-server"))?;
+        let output = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         match access {
             Access::Admin => command.env("COUCHDB_USER", "admin").env("COUCHDB_PASSWORD", "pw"),
             Access::Party => command.env_remove("COUCHDB_USER").env_remove("COUCHDB_PASSWORD"),
         };
-        command.stdin(Stdio::piped()).stdout(output.try_clone().context("cannot share the log")?).stderr(output);
-        let mut child = command.spawn().with_context(|| format!("cannot start {}", binary.display()))?;
-        confine(child.id());
-        if let Some(mut begin) = child.stdin.take() {
-            begin.write_all(b"\n").context("the shell does not listen")?;
-        }
-        let mut server = Self { child, address: String::new(), access, data, log };
-        server.address = server.wait_until_it_listens()?;
-        Ok(server)
+        command.stdout(output.try_clone().context("cannot share the log")?).stderr(output);
+        let program = command.get_program().to_string_lossy().into_owned();
+        let child = command.spawn().with_context(|| format!("cannot start {program}"))?;
+        Ok(Self { child, address: String::new(), access, data, log })
     }
 
     /// Where it listens, with the admin's name and password if there is one, without a slash at the end.
@@ -167,16 +191,16 @@ pub(crate) fn stopped_tally(stopped: &Result<()>) -> Tally {
 }
 
 /// A port that nobody listens on at this moment.
-fn free_port() -> Result<u16> {
+pub(crate) fn free_port() -> Result<u16> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).context("no port is free")?;
     Ok(listener.local_addr().context("no port is free")?.port())
 }
 
 /// The address in what the server printed so far, without the slash at its end.
 fn listening_address(log: &str) -> Option<String> {
-    let at = log.find("http://127.0.0.1:")?;
+    let at = log.find("http://127.0.0.1:").or_else(|| log.find("http://0.0.0.0:"))?;
     let end = at + log[at..].find(|c: char| !c.is_ascii_alphanumeric() && !":/.".contains(c))?;
-    Some(log[at..end].trim_end_matches('/').to_owned())
+    Some(log[at..end].trim_end_matches('/').replace("//0.0.0.0:", "//127.0.0.1:"))
 }
 
 #[cfg(test)]
@@ -190,6 +214,7 @@ mod tests {
             ("settee 0.1.0\n", None),
             ("listens on http://127.0.0.1:59", None),
             ("data in /d\nlistens on http://127.0.0.1:5984/\n", Some("http://127.0.0.1:5984")),
+            ("listens at http://0.0.0.0:80/\n", Some("http://127.0.0.1:80")),
             ("\u{1b}[1mhttp://127.0.0.1:80/\u{1b}[0m more", Some("http://127.0.0.1:80")),
         ];
         for (log, expected) in cases {

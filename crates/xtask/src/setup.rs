@@ -117,7 +117,8 @@ fn apt_get() -> Command {
     command
 }
 
-fn is_root() -> bool {
+/// Whether this runs as root.
+pub(crate) fn is_root() -> bool {
     Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0")
 }
 

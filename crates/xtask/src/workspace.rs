@@ -28,6 +28,16 @@ impl Workspace {
         self.profile.join("settee")
     }
 
+    /// Where programs of the release profile are.
+    pub(crate) fn profile(&self) -> &Path {
+        &self.profile
+    }
+
+    /// The build directory: that of this program.
+    pub(crate) fn target(&self) -> Result<PathBuf> {
+        Ok(self.profile.parent().context("the build directory has no parent")?.to_owned())
+    }
+
     /// Where the output of a step goes.
     pub(crate) fn log(&self, step: &str) -> Result<PathBuf> {
         let folder = self.profile.join("xtask-logs");

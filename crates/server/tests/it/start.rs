@@ -26,7 +26,7 @@ fn help_teaches() {
     check(&["-V"], &[concat!("settee ", env!("CARGO_PKG_VERSION"), "\n")]);
     check(
         &["--version"],
-        &[concat!("settee ", env!("CARGO_PKG_VERSION"), "\ncommit: "), "\nfeatures: bench\nbuilt for: "],
+        &[concat!("settee ", env!("CARGO_PKG_VERSION"), "\ncommit: "), "\nfeatures: bench", "\nbuilt for: "],
     );
     check(
         &["config", "--defaults"],

@@ -1,0 +1,51 @@
+//! The program as `tar.gz`: what Linux needs and where it usually lies below a prefix such as `/usr/local`.
+
+use anyhow::Result;
+
+use crate::dist::contents::{Contents, VERSION};
+use crate::dist::tree::Tree;
+
+/// The folder in the archive, and its name without `.tar.gz`.
+pub(crate) fn folder() -> String {
+    format!("settee-{VERSION}-x86_64-linux")
+}
+
+/// The file's name.
+pub(crate) fn name() -> String {
+    format!("{}.tar.gz", folder())
+}
+
+pub(crate) fn make(contents: &Contents) -> Result<Vec<u8>> {
+    tree(contents).tar_gz(contents.release.time)
+}
+
+fn tree(contents: &Contents) -> Tree {
+    let mut tree = Tree::default();
+    let within = |path: &str| format!("{}/{path}", folder());
+    tree.program(&within("bin/settee"), contents.program.as_slice());
+    for (name, text) in &contents.pages {
+        tree.file(&within(&format!("share/man/man1/{name}")), text.as_slice());
+    }
+    tree.file(&within("share/bash-completion/completions/settee"), contents.bash.as_slice());
+    tree.file(&within("share/zsh/site-functions/_settee"), contents.zsh.as_slice());
+    tree.file(&within("share/fish/vendor_completions.d/settee.fish"), contents.fish.as_slice());
+    tree.file(&within("lib/systemd/system/settee.service"), contents.unit.as_str());
+    tree.file(&within("share/doc/settee/README.md"), contents.readme.as_str());
+    tree.file(&within("share/doc/settee/CHANGELOG.md"), contents.changelog.as_str());
+    contents.legal(&mut tree, &within("share/doc/settee"));
+    tree
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dist::samples;
+
+    #[test]
+    fn everything_lies_in_one_folder() {
+        let tree = tree(&samples::contents());
+        assert!(tree.files().all(|(path, _, _)| path.starts_with(&format!("{}/", folder()))));
+        let programs: Vec<_> = tree.files().filter(|(_, mode, _)| *mode == 0o755).map(|(path, _, _)| path).collect();
+        assert_eq!(programs, [format!("{}/bin/settee", folder())]);
+    }
+}

@@ -1,0 +1,213 @@
+//! What every package is made of ([`Contents`]): the static program, what it says about itself, and texts of the checkout.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::dist::tree::Tree;
+use crate::process::output;
+use crate::workspace::Workspace;
+
+/// The version of the workspace, which this program has as well.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// What is released.
+#[derive(Clone, Debug)]
+pub(crate) struct Release {
+    /// With `-dirty` if the checkout has changes that are in no commit.
+    pub(crate) commit: String,
+    /// When the commit was made, in seconds of the epoch: the time of everything in packages.
+    pub(crate) time: u64,
+    /// The same as text.
+    pub(crate) date: String,
+    /// Where the packages will lie, without a slash at the end.
+    pub(crate) url: String,
+}
+
+impl Release {
+    pub(crate) fn of(workspace: &Workspace, url: String) -> Self {
+        let git = |arguments: &[&str]| {
+            let mut command = Command::new("git");
+            command.args(arguments).current_dir(&workspace.root).env("TZ", "UTC");
+            output(&mut command).ok().map(|text| text.trim().to_owned())
+        };
+        let changed = git(&["status", "--porcelain", "--untracked-files=no"]).is_some_and(|text| !text.is_empty());
+        let commit = git(&["rev-parse", "--short=12", "HEAD"]).unwrap_or_else(|| "unknown".to_owned());
+        let time = git(&["log", "-1", "--format=%ct"]).and_then(|text| text.parse().ok());
+        let date = git(&["log", "-1", "--date=format-local:%Y-%m-%dT%H:%M:%SZ", "--format=%cd"]);
+        Self {
+            commit: if changed { format!("{commit}-dirty") } else { commit },
+            time: time.unwrap_or_default(),
+            date: date.unwrap_or_else(|| "1970-01-01T00:00:00Z".to_owned()),
+            url,
+        }
+    }
+}
+
+/// What packages are made of.
+pub(crate) struct Contents {
+    pub(crate) release: Release,
+    pub(crate) program: Vec<u8>,
+    /// The manual pages: names and texts.
+    pub(crate) pages: Vec<(String, Vec<u8>)>,
+    pub(crate) bash: Vec<u8>,
+    pub(crate) zsh: Vec<u8>,
+    pub(crate) fish: Vec<u8>,
+    pub(crate) unit: String,
+    pub(crate) compose: String,
+    pub(crate) readme: String,
+    pub(crate) changelog: String,
+    pub(crate) license: String,
+    pub(crate) notice: String,
+    /// The libraries in the program and their licenses.
+    pub(crate) libraries: String,
+}
+
+impl Contents {
+    /// Asks the program for what it tells of itself, and reads the rest.
+    pub(crate) fn gather(workspace: &Workspace, release: Release, program: &Path) -> Result<Self> {
+        let read = |path: &str| {
+            fs::read_to_string(workspace.root.join(path)).with_context(|| format!("{path} cannot be read"))
+        };
+        let bytes = fs::read(program).with_context(|| format!("{} cannot be read", program.display()))?;
+        needs_nothing(&bytes).with_context(|| format!("{} cannot be packed", program.display()))?;
+        let asked = |arguments: &[&str]| output(Command::new(program).args(arguments).env_remove("SETTEE_DATA"));
+        let said = asked(&["--version"])?;
+        ensure!(
+            said.starts_with(&format!("settee {VERSION}\n")),
+            "this is not the program of version {VERSION}: {said}"
+        );
+        Ok(Self {
+            program: bytes,
+            pages: pages(workspace, program)?,
+            bash: asked(&["completions", "bash"])?.into_bytes(),
+            zsh: asked(&["completions", "zsh"])?.into_bytes(),
+            fish: asked(&["completions", "fish"])?.into_bytes(),
+            unit: read("packaging/settee.service")?,
+            compose: read("packaging/compose.yaml")?,
+            readme: read("README.md")?,
+            changelog: read("CHANGELOG.md")?,
+            license: read("LICENSE")?,
+            notice: read("NOTICE")?,
+            libraries: libraries(workspace)?,
+            release,
+        })
+    }
+
+    /// The texts that the license asks for, in a folder.
+    pub(crate) fn legal(&self, tree: &mut Tree, folder: &str) {
+        tree.file(&format!("{folder}/LICENSE"), self.license.as_str());
+        tree.file(&format!("{folder}/NOTICE"), self.notice.as_str());
+        tree.file(&format!("{folder}/LIBRARIES"), self.libraries.as_str());
+    }
+}
+
+fn pages(workspace: &Workspace, program: &Path) -> Result<Vec<(String, Vec<u8>)>> {
+    let folder = workspace.scratch("man");
+    let written = output(Command::new(program).arg("man").arg(&folder).env_remove("SETTEE_DATA"));
+    let read = written.and_then(|paths| {
+        let mut pages = Vec::new();
+        for path in paths.lines().map(PathBuf::from) {
+            let name = path.file_name().context("a page has no name")?.to_string_lossy().into_owned();
+            pages.push((name, fs::read(&path).with_context(|| format!("{} cannot be read", path.display()))?));
+        }
+        Ok(pages)
+    });
+    // What is left is removed with the machine's other temporary files.
+    let _ = fs::remove_dir_all(&folder);
+    read
+}
+
+/// The libraries that are linked in: name, version, license, place of the sources.
+fn libraries(workspace: &Workspace) -> Result<String> {
+    let mut tree = workspace.cargo(&["tree", "--quiet", "--locked", "--package", "settee-server", "--edges", "normal"]);
+    tree.args(["--prefix", "none", "--format", "{p} | {l} | {r}"]);
+    let printed = output(&mut tree)?;
+    let mut lines: Vec<&str> = printed.lines().filter_map(library).collect();
+    lines.sort_unstable();
+    lines.dedup();
+    Ok(format!(
+        "The program settee contains these libraries: name and version, license, sources. glibc (LGPL-2.1-or-later) and\n\
+         libstdc++ (GPL-3.0 with the GCC Runtime Library Exception) are linked in as well.\n\n{}\n",
+        lines.join("\n")
+    ))
+}
+
+/// A line of `cargo tree`, unless it is of this workspace or came before.
+fn library(line: &str) -> Option<&str> {
+    let line = line.strip_suffix(" (*)").unwrap_or(line);
+    (!line.is_empty() && !line.contains("(/")).then_some(line)
+}
+
+/// Refuses programs that would not run on every x86-64 Linux: of another machine, or such that ask for a loader.
+fn needs_nothing(program: &[u8]) -> Result<()> {
+    const X86_64: u64 = 62;
+    /// The segment that names the loader of shared libraries.
+    const INTERPRETER: u64 = 3;
+    let number = |at: usize, length: usize| {
+        let bytes = program.get(at..at + length).context("the program is cut off")?;
+        Ok::<u64, anyhow::Error>(bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
+    };
+    ensure!(program.starts_with(b"\x7fELF\x02\x01"), "it is no program for 64-bit Linux");
+    ensure!(number(18, 2)? == X86_64, "it is not for x86-64");
+    let (segments, size, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
+    for index in 0..count {
+        let at = usize::try_from(segments + index * size).context("the program is cut off")?;
+        ensure!(number(at, 4)? != INTERPRETER, "it needs shared libraries: make it with packaging/static.sh");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The head of a program with segments of these kinds.
+    fn program(machine: u8, segments: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0; 64];
+        bytes[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        bytes[18] = machine;
+        bytes[32] = 64;
+        bytes[54] = 56;
+        bytes[56] = u8::try_from(segments.len()).expect("few segments");
+        for kind in segments {
+            bytes.push(*kind);
+            bytes.extend([0; 55]);
+        }
+        bytes
+    }
+
+    #[test]
+    fn only_static_programs_are_packed() {
+        let cases: [(&[u8], Option<&str>); 5] = [
+            (b"#!/bin/sh", Some("no program")),
+            (&program(62, &[1, 1, 6]), None),
+            (&program(62, &[1, 3]), Some("shared libraries")),
+            (&program(183, &[1]), Some("x86-64")),
+            (&program(62, &[1, 1])[..100], Some("cut off")),
+        ];
+        for (program, expected) in cases {
+            let told = needs_nothing(program).err().map(|error| error.to_string());
+            assert_eq!(told.is_some(), expected.is_some(), "{told:?}");
+            assert!(told.unwrap_or_default().contains(expected.unwrap_or_default()), "{expected:?}");
+        }
+    }
+
+    #[test]
+    fn libraries_are_those_of_others() {
+        let cases = [
+            (
+                "anyhow v1.0.104 | MIT OR Apache-2.0 | https://x",
+                Some("anyhow v1.0.104 | MIT OR Apache-2.0 | https://x"),
+            ),
+            ("anyhow v1.0.104 | MIT |  (*)", Some("anyhow v1.0.104 | MIT | ")),
+            ("settee-model v0.1.0 (/src/crates/model) | Apache-2.0 | ", None),
+            ("", None),
+        ];
+        for (line, expected) in cases {
+            assert_eq!(library(line), expected, "{line}");
+        }
+    }
+}

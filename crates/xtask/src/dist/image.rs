@@ -1,0 +1,133 @@
+//! The image for containers: an OCI layout of one layer that holds the program, its user and its data directory, made
+//! without a container engine. As a tar file it is what `docker load`, `podman load` and `skopeo` take.
+
+use anyhow::Result;
+
+use crate::dist::contents::{Contents, VERSION};
+use crate::dist::text::{quoted, sha256};
+use crate::dist::tree::{Owner, Tree, gzip};
+
+/// The user in the image, and the group.
+const USER: u64 = 5984;
+
+/// The file's name.
+pub(crate) fn name() -> String {
+    format!("settee-{VERSION}-image.tar")
+}
+
+pub(crate) fn make(contents: &Contents) -> Result<Vec<u8>> {
+    layout(contents)?.tar(contents.release.time)
+}
+
+/// What is in the container.
+fn root(contents: &Contents) -> Tree {
+    let mut tree = Tree::default();
+    tree.program("usr/bin/settee", contents.program.as_slice());
+    tree.file("etc/passwd", format!("root:x:0:0::/:/\nsettee:x:{USER}:{USER}::/data:/\n"));
+    tree.file("etc/group", format!("root:x:0:\nsettee:x:{USER}:\n"));
+    tree.folder("data", 0o700, Owner::User(USER));
+    tree.folder("tmp", 0o1777, Owner::Root);
+    contents.legal(&mut tree, "usr/share/doc/settee");
+    tree
+}
+
+fn layout(contents: &Contents) -> Result<Tree> {
+    let plain = root(contents).tar(contents.release.time)?;
+    let packed = gzip(&plain)?;
+    let config = config(contents, &sha256(&plain)).into_bytes();
+    let manifest = format!(
+        "{{\"schemaVersion\":2,\"mediaType\":\"application/vnd.oci.image.manifest.v1+json\",\"config\":{},\"layers\":[{}]}}",
+        descriptor("application/vnd.oci.image.config.v1+json", &config, ""),
+        descriptor("application/vnd.oci.image.layer.v1.tar+gzip", &packed, "")
+    );
+    let named = format!(
+        ",\"platform\":{{\"architecture\":\"amd64\",\"os\":\"linux\"}},\
+         \"annotations\":{{\"io.containerd.image.name\":\"docker.io/library/settee:{VERSION}\",\
+         \"org.opencontainers.image.ref.name\":\"{VERSION}\"}}"
+    );
+    let index = format!(
+        "{{\"schemaVersion\":2,\"mediaType\":\"application/vnd.oci.image.index.v1+json\",\"manifests\":[{}]}}",
+        descriptor("application/vnd.oci.image.manifest.v1+json", manifest.as_bytes(), &named)
+    );
+    // Older versions of Docker read this and not the index.
+    let older = format!(
+        "[{{\"Config\":\"{}\",\"RepoTags\":[\"settee:{VERSION}\",\"settee:latest\"],\"Layers\":[\"{}\"]}}]",
+        place(&config),
+        place(&packed)
+    );
+    let mut tree = Tree::default();
+    tree.file("oci-layout", "{\"imageLayoutVersion\":\"1.0.0\"}");
+    tree.file("index.json", index);
+    tree.file("manifest.json", older);
+    for blob in [packed, config, manifest.into_bytes()] {
+        tree.file(&place(&blob), blob);
+    }
+    Ok(tree)
+}
+
+fn place(blob: &[u8]) -> String {
+    format!("blobs/sha256/{}", sha256(blob))
+}
+
+fn descriptor(kind: &str, blob: &[u8], more: &str) -> String {
+    format!("{{\"mediaType\":\"{kind}\",\"digest\":\"sha256:{}\",\"size\":{}{more}}}", sha256(blob), blob.len())
+}
+
+/// The same as in packaging/Dockerfile.
+fn config(contents: &Contents, layer: &str) -> String {
+    let date = quoted(&contents.release.date);
+    let commit = quoted(&contents.release.commit);
+    format!(
+        "{{\"created\":{date},\"architecture\":\"amd64\",\"os\":\"linux\",\"config\":{{\
+         \"User\":\"{USER}:{USER}\",\"ExposedPorts\":{{\"5984/tcp\":{{}}}},\
+         \"Env\":[\"PATH=/usr/bin\",\"SETTEE_DATA=/data\",\"SETTEE_CHTTPD__BIND_ADDRESS=0.0.0.0\"],\
+         \"Cmd\":[\"settee\",\"serve\"],\"WorkingDir\":\"/data\",\"Volumes\":{{\"/data\":{{}}}},\
+         \"Healthcheck\":{{\"Test\":[\"CMD\",\"settee\",\"doctor\"],\"Interval\":30000000000,\"StartPeriod\":30000000000}},\
+         \"Labels\":{{\"org.opencontainers.image.title\":\"Settee\",\"org.opencontainers.image.version\":\"{VERSION}\",\
+         \"org.opencontainers.image.revision\":{commit},\"org.opencontainers.image.licenses\":\"Apache-2.0\"}}}},\
+         \"rootfs\":{{\"type\":\"layers\",\"diff_ids\":[\"sha256:{layer}\"]}},\
+         \"history\":[{{\"created\":{date},\"created_by\":\"cargo xtask dist\"}}]}}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dist::samples;
+
+    #[test]
+    fn everything_that_is_named_is_there() -> Result<()> {
+        let tree = layout(&samples::contents())?;
+        let find = |path: &str| tree.files().find(|(found, _, _)| *found == path).map(|(_, _, content)| content);
+        let mut open = vec!["index.json".to_owned()];
+        let mut seen = 0;
+        while let Some(path) = open.pop() {
+            let content = find(&path).unwrap_or_else(|| panic!("{path} is not there"));
+            seen += 1;
+            let Ok(text) = std::str::from_utf8(content) else { continue };
+            for named in text.split("\"digest\":\"sha256:").skip(1) {
+                open.push(format!("blobs/sha256/{}", &named[..64]));
+            }
+        }
+        // The index, the manifest, the configuration, the layer.
+        assert_eq!(seen, 4);
+        for (path, _, content) in tree.files().filter(|(path, _, _)| path.starts_with("blobs/")) {
+            assert_eq!(path, place(content));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn the_image_is_that_of_the_dockerfile() {
+        let dockerfile = include_str!("../../../../packaging/Dockerfile");
+        let config = config(&samples::contents(), "0");
+        for line in
+            ["ENV SETTEE_DATA=/data SETTEE_CHTTPD__BIND_ADDRESS=0.0.0.0", "CMD [\"settee\", \"serve\"]", "--uid 5984"]
+        {
+            assert!(dockerfile.contains(line), "the Dockerfile says no longer {line}");
+        }
+        for part in ["\"SETTEE_DATA=/data\"", "\"SETTEE_CHTTPD__BIND_ADDRESS=0.0.0.0\"", "\"User\":\"5984:5984\""] {
+            assert!(config.contains(part), "{config}");
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! `cargo xtask dist`: packages of the static program in `dist/` ([`command`]), made without the tools of those who take
+//! them and without the time or the name of who makes them: the same sources give the same bytes.
+//!
+//! It publishes nothing. `--try` installs each package where nothing else is, and runs the README's session with it
+//! ([`trial`]).
+
+mod archive;
+mod contents;
+mod deb;
+mod formula;
+mod image;
+mod npm;
+mod python;
+#[cfg(test)]
+mod samples;
+mod text;
+mod tree;
+mod trial;
+mod zip;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use contents::{Contents, Release, VERSION};
+
+use crate::process;
+use crate::workspace::Workspace;
+
+/// The name of the list of checksums.
+const SUMS: &str = "SHA256SUMS";
+
+/// The name of the file for `docker compose`.
+const COMPOSE: &str = "compose.yaml";
+
+/// What the command line asks for.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Options {
+    attempt: bool,
+    /// Packed instead of one that is built.
+    program: Option<PathBuf>,
+    /// Where the packages will lie.
+    url: Option<String>,
+}
+
+impl Options {
+    pub(crate) fn parse(arguments: &[String]) -> Result<Self> {
+        let mut options = Self::default();
+        let mut rest = arguments.iter();
+        while let Some(name) = rest.next() {
+            if name == "--try" {
+                options.attempt = true;
+                continue;
+            }
+            let value = rest.next().with_context(|| format!("`{name}` is unknown or lacks its value"))?;
+            match name.as_str() {
+                "--program" => options.program = Some(PathBuf::from(value)),
+                "--url" => options.url = Some(value.trim_end_matches('/').to_owned()),
+                _ => bail!("there is no option `{name}`; `cargo xtask help` lists them"),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// A package, or a file beside the packages.
+struct Made {
+    name: String,
+    bytes: Vec<u8>,
+}
+
+/// Makes the packages, and tries them if that is asked for. False if something of that failed.
+pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<bool> {
+    let folder = workspace.root.join("dist");
+    let url = options.url.clone().unwrap_or_else(|| format!("file://{}", folder.display()));
+    let release = Release::of(workspace, url);
+    let program = match &options.program {
+        Some(program) => program.clone(),
+        None => build(workspace, &release)?,
+    };
+    let contents = Contents::gather(workspace, release, &program)?;
+    write(&folder, &all(&contents)?)?;
+    println!("packages of settee {VERSION} ({}) are in {}", contents.release.commit, folder.display());
+    if options.attempt { Ok(trial::run(workspace, &folder)?.closing_line()) } else { Ok(true) }
+}
+
+/// Builds the static program in the build directory that this program came from, where its libraries are compiled already.
+fn build(workspace: &Workspace, release: &Release) -> Result<PathBuf> {
+    let target = workspace.target()?;
+    let program = target.join("static/settee");
+    let mut script = Command::new(workspace.root.join("packaging/static.sh"));
+    script.arg(&program).env("CARGO_TARGET_DIR", &target).env("SETTEE_COMMIT", &release.commit);
+    ensure!(process::run_shown(&mut script)?, "packaging/static.sh failed; its messages above say why");
+    Ok(program)
+}
+
+fn all(contents: &Contents) -> Result<Vec<Made>> {
+    let archive = Made { name: archive::name(), bytes: archive::make(contents)? };
+    let formula = formula::make(&contents.release, &text::sha256(&archive.bytes));
+    let mut made = vec![
+        archive,
+        Made { name: deb::name(), bytes: deb::make(contents)? },
+        Made { name: image::name(), bytes: image::make(contents)? },
+        Made { name: COMPOSE.to_owned(), bytes: contents.compose.clone().into_bytes() },
+        Made { name: python::name(), bytes: python::make(contents)? },
+        Made { name: npm::name(), bytes: npm::make(contents)? },
+        Made { name: formula::NAME.to_owned(), bytes: formula.into_bytes() },
+    ];
+    let sums = made.iter().map(|made| format!("{}  {}\n", text::sha256(&made.bytes), made.name)).collect::<String>();
+    made.push(Made { name: SUMS.to_owned(), bytes: sums.into_bytes() });
+    Ok(made)
+}
+
+fn write(folder: &Path, all: &[Made]) -> Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    for made in all {
+        let path = folder.join(&made.name);
+        fs::write(&path, &made.bytes).with_context(|| format!("cannot write {}", path.display()))?;
+        println!("{:>7.1} MB  {}", made.bytes.len() as f64 / 1e6, made.name);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_has_a_checksum() -> Result<()> {
+        let made = all(&samples::contents())?;
+        let (sums, files) = made.split_last().expect("there are packages");
+        assert_eq!(sums.name, SUMS);
+        let listed = String::from_utf8(sums.bytes.clone())?;
+        let listed: Vec<(&str, &str)> = listed.lines().filter_map(|line| line.split_once("  ")).collect();
+        assert_eq!(listed.len(), files.len());
+        for (made, (sum, name)) in files.iter().zip(listed) {
+            assert_eq!((made.name.as_str(), text::sha256(&made.bytes).as_str()), (name, sum));
+        }
+        let formula = files.iter().find(|made| made.name == formula::NAME).expect("there is a formula");
+        assert!(String::from_utf8_lossy(&formula.bytes).contains(&text::sha256(&files[0].bytes)));
+        Ok(())
+    }
+
+    #[test]
+    fn options_are_read() {
+        let parse = |words: &[&str]| Options::parse(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        let url = Some("https://example.org/a".to_owned());
+        let program = Some(PathBuf::from("settee"));
+        let all = parse(&["--try", "--url", "https://example.org/a/", "--program", "settee"]);
+        assert_eq!(all.ok(), Some(Options { attempt: true, program, url }));
+        assert_eq!(parse(&[]).ok(), Some(Options::default()));
+        for wrong in [&["--url"][..], &["--what", "x"], &["x"]] {
+            assert!(parse(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! Tries every package where nothing else is ([`run`]): a root that holds nothing but the package, an environment of Python
+//! or a folder of npm without anything else. The time is from the package to the server's first answer; then the server runs the
+//! README's session.
+//!
+//! What a machine lacks for a trial is said, and the trial left out: no trial passes that was not made.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::dist::contents::VERSION;
+use crate::dist::text::{member, sha256};
+use crate::dist::{SUMS, archive, deb, formula, image, npm, python};
+use crate::process::{self, output};
+use crate::readme;
+use crate::server::{Access, Server, free_port, stopped_tally};
+use crate::setup;
+use crate::tally::Tally;
+use crate::workspace::Workspace;
+
+/// What a trial needs of the machine besides programs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rights {
+    Any,
+    /// To enter another root.
+    Root,
+}
+
+struct Trial {
+    name: &'static str,
+    rights: Rights,
+    programs: &'static [&'static str],
+    /// Installs the package.
+    install: fn(&Place) -> Result<Installed>,
+    /// Looks at what is left once the server has run.
+    remove: fn(&Place) -> Result<()>,
+}
+
+const TRIALS: &[Trial] = &[
+    Trial { name: "tar.gz", rights: Rights::Root, programs: &["tar", "unshare"], install: tar_gz, remove: nothing },
+    Trial {
+        name: "deb",
+        rights: Rights::Root,
+        programs: &["dpkg", "unshare"],
+        install: install_deb,
+        remove: purge_deb,
+    },
+    Trial {
+        name: "image",
+        rights: Rights::Root,
+        programs: &["tar", "unshare"],
+        install: unpack_image,
+        remove: nothing,
+    },
+    Trial { name: "wheel", rights: Rights::Any, programs: &["python3"], install: pip_install, remove: nothing },
+    Trial { name: "npm", rights: Rights::Any, programs: &["npm", "npx"], install: npm_install, remove: nothing },
+    Trial { name: "formula", rights: Rights::Any, programs: &["ruby", "tar"], install: brew, remove: nothing },
+];
+
+/// Where a trial is made.
+struct Place {
+    packages: PathBuf,
+    /// Empty at the beginning.
+    folder: PathBuf,
+    root: PathBuf,
+    port: u16,
+}
+
+/// A server that can be started.
+struct Installed {
+    command: Command,
+    access: Access,
+}
+
+/// Compares the checksums, then makes all trials.
+pub(crate) fn run(workspace: &Workspace, packages: &Path) -> Result<Tally> {
+    let mut tally = Tally::one(sums_hold(packages)?);
+    println!("{:<9} {:>18}  README's session", "", "s to first answer");
+    for trial in TRIALS {
+        if let Some(lack) = lack(trial) {
+            println!("{:<9} left out: {lack}", trial.name);
+            continue;
+        }
+        let folder = workspace.scratch(&format!("trial-{}", trial.name));
+        let root = folder.join("root");
+        let place = Place { packages: packages.to_owned(), folder, root, port: free_port()? };
+        tally += attempt(workspace, trial, &place).unwrap_or_else(|error| {
+            println!("{:<9} FAILED: {error:#}", trial.name);
+            Tally::one(false)
+        });
+        // What is left is removed with the machine's other temporary files.
+        let _ = fs::remove_dir_all(&place.folder);
+    }
+    Ok(tally)
+}
+
+fn lack(trial: &Trial) -> Option<String> {
+    if trial.rights == Rights::Root && !setup::is_root() {
+        return Some("it enters another root, which only root may".to_owned());
+    }
+    trial.programs.iter().find(|program| !process::exists(program)).map(|program| format!("{program} is not here"))
+}
+
+fn attempt(workspace: &Workspace, trial: &Trial, place: &Place) -> Result<Tally> {
+    for folder in [&place.root, &place.folder.join("home")] {
+        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    }
+    let began = Instant::now();
+    let mut installed = (trial.install)(place)?;
+    let purpose = format!("trial-{}", trial.name);
+    let data = place.folder.join("data");
+    let mut server = Server::start_prepared(workspace, &purpose, installed.access, &mut installed.command, data)?;
+    output(Command::new("curl").args(["--silent", "--fail"]).arg(server.url()))?;
+    let seconds = began.elapsed().as_secs_f64();
+    let mut tally = readme::against(workspace, "README.md", &server)?;
+    let stopped = server.stop();
+    if let Err(error) = &stopped {
+        println!("    {error:#}");
+    }
+    tally += stopped_tally(&stopped);
+    (trial.remove)(place)?;
+    println!("{:<9} {seconds:>18.2}  {} passed, {} failed", trial.name, tally.passed, tally.failed);
+    if !tally.holds() {
+        process::show_tail(server.log());
+    }
+    Ok(tally)
+}
+
+/// Whether the list of checksums is that of the files.
+fn sums_hold(packages: &Path) -> Result<bool> {
+    let list = fs::read_to_string(packages.join(SUMS)).with_context(|| format!("{SUMS} cannot be read"))?;
+    let mut hold = !list.is_empty();
+    for line in list.lines() {
+        let (sum, name) = line.split_once("  ").with_context(|| format!("{SUMS} has the line {line}"))?;
+        let found = fs::read(packages.join(name)).with_context(|| format!("{name} cannot be read"))?;
+        if sha256(&found) != sum {
+            println!("    {name} is not what {SUMS} says");
+            hold = false;
+        }
+    }
+    Ok(hold)
+}
+
+impl Place {
+    /// A program whose home is empty, so that no configuration of this machine's users takes part.
+    fn call(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.env("HOME", self.folder.join("home")).current_dir(&self.folder);
+        command
+    }
+
+    /// `program` in a root of its own that has nothing but a package, `/proc` and `/dev`, as `user`.
+    fn within(&self, root: &Path, user: &str, program: &str) -> Result<Command> {
+        for folder in ["proc", "dev"] {
+            fs::create_dir_all(root.join(folder)).with_context(|| format!("cannot make /{folder}"))?;
+        }
+        let script = "mount --rbind /proc \"$0/proc\" && mount --rbind /dev \"$0/dev\" && user=$1 && shift && \
+                      exec chroot --userspec=\"$user\" \"$0\" \"$@\"";
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation", "private", "sh", "-c", script]).arg(root).arg(user).arg(program);
+        Ok(command)
+    }
+
+    /// `settee serve` as all trials but the image's have it.
+    fn serve(&self, mut command: Command, data: &str) -> Installed {
+        command.args(["serve", "--bind", "127.0.0.1", "--port", &self.port.to_string(), "--data", data]);
+        Installed { command, access: Access::Party }
+    }
+
+    /// The same outside of any root, after a look at the version.
+    fn serve_here(&self, program: &Path) -> Result<Installed> {
+        let said = output(self.call(&program.display().to_string()).arg("--version"))?;
+        ensure!(said.starts_with(&format!("settee {VERSION}\n")), "the program says {said}");
+        let mut command = self.call(&program.display().to_string());
+        command.env_remove("SETTEE_DATA");
+        Ok(self.serve(command, &self.folder.join("data").display().to_string()))
+    }
+}
+
+fn nothing(_: &Place) -> Result<()> {
+    Ok(())
+}
+
+fn tar_gz(place: &Place) -> Result<Installed> {
+    output(place.call("tar").arg("--extract").arg("--file").arg(place.packages.join(archive::name())))?;
+    let root = place.folder.join(archive::folder());
+    Ok(place.serve(place.within(&root, "0:0", "/bin/settee")?, "/data"))
+}
+
+/// `dpkg` for a root that it does not enter: there is no shell in it.
+fn dpkg(place: &Place) -> Command {
+    let mut command = place.call("dpkg");
+    command.arg(format!("--root={}", place.root.display()));
+    // The system in that root has no package, and so no useradd.
+    command.args(["--force-script-chrootless", "--force-depends"]);
+    command
+}
+
+fn install_deb(place: &Place) -> Result<Installed> {
+    for folder in ["var/lib/dpkg/info", "var/lib/dpkg/updates", "var/log"] {
+        fs::create_dir_all(place.root.join(folder)).with_context(|| format!("cannot make {folder}"))?;
+    }
+    fs::write(place.root.join("var/lib/dpkg/status"), "").context("cannot write the status of dpkg")?;
+    output(dpkg(place).arg("--install").arg(place.packages.join(deb::name())))?;
+    let users = fs::read_to_string(place.root.join("etc/passwd")).context("the package made no user")?;
+    let user = users.lines().find_map(|line| line.strip_prefix("settee:")).context("the package made no user")?;
+    let numbers: Vec<&str> = user.split(':').skip(1).take(2).collect();
+    let unit =
+        fs::read_to_string(place.root.join("usr/lib/systemd/system/settee.service")).context("there is no unit")?;
+    ensure!(
+        unit.contains("ExecStart=/usr/bin/settee serve --data /var/lib/settee\n"),
+        "the unit is another one: {unit}"
+    );
+    Ok(place.serve(place.within(&place.root, &numbers.join(":"), "/usr/bin/settee")?, "/var/lib/settee"))
+}
+
+/// The program goes, the data stay.
+fn purge_deb(place: &Place) -> Result<()> {
+    output(dpkg(place).args(["--purge", "settee"]))?;
+    ensure!(!place.root.join("usr/bin/settee").exists(), "the program is still there after a purge");
+    ensure!(place.root.join("var/lib/settee/version").exists(), "the data went with the package");
+    Ok(())
+}
+
+/// Does what an engine does with an image: from the index to the layers, each compared with its checksum.
+fn unpack_image(place: &Place) -> Result<Installed> {
+    let layout = place.folder.join("layout");
+    fs::create_dir_all(&layout).context("cannot make a folder")?;
+    output(
+        place
+            .call("tar")
+            .arg("--extract")
+            .arg("--directory")
+            .arg(&layout)
+            .arg("--file")
+            .arg(place.packages.join(image::name())),
+    )?;
+    let read = |path: &str| fs::read(layout.join(path)).with_context(|| format!("{path} is not in the image"));
+    let text = |path: &str| Ok::<_, anyhow::Error>(String::from_utf8_lossy(&read(path)?).into_owned());
+    let blob = |digest: &str| {
+        let path = format!("blobs/{}", digest.replace(':', "/"));
+        ensure!(format!("sha256:{}", sha256(&read(&path)?)) == digest, "{path} is not what its name says");
+        Ok(path)
+    };
+    let index = text("index.json")?;
+    let manifest = text(&blob(member(&index, "digest").context("the index names no manifest")?)?)?;
+    let (head, layers) = manifest.split_once("\"layers\":").context("the manifest has no layers")?;
+    let config = text(&blob(member(head, "digest").context("the manifest names no configuration")?)?)?;
+    for layer in layers.split("\"digest\":\"").skip(1).filter_map(|rest| rest.split('"').next()) {
+        let path = layout.join(blob(layer)?);
+        output(
+            place
+                .call("tar")
+                .args(["--extract", "--same-owner", "--directory"])
+                .arg(&place.root)
+                .arg("--file")
+                .arg(path),
+        )?;
+    }
+    let user = member(&config, "User").context("the configuration names no user")?;
+    let (_, variables) = config.split_once("\"Env\":[").context("the configuration has no environment")?;
+    let (variables, _) = variables.split_once(']').context("the configuration is cut off")?;
+    let mut command = place.within(&place.root, user, "/usr/bin/settee")?;
+    command.args(["serve", "--port", &place.port.to_string()]);
+    for (name, value) in variables.split(',').filter_map(|variable| variable.trim_matches('"').split_once('=')) {
+        // The way to the programs that enter the root is another one.
+        if name != "PATH" {
+            command.env(name, value);
+        }
+    }
+    Ok(Installed { command, access: Access::Admin })
+}
+
+fn pip_install(place: &Place) -> Result<Installed> {
+    let environment = place.folder.join("environment");
+    output(place.call("python3").args(["-m", "venv"]).arg(&environment))?;
+    let program = |name: &str| environment.join("bin").join(name);
+    let mut pip = place.call(&program("pip").display().to_string());
+    pip.args(["install", "--quiet", "--no-index", "--disable-pip-version-check"])
+        .arg(place.packages.join(python::name()));
+    output(&mut pip)?;
+    let said = output(place.call(&program("python").display().to_string()).args(["-m", "settee", "-V"]))?;
+    ensure!(said == format!("settee {VERSION}\n"), "python -m settee says {said}");
+    place.serve_here(&program("settee"))
+}
+
+fn npm_install(place: &Place) -> Result<Installed> {
+    let package = place.packages.join(npm::name());
+    let mut npm = place.call("npm");
+    npm.args(["install", "--offline", "--no-audit", "--no-fund", "--silent", "--prefix"])
+        .arg(place.folder.join("prefix"));
+    output(npm.arg(&package))?;
+    let mut npx = place.call("npx");
+    npx.args(["--offline", "--yes"]).arg(format!("--package={}", package.display())).args(["--", "settee", "-V"]);
+    let said = output(&mut npx)?;
+    ensure!(said == format!("settee {VERSION}\n"), "npx settee says {said}");
+    place.serve_here(&place.folder.join("prefix/node_modules/.bin/settee"))
+}
+
+/// Ruby reads the formula, and a few lines play the part of Homebrew.
+fn brew(place: &Place) -> Result<Installed> {
+    let player = place.folder.join("brew.rb");
+    fs::write(&player, include_str!("brew.rb")).context("cannot write a script")?;
+    let prefix = place.folder.join("prefix");
+    output(place.call("ruby").arg(&player).arg(place.packages.join(formula::NAME)).arg(&place.packages).arg(&prefix))?;
+    place.serve_here(&prefix.join("bin/settee"))
+}
