@@ -17,7 +17,7 @@ setup: ## Check for (and as root on Debian or Ubuntu install) what the build nee
 	@$(XTASK) setup
 
 run: setup ## Build and start a server: PORT (5984) on loopback, its data in DATA (./data)
-	$(CARGO) run --release --package settee-server -- serve --data $(DATA) --port $(PORT)
+	@$(XTASK) run --data $(DATA) --port $(PORT)
 
 dist: setup ## Make packages in dist/; ARGS=--try installs each in an empty place and tries it
 	@$(XTASK) dist $(ARGS)

@@ -12,6 +12,7 @@ mod console;
 mod dist;
 mod process;
 mod readme;
+mod run;
 mod server;
 mod setup;
 mod tally;
@@ -49,6 +50,9 @@ cargo xtask COMMAND
                   --try        installs each in an empty place and runs the README's session
                   --program P  packs this static program and builds none
                   --url URL    where the packages will lie, for the formula
+  run           builds and starts a server, or a package of this version that is at hand
+                  --data D     the data directory (./data)
+                  --port N     the port (5984)
   setup         checks for what the build needs, and installs it where that is possible
 ";
 
@@ -81,6 +85,7 @@ fn run(command: &str, arguments: &[String]) -> Result<bool> {
             return Ok(attack::run(&workspace, &options)?.closing_line());
         }
         "dist" => return dist::command(&workspace, &dist::Options::parse(arguments)?),
+        "run" => return run::command(&workspace, &run::Options::parse(arguments)?),
         "test" => return ci::test(&workspace, arguments),
         "bench" => return ci::bench(&workspace, arguments),
         _ => {}

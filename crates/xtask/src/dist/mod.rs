@@ -34,6 +34,11 @@ const SUMS: &str = "SHA256SUMS";
 /// The name of the file for `docker compose`.
 const COMPOSE: &str = "compose.yaml";
 
+/// The name of the `tar.gz`, for those who look whether there is one.
+pub(crate) fn archive_name() -> String {
+    archive::name()
+}
+
 /// What the command line asks for.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {

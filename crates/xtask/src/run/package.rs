@@ -1,0 +1,120 @@
+//! A package of the version of this checkout that is at hand ([`at_hand`]): one that `make dist` has made, or that is
+//! installed. Nothing is downloaded.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::dist;
+use crate::workspace::Workspace;
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// A program that need not be built.
+pub(super) struct Package {
+    pub(super) program: PathBuf,
+    /// Where it was found.
+    found: PathBuf,
+    /// What it was made of, if it says so.
+    commit: Option<String>,
+    /// What the checkout is at.
+    here: Option<String>,
+}
+
+impl Package {
+    /// What is said about it.
+    pub(super) fn offer(&self) -> String {
+        let found = self.found.display();
+        match (&self.commit, &self.here) {
+            (Some(commit), Some(here)) if commit == here => {
+                format!("{found} holds Settee {VERSION} of this very commit, {commit}.")
+            }
+            (Some(commit), Some(here)) => {
+                format!("{found} holds Settee {VERSION}, of commit {commit}; this checkout is at {here}.")
+            }
+            _ => format!("{found} holds Settee {VERSION}."),
+        }
+    }
+}
+
+/// The first that is found: of `dist/`, then of the path.
+pub(super) fn at_hand(workspace: &Workspace) -> Option<Package> {
+    let archive = workspace.root.join("dist").join(dist::archive_name());
+    let unpacked = archive.is_file().then(|| unpack(workspace, &archive)).flatten();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let installed =
+        std::env::split_paths(&path).map(|folder| folder.join("settee")).map(|program| (program.clone(), program));
+    let (found, program, version) = unpacked
+        .map(|program| (archive, program))
+        .into_iter()
+        .chain(installed)
+        .filter(|(_, program)| program.is_file())
+        .find_map(|(found, program)| Some((found, program.clone(), asked(&program)?)))?;
+    Some(Package { program, found, commit: commit(&version), here: here(workspace) })
+}
+
+/// What a program of this version says about itself; `None` of any other.
+fn asked(program: &Path) -> Option<String> {
+    let output = Command::new(program).arg("--version").output().ok()?;
+    let said = String::from_utf8(output.stdout).ok()?;
+    said.starts_with(&format!("settee {VERSION}\n")).then_some(said)
+}
+
+fn commit(version: &str) -> Option<String> {
+    let commit = version.lines().find_map(|line| line.strip_prefix("commit: "))?;
+    (commit != "unknown").then(|| commit.to_owned())
+}
+
+fn here(workspace: &Workspace) -> Option<String> {
+    let mut git = Command::new("git");
+    let output = git.args(["rev-parse", "--short=12", "HEAD"]).current_dir(&workspace.root).output().ok()?;
+    let commit = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| commit.trim().to_owned())
+}
+
+/// The program of an archive, beside what is built.
+fn unpack(workspace: &Workspace, archive: &Path) -> Option<PathBuf> {
+    let folder = workspace.packages("settee");
+    fs::create_dir_all(&folder).ok()?;
+    let mut tar = Command::new("tar");
+    tar.args(["--extract", "--gzip", "--strip-components=1", "--directory"]).arg(&folder).arg("--file").arg(archive);
+    let output = tar.output().ok()?;
+    output.status.success().then(|| folder.join("bin/settee"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_offer_says_of_which_commit() {
+        let cases = [
+            (Some("a"), Some("a"), "of this very commit, a."),
+            (Some("a"), Some("b"), "of commit a; this checkout is at b."),
+            (None, Some("b"), VERSION),
+            (Some("a"), None, VERSION),
+        ];
+        for (commit, here, expected) in cases {
+            let package = Package {
+                program: PathBuf::new(),
+                found: PathBuf::from("/p"),
+                commit: commit.map(str::to_owned),
+                here: here.map(str::to_owned),
+            };
+            let offer = package.offer();
+            assert!(offer.starts_with("/p holds Settee ") && offer.contains(expected), "{offer}");
+        }
+    }
+
+    #[test]
+    fn programs_say_their_commit() {
+        let cases = [
+            ("settee 0.1.0\ncommit: 0123\nfeatures: bench\n", Some("0123")),
+            ("settee 0.1.0\ncommit: unknown\n", None),
+            ("settee 0.1.0\n", None),
+        ];
+        for (said, expected) in cases {
+            assert_eq!(commit(said).as_deref(), expected, "{said}");
+        }
+    }
+}
