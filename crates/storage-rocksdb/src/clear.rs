@@ -25,10 +25,14 @@ pub(crate) struct Hidden {
     ranges: Vec<Keyspace>,
 }
 
-/// Deletes all entries of a shard, leaves `state` of it, and syncs that.
-pub(crate) fn hide(database: &Database, shard: Shard, state: &Stored) -> Result<Hidden, rocksdb::Error> {
+/// Deletes all entries of a shard, leaves `state` of it, and syncs that. `batch` is empty but for remarks.
+pub(crate) fn hide(
+    database: &Database,
+    shard: Shard,
+    state: &Stored,
+    mut batch: WriteBatch,
+) -> Result<Hidden, rocksdb::Error> {
     let mut hidden = Hidden { shard, ranges: Vec::new() };
-    let mut batch = WriteBatch::default();
     for space in Keyspace::ALL {
         if delete(&mut batch, database, shard, space)? {
             hidden.ranges.push(space);

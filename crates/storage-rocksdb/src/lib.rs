@@ -12,6 +12,7 @@ mod error;
 pub mod files;
 mod isolate;
 mod keys;
+mod log;
 mod mending;
 pub mod options;
 pub mod raw;
@@ -35,8 +36,8 @@ use rocksdb::checkpoint::Checkpoint;
 use rocksdb::statistics::Ticker;
 use rocksdb::{ColumnFamily, CompactOptions, DBWithThreadMode, FlushOptions, SingleThreaded, WriteBatch, WriteOptions};
 use settee_storage::{
-    Batch, CommitToken, Durability, Engine, Keyspace, Operation, Outcome, Purpose, Result, Shard, ShardState, Snapshot,
-    StorageError, Version,
+    Batch, CommitLog, CommitToken, Durability, Engine, Keyspace, Operation, Outcome, Purpose, Result, Shard,
+    ShardState, Snapshot, StorageError, Version,
 };
 
 use clear::hide;
@@ -44,7 +45,7 @@ use damage::Hole;
 use epoch::Epoch;
 use error::{is_failed_sync, translate};
 use mending::Mending;
-pub use options::{Options, Tickers};
+pub use options::{Log, Options, Tickers};
 use shards::{Slot, Slots, Stored};
 use snapshot::RocksSnapshot;
 use space::Space;
@@ -83,6 +84,10 @@ pub struct RocksEngine {
     written: AtomicU64,
     /// The number of commits that were answered when they were on disk.
     synced: AtomicU64,
+    /// How often the store was opened.
+    openings: AtomicU64,
+    /// The time of the youngest commit, if the log is kept.
+    stamped_us: AtomicU64,
     /// Why nothing is written until the process ends.
     poisoned: OnceLock<String>,
     /// Why nothing is written until the store is opened again.
@@ -116,6 +121,9 @@ impl RocksEngine {
         let space = Space::new(path.ancestors().find(|above| above.is_dir()).unwrap_or(path), options);
         space.look();
         current::heal(path).map_err(|error| StorageError::Io(error.to_string()))?;
+        if matches!(options.log, Log::Discarded) {
+            log::forget(path);
+        }
         match isolate::open(path, options, None) {
             Err(error @ StorageError::Full(_)) => {
                 space.give_up_reserve();
@@ -146,6 +154,8 @@ impl RocksEngine {
             slots: Slots::default(),
             written: AtomicU64::new(0),
             synced: AtomicU64::new(0),
+            openings: AtomicU64::new(1),
+            stamped_us: AtomicU64::new(0),
             poisoned: OnceLock::new(),
             healing: Mutex::default(),
             mending,
@@ -215,6 +225,7 @@ impl RocksEngine {
         }
         // What was committed is what the log says now.
         self.slots.forget_states();
+        self.openings.fetch_add(1, Ordering::Relaxed);
         let cause = self.mending.fault();
         match isolate::open(&self.path, &self.options, cause.as_ref()) {
             Ok(mut store) => {
@@ -269,6 +280,7 @@ impl RocksEngine {
         let store = self.store()?;
         // Everything that can be done before the lock is taken.
         let mut writes = WriteBatch::with_capacity_bytes(batch.size_bytes() + 32 * (batch.len() + 1));
+        self.stamp(&mut writes);
         let columns = Keyspace::ALL.map(|space| column(&store.database, space));
         let mut stored = Vec::new();
         for operation in batch.operations() {
@@ -453,7 +465,9 @@ impl Engine for RocksEngine {
             before => before?.clone(),
         };
         let dropped = before.dropped();
-        let hidden = hide(&store.database, shard, &dropped).map_err(|error| self.failed(error))?;
+        let mut writes = WriteBatch::default();
+        self.stamp(&mut writes);
+        let hidden = hide(&store.database, shard, &dropped, writes).map_err(|error| self.failed(error))?;
         *slot = Slot { state: Some(dropped), ..Slot::default() };
         self.slots.forget(shard);
         store.dropped(shard)?;
@@ -509,6 +523,10 @@ impl Engine for RocksEngine {
             Some(holes) => holes.save(directory).map_err(|error| StorageError::Io(error.to_string())),
             None => Ok(()),
         }
+    }
+
+    fn log(&self) -> Option<&dyn CommitLog> {
+        Some(self)
     }
 
     fn damage(&self) -> Option<String> {

@@ -38,6 +38,22 @@ pub struct Options {
     pub free_min_bytes: u64,
     /// A file that is kept for its room alone, and given up when there is less than that: its path and its length.
     pub reserve: Option<(PathBuf, u64)>,
+    /// Whether the log is kept for those who copy it.
+    pub log: Log,
+}
+
+/// What becomes of the log of commits.
+#[derive(Clone, Copy, Debug)]
+pub enum Log {
+    /// It goes when what is in it has been written elsewhere.
+    Discarded,
+    /// It is kept for some time longer, and each commit has its time.
+    Kept {
+        /// The time in microseconds of the Unix epoch.
+        clock_us: fn() -> u64,
+        /// For how many seconds.
+        seconds: u64,
+    },
 }
 
 impl Options {
@@ -74,6 +90,7 @@ impl Default for Options {
             tickers: Tickers::Off,
             free_min_bytes: 0,
             reserve: None,
+            log: Log::Discarded,
         }
     }
 }
@@ -155,6 +172,10 @@ fn database(options: &Options, buffers: &WriteBufferManager) -> rocksdb::Options
     database.set_stats_persist_period_sec(0);
     // The manifest is written anew from this size on; the default of 1 GB would be read at every start.
     database.set_max_manifest_file_size(16 * MIB);
+    if let Log::Kept { seconds, .. } = options.log {
+        // Files of the log that are not needed any more move to a directory of their own for so long.
+        database.set_wal_ttl_seconds(seconds);
+    }
     if options.tickers == Tickers::On {
         database.enable_statistics();
     }

@@ -11,6 +11,7 @@ pub mod conformance;
 pub mod counting;
 pub mod durable;
 pub mod faulty;
+mod log;
 pub mod memory;
 mod read;
 pub mod tally;
@@ -21,6 +22,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use batch::{Batch, Operation, Purpose};
+pub use log::{CommitLog, LogPosition, LogRead, LogRecord};
 pub use read::{Page, PageRange, Reply, Request};
 
 /// A kind of entry. Engines may store and tune each kind apart from the others.
@@ -274,6 +276,11 @@ pub trait Engine: Send + Sync + 'static {
     /// # Errors
     /// When the copy is not complete.
     fn checkpoint(&self, directory: &Path) -> Result<()>;
+
+    /// The log of commits, of an engine that keeps one for others.
+    fn log(&self) -> Option<&dyn CommitLog> {
+        None
+    }
 
     /// The stored data that is known to be damaged, in words. Everything else is served.
     fn damage(&self) -> Option<String> {

@@ -20,39 +20,69 @@ pub(super) struct Writes {
     pub(super) writes: Vec<Write>,
 }
 
+/// One thing that a record holds.
+enum Part<'a> {
+    Write(u32, Kind, &'a [u8], &'a [u8]),
+    /// A remark, which is no write.
+    Remark(&'a [u8]),
+    /// The end of a batch, and the like.
+    Mark,
+}
+
+/// The first sequence number of a record, and the count of its writes.
+fn head(bytes: &mut Bytes<'_>) -> Option<(u64, u32)> {
+    Some((bytes.fixed64()?, bytes.fixed32()?))
+}
+
+/// `None`: something that is not written here.
+fn part<'a>(bytes: &mut Bytes<'a>) -> Option<Part<'a>> {
+    let tag = bytes.byte()?;
+    let column = match tag {
+        0x4 | 0x5 | 0x8 | 0xe => u32::try_from(bytes.varint()?).ok()?,
+        _ => 0,
+    };
+    let kind = match tag {
+        0x0 | 0x4 | 0x7 | 0x8 => Kind::Deletion,
+        0x1 | 0x5 => Kind::Value,
+        0xe | 0xf => Kind::RangeDeletion,
+        0x3 => return Some(Part::Remark(bytes.prefixed()?)),
+        0xd => return Some(Part::Mark),
+        _ => return None,
+    };
+    let key = bytes.prefixed()?;
+    let value = match kind {
+        Kind::Value | Kind::RangeDeletion => bytes.prefixed()?,
+        Kind::Deletion | Kind::Blob => &[],
+    };
+    Some(Part::Write(column, kind, key, value))
+}
+
+/// The count of writes in a record, and its remarks. `None`: it holds something that is not written here.
+pub(crate) fn remarks(record: &[u8]) -> Option<(u32, Vec<&[u8]>)> {
+    let mut bytes = Bytes(record);
+    let (_, count) = head(&mut bytes)?;
+    let (mut found, mut remarks) = (0, Vec::new());
+    while !bytes.is_empty() {
+        match part(&mut bytes)? {
+            Part::Write(..) => found += 1,
+            Part::Remark(remark) => remarks.push(remark),
+            Part::Mark => {}
+        }
+    }
+    (found == count).then_some((count, remarks))
+}
+
 impl Writes {
     /// `None`: the record holds something that is not written here.
     pub(super) fn decode(record: &[u8]) -> Option<Self> {
         let mut bytes = Bytes(record);
-        let first = bytes.fixed64()?;
-        let count = bytes.fixed32()?;
+        let (first, count) = head(&mut bytes)?;
         let (mut seq, mut writes) = (first, Vec::with_capacity(count.min(1 << 16) as usize));
         while !bytes.is_empty() {
-            let tag = bytes.byte()?;
-            let column = match tag {
-                0x4 | 0x5 | 0x8 | 0xe => u32::try_from(bytes.varint()?).ok()?,
-                _ => 0,
-            };
-            let kind = match tag {
-                0x0 | 0x4 => Kind::Deletion,
-                0x1 | 0x5 => Kind::Value,
-                0x7 | 0x8 => Kind::Deletion,
-                0xe | 0xf => Kind::RangeDeletion,
-                // A remark, which is no write.
-                0x3 => {
-                    bytes.prefixed()?;
-                    continue;
-                }
-                0xd => continue,
-                _ => return None,
-            };
-            let key = bytes.prefixed()?.to_vec();
-            let value = match kind {
-                Kind::Value | Kind::RangeDeletion => bytes.prefixed()?.to_vec(),
-                Kind::Deletion | Kind::Blob => Vec::new(),
-            };
-            writes.push(Write { column, entry: Entry { key, seq, kind, value } });
-            seq += 1;
+            if let Part::Write(column, kind, key, value) = part(&mut bytes)? {
+                writes.push(Write { column, entry: Entry { key: key.to_vec(), seq, kind, value: value.to_vec() } });
+                seq += 1;
+            }
         }
         (seq - first == u64::from(count)).then_some(Self { first, end: seq, writes })
     }

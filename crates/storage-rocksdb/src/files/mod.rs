@@ -6,7 +6,7 @@
 //! blob files, [`log`] logs of writes ([`batch`]) and the [`manifest`]. Nothing here writes into a store that exists, but for
 //! [`repair`], which makes one without the damaged parts of sorted files.
 
-mod batch;
+pub(crate) mod batch;
 mod blob;
 mod block;
 mod bytes;

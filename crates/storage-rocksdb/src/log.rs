@@ -1,0 +1,239 @@
+//! The log of commits for those who copy it: RocksDB's own, in which each commit has a remark with its time. Such a remark takes
+//! twelve bytes of the log, and none of anything else.
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use rocksdb::WriteBatch;
+use settee_storage::{CommitLog, LogPosition, LogRead, LogRecord, Result, StorageError};
+
+use crate::error::translate;
+use crate::files::batch::remarks;
+use crate::options::Log;
+use crate::{RocksEngine, isolate};
+
+/// The first byte of a remark that is a time.
+const TIME: u8 = b't';
+
+fn remark(time_us: u64) -> [u8; 9] {
+    let mut bytes = [TIME; 9];
+    bytes[1..].copy_from_slice(&time_us.to_be_bytes());
+    bytes
+}
+
+fn time(remark: &[u8]) -> Option<u64> {
+    let (kind, time) = remark.split_first()?;
+    Some(u64::from_be_bytes(time.try_into().ok()?)).filter(|_| *kind == TIME)
+}
+
+/// Removes what was kept for others, of which nobody reads anything any more.
+pub(crate) fn forget(store: &Path) {
+    // What cannot be removed costs space only, and is tried again with the next start.
+    let _ = fs::remove_dir_all(store.join("archive"));
+}
+
+impl RocksEngine {
+    /// Notes the time in a batch that is to be written, before anything else in it. Times never go back, whatever the clock does:
+    /// who commits after another one has a time that is not before the other's.
+    pub(crate) fn stamp(&self, writes: &mut WriteBatch) {
+        if let Log::Kept { clock_us, .. } = self.options.log {
+            let now = clock_us();
+            let time = self.stamped_us.fetch_max(now, Ordering::Relaxed).max(now);
+            writes.put_log_data(remark(time));
+        }
+    }
+
+    fn opening(&self) -> u64 {
+        self.openings.load(Ordering::Relaxed)
+    }
+}
+
+impl CommitLog for RocksEngine {
+    fn end(&self) -> Result<LogPosition> {
+        // The opening first: if the store is opened again in between, the position belongs to none.
+        let opening = self.opening();
+        Ok(LogPosition { opening, number: self.store()?.database.latest_sequence_number() })
+    }
+
+    fn read(&self, after: LogPosition, each: &mut dyn FnMut(LogRecord<'_>) -> ControlFlow<()>) -> Result<LogRead> {
+        let end = self.end()?;
+        if after.opening != end.opening {
+            return Ok(LogRead::Gap);
+        }
+        let mut reached = after;
+        if end.number <= after.number {
+            return Ok(LogRead::Through(reached));
+        }
+        let store = self.store()?;
+        let failed = |error| isolate::without_place(&self.path, translate(error));
+        let mut records = store.database.get_updates_since(after.number).map_err(failed)?;
+        for record in &mut records {
+            let (first, batch) = record.map_err(failed)?;
+            if first != reached.number + 1 {
+                return Ok(LogRead::Gap);
+            }
+            let bytes = batch.data();
+            let corrupt = || StorageError::Corrupt("the log holds something that was not written here".to_owned());
+            let (count, remarks) = remarks(bytes).ok_or_else(corrupt)?;
+            reached.number += u64::from(count);
+            // Commits that were written together were under way at the same time: the youngest was not answered before this.
+            let time_us = remarks.into_iter().filter_map(time).max();
+            if each(LogRecord { end: reached.number, time_us, bytes }).is_break() {
+                return Ok(LogRead::Through(reached));
+            }
+        }
+        // Files that are gone are no error of the iterator's.
+        let is_whole = reached.number >= end.number && self.opening() == after.opening;
+        Ok(if is_whole { LogRead::Through(reached) } else { LogRead::Gap })
+    }
+
+    fn replay(&self, bytes: &[u8]) -> Result<()> {
+        remarks(bytes).ok_or_else(|| StorageError::Corrupt("this is no record of a log".to_owned()))?;
+        let store = self.store()?;
+        self.check_store()?;
+        store.database.write(WriteBatch::from_data(bytes)).map_err(|error| self.failed(error))?;
+        self.slots.forget_states();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use settee_storage::{Batch, CommitToken, Durability, Engine as _, Keyspace, Outcome, Shard};
+
+    use super::*;
+    use crate::Options;
+
+    /// A clock that ticks with each look at it.
+    fn clock_us() -> u64 {
+        static NOW: AtomicU64 = AtomicU64::new(1000);
+        NOW.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn open(path: &Path) -> RocksEngine {
+        RocksEngine::open(path, &Options { log: Log::Kept { clock_us, seconds: 600 }, ..Options::default() }).unwrap()
+    }
+
+    /// Commits an entry, and answers the time after that.
+    fn put(engine: &RocksEngine, shard: u64, key: &str, value: &[u8]) -> u64 {
+        let version = engine.snapshot(Shard(shard)).unwrap().state().unwrap().version;
+        let mut batch = Batch::new();
+        batch.put(Keyspace::Bodies, key.as_bytes(), value);
+        batch.set_head(key.as_bytes());
+        let outcome = engine.commit(Shard(shard), version, CommitToken(1), batch, Durability::Buffered).unwrap();
+        assert!(matches!(outcome, Outcome::Committed(_)));
+        clock_us()
+    }
+
+    /// Position, time and bytes.
+    type Record = (u64, Option<u64>, Vec<u8>);
+
+    fn records(engine: &RocksEngine, after: LogPosition) -> Option<Vec<Record>> {
+        let mut found = Vec::new();
+        let mut each = |record: LogRecord<'_>| {
+            found.push((record.end, record.time_us, record.bytes.to_vec()));
+            ControlFlow::Continue(())
+        };
+        match engine.read(after, &mut each).unwrap() {
+            LogRead::Through(_) => Some(found),
+            LogRead::Gap => None,
+        }
+    }
+
+    fn get(engine: &RocksEngine, shard: u64, key: &str) -> Option<Vec<u8>> {
+        engine.snapshot(Shard(shard)).unwrap().get(Keyspace::Bodies, key.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_copy_is_brought_to_any_moment() {
+        let directory = tempfile::tempdir().unwrap();
+        let engine = open(&directory.path().join("a"));
+        put(&engine, 1, "before", b"0");
+        let position = engine.end().unwrap();
+        put(&engine, 1, "twice", b"1");
+        engine.checkpoint(&directory.path().join("copy")).unwrap();
+        let mut moments = Vec::new();
+        for round in 0..50_u8 {
+            moments.push(put(&engine, u64::from(round % 3), "a", &[round; 100]));
+            // The log goes on in another file.
+            if round % 10 == 0 {
+                put(&engine, 9, "large", &vec![round; 40_000]);
+                engine.checkpoint(&directory.path().join(format!("c{round}"))).unwrap();
+            }
+        }
+        engine.drop_shard(Shard(9)).unwrap();
+        let all = records(&engine, position).unwrap();
+        assert_eq!(all.last().unwrap().0, engine.end().unwrap().number);
+        let times: Vec<u64> = all.iter().filter_map(|(_, time, _)| *time).collect();
+        assert!(times.is_sorted(), "{times:?}");
+        // Reading goes on where it ended.
+        let middle = LogPosition { number: all[10].0, ..position };
+        assert_eq!(records(&engine, middle).unwrap(), all[11..]);
+
+        let copy = open(&directory.path().join("copy"));
+        let mut rest = all.iter().peekable();
+        for (round, moment) in moments.iter().enumerate() {
+            while let Some((_, _, bytes)) = rest.next_if(|(_, time, _)| time.is_none_or(|time| time <= *moment)) {
+                copy.replay(bytes).unwrap();
+            }
+            assert_eq!(get(&copy, round as u64 % 3, "a").unwrap(), [round as u8; 100], "{round}");
+        }
+        assert_eq!(get(&copy, 9, "large").unwrap().len(), 40_000);
+        rest.for_each(|(_, _, bytes)| copy.replay(bytes).unwrap());
+        assert!(copy.snapshot(Shard(9)).unwrap().state().is_err(), "it was dropped");
+        for shard in 0..3 {
+            let (one, other) = (engine.snapshot(Shard(shard)).unwrap(), copy.snapshot(Shard(shard)).unwrap());
+            assert_eq!(one.state().unwrap(), other.state().unwrap());
+            assert_eq!(one.head().unwrap(), other.head().unwrap());
+        }
+        // It goes on as an engine of its own.
+        put(&copy, 1, "new", b"x");
+        assert_eq!(get(&copy, 1, "twice").unwrap(), b"1");
+    }
+
+    #[test]
+    fn what_is_gone_is_a_gap() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a");
+        let engine = open(&path);
+        let position = engine.end().unwrap();
+        put(&engine, 1, "a", b"1");
+        assert_eq!(records(&engine, engine.end().unwrap()), Some(Vec::new()));
+        assert_eq!(records(&engine, LogPosition { opening: 7, ..position }), None);
+        engine.checkpoint(&directory.path().join("copy")).unwrap();
+        put(&engine, 1, "b", b"1");
+        assert_eq!(records(&engine, position).unwrap().len(), 2);
+        assert!(path.join("archive").is_dir());
+        drop(engine);
+        // An engine that does not keep its log has none of what was before.
+        let engine = RocksEngine::open(&path, &Options::default()).unwrap();
+        assert!(!path.join("archive").exists());
+        put(&engine, 1, "c", b"1");
+        engine.checkpoint(&directory.path().join("another")).unwrap();
+        put(&engine, 1, "d", b"1");
+        assert_eq!(records(&engine, LogPosition { number: 0, opening: engine.end().unwrap().opening }), None);
+        assert!(engine.replay(b"nonsense").is_err());
+    }
+
+    #[test]
+    fn times_never_go_back() {
+        fn backwards_us() -> u64 {
+            static NOW: AtomicU64 = AtomicU64::new(1_000_000);
+            NOW.fetch_sub(10, Ordering::Relaxed)
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let options = Options { log: Log::Kept { clock_us: backwards_us, seconds: 600 }, ..Options::default() };
+        let engine = RocksEngine::open(&directory.path().join("a"), &options).unwrap();
+        let position = engine.end().unwrap();
+        for _ in 0..5 {
+            put(&engine, 1, "a", b"1");
+        }
+        let times: Vec<_> = records(&engine, position).unwrap().into_iter().map(|(_, time, _)| time).collect();
+        assert_eq!(times, [Some(1_000_000); 5]);
+    }
+}
