@@ -31,5 +31,7 @@ pub use crate::peer::{Download, List, Peer, PeerError, Reply, Verb};
 pub use crate::replicator::{Dependencies, JobState, ReplicateError, Replicated, Replicator, Settings, TaskState};
 pub use crate::session::{Control, Failure, Outcome, Places, Progress, Services, Session, Statistics};
 pub use crate::spec::{CancelTarget, Filter, Request, Spec, SpecError};
-pub use crate::transport::{Body, BoxFuture, Connect, Lasting, Transport, TransportError, empty_body, full_body};
+pub use crate::transport::{
+    Body, BoxFuture, Connect, Lasting, Transport, TransportError, empty_body, foreign_body, full_body, shared_body,
+};
 pub use crate::tuning::{SocketOptions, Tuning};

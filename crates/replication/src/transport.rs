@@ -3,13 +3,17 @@
 //! Implementations reach the network, the databases of this server without sockets, or a model in a test; wrappers make
 //! exchanges fail. A transport does not retry, and it does not look into statuses: an answer of 500 is an answer.
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use http_body::{Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
+use parking_lot::Mutex;
 
 use crate::endpoint::Endpoint;
 use crate::tuning::Tuning;
@@ -72,4 +76,45 @@ pub fn empty_body() -> Body {
 #[must_use]
 pub fn full_body(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
+}
+
+/// The body of a client that has bodies of its own.
+#[must_use]
+pub fn foreign_body<B>(body: B) -> Body
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: fmt::Display,
+{
+    body.map_err(|error| TransportError::Broken(error.to_string())).boxed_unsync()
+}
+
+/// A body for such a client: several threads may look at it, though only one does, and its errors are what `explain` makes of them.
+pub fn shared_body<E: 'static>(
+    body: Body,
+    explain: fn(TransportError) -> E,
+) -> impl http_body::Body<Data = Bytes, Error = E> + Send + Sync + 'static {
+    Shared { body: Mutex::new(body), explain }
+}
+
+struct Shared<E> {
+    body: Mutex<Body>,
+    explain: fn(TransportError) -> E,
+}
+
+impl<E> http_body::Body for Shared<E> {
+    type Data = Bytes;
+    type Error = E;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, E>>> {
+        let explain = self.explain;
+        Pin::new(self.body.get_mut()).poll_frame(context).map_err(explain)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.lock().is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.lock().size_hint()
+    }
 }
