@@ -27,6 +27,7 @@ mod manual;
 mod memory;
 mod migrate;
 mod names;
+mod node;
 mod operation;
 mod output;
 mod process;

@@ -7,14 +7,9 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use settee_auth::Authenticator;
-use settee_database::Catalog;
-use settee_database::tasks::Tasks;
-use settee_design::{Growth, Limits};
-use settee_http::{Identity, Node, NodeDependencies, Operation, Platform, Shutdown};
-use settee_search::{Caches, Searches};
-use settee_settings::{Applies, chttpd, couchdb, query_server_config, search, view_updater};
-use settee_storage::{Engine, durable};
-use settee_views::{About, Clock, Languages, LogLine, Views};
+use settee_http::{Node, Shutdown};
+use settee_settings::{Applies, chttpd};
+use settee_storage::durable;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::ServeArgs;
@@ -22,20 +17,12 @@ use crate::config::{Configuration, Given, Options};
 use crate::control::Control;
 use crate::descriptors::Descriptors;
 use crate::environment;
-use crate::indexing::Indexing;
 use crate::lock::DataLock;
 use crate::log::Log;
 use crate::maintenance::Maintenance;
 use crate::operation::{Restart, operation};
 use crate::telemetry::Exporter;
-use crate::uuids::{Algorithm, Entropy, Uuids};
-use crate::{backends, keys, languages, listen, memory, replication, version};
-
-/// The version of CouchDB whose interface is served.
-const COUCHDB_VERSION: &str = "3.5.2";
-
-/// The name of a single node, as CouchDB has it.
-const NODE_NAME: &str = "nonode@nohost";
+use crate::{backends, listen, node, replication, version};
 
 /// The time that replications may take to record how far they came: as long as open requests.
 const REPLICATION_STOP: std::time::Duration = std::time::Duration::from_secs(4);
@@ -85,7 +72,7 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
     });
     configuration.log_warnings();
     let address = address(&configuration)?;
-    let authenticator = authenticator(&configuration, address);
+    let authenticator = node::authenticator(&configuration, address);
     refuse_open_server(&authenticator, address)?;
     let descriptors = Descriptors::claim()?;
     let engine = backends::open(&data, descriptors.engine)?;
@@ -93,9 +80,9 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
     let _ = engine.tend();
     let exporter = Exporter::start(&configuration)?.map(Arc::new);
     let operation = operation(&configuration, &log, restart, exporter.clone());
-    let platform = platform(&configuration)?;
+    let platform = node::platform(&configuration)?;
     let (node, maintenance) =
-        node(&data, Arc::clone(&engine), Arc::clone(&configuration), authenticator, operation, platform)?;
+        node::make(&data, Arc::clone(&engine), Arc::clone(&configuration), authenticator, operation, platform)?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.enable_all().thread_keep_alive(THREAD_IDLE_TIME).build().context("no threads")?;
     runtime.block_on(listen(node, maintenance, &configuration, address, &data, descriptors, shutdown.clone()))?;
@@ -126,13 +113,9 @@ fn configuration(args: &ServeArgs, data: &Path) -> anyhow::Result<Configuration>
         file: args.settings.config.clone(),
         overrides,
         admin: environment::admin()?,
-        entropy: entropy(),
+        entropy: node::entropy(),
     };
     Ok(Configuration::open(options)?)
-}
-
-fn entropy() -> Arc<dyn Entropy> {
-    Arc::new(environment::random)
 }
 
 fn address(configuration: &Configuration) -> anyhow::Result<SocketAddr> {
@@ -141,26 +124,6 @@ fn address(configuration: &Configuration) -> anyhow::Result<SocketAddr> {
         .with_context(|| format!("[chttpd] bind_address is no IP address: {bind}"))?;
     let port = chttpd::PORT.of(configuration);
     Ok(SocketAddr::new(ip, u16::try_from(port).context("[chttpd] port is no port number")?))
-}
-
-fn authenticator(configuration: &Arc<Configuration>, address: SocketAddr) -> Authenticator {
-    let mut key = [0; 32];
-    environment::random(&mut key);
-    let authenticator = Authenticator::new(key);
-    authenticator.set_admins(configuration.section("admins"));
-    let (watched, updated) = (Arc::downgrade(configuration), authenticator.clone());
-    configuration.on_change(move |change| {
-        if let Some(configuration) = watched.upgrade().filter(|_| change.section == "admins") {
-            let mut admins = configuration.section("admins");
-            if admins.is_empty() && !address.ip().is_loopback() {
-                tracing::warn!("the last administrator was removed: everything is refused until there is one again");
-                // Nobody can log in with it, but it keeps the server closed.
-                admins.push((String::new(), String::new()));
-            }
-            updated.set_admins(admins);
-        }
-    });
-    authenticator
 }
 
 /// Without an administrator everybody may do everything: nobody but this machine may then connect.
@@ -173,169 +136,6 @@ fn refuse_open_server(authenticator: &Authenticator, address: SocketAddr) -> any
          Set COUCHDB_USER and COUCHDB_PASSWORD in the environment, or write `name = password` into the section \
          [admins] of local.ini, or listen on 127.0.0.1."
     )
-}
-
-fn node(
-    data: &Path,
-    engine: Arc<dyn Engine>,
-    configuration: Arc<Configuration>,
-    authenticator: Authenticator,
-    operation: Operation,
-    platform: Platform,
-) -> anyhow::Result<(Arc<Node>, Maintenance)> {
-    let catalog = Arc::new(Catalog::open(engine, environment::random_u64()).context("the databases cannot be read")?);
-    limit_open_databases(&configuration, &catalog);
-    let tasks = Tasks::new(|| environment::now_us() / 1_000_000);
-    let languages = languages::find(&configuration, data)?;
-    let views = Arc::new(views(&catalog, &languages, &tasks, &configuration, &data.join("spill"))?);
-    follow_reduce_limit(&configuration, &views);
-    let uuid = couchdb::UUID.of(configuration.as_ref());
-    let uuids = uuids(&configuration);
-    let searches = Arc::new(searches(&views, &tasks, &configuration));
-    let indexing = Indexing::new(Arc::clone(&views), Arc::clone(&searches), Arc::clone(&configuration));
-    let maintenance = Maintenance {
-        catalog: Arc::clone(&catalog),
-        tasks: tasks.clone(),
-        configuration: Arc::clone(&configuration),
-        indexing,
-        written: parking_lot::Mutex::default(),
-        data: data.to_owned(),
-    };
-    let node = Node::new(NodeDependencies {
-        catalog,
-        views,
-        searches,
-        languages,
-        tasks,
-        settings: configuration,
-        authenticator,
-        uuids: Box::new(move |count| uuids.take(count)),
-        identity: Identity {
-            couchdb_version: COUCHDB_VERSION.to_owned(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            node: NODE_NAME.to_owned(),
-            uuid,
-        },
-        clock_ms: Box::new(environment::now_ms),
-        entropy: Box::new(environment::random_u64),
-        platform,
-        operation,
-    });
-    Ok((node, maintenance))
-}
-
-/// Keeps as many databases in memory as `[couchdb] max_dbs_open` says, also when it changes.
-fn limit_open_databases(configuration: &Arc<Configuration>, catalog: &Arc<Catalog>) {
-    let limit = |configuration: &Configuration| {
-        let limit = couchdb::MAX_DBS_OPEN.of(configuration);
-        usize::try_from(limit).unwrap_or(usize::MAX)
-    };
-    catalog.set_max_open(limit(configuration));
-    let (settings, catalog) = (Arc::downgrade(configuration), Arc::clone(catalog));
-    configuration.on_change(move |change| {
-        let is_it = couchdb::MAX_DBS_OPEN.is(change.section, change.key);
-        if let Some(settings) = settings.upgrade().filter(|_| is_it) {
-            catalog.set_max_open(limit(&settings));
-        }
-    });
-}
-
-fn platform(configuration: &Configuration) -> anyhow::Result<Platform> {
-    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let give_way = Arc::new(environment::give_way);
-    let request_memory_bytes = memory::for_requests(configuration);
-    tracing::info!(
-        bytes = request_memory_bytes,
-        "memory for bodies and answers in flight: [chttpd] max_request_memory"
-    );
-    Ok(Platform { hash_threads: processors.div_ceil(2), give_way, read_keys: keys::reader()?, request_memory_bytes })
-}
-
-fn views(
-    catalog: &Arc<Catalog>,
-    languages: &Languages,
-    tasks: &Tasks,
-    configuration: &Configuration,
-    spill: &Path,
-) -> anyhow::Result<Views> {
-    durable::create_directories(spill).context("the directory for temporary files cannot be created")?;
-    let settings = settee_views::Settings {
-        threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-        memory_bytes: usize::try_from(view_updater::SORT_MEMORY_BYTES.of(configuration)).unwrap_or(usize::MAX),
-        run_directory: spill.to_owned(),
-        checkpoint_interval_ms: view_updater::CHECKPOINT_INTERVAL.of(configuration).saturating_mul(1000),
-        clock: Clock::new(environment::monotonic_us),
-        limits: emission_limits(configuration),
-        seed: environment::random_u64(),
-    };
-    Ok(Views::new(Arc::clone(catalog), Arc::clone(languages), tasks.clone(), Arc::new(log_line), settings))
-}
-
-fn searches(views: &Arc<Views>, tasks: &Tasks, configuration: &Configuration) -> Searches {
-    let [part_bytes, vector_bytes] = [&search::CACHE_BYTES, &search::VECTOR_CACHE_BYTES]
-        .map(|setting| usize::try_from(setting.of(configuration)).unwrap_or(usize::MAX));
-    let caches = Caches::new(part_bytes, vector_bytes);
-    let seed = environment::random_u64();
-    Searches::new(Arc::clone(views), tasks.clone(), Arc::new(log_line), caches, seed)
-}
-
-/// The limits of view functions, as they are configured.
-fn emission_limits(configuration: &Configuration) -> Limits {
-    Limits {
-        key_bytes: view_updater::MAX_KEY_BYTES.of(configuration),
-        value_bytes: view_updater::MAX_VALUE_BYTES.of(configuration),
-        rows_per_document: u32::try_from(view_updater::MAX_DOCUMENT_ROWS.of(configuration)).unwrap_or(u32::MAX),
-        bytes_per_document: view_updater::MAX_DOCUMENT_BYTES.of(configuration),
-        reduction_bytes: view_updater::MAX_REDUCTION_BYTES.of(configuration),
-        ..Limits::default()
-    }
-}
-
-/// Takes `[query_server_config] reduce_limit` from the configuration, now and whenever it changes.
-fn follow_reduce_limit(configuration: &Arc<Configuration>, views: &Arc<Views>) {
-    let growth = |configuration: &Configuration| match query_server_config::REDUCE_LIMIT.of(configuration).as_str() {
-        "false" => Growth::Allowed,
-        "log" => Growth::Logged,
-        _ => Growth::Refused,
-    };
-    views.set_growth(growth(configuration));
-    let (watched, views) = (Arc::downgrade(configuration), Arc::downgrade(views));
-    configuration.on_change(move |change| {
-        if change.section == "query_server_config"
-            && let (Some(configuration), Some(views)) = (watched.upgrade(), views.upgrade())
-        {
-            views.set_growth(growth(&configuration));
-        }
-    });
-}
-
-/// Lines that map functions throw or log.
-fn log_line(line: &LogLine<'_>) {
-    let LogLine { database, design_document, about, message } = *line;
-    match about {
-        About::Failure(document) => {
-            tracing::info!(database, design_document, document, "map function failed: {message}");
-        }
-        About::Message => tracing::info!(database, design_document, "function says: {message}"),
-        About::Engine => tracing::debug!(database, design_document, "{message}"),
-    }
-}
-
-fn uuids(configuration: &Arc<Configuration>) -> Arc<Uuids> {
-    let uuids = Arc::new(Uuids::new(algorithm(configuration), entropy(), environment::now_us));
-    let (watched, updated) = (Arc::downgrade(configuration), Arc::clone(&uuids));
-    configuration.on_change(move |change| {
-        if let Some(configuration) = watched.upgrade().filter(|_| change.section == "uuids") {
-            updated.set_algorithm(algorithm(&configuration));
-        }
-    });
-    uuids
-}
-
-fn algorithm(configuration: &Configuration) -> Algorithm {
-    let (name, suffix) =
-        (settee_settings::uuids::ALGORITHM.of(configuration), settee_settings::uuids::UTC_ID_SUFFIX.of(configuration));
-    Algorithm::named(&name, &suffix).unwrap_or(Algorithm::Sequential)
 }
 
 /// Says where the server is and who rules it. After a restart nobody may read any more what is printed.
