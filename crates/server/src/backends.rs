@@ -6,20 +6,34 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use settee_storage::{Engine, StorageError, durable};
 pub(crate) use settee_storage_rocksdb::files::{Checked, Depth, Fault, Salvaged};
-use settee_storage_rocksdb::{Options, RocksEngine, files};
+use settee_storage_rocksdb::{Log, Options, RocksEngine, files};
+
+use crate::environment;
 
 /// The file in the data directory that is kept for its room.
-const RESERVE: &str = "reserve";
+pub(crate) const RESERVE: &str = "reserve";
+
+/// How long commits are kept for those who send them elsewhere: who cannot send for longer begins anew, with a backup.
+const LOG_KEPT_S: u64 = 600;
 
 /// Opens the engine of the data directory `data`, which may keep so many files open.
 pub(crate) fn open(data: &Path, files_max: u16) -> anyhow::Result<Arc<dyn Engine>> {
+    open_with(data, files_max, Log::Discarded)
+}
+
+/// The same, and keeps the log of commits.
+pub(crate) fn open_with_log(data: &Path, files_max: u16) -> anyhow::Result<Arc<dyn Engine>> {
+    open_with(data, files_max, Log::Kept { clock_us: environment::now_us, seconds: LOG_KEPT_S })
+}
+
+fn open_with(data: &Path, files_max: u16, log: Log) -> anyhow::Result<Arc<dyn Engine>> {
     let directory = data.join("engine");
     durable::create_directories(&directory).with_context(|| format!("{} cannot be made", directory.display()))?;
     // An engine syncs what is in its directory, and nothing above: the directory may be there since a start that was
     // killed before it was synced.
     durable::sync_directory(data).with_context(|| format!("{} cannot be synced", data.display()))?;
     let disk_bytes = rustix::fs::statvfs(data).map_or(u64::MAX, |disk| disk.f_blocks.saturating_mul(disk.f_frsize));
-    let options = Options { max_open_files: files_max, ..Options::for_disk(disk_bytes, data.join(RESERVE)) };
+    let options = Options { max_open_files: files_max, log, ..Options::for_disk(disk_bytes, data.join(RESERVE)) };
     let opened = RocksEngine::open(&directory, &options);
     let hint = match &opened {
         Err(StorageError::Corrupt(_)) => {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::commands::{BackupArgs, DoctorArgs, RestoreArgs, SalvageArgs, VerifyArgs};
+use crate::backup::commands::{BackupArgs, RestoreArgs};
+use crate::commands::{DoctorArgs, SalvageArgs, VerifyArgs};
 use crate::config::check::Severity;
 use crate::config::show::check_file;
 use crate::config::{Configuration, Given, Options, guide};
@@ -71,11 +72,12 @@ pub(crate) enum Command {
     /// Back up a whole server, while it runs or not, or one database
     ///
     /// Of a server: each backup is a directory of its own in the one given with --to. It is complete and has
-    /// checksums; what the previous backup has as well is linked, not copied.
+    /// checksums; what the previous backup has as well is linked, not copied. In a bucket (s3://bucket/prefix) backups
+    /// share their files; what is there is not sent again.
     /// Of a database: a file of JSON lines with all leaf revisions, attachments, local documents and settings.
     #[command(verbatim_doc_comment)]
     Backup(BackupArgs),
-    /// Make a data directory of a backup, or a database of its file
+    /// Make a data directory of a backup, or a database of its file or of the backup of a server
     Restore(RestoreArgs),
     /// Move a whole CouchDB in, version 1 to 3, or another Settee, while it is used
     ///

@@ -51,7 +51,6 @@ struct Served {
 impl Control {
     /// Begins to listen.
     pub(crate) fn start(data: &Path, url: String, node: Arc<Node>, engine: Arc<dyn Engine>) -> anyhow::Result<Self> {
-        remove_checkpoints(data)?;
         let path = data.join(SOCKET);
         // The lock of the directory is held, so nobody listens there any more.
         let _ = fs::remove_file(&path);

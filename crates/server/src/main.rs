@@ -4,6 +4,7 @@
 //! process in which user code runs; `settee bench` measures a server. Only this crate reads the clock, the
 //! environment and random numbers, and hands them to the others.
 
+mod aside;
 mod backends;
 mod backup;
 mod bulk_get;

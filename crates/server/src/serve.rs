@@ -12,9 +12,10 @@ use settee_settings::{Applies, chttpd};
 use settee_storage::durable;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::backup::schedule::{self, Backups};
 use crate::cli::ServeArgs;
 use crate::config::{Configuration, Given, Options};
-use crate::control::Control;
+use crate::control::{self, Control};
 use crate::descriptors::Descriptors;
 use crate::environment;
 use crate::lock::DataLock;
@@ -75,7 +76,11 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
     let authenticator = node::authenticator(&configuration, address);
     refuse_open_server(&authenticator, address)?;
     let descriptors = Descriptors::claim()?;
-    let engine = backends::open(&data, descriptors.engine)?;
+    if let Err(error) = control::remove_checkpoints(&data) {
+        tracing::warn!(error = format!("{error:#}"), "checkpoints of an earlier process stay");
+    }
+    let open = if schedule::wants_log(&configuration) { backends::open_with_log } else { backends::open };
+    let engine = open(&data, descriptors.engine)?;
     // It may count on being looked after from now on.
     let _ = engine.tend();
     let exporter = Exporter::start(&configuration)?.map(Arc::new);
@@ -83,11 +88,15 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
     let platform = node::platform(&configuration)?;
     let (node, maintenance) =
         node::make(&data, Arc::clone(&engine), Arc::clone(&configuration), authenticator, operation, platform)?;
+    let backups = Backups::begin(&configuration, &data, &engine).context("[backup] cannot be followed")?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.enable_all().thread_keep_alive(THREAD_IDLE_TIME).build().context("no threads")?;
     runtime.block_on(listen(node, maintenance, &configuration, address, &data, descriptors, shutdown.clone()))?;
     if let Some(exporter) = exporter {
         exporter.flush();
+    }
+    if let Some(backups) = backups {
+        backups.stop();
     }
     // Whatever was committed without a sync, such as view indexes, is not to be built again.
     engine.sync().context("the last writes were not synced")?;

@@ -57,7 +57,8 @@ impl Site {
     }
 }
 
-fn parse(url: &str) -> anyhow::Result<Remote> {
+/// What a URL of a server or of a database on it says.
+pub(crate) fn parse(url: &str) -> anyhow::Result<Remote> {
     let mut text = Vec::new();
     write_string(&mut text, url);
     let json = Json::trusted(text);

@@ -202,6 +202,19 @@ table! {
         UPDATE_DB: Switch = setting("update_db", "true", Kind::Bool), "keep events for _db_updates, if the database _global_changes exists";
         MAX_WRITE_DELAY: Number = setting("max_write_delay", "500", Kind::Milliseconds), "how long events are collected before they are written";
     }
+    backup = "backup" {
+        URL: Text = unset("url", Kind::Text).at_start(), "where this server sends backups of itself: s3://bucket/prefix, a prefix for each server; nothing is sent if nothing is said";
+        ENDPOINT: Text = unset("endpoint", Kind::Text).at_start(), "where the bucket is served, https://host:port; AWS if nothing is said";
+        REGION: Text = unset("region", Kind::Text).at_start(), "the region of the bucket; AWS_REGION, or us-east-1";
+        ACCESS_KEY_ID: Text = unset("access_key_id", Kind::Text).at_start(), "the key that the bucket is used with; AWS_ACCESS_KEY_ID if nothing is said";
+        SECRET_ACCESS_KEY: Text = unset("secret_access_key", Kind::Text).at_start(), "its secret; AWS_SECRET_ACCESS_KEY if nothing is said";
+        CA_FILE: Text = unset("ca_file", Kind::Text).at_start(), "a file of certificates to trust there instead of those of the web";
+        KEY_FILE: Text = unset("key_file", Kind::Text).at_start(), "encrypt with the key in this file, 64 hexadecimal digits; without it nothing can be restored";
+        INTERVAL: Number = setting("interval", "86400", COUNT).at_start(), "seconds from backup to backup; each sends what is new";
+        FULL_INTERVAL: Number = setting("full_interval", "0", Kind::Seconds).at_start(), "seconds after which a backup sends everything anew; 0: none does";
+        KEEP: Number = setting("keep", "2592000", Kind::Seconds).at_start(), "how long backups are kept, and the log that follows them; the newest backup always is";
+        LOG_INTERVAL: Number = setting("log_interval", "5", Kind::Seconds).at_start(), "how often what was committed is sent, so that every moment can be restored; 0: it is not";
+    }
     replicator = "replicator" {
         MAX_JOBS: Number = setting("max_jobs", "500", COUNT), "replications that run at a time";
         INTERVAL: Number = setting("interval", "60000", Kind::Milliseconds), "how often replications change places when there are more";

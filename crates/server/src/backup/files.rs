@@ -14,7 +14,7 @@ const PIECE_BYTES: usize = 1 << 20;
 
 /// A file to be backed up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Source {
+pub(crate) struct Source {
     pub(super) file: PathBuf,
     /// Its place in the backup.
     pub(super) path: PathBuf,
@@ -47,19 +47,65 @@ pub(super) fn configuration(data: &Path) -> anyhow::Result<Vec<Source>> {
     Ok(sources)
 }
 
-/// Copies a file, syncs the copy, and answers size and checksum of what was copied. Nobody else can read the copy.
+/// Copies a file, syncs the copy, and answers size and checksum of what was copied.
 pub(super) fn copy(from: &Path, to: &Path) -> anyhow::Result<(u64, String)> {
-    let mut options = OpenOptions::new();
-    let mut target = options.write(true).create_new(true).mode(0o600).open(to);
-    let target = target.as_mut().map_err(|error| anyhow::anyhow!("{} cannot be made: {error}", to.display()))?;
-    let found = each_piece(from, |piece| target.write_all(piece).with_context(|| format!("writing {}", to.display())))?;
-    target.sync_all().with_context(|| format!("{} cannot be synced", to.display()))?;
-    Ok(found)
+    let mut target = Target::make(to)?;
+    each_piece(from, |piece| target.write(piece))?;
+    target.finish()
+}
+
+/// A new file that nobody else can read.
+pub(super) struct Target {
+    path: PathBuf,
+    file: File,
+    tally: Tally,
+}
+
+impl Target {
+    pub(super) fn make(path: &Path) -> anyhow::Result<Self> {
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        let file = file.with_context(|| format!("{} cannot be made", path.display()))?;
+        Ok(Self { path: path.to_owned(), file, tally: Tally::default() })
+    }
+
+    pub(super) fn write(&mut self, piece: &[u8]) -> anyhow::Result<()> {
+        self.tally.add(piece);
+        self.file.write_all(piece).with_context(|| format!("writing {}", self.path.display()))
+    }
+
+    /// Syncs the file, and answers size and checksum of what was written.
+    pub(super) fn finish(self) -> anyhow::Result<(u64, String)> {
+        self.file.sync_all().with_context(|| format!("{} cannot be synced", self.path.display()))?;
+        Ok(self.tally.finish())
+    }
+}
+
+/// Size and checksum of bytes that come in pieces.
+#[derive(Default)]
+pub(super) struct Tally {
+    bytes: u64,
+    hasher: Sha256,
+}
+
+impl Tally {
+    pub(super) fn add(&mut self, piece: &[u8]) {
+        self.bytes += piece.len() as u64;
+        self.hasher.update(piece);
+    }
+
+    pub(super) fn finish(self) -> (u64, String) {
+        (self.bytes, HEXLOWER.encode(&self.hasher.finalize()))
+    }
 }
 
 /// Size and checksum of a file.
 pub(super) fn digest(path: &Path) -> anyhow::Result<(u64, String)> {
-    each_piece(path, |_| Ok(()))
+    let mut tally = Tally::default();
+    each_piece(path, |piece| {
+        tally.add(piece);
+        Ok(())
+    })?;
+    Ok(tally.finish())
 }
 
 /// The checksum of a text.
@@ -67,16 +113,14 @@ pub(super) fn digest_of(bytes: &[u8]) -> String {
     HEXLOWER.encode(&Sha256::digest(bytes))
 }
 
-fn each_piece(path: &Path, mut each: impl FnMut(&[u8]) -> anyhow::Result<()>) -> anyhow::Result<(u64, String)> {
+fn each_piece(path: &Path, mut each: impl FnMut(&[u8]) -> anyhow::Result<()>) -> anyhow::Result<()> {
     let mut file = File::open(path).with_context(|| format!("{} cannot be read", path.display()))?;
-    let (mut hasher, mut bytes, mut piece) = (Sha256::new(), 0, vec![0; PIECE_BYTES]);
+    let mut piece = vec![0; PIECE_BYTES];
     loop {
         let length = file.read(&mut piece).with_context(|| format!("reading {}", path.display()))?;
         if length == 0 {
-            return Ok((bytes, HEXLOWER.encode(&hasher.finalize())));
+            return Ok(());
         }
-        hasher.update(&piece[..length]);
         each(&piece[..length])?;
-        bytes += length as u64;
     }
 }

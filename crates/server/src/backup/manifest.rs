@@ -24,6 +24,19 @@ pub(crate) struct Manifest {
     pub(crate) begun: String,
     pub(crate) finished: String,
     pub(super) entries: Vec<Entry>,
+    /// The log of commits that goes on from here, if it is kept.
+    pub(super) log: Option<Logged>,
+}
+
+/// Where in the log of commits a backup stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Logged {
+    /// Which log: a server begins a new one whenever it cannot prove that it goes on where another ends.
+    pub(crate) stream: String,
+    /// The backup has all commits up to this position, and perhaps some behind it.
+    pub(crate) position: u64,
+    /// All commits that the backup has are older.
+    pub(crate) taken_us: u64,
 }
 
 /// One file.
@@ -34,6 +47,8 @@ pub(super) struct Entry {
     pub(super) bytes: u64,
     /// In hexadecimal digits.
     pub(super) sha256: String,
+    /// When the file was written, in nanoseconds of the Unix epoch; 0 where that does not matter.
+    pub(super) modified_ns: i64,
 }
 
 impl Manifest {
@@ -46,10 +61,15 @@ impl Manifest {
         self.entries.iter().map(|entry| entry.bytes).sum()
     }
 
-    pub(super) fn write(&self, path: &Path) -> anyhow::Result<()> {
+    /// The text with its checksum.
+    pub(super) fn to_text(&self) -> String {
         let text = self.encode();
-        let text = format!("{text}{}\n", files::digest_of(text.as_bytes()));
-        durable::write(path, Readers::Owner, text.as_bytes())
+        let sum = files::digest_of(text.as_bytes());
+        format!("{text}{sum}\n")
+    }
+
+    pub(super) fn write(&self, path: &Path) -> anyhow::Result<()> {
+        durable::write(path, Readers::Owner, self.to_text().as_bytes())
             .with_context(|| format!("{} cannot be written", path.display()))
     }
 
@@ -59,18 +79,30 @@ impl Manifest {
             out.extend_from_slice(format!(",\n\"{name}\":").as_bytes());
             write_string(&mut out, text);
         }
+        if let Some(Logged { stream, position, taken_us }) = &self.log {
+            out.extend_from_slice(b",\n\"log\":{\"stream\":");
+            write_string(&mut out, stream);
+            out.extend_from_slice(format!(",\"position\":{position},\"taken_us\":{taken_us}}}").as_bytes());
+        }
         out.extend_from_slice(b",\n\"files\":[");
-        for (index, Entry { path, bytes, sha256 }) in self.entries.iter().enumerate() {
+        for (index, Entry { path, bytes, sha256, modified_ns }) in self.entries.iter().enumerate() {
             out.extend_from_slice(if index > 0 { b",\n{\"path\":" } else { b"\n{\"path\":" });
             write_string(&mut out, &path.to_string_lossy());
-            out.extend_from_slice(format!(",\"bytes\":{bytes},\"sha256\":\"{sha256}\"}}").as_bytes());
+            out.extend_from_slice(format!(",\"bytes\":{bytes},\"sha256\":\"{sha256}\"").as_bytes());
+            if *modified_ns != 0 {
+                out.extend_from_slice(format!(",\"modified_ns\":{modified_ns}").as_bytes());
+            }
+            out.push(b'}');
         }
         out.extend_from_slice(b"\n]}\n");
         String::from_utf8_lossy(&out).into_owned()
     }
 
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
-        let text = fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))?;
+        Self::parse(&fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))?)
+    }
+
+    pub(super) fn parse(text: &str) -> anyhow::Result<Self> {
         let (content, sum) = text.trim_end().rsplit_once('\n').context("the manifest is cut off")?;
         ensure!(files::digest_of(format!("{content}\n").as_bytes()) == sum, "the manifest is damaged");
         let json = Json::parse(content.as_bytes()).context("the manifest is no JSON")?;
@@ -87,14 +119,26 @@ impl Manifest {
             // A path that leads out of the backup would be written anywhere.
             let is_inside = path.components().all(|part| matches!(part, Component::Normal(_)));
             ensure!(is_inside, "the manifest names a file outside of the backup: {}", path.display());
-            let bytes = entry.get("bytes").and_then(Value::as_i64).and_then(|bytes| u64::try_from(bytes).ok());
-            Ok(Entry { path, bytes: bytes.context("the manifest tells no size")?, sha256: text(entry, "sha256")? })
+            let bytes = number(entry, "bytes").context("the manifest tells no size")?;
+            let modified_ns = entry.get("modified_ns").and_then(Value::as_i64).unwrap_or_default();
+            Ok(Entry { path, bytes, sha256: text(entry, "sha256")?, modified_ns })
+        });
+        let log = value.get("log").map(|log| {
+            let tells = "the manifest does not tell where the log goes on";
+            let position = number(log, "position").context(tells)?;
+            let taken_us = number(log, "taken_us").context(tells)?;
+            anyhow::Ok(Logged { stream: text(log, "stream")?, position, taken_us })
         });
         Ok(Self {
             version: text(value, "version")?,
             begun: text(value, "begun")?,
             finished: text(value, "finished")?,
             entries: entries.collect::<anyhow::Result<_>>()?,
+            log: log.transpose()?,
         })
     }
+}
+
+fn number(value: Value<'_>, name: &str) -> Option<u64> {
+    u64::try_from(value.get(name)?.as_i64()?).ok()
 }

@@ -5,14 +5,19 @@
 //! backup beside it has as well is not copied again but linked (RocksDB never changes most of its files), so each
 //! backup is complete and costs what is new. Deleting any of them harms no other.
 //!
-//! Backups of single databases are `export`'s.
+//! [`remote`] is for backups in buckets; backups of single databases are `export`'s.
 
+pub(crate) mod commands;
 mod files;
+pub(crate) mod log;
 mod manifest;
+pub(crate) mod one;
+pub(crate) mod remote;
 pub(crate) mod restore;
+pub(crate) mod schedule;
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "tests")]
-mod tests;
+pub(crate) mod tests;
 
 use std::fs;
 use std::os::unix::net::UnixStream;
@@ -125,6 +130,7 @@ fn write(
         begun: time::rfc3339(begun_us),
         finished: time::rfc3339(environment::now_us()),
         entries,
+        log: None,
     };
     manifest.write(&partial.join(MANIFEST))?;
     durable::sync_tree(partial).context("the backup cannot be synced")?;
@@ -142,7 +148,7 @@ fn keep(source: &Source, target: &Path, known: Option<(&PathBuf, &Entry)>) -> an
         return Ok((entry.clone(), false));
     }
     let (bytes, sha256) = files::copy(&source.file, target)?;
-    Ok((Entry { path: source.path.clone(), bytes, sha256 }, true))
+    Ok((Entry { path: source.path.clone(), bytes, sha256, modified_ns: 0 }, true))
 }
 
 /// The youngest complete backup, if it can be read.

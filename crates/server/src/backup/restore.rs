@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail, ensure};
 
 use settee_storage::durable;
 
-use super::manifest::Manifest;
+use super::manifest::{Entry, Manifest};
 use super::{ENGINE, files};
 use crate::version::RESTORING;
 
@@ -17,6 +17,28 @@ pub(crate) fn run(directory: &Path, data: &Path) -> anyhow::Result<Manifest> {
     let manifest = Manifest::read(&directory.join(super::MANIFEST)).with_context(|| {
         format!("{} is no complete backup; name the directory with the time of the backup", directory.display())
     })?;
+    let mut copy = |entry: &Entry, target: &Path| {
+        let copied = files::copy(&directory.join(&entry.path), target)?;
+        ensure!(
+            copied == (entry.bytes, entry.sha256.clone()),
+            "{} is damaged: it does not have the content that was backed up. Nothing was restored; \
+             choose another backup.",
+            directory.join(&entry.path).display()
+        );
+        Ok(())
+    };
+    fill(&manifest, data, &mut copy, &mut |_| Ok(()))?;
+    Ok(manifest)
+}
+
+/// Fills the data directory `data`, which must be empty or not be there, with the files of a backup. `fetch` makes each of them and
+/// compares it with its checksum; `finish` may work on all of them before they take their place.
+pub(super) fn fill(
+    manifest: &Manifest,
+    data: &Path,
+    fetch: &mut dyn FnMut(&Entry, &Path) -> anyhow::Result<()>,
+    finish: &mut dyn FnMut(&Path) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     durable::create_directories(data).with_context(|| format!("{} cannot be made", data.display()))?;
     if let Some(entry) = fs::read_dir(data)?.flatten().find(|entry| entry.file_name() != "lost+found") {
         bail!(
@@ -29,14 +51,9 @@ pub(crate) fn run(directory: &Path, data: &Path) -> anyhow::Result<Manifest> {
     for entry in &manifest.entries {
         let target = aside.join(&entry.path);
         durable::create_directories(target.parent().expect("it lies in the directory"))?;
-        let copied = files::copy(&directory.join(&entry.path), &target)?;
-        ensure!(
-            copied == (entry.bytes, entry.sha256.clone()),
-            "{} is damaged: it does not have the content that was backed up. Nothing was restored; \
-             choose another backup.",
-            directory.join(&entry.path).display()
-        );
+        fetch(entry, &target)?;
     }
+    finish(&aside)?;
     durable::sync_tree(&aside).context("what was restored cannot be synced")?;
     let mut names: Vec<_> = fs::read_dir(&aside)?.map(|entry| Ok(entry?.file_name())).collect::<anyhow::Result<_>>()?;
     // The engine's files last: without them nothing looks like data.
@@ -46,5 +63,5 @@ pub(crate) fn run(directory: &Path, data: &Path) -> anyhow::Result<Manifest> {
     }
     fs::remove_dir(&aside).context("the directory for restoring stays")?;
     durable::sync_directory(data)?;
-    Ok(manifest)
+    Ok(())
 }

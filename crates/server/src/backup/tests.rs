@@ -7,10 +7,10 @@ use settee_storage::{Batch, CommitToken, Durability, Keyspace, Outcome, Shard};
 
 use super::*;
 
-struct World(PathBuf);
+pub(super) struct World(pub(super) PathBuf);
 
 impl World {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("settee-backup-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let world = Self(std::env::temp_dir().join(name));
@@ -20,11 +20,11 @@ impl World {
         world
     }
 
-    fn data(&self) -> PathBuf {
+    pub(super) fn data(&self) -> PathBuf {
         self.0.join("data")
     }
 
-    fn put(&self, key: &str) {
+    pub(super) fn put(&self, key: &str) {
         let engine = backends::open(&self.data(), 64).unwrap();
         let version = engine.snapshot(Shard(1)).unwrap().state().unwrap().version;
         let mut batch = Batch::new();
@@ -48,7 +48,7 @@ impl Drop for World {
     }
 }
 
-fn has(data: &Path, key: &str) -> bool {
+pub(super) fn has(data: &Path, key: &str) -> bool {
     let engine = backends::open(data, 64).unwrap();
     engine.snapshot(Shard(1)).unwrap().get(Keyspace::Documents, key.as_bytes()).unwrap().is_some()
 }
@@ -103,8 +103,14 @@ fn damage_is_found_before_anything_is_restored() {
     fs::write(&manifest, text.replace("\"local.ini\"", "\"../local.ini\"")).unwrap();
     refuse("another manifest", "no complete backup");
     let outside = Manifest {
-        entries: vec![Entry { path: "../evil".into(), bytes: 0, sha256: String::new() }],
-        ..Manifest { version: String::new(), begun: String::new(), finished: String::new(), entries: Vec::new() }
+        entries: vec![Entry { path: "../evil".into(), bytes: 0, sha256: String::new(), modified_ns: 0 }],
+        ..Manifest {
+            version: String::new(),
+            begun: String::new(),
+            finished: String::new(),
+            entries: Vec::new(),
+            log: None,
+        }
     };
     outside.write(&manifest).unwrap();
     assert!(format!("{:#}", Manifest::read(&manifest).unwrap_err()).contains("outside"));

@@ -53,6 +53,10 @@ const SECTIONS: &[(&str, &str)] = &[
     ("ken", "Which indexes are brought up to date in the background, before somebody asks for them."),
     ("view_cleanup", "When indexes that no design document needs any more are removed."),
     ("global_changes", "What happens to databases, for _db_updates."),
+    (
+        "backup",
+        "Backups of the whole server in a bucket that speaks S3, and the log of what is committed between them. Off without a\nurl; docs/operation/backup.md tells how to restore.",
+    ),
     ("replicator", "Replications that this server runs."),
     ("uuids", "Ids for documents that come without one."),
     ("purge", "How much one _purge request may do."),

@@ -25,6 +25,7 @@ mod url;
 mod write;
 
 pub(crate) use read::read;
+pub(crate) use url::segment;
 pub(crate) use write::write;
 
 /// The version of the format.
@@ -47,4 +48,9 @@ pub(crate) struct Report {
     pub(crate) left_out: u64,
     /// Whether the file has a checksum, with which it was compared.
     pub(crate) is_checked: bool,
+}
+
+/// The name of the database that a URL leads to.
+pub(crate) fn name_in(url: &str) -> anyhow::Result<String> {
+    url::DatabaseUrl::parse(url).map(|url| url.name)
 }

@@ -68,7 +68,7 @@ fn decode(text: &str) -> Vec<u8> {
 }
 
 /// A segment of a path, with escapes for all but letters, digits and what never means anything.
-pub(super) fn segment(text: &str) -> String {
+pub(crate) fn segment(text: &str) -> String {
     text.bytes().fold(String::new(), |mut out, byte| {
         if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
             out.push(char::from(byte));

@@ -249,3 +249,51 @@ fn a_partitioned_database_stays_one() {
     client.put("/copy/nopartition", "{}").expect(400);
     client.get("/copy/_partition/p").expect(200);
 }
+
+#[test]
+fn one_database_comes_out_of_the_backup_of_a_server() {
+    let (directory, backups, scratch) = (Directory::new(), Directory::new(), Directory::new());
+    directory.configure("[admins]\nann = secret\n");
+    let ann = "Basic YW5uOnNlY3JldA==";
+    let server = Server::start(&directory);
+    let mut client = server.client().with(ann);
+    for database in ["/shop%2Forders", "/other"] {
+        client.put(database, "").expect(201);
+        load(&mut client, database, 500, 100);
+    }
+    let rev = save(&mut client, "/shop%2Forders/changed", r#"{"n":1}"#);
+    client.put("/shop%2Forders/_security", r#"{"members":{"names":["bob"]}}"#).expect(200);
+    let before = content(&mut client, "/shop%2Forders");
+    let backup = back_up(directory.path(), backups.path());
+    client.put("/shop%2Forders/changed", &format!(r#"{{"_rev":"{rev}","n":2}}"#)).expect(201);
+    client.delete("/other").expect(200);
+
+    let url = |name: &str| format!("http://ann:secret@{}/{name}", server.address);
+    let restore = |target: &str, further: &[&str]| {
+        let mut command = program(&["restore", "--database", &url(target), "--scratch"]);
+        run(command.arg(scratch.path()).arg("--from").arg(&backup).args(further))
+    };
+    let told = succeeds(&restore("copy", &["--name", "shop/orders"]));
+    assert!(told.starts_with("501 documents"), "{told}");
+    assert_eq!(content(&mut client, "/copy"), before);
+    assert_eq!(client.get("/copy/_security").text(), client.get("/shop%2Forders/_security").text());
+    // Under its own name, where it is gone; and what was never there.
+    succeeds(&restore("other", &[]));
+    client.get("/other/_all_docs").expect(200);
+    let nothing = restore("nothing", &[]);
+    assert!(!nothing.status.success(), "{nothing:?}");
+    let there = restore("copy", &["--name", "shop/orders"]);
+    assert!(String::from_utf8_lossy(&there.stderr).contains("restore under another name"), "{there:?}");
+    let left = std::fs::read_dir(scratch.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(left.collect::<Vec<_>>(), ["local.ini"], "nothing is left behind");
+    // What makes no sense is said.
+    for (arguments, expected) in [
+        (["--backup", "2026-11-20T15-04-05Z"], "are for buckets"),
+        (["--at", "2026-11-20T15:04:05Z"], "are for buckets"),
+        (["--key-file", "key"], "are for buckets"),
+        (["--at", "yesterday"], "a time is given in UTC"),
+    ] {
+        let output = restore("x", &arguments);
+        assert!(String::from_utf8_lossy(&output.stderr).contains(expected), "{output:?}");
+    }
+}

@@ -1,0 +1,106 @@
+//! [`Aside`]: a data directory served to this process alone, for as long as a command works on it: on a free port of the loopback
+//! address, to an administrator whose password nobody else knows. Nothing runs in the background: no replications, no
+//! compactions.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use data_encoding::HEXLOWER;
+use settee_http::{Listener, Shutdown};
+use tokio::net::TcpListener;
+
+use crate::config::{Configuration, Given, Options};
+use crate::descriptors::Descriptors;
+use crate::export::segment;
+use crate::lock::DataLock;
+use crate::log::Log;
+use crate::operation::{Restart, operation};
+use crate::{backends, environment, node, version};
+
+const USER: &str = "settee";
+
+/// How long the end waits for what is under way.
+const END: Duration = Duration::from_secs(10);
+
+/// So many connections are enough for a command.
+const CONNECTIONS: u64 = 64;
+
+/// The server. It ends when this is dropped.
+pub(crate) struct Aside {
+    authority: String,
+    password: String,
+    shutdown: Shutdown,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Aside {
+    /// Serves `data`, whose own settings do not count.
+    pub(crate) fn start(data: &Path) -> anyhow::Result<Self> {
+        let mut password = [0; 16];
+        environment::random(&mut password);
+        let password = HEXLOWER.encode(&password);
+        let (shutdown, data) = (Shutdown::new(), data.to_owned());
+        let (sender, receiver) = mpsc::channel();
+        let (secret, stop) = (password.clone(), shutdown.clone());
+        let work = move || {
+            let served = run(&data, &secret, &stop, |address| {
+                let _ = sender.send(Ok(address));
+            });
+            if let Err(error) = served {
+                let _ = sender.send(Err(error));
+            }
+        };
+        let thread = std::thread::Builder::new().name("aside".to_owned()).spawn(work).context("no thread")?;
+        let address = receiver.recv().map_err(|_| anyhow!("the data cannot be served"))??;
+        Ok(Self { authority: address.to_string(), password, shutdown, thread: Some(thread) })
+    }
+
+    /// The URL of a database, with what it takes to read it.
+    pub(crate) fn url(&self, database: &str) -> String {
+        let name = segment(database);
+        format!("http://{USER}:{}@{}/{name}", self.password, self.authority)
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        self.shutdown.begin();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(data: &Path, password: &str, shutdown: &Shutdown, ready: impl FnOnce(SocketAddr)) -> anyhow::Result<()> {
+    let _lock = DataLock::take(data)?;
+    version::check(data)?;
+    let given = |section: &str, key: &str, value: &str| Given {
+        section: section.to_owned(),
+        key: key.to_owned(),
+        value: value.to_owned(),
+        place: "this command".to_owned(),
+    };
+    let overrides = vec![given("admins", USER, password), given("log", "level", "error")];
+    let options = Options { data_dir: data.to_owned(), file: None, overrides, admin: None, entropy: node::entropy() };
+    let configuration = Arc::new(Configuration::open(options)?);
+    let log = Log::start(&configuration)?;
+    let plain = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let authenticator = node::authenticator(&configuration, plain);
+    let engine = backends::open(data, Descriptors::claim()?.engine)?;
+    let operation = operation(&configuration, &log, &Restart::new(shutdown)?, None);
+    let platform = node::platform(&configuration)?;
+    let (node, _) = node::make(data, engine, configuration, authenticator, operation, platform)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = runtime.context("no threads")?;
+    let listener = runtime.block_on(TcpListener::bind(plain)).context("no free port")?;
+    ready(listener.local_addr().context("the port is not known")?);
+    runtime.block_on(settee_http::serve(node, vec![Listener::Tcp(listener)], CONNECTIONS, shutdown.clone()));
+    // Whoever started this may want to remove the data then, which nobody may have open any more.
+    runtime.shutdown_timeout(END);
+    log.flush();
+    Ok(())
+}

@@ -1,0 +1,240 @@
+//! The commands `settee backup` and `settee restore`: their arguments, and what they print.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::Args;
+
+use super::log;
+use super::log::replay::{self, Moment, Route};
+use super::manifest::{MANIFEST, Manifest};
+use super::remote::{self, Effort, Store, s3};
+use super::{Report, one, restore, verify};
+use crate::environment::data_directory;
+use crate::export;
+use crate::output::say;
+use crate::time;
+
+/// `settee backup`
+#[derive(Debug, Args)]
+pub(crate) struct BackupArgs {
+    /// The data directory of the server to back up
+    #[arg(long, value_name = "DIR", default_value_os_t = data_directory(), conflicts_with = "database")]
+    data: PathBuf,
+    /// Back up one database instead: its URL, http://user:password@host:port/db
+    #[arg(long, value_name = "URL")]
+    database: Option<String>,
+    /// Where to: a directory or s3://bucket/prefix that holds all backups of the server; for one database a file, or - for
+    /// the output
+    #[arg(long, value_name = "PATH", verbatim_doc_comment)]
+    to: PathBuf,
+    /// Of a bucket: read and send everything, also what is there already
+    #[arg(long, conflicts_with = "database")]
+    full: bool,
+    /// Of a bucket: only list the backups that are there
+    #[arg(long, conflicts_with_all = ["database", "full"])]
+    list: bool,
+    #[command(flatten)]
+    bucket: BucketArgs,
+}
+
+/// `settee restore`
+#[derive(Debug, Args)]
+pub(crate) struct RestoreArgs {
+    /// Where from: the directory of one backup, or s3://bucket/prefix; for one database also its file, or - for the input
+    #[arg(long, value_name = "PATH")]
+    from: PathBuf,
+    /// Of a bucket: which backup, by its name [default: the newest]
+    #[arg(long, value_name = "NAME")]
+    backup: Option<String>,
+    /// Of a bucket with a log: as it was at this time, 2026-11-20T15:04:05Z or seconds of the Unix epoch, or `newest`
+    #[arg(long, value_name = "TIME", value_parser = Moment::parse, conflicts_with = "backup")]
+    at: Option<Moment>,
+    /// The data directory to make, which must be empty or not be there
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["database", "check"])]
+    data: Option<PathBuf>,
+    /// Restore one database: the URL of a new one, http://user:password@host:port/db
+    #[arg(long, value_name = "URL", conflicts_with = "check")]
+    database: Option<String>,
+    /// How that database is called in the backup of a server [default: as the new one]
+    #[arg(long, value_name = "DB", requires = "database")]
+    name: Option<String>,
+    /// Where the backup of the server is restored meanwhile
+    #[arg(long, value_name = "DIR", requires = "database", default_value_os_t = std::env::temp_dir())]
+    scratch: PathBuf,
+    /// Only compare the backup with its checksums
+    #[arg(long)]
+    check: bool,
+    #[command(flatten)]
+    bucket: BucketArgs,
+}
+
+/// How to reach a bucket. Its access key is in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.
+#[derive(Debug, Args)]
+struct BucketArgs {
+    /// Of a bucket: where it is served, https://host:port [default: AWS_ENDPOINT_URL, or AWS]
+    #[arg(long, value_name = "URL")]
+    endpoint: Option<String>,
+    /// Of a bucket: its region [default: AWS_REGION, or us-east-1]
+    #[arg(long, value_name = "NAME")]
+    region: Option<String>,
+    /// Of a bucket: a file of certificates to trust instead of those of the web
+    #[arg(long, value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+    /// Of a bucket: the file with the key that backups are encrypted with, 64 hexadecimal digits
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+}
+
+impl BucketArgs {
+    /// The store at `path`, if that is a bucket.
+    fn open(&self, path: &Path) -> anyhow::Result<Option<Store>> {
+        let Some(url) = path.to_str().filter(|path| s3::is_url(path)) else {
+            let is_given = self.endpoint.is_some() || self.region.is_some() || self.ca_file.is_some();
+            if is_given || self.key_file.is_some() {
+                bail!("--endpoint, --region, --ca-file and --key-file are for buckets: s3://bucket/prefix");
+            }
+            return Ok(None);
+        };
+        let place = s3::Place {
+            url: url.to_owned(),
+            endpoint: self.endpoint.clone(),
+            region: self.region.clone(),
+            access_key: None,
+            authorities: self.ca_file.clone(),
+            key_file: self.key_file.clone(),
+        };
+        s3::open(&place).map(Some)
+    }
+}
+
+fn in_words(report: &export::Report) -> String {
+    let export::Report { documents, revisions, attachments, local, left_out, .. } = report;
+    let left_out = if *left_out == 0 { String::new() } else { format!("; {left_out} were left out") };
+    format!(
+        "{documents} documents in {revisions} revisions, {attachments} attachments, {local} local documents{left_out}"
+    )
+}
+
+/// Who lets this run by itself must hear that something is missing.
+fn code(report: &export::Report) -> ExitCode {
+    if report.left_out == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+impl BackupArgs {
+    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        if let Some(url) = &self.database {
+            let report = export::write(url, &self.to)?;
+            // The output may be the export itself.
+            eprintln!("{}", in_words(&report));
+            return Ok(code(&report));
+        }
+        let store = self.bucket.open(&self.to)?;
+        let report = match &store {
+            Some(store) if self.list => return list(store),
+            Some(store) => remote::run(store, &self.data, if self.full { Effort::Full } else { Effort::New })?,
+            None if self.full || self.list => bail!("--full and --list are for buckets: s3://bucket/prefix"),
+            None => super::run(&self.data, &self.to)?,
+        };
+        let Report { directory, files, bytes, copied_bytes } = report;
+        say(&format!("{}\n{files} files, {bytes} bytes, of which {copied_bytes} were copied\n", directory.display()));
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn list(store: &Store) -> anyhow::Result<ExitCode> {
+    store.check()?;
+    for name in remote::names(store)? {
+        let manifest = remote::manifest(store, &name)?;
+        let log = manifest.log.as_ref().map_or("", |_| ", with a log");
+        say(&format!("{name}  {} bytes, by Settee {}{log}\n", manifest.bytes(), manifest.version));
+    }
+    for (from_us, to_us) in log::covered(store)? {
+        say(&format!("every moment from {} to {}\n", time::rfc3339(from_us), time::rfc3339(to_us)));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Where a data directory can be made of.
+enum From {
+    Directory(PathBuf),
+    Bucket(Store, String),
+    Moment(Store, Route),
+}
+
+impl From {
+    /// Makes a data directory.
+    fn fill(&self, data: &Path) -> anyhow::Result<Manifest> {
+        match self {
+            Self::Directory(directory) => restore::run(directory, data),
+            Self::Bucket(store, name) => remote::restore(store, name, data, &mut |_| Ok(())),
+            Self::Moment(store, route) => route.run(store, data),
+        }
+    }
+
+    fn verify(&self) -> anyhow::Result<Manifest> {
+        match self {
+            Self::Directory(directory) => verify(directory),
+            Self::Bucket(store, name) => remote::verify(store, name),
+            Self::Moment(store, route) => route.verify(store),
+        }
+    }
+}
+
+impl RestoreArgs {
+    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        let from = self.source()?;
+        if let Some(url) = &self.database {
+            let is_server = !matches!(&from, From::Directory(path) if !path.join(MANIFEST).is_file());
+            if !is_server && self.name.is_some() {
+                bail!("{} holds one database: --name is for backups of servers", self.from.display());
+            }
+            let report = if is_server {
+                let wanted = self.name.clone().map_or_else(|| export::name_in(url), Ok)?;
+                one::restore(&self.scratch, &wanted, url, &mut |data| from.fill(data).map(drop))?
+            } else {
+                export::read(&self.from, url)?
+            };
+            return Ok(tell(&report));
+        }
+        let (manifest, what) = match (&self.data, self.check) {
+            (Some(data), false) => (from.fill(data)?, "restored"),
+            (None, true) => (from.verify()?, "as it was written"),
+            _ => bail!("say where to restore: --data DIR for a server, --database URL for a database; or --check"),
+        };
+        say(&format!("{what}: {} bytes of {}, by Settee {}\n", manifest.bytes(), manifest.begun, manifest.version));
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn source(&self) -> anyhow::Result<From> {
+        let Some(store) = self.bucket.open(&self.from)? else {
+            if self.backup.is_some() || self.at.is_some() {
+                bail!("--backup and --at are for buckets; name the directory of the backup with --from");
+            }
+            return Ok(From::Directory(self.from.clone()));
+        };
+        if let Some(moment) = self.at {
+            let route = replay::find(&store, moment)?;
+            return Ok(From::Moment(store, route));
+        }
+        let newest = remote::newest(&store)?;
+        let name = self.backup.clone().unwrap_or(newest);
+        Ok(From::Bucket(store, name))
+    }
+}
+
+fn tell(report: &export::Report) -> ExitCode {
+    say(&format!("{}\n", in_words(report)));
+    if report.left_out > 0 {
+        eprintln!(
+            "what was restored is not complete: {} parts could not be read when the export was made; lines with \
+             `left_out` in it say which",
+            report.left_out
+        );
+    }
+    if !report.is_checked {
+        eprintln!("the file has no checksum: whether it is what was written cannot be verified");
+    }
+    code(report)
+}

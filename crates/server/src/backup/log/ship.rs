@@ -1,0 +1,120 @@
+//! [`Shipper`]: sends what was committed since it last did, and tells up to when everything is there.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use data_encoding::HEXLOWER;
+use parking_lot::Mutex;
+use settee_storage::{CommitLog, Engine, LogPosition, LogRead};
+
+use super::piece::Piece;
+use super::{Through, piece_name};
+use crate::backup::remote::Store;
+use crate::{environment, time};
+
+/// A piece is sent when it has so many bytes, and with the last commit that there is.
+const PIECE_BYTES: usize = 8 << 20;
+
+/// How often an idle server tells that nothing has happened.
+const IDLE_US: u64 = 60_000_000;
+
+/// A log without a gap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stream {
+    pub(crate) id: String,
+    /// Where it begins.
+    pub(crate) begins: LogPosition,
+}
+
+impl Stream {
+    /// A stream that begins now.
+    pub(crate) fn begin(engine: &dyn Engine) -> anyhow::Result<Self> {
+        let mut random = [0; 4];
+        environment::random(&mut random);
+        let id = format!("{}-{}", time::file_name(environment::now_us()), HEXLOWER.encode(&random));
+        Ok(Self { id, begins: log(engine)?.end()? })
+    }
+}
+
+fn log(engine: &dyn Engine) -> anyhow::Result<&dyn CommitLog> {
+    engine.log().context("the engine keeps no log")
+}
+
+/// What became of the commits since the last time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shipped {
+    /// They were sent.
+    All,
+    /// They could not all be had: a new stream has begun, and needs a backup.
+    Anew,
+}
+
+/// The way of a log to a store.
+pub(crate) struct Shipper {
+    store: Store,
+    engine: Arc<dyn Engine>,
+    /// What the shipper and those who write backups agree on.
+    stream: Arc<Mutex<Stream>>,
+    shipped: LogPosition,
+    /// When the store was last told how far the log goes.
+    told_us: u64,
+}
+
+impl Shipper {
+    pub(crate) fn new(store: Store, engine: Arc<dyn Engine>, stream: Arc<Mutex<Stream>>) -> Self {
+        let shipped = stream.lock().begins;
+        Self { store, engine, stream, shipped, told_us: 0 }
+    }
+
+    /// Sends what is there.
+    pub(crate) fn ship(&mut self) -> anyhow::Result<Shipped> {
+        self.go(false)
+    }
+
+    /// Sends the rest, when nothing is committed any more.
+    pub(crate) fn close(&mut self) -> anyhow::Result<Shipped> {
+        self.go(true)
+    }
+
+    fn go(&mut self, is_closed: bool) -> anyhow::Result<Shipped> {
+        self.store.prepare()?;
+        let stream = self.stream.lock().id.clone();
+        // Everything that was acknowledged before this moment is found.
+        let now_us = environment::now_us();
+        let before = self.shipped;
+        loop {
+            let Some(piece) = self.next()? else { return self.begin_anew() };
+            if piece.is_empty() {
+                break;
+            }
+            let (after, end) = (piece.after, piece.end);
+            self.store.put(&piece_name(&stream, after), piece.finish()?)?;
+            self.shipped.number = end;
+        }
+        if is_closed || self.shipped != before || now_us.saturating_sub(self.told_us) >= IDLE_US {
+            let through = Through { time_us: now_us, position: self.shipped.number, is_closed };
+            through.put(&self.store, &stream)?;
+            self.told_us = now_us;
+        }
+        Ok(Shipped::All)
+    }
+
+    /// The commits that follow, as far as they fit into a piece. `None`: there is a gap.
+    fn next(&self) -> anyhow::Result<Option<Piece>> {
+        let mut piece = Piece::new(self.shipped.number);
+        let read = log(self.engine.as_ref())?.read(self.shipped, &mut |record| {
+            piece.push(record);
+            if piece.len() < PIECE_BYTES { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        Ok((read != LogRead::Gap).then_some(piece))
+    }
+
+    fn begin_anew(&mut self) -> anyhow::Result<Shipped> {
+        let stream = Stream::begin(self.engine.as_ref())?;
+        self.shipped = stream.begins;
+        self.told_us = 0;
+        *self.stream.lock() = stream;
+        Ok(Shipped::Anew)
+    }
+}

@@ -1,0 +1,52 @@
+//! [`restore`]: one database of the backup of a whole server. The server is restored aside and served to this command, which
+//! copies the database to where it is wanted; what is in the way of that is the room that the whole takes meanwhile.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use settee_storage::durable;
+
+use crate::aside::Aside;
+use crate::{environment, export};
+
+/// Something for a time, with a directory of its own.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            eprintln!("{} is not needed any more and could not be removed: {error}", self.0.display());
+        }
+    }
+}
+
+/// Makes the database at `url` of the database `name` of a server that `fill` restores into the directory that it is given, below
+/// `scratch`.
+pub(crate) fn restore(
+    scratch: &Path,
+    name: &str,
+    url: &str,
+    fill: &mut dyn FnMut(&Path) -> anyhow::Result<()>,
+) -> anyhow::Result<export::Report> {
+    let scratch = Scratch(scratch.join(format!("settee-restore-{:016x}", environment::random_u64())));
+    durable::create_directories(&scratch.0).with_context(|| format!("{} cannot be made", scratch.0.display()))?;
+    let data = scratch.0.join("data");
+    fill(&data)?;
+    // Its administrators and addresses are nothing to this command.
+    for settings in ["local.ini", "local.d"] {
+        let path = data.join(settings);
+        let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        match removed {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("{} stays", path.display()));
+            }
+            _ => {}
+        }
+    }
+    let file = scratch.0.join("database.jsonl");
+    let aside = Aside::start(&data)?;
+    export::write(&aside.url(name), &file).with_context(|| format!("the database {name} cannot be read"))?;
+    drop(aside);
+    export::read(&file, url)
+}

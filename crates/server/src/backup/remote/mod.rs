@@ -1,0 +1,227 @@
+//! Backups in a [`Store`]: [`upload`] writes one, [`restore`] makes a data directory of one.
+//!
+//! ```text
+//! about.json           the format, and which key the rest is encrypted with
+//! backups/TIME         a manifest: which files a backup has, with their checksums
+//! files/XX/CHECKSUM    a file; any number of backups may have it
+//! full                 the name of the newest backup for which everything was sent
+//! log/                 the log of commits, see `log`
+//! ```
+//!
+//! A backup is a manifest, and costs what is new: files of the engine never change once they are written, so those that the
+//! newest backup has as well are neither read nor sent. What no manifest names any more is `retention`'s to remove. One
+//! server writes to a place.
+
+pub(crate) mod retention;
+pub(crate) mod s3;
+mod seal;
+mod store;
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+pub(super) mod tests;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use anyhow::{Context as _, bail, ensure};
+
+pub(crate) use store::Store;
+
+use super::files::{self, Source, Target};
+use super::manifest::{Entry, Logged, Manifest};
+use super::{ENGINE, Held, Report};
+use crate::{environment, time};
+
+const BACKUPS: &str = "backups";
+
+/// Holds the name of the newest backup for which everything was sent.
+const FULL: &str = "full";
+
+/// How much is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// What the newest backup does not have.
+    New,
+    /// Everything is read and sent again, in place of what is there.
+    Full,
+}
+
+/// Writes a backup of the server whose data is in `data`, whether it runs or not.
+pub(crate) fn run(store: &Store, data: &Path, effort: Effort) -> anyhow::Result<Report> {
+    let data = data.canonicalize().with_context(|| format!("{} cannot be found", data.display()))?;
+    ensure!(data.join(ENGINE).is_dir(), "{} holds no data of a server", data.display());
+    store.prepare()?;
+    let begun_us = environment::now_us();
+    let held = Held::take(&data)?;
+    upload(store, &sources(held.directory(), &data)?, begun_us, None, effort, &|| false)
+}
+
+/// Everything that belongs into a backup.
+pub(crate) fn sources(engine: &Path, data: &Path) -> anyhow::Result<Vec<Source>> {
+    let mut sources = files::below(engine, Path::new(ENGINE))?;
+    sources.extend(files::configuration(data)?);
+    Ok(sources)
+}
+
+/// Stores files as the backup that was begun at this time, unless it is to end before.
+pub(crate) fn upload(
+    store: &Store,
+    sources: &[Source],
+    begun_us: u64,
+    log: Option<Logged>,
+    effort: Effort,
+    is_over: &dyn Fn() -> bool,
+) -> anyhow::Result<Report> {
+    let name = time::file_name(begun_us);
+    let names = names(store)?;
+    ensure!(!names.contains(&name), "there is a backup of this second already: {name} in {}", store.shown());
+    let previous = names.last().map(|name| manifest(store, name)).transpose()?;
+    let mut sending = Sending::new(store, previous.as_ref(), effort)?;
+    let mut entries = Vec::new();
+    for source in sources {
+        ensure!(!is_over(), "the backup was interrupted");
+        entries.push(sending.keep(source)?);
+    }
+    let manifest = Manifest {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        begun: time::rfc3339(begun_us),
+        finished: time::rfc3339(environment::now_us()),
+        entries,
+        log,
+    };
+    // From here on it counts.
+    store.put(&format!("{BACKUPS}/{name}"), manifest.to_text().into_bytes())?;
+    if effort == Effort::Full {
+        store.put(FULL, name.clone().into_bytes())?;
+    }
+    Ok(Report {
+        directory: PathBuf::from(format!("{}/{name}", store.shown())),
+        files: sources.len(),
+        bytes: manifest.bytes(),
+        copied_bytes: sending.sent_bytes,
+    })
+}
+
+/// Files on their way to a store.
+struct Sending<'a> {
+    store: &'a Store,
+    previous: Option<&'a Manifest>,
+    effort: Effort,
+    /// The objects that need not be sent: the newest backup keeps them alive.
+    there: BTreeSet<String>,
+    sent_bytes: u64,
+}
+
+impl<'a> Sending<'a> {
+    fn new(store: &'a Store, previous: Option<&'a Manifest>, effort: Effort) -> anyhow::Result<Self> {
+        let entries = previous.filter(|_| effort == Effort::New).into_iter().flat_map(|previous| &previous.entries);
+        let kept: BTreeSet<String> = entries.map(|entry| store.name_of(&entry.sha256)).collect();
+        let listed = if kept.is_empty() { Vec::new() } else { store.list("files")? };
+        let there = listed.into_iter().map(|object| object.name).filter(|name| kept.contains(name)).collect();
+        Ok(Self { store, previous, effort, there, sent_bytes: 0 })
+    }
+
+    fn keep(&mut self, source: &Source) -> anyhow::Result<Entry> {
+        let shown = source.file.display();
+        let metadata = fs::metadata(&source.file).with_context(|| format!("{shown} cannot be read"))?;
+        let modified = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let modified_ns = modified.and_then(|since| i64::try_from(since.as_nanos()).ok()).unwrap_or_default();
+        let known = self.previous.filter(|_| self.effort == Effort::New).and_then(|known| known.find(&source.path));
+        if let Some(known) = known.filter(|_| never_changes(&source.path))
+            && (known.bytes, known.modified_ns) == (metadata.len(), modified_ns)
+            && self.there.contains(&self.store.name_of(&known.sha256))
+        {
+            return Ok(known.clone());
+        }
+        let (bytes, sha256) = files::digest(&source.file)?;
+        let name = self.store.name_of(&sha256);
+        if self.there.insert(name.clone()) {
+            self.store.put_file(&name, &source.file, bytes, &sha256)?;
+            self.sent_bytes += bytes;
+        }
+        Ok(Entry { path: source.path.clone(), bytes, sha256, modified_ns })
+    }
+}
+
+/// Whether the engine writes a file once. The time at which it was written tells it from one of the same name that an engine wrote
+/// that began from a backup.
+fn never_changes(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "sst" || extension == "blob")
+}
+
+/// The names of all backups, the oldest first.
+pub(crate) fn names(store: &Store) -> anyhow::Result<Vec<String>> {
+    let listed = store.list(BACKUPS)?.into_iter();
+    Ok(listed.filter_map(|object| Some(object.name.rsplit_once('/')?.1.to_owned())).collect())
+}
+
+/// When the newest backup was begun for which everything was sent.
+pub(crate) fn last_full(store: &Store) -> anyhow::Result<Option<u64>> {
+    let name = store.get(FULL)?.and_then(|name| String::from_utf8(name).ok());
+    Ok(name.and_then(|name| time::parse(&name)))
+}
+
+/// The manifest of a backup.
+pub(crate) fn manifest(store: &Store, name: &str) -> anyhow::Result<Manifest> {
+    let text = store.get(&format!("{BACKUPS}/{name}"))?;
+    let text = text.with_context(|| format!("there is no backup {name} in {}", store.shown()))?;
+    let manifest = String::from_utf8(text).context("it is no text").and_then(|text| Manifest::parse(&text));
+    manifest.with_context(|| format!("the backup {name} in {} cannot be used", store.shown()))
+}
+
+/// The name of the newest backup.
+pub(crate) fn newest(store: &Store) -> anyhow::Result<String> {
+    ensure!(store.check()?, "there are no backups in {}", store.shown());
+    names(store)?.pop().with_context(|| format!("there is no complete backup in {}", store.shown()))
+}
+
+/// Reads all files of a backup and compares them with their checksums.
+pub(crate) fn verify(store: &Store, name: &str) -> anyhow::Result<Manifest> {
+    let manifest = manifest(store, name)?;
+    for entry in &manifest.entries {
+        let mut tally = files::Tally::default();
+        fetch(store, entry, &mut |piece| {
+            tally.add(piece);
+            Ok(())
+        })?;
+        compare(store, entry, &tally.finish())?;
+    }
+    Ok(manifest)
+}
+
+fn fetch(store: &Store, entry: &Entry, each: &mut dyn FnMut(&[u8]) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let name = store.name_of(&entry.sha256);
+    ensure!(store.fetch(&name, each)?, "{} is missing in {}: {name}", entry.path.display(), store.shown());
+    Ok(())
+}
+
+fn compare(store: &Store, entry: &Entry, found: &(u64, String)) -> anyhow::Result<()> {
+    if *found == (entry.bytes, entry.sha256.clone()) {
+        return Ok(());
+    }
+    bail!(
+        "{} in {} is damaged: it does not have the content that was backed up; choose another backup, and write a full \
+         one with `settee backup --full`",
+        entry.path.display(),
+        store.shown()
+    )
+}
+
+/// Makes the data directory `data` of a backup; `finish` may work on what was fetched before it takes its place.
+pub(crate) fn restore(
+    store: &Store,
+    name: &str,
+    data: &Path,
+    finish: &mut dyn FnMut(&Path) -> anyhow::Result<()>,
+) -> anyhow::Result<Manifest> {
+    let manifest = manifest(store, name)?;
+    let mut fetch = |entry: &Entry, to: &Path| {
+        let mut target = Target::make(to)?;
+        fetch(store, entry, &mut |piece| target.write(piece))?;
+        compare(store, entry, &target.finish()?)
+    };
+    super::restore::fill(&manifest, data, &mut fetch, finish)?;
+    Ok(manifest)
+}

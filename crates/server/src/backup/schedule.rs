@@ -1,0 +1,314 @@
+//! [`Backups`]: a server writes backups of itself, removes old ones, and sends its log meanwhile. Two threads, one for each, so that a
+//! long backup does not hold up the log. What goes wrong is logged, and tried again; the server serves.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use parking_lot::{Condvar, Mutex};
+use settee_settings::backup;
+use settee_storage::{CommitLog, Engine};
+
+use super::log::ship::{Shipped, Shipper, Stream};
+use super::manifest::Logged;
+use super::remote::{self, Effort, Store, retention, s3};
+use crate::config::Configuration;
+use crate::control::Checkpoint;
+use crate::{environment, time};
+
+/// What has failed is tried again after this time.
+const RETRY_US: u64 = 60_000_000;
+
+/// Checkpoints of this thread have numbers that those of commands do not reach.
+const FIRST_CHECKPOINT: u64 = 1 << 32;
+
+/// How long the end of the server waits for the end of the log to be sent.
+const END: Duration = Duration::from_secs(10);
+
+/// When what is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) interval_us: u64,
+    /// From backup to backup in which everything is sent anew.
+    pub(crate) full_interval_us: Option<u64>,
+    pub(crate) keep_s: u64,
+    /// `None`: the log is not sent.
+    pub(crate) log_interval: Option<Duration>,
+}
+
+/// The place and the plan of `[backup]`, if there is one.
+fn configured(configuration: &Configuration) -> Option<(s3::Place, Plan)> {
+    let url = backup::URL.text(configuration)?;
+    let access_key = backup::ACCESS_KEY_ID.text(configuration).zip(backup::SECRET_ACCESS_KEY.text(configuration));
+    let place = s3::Place {
+        url,
+        endpoint: backup::ENDPOINT.text(configuration),
+        region: backup::REGION.text(configuration),
+        access_key,
+        authorities: backup::CA_FILE.text(configuration).map(PathBuf::from),
+        key_file: backup::KEY_FILE.text(configuration).map(PathBuf::from),
+    };
+    let us = |seconds: u64| seconds.saturating_mul(1_000_000);
+    let positive = |seconds: u64| (seconds > 0).then_some(seconds);
+    let plan = Plan {
+        interval_us: us(backup::INTERVAL.of(configuration)),
+        full_interval_us: positive(backup::FULL_INTERVAL.of(configuration)).map(us),
+        keep_s: backup::KEEP.of(configuration),
+        log_interval: positive(backup::LOG_INTERVAL.of(configuration)).map(Duration::from_secs),
+    };
+    Some((place, plan))
+}
+
+/// Whether the configuration asks for the log of commits.
+pub(crate) fn wants_log(configuration: &Configuration) -> bool {
+    configured(configuration).is_some_and(|(_, plan)| plan.log_interval.is_some())
+}
+
+/// The work that goes on.
+pub(crate) struct Backups {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    engine: Arc<dyn Engine>,
+    data: PathBuf,
+    plan: Plan,
+    /// The log that is sent, if one is.
+    stream: Option<Arc<Mutex<Stream>>>,
+    checkpoints: AtomicU64,
+    orders: Mutex<Orders>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Orders {
+    is_over: bool,
+    /// A backup is to be written at once.
+    is_wanted: bool,
+    /// Threads that have ended.
+    ended: usize,
+}
+
+/// A checkpoint, and what a backup of it says.
+struct Taken {
+    checkpoint: Checkpoint,
+    begun_us: u64,
+    log: Option<Logged>,
+}
+
+impl Backups {
+    /// Begins, if the configuration asks for backups.
+    pub(crate) fn begin(
+        configuration: &Configuration,
+        data: &Path,
+        engine: &Arc<dyn Engine>,
+    ) -> anyhow::Result<Option<Self>> {
+        let Some((place, plan)) = configured(configuration) else { return Ok(None) };
+        Self::start(&|| s3::open(&place), plan, data, Arc::clone(engine)).map(Some)
+    }
+
+    /// Begins. `engine` must keep its log if the plan says that it is sent. Nothing is committed before this returns, so that the log
+    /// has what follows, and the first backup everything before.
+    pub(crate) fn start(
+        open: &dyn Fn() -> anyhow::Result<Store>,
+        plan: Plan,
+        data: &Path,
+        engine: Arc<dyn Engine>,
+    ) -> anyhow::Result<Self> {
+        let stream = match plan.log_interval {
+            Some(_) => Some(Arc::new(Mutex::new(Stream::begin(engine.as_ref())?))),
+            None => None,
+        };
+        let shared = Arc::new(Shared {
+            engine,
+            data: data.to_owned(),
+            plan,
+            stream,
+            checkpoints: AtomicU64::new(FIRST_CHECKPOINT),
+            orders: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        // On a full disk there is none; the server serves, and it is tried again.
+        let first = shared.stream.as_ref().and_then(|_| match shared.take() {
+            Ok(taken) => Some(taken),
+            Err(error) => {
+                tracing::error!(error = format!("{error:#}"), "the first backup is late");
+                None
+            }
+        });
+        let mut threads = Vec::new();
+        let (store, working) = (open()?, Arc::clone(&shared));
+        threads.push(spawn("backup", &shared, move || working.write_backups(&store, first))?);
+        if let (Some(stream), Some(interval)) = (&shared.stream, plan.log_interval) {
+            let shipper = Shipper::new(open()?, Arc::clone(&shared.engine), Arc::clone(stream));
+            let working = Arc::clone(&shared);
+            threads.push(spawn("log", &shared, move || working.ship(shipper, interval))?);
+        }
+        Ok(Self { shared, threads })
+    }
+
+    /// Ends everything, when nothing is committed any more. The rest of the log is sent if that is possible soon.
+    pub(crate) fn stop(self) {
+        let mut orders = self.shared.orders.lock();
+        orders.is_over = true;
+        self.shared.changed.notify_all();
+        let all = self.threads.len();
+        let is_late = self.shared.changed.wait_while_for(&mut orders, |orders| orders.ended < all, END).timed_out();
+        drop(orders);
+        if is_late {
+            tracing::warn!("the server ends before its backups could: what they miss is in the data");
+            return;
+        }
+        for thread in self.threads {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn spawn(name: &str, shared: &Arc<Shared>, work: impl FnOnce() + Send + 'static) -> anyhow::Result<JoinHandle<()>> {
+    /// Tells that the thread has ended, however it did.
+    struct Ended(Arc<Shared>);
+    impl Drop for Ended {
+        fn drop(&mut self) {
+            self.0.orders.lock().ended += 1;
+            self.0.changed.notify_all();
+        }
+    }
+    let ended = Ended(Arc::clone(shared));
+    let work = move || {
+        let _ended = ended;
+        work();
+    };
+    std::thread::Builder::new().name(name.to_owned()).spawn(work).context("no thread for backups")
+}
+
+impl Shared {
+    fn take(&self) -> anyhow::Result<Taken> {
+        let begun_us = environment::now_us();
+        let stream = self.stream.as_ref().map(|stream| stream.lock().clone());
+        // The position first: what is committed meanwhile is in the checkpoint and in the log.
+        let position = self.engine.log().map(CommitLog::end).transpose()?;
+        let number = self.checkpoints.fetch_add(1, Ordering::Relaxed);
+        let checkpoint = Checkpoint::make(&self.data, self.engine.as_ref(), number)?;
+        let taken_us = environment::now_us();
+        let fits = |stream: &Stream| position.filter(|position| position.opening == stream.begins.opening);
+        let log = stream.and_then(|stream| {
+            let position = fits(&stream)?.number;
+            Some(Logged { stream: stream.id, position, taken_us })
+        });
+        Ok(Taken { checkpoint, begun_us, log })
+    }
+
+    /// Waits until it is time, or a backup is wanted. `false`: it is over.
+    fn wait_until(&self, due_us: u64) -> bool {
+        let mut orders = self.orders.lock();
+        loop {
+            let now_us = environment::now_us();
+            if orders.is_over {
+                return false;
+            }
+            if orders.is_wanted || now_us >= due_us {
+                orders.is_wanted = false;
+                return true;
+            }
+            self.changed.wait_for(&mut orders, Duration::from_micros(due_us - now_us));
+        }
+    }
+
+    fn write_backups(&self, store: &Store, first: Option<Taken>) {
+        let mut first = first;
+        let mut due_us = if self.stream.is_some() { 0 } else { self.next_due(store) };
+        let mut tidied_us = 0;
+        while self.wait_until(due_us) {
+            let begun_us = environment::now_us();
+            match self.write_backup(store, first.take()) {
+                Ok(report) => {
+                    let bytes = report.bytes;
+                    let (name, sent_bytes) = (report.directory.display().to_string(), report.copied_bytes);
+                    tracing::info!(name, bytes, sent_bytes, "a backup was written");
+                    due_us = begun_us.saturating_add(self.plan.interval_us);
+                }
+                Err(error) => {
+                    tracing::error!(error = format!("{error:#}"), "a backup failed and will be tried again");
+                    due_us = begun_us.saturating_add(RETRY_US.min(self.plan.interval_us));
+                    continue;
+                }
+            }
+            // Looking for what is old reads all that is young.
+            let is_tidy = begun_us.saturating_sub(tidied_us) < (self.plan.keep_s / 20).saturating_mul(1_000_000);
+            if !is_tidy {
+                tidied_us = begun_us;
+                self.remove_old(store);
+            }
+        }
+    }
+
+    /// When the backup that follows the newest one is due.
+    fn next_due(&self, store: &Store) -> u64 {
+        let newest = store.prepare().and_then(|()| remote::names(store)).map(|names| names.last().cloned());
+        match newest {
+            Ok(newest) => {
+                newest.and_then(|name| time::parse(&name)).map_or(0, |us| us.saturating_add(self.plan.interval_us))
+            }
+            // The first try will say it.
+            Err(_) => 0,
+        }
+    }
+
+    fn write_backup(&self, store: &Store, first: Option<Taken>) -> anyhow::Result<super::Report> {
+        store.prepare()?;
+        let Taken { checkpoint, begun_us, log } = first.map_or_else(|| self.take(), Ok)?;
+        let effort = self.effort(store, begun_us)?;
+        let sources = remote::sources(&checkpoint.0, &self.data)?;
+        remote::upload(store, &sources, begun_us, log, effort, &|| self.orders.lock().is_over)
+    }
+
+    fn effort(&self, store: &Store, now_us: u64) -> anyhow::Result<Effort> {
+        let Some(interval_us) = self.plan.full_interval_us else { return Ok(Effort::New) };
+        let last = remote::last_full(store)?;
+        let is_due = last.is_none_or(|last_us| now_us.saturating_sub(last_us) >= interval_us);
+        Ok(if is_due { Effort::Full } else { Effort::New })
+    }
+
+    fn remove_old(&self, store: &Store) {
+        match retention::apply(store, environment::now_us(), self.plan.keep_s) {
+            Ok(removed) if removed != retention::Removed::default() => {
+                let retention::Removed { backups, files, pieces } = removed;
+                tracing::info!(backups, files, pieces, "old backups were removed");
+            }
+            Ok(_) => {}
+            Err(error) => tracing::warn!(error = format!("{error:#}"), "old backups stay"),
+        }
+    }
+
+    fn ship(&self, mut shipper: Shipper, interval: Duration) {
+        let mut told = None;
+        loop {
+            let is_over = {
+                let mut orders = self.orders.lock();
+                self.changed.wait_while_for(&mut orders, |orders| !orders.is_over, interval);
+                orders.is_over
+            };
+            let shipped = if is_over { shipper.close() } else { shipper.ship() };
+            let failure = shipped.as_ref().err().map(|error| format!("{error:#}"));
+            match (&shipped, &failure) {
+                (Ok(Shipped::Anew), _) => {
+                    tracing::warn!("the log has a gap: a new one begins, with a backup");
+                    self.orders.lock().is_wanted = true;
+                    self.changed.notify_all();
+                }
+                (_, Some(error)) if told != failure => tracing::error!(error, "the log is not sent"),
+                (_, None) if told.is_some() => tracing::warn!("the log is sent again"),
+                _ => {}
+            }
+            told = failure;
+            if is_over {
+                return;
+            }
+        }
+    }
+}
