@@ -13,6 +13,7 @@ mod dist;
 mod process;
 mod readme;
 mod run;
+mod s3;
 mod server;
 mod setup;
 mod tally;
@@ -42,6 +43,9 @@ cargo xtask COMMAND
   attack        attacks a server in a control group of 1 GB, while another client goes on
                   --short      as in the gate: a few seconds each, times are not judged
                   NAME         only this attack (may be repeated)
+  s3            backs a server up into a bucket under load, removes its data, and restores it to ten seconds
+                --seconds N  how long is written (60)
+                --interval N seconds from backup to backup (10)
   clients       plays the suites of PouchDB, nano and couchdb-python against this server
   console       checks the web console's sources, and plays its flows in Chromium
   readme        runs the shell sessions of README.md and docs/operation against this server
@@ -86,6 +90,10 @@ fn run(command: &str, arguments: &[String]) -> Result<bool> {
         }
         "dist" => return dist::command(&workspace, &dist::Options::parse(arguments)?),
         "run" => return run::command(&workspace, &run::Options::parse(arguments)?),
+        "s3" => {
+            let options = s3::Options::parse(arguments)?;
+            return Ok(s3::command(&workspace, &options)?.closing_line());
+        }
         "test" => return ci::test(&workspace, arguments),
         "bench" => return ci::bench(&workspace, arguments),
         _ => {}

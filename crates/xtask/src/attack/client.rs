@@ -19,7 +19,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(200);
 
 /// A connection.
-pub(super) struct Connection {
+pub(crate) struct Connection {
     stream: BufReader<Bounded>,
     is_closing: bool,
 }
@@ -33,7 +33,7 @@ struct Bounded {
 }
 
 /// Address and credentials of `http://name:password@address`.
-pub(super) fn split(url: &str) -> Result<(SocketAddr, String)> {
+pub(crate) fn split(url: &str) -> Result<(SocketAddr, String)> {
     let rest = url.strip_prefix("http://").context("a server has a URL")?;
     let (credentials, address) = rest.rsplit_once('@').context("there is an admin")?;
     Ok((address.parse().context("a server has an address")?, basic(credentials)))
@@ -58,7 +58,7 @@ pub(super) fn base64(bytes: &[u8]) -> String {
 }
 
 impl Connection {
-    pub(super) fn open(address: SocketAddr) -> io::Result<Self> {
+    pub(crate) fn open(address: SocketAddr) -> io::Result<Self> {
         Self::begin(address, None)
     }
 
@@ -100,7 +100,7 @@ impl Connection {
     }
 
     /// Sends a request with further headers, each with its line end, and returns the status and the body.
-    pub(super) fn ask(&mut self, line: &str, headers: &str, body: &[u8]) -> io::Result<(u16, Vec<u8>)> {
+    pub(crate) fn ask(&mut self, line: &str, headers: &str, body: &[u8]) -> io::Result<(u16, Vec<u8>)> {
         self.write(&head(line, headers, body.len()))?;
         self.stream.get_mut().write_all(body)?;
         self.answer()

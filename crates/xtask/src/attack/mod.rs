@@ -6,7 +6,7 @@
 
 mod attacks;
 mod cage;
-mod client;
+pub(crate) mod client;
 mod probe;
 
 use std::sync::Arc;

@@ -1,0 +1,106 @@
+//! [`Gateway`]: a server that speaks S3, versitygw, on a port of the loopback address, with a bucket of its own.
+
+use std::fs::{self, File};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use crate::process;
+use crate::server::free_port;
+use crate::workspace::Workspace;
+
+pub(super) const BUCKET: &str = "backups";
+pub(super) const ID: &str = "settee-id";
+pub(super) const SECRET: &str = "settee-secret-of-tests";
+
+/// The version that is installed if none is there.
+const MODULE: &str = "github.com/versity/versitygw/cmd/versitygw@v1.8.0";
+
+const START_LIMIT: Duration = Duration::from_secs(30);
+const POLL: Duration = Duration::from_millis(50);
+
+/// A running server. It is killed and what it holds is removed when this is dropped.
+pub(super) struct Gateway {
+    child: Child,
+    port: u16,
+    root: PathBuf,
+}
+
+impl Gateway {
+    pub(super) fn start(workspace: &Workspace) -> Result<Self> {
+        let program = program(workspace)?;
+        let root = workspace.scratch("s3-bucket");
+        fs::create_dir_all(root.join(BUCKET)).context("the bucket cannot be made")?;
+        let log = workspace.log("s3-gateway")?;
+        let output = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+        let port = free_port()?;
+        let mut command = Command::new(&program);
+        command.args(["--access", ID, "--secret", SECRET, "--port", &format!("127.0.0.1:{port}"), "posix"]).arg(&root);
+        command.stdout(output.try_clone().context("cannot share the log")?).stderr(output);
+        let child = command.spawn().with_context(|| format!("cannot start {}", program.display()))?;
+        let mut gateway = Self { child, port, root };
+        let (begun, address) = (Instant::now(), SocketAddr::from(([127, 0, 0, 1], port)));
+        while TcpStream::connect(address).is_err() {
+            let has_ended = gateway.child.try_wait().context("cannot look at the S3 server")?.is_some();
+            if has_ended || begun.elapsed() > START_LIMIT {
+                process::show_tail(&log);
+                bail!("the S3 server does not listen");
+            }
+            thread::sleep(POLL);
+        }
+        Ok(gateway)
+    }
+
+    pub(super) fn endpoint(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// How many objects there are, and how many bytes they have.
+    pub(super) fn figures(&self) -> (u64, u64) {
+        count(&self.root.join(BUCKET))
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        // Both fail when there is nothing left to do.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.root);
+    }
+}
+
+fn count(folder: &Path) -> (u64, u64) {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.fold((0, 0), |(files, bytes), entry| {
+        let (more, size) = match entry.metadata() {
+            Ok(metadata) if metadata.is_dir() => count(&entry.path()),
+            Ok(metadata) => (1, metadata.len()),
+            Err(_) => (0, 0),
+        };
+        (files + more, bytes + size)
+    })
+}
+
+/// The program: on the path, installed by an earlier run, or installed now.
+fn program(workspace: &Workspace) -> Result<PathBuf> {
+    if process::exists("versitygw") {
+        return Ok("versitygw".into());
+    }
+    let folder = workspace.packages("go");
+    let program = folder.join("versitygw");
+    if !program.is_file() {
+        println!("installing {MODULE}");
+        let mut command = Command::new("go");
+        let installed = process::run_logged(
+            command.args(["install", MODULE]).env("GOBIN", &folder),
+            &workspace.log("s3-install")?,
+        )?;
+        ensure!(installed, "versitygw cannot be installed; put it on the path");
+    }
+    Ok(program)
+}
