@@ -67,7 +67,7 @@ pub(crate) struct Contents {
 
 impl Contents {
     /// Asks the program for what it tells of itself, and reads the rest.
-    pub(crate) fn gather(workspace: &Workspace, release: Release, program: &Path) -> Result<Self> {
+    pub(crate) fn gather(workspace: &Workspace, mut release: Release, program: &Path) -> Result<Self> {
         let read = |path: &str| {
             fs::read_to_string(workspace.root.join(path)).with_context(|| format!("{path} cannot be read"))
         };
@@ -79,6 +79,10 @@ impl Contents {
             said.starts_with(&format!("settee {VERSION}\n")),
             "this is not the program of version {VERSION}: {said}"
         );
+        // One that was given need not be of this checkout.
+        if let Some(commit) = commit_of(&said) {
+            release.commit = commit;
+        }
         Ok(Self {
             program: bytes,
             pages: pages(workspace, program)?,
@@ -102,6 +106,12 @@ impl Contents {
         tree.file(&format!("{folder}/NOTICE"), self.notice.as_str());
         tree.file(&format!("{folder}/LIBRARIES"), self.libraries.as_str());
     }
+}
+
+/// The commit in what `settee --version` prints, if the program knows it.
+pub(crate) fn commit_of(version: &str) -> Option<String> {
+    let commit = version.lines().find_map(|line| line.strip_prefix("commit: "))?;
+    (commit != "unknown").then(|| commit.to_owned())
 }
 
 fn pages(workspace: &Workspace, program: &Path) -> Result<Vec<(String, Vec<u8>)>> {
@@ -192,6 +202,18 @@ mod tests {
             let told = needs_nothing(program).err().map(|error| error.to_string());
             assert_eq!(told.is_some(), expected.is_some(), "{told:?}");
             assert!(told.unwrap_or_default().contains(expected.unwrap_or_default()), "{expected:?}");
+        }
+    }
+
+    #[test]
+    fn programs_say_their_commit() {
+        let cases = [
+            ("settee 0.1.0\ncommit: 0123\nfeatures: bench\n", Some("0123")),
+            ("settee 0.1.0\ncommit: unknown\n", None),
+            ("settee 0.1.0\n", None),
+        ];
+        for (said, expected) in cases {
+            assert_eq!(commit_of(said).as_deref(), expected, "{said}");
         }
     }
 

@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
+pub(crate) use contents::commit_of;
 use contents::{Contents, Release, VERSION};
 
 use crate::process;

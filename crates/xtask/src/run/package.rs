@@ -50,7 +50,7 @@ pub(super) fn at_hand(workspace: &Workspace) -> Option<Package> {
         .chain(installed)
         .filter(|(_, program)| program.is_file())
         .find_map(|(found, program)| Some((found, program.clone(), asked(&program)?)))?;
-    Some(Package { program, found, commit: commit(&version), here: here(workspace) })
+    Some(Package { program, found, commit: dist::commit_of(&version), here: here(workspace) })
 }
 
 /// What a program of this version says about itself; `None` of any other.
@@ -58,11 +58,6 @@ fn asked(program: &Path) -> Option<String> {
     let output = Command::new(program).arg("--version").output().ok()?;
     let said = String::from_utf8(output.stdout).ok()?;
     said.starts_with(&format!("settee {VERSION}\n")).then_some(said)
-}
-
-fn commit(version: &str) -> Option<String> {
-    let commit = version.lines().find_map(|line| line.strip_prefix("commit: "))?;
-    (commit != "unknown").then(|| commit.to_owned())
 }
 
 fn here(workspace: &Workspace) -> Option<String> {
@@ -103,18 +98,6 @@ mod tests {
             };
             let offer = package.offer();
             assert!(offer.starts_with("/p holds Settee ") && offer.contains(expected), "{offer}");
-        }
-    }
-
-    #[test]
-    fn programs_say_their_commit() {
-        let cases = [
-            ("settee 0.1.0\ncommit: 0123\nfeatures: bench\n", Some("0123")),
-            ("settee 0.1.0\ncommit: unknown\n", None),
-            ("settee 0.1.0\n", None),
-        ];
-        for (said, expected) in cases {
-            assert_eq!(commit(said).as_deref(), expected, "{said}");
         }
     }
 }
