@@ -118,3 +118,43 @@ impl<E> http_body::Body for Shared<E> {
         self.body.lock().size_hint()
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use http_body::Body as _;
+
+    use super::*;
+
+    /// A body of two pieces whose end is an error, or not.
+    struct Pieces(Vec<Result<&'static str, &'static str>>);
+
+    impl http_body::Body for Pieces {
+        type Data = Bytes;
+        type Error = &'static str;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, &'static str>>> {
+            let next = (!self.0.is_empty()).then(|| self.0.remove(0));
+            Poll::Ready(next.map(|piece| piece.map(|text| Frame::data(Bytes::from(text)))))
+        }
+    }
+
+    #[tokio::test]
+    async fn bodies_of_other_clients_pass_with_their_errors() {
+        let whole = foreign_body(Pieces(vec![Ok("one "), Ok("two")]));
+        assert_eq!(whole.collect().await.unwrap().to_bytes(), "one two");
+        let broken = foreign_body(Pieces(vec![Ok("one"), Err("cut off")]));
+        assert_eq!(broken.collect().await.unwrap_err(), TransportError::Broken("cut off".to_owned()));
+
+        let explain: fn(TransportError) -> String = |error| error.to_string();
+        let whole = shared_body(full_body("text"), explain);
+        assert_eq!((whole.size_hint().exact(), whole.is_end_stream()), (Some(4), false));
+        assert_eq!(whole.collect().await.unwrap().to_bytes(), "text");
+        assert!(shared_body(empty_body(), explain).is_end_stream());
+        let broken = shared_body(foreign_body(Pieces(vec![Err("cut off")])), explain);
+        assert_eq!(broken.collect().await.unwrap_err(), "the connection broke: cut off");
+    }
+}
