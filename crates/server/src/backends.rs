@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use settee_storage::{Engine, StorageError, durable};
+use settee_storage_postgres::PostgresEngine;
 pub(crate) use settee_storage_rocksdb::files::{Checked, Depth, Fault, Salvaged};
 use settee_storage_rocksdb::{Log, Options, RocksEngine, files};
 
-use crate::environment;
+use crate::{environment, storage};
 
 /// The file in the data directory that is kept for its room.
 pub(crate) const RESERVE: &str = "reserve";
@@ -27,6 +28,7 @@ pub(crate) fn open_with_log(data: &Path, files_max: u16) -> anyhow::Result<Arc<d
 }
 
 fn open_with(data: &Path, files_max: u16, log: Log) -> anyhow::Result<Arc<dyn Engine>> {
+    storage::refuse_elsewhere(data)?;
     let directory = data.join("engine");
     durable::create_directories(&directory).with_context(|| format!("{} cannot be made", directory.display()))?;
     // An engine syncs what is in its directory, and nothing above: the directory may be there since a start that was
@@ -46,6 +48,14 @@ fn open_with(data: &Path, files_max: u16, log: Log) -> anyhow::Result<Arc<dyn En
         tracing::error!(damage, "a part of the data is damaged; `settee verify` says which, everything else is served");
     }
     Ok(Arc::new(engine))
+}
+
+/// Opens the engine on a PostgreSQL, for the server that `id` names.
+pub(crate) fn open_postgres(
+    options: &settee_storage_postgres::Options,
+    id: [u8; 16],
+) -> anyhow::Result<Arc<dyn Engine>> {
+    Ok(Arc::new(PostgresEngine::open(options, id)?))
 }
 
 /// Opens it to read it, without a trace.

@@ -17,6 +17,7 @@ use crate::exchange::import::ImportArgs;
 use crate::manual::{self, CompletionsArgs, ManArgs};
 use crate::migrate::MigrateArgs;
 use crate::output::say;
+use crate::storage::StorageArgs;
 
 /// Settee: a CouchDB-compatible document database in one program.
 ///
@@ -121,6 +122,8 @@ pub(crate) enum Command {
     Completions(CompletionsArgs),
     /// Write the manual pages of all commands into a directory, such as ~/.local/share/man/man1
     Man(ManArgs),
+    /// Make what a server needs in a PostgreSQL that is to hold its data
+    Storage(StorageArgs),
     /// Run user code for a server; not to be called by hand
     #[command(hide = true)]
     Worker,
@@ -144,6 +147,11 @@ pub(crate) struct ServeArgs {
     /// Listen on a socket in the file system as well
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
+    /// Where the data lie, if not in the data directory: postgres://user@host/database [default: [storage] url, SETTEE_STORAGE]
+    ///
+    /// `settee storage init` makes the tables where a server may not. One server uses a database at a time.
+    #[arg(long, value_name = "URL")]
+    pub(crate) storage: Option<String>,
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
 }

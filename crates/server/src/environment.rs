@@ -58,10 +58,16 @@ pub(crate) fn settings() -> Vec<Given> {
     let given = |name: &str, (section, key, value)| Given { section, key, value, place: name.to_owned() };
     let secret = text("COUCHDB_SECRET").map(|value| ("chttpd_auth".to_owned(), "secret".to_owned(), value));
     let secret = secret.map(|setting| given("COUCHDB_SECRET", setting));
+    let storage = text("SETTEE_STORAGE").map(|value| ("storage".to_owned(), "url".to_owned(), value));
+    let storage = storage.map(|setting| given("SETTEE_STORAGE", setting));
     // A variable that is no text sets nothing.
     let variables =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    variables.filter_map(|(name, value)| Some(given(&name, setting(&name, value)?))).chain(secret).collect()
+    variables
+        .filter_map(|(name, value)| Some(given(&name, setting(&name, value)?)))
+        .chain(secret)
+        .chain(storage)
+        .collect()
 }
 
 fn setting(name: &str, value: String) -> Option<(String, String, String)> {

@@ -37,6 +37,7 @@ mod replication;
 mod salvage;
 mod serve;
 mod site;
+mod storage;
 mod telemetry;
 mod time;
 mod tls;
@@ -84,5 +85,6 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Man(args) => args.run().map(|()| ExitCode::SUCCESS),
+        Command::Storage(args) => args.run(),
     }
 }

@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 use settee_auth::Authenticator;
 use settee_http::{Node, Shutdown};
 use settee_settings::{Applies, chttpd};
-use settee_storage::durable;
+use settee_storage::{Engine, durable};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::backup::schedule::{self, Backups};
@@ -23,7 +23,7 @@ use crate::log::Log;
 use crate::maintenance::Maintenance;
 use crate::operation::{Restart, operation};
 use crate::telemetry::Exporter;
-use crate::{backends, listen, node, replication, version};
+use crate::{backends, listen, node, replication, storage, version};
 
 /// The time that replications may take to record how far they came: as long as open requests.
 const REPLICATION_STOP: std::time::Duration = std::time::Duration::from_secs(4);
@@ -79,8 +79,7 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
     if let Err(error) = control::remove_checkpoints(&data) {
         tracing::warn!(error = format!("{error:#}"), "checkpoints of an earlier process stay");
     }
-    let open = if schedule::wants_log(&configuration) { backends::open_with_log } else { backends::open };
-    let engine = open(&data, descriptors.engine)?;
+    let (engine, place) = open_storage(&configuration, &data, descriptors)?;
     // It may count on being looked after from now on.
     let _ = engine.tend();
     let exporter = Exporter::start(&configuration)?.map(Arc::new);
@@ -91,7 +90,8 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
     let backups = Backups::begin(&configuration, &data, &engine).context("[backup] cannot be followed")?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.enable_all().thread_keep_alive(THREAD_IDLE_TIME).build().context("no threads")?;
-    runtime.block_on(listen(node, maintenance, &configuration, address, &data, descriptors, shutdown.clone()))?;
+    let listening = Listening { address, data: &data, place: &place, descriptors };
+    runtime.block_on(listen(node, maintenance, &configuration, listening, shutdown.clone()))?;
     if let Some(exporter) = exporter {
         exporter.flush();
     }
@@ -105,16 +105,39 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
     Ok(())
 }
 
+/// The engine, and where its data lie in words.
+fn open_storage(
+    configuration: &Configuration,
+    data: &Path,
+    descriptors: Descriptors,
+) -> anyhow::Result<(Arc<dyn Engine>, String)> {
+    let Some(options) = storage::chosen(configuration)? else {
+        let open = if schedule::wants_log(configuration) { backends::open_with_log } else { backends::open };
+        return Ok((open(data, descriptors.engine)?, data.display().to_string()));
+    };
+    if schedule::wants_backups(configuration) {
+        bail!(
+            "[backup] url asks for backups of the data directory, and the data lie in PostgreSQL: its own programs back them up"
+        );
+    }
+    let mut id = [0; 16];
+    environment::random(&mut id);
+    let engine = backends::open_postgres(&options, id)?;
+    storage::note(data, &options.place())?;
+    Ok((engine, format!("PostgreSQL: {}; the configuration in {}", options.place(), data.display())))
+}
+
 fn configuration(args: &ServeArgs, data: &Path) -> anyhow::Result<Configuration> {
     // Later ones win.
     let mut overrides = environment::settings();
     overrides.extend(args.settings.given());
-    for (option, key, value) in [
-        ("--bind", "bind_address", args.bind.clone()),
-        ("--port", "port", args.port.map(|port| port.to_string())),
-        ("--socket", "unix_socket", args.socket.as_ref().map(|socket| socket.display().to_string())),
+    for (option, section, key, value) in [
+        ("--bind", "chttpd", "bind_address", args.bind.clone()),
+        ("--port", "chttpd", "port", args.port.map(|port| port.to_string())),
+        ("--socket", "chttpd", "unix_socket", args.socket.as_ref().map(|socket| socket.display().to_string())),
+        ("--storage", "storage", "url", args.storage.clone()),
     ] {
-        let (section, key, place) = ("chttpd".to_owned(), key.to_owned(), option.to_owned());
+        let (section, key, place) = (section.to_owned(), key.to_owned(), option.to_owned());
         overrides.extend(value.map(|value| Given { section, key, value, place }));
     }
     let options = Options {
@@ -148,7 +171,7 @@ fn refuse_open_server(authenticator: &Authenticator, address: SocketAddr) -> any
 }
 
 /// Says where the server is and who rules it. After a restart nobody may read any more what is printed.
-fn greet(addresses: &[String], data: &Path, administrators: &[String], remarks: &[String]) {
+fn greet(addresses: &[String], place: &str, administrators: &[String], remarks: &[String]) {
     let version = env!("CARGO_PKG_VERSION");
     let rule = match administrators {
         [] => format!(
@@ -160,10 +183,10 @@ fn greet(addresses: &[String], data: &Path, administrators: &[String], remarks: 
         [name] => format!("The administrator is {name}\n"),
         names => format!("Administrators are {}\n", names.join(", ")),
     };
-    let (addresses, data) = (addresses.join(" and "), data.display());
+    let addresses = addresses.join(" and ");
     let remarks: String = remarks.iter().map(|remark| format!("{remark}\n")).collect();
     let text =
-        format!("Settee {version} listens at {addresses}\nData lies in {data}\n{rule}{remarks}Stop with Ctrl-C.\n");
+        format!("Settee {version} listens at {addresses}\nData lies in {place}\n{rule}{remarks}Stop with Ctrl-C.\n");
     let mut stdout = std::io::stdout();
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }
@@ -177,15 +200,23 @@ impl Drop for FlushedLog {
     }
 }
 
+/// Where a server listens, and what it has for that.
+struct Listening<'a> {
+    address: SocketAddr,
+    data: &'a Path,
+    /// Where the data lie, in words.
+    place: &'a str,
+    descriptors: Descriptors,
+}
+
 async fn listen(
     node: Arc<Node>,
     maintenance: Maintenance,
     configuration: &Arc<Configuration>,
-    address: SocketAddr,
-    data: &Path,
-    descriptors: Descriptors,
+    listening: Listening<'_>,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
+    let Listening { address, data, place, descriptors } = listening;
     let opened = listen::open(configuration, address).await?;
     let refusal = node.engine().check().err();
     if refusal.is_none()
@@ -211,7 +242,7 @@ async fn listen(
         remarks.push(format!("Writes are refused until there is room: {refusal}"));
     }
     let administrators: Vec<String> = configuration.section("admins").into_iter().map(|(name, _)| name).collect();
-    greet(&opened.addresses, data, &administrators, &remarks);
+    greet(&opened.addresses, place, &administrators, &remarks);
     let mut terminate = signal(SignalKind::terminate()).context("signals cannot be received")?;
     let background = maintenance.start();
     let watching = opened.certificates.map(|certificates| tokio::spawn(certificates.watch()));

@@ -23,7 +23,10 @@ pub fn old_section(section: &str, key: &str) -> Option<&'static str> {
 #[must_use]
 pub fn is_sensitive(section: &str, key: &str) -> bool {
     let named_so = |word| key.to_ascii_lowercase().contains(word);
-    matches!(section, "admins" | "jwt_keys") || ["secret", "password", "token"].into_iter().any(named_so)
+    // A URL may have a password.
+    matches!(section, "admins" | "jwt_keys")
+        || (section, key) == ("storage", "url")
+        || ["secret", "password", "token"].into_iter().any(named_so)
 }
 
 fn modern_section(section: &str, key: &str) -> Option<&'static str> {

@@ -247,6 +247,10 @@ table! {
         MAX_DOCUMENT_ID_NUMBER: Number = setting("max_document_id_number", "100", COUNT), "documents in one _purge request";
         MAX_REVISIONS_NUMBER: Number = setting("max_revisions_number", "1000", COUNT), "revisions in one _purge request";
     }
+    storage = "storage" {
+        URL: Text = unset("url", Kind::Text).at_start(), "where the data lie, if not in the data directory: postgres://user:password@host/database; docs/operation/postgresql.md";
+        CONNECTIONS: Number = setting("connections", "50", Kind::Integer(8, 10_000)).at_start(), "connections to PostgreSQL at a time, at most";
+    }
     cluster = "cluster" {
         Q: Number = setting("q", "1", COUNT), "shards that clients are told of a new database; one is made";
         N: Number = setting("n", "1", COUNT).kept(), "copies of a new database; one process keeps one";

@@ -172,21 +172,22 @@ pub(super) async fn system(request: Request) -> Answer {
     let held = ["memtable_bytes", "block_cache_bytes", "table_reader_bytes"];
     let (held, other): (Vec<_>, Vec<_>) = engine.into_iter().partition(|(name, _)| held.contains(name));
     let in_engine: u64 = held.iter().map(|(_, bytes)| bytes).sum();
-    let list = |numbers: &[(&str, u64)]| {
-        let members: Vec<String> = numbers.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
-        members.join(",")
+    let members = |numbers: &[(&str, u64)]| -> Vec<String> {
+        numbers.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect()
     };
+    // Not every engine keeps data in this process.
+    let held: String = members(&held).iter().map(|member| format!(",{member}")).collect();
     let out = format!(
         concat!(
-            r#"{{"uptime":{},"memory":{{"resident":{},"other":{},{}}},"engine":{{{}}},"cpu_time_ms":{},"#,
+            r#"{{"uptime":{},"memory":{{"resident":{},"other":{}{}}},"engine":{{{}}},"cpu_time_ms":{},"#,
             r#""process_count":{},"os_proc_count":{},"stale_proc_count":0,"open_os_files":{},"message_queues":{{}},"#,
             r#""internal_replication_jobs":0,"distribution":{{}}}}"#
         ),
         uptime_s,
         figures.resident_bytes,
         figures.resident_bytes.saturating_sub(in_engine),
-        list(&held),
-        list(&other),
+        held,
+        members(&other).join(","),
         figures.cpu_ms,
         figures.threads,
         figures.children,

@@ -273,9 +273,13 @@ fn own(node: &Node) -> Vec<(String, &'static str, &'static str, String)> {
     ];
     for (name, value) in node.catalog.engine_statistics() {
         let (name, kind) = match name {
-            "written_bytes" | "synced_commits" | "background_errors" => {
-                (format!("settee_engine_{name}_total"), "counter")
-            }
+            "written_bytes"
+            | "synced_commits"
+            | "background_errors"
+            | "commits"
+            | "conflicts"
+            | "connections_made"
+            | "snapshots_interrupted" => (format!("settee_engine_{name}_total"), "counter"),
             // Units are written out.
             name => (format!("settee_engine_{}", name.replace("_per_s", "_per_second")), "gauge"),
         };

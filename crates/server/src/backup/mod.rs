@@ -30,7 +30,7 @@ use settee_storage::durable;
 use crate::control::{self, Checkpoint};
 use crate::descriptors::Descriptors;
 use crate::lock::DataLock;
-use crate::{backends, environment, time, version};
+use crate::{backends, environment, storage, time, version};
 use files::Source;
 pub(crate) use manifest::Manifest;
 use manifest::{Entry, MANIFEST};
@@ -87,6 +87,7 @@ impl Held {
 /// Writes a backup of the server whose data is in `data` into a new directory below `backups`.
 pub(crate) fn run(data: &Path, backups: &Path) -> anyhow::Result<Report> {
     let data = data.canonicalize().with_context(|| format!("{} cannot be found", data.display()))?;
+    storage::refuse_elsewhere(&data)?;
     ensure!(data.join(ENGINE).is_dir(), "{} holds no data of a server", data.display());
     durable::create_directories(backups).with_context(|| format!("{} cannot be made", backups.display()))?;
     let backups = backups.canonicalize()?;

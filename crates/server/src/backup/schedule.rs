@@ -67,6 +67,11 @@ pub(crate) fn wants_log(configuration: &Configuration) -> bool {
     configured(configuration).is_some_and(|(_, plan)| plan.log_interval.is_some())
 }
 
+/// Whether it asks for backups at all.
+pub(crate) fn wants_backups(configuration: &Configuration) -> bool {
+    configured(configuration).is_some()
+}
+
 /// The work that goes on.
 pub(crate) struct Backups {
     shared: Arc<Shared>,

@@ -60,6 +60,7 @@ const SECTIONS: &[(&str, &str)] = &[
     ("replicator", "Replications that this server runs."),
     ("uuids", "Ids for documents that come without one."),
     ("purge", "How much one _purge request may do."),
+    ("storage", "Where the data lie. --storage URL and the variable SETTEE_STORAGE say the same."),
     ("cluster", "Understood for the sake of clients: one process holds everything."),
     ("log", "The log. Passwords, cookies and credentials in URLs are taken out of every line."),
     ("tracing", "Traces by OpenTelemetry: each request as a span, in JSON over HTTP. Off without an endpoint."),

@@ -9,7 +9,7 @@ use settee_model::json::Value;
 
 use super::Finding;
 use crate::backends::{self, Depth, Fault};
-use crate::{control, process, verify, version};
+use crate::{control, process, storage, verify, version};
 
 /// Less free space than this is an error: the engine needs room to compact.
 const FREE_BYTES_MIN: u64 = 256 << 20;
@@ -45,6 +45,9 @@ pub(super) fn directory(data: &Path) -> Vec<Finding> {
 
 pub(super) fn layout(data: &Path) -> Vec<Finding> {
     let mut findings = Vec::new();
+    if let Some(place) = storage::elsewhere(data) {
+        findings.push(Finding::good(format!("the data lie in PostgreSQL ({place}), which looks after them")));
+    }
     if data.join(version::RESTORING).exists() {
         let advice = "Empty the directory and run `settee restore` again.";
         findings.push(Finding::error("a restoration was interrupted: half of a backup lies here", advice));

@@ -20,11 +20,15 @@ mod limits;
 mod migrate;
 mod neighbours;
 mod operation;
+mod postgres;
 #[cfg(target_os = "linux")]
 mod power;
 mod protocol;
 mod query_servers;
 mod replication;
+#[path = "../../../storage-postgres/tests/it/scratch.rs"]
+#[expect(dead_code, unreachable_pub, reason = "tests that include it use more of it")]
+mod scratch;
 mod search;
 mod server;
 mod setup;

@@ -33,6 +33,11 @@ pub struct Scratch {
 }
 
 impl Scratch {
+    /// Whether there is a PostgreSQL on this machine.
+    pub fn is_there() -> bool {
+        programs().is_some()
+    }
+
     /// Starts a server; `None`, with a line about it, if there is no PostgreSQL on this machine. `settings` are options of its
     /// command line.
     ///
