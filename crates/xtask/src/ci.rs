@@ -40,6 +40,7 @@ pub(crate) fn everything(workspace: &Workspace) -> bool {
     gate.step("docs", || document(workspace));
     if gate.step("build", || build::build(workspace)) {
         gate.step("conformance", || conformance::run(workspace, &conformance::Options::default()));
+        gate.step("conformance on PostgreSQL", || conformance::run_on_postgres(workspace));
         gate.step("attack", || attack::run(workspace, &attack::Options::short()));
         gate.step("clients", || clients::run(workspace));
         gate.step("console", || console::run(workspace));

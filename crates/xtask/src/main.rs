@@ -14,6 +14,9 @@ mod process;
 mod readme;
 mod run;
 mod s3;
+#[path = "../../storage-postgres/tests/it/scratch.rs"]
+#[expect(dead_code, unreachable_pub, reason = "tests that include it use more of it")]
+mod scratch;
 mod server;
 mod setup;
 mod tally;
@@ -38,6 +41,7 @@ cargo xtask COMMAND
   conformance   replays the recorded answers of CouchDB against this server
                   --area A     only this area (may be repeated)
                   --url URL    a server that runs already, with an admin's name and password
+                  --storage S  where its server has its data: directory, or postgres (started for it)
                   --jobs N     scenarios played at the same time (4)
                   --draft      print a line for conformance/expectations.toml for each surprise
   attack        attacks a server in a control group of 1 GB, while another client goes on

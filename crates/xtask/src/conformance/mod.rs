@@ -22,6 +22,7 @@ use judge::{Judged, Verdict};
 use report::{Case, Outcome};
 
 use crate::process;
+use crate::scratch::Scratch;
 use crate::server::{Access, Server};
 use crate::tally::Tally;
 use crate::workspace::Workspace;
@@ -39,15 +40,26 @@ pub(crate) struct Options {
     areas: Vec<String>,
     /// A server that runs already.
     url: Option<String>,
+    /// Where the server that is started has its data.
+    storage: Storage,
     /// Scenarios played at the same time.
     jobs: usize,
     /// Whether to print lines for the list of known failures.
     draft: bool,
 }
 
+/// Where data lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Storage {
+    /// In the data directory.
+    Directory,
+    /// In a PostgreSQL that is started for it.
+    Postgres,
+}
+
 impl Default for Options {
     fn default() -> Self {
-        Self { areas: Vec::new(), url: None, jobs: 4, draft: false }
+        Self { areas: Vec::new(), url: None, storage: Storage::Directory, jobs: 4, draft: false }
     }
 }
 
@@ -64,11 +76,48 @@ impl Options {
             match name.as_str() {
                 "--area" => options.areas.push(value.clone()),
                 "--url" => options.url = Some(value.clone()),
+                "--storage" => options.storage = Storage::named(value)?,
                 "--jobs" => options.jobs = value.parse().context("--jobs takes a number")?,
                 _ => bail!("there is no option `{name}`; `cargo xtask help` lists them"),
             }
         }
         Ok(options)
+    }
+}
+
+impl Storage {
+    fn named(name: &str) -> Result<Self> {
+        match name {
+            "directory" => Ok(Self::Directory),
+            "postgres" => Ok(Self::Postgres),
+            _ => bail!("--storage takes directory or postgres"),
+        }
+    }
+}
+
+/// Servers for the scenarios.
+struct Servers {
+    main: Server,
+    /// Without the older text search: some scenarios are of a server that has a part switched off.
+    plain: Server,
+    /// Ends after them.
+    _postgres: Option<Scratch>,
+}
+
+impl Servers {
+    fn start(workspace: &Workspace, storage: Storage) -> Result<Self> {
+        let postgres = match storage {
+            Storage::Directory => None,
+            Storage::Postgres => Some(Scratch::start("").context("the Debian package postgresql is missing")?),
+        };
+        let start = |purpose: &str, setting: Option<&str>| {
+            let place = postgres.as_ref().map(|postgres| format!("storage/url={}", postgres.url()));
+            let settings: Vec<&str> = place.as_deref().into_iter().chain(setting).collect();
+            Server::start_with(workspace, purpose, Access::Admin, &settings)
+        };
+        let main = start("conformance", None)?;
+        let plain = start("conformance-plain", Some("dreyfus/enable=false"))?;
+        Ok(Self { main, plain, _postgres: postgres })
     }
 }
 
@@ -101,28 +150,32 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
     let areas = chosen_areas(options, &expectations)?;
     let mut own = match &options.url {
         Some(_) => None,
-        None => Some(Server::start(workspace, "conformance", Access::Admin)?),
+        None => Some(Servers::start(workspace, options.storage)?),
     };
     let url = match (&options.url, &own) {
         (Some(url), _) => url.clone(),
-        (None, Some(server)) => server.url(),
+        (None, Some(servers)) => servers.main.url(),
         (None, None) => bail!("no server was started"),
     };
-    // Some scenarios are of a server that has a part switched off.
-    let mut plain = match &options.url {
-        Some(_) => None,
-        None => Some(Server::start_with(workspace, "conformance-plain", Access::Admin, &["dreyfus/enable=false"])?),
-    };
-    let plain_url = plain.as_ref().map(Server::url);
+    let plain_url = own.as_ref().map(|servers| servers.plain.url());
     let replay = Replay { folder, url, plain_url, jobs: options.jobs, report: workspace.log("conformance-report")? };
     tally += play(&replay, &areas, &expectations, options)?;
-    for server in own.iter_mut().chain(&mut plain) {
+    for server in own.iter_mut().flat_map(|servers| [&mut servers.main, &mut servers.plain]) {
         tally += stop(server, tally.holds());
     }
     for (area, reason) in expectations.later() {
         println!("    {area}: not expected yet ({reason})");
     }
     Ok(tally)
+}
+
+/// The same on a server whose data lie in PostgreSQL, where there is one.
+pub(crate) fn run_on_postgres(workspace: &Workspace) -> Result<Tally> {
+    if !Scratch::is_there() {
+        println!("    there is no PostgreSQL here (the Debian package postgresql): nothing was replayed");
+        return Ok(Tally::default());
+    }
+    run(workspace, &Options { storage: Storage::Postgres, ..Options::default() })
 }
 
 fn chosen_areas<'a>(options: &'a Options, expectations: &'a Expectations) -> Result<Vec<&'a str>> {
