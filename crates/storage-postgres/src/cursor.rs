@@ -110,8 +110,8 @@ impl PageCursor {
         self.grow()?;
         self.rest = match rest {
             None => Rest::End,
-            // Who wants few rows rarely comes back.
-            Some(bounds) if self.expect == Expect::Few && self.rows <= FIRST_ROWS * 4 => Rest::Within(bounds),
+            // Who wants some rows rarely comes back.
+            Some(bounds) if self.expect != Expect::All && self.rows <= FIRST_ROWS * 4 => Rest::Within(bounds),
             Some(bounds) => {
                 let (lease, place, rows) = (Arc::clone(&self.lease), self.place.clone(), self.rows);
                 let own = bounds.clone();

@@ -1,4 +1,7 @@
 //! [`Sql`]: the statements of every day. Each is prepared once on a connection, and names one shard.
+//!
+//! A planner that takes a table for small, as it takes every new one, joins keys with *all* entries of a shard, or compares each of these with
+//! a list. `OFFSET 0` leaves it no choice but to look each key up; a test counts what was looked at.
 
 use settee_storage::{Direction, Keyspace};
 
@@ -49,8 +52,8 @@ impl Sql {
             Self::Token => "SELECT token FROM commits WHERE shard = $1 AND version = $2".into(),
             Self::Get(space) => format!("SELECT value FROM {} WHERE shard = $1 AND key = $2", table(space)),
             Self::MultiGet(space) => format!(
-                "SELECT wanted.place, found.value FROM unnest($2::bytea[]) WITH ORDINALITY AS wanted(key, place) \
-                 JOIN {} AS found ON found.shard = $1 AND found.key = wanted.key",
+                "SELECT wanted.place, found.value FROM unnest($2::bytea[]) WITH ORDINALITY AS wanted(key, place), \
+                 LATERAL (SELECT value FROM {} WHERE shard = $1 AND key = wanted.key OFFSET 0) AS found",
                 table(space)
             ),
             Self::Page(space, direction, limit) => {
@@ -72,7 +75,13 @@ impl Sql {
             Self::Put(space) => {
                 format!("{} ON CONFLICT (shard, key) DO UPDATE SET value = excluded.value", insert(space))
             }
-            Self::Delete(space) => format!("DELETE FROM {} WHERE shard = $1 AND key = ANY ($2::bytea[])", table(space)),
+            Self::Delete(space) => {
+                let table = table(space);
+                format!(
+                    "DELETE FROM {table} WHERE ctid = ANY (ARRAY (SELECT found.place FROM unnest($2::bytea[]) AS gone(key), \
+                     LATERAL (SELECT ctid AS place FROM {table} WHERE shard = $1 AND key = gone.key OFFSET 0) AS found))"
+                )
+            }
             Self::Drop => "SELECT settee_drop($1, $2)".into(),
             Self::Size => {
                 // What a row has besides: its head, its place in the page, and an entry of the index with the key once more.

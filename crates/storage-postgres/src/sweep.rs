@@ -41,7 +41,7 @@ async fn piece(pool: &Arc<Pool>) -> Result<bool, Failure> {
         for space in Keyspace::ALL {
             let table = table(space);
             let statement = format!(
-                "DELETE FROM {table} WHERE shard = $1 AND key = ANY (ARRAY (SELECT key FROM {table} WHERE shard = $1 ORDER BY key LIMIT $2))"
+                "DELETE FROM {table} WHERE ctid = ANY (ARRAY (SELECT ctid FROM {table} WHERE shard = $1 ORDER BY key LIMIT $2))"
             );
             if client.execute(&statement, &[&shard, &PIECE]).await? > 0 {
                 return Ok(true);

@@ -207,6 +207,57 @@ fn entries_of_dropped_shards_are_deleted() {
     assert_eq!(steps(&engine, Shard(2)), 1);
 }
 
+/// Nothing but the entries that are asked for is looked at, also in tables of which PostgreSQL knows nothing yet.
+#[test]
+fn keys_are_looked_up() {
+    const ENTRIES: u64 = 4_000;
+    const ROUNDS: u64 = 20;
+    let Some(server) = server() else { return };
+    let url = server.url();
+    let schema = url.rsplit('=').next().unwrap();
+    let url = format!("{url}&application_name={schema}");
+    // What a connection has looked at is counted when it ends.
+    let looked_at = || {
+        let open = format!("SELECT count(*) FROM pg_stat_activity WHERE application_name = '{schema}'");
+        while server.run(&open) != "0" {
+            thread::yield_now();
+        }
+        let text =
+            format!("SELECT sum(idx_tup_fetch + seq_tup_read) FROM pg_stat_user_tables WHERE schemaname = '{schema}'");
+        server.run(&text).parse::<u64>().unwrap()
+    };
+    let key = |number: u64| number.to_be_bytes();
+    let engine = open(&url);
+    let mut batch = Batch::new();
+    for number in 0..ENTRIES {
+        batch.insert(Keyspace::Bodies, &key(number), b"body");
+    }
+    let _ = engine.commit(Shard(1), Version(0), token(1), batch, Durability::Buffered).unwrap();
+    drop(engine);
+    let before = looked_at();
+    let engine = open(&url);
+    for round in 0..ROUNDS {
+        let keys: Vec<_> = (0..10).map(|at| key(ENTRIES - 1 - at * ROUNDS - round)).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(<[u8; 8]>::as_slice).collect();
+        let found = engine.snapshot(Shard(1)).unwrap().multi_get(Keyspace::Bodies, &keys).unwrap();
+        assert!(found.iter().all(Option::is_some));
+        let mut batch = Batch::new();
+        batch.delete(Keyspace::Bodies, keys[0]);
+        batch.put(Keyspace::Bodies, keys[1], b"changed");
+        let outcome =
+            engine.commit(Shard(1), Version(1 + round), token(2 + round), batch, Durability::Buffered).unwrap();
+        assert_eq!(outcome, Outcome::Committed(Version(2 + round)));
+        let snapshot = engine.snapshot(Shard(1)).unwrap();
+        let range = KeyRange { start: Some(keys[2]), end: None };
+        let mut cursor = snapshot.scan(Keyspace::Bodies, range, Direction::Backward, Expect::Rows(1)).unwrap();
+        assert!(cursor.next().unwrap().is_some());
+    }
+    drop(engine);
+    let rows = looked_at() - before;
+    println!("{rows} rows were looked at in {ROUNDS} rounds");
+    assert!(rows < ROUNDS * 40, "{rows} rows in {ROUNDS} rounds");
+}
+
 /// Only the last commits of a shard are kept.
 #[test]
 fn commits_are_pruned() {
