@@ -390,6 +390,15 @@ flow('texts are found through either kind of index', '#/databases', async (page)
     await page.getByLabel('Lucene query').fill('arm*');
     await page.getByRole('button', { name: 'Search', exact: true }).click();
     await page.getByRole('link', { name: 'two', exact: true }).waitFor();
+    await made('POST', `${name}/_bulk_docs`, { docs: Array.from({ length: 120 }, (_, index) => ({ _id: `stool-${index}`, t: 'a stool' })) });
+    await page.getByLabel('Lucene query').fill('stool');
+    await page.getByRole('button', { name: 'Search', exact: true }).click();
+    await page.getByText('120 documents').waitFor();
+    for (const shown of [100, 120]) {
+      await page.getByRole('button', { name: 'More' }).click();
+      await page.waitForFunction((count) => document.querySelectorAll('tbody tr').length === count, shown);
+    }
+    await page.getByRole('button', { name: 'More' }).waitFor({ state: 'detached' });
     await page.getByLabel('Lucene query').fill('(green');
     await page.getByRole('button', { name: 'Search', exact: true }).click();
     await page.getByText('Cannot parse').waitFor();

@@ -18,6 +18,7 @@ export function pages(db) {
     ['view-chart', `${dbPath}/view/orders/by_month?show=chart`, '.plot canvas'],
     ['query', `${dbPath}/query?q=${QUERY}`, '.card table'],
     ['plan', `${dbPath}/query?q=${QUERY}&show=plan`, '.plan'],
+    ['search', `${dbPath}/search?q=${encodeURIComponent('city:lima AND total:[500 TO *]')}`, '.card table'],
     ['changes', `${dbPath}/changes`, 'table'],
     ['playground', `${dbPath}/playground?ddoc=orders&name=by_city`, '.stat'],
     ['settings', `${dbPath}/settings`, 'dl.facts'],

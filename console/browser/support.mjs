@@ -86,6 +86,9 @@ export const DESIGN = {
     by_month: { map: 'function (doc) {\n  emit(doc.placed.slice(0, 7), doc.total);\n}', reduce: '_sum' },
     by_customer: { map: 'function (doc) {\n  emit(doc.customer, null);\n}' },
   },
+  nouveau: {
+    orders: { index: 'function (doc) {\n  if (doc.type !== "order") return;\n  index("text", "city", doc.city, {store: true});\n  index("string", "state", doc.state, {store: true});\n  index("double", "total", doc.total, {store: true});\n}' },
+  },
   filters: { paid: 'function (doc, req) {\n  return doc.state === "paid";\n}' },
 };
 

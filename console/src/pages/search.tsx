@@ -8,7 +8,7 @@ import { member, parse, raw, stringOf } from '../json/text.ts';
 import { useParam } from '../router.ts';
 import { Button, Card, Empty, Field, Link, Problem, Select, Skeleton } from '../ui/kit.tsx';
 import { CopyAs } from '../ui/menu.tsx';
-import { useAsk, useTitle } from '../ui/use.ts';
+import { useAction, useAsk, useTitle } from '../ui/use.ts';
 import { millis } from '../ui/words.ts';
 import type { DbPage } from './db.tsx';
 
@@ -44,11 +44,6 @@ export function Search({ db }: DbPage) {
   if (known.error) return <Problem error={known.error} again={known.again} />;
   if (!known.data) return <Skeleton />;
   if (!choice) return <Card><Empty icon="search" title="No search indexes">A design document defines them in `indexes` or `nouveau`. This server has {world.value.welcome?.features.join(', ')}.</Empty></Card>;
-  const text = found.data?.text;
-  const root = text === undefined ? undefined : parse(text);
-  const hits = (member(root, 'rows') ?? member(root, 'hits'))?.children ?? [];
-  const total = member(root, 'total_rows') ?? member(root, 'total_hits');
-  const count = text !== undefined && total ? raw(text, total) : hits.length;
   return (
     <>
       <form class="toolbar" onSubmit={(event) => { event.preventDefault(); setQ(typed); }}>
@@ -58,10 +53,33 @@ export function Search({ db }: DbPage) {
         <CopyAs request={{ method: 'GET', path: path ?? '' }} />
       </form>
       <Problem error={found.error} />
-      {text !== undefined && <Card flush title={`${count} documents`} note={found.data && `answered in ${millis(found.data.ms)}`}><div class="table-wrap"><table>
+      {found.data && path && <Hits key={path} db={db} path={path} first={found.data.text} ms={found.data.ms} />}
+    </>
+  );
+}
+
+/** What a search found, the best first; more on demand. */
+function Hits({ db, path, first, ms }: { db: string; path: string; first: string; ms: number }) {
+  const [texts, setTexts] = useState([first]);
+  const action = useAction();
+  const answers = texts.map((text) => ({ text, root: parse(text) }));
+  const rows = answers.flatMap(({ text, root }) => ((member(root, 'rows') ?? member(root, 'hits'))?.children ?? []).map((hit) => ({ text, hit })));
+  const last = answers[answers.length - 1];
+  const total = last && (member(last.root, 'total_rows') ?? member(last.root, 'total_hits'));
+  const count = last && total ? Number(raw(last.text, total)) : rows.length;
+  const more = () => action.run(async () => {
+    const bookmark = last && stringOf(last.text, member(last.root, 'bookmark'));
+    const { text } = await send('GET', `${path}&bookmark=${enc(bookmark ?? '')}`);
+    setTexts([...texts, text]);
+  });
+  return (
+    <>
+      <Card flush title={`${count.toLocaleString('en')} documents`} note={`answered in ${millis(ms)}`}><div class="table-wrap"><table>
         <caption class="unseen">Documents found</caption>
-        <tbody>{hits.map((hit, index) => { const id = stringOf(text, member(hit, 'id')) ?? ''; const rest = member(hit, 'fields'); return <tr key={index}><td><Link to={['db', db, 'doc', id]}>{id}</Link></td><td class="mono">{rest && raw(text, rest).slice(0, 300)}</td></tr>; })}</tbody>
-      </table></div></Card>}
+        <tbody>{rows.map(({ text, hit }, index) => { const id = stringOf(text, member(hit, 'id')) ?? ''; const fields = member(hit, 'fields'); return <tr key={index}><td><Link to={['db', db, 'doc', id]}>{id}</Link></td><td class="mono">{fields && raw(text, fields).slice(0, 300)}</td></tr>; })}</tbody>
+      </table></div></Card>
+      <Problem error={action.error} />
+      {rows.length < count && <Button busy={action.busy} onClick={() => void more()}>More</Button>}
     </>
   );
 }

@@ -55,7 +55,7 @@ impl Graph {
     pub(super) fn new(similarity: Similarity, dimensions: usize, numbers: &[f32]) -> Result<Self> {
         let vectors = (0..).zip(numbers.chunks_exact(dimensions));
         let places = vectors.map(|(number, numbers)| Place { similarity, numbers, number }).collect();
-        let builder = Builder::default().seed(0).ef_construction(CANDIDATES);
+        let builder = Builder::default().seed(0).ef_construction(CANDIDATES).select_heuristic(None);
         let (graph, _) = builder.build_hnsw::<Place<'_>>(places);
         let bytes = postcard::to_allocvec(&graph).map_err(|error| crate::Error::Corrupt(error.to_string()))?;
         drop(graph);

@@ -72,15 +72,15 @@ fn a_crash_in_a_long_build_does_not_cost_all_of_it() {
     let world = World::over(faulty.clone());
     let database = world.create(Layout::Whole);
     let updates =
-        (0..5_000).map(|number| update(&format!(r#"{{"_id":"{number}","n":{number}}}"#), EditMode::Interactive));
+        (0..1_500).map(|number| update(&format!(r#"{{"_id":"{number}","n":{number}}}"#), EditMode::Interactive));
     database.update(Work::Documents(updates.collect())).unwrap();
     faulty.sync().unwrap();
-    assert_eq!(world.search(&database, &design("f"), Query::All).unwrap().total_hits, 5_000);
+    assert_eq!(world.search(&database, &design("f"), Query::All).unwrap().total_hits, 1_500);
     let images: Vec<_> = faulty.crash_images().collect();
     let middle = images.into_iter().rev().nth(2).unwrap();
     let world = World::over(Arc::new(middle));
     let database = world.catalog.database("db").unwrap();
-    assert_eq!(world.search(&database, &design("f"), Query::All).unwrap().total_hits, 5_000);
-    assert!(world.mapped() < 5_000, "{}", world.mapped());
+    assert_eq!(world.search(&database, &design("f"), Query::All).unwrap().total_hits, 1_500);
+    assert!(world.mapped() < 1_500, "{}", world.mapped());
     compare(&world, &database, 0);
 }
