@@ -242,15 +242,17 @@ async fn listen(
         remarks.push(format!("Writes are refused until there is room: {refusal}"));
     }
     let administrators: Vec<String> = configuration.section("admins").into_iter().map(|(name, _)| name).collect();
+    // From here on they end the server in good order, as it is about to say.
+    let end_by = |kind| signal(kind).context("signals cannot be received");
+    let (mut interrupt, mut terminate) = (end_by(SignalKind::interrupt())?, end_by(SignalKind::terminate())?);
     greet(&opened.addresses, place, &administrators, &remarks);
-    let mut terminate = signal(SignalKind::terminate()).context("signals cannot be received")?;
     let background = maintenance.start();
     let watching = opened.certificates.map(|certificates| tokio::spawn(certificates.watch()));
     let replication = replication::start(&node, configuration, opened.port, &shutdown).await?;
     let (stop, restarted) = (shutdown.clone(), shutdown.clone());
     let replication = tokio::spawn(async move {
         tokio::select! {
-            _ = tokio::signal::ctrl_c() => {}
+            _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
             // Somebody asked for a restart.
             () = restarted.begun() => {}
