@@ -147,7 +147,8 @@ pub(crate) struct ServeArgs {
     /// Listen on a socket in the file system as well
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
-    /// Where the data lie, if not in the data directory: postgres://user@host/database [default: [storage] url, SETTEE_STORAGE]
+    /// Where the data lie, if not in the data directory: postgres://user@host/database, unless it is said by
+    /// SETTEE_STORAGE or by `url` in the section `storage`
     ///
     /// `settee storage init` makes the tables where a server may not. One server uses a database at a time.
     #[arg(long, value_name = "URL")]
