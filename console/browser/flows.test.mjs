@@ -250,6 +250,7 @@ flow('a view is made, queried, grouped and drawn', `#/db/${db}/designs`, async (
   await page.getByRole('button', { name: 'New design document' }).click();
   await page.getByLabel('Name').fill('made');
   await page.getByRole('button', { name: 'Create' }).click();
+  await page.getByText('New function', { exact: true }).waitFor();
   await page.getByLabel('Name').fill('by_state');
   await page.getByRole('button', { name: 'Add' }).click();
   await editor(page, 'Map function of by_state').getByText('emit').waitFor();
