@@ -17,7 +17,7 @@ pub const DEFAULT_TOP_N: usize = 10;
 pub const MAX_TOP_N: usize = 1_000;
 
 /// How many vectors are kept in sight on the way to near ones, unless a query says otherwise.
-pub const DEFAULT_CANDIDATES: usize = 100;
+pub const DEFAULT_CANDIDATES: usize = 50;
 
 /// The greatest number of them.
 pub const MAX_CANDIDATES: usize = 10_000;

@@ -94,7 +94,7 @@ fn number(name: &str, most: usize, raw: &Raw, place: Place) -> Result<usize, Err
     }
 }
 
-/// `{"field":"embedding","vector":[0.1,…],"k":10,"candidates":100,"filter":"lang:en","boost":1}`: all but the first two may be
+/// `{"field":"embedding","vector":[0.1,…],"k":10,"candidates":50,"filter":"lang:en","boost":1}`: all but the first two may be
 /// missing. It finds as many documents as the search has hits, unless it says otherwise.
 fn knn(value: Value<'_>, limit: usize) -> Result<Knn, Error> {
     let invalid = |what: &str| Error::query_parse(format!("Invalid value for knn: {what}"));
