@@ -14,8 +14,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::{
-    Batch, CommitListener, CommitToken, Cursor, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Outcome,
-    Reply, Request, Result, Shard, Snapshot, Version,
+    Batch, CommitListener, CommitToken, Cursor, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Members,
+    Outcome, Reply, Request, Result, Shard, Snapshot, Version,
 };
 
 /// The rows of a first page, if the caller expects no more.
@@ -179,6 +179,14 @@ impl Engine for CountingEngine {
 
     fn subscribe(&self, listener: CommitListener) {
         self.engine.subscribe(listener);
+    }
+
+    fn catch_up(&self) -> Result<()> {
+        self.engine.catch_up()
+    }
+
+    fn members(&self) -> &dyn Members {
+        self.engine.members()
     }
 
     fn sync(&self) -> Result<()> {

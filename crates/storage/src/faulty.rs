@@ -15,8 +15,8 @@ use parking_lot::Mutex;
 
 use crate::memory::MemoryEngine;
 use crate::{
-    Batch, CommitListener, CommitToken, Cursor, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Outcome,
-    Reply, Request, Result, Shard, ShardState, Snapshot, StorageError, Version,
+    Batch, CommitListener, CommitToken, Cursor, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Members,
+    Outcome, Reply, Request, Result, Shard, ShardState, Snapshot, StorageError, Version,
 };
 
 /// The fate of a write, that is of a commit without a conflict or of the removal of a shard.
@@ -350,6 +350,14 @@ impl Engine for FaultyEngine {
 
     fn subscribe(&self, listener: CommitListener) {
         self.visible.subscribe(listener);
+    }
+
+    fn catch_up(&self) -> Result<()> {
+        self.visible.catch_up()
+    }
+
+    fn members(&self) -> &dyn Members {
+        self.visible.members()
     }
 
     fn sync(&self) -> Result<()> {

@@ -12,6 +12,7 @@ pub mod counting;
 pub mod durable;
 pub mod faulty;
 mod log;
+pub mod members;
 pub mod memory;
 mod read;
 pub mod tally;
@@ -23,6 +24,7 @@ use std::sync::Arc;
 
 pub use batch::{Batch, Operation, Purpose};
 pub use log::{CommitLog, LogPosition, LogRead, LogRecord};
+pub use members::Members;
 pub use read::{Page, PageRange, Reply, Request};
 
 /// A kind of entry. Engines may store and tune each kind apart from the others.
@@ -263,6 +265,21 @@ pub trait Engine: Send + Sync + 'static {
     /// calls it.
     fn subscribe(&self, listener: CommitListener) {
         let _ = listener;
+    }
+
+    /// Waits until the listeners have heard of all commits that other processes had finished before the call: what is read and
+    /// kept in memory after it is not older. Calls at the same time share one trip. An engine that no other process can write to
+    /// has nothing to wait for.
+    ///
+    /// # Errors
+    /// When the engine cannot be read.
+    fn catch_up(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// The processes that serve this store.
+    fn members(&self) -> &dyn Members {
+        &members::Sole
     }
 
     /// Makes every commit made so far durable.
