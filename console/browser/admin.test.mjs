@@ -5,7 +5,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { NAME, ORIGIN, freshName, http, launch, made, openPage, seed } from './support.mjs';
+import { NAME, ORIGIN, flows, freshName, http, launch, made, openPage, seed } from './support.mjs';
 
 let browser;
 const db = freshName('admin');
@@ -20,19 +20,7 @@ after(async () => {
   await http('DELETE', db);
 });
 
-function flow(name, start, body) {
-  test(name, { timeout: 40_000 }, async () => {
-    const page = await openPage(browser, { start });
-    try {
-      await body(page);
-      assert.deepEqual(page.problems, []);
-    } catch (error) {
-      throw new Error(`${error.message}\n--- ${page.url()} ${page.problems.join('; ')}\n${(await page.locator('#content').innerText({ timeout: 500 }).catch(() => '')).slice(0, 700)}`, { cause: error });
-    } finally {
-      await page.context().close();
-    }
-  });
-}
+const flow = flows(() => browser);
 
 flow('a user is made, changed and deleted', '#/users', async (page) => {
   const name = freshName('user');
@@ -166,6 +154,7 @@ flow('a build is seen while it runs, paused and resumed', '#/activity', async (p
   const paused = page.locator('.card', { has: page.getByRole('heading', { name: 'Paused here' }) });
   await paused.getByText('paused', { exact: true }).waitFor();
   await paused.getByRole('button', { name: 'Resume' }).click();
+  await paused.waitFor({ state: 'detached' });
   await build.getByRole('button', { name: 'Cancel' }).click();
   await build.waitFor({ state: 'detached', timeout: 20_000 });
   await http('DELETE', name);

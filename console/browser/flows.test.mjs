@@ -1,7 +1,7 @@
 // What people do with databases and documents, in a browser.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { NAME, PASSWORD, freshName, http, launch, made, openPage, orders, seed } from './support.mjs';
+import { NAME, PASSWORD, flows, freshName, http, launch, made, openPage, orders, seed } from './support.mjs';
 
 let browser;
 const db = freshName('flows');
@@ -16,19 +16,7 @@ after(async () => {
 });
 
 /** A test with a page of its own, on which nothing may go wrong that nobody sees. */
-function flow(name, start, body) {
-  test(name, { timeout: 40_000 }, async () => {
-    const page = await openPage(browser, { start });
-    try {
-      await body(page);
-      assert.deepEqual(page.problems, []);
-    } catch (error) {
-      throw new Error(`${error.message}\n--- ${page.url()} ${page.problems.join('; ')}\n${(await page.locator('#content').innerText({ timeout: 500 }).catch(() => '')).slice(0, 700)}`, { cause: error });
-    } finally {
-      await page.context().close();
-    }
-  });
-}
+const flow = flows(() => browser);
 
 /** The text of an editor, through its shadow root. */
 const editor = (page, label) => page.locator(`[data-editor="${label}"] .cm-content`);

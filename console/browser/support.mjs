@@ -1,5 +1,6 @@
 // A browser for tests, a server to test, and data in it. The server is where SETTEE_URL says, with an administrator's name and password.
 import assert from 'node:assert/strict';
+import { test } from 'node:test';
 import { chromium } from 'playwright-core';
 
 const given = new URL(process.env.SETTEE_URL ?? 'http://admin:pw@127.0.0.1:5984');
@@ -58,6 +59,33 @@ export async function openPage(browser, { theme = 'light', width = 1400, height 
   }
   await page.goto(base + start);
   return page;
+}
+
+/**
+ * Declares flows: what somebody does from the page `start` on, after which the page must have no problems. On a machine that is busy with
+ * other things one may fail that is right: it is tried a second time, and its first failure told.
+ */
+export function flows(browser) {
+  const once = async (start, body) => {
+    const page = await openPage(browser(), { start });
+    try {
+      await body(page);
+      assert.deepEqual(page.problems, []);
+    } catch (error) {
+      const shown = await page.locator('#content').innerText({ timeout: 500 }).catch(() => '');
+      throw new Error(`${error.message}\n--- ${page.url()} ${page.problems.join('; ')}\n${shown.slice(0, 700)}`, { cause: error });
+    } finally {
+      await page.context().close();
+    }
+  };
+  return (name, start, body) => test(name, { timeout: 80_000 }, async (context) => {
+    try {
+      await once(start, body);
+    } catch (error) {
+      context.diagnostic(`tried again: ${error.message}`);
+      await once(start, body);
+    }
+  });
 }
 
 let turn = 0;
