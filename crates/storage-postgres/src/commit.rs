@@ -47,8 +47,8 @@ pub(crate) struct Fence<'a> {
 }
 
 /// A part of the writes of a commit: one statement.
-struct Piece<'a> {
-    sql: Sql,
+pub(crate) struct Piece<'a> {
+    pub(crate) sql: Sql,
     keys: Vec<Cow<'a, [u8]>>,
     values: Vec<Cow<'a, [u8]>>,
 }
@@ -135,7 +135,7 @@ async fn guarded(link: &Link, statement: &Statement, fence: Fence<'_>) -> Result
     link.client.query(statement, &parameters).await.map(drop)
 }
 
-async fn written(link: &Link, statement: &Statement, shard: i64, piece: &Piece<'_>) -> Result<(), Error> {
+pub(crate) async fn written(link: &Link, statement: &Statement, shard: i64, piece: &Piece<'_>) -> Result<(), Error> {
     let answer = match piece.sql {
         Sql::Delete(_) => link.client.execute(statement, &[&shard, &piece.keys]).await,
         _ => link.client.execute(statement, &[&shard, &piece.keys, &piece.values]).await,
@@ -192,7 +192,7 @@ struct Write<'a> {
 }
 
 /// What is left of a batch when earlier writes to the same key are taken out, in pieces by keyspace and kind.
-fn pieces(batch: &Batch) -> Vec<Piece<'_>> {
+pub(crate) fn pieces(batch: &Batch) -> Vec<Piece<'_>> {
     let mut spaces: [HashMap<&[u8], Write<'_>>; Keyspace::ALL.len()] = Default::default();
     for operation in batch.operations() {
         let (space, key, value, is_insert) = match operation {

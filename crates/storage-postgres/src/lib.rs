@@ -18,6 +18,7 @@ mod options;
 mod owner;
 mod page;
 mod pool;
+mod restore;
 mod schema;
 mod size;
 mod snapshot;
@@ -32,7 +33,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use settee_storage::{Batch, CommitToken, Durability, Engine, Outcome, Result, Shard, Snapshot, StorageError, Version};
+use settee_storage::{
+    Batch, CommitToken, Durability, Engine, Outcome, Result, Shard, ShardState, Snapshot, StorageError, Version,
+};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
@@ -276,6 +279,13 @@ impl Engine for PostgresEngine {
         self.noted(block_on(self.handle(), commit::drop_shard(&self.writers, shard, self.owner.id())))?;
         self.sizes.forget(shard);
         self.dropped.notify_one();
+        Ok(())
+    }
+
+    fn restore(&self, shard: Shard, state: ShardState, batch: Batch) -> Result<()> {
+        batch.check()?;
+        self.noted(block_on(self.handle(), restore::restore(&self.writers, shard, state, &batch)))?;
+        self.sizes.add(shard, batch.size_bytes());
         Ok(())
     }
 

@@ -20,6 +20,8 @@ pub(crate) enum Sql {
     Page(Keyspace, Direction, Limit),
     /// Makes a commit the next one of its shard, or fails.
     Fence,
+    /// Makes a state the last commit of a shard, unless it was dropped.
+    Restore,
     /// Adds entries whose keys are new.
     Insert(Keyspace),
     /// Sets values.
@@ -71,6 +73,12 @@ impl Sql {
                 )
             }
             Self::Fence => "SELECT settee_fence($1, $2, $3, $4, $5)".into(),
+            Self::Restore => "WITH last AS (SELECT head, is_dropped FROM commits WHERE shard = $1 ORDER BY version DESC LIMIT 1), \
+                 gone AS (DELETE FROM commits WHERE shard = $1 AND version <> $2 AND NOT EXISTS (SELECT FROM last WHERE is_dropped)) \
+                 INSERT INTO commits (shard, version, token, head) \
+                 SELECT $1::bigint, $2::bigint, $3::bytea, coalesce($4::bytea, (SELECT head FROM last)) WHERE NOT EXISTS (SELECT FROM last WHERE is_dropped) \
+                 ON CONFLICT (shard, version) DO UPDATE SET token = excluded.token, head = excluded.head"
+                .into(),
             Self::Insert(space) => insert(space),
             Self::Put(space) => {
                 format!("{} ON CONFLICT (shard, key) DO UPDATE SET value = excluded.value", insert(space))

@@ -16,6 +16,7 @@ mod log;
 mod mending;
 pub mod options;
 pub mod raw;
+mod restore;
 mod shards;
 mod size;
 mod snapshot;
@@ -281,20 +282,7 @@ impl RocksEngine {
         // Everything that can be done before the lock is taken.
         let mut writes = WriteBatch::with_capacity_bytes(batch.size_bytes() + 32 * (batch.len() + 1));
         self.stamp(&mut writes);
-        let columns = Keyspace::ALL.map(|space| column(&store.database, space));
-        let mut stored = Vec::new();
-        for operation in batch.operations() {
-            match operation {
-                Operation::Put(space, key, value) | Operation::Insert(space, key, value) => {
-                    keys::write(&mut stored, shard, key);
-                    writes.put_cf(columns[space as usize], &stored, value);
-                }
-                Operation::Delete(space, key) => {
-                    keys::write(&mut stored, shard, key);
-                    writes.delete_cf(columns[space as usize], &stored);
-                }
-            }
-        }
+        fill(&mut writes, &store.database, shard, &batch);
         let head = batch.head().map(<[u8]>::to_vec);
         drop(batch);
         let mut options = WriteOptions::default();
@@ -370,6 +358,24 @@ fn column(database: &Database, space: Keyspace) -> &ColumnFamily {
 
 fn state_column(database: &Database) -> &ColumnFamily {
     database.cf_handle(options::STATE).expect("the database was opened with it")
+}
+
+/// Adds the operations of a batch.
+fn fill(writes: &mut WriteBatch, database: &Database, shard: Shard, batch: &Batch) {
+    let columns = Keyspace::ALL.map(|space| column(database, space));
+    let mut stored = Vec::new();
+    for operation in batch.operations() {
+        match operation {
+            Operation::Put(space, key, value) | Operation::Insert(space, key, value) => {
+                keys::write(&mut stored, shard, key);
+                writes.put_cf(columns[space as usize], &stored, value);
+            }
+            Operation::Delete(space, key) => {
+                keys::write(&mut stored, shard, key);
+                writes.delete_cf(columns[space as usize], &stored);
+            }
+        }
+    }
 }
 
 fn durable() -> WriteOptions {
@@ -476,6 +482,10 @@ impl Engine for RocksEngine {
         // Gives back the files now, if no snapshot is there.
         drop(ended);
         Ok(())
+    }
+
+    fn restore(&self, shard: Shard, state: ShardState, batch: Batch) -> Result<()> {
+        restore::restore(self, shard, state, &batch)
     }
 
     fn reclaim(&self, shard: Shard) -> Result<()> {

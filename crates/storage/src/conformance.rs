@@ -30,8 +30,8 @@ pub use scans::{
     seeks_go_anywhere_in_the_range,
 };
 pub use shards::{
-    dropped_shards_are_gone, keyspaces_are_isolated, reclaiming_changes_nothing, shards_are_isolated,
-    sizes_follow_the_data,
+    copied_shards_are_as_they_were, dropped_shards_are_gone, keyspaces_are_isolated, reclaiming_changes_nothing,
+    shards_are_isolated, sizes_follow_the_data,
 };
 
 pub use users::{OpenTwice, commits_of_others_are_told};
@@ -62,6 +62,7 @@ const PROPERTIES: &[(&str, Property)] = &[
     ("shards are isolated", shards_are_isolated),
     ("keyspaces are isolated", keyspaces_are_isolated),
     ("dropped shards are gone", dropped_shards_are_gone),
+    ("copied shards are as they were", copied_shards_are_as_they_were),
     ("reclaiming changes nothing", reclaiming_changes_nothing),
     ("sizes follow the data", sizes_follow_the_data),
     ("commits to different shards all happen", commits_to_different_shards_all_happen),

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use crate::{
     Batch, CommitListener, CommitToken, Cursor, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Members,
-    Outcome, Reply, Request, Result, Shard, Snapshot, Version,
+    Outcome, Reply, Request, Result, Shard, ShardState, Snapshot, Version,
 };
 
 /// The rows of a first page, if the caller expects no more.
@@ -165,6 +165,11 @@ impl Engine for CountingEngine {
     fn drop_shard(&self, shard: Shard) -> Result<()> {
         self.meter.call(&self.meter.others);
         self.engine.drop_shard(shard)
+    }
+
+    fn restore(&self, shard: Shard, state: ShardState, batch: Batch) -> Result<()> {
+        self.meter.call(&self.meter.others);
+        self.engine.restore(shard, state, batch)
     }
 
     fn reclaim(&self, shard: Shard) -> Result<()> {

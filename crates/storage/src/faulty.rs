@@ -340,6 +340,13 @@ impl Engine for FaultyEngine {
         answer
     }
 
+    fn restore(&self, shard: Shard, state: ShardState, batch: Batch) -> Result<()> {
+        let mut log = self.log.lock();
+        log.check_poison()?;
+        self.visible.fork().restore(shard, state, batch.clone())?;
+        log.write(&self.visible, Change::Commit(shard, state, batch), Durability::Buffered)
+    }
+
     fn reclaim(&self, shard: Shard) -> Result<()> {
         self.visible.reclaim(shard)
     }

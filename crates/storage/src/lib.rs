@@ -249,6 +249,17 @@ pub trait Engine: Send + Sync + 'static {
     /// When the shard may still be there.
     fn drop_shard(&self, shard: Shard) -> Result<()>;
 
+    /// Writes `batch` into a shard and makes `state` its last commit, whatever that was: for copies of a store, in which shards
+    /// keep their versions. An entry of the batch that is there already is replaced, inserted ones excepted. Nothing keeps
+    /// others from writing to the shard meanwhile, and nobody is told; it is durable after [`Self::sync`].
+    ///
+    /// # Errors
+    /// When nothing may have been written, [`StorageError::Dropped`] among them.
+    fn restore(&self, shard: Shard, state: ShardState, batch: Batch) -> Result<()> {
+        let _ = (shard, state, batch);
+        Err(StorageError::Io("nothing can be copied into this engine".to_owned()))
+    }
+
     /// Gives back, as far as is easily done, the space of entries of a shard that were removed or replaced. Blocks
     /// while it works, and nobody else.
     ///

@@ -207,6 +207,15 @@ impl Engine for MemoryEngine {
         Ok(())
     }
 
+    fn restore(&self, shard: Shard, state: ShardState, batch: Batch) -> Result<()> {
+        batch.check()?;
+        let mut shards = self.store.shards.lock();
+        shards.contents.get(&shard).map_or(Ok(()), |contents| contents.check())?;
+        shards.check_inserts(shard, &batch)?;
+        Arc::make_mut(&mut shards).apply(shard, state, &batch);
+        Ok(())
+    }
+
     fn subscribe(&self, listener: CommitListener) {
         self.store.listeners.lock().push((self.user, listener));
     }

@@ -2,7 +2,8 @@
 
 use super::{Generator, Open, commit, commit_at, entries, puts, view};
 use crate::{
-    Batch, CommitToken, Direction, Engine, Expect, KeyRange, Keyspace, Shard, Snapshot, StorageError, Version,
+    Batch, CommitToken, Direction, Engine, Expect, KeyRange, Keyspace, Shard, ShardState, Snapshot, StorageError,
+    Version,
 };
 
 /// Neighbours in every notation: as bytes of either order, as text, at both ends.
@@ -69,6 +70,44 @@ pub fn keyspaces_are_isolated(open: Open<'_>) {
         let wanted: Vec<_> = value.into_iter().map(|value| (b"key".to_vec(), value)).collect();
         assert_eq!(entries(&*snapshot, space), wanted, "a scan of {space:?}");
     }
+}
+
+/// A copy of a shard, written piece by piece, ends with the version, token and head that it is given, and goes on from there.
+pub fn copied_shards_are_as_they_were(open: Open<'_>) {
+    let engine = open();
+    let (shard, token) = (Shard(u64::MAX), CommitToken(77));
+    let restore = |version, batch| {
+        let state = ShardState { version: Version(version), token };
+        engine.restore(shard, state, batch)
+    };
+    for (version, key) in [(0, b"a"), (0, b"b"), (5_000_000_000, b"c")] {
+        let mut batch = puts(Keyspace::Local, &[(key, b"old"), (b"same", key)]);
+        batch.insert(Keyspace::Bodies, key, b"new");
+        if version > 0 {
+            batch.set_head(b"head");
+            batch.delete(Keyspace::Local, b"a");
+        }
+        restore(version, batch).expect("restore");
+        let state = view(&*engine, shard).state().expect("state");
+        assert_eq!(state, ShardState { version: Version(version), token }, "the state behind {key:?}");
+    }
+    restore(7, Batch::new()).expect("a version may be less");
+    restore(5_000_000_000, Batch::new()).expect("and more");
+    engine.sync().expect("sync");
+    let snapshot = view(&*engine, shard);
+    let row = |key: &[u8], value: &[u8]| (key.to_vec(), value.to_vec());
+    let wanted = vec![row(b"b", b"old"), row(b"c", b"old"), row(b"same", b"c")];
+    assert_eq!(entries(&*snapshot, Keyspace::Local), wanted, "what was copied");
+    assert_eq!(entries(&*snapshot, Keyspace::Bodies).len(), 3, "what was inserted");
+    assert_eq!(snapshot.head().expect("head").as_deref(), Some(&b"head"[..]), "a head stays until there is another");
+    for (expected, wanted) in [(0, Err(5_000_000_000)), (7, Err(5_000_000_000)), (5_000_000_000, Ok(5_000_000_001))] {
+        let outcome = commit_at(&*engine, shard, Version(expected), CommitToken(1), Batch::new());
+        assert_eq!(outcome, wanted.map(Version).map_err(Version), "a commit that expects {expected}");
+    }
+    engine.drop_shard(shard).expect("drop_shard");
+    let refused = restore(1, puts(Keyspace::Local, &[(b"a", b"b")]));
+    assert!(matches!(refused, Err(StorageError::Dropped)), "a dropped shard does not come back: {refused:?}");
+    assert_dropped(&*engine, shard);
 }
 
 /// Nothing of a dropped shard can be read or written ever again, whatever version a late writer expects.

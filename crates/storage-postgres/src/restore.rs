@@ -1,0 +1,51 @@
+//! [`restore`]: a piece of a copy of a shard, which has the version of the original. It is not made again by itself when its connection
+//! is lost: who copies goes on where it was.
+
+use std::sync::Arc;
+
+use settee_storage::{Batch, Result, Shard, ShardState, StorageError};
+use tokio_postgres::types::ToSql;
+
+use crate::commit::{pieces, written};
+use crate::error::Failure;
+use crate::lease::number;
+use crate::pool::{Leased, Pool};
+use crate::sql::Sql;
+
+/// Writes `batch` and makes `state` the last commit of the shard.
+pub(crate) async fn restore(pool: &Arc<Pool>, shard: Shard, state: ShardState, batch: &Batch) -> Result<()> {
+    let leased = pool.take().await?;
+    leased.set_in_transaction(true);
+    match attempt(&leased, number(shard), state, batch).await {
+        Ok(true) => {
+            leased.set_in_transaction(false);
+            Ok(())
+        }
+        // What the pool gets back is rolled back.
+        Ok(false) => Err(StorageError::Dropped),
+        Err(failure) => {
+            if matches!(failure, Failure::Lost(_)) {
+                leased.set_broken();
+            }
+            Err(failure.into_error())
+        }
+    }
+}
+
+async fn attempt(leased: &Leased, shard: i64, state: ShardState, batch: &Batch) -> Result<bool, Failure> {
+    let link = leased.link();
+    link.client.batch_execute("BEGIN; SET LOCAL synchronous_commit TO off").await?;
+    let statement = link.statement(Sql::Restore).await?;
+    let version = i64::try_from(state.version.0).unwrap_or(i64::MAX);
+    let token = state.token.0.to_be_bytes();
+    let parameters: [&(dyn ToSql + Sync); 4] = [&shard, &version, &&token[..], &batch.head()];
+    if link.client.execute(&statement, &parameters).await? == 0 {
+        return Ok(false);
+    }
+    for piece in pieces(batch) {
+        let statement = link.statement(piece.sql).await?;
+        written(link, &statement, shard, &piece).await?;
+    }
+    link.client.batch_execute("COMMIT").await?;
+    Ok(true)
+}
