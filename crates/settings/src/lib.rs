@@ -10,7 +10,7 @@ mod table;
 
 pub use derived::Derived;
 pub use key::{INFINITY, Key, Kind, Setting, Visibility};
-pub use names::{find, is_sensitive, old_section};
+pub use names::{find, is_own, is_sensitive, old_section};
 pub use table::*;
 
 /// Whether a change of the configuration outlives the process.
@@ -70,6 +70,15 @@ pub trait Settings: Send + Sync {
     /// # Errors
     /// When a file could not be read.
     fn reload(&self) -> Result<(), SettingsError>;
+
+    /// Takes over what other nodes have changed, if anything: nodes that share a store share settings. To be called when it is known
+    /// what they changed, before a request is judged. May block.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    fn follow(&self) -> Result<(), SettingsError> {
+        Ok(())
+    }
 
     /// Another number after every change; `None` if nobody counts.
     fn version(&self) -> Option<u64> {

@@ -29,6 +29,43 @@ pub fn is_sensitive(section: &str, key: &str) -> bool {
         || ["secret", "password", "token"].into_iter().any(named_so)
 }
 
+/// Whether a setting is one of a node's own, where several share a store: what it is called and where it listens, where its files lie,
+/// what it takes of its machine, and what starts programs there. All others hold for all nodes.
+#[must_use]
+pub fn is_own(section: &str, key: &str) -> bool {
+    match section {
+        "log" | "storage" | "ssl" | "backup" | "tracing" | "search" | "query_servers" | "native_query_servers" => true,
+        "cluster" => matches!(key, "node" | "address"),
+        "couchdb" => {
+            matches!(key, "database_dir" | "view_index_dir" | "max_dbs_open" | "maintenance_mode")
+        }
+        "chttpd" | "httpd" => matches!(
+            key,
+            "port"
+                | "bind_address"
+                | "unix_socket"
+                | "unix_socket_mode"
+                | "max_connections"
+                | "max_request_memory"
+                | "max_long_answers"
+                | "max_list_answers"
+                | "max_function_calls"
+                | "max_uploads"
+        ),
+        "view_updater" => key == "sort_memory_bytes",
+        "jwt_auth" => key == "jwks_file",
+        "replicator" => matches!(key, "ssl_trusted_certificates_file" | "cert_file" | "key_file"),
+        "query_server_config" => {
+            matches!(
+                key,
+                "configure_over_http" | "os_process_limit" | "os_process_soft_limit" | "os_process_memory_limit"
+            )
+        }
+        "uuids" => key == "utc_id_suffix",
+        _ => false,
+    }
+}
+
 fn modern_section(section: &str, key: &str) -> Option<&'static str> {
     SECTION_NAMES.into_iter().find(|(new, old)| *old == section && is_shared(new, key)).map(|(new, _)| new)
 }

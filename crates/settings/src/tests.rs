@@ -88,3 +88,26 @@ fn defaults_are_values_that_may_be_set() {
         assert_eq!(setting.kind.violation(setting.default.unwrap_or_default()), None, "{setting:?}");
     }
 }
+
+#[test]
+fn what_belongs_to_a_machine_is_not_shared() {
+    for setting in SETTINGS {
+        let is_file = ["_file", "_dir", "unix_socket"].iter().any(|end| setting.key.ends_with(end));
+        assert!(!is_file || is_own(setting.section, setting.key), "{}/{}", setting.section, setting.key);
+    }
+    for (section, key, expected) in [
+        ("admins", "ann", false),
+        ("chttpd_auth", "secret", false),
+        ("couchdb", "uuid", false),
+        ("couchdb", "maintenance_mode", true),
+        ("cluster", "node", true),
+        ("cluster", "secret", false),
+        ("chttpd", "port", true),
+        ("httpd", "port", true),
+        ("chttpd", "require_valid_user", false),
+        ("query_servers", "python", true),
+        ("mine", "own", false),
+    ] {
+        assert_eq!(is_own(section, key), expected, "{section}/{key}");
+    }
+}
