@@ -50,7 +50,12 @@ impl InProcess {
             seen: Arc::default(),
             account: Account::new(&node.budget, None, Share::Anonymous),
         };
-        let answer = match context(&node, &self.user).await {
+        let caught_up = node.catch_up.wait().await;
+        let context = async {
+            caught_up?;
+            context(&node, &self.user).await
+        };
+        let answer = match context.await {
             Ok(user) => self.dispatch(&node, head, parts.headers, user, body).await,
             Err(error) => node.refuse(&Caller::default(), &error),
         };

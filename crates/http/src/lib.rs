@@ -13,6 +13,7 @@ mod body;
 mod bridge;
 mod browser;
 mod budget;
+mod catch_up;
 mod connection;
 mod error;
 mod etag;

@@ -22,6 +22,7 @@ use crate::authentication::jwt::{KeyReader, Keys};
 use crate::authentication::{Authentication, Caller, Secrets};
 use crate::bridge::permits::{Admission, ClientThreads, PermitCounts};
 use crate::budget::{Account, Budget};
+use crate::catch_up::CatchUp;
 use crate::metrics::table::Figures;
 use crate::metrics::{Count, Metrics, SlowRequest};
 use crate::operation::Operation;
@@ -126,6 +127,7 @@ pub struct Node {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) started_ms: u64,
     requests: AtomicU64,
+    pub(crate) catch_up: CatchUp,
 }
 
 impl Node {
@@ -186,6 +188,7 @@ impl Node {
             clock_ms: Arc::clone(&clock_ms),
             entropy: Arc::clone(&entropy),
         }));
+        let catch_up = CatchUp::new(catalog.engine(), &settings);
         Arc::new(Self {
             catalog,
             views,
@@ -214,6 +217,7 @@ impl Node {
             metrics,
             started_ms,
             requests,
+            catch_up,
         })
     }
 

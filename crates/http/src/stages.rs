@@ -61,13 +61,15 @@ impl Service {
         as_http1(&mut parts);
         let id = self.request_id(&parts.headers);
         let method = effective_method(&parts.method, &parts.headers);
-        let policy = self.node.policy();
         let viewer = Viewer::of(&parts.headers, peer.scheme);
         let prefers_minimal = parts.headers.get(PREFER).is_some_and(|value| value == "return=minimal");
         let Peer { ip: peer, scheme } = peer;
         let uri = parts.uri.clone();
         let observation = Observation::begin(self.node.observers(), &method, &uri, &parts.headers, peer, &id);
         let seen = Arc::clone(&observation.seen);
+        // Before anything is decided that others may have changed: settings, accounts, security.
+        let caught_up = self.node.catch_up.wait().await;
+        let policy = self.node.policy();
         let account = Account::new(&self.node.budget, Some(ending), Share::Anonymous);
         let head = RequestHead {
             method: method.clone(),
@@ -82,7 +84,10 @@ impl Service {
         };
         let caller = Caller::of(&head, &parts.headers);
         let mut renewed = None;
-        let answer = self.route(&policy, head, parts.headers, body, &mut renewed);
+        let answer = async {
+            caught_up?;
+            self.route(&policy, head, parts.headers, body, &mut renewed).await
+        };
         let answer = threads::counted(Arc::clone(&seen.tally), answer).await;
         let mut response = answer.unwrap_or_else(|error| {
             if error.status.is_server_error() {

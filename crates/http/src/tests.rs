@@ -8,6 +8,7 @@ mod documents;
 mod engine_calls;
 mod first_fault;
 mod headers;
+mod late;
 mod lists;
 pub(crate) mod live;
 mod matrix;

@@ -36,6 +36,11 @@ pub trait Members: Send + Sync {
     /// This process.
     fn this(&self) -> NodeId;
 
+    /// Whether there can be no others, so that nothing has to be asked for what others did. Never changes.
+    fn is_sole(&self) -> bool {
+        false
+    }
+
     /// Tells the others under which name and address this process serves requests. Before that it is no member.
     ///
     /// # Errors
@@ -93,6 +98,10 @@ pub struct Sole;
 impl Members for Sole {
     fn this(&self) -> NodeId {
         NodeId(0)
+    }
+
+    fn is_sole(&self) -> bool {
+        true
     }
 
     fn announce(&self, _name: &str, _address: &str) -> Result<()> {

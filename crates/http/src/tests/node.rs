@@ -239,6 +239,7 @@ impl World {
         let caller = Caller::of(&head, &headers);
         let mut renewed = None;
         let answer = async {
+            self.node.catch_up.wait().await?;
             let found = authentication::authenticate(&self.node.authentication, &head, &headers).await?;
             (head.handler, renewed) = (found.handler, found.renewed);
             let body = Some(Unread::Known(Bytes::from(body)));

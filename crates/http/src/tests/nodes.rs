@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use settee_storage::memory::MemoryEngine;
 
+use super::late::LateEngine;
 use super::node::{Ask, World};
 
 #[tokio::test]
@@ -21,4 +22,55 @@ async fn feeds_that_wait_hear_of_writes_through_another_server() {
         let (told, _) = tokio::join!(feed, writing.admin(&put, "{}"));
         assert!(told.body.contains(&format!(r#""id":"d{number}""#)), "{told:?}");
     }
+}
+
+#[tokio::test]
+async fn each_request_catches_up_with_what_others_committed() {
+    let engine = MemoryEngine::new();
+    let writing = World::on(LateEngine::on(&engine));
+    let late = LateEngine::on(&engine);
+    let reading = World::on(Arc::clone(&late) as Arc<dyn settee_database::Engine>);
+    writing.make_database("_users");
+    writing.make_database("db");
+    for number in 0..3 {
+        let trips = late.trips();
+        writing.admin(&format!("PUT /db/d{number}"), "{}").await;
+        let told = reading.ask(Ask::new("GET /db").basic("admin", "pw")).await;
+        assert!(told.body.contains(&format!(r#""doc_count":{},"#, number + 1)), "{told:?}");
+        assert_eq!(late.trips(), trips + 1, "one for a request");
+    }
+    // Many at the same time share their trips.
+    let before = late.trips();
+    let gets = (0..64).map(|_| async { assert!(reading.ask(Ask::new("GET /")).await.status.is_success()) });
+    futures(gets).await;
+    let trips = late.trips() - before;
+    assert!((1..=3).contains(&trips), "{trips}");
+}
+
+/// Waits for all of them, on this task: they take turns.
+async fn futures<F: Future<Output = ()>>(all: impl Iterator<Item = F>) {
+    let mut all: Vec<_> = all.map(Box::pin).collect();
+    std::future::poll_fn(|context| {
+        all.retain_mut(|future| future.as_mut().poll(context).is_pending());
+        if all.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_store_that_cannot_be_asked_is_told_at_once() {
+    let late = LateEngine::on(&MemoryEngine::new());
+    let world = World::on(Arc::clone(&late) as Arc<dyn settee_database::Engine>);
+    late.cut(true);
+    let refused = r#"503 {"error":"service_unavailable","reason":"the store cannot be reached: storage failed: cut"}"#;
+    assert_eq!(world.ask(Ask::new("GET /_up")).await.line(), refused);
+    late.cut(false);
+    assert_eq!(world.ask(Ask::new("GET /_up")).await.line(), r#"200 {"status":"ok","seeds":{}}"#);
+}
+
+#[test]
+fn who_shares_nothing_asks_nothing() {
+    let engine: Arc<dyn settee_database::Engine> = Arc::new(settee_storage::faulty::FaultyEngine::new());
+    let settings: Arc<dyn settee_settings::Settings> = Arc::new(super::live::Values::default());
+    assert!(crate::catch_up::CatchUp::new(&engine, &settings).is_sole());
 }

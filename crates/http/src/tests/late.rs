@@ -1,0 +1,150 @@
+//! [`LateEngine`]: a store that others write to, whose listeners hear of it when somebody catches up and not before: what is right
+//! on it does not depend on news that happen to come early.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use settee_storage::members::{Claim, Members, Node, NodeId};
+use settee_storage::memory::MemoryEngine;
+use settee_storage::{
+    Batch, CommitListener, CommitToken, Durability, Engine, Outcome, Result, Shard, Snapshot, StorageError, Version,
+};
+
+/// A user of a store in memory.
+pub(crate) struct LateEngine {
+    store: MemoryEngine,
+    news: Arc<Mutex<Vec<(Shard, Version)>>>,
+    listeners: Mutex<Vec<CommitListener>>,
+    trips: AtomicU64,
+    is_cut: AtomicBool,
+    team: Team,
+}
+
+/// The members of the store, none of whom is alone.
+struct Team(MemoryEngine);
+
+impl LateEngine {
+    /// Another user of `store`.
+    pub(crate) fn on(store: &MemoryEngine) -> Arc<Self> {
+        let store = store.user();
+        let team = Team(store.user());
+        let news: Arc<Mutex<Vec<_>>> = Arc::default();
+        let heard = Arc::clone(&news);
+        store.subscribe(Box::new(move |shard, version| heard.lock().push((shard, version))));
+        Arc::new(Self {
+            store,
+            news,
+            listeners: Mutex::default(),
+            trips: AtomicU64::new(0),
+            is_cut: AtomicBool::new(false),
+            team,
+        })
+    }
+
+    /// How often somebody caught up.
+    pub(crate) fn trips(&self) -> u64 {
+        self.trips.load(Ordering::Relaxed)
+    }
+
+    /// The store cannot be reached, or can again.
+    pub(crate) fn cut(&self, is_cut: bool) {
+        self.is_cut.store(is_cut, Ordering::Relaxed);
+    }
+}
+
+impl Engine for LateEngine {
+    fn snapshot(&self, shard: Shard) -> Result<Arc<dyn Snapshot>> {
+        self.store.snapshot(shard)
+    }
+
+    fn commit(
+        &self,
+        shard: Shard,
+        expected: Version,
+        token: CommitToken,
+        batch: Batch,
+        durability: Durability,
+    ) -> Result<Outcome> {
+        self.store.commit(shard, expected, token, batch, durability)
+    }
+
+    fn check(&self) -> Result<()> {
+        self.store.check()
+    }
+
+    fn drop_shard(&self, shard: Shard) -> Result<()> {
+        self.store.drop_shard(shard)
+    }
+
+    fn reclaim(&self, shard: Shard) -> Result<()> {
+        self.store.reclaim(shard)
+    }
+
+    fn approximate_size(&self, shard: Shard) -> u64 {
+        self.store.approximate_size(shard)
+    }
+
+    fn subscribe(&self, listener: CommitListener) {
+        self.listeners.lock().push(listener);
+    }
+
+    fn catch_up(&self) -> Result<()> {
+        self.trips.fetch_add(1, Ordering::Relaxed);
+        if self.is_cut.load(Ordering::Relaxed) {
+            return Err(StorageError::Io("cut".to_owned()));
+        }
+        let news = std::mem::take(&mut *self.news.lock());
+        for (shard, version) in news {
+            self.listeners.lock().iter().for_each(|listener| listener(shard, version));
+        }
+        Ok(())
+    }
+
+    fn members(&self) -> &dyn Members {
+        &self.team
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.store.sync()
+    }
+
+    fn checkpoint(&self, directory: &Path) -> Result<()> {
+        self.store.checkpoint(directory)
+    }
+
+    fn statistics(&self) -> Vec<(&'static str, u64)> {
+        self.store.statistics()
+    }
+}
+
+impl Members for Team {
+    fn this(&self) -> NodeId {
+        self.0.members().this()
+    }
+
+    fn announce(&self, name: &str, address: &str) -> Result<()> {
+        self.0.members().announce(name, address)
+    }
+
+    fn leave(&self) -> Result<()> {
+        self.0.members().leave()
+    }
+
+    fn live(&self) -> Vec<Node> {
+        self.0.members().live()
+    }
+
+    fn claim(&self, key: &str) -> Result<Option<Claim>> {
+        self.0.members().claim(key)
+    }
+
+    fn holds(&self, claim: &Claim) -> bool {
+        self.0.members().holds(claim)
+    }
+
+    fn release(&self, claim: &Claim) -> Result<()> {
+        self.0.members().release(claim)
+    }
+}
