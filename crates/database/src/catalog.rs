@@ -10,16 +10,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 use settee_storage::codec::{Reader, put_varint};
 use settee_storage::{
-    Batch, CommitToken, Direction, Engine, Expect, KeyRange, Keyspace, Purpose, Shard, Snapshot, StorageError,
+    Batch, CommitToken, Direction, Engine, Expect, KeyRange, Keyspace, Purpose, Request, Shard, Snapshot, StorageError,
+    Version,
 };
 
 use crate::activity::{Activity, Happened};
 use crate::attempt::{Attempt, make_room};
 use crate::database::Database;
 use crate::entry::{CATALOG, Entry, Layout};
+use crate::news::{self, Heard};
 use crate::open::OpenDatabases;
 use crate::stored::StoredDatabase;
-use crate::{Counters, DatabaseError, Result, keys, news};
+use crate::{Counters, DatabaseError, Result, keys};
 
 /// The longest part of a name between slashes, as in CouchDB, where each becomes the name of a file or a directory.
 const MAX_SEGMENT_BYTES: usize = 238;
@@ -51,6 +53,7 @@ pub struct Catalog {
     writing: Mutex<()>,
     tokens: AtomicU64,
     activity: Arc<Activity>,
+    heard: Arc<Heard>,
 }
 
 /// Locks of names: who changes what a name stands for, or opens the database of that name, holds its lock, so that no
@@ -105,8 +108,9 @@ impl Catalog {
             writing: Mutex::new(()),
             tokens: AtomicU64::new(seed),
             activity: Arc::default(),
+            heard: Arc::default(),
         };
-        news::follow(catalog.engine.as_ref(), &catalog.open);
+        news::follow(catalog.engine.as_ref(), &catalog.heard, &catalog.open);
         match catalog.finish_deletions() {
             // An engine without room reads at least. The next start finishes them.
             Err(DatabaseError::Storage(StorageError::Full(_))) => {}
@@ -151,21 +155,54 @@ impl Catalog {
         self.engine.statistics()
     }
 
-    /// The database of this name.
+    /// The database of this name. What is kept of one in memory is not older than what this process has heard of others, see
+    /// [`Engine::catch_up`].
     ///
     /// # Errors
     /// [`DatabaseError::NotFound`], or when the engine failed.
     pub fn database(&self, name: &str) -> Result<Arc<Database>> {
-        if let Some(database) = self.open.get(name) {
+        if let Some(database) = self.open.get(name)
+            && self.refresh(&database)?
+        {
             return Ok(database);
         }
         let _name = self.names.lock(name);
         if let Some(database) = self.open.get(name) {
-            return Ok(database);
+            if self.refresh(&database)? {
+                return Ok(database);
+            }
+            self.open.remove_this(&database);
+            database.close();
         }
+        let (version, entry) = self.entry(name)?;
+        self.open_entry(name, &entry.ok_or(DatabaseError::NotFound)?, version)
+    }
+
+    /// Looks at what another process may have made of an open database. `false` if that has deleted it.
+    fn refresh(&self, database: &Database) -> Result<bool> {
+        if self.heard.catalog() > database.named_at() {
+            let (version, entry) = self.entry(database.name())?;
+            if entry.is_none_or(|entry| entry.shard != database.shard()) {
+                return Ok(false);
+            }
+            database.is_named_at(version);
+        }
+        if database.is_stale()
+            && let Err(error) = database.look()
+        {
+            return if matches!(error, DatabaseError::NotFound) { Ok(false) } else { Err(error) };
+        }
+        Ok(true)
+    }
+
+    /// The entry of a name, and the version of the catalog that has it.
+    fn entry(&self, name: &str) -> Result<(Version, Option<Entry>)> {
         let key = keys::prefixed(keys::DATABASE, name.as_bytes());
-        let bytes = self.engine.snapshot(CATALOG)?.get(Keyspace::Catalog, &key)?.ok_or(DatabaseError::NotFound)?;
-        self.open_entry(name, &Entry::decode(&bytes)?)
+        let requests = [Request::State, Request::Get(Keyspace::Catalog, &key)];
+        let replies = self.engine.snapshot(CATALOG)?.read(&requests)?;
+        let [state, entry]: [_; 2] = replies.try_into().map_err(|_| DatabaseError::Corrupt("replies"))?;
+        let entry = entry.into_value()?.map(|bytes| Entry::decode(&bytes)).transpose()?;
+        Ok((state.into_state()?.version, entry))
     }
 
     /// Creates a database.
@@ -177,7 +214,7 @@ impl Catalog {
         let _name = self.names.lock(name);
         let key = keys::prefixed(keys::DATABASE, name.as_bytes());
         let mut created = None;
-        self.commit(Purpose::Growth, |snapshot, batch| {
+        let version = self.commit(Purpose::Growth, |snapshot, batch| {
             if snapshot.get(Keyspace::Catalog, &key)?.is_some() {
                 return Err(DatabaseError::Exists);
             }
@@ -188,7 +225,7 @@ impl Catalog {
             created = Some(entry);
             Ok(())
         })?;
-        let database = self.open_entry(name, &created.expect("the commit made an entry"))?;
+        let database = self.open_entry(name, &created.expect("the commit made an entry"), version)?;
         self.activity.note_in_list(name, Happened::Created);
         Ok(database)
     }
@@ -289,23 +326,35 @@ impl Catalog {
         Ok(shard)
     }
 
-    /// Removes all entries of a shard that nothing refers to any more.
+    /// Removes all entries of a shard that nothing refers to any more. If another process is about it, it is left to that: who
+    /// starts finishes what a crash has interrupted, not what others are doing.
     ///
     /// # Errors
     /// When the engine failed.
     pub fn drop_shard(&self, shard: Shard) -> Result<()> {
+        let members = self.engine.members();
+        let Some(claim) = members.claim(&format!("drop/{}", shard.0))? else { return Ok(()) };
+        let dropped = self.drop_claimed(shard);
+        // What is not given back ends with this process.
+        let _ = members.release(&claim);
+        dropped
+    }
+
+    fn drop_claimed(&self, shard: Shard) -> Result<()> {
         make_room(self.engine.as_ref(), || self.engine.drop_shard(shard))?;
         let key = keys::prefixed(keys::DROPPED, &keys::sequence(shard.0));
         self.commit(Purpose::Room, |_, batch| {
             batch.delete(Keyspace::Catalog, &key);
             Ok(())
-        })
+        })?;
+        Ok(())
     }
 
     /// Opens a database that the catalog does not name yet, and that nobody else finds.
     pub(crate) fn open_detached(&self, name: &str, entry: &Entry) -> Result<Arc<Database>> {
         let seed = self.tokens.fetch_add(1 << 32, Ordering::Relaxed);
-        Database::open(Arc::clone(&self.engine), name, *entry, Arc::clone(&self.activity), seed)
+        let around = (Arc::clone(&self.activity), &self.heard);
+        Database::open(Arc::clone(&self.engine), name, (*entry, Version::default()), around, seed)
     }
 
     /// Puts `entry` in the place of the database `name`, whose `shards` go.
@@ -332,7 +381,8 @@ impl Catalog {
         self.commit(Purpose::Growth, |_, batch| {
             batch.put(Keyspace::Catalog, &key, &entry.encode());
             Ok(())
-        })
+        })?;
+        Ok(())
     }
 
     /// No number up to `last` is given out any more.
@@ -344,13 +394,16 @@ impl Catalog {
             put_varint(&mut value, next.max(last + 1));
             batch.put(Keyspace::Catalog, keys::NEXT_SHARD, &value);
             Ok(())
-        })
+        })?;
+        Ok(())
     }
 
-    fn open_entry(&self, name: &str, entry: &Entry) -> Result<Arc<Database>> {
+    /// Opens the database that `entry` of the catalog's `version` tells of.
+    fn open_entry(&self, name: &str, entry: &Entry, version: Version) -> Result<Arc<Database>> {
         let seed = self.tokens.fetch_add(1 << 32, Ordering::Relaxed);
         let engine = Arc::clone(&self.engine);
-        let database = Database::open(engine, name, *entry, Arc::clone(&self.activity), seed)?;
+        let around = (Arc::clone(&self.activity), &self.heard);
+        let database = Database::open(engine, name, (*entry, version), around, seed)?;
         self.open.insert(&database);
         Ok(database)
     }
@@ -369,21 +422,25 @@ impl Catalog {
     }
 
     /// Commits what `fill` puts into a batch, again if another node was first. One after the other: two at the same time
-    /// would only be in each other's way.
-    fn commit(&self, purpose: Purpose, mut fill: impl FnMut(&dyn Snapshot, &mut Batch) -> Result<()>) -> Result<()> {
+    /// would only be in each other's way. Answers the version that the catalog has then.
+    fn commit(
+        &self,
+        purpose: Purpose,
+        mut fill: impl FnMut(&dyn Snapshot, &mut Batch) -> Result<()>,
+    ) -> Result<Version> {
         let _writing = self.writing.lock();
         let mut attempt = Attempt::new(CommitToken(u128::from(self.tokens.fetch_add(1, Ordering::Relaxed))));
         loop {
             let snapshot = self.engine.snapshot(CATALOG)?;
             let state = snapshot.state()?;
             if attempt.happened(state)? {
-                return Ok(());
+                return Ok(state.version);
             }
             let mut batch = Batch::of(purpose);
             fill(snapshot.as_ref(), &mut batch)?;
             drop(snapshot);
             match attempt.commit(self.engine.as_ref(), CATALOG, state.version, batch) {
-                Ok(true) => return Ok(()),
+                Ok(true) => return Ok(Version(state.version.0 + 1)),
                 Err(error) if !attempt.goes_on(self.engine.as_ref(), purpose, &error) => return Err(error),
                 Ok(false) | Err(_) => {}
             }

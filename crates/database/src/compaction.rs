@@ -32,7 +32,7 @@ pub enum Compaction {
     Done,
     /// The caller ended it.
     Stopped,
-    /// Another one was running.
+    /// Another one was running, here or in another process.
     Running,
 }
 
@@ -92,6 +92,22 @@ impl Database {
         let Some(_running) = self.compacting.begin() else {
             return Ok(Compaction::Running);
         };
+        let members = self.engine().members();
+        let Some(claim) = members.claim(&format!("compact/{}", self.shard().0))? else {
+            return Ok(Compaction::Running);
+        };
+        let compacted = self.compact_claimed(tasks, pause);
+        // What is not given back ends with this process.
+        let _ = members.release(&claim);
+        compacted
+    }
+
+    fn compact_claimed(
+        self: &Arc<Self>,
+        tasks: &Tasks,
+        pause: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<Compaction> {
+        self.collect_uploads_of_the_dead()?;
         let view = self.read()?;
         let garbage = garbage(&view)?;
         let (live, deleted) = view.counts()?;

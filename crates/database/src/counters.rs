@@ -73,7 +73,8 @@ impl Counters {
                 | Work::Stage(_)
                 | Work::SetRevsLimit(_)
                 | Work::SetSecurity(_)
-                | Work::Attach { .. } => {}
+                | Work::Attach { .. }
+                | Work::Replace { .. } => {}
             }
         }
         let wrote = written + local > 0 || works.iter().any(|work| !matches!(work, Work::Documents(_)));

@@ -6,16 +6,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use settee_model::json::Json;
-use settee_storage::{CommitToken, Engine, Keyspace, Request, Shard};
+use settee_storage::{CommitToken, Engine, Keyspace, Request, Shard, Version};
 
 use crate::activity::{Activity, Happened};
 use crate::compaction::Compacting;
 use crate::designs::OfDesigns;
 use crate::entry::{Entry, Layout};
 use crate::meta::Meta;
+use crate::news::{Heard, HeardVersion};
 use crate::rank::PublishedRanks;
 use crate::read::ReadView;
-use crate::update::{Queue, Writer, load};
+use crate::update::{OwnUploads, Queue, Writer, load};
 use crate::{Counters, DatabaseError, Result, keys};
 
 /// The bytes that are stored for a document beside its bodies, about: its id, its revision tree and its place among the
@@ -56,6 +57,23 @@ pub struct Closed;
 
 type Listener = Box<dyn Fn(Event) + Send + Sync>;
 
+/// What is kept of a database because most requests ask for it, as of a commit to its shard.
+struct Known {
+    version: Version,
+    security: Option<Json>,
+    /// See [`Meta::attached_seq`].
+    attached_seq: u64,
+}
+
+/// Who made the commit that something is known from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// This process.
+    Here,
+    /// Perhaps another one.
+    Anywhere,
+}
+
 /// A database. Shared by everyone who uses it.
 pub struct Database {
     name: String,
@@ -65,8 +83,16 @@ pub struct Database {
     pub(crate) writer: Mutex<Writer>,
     pub(crate) queue: Queue,
     pub(crate) ranks: Mutex<PublishedRanks>,
-    /// As the writer knows it: most requests ask for it.
-    security: Mutex<Option<Json>>,
+    known: Mutex<Known>,
+    /// The version of [`Self::known`].
+    seen: AtomicU64,
+    /// The newest version that another process was heard to have committed.
+    heard: HeardVersion,
+    /// The version of the catalog that named this database last.
+    named_at: AtomicU64,
+    /// One looks for all who find that something was heard.
+    looking: Mutex<()>,
+    attached_elsewhere: AtomicU64,
     closed: AtomicBool,
     tokens: AtomicU64,
     listeners: Mutex<HashMap<u64, Listener>>,
@@ -99,15 +125,19 @@ impl Drop for Subscription {
 }
 
 impl Database {
-    /// Opens the database that `entry` tells of. `token_seed` is random.
+    /// Opens the database that `entry` tells of, as the catalog had it in its version `named_at`. `token_seed` is random.
     pub(crate) fn open(
         engine: Arc<dyn Engine>,
         name: &str,
-        entry: Entry,
-        activity: Arc<Activity>,
+        (entry, named_at): (Entry, Version),
+        (activity, heard): (Arc<Activity>, &Arc<Heard>),
         token_seed: u64,
     ) -> Result<Arc<Self>> {
+        // Before anything is read, so that nothing is missed.
+        let heard = heard.of(entry.shard);
         let (writer, uploads) = load(engine.snapshot(entry.shard)?.as_ref())?;
+        let (version, security, attached_seq) =
+            (writer.state.version, writer.security.clone(), writer.meta.attached_seq);
         let ranks = [Arc::clone(&writer.ranks), Arc::clone(&writer.ranks)];
         let design_seq = AtomicU64::new(writer.meta.design_seq);
         let told_seq = AtomicU64::new(writer.meta.update_seq);
@@ -117,7 +147,12 @@ impl Database {
             entry,
             activity,
             engine,
-            security: Mutex::new(writer.security.clone()),
+            known: Mutex::new(Known { version, security, attached_seq }),
+            seen: AtomicU64::new(version.0),
+            heard,
+            named_at: AtomicU64::new(named_at.0),
+            looking: Mutex::new(()),
+            attached_elsewhere: AtomicU64::new(0),
             writer: Mutex::new(writer),
             queue: Queue::default(),
             ranks: Mutex::new(ranks),
@@ -131,7 +166,7 @@ impl Database {
             compacting: Compacting::default(),
             given_up: Mutex::new(Vec::new()),
         });
-        database.collect_uploads(&uploads)?;
+        database.collect_uploads(&uploads, OwnUploads::Over)?;
         Ok(database)
     }
 
@@ -188,8 +223,46 @@ impl Database {
         self.design_seq.load(Ordering::Acquire)
     }
 
-    pub(crate) fn publish_design_seq(&self, seq: u64) {
-        self.design_seq.store(seq, Ordering::Release);
+    /// A number that rises when another process has changed records that layers attach to the database, as far as this process
+    /// knows: what is kept of them in memory is good for as long as it stays. Reads nothing.
+    #[must_use]
+    pub fn attached_elsewhere(&self) -> u64 {
+        self.attached_elsewhere.load(Ordering::Acquire)
+    }
+
+    /// A number that rises with each commit to the database, wherever it was made, as far as this process has heard: what is kept of
+    /// the database in memory is good for as long as it stays. Reads nothing.
+    #[must_use]
+    pub fn version_heard(&self) -> u64 {
+        self.seen.load(Ordering::Acquire).max(self.heard.get())
+    }
+
+    /// Whether another process has committed something that this one has not looked at.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.heard.get() > self.seen.load(Ordering::Acquire)
+    }
+
+    /// The version of the catalog in which the name was last known to be that of this database.
+    pub(crate) fn named_at(&self) -> Version {
+        Version(self.named_at.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn is_named_at(&self, version: Version) {
+        self.named_at.fetch_max(version.0, Ordering::AcqRel);
+    }
+
+    /// Keeps what holds since a commit, unless what is known is newer.
+    pub(crate) fn know(&self, source: Source, version: Version, meta: &Meta, security: Option<Json>) {
+        let mut known = self.known.lock();
+        if version < known.version {
+            return;
+        }
+        if source == Source::Anywhere && meta.attached_seq != known.attached_seq {
+            self.attached_elsewhere.fetch_add(1, Ordering::AcqRel);
+        }
+        *known = Known { version, security, attached_seq: meta.attached_seq };
+        self.design_seq.store(meta.design_seq, Ordering::Release);
+        self.seen.store(version.0, Ordering::Release);
     }
 
     /// Whether the database was deleted.
@@ -250,11 +323,7 @@ impl Database {
         if self.is_closed() {
             return Err(DatabaseError::NotFound);
         }
-        Ok(self.security.lock().clone())
-    }
-
-    pub(crate) fn publish_security(&self, security: Option<Json>) {
-        *self.security.lock() = security;
+        Ok(self.known.lock().security.clone())
     }
 
     /// Calls `listener` after each commit that changed documents, from the thread that committed: it must be quick and must not
@@ -277,32 +346,40 @@ impl Database {
         self.tell(event);
     }
 
-    /// Tells subscribers. What another process does is kept among the events of databases there.
-    pub(crate) fn tell(&self, event: Event) {
-        if let Event::Committed(seq) = event {
-            self.told_seq.store(seq, Ordering::Relaxed);
+    /// Tells subscribers, unless they were told of something newer. What another process does is kept among the events of
+    /// databases there.
+    fn tell(&self, event: Event) {
+        if let Event::Committed(seq) = event
+            && self.told_seq.fetch_max(seq, Ordering::Relaxed) >= seq
+        {
+            return;
         }
         for listener in self.listeners.lock().values() {
             listener(event);
         }
     }
 
-    /// Takes notice of what another process has committed.
+    /// Takes notice of what another process has committed, if it was heard of any that nobody has looked at.
+    ///
+    /// # Errors
+    /// [`DatabaseError::NotFound`] if the database is gone, or when the engine failed.
     pub(crate) fn look(&self) -> Result<()> {
-        // Nothing that this process commits meanwhile is told before.
-        let _writer = self.writer.lock();
+        let _looking = self.looking.lock();
+        if !self.is_stale() {
+            return Ok(());
+        }
         let snapshot = self.engine().snapshot(self.shard())?;
-        let requests = [Request::Head, Request::MultiGet(Keyspace::Catalog, &[keys::META, keys::SECURITY])];
-        let replies: [_; 2] = snapshot.read(&requests)?.try_into().map_err(|_| DatabaseError::Corrupt("replies"))?;
-        let [head, records] = replies;
+        let records = Request::MultiGet(Keyspace::Catalog, &[keys::META, keys::SECURITY]);
+        let replies: [_; 3] = snapshot
+            .read(&[Request::State, Request::Head, records])?
+            .try_into()
+            .map_err(|_| DatabaseError::Corrupt("replies"))?;
+        let [state, head, records] = replies;
         let records: [_; 2] = records.into_values()?.try_into().map_err(|_| DatabaseError::Corrupt("replies"))?;
         let [old_meta, security] = records;
         let meta = Meta::of_records(head.into_value()?, old_meta)?;
-        self.publish_security(security.map(Json::trusted));
-        self.publish_design_seq(meta.design_seq);
-        if meta.update_seq != self.told_seq.load(Ordering::Relaxed) {
-            self.tell(Event::Committed(meta.update_seq));
-        }
+        self.know(Source::Anywhere, state.into_state()?.version, &meta, security.map(Json::trusted));
+        self.tell(Event::Committed(meta.update_seq));
         Ok(())
     }
 

@@ -33,13 +33,15 @@ pub(crate) struct Meta {
     pub(crate) purge_seq: u64,
     /// The number of the newest purge that is no longer remembered.
     pub(crate) purges_forgotten: u64,
+    /// The number of changes of records that other layers attached.
+    pub(crate) attached_seq: u64,
 }
 
 impl Meta {
     pub(crate) fn encode(self, out: &mut Vec<u8>) {
         let counters = [self.update_seq, self.doc_count, self.doc_del_count, self.leaf_bytes, self.body_bytes];
         let attachments = [self.leaf_attachment_bytes, self.attachment_bytes, self.content_bytes];
-        let numbers = [self.design_seq, self.purge_seq, self.purges_forgotten];
+        let numbers = [self.design_seq, self.purge_seq, self.purges_forgotten, self.attached_seq];
         for value in counters.into_iter().chain(attachments).chain(numbers) {
             put_varint(out, value);
         }
@@ -59,6 +61,8 @@ impl Meta {
             design_seq: reader.varint()?,
             purge_seq: reader.varint()?,
             purges_forgotten: reader.varint()?,
+            // Older counters end here.
+            attached_seq: if reader.rest().is_empty() { 0 } else { reader.varint()? },
         })
     }
 

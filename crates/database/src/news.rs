@@ -1,27 +1,87 @@
-//! [`follow`]: what other processes commit reaches the databases that are open in this one: feeds that wait, what is kept of
+//! [`Heard`]: what other processes commit reaches the databases that are open in this one: feeds that wait, what is kept of
 //! security objects and design documents, and that a database is gone.
 //!
-//! The engine's thread only notes the shard. A thread that lives for as long as there are any looks at them: many commits in
-//! between are one look. Writers need none of this, because their commits conflict.
+//! The engine's thread only notes which version of which shard it has heard of. Who uses a database looks again if there is
+//! something that nobody has looked at, so after [`Engine::catch_up`](settee_storage::Engine::catch_up) nothing is older than that. A
+//! thread that lives for as long as there is anything does the same for feeds, which wait: many commits in between are one look. Writers
+//! need none of this, because their commits conflict.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::mem::take;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread;
 
-use parking_lot::Mutex;
-use settee_storage::{Engine, Shard};
+use parking_lot::{Mutex, RwLock};
+use settee_storage::{Engine, Shard, Version};
 
 use crate::DatabaseError;
+use crate::entry::CATALOG;
 use crate::open::OpenDatabases;
 
-/// Has the open databases look at their shards whenever another process has committed to them.
-pub(crate) fn follow(engine: &dyn Engine, open: &Arc<OpenDatabases>) {
-    let news = Arc::new(News { open: Arc::downgrade(open), state: Mutex::default() });
-    engine.subscribe(Box::new(move |shard, _| news.note(shard)));
+/// The newest versions of shards that other processes are known to have committed: of the catalog, and of open databases.
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
+    catalog: AtomicU64,
+    databases: RwLock<HashMap<Shard, Arc<AtomicU64>>>,
+}
+
+/// That of one database, for as long as that is open.
+pub(crate) struct HeardVersion {
+    heard: Arc<Heard>,
+    shard: Shard,
+    version: Arc<AtomicU64>,
+}
+
+impl Heard {
+    /// What is heard of a shard from now on.
+    pub(crate) fn of(self: &Arc<Self>, shard: Shard) -> HeardVersion {
+        let version = Arc::clone(self.databases.write().entry(shard).or_default());
+        HeardVersion { heard: Arc::clone(self), shard, version }
+    }
+
+    /// The newest version of the catalog.
+    pub(crate) fn catalog(&self) -> Version {
+        Version(self.catalog.load(Ordering::Acquire))
+    }
+
+    /// Whether that is one of an open database.
+    fn note(&self, shard: Shard, version: Version) -> bool {
+        if shard == CATALOG {
+            self.catalog.fetch_max(version.0, Ordering::AcqRel);
+            return false;
+        }
+        let databases = self.databases.read();
+        let Some(known) = databases.get(&shard) else { return false };
+        known.fetch_max(version.0, Ordering::AcqRel);
+        true
+    }
+}
+
+impl HeardVersion {
+    pub(crate) fn get(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for HeardVersion {
+    fn drop(&mut self) {
+        let mut databases = self.heard.databases.write();
+        // One that was closed may be open again.
+        if Arc::strong_count(&self.version) <= 2 {
+            databases.remove(&self.shard);
+        }
+    }
+}
+
+/// Has `heard` and the open databases follow what other processes commit.
+pub(crate) fn follow(engine: &dyn Engine, heard: &Arc<Heard>, open: &Arc<OpenDatabases>) {
+    let news = Arc::new(News { heard: Arc::clone(heard), open: Arc::downgrade(open), state: Mutex::default() });
+    engine.subscribe(Box::new(move |shard, version| news.note(shard, version)));
 }
 
 struct News {
+    heard: Arc<Heard>,
     /// The engine keeps its listeners, and databases keep their engine.
     open: Weak<OpenDatabases>,
     state: Mutex<State>,
@@ -36,7 +96,10 @@ struct State {
 }
 
 impl News {
-    fn note(self: &Arc<Self>, shard: Shard) {
+    fn note(self: &Arc<Self>, shard: Shard, version: Version) {
+        if !self.heard.note(shard, version) {
+            return;
+        }
         let mut state = self.state.lock();
         state.shards.insert(shard);
         if std::mem::replace(&mut state.has_reader, true) {
@@ -64,7 +127,7 @@ impl News {
                     open.remove_this(&database);
                     database.close();
                 }
-                // After any other error the next commit is noticed.
+                // After any other error the next who uses it looks again.
             }
         }
     }

@@ -12,6 +12,7 @@ mod events;
 mod faults;
 mod model;
 mod partitions;
+mod processes;
 mod reads;
 mod subscriptions;
 mod validation;

@@ -1,7 +1,8 @@
-//! The whole tables of ranks as they are stored: in one value, or in pieces if there are many buckets.
+//! The whole tables of ranks as they are stored: in one value, or in pieces if there are many buckets; and the log of what changed
+//! since.
 
 use settee_storage::codec::{Reader, put_varint};
-use settee_storage::{Batch, Keyspace, Snapshot};
+use settee_storage::{Batch, Direction, KeyRange, Keyspace, Page, PageRange, Request, ShardState, Snapshot};
 
 use super::Ranks;
 use crate::{DatabaseError, Result, keys};
@@ -49,4 +50,50 @@ pub(crate) fn read(snapshot: &dyn Snapshot, stored: &[u8]) -> Result<(Ranks, usi
         }
     }
     Ok((Ranks::decode(&encoded)?, count as usize))
+}
+
+/// More log records than are kept.
+const LOADED_RECORDS: usize = 2_000;
+
+/// The first log records; `end` is the end of all of them.
+pub(crate) fn log(end: &[u8]) -> PageRange<'_> {
+    log_from(keys::RANK_LOG, end)
+}
+
+fn log_from<'a>(start: &'a [u8], end: &'a [u8]) -> PageRange<'a> {
+    let range = KeyRange { start: Some(start), end: Some(end) };
+    PageRange { space: Keyspace::Catalog, range, direction: Direction::Forward, rows: LOADED_RECORDS }
+}
+
+/// The ranks as of `state`, which is that of `snapshot`.
+pub(crate) fn load(snapshot: &dyn Snapshot, state: ShardState) -> Result<Ranks> {
+    let end = keys::after_prefix(keys::RANK_LOG);
+    let requests = [Request::Get(Keyspace::Catalog, keys::RANK_TABLE), Request::Page(log(&end))];
+    let [table, log]: [_; 2] = snapshot.read(&requests)?.try_into().map_err(|_| DatabaseError::Corrupt("replies"))?;
+    Ok(decode(snapshot, state, table.into_value()?, log.into_page()?)?.0)
+}
+
+/// The ranks as of `state`, the numbers of their log records, and how many pieces the tables have. `log` has the first of
+/// these records.
+pub(crate) fn decode(
+    snapshot: &dyn Snapshot,
+    state: ShardState,
+    table: Option<Vec<u8>>,
+    mut log: Page,
+) -> Result<(Ranks, Vec<u64>, usize)> {
+    let (mut ranks, pieces) = table.map_or_else(|| Ok((Ranks::new(), 0)), |stored| read(snapshot, &stored))?;
+    let mut numbers = Vec::new();
+    let end = keys::after_prefix(keys::RANK_LOG);
+    loop {
+        for (key, record) in &log.rows {
+            let logged = keys::decode_sequence(&key[keys::RANK_LOG.len()..])?;
+            ranks.replay(logged, record)?;
+            numbers.push(logged);
+        }
+        let Some((last, _)) = log.rows.last().filter(|_| !log.is_last) else { break };
+        let start = [last.as_slice(), &[0]].concat();
+        log = Page::scan(snapshot, log_from(&start, &end))?;
+    }
+    ranks.state = state;
+    Ok((ranks, numbers, pieces))
 }

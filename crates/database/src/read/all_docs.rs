@@ -109,9 +109,8 @@ impl<'a> AllDocs<'a> {
             return Ok(());
         }
         let mut left = count;
-        if count > u64::from(BUCKET_ENTRIES)
-            && let Some(ranks) = self.view.ranks()?
-        {
+        if count > u64::from(BUCKET_ENTRIES) {
+            let ranks = self.view.ranks()?;
             left = match self.direction {
                 Direction::Forward => self.jump_forward(&ranks.ids, count)?,
                 Direction::Backward => self.jump_backward(&ranks.ids, count)?,

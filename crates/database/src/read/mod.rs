@@ -21,7 +21,7 @@ use crate::local::LocalDocument;
 use crate::meta::{Meta, read_revs_limit};
 use crate::rank::{BUCKET_ENTRIES, PublishedRanks, Ranks};
 use crate::record::{DocRecord, Head, Stored};
-use crate::{DatabaseError, Result, keys, pieces};
+use crate::{DatabaseError, Result, keys, pieces, rank};
 
 pub use self::ahead::{BODIES_MAX, Bodies, DOCUMENTS_TOGETHER};
 pub use self::all_docs::{AllDocs, DocRow, IdRange};
@@ -286,7 +286,7 @@ impl ReadView {
     /// When the engine failed.
     pub fn rank_of_id(&self, id: &[u8]) -> Result<u64> {
         let ranks = self.ranks()?;
-        let (start, before) = ranks.as_ref().map_or((&[][..], 0), |ranks| ranks.ids.before(id));
+        let (start, before) = ranks.ids.before(id);
         let range = KeyRange { start: Some(start), end: Some(id) };
         let mut cursor = self.snapshot.scan(Keyspace::Documents, range, Direction::Forward, Expect::Rows(RANK_ROWS))?;
         let mut rank = before;
@@ -308,7 +308,7 @@ impl ReadView {
         let total = meta.doc_count + meta.doc_del_count;
         let key = keys::sequence(seq + 1);
         let ranks = self.ranks()?;
-        let (start, before) = ranks.as_ref().map_or((&[][..], 0), |ranks| ranks.seqs.before(&key));
+        let (start, before) = ranks.seqs.before(&key);
         let range = KeyRange { start: Some(start), end: Some(&key) };
         let mut cursor = self.snapshot.scan(Keyspace::Sequence, range, Direction::Forward, Expect::Rows(RANK_ROWS))?;
         let mut rank = before;
@@ -403,12 +403,18 @@ impl ReadView {
         Ok(*self.counters.get_or_init(|| counters))
     }
 
-    /// The ranks that hold for this snapshot. `None` if the database has moved on so far that they are
-    /// gone: then counting begins at the first entry.
-    fn ranks(&self) -> Result<Option<Arc<Ranks>>> {
+    /// The ranks that hold for this snapshot. If another process has made its last commit, or this one has moved on meanwhile, they are
+    /// read from what is stored.
+    fn ranks(&self) -> Result<Arc<Ranks>> {
         let (state, _) = self.state_and_meta()?;
         let now = self.database.ranks.lock().clone();
-        Ok(self.ranks.iter().chain(&now).find(|ranks| ranks.state == state).cloned())
+        if let Some(ranks) = self.ranks.iter().chain(&now).find(|ranks| ranks.state == state) {
+            return Ok(Arc::clone(ranks));
+        }
+        let ranks = Arc::new(rank::table::load(self.snapshot.as_ref(), state)?);
+        // In the place of what the next commit replaces.
+        self.database.ranks.lock()[0] = Arc::clone(&ranks);
+        Ok(ranks)
     }
 }
 

@@ -110,10 +110,17 @@ fn counters_and_local_documents_round_trip() {
             design_seq: random.number(),
             purge_seq: random.number(),
             purges_forgotten: random.number(),
+            attached_seq: random.number(),
         };
         let mut bytes = Vec::new();
         meta.encode(&mut bytes);
         assert_eq!(Meta::decode(&bytes).unwrap(), meta);
+        // As they were before the last of them came.
+        let older = Meta { attached_seq: 0, ..meta };
+        bytes.clear();
+        older.encode(&mut bytes);
+        bytes.pop();
+        assert_eq!(Meta::decode(&bytes).unwrap(), older);
         check_prefixes(&bytes, Meta::decode);
 
         let local = LocalDocument { rev: random.number(), body: Json::trusted(random.body(50).into_bytes()) };

@@ -38,7 +38,8 @@ impl Stage {
     /// has collected the upload: then nothing is put, and no revision will find it.
     pub(super) fn put(&self, context: ReadContext<'_>, contents: &Contents, batch: &mut Batch) -> Result<()> {
         if self.first == 0 {
-            batch.put(Keyspace::Attachments, &keys::upload(self.blob), b"");
+            let owner = context.database.engine().members().this();
+            batch.put(Keyspace::Attachments, &keys::upload(self.blob), &owner.0.to_be_bytes());
         } else if !contents.has(context, &keys::upload(self.blob))? {
             return Ok(());
         }

@@ -21,13 +21,13 @@ use settee_storage::{
 
 use super::contents::{ContentBytes, Contents, Named, ReadContext, discard};
 use super::queue::Pending;
-use super::touched::{Documents, Settled, Touched};
+use super::touched::{Attached, Documents, Settled, Touched};
 use super::validation::{Acceptance, acceptance};
 use super::writer::{Writer, load_writer};
 use super::{DocUpdate, EditMode, UpdateOutcome, Work, WorkResult, is_design_id};
 use crate::attachment::encode_all;
 use crate::attempt::Attempt;
-use crate::database::Database;
+use crate::database::{Database, Source};
 use crate::entry::Layout;
 use crate::local::LocalDocument;
 use crate::meta::Meta;
@@ -103,11 +103,10 @@ fn try_commit(
     if state != writer.state {
         // Another node has committed to the shard, or an earlier try has arrived.
         *writer = load_writer(snapshot.as_ref())?;
-        database.publish_security(writer.security.clone());
+        database.know(Source::Anywhere, state.version, &writer.meta, writer.security.clone());
     }
     if attempt.happened(state)? {
         *database.ranks.lock() = [Arc::clone(&writer.ranks), Arc::clone(&writer.ranks)];
-        database.publish_design_seq(writer.meta.design_seq);
         database.notify(Event::Committed(writer.meta.update_seq));
         return Ok(true);
     }
@@ -139,6 +138,8 @@ pub(super) struct Group<'a> {
     /// The first update sequence of the work that is being applied.
     first_seq: u64,
     security: Option<Json>,
+    /// The attached records that works replace, as this commit leaves them.
+    attached: Attached,
     hasher: RevisionHasher,
     scratch: Vec<u8>,
     snapshot: &'a dyn Snapshot,
@@ -154,8 +155,9 @@ impl<'a> Group<'a> {
         read: (Documents<'a>, Contents),
         purpose: Purpose,
     ) -> Self {
-        let (documents, contents) = read;
+        let (mut documents, contents) = read;
         writer.fullness.begin();
+        let attached = std::mem::take(&mut documents.attached);
         Self {
             database,
             shard: database.shard(),
@@ -166,6 +168,7 @@ impl<'a> Group<'a> {
             revs_limit: writer.revs_limit,
             first_seq: 0,
             security: writer.security.clone(),
+            attached,
             hasher: RevisionHasher::default(),
             scratch: Vec::new(),
             snapshot,
@@ -203,15 +206,27 @@ impl<'a> Group<'a> {
                 self.security = Some(security.clone());
                 self.batch.put(Keyspace::Catalog, keys::SECURITY, security.as_bytes());
             }
-            Work::Attach { key, value } => {
-                let key = keys::prefixed(keys::ATTACHED, key);
-                match value {
-                    Some(value) => self.batch.put(Keyspace::Catalog, &key, value),
-                    None => self.batch.delete(Keyspace::Catalog, &key),
+            Work::Attach { key, value } => self.attach(key, value.as_deref()),
+            Work::Replace { key, before, value } => {
+                if self.attached.get(key).is_some_and(|stored| stored != before) {
+                    return Ok(vec![UpdateOutcome::Conflict]);
                 }
+                self.attach(key, value.as_deref());
             }
         }
         Ok(Vec::new())
+    }
+
+    fn attach(&mut self, key: &[u8], value: Option<&[u8]>) {
+        let stored_key = keys::prefixed(keys::ATTACHED, key);
+        match value {
+            Some(value) => self.batch.put(Keyspace::Catalog, &stored_key, value),
+            None => self.batch.delete(Keyspace::Catalog, &stored_key),
+        }
+        self.meta.attached_seq += 1;
+        if let Some(known) = self.attached.get_mut(key) {
+            *known = value.map(<[u8]>::to_vec);
+        }
     }
 
     fn apply_update(&mut self, update: &DocUpdate, full: &HashSet<&str>) -> Result<UpdateOutcome> {
@@ -338,9 +353,8 @@ impl<'a> Group<'a> {
         given_up.append(&mut self.contents.given_up);
         drop(given_up);
         let edited = self.meta.update_seq != self.writer.meta.update_seq;
-        self.database.publish_design_seq(self.meta.design_seq);
         let (revs_limit, security) = (self.revs_limit, self.security.take());
-        self.database.publish_security(security.clone());
+        self.database.know(Source::Here, state.version, &self.meta, security.clone());
         let mut fullness = std::mem::take(&mut self.writer.fullness);
         fullness.commit();
         *self.writer = Writer { state, meta: self.meta, ranks, revs_limit, security, rank_log, rank_pieces, fullness };

@@ -35,13 +35,14 @@ pub use new_attachments::{NewAttachment, NewAttachments};
 pub use purge::Purge;
 pub(crate) use purge::decode_number as decode_purge_number;
 pub(crate) use queue::Queue;
+pub(crate) use upload::Own as OwnUploads;
 pub use upload::{Compression, Upload, Uploaded};
 pub(crate) use validation::is_design_id;
 pub use validation::{Precheck, Validated, ValidationBasis};
 pub(crate) use writer::{Writer, load, load_writer};
 
 use crate::attachment::Attachment;
-use crate::{Database, Result, StorageError};
+use crate::{Database, Result, StorageError, keys};
 
 /// About how many bytes of updates one commit takes; engines are free to refuse commits of 10 MB.
 const COMMIT_BYTES: usize = if cfg!(test) { 8 << 10 } else { 4 << 20 };
@@ -129,6 +130,15 @@ pub enum Work {
     Attach {
         /// Its name.
         key: Vec<u8>,
+        /// Its value.
+        value: Option<Vec<u8>>,
+    },
+    /// The same, if the record is as its author knows it. Otherwise the outcome is [`UpdateOutcome::Conflict`].
+    Replace {
+        /// Its name.
+        key: Vec<u8>,
+        /// Its value until then.
+        before: Option<Vec<u8>>,
         /// Its value.
         value: Option<Vec<u8>>,
     },
@@ -292,14 +302,16 @@ impl Work {
         let is_small = |update: &DocUpdate| update.deleted && update.size_bytes() <= DELETION_BYTES;
         let makes_room = match self {
             Self::Documents(updates) => updates.iter().all(is_small),
-            Self::Purge(_) | Self::Compact(_) | Self::ForgetPurges { .. } | Self::Attach { value: None, .. } => true,
-            Self::SetPurgedInfosLimit(_)
-            | Self::Stage(_)
-            | Self::SetRevsLimit(_)
-            | Self::SetSecurity(_)
-            | Self::Attach { value: Some(_), .. } => false,
+            Self::Purge(_) | Self::Compact(_) | Self::ForgetPurges { .. } => true,
+            Self::Attach { value, .. } | Self::Replace { value, .. } => value.is_none(),
+            Self::SetPurgedInfosLimit(_) | Self::Stage(_) | Self::SetRevsLimit(_) | Self::SetSecurity(_) => false,
         };
         if makes_room { Purpose::Room } else { Purpose::Growth }
+    }
+
+    /// The key of the attached record that must be what the author thinks.
+    fn replaced(&self) -> Option<Vec<u8>> {
+        if let Self::Replace { key, .. } = self { Some(keys::prefixed(keys::ATTACHED, key)) } else { None }
     }
 
     fn cost_bytes(&self) -> usize {
@@ -310,7 +322,7 @@ impl Work {
             Self::SetRevsLimit(_) | Self::SetPurgedInfosLimit(_) | Self::ForgetPurges { .. } => 0,
             Self::Stage(stage) => stage.size_bytes(),
             Self::SetSecurity(security) => security.as_bytes().len(),
-            Self::Attach { value, .. } => value.as_ref().map_or(0, Vec::len),
+            Self::Attach { value, .. } | Self::Replace { value, .. } => value.as_ref().map_or(0, Vec::len),
         }
     }
 }

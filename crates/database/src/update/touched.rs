@@ -1,5 +1,7 @@
 //! [`Documents`]: the documents that a group touches, in the order of their ids.
 
+use std::collections::HashMap;
+
 use settee_model::rev_tree::{Growth, RevTree};
 use settee_storage::{Keyspace, Reply, Request, ShardState, Snapshot};
 
@@ -7,7 +9,7 @@ use super::contents::{Contents, Named};
 use super::{DocUpdate, Work};
 use crate::meta::LeafBytes;
 use crate::record::{DocRecord, Head, Stored};
-use crate::{DatabaseError, Result, pieces};
+use crate::{DatabaseError, Result, keys, pieces};
 
 const CORRUPT: DatabaseError = DatabaseError::Corrupt("update group");
 
@@ -47,7 +49,12 @@ pub(super) struct Documents<'a> {
     touched: Vec<Touched>,
     /// Where the document after the last one asked for stands: works often come in the order of their ids.
     next: usize,
+    /// The attached records that works are to replace.
+    pub(super) attached: Attached,
 }
+
+/// Attached records by their names.
+pub(super) type Attached = HashMap<Vec<u8>, Option<Vec<u8>>>;
 
 impl<'a> Documents<'a> {
     /// Reads every document that `works` touch, the entries of attachments that they name, and the state of the shard, in
@@ -70,7 +77,8 @@ impl<'a> Documents<'a> {
                 | Work::SetPurgedInfosLimit(_)
                 | Work::ForgetPurges { .. }
                 | Work::Stage(_)
-                | Work::Attach { .. } => {}
+                | Work::Attach { .. }
+                | Work::Replace { .. } => {}
             }
         }
         ids.sort_unstable();
@@ -78,13 +86,21 @@ impl<'a> Documents<'a> {
         let id_keys: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes()).collect();
         let mut touched = Vec::with_capacity(ids.len());
         let attachment_keys: Vec<&[u8]> = named.keys.iter().map(Vec::as_slice).collect();
+        let replaced: Vec<Vec<u8>> = works.iter().filter_map(Work::replaced).collect();
+        let replaced_keys: Vec<&[u8]> = replaced.iter().map(Vec::as_slice).collect();
         let requests = [
             Request::State,
             Request::MultiGet(Keyspace::Documents, &id_keys),
             Request::MultiGet(Keyspace::Attachments, &attachment_keys),
+            Request::MultiGet(Keyspace::Catalog, &replaced_keys),
         ];
-        let replies: [Reply; 3] = snapshot.read(&requests)?.try_into().map_err(|_| CORRUPT)?;
-        let [state, records, attachments] = replies;
+        let wanted = if replaced.is_empty() { &requests[..3] } else { &requests };
+        let mut replies = snapshot.read(wanted)?.into_iter();
+        let mut reply = || replies.next().ok_or(CORRUPT);
+        let (state, records, attachments): (Reply, Reply, Reply) = (reply()?, reply()?, reply()?);
+        let found = if replaced.is_empty() { Vec::new() } else { reply()?.into_values()? };
+        let name = |key: Vec<u8>| key[keys::ATTACHED.len()..].to_vec();
+        let attached = replaced.into_iter().map(name).zip(found).collect();
         for (id, stored) in id_keys.iter().zip(records.into_values()?) {
             let (record, pieces) = match stored {
                 Some(stored) => (DocRecord::decode(&pieces::whole(snapshot, id, &stored)?)?, pieces::count(&stored)?),
@@ -98,7 +114,7 @@ impl<'a> Documents<'a> {
             return Err(CORRUPT);
         }
         let contents = Contents::new(named, attachments.into_values()?);
-        Ok((state.into_state()?, Self { ids, touched, next: 0 }, contents))
+        Ok((state.into_state()?, Self { ids, touched, next: 0, attached }, contents))
     }
 
     /// A document of the works that were read.

@@ -10,9 +10,11 @@ use bytes::Bytes;
 use flate2::write::GzEncoder;
 use flate2::{Compression as Level, GzBuilder};
 use md5::{Digest, Md5};
+use settee_storage::members::NodeId;
 use settee_storage::{Keyspace, Page};
 use sha2::Sha256;
 
+use super::writer::upload_marks;
 use super::{Stage, Work};
 use crate::attachment::{ContentEncoding, ContentId, from_io};
 use crate::{Database, Result, keys};
@@ -283,13 +285,37 @@ impl Database {
         self.given_up.lock().push(blob);
     }
 
-    /// Removes what uploads have left behind that did not end before the database was closed: those that `marks` names.
-    pub(crate) fn collect_uploads(self: &Arc<Self>, marks: &Page) -> Result<()> {
-        let left = marks.rows.iter().map(|(key, _)| keys::decode_sequence(&key[keys::UPLOAD.len()..]));
+    /// Removes what uploads have left behind whose processes have died since the database was opened.
+    pub(crate) fn collect_uploads_of_the_dead(self: &Arc<Self>) -> Result<()> {
+        self.collect_uploads(&upload_marks(self.engine().snapshot(self.shard())?.as_ref())?, Own::GoOn)
+    }
+
+    /// Removes what uploads that `marks` names have left behind, unless a live process goes on with them. `Own::Over`: in this process
+    /// nobody does, because who uploads holds the database, and that was just opened.
+    pub(crate) fn collect_uploads(self: &Arc<Self>, marks: &Page, own: Own) -> Result<()> {
+        let members = self.engine().members();
+        let (this, live) = (members.this(), members.live());
+        // What has no owner was given up.
+        let owner = |mark: &[u8]| mark.try_into().map(u128::from_be_bytes).map(NodeId).ok();
+        let goes_on = |owner: NodeId| match owner == this {
+            true => own == Own::GoOn,
+            false => live.iter().any(|node| node.id == owner),
+        };
+        let left = marks.rows.iter().filter(|(_, mark)| !owner(mark).is_some_and(goes_on));
+        let left = left.map(|(key, _)| keys::decode_sequence(&key[keys::UPLOAD.len()..]));
         let left = left.collect::<Result<Vec<u64>>>()?;
         self.given_up.lock().extend(left);
         // A database that cannot be written can still be read.
         while !self.given_up.lock().is_empty() && self.update(Work::Documents(Vec::new())).is_ok() {}
         Ok(())
     }
+}
+
+/// Uploads of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Own {
+    /// They may not have ended.
+    GoOn,
+    /// They have.
+    Over,
 }

@@ -25,8 +25,8 @@ pub(crate) struct Writer {
     pub(crate) fullness: Fullness,
 }
 
-/// More records of ranks than are kept, and more unfinished uploads than there are.
-const LOADED_ROWS: usize = 2_000;
+/// More unfinished uploads than there are.
+const LOADED_MARKS: usize = 2_000;
 
 /// Reads what the leader of the update queue needs, from what is committed.
 pub(crate) fn load_writer(snapshot: &dyn Snapshot) -> Result<Writer> {
@@ -35,26 +35,21 @@ pub(crate) fn load_writer(snapshot: &dyn Snapshot) -> Result<Writer> {
 
 /// The same, and the marks of unfinished uploads, in one trip.
 pub(crate) fn load(snapshot: &dyn Snapshot) -> Result<(Writer, Page)> {
-    let log_end = keys::after_prefix(keys::RANK_LOG);
-    let log = KeyRange { start: Some(keys::RANK_LOG), end: Some(&log_end) };
-    let uploads_end = keys::after_prefix(keys::UPLOAD);
-    let uploads = KeyRange { start: Some(keys::UPLOAD), end: Some(&uploads_end) };
-    let page =
-        |space, range| Request::Page(PageRange { space, range, direction: Direction::Forward, rows: LOADED_ROWS });
+    let (log_end, uploads_end) = (keys::after_prefix(keys::RANK_LOG), keys::after_prefix(keys::UPLOAD));
     let records = [keys::RANK_TABLE, keys::REVS_LIMIT, keys::SECURITY, keys::META];
     let requests = [
         Request::State,
         Request::Head,
         Request::MultiGet(Keyspace::Catalog, &records),
-        page(Keyspace::Catalog, log),
-        page(Keyspace::Attachments, uploads),
+        Request::Page(rank::table::log(&log_end)),
+        Request::Page(marks(&uploads_end)),
     ];
     let replies: [_; 5] = snapshot.read(&requests)?.try_into().map_err(|_| DatabaseError::Corrupt("replies"))?;
     let [state, head, records, rank_log, uploads] = replies;
     let (state, head) = (state.into_state()?, head.into_value()?);
     let records: [_; 4] = records.into_values()?.try_into().map_err(|_| DatabaseError::Corrupt("replies"))?;
     let [rank_table, revs_limit, security, old_meta] = records;
-    let (ranks, rank_log, rank_pieces) = load_ranks(snapshot, state, rank_table, rank_log.into_page()?)?;
+    let (ranks, rank_log, rank_pieces) = rank::table::decode(snapshot, state, rank_table, rank_log.into_page()?)?;
     let meta = Meta::of_records(head, old_meta)?;
     let revs_limit = decode_revs_limit(revs_limit)?;
     let security = security.map(Json::trusted);
@@ -63,30 +58,12 @@ pub(crate) fn load(snapshot: &dyn Snapshot) -> Result<(Writer, Page)> {
     Ok((writer, uploads.into_page()?))
 }
 
-/// The ranks as of `state`, the numbers of their log records, and how many pieces the tables have. `log` has the first of
-/// these records.
-fn load_ranks(
-    snapshot: &dyn Snapshot,
-    state: ShardState,
-    table: Option<Vec<u8>>,
-    mut log: Page,
-) -> Result<(Ranks, Vec<u64>, usize)> {
-    let (mut ranks, pieces) =
-        table.map_or_else(|| Ok((Ranks::new(), 0)), |stored| rank::table::read(snapshot, &stored))?;
-    let mut numbers = Vec::new();
-    let end = keys::after_prefix(keys::RANK_LOG);
-    loop {
-        for (key, record) in &log.rows {
-            let logged = keys::decode_sequence(&key[keys::RANK_LOG.len()..])?;
-            ranks.replay(logged, record)?;
-            numbers.push(logged);
-        }
-        let Some((last, _)) = log.rows.last().filter(|_| !log.is_last) else { break };
-        let start = [last.as_slice(), &[0]].concat();
-        let range = KeyRange { start: Some(&start), end: Some(&end) };
-        let (space, direction) = (Keyspace::Catalog, Direction::Forward);
-        log = Page::scan(snapshot, PageRange { space, range, direction, rows: LOADED_ROWS })?;
-    }
-    ranks.state = state;
-    Ok((ranks, numbers, pieces))
+/// The marks of unfinished uploads.
+pub(super) fn upload_marks(snapshot: &dyn Snapshot) -> Result<Page> {
+    Ok(Page::scan(snapshot, marks(&keys::after_prefix(keys::UPLOAD)))?)
+}
+
+fn marks(end: &[u8]) -> PageRange<'_> {
+    let range = KeyRange { start: Some(keys::UPLOAD), end: Some(end) };
+    PageRange { space: Keyspace::Attachments, range, direction: Direction::Forward, rows: LOADED_MARKS }
 }

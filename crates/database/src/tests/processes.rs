@@ -1,0 +1,162 @@
+//! Several processes serve one store: what one of them does counts in the others with their next use, and none destroys what another
+//! is about.
+
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use settee_model::json::Json;
+use settee_storage::Engine;
+use settee_storage::memory::MemoryEngine;
+
+use super::{audit, create, edit, ids, new, open, save, write};
+use crate::{Catalog, DatabaseError, Event, GLOBAL_CHANGES, Happened, UpdateOutcome, Work};
+
+/// How long news may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The catalogs of two processes.
+fn processes() -> [Catalog; 2] {
+    let engine = MemoryEngine::new();
+    let engines: [Arc<dyn Engine>; 2] = [Arc::new(engine.user()), Arc::new(engine)];
+    engines.each_ref().map(open)
+}
+
+#[test]
+fn a_database_that_was_made_again_elsewhere_is_another_one() {
+    let [ours, theirs] = processes();
+    save(&create(&theirs, "db"), new("first", "{}"));
+    for round in 0..50 {
+        let before = ours.database("db").unwrap();
+        theirs.delete("db").unwrap();
+        if round % 2 == 0 {
+            ours.engine().catch_up().unwrap();
+            assert!(matches!(ours.database("db"), Err(DatabaseError::NotFound)));
+        }
+        let id = format!("{round}");
+        save(&create(&theirs, "db"), new(&id, "{}"));
+        ours.engine().catch_up().unwrap();
+        assert_eq!(ids(&ours.database("db").unwrap().read().unwrap()), [id]);
+        assert!(before.is_closed() && before.read().is_err());
+    }
+    // The name of one that has not changed is looked up once for all that happened to others.
+    let database = ours.database("db").unwrap();
+    create(&theirs, "other");
+    assert!(Arc::ptr_eq(&ours.database("db").unwrap(), &database));
+    assert_eq!(ours.names().unwrap(), ["db", "other"]);
+}
+
+#[test]
+fn a_database_that_was_never_written_takes_no_writes_when_it_was_deleted_elsewhere() {
+    let [ours, theirs] = processes();
+    create(&theirs, "db");
+    let database = ours.database("db").unwrap();
+    theirs.delete("db").unwrap();
+    let written = database.update(Work::Documents(vec![new("a", "{}")]));
+    assert!(matches!(written, Err(DatabaseError::NotFound)), "{written:?}");
+}
+
+#[test]
+fn what_is_kept_of_a_database_is_looked_at_again_with_its_next_use() {
+    let [ours, theirs] = processes();
+    let written = create(&theirs, "db");
+    let kept = ours.database("db").unwrap();
+    let made = || *kept.of_designs("the last", |view| Ok::<_, DatabaseError>((view.design_seq()?, 8))).unwrap();
+    assert_eq!(made(), 0);
+    for round in 1..50 {
+        let heard = kept.version_heard();
+        let security = Json::parse(format!(r#"{{"admins":{{"names":["{round}"]}}}}"#).as_bytes()).unwrap();
+        written.update(Work::SetSecurity(security.clone())).unwrap();
+        assert!(kept.version_heard() > heard);
+        // Nobody has to wait for what this process commits.
+        let writing = kept.writer.lock();
+        let used = ours.database("db").unwrap();
+        assert_eq!(used.security().unwrap().unwrap().as_bytes(), security.as_bytes());
+        save(&written, new(&format!("_design/{round}"), "{}"));
+        let used = ours.database("db").unwrap();
+        assert_eq!((used.design_seq(), made()), (round, round));
+        drop(writing);
+    }
+}
+
+#[test]
+fn what_another_process_set_is_not_undone_by_what_is_known_here() {
+    let [ours, theirs] = processes();
+    let (written, kept) = (create(&theirs, "db"), ours.database("db").unwrap());
+    let security = |name: &str| Json::parse(format!(r#"{{"name":"{name}"}}"#).as_bytes()).unwrap();
+    kept.update(Work::SetSecurity(security("old"))).unwrap();
+    written.update(Work::SetSecurity(security("new"))).unwrap();
+    save(&kept, new("a", "{}"));
+    for catalog in [&ours, &theirs] {
+        let known = catalog.database("db").unwrap().security().unwrap().unwrap();
+        assert_eq!(known.as_bytes(), security("new").as_bytes());
+    }
+}
+
+#[test]
+fn a_record_is_replaced_only_as_its_author_knows_it() {
+    let [ours, theirs] = processes();
+    let (here, there) = (create(&ours, "db"), theirs.database("db").unwrap());
+    let record = |value: &str| Some(value.as_bytes().to_vec());
+    let replace = |before: Option<&str>, value: Option<&str>| Work::Replace {
+        key: b"x".to_vec(),
+        before: before.and_then(record),
+        value: value.and_then(record),
+    };
+    let elsewhere = here.attached_elsewhere();
+    let saved = Vec::<UpdateOutcome>::new();
+    assert_eq!(here.update(replace(None, Some("1"))).unwrap(), saved);
+    assert_eq!(here.attached_elsewhere(), elsewhere, "what this process does it knows");
+    assert_eq!(there.update(replace(None, Some("2"))).unwrap(), [UpdateOutcome::Conflict]);
+    assert_eq!(there.update(replace(Some("1"), Some("2"))).unwrap(), saved);
+    assert_eq!(here.update(replace(Some("1"), None)).unwrap(), [UpdateOutcome::Conflict]);
+    assert_eq!(here.read().unwrap().attached(b"x").unwrap(), record("2"));
+    assert!(here.attached_elsewhere() > elsewhere);
+    let elsewhere = here.attached_elsewhere();
+    save(&there, new("a", "{}"));
+    ours.database("db").unwrap();
+    assert_eq!(here.attached_elsewhere(), elsewhere, "documents are no records");
+    there.update(Work::Attach { key: b"x".to_vec(), value: None }).unwrap();
+    ours.database("db").unwrap();
+    assert!(here.attached_elsewhere() > elsewhere);
+}
+
+#[test]
+fn ranks_are_known_of_what_another_process_committed() {
+    let [ours, theirs] = processes();
+    let (written, read) = (create(&theirs, "db"), ours.database("db").unwrap());
+    for round in 0..30 {
+        let updates = (0..10).map(|number| new(&format!("{number}/{round:02}"), "{}")).collect();
+        write(&written, updates);
+        let view = read.read().unwrap();
+        audit(&view);
+        assert_eq!(view.rank_of_id(b"5/").unwrap(), 5 * (round + 1));
+        assert_eq!(view.changes_after(3).unwrap(), 10 * (round + 1) - 3);
+        let state = read.engine().snapshot(read.shard()).unwrap().state().unwrap();
+        assert_eq!(read.ranks.lock()[0].state, state, "nobody counts from the first document on");
+    }
+    let rev = save(&read, new("here", "{}"));
+    audit(&read.read().unwrap());
+    save(&written, edit("here", Some(&rev), true, "{}"));
+    audit(&read.read().unwrap());
+    audit(&written.read().unwrap());
+}
+
+#[test]
+fn events_of_databases_that_others_write_reach_who_waits_here() {
+    let [ours, theirs] = processes();
+    create(&theirs, GLOBAL_CHANGES);
+    for catalog in [&ours, &theirs] {
+        catalog.activity().watch(|| {});
+    }
+    let events = ours.database(GLOBAL_CHANGES).unwrap();
+    let (sender, heard) = mpsc::channel();
+    let _subscription = events.subscribe(move |event| sender.send(event).unwrap());
+    save(&create(&theirs, "db"), new("a", "{}"));
+    let happened = theirs.activity().take();
+    assert!(happened.contains(&("db".to_owned(), Happened::Updated)));
+    theirs.keep_events(&happened).unwrap();
+    while heard.recv_timeout(PATIENCE).unwrap() != Event::Committed(3) {}
+    assert_eq!(ids(&events.read().unwrap()), ["created:db", "updated:_dbs", "updated:db"]);
+    ours.database("db").unwrap();
+    assert_eq!(ours.activity().take(), [], "what others do they keep themselves");
+}
