@@ -17,7 +17,7 @@ use crate::exchange::import::ImportArgs;
 use crate::manual::{self, CompletionsArgs, ManArgs};
 use crate::migrate::MigrateArgs;
 use crate::output::say;
-use crate::storage::StorageArgs;
+use crate::transfer::StorageArgs;
 
 /// Settee: a CouchDB-compatible document database in one program.
 ///
@@ -122,7 +122,7 @@ pub(crate) enum Command {
     Completions(CompletionsArgs),
     /// Write the manual pages of all commands into a directory, such as ~/.local/share/man/man1
     Man(ManArgs),
-    /// Make what a server needs in a PostgreSQL that is to hold its data
+    /// Make what a server needs in a PostgreSQL that is to hold its data, and move data there and back
     Storage(StorageArgs),
     /// Run user code for a server; not to be called by hand
     #[command(hide = true)]

@@ -41,6 +41,7 @@ mod storage;
 mod telemetry;
 mod time;
 mod tls;
+mod transfer;
 mod uuids;
 mod verify;
 mod version;

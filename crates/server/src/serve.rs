@@ -23,7 +23,7 @@ use crate::log::Log;
 use crate::maintenance::Maintenance;
 use crate::operation::{Restart, operation};
 use crate::telemetry::Exporter;
-use crate::{backends, listen, node, replication, storage, version};
+use crate::{backends, listen, node, replication, storage, transfer, version};
 
 /// The time that replications may take to record how far they came: as long as open requests.
 const REPLICATION_STOP: std::time::Duration = std::time::Duration::from_secs(4);
@@ -113,7 +113,9 @@ fn open_storage(
 ) -> anyhow::Result<(Arc<dyn Engine>, String)> {
     let Some(options) = storage::chosen(configuration)? else {
         let open = if schedule::wants_log(configuration) { backends::open_with_log } else { backends::open };
-        return Ok((open(data, descriptors.engine)?, data.display().to_string()));
+        let engine = open(data, descriptors.engine)?;
+        transfer::refuse_unfinished(engine.as_ref())?;
+        return Ok((engine, data.display().to_string()));
     };
     if schedule::wants_backups(configuration) {
         bail!(
@@ -123,6 +125,7 @@ fn open_storage(
     let mut id = [0; 16];
     environment::random(&mut id);
     let engine = backends::open_postgres(&options, id)?;
+    transfer::refuse_unfinished(engine.as_ref())?;
     storage::note(data, &options.place())?;
     Ok((engine, format!("PostgreSQL: {}; the configuration in {}", options.place(), data.display())))
 }

@@ -1,57 +1,20 @@
-//! `settee storage`, and the choice where the data of a server lie: in its data directory, or in a PostgreSQL.
+//! The choice where the data of a server lie: in its data directory, or in a PostgreSQL. `settee storage` is in `transfer`.
 //!
 //! A data directory whose data lie elsewhere says so in the file `storage`, so that no command takes it for an empty one.
 
 use std::fs;
 use std::path::Path;
-use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
-use clap::{Args, Subcommand};
 use settee_settings::storage;
 use settee_storage::durable::{self, Readers};
-use settee_storage_postgres::{Options, Tables};
+use settee_storage_postgres::Options;
 
 use crate::config::Configuration;
-use crate::output::say;
 use crate::{environment, version};
 
 /// The file in the data directory that says where the data lie, if that is not there.
 const FILE: &str = "storage";
-
-/// `settee storage`
-#[derive(Debug, Args)]
-pub(crate) struct StorageArgs {
-    #[command(subcommand)]
-    command: StorageCommand,
-}
-
-/// The commands about stores.
-#[derive(Debug, Subcommand)]
-enum StorageCommand {
-    /// Make the tables of a server in a PostgreSQL; a server that may do so makes them at its first start
-    Init {
-        /// The database: postgres://user@host/database. The password may be in PGPASSWORD
-        url: String,
-        /// The role that the tables are to belong to, which then needs no right but to log in
-        #[arg(long, value_name = "ROLE")]
-        owner: Option<String>,
-    },
-}
-
-impl StorageArgs {
-    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
-        let StorageCommand::Init { url, owner } = &self.command;
-        let options = options(url)?;
-        let made = settee_storage_postgres::init(&options, owner.as_deref())?;
-        let place = options.place();
-        say(&match made {
-            Tables::Made => format!("made the tables: {place}\n"),
-            Tables::Found => format!("the tables are there already: {place}\n"),
-        });
-        Ok(ExitCode::SUCCESS)
-    }
-}
 
 /// The PostgreSQL that the configuration names, if it does.
 pub(crate) fn chosen(configuration: &Configuration) -> anyhow::Result<Option<Options>> {
@@ -63,7 +26,8 @@ pub(crate) fn chosen(configuration: &Configuration) -> anyhow::Result<Option<Opt
     Ok(Some(options(&url)?.with_connections(connections)))
 }
 
-fn options(url: &str) -> anyhow::Result<Options> {
+/// What a URL says, and the password of the environment.
+pub(crate) fn options(url: &str) -> anyhow::Result<Options> {
     let layout = u32::try_from(version::LAYOUT).context("a layout has a small number")?;
     let options = Options::parse(url).map_err(anyhow::Error::msg).context("the URL of the storage cannot be used")?;
     let options = options.with_layout(layout);

@@ -344,7 +344,15 @@ impl Engine for FaultyEngine {
         let mut log = self.log.lock();
         log.check_poison()?;
         self.visible.fork().restore(shard, state, batch.clone())?;
-        log.write(&self.visible, Change::Commit(shard, state, batch), Durability::Buffered)
+        let lost = || Err(StorageError::Io("the answer was lost".to_owned()));
+        let answer = match log.next_write() {
+            Some(WriteFault::Fail(error)) => return Err(error),
+            Some(WriteFault::LoseRequest) => return lost(),
+            Some(WriteFault::LoseAnswer) => lost(),
+            None => Ok(()),
+        };
+        log.write(&self.visible, Change::Commit(shard, state, batch), Durability::Buffered)?;
+        answer
     }
 
     fn reclaim(&self, shard: Shard) -> Result<()> {

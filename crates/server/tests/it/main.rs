@@ -34,6 +34,7 @@ mod server;
 mod setup;
 mod start;
 mod stop;
+mod transfer;
 mod transport;
 mod users;
 mod views;

@@ -1,0 +1,114 @@
+//! `settee storage`: makes places for data, and moves all data from one place to another.
+
+mod compare;
+mod copy;
+mod place;
+#[cfg(test)]
+mod tests;
+
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use settee_storage_postgres::Tables;
+
+pub(crate) use copy::refuse_unfinished;
+use place::{Opened, Place};
+
+use crate::output::say;
+use crate::storage;
+use crate::verify::size;
+
+/// `settee storage`
+#[derive(Debug, Args)]
+pub(crate) struct StorageArgs {
+    #[command(subcommand)]
+    command: StorageCommand,
+}
+
+/// The commands about stores.
+#[derive(Debug, Subcommand)]
+enum StorageCommand {
+    /// Make the tables of a server in a PostgreSQL; a server that may do so makes them at its first start
+    Init {
+        /// The database: postgres://user@host/database. The password may be in PGPASSWORD
+        url: String,
+        /// The role that the tables are to belong to, which then needs no right but to log in
+        #[arg(long, value_name = "ROLE")]
+        owner: Option<String>,
+    },
+    /// Copy all data of a server that is stopped: from its data directory into a PostgreSQL, or back
+    ///
+    /// Databases keep their revisions, update sequences, local documents and indexes. In the end both sides are compared entry by entry,
+    /// and each attachment with its digest. No server may run on either side:
+    ///
+    ///   settee storage copy ./data postgres://couch@db1,db2/couch
+    ///   settee storage copy postgres://couch@db1,db2/couch ./data2
+    #[command(verbatim_doc_comment)]
+    Copy(CopyArgs),
+}
+
+/// `settee storage copy`
+#[derive(Debug, Args)]
+struct CopyArgs {
+    /// A data directory, or a database: postgres://user@host/database
+    from: String,
+    /// The same; nothing may be in it
+    to: String,
+    /// Go on with a copy that was interrupted
+    #[arg(long)]
+    resume: bool,
+    /// Copy nothing, but compare both sides
+    #[arg(long, conflicts_with = "resume")]
+    verify: bool,
+}
+
+impl StorageArgs {
+    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        let is_done = match &self.command {
+            StorageCommand::Init { url, owner } => init(url, owner.as_deref())?,
+            StorageCommand::Copy(args) => args.run()?,
+        };
+        Ok(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+fn init(url: &str, owner: Option<&str>) -> anyhow::Result<bool> {
+    let options = storage::options(url)?;
+    let made = settee_storage_postgres::init(&options, owner)?;
+    let place = options.place();
+    say(&match made {
+        Tables::Made => format!("made the tables: {place}\n"),
+        Tables::Found => format!("the tables are there already: {place}\n"),
+    });
+    Ok(true)
+}
+
+impl CopyArgs {
+    fn run(&self) -> anyhow::Result<bool> {
+        let (from, to) = (Place::parse(&self.from)?, Place::parse(&self.to)?);
+        let source = from.open().context("what is to be copied cannot be used")?;
+        if self.verify {
+            let copy = to.open().context("the copy cannot be used")?;
+            refuse_unfinished(copy.engine.as_ref())?;
+            return compared(&from, &source, &to, &copy);
+        }
+        let target = to.open_to_write().context("the place of the copy cannot be used")?;
+        let copied = copy::copy(source.engine.as_ref(), target.engine.as_ref(), self.resume)?;
+        say(&format!("copied {} entries of {} shards with {}\n", copied.entries, copied.shards, size(copied.bytes)));
+        if !compared(&from, &source, &to, &target)? {
+            return Ok(false);
+        }
+        copy::finish(target.engine.as_ref())?;
+        to.complete(target.engine.as_ref());
+        say(&to.advice(&from));
+        Ok(true)
+    }
+}
+
+/// Compares both sides and tells of it.
+fn compared(from: &Place, source: &Opened, to: &Place, copy: &Opened) -> anyhow::Result<bool> {
+    let found = compare::compare(source.engine.as_ref(), copy.engine.as_ref())?;
+    say(&found.text(&from.in_words(), &to.in_words()));
+    Ok(found.is_same())
+}

@@ -1,0 +1,121 @@
+//! [`Place`]: a data directory or a PostgreSQL, opened as a whole while no server uses it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail, ensure};
+use settee_storage::{Engine, durable};
+use settee_storage_postgres::Options;
+
+use crate::descriptors::Descriptors;
+use crate::lock::DataLock;
+use crate::verify::ENGINE;
+use crate::{backends, environment, names, storage, version};
+
+/// Where the data of a server lie.
+pub(super) enum Place {
+    /// In a data directory.
+    Directory(PathBuf),
+    /// In a PostgreSQL.
+    Postgres(Box<Options>),
+}
+
+/// The data, which nobody else has open.
+pub(super) struct Opened {
+    pub(super) engine: Arc<dyn Engine>,
+    _lock: Option<DataLock>,
+}
+
+impl Place {
+    /// A URL of a PostgreSQL, or the path of a directory.
+    pub(super) fn parse(text: &str) -> anyhow::Result<Self> {
+        match text.split_once("://") {
+            Some(_) => Ok(Self::Postgres(Box::new(storage::options(text)?))),
+            None => Ok(Self::Directory(PathBuf::from(text))),
+        }
+    }
+
+    pub(super) fn in_words(&self) -> String {
+        match self {
+            Self::Directory(path) => path.display().to_string(),
+            Self::Postgres(options) => options.place(),
+        }
+    }
+
+    /// Opens what is there already.
+    pub(super) fn open(&self) -> anyhow::Result<Opened> {
+        let Self::Directory(data) = self else { return self.open_to_write() };
+        let data = data.canonicalize().with_context(|| format!("{} cannot be found", data.display()))?;
+        storage::refuse_elsewhere(&data)?;
+        ensure!(data.join(ENGINE).is_dir(), "{} holds no data of a server", data.display());
+        check_layout(&data)?;
+        let lock = DataLock::take(&data)?;
+        Ok(Opened { engine: backends::open_read_only(&data.join(ENGINE))?, _lock: Some(lock) })
+    }
+
+    /// Opens it, and makes it if it is not there.
+    pub(super) fn open_to_write(&self) -> anyhow::Result<Opened> {
+        match self {
+            Self::Directory(data) => {
+                durable::create_directories(data).with_context(|| format!("{} cannot be made", data.display()))?;
+                let lock = DataLock::take(data)?;
+                version::check(data)?;
+                Ok(Opened { engine: backends::open(data, Descriptors::claim()?.engine)?, _lock: Some(lock) })
+            }
+            Self::Postgres(options) => {
+                let mut id = [0; 16];
+                environment::random(&mut id);
+                let engine = backends::open_postgres(options, id)?;
+                let nodes: Vec<String> = engine.members().live().into_iter().map(|node| node.name).collect();
+                if !nodes.is_empty() {
+                    bail!("{} is served by {}: stop that first", self.in_words(), nodes.join(", "));
+                }
+                Ok(Opened { engine, _lock: None })
+            }
+        }
+    }
+
+    /// Notes beside the data what is known of them only now.
+    pub(super) fn complete(&self, engine: &dyn Engine) {
+        if let Self::Directory(data) = self {
+            names::write(data, engine);
+        }
+    }
+
+    /// How to go on, after everything of `from` is here.
+    pub(super) fn advice(&self, from: &Self) -> String {
+        match (self, from) {
+            (Self::Directory(data), Self::Postgres(_)) => format!(
+                "The settings of its servers stay in local.ini and local.d of their data directories: copy what you need to {0}.\n\
+                 Start a server on it with: settee serve --data {0}\n",
+                data.display()
+            ),
+            (Self::Directory(data), Self::Directory(old)) => format!(
+                "The settings stay in local.ini and local.d of {}: copy them to {1}.\n\
+                 Start a server on it with: settee serve --data {1}\n",
+                old.display(),
+                data.display()
+            ),
+            (Self::Postgres(_), Self::Directory(old)) => format!(
+                "The settings stay in {0}. Start a server on it with: settee serve --data {0} --storage URL\n\
+                 The data that are in {0} are not used then. When you are content, remove {0}/{ENGINE}.\n",
+                old.display()
+            ),
+            (Self::Postgres(_), Self::Postgres(_)) => {
+                "Start servers on it with the new URL: settee serve --data DIR --storage URL\n".to_owned()
+            }
+        }
+    }
+}
+
+/// Refuses a directory that this program cannot read as a whole.
+fn check_layout(data: &Path) -> anyhow::Result<()> {
+    let data_shown = data.display();
+    ensure!(!data.join(version::RESTORING).exists(), "{data_shown} holds half of a backup");
+    match version::read(data)? {
+        Some(layout) if layout > version::LAYOUT => {
+            bail!("the data in {data_shown} have layout {layout}, and this program knows {} at most", version::LAYOUT)
+        }
+        Some(_) | None => Ok(()),
+    }
+}

@@ -1,0 +1,160 @@
+//! All data of a server, moved from its directory into a PostgreSQL and back.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use crate::client::Client;
+use crate::scratch::Scratch;
+use crate::server::{Directory, Server, program, run, serve};
+use crate::{design, load, save, text, wait_for};
+
+/// Documents enough that a copy takes a moment.
+const DOCUMENTS: usize = 30_000;
+
+/// What clients see of a server: all revisions with attachments, update sequences, views as they are without being brought up to
+/// date, local documents, settings.
+const LOOKS: [&str; 10] = [
+    "/db/_changes?style=all_docs",
+    "/db/conflict?open_revs=all&revs=true&attachments=true",
+    "/db/deleted?open_revs=all&revs=true",
+    "/db/file?attachments=true",
+    "/db/_design/d/_view/v?update=false&group=true",
+    "/db/_design/d/_view/v?update=false&reduce=false&skip=100&limit=50",
+    "/db/_local_docs?include_docs=true",
+    "/db/_security",
+    "/db/_revs_limit",
+    "/other/_all_docs?include_docs=true",
+];
+
+fn look(client: &mut Client) -> Vec<String> {
+    let mut answer =
+        |path: &&str| client.request("GET", path, &[("Accept", "application/json")], b"").unwrap().expect(200);
+    LOOKS.iter().map(|path| answer(path).text()).collect()
+}
+
+fn fill(client: &mut Client) {
+    client.put("/db", "").expect(201);
+    client.put("/other?partitioned=true", "").expect(201);
+    load(client, "/db", DOCUMENTS, 600);
+    save(client, "/other/a:b", r#"{"n":1.50}"#);
+    let rev = save(client, "/db/conflict", r#"{"n":1}"#);
+    let body = r#"{"new_edits":false,"docs":[{"_id":"conflict","_rev":"1-ffffffffffffffffffffffffffffffff","x":2}]}"#;
+    client.post("/db/_bulk_docs", body).expect(201);
+    client.put("/db/conflict", &format!(r#"{{"_rev":"{rev}","n":2}}"#)).expect(201);
+    let rev = save(client, "/db/deleted", "{}");
+    client.delete(&format!("/db/deleted?rev={rev}")).expect(200);
+    let rev = save(client, "/db/file", r#"{"_attachments":{"s":{"content_type":"text/plain","data":"aGVsbG8="}}}"#);
+    let large: Vec<u8> = (0..9_000_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let headers = [("Content-Type", "image/png")];
+    client.request("PUT", &format!("/db/file/p?rev={rev}"), &headers, &large).unwrap().expect(201);
+    for n in 0..50 {
+        client.put(&format!("/db/_local/checkpoint-{n}"), &format!("{{\"n\":{n}}}")).expect(201);
+    }
+    client.put("/db/_revs_limit", "77").expect(200);
+    client.put("/db/_security", r#"{"members":{"names":[]},"admins":{"roles":["_admin"]}}"#).expect(200);
+    save(client, "/db/_design/d", &design("function (doc) { emit(doc.g, doc.n); }", Some("_sum")));
+    client.get("/db/_design/d/_view/v").expect(200);
+}
+
+/// Runs `settee storage copy`; what it says, and whether it succeeded.
+fn copy(from: &str, to: &str, options: &[&str]) -> (bool, String) {
+    let output = run(program(&["storage", "copy", from, to]).args(options));
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(said).unwrap())
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// Kills a copy when a part of it is there.
+fn kill_in_the_middle(postgres: &Scratch, schema: &str, from: &str, to: &str) {
+    let mut command = program(&["storage", "copy", from, to]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_for("a part of the copy", || {
+        let size = postgres.run(&format!("SELECT coalesce(pg_relation_size(to_regclass('{schema}.kv_bodies')), 0)"));
+        (size.parse::<u64>().unwrap() > 1 << 20).then_some(())
+    });
+    child.kill().unwrap();
+    assert!(!child.wait().unwrap().success(), "it was faster than the one who wanted to kill it");
+}
+
+#[test]
+fn a_server_moves_into_postgresql_and_back() {
+    let Some(postgres) = Scratch::start("") else { return };
+    let (home, back) = (Directory::new(), Directory::new());
+    let server = Server::start(&home);
+    fill(&mut server.client());
+    let wanted = look(&mut server.client());
+    let (from, to, to_back) = (shown(home.path()), postgres.url_as("settee", "postgres", "moved"), shown(back.path()));
+    let (is_done, said) = copy(&from, &to, &[]);
+    assert!(!is_done && said.contains("another server uses the data directory"), "{said}");
+    assert!(server.terminate().0.success());
+
+    // There.
+    kill_in_the_middle(&postgres, "moved", &from, &to);
+    let (is_done, said) = copy(&from, &to, &[]);
+    assert!(!is_done && said.contains("--resume goes on with it"), "{said}");
+    let refused = run(serve(&home).args(["--storage", &to]));
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains("these data are an unfinished copy"), "{said}");
+    let (is_done, said) = copy(&from, &to, &["--resume"]);
+    let wanted_there = "the same on both sides: 4 databases with 30006 documents, 2 attachments and 1 indexes, ";
+    assert!(is_done && said.contains(wanted_there), "{said}");
+    let (is_done, said) = copy(&from, &to, &["--verify"]);
+    assert!(is_done && said.starts_with("the same on both sides: "), "{said}");
+    let (is_done, said) = copy(&from, &to, &[]);
+    assert!(!is_done && said.contains("there are data already"), "{said}");
+
+    // And it is served.
+    let server = Server::start_as(&home, serve(&home).args(["--storage", &to]));
+    let client = &mut server.client();
+    assert_eq!(look(client), wanted);
+    let rev = save(client, "/db/new", r#"{"g":1,"n":1}"#);
+    client.put("/db/new", &format!(r#"{{"_rev":"{rev}","g":2,"n":2}}"#)).expect(201);
+    client.get("/db/_design/d/_view/v").expect(200);
+    let wanted = look(client);
+    assert!(server.terminate().0.success());
+    std::fs::remove_file(home.path().join("storage")).unwrap();
+    let (is_done, said) = copy(&from, &to, &["--verify"]);
+    assert!(!is_done && said.contains("database db, documents new: is in the copy only"), "{said}");
+
+    // Back.
+    let (is_done, said) = copy(&to, &to_back, &[]);
+    assert!(is_done && said.contains(&format!("settee serve --data {to_back}")), "{said}");
+    let server = Server::start(&back);
+    let client = &mut server.client();
+    assert_eq!(look(client), wanted);
+    assert_eq!(text(client.get("/db/new").json().value(), "_id"), "new");
+    save(client, "/db/later", "{}");
+    assert!(server.terminate().0.success());
+    let output = run(program(&["verify", "--data"]).arg(back.path()));
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn what_cannot_be_copied_is_told() {
+    let (empty, other) = (Directory::new(), Directory::new());
+    let server = Server::start(&other);
+    server.client().put("/db", "").expect(201);
+    assert!(server.terminate().0.success());
+    let (empty, other) = (shown(empty.path()), shown(other.path()));
+    for (from, to, wanted) in [
+        (empty.as_str(), other.as_str(), "holds no data of a server"),
+        ("/nowhere/at/all", &other, "/nowhere/at/all cannot be found"),
+        (
+            &other,
+            "postgres://u:secret@%2Fnowhere/d",
+            "the place of the copy cannot be used: PostgreSQL cannot be reached",
+        ),
+        (&other, "rocks://x", "it does not begin with postgres://"),
+        (&other, &other, "another server uses the data directory"),
+    ] {
+        let (is_done, said) = copy(from, to, &[]);
+        assert!(!is_done && said.contains(wanted) && !said.contains("secret"), "{said}");
+    }
+    let (is_done, said) = copy(&other, &empty, &["--resume"]);
+    assert!(!is_done && said.contains("there is no unfinished copy"), "{said}");
+    let (is_done, said) = copy(&other, &empty, &[]);
+    assert!(is_done, "from a directory to another: {said}");
+}
