@@ -150,7 +150,7 @@ pub(crate) struct ServeArgs {
     /// Where the data lie, if not in the data directory: postgres://user@host/database, unless it is said by
     /// SETTEE_STORAGE or by `url` in the section `storage`
     ///
-    /// `settee storage init` makes the tables where a server may not. One server uses a database at a time.
+    /// `settee storage init` makes the tables where a server may not. Several servers may use one database.
     #[arg(long, value_name = "URL")]
     pub(crate) storage: Option<String>,
     #[command(flatten)]

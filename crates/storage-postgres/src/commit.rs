@@ -42,7 +42,7 @@ pub(crate) struct Fence<'a> {
     pub(crate) expected: Version,
     pub(crate) token: CommitToken,
     pub(crate) head: Option<&'a [u8]>,
-    pub(crate) owner: &'a [u8],
+    pub(crate) node: i64,
     pub(crate) durability: Durability,
 }
 
@@ -131,7 +131,7 @@ async fn guarded(link: &Link, statement: &Statement, fence: Fence<'_>) -> Result
     // No shard has more, so that a larger one conflicts.
     let expected = i64::try_from(fence.expected.0).unwrap_or(i64::MAX - 1);
     let token = fence.token.0.to_be_bytes();
-    let parameters: [&(dyn ToSql + Sync); 5] = [&shard, &expected, &&token[..], &fence.head, &fence.owner];
+    let parameters: [&(dyn ToSql + Sync); 5] = [&shard, &expected, &&token[..], &fence.head, &fence.node];
     link.client.query(statement, &parameters).await.map(drop)
 }
 
@@ -166,13 +166,13 @@ async fn who_was_first(leased: &Leased, fence: Fence<'_>) -> Result<Outcome, Fai
 }
 
 /// Makes the last commit of a shard.
-pub(crate) async fn drop_shard(pool: &Arc<Pool>, shard: Shard, owner: &[u8]) -> Result<()> {
+pub(crate) async fn drop_shard(pool: &Arc<Pool>, shard: Shard, node: i64) -> Result<()> {
     let (begun, mut tries) = (Instant::now(), 0);
     loop {
         let leased = pool.take().await?;
         let answer = async {
             let statement = leased.link().statement(Sql::Drop).await?;
-            leased.link().client.query(&statement, &[&number(shard), &owner]).await
+            leased.link().client.query(&statement, &[&number(shard), &node]).await
         };
         match answer.await.map_err(Failure::from) {
             Ok(_) => return Ok(()),

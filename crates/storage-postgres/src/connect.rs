@@ -3,13 +3,17 @@
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Handle, Runtime};
-use tokio_postgres::{Client, Error, Statement};
+use tokio::sync::Notify;
+use tokio_postgres::{AsyncMessage, Client, Config, Error, Statement};
 
+use crate::notification::is_news;
 use crate::options::Options;
 use crate::sql::Sql;
 use crate::tls::Tls;
@@ -17,14 +21,13 @@ use crate::tls::Tls;
 /// Threads that talk to PostgreSQL. Values are copied there, and nothing is thought about.
 const THREADS: usize = 2;
 
-/// A transaction that does nothing for so long is ended by the server: its client is gone or hangs.
-const IDLE_TRANSACTION: Duration = Duration::from_secs(600);
-
 /// What planners must know: all reads go through the primary keys. Without it they may sort what the index has in order, and
-/// plan again each time. A row that waits for a key of another commit waits for its end, which is short.
+/// plan again each time. A row that waits for a key of another commit waits for its end, which is short. A client whose machine was switched off
+/// is gone after half a minute.
 const SETTINGS: &str = "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; \
      SET enable_mergejoin = off; SET jit = off; SET plan_cache_mode = force_generic_plan; \
-     SET default_transaction_isolation = 'read committed'; SET client_min_messages = error; SET statement_timeout = 0; SET lock_timeout = '30s';";
+     SET default_transaction_isolation = 'read committed'; SET client_min_messages = error; SET statement_timeout = 0; SET lock_timeout = '30s'; \
+     SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3;";
 
 /// A connection.
 pub(crate) struct Link {
@@ -56,6 +59,12 @@ impl Link {
 /// Makes connections.
 pub(crate) struct Connector {
     options: Options,
+    /// One for each host, of which there is one, and the place of the one that was connected to last.
+    hosts: Vec<Config>,
+    host: AtomicUsize,
+    /// By which this process knows its notifications.
+    node: i64,
+    heard: Arc<Notify>,
     tls: Tls,
     runtime: Handle,
     /// None while it is being dropped.
@@ -63,11 +72,13 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
-    pub(crate) fn new(options: Options) -> Result<Self, String> {
+    pub(crate) fn new(options: Options, node: i64) -> Result<Self, String> {
         let tls = Tls::new(&options.trust)?;
         let threads = Builder::new_multi_thread().worker_threads(THREADS).thread_name("postgres").enable_all().build();
         let threads = threads.map_err(|error| format!("no threads: {error}"))?;
-        Ok(Self { options, tls, runtime: threads.handle().clone(), threads: Some(threads) })
+        let (hosts, runtime) = (options.hosts(), threads.handle().clone());
+        let (host, heard) = (AtomicUsize::new(0), Arc::new(Notify::new()));
+        Ok(Self { options, hosts, host, node, heard, tls, runtime, threads: Some(threads) })
     }
 
     pub(crate) fn options(&self) -> &Options {
@@ -78,11 +89,16 @@ impl Connector {
         &self.runtime
     }
 
-    /// A connection that uses the tables.
-    pub(crate) async fn connect(&self) -> Result<Link, Error> {
+    /// Wakes when others have committed, for who has a connection that listens.
+    pub(crate) fn heard(&self) -> Arc<Notify> {
+        Arc::clone(&self.heard)
+    }
+
+    /// A connection that uses the tables. The server ends transactions that wait for their client for longer than `idle`.
+    pub(crate) async fn connect(&self, idle: Duration) -> Result<Link, Error> {
         let client = self.connect_plain().await?;
         let schema = &self.options.schema;
-        let idle_ms = IDLE_TRANSACTION.as_millis();
+        let idle_ms = idle.as_millis();
         client
             .batch_execute(&format!(
                 "{SETTINGS} SET search_path = {schema}; SET idle_in_transaction_session_timeout = {idle_ms}"
@@ -91,11 +107,35 @@ impl Connector {
         Ok(Link { client, statements: Mutex::default() })
     }
 
-    /// A connection as the server makes it.
+    /// A connection as the server makes it, to the host that was there last, or else to another one.
     pub(crate) async fn connect_plain(&self) -> Result<Client, Error> {
-        let (client, connection) = self.options.config.connect(self.tls.clone()).await?;
-        // Its end is noticed by who uses the client.
-        self.runtime.spawn(async move { connection.await.unwrap_or_default() });
+        let last = self.host.load(Ordering::Relaxed);
+        let failure = match self.connect_to(&self.hosts[last]).await {
+            Ok(client) => return Ok(client),
+            Err(error) => error,
+        };
+        for at in (1..self.hosts.len()).map(|step| (last + step) % self.hosts.len()) {
+            if let Ok(client) = self.connect_to(&self.hosts[at]).await {
+                self.host.store(at, Ordering::Relaxed);
+                return Ok(client);
+            }
+        }
+        Err(failure)
+    }
+
+    async fn connect_to(&self, host: &Config) -> Result<Client, Error> {
+        let (client, mut connection) = host.connect(self.tls.clone()).await?;
+        let (heard, schema, node) = (self.heard(), self.options.schema.clone(), self.node);
+        self.runtime.spawn(async move {
+            // Its end is noticed by who uses the client.
+            while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
+                if let AsyncMessage::Notification(news) = message
+                    && is_news(news.channel(), news.payload(), &schema, node)
+                {
+                    heard.notify_one();
+                }
+            }
+        });
         Ok(client)
     }
 }

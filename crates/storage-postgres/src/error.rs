@@ -9,8 +9,6 @@ use tokio_postgres::types::WrongType;
 
 /// SQLSTATE of [`settee_fence`](../schema.sql): somebody else committed first.
 pub(crate) const CONFLICT: &str = "ST001";
-/// The same: another server has taken the database over.
-pub(crate) const TAKEN_OVER: &str = "ST002";
 
 /// The primary key of the commits, which decides who was first.
 const COMMITS_KEY: &str = "commits_pkey";
@@ -58,7 +56,6 @@ impl From<Error> for Failure {
         }
         match state.code() {
             CONFLICT => Self::Conflict,
-            TAKEN_OVER => Self::Refused(StorageError::Poisoned(text)),
             "53100" => Self::Refused(StorageError::Full(text)),
             "40001" | "40P01" | "55P03" => Self::Again(text),
             // Of a primary that became a standby.

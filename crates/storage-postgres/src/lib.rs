@@ -5,17 +5,21 @@
 //! as nobody else needs it (the module `lease`). The interface above is synchronous; connections live on two threads of this crate. It knows
 //! nothing of what the entries mean.
 //!
-//! One server uses a database at a time, see [`OpenError::InUse`].
+//! Any number of processes use the same tables at a time. The primary key of the commits is all that data need for being right. What others
+//! commit is heard of (the module `follow`), and who they are (the module `nodes`).
 
 mod block;
 mod commit;
 mod connect;
 mod cursor;
 mod error;
+mod follow;
 mod keys;
 mod lease;
+mod nodes;
+mod nodes_sql;
+mod notification;
 mod options;
-mod owner;
 mod page;
 mod pool;
 mod restore;
@@ -30,11 +34,12 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use settee_storage::{
-    Batch, CommitToken, Durability, Engine, Outcome, Result, Shard, ShardState, Snapshot, StorageError, Version,
+    Batch, CommitListener, CommitToken, Durability, Engine, Members, Outcome, Result, Shard, ShardState, Snapshot,
+    StorageError, Version, members::NodeId,
 };
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -43,9 +48,10 @@ use block::block_on;
 use commit::Fence;
 use connect::Connector;
 use error::Failure;
+use follow::Follower;
 use lease::number;
+use nodes::Nodes;
 pub use options::{CONNECTIONS, CONNECTIONS_MIN, Options};
-use owner::Owner;
 use pool::Pool;
 pub use schema::{Tables, VERSION};
 use size::Sizes;
@@ -54,6 +60,15 @@ use sql::Sql;
 
 /// Of all connections, a quarter is for commits: readers who hold one never keep a writer from it.
 const WRITERS: usize = 4;
+
+/// One hears of commits, and one tells that this process lives.
+const OWN: usize = 2;
+
+/// A transaction that does nothing for so long is ended by the server. That of a reader whose client is slow is given up long before.
+const IDLE_READER: Duration = Duration::from_secs(600);
+
+/// A writer sends all it has at once. If its machine is gone in the middle, nobody waits longer for its shard.
+const IDLE_WRITER: Duration = Duration::from_secs(2);
 
 /// Why a database cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -121,25 +136,20 @@ pub enum OpenError {
         /// What is needed.
         wanted: i32,
     },
-    /// Another server is on it.
-    #[error(
-        "another Settee uses this database ({place}), since {since}. Two at a time are not supported yet: stop the other one first, \
-         or choose another schema with ?schema=NAME in the URL"
-    )]
-    InUse {
-        /// Where.
-        place: String,
-        /// Since when.
-        since: String,
-    },
+    /// A server that knows nothing of others is on it.
+    #[error("a server of an earlier version uses these tables ({0}): stop it first")]
+    EarlierServer(String),
 }
 
-/// An engine on a schema of a PostgreSQL that no other server uses at the same time.
+/// An engine on a schema of a PostgreSQL.
 pub struct PostgresEngine {
     connector: Arc<Connector>,
     readers: Arc<Pool>,
     writers: Arc<Pool>,
-    owner: Owner,
+    follower: Arc<Follower>,
+    nodes: Arc<Nodes>,
+    /// By which this process knows its commits.
+    node: i64,
     sizes: Sizes,
     /// Tells that a shard was dropped.
     dropped: Arc<Notify>,
@@ -155,7 +165,7 @@ pub struct PostgresEngine {
 /// # Errors
 /// When they are not there afterwards.
 pub fn init(options: &Options, owner: Option<&str>) -> Result<Tables, OpenError> {
-    let connector = Connector::new(options.clone()).map_err(OpenError::Settings)?;
+    let connector = Connector::new(options.clone(), 0).map_err(OpenError::Settings)?;
     block_on(connector.runtime(), provide(&connector, owner))
 }
 
@@ -166,27 +176,43 @@ async fn provide(connector: &Connector, owner: Option<&str>) -> Result<Tables, O
 }
 
 impl PostgresEngine {
-    /// Connects, makes the tables if there are none, and takes the database for this server, which `id` tells from all others.
+    /// Connects, and makes the tables if there are none. No other process has ever had the `id`: it tells who made a commit and has a claim.
     ///
     /// # Errors
     /// When the database cannot be used.
     pub fn open(options: &Options, id: [u8; 16]) -> Result<Self, OpenError> {
-        let connector = Arc::new(Connector::new(options.clone()).map_err(OpenError::Settings)?);
-        let owner = block_on(connector.runtime(), async {
-            provide(&connector, None).await?;
-            Owner::take(&connector, id).await
+        let number = u128::from_be_bytes(id);
+        // Half of it tells processes apart as well, and is shorter in each commit.
+        let node = i64::from_be_bytes(number.to_be_bytes()[8..].try_into().unwrap_or_default());
+        let connector = Connector::new(options.clone(), node).map_err(OpenError::Settings)?;
+        let connector = Arc::new(connector);
+        let runtime = connector.runtime().clone();
+        let connections = options.connections.max(CONNECTIONS_MIN) - OWN;
+        let pool = |size, idle| Pool::new(Arc::clone(&connector), size, idle);
+        let writers = pool(connections / WRITERS, IDLE_WRITER);
+        let readers = pool(connections - connections / WRITERS, IDLE_READER);
+        let (follower, nodes) = block_on(&runtime, async {
+            let client = connector.connect_plain().await.map_err(|error| schema::refused(&error, options))?;
+            schema::provide(&client, options, None).await?;
+            schema::mark(&client, options).await?;
+            let failed = |error: StorageError| OpenError::Failed { place: options.place(), text: error.to_string() };
+            let follower = Follower::begin(pool(1, IDLE_READER), node).await.map_err(failed)?;
+            let nodes =
+                Nodes::begin(NodeId(number), pool(1, IDLE_WRITER), Arc::clone(&writers)).await.map_err(failed)?;
+            Ok((follower, nodes))
         })?;
-        // One holds the lock.
-        let connections = options.connections.max(CONNECTIONS_MIN) - 1;
-        let writers = Pool::new(Arc::clone(&connector), connections / WRITERS);
-        let readers = Pool::new(Arc::clone(&connector), connections - connections / WRITERS);
         let dropped = Arc::new(Notify::new());
-        connector.runtime().spawn(sweep::sweep(Arc::downgrade(&writers), Arc::clone(&dropped)));
+        runtime.spawn(sweep::sweep(Arc::downgrade(&writers), Arc::clone(&dropped)));
+        runtime.spawn(follow::follow(Arc::downgrade(&follower), connector.heard()));
+        runtime.spawn(follow::herald(Arc::downgrade(&follower), Arc::downgrade(&writers)));
+        runtime.spawn(nodes::keep(Arc::downgrade(&nodes)));
         Ok(Self {
             connector,
             readers,
             writers,
-            owner,
+            follower,
+            nodes,
+            node,
             sizes: Sizes::default(),
             dropped,
             poisoned: Mutex::default(),
@@ -246,10 +272,13 @@ impl Engine for PostgresEngine {
         durability: Durability,
     ) -> Result<Outcome> {
         batch.check()?;
-        let fence = Fence { shard, expected, token, head: batch.head(), owner: self.owner.id(), durability };
+        let fence = Fence { shard, expected, token, head: batch.head(), node: self.node, durability };
         let outcome = self.noted(block_on(self.handle(), commit::commit(&self.writers, fence, &batch)))?;
         let counter = if matches!(outcome, Outcome::Conflict(_)) { &self.conflicts } else { &self.commits };
         counter.fetch_add(1, Ordering::Relaxed);
+        if !matches!(outcome, Outcome::Conflict(_)) {
+            self.follower.committed(shard);
+        }
         self.written.fetch_add(batch.size_bytes() as u64, Ordering::Relaxed);
         self.sizes.add(shard, batch.size_bytes());
         Ok(outcome)
@@ -268,15 +297,12 @@ impl Engine for PostgresEngine {
             // What fails is what the check tells.
             let _ = block_on(self.handle(), pool.try_again());
         }
-        if self.check().is_ok() {
-            // Commits go on without the lock, as long as nobody else takes the database.
-            let _ = block_on(self.handle(), self.owner.keep(&self.connector));
-        }
         self.check()
     }
 
     fn drop_shard(&self, shard: Shard) -> Result<()> {
-        self.noted(block_on(self.handle(), commit::drop_shard(&self.writers, shard, self.owner.id())))?;
+        self.noted(block_on(self.handle(), commit::drop_shard(&self.writers, shard, self.node)))?;
+        self.follower.committed(shard);
         self.sizes.forget(shard);
         self.dropped.notify_one();
         Ok(())
@@ -304,6 +330,18 @@ impl Engine for PostgresEngine {
         bytes
     }
 
+    fn subscribe(&self, listener: CommitListener) {
+        self.follower.subscribe(listener);
+    }
+
+    fn catch_up(&self) -> Result<()> {
+        block_on(self.handle(), self.follower.catch_up())
+    }
+
+    fn members(&self) -> &dyn Members {
+        &*self.nodes
+    }
+
     fn sync(&self) -> Result<()> {
         // A commit that is synced, and with it all that precede it in the log.
         block_on(self.handle(), Self::simply(&self.writers, "UPDATE settee_schema SET synced = synced + 1"))
@@ -318,14 +356,18 @@ impl Engine for PostgresEngine {
     fn statistics(&self) -> Vec<(&'static str, u64)> {
         let [readers, reading, made_for_reading, taken_away] = self.readers.counts();
         let [writers, writing, made_for_writing, _] = self.writers.counts();
+        let [following, _, made_for_following, _] = self.follower.pool().counts();
+        let [polls, heard] = self.follower.counts();
         vec![
-            ("connections", readers + writers),
+            ("connections", readers + writers + following + 1),
             ("connections_reading", reading),
             ("connections_writing", writing),
-            ("connections_made", made_for_reading + made_for_writing),
+            ("connections_made", made_for_reading + made_for_writing + made_for_following),
             ("snapshots_interrupted", taken_away),
             ("commits", self.commits.load(Ordering::Relaxed)),
             ("conflicts", self.conflicts.load(Ordering::Relaxed)),
+            ("polls", polls),
+            ("commits_heard_of", heard),
             ("written_bytes", self.written.load(Ordering::Relaxed)),
         ]
     }

@@ -123,6 +123,70 @@ impl Options {
         self
     }
 
+    /// How each of the hosts is reached, in their order.
+    pub(crate) fn hosts(&self) -> Vec<Config> {
+        let (hosts, addresses) = (self.config.get_hosts(), self.config.get_hostaddrs());
+        let ports = self.config.get_ports();
+        let one = |at: usize| {
+            let mut config = self.without_host();
+            match hosts.get(at) {
+                Some(Host::Tcp(name)) => {
+                    config.host(name);
+                }
+                #[cfg(unix)]
+                Some(Host::Unix(path)) => {
+                    config.host_path(path);
+                }
+                None => {}
+            }
+            if let Some(address) = addresses.get(at) {
+                config.hostaddr(*address);
+            }
+            // One port is that of all.
+            if let Some(port) = ports.get(at).or(ports.first()) {
+                config.port(*port);
+            }
+            config
+        };
+        (0..hosts.len().max(addresses.len())).map(one).collect()
+    }
+
+    /// All but where it is.
+    fn without_host(&self) -> Config {
+        let (all, mut config) = (&self.config, Config::new());
+        config.ssl_mode(all.get_ssl_mode()).ssl_negotiation(all.get_ssl_negotiation());
+        config.keepalives(all.get_keepalives()).keepalives_idle(all.get_keepalives_idle());
+        config.channel_binding(all.get_channel_binding()).target_session_attrs(all.get_target_session_attrs());
+        if let Some(name) = all.get_user() {
+            config.user(name);
+        }
+        if let Some(password) = all.get_password() {
+            config.password(password);
+        }
+        if let Some(name) = all.get_dbname() {
+            config.dbname(name);
+        }
+        if let Some(options) = all.get_options() {
+            config.options(options);
+        }
+        if let Some(name) = all.get_application_name() {
+            config.application_name(name);
+        }
+        if let Some(timeout) = all.get_connect_timeout() {
+            config.connect_timeout(*timeout);
+        }
+        if let Some(timeout) = all.get_tcp_user_timeout() {
+            config.tcp_user_timeout(*timeout);
+        }
+        if let Some(interval) = all.get_keepalives_interval() {
+            config.keepalives_interval(interval);
+        }
+        if let Some(retries) = all.get_keepalives_retries() {
+            config.keepalives_retries(retries);
+        }
+        config
+    }
+
     /// Where the database is, without secrets.
     #[must_use]
     pub fn place(&self) -> String {
@@ -200,6 +264,12 @@ mod tests {
             assert_eq!(options.place(), place, "{url}");
             assert_eq!(options.trust, trust, "{url}");
             assert_eq!(options.config.get_target_session_attrs(), TargetSessionAttrs::ReadWrite, "{url}");
+            // Each host alone is reached as all are.
+            let hosts = options.hosts();
+            let names: Vec<_> = hosts.iter().flat_map(Config::get_hosts).cloned().collect();
+            assert_eq!(names, options.config.get_hosts(), "{url}");
+            assert!(hosts.len() > 1 || hosts[0] == options.config, "{url}");
+            assert!(hosts.iter().all(|host| host.get_password() == options.config.get_password()), "{url}");
         }
     }
 

@@ -19,13 +19,20 @@ use crate::lease::Lease;
 const PATIENCE: Duration = Duration::from_secs(2);
 const PATIENCE_STEP: Duration = Duration::from_millis(50);
 
+/// What may be done twice is tried so often again.
+const TRIES: u32 = 3;
+
 /// How long somebody waits for a connection that others use.
 const QUEUE: Duration = Duration::from_secs(20);
 const QUEUE_STEP: Duration = Duration::from_millis(10);
 const QUEUE_STEP_MAX: Duration = Duration::from_millis(200);
 
-/// A snapshot that was not read for so long may lose its connection to somebody who has none.
-const IDLE_HELD: Duration = Duration::from_millis(250);
+/// A snapshot that was not read for so long may lose its connection to somebody who has just come and has none.
+const IDLE_HELD: Duration = Duration::from_secs(2);
+
+/// And after so long to somebody who has waited for as much as that is less: a read is interrupted for nobody who would get a
+/// connection anyway.
+const IDLE_HELD_MIN: Duration = Duration::from_millis(250);
 
 /// And after so long without anybody who needs it: the server keeps everything that was deleted meanwhile.
 const IDLE_HELD_MAX: Duration = Duration::from_secs(60);
@@ -39,6 +46,8 @@ pub(crate) struct Pool {
     idle: Mutex<Vec<(Link, Instant)>>,
     permits: Arc<Semaphore>,
     size: usize,
+    /// How long a transaction may wait for its client.
+    idle_transaction: Duration,
     holders: Mutex<Vec<Weak<Lease>>>,
     /// Why no connection can be made.
     fault: Mutex<Option<StorageError>>,
@@ -92,12 +101,13 @@ impl Drop for Leased {
 }
 
 impl Pool {
-    pub(crate) fn new(connector: Arc<Connector>, size: usize) -> Arc<Self> {
+    pub(crate) fn new(connector: Arc<Connector>, size: usize, idle_transaction: Duration) -> Arc<Self> {
         Arc::new(Self {
             connector,
             idle: Mutex::default(),
             permits: Arc::new(Semaphore::new(size)),
             size,
+            idle_transaction,
             holders: Mutex::default(),
             fault: Mutex::default(),
             made: AtomicU64::new(0),
@@ -143,7 +153,7 @@ impl Pool {
         let mut permit = pin!(Arc::clone(&self.permits).acquire_owned());
         let mut step = QUEUE_STEP;
         loop {
-            self.take_away(IDLE_HELD);
+            self.take_away(IDLE_HELD.saturating_sub(begun.elapsed()).max(IDLE_HELD_MIN));
             if let Ok(Ok(permit)) = tokio::time::timeout(step, &mut permit).await {
                 return Ok(permit);
             }
@@ -158,11 +168,34 @@ impl Pool {
         }
     }
 
+    /// Does what may be done twice, and again if its connection is lost.
+    pub(crate) async fn repeatedly<T>(self: &Arc<Self>, act: impl AsyncFn(&Link) -> Result<T, Failure>) -> Result<T> {
+        let mut tries = 0;
+        loop {
+            let leased = self.take().await?;
+            match act(leased.link()).await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => {
+                    // If it had begun a transaction, that is over.
+                    leased.set_in_transaction(true);
+                    if matches!(failure, Failure::Lost(_)) {
+                        leased.set_broken();
+                    }
+                    let is_final = !matches!(failure, Failure::Lost(_) | Failure::Again(_));
+                    if is_final || tries == TRIES {
+                        return Err(failure.into_error());
+                    }
+                    tries += 1;
+                }
+            }
+        }
+    }
+
     /// A new connection. After an outage of a moment it is made when that is over; during a long one nobody waits.
     async fn connect(&self) -> Result<Link> {
         let begun = Instant::now();
         loop {
-            match self.connector.connect().await {
+            match self.connector.connect(self.idle_transaction).await {
                 Ok(link) => {
                     self.made.fetch_add(1, Ordering::Relaxed);
                     *self.fault.lock() = None;

@@ -8,12 +8,17 @@ use crate::error::in_words;
 use crate::options::Options;
 
 /// The version of the tables that this program makes and uses.
-pub const VERSION: i32 = 1;
+pub const VERSION: i32 = 2;
 
 /// The oldest PostgreSQL that the statements were written for.
-const SERVER_MIN: i32 = 120_000;
+const SERVER_MIN: i32 = 130_000;
 
-const STATEMENTS: &str = include_str!("schema.sql");
+/// The version of the tables that is made the current one where it is found.
+const UPGRADED: i32 = 1;
+
+const TABLES: &str = include_str!("schema.sql");
+const NODES: &str = include_str!("nodes.sql");
+const UPGRADE: &str = include_str!("upgrade.sql");
 
 /// What was found or made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +27,8 @@ pub enum Tables {
     Found,
     /// There was nothing.
     Made,
+    /// They were those of an earlier version.
+    Upgraded,
 }
 
 /// Sees to it that the tables are there; who makes them gives them to `owner`, if that is another role.
@@ -36,6 +43,9 @@ pub(crate) async fn provide(client: &Client, options: &Options, owner: Option<&s
     if is_missing(client, options).await? {
         make(client, options, owner).await?;
         tables = Tables::Made;
+    } else if version(client, options).await?.0 == UPGRADED {
+        upgrade(client, options).await?;
+        tables = Tables::Upgraded;
     }
     check(client, options).await?;
     Ok(tables)
@@ -63,10 +73,7 @@ async fn is_missing(client: &Client, options: &Options) -> Result<bool, OpenErro
 async fn check(client: &Client, options: &Options) -> Result<(), OpenError> {
     let at = |error: Error| refused(&error, options);
     let schema = &options.schema;
-    let row =
-        client.query_opt(&format!("SELECT version, made_by FROM {schema}.settee_schema"), &[]).await.map_err(at)?;
-    let Some(row) = row else { return Err(OpenError::ForeignSchema(schema.clone())) };
-    let (found, made_by): (i32, String) = (row.try_get(0).map_err(at)?, row.try_get(1).map_err(at)?);
+    let (found, made_by) = version(client, options).await?;
     if found != VERSION {
         return Err(OpenError::OtherVersion { found, made_by, known: VERSION });
     }
@@ -76,6 +83,48 @@ async fn check(client: &Client, options: &Options) -> Result<(), OpenError> {
         return Err(OpenError::LaterLayout { found: layout, known: options.layout });
     }
     Ok(())
+}
+
+/// The version of the tables, and who made them.
+async fn version(client: &Client, options: &Options) -> Result<(i32, String), OpenError> {
+    let at = |error: Error| refused(&error, options);
+    let schema = &options.schema;
+    let row =
+        client.query_opt(&format!("SELECT version, made_by FROM {schema}.settee_schema"), &[]).await.map_err(at)?;
+    let Some(row) = row else { return Err(OpenError::ForeignSchema(schema.clone())) };
+    Ok((row.try_get(0).map_err(at)?, row.try_get(1).map_err(at)?))
+}
+
+/// Makes the tables of an earlier version current, where they lie. Of several who do so at the same time one does it.
+async fn upgrade(client: &Client, options: &Options) -> Result<(), OpenError> {
+    let at = |error: Error| refused(&error, options);
+    let schema = &options.schema;
+    client.batch_execute("BEGIN").await.map_err(at)?;
+    let done = async {
+        // A server of that version holds this lock, and knows nothing of others.
+        let name = format!("settee {schema}");
+        let text = "SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0)), \
+             (SELECT quote_ident(pg_get_userbyid(relowner)) FROM pg_class WHERE oid = ($2::text || '.settee_schema')::regclass)";
+        // Others who upgrade wait here, and find that it is done.
+        client
+            .batch_execute(&format!("LOCK TABLE {schema}.settee_schema IN ACCESS EXCLUSIVE MODE"))
+            .await
+            .map_err(at)?;
+        if version(client, options).await?.0 != UPGRADED {
+            return Ok(());
+        }
+        let row = client.query_one(text, &[&name, schema]).await.map_err(at)?;
+        let (is_free, owner): (bool, String) = (row.try_get(0).map_err(at)?, row.try_get(1).map_err(at)?);
+        if !is_free {
+            return Err(OpenError::EarlierServer(options.place()));
+        }
+        let statements = filled(&[&format!("SET LOCAL ROLE {owner};\n"), UPGRADE, NODES], schema);
+        client.batch_execute(&statements).await.map_err(at)
+    };
+    let done: Result<(), OpenError> = done.await;
+    let end = if done.is_ok() { "COMMIT" } else { "ROLLBACK" };
+    let ended = client.batch_execute(end).await.map_err(at);
+    done.and(ended)
 }
 
 /// Marks the data with the layout that is written from now on.
@@ -114,9 +163,7 @@ fn statements(schema: &str, has_lz4: bool, owner: Option<&str>) -> String {
     } else {
         statements += &format!("CREATE SCHEMA IF NOT EXISTS {schema};\n");
     }
-    let product = concat!("Settee ", env!("CARGO_PKG_VERSION"));
-    let filled = [("{schema}", schema), ("{version}", &VERSION.to_string()), ("{product}", product)];
-    statements += &filled.iter().fold(STATEMENTS.to_owned(), |text, (name, value)| text.replace(name, value));
+    statements += &filled(&[TABLES, NODES], schema);
     for space in settee_storage::Keyspace::ALL {
         let table = crate::sql::table(space);
         // Documents are changed where they lie, if there is room.
@@ -131,6 +178,13 @@ fn statements(schema: &str, has_lz4: bool, owner: Option<&str>) -> String {
         }
     }
     statements + "COMMIT;\n"
+}
+
+/// Statements with what is to be filled in.
+fn filled(texts: &[&str], schema: &str) -> String {
+    let product = concat!("Settee ", env!("CARGO_PKG_VERSION"));
+    let names = [("{schema}", schema), ("{version}", &VERSION.to_string()), ("{product}", product)];
+    names.iter().fold(texts.concat(), |text, (name, value)| text.replace(name, value))
 }
 
 /// What an error on the way to the tables means.

@@ -1,9 +1,11 @@
-//! [`Sql`]: the statements of every day. Each is prepared once on a connection, and names one shard.
+//! [`Sql`]: the statements of every day. Each is prepared once on a connection, and names one shard, or none.
 //!
 //! A planner that takes a table for small, as it takes every new one, joins keys with *all* entries of a shard, or compares each of these with
 //! a list. `OFFSET 0` leaves it no choice but to look each key up; a test counts what was looked at.
 
 use settee_storage::{Direction, Keyspace};
+
+use crate::nodes_sql::OfNodes;
 
 /// A statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,6 +34,8 @@ pub(crate) enum Sql {
     Drop,
     /// About how many bytes the entries of a shard take.
     Size,
+    /// What is about nodes.
+    Nodes(OfNodes),
 }
 
 /// Whether a page has an upper bound.
@@ -75,9 +79,9 @@ impl Sql {
             Self::Fence => "SELECT settee_fence($1, $2, $3, $4, $5)".into(),
             Self::Restore => "WITH last AS (SELECT head, is_dropped FROM commits WHERE shard = $1 ORDER BY version DESC LIMIT 1), \
                  gone AS (DELETE FROM commits WHERE shard = $1 AND version <> $2 AND NOT EXISTS (SELECT FROM last WHERE is_dropped)) \
-                 INSERT INTO commits (shard, version, token, head) \
-                 SELECT $1::bigint, $2::bigint, $3::bytea, coalesce($4::bytea, (SELECT head FROM last)) WHERE NOT EXISTS (SELECT FROM last WHERE is_dropped) \
-                 ON CONFLICT (shard, version) DO UPDATE SET token = excluded.token, head = excluded.head"
+                 INSERT INTO commits (shard, version, token, head, node) \
+                 SELECT $1::bigint, $2::bigint, $3::bytea, coalesce($4::bytea, (SELECT head FROM last)), 0 WHERE NOT EXISTS (SELECT FROM last WHERE is_dropped) \
+                 ON CONFLICT (shard, version) DO UPDATE SET token = excluded.token, head = excluded.head, xid = excluded.xid"
                 .into(),
             Self::Insert(space) => insert(space),
             Self::Put(space) => {
@@ -91,6 +95,7 @@ impl Sql {
                 )
             }
             Self::Drop => "SELECT settee_drop($1, $2)".into(),
+            Self::Nodes(which) => which.text().into(),
             Self::Size => {
                 // What a row has besides: its head, its place in the page, and an entry of the index with the key once more.
                 let size = |space| {

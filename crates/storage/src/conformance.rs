@@ -3,6 +3,7 @@
 
 mod commits;
 mod concurrency;
+mod members;
 mod model;
 mod scans;
 mod shards;
@@ -34,7 +35,12 @@ pub use shards::{
     shards_are_isolated, sizes_follow_the_data,
 };
 
-pub use users::{OpenTwice, commits_of_others_are_told};
+pub use members::{
+    claims_are_exclusive, names_are_of_one_node, released_claims_are_free, what_the_dead_claimed_is_taken_over,
+};
+pub use users::{
+    OpenTwice, commits_are_told_before_catch_up_returns, commits_of_others_are_told, one_of_two_commits_wins,
+};
 
 /// Opens a new engine without any entries.
 pub type Open<'a> = &'a dyn Fn() -> Arc<dyn Engine>;
@@ -69,6 +75,30 @@ const PROPERTIES: &[(&str, Property)] = &[
     ("commits to one shard lose nothing", commits_to_one_shard_lose_nothing),
     ("readers see whole batches", readers_see_whole_batches),
 ];
+
+type PropertyOfTwo = fn(OpenTwice<'_>);
+
+/// Properties of a store that several processes use.
+const PROPERTIES_OF_TWO: &[(&str, PropertyOfTwo)] = &[
+    ("commits of others are told", commits_of_others_are_told),
+    ("commits are told before catch_up returns", commits_are_told_before_catch_up_returns),
+    ("one of two commits wins", one_of_two_commits_wins),
+    ("names are of one node", names_are_of_one_node),
+    ("claims are exclusive", claims_are_exclusive),
+    ("released claims are free", released_claims_are_free),
+    ("what the dead claimed is taken over", what_the_dead_claimed_is_taken_over),
+];
+
+/// Tries every property of a store that several processes use, each on a store of its own, and prints their names.
+///
+/// # Panics
+/// When a property does not hold.
+pub fn run_all_of_two(open: OpenTwice<'_>) {
+    for (name, property) in PROPERTIES_OF_TWO {
+        println!("conformance: {name}");
+        property(open);
+    }
+}
 
 /// Tries every property, each on an engine of its own, and prints their names.
 ///

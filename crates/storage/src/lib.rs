@@ -272,7 +272,8 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Calls `listener` after each commit to any shard, dropping included, that another process has made; for as long as the
     /// engine lives. Several commits to a shard may be one call, with the version of the last of them; calls may come late, and for commits
-    /// that a snapshot has shown already. The listener must be quick. An engine that no other process can write to never
+    /// that a snapshot has shown already. After a failure of the store they may be for what is as it was, with version 0. The listener must be
+    /// quick, and ask nothing of the engine. An engine that no other process can write to never
     /// calls it.
     fn subscribe(&self, listener: CommitListener) {
         let _ = listener;

@@ -5,6 +5,7 @@
 //! commits over threads: they take turns.
 
 mod file;
+mod members;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -19,12 +20,12 @@ use parking_lot::Mutex;
 
 use crate::tally::{self, Reads, Scan};
 use crate::{
-    Batch, CommitListener, CommitToken, Cursor, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Operation,
-    Outcome, Page, Reply, Request, Result, Shard, ShardState, Snapshot, StorageError, Version,
+    Batch, CommitListener, CommitToken, Cursor, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Members,
+    Operation, Outcome, Page, Reply, Request, Result, Shard, ShardState, Snapshot, StorageError, Version,
 };
 use tree::{Position, Tree};
 
-/// An engine that keeps everything in memory. It stands for one process; [`Self::user`] makes another one.
+/// An engine that keeps everything in memory. It stands for one process, which is dead when it is dropped; [`Self::user`] makes another one.
 #[derive(Default)]
 pub struct MemoryEngine {
     store: Arc<Store>,
@@ -39,6 +40,7 @@ struct Store {
     users: AtomicU64,
     /// With the users that they belong to.
     listeners: Mutex<Vec<(u64, CommitListener)>>,
+    processes: Mutex<members::Processes>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -123,6 +125,12 @@ impl MemoryEngine {
 impl fmt::Debug for MemoryEngine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MemoryEngine").field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+impl Drop for MemoryEngine {
+    fn drop(&mut self) {
+        self.store.processes.lock().end(self.user);
     }
 }
 
@@ -216,8 +224,13 @@ impl Engine for MemoryEngine {
         Ok(())
     }
 
+    /// Commits tell the listeners of others before they end, so that there is nothing to wait for.
     fn subscribe(&self, listener: CommitListener) {
         self.store.listeners.lock().push((self.user, listener));
+    }
+
+    fn members(&self) -> &dyn Members {
+        self
     }
 
     /// There is nothing to give back: memory is freed when the last snapshot goes.

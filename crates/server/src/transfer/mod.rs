@@ -79,6 +79,7 @@ fn init(url: &str, owner: Option<&str>) -> anyhow::Result<bool> {
     let place = options.place();
     say(&match made {
         Tables::Made => format!("made the tables: {place}\n"),
+        Tables::Upgraded => format!("made the tables those of this version: {place}\n"),
         Tables::Found => format!("the tables are there already: {place}\n"),
     });
     Ok(true)

@@ -4,6 +4,7 @@
 
 mod engine;
 mod faults;
+mod nodes;
 mod proxy;
 mod schema;
 #[expect(dead_code, unreachable_pub, reason = "other crates include it, and use more of it")]
@@ -11,6 +12,7 @@ mod scratch;
 
 mod tls;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use scratch::Scratch;
@@ -30,7 +32,13 @@ fn open(url: &str) -> Arc<PostgresEngine> {
 }
 
 fn open_with(url: &str, connections: usize) -> Arc<PostgresEngine> {
-    Arc::new(PostgresEngine::open(&options(url).with_connections(connections), [7; 16]).unwrap())
+    Arc::new(PostgresEngine::open(&options(url).with_connections(connections), id()).unwrap())
+}
+
+/// The id of another process each time.
+fn id() -> [u8; 16] {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    u128::from(LAST.fetch_add(1, Ordering::Relaxed) + 1).to_be_bytes()
 }
 
 fn options(url: &str) -> Options {

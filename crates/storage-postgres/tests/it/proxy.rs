@@ -1,11 +1,11 @@
-//! [`Proxy`]: a way to the server that can be cut after so many bytes.
+//! [`Proxy`]: a way to the server that can be cut after so many bytes, and stalled.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
 /// A listener that connects whoever comes to a socket.
@@ -13,6 +13,21 @@ pub(crate) struct Proxy {
     pub(crate) port: u16,
     /// Bytes of answers that are let through until the connection is cut that they come by; negative: all.
     left: Arc<AtomicI64>,
+    gate: Arc<Gate>,
+}
+
+/// Whether requests are kept.
+#[derive(Default)]
+struct Gate {
+    is_closed: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gate {
+    fn pass(&self) {
+        let closed = self.is_closed.lock().unwrap();
+        drop(self.opened.wait_while(closed, |is_closed| *is_closed).unwrap());
+    }
 }
 
 impl Proxy {
@@ -20,15 +35,22 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let left = Arc::new(AtomicI64::new(-1));
-        let shared = Arc::clone(&left);
+        let (shared, gate) = (Arc::clone(&left), Arc::<Gate>::default());
+        let keeper = Arc::clone(&gate);
         // They end with the process.
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 let Ok(server) = UnixStream::connect(&socket) else { continue };
-                serve(client, server, Arc::clone(&shared));
+                serve(client, server, Arc::clone(&shared), Arc::clone(&keeper));
             }
         });
-        Self { port, left }
+        Self { port, left, gate }
+    }
+
+    /// Keeps all requests, or lets them go on.
+    pub(crate) fn stall(&self, is_closed: bool) {
+        *self.gate.is_closed.lock().unwrap() = is_closed;
+        self.gate.opened.notify_all();
     }
 
     /// Cuts a connection after so many bytes of answers.
@@ -42,10 +64,16 @@ impl Proxy {
     }
 }
 
-fn serve(client: TcpStream, server: UnixStream, left: Arc<AtomicI64>) {
+fn serve(client: TcpStream, server: UnixStream, left: Arc<AtomicI64>, gate: Arc<Gate>) {
     let (mut from_client, mut to_server) = (client.try_clone().unwrap(), server.try_clone().unwrap());
     thread::spawn(move || {
-        let _ = std::io::copy(&mut from_client, &mut to_server);
+        let mut buffer = [0; 4096];
+        while let Ok(count @ 1..) = from_client.read(&mut buffer) {
+            gate.pass();
+            if to_server.write_all(&buffer[..count]).is_err() {
+                break;
+            }
+        }
         // Requests that were sent are done, also if nobody hears of it.
         let _ = to_server.shutdown(Shutdown::Write);
     });

@@ -1,12 +1,14 @@
-//! Tables: made, found, refused; and one server at a time.
+//! Tables: made, found, upgraded, refused.
 
-use settee_storage::{Durability, Engine, Shard, StorageError, Version};
+use std::thread;
+
+use settee_storage::{Durability, Engine, Shard};
 use settee_storage_postgres::{OpenError, PostgresEngine, Tables, VERSION, init};
 
-use crate::{numbered, open, options, server, step, steps, token};
+use crate::{id, open, options, server, step, steps};
 
 fn refused(url: &str) -> String {
-    PostgresEngine::open(&options(url), [1; 16]).expect_err("it cannot be opened").to_string()
+    PostgresEngine::open(&options(url), id()).expect_err("it cannot be opened").to_string()
 }
 
 #[test]
@@ -48,7 +50,7 @@ fn later_layouts_are_refused() {
     let Some(server) = server() else { return };
     let url = server.url();
     for (layout, later) in [(1, None), (3, None), (2, Some(3)), (3, None)] {
-        let opened = PostgresEngine::open(&options(&url).with_layout(layout), [1; 16]).map(drop);
+        let opened = PostgresEngine::open(&options(&url).with_layout(layout), id()).map(drop);
         let wanted = later.map_or(Ok(()), |found| Err(OpenError::LaterLayout { found, known: i64::from(layout) }));
         assert_eq!(opened, wanted, "layout {layout}");
     }
@@ -78,43 +80,52 @@ fn missing_rights_are_told_with_what_helps() {
 
 #[test]
 fn a_server_that_is_not_there_is_told() {
-    let error = PostgresEngine::open(&options("postgres://settee@%2Fnowhere/settee"), [1; 16]).unwrap_err();
+    let error = PostgresEngine::open(&options("postgres://settee@%2Fnowhere/settee"), id()).unwrap_err();
     assert!(matches!(error, OpenError::Unreachable { .. }), "{error}");
     assert!(error.to_string().contains("database settee on /nowhere"), "{error}");
 }
 
+/// Tables of version 1 are made those of today with what is in them, unless a server of that time uses them.
 #[test]
-fn one_server_uses_a_database() {
-    let Some(server) = server() else { return };
-    let url = server.url();
-    let first = open(&url);
-    step(&first, Shard(1), 0, Durability::Synced);
-    let error = PostgresEngine::open(&options(&url), [2; 16]).unwrap_err();
-    assert!(matches!(error, OpenError::InUse { .. }), "{error}");
-    assert!(error.to_string().contains("another Settee uses this database"), "{error}");
-    step(&first, Shard(1), 1, Durability::Synced);
-    drop(first);
-    assert_eq!(steps(&open(&url), Shard(1)), 2);
-}
-
-/// Whoever lost the lock without noticing cannot commit once another server has it.
-#[test]
-fn commits_of_a_former_server_are_refused() {
+fn earlier_tables_are_upgraded() {
     let Some(server) = server() else { return };
     let url = server.url();
     let schema = url.rsplit('=').next().unwrap();
-    let first = open(&url);
-    step(&first, Shard(1), 0, Durability::Synced);
-    let end = format!(
-        "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' \
-         AND (classid::bigint << 32 | objid::bigint) = hashtextextended('settee {schema}', 0)"
-    );
-    assert_eq!(server.run(&end), "t");
-    let second = PostgresEngine::open(&options(&url), [2; 16]).unwrap();
-    let refused = first.commit(Shard(1), Version(1), token(2), numbered(2), Durability::Synced).unwrap_err();
-    assert!(matches!(refused, StorageError::Poisoned(_)), "{refused}");
-    assert!(matches!(first.drop_shard(Shard(1)), Err(StorageError::Poisoned(_))));
-    assert!(matches!(first.check(), Err(StorageError::Poisoned(_))), "and it says so from then on");
-    step(&second, Shard(1), 1, Durability::Synced);
-    assert_eq!(steps(&second, Shard(1)), 2);
+    let engine = open(&url);
+    for number in 0..5 {
+        step(&engine, Shard(1), number, Durability::Synced);
+    }
+    drop(engine);
+    server.run(&format!("SET search_path = {schema}; {DOWNGRADE}"));
+    let lock = format!("SELECT pg_advisory_lock(hashtextextended('settee {schema}', 0)); SELECT pg_sleep(60)");
+    let text = thread::scope(|scope| {
+        // A server of that time holds the lock.
+        scope.spawn(|| server.try_run(&lock));
+        let is_locked = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'";
+        while server.run(is_locked) == "0" {
+            thread::yield_now();
+        }
+        let text = refused(&url);
+        server.run("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'");
+        text
+    });
+    assert!(text.contains("a server of an earlier version uses these tables"), "{text}");
+    let upgraded: Vec<_> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..3).map(|_| scope.spawn(|| init(&options(&url), None))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap().unwrap()).collect()
+    });
+    assert!(upgraded.contains(&Tables::Upgraded), "{upgraded:?}");
+    let engine = open(&url);
+    assert_eq!(steps(&engine, Shard(1)), 5);
+    step(&engine, Shard(1), 5, Durability::Synced);
+    assert_eq!(init(&options(&url), None), Ok(Tables::Found));
 }
+
+/// What version 1 had in the place of what version 2 has.
+const DOWNGRADE: &str = "DROP TABLE nodes, claims; DROP SEQUENCE claim_epochs; \
+     DROP FUNCTION settee_fence(bigint, bigint, bytea, bytea, bigint), settee_drop(bigint, bigint); \
+     ALTER TABLE commits DROP COLUMN xid, DROP COLUMN node; \
+     CREATE TABLE settee_owner (id bytea NOT NULL, since timestamptz NOT NULL DEFAULT now()); \
+     CREATE FUNCTION settee_fence(bigint, bigint, bytea, bytea, bytea) RETURNS void LANGUAGE sql AS ''; \
+     CREATE FUNCTION settee_drop(bigint, bytea) RETURNS void LANGUAGE sql AS ''; \
+     UPDATE settee_schema SET version = 1";

@@ -110,6 +110,17 @@ impl Scratch {
     /// # Panics
     /// When they fail.
     pub fn run(&self, statements: &str) -> String {
+        self.try_run(statements).unwrap_or_else(|said| panic!("{statements}: {said}"))
+    }
+
+    /// The same, with what the client says if it fails.
+    ///
+    /// # Errors
+    /// What the client says.
+    ///
+    /// # Panics
+    /// When there is no client.
+    pub fn try_run(&self, statements: &str) -> Result<String, String> {
         let programs = programs().expect("it is there");
         let mut command = Command::new(Path::new(&programs).join("psql"));
         command.arg("-h").arg(&self.directory).args([
@@ -122,8 +133,8 @@ impl Scratch {
             "-qAtc",
         ]);
         let output = command.arg(statements).output().expect("psql runs");
-        assert!(output.status.success(), "{statements}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+        let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+        if output.status.success() { Ok(said(&output.stdout)) } else { Err(said(&output.stderr)) }
     }
 }
 

@@ -49,7 +49,7 @@ fn certificates_are_verified_if_that_is_asked_for() {
         ("127.0.0.2", &by_authority, "cannot be reached"),
         ("127.0.0.1", "sslmode=verify-full&sslrootcert=%2Fnowhere", "sslrootcert /nowhere cannot be used"),
     ] {
-        let text = PostgresEngine::open(&options(&url(host, rest)), [1; 16]).unwrap_err().to_string();
+        let text = PostgresEngine::open(&options(&url(host, rest)), crate::id()).unwrap_err().to_string();
         assert!(text.contains(wanted), "{rest}: {text}");
     }
 }

@@ -1,13 +1,16 @@
 //! Properties of a store that several processes use at the same time.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
+use std::thread;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::{commit, puts, view};
-use crate::{Engine, Keyspace, Shard, Version};
+use super::{Generator, commit, commit_at, puts, view};
+use crate::{CommitToken, Durability, Engine, Keyspace, Outcome, Shard, Version};
 
 /// Opens one store for two processes.
 pub type OpenTwice<'a> = &'a dyn Fn() -> [Arc<dyn Engine>; 2];
@@ -64,4 +67,93 @@ pub fn commits_of_others_are_told(open: OpenTwice<'_>) {
     let version = commit(&*engines[1], Shard(4), puts(Keyspace::Local, &[(b"key", b"value")]));
     heard[0].wait_for(Shard(4), version);
     assert!(!heard[0].versions.lock().contains_key(&Shard(3)), "a process is told of its own commits");
+}
+
+/// Many threads commit through one process and others look through the other one: whatever was committed before they caught up,
+/// they have been told.
+pub fn commits_are_told_before_catch_up_returns(open: OpenTwice<'_>) {
+    const SHARDS: u64 = 6;
+    const COMMITS: u64 = 60;
+    let engines = open();
+    let heard = [0, 1].map(|user| Heard::on(&*engines[user]));
+    // The last commits that have ended, by the user that made them and the shard.
+    let ended: [[AtomicU64; SHARDS as usize]; 2] = Default::default();
+    let seed = RandomState::new().hash_one(0);
+    println!("seed {seed}");
+    let (engines, heard, ended) = (&engines, &heard, &ended);
+    thread::scope(|scope| {
+        for user in 0..2 {
+            for at in 0..SHARDS {
+                scope.spawn(move || {
+                    let mut random = Generator::new(seed ^ at ^ ((user as u64) << 8));
+                    let shard = Shard(100 * user as u64 + at);
+                    for version in 0..COMMITS {
+                        let token = CommitToken(u128::from(version) + 1);
+                        let batch = puts(Keyspace::Local, &[(b"key", &version.to_be_bytes())]);
+                        commit_at(&*engines[user], shard, Version(version), token, batch).expect("one writer");
+                        ended[user][at as usize].store(version + 1, Ordering::SeqCst);
+                        for _ in 0..random.below(3) {
+                            thread::yield_now();
+                        }
+                    }
+                });
+            }
+            for _ in 0..4 {
+                scope.spawn(move || {
+                    let writer = 1 - user;
+                    let is_over = || ended[writer].iter().all(|last| last.load(Ordering::SeqCst) == COMMITS);
+                    while !is_over() {
+                        let before = ended[writer].each_ref().map(|last| last.load(Ordering::SeqCst));
+                        engines[user].catch_up().expect("the engine can be read");
+                        let versions = heard[user].versions.lock();
+                        for (at, wanted) in (0..SHARDS).zip(before) {
+                            let shard = Shard(100 * writer as u64 + at);
+                            let found = versions.get(&shard).map_or(0, |version| version.0);
+                            assert!(found >= wanted, "{shard:?} is at {wanted} and {found} was told, seed {seed}");
+                        }
+                    }
+                });
+            }
+        }
+    });
+}
+
+/// Two processes that commit to one shard at the same time: one does, and the other one learns that it was not first.
+pub fn one_of_two_commits_wins(open: OpenTwice<'_>) {
+    const ROUNDS: u64 = 100;
+    let engines = &open();
+    let shard = Shard(7);
+    let (begin, end) = (&Barrier::new(3), &Barrier::new(3));
+    let outcomes = &Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for user in 0..2_u64 {
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    let token = CommitToken((u128::from(round) << 8) | (u128::from(user) + 1));
+                    let batch = puts(Keyspace::Local, &[(b"winner", &[user as u8]), (&[user as u8], b"was here")]);
+                    begin.wait();
+                    let engine = &engines[user as usize];
+                    let outcome = engine.commit(shard, Version(round), token, batch, Durability::Buffered);
+                    outcomes.lock().push((user, token, outcome.expect("the engine can be written")));
+                    end.wait();
+                }
+            });
+        }
+        for round in 0..ROUNDS {
+            begin.wait();
+            end.wait();
+            let outcomes = std::mem::take(&mut *outcomes.lock());
+            let next = Version(round + 1);
+            let won: Vec<_> = outcomes.iter().filter(|(_, _, found)| *found == Outcome::Committed(next)).collect();
+            let lost = outcomes.iter().filter(|(_, _, found)| *found == Outcome::Conflict(next)).count();
+            assert_eq!((won.len(), lost), (1, 1), "round {round}: {outcomes:?}");
+            for engine in engines {
+                let snapshot = view(&**engine, shard);
+                let state = snapshot.state().expect("state");
+                assert_eq!((state.version, state.token), (next, won[0].1), "round {round}");
+                let winner = snapshot.get(Keyspace::Local, b"winner").expect("get");
+                assert_eq!(winner, Some(vec![won[0].0 as u8]), "round {round}");
+            }
+        }
+    });
 }

@@ -10,8 +10,8 @@ fn conforms() {
 }
 
 #[test]
-fn two_users_of_a_store_hear_of_each_other() {
-    conformance::commits_of_others_are_told(&|| {
+fn two_users_of_a_store_know_each_other() {
+    conformance::run_all_of_two(&|| {
         let engine = MemoryEngine::new();
         [Arc::new(engine.user()), Arc::new(engine)]
     });

@@ -1,0 +1,340 @@
+//! [`Nodes`]: the processes on the same tables, by heartbeats; and what each of them has claimed.
+//!
+//! Heartbeats are judged by the clock of the database. A claim is good while that of its node is younger than [`EXPIRY`]; the node itself
+//! counts from when it *sent* the last one that arrived, by its own clock, and gives its claims up after [`LOST`]. So nobody takes a claim that
+//! another still believes to have, unless the database loses heartbeats or its clock jumps, as after a promotion: then every node has
+//! [`EXPIRY`] to be heard of again before claims are taken from it, and it finds the gap.
+
+use std::collections::HashMap;
+use std::mem::take;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use settee_storage::members::{Claim, Members, Node, NodeId};
+use settee_storage::{Result, StorageError};
+use tokio::runtime::Handle;
+use tokio_postgres::Row;
+
+use crate::block::block_on;
+use crate::connect::Link;
+use crate::error::Failure;
+use crate::nodes_sql::OfNodes;
+use crate::pool::Pool;
+use crate::sql::Sql;
+
+/// Between two heartbeats.
+const BEAT: Duration = Duration::from_secs(1);
+
+/// Who was not heard of for so long is not shown any more. Nothing but where work is sent depends on it.
+const MISSED_S: f64 = 2.0;
+
+/// The time after which a node whose heartbeats do not arrive has no claims; the statements say when others may take them.
+const LOST: Duration = Duration::from_secs(4);
+const EXPIRY: Duration = Duration::from_secs(5);
+
+/// A node that is started again waits so long for the end of the one before, which had its name.
+const NAME_PATIENCE: Duration = Duration::from_secs(4);
+const NAME_STEP: Duration = Duration::from_millis(100);
+
+/// Heartbeats between two looks for what is long over.
+const SWEEP: u32 = 60;
+
+/// The nodes.
+pub(crate) struct Nodes {
+    id: NodeId,
+    /// Of one connection.
+    beats: Arc<Pool>,
+    writers: Arc<Pool>,
+    /// Held by who changes the row of this node.
+    turn: tokio::sync::Mutex<()>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The name and the address.
+    announced: Option<(String, String)>,
+    has_left: bool,
+    live: Vec<Node>,
+    /// When the last heartbeat was sent that arrived, if claims were not lost since.
+    beaten: Option<Instant>,
+    /// Since when they arrive, at a server that may have been there all the time.
+    since: Option<Instant>,
+    /// The number of connections that they took.
+    connections: u64,
+    /// Goes up whenever claims are lost.
+    life: u64,
+    /// Their epochs.
+    claims: HashMap<String, u64>,
+}
+
+/// What a heartbeat was answered.
+struct Answer {
+    live: Vec<Node>,
+    /// Since the one before, if there was one.
+    gap: Option<Duration>,
+}
+
+impl State {
+    fn is_heard_of(&self) -> bool {
+        self.beaten.is_some_and(|beaten| beaten.elapsed() < LOST)
+    }
+
+    fn lose_claims(&mut self) {
+        self.claims.clear();
+        self.life += 1;
+        (self.beaten, self.since) = (None, None);
+    }
+}
+
+impl Nodes {
+    /// Enters this process, which has no name yet.
+    pub(crate) async fn begin(id: NodeId, beats: Arc<Pool>, writers: Arc<Pool>) -> Result<Arc<Self>> {
+        let (turn, state) = (tokio::sync::Mutex::new(()), Mutex::default());
+        let nodes = Self { id, beats, writers, turn, state };
+        nodes.beat().await?;
+        Ok(Arc::new(nodes))
+    }
+
+    fn runtime(&self) -> &Handle {
+        self.writers.connector().runtime()
+    }
+
+    /// A heartbeat. After one that came too late this node begins anew, without claims.
+    async fn beat(&self) -> Result<()> {
+        let _turn = self.turn.lock().await;
+        if self.state.lock().has_left {
+            return Ok(());
+        }
+        let leased = self.beats.take().await?;
+        let answer = async {
+            let sent = Instant::now();
+            let mut answer = self.try_beat(leased.link()).await?;
+            let is_late = {
+                let state = self.state.lock();
+                let own = state.beaten.is_none_or(|beaten| sent.saturating_duration_since(beaten) >= LOST);
+                own || answer.gap.is_none_or(|gap| gap >= LOST)
+            };
+            if is_late {
+                self.begin_anew(leased.link()).await?;
+                answer = self.try_beat(leased.link()).await?;
+            }
+            let mut state = self.state.lock();
+            let [_, _, connections, _] = self.beats.counts();
+            if std::mem::replace(&mut state.connections, connections) != connections {
+                // Another server may know of earlier heartbeats only, of this node and of others.
+                state.since = None;
+            }
+            state.beaten = Some(sent);
+            state.since.get_or_insert(sent);
+            state.live = answer.live;
+            Ok(())
+        };
+        let answer: Result<(), Failure> = answer.await;
+        answer.map_err(|failure| {
+            leased.set_broken();
+            failure.into_error()
+        })
+    }
+
+    async fn try_beat(&self, link: &Link) -> Result<Answer, Failure> {
+        // Whether it lasts does not matter, and a standby that is slow must not delay it.
+        link.client.batch_execute("SET synchronous_commit TO off").await?;
+        let statement = link.statement(Sql::Nodes(OfNodes::Beat)).await?;
+        let rows = link.client.query(&statement, &[&self.key()]).await?;
+        let mut answer = Answer { live: Vec::new(), gap: None };
+        for row in &rows {
+            let gap: Option<f64> = row.try_get(5)?;
+            // A clock that was set back tells nothing.
+            answer.gap = gap.map(|gap| Duration::try_from_secs_f64(gap).unwrap_or_default());
+            let (node, age): (Option<Node>, f64) = (node(row)?, row.try_get(4)?);
+            answer.live.extend(node.filter(|node| node.id == self.id || age < MISSED_S));
+        }
+        answer.live.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(answer)
+    }
+
+    /// Forgets all claims, here and in the database, and enters this node again.
+    async fn begin_anew(&self, link: &Link) -> Result<(), Failure> {
+        let announced = {
+            let mut state = self.state.lock();
+            state.lose_claims();
+            state.announced.clone()
+        };
+        let (name, address) = announced.unzip();
+        let (free, enter) =
+            (link.statement(Sql::Nodes(OfNodes::FreeAll)).await?, link.statement(Sql::Nodes(OfNodes::Enter)).await?);
+        link.client.execute(&free, &[&self.key()]).await?;
+        link.client.execute(&enter, &[&self.key(), &name, &address]).await?;
+        Ok(())
+    }
+
+    fn key(&self) -> Vec<u8> {
+        self.id.0.to_be_bytes().to_vec()
+    }
+
+    /// Whether the name was free.
+    async fn try_announce(&self, name: &str, address: &str) -> Result<bool> {
+        self.writers
+            .repeatedly(async |link| {
+                let statement = link.statement(Sql::Nodes(OfNodes::Announce)).await?;
+                // Of two who take a name at the same time, the second one sees the first.
+                link.client.batch_execute("BEGIN; LOCK TABLE nodes IN SHARE ROW EXCLUSIVE MODE").await?;
+                let count = link.client.execute(&statement, &[&self.key(), &name, &address]).await?;
+                link.client.batch_execute("COMMIT").await?;
+                Ok(count > 0)
+            })
+            .await
+    }
+
+    async fn give_back(&self, key: &str, epoch: u64) -> Result<()> {
+        let epoch = i64::try_from(epoch).unwrap_or(i64::MAX);
+        self.writers
+            .repeatedly(async |link| {
+                let statement = link.statement(Sql::Nodes(OfNodes::Free)).await?;
+                link.client.execute(&statement, &[&key, &self.key(), &epoch]).await?;
+                Ok(())
+            })
+            .await
+    }
+
+    /// The epoch in which this node has a claim now.
+    async fn try_claim(&self, key: &str, may_take_over: bool) -> Result<Option<u64>> {
+        self.writers
+            .repeatedly(async |link| {
+                let statement = link.statement(Sql::Nodes(OfNodes::Claim)).await?;
+                let row = link.client.query_opt(&statement, &[&key, &self.key(), &may_take_over]).await?;
+                let epoch: Option<i64> = row.map(|row| row.try_get(0)).transpose()?;
+                Ok(epoch.map(|epoch| u64::try_from(epoch).unwrap_or_default()))
+            })
+            .await
+    }
+
+    /// Removes what is long over.
+    async fn sweep(&self) -> Result<()> {
+        self.writers
+            .repeatedly(async |link| {
+                for which in [OfNodes::SweepNodes, OfNodes::SweepClaims] {
+                    link.client.batch_execute(which.text()).await?;
+                }
+                Ok(())
+            })
+            .await
+    }
+}
+
+/// The node of a row of [`OfNodes::Beat`], if it has a name.
+fn node(row: &Row) -> Result<Option<Node>, Failure> {
+    let (id, name, address): (&[u8], Option<String>, Option<String>) =
+        (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+    let started: i64 = row.try_get(3)?;
+    let id = id.try_into().map(u128::from_be_bytes);
+    let id = id.map_err(|_| Failure::Refused(StorageError::Corrupt("a node has no id".to_owned())))?;
+    let (Some(name), Some(address)) = (name, address) else { return Ok(None) };
+    Ok(Some(Node { id: NodeId(id), name, address, started_ms: u64::try_from(started).unwrap_or_default() }))
+}
+
+/// Sends heartbeats.
+pub(crate) async fn keep(nodes: Weak<Nodes>) {
+    let mut beats = 0_u32;
+    loop {
+        tokio::time::sleep(BEAT).await;
+        // The engine ends when nobody else has it.
+        let Some(nodes) = nodes.upgrade() else { return };
+        beats = beats.wrapping_add(1);
+        // Whoever has a claim finds that it is lost after an error; and what is over can be removed later.
+        if nodes.beat().await.is_ok() && beats % SWEEP == 1 {
+            let _ = nodes.sweep().await;
+        }
+    }
+}
+
+impl Members for Nodes {
+    fn this(&self) -> NodeId {
+        self.id
+    }
+
+    fn announce(&self, name: &str, address: &str) -> Result<()> {
+        block_on(self.runtime(), async {
+            let has_left = take(&mut self.state.lock().has_left);
+            if has_left {
+                self.beat().await?;
+            }
+            let begun = Instant::now();
+            while !self.try_announce(name, address).await? {
+                if begun.elapsed() > NAME_PATIENCE {
+                    return Err(StorageError::Io(format!("another node on this database is called {name}")));
+                }
+                tokio::time::sleep(NAME_STEP).await;
+            }
+            self.state.lock().announced = Some((name.to_owned(), address.to_owned()));
+            self.beat().await
+        })
+    }
+
+    fn leave(&self) -> Result<()> {
+        block_on(self.runtime(), async {
+            let _turn = self.turn.lock().await;
+            {
+                let mut state = self.state.lock();
+                state.lose_claims();
+                (state.has_left, state.announced) = (true, None);
+                state.live.clear();
+            }
+            self.writers
+                .repeatedly(async |link| {
+                    for which in [OfNodes::FreeAll, OfNodes::Leave] {
+                        let statement = link.statement(Sql::Nodes(which)).await?;
+                        link.client.execute(&statement, &[&self.key()]).await?;
+                    }
+                    Ok(())
+                })
+                .await
+        })
+    }
+
+    fn live(&self) -> Vec<Node> {
+        self.state.lock().live.clone()
+    }
+
+    fn claim(&self, key: &str) -> Result<Option<Claim>> {
+        let claim = |epoch| Some(Claim { key: key.to_owned(), epoch });
+        let (life, may_take_over) = {
+            let state = self.state.lock();
+            if !state.is_heard_of() {
+                return Ok(None);
+            }
+            if let Some(epoch) = state.claims.get(key) {
+                return Ok(claim(*epoch));
+            }
+            (state.life, state.since.is_some_and(|since| since.elapsed() > EXPIRY))
+        };
+        let Some(epoch) = block_on(self.runtime(), self.try_claim(key, may_take_over))? else { return Ok(None) };
+        {
+            let mut state = self.state.lock();
+            if state.life == life && state.is_heard_of() {
+                state.claims.insert(key.to_owned(), epoch);
+                return Ok(claim(epoch));
+            }
+        }
+        block_on(self.runtime(), self.give_back(key, epoch))?;
+        Ok(None)
+    }
+
+    fn holds(&self, claim: &Claim) -> bool {
+        let state = self.state.lock();
+        state.is_heard_of() && state.claims.get(&claim.key) == Some(&claim.epoch)
+    }
+
+    fn release(&self, claim: &Claim) -> Result<()> {
+        {
+            let mut state = self.state.lock();
+            if state.claims.get(&claim.key) != Some(&claim.epoch) {
+                return Ok(());
+            }
+            state.claims.remove(&claim.key);
+        }
+        block_on(self.runtime(), self.give_back(&claim.key, claim.epoch))
+    }
+}

@@ -1,0 +1,65 @@
+-- What came with version 2: several nodes at a time.
+CREATE INDEX commits_xid ON commits (xid);
+
+-- The processes that use these tables. Those that have no name are no members yet.
+CREATE TABLE nodes (
+    id bytea PRIMARY KEY,
+    name text,
+    address text,
+    started timestamptz NOT NULL DEFAULT clock_timestamp(),
+    heartbeat timestamptz NOT NULL DEFAULT clock_timestamp()
+) WITH (fillfactor = 50);
+
+-- Who does what only one node should do. A row without a node is free. It stays for a while, so that epochs rise.
+CREATE TABLE claims (
+    key text PRIMARY KEY,
+    node bytea,
+    epoch bigint NOT NULL,
+    since timestamptz NOT NULL DEFAULT now()
+);
+CREATE SEQUENCE claim_epochs;
+
+-- Makes a commit the next one of its shard. Two that do so at the same time insert the same key, so one of them fails.
+-- Rows stay for longer than anybody is in doubt about a commit of his.
+CREATE FUNCTION settee_fence(of_shard bigint, expected bigint, by_token bytea, new_head bytea, by_node bigint)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    last_version bigint;
+    last_head bytea;
+    last_is_dropped boolean;
+BEGIN
+    SELECT version, head, is_dropped INTO last_version, last_head, last_is_dropped
+        FROM commits WHERE shard = of_shard ORDER BY version DESC LIMIT 1;
+    IF coalesce(last_version, 0) <> expected OR last_is_dropped THEN
+        RAISE EXCEPTION 'the shard is at version %', coalesce(last_version, 0) USING ERRCODE = 'ST001';
+    END IF;
+    INSERT INTO commits (shard, version, token, head, node)
+        VALUES (of_shard, expected + 1, by_token, coalesce(new_head, last_head), by_node);
+    IF expected % 64 = 63 THEN
+        DELETE FROM commits WHERE ctid = ANY (ARRAY (
+            SELECT place FROM (
+                SELECT ctid AS place, at FROM commits
+                    WHERE shard = of_shard AND version < expected - 64 ORDER BY version LIMIT 256
+            ) AS first
+            WHERE at < now() - interval '2 minutes'
+        ));
+    END IF;
+END $$;
+
+-- Makes the last commit of a shard, whatever it was before.
+CREATE FUNCTION settee_drop(of_shard bigint, by_node bigint)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    last_version bigint;
+    last_is_dropped boolean;
+BEGIN
+    SELECT version, is_dropped INTO last_version, last_is_dropped
+        FROM commits WHERE shard = of_shard ORDER BY version DESC LIMIT 1;
+    IF last_is_dropped THEN
+        RETURN;
+    END IF;
+    INSERT INTO commits (shard, version, token, is_dropped, node)
+        VALUES (of_shard, coalesce(last_version, 0) + 1, '', true, by_node);
+    DELETE FROM commits WHERE shard = of_shard AND version <= last_version;
+    INSERT INTO dropped VALUES (of_shard) ON CONFLICT DO NOTHING;
+END $$;

@@ -1,0 +1,88 @@
+//! [`OfNodes`]: the statements by which processes on the same tables know of each other.
+//!
+//! Heartbeats are compared by the clock of the database, and with the moment at which they were read: a statement may wait for a row.
+
+/// A statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum OfNodes {
+    /// What others have committed since a moment, and up to which moment that is all.
+    News,
+    /// Tells the others that there is something new.
+    Notify,
+    /// Enters a node, or says that it is back.
+    Enter,
+    /// A heartbeat, which brings the heartbeats of all.
+    Beat,
+    /// Gives a node its name and address, unless a live one has that name.
+    Announce,
+    /// Removes a node.
+    Leave,
+    /// Claims a piece of work.
+    Claim,
+    /// Gives it back.
+    Free,
+    /// Gives back whatever a node has claimed.
+    FreeAll,
+    /// Removes nodes that were not heard of for long.
+    SweepNodes,
+    /// Removes claims that nobody has had for long.
+    SweepClaims,
+}
+
+impl OfNodes {
+    /// The text for PostgreSQL.
+    pub(crate) const fn text(self) -> &'static str {
+        match self {
+            // All that the earlier snapshot did not show: transactions that began after it, and those that it saw running.
+            Self::News => {
+                "SELECT NULL::bigint, NULL::bigint, pg_current_snapshot()::text \
+                 UNION ALL SELECT shard, max(version), NULL FROM (\
+                 SELECT shard, version FROM commits \
+                 WHERE xid >= pg_snapshot_xmax($1::text::pg_snapshot) AND node <> $2 \
+                 UNION ALL SELECT shard, version FROM commits \
+                 WHERE xid = ANY (ARRAY (SELECT pg_snapshot_xip($1::text::pg_snapshot))) AND node <> $2\
+                 ) AS news GROUP BY shard"
+            }
+            Self::Notify => "SELECT pg_notify($1, $2)",
+            Self::Enter => {
+                "INSERT INTO nodes (id, name, address) VALUES ($1, $2, $3) \
+                 ON CONFLICT (id) DO UPDATE SET heartbeat = clock_timestamp()"
+            }
+            Self::Beat => {
+                "WITH beat AS (\
+                 UPDATE nodes SET heartbeat = clock_timestamp() \
+                 FROM (SELECT heartbeat AS before FROM nodes WHERE id = $1) AS last \
+                 WHERE id = $1 RETURNING extract(epoch FROM heartbeat - before)::float8 AS gap\
+                 ) SELECT id, name, address, (extract(epoch FROM started) * 1000)::bigint, \
+                 extract(epoch FROM clock_timestamp() - heartbeat)::float8, (SELECT gap FROM beat) FROM nodes"
+            }
+            Self::Announce => {
+                "UPDATE nodes SET name = $2, address = $3 WHERE id = $1 AND NOT EXISTS (\
+                 SELECT FROM nodes AS other WHERE other.id <> $1 AND other.name = $2 \
+                 AND other.heartbeat > clock_timestamp() - interval '2 seconds')"
+            }
+            Self::Leave => "DELETE FROM nodes WHERE id = $1",
+            // The look before spares the row that a live node has.
+            Self::Claim => {
+                "INSERT INTO claims AS held (key, node, epoch) \
+                 SELECT $1::text, id, nextval('claim_epochs') FROM nodes \
+                 WHERE id = $2 AND heartbeat > statement_timestamp() - interval '4 seconds' AND NOT EXISTS (\
+                 SELECT FROM claims AS known JOIN nodes AS other ON other.id = known.node WHERE known.key = $1 \
+                 AND other.id <> $2 AND other.heartbeat > statement_timestamp() - interval '5 seconds') \
+                 ON CONFLICT (key) DO UPDATE SET node = excluded.node, since = now(), \
+                 epoch = CASE WHEN held.node = excluded.node THEN held.epoch ELSE nextval('claim_epochs') END \
+                 WHERE held.node IS NULL OR held.node = excluded.node OR ($3 AND NOT EXISTS (\
+                 SELECT FROM nodes AS other \
+                 WHERE other.id = held.node AND other.heartbeat > statement_timestamp() - interval '5 seconds')) \
+                 RETURNING epoch"
+            }
+            Self::Free => "UPDATE claims SET node = NULL, since = now() WHERE key = $1 AND node = $2 AND epoch = $3",
+            Self::FreeAll => "UPDATE claims SET node = NULL, since = now() WHERE node = $1",
+            Self::SweepNodes => "DELETE FROM nodes WHERE heartbeat < clock_timestamp() - interval '10 minutes'",
+            Self::SweepClaims => {
+                "DELETE FROM claims WHERE since < now() - interval '1 hour' \
+                 AND NOT EXISTS (SELECT FROM nodes WHERE id = claims.node)"
+            }
+        }
+    }
+}

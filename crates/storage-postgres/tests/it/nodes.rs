@@ -1,0 +1,195 @@
+//! Several processes on one schema, and a database that fails below them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use settee_storage::{Durability, Engine, Shard, Version};
+use settee_storage_postgres::PostgresEngine;
+
+use crate::proxy::Proxy;
+use crate::{open, server, step, steps};
+
+/// The latest versions that somebody was told of.
+type Heard = Arc<Mutex<BTreeMap<Shard, Version>>>;
+
+fn listen(engine: &PostgresEngine) -> Heard {
+    let heard = Heard::default();
+    let telling = Arc::clone(&heard);
+    engine.subscribe(Box::new(move |shard, version| {
+        let mut heard = telling.lock();
+        let known = heard.entry(shard).or_default();
+        *known = version.max(*known);
+    }));
+    heard
+}
+
+fn until(what: &str, mut look: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !look() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{what}");
+        thread::yield_now();
+    }
+}
+
+/// Commits whose transactions ran in an earlier poll, and ended in an order of their own.
+#[test]
+fn transactions_that_run_for_long_hide_nothing() {
+    let Some(server) = server() else { return };
+    let url = server.url();
+    let schema = url.rsplit('=').next().unwrap();
+    let (writer, reader) = (open(&url), open(&url));
+    let heard = listen(&reader);
+    let long = format!(
+        "BEGIN; INSERT INTO {schema}.commits (shard, version, token, node) VALUES (77, 1, '', 1); \
+         SELECT pg_advisory_lock(77); COMMIT"
+    );
+    // Somebody keeps the lock, until he is ended.
+    let keeper = "SELECT pg_advisory_lock(77); SELECT pg_sleep(60)";
+    let waiting = |granted: &str, count: &str| {
+        let text = format!("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 77 AND {granted}");
+        until("a lock", || server.run(&text) == count);
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| server.try_run(keeper));
+        waiting("granted", "1");
+        let ending = scope.spawn(|| server.try_run(&long));
+        waiting("NOT granted", "1");
+        for number in 0..200 {
+            step(&writer, Shard(1), number, Durability::Buffered);
+            reader.catch_up().unwrap();
+            assert_eq!(heard.lock().get(&Shard(1)), Some(&Version(number + 1)));
+        }
+        assert_eq!(heard.lock().get(&Shard(77)), None, "it has not ended");
+        let end =
+            "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objid = 77 AND granted";
+        server.run(end);
+        ending.join().unwrap().unwrap();
+        reader.catch_up().unwrap();
+        assert_eq!(heard.lock().get(&Shard(77)), Some(&Version(1)));
+    });
+}
+
+/// Polls whose connections are cut, at each byte of the answers.
+#[test]
+fn cut_connections_hide_nothing() {
+    const CUTS: i64 = 300;
+    let Some(server) = server() else { return };
+    let proxy = Proxy::start(server.socket());
+    let url = server.url();
+    let schema = url.rsplit('=').next().unwrap();
+    let writer = open(&url);
+    let reader = open(&format!("postgres://settee@127.0.0.1:{}/postgres?schema={schema}&sslmode=disable", proxy.port));
+    let heard = listen(&reader);
+    let mut cuts = 0;
+    for cut in 0..CUTS {
+        let version = u64::try_from(cut).unwrap();
+        proxy.cut_after(cut);
+        step(&writer, Shard(1), version, Durability::Buffered);
+        reader.catch_up().unwrap();
+        assert_eq!(heard.lock().get(&Shard(1)), Some(&Version(version + 1)), "cut after {cut}");
+        cuts += u64::from(proxy.is_cut());
+    }
+    println!("{cuts} connections were cut");
+    assert!(cuts > 80, "{cuts}");
+}
+
+/// A server that is started again may give out numbers of transactions once more: what may be gone is told again.
+#[test]
+fn what_may_be_gone_after_a_restart_is_told() {
+    let Some(server) = server() else { return };
+    let url = server.url();
+    let schema = url.rsplit('=').next().unwrap();
+    let (writer, reader) = (open(&url), open(&format!("{url}&application_name={schema}")));
+    step(&writer, Shard(1), 0, Durability::Buffered);
+    step(&reader, Shard(2), 0, Durability::Buffered);
+    reader.catch_up().unwrap();
+    let heard = listen(&reader);
+    reader.catch_up().unwrap();
+    assert_eq!(heard.lock().len(), 0, "there is no news");
+    server.run(&format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{schema}'"));
+    reader.catch_up().unwrap();
+    let told: Vec<_> = heard.lock().iter().map(|(shard, version)| (*shard, *version)).collect();
+    assert_eq!(told, [(Shard(1), Version(1)), (Shard(2), Version(0))], "one that is there still, and one to look at");
+}
+
+/// A node that cannot be heard of gives up its claims by itself, before another one takes them, and comes back without.
+#[test]
+fn who_cannot_be_heard_of_has_no_claims() {
+    let Some(server) = server() else { return };
+    let proxy = Proxy::start(server.socket());
+    let url = server.url();
+    let schema = url.rsplit('=').next().unwrap();
+    let far = open(&format!("postgres://settee@127.0.0.1:{}/postgres?schema={schema}&sslmode=disable", proxy.port));
+    let near = open(&url);
+    far.members().announce("far", "").unwrap();
+    near.members().announce("near", "").unwrap();
+    let claim = far.members().claim("work").unwrap().unwrap();
+    let kept = far.members().claim("more work").unwrap().unwrap();
+    assert_eq!(near.members().claim("work").unwrap(), None);
+    proxy.stall(true);
+    let taken = {
+        let begun = Instant::now();
+        loop {
+            let is_held = far.members().holds(&claim);
+            if let Some(taken) = near.members().claim("work").unwrap() {
+                assert!(!is_held || !far.members().holds(&claim), "two have it");
+                break taken;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(30), "nobody takes it");
+        }
+    };
+    assert!(taken.epoch > claim.epoch);
+    until("it is gone", || near.members().live().iter().all(|node| node.name != "far"));
+    proxy.stall(false);
+    until("it is back", || near.members().live().iter().any(|node| node.name == "far"));
+    assert!(!far.members().holds(&claim) && !far.members().holds(&kept), "it has claims");
+    assert_eq!(far.members().claim("work").unwrap(), None);
+    // What nobody took is free.
+    until("it claims again", || near.members().claim("more work").unwrap().is_some());
+    assert!(near.members().holds(&taken));
+}
+
+#[test]
+fn what_is_long_over_is_removed() {
+    let Some(server) = server() else { return };
+    let url = server.url();
+    let schema = url.rsplit('=').next().unwrap();
+    let gone = open(&url);
+    gone.members().claim("work").unwrap().unwrap();
+    drop(gone);
+    server.run(&format!(
+        "UPDATE {schema}.nodes SET heartbeat = now() - interval '1 hour'; UPDATE {schema}.claims SET since = now() - interval '2 hours'"
+    ));
+    let engine = open(&url);
+    engine.tend().unwrap();
+    let count = |table: &str| server.run(&format!("SELECT count(*) FROM {schema}.{table}"));
+    until("they are swept", || [count("nodes"), count("claims")] == ["1", "0"]);
+}
+
+/// Many processes write to many shards, and all of them are told of everything.
+#[test]
+fn many_processes_hear_of_each_other() {
+    const PROCESSES: u64 = 4;
+    const COMMITS: u64 = 50;
+    let Some(server) = server() else { return };
+    let url = server.url();
+    let engines: Vec<_> = (0..PROCESSES).map(|_| open(&url)).collect();
+    let heard: Vec<_> = engines.iter().map(|engine| listen(engine)).collect();
+    thread::scope(|scope| {
+        for (shard, engine) in (0..).zip(&engines) {
+            scope.spawn(move || {
+                (0..COMMITS).for_each(|number| step(engine, Shard(shard), number, Durability::Buffered));
+            });
+        }
+    });
+    for (at, (engine, heard)) in (0..).zip(engines.iter().zip(&heard)) {
+        engine.catch_up().unwrap();
+        let wanted: Vec<_> =
+            (0..PROCESSES).filter(|shard| *shard != at).map(|shard| (Shard(shard), Version(COMMITS))).collect();
+        assert_eq!(heard.lock().iter().map(|(shard, version)| (*shard, *version)).collect::<Vec<_>>(), wanted);
+        assert_eq!(steps(engine, Shard((at + 1) % PROCESSES)), COMMITS);
+    }
+}

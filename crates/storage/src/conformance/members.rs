@@ -1,0 +1,125 @@
+//! Properties of the members of a store, which two processes use.
+
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::OpenTwice;
+use crate::Engine;
+use crate::members::{Claim, Node};
+
+/// The time after which a process that is gone must be noticed.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Waits until something is so.
+fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begun.elapsed() < TIMEOUT, "{what}");
+        thread::yield_now();
+    }
+}
+
+fn claim(engine: &dyn Engine, key: &str) -> Option<Claim> {
+    engine.members().claim(key).expect("the engine can be written")
+}
+
+fn names(engine: &dyn Engine) -> Vec<String> {
+    engine.members().live().into_iter().map(|node| node.name).collect()
+}
+
+/// Nodes see each other under names that differ, until one leaves.
+pub fn names_are_of_one_node(open: OpenTwice<'_>) {
+    let engines = open();
+    let [one, other] = [&*engines[0], &*engines[1]];
+    assert_ne!(one.members().this(), other.members().this(), "the ids of two processes");
+    assert_eq!(names(one), Vec::<String>::new(), "members that were not announced");
+    one.members().announce("b", "http://b").expect("the name is free");
+    assert_eq!(names(one), ["b"], "a node that was announced");
+    until("the other one sees it", || (names(other) == ["b"]).then_some(()));
+    other.members().announce("b", "http://c").expect_err("the name is taken");
+    other.members().announce("a", "http://a").expect("the name is free");
+    for engine in [one, other] {
+        until("both see both", || (names(engine) == ["a", "b"]).then_some(()));
+        let live = engine.members().live();
+        let seen = |node: &Node| (node.id, node.address.clone());
+        let wanted = [(other.members().this(), "http://a".to_owned()), (one.members().this(), "http://b".to_owned())];
+        assert_eq!(live.iter().map(seen).collect::<Vec<_>>(), wanted);
+    }
+    one.members().leave().expect("the engine can be written");
+    until("one has left", || (names(other) == ["a"]).then_some(()));
+    assert!(!names(one).contains(&"b".to_owned()), "a node that has left");
+    other.members().announce("b", "http://b").expect("the name is free again");
+}
+
+/// Of many threads of two processes that claim the same, those of one get it, in one epoch.
+pub fn claims_are_exclusive(open: OpenTwice<'_>) {
+    const THREADS: usize = 4;
+    let engines = &open();
+    let mut last = 0;
+    for round in 0..20 {
+        let begin = &Barrier::new(2 * THREADS);
+        let attempts: Vec<_> = thread::scope(|scope| {
+            let spawn = |user: usize| {
+                scope.spawn(move || {
+                    begin.wait();
+                    (user, claim(&*engines[user], "work"))
+                })
+            };
+            let threads: Vec<_> = (0..2 * THREADS).map(|number| spawn(number % 2)).collect();
+            threads.into_iter().map(|thread| thread.join().expect("it claims")).collect()
+        });
+        let got: Vec<_> = attempts.into_iter().filter_map(|(user, claim)| Some((user, claim?))).collect();
+        let (user, held) = got.first().expect("one process gets it").clone();
+        assert!(got.iter().all(|found| *found == (user, held.clone())) && got.len() == THREADS, "{got:?}");
+        assert!(held.epoch > last, "round {round}: epoch {} after {last}", held.epoch);
+        last = held.epoch;
+        assert!(engines[user].members().holds(&held) && !engines[1 - user].members().holds(&held));
+        assert_eq!(claim(&*engines[1 - user], "work"), None);
+        assert!(claim(&*engines[1 - user], "other work").is_some(), "claims are apart");
+        for engine in engines {
+            let other = claim(&**engine, "other work");
+            other.iter().for_each(|other| engine.members().release(other).expect("it can be released"));
+        }
+        engines[user].members().release(&held).expect("it can be released");
+        assert!(!engines[user].members().holds(&held), "what was released is held");
+    }
+}
+
+/// What one process releases, or leaves, another can claim at once, with a greater epoch; and nobody releases what others have.
+pub fn released_claims_are_free(open: OpenTwice<'_>) {
+    let engines = open();
+    let [one, other] = [&*engines[0], &*engines[1]];
+    let first = claim(one, "work").expect("it is free");
+    assert_eq!(claim(one, "work"), Some(first.clone()), "what it has");
+    other.members().release(&first).expect("nothing to release");
+    assert!(one.members().holds(&first) && claim(other, "work").is_none(), "a claim that another one released");
+    one.members().release(&first).expect("it can be released");
+    let second = claim(other, "work").expect("it was released");
+    assert!(second.epoch > first.epoch, "{second:?} after {first:?}");
+    one.members().release(&first).expect("it was released before");
+    assert!(other.members().holds(&second), "a claim whose predecessor was released again");
+    other.members().leave().expect("the engine can be written");
+    assert!(!other.members().holds(&second), "a claim of a node that has left");
+    let third = claim(one, "work").expect("its node has left");
+    assert!(third.epoch > second.epoch, "{third:?} after {second:?}");
+}
+
+/// Work of a process that ends without a word goes to another one, and it is no member any more.
+pub fn what_the_dead_claimed_is_taken_over(open: OpenTwice<'_>) {
+    let [dying, living] = open();
+    dying.members().announce("dying", "").expect("the name is free");
+    living.members().announce("living", "").expect("the name is free");
+    until("they see each other", || (names(&*living).len() == 2).then_some(()));
+    let before = claim(&*dying, "work").expect("it is free");
+    let kept = claim(&*living, "other work").expect("it is free");
+    assert_eq!(claim(&*living, "work"), None);
+    drop(dying);
+    until("it is seen to be dead", || (names(&*living) == ["living"]).then_some(()));
+    let after = until("its work is taken over", || claim(&*living, "work"));
+    assert!(after.epoch > before.epoch, "{after:?} after {before:?}");
+    assert!(living.members().holds(&kept), "the claim of one who lives");
+}

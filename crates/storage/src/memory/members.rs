@@ -1,0 +1,77 @@
+//! The processes of a memory engine: its users. They notice at once when one of them ends.
+
+use std::collections::BTreeMap;
+
+use super::MemoryEngine;
+use crate::members::{Claim, Members, Node, NodeId};
+use crate::{Result, StorageError};
+
+/// Those who are there, and what they claim.
+#[derive(Debug, Default)]
+pub(super) struct Processes {
+    announced: BTreeMap<u64, Node>,
+    /// The users that have them, if any does, with the epochs of the last claims.
+    claims: BTreeMap<String, (Option<u64>, u64)>,
+}
+
+impl Processes {
+    pub(super) fn end(&mut self, user: u64) {
+        self.announced.remove(&user);
+        for (holder, _) in self.claims.values_mut().filter(|(holder, _)| *holder == Some(user)) {
+            *holder = None;
+        }
+    }
+}
+
+impl Members for MemoryEngine {
+    fn this(&self) -> NodeId {
+        NodeId(self.user.into())
+    }
+
+    fn announce(&self, name: &str, address: &str) -> Result<()> {
+        let mut processes = self.store.processes.lock();
+        if processes.announced.iter().any(|(user, node)| *user != self.user && node.name == name) {
+            return Err(StorageError::Io(format!("another node is called {name}")));
+        }
+        let node = Node { id: self.this(), name: name.to_owned(), address: address.to_owned(), started_ms: 0 };
+        processes.announced.insert(self.user, node);
+        Ok(())
+    }
+
+    fn leave(&self) -> Result<()> {
+        self.store.processes.lock().end(self.user);
+        Ok(())
+    }
+
+    fn live(&self) -> Vec<Node> {
+        let mut live: Vec<Node> = self.store.processes.lock().announced.values().cloned().collect();
+        live.sort_by(|one, other| one.name.cmp(&other.name));
+        live
+    }
+
+    fn claim(&self, key: &str) -> Result<Option<Claim>> {
+        let mut processes = self.store.processes.lock();
+        let (holder, epoch) = processes.claims.entry(key.to_owned()).or_default();
+        if holder.is_some_and(|holder| holder != self.user) {
+            return Ok(None);
+        }
+        if holder.replace(self.user).is_none() {
+            *epoch += 1;
+        }
+        Ok(Some(Claim { key: key.to_owned(), epoch: *epoch }))
+    }
+
+    fn holds(&self, claim: &Claim) -> bool {
+        self.store.processes.lock().claims.get(&claim.key) == Some(&(Some(self.user), claim.epoch))
+    }
+
+    fn release(&self, claim: &Claim) -> Result<()> {
+        let mut processes = self.store.processes.lock();
+        if let Some(held) = processes.claims.get_mut(&claim.key)
+            && *held == (Some(self.user), claim.epoch)
+        {
+            held.0 = None;
+        }
+        Ok(())
+    }
+}
