@@ -8,7 +8,7 @@ DATA ?= ./data
 PORT ?= 5984
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test conformance bench lint fmt docs dist
+.PHONY: help setup run cluster test conformance bench lint fmt docs dist
 
 help: ## Show these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,6 +18,9 @@ setup: ## Check for (and as root on Debian or Ubuntu install) what the build nee
 
 run: setup ## Build and start a server: PORT (5984) on loopback, its data in DATA (./data)
 	@$(XTASK) run --data $(DATA) --port $(PORT)
+
+cluster: setup ## Build and start three nodes on a PostgreSQL of the machine's packages, and a proxy on PORT (5984)
+	@$(XTASK) cluster --port $(PORT)
 
 dist: setup ## Make packages in dist/; ARGS=--try installs each in an empty place and tries it
 	@$(XTASK) dist $(ARGS)

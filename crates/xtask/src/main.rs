@@ -5,11 +5,14 @@
 
 mod attack;
 mod build;
+mod chaos;
 mod ci;
 mod clients;
+mod cluster;
 mod conformance;
 mod console;
 mod dist;
+mod json;
 mod process;
 mod readme;
 mod run;
@@ -42,6 +45,7 @@ cargo xtask COMMAND
                   --area A     only this area (may be repeated)
                   --url URL    a server that runs already, with an admin's name and password
                   --storage S  where its server has its data: directory, or postgres (started for it)
+                  --nodes N    so many servers on one PostgreSQL, which get requests in turn (1)
                   --jobs N     scenarios played at the same time (4)
                   --draft      print a line for conformance/expectations.toml for each surprise
   attack        attacks a server in a control group of 1 GB, while another client goes on
@@ -50,6 +54,11 @@ cargo xtask COMMAND
   s3            backs a server up into a bucket under load, removes its data, and restores it to ten seconds
                 --seconds N  how long is written (60)
                 --interval N seconds from backup to backup (10)
+  chaos         kills nodes, PostgreSQL and its standby, promotes that and cuts connections while clients write
+                and follow; then everything acknowledged must be there once
+                  --minutes N  how long (30)
+                  --seed S     the same faults again
+                  --short      as in the gate: a minute without a standby
   clients       plays the suites of PouchDB, nano and couchdb-python against this server
   console       checks the web console's sources, and plays its flows in Chromium
   readme        runs the shell sessions of README.md and docs/operation against this server
@@ -61,6 +70,9 @@ cargo xtask COMMAND
   run           builds and starts a server, or a package of this version that is at hand
                   --data D     the data directory (./data)
                   --port N     the port (5984)
+  cluster       builds the server and runs several on one PostgreSQL with a proxy in front of them, until Ctrl-C
+                  --nodes N    how many (3)
+                  --port P     the port of the proxy (5984); nodes have those above it
   setup         checks for what the build needs, and installs it where that is possible
 ";
 
@@ -92,6 +104,11 @@ fn run(command: &str, arguments: &[String]) -> Result<bool> {
             let options = attack::Options::parse(arguments)?;
             return Ok(attack::run(&workspace, &options)?.closing_line());
         }
+        "chaos" => {
+            let options = chaos::Options::parse(arguments)?;
+            return Ok(chaos::command(&workspace, &options)?.closing_line());
+        }
+        "cluster" => return cluster::command(&workspace, &cluster::Options::parse(arguments)?),
         "dist" => return dist::command(&workspace, &dist::Options::parse(arguments)?),
         "run" => return run::command(&workspace, &run::Options::parse(arguments)?),
         "s3" => {

@@ -1,8 +1,9 @@
 //! A server for tests ([`Server`]): started on a free port with data of its own, and gone afterwards.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Write as _;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -28,6 +29,16 @@ pub(crate) enum Access {
     Party,
 }
 
+impl Access {
+    /// Tells a server in its environment.
+    fn give(self, command: &mut Command) {
+        match self {
+            Self::Admin => command.env("COUCHDB_USER", "admin").env("COUCHDB_PASSWORD", "pw"),
+            Self::Party => command.env_remove("COUCHDB_USER").env_remove("COUCHDB_PASSWORD"),
+        };
+    }
+}
+
 /// A running server. It is killed and its data are removed when this is dropped.
 pub(crate) struct Server {
     child: Child,
@@ -36,6 +47,8 @@ pub(crate) struct Server {
     access: Access,
     data: PathBuf,
     log: PathBuf,
+    /// The program and its arguments, to start it again.
+    again: Vec<OsString>,
 }
 
 impl Server {
@@ -57,14 +70,40 @@ impl Server {
         settings: &[&str],
         confine: &dyn Fn(u32),
     ) -> Result<Self> {
+        Self::start_confined(workspace, purpose, access, free_port()?, settings, confine)
+    }
+
+    /// Starts the server on a port.
+    pub(crate) fn start_at(
+        workspace: &Workspace,
+        purpose: &str,
+        access: Access,
+        port: u16,
+        settings: &[&str],
+    ) -> Result<Self> {
+        Self::start_confined(workspace, purpose, access, port, settings, &|_| {})
+    }
+
+    fn start_confined(
+        workspace: &Workspace,
+        purpose: &str,
+        access: Access,
+        port: u16,
+        settings: &[&str],
+        confine: &dyn Fn(u32),
+    ) -> Result<Self> {
         let binary = workspace.binary();
         let data = workspace.scratch(purpose);
+        let port = port.to_string();
+        let arguments = ["serve", "--bind", "127.0.0.1", "--port", &port, "--data"].map(OsString::from);
+        let settings = settings.iter().flat_map(|setting| ["--set", *setting]).map(OsString::from);
+        let again: Vec<OsString> =
+            [binary.into()].into_iter().chain(arguments).chain([data.clone().into()]).chain(settings).collect();
         // The shell waits for a line, and then becomes the server.
         let mut command = Command::new("sh");
-        command.args(["-c", "read -r begin && exec \"$0\" \"$@\" </dev/null"]).arg(&binary);
-        command.args(["serve", "--bind", "127.0.0.1", "--port", &free_port()?.to_string(), "--data"]).arg(&data);
-        command.args(settings.iter().flat_map(|setting| ["--set", *setting]));
+        command.args(["-c", "read -r begin && exec \"$0\" \"$@\" </dev/null"]).args(&again);
         let mut server = Self::spawn(workspace, purpose, access, command.stdin(Stdio::piped()), data)?;
+        server.again = again;
         confine(server.pid());
         if let Some(mut begin) = server.child.stdin.take() {
             begin.write_all(b"\n").context("the shell does not listen")?;
@@ -95,14 +134,38 @@ impl Server {
     ) -> Result<Self> {
         let log = workspace.log(&format!("{purpose}-server"))?;
         let output = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
-        match access {
-            Access::Admin => command.env("COUCHDB_USER", "admin").env("COUCHDB_PASSWORD", "pw"),
-            Access::Party => command.env_remove("COUCHDB_USER").env_remove("COUCHDB_PASSWORD"),
-        };
+        access.give(command);
         command.stdout(output.try_clone().context("cannot share the log")?).stderr(output);
         let program = command.get_program().to_string_lossy().into_owned();
         let child = command.spawn().with_context(|| format!("cannot start {program}"))?;
-        Ok(Self { child, address: String::new(), access, data, log })
+        Ok(Self { child, address: String::new(), access, data, log, again: Vec::new() })
+    }
+
+    /// Ends it as a crash does.
+    pub(crate) fn kill(&mut self) -> Result<()> {
+        self.child.kill().context("the server cannot be killed")?;
+        self.child.wait().context("the server does not end")?;
+        Ok(())
+    }
+
+    /// Starts it again where it was, after it has ended, and waits until it takes connections.
+    pub(crate) fn start_again(&mut self) -> Result<()> {
+        let (program, arguments) = self.again.split_first().context("it was started by others")?;
+        let output = File::options().append(true).open(&self.log).context("cannot write the log")?;
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
+        self.access.give(&mut command);
+        self.child = command.spawn().context("the server cannot be started again")?;
+        let address = self.address.trim_start_matches("http://").to_owned();
+        let started = Instant::now();
+        while TcpStream::connect(&address).is_err() {
+            if self.has_ended()? || started.elapsed() > START_LIMIT {
+                process::show_tail(&self.log);
+                bail!("the server did not start again");
+            }
+            thread::sleep(POLL);
+        }
+        Ok(())
     }
 
     /// Where it listens, with the admin's name and password if there is one, without a slash at the end.

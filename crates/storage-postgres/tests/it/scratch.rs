@@ -76,6 +76,8 @@ impl Scratch {
             }
             command.uid(user).gid(group);
         }
+        // An interrupt at the terminal is for who started it.
+        command.process_group(0);
         let mut child =
             command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("there is a shell");
         let mut output = BufReader::new(child.stdout.take().expect("it is piped"));
@@ -146,7 +148,7 @@ impl Drop for Scratch {
 }
 
 /// Where the programs of the newest version are.
-fn programs() -> Option<OsString> {
+pub fn programs() -> Option<OsString> {
     let mut found: Vec<(u32, PathBuf)> = std::fs::read_dir("/usr/lib/postgresql")
         .into_iter()
         .flatten()
@@ -158,8 +160,11 @@ fn programs() -> Option<OsString> {
     found.pop().map(|(_, path)| path.into_os_string())
 }
 
-/// PostgreSQL refuses to run as root: somebody else does it then.
-fn other_user(directory: &Path) -> Option<(u32, u32)> {
+/// PostgreSQL refuses to run as root: user and group of somebody else who does it then.
+///
+/// # Panics
+/// When the directory, which was just made, is not there.
+pub fn other_user(directory: &Path) -> Option<(u32, u32)> {
     if std::fs::metadata(directory).expect("it was made").uid() != 0 {
         return None;
     }

@@ -44,7 +44,7 @@ fn basic(credentials: &str) -> String {
     format!("Authorization: Basic {}\r\n", base64(credentials.as_bytes()))
 }
 
-pub(super) fn base64(bytes: &[u8]) -> String {
+pub(crate) fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::with_capacity(bytes.len() / 3 * 4 + 4);
     for group in bytes.chunks(3) {
@@ -77,13 +77,13 @@ impl Connection {
     }
 
     /// The same for requests with a shorter timeout.
-    pub(super) fn with_timeout(mut self, timeout: Duration) -> Self {
+    pub(crate) fn with_timeout(mut self, timeout: Duration) -> Self {
         self.stream.get_mut().timeout = timeout;
         self
     }
 
     /// Whether the server has said that it closes the connection.
-    pub(super) fn is_closing(&self) -> bool {
+    pub(crate) fn is_closing(&self) -> bool {
         self.is_closing
     }
 

@@ -21,6 +21,7 @@ use expectations::Expectations;
 use judge::{Judged, Verdict};
 use report::{Case, Outcome};
 
+use crate::cluster::Nodes;
 use crate::process;
 use crate::scratch::Scratch;
 use crate::server::{Access, Server};
@@ -42,6 +43,8 @@ pub(crate) struct Options {
     url: Option<String>,
     /// Where the server that is started has its data.
     storage: Storage,
+    /// Servers on the same data, which get requests in turn.
+    nodes: usize,
     /// Scenarios played at the same time.
     jobs: usize,
     /// Whether to print lines for the list of known failures.
@@ -59,7 +62,7 @@ enum Storage {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { areas: Vec::new(), url: None, storage: Storage::Directory, jobs: 4, draft: false }
+        Self { areas: Vec::new(), url: None, storage: Storage::Directory, nodes: 1, jobs: 4, draft: false }
     }
 }
 
@@ -77,9 +80,13 @@ impl Options {
                 "--area" => options.areas.push(value.clone()),
                 "--url" => options.url = Some(value.clone()),
                 "--storage" => options.storage = Storage::named(value)?,
+                "--nodes" => options.nodes = value.parse().context("--nodes takes a number")?,
                 "--jobs" => options.jobs = value.parse().context("--jobs takes a number")?,
                 _ => bail!("there is no option `{name}`; `cargo xtask help` lists them"),
             }
+        }
+        if options.nodes == 0 || (options.nodes > 1 && options.storage != Storage::Postgres) {
+            bail!("several nodes need --storage postgres");
         }
         Ok(options)
     }
@@ -97,7 +104,9 @@ impl Storage {
 
 /// Servers for the scenarios.
 struct Servers {
-    main: Server,
+    /// Where requests go.
+    url: String,
+    main: Vec<Server>,
     /// Without the older text search: some scenarios are of a server that has a part switched off.
     plain: Server,
     /// Ends after them.
@@ -105,19 +114,29 @@ struct Servers {
 }
 
 impl Servers {
-    fn start(workspace: &Workspace, storage: Storage) -> Result<Self> {
-        let postgres = match storage {
+    fn start(workspace: &Workspace, options: &Options) -> Result<Self> {
+        let postgres = match options.storage {
             Storage::Directory => None,
             Storage::Postgres => Some(Scratch::start("").context("the Debian package postgresql is missing")?),
         };
+        let place = || postgres.as_ref().map(|postgres| format!("storage/url={}", postgres.url()));
         let start = |purpose: &str, setting: Option<&str>| {
-            let place = postgres.as_ref().map(|postgres| format!("storage/url={}", postgres.url()));
+            let place = place();
             let settings: Vec<&str> = place.as_deref().into_iter().chain(setting).collect();
             Server::start_with(workspace, purpose, Access::Admin, &settings)
         };
-        let main = start("conformance", None)?;
         let plain = start("conformance-plain", Some("dreyfus/enable=false"))?;
-        Ok(Self { main, plain, _postgres: postgres })
+        let (url, main) = match &postgres {
+            Some(postgres) if options.nodes > 1 => {
+                let nodes = Nodes::start(workspace, "conformance", &postgres.url(), options.nodes, &[])?;
+                (nodes.url(), nodes.servers)
+            }
+            _ => {
+                let server = start("conformance", None)?;
+                (server.url(), vec![server])
+            }
+        };
+        Ok(Self { url, main, plain, _postgres: postgres })
     }
 }
 
@@ -150,17 +169,17 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
     let areas = chosen_areas(options, &expectations)?;
     let mut own = match &options.url {
         Some(_) => None,
-        None => Some(Servers::start(workspace, options.storage)?),
+        None => Some(Servers::start(workspace, options)?),
     };
     let url = match (&options.url, &own) {
         (Some(url), _) => url.clone(),
-        (None, Some(servers)) => servers.main.url(),
+        (None, Some(servers)) => servers.url.clone(),
         (None, None) => bail!("no server was started"),
     };
     let plain_url = own.as_ref().map(|servers| servers.plain.url());
     let replay = Replay { folder, url, plain_url, jobs: options.jobs, report: workspace.log("conformance-report")? };
     tally += play(&replay, &areas, &expectations, options)?;
-    for server in own.iter_mut().flat_map(|servers| [&mut servers.main, &mut servers.plain]) {
+    for server in own.iter_mut().flat_map(|servers| servers.main.iter_mut().chain([&mut servers.plain])) {
         tally += stop(server, tally.holds());
     }
     for (area, reason) in expectations.later() {

@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, Result, ensure};
 
 use crate::attack::client::{Connection, split};
+use crate::json::member;
 
 /// The database.
 pub(super) const DATABASE: &str = "orders";
@@ -111,12 +112,6 @@ pub(super) fn documents(url: &str, database: &str) -> Result<BTreeMap<usize, Sta
     Ok(found)
 }
 
-/// The text of a member, in JSON that has no escapes in it.
-fn member<'a>(json: &'a str, name: &str) -> Option<&'a str> {
-    let (_, rest) = json.split_once(&format!("\"{name}\":\""))?;
-    rest.split_once('"').map(|(value, _)| value)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,6 +131,5 @@ mod tests {
         }
         let revisions: Vec<_> = (0..=writer.len()).map(|writes| writer.state(writes).get("a").cloned()).collect();
         assert_eq!(revisions, [None, Some("1-x".to_owned()), Some("2-x".to_owned()), None]);
-        assert_eq!(member("{\"id\":\"a\",\"value\":{\"rev\":\"1-b\"}}", "rev"), Some("1-b"));
     }
 }

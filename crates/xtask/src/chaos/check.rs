@@ -1,0 +1,200 @@
+//! What must hold in the end: [`everything`].
+
+use std::collections::{BTreeSet, HashMap};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::client::{Client, DATABASE, Shared, lock};
+use super::follower::{Follower, order};
+use super::world::Past;
+use super::writer::{Doc, attachment};
+use crate::json::{member, texts};
+
+/// How long followers and the replication may take to come to the end.
+const PATIENCE: Duration = Duration::from_secs(120);
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// No request to a node that lives waits longer because another one has died.
+const WAIT_MAX_MS: u64 = 2000;
+
+/// And for so long after that it is looked at.
+const AFTERMATH_MS: u64 = 5000;
+
+/// Where the replication copies to.
+pub(super) const COPY: &str = "chaos-copy";
+
+/// The map functions of the two views; with `remark` they are others to the server.
+pub(super) fn design(remark: &str) -> String {
+    format!(
+        "{{\"views\":{{\"numbers\":{{\"map\":\"function (doc) {{ emit(doc._id, doc.n);{remark} }}\"}},\
+         \"groups\":{{\"map\":\"function (doc) {{ emit([doc.group, doc.n % 10], doc.n);{remark} }}\",\"reduce\":\"_stats\"}}}}}}"
+    )
+}
+
+/// Looks at everything; what is wrong is a violation.
+pub(super) fn everything(shared: &Shared, docs: &[Doc], unknown: &BTreeSet<String>, followers: &[Follower<'_>]) {
+    let mut client = Client::new(shared, 0);
+    let Some(changes) = changes(&mut client, DATABASE) else { return };
+    let known: HashMap<&str, &Doc> = docs.iter().map(|doc| (doc.id.as_str(), doc)).collect();
+    for (id, rev) in &changes {
+        let is_right = match known.get(id.as_str()) {
+            Some(doc) => doc.last() == rev,
+            None => id.starts_with('_') || unknown.contains(id),
+        };
+        if !is_right {
+            shared.violation(format!("{id} has revision {rev} in _changes, and it was {:?}", known.get(id.as_str())));
+        }
+    }
+    for (place, doc) in docs.iter().enumerate() {
+        if !changes.contains_key(&doc.id) {
+            shared.violation(format!("LOST {doc:?}"));
+        }
+        client.node = place % shared.nodes.len();
+        document(&mut client, doc);
+    }
+    count(&mut client, docs, unknown);
+    views(&mut client);
+    for follower in followers {
+        caught_up(shared, follower, &changes);
+    }
+    replicated(&mut client, &changes);
+}
+
+/// The last revision of each document, by `_changes`.
+fn changes(client: &mut Client<'_>, database: &str) -> Option<HashMap<String, String>> {
+    let text = client.get(&format!("/{database}/_changes?style=all_docs"))?;
+    let (mut found, mut last) = (HashMap::new(), 0);
+    for line in text.lines() {
+        let (Some(seq), Some(id), Some(rev)) = (member(line, "seq"), member(line, "id"), member(line, "rev")) else {
+            continue;
+        };
+        if order(seq) <= last {
+            client.shared.violation(format!("sequence {seq} in _changes of {database} follows {last}"));
+        }
+        last = order(seq);
+        if let Some(before) = found.insert(id.to_owned(), rev.to_owned()) {
+            client.shared.violation(format!("{id} stands twice in _changes of {database}: {before} and {rev}"));
+        }
+        if line.matches("\"rev\"").count() != 1 {
+            client.shared.violation(format!("DOUBLED in {database}: {line}"));
+        }
+    }
+    Some(found)
+}
+
+/// Whether a document has the history that was acknowledged, and its attachment.
+fn document(client: &mut Client<'_>, doc: &Doc) {
+    let path = format!("/{DATABASE}/{}?open_revs=all&revs=true", doc.id);
+    let Some(text) = client.get(&path) else { return };
+    let mut wanted: Vec<&str> = doc.revs.iter().filter_map(|rev| rev.split_once('-').map(|(_, hash)| hash)).collect();
+    wanted.reverse();
+    let is_deleted = text.contains("\"_deleted\":true");
+    if member(&text, "_rev") != Some(doc.last()) || texts(&text, "ids") != wanted || is_deleted != doc.is_deleted {
+        client.shared.violation(format!("{path}: {doc:?}, and there is {}", text.trim_end()));
+    }
+    if doc.has_attachment && !doc.is_deleted {
+        let path = format!("/{DATABASE}/{}/a", doc.id);
+        let wanted = String::from_utf8_lossy(&attachment(&doc.id)).into_owned();
+        if client.get(&path).is_some_and(|found| found != wanted) {
+            client.shared.violation(format!("{path} has another content"));
+        }
+    }
+}
+
+/// Whether there are as many documents as there should be.
+fn count(client: &mut Client<'_>, docs: &[Doc], unknown: &BTreeSet<String>) {
+    let Some(text) = client.get(&format!("/{DATABASE}/_all_docs")) else { return };
+    let ids = text.lines().filter_map(|line| member(line, "id"));
+    let found = ids.filter(|id| !id.starts_with('_') && !unknown.contains(*id)).count();
+    let wanted = docs.iter().filter(|doc| !doc.is_deleted).count();
+    if found != wanted {
+        client.shared.violation(format!("_all_docs has {found} documents, and {wanted} were written"));
+    }
+}
+
+/// Whether the indexes that were there all the time equal new ones, whoever is asked.
+fn views(client: &mut Client<'_>) {
+    let line = format!("PUT /{DATABASE}/_design/anew");
+    let made = client.settle(&line, design(" /* anew */").as_bytes()).map(|settled| settled.status);
+    if !matches!(made, Some(201 | 409)) {
+        return client.shared.violation(format!("{line}: {made:?}"));
+    }
+    for view in ["numbers", "groups?group=true", "groups?group_level=1", "groups?reduce=false", "groups"] {
+        let path = |design: &str| format!("/{DATABASE}/_design/{design}/_view/{view}");
+        let Some(wanted) = client.get(&path("anew")) else { continue };
+        for node in 0..client.shared.nodes.len() {
+            client.node = node;
+            let Some(found) = client.get(&path("main")) else { continue };
+            if found != wanted {
+                let differs = wanted.lines().zip(found.lines()).find(|(wanted, found)| wanted != found);
+                client.shared.violation(format!("the index {view} of node {node} differs from a new one: {differs:?}"));
+            }
+        }
+    }
+}
+
+/// Whether a follower has seen the last revision of each document.
+fn caught_up(shared: &Shared, follower: &Follower<'_>, changes: &HashMap<String, String>) {
+    let begun = Instant::now();
+    let missing = || {
+        let seen = lock(&follower.seen);
+        let is_missing = |(id, rev): &(&String, &String)| !id.starts_with('_') && seen.revs.get(*id) != Some(*rev);
+        changes.iter().filter(is_missing).map(|(id, rev)| format!("{id} {rev}")).collect::<Vec<_>>()
+    };
+    while !missing().is_empty() {
+        if begun.elapsed() > PATIENCE {
+            let missing = missing();
+            let some: Vec<&String> = missing.iter().take(5).collect();
+            let kind = follower.kind();
+            return shared.violation(format!("a follower ({kind:?}) MISSED {} changes: {some:?}", missing.len()));
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+/// Whether the replication has copied everything.
+fn replicated(client: &mut Client<'_>, wanted: &HashMap<String, String>) {
+    let begun = Instant::now();
+    loop {
+        let Some(found) = changes(client, COPY) else { return };
+        let differs = |(id, rev): &(&String, &String)| found.get(*id) != Some(*rev);
+        let missing: Vec<_> = wanted.iter().filter(differs).take(5).collect();
+        if missing.is_empty() {
+            return;
+        }
+        if begun.elapsed() > PATIENCE {
+            let job = client.get("/_replicator/chaos").unwrap_or_default();
+            let docs = client.get("/_scheduler/docs").unwrap_or_default();
+            return client.shared.violation(format!("the replication has not copied {missing:?}; {job} {docs}"));
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+/// The longest wait for a node that lived, while or shortly after another one died and nothing else happened.
+pub(super) fn waits(shared: &Shared, pasts: &[Past]) -> u64 {
+    let others: Vec<&Past> = pasts.iter().filter(|past| !past.fault.is_of_node()).collect();
+    let mut longest = 0;
+    for past in pasts.iter().filter(|past| past.fault.is_of_node()) {
+        for timing in shared.timings() {
+            let ended_ms = timing.begun_ms + timing.took_ms;
+            let is_then = timing.begun_ms <= past.ended_ms + AFTERMATH_MS && ended_ms >= past.begun_ms;
+            let overlaps =
+                |other: &&&Past| timing.begun_ms <= other.ended_ms + AFTERMATH_MS && ended_ms >= other.begun_ms;
+            // A node that has just been started may still be busy with that.
+            let is_other_node = pasts.iter().all(|past| {
+                past.node != timing.node || !past.fault.is_of_node() || ended_ms < past.begun_ms || {
+                    timing.begun_ms > past.ended_ms + AFTERMATH_MS
+                }
+            });
+            if !is_then || timing.status == 0 || !is_other_node || others.iter().any(|other| overlaps(&other)) {
+                continue;
+            }
+            longest = longest.max(timing.took_ms);
+            if timing.took_ms > WAIT_MAX_MS {
+                shared.violation(format!("{timing:?} has waited because of {past:?}"));
+            }
+        }
+    }
+    longest
+}

@@ -1,0 +1,245 @@
+//! Nodes, a PostgreSQL and its standby are killed, restarted, promoted and cut off while clients write, read and follow; in the end
+//! everything that was acknowledged must be there, once, and everything derived from it be right.
+
+mod check;
+mod client;
+mod follower;
+mod link;
+mod world;
+mod writer;
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use client::{Client, DATABASE, Random, Shared, lock};
+use follower::{Follower, Kind};
+use world::{Fault, Past, World};
+use writer::{Counts, Doc, Writer};
+
+use crate::attack::client::split;
+use crate::build;
+use crate::scratch::Scratch;
+use crate::tally::Tally;
+use crate::workspace::Workspace;
+
+const WRITERS: usize = 6;
+
+/// The short form.
+const SHORT_SECONDS: u64 = 60;
+
+/// What the command line asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Options {
+    seconds: u64,
+    seed: Option<u64>,
+    /// With a standby.
+    is_long: bool,
+}
+
+impl Options {
+    /// As in the gate.
+    pub(crate) fn short() -> Self {
+        Self { seconds: SHORT_SECONDS, seed: None, is_long: false }
+    }
+
+    pub(crate) fn parse(arguments: &[String]) -> Result<Self> {
+        let mut options = Self { seconds: 30 * 60, seed: None, is_long: true };
+        let mut arguments = arguments.iter();
+        while let Some(name) = arguments.next() {
+            if name == "--short" {
+                options = Self { seed: options.seed, ..Self::short() };
+                continue;
+            }
+            let value = arguments.next().with_context(|| format!("`{name}` is unknown or lacks its value"))?;
+            let number: u64 = value.parse().with_context(|| format!("{name} takes a number"))?;
+            match name.as_str() {
+                "--minutes" => options.seconds = number * 60,
+                "--seconds" => options.seconds = number,
+                "--seed" => options.seed = Some(number),
+                _ => bail!("there is no option `{name}`, only --minutes, --seconds, --seed and --short"),
+            }
+        }
+        ensure!(options.seconds > 0, "something has to happen");
+        Ok(options)
+    }
+}
+
+/// Builds the server if it is needed, then [`run`]s.
+pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<Tally> {
+    let built = build::build(workspace)?;
+    if built.holds() { run(workspace, options) } else { Ok(built) }
+}
+
+/// What clients have done.
+#[derive(Default)]
+struct Written {
+    docs: Vec<Doc>,
+    unknown: BTreeSet<String>,
+    counts: Counts,
+}
+
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
+    if !Scratch::is_there() {
+        println!("    there is no PostgreSQL here (the Debian package postgresql): nothing was tried");
+        return Ok(Tally::default());
+    }
+    let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| u64::from(since.subsec_nanos()));
+    let seed = options.seed.unwrap_or_else(clock);
+    println!("    seed {seed}");
+    let mut world = World::start(workspace, options.is_long)?;
+    let who = split(&world.nodes.url())?.1;
+    let shared = Shared::new(world.addresses()?, who);
+    prepare(&shared, &world.nodes.url())?;
+    let followers = [Kind::Continuous, Kind::Longpoll, Kind::Continuous].map(|kind| Follower::new(&shared, kind));
+    let is_enough = AtomicBool::new(false);
+    let (pasts, written) = thread::scope(|scope| {
+        for follower in &followers {
+            scope.spawn(|| follower.run(&|| is_enough.load(Ordering::Relaxed)));
+        }
+        let shared = &shared;
+        let begin = |number| scope.spawn(move || Writer::new(shared, number, seed).run());
+        let writers: Vec<_> = (0..WRITERS).map(begin).collect();
+        let pasts = suffer(&mut world, options, seed, shared);
+        shared.end();
+        let mut written = Written::default();
+        for writer in writers.into_iter().map(thread::ScopedJoinHandle::join) {
+            match writer {
+                Ok(writer) => written.add(writer),
+                Err(_) => shared.violation("a writer broke".to_owned()),
+            }
+        }
+        if pasts.is_ok() {
+            println!("    {:>7} ms everything is looked at", shared.now_ms());
+            check::everything(shared, &written.docs, &written.unknown, &followers);
+        }
+        is_enough.store(true, Ordering::Relaxed);
+        (pasts, written)
+    });
+    let pasts = pasts?;
+    world.rest()?;
+    let longest_wait_ms = check::waits(&shared, &pasts);
+    tell(&shared, &pasts, &written, &followers, longest_wait_ms);
+    let violations = shared.violations();
+    if !violations.is_empty() {
+        println!("    {} things must not be (seed {seed}):", violations.len());
+        violations.iter().take(20).for_each(|violation| println!("      {violation}"));
+        println!("    the logs of the nodes: {}", world.nodes.servers[0].log().display());
+    }
+    Ok(Tally { passed: written.counts.acknowledged, failed: violations.len() as u64 })
+}
+
+/// Makes the databases, the views and the replication.
+fn prepare(shared: &Shared, front: &str) -> Result<()> {
+    let mut client = Client::new(shared, 0);
+    let design = check::design("");
+    let copy = check::COPY;
+    let job = format!("{{\"source\":\"{front}/{DATABASE}\",\"target\":\"{front}/{copy}\",\"continuous\":true}}");
+    for (line, body) in [
+        (format!("PUT /{DATABASE}"), ""),
+        (format!("PUT /{copy}"), ""),
+        (format!("PUT /{DATABASE}/_design/main"), &design),
+        ("PUT /_replicator".to_owned(), ""),
+        ("PUT /_replicator/chaos".to_owned(), &job),
+    ] {
+        let settled = client.settle(&line, body.as_bytes()).context("nobody answers")?;
+        ensure!(matches!(settled.status, 201 | 202 | 412), "{line}: {} {}", settled.status, settled.text);
+    }
+    Ok(())
+}
+
+/// One fault after the other.
+fn suffer(world: &mut World, options: &Options, seed: u64, shared: &Shared) -> Result<Vec<Past>> {
+    let (begun, mut random, mut pasts) = (Instant::now(), Random::new(seed), Vec::new());
+    let length = Duration::from_secs(options.seconds);
+    // Something to lose.
+    thread::sleep(Duration::from_secs(2));
+    // In a short time it is not left to chance.
+    let mut first = vec![Fault::KillPrimary, Fault::KillNode];
+    while begun.elapsed() < length {
+        let chosen = Fault::choose(&mut random, options.is_long);
+        let fault = first.pop().unwrap_or(chosen);
+        let past = world.suffer(fault, &mut random, shared)?;
+        println!(
+            "    {:>7} ms {} ({} ms){}",
+            past.begun_ms,
+            fault.name(),
+            past.ended_ms - past.begun_ms,
+            if fault == Fault::Promote { format!(": {}", world.primary()) } else { String::new() }
+        );
+        pasts.push(past);
+        thread::sleep(Duration::from_millis(1000 + random.below(4000)));
+        world.rest()?;
+    }
+    Ok(pasts)
+}
+
+impl Written {
+    fn add(&mut self, writer: Writer<'_>) {
+        self.docs.extend(writer.docs);
+        self.unknown.extend(writer.unknown);
+        self.counts.acknowledged += writer.counts.acknowledged;
+        self.counts.unsure += writer.counts.unsure;
+        self.counts.read_elsewhere += writer.counts.read_elsewhere;
+        self.counts.read_from_view += writer.counts.read_from_view;
+    }
+}
+
+/// Prints the figures.
+fn tell(shared: &Shared, pasts: &[Past], written: &Written, followers: &[Follower<'_>], longest_wait_ms: u64) {
+    let Written { docs, unknown, counts } = written;
+    let faults = Fault::ALL.iter().filter_map(|fault| {
+        let count = pasts.iter().filter(|past| past.fault == *fault).count();
+        (count > 0).then(|| format!("{count} {}", fault.name()))
+    });
+    println!("    {}", faults.collect::<Vec<_>>().join(", "));
+    println!(
+        "    {} writes acknowledged in {} documents ({} after a second try, {} of unknown fate), {} read through another node, {} from a view",
+        counts.acknowledged,
+        docs.len(),
+        counts.unsure,
+        unknown.len(),
+        counts.read_elsewhere,
+        counts.read_from_view
+    );
+    let timings = shared.timings();
+    let mut took: Vec<u64> = timings.iter().filter(|timing| timing.status != 0).map(|timing| timing.took_ms).collect();
+    took.sort_unstable();
+    let part = |of: usize| took.get(took.len().saturating_sub(1) * of / 1000).copied().unwrap_or(0);
+    let failed = |is_it: fn(u16) -> bool| timings.iter().filter(|timing| is_it(timing.status)).count();
+    println!(
+        "    {} requests: p50 {} ms, p99 {} ms, p99.9 {} ms, longest {} ms; {} without an answer, {} answered 5xx; \
+         longest wait while nothing but another node was dead: {longest_wait_ms} ms",
+        timings.len(),
+        part(500),
+        part(990),
+        part(999),
+        part(1000),
+        failed(|status| status == 0),
+        failed(|status| status >= 500)
+    );
+    for follower in followers {
+        let seen = lock(&follower.seen);
+        println!("    a follower ({:?}) saw {} changes in {} feeds", follower.kind(), seen.changes, seen.feeds);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_a_time_and_a_seed() {
+        let parse = |text: &str| Options::parse(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).ok();
+        let options = |seconds, seed, is_long| Some(Options { seconds, seed, is_long });
+        assert_eq!(parse(""), options(1800, None, true));
+        assert_eq!(parse("--minutes 5 --seed 7"), options(300, Some(7), true));
+        assert_eq!(parse("--short --seconds 20"), options(20, None, false));
+        for wrong in ["--minutes", "--minutes x", "--minutes 0", "--else 1"] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! [`World`]: three nodes, a PostgreSQL and its standby, the network between them, and everything bad that happens to them.
+
+use std::net::SocketAddr;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+use super::client::{Random, Shared};
+use super::link::Link;
+use crate::attack::client::split;
+use crate::cluster::Nodes;
+use crate::cluster::postgres::Instance;
+use crate::workspace::Workspace;
+
+const NODES: usize = 3;
+
+/// Something bad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// A node is killed, and started again.
+    KillNode,
+    /// A node is asked to end, and started again.
+    StopNode,
+    /// The primary is killed with all its processes, and started again.
+    KillPrimary,
+    /// The standby is killed, and started again.
+    KillStandby,
+    /// The primary is killed, the standby takes its place, and it becomes the standby.
+    Promote,
+    /// All connections between the nodes and the primary are cut.
+    Cut,
+    /// The network between them is slow for a while.
+    Delay,
+}
+
+/// What happens how often, of a hundred.
+const LONG: &[(Fault, u64)] = &[
+    (Fault::KillNode, 34),
+    (Fault::StopNode, 8),
+    (Fault::KillPrimary, 14),
+    (Fault::KillStandby, 10),
+    (Fault::Promote, 10),
+    (Fault::Cut, 14),
+    (Fault::Delay, 10),
+];
+
+/// The same without a standby.
+const SHORT: &[(Fault, u64)] =
+    &[(Fault::KillNode, 60), (Fault::StopNode, 10), (Fault::KillPrimary, 10), (Fault::Cut, 15), (Fault::Delay, 5)];
+
+/// A fault, from its beginning until everything was as before.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Past {
+    pub(super) fault: Fault,
+    /// Which node, if it is one.
+    pub(super) node: usize,
+    pub(super) begun_ms: u64,
+    pub(super) ended_ms: u64,
+}
+
+impl Fault {
+    pub(super) const ALL: [Self; 7] =
+        [Self::KillNode, Self::StopNode, Self::KillPrimary, Self::KillStandby, Self::Promote, Self::Cut, Self::Delay];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::KillNode => "nodes killed",
+            Self::StopNode => "nodes restarted",
+            Self::KillPrimary => "primaries killed",
+            Self::KillStandby => "standbys killed",
+            Self::Promote => "standbys promoted",
+            Self::Cut => "networks cut",
+            Self::Delay => "networks slow",
+        }
+    }
+
+    /// Whether it concerns nothing but a node.
+    pub(super) fn is_of_node(self) -> bool {
+        matches!(self, Self::KillNode | Self::StopNode)
+    }
+
+    /// One of those that may happen.
+    pub(super) fn choose(random: &mut Random, has_standby: bool) -> Self {
+        let faults = if has_standby { LONG } else { SHORT };
+        let mut rest = random.below(faults.iter().map(|(_, weight)| weight).sum());
+        let chosen = faults.iter().find(|(_, weight)| {
+            let is_it = rest < *weight;
+            rest = rest.saturating_sub(*weight);
+            is_it
+        });
+        chosen.map_or(Self::KillNode, |(fault, _)| *fault)
+    }
+}
+
+/// All processes.
+pub(super) struct World {
+    pub(super) nodes: Nodes,
+    primary: Instance,
+    standby: Option<Instance>,
+    /// To the first instance and to the second, whichever of them is the primary.
+    links: Vec<Link>,
+}
+
+impl World {
+    pub(super) fn start(workspace: &Workspace, has_standby: bool) -> Result<Self> {
+        let mut primary = Instance::new("one")?;
+        primary.begin()?;
+        let mut links = vec![Link::to(primary.port())?];
+        let standby = match has_standby {
+            false => None,
+            true => {
+                let mut standby = Instance::new("two")?;
+                standby.follow(&primary)?;
+                primary.be_synchronous()?;
+                links.push(Link::to(standby.port())?);
+                Some(standby)
+            }
+        };
+        let hosts: Vec<String> = links.iter().map(|link| format!("127.0.0.1:{}", link.port())).collect();
+        let storage = format!("postgres://settee@{}/postgres?sslmode=disable", hosts.join(","));
+        let nodes = Nodes::start(workspace, "chaos", &storage, NODES, &[])?;
+        Ok(Self { nodes, primary, standby, links })
+    }
+
+    pub(super) fn addresses(&self) -> Result<Vec<SocketAddr>> {
+        self.nodes.servers.iter().map(|server| Ok(split(&server.url())?.0)).collect()
+    }
+
+    /// Lets something happen and mends it.
+    pub(super) fn suffer(&mut self, fault: Fault, random: &mut Random, shared: &Shared) -> Result<Past> {
+        let begun_ms = shared.now_ms();
+        let node = random.below(NODES as u64) as usize;
+        let pause = Duration::from_millis(200 + random.below(2500));
+        match fault {
+            Fault::KillNode => {
+                self.nodes.servers[node].kill()?;
+                thread::sleep(pause);
+                self.nodes.servers[node].start_again()?;
+            }
+            Fault::StopNode => {
+                self.nodes.servers[node].stop()?;
+                self.nodes.servers[node].start_again()?;
+            }
+            Fault::KillPrimary => {
+                self.primary.kill()?;
+                thread::sleep(pause);
+                self.primary.start()?;
+            }
+            Fault::KillStandby => {
+                if let Some(standby) = &mut self.standby {
+                    standby.kill()?;
+                    thread::sleep(pause);
+                    standby.start()?;
+                }
+            }
+            Fault::Promote => self.promote()?,
+            Fault::Cut => self.links.iter().for_each(Link::cut),
+            Fault::Delay => {
+                self.delay(1 + random.below(30));
+                thread::sleep(pause);
+                self.delay(0);
+            }
+        }
+        Ok(Past { fault, node, begun_ms, ended_ms: shared.now_ms() })
+    }
+
+    fn delay(&self, delay_ms: u64) {
+        self.links.iter().for_each(|link| link.delay(delay_ms));
+    }
+
+    /// The primary is dead before the standby is promoted, so that it acknowledges nothing more.
+    fn promote(&mut self) -> Result<()> {
+        let standby = self.standby.as_mut().context("there is no standby")?;
+        self.primary.be_synchronous()?;
+        self.primary.kill()?;
+        standby.promote()?;
+        std::mem::swap(&mut self.primary, standby);
+        standby.follow(&self.primary)?;
+        self.primary.be_synchronous()
+    }
+
+    /// Sees to it that everything runs, at the end.
+    pub(super) fn rest(&mut self) -> Result<()> {
+        for server in &mut self.nodes.servers {
+            if server.has_ended()? {
+                crate::process::show_tail(server.log());
+                anyhow::bail!("a node has ended by itself");
+            }
+        }
+        Ok(())
+    }
+
+    /// Who is the primary now.
+    pub(super) fn primary(&self) -> &'static str {
+        self.primary.name()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fault_happens_where_it_can() {
+        let mut random = Random::new(1);
+        for (has_standby, count) in [(true, Fault::ALL.len()), (false, SHORT.len())] {
+            let faults: Vec<Fault> = (0..1000).map(|_| Fault::choose(&mut random, has_standby)).collect();
+            let seen = Fault::ALL.iter().filter(|fault| faults.contains(fault)).count();
+            assert_eq!(seen, count, "with a standby: {has_standby}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! [`Front`]: a way to several servers, as a proxy in front of them is: each connection goes to the next one, and to the one after that
+//! if that refuses it.
+
+use std::io;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+/// How long a server may take to take a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A listener, for as long as the process lives.
+pub(crate) struct Front {
+    address: SocketAddr,
+}
+
+impl Front {
+    /// Listens on a port of this machine, or on any free one.
+    pub(crate) fn start(port: u16, servers: Vec<SocketAddr>) -> Result<Self> {
+        let listener =
+            TcpListener::bind(("127.0.0.1", port)).with_context(|| format!("port {port} cannot be listened on"))?;
+        let address = listener.local_addr().context("a listener has an address")?;
+        thread::spawn(move || {
+            let turn = AtomicUsize::new(0);
+            for client in listener.incoming().flatten() {
+                let first = turn.fetch_add(1, Ordering::Relaxed);
+                // Who finds nobody is refused by the end of its connection.
+                if let Some(server) = connect(&servers, first) {
+                    join(client, server);
+                }
+            }
+        });
+        Ok(Self { address })
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// A connection to the server whose turn it is, or to the next that takes one.
+fn connect(servers: &[SocketAddr], first: usize) -> Option<TcpStream> {
+    let mut servers = servers.iter().cycle().skip(first % servers.len().max(1)).take(servers.len());
+    servers.find_map(|server| TcpStream::connect_timeout(server, CONNECT_TIMEOUT).ok())
+}
+
+/// Copies both ways until both have ended.
+fn join(client: TcpStream, server: TcpStream) {
+    for stream in [&client, &server] {
+        let _ = stream.set_nodelay(true);
+    }
+    let (Ok(from_client), Ok(to_server)) = (client.try_clone(), server.try_clone()) else { return };
+    thread::spawn(move || copy(from_client, to_server));
+    thread::spawn(move || copy(server, client));
+}
+
+fn copy(mut from: TcpStream, mut to: TcpStream) {
+    let ended = io::copy(&mut from, &mut to);
+    // What broke on one side is to break on the other.
+    let how = if ended.is_ok() { Shutdown::Write } else { Shutdown::Both };
+    let _ = to.shutdown(how);
+    if ended.is_err() {
+        let _ = from.shutdown(Shutdown::Both);
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::io::{Read as _, Write as _};
+
+    use super::*;
+
+    /// Answers each connection with its name.
+    fn server(name: &'static str) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::spawn(move || {
+            for mut client in listener.incoming().flatten() {
+                client.write_all(name.as_bytes()).unwrap();
+            }
+        });
+        address
+    }
+
+    #[test]
+    fn servers_take_turns_and_dead_ones_are_passed_over() {
+        let dead = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let front = Front::start(0, vec![server("a"), dead, server("b")]).unwrap();
+        let ask = || {
+            let mut answer = String::new();
+            TcpStream::connect(front.address()).unwrap().read_to_string(&mut answer).unwrap();
+            answer
+        };
+        let answers: Vec<String> = (0..6).map(|_| ask()).collect();
+        assert_eq!(answers, ["a", "b", "b", "a", "b", "b"]);
+        let nobody = Front::start(0, vec![dead]).unwrap();
+        let mut answer = String::new();
+        let _ = TcpStream::connect(nobody.address()).unwrap().read_to_string(&mut answer);
+        assert_eq!(answer, "");
+    }
+}
