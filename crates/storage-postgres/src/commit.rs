@@ -146,17 +146,30 @@ pub(crate) async fn written(link: &Link, statement: &Statement, shard: i64, piec
 /// After a conflict: it may have been with this very commit.
 async fn who_was_first(leased: &Leased, fence: Fence<'_>) -> Result<Outcome, Failure> {
     let link = leased.link();
-    link.client.batch_execute("ROLLBACK").await?;
-    leased.set_in_transaction(false);
     let shard = number(fence.shard);
     let next = i64::try_from(fence.expected.0).map_or(i64::MAX, |expected| expected.saturating_add(1));
-    let (of_token, of_state) = (link.statement(Sql::Token).await?, link.statement(Sql::State).await?);
-    let found = link.client.query_opt(&of_token, &[&shard, &next]).await?;
+    // The transaction has failed, and statements can be made only outside of it.
+    let (of_token, of_state) = match (link.known(Sql::Token), link.known(Sql::State)) {
+        (Some(of_token), Some(of_state)) => (of_token, of_state),
+        _ => {
+            link.client.batch_execute("ROLLBACK").await?;
+            (link.statement(Sql::Token).await?, link.statement(Sql::State).await?)
+        }
+    };
+    let ended: Pin<Box<dyn Future<Output = _> + Send + '_>> =
+        Box::pin(async { link.client.batch_execute("ROLLBACK").await.map(|()| Vec::new()) });
+    let parameters: [&(dyn ToSql + Sync); 2] = [&shard, &next];
+    let of_token = Box::pin(link.client.query(&of_token, &parameters));
+    let of_state = Box::pin(link.client.query(&of_state, &parameters[..1]));
+    let mut answers = together(vec![ended, of_token, of_state]).await.into_iter();
+    answers.next().transpose()?;
+    leased.set_in_transaction(false);
+    let found = answers.next().transpose()?.unwrap_or_default();
+    let rows = answers.next().transpose()?.unwrap_or_default();
     let token = fence.token.0.to_be_bytes();
-    if found.is_some_and(|row| row.try_get::<_, &[u8]>(0).is_ok_and(|found| found == token)) {
+    if found.first().is_some_and(|row| row.try_get::<_, &[u8]>(0).is_ok_and(|found| found == token)) {
         return Ok(Outcome::Committed(Version(fence.expected.0 + 1)));
     }
-    let rows = link.client.query(&of_state, &[&shard]).await?;
     let last = Last::of(rows.first()).map_err(Failure::Refused)?;
     if last.state.version == fence.expected && !last.is_dropped {
         // Whoever was first has not ended well.

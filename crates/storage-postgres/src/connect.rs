@@ -13,6 +13,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::Notify;
 use tokio_postgres::{AsyncMessage, Client, Config, Error, Statement};
 
+use crate::error::Unreached;
 use crate::notification::is_news;
 use crate::options::Options;
 use crate::sql::Sql;
@@ -29,6 +30,9 @@ const SETTINGS: &str = "SET enable_seqscan = off; SET enable_bitmapscan = off; S
      SET default_transaction_isolation = 'read committed'; SET client_min_messages = error; SET statement_timeout = 0; SET lock_timeout = '30s'; \
      SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3;";
 
+/// A host that has taken a connection is to serve it within this time: it greets, and asks for the password.
+const GREETING: Duration = Duration::from_secs(5);
+
 /// A connection.
 pub(crate) struct Link {
     pub(crate) client: Client,
@@ -44,6 +48,11 @@ impl Link {
         let prepared = self.client.prepare(&sql.text()).await?;
         self.statements.lock().insert(sql, prepared.clone());
         Ok(prepared)
+    }
+
+    /// A statement that was used before.
+    pub(crate) fn known(&self, sql: Sql) -> Option<Statement> {
+        self.statements.lock().get(&sql).cloned()
     }
 
     /// Several statements, in their order.
@@ -95,7 +104,7 @@ impl Connector {
     }
 
     /// A connection that uses the tables. The server ends transactions that wait for their client for longer than `idle`.
-    pub(crate) async fn connect(&self, idle: Duration) -> Result<Link, Error> {
+    pub(crate) async fn connect(&self, idle: Duration) -> Result<Link, Unreached> {
         let client = self.connect_plain().await?;
         let schema = &self.options.schema;
         let idle_ms = idle.as_millis();
@@ -108,7 +117,7 @@ impl Connector {
     }
 
     /// A connection as the server makes it, to the host that was there last, or else to another one.
-    pub(crate) async fn connect_plain(&self) -> Result<Client, Error> {
+    pub(crate) async fn connect_plain(&self) -> Result<Client, Unreached> {
         let last = self.host.load(Ordering::Relaxed);
         let failure = match self.connect_to(&self.hosts[last]).await {
             Ok(client) => return Ok(client),
@@ -123,8 +132,10 @@ impl Connector {
         Err(failure)
     }
 
-    async fn connect_to(&self, host: &Config) -> Result<Client, Error> {
-        let (client, mut connection) = host.connect(self.tls.clone()).await?;
+    async fn connect_to(&self, host: &Config) -> Result<Client, Unreached> {
+        let limit = GREETING + host.get_connect_timeout().copied().unwrap_or_default();
+        let connected = tokio::time::timeout(limit, host.connect(self.tls.clone())).await;
+        let (client, mut connection) = connected.map_err(|_| Unreached::Silent(limit))??;
         let (heard, schema, node) = (self.heard(), self.options.schema.clone(), self.node);
         self.runtime.spawn(async move {
             // Its end is noticed by who uses the client.

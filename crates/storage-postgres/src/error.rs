@@ -1,6 +1,7 @@
 //! What the errors of the client library mean: whether to try again, and where.
 
 use std::error::Error as _;
+use std::time::Duration;
 
 use settee_storage::StorageError;
 use tokio_postgres::Error;
@@ -12,6 +13,17 @@ pub(crate) const CONFLICT: &str = "ST001";
 
 /// The primary key of the commits, which decides who was first.
 const COMMITS_KEY: &str = "commits_pkey";
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unreached {
+    /// It was refused, or lost.
+    #[error("{}", in_words(.0))]
+    Failed(#[from] Error),
+    /// A host that takes connections says nothing.
+    #[error("no answer for {} s", .0.as_secs())]
+    Silent(Duration),
+}
 
 /// Why a statement failed.
 #[derive(Clone, Debug)]

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, RwLock};
 use settee_storage::{CommitListener, Result, Shard, StorageError, Version};
 use tokio::sync::Notify;
+use tokio_postgres::Row;
 
 use crate::error::Failure;
 use crate::nodes_sql::OfNodes;
@@ -28,6 +29,10 @@ const PERIOD: Duration = Duration::from_secs(1);
 
 /// Between two notifications of one process: each wakes all others.
 const QUIET: Duration = Duration::from_millis(20);
+
+/// A poll takes less than a thousandth of that. After it the connection is taken for lost: requests wait for polls, and the end of a machine is noticed
+/// later where it is left to TCP.
+const LIMIT: Duration = Duration::from_secs(4);
 
 /// A poll whose connection is lost is made again so often.
 const TRIES: u32 = 3;
@@ -235,12 +240,11 @@ impl Follower {
         let link = held.link();
         let answer = async {
             let statement = link.statement(Sql::Nodes(OfNodes::News)).await?;
-            link.client.query(&statement, &[&session.shown, &self.node]).await
+            Ok(link.client.query(&statement, &[&session.shown, &self.node]).await?)
         };
-        let rows = answer.await.map_err(|error| {
-            held.set_broken();
-            Failure::from(error)
-        })?;
+        let silent = |_| Err(Failure::Lost("PostgreSQL does not answer".to_owned()));
+        let answer = tokio::time::timeout(LIMIT, answer).await.unwrap_or_else(silent);
+        let rows: Vec<Row> = answer.inspect_err(|_| held.set_broken())?;
         let (mut shown, mut news) = (None, Vec::with_capacity(rows.len()));
         for row in &rows {
             let commit: (Option<i64>, Option<i64>) = (row.try_get(0)?, row.try_get(1)?);

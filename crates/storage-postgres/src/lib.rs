@@ -171,7 +171,7 @@ pub fn init(options: &Options, owner: Option<&str>) -> Result<Tables, OpenError>
 
 async fn provide(connector: &Connector, owner: Option<&str>) -> Result<Tables, OpenError> {
     let options = connector.options();
-    let client = connector.connect_plain().await.map_err(|error| schema::refused(&error, options))?;
+    let client = connector.connect_plain().await.map_err(|error| schema::unreached(&error, options))?;
     schema::provide(&client, options, owner).await
 }
 
@@ -192,7 +192,7 @@ impl PostgresEngine {
         let writers = pool(connections / WRITERS, IDLE_WRITER);
         let readers = pool(connections - connections / WRITERS, IDLE_READER);
         let (follower, nodes) = block_on(&runtime, async {
-            let client = connector.connect_plain().await.map_err(|error| schema::refused(&error, options))?;
+            let client = connector.connect_plain().await.map_err(|error| schema::unreached(&error, options))?;
             schema::provide(&client, options, None).await?;
             schema::mark(&client, options).await?;
             let failed = |error: StorageError| OpenError::Failed { place: options.place(), text: error.to_string() };

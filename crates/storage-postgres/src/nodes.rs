@@ -26,6 +26,9 @@ use crate::sql::Sql;
 /// Between two heartbeats.
 const BEAT: Duration = Duration::from_secs(1);
 
+/// The connection of a heartbeat that takes so long is taken for lost: the next one goes to whoever is the server then.
+const LIMIT: Duration = Duration::from_secs(2);
+
 /// Who was not heard of for so long is not shown any more. Nothing but where work is sent depends on it.
 const MISSED_S: f64 = 2.0;
 
@@ -33,8 +36,8 @@ const MISSED_S: f64 = 2.0;
 const LOST: Duration = Duration::from_secs(4);
 const EXPIRY: Duration = Duration::from_secs(5);
 
-/// A node that is started again waits so long for the end of the one before, which had its name.
-const NAME_PATIENCE: Duration = Duration::from_secs(4);
+/// A node that is started again waits so long for the end of the one before, which had its name. The statement says for how long names are taken.
+const NAME_PATIENCE: Duration = Duration::from_secs(5);
 const NAME_STEP: Duration = Duration::from_millis(100);
 
 /// Heartbeats between two looks for what is long over.
@@ -131,7 +134,8 @@ impl Nodes {
             state.live = answer.live;
             Ok(())
         };
-        let answer: Result<(), Failure> = answer.await;
+        let silent = |_| Err(Failure::Lost("PostgreSQL does not answer".to_owned()));
+        let answer: Result<(), Failure> = tokio::time::timeout(LIMIT, answer).await.unwrap_or_else(silent);
         answer.map_err(|failure| {
             leased.set_broken();
             failure.into_error()

@@ -59,7 +59,7 @@ impl OfNodes {
             Self::Announce => {
                 "UPDATE nodes SET name = $2, address = $3 WHERE id = $1 AND NOT EXISTS (\
                  SELECT FROM nodes AS other WHERE other.id <> $1 AND other.name = $2 \
-                 AND other.heartbeat > clock_timestamp() - interval '2 seconds')"
+                 AND other.heartbeat > clock_timestamp() - interval '3 seconds')"
             }
             Self::Leave => "DELETE FROM nodes WHERE id = $1",
             // The look before spares the row that a live node has.

@@ -21,8 +21,9 @@ pub const CONNECTIONS_MIN: usize = 8;
 /// A host that does not answer within this time is passed over.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A connection that was cut is noticed after about this time, also while nothing is asked.
-const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
+/// A connection to a machine that is gone is noticed after about this time, whether something was asked or not.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
 const USER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How the certificate of the database server is judged.
@@ -93,7 +94,16 @@ impl Options {
         }
         // Of several hosts, the one that takes writes: a standby would answer with what is old.
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
-        config.keepalives_idle(KEEPALIVE_IDLE).tcp_user_timeout(USER_TIMEOUT);
+        // What was said counts, and two hours is what the library takes for nothing.
+        if config.get_keepalives_idle() == Config::new().get_keepalives_idle() {
+            config.keepalives_idle(KEEPALIVE_IDLE);
+        }
+        if config.get_keepalives_interval().is_none() {
+            config.keepalives_interval(KEEPALIVE_INTERVAL);
+        }
+        if config.get_tcp_user_timeout().is_none() {
+            config.tcp_user_timeout(USER_TIMEOUT);
+        }
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return Err("it names no host".to_owned());
         }

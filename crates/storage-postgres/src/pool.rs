@@ -8,11 +8,10 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use settee_storage::{Result, StorageError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio_postgres::Error;
 
 use crate::block::begin;
 use crate::connect::{Connector, Link};
-use crate::error::{Failure, in_words};
+use crate::error::{Failure, Unreached};
 use crate::lease::Lease;
 
 /// How long a connection that is not there is tried to be made, while the server was there a moment ago.
@@ -28,7 +27,7 @@ const QUEUE_STEP: Duration = Duration::from_millis(10);
 const QUEUE_STEP_MAX: Duration = Duration::from_millis(200);
 
 /// A snapshot that was not read for so long may lose its connection to somebody who has just come and has none.
-const IDLE_HELD: Duration = Duration::from_secs(2);
+const IDLE_HELD: Duration = Duration::from_secs(1);
 
 /// And after so long to somebody who has waited for as much as that is less: a read is interrupted for nobody who would get a
 /// connection anyway.
@@ -207,12 +206,12 @@ impl Pool {
         }
     }
 
-    fn note(&self, error: &Error, begun: Instant) -> Result<()> {
+    fn note(&self, error: &Unreached, begun: Instant) -> Result<()> {
         let mut fault = self.fault.lock();
         if begun.elapsed() < PATIENCE && fault.is_none() {
             return Ok(());
         }
-        let error = StorageError::Io(format!("PostgreSQL cannot be reached: {}", in_words(error)));
+        let error = StorageError::Io(format!("PostgreSQL cannot be reached: {error}"));
         *fault = Some(error.clone());
         Err(error)
     }

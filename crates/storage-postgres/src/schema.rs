@@ -4,7 +4,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error};
 
 use crate::OpenError;
-use crate::error::in_words;
+use crate::error::{Unreached, in_words};
 use crate::options::Options;
 
 /// The version of the tables that this program makes and uses.
@@ -187,8 +187,16 @@ fn filled(texts: &[&str], schema: &str) -> String {
     names.iter().fold(texts.concat(), |text, (name, value)| text.replace(name, value))
 }
 
+/// What it means that there is no connection.
+pub(crate) fn unreached(error: &Unreached, options: &Options) -> OpenError {
+    match error {
+        Unreached::Failed(error) => refused(error, options),
+        Unreached::Silent(_) => OpenError::Unreachable { place: options.place(), text: error.to_string() },
+    }
+}
+
 /// What an error on the way to the tables means.
-pub(crate) fn refused(error: &Error, options: &Options) -> OpenError {
+fn refused(error: &Error, options: &Options) -> OpenError {
     let place = options.place();
     let text = in_words(error);
     let Some(code) = error.code() else { return OpenError::Unreachable { place, text } };

@@ -193,3 +193,59 @@ fn many_processes_hear_of_each_other() {
         assert_eq!(steps(engine, Shard((at + 1) % PROCESSES)), COMMITS);
     }
 }
+
+/// Of two ways to the server one is open at a time, then none: what was committed meanwhile is heard of, and errors come soon.
+#[test]
+fn another_host_takes_over() {
+    let Some(server) = server() else { return };
+    let proxies = [Proxy::start(server.socket()), Proxy::start(server.socket())];
+    let url = server.url();
+    let schema = url.rsplit('=').next().unwrap();
+    let hosts = proxies.each_ref().map(|proxy| format!("127.0.0.1:{}", proxy.port)).join(",");
+    let writer = open(&url);
+    let engine = open(&format!("postgres://settee@{hosts}/postgres?schema={schema}&sslmode=disable"));
+    engine.members().announce("moving", "").unwrap();
+    let claim = engine.members().claim("work").unwrap().unwrap();
+    let heard = listen(&engine);
+    for round in 0..6 {
+        proxies[round % 2].set_down(false);
+        proxies[1 - round % 2].set_down(true);
+        let (begun, number) = (Instant::now(), round as u64);
+        step(&writer, Shard(1), number, Durability::Buffered);
+        engine.catch_up().unwrap();
+        assert_eq!(heard.lock().get(&Shard(1)), Some(&Version(number + 1)), "round {round}");
+        step(&engine, Shard(2), number, Durability::Buffered);
+        assert_eq!(steps(&engine, Shard(2)), number + 1);
+        assert!(begun.elapsed() < Duration::from_secs(2), "{:?} in round {round}", begun.elapsed());
+    }
+    assert!(engine.members().holds(&claim), "it was never away for long");
+    proxies.iter().for_each(|proxy| proxy.set_down(true));
+    for _ in 0..3 {
+        let begun = Instant::now();
+        engine.catch_up().unwrap_err();
+        assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    }
+    step(&writer, Shard(1), 6, Durability::Buffered);
+    until("it gives up what it had", || !engine.members().holds(&claim));
+    proxies[0].set_down(false);
+    until("it is there again", || engine.catch_up().is_ok());
+    assert_eq!(heard.lock().get(&Shard(1)), Some(&Version(7)));
+    until("it claims again", || engine.members().claim("work").unwrap().is_some());
+}
+
+/// A server that takes requests and answers none.
+#[test]
+fn a_server_that_hangs_is_given_up() {
+    let Some(server) = server() else { return };
+    let proxy = Proxy::start(server.socket());
+    let url = server.url();
+    let schema = url.rsplit('=').next().unwrap();
+    let engine = open(&format!("postgres://settee@127.0.0.1:{}/postgres?schema={schema}&sslmode=disable", proxy.port));
+    proxy.stall(true);
+    let begun = Instant::now();
+    engine.catch_up().unwrap_err();
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    proxy.stall(false);
+    until("it is there again", || engine.catch_up().is_ok());
+    step(&engine, Shard(1), 0, Durability::Buffered);
+}

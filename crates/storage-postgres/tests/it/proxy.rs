@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
@@ -14,6 +14,14 @@ pub(crate) struct Proxy {
     /// Bytes of answers that are let through until the connection is cut that they come by; negative: all.
     left: Arc<AtomicI64>,
     gate: Arc<Gate>,
+    down: Arc<Down>,
+}
+
+/// Whether nobody gets through, and those who did.
+#[derive(Default)]
+struct Down {
+    is_down: AtomicBool,
+    clients: Mutex<Vec<TcpStream>>,
 }
 
 /// Whether requests are kept.
@@ -37,14 +45,31 @@ impl Proxy {
         let left = Arc::new(AtomicI64::new(-1));
         let (shared, gate) = (Arc::clone(&left), Arc::<Gate>::default());
         let keeper = Arc::clone(&gate);
+        let down = Arc::<Down>::default();
+        let known = Arc::clone(&down);
         // They end with the process.
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
+                known.clients.lock().unwrap().push(client.try_clone().unwrap());
+                if known.is_down.load(Ordering::SeqCst) {
+                    let _ = client.shutdown(Shutdown::Both);
+                    continue;
+                }
                 let Ok(server) = UnixStream::connect(&socket) else { continue };
                 serve(client, server, Arc::clone(&shared), Arc::clone(&keeper));
             }
         });
-        Self { port, left, gate }
+        Self { port, left, gate, down }
+    }
+
+    /// Cuts all connections and lets nobody through, or does so again.
+    pub(crate) fn set_down(&self, is_down: bool) {
+        self.down.is_down.store(is_down, Ordering::SeqCst);
+        if is_down {
+            for client in self.down.clients.lock().unwrap().drain(..) {
+                let _ = client.shutdown(Shutdown::Both);
+            }
+        }
     }
 
     /// Keeps all requests, or lets them go on.
