@@ -423,7 +423,7 @@ impl Catalog {
 
     /// Commits what `fill` puts into a batch, again if another node was first. One after the other: two at the same time
     /// would only be in each other's way. Answers the version that the catalog has then.
-    fn commit(
+    pub(crate) fn commit(
         &self,
         purpose: Purpose,
         mut fill: impl FnMut(&dyn Snapshot, &mut Batch) -> Result<()>,

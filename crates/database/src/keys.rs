@@ -39,6 +39,8 @@ pub(crate) const ATTACHED: &[u8] = b"attached/";
 pub(crate) const DATABASE: &[u8] = b"database/";
 /// Shards whose entries still have to be removed.
 pub(crate) const DROPPED: &[u8] = b"dropped/";
+/// Settings that all processes on the store agree on.
+pub(crate) const SETTINGS: &[u8] = b"settings";
 /// The next shard number.
 pub(crate) const NEXT_SHARD: &[u8] = b"next_shard";
 

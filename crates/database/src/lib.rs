@@ -26,6 +26,7 @@ mod rank;
 mod read;
 mod record;
 mod rescue;
+mod shared;
 mod stored;
 pub mod tasks;
 mod update;
@@ -51,12 +52,14 @@ pub use read::{
 };
 pub use record::{DocRecord, Head, Stored};
 pub use rescue::{Loss, Rescued};
+pub use shared::SharedSettings;
 pub use update::{
     Completion, Compression, DocUpdate, EditMode, NewAttachment, NewAttachments, Precheck, Purge, Stage, Submitted,
     UpdateOutcome, Upload, Uploaded, Validated, ValidationBasis, Work, WorkResult,
 };
 
 use settee_storage::codec::Corrupt;
+pub use settee_storage::members;
 pub use settee_storage::tally::{Reads, Tally};
 /// The order of walks, and why an engine failed, for those who do not import the storage interface.
 pub use settee_storage::{Direction, Engine, Expect, StorageError};

@@ -254,6 +254,9 @@ table! {
     cluster = "cluster" {
         Q: Number = setting("q", "1", COUNT), "shards that clients are told of a new database; one is made";
         N: Number = setting("n", "1", COUNT).kept(), "copies of a new database; one process keeps one";
+        NODE: Text = unset("node", Kind::Text).at_start(), "what this node is called; nodes that share a store have different names. settee@HOST there, nonode@nohost alone";
+        ADDRESS: Text = unset("address", Kind::Text).at_start(), "where other nodes reach this one, such as http://10.0.0.7:5984/; where it listens if nothing is said";
+        SECRET: Text = unset("secret", Kind::Text), "what nodes that share a store prove with to each other that they are of one cluster; made up by the first";
     }
     log = "log" {
         LEVEL: Text = setting("level", "info", Kind::Word(&["debug", "info", "notice", "warning", "warn", "error", "critical", "crit", "alert", "emergency", "emerg", "none"])), "what is worth a line in the log; notice has a line for each request";

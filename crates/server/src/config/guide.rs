@@ -61,7 +61,10 @@ const SECTIONS: &[(&str, &str)] = &[
     ("uuids", "Ids for documents that come without one."),
     ("purge", "How much one _purge request may do."),
     ("storage", "Where the data lie. --storage URL and the variable SETTEE_STORAGE say the same."),
-    ("cluster", "Understood for the sake of clients: one process holds everything."),
+    (
+        "cluster",
+        "Nodes that share a store in PostgreSQL; docs/operation/cluster.md. q and n are understood for the sake of clients.",
+    ),
     ("log", "The log. Passwords, cookies and credentials in URLs are taken out of every line."),
     ("tracing", "Traces by OpenTelemetry: each request as a span, in JSON over HTTP. Off without an endpoint."),
     ("query_server_config", "Views and their functions."),

@@ -125,7 +125,10 @@ impl Configuration {
                 insert(&mut sections, setting.section, setting.key, text, Origin::Default);
             }
         }
-        for (section, key, value) in layers.iter().flat_map(|layer| layer.ini.entries()) {
+        // What nodes share is in the store.
+        let counts = |section: &str, key: &str| !self.is_shared(section, key);
+        let entries = layers.iter().flat_map(|layer| layer.ini.entries());
+        for (section, key, value) in entries.filter(|(section, key, _)| counts(section, key)) {
             if let Some(text) = value {
                 insert(&mut sections, section, key, text.to_owned(), Origin::Set);
                 continue;
@@ -138,9 +141,12 @@ impl Configuration {
                 }
             }
         }
-        for Given { section, key, value, .. } in &self.overrides {
+        for Given { section, key, value, .. } in
+            self.overrides.iter().filter(|given| counts(&given.section, &given.key))
+        {
             insert(&mut sections, section, key, value.clone(), Origin::Set);
         }
+        self.overlay(&mut sections);
         sections
     }
 }

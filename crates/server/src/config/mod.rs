@@ -1,5 +1,6 @@
 //! [`Configuration`]: the settings of the running server, CouchDB's way. Defaults from a table, over them the configuration
-//! file, over it `local.d/*.ini`, over all the command line and the environment. Changes through the API go to the last file.
+//! file, over it `local.d/*.ini`, over all the command line and the environment. Changes through the API go to the last file. Nodes
+//! that share a store share most settings, see `shared`.
 //!
 //! It knows no HTTP and applies nothing: whoever honours a setting reads it when it matters, or listens with
 //! [`Configuration::on_change`].
@@ -12,6 +13,7 @@ pub(crate) mod guide;
 pub(crate) mod ini;
 mod load;
 mod settings;
+mod shared;
 pub(crate) mod show;
 mod store;
 
@@ -20,7 +22,7 @@ use settee_settings::chttpd;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use store::Files;
 
 /// Where the configuration comes from.
@@ -76,6 +78,9 @@ pub(crate) enum SettingsError {
     /// The files could not be read or written; nothing was changed.
     #[error("configuration file {0}")]
     Io(std::io::Error),
+    /// The store of the settings that nodes share could not be read or written; nothing was changed.
+    #[error("the settings in the store: {0}")]
+    Store(#[from] settee_database::DatabaseError),
 }
 
 impl From<std::io::Error> for SettingsError {
@@ -124,6 +129,8 @@ pub(crate) struct Configuration {
     warnings: RwLock<Vec<String>>,
     /// Held during any change, from the first file read to the last listener.
     changing: Mutex<()>,
+    /// There where several nodes use one store.
+    shared: OnceLock<shared::Shared>,
 }
 
 impl Configuration {
@@ -164,6 +171,7 @@ impl Configuration {
             listeners: RwLock::default(),
             warnings: RwLock::default(),
             changing: Mutex::default(),
+            shared: OnceLock::new(),
         };
         Ok((configuration, admin))
     }
@@ -236,6 +244,11 @@ impl Configuration {
         check(section, key, value)?;
         let value = self.protect(section, value);
         let _changing = self.changing();
+        if persist == Persist::Disk && self.is_shared(section, key) {
+            let old = self.get(section, key);
+            self.change_shared(section, key, Some(&value))?;
+            return Ok(old);
+        }
         if persist == Persist::Disk {
             let mut layers = self.files.read()?;
             let last = layers.last_mut().expect("a chain always has a file");
@@ -260,8 +273,16 @@ impl Configuration {
         if section == load::ADMINS && self.section(section).len() == 1 {
             self.refuse_party()?;
         }
-        if persist == Persist::Disk {
-            self.delete_from_files(section, key)?;
+        match persist {
+            Persist::Disk if self.is_shared(section, key) => {
+                self.change_shared(section, key, None)?;
+                // Its listeners know already.
+                if self.get(section, key).is_none() {
+                    return Ok(Some(old));
+                }
+            }
+            Persist::Disk => self.delete_from_files(section, key)?,
+            Persist::Memory => {}
         }
         if let Some(values) = self.sections_mut().get_mut(section) {
             values.remove(key);

@@ -41,6 +41,10 @@ impl Settings for Configuration {
         Ok(())
     }
 
+    fn follow(&self) -> Result<(), settee_settings::SettingsError> {
+        Ok(Configuration::follow(self)?)
+    }
+
     fn version(&self) -> Option<u64> {
         Some(Configuration::version(self))
     }
@@ -73,7 +77,7 @@ impl From<SettingsError> for settee_settings::SettingsError {
             SettingsError::Invalid(reason) | SettingsError::Mistakes(reason) => {
                 settee_settings::SettingsError::Invalid(reason)
             }
-            SettingsError::Io(_) => settee_settings::SettingsError::File(error.to_string()),
+            SettingsError::Io(_) | SettingsError::Store(_) => settee_settings::SettingsError::File(error.to_string()),
         }
     }
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 mod admins;
+mod shared;
 mod sources;
 
 /// A directory of its own, removed at the end.
@@ -93,6 +94,7 @@ fn reason<T>(result: Result<T, SettingsError>) -> String {
     match result {
         Err(SettingsError::Invalid(reason) | SettingsError::Mistakes(reason)) => reason,
         Err(SettingsError::Io(error)) => format!("io: {error}"),
+        Err(SettingsError::Store(error)) => format!("store: {error}"),
         Ok(_) => "ok".to_owned(),
     }
 }

@@ -1,0 +1,151 @@
+//! Settings that nodes on one store share: all but those of a node's own ([`is_own`]) are in the store and win over files, environment
+//! and command line. The first node puts its own there; the others take those, and follow when somebody changes them.
+//!
+//! Changes that are to last go to the store, as a whole or not at all. Changes in memory stay on the node that took them.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use settee_database::{Catalog, SharedSettings};
+use settee_settings::{chttpd_auth, cluster, is_own};
+
+use super::{Change, Configuration, Origin, Sections, SettingsError, insert, load};
+use crate::uuids::random_hex;
+
+/// The settings in the store.
+pub(super) struct Shared {
+    catalog: Arc<Catalog>,
+    /// Another node has perhaps changed something since they were read.
+    is_stale: Arc<AtomicBool>,
+    known: Mutex<SharedSettings>,
+}
+
+impl Configuration {
+    /// Shares settings with the other nodes on the store of `catalog` from now on. Answers what is set here and does not count:
+    /// sentences for the log.
+    pub(crate) fn share(&self, catalog: &Arc<Catalog>) -> Result<Vec<String>, SettingsError> {
+        let is_stale = Arc::new(AtomicBool::new(false));
+        let marked = Arc::clone(&is_stale);
+        catalog.on_foreign_change(move || marked.store(true, Ordering::Release));
+        let changing = self.changing();
+        let own = of_all(&self.sections());
+        let first = self.of_the_first(own.clone());
+        let stored =
+            catalog.change_shared_settings(|found| found.is_none().then(|| first.clone()))?.unwrap_or_default();
+        let remarks = remarks(&own, &stored);
+        let shared = Shared { catalog: Arc::clone(catalog), is_stale, known: Mutex::new(stored) };
+        let is_new = self.shared.set(shared).is_ok();
+        assert!(is_new, "settings are shared once");
+        let loaded = self.load()?;
+        self.install(loaded);
+        drop(changing);
+        Ok(remarks)
+    }
+
+    /// What the first node puts into the store: its own settings, with the secrets that all nodes need.
+    fn of_the_first(&self, mut settings: SharedSettings) -> SharedSettings {
+        for secret in [chttpd_auth::SECRET.setting(), cluster::SECRET.setting()] {
+            let name = (secret.section.to_owned(), secret.key.to_owned());
+            settings.entry(name).or_insert_with(|| random_hex(&*self.entropy, 16));
+        }
+        settings
+    }
+
+    /// Adds what is in the store.
+    pub(super) fn overlay(&self, sections: &mut Sections) {
+        let Some(shared) = self.shared.get() else { return };
+        for ((section, key), value) in &*shared.known() {
+            insert(sections, section, key, value.clone(), Origin::Set);
+        }
+    }
+
+    /// Whether a setting is in the store.
+    pub(super) fn is_shared(&self, section: &str, key: &str) -> bool {
+        self.shared.get().is_some() && !is_own(section, key)
+    }
+
+    /// Takes over what other nodes have changed, if anything.
+    pub(super) fn follow(&self) -> Result<(), SettingsError> {
+        let Some(shared) = self.shared.get() else { return Ok(()) };
+        let _changing = self.changing();
+        if !shared.is_stale.swap(false, Ordering::AcqRel) {
+            return Ok(());
+        }
+        match shared.catalog.shared_settings() {
+            Ok(stored) => self.adopt(shared, &stored.unwrap_or_default()),
+            Err(error) => {
+                shared.is_stale.store(true, Ordering::Release);
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets a value for all nodes, or removes it. The caller holds the lock of changes.
+    pub(super) fn change_shared(&self, section: &str, key: &str, value: Option<&str>) -> Result<(), SettingsError> {
+        let shared = self.shared.get().expect("asked for shared settings only");
+        let mut refusal = Ok(());
+        let stored = shared.catalog.change_shared_settings(|found| {
+            let mut changed = found.cloned().unwrap_or_default();
+            let name = (section.to_owned(), key.to_owned());
+            match value {
+                Some(value) => changed.insert(name, value.to_owned()),
+                None => changed.remove(&name),
+            };
+            // Another node may have removed others meanwhile.
+            let is_last = value.is_none() && section == load::ADMINS && !changed.keys().any(|(of, _)| of == section);
+            refusal = if is_last { self.refuse_party() } else { Ok(()) };
+            refusal.is_ok().then_some(changed)
+        })?;
+        refusal?;
+        self.adopt(shared, &stored.unwrap_or_default());
+        Ok(())
+    }
+
+    /// Makes what the store has into what is in force. Only what is different from before is touched: what was changed in memory
+    /// stays.
+    fn adopt(&self, shared: &Shared, stored: &SharedSettings) {
+        let before = std::mem::replace(&mut *shared.known(), stored.clone());
+        let changed = stored.iter().filter(|(name, value)| before.get(*name) != Some(*value));
+        let changed = changed.map(|(name, value)| (name, Some(value)));
+        let removed = before.keys().filter(|name| !stored.contains_key(*name)).map(|name| (name, None));
+        for ((section, key), value) in changed.chain(removed) {
+            match value {
+                Some(value) => insert(&mut self.sections_mut(), section, key, value.clone(), Origin::Set),
+                None => {
+                    self.sections_mut().get_mut(section).map(|values| values.remove(key));
+                }
+            }
+            self.notify(&Change { section, key, value: value.map(String::as_str) });
+        }
+    }
+}
+
+impl Shared {
+    fn known(&self) -> std::sync::MutexGuard<'_, SharedSettings> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is set of that on which nodes agree.
+fn of_all(sections: &Sections) -> SharedSettings {
+    let shared =
+        super::flat(sections).filter(|(section, key, value)| value.origin == Origin::Set && !is_own(section, key));
+    shared.map(|(section, key, value)| ((section.to_owned(), key.to_owned()), value.text.clone())).collect()
+}
+
+/// What was set on this node and does not count. Each node makes up a uuid before it knows the store; passwords are hashed
+/// differently each time.
+fn remarks(own: &SharedSettings, stored: &SharedSettings) -> Vec<String> {
+    let counts = |(name, value): &(&(String, String), &String)| match (name.0.as_str(), name.1.as_str()) {
+        ("couchdb", "uuid") => true,
+        (load::ADMINS, _) => stored.contains_key(*name),
+        _ => stored.get(*name) == Some(*value),
+    };
+    let without = own.iter().filter(|setting| !counts(setting));
+    without
+        .map(|((section, key), _)| {
+            format!("[{section}] {key} is set here and does not count: nodes on this store share it, and the store says something else")
+        })
+        .collect()
+}

@@ -1,0 +1,108 @@
+//! Nodes on one store: what they share is in the store, and what is their own is not.
+
+use settee_database::Catalog;
+use settee_storage::memory::MemoryEngine;
+
+use super::*;
+
+/// A node with this file, on the store.
+fn node(store: &MemoryEngine, seed: u64, local: &str) -> (Directory, Configuration, Vec<String>) {
+    let directory = Directory::with(local);
+    let configuration = directory.open();
+    let catalog = Arc::new(Catalog::open(Arc::new(store.user()), seed).unwrap());
+    let remarks = configuration.share(&catalog).unwrap();
+    (directory, configuration, remarks)
+}
+
+#[test]
+fn the_first_node_says_what_all_agree_on() {
+    let store = MemoryEngine::new();
+    let (_one, first, remarks) = node(
+        &store,
+        1,
+        "secret = s1\n[admins]\nann = pw\n[vendor]\nname = One\n[log]\nlevel = debug\n[mine]\nkey = 1\n",
+    );
+    assert_eq!(remarks, Vec::<String>::new());
+    let (_two, second, remarks) = node(
+        &store,
+        2,
+        "[admins]\nann = other\nbob = pw\n[vendor]\nname = Two\n[log]\nlevel = error\n[cors]\nmax_age = 7\n",
+    );
+    let without = |name: &str| {
+        format!(
+            "{name} is set here and does not count: nodes on this store share it, and the store says something else"
+        )
+    };
+    assert_eq!(remarks, [without("[admins] bob"), without("[cors] max_age"), without("[vendor] name")]);
+    for (path, expected) in [
+        ("vendor/name", Some("One")),
+        ("mine/key", Some("1")),
+        ("chttpd_auth/secret", Some("s1")),
+        ("cors/max_age", None),
+        ("admins/bob", None),
+    ] {
+        assert_eq!(get(&second, path).as_deref(), expected, "{path}");
+        assert_eq!(get(&first, path).as_deref(), expected, "{path}");
+    }
+    assert!(verifies(&get(&second, "admins/ann").unwrap(), "pw"));
+    assert_eq!(get(&first, "admins/ann"), get(&second, "admins/ann"), "one hash");
+    assert_eq!(get(&first, "cluster/secret"), get(&second, "cluster/secret"));
+    assert_eq!(get(&first, "couchdb/uuid"), get(&second, "couchdb/uuid"));
+    assert_eq!([&first, &second].map(|node| get(node, "log/level").unwrap()), ["debug", "error"]);
+    // Read again, it is the same.
+    second.reload().unwrap();
+    assert_eq!(get(&second, "vendor/name").as_deref(), Some("One"));
+    assert_eq!(get(&second, "admins/bob"), None);
+}
+
+#[test]
+fn changes_of_one_node_are_followed_by_the_others() {
+    let store = MemoryEngine::new();
+    let (one, first, _) = node(&store, 1, "[admins]\nann = pw\n");
+    let (_two, second, _) = node(&store, 2, "");
+    let changes: Arc<Mutex<Vec<String>>> = Arc::default();
+    let noted = Arc::clone(&changes);
+    second.on_change(move |change| {
+        noted.lock().unwrap().push(format!("{}/{} {:?}", change.section, change.key, change.value));
+    });
+    let file = one.read("local.ini");
+    assert_eq!(first.set("vendor", "name", "X", Persist::Disk).unwrap(), None);
+    assert_eq!(one.read("local.ini"), file, "the file is not where it is kept");
+    assert_eq!(get(&second, "vendor/name").as_deref(), None);
+    second.follow().unwrap();
+    assert_eq!(get(&second, "vendor/name").as_deref(), Some("X"));
+    let version = second.version();
+    second.follow().unwrap();
+    assert_eq!(second.version(), version, "nothing is read that did not change");
+    // What is in memory only stays on its node, also when others change something else.
+    second.set("cors", "max_age", "5", Persist::Memory).unwrap();
+    first.set("admins", "bob", "pw", Persist::Disk).unwrap();
+    first.set("log", "level", "debug", Persist::Disk).unwrap();
+    assert_eq!(first.delete("vendor", "name", Persist::Disk).unwrap().as_deref(), Some("X"));
+    second.follow().unwrap();
+    assert_eq!(get(&second, "cors/max_age").as_deref(), Some("5"));
+    assert_eq!(get(&first, "cors/max_age"), None);
+    assert!(verifies(&get(&second, "admins/bob").unwrap(), "pw"));
+    assert_ne!(get(&second, "log/level").as_deref(), Some("debug"));
+    assert!(one.read("local.ini").contains("level = debug"));
+    assert_eq!(get(&second, "vendor/name"), None);
+    let names: Vec<String> =
+        changes.lock().unwrap().iter().map(|change| change.split(',').next().unwrap().to_owned()).collect();
+    assert_eq!(names[0], r#"vendor/name Some("X")"#);
+    assert!(names.iter().any(|change| change.starts_with("admins/bob Some")), "{names:?}");
+    assert_eq!(names.last().unwrap(), "vendor/name None");
+}
+
+#[test]
+fn two_nodes_do_not_remove_the_last_administrator() {
+    let store = MemoryEngine::new();
+    let wide = "[admins]\nann = pw\nbob = pw\n[chttpd]\nbind_address = 0.0.0.0\n";
+    let (_one, first, _) = node(&store, 1, wide);
+    let (_two, second, _) = node(&store, 2, wide);
+    first.delete("admins", "ann", Persist::Disk).unwrap();
+    // The second one has not heard of it yet.
+    let refused = reason(second.delete("admins", "bob", Persist::Disk));
+    assert_eq!(refused, "The last admin cannot be removed while the server listens on 0.0.0.0");
+    second.follow().unwrap();
+    assert_eq!(second.section("admins").len(), 1);
+}
