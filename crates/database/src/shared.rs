@@ -80,6 +80,7 @@ fn decode(bytes: &[u8]) -> Result<SharedSettings> {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};

@@ -23,6 +23,7 @@ mod jsonp;
 mod limits;
 mod metrics;
 mod node;
+mod nodes;
 mod observe;
 mod operation;
 mod origin;

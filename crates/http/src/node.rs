@@ -25,6 +25,7 @@ use crate::budget::{Account, Budget};
 use crate::catch_up::CatchUp;
 use crate::metrics::table::Figures;
 use crate::metrics::{Count, Metrics, SlowRequest};
+use crate::nodes::Nodes;
 use crate::operation::Operation;
 use crate::policy::Policy;
 use crate::rate::Rates;
@@ -128,6 +129,7 @@ pub struct Node {
     pub(crate) started_ms: u64,
     requests: AtomicU64,
     pub(crate) catch_up: CatchUp,
+    pub(crate) nodes: Nodes,
 }
 
 impl Node {
@@ -171,6 +173,7 @@ impl Node {
             clock_ms: Arc::clone(&clock_ms),
             policy: Derived::default(),
             secrets: Secrets::default(),
+            has_nodes: !catalog.engine().members().is_sole(),
         };
         let access = Access::new(Arc::clone(&catalog), Arc::clone(&settings), Arc::clone(&users));
         let replicator = Arc::new(OnceLock::new());
@@ -189,6 +192,13 @@ impl Node {
             entropy: Arc::clone(&entropy),
         }));
         let catch_up = CatchUp::new(catalog.engine(), &settings);
+        let nodes = Nodes {
+            engine: Arc::clone(catalog.engine()),
+            own: identity.node.clone(),
+            settings: Arc::clone(&settings),
+            clock_ms: Arc::clone(&clock_ms),
+            network: OnceLock::new(),
+        };
         Arc::new(Self {
             catalog,
             views,
@@ -218,6 +228,7 @@ impl Node {
             started_ms,
             requests,
             catch_up,
+            nodes,
         })
     }
 
@@ -225,6 +236,12 @@ impl Node {
     #[must_use]
     pub fn engine(&self) -> &Arc<dyn settee_database::Engine> {
         self.catalog.engine()
+    }
+
+    /// What this server is called among those that serve the same store.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.identity.node
     }
 
     /// How much memory all bodies and answers in flight may take together.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use hyper::{HeaderMap, Method, Uri};
 use settee_auth::UserContext;
+use settee_database::members::Node as Member;
 use settee_database::{Database, Layout};
 use settee_model::partition::validate_partition;
 use settee_service::Permission;
@@ -307,7 +308,12 @@ impl Router {
         let (node, router, captures) = (Arc::clone(node), Arc::clone(self), place.captures);
         let redactor = redactor::redactor(&head, &captures, &user, node.policy().plus)?;
         let account = Arc::clone(&head.account);
-        let answer = handler(Request { node, router, head, headers, query, user, captures, body, takes }).await;
+        let other = node.nodes.named(captures.get("node"), &user);
+        let request = Request { node: Arc::clone(&node), router, head, headers, query, user, captures, body, takes };
+        let answer = match other {
+            Some(other) => pass_on(&other, request).await,
+            None => handler(request).await,
+        };
         match redactor {
             None => answer,
             Some(redactor) => redactor.cover(answer?, &account).await,
@@ -346,6 +352,13 @@ impl Router {
         let (permission, ..) = resource.method(method)?;
         Ok((resource, permission, place.captures))
     }
+}
+
+/// Has another node answer a request.
+async fn pass_on(other: &Member, mut request: Request) -> Answer {
+    let body = request.read_body().await?;
+    let asked = (&request.head.method, &request.head.uri);
+    request.node.nodes.pass_on(other, asked, &request.headers, body).await
 }
 
 /// The database that a path names, if it names one, has to be there.

@@ -3,6 +3,7 @@
 
 mod access;
 mod changes;
+mod cluster;
 mod differential;
 mod documents;
 mod engine_calls;

@@ -93,7 +93,8 @@ fn run(data: &Path, password: &str, shutdown: &Shutdown, ready: impl FnOnce(Sock
     let engine = backends::open(data, Descriptors::claim()?.engine)?;
     let operation = operation(&configuration, &log, &Restart::new(shutdown)?, None);
     let platform = node::platform(&configuration)?;
-    let (node, _) = node::make(data, engine, configuration, authenticator, operation, platform)?;
+    let catalog = node::catalog(engine)?;
+    let (node, _) = node::make(data, catalog, configuration, authenticator, operation, platform)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.context("no threads")?;
     let listener = runtime.block_on(TcpListener::bind(plain)).context("no free port")?;

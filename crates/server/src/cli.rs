@@ -150,9 +150,12 @@ pub(crate) struct ServeArgs {
     /// Where the data lie, if not in the data directory: postgres://user@host/database, unless it is said by
     /// SETTEE_STORAGE or by `url` in the section `storage`
     ///
-    /// `settee storage init` makes the tables where a server may not. Several servers may use one database.
+    /// `settee storage init` makes the tables where a server may not. Several servers may use one: docs/operation/cluster.md.
     #[arg(long, value_name = "URL")]
     pub(crate) storage: Option<String>,
+    /// What this server is called among those that use the same store [default: [cluster] node, settee@HOST]
+    #[arg(long, value_name = "NAME@HOST")]
+    pub(crate) node_name: Option<String>,
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
 }

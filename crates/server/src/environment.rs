@@ -83,6 +83,11 @@ fn setting(name: &str, value: String) -> Option<(String, String, String)> {
     })
 }
 
+/// The name of this machine; empty if it has none.
+pub(crate) fn hostname() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
+}
+
 /// Where the data is if nobody says: SETTEE_DATA, or `./data`.
 pub(crate) fn data_directory() -> PathBuf {
     text("SETTEE_DATA").unwrap_or_else(|| "./data".to_owned()).into()

@@ -19,8 +19,8 @@ pub(crate) struct Opened {
     pub(crate) listeners: Vec<Listener>,
     /// How to reach them, for people.
     pub(crate) addresses: Vec<String>,
-    /// The port of plain HTTP.
-    pub(crate) port: u16,
+    /// Where plain HTTP is served.
+    pub(crate) plain: SocketAddr,
     /// To be watched while the server runs.
     pub(crate) certificates: Option<Certificates>,
     /// Kept while the server runs.
@@ -30,9 +30,9 @@ pub(crate) struct Opened {
 /// Opens everything that the configuration asks for. `plain` is where plain HTTP is served; TLS is served on the same address.
 pub(crate) async fn open(configuration: &Arc<Configuration>, plain: SocketAddr) -> anyhow::Result<Opened> {
     let listener = bind(plain, "--port").await?;
-    let port = local(&listener)?.port();
-    let mut opened = Opened { listeners: Vec::new(), addresses: Vec::new(), port, certificates: None, socket: None };
-    opened.addresses.push(format!("http://{}/", local(&listener)?));
+    let plain = local(&listener)?;
+    let mut opened = Opened { listeners: Vec::new(), addresses: Vec::new(), plain, certificates: None, socket: None };
+    opened.addresses.push(format!("http://{plain}/"));
     opened.listeners.push(Listener::Tcp(listener));
     if ssl::ENABLE.of(configuration.as_ref()) {
         let certificates = Certificates::open(Arc::clone(configuration))?;

@@ -9,6 +9,7 @@ mod backends;
 mod backup;
 mod bulk_get;
 mod cli;
+mod cluster;
 mod commands;
 mod config;
 mod control;

@@ -20,30 +20,32 @@ use crate::config::Configuration;
 use crate::indexing::Indexing;
 use crate::maintenance::Maintenance;
 use crate::uuids::{Algorithm, Entropy, Uuids};
-use crate::{environment, keys, languages, memory};
+use crate::{cluster, environment, keys, languages, memory};
 
 /// The version of CouchDB whose interface is served.
 const COUCHDB_VERSION: &str = "3.5.2";
 
-/// The name of a single node, as CouchDB has it.
-const NODE_NAME: &str = "nonode@nohost";
+/// The databases of `engine`.
+pub(crate) fn catalog(engine: Arc<dyn Engine>) -> anyhow::Result<Arc<Catalog>> {
+    Ok(Arc::new(Catalog::open(engine, environment::random_u64()).context("the databases cannot be read")?))
+}
 
-/// A node on the data of `engine`, and the work that goes on in its background, which is not begun.
+/// A node on the databases of `catalog`, and the work that goes on in its background, which is not begun.
 pub(crate) fn make(
     data: &Path,
-    engine: Arc<dyn Engine>,
+    catalog: Arc<Catalog>,
     configuration: Arc<Configuration>,
     authenticator: Authenticator,
     operation: Operation,
     platform: Platform,
 ) -> anyhow::Result<(Arc<Node>, Maintenance)> {
-    let catalog = Arc::new(Catalog::open(engine, environment::random_u64()).context("the databases cannot be read")?);
     limit_open_databases(&configuration, &catalog);
     let tasks = Tasks::new(|| environment::now_us() / 1_000_000);
     let languages = languages::find(&configuration, data)?;
     let views = Arc::new(views(&catalog, &languages, &tasks, &configuration, &data.join("spill"))?);
     follow_reduce_limit(&configuration, &views);
     let uuid = couchdb::UUID.of(configuration.as_ref());
+    let name = cluster::name(&configuration, catalog.engine().members().is_sole())?;
     let uuids = uuids(&configuration);
     let searches = Arc::new(searches(&views, &tasks, &configuration));
     let indexing = Indexing::new(Arc::clone(&views), Arc::clone(&searches), Arc::clone(&configuration));
@@ -67,7 +69,7 @@ pub(crate) fn make(
         identity: Identity {
             couchdb_version: COUCHDB_VERSION.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            node: NODE_NAME.to_owned(),
+            node: name,
             uuid,
         },
         clock_ms: Box::new(environment::now_ms),

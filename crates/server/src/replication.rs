@@ -10,6 +10,7 @@ use settee_replication::net::{Network, Options, ReachesPrivate, TlsOptions, Trus
 use settee_settings::{Key, key::Text, replicator};
 
 use crate::config::Configuration;
+use crate::environment;
 
 /// Starts replicating. Changed options of TLS and sockets count for connections from then on.
 pub(crate) async fn start(
@@ -33,8 +34,7 @@ pub(crate) async fn start(
             tracing::warn!("the options of replication stay as they are: {error:#}");
         }
     });
-    let hostname = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let dependencies = ReplicationDependencies { network, hostname: hostname.trim().to_owned(), port };
+    let dependencies = ReplicationDependencies { network, hostname: environment::hostname(), port };
     let started = Replication::start(node, dependencies, shutdown).await;
     started.map_err(|error| anyhow::anyhow!("replication cannot begin: {}", error.reason))
 }

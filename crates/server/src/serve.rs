@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use settee_auth::Authenticator;
+use settee_database::Catalog;
 use settee_http::{Node, Shutdown};
 use settee_settings::{Applies, chttpd};
 use settee_storage::{Engine, durable};
@@ -14,6 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::backup::schedule::{self, Backups};
 use crate::cli::ServeArgs;
+use crate::cluster::Membership;
 use crate::config::{Configuration, Given, Options};
 use crate::control::{self, Control};
 use crate::descriptors::Descriptors;
@@ -73,8 +75,6 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
     });
     configuration.log_warnings();
     let address = address(&configuration)?;
-    let authenticator = node::authenticator(&configuration, address);
-    refuse_open_server(&authenticator, address)?;
     let descriptors = Descriptors::claim()?;
     if let Err(error) = control::remove_checkpoints(&data) {
         tracing::warn!(error = format!("{error:#}"), "checkpoints of an earlier process stay");
@@ -82,11 +82,14 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
     let (engine, place) = open_storage(&configuration, &data, descriptors)?;
     // It may count on being looked after from now on.
     let _ = engine.tend();
+    let catalog = catalog(&engine, &configuration)?;
+    let authenticator = node::authenticator(&configuration, address);
+    refuse_open_server(&authenticator, address)?;
     let exporter = Exporter::start(&configuration)?.map(Arc::new);
     let operation = operation(&configuration, &log, restart, exporter.clone());
     let platform = node::platform(&configuration)?;
     let (node, maintenance) =
-        node::make(&data, Arc::clone(&engine), Arc::clone(&configuration), authenticator, operation, platform)?;
+        node::make(&data, catalog, Arc::clone(&configuration), authenticator, operation, platform)?;
     let backups = Backups::begin(&configuration, &data, &engine).context("[backup] cannot be followed")?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.enable_all().thread_keep_alive(THREAD_IDLE_TIME).build().context("no threads")?;
@@ -130,6 +133,17 @@ fn open_storage(
     Ok((engine, format!("PostgreSQL: {}; the configuration in {}", options.place(), data.display())))
 }
 
+/// The databases of `engine`. The settings that several servers on one store agree on are there as well.
+fn catalog(engine: &Arc<dyn Engine>, configuration: &Configuration) -> anyhow::Result<Arc<Catalog>> {
+    let catalog = node::catalog(Arc::clone(engine))?;
+    if !engine.members().is_sole() {
+        for remark in configuration.share(&catalog)? {
+            tracing::warn!("{remark}");
+        }
+    }
+    Ok(catalog)
+}
+
 fn configuration(args: &ServeArgs, data: &Path) -> anyhow::Result<Configuration> {
     // Later ones win.
     let mut overrides = environment::settings();
@@ -139,6 +153,7 @@ fn configuration(args: &ServeArgs, data: &Path) -> anyhow::Result<Configuration>
         ("--port", "chttpd", "port", args.port.map(|port| port.to_string())),
         ("--socket", "chttpd", "unix_socket", args.socket.as_ref().map(|socket| socket.display().to_string())),
         ("--storage", "storage", "url", args.storage.clone()),
+        ("--node-name", "cluster", "node", args.node_name.clone()),
     ] {
         let (section, key, place) = (section.to_owned(), key.to_owned(), option.to_owned());
         overrides.extend(value.map(|value| Given { section, key, value, place }));
@@ -244,6 +259,8 @@ async fn listen(
     if let Some(refusal) = refusal {
         remarks.push(format!("Writes are refused until there is room: {refusal}"));
     }
+    let membership = Membership::begin(node.engine(), node.name(), configuration, opened.plain).await?;
+    remarks.extend(membership.remark());
     let administrators: Vec<String> = configuration.section("admins").into_iter().map(|(name, _)| name).collect();
     // From here on they end the server in good order, as it is about to say.
     let end_by = |kind| signal(kind).context("signals cannot be received");
@@ -251,7 +268,7 @@ async fn listen(
     greet(&opened.addresses, place, &administrators, &remarks);
     let background = maintenance.start();
     let watching = opened.certificates.map(|certificates| tokio::spawn(certificates.watch()));
-    let replication = replication::start(&node, configuration, opened.port, &shutdown).await?;
+    let replication = replication::start(&node, configuration, opened.plain.port(), &shutdown).await?;
     let (stop, restarted) = (shutdown.clone(), shutdown.clone());
     let replication = tokio::spawn(async move {
         tokio::select! {
@@ -267,6 +284,7 @@ async fn listen(
         if tokio::time::timeout(REPLICATION_STOP, replication.stop()).await.is_err() {
             tracing::warn!("replications did not end in time; they go on where their last checkpoints are");
         }
+        membership.end().await;
     });
     settee_http::serve(node, opened.listeners, connections, shutdown).await;
     // It has its time from the same moment on.

@@ -78,6 +78,8 @@ pub struct Users {
     policy: Derived<UserPolicy>,
     known: Mutex<Known>,
     changes: Arc<AtomicU64>,
+    /// The shard of the database that is listened to; no shard has the number `u64::MAX`.
+    shard: Arc<AtomicU64>,
     pub(crate) upgrading: Mutex<Vec<String>>,
 }
 
@@ -124,11 +126,20 @@ impl Users {
     /// Of its dependencies.
     #[must_use]
     pub fn new(dependencies: UsersDependencies) -> Self {
+        let (changes, shard) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(u64::MAX)));
+        let (changed, watched) = (Arc::clone(&changes), Arc::clone(&shard));
+        // Of other processes' commits the engine tells before anybody may count on them; the database does so by and by.
+        dependencies.catalog.engine().subscribe(Box::new(move |committed, _| {
+            if committed.0 == watched.load(Ordering::Acquire) {
+                changed.fetch_add(1, Ordering::AcqRel);
+            }
+        }));
         Self {
             dependencies,
             policy: Derived::default(),
             known: Mutex::default(),
-            changes: Arc::default(),
+            changes,
+            shard,
             upgrading: Mutex::default(),
         }
     }
@@ -255,6 +266,7 @@ impl Users {
             let subscription = database.subscribe(move |_| {
                 changes.fetch_add(1, Ordering::AcqRel);
             });
+            self.shard.store(database.shard().0, Ordering::Release);
             known.accounts.clear();
             known.watched = Some((database.instance(), subscription));
         }

@@ -5,6 +5,7 @@ mod cookie;
 pub(crate) mod fetch;
 pub(crate) mod jwt;
 pub(crate) mod login;
+mod node;
 mod proxy;
 mod secrets;
 #[cfg(test)]
@@ -21,6 +22,7 @@ use settee_service::{Hashers, Users, Writer};
 use settee_settings::{Derived, Settings};
 
 pub(crate) use cookie::{clear, issue};
+pub(crate) use node::{NODE_ROLE, TOKEN};
 pub(crate) use secrets::Secrets;
 
 use crate::auth_policy::{Anonymous, AuthPolicy, Handler};
@@ -44,6 +46,8 @@ pub(crate) struct Authentication {
     pub(crate) clock_ms: Arc<dyn Fn() -> u64 + Send + Sync>,
     pub(crate) policy: Derived<AuthPolicy>,
     pub(crate) secrets: Secrets,
+    /// Whether other nodes may ask.
+    pub(crate) has_nodes: bool,
 }
 
 impl Authentication {
@@ -69,6 +73,9 @@ pub(crate) async fn authenticate(
     head: &RequestHead,
     headers: &HeaderMap,
 ) -> Result<Authenticated, Error> {
+    if let Some(user) = node::user(parts, head, headers)? {
+        return Ok(Authenticated { user, handler: None, renewed: None });
+    }
     let policy = parts.policy();
     for handler in &policy.handlers {
         let found = match handler {

@@ -1,8 +1,8 @@
-//! What clients ask of clusters, answered for a cluster of one node that holds everything.
+//! What clients ask of clusters. All nodes of one have the same store, so each holds everything.
 
 use hyper::StatusCode;
 use settee_database::Layout;
-use settee_model::json::write_string;
+use settee_model::json::{write_array, write_string};
 
 use crate::bridge;
 use crate::request::Request;
@@ -10,9 +10,14 @@ use crate::respond::{self, Answer};
 
 /// `GET /_membership`
 pub(super) async fn membership(request: Request) -> Answer {
-    let node = node_name(&request);
-    let out = format!(r#"{{"all_nodes":[{node}],"cluster_nodes":[{node}]}}"#);
-    Ok(respond::json(StatusCode::OK, out.into_bytes()))
+    let mut nodes = Vec::new();
+    write_array(&mut nodes, &request.node.nodes.names(), |out, name| write_string(out, name));
+    let mut out = br#"{"all_nodes":"#.to_vec();
+    out.extend_from_slice(&nodes);
+    out.extend_from_slice(br#","cluster_nodes":"#);
+    out.extend_from_slice(&nodes);
+    out.push(b'}');
+    Ok(respond::json(StatusCode::OK, out))
 }
 
 /// `GET /{db}/_shards`

@@ -50,6 +50,10 @@ pub(super) async fn up(request: Request) -> Answer {
     let engine = request.node.engine();
     engine.check()?;
     let mut out = br#"{"status":"ok","seeds":{}"#.to_vec();
+    if request.node.nodes.is_cluster() {
+        // Anybody may ask, so names are not told.
+        out.extend_from_slice(format!(r#","nodes":{}"#, request.node.nodes.names().len()).as_bytes());
+    }
     // What is not damaged is served, so this is no reason to take the server away.
     if let Some(damage) = engine.damage() {
         out.extend_from_slice(br#","damage":"#);
@@ -95,8 +99,9 @@ fn is_integer(text: &str) -> bool {
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// `GET /_active_tasks`
+/// `GET /_active_tasks`: those of all nodes.
 pub(super) async fn active_tasks(request: Request) -> Answer {
+    let elsewhere = request.node.nodes.ask_all("/_active_tasks", &request.user).await;
     let mut out = b"[".to_vec();
     for (index, task) in request.node.tasks.list().iter().enumerate() {
         if index > 0 {
@@ -109,6 +114,12 @@ pub(super) async fn active_tasks(request: Request) -> Answer {
             out.push(b',');
         }
         out.extend_from_slice(&task.json);
+    }
+    for tasks in elsewhere.iter().filter_map(|answer| answer.trim_ascii().strip_prefix(b"[")?.strip_suffix(b"]")) {
+        if out.len() > 1 && !tasks.is_empty() {
+            out.push(b',');
+        }
+        out.extend_from_slice(tasks);
     }
     out.push(b']');
     Ok(respond::json(StatusCode::OK, out))

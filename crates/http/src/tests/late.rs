@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use settee_storage::members::{Claim, Members, Node, NodeId};
+use settee_storage::members::Members;
 use settee_storage::memory::MemoryEngine;
 use settee_storage::{
     Batch, CommitListener, CommitToken, Durability, Engine, Outcome, Result, Shard, Snapshot, StorageError, Version,
@@ -19,17 +19,12 @@ pub(crate) struct LateEngine {
     listeners: Mutex<Vec<CommitListener>>,
     trips: AtomicU64,
     is_cut: AtomicBool,
-    team: Team,
 }
-
-/// The members of the store, none of whom is alone.
-struct Team(MemoryEngine);
 
 impl LateEngine {
     /// Another user of `store`.
     pub(crate) fn on(store: &MemoryEngine) -> Arc<Self> {
         let store = store.user();
-        let team = Team(store.user());
         let news: Arc<Mutex<Vec<_>>> = Arc::default();
         let heard = Arc::clone(&news);
         store.subscribe(Box::new(move |shard, version| heard.lock().push((shard, version))));
@@ -39,7 +34,6 @@ impl LateEngine {
             listeners: Mutex::default(),
             trips: AtomicU64::new(0),
             is_cut: AtomicBool::new(false),
-            team,
         })
     }
 
@@ -103,7 +97,7 @@ impl Engine for LateEngine {
     }
 
     fn members(&self) -> &dyn Members {
-        &self.team
+        self.store.members()
     }
 
     fn sync(&self) -> Result<()> {
@@ -116,35 +110,5 @@ impl Engine for LateEngine {
 
     fn statistics(&self) -> Vec<(&'static str, u64)> {
         self.store.statistics()
-    }
-}
-
-impl Members for Team {
-    fn this(&self) -> NodeId {
-        self.0.members().this()
-    }
-
-    fn announce(&self, name: &str, address: &str) -> Result<()> {
-        self.0.members().announce(name, address)
-    }
-
-    fn leave(&self) -> Result<()> {
-        self.0.members().leave()
-    }
-
-    fn live(&self) -> Vec<Node> {
-        self.0.members().live()
-    }
-
-    fn claim(&self, key: &str) -> Result<Option<Claim>> {
-        self.0.members().claim(key)
-    }
-
-    fn holds(&self, claim: &Claim) -> bool {
-        self.0.members().holds(claim)
-    }
-
-    fn release(&self, claim: &Claim) -> Result<()> {
-        self.0.members().release(claim)
     }
 }

@@ -177,12 +177,21 @@ impl World {
         Self::made_of(engine, Platform::default().read_keys)
     }
 
+    /// A server on `engine` that is called so.
+    pub(crate) fn called(name: &str, engine: Arc<dyn Engine>) -> Self {
+        Self::made(engine, Platform::default().read_keys, name)
+    }
+
     /// A server that reads the keys of identity providers so.
     pub(crate) fn with_keys(read_keys: KeyReader) -> Self {
         Self::made_of(Arc::new(MemoryEngine::new()), read_keys)
     }
 
     fn made_of(engine: Arc<dyn Engine>, read_keys: KeyReader) -> Self {
+        Self::made(engine, read_keys, "node")
+    }
+
+    fn made(engine: Arc<dyn Engine>, read_keys: KeyReader, name: &str) -> Self {
         let (settings, now_ms) = (Arc::new(Values::default()), Arc::new(AtomicU64::new(1_700_000_000_000)));
         settings.set("chttpd_auth", "iterations", "2", Persist::No).unwrap();
         let clock = Arc::clone(&now_ms);
@@ -190,11 +199,13 @@ impl World {
             let shows = path.first() == Some(&"shows");
             Ok(if shows { br#"["resp",{"body":"shown"}]"#.to_vec() } else { b"1".to_vec() })
         }));
+        let of_engine = parts(engine, vec![Arc::new(language), Arc::new(MangoLanguage)]);
         let parts = NodeDependencies {
+            identity: crate::Identity { node: name.to_owned(), ..of_engine.identity },
             settings: Arc::clone(&settings) as Arc<dyn Settings>,
             clock_ms: Box::new(move || clock.load(Ordering::Relaxed)),
             platform: Platform { read_keys, ..Platform::default() },
-            ..parts(engine, vec![Arc::new(language), Arc::new(MangoLanguage)])
+            ..of_engine
         };
         let authenticator = parts.authenticator.clone();
         let node = Node::new(parts);
@@ -226,6 +237,14 @@ impl World {
     pub(crate) fn make_database(&self, name: &str) {
         let options = DatabaseOptions { created_ms: 0, instance: 7, layout: Layout::Whole, q: 1 };
         self.node.catalog.create(name, options).unwrap();
+    }
+
+    /// Answers a request that came over a network.
+    pub(crate) async fn exchange(&self, request: http::Request<Vec<u8>>) -> Told {
+        let (parts, body) = request.into_parts();
+        let target = parts.uri.path_and_query().unwrap().as_str();
+        let line = format!("{} {target}", parts.method);
+        self.ask(Ask { headers: parts.headers, body, ..Ask::new(&line) }).await
     }
 
     /// Answers a request as the server does between its sockets.

@@ -7,6 +7,7 @@ mod attachments;
 mod attacks;
 mod backup;
 mod client;
+mod cluster;
 mod crash;
 mod damage;
 #[cfg(target_os = "linux")]

@@ -48,7 +48,7 @@ fn data_outlive_the_server_and_its_directory() {
     assert!(body(&rows).starts_with("{\"total_rows\":50,\"offset\":48,"), "{}", body(&rows));
     // A second server beside it.
     let third = Directory::new();
-    let beside = Server::start_as(&third, &mut on(&third, &url));
+    let beside = Server::start_as(&third, on(&third, &url).args(["--node-name", "beside@here"]));
     save(client, "/db/more", "{}");
     assert_eq!(beside.client().get("/db/more").status, 200);
     assert!(beside.terminate().0.success());

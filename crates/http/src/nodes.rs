@@ -1,0 +1,209 @@
+//! [`Nodes`]: the other servers on the same store, as they are asked for what only they know. A node that does not answer in time is
+//! left out, or told of; nobody waits longer for it. A server on a store of its own has none.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Limited};
+use hyper::header::{self, HeaderName, HeaderValue};
+use hyper::{HeaderMap, Method, StatusCode, Uri};
+use settee_auth::{ADMIN_ROLE, UserContext, node_token};
+use settee_database::Engine;
+use settee_database::members::Node as Member;
+use settee_replication::{Auth, Connect, Endpoint, Remote, Roles, Tuning, User, full_body};
+use settee_settings::{Settings, cluster};
+use tokio::task::JoinSet;
+
+use crate::Error;
+use crate::authentication::{NODE_ROLE, TOKEN};
+use crate::respond::{self, Answer};
+
+/// The time that another node has for an answer.
+const ANSWER_TIME: Duration = Duration::from_secs(2);
+
+/// The most bytes of an answer of another node.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+
+/// The headers that go on to another node, and come back.
+const PASSED_ON: [HeaderName; 4] = [
+    header::ACCEPT,
+    header::CONTENT_TYPE,
+    HeaderName::from_static("x-couch-persist"),
+    HeaderName::from_static("x-settee-applies"),
+];
+
+/// The servers on one store.
+pub(crate) struct Nodes {
+    pub(crate) engine: Arc<dyn Engine>,
+    /// What this one is called.
+    pub(crate) own: String,
+    pub(crate) settings: Arc<dyn Settings>,
+    pub(crate) clock_ms: Arc<dyn Fn() -> u64 + Send + Sync>,
+    /// The way to others, there when replication has begun.
+    pub(crate) network: OnceLock<Arc<dyn Connect>>,
+}
+
+/// What one node asks another.
+struct Question {
+    method: Method,
+    target: String,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+impl Nodes {
+    /// Whether there can be others.
+    pub(crate) fn is_cluster(&self) -> bool {
+        !self.engine.members().is_sole()
+    }
+
+    /// The names of all nodes that live, sorted.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.others().into_iter().map(|node| node.name).collect();
+        names.push(self.own.clone());
+        names.sort();
+        names
+    }
+
+    fn others(&self) -> Vec<Member> {
+        let mut live = self.engine.members().live();
+        live.retain(|node| node.name != self.own);
+        live
+    }
+
+    /// The node that a request is to be passed on to: the path names another one, and no node has passed it on already.
+    pub(crate) fn named(&self, name: &str, user: &UserContext) -> Option<Member> {
+        if name.is_empty() || name == self.own || is_node(user) {
+            return None;
+        }
+        self.others().into_iter().find(|node| node.name == name)
+    }
+
+    /// Has another node answer a request.
+    pub(crate) async fn pass_on(
+        &self,
+        node: &Member,
+        (method, uri): (&Method, &Uri),
+        headers: &HeaderMap,
+        body: Bytes,
+    ) -> Answer {
+        let target = uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
+        let passed = PASSED_ON.into_iter().filter_map(|name| Some((name.clone(), headers.get(&name)?.clone())));
+        let question = Question { method: method.clone(), target, headers: passed.collect(), body };
+        let (status, headers, body) = self.ask(node, question).await.map_err(|why| {
+            let reason = format!("node {} does not answer: {why}", node.name);
+            Error::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason)
+        })?;
+        let mut response = respond::whole(status, "application/json", body);
+        for name in PASSED_ON {
+            if let Some(value) = headers.get(&name) {
+                response.headers_mut().insert(name, value.clone());
+            }
+        }
+        Ok(response)
+    }
+
+    /// What all other nodes answer to a GET of `target`, those that answer in time and with success. Who asks for another node is
+    /// told of one only.
+    pub(crate) async fn ask_all(&self, target: &str, user: &UserContext) -> Vec<Bytes> {
+        if is_node(user) {
+            return Vec::new();
+        }
+        let mut asking = JoinSet::new();
+        for node in self.others() {
+            let question = Question {
+                method: Method::GET,
+                target: target.to_owned(),
+                headers: HeaderMap::new(),
+                body: Bytes::new(),
+            };
+            let asked = self.ask(&node, question);
+            asking.spawn(async move {
+                match asked.await {
+                    Ok((StatusCode::OK, _, body)) => Some(body),
+                    Ok(_) => None,
+                    Err(why) => {
+                        tracing::warn!(node = node.name, why, "a node does not answer");
+                        None
+                    }
+                }
+            });
+        }
+        asking.join_all().await.into_iter().flatten().collect()
+    }
+
+    /// Asks another node.
+    fn ask(
+        &self,
+        node: &Member,
+        question: Question,
+    ) -> impl Future<Output = Result<(StatusCode, HeaderMap, Bytes), String>> + Send + use<> {
+        let request = self.request(node, question);
+        let exchange = async move {
+            let (transport, request) = request?;
+            let response = transport.call(request).await.map_err(|error| error.to_string())?;
+            let (parts, body) = response.into_parts();
+            let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await.map_err(|error| error.to_string())?;
+            Ok((parts.status, parts.headers, body.to_bytes()))
+        };
+        async move {
+            let in_time = tokio::time::timeout(ANSWER_TIME, exchange).await;
+            in_time.unwrap_or_else(|_| Err("not in time".to_owned()))
+        }
+    }
+
+    fn request(
+        &self,
+        node: &Member,
+        question: Question,
+    ) -> Result<(Arc<dyn settee_replication::Transport>, http::Request<settee_replication::Body>), String> {
+        let Question { method, target, headers, body } = question;
+        let network = self.network.get().ok_or("this node has not begun yet")?;
+        let secret = cluster::SECRET.text(self.settings.as_ref()).ok_or("there is no secret")?;
+        let remote = remote(&node.address)?;
+        let uri = format!("{}{target}", remote.url.trim_end_matches('/'));
+        let tuning = Tuning {
+            connection_timeout_ms: u64::try_from(ANSWER_TIME.as_millis()).unwrap_or(u64::MAX),
+            ..Tuning::default()
+        };
+        let transport = network.connect(&Endpoint::Remote(remote), &tuning).map_err(|error| error.to_string())?;
+        let token = node_token(secret.as_bytes(), method.as_str(), &target, (self.clock_ms)() / 1000);
+        let token = HeaderValue::try_from(token).map_err(|error| error.to_string())?;
+        let mut request = http::Request::builder()
+            .method(method)
+            .uri(uri)
+            .body(full_body(body))
+            .map_err(|error| error.to_string())?;
+        *request.headers_mut() = headers;
+        request.headers_mut().insert(TOKEN, token);
+        Ok((transport, request))
+    }
+}
+
+/// Whether a node asks.
+pub(crate) fn is_node(user: &UserContext) -> bool {
+    user.roles.iter().any(|role| role == NODE_ROLE)
+}
+
+/// The root of another node. It may be on a network that is not public.
+fn remote(address: &str) -> Result<Remote, String> {
+    let unusable = || format!("its address is none: {address:?}");
+    let uri: Uri = address.parse().map_err(|_| unusable())?;
+    let (scheme, usual) = match uri.scheme_str() {
+        Some("http") => ("http", 80),
+        Some("https") => ("https", 443),
+        _ => return Err(unusable()),
+    };
+    Ok(Remote {
+        scheme,
+        host: uri.host().ok_or_else(unusable)?.to_owned(),
+        port: uri.port_u16().unwrap_or(usual),
+        path: "/".to_owned(),
+        url: format!("{}/", address.trim_end_matches('/')),
+        headers: Vec::new(),
+        auth: Auth::None,
+        proxy: None,
+        user: User { name: None, roles: Roles::Given(vec![ADMIN_ROLE.to_owned()]) },
+    })
+}

@@ -1,0 +1,269 @@
+//! Several servers on one store that know of each other: [`Team`] joins them by a network in memory.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use http_body_util::BodyExt;
+use parking_lot::Mutex;
+use settee_database::tasks::TaskKind;
+use settee_replication::{Body, BoxFuture, Connect, Endpoint, Transport, TransportError, Tuning, full_body};
+use settee_storage::memory::MemoryEngine;
+
+use super::late::LateEngine;
+use super::live::TIMEOUT;
+use super::node::{Ask, Told, World};
+use crate::{Replication, ReplicationDependencies, Shutdown};
+
+/// The servers, by the hosts of their addresses.
+#[derive(Clone, Default)]
+struct Wire(Arc<Mutex<HashMap<String, Arc<World>>>>);
+
+/// The way to one of them. Nobody answers where there is none.
+struct Line(Option<Arc<World>>);
+
+impl Connect for Wire {
+    fn connect(&self, endpoint: &Endpoint, _: &Tuning) -> Result<Arc<dyn Transport>, TransportError> {
+        let Endpoint::Remote(remote) = endpoint else { unreachable!("nodes are asked over the network") };
+        Ok(Arc::new(Line(self.0.lock().get(&remote.host).cloned())))
+    }
+}
+
+impl Transport for Line {
+    fn call(&self, request: http::Request<Body>) -> BoxFuture<'_, Result<http::Response<Body>, TransportError>> {
+        Box::pin(async move {
+            let Some(world) = &self.0 else { return std::future::pending().await };
+            let (parts, body) = request.into_parts();
+            let body = body.collect().await?.to_bytes().to_vec();
+            let told = world.exchange(http::Request::from_parts(parts, body)).await;
+            let mut response = http::Response::new(full_body(told.body));
+            (*response.status_mut(), *response.headers_mut()) = (told.status, told.headers);
+            Ok(response)
+        })
+    }
+}
+
+/// Servers `a`, `b`, … on one store.
+struct Team {
+    worlds: Vec<Arc<World>>,
+    wire: Wire,
+}
+
+impl Team {
+    fn of(names: &[&str]) -> Self {
+        let (store, wire) = (MemoryEngine::new(), Wire::default());
+        let worlds = names.iter().map(|name| {
+            let world = Arc::new(World::called(name, LateEngine::on(&store)));
+            world.set("cluster", "secret", "of the cluster");
+            world.node.engine().members().announce(name, &format!("http://{name}/")).unwrap();
+            let _ = world.node.nodes.network.set(Arc::new(wire.clone()));
+            wire.0.lock().insert((*name).to_owned(), Arc::clone(&world));
+            world
+        });
+        let worlds: Vec<_> = worlds.collect();
+        worlds[0].make_database("_users");
+        Self { worlds, wire }
+    }
+
+    /// A node does not answer any more.
+    fn silence(&self, name: &str) {
+        self.wire.0.lock().remove(name);
+    }
+}
+
+#[tokio::test]
+async fn nodes_tell_of_each_other() {
+    let team = Team::of(&["b", "a"]);
+    for world in &team.worlds {
+        let told = world.admin("GET /_membership", "").await;
+        assert_eq!(told.line(), r#"200 {"all_nodes":["a","b"],"cluster_nodes":["a","b"]}"#);
+        assert_eq!(world.ask(Ask::new("GET /_up")).await.line(), r#"200 {"status":"ok","seeds":{},"nodes":2}"#);
+    }
+    team.worlds[1].node.engine().members().leave().unwrap();
+    let told = team.worlds[0].admin("GET /_membership", "").await;
+    assert_eq!(told.line(), r#"200 {"all_nodes":["b"],"cluster_nodes":["b"]}"#);
+}
+
+#[tokio::test]
+async fn a_node_that_is_named_answers() {
+    let team = Team::of(&["a", "b"]);
+    let (a, b) = (&team.worlds[0], &team.worlds[1]);
+    b.set("vendor", "name", "of b");
+    for (line, expected) in [
+        ("GET /_node/b", r#"200 {"name":"b"}"#),
+        ("GET /_node/a", r#"200 {"name":"a"}"#),
+        ("GET /_node/_local", r#"200 {"name":"a"}"#),
+        ("GET /_node/b/_config/vendor/name", r#"200 "of b""#),
+        ("GET /_node/a/_config/vendor/name", r#"404 {"error":"not_found","reason":"unknown_config_value"}"#),
+        ("GET /_node/c", r#"404 {"error":"not_found","reason":"no such node: c"}"#),
+    ] {
+        assert_eq!(a.ask(Ask::new(line).basic("admin", "pw")).await.line(), expected, "{line}");
+    }
+    let put = a.admin("PUT /_node/b/_config/log/level", "\"debug\"").await;
+    assert_eq!((put.line().as_str(), put.header("x-settee-applies")), (r#"200 """#, "at-once"));
+    assert_eq!(b.admin("GET /_node/_local/_config/log/level", "").await.line(), r#"200 "debug""#);
+    assert!(a.admin("GET /_node/b/_stats/couchdb", "").await.body.contains("open_databases"));
+    // Who may not is refused before anybody is asked.
+    assert_eq!(a.ask(Ask::new("GET /_node/b/_system")).await.status, 401);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_long_for_a_node_that_does_not_answer() {
+    let team = Team::of(&["a", "b", "c"]);
+    let task = |world: &World, name: &str| {
+        world.node.tasks.start(TaskKind::DatabaseCompaction { database: name.to_owned() }, 1)
+    };
+    let _running = [task(&team.worlds[0], "on a"), task(&team.worlds[1], "on b"), task(&team.worlds[2], "on c")];
+    let count = |told: &Told| of_nodes(told, ["a", "b", "c"]);
+    let told = team.worlds[0].admin("GET /_active_tasks", "").await;
+    assert_eq!(count(&told), [1, 1, 1], "{}", told.body);
+    settee_model::json::Json::parse(told.body.as_bytes()).unwrap();
+    team.silence("c");
+    let begun = tokio::time::Instant::now();
+    let told = team.worlds[0].admin("GET /_active_tasks", "").await;
+    assert_eq!(count(&told), [1, 1, 0], "{}", told.body);
+    let told = team.worlds[0].ask(Ask::new("GET /_node/c/_system").basic("admin", "pw")).await;
+    let silent = r#"503 {"error":"service_unavailable","reason":"node c does not answer: not in time"}"#;
+    assert_eq!(told.line(), silent);
+    assert!(begun.elapsed().as_secs() <= 4, "{:?}", begun.elapsed());
+}
+
+impl Team {
+    /// Has all of them replicate what documents ask for.
+    async fn replicate(&self) -> Vec<Replication> {
+        let mut begun = Vec::new();
+        for world in &self.worlds {
+            world.set("replicator", "startup_jitter", "0");
+            let (hostname, network) = ("here".to_owned(), Arc::new(self.wire.clone()));
+            let parts = ReplicationDependencies { network, hostname, port: 5984 };
+            begun.push(Replication::start(&world.node, parts, &Shutdown::new()).await.unwrap());
+        }
+        begun
+    }
+}
+
+/// How many of `names` are the node of an entry of a list.
+fn of_nodes<const N: usize>(told: &Told, names: [&str; N]) -> [usize; N] {
+    names.map(|name| told.body.matches(&format!(r#""node":"{name}""#)).count())
+}
+
+/// Waits until a GET answers what is wanted.
+async fn until(world: &World, target: &str, holds: impl Fn(&Told) -> bool) -> Told {
+    let line = format!("GET {target}");
+    let deadline = tokio::time::Instant::now() + TIMEOUT;
+    loop {
+        let told = world.ask(Ask::new(&line).basic("admin", "pw")).await;
+        if holds(&told) {
+            return told;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "{target}: {told:?}");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn each_replication_runs_on_one_node_and_goes_on_on_another() {
+    const JOBS: usize = 24;
+    let team = Team::of(&["a", "b"]);
+    let (a, b) = (&team.worlds[0], &team.worlds[1]);
+    let mut replications = team.replicate().await;
+    a.make_database("source");
+    for job in 0..JOBS {
+        let asked = format!(
+            r#"{{"source":"source","target":"target{job}","create_target":true,"continuous":true,"user_ctx":{{"roles":["_admin"]}}}}"#
+        );
+        [a, b][job % 2].admin(&format!("PUT /_replicator/r{job}"), &asked).await;
+    }
+    let is_divided = |told: &Told| {
+        let [on_a, on_b] = of_nodes(told, ["a", "b"]);
+        told.body.matches(r#""state":"running""#).count() == JOBS && on_a > 0 && on_b > 0 && on_a + on_b == JOBS
+    };
+    for world in [a, b] {
+        until(world, "/_scheduler/docs", is_divided).await;
+        let told =
+            until(world, "/_scheduler/jobs", |told| told.body.starts_with(&format!(r#"{{"total_rows":{JOBS},"#))).await;
+        assert_eq!(of_nodes(&told, ["a", "b"]).iter().sum::<usize>(), JOBS);
+        let page = world.admin("GET /_scheduler/jobs?skip=20&limit=100", "").await;
+        assert_eq!(of_nodes(&page, ["a", "b"]).iter().sum::<usize>(), JOBS - 20, "{}", page.body);
+        let tasks = world.admin("GET /_active_tasks", "").await;
+        assert_eq!(tasks.body.matches(r#""type":"replication""#).count(), JOBS, "{}", tasks.body);
+        for job in 0..JOBS {
+            let told = world.admin(&format!("GET /_scheduler/docs/_replicator/r{job}"), "").await;
+            assert!(told.body.contains(r#""state":"running""#), "{}", told.body);
+            let key = told.body.split(r#""id":""#).nth(1).unwrap().split('"').next().unwrap();
+            world.admin(&format!("GET /_scheduler/jobs/{key}"), "").await;
+        }
+    }
+    b.admin("PUT /source/early", "{}").await;
+    for job in 0..JOBS {
+        until(a, &format!("/target{job}/early"), |told| told.status == 200).await;
+    }
+    // One ends; the other one goes on with everything.
+    replications.pop().unwrap().stop().await;
+    b.node.engine().members().leave().unwrap();
+    until(a, "/_scheduler/docs", |told| {
+        told.body.matches(r#""state":"running""#).count() == JOBS && of_nodes(told, ["a", "b"]) == [JOBS, 0]
+    })
+    .await;
+    a.admin("PUT /source/late", "{}").await;
+    for job in 0..JOBS {
+        until(a, &format!("/target{job}/late"), |told| told.status == 200).await;
+    }
+    // A document that is gone takes its job along, wherever that is.
+    let rev = a.admin("GET /_replicator/r0", "").await.header("etag").trim_matches('"').to_owned();
+    a.admin(&format!("DELETE /_replicator/r0?rev={rev}"), "").await;
+    let left = format!(r#"{{"total_rows":{},"#, JOBS - 1);
+    until(a, "/_scheduler/jobs", |told| told.body.starts_with(&left)).await;
+    for replication in replications {
+        replication.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn databases_of_replications_that_others_make_are_followed() {
+    let team = Team::of(&["a", "b"]);
+    let (a, b) = (&team.worlds[0], &team.worlds[1]);
+    let replications = team.replicate().await;
+    for name in ["source", "mine/_replicator"] {
+        a.admin(&format!("PUT /{}", name.replace('/', "%2F")), "").await;
+    }
+    a.admin("PUT /source/x", "{}").await;
+    // Jobs that b is the best for run there, though it made none of all this.
+    for job in 0..8 {
+        let asked = format!(
+            r#"{{"source":"source","target":"t{job}","create_target":true,"user_ctx":{{"roles":["_admin"]}}}}"#
+        );
+        a.admin(&format!("PUT /mine%2F_replicator/r{job}"), &asked).await;
+    }
+    for job in 0..8 {
+        let done = |told: &Told| told.body.contains(r#""_replication_state":"completed""#);
+        until(b, &format!("/mine%2F_replicator/r{job}"), done).await;
+    }
+    for replication in replications {
+        replication.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn strangers_are_no_nodes() {
+    let team = Team::of(&["a"]);
+    let alone = World::new();
+    alone.set("cluster", "secret", "of the cluster");
+    let now_s = 1_700_000_000;
+    let token = |secret: &str, target: &str| settee_auth::node_token(secret.as_bytes(), "GET", target, now_s);
+    let refused = r#"401 {"error":"unauthorized","reason":"This is no token of a node of this cluster."}"#;
+    for (world, token, target, expected) in [
+        (&*team.worlds[0], token("of the cluster", "/_membership"), "/_membership", None),
+        (&team.worlds[0], token("of the cluster", "/"), "/_membership", Some(refused)),
+        (&team.worlds[0], token("another", "/_membership"), "/_membership", Some(refused)),
+        (&team.worlds[0], String::new(), "/_membership", Some(refused)),
+        // Where there is no cluster nobody is a node, and credentials do not help who says to be one.
+        (&alone, token("of the cluster", "/_membership"), "/_membership", Some(refused)),
+    ] {
+        let line = format!("GET {target}");
+        let told = world.ask(Ask::new(&line).header("x-settee-node", &token).basic("admin", "pw")).await;
+        match expected {
+            None => assert_eq!(told.status, 200, "{told:?}"),
+            Some(expected) => assert_eq!(told.line(), expected, "{token}"),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! This server as one of several nodes on one store: what it is called, where others reach it, and when it comes and goes. A server
+//! on a store of its own is none.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use settee_settings::cluster;
+use settee_storage::Engine;
+
+use crate::config::Configuration;
+use crate::environment;
+
+/// The name of a single node, as CouchDB has it.
+const SINGLE: &str = "nonode@nohost";
+
+/// How often a name is tried that another node has: a node that was killed lives on for a few seconds.
+const TRIES: u32 = 4;
+
+/// The time between two tries.
+const TRY_WAIT: Duration = Duration::from_secs(1);
+
+/// What this node is called.
+pub(crate) fn name(configuration: &Configuration, is_sole: bool) -> anyhow::Result<String> {
+    let default = || if is_sole { SINGLE.to_owned() } else { format!("settee@{}", environment::hostname()) };
+    let name = cluster::NODE.text(configuration).unwrap_or_else(default);
+    let fits = |symbol: char| symbol.is_ascii_alphanumeric() || "@._:-".contains(symbol);
+    if name.ends_with('@') || !name.chars().all(fits) {
+        bail!("a node cannot be called {name:?}: use letters, digits and @._:- for --node-name, as in settee@10.0.0.7");
+    }
+    Ok(name)
+}
+
+/// Where other nodes reach this one, if nobody says: where it listens, or this machine by its name if that is everywhere.
+fn address(listens: SocketAddr, hostname: &str) -> String {
+    if listens.ip().is_unspecified() {
+        format!("http://{hostname}:{}/", listens.port())
+    } else {
+        format!("http://{listens}/")
+    }
+}
+
+/// This node among the others.
+pub(crate) struct Membership {
+    engine: Arc<dyn Engine>,
+    name: String,
+}
+
+impl Membership {
+    /// Tells the others that this node serves requests at `listens`. Nobody is told of a server on a store of its own.
+    pub(crate) async fn begin(
+        engine: &Arc<dyn Engine>,
+        name: &str,
+        configuration: &Configuration,
+        listens: SocketAddr,
+    ) -> anyhow::Result<Self> {
+        let membership = Self { engine: Arc::clone(engine), name: name.to_owned() };
+        if engine.members().is_sole() {
+            return Ok(membership);
+        }
+        let told = || address(listens, &environment::hostname());
+        let address = cluster::ADDRESS.text(configuration).unwrap_or_else(told);
+        let mut tries = 1;
+        loop {
+            let (engine, name, address) = (Arc::clone(engine), name.to_owned(), address.clone());
+            let announced = tokio::task::spawn_blocking(move || engine.members().announce(&name, &address));
+            match announced.await.context("joining the other nodes broke")? {
+                Ok(()) => return Ok(membership),
+                Err(error) if tries < TRIES => {
+                    tracing::warn!(name = membership.name, %error, "cannot join the other nodes yet");
+                    tries += 1;
+                    tokio::time::sleep(TRY_WAIT).await;
+                }
+                Err(error) => {
+                    bail!(
+                        "cannot join the other nodes as {}: {error}\nEach has a name of its own: --node-name NAME@HOST",
+                        membership.name
+                    )
+                }
+            }
+        }
+    }
+
+    /// With whom this node serves the store: a line for people, if there is anything to tell.
+    pub(crate) fn remark(&self) -> Option<String> {
+        if self.engine.members().is_sole() {
+            return None;
+        }
+        let names = self.engine.members().live().into_iter().map(|node| node.name);
+        let others: Vec<String> = names.filter(|name| *name != self.name).collect();
+        Some(match others.as_slice() {
+            [] => format!("This is node {}, alone so far", self.name),
+            others => format!("This is node {}, together with {}", self.name, others.join(", ")),
+        })
+    }
+
+    /// Tells the others that this node is about to end.
+    pub(crate) async fn end(&self) {
+        let engine = Arc::clone(&self.engine);
+        let left = tokio::task::spawn_blocking(move || engine.members().leave()).await;
+        if let Ok(Err(error)) = left {
+            tracing::warn!(%error, "the other nodes were not told that this one ends; they notice");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::address;
+
+    #[test]
+    fn nodes_are_reached_where_they_listen() {
+        for (listens, expected) in [
+            ("127.0.0.1:5984", "http://127.0.0.1:5984/"),
+            ("[::1]:80", "http://[::1]:80/"),
+            ("0.0.0.0:5985", "http://here:5985/"),
+            ("[::]:5985", "http://here:5985/"),
+        ] {
+            assert_eq!(address(listens.parse().expect("an address"), "here"), expected);
+        }
+    }
+}

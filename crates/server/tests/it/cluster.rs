@@ -1,0 +1,135 @@
+//! Several servers on one PostgreSQL, which answer as one.
+
+use std::process::Command;
+
+use settee_model::json::Value;
+
+use crate::scratch::Scratch;
+use crate::server::{Directory, Server, run, serve};
+use crate::{Reply, save, wait_for};
+
+/// `name:password` of the administrator.
+const ADMIN: &str = "Basic YW5uOnB3";
+
+fn text(reply: &Reply) -> String {
+    String::from_utf8(reply.body.clone()).unwrap()
+}
+
+/// A server on the PostgreSQL that is called so.
+fn node(directory: &Directory, url: &str, name: &str) -> Command {
+    let mut command = serve(directory);
+    command.args(["--storage", url, "--node-name", name]).env("COUCHDB_USER", "ann").env("COUCHDB_PASSWORD", "pw");
+    command
+}
+
+/// Two servers.
+struct Two {
+    directories: [Directory; 2],
+    servers: Vec<Server>,
+    url: String,
+    _postgres: Scratch,
+}
+
+impl Two {
+    fn start() -> Option<Self> {
+        let postgres = Scratch::start("")?;
+        let (directories, url) = ([Directory::new(), Directory::new()], postgres.url());
+        let servers = directories.iter().zip(["one@here", "two@here"]);
+        let servers = servers.map(|(directory, name)| Server::start_as(directory, &mut node(directory, &url, name)));
+        let servers = servers.collect();
+        Some(Self { directories, servers, url, _postgres: postgres })
+    }
+
+    fn clients(&self) -> [crate::Client; 2] {
+        [0, 1].map(|number: usize| self.servers[number].client().with(ADMIN))
+    }
+}
+
+#[test]
+fn servers_on_one_store_are_one() {
+    let Some(two) = Two::start() else { return };
+    assert!(two.servers[0].greeting.contains("\nThis is node one@here, alone so far\n"), "{}", two.servers[0].greeting);
+    let together = "\nThis is node two@here, together with one@here\n";
+    assert!(two.servers[1].greeting.contains(together), "{}", two.servers[1].greeting);
+    let [one, two_] = &mut two.clients();
+    let nodes = "{\"all_nodes\":[\"one@here\",\"two@here\"],\"cluster_nodes\":[\"one@here\",\"two@here\"]}\n";
+    wait_for("both to know of each other", || (text(&one.get("/_membership")) == nodes).then_some(()));
+    assert_eq!(text(&two_.get("/_membership")), nodes);
+    assert_eq!(text(&one.get("/")), text(&two_.get("/")), "one uuid");
+    // Databases and documents.
+    one.put("/db", "").expect(201);
+    for number in 0..20 {
+        let [writes, reads] = if number % 2 == 0 { [&mut *one, &mut *two_] } else { [&mut *two_, &mut *one] };
+        save(writes, &format!("/db/{number}"), "{}");
+        reads.get(&format!("/db/{number}")).expect(200);
+    }
+    // Settings and administrators.
+    for (path, value) in [("vendor/name", "Us"), ("admins/bob", "geheim")] {
+        one.put(&format!("/_node/_local/_config/{path}"), &format!("\"{value}\"")).expect(200);
+    }
+    assert!(text(&two_.get("/")).contains("\"name\":\"Us\""));
+    let login = &mut two.servers[1].client();
+    let session = login.post("/_session", r#"{"name":"bob","password":"geheim"}"#).expect(200);
+    let cookie = session.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    let told = two.servers[0].client().request("GET", "/_session", &[("Cookie", &cookie)], b"").unwrap();
+    assert!(text(&told).contains("\"name\":\"bob\""), "{}", text(&told));
+    // What belongs to a node is asked of it.
+    one.put("/_node/two@here/_config/log/level", "\"debug\"").expect(200);
+    assert_eq!(text(&two_.get("/_node/_local/_config/log/level")), "\"debug\"\n");
+    assert_ne!(text(&one.get("/_node/_local/_config/log/level")), "\"debug\"\n");
+    assert!(text(&one.get("/_node/two@here/_system").expect(200)).starts_with("{\"uptime\":"));
+    one.get("/_node/three@here/_system").expect(404);
+    let token = [("X-Settee-Node", "1:0")];
+    assert_eq!(two.servers[0].client().request("GET", "/_active_tasks", &token, b"").unwrap().status, 401);
+}
+
+#[test]
+fn a_node_that_dies_leaves_its_replications_to_the_others() {
+    let Some(mut two) = Two::start() else { return };
+    let [one, two_] = &mut two.clients();
+    one.put("/source", "").expect(201);
+    for job in 0..8 {
+        let asked = format!(
+            r#"{{"source":"source","target":"target{job}","create_target":true,"continuous":true,"user_ctx":{{"roles":["_admin"]}}}}"#
+        );
+        save(one, &format!("/_replicator/r{job}"), &asked);
+    }
+    let nodes = |reply: &Reply| {
+        let json = reply.json();
+        let docs = json.value().get("docs").into_iter().flat_map(Value::elements);
+        let running = docs.filter(|doc| doc.get("state").and_then(Value::as_str).as_deref() == Some("running"));
+        let nodes = running.filter_map(|doc| Some(doc.get("node")?.as_str()?.into_owned()));
+        let mut nodes: Vec<String> = nodes.collect();
+        nodes.sort();
+        nodes
+    };
+    let of = |nodes: &[String], name: &str| nodes.iter().filter(|node| *node == name).count();
+    wait_for("jobs on both", || {
+        let found = nodes(&two_.get("/_scheduler/docs"));
+        (found.len() == 8 && of(&found, "one@here") > 0 && of(&found, "two@here") > 0).then_some(())
+    });
+    two.servers.remove(1).kill();
+    wait_for("all jobs on one", || (of(&nodes(&one.get("/_scheduler/docs")), "one@here") == 8).then_some(()));
+    save(one, "/source/late", "{}");
+    for job in 0..8 {
+        wait_for("the replication", || (one.get(&format!("/target{job}/late")).status == 200).then_some(()));
+    }
+    wait_for("the dead one to be gone", || (!text(&one.get("/_membership")).contains("two@here")).then_some(()));
+}
+
+#[test]
+fn names_are_given_once_and_nodes_start_again_under_theirs() {
+    let Some(mut two) = Two::start() else { return };
+    let other = Directory::new();
+    let output = run(&mut node(&other, &two.url, "a b@here"));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("a node cannot be called \"a b@here\""), "{said}");
+    // One is killed and begins again at once: its name is free within seconds. The other one ends in order.
+    let killed = two.servers.remove(1);
+    killed.kill();
+    let again = Server::start_as(&two.directories[1], &mut node(&two.directories[1], &two.url, "two@here"));
+    assert!(again.greeting.contains("This is node two@here, together with one@here"), "{}", again.greeting);
+    assert!(two.servers.remove(0).terminate().0.success());
+    let client = &mut again.client().with(ADMIN);
+    wait_for("the other to be gone", || (!text(&client.get("/_membership")).contains("one@here")).then_some(()));
+}
