@@ -1,6 +1,8 @@
 //! Replications of this server: [`Replication`] puts the replicator together, with ways to the databases of this server and
 //! of others, and ends it in order. How replication works is up to `settee_replication`.
 
+mod claims;
+
 use std::sync::Arc;
 
 use settee_auth::ADMIN_ROLE;
@@ -19,6 +21,7 @@ use crate::node::Node;
 use crate::router::Router;
 use crate::shutdown::Shutdown;
 use crate::{bridge, routes};
+use claims::Claims;
 
 /// The answers that only the server knows.
 pub struct ReplicationDependencies {
@@ -48,9 +51,10 @@ impl Replication {
         shutdown: &Shutdown,
     ) -> Result<Self, crate::Error> {
         let ReplicationDependencies { network, hostname, port } = dependencies;
+        // Nobody else sets these two.
+        let _ = node.nodes.network.set(Arc::clone(&network));
         let ways = Ways { node: Arc::downgrade(node), router: Arc::new(routes::router(shutdown)), network };
         let replicator = Replicator::new(make_dependencies(node, ways, hostname, port));
-        // Nobody else sets it.
         let _ = node.replicator.set(Arc::clone(&replicator));
         let opened = Arc::clone(node);
         let names = bridge::blocking(move || {
@@ -62,6 +66,7 @@ impl Replication {
             replicator.database_found(&name);
         }
         let timekeeper = tokio::spawn(Arc::clone(&replicator).run());
+        tokio::spawn(Arc::clone(&replicator).take_turns());
         Ok(Self { replicator, timekeeper })
     }
 
@@ -81,7 +86,11 @@ impl Replication {
 
 fn ensure_database(node: &Node) -> Result<(), crate::Error> {
     match node.catalog.database(REPLICATOR_DATABASE) {
-        Err(DatabaseError::NotFound) => Ok(node.databases.create(REPLICATOR_DATABASE)?),
+        Err(DatabaseError::NotFound) => match node.databases.create(REPLICATOR_DATABASE) {
+            // Another server that begins was first.
+            Err(settee_service::Error::Database(DatabaseError::Exists)) => Ok(()),
+            made => Ok(made?),
+        },
         found => Ok(found.map(|_| ())?),
     }
 }
@@ -102,6 +111,7 @@ fn make_dependencies(node: &Arc<Node>, ways: Ways, hostname: String, port: u16) 
         now_ms: Arc::new(move || (clock.clock_ms)()),
         random: Arc::new(move || (random.entropy)()),
         settings: Arc::new(move || read_settings(&settings)),
+        turns: Claims::of(&node.catalog),
     }
 }
 

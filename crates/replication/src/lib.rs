@@ -28,7 +28,9 @@ pub use crate::counters::{Counter, Counters, Tally};
 pub use crate::endpoint::{Auth, Endpoint, EndpointError, Local, Remote, Roles, User};
 pub use crate::id::{IdError, Identity, ReplicationId};
 pub use crate::peer::{Download, List, Peer, PeerError, Reply, Verb};
-pub use crate::replicator::{Dependencies, JobState, ReplicateError, Replicated, Replicator, Settings, TaskState};
+pub use crate::replicator::{
+    Alone, Dependencies, JobState, ReplicateError, Replicated, Replicator, Settings, TaskState, Turns,
+};
 pub use crate::session::{Control, Failure, Outcome, Places, Progress, Services, Session, Statistics};
 pub use crate::spec::{CancelTarget, Filter, Request, Spec, SpecError};
 pub use crate::transport::{

@@ -1,5 +1,7 @@
 //! Replications: beginning and ending them, and how they are doing.
 
+mod elsewhere;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -9,6 +11,7 @@ use settee_model::json::{Json, Value, write_array};
 use settee_replication::documents::{DocumentState, REPLICATOR_DATABASE, STATES, is_replicator_database, resting};
 use settee_replication::{Replicated, Roles, User};
 
+use crate::nodes::is_node;
 use crate::params::view::{Source, ViewParams};
 use crate::params::{Query, Raw};
 use crate::request::Request;
@@ -69,7 +72,15 @@ pub(super) async fn jobs(request: Request) -> Answer {
     let replicator = request.node.replicator()?;
     let limit = number(&request.query, "limit", JOBS_LISTED)?;
     let skip = number(&request.query, "skip", 0)?;
-    let (total, jobs) = replicator.jobs(skip, limit);
+    let (total, jobs) = match elsewhere::jobs(&request).await {
+        None => replicator.jobs(skip, limit),
+        Some(others) => {
+            let (_, mut jobs) = replicator.jobs(0, usize::MAX);
+            jobs.extend(others);
+            jobs.sort_by(|a, b| a.id.cmp(&b.id));
+            (jobs.len(), jobs.into_iter().skip(skip).take(limit).collect())
+        }
+    };
     let mut out = format!(r#"{{"total_rows":{total},"offset":{},"jobs":"#, skip.min(total)).into_bytes();
     write_array(&mut out, &jobs, |out, job| out.extend_from_slice(&job.json));
     out.push(b'}');
@@ -91,8 +102,10 @@ fn number(query: &Query, name: &str, default: u64) -> Result<usize, Error> {
 pub(super) async fn job(request: Request) -> Answer {
     // In a path a plus may be taken for a space.
     let id = request.captures.get("job").replace(' ', "+");
-    let job = request.node.replicator()?.job(&id).ok_or_else(|| Error::not_found("missing"))?;
-    Ok(respond::json(StatusCode::OK, job.json))
+    if let Some(job) = request.node.replicator()?.job(&id) {
+        return Ok(respond::json(StatusCode::OK, job.json));
+    }
+    elsewhere::same(&request).await.ok_or_else(|| Error::not_found("missing"))
 }
 
 /// The error for paths that are not there below `/_scheduler`. CouchDB gives no reason.
@@ -122,6 +135,12 @@ pub(super) async fn docs_of(request: Request) -> Answer {
 }
 
 async fn one(request: &Request, database: &str, id: &str) -> Answer {
+    let is_asked_by_node = is_node(&request.user);
+    if request.node.replicator()?.document(database, id).is_none()
+        && let Some(told) = elsewhere::same(request).await
+    {
+        return Ok(told);
+    }
     let store = request.node.database(database)?;
     let (database, id) = (database.to_owned(), id.to_owned());
     let replicator = Arc::clone(request.node.replicator()?);
@@ -131,6 +150,9 @@ async fn one(request: &Request, database: &str, id: &str) -> Answer {
         let head = head.ok_or_else(|| Error::not_found("missing"))?;
         if let Some(state) = replicator.document(&database, &id) {
             return Ok(state);
+        }
+        if is_asked_by_node {
+            return Err(Error::not_found("missing"));
         }
         let mut text = Vec::new();
         view.write_document(&mut text, &id, &head.rev, head.stored, |_| {})?;
@@ -145,6 +167,7 @@ async fn list(request: Request, name: String) -> Answer {
     let states = states(request.query.get("states"))?;
     let store = request.node.database(&name)?;
     let replicator = Arc::clone(request.node.replicator()?);
+    let (mut elsewhere, is_asked_by_node) = (elsewhere::documents(&request, &name).await, is_node(&request.user));
     bridge::stream(request.outward(), move |output| {
         let view = store.read()?;
         let total = documents(&view)?;
@@ -168,8 +191,10 @@ async fn list(request: Request, name: String) -> Answer {
             if params.limit.is_some_and(|limit| sent >= limit) {
                 break;
             }
-            let state = match replicator.document(&name, &id) {
+            let state = match replicator.document(&name, &id).or_else(|| elsewhere.remove(&id)) {
                 Some(state) => state,
+                // A node asks for what is at work on this one.
+                None if is_asked_by_node => continue,
                 None => {
                     let mut text = Vec::new();
                     view.write_document(&mut text, &id, &head.rev, head.stored, |_| {})?;

@@ -143,6 +143,17 @@ enum Phase {
     Error { spec: Arc<Spec>, reason: String, count: u32 },
     /// It is the job of this id.
     Scheduled(Arc<str>),
+    /// The job of this id is for another server.
+    Elsewhere { spec: Arc<Spec>, job: Arc<str> },
+}
+
+/// A document and the job that it asks for.
+#[derive(Clone)]
+pub(crate) struct Place {
+    key: (Arc<str>, Arc<str>),
+    /// Of the document's entry.
+    number: u64,
+    pub(crate) job: Arc<str>,
 }
 
 impl Drop for Entry {
@@ -154,6 +165,20 @@ impl Drop for Entry {
 }
 
 impl Documents {
+    /// The documents whose jobs are here, and those whose jobs are for other servers.
+    pub(crate) fn places(&self) -> (Vec<Place>, Vec<Place>) {
+        let (mut here, mut elsewhere) = (Vec::new(), Vec::new());
+        for (key, entry) in &self.entries {
+            let (list, job) = match &entry.phase {
+                Phase::Scheduled(job) => (&mut here, job),
+                Phase::Elsewhere { job, .. } => (&mut elsewhere, job),
+                Phase::Initializing(_) | Phase::Error { .. } => continue,
+            };
+            list.push(Place { key: key.clone(), number: entry.number, job: Arc::clone(job) });
+        }
+        (here, elsewhere)
+    }
+
     /// Forgets all; nothing is watched any more.
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
@@ -195,6 +220,8 @@ impl Replicator {
                 shown.job = Some(key);
                 shown.updated = Some(iso8601(history.last().at_ms));
             }
+            // Its server knows how it is.
+            Phase::Elsewhere { .. } => return None,
             Phase::Initializing(of) => {
                 spec = of;
                 count = 0;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use settee_model::json::Value;
 
 use super::store::Change;
-use super::{Entry, Phase, complaint, parse, store};
+use super::{Documents, Entry, Phase, Place, complaint, parse, store};
 use crate::id::ReplicationId;
 use crate::replicator::{Job, Origin, Replicator, State};
 use crate::spec::{Filter, Spec};
@@ -60,6 +60,33 @@ impl Replicator {
         state.documents.entries.insert((Arc::clone(database), id), entry);
     }
 
+    /// This server has the claim to the job of a document from now on: it begins.
+    pub(crate) fn document_taken(self: &Arc<Self>, place: &Place) {
+        let mut state = self.state.lock();
+        let Some(entry) = state.documents.at(place) else { return };
+        let Phase::Elsewhere { spec, .. } = &entry.phase else { return };
+        let (spec, (database, id)) = (Arc::clone(spec), place.key.clone());
+        let work = Work { database, id, spec: Arc::clone(&spec), number: place.number };
+        entry.phase = Phase::Initializing(spec);
+        entry.updated_ms = (self.dependencies.now_ms)();
+        entry.worker = Some(tokio::spawn(work.run(Arc::clone(self))).abort_handle());
+    }
+
+    /// The job of a document goes to another server: it ends here. `false` if it is none any more.
+    pub(crate) fn document_given(&self, state: &mut State, place: &Place) -> bool {
+        let Some(spec) = state.find(&place.job).map(|job| Arc::clone(&job.spec)) else { return false };
+        let Some(entry) = state.documents.at(place) else { return false };
+        if !matches!(&entry.phase, Phase::Scheduled(job) if *job == place.job) {
+            return false;
+        }
+        entry.phase = Phase::Elsewhere { spec, job: Arc::clone(&place.job) };
+        if let Some(worker) = entry.worker.take() {
+            worker.abort();
+        }
+        self.take_out(state, &place.job);
+        true
+    }
+
     /// A document was deleted, or needs nothing any more.
     pub(super) fn document_removed(&self, database: &Arc<str>, id: &Arc<str>) {
         let mut state = self.state.lock();
@@ -105,12 +132,21 @@ impl Replicator {
     }
 }
 
+impl Documents {
+    /// The entry of a document, unless it has changed since.
+    fn at(&mut self, place: &Place) -> Option<&mut Entry> {
+        self.entries.get_mut(&place.key).filter(|entry| entry.number == place.number)
+    }
+}
+
 impl State {
     /// The replication that a document at work asks for.
     fn document_spec(&self, database: &Arc<str>, id: &Arc<str>) -> Option<Arc<Spec>> {
         let entry = self.documents.entries.get(&(Arc::clone(database), Arc::clone(id)))?;
         match &entry.phase {
-            Phase::Initializing(spec) | Phase::Error { spec, .. } => Some(Arc::clone(spec)),
+            Phase::Initializing(spec) | Phase::Error { spec, .. } | Phase::Elsewhere { spec, .. } => {
+                Some(Arc::clone(spec))
+            }
             Phase::Scheduled(key) => self.find(key).map(|job| Arc::clone(&job.spec)),
         }
     }
@@ -136,7 +172,13 @@ impl Work {
     async fn run(self, replicator: Arc<Replicator>) {
         loop {
             let next = match replicator.identify(&self.spec).await {
-                Ok(id) => self.schedule(&replicator, id),
+                Ok(id) => {
+                    let key: Arc<str> = id.to_string().into();
+                    match replicator.takes(&key).await {
+                        true => self.schedule(&replicator, id),
+                        false => self.leave(&replicator, key),
+                    }
+                }
                 Err(error) => self.errored(&replicator, error.to_string()),
             };
             match next {
@@ -152,12 +194,23 @@ impl Work {
         }
     }
 
+    /// The job is for another server.
+    fn leave(&self, replicator: &Replicator, job: Arc<str>) -> Next {
+        let mut state = replicator.state.lock();
+        let Some(entry) = self.entry(&mut state) else { return Next::End };
+        let phase = Phase::Elsewhere { spec: Arc::clone(&self.spec), job };
+        if let Phase::Scheduled(old) = std::mem::replace(&mut entry.phase, phase) {
+            replicator.take_out(&mut state, &old);
+        }
+        Next::End
+    }
+
     fn schedule(&self, replicator: &Arc<Replicator>, id: ReplicationId) -> Next {
         let key: Arc<str> = id.to_string().into();
         let mut state = replicator.state.lock();
         let Some(known) = self.entry(&mut state).map(|entry| match &entry.phase {
             Phase::Scheduled(key) => Some(Arc::clone(key)),
-            Phase::Initializing(_) | Phase::Error { .. } => None,
+            Phase::Initializing(_) | Phase::Error { .. } | Phase::Elsewhere { .. } => None,
         }) else {
             return Next::End;
         };
@@ -224,7 +277,7 @@ impl Work {
         let errors = match &entry.phase {
             // The filter cannot be looked at now, but the job runs.
             Phase::Scheduled(_) => return Next::Again(FILTER_CHECK_S),
-            Phase::Initializing(_) => 1,
+            Phase::Initializing(_) | Phase::Elsewhere { .. } => 1,
             Phase::Error { count, .. } => count + 1,
         };
         tracing::warn!(database = &*self.database, id = &*self.id, reason, "a replication cannot begin yet");

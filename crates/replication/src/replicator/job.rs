@@ -111,6 +111,11 @@ impl Job {
         }
     }
 
+    /// Waits until no run of it goes on.
+    pub(super) async fn ended(&self) {
+        drop(self.turn.lock().await);
+    }
+
     pub(super) fn is_run(&self, number: u64) -> bool {
         self.run.lock().as_ref().is_some_and(|run| run.number == number)
     }

@@ -7,6 +7,7 @@
 
 mod job;
 pub(crate) mod show;
+mod turns;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use tokio::sync::{Notify, oneshot, watch};
 
 pub(crate) use job::{Ended, Job, Origin};
 pub use show::{JobState, TaskState};
+pub use turns::{Alone, Turns};
 
 use crate::counters::{Counters, Tally, counted};
 use crate::documents::Documents;
@@ -61,6 +63,8 @@ pub struct Dependencies {
     pub random: Arc<dyn Fn() -> u64 + Send + Sync>,
     /// The settings in force.
     pub settings: Arc<dyn Fn() -> Settings + Send + Sync>,
+    /// The servers that share the work.
+    pub turns: Arc<dyn Turns>,
 }
 
 /// The outcome of a request to replicate.
