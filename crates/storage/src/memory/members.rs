@@ -1,6 +1,7 @@
 //! The processes of a memory engine: its users. They notice at once when one of them ends.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 use super::MemoryEngine;
 use crate::members::{Claim, Members, Node, NodeId};
@@ -26,6 +27,11 @@ impl Processes {
 impl Members for MemoryEngine {
     fn this(&self) -> NodeId {
         NodeId(self.user.into())
+    }
+
+    /// Whether there is no other user yet: who wants several makes them first.
+    fn is_sole(&self) -> bool {
+        self.store.users.load(Ordering::Relaxed) == 0
     }
 
     fn announce(&self, name: &str, address: &str) -> Result<()> {
