@@ -19,7 +19,7 @@ use crate::export::segment;
 use crate::lock::DataLock;
 use crate::log::Log;
 use crate::operation::{Restart, operation};
-use crate::{backends, environment, node, version};
+use crate::{backends, cluster, environment, node, version};
 
 const USER: &str = "settee";
 
@@ -87,7 +87,7 @@ fn run(data: &Path, password: &str, shutdown: &Shutdown, ready: impl FnOnce(Sock
     let overrides = vec![given("admins", USER, password), given("log", "level", "error")];
     let options = Options { data_dir: data.to_owned(), file: None, overrides, admin: None, entropy: node::entropy() };
     let configuration = Arc::new(Configuration::open(options)?);
-    let log = Log::start(&configuration)?;
+    let log = Log::start(&configuration, cluster::name(&configuration)?)?;
     let plain = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let authenticator = node::authenticator(&configuration, plain);
     let engine = backends::open(data, Descriptors::claim()?.engine)?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use settee_settings::cluster;
+use settee_settings::{cluster, storage};
 use settee_storage::Engine;
 
 use crate::config::Configuration;
@@ -22,7 +22,8 @@ const TRIES: u32 = 4;
 const TRY_WAIT: Duration = Duration::from_secs(1);
 
 /// What this node is called.
-pub(crate) fn name(configuration: &Configuration, is_sole: bool) -> anyhow::Result<String> {
+pub(crate) fn name(configuration: &Configuration) -> anyhow::Result<String> {
+    let is_sole = storage::URL.of(configuration).is_empty();
     let default = || if is_sole { SINGLE.to_owned() } else { format!("settee@{}", environment::hostname()) };
     let name = cluster::NODE.text(configuration).unwrap_or_else(default);
     let fits = |symbol: char| symbol.is_ascii_alphanumeric() || "@._:-".contains(symbol);

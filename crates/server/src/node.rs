@@ -45,7 +45,7 @@ pub(crate) fn make(
     let views = Arc::new(views(&catalog, &languages, &tasks, &configuration, &data.join("spill"))?);
     follow_reduce_limit(&configuration, &views);
     let uuid = couchdb::UUID.of(configuration.as_ref());
-    let name = cluster::name(&configuration, catalog.engine().members().is_sole())?;
+    let name = cluster::name(&configuration)?;
     let uuids = uuids(&configuration);
     let searches = Arc::new(searches(&views, &tasks, &configuration));
     let indexing = Indexing::new(Arc::clone(&views), Arc::clone(&searches), Arc::clone(&configuration));

@@ -15,7 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::backup::schedule::{self, Backups};
 use crate::cli::ServeArgs;
-use crate::cluster::Membership;
+use crate::cluster::{self, Membership};
 use crate::config::{Configuration, Given, Options};
 use crate::control::{self, Control};
 use crate::descriptors::Descriptors;
@@ -55,7 +55,7 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
     let lock = DataLock::take(&data)?;
     version::check(&data)?;
     let configuration = Arc::new(configuration(args, &data)?);
-    let log = Log::start(&configuration)?;
+    let log = Log::start(&configuration, cluster::name(&configuration)?)?;
     let _flushed = FlushedLog(log.clone());
     // Values may be secret, so the log tells only what was changed.
     configuration.on_change(|change| {

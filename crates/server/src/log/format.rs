@@ -14,9 +14,6 @@ use std::ops::Range;
 use super::Severity;
 use crate::time;
 
-/// The name of the node, as CouchDB has it.
-const NODE: &str = "nonode@nohost";
-
 /// How a record is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
@@ -84,8 +81,8 @@ impl Record {
         self.request.clone().map(|range| &self.texts[range])
     }
 
-    /// Appends the line and its end.
-    pub(super) fn write(&self, out: &mut Vec<u8>, format: Format, now_us: u64) {
+    /// Appends the line and its end. The name of the node has nothing in it that would have to be escaped.
+    pub(super) fn write(&self, out: &mut Vec<u8>, format: Format, node: &str, now_us: u64) {
         match format {
             Format::Text => {
                 out.push(b'[');
@@ -93,7 +90,7 @@ impl Record {
                 out.extend_from_slice(b"] ");
                 out.extend_from_slice(&time::rfc3339_ascii(now_us));
                 out.push(b' ');
-                out.extend_from_slice(NODE.as_bytes());
+                out.extend_from_slice(node.as_bytes());
                 out.extend_from_slice(b" <0.0.0> ");
                 self.write_rest(out);
             }
@@ -106,7 +103,7 @@ impl Record {
                 self.put(out, format_args!("<{}>{time} ", self.severity.priority()));
                 self.write_rest(out);
             }
-            Format::Json => self.write_json(out, now_us),
+            Format::Json => self.write_json(out, node, now_us),
         }
         out.push(b'\n');
     }
@@ -133,9 +130,9 @@ impl Record {
         }
     }
 
-    fn write_json(&self, out: &mut Vec<u8>, now_us: u64) {
+    fn write_json(&self, out: &mut Vec<u8>, node: &str, now_us: u64) {
         let (time, level) = (time::rfc3339(now_us), self.severity.name());
-        self.put(out, format_args!("{{\"time\":\"{time}\",\"level\":\"{level}\",\"node\":\"{NODE}\""));
+        self.put(out, format_args!("{{\"time\":\"{time}\",\"level\":\"{level}\",\"node\":\"{node}\""));
         let message = if self.is_access { "request" } else { self.message() };
         for (name, text) in [("request", self.request()), ("message", Some(message))] {
             if let Some(text) = text {

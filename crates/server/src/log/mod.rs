@@ -109,12 +109,13 @@ struct Shared {
     counts: [AtomicU64; Severity::ALL.len()],
     format: AtomicU8,
     writer: Writer,
+    node: String,
 }
 
 impl Log {
-    /// Begins to take the events of this process.
-    pub(crate) fn start(configuration: &Arc<Configuration>) -> anyhow::Result<Self> {
-        let log = Self::unregistered(Wishes::of(configuration))?;
+    /// Begins to take the events of this process, which is called `node`.
+    pub(crate) fn start(configuration: &Arc<Configuration>, node: String) -> anyhow::Result<Self> {
+        let log = Self::unregistered(Wishes::of(configuration), node)?;
         tracing::dispatcher::set_global_default(tracing::Dispatch::new(Collector(log.clone())))
             .context("the log cannot be started twice")?;
         let (watched, updated) = (Arc::downgrade(configuration), log.clone());
@@ -126,13 +127,14 @@ impl Log {
         Ok(log)
     }
 
-    fn unregistered(wishes: Wishes) -> anyhow::Result<Self> {
+    fn unregistered(wishes: Wishes, node: String) -> anyhow::Result<Self> {
         let writer = Writer::start(wishes.target).context("the log cannot be started")?;
         Ok(Self(Arc::new(Shared {
             threshold: AtomicU8::new(wishes.threshold),
             counts: Default::default(),
             format: AtomicU8::new(wishes.format as u8),
             writer,
+            node,
         })))
     }
 
@@ -169,6 +171,6 @@ impl Log {
         let format = Format::from_number(self.0.format.load(Ordering::Relaxed));
         let now_us = crate::environment::now_us();
         let urgency = if record.severity >= Severity::Warning { Urgency::Now } else { Urgency::Soon };
-        self.0.writer.append(urgency, |out| record.write(out, format, now_us));
+        self.0.writer.append(urgency, |out| record.write(out, format, &self.0.node, now_us));
     }
 }

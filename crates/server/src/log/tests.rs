@@ -17,7 +17,7 @@ impl World {
         let name = format!("settee-log-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);
         let wishes = Wishes { threshold: threshold(level), format, target: Target::File(path.clone()) };
-        Self { log: Log::unregistered(wishes).unwrap(), path }
+        Self { log: Log::unregistered(wishes, "nonode@nohost".to_owned()).unwrap(), path }
     }
 
     /// What is logged by `events`.
