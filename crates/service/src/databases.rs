@@ -141,7 +141,13 @@ impl Databases {
             }
             match databases.users_database() {
                 Ok(database) => add_rules(&database),
-                Err(DatabaseError::NotFound) => databases.create(&databases.dependencies.users.policy().users_db),
+                Err(DatabaseError::NotFound) => {
+                    match databases.create(&databases.dependencies.users.policy().users_db) {
+                        // Another server that begins was first.
+                        Err(Error::Database(DatabaseError::Exists)) => add_rules(&databases.users_database()?),
+                        made => made,
+                    }
+                }
                 Err(error) => Err(error.into()),
             }
         })

@@ -94,3 +94,21 @@ async fn accounts_are_right_with_the_next_request_on_another_server() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_that_begin_at_the_same_time_make_one_database_of_users() {
+    for _ in 0..50 {
+        let store = MemoryEngine::new();
+        let [one, two] = [0, 1].map(|_| World::on(LateEngine::on(&store)));
+        let making = [&one, &two].map(|world| {
+            let node = Arc::clone(&world.node);
+            tokio::spawn(async move { node.make_users_database().await })
+        });
+        for made in making {
+            made.await.unwrap().unwrap();
+        }
+        for world in [&one, &two] {
+            world.admin("GET /_users/_design/_auth", "").await;
+        }
+    }
+}

@@ -1,6 +1,10 @@
 //! Several servers on one PostgreSQL, which answer as one.
 
+use std::net::SocketAddr;
 use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
 
 use settee_model::json::Value;
 
@@ -132,4 +136,75 @@ fn names_are_given_once_and_nodes_start_again_under_theirs() {
     assert!(two.servers.remove(0).terminate().0.success());
     let client = &mut again.client().with(ADMIN);
     wait_for("the other to be gone", || (!text(&client.get("/_membership")).contains("one@here")).then_some(()));
+}
+
+/// A client that keeps its connections and asks the other server once when one does not answer.
+struct Retrying<'a> {
+    addresses: &'a [Mutex<SocketAddr>; 2],
+    connections: [Option<crate::Client>; 2],
+}
+
+impl Retrying<'_> {
+    fn put(&mut self, server: usize, path: &str) -> Option<u16> {
+        let connection = match self.connections[server].take() {
+            Some(connection) => Some(connection),
+            None => crate::Client::try_connect(*self.addresses[server].lock().unwrap()).ok(),
+        };
+        let mut connection = connection?.with(ADMIN);
+        let status = connection.request("PUT", path, &[], b"{}").ok()?.status;
+        self.connections[server] = Some(connection);
+        Some(status)
+    }
+
+    /// The second answer counts, if the first is none or says that the server cannot.
+    fn save(&mut self, server: usize, path: &str) -> Option<u16> {
+        match self.put(server, path) {
+            Some(status) if status < 500 => Some(status),
+            _ => {
+                self.connections[1 - server] = None;
+                self.put(1 - server, path)
+            }
+        }
+    }
+}
+
+#[test]
+fn a_restart_of_one_after_the_other_loses_no_request_that_is_made_again_once() {
+    let Some(mut two) = Two::start() else { return };
+    two.clients()[0].put("/db", "").expect(201);
+    let addresses = [0, 1].map(|number: usize| Mutex::new(two.servers[number].address));
+    let (is_over, saved, begun) = (AtomicBool::new(false), AtomicU64::new(0), Instant::now());
+    std::thread::scope(|scope| {
+        for writer in 0..4 {
+            let (addresses, is_over, saved) = (&addresses, &is_over, &saved);
+            scope.spawn(move || {
+                let mut client = Retrying { addresses, connections: [None, None] };
+                for number in 0.. {
+                    // Nobody waits for ever for a test that failed.
+                    if is_over.load(Ordering::Relaxed) || begun.elapsed() > 2 * crate::TIMEOUT {
+                        return;
+                    }
+                    let status = client.save(number % 2, &format!("/db/{writer}-{number}"));
+                    assert_eq!(status, Some(201), "{writer}-{number}");
+                    saved.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        for (number, name) in ["one@here", "two@here"].into_iter().enumerate() {
+            let before = saved.load(Ordering::Relaxed);
+            wait_for("writes through both", || (saved.load(Ordering::Relaxed) > before + 50).then_some(()));
+            let command = &mut node(&two.directories[number], &two.url, name);
+            let old = two.servers.remove(number);
+            assert!(old.terminate().0.success());
+            let new = Server::start_as(&two.directories[number], command);
+            *addresses[number].lock().unwrap() = new.address;
+            two.servers.insert(number, new);
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    let count = format!("\"doc_count\":{},", saved.into_inner());
+    for client in &mut two.clients() {
+        let info = text(&client.get("/db"));
+        assert!(info.contains(&count), "{count}: {info}");
+    }
 }
