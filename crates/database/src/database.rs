@@ -88,6 +88,8 @@ pub struct Database {
     seen: AtomicU64,
     /// The newest version that another process was heard to have committed.
     heard: HeardVersion,
+    /// The failures of the store after which somebody has looked.
+    failures_seen: AtomicU64,
     /// The version of the catalog that named this database last.
     named_at: AtomicU64,
     /// One looks for all who find that something was heard.
@@ -135,6 +137,7 @@ impl Database {
     ) -> Result<Arc<Self>> {
         // Before anything is read, so that nothing is missed.
         let heard = heard.of(entry.shard);
+        let failures = heard.failures();
         let (writer, uploads) = load(engine.snapshot(entry.shard)?.as_ref())?;
         let (version, security, attached_seq) =
             (writer.state.version, writer.security.clone(), writer.meta.attached_seq);
@@ -150,6 +153,7 @@ impl Database {
             known: Mutex::new(Known { version, security, attached_seq }),
             seen: AtomicU64::new(version.0),
             heard,
+            failures_seen: AtomicU64::new(failures),
             named_at: AtomicU64::new(named_at.0),
             looking: Mutex::new(()),
             attached_elsewhere: AtomicU64::new(0),
@@ -230,16 +234,21 @@ impl Database {
         self.attached_elsewhere.load(Ordering::Acquire)
     }
 
-    /// A number that rises with each commit to the database, wherever it was made, as far as this process has heard: what is kept of
+    /// A number that changes with each commit to the database, wherever it was made, as far as this process has heard: what is kept of
     /// the database in memory is good for as long as it stays. Reads nothing.
     #[must_use]
     pub fn version_heard(&self) -> u64 {
-        self.seen.load(Ordering::Acquire).max(self.heard.get())
+        self.seen.load(Ordering::Acquire).max(self.heard.version()) | self.heard.failures() << 48
     }
 
     /// Whether another process has committed something that this one has not looked at.
     pub(crate) fn is_stale(&self) -> bool {
-        self.heard.get() > self.seen.load(Ordering::Acquire)
+        self.heard.version() > self.seen.load(Ordering::Acquire) || self.has_failed()
+    }
+
+    /// Whether the store has failed since somebody looked: what is known may not have happened.
+    fn has_failed(&self) -> bool {
+        self.heard.failures() != self.failures_seen.load(Ordering::Acquire)
     }
 
     /// The version of the catalog in which the name was last known to be that of this database.
@@ -368,6 +377,9 @@ impl Database {
         if !self.is_stale() {
             return Ok(());
         }
+        // What this process commits meanwhile must not be taken for what has not happened.
+        let failures = self.heard.failures();
+        let _writing = self.has_failed().then(|| self.writer.lock());
         let snapshot = self.engine().snapshot(self.shard())?;
         let records = Request::MultiGet(Keyspace::Catalog, &[keys::META, keys::SECURITY]);
         let replies: [_; 3] = snapshot
@@ -378,7 +390,11 @@ impl Database {
         let records: [_; 2] = records.into_values()?.try_into().map_err(|_| DatabaseError::Corrupt("replies"))?;
         let [old_meta, security] = records;
         let meta = Meta::of_records(head.into_value()?, old_meta)?;
+        if self.has_failed() {
+            self.known.lock().version = Version::default();
+        }
         self.know(Source::Anywhere, state.into_state()?.version, &meta, security.map(Json::trusted));
+        self.failures_seen.store(failures, Ordering::Release);
         self.tell(Event::Committed(meta.update_seq));
         Ok(())
     }

@@ -23,21 +23,28 @@ use crate::open::OpenDatabases;
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
     catalog: AtomicU64,
-    databases: RwLock<HashMap<Shard, Arc<AtomicU64>>>,
+    databases: RwLock<HashMap<Shard, Arc<OfShard>>>,
 }
 
-/// That of one database, for as long as that is open.
+#[derive(Debug, Default)]
+struct OfShard {
+    version: AtomicU64,
+    /// Counts failures of the store, after which commits that were not synced may be gone.
+    failures: AtomicU64,
+}
+
+/// What is heard of one database, for as long as that is open.
 pub(crate) struct HeardVersion {
     heard: Arc<Heard>,
     shard: Shard,
-    version: Arc<AtomicU64>,
+    of_shard: Arc<OfShard>,
 }
 
 impl Heard {
     /// What is heard of a shard from now on.
     pub(crate) fn of(self: &Arc<Self>, shard: Shard) -> HeardVersion {
-        let version = Arc::clone(self.databases.write().entry(shard).or_default());
-        HeardVersion { heard: Arc::clone(self), shard, version }
+        let of_shard = Arc::clone(self.databases.write().entry(shard).or_default());
+        HeardVersion { heard: Arc::clone(self), shard, of_shard }
     }
 
     /// The newest version of the catalog.
@@ -53,14 +60,25 @@ impl Heard {
         }
         let databases = self.databases.read();
         let Some(known) = databases.get(&shard) else { return false };
-        known.fetch_max(version.0, Ordering::AcqRel);
+        if version == Version::default() {
+            known.version.store(0, Ordering::Release);
+            known.failures.fetch_add(1, Ordering::AcqRel);
+        } else {
+            known.version.fetch_max(version.0, Ordering::AcqRel);
+        }
         true
     }
 }
 
 impl HeardVersion {
-    pub(crate) fn get(&self) -> u64 {
-        self.version.load(Ordering::Acquire)
+    /// The newest version.
+    pub(crate) fn version(&self) -> u64 {
+        self.of_shard.version.load(Ordering::Acquire)
+    }
+
+    /// The number of failures of the store.
+    pub(crate) fn failures(&self) -> u64 {
+        self.of_shard.failures.load(Ordering::Acquire)
     }
 }
 
@@ -68,7 +86,7 @@ impl Drop for HeardVersion {
     fn drop(&mut self) {
         let mut databases = self.heard.databases.write();
         // One that was closed may be open again.
-        if Arc::strong_count(&self.version) <= 2 {
+        if Arc::strong_count(&self.of_shard) <= 2 {
             databases.remove(&self.shard);
         }
     }

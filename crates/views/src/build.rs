@@ -7,6 +7,7 @@ use settee_database::tasks::TaskKind;
 use settee_design::{DesignDocument, DocumentBatch, Emissions, Language, MapSource};
 use settee_storage::StorageError;
 
+use crate::claims::Claimed;
 use crate::error::{Result, ViewError};
 use crate::handle::{BuildGuard, DatabaseIndexes, Turn};
 use crate::host::IndexHost;
@@ -23,15 +24,28 @@ use crate::shared::{About, Core};
 /// where the last commit was.
 const ANEW_MAX: u32 = 1000;
 
-/// The indexes of a design document that somebody has the right to build.
+/// The indexes of a design document that this process may build.
 struct Build<'a> {
     host: &'a dyn IndexHost,
     ddoc: &'a DesignDocument,
     indexes: &'a DatabaseIndexes,
-    guards: &'a [(&'a IndexDefinition, BuildGuard)],
+    rights: &'a [Right<'a>],
     urgency: Urgency,
     /// The number of times that builds of the design document had been cancelled when this one began.
     cancels: u64,
+}
+
+/// The right to build an index: among the threads of this process, and among processes.
+struct Right<'a> {
+    definition: &'a IndexDefinition,
+    guard: BuildGuard,
+    claimed: Option<Claimed>,
+}
+
+/// The state that somebody wants an index to be in.
+struct Wanted<'a> {
+    definition: &'a IndexDefinition,
+    update_seq: u64,
 }
 
 impl Core {
@@ -51,6 +65,10 @@ impl Core {
         if control.is_paused {
             return Err(ViewError::Paused);
         }
+        let definitions = definitions(host.layout(), ddoc);
+        let Some(definition) = definitions.iter().find(|definition| definition.signature == signature) else {
+            return Err(ViewError::MissingView);
+        };
         let guard = match self.handle(host, signature)?.take_turn() {
             Ok(Turn::Build(guard)) => guard,
             Ok(Turn::Over) => return Ok(()),
@@ -58,44 +76,117 @@ impl Core {
             Err(ViewError::Paused) if !self.control(host, &indexes, &ddoc.id)?.is_paused => return Ok(()),
             Err(error) => return Err(error),
         };
-        let mut wanted = Some(guard);
-        let mut guards = Vec::new();
-        let definitions = definitions(host.layout(), ddoc);
-        for definition in &definitions {
-            if definition.signature == signature {
-                guards.extend(wanted.take().map(|guard| (definition, guard)));
+        let mut rights = vec![Right { definition, guard, claimed: None }];
+        let mut result = Err(ViewError::Contended);
+        for _ in 0..ANEW_MAX {
+            let build = Build { host, ddoc, indexes: &indexes, rights: &rights, urgency, cancels: control.cancels };
+            match self.claim(&build, &Wanted { definition, update_seq }) {
+                Ok(claimed @ Some(_)) => rights[0].claimed = claimed,
+                Ok(None) => {
+                    result = Ok(Vec::new());
+                    break;
+                }
+                Err(error) => {
+                    result = Err(error);
+                    break;
+                }
+            }
+            if let Err(error) = self.take_along(host, &definitions, update_seq, &mut rights) {
+                result = Err(error);
+                break;
+            }
+            let build = Build { host, ddoc, indexes: &indexes, rights: &rights, urgency, cancels: control.cancels };
+            result = self.build(&build, update_seq);
+            let begins_anew =
+                matches!(result, Err(ViewError::Contended | ViewError::Storage(StorageError::Interrupted(_))));
+            if !begins_anew {
+                break;
+            }
+            // Under another claim: numbers that were given out are not given out again.
+            rights.iter_mut().for_each(|right| right.claimed = None);
+        }
+        self.end(host, &indexes, rights, &result)?;
+        if result.is_ok() && control.rest.is_some() {
+            self.end_rest(host, ddoc)?;
+        }
+        result.map(drop)
+    }
+
+    /// Takes the right to build other indexes of a design document that lag.
+    fn take_along<'a>(
+        &self,
+        host: &dyn IndexHost,
+        definitions: &'a [IndexDefinition],
+        update_seq: u64,
+        rights: &mut Vec<Right<'a>>,
+    ) -> Result<()> {
+        for right in rights.iter_mut().filter(|right| right.claimed.is_none()) {
+            right.claimed = Claimed::try_new(host.engine(), right.guard.handle().store().shard())?;
+        }
+        for definition in definitions {
+            if rights.iter().any(|right| right.definition.signature == definition.signature) {
                 continue;
             }
             let handle = self.handle(host, definition.signature)?;
             if !handle.meta()?.is_current(&definition.reduces, update_seq)
                 && let Some(guard) = handle.try_build()
             {
-                guards.push((definition, guard));
-            }
-        }
-        let build = Build { host, ddoc, indexes: &indexes, guards: &guards, urgency, cancels: control.cancels };
-        let mut unusable = self.build(&build, update_seq);
-        for _ in 0..ANEW_MAX {
-            match unusable {
-                Err(ViewError::Contended | ViewError::Storage(StorageError::Interrupted(_))) => {
-                    unusable = self.build(&build, update_seq);
+                match Claimed::try_new(host.engine(), handle.store().shard())? {
+                    claimed @ Some(_) => rights.push(Right { definition, guard, claimed }),
+                    None => guard.finish(Ok(())),
                 }
-                _ => break,
             }
         }
-        let result = unusable.as_ref().map(|_| ()).map_err(Clone::clone);
-        let unusable = unusable.unwrap_or_default();
-        for (definition, guard) in guards {
-            if unusable.contains(&definition.signature) {
-                self.begin_anew(host, &indexes, definition.signature, guard)?;
-            } else {
-                guard.finish(result.clone());
+        Ok(())
+    }
+
+    /// Takes the right to build an index among processes, and waits while another one has it. `None` if that has built it.
+    fn claim(&self, build: &Build<'_>, wanted: &Wanted<'_>) -> Result<Option<Claimed>> {
+        let engine = build.host.engine();
+        let handle = build.rights[0].guard.handle();
+        let shard = handle.store().shard();
+        if let Some(claimed) = Claimed::try_new(engine, shard)? {
+            return Ok(Some(claimed));
+        }
+        // It has a loop of its own for what lags.
+        if build.urgency == Urgency::Background {
+            return Err(ViewError::Stopped);
+        }
+        let mut watch = self.claims.watch(engine.as_ref(), shard);
+        loop {
+            self.check(build)?;
+            match handle.store().meta(&*handle.store().snapshot()?) {
+                Ok(Some(meta)) if meta.is_current(&wanted.definition.reduces, wanted.update_seq) => return Ok(None),
+                // It has another shard now.
+                Err(ViewError::Storage(StorageError::Dropped)) => return Ok(None),
+                meta => drop(meta?),
+            }
+            if let Some(claimed) = Claimed::try_new(engine, shard)? {
+                return Ok(Some(claimed));
+            }
+            watch.wait();
+        }
+    }
+
+    /// Gives the rights back, and tells those who wait how it ended.
+    fn end(
+        &self,
+        host: &dyn IndexHost,
+        indexes: &DatabaseIndexes,
+        rights: Vec<Right<'_>>,
+        result: &Result<Vec<Signature>>,
+    ) -> Result<()> {
+        for Right { definition, guard, claimed } in rights {
+            match result {
+                Ok(unusable) if unusable.contains(&definition.signature) => {
+                    self.begin_anew(host, indexes, definition.signature, guard)?;
+                }
+                // Another process builds it: those who wait find out themselves.
+                _ if claimed.is_none() => guard.finish(Ok(())),
+                result => guard.finish(result.as_ref().map(drop).map_err(Clone::clone)),
             }
         }
-        if result.is_ok() && control.rest.is_some() {
-            self.end_rest(host, ddoc)?;
-        }
-        result
+        Ok(())
     }
 
     /// Gives an index whose shard cannot be used any more an empty one.
@@ -108,7 +199,9 @@ impl Core {
     ) -> Result<()> {
         let shard = guard.handle().store().shard();
         let mut handles = indexes.handles.lock();
-        host.replace_index(signature, shard)?;
+        if host.find_index(signature)? == Some(shard) {
+            host.replace_index(signature, shard)?;
+        }
         handles.remove(&signature);
         guard.retire();
         drop(handles);
@@ -117,7 +210,7 @@ impl Core {
 
     /// Builds indexes in as few passes as possible. Answers those that have to start over; then nothing was done.
     fn build(&self, build: &Build<'_>, update_seq: u64) -> Result<Vec<Signature>> {
-        let Build { host, ddoc, guards, .. } = *build;
+        let Build { host, ddoc, rights, .. } = *build;
         self.check(build)?;
         let _urgent = self.pace.begin(build.urgency);
         let language = self.language(ddoc)?;
@@ -125,8 +218,11 @@ impl Core {
         let database = host.read()?;
         let mut lagging: Vec<(&IndexDefinition, PassIndex<'_>)> = Vec::new();
         let mut unusable = Vec::new();
-        for (definition, guard) in guards {
-            match self.open(guard.handle().store(), definition, &language, database.purges_forgotten()?)? {
+        for Right { definition, guard, claimed } in rights {
+            let Some(claimed) = claimed else { continue };
+            let store = guard.handle().store();
+            let first_number = claimed.first_number();
+            match self.open((store, first_number), definition, &language, database.purges_forgotten()?)? {
                 Some(index) if index.meta.update_seq < update_seq => lagging.push((definition, index)),
                 Some(_) => {}
                 None => unusable.push(definition.signature),
@@ -138,11 +234,11 @@ impl Core {
         for pass in passes(lagging, database.update_seq()?) {
             let result = self.run_pass(build, &language, &*database, pass);
             if matches!(result, Err(ViewError::Cancelled)) {
-                guards.iter().try_for_each(|(_, guard)| self.discard(guard.handle().store()))?;
+                claimed(rights).try_for_each(|right| self.discard(right.guard.handle().store()))?;
             }
             result?;
         }
-        let built = guards.iter().map(|(definition, _)| definition.signature).collect::<Vec<_>>();
+        let built = claimed(rights).map(|right| right.definition.signature).collect::<Vec<_>>();
         self.note_served(host, ddoc, &built)?;
         Ok(Vec::new())
     }
@@ -152,14 +248,14 @@ impl Core {
     /// follow any more.
     fn open<'a>(
         &self,
-        store: &'a IndexStore,
+        (store, first_number): (&'a IndexStore, u64),
         definition: &IndexDefinition,
         language: &Arc<dyn Language>,
         purges_forgotten: u64,
     ) -> Result<Option<PassIndex<'a>>> {
         let limits = self.limits();
         let open = || {
-            let Some(Opened { mut meta, writer, checkpoint }) = store.open()? else { return Ok(None) };
+            let Some(Opened { mut meta, writer, checkpoint }) = store.open(first_number)? else { return Ok(None) };
             if meta.update_seq == 0 {
                 meta.reduces = with_reduces(&meta, definition);
             }
@@ -218,7 +314,7 @@ impl Core {
 
     /// Lets a thread of a build rest, if it has to, and tells why it must not go on.
     fn rest(&self, build: &Build<'_>, turn: &mut pace::Turn, bytes: u64) -> Result<()> {
-        let is_awaited = || build.guards.iter().any(|(_, guard)| guard.handle().activity().1 > 0);
+        let is_awaited = || build.rights.iter().any(|right| right.guard.handle().activity().1 > 0);
         if build.urgency == Urgency::Background {
             self.pace.rest(turn, bytes, &|| is_awaited() || self.check(build).is_err());
         }
@@ -233,13 +329,15 @@ impl Core {
         match control.cancels == build.cancels {
             false => Err(ViewError::Cancelled),
             true if control.is_paused => Err(ViewError::Paused),
+            // Another process may have taken it over.
+            true if !claimed(build.rights).all(Right::is_held) => Err(ViewError::Contended),
             true => Ok(()),
         }
     }
 
     /// Forgets what an interrupted load had found. The caller has the right to build.
     pub(crate) fn discard(&self, store: &IndexStore) -> Result<()> {
-        if let Some(mut opened) = store.open()?.filter(|opened| opened.checkpoint.is_some()) {
+        if let Some(mut opened) = store.open(0)?.filter(|opened| opened.checkpoint.is_some()) {
             opened.writer.forget_checkpoint()?;
             store.sync()?;
         }
@@ -255,6 +353,17 @@ impl Core {
             self.say(host, ddoc, About::Message, message);
         }
     }
+}
+
+impl Right<'_> {
+    fn is_held(&self) -> bool {
+        self.claimed.as_ref().is_some_and(Claimed::is_held)
+    }
+}
+
+/// Those that this process has among all.
+fn claimed<'r, 'a>(rights: &'r [Right<'a>]) -> impl Iterator<Item = &'r Right<'a>> {
+    rights.iter().filter(|right| right.claimed.is_some())
 }
 
 /// Lagging indexes, those that go through the changes together in one pass beside each other. One that is a little ahead

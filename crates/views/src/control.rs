@@ -1,7 +1,7 @@
 //! [`BuildControl`]: administrators pause, resume and cancel the builds of a design document; and what is known
 //! of them.
 //!
-//! A pause is kept with the database and outlives the process. A build that is paused or stopped keeps what it has done; one
+//! Pauses and cancellations are kept with the database: they count in all processes, and outlive them. A build that is paused or stopped keeps what it has done; one
 //! that is cancelled loses what is not in its index yet, and the background leaves the indexes alone until somebody asks for
 //! them or their definition changes.
 
@@ -9,8 +9,10 @@ use std::sync::Arc;
 
 use settee_database::tasks::TaskKind;
 use settee_design::DesignDocument;
+use settee_storage::codec::{Reader, put_bytes, put_varint};
 
-use crate::error::Result;
+use crate::claims::Claimed;
+use crate::error::{Result, ViewError};
 use crate::handle::{BuildControl, DatabaseIndexes};
 use crate::host::IndexHost;
 use crate::index::Signature;
@@ -89,20 +91,76 @@ fn paused_note(ddoc: &str) -> String {
     format!("paused/{ddoc}")
 }
 
+fn cancelled_note(ddoc: &str) -> String {
+    format!("cancelled/{ddoc}")
+}
+
+/// What is noted of a design document whose builds were cancelled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Cancelled {
+    /// How often.
+    count: u64,
+    /// What has rested since.
+    resting: Option<Signature>,
+}
+
+impl Cancelled {
+    fn of(control: &BuildControl) -> Self {
+        let resting = control.rest.filter(|(_, until_us)| *until_us == u64::MAX).map(|(signature, _)| signature);
+        Self { count: control.cancels, resting }
+    }
+
+    fn encode(self) -> Vec<u8> {
+        let mut out = Vec::new();
+        put_varint(&mut out, self.count);
+        put_bytes(&mut out, self.resting.map(|signature| signature.to_string()).unwrap_or_default().as_bytes());
+        out
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut reader = Reader::new(bytes, "cancelled builds");
+        Ok(Self { count: reader.varint()?, resting: Signature::parse(reader.bytes()?) })
+    }
+}
+
+impl DatabaseIndexes {
+    /// The control of the builds of a design document, unless another process may have changed it.
+    fn known_control(&self, host: &dyn IndexHost, ddoc: &Arc<str>) -> Option<BuildControl> {
+        let elsewhere = host.changes_elsewhere();
+        self.controls.lock().get(ddoc).filter(|control| control.elsewhere == elsewhere).copied()
+    }
+}
+
+fn read_control(host: &dyn IndexHost, indexes: &DatabaseIndexes, ddoc: &Arc<str>) -> Result<BuildControl> {
+    if let Some(control) = indexes.known_control(host, ddoc) {
+        return Ok(control);
+    }
+    let elsewhere = host.changes_elsewhere();
+    let mut noted = host.noted(&[&paused_note(ddoc), &cancelled_note(ddoc)])?.into_iter();
+    let is_paused = noted.next().flatten().is_some();
+    let cancelled = noted.next().flatten().map_or(Ok(Cancelled::default()), |note| Cancelled::decode(&note))?;
+    let mut controls = indexes.controls.lock();
+    let control = controls.entry(Arc::clone(ddoc)).or_default();
+    let own_rest = control.rest.filter(|(_, until_us)| *until_us != u64::MAX);
+    let rest = cancelled.resting.map(|signature| (signature, u64::MAX)).or(own_rest);
+    *control = BuildControl { is_paused, cancels: cancelled.count, rest, elsewhere };
+    Ok(*control)
+}
+
 impl Core {
-    /// The control of the builds of a design document.
+    /// The control of the builds of a design document: what is noted, also by other processes, and what only this one knows.
     pub(crate) fn control(
         &self,
         host: &dyn IndexHost,
         indexes: &DatabaseIndexes,
         ddoc: &Arc<str>,
     ) -> Result<BuildControl> {
-        if let Some(control) = indexes.controls.lock().get(ddoc) {
-            return Ok(*control);
+        if let Some(control) = indexes.known_control(host, ddoc) {
+            return Ok(control);
         }
-        let is_paused = host.noted(&paused_note(ddoc))?.is_some();
-        let mut controls = indexes.controls.lock();
-        Ok(*controls.entry(Arc::clone(ddoc)).or_insert(BuildControl { is_paused, ..BuildControl::default() }))
+        // Who changes it while it is read must not be forgotten.
+        let _changing = indexes.changing.lock();
+        read_control(host, indexes, ddoc)
     }
 
     fn change_control(
@@ -112,20 +170,26 @@ impl Core {
         change: impl FnOnce(&mut BuildControl),
     ) -> Result<()> {
         let indexes = self.indexes_of(host.shard());
-        self.control(host, &indexes, ddoc)?;
-        if let Some(control) = indexes.controls.lock().get_mut(ddoc) {
-            change(control);
+        let _changing = indexes.changing.lock();
+        let before = read_control(host, &indexes, ddoc)?;
+        let mut after = before;
+        change(&mut after);
+        if after.is_paused != before.is_paused {
+            host.note(&paused_note(ddoc), after.is_paused.then(Vec::new))?;
         }
+        let cancelled = Cancelled::of(&after);
+        if cancelled != Cancelled::of(&before) {
+            host.note(&cancelled_note(ddoc), Some(cancelled.encode()))?;
+        }
+        indexes.controls.lock().insert(Arc::clone(ddoc), after);
         Ok(())
     }
 
     pub(crate) fn pause(&self, host: &dyn IndexHost, ddoc: &DesignDocument) -> Result<()> {
-        host.note(&paused_note(&ddoc.id), Some(Vec::new()))?;
         self.change_control(host, &ddoc.id, |control| control.is_paused = true)
     }
 
     pub(crate) fn resume(&self, host: &dyn IndexHost, ddoc: &DesignDocument) -> Result<()> {
-        host.note(&paused_note(&ddoc.id), None)?;
         self.change_control(host, &ddoc.id, |control| (control.is_paused, control.rest) = (false, None))
     }
 
@@ -136,11 +200,16 @@ impl Core {
             control.cancels += 1;
             control.rest = Some((signature, u64::MAX));
         })?;
-        // Those that are being built are cleared away by who builds them.
+        // Those that are being built, here or elsewhere, are cleared away by who builds them.
         for definition in definitions {
             let handle = self.handle(host, definition.signature)?;
             if let Some(guard) = handle.try_build() {
-                guard.finish(self.discard(handle.store()));
+                let discarded = Claimed::try_new(host.engine(), handle.store().shard());
+                let discarded = discarded.map_err(ViewError::from).and_then(|claimed| match claimed {
+                    Some(_claimed) => self.discard(handle.store()),
+                    None => Ok(()),
+                });
+                guard.finish(discarded);
             }
         }
         Ok(())
@@ -159,7 +228,10 @@ impl Core {
     }
 
     pub(crate) fn end_rest(&self, host: &dyn IndexHost, ddoc: &DesignDocument) -> Result<()> {
-        self.change_control(host, &ddoc.id, |control| control.rest = None)
+        match self.control(host, &self.indexes_of(host.shard()), &ddoc.id)?.rest {
+            Some(_) => self.change_control(host, &ddoc.id, |control| control.rest = None),
+            None => Ok(()),
+        }
     }
 
     /// The number of changes that the indexes of a design document are behind, if the background should see to them:
@@ -178,8 +250,7 @@ impl Core {
         let (mut is_building, mut is_current_all, mut waiting_clients) = (false, true, 0);
         let (mut update_seq, mut checkpoint_seq, mut has_checkpoint) = (current_seq, current_seq, false);
         for definition in &definitions {
-            let handle = self.handle(host, definition.signature)?;
-            let meta = handle.meta()?;
+            let (handle, _, meta) = self.shown(host, definition.signature)?;
             let (builds, waits) = handle.activity();
             is_building |= builds;
             waiting_clients += waits;

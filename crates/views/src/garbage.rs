@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use settee_design::DesignDocument;
 
+use crate::claims::Claimed;
 use crate::error::Result;
 use crate::handle::{BuildGuard, DatabaseIndexes, Handle};
 use crate::host::IndexHost;
@@ -34,6 +35,11 @@ impl Core {
                 Some(None) => continue,
                 Some(guard) => guard,
                 None => None,
+            };
+            // Another process may build it.
+            let Some(_claimed) = Claimed::try_new(host.engine(), shard)? else {
+                guard.into_iter().for_each(|guard| guard.finish(Ok(())));
+                continue;
             };
             host.remove_index(signature, shard)?;
             handles.remove(&signature);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use settee_design::DesignDocument;
-use settee_storage::Shard;
+use settee_storage::{Shard, StorageError};
 
 use crate::error::{Result, ViewError};
 use crate::index::{IndexStore, Meta, Signature};
@@ -27,8 +27,10 @@ pub(crate) struct DatabaseIndexes {
     pub(crate) handles: Mutex<HashMap<Signature, Arc<Handle>>>,
     /// By the ids of design documents.
     pub(crate) controls: Mutex<HashMap<Arc<str>, BuildControl>>,
+    /// Held by who changes one of them.
+    pub(crate) changing: Mutex<()>,
     /// Which view of each design document is shown, as far as that was read.
-    pub(crate) served: Mutex<HashMap<Arc<str>, Arc<[DesignDocument]>>>,
+    pub(crate) served: Mutex<HashMap<Arc<str>, Served>>,
     /// Since when nobody needs these indexes.
     pub(crate) forgotten: Mutex<HashMap<Signature, u64>>,
 }
@@ -43,6 +45,18 @@ pub struct BuildControl {
     /// Until when the indexes of this signature are left alone in the background, because that was so or because a build
     /// had failed.
     pub(crate) rest: Option<(Signature, u64)>,
+    /// See [`IndexHost::changes_elsewhere`](crate::host::IndexHost::changes_elsewhere), before this was read.
+    pub(crate) elsewhere: u64,
+}
+
+/// The views that are shown for a design document, each in a document of its own.
+#[derive(Clone)]
+pub(crate) struct Served {
+    pub(crate) views: Arc<[DesignDocument]>,
+    /// As they are noted.
+    pub(crate) noted: Option<Vec<u8>>,
+    /// As that of [`BuildControl`].
+    pub(crate) elsewhere: u64,
 }
 
 /// The indexes of all databases that were used lately.
@@ -88,9 +102,12 @@ impl DatabaseIndexes {
 }
 
 impl Handle {
-    /// The progress of the index now.
+    /// The progress of the index now. One that must be built from nothing has made none.
     pub(crate) fn meta(&self) -> Result<Meta> {
-        Ok(self.store().meta(&*self.store().snapshot()?)?.unwrap_or_else(Meta::new))
+        match self.store().meta(&*self.store().snapshot()?) {
+            Err(ViewError::Storage(StorageError::Dropped)) => Ok(Meta::new()),
+            meta => Ok(meta?.unwrap_or_else(Meta::new)),
+        }
     }
 }
 

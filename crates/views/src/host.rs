@@ -35,8 +35,8 @@ pub(crate) trait IndexHost: Send + Sync {
     /// The shard of an index, if it has one.
     fn find_index(&self, signature: Signature) -> Result<Option<Shard>>;
 
-    /// A note that is kept with the database.
-    fn noted(&self, key: &str) -> Result<Option<Vec<u8>>>;
+    /// Notes that are kept with the database.
+    fn noted(&self, keys: &[&str]) -> Result<Vec<Option<Vec<u8>>>>;
 
     /// The keys of all notes that begin with `prefix`.
     fn notes(&self, prefix: &str) -> Result<Vec<String>>;
@@ -44,7 +44,13 @@ pub(crate) trait IndexHost: Send + Sync {
     /// Keeps a note, or removes it.
     fn note(&self, key: &str, value: Option<Vec<u8>>) -> Result<()>;
 
-    /// Gives an index another shard in the place of `shard`, which is removed.
+    /// Keeps a note in the place of `before`. `false` if that is not what is there.
+    fn replace_note(&self, key: &str, before: Option<Vec<u8>>, value: Vec<u8>) -> Result<bool>;
+
+    /// A number that stays while no other process changes notes and shards of indexes, as far as that is known.
+    fn changes_elsewhere(&self) -> u64;
+
+    /// Gives an index another shard in the place of `shard`, which is removed, unless another process has done so.
     fn replace_index(&self, signature: Signature, shard: Shard) -> Result<()>;
 
     /// Removes the shard of an index and forgets it.
@@ -59,6 +65,10 @@ pub(crate) struct CatalogHost<'a> {
 
 /// The prefix of the keys of notes.
 const NOTES: &str = "views/";
+
+fn note_key(key: &str) -> Vec<u8> {
+    format!("{NOTES}{key}").into_bytes()
+}
 
 impl CatalogHost<'_> {
     fn records(&self) -> IndexRecords<'_> {
@@ -104,8 +114,9 @@ impl IndexHost for CatalogHost<'_> {
         self.records().find(signature)
     }
 
-    fn noted(&self, key: &str) -> Result<Option<Vec<u8>>> {
-        Ok(self.database.read()?.attached(format!("{NOTES}{key}").as_bytes())?)
+    fn noted(&self, keys: &[&str]) -> Result<Vec<Option<Vec<u8>>>> {
+        let keys: Vec<Vec<u8>> = keys.iter().copied().map(note_key).collect();
+        Ok(self.database.read()?.all_attached(&keys)?)
     }
 
     fn notes(&self, prefix: &str) -> Result<Vec<String>> {
@@ -115,8 +126,17 @@ impl IndexHost for CatalogHost<'_> {
     }
 
     fn note(&self, key: &str, value: Option<Vec<u8>>) -> Result<()> {
-        self.database.update(Work::Attach { key: format!("{NOTES}{key}").into_bytes(), value })?;
+        self.database.update(Work::Attach { key: note_key(key), value })?;
         Ok(())
+    }
+
+    fn replace_note(&self, key: &str, before: Option<Vec<u8>>, value: Vec<u8>) -> Result<bool> {
+        let outcomes = self.database.update(Work::Replace { key: note_key(key), before, value: Some(value) })?;
+        Ok(outcomes.is_empty())
+    }
+
+    fn changes_elsewhere(&self) -> u64 {
+        self.database.attached_elsewhere()
     }
 
     fn add_index(&self, signature: Signature) -> Result<Shard> {

@@ -13,6 +13,7 @@
 //! This crate knows no language, no HTTP and no clock, and starts no thread that outlives a call.
 
 mod build;
+mod claims;
 mod clock;
 mod control;
 mod designs;
@@ -40,6 +41,7 @@ mod turns;
 mod verify;
 mod views;
 
+pub use claims::{Claimed, Claims, Watch};
 pub use clock::Clock;
 pub use control::{BuildState, BuildStatus};
 pub use designs::{design_documents, embed_modules};

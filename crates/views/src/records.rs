@@ -9,6 +9,9 @@ use settee_storage::Shard;
 use crate::error::{Result, ViewError};
 use crate::index::Signature;
 
+/// As often another process may be first in giving an index its shard, and have removed it again.
+const RACES_MAX: u32 = 100;
+
 /// The kinds of indexes, which know nothing of each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
@@ -86,39 +89,51 @@ impl IndexRecords<'_> {
     /// # Errors
     /// When storage failed.
     pub fn add(&self, signature: Signature) -> Result<Shard> {
-        if let Some(shard) = self.find(signature)? {
-            return Ok(shard);
+        for _ in 0..RACES_MAX {
+            if let Some(shard) = self.find(signature)? {
+                return Ok(shard);
+            }
+            let shard = self.catalog.allocate_shard()?;
+            // If another process was first, the number stays without use.
+            if self.put(signature, None, Some(shard))? {
+                return Ok(shard);
+            }
         }
-        let shard = self.catalog.allocate_shard()?;
-        self.put(signature, Some(shard))?;
-        Ok(shard)
+        Err(ViewError::Contended)
     }
 
-    /// Gives an index another shard in the place of `shard`, which is removed. A crash before the end leaves a record of a
-    /// shard that is dropped: it is replaced again.
+    /// Gives an index another shard in the place of `shard`, which is removed, unless it has another one already. A crash before
+    /// the end leaves a record of a shard that is dropped: it is replaced again.
     ///
     /// # Errors
     /// When storage failed.
     pub fn replace(&self, signature: Signature, shard: Shard) -> Result<()> {
+        if self.find(signature)? != Some(shard) {
+            return Ok(());
+        }
         let new = self.catalog.replace_shard(shard)?;
-        self.put(signature, Some(new))?;
+        // If another process was first, it has given up the shard as well.
+        self.put(signature, Some(shard), Some(new))?;
         self.catalog.drop_shard(shard)?;
         Ok(())
     }
 
-    /// Removes the shard of an index and forgets it. In this order a crash leaves an empty index, which is built again, and
-    /// not a shard that nobody knows.
+    /// Removes the shard of an index and forgets it, unless another process has replaced it meanwhile. In this order a crash leaves
+    /// an empty index, which is built again, and not a shard that nobody knows.
     ///
     /// # Errors
     /// When storage failed.
     pub fn remove(&self, signature: Signature, shard: Shard) -> Result<()> {
         self.catalog.drop_shard(shard)?;
-        self.put(signature, None)
+        self.put(signature, Some(shard), None)?;
+        Ok(())
     }
 
-    fn put(&self, signature: Signature, shard: Option<Shard>) -> Result<()> {
-        let value = shard.map(|shard| [&shard.0.to_be_bytes()[..], self.family.tail()].concat());
-        self.database.update(Work::Attach { key: key(signature), value })?;
-        Ok(())
+    /// `false` if the index does not have the shard `before`.
+    fn put(&self, signature: Signature, before: Option<Shard>, shard: Option<Shard>) -> Result<bool> {
+        let record = |shard: Shard| [&shard.0.to_be_bytes()[..], self.family.tail()].concat();
+        let (before, value) = (before.map(record), shard.map(record));
+        let outcomes = self.database.update(Work::Replace { key: key(signature), before, value })?;
+        Ok(outcomes.is_empty())
     }
 }

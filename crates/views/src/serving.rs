@@ -12,6 +12,7 @@ use settee_model::collate::Collation;
 use settee_storage::codec::{Reader, put_bytes, put_len, put_varint};
 
 use crate::error::{Result, ViewError};
+use crate::handle::Served;
 use crate::host::IndexHost;
 use crate::index::Signature;
 use crate::index::identity::{definitions, signature};
@@ -26,15 +27,17 @@ fn note_name(ddoc: &str) -> String {
 }
 
 impl Core {
-    /// The views that are shown for a design document, each in a document of its own. Empty if none was ever built.
-    fn served(&self, host: &dyn IndexHost, ddoc: &Arc<str>) -> Result<Arc<[DesignDocument]>> {
+    /// The views that are shown for a design document. Empty if none was ever built.
+    fn served(&self, host: &dyn IndexHost, ddoc: &Arc<str>) -> Result<Served> {
         let indexes = self.indexes_of(host.shard());
-        if let Some(served) = indexes.served.lock().get(ddoc) {
-            return Ok(Arc::clone(served));
+        let elsewhere = host.changes_elsewhere();
+        if let Some(served) = indexes.served.lock().get(ddoc).filter(|served| served.elsewhere == elsewhere) {
+            return Ok(served.clone());
         }
-        let noted = host.noted(&note_name(ddoc))?;
-        let served: Arc<[DesignDocument]> = noted.map_or(Ok(Vec::new()), |note| decode(ddoc, &note))?.into();
-        indexes.served.lock().insert(Arc::clone(ddoc), Arc::clone(&served));
+        let noted = host.noted(&[&note_name(ddoc)])?.pop().flatten();
+        let views = noted.as_deref().map_or(Ok(Vec::new()), |note| decode(ddoc, note))?.into();
+        let served = Served { views, noted, elsewhere };
+        indexes.served.lock().insert(Arc::clone(ddoc), served.clone());
         Ok(served)
     }
 
@@ -44,21 +47,32 @@ impl Core {
         if !ddoc.id.starts_with("_design/") || ddoc.swap == Swap::Never {
             return Ok(());
         }
-        let before = self.served(host, &ddoc.id)?;
-        let now: Vec<DesignDocument> = ddoc
-            .views
-            .iter()
-            .filter_map(|view| match built.contains(&signature(host.layout(), ddoc, view)) {
-                true => Some(alone(ddoc, view)),
-                false => before.iter().find(|served| served.views[0].name == view.name).cloned(),
-            })
-            .collect();
-        let size: usize = now.iter().map(|served| served.views[0].map.len() + library_len(served)).sum();
-        if *now != *before && size <= NOTE_BYTES_MAX {
-            host.note(&note_name(&ddoc.id), Some(encode(&now)))?;
-            self.indexes_of(host.shard()).served.lock().insert(Arc::clone(&ddoc.id), now.into());
+        loop {
+            let before = self.served(host, &ddoc.id)?;
+            let now: Vec<DesignDocument> = ddoc
+                .views
+                .iter()
+                .filter_map(|view| match built.contains(&signature(host.layout(), ddoc, view)) {
+                    true => Some(alone(ddoc, view)),
+                    false => before.views.iter().find(|served| served.views[0].name == view.name).cloned(),
+                })
+                .collect();
+            let size: usize = now.iter().map(|served| served.views[0].map.len() + library_len(served)).sum();
+            if *now == *before.views || size > NOTE_BYTES_MAX {
+                return Ok(());
+            }
+            let note = encode(&now);
+            let is_noted = host.replace_note(&note_name(&ddoc.id), before.noted, note.clone())?;
+            let indexes = self.indexes_of(host.shard());
+            let mut served = indexes.served.lock();
+            if is_noted {
+                let noted = Served { views: now.into(), noted: Some(note), elsewhere: before.elsewhere };
+                served.insert(Arc::clone(&ddoc.id), noted);
+                return Ok(());
+            }
+            // Another process has built others of its views.
+            served.remove(&ddoc.id);
         }
-        Ok(())
     }
 
     /// The definition that is shown for a view while its own index is not ready, if there is one.
@@ -71,7 +85,7 @@ impl Core {
         if ddoc.swap != Swap::Online {
             return Ok(None);
         }
-        let served = self.served(host, &ddoc.id)?;
+        let served = self.served(host, &ddoc.id)?.views;
         let Some(shown) = served.iter().find(|served| served.views[0].name == view.name) else {
             return Ok(None);
         };
@@ -89,7 +103,7 @@ impl Core {
     pub(crate) fn shown_indexes(&self, host: &dyn IndexHost, ddocs: &[DesignDocument]) -> Result<Vec<Signature>> {
         let mut shown = Vec::new();
         for ddoc in ddocs.iter().filter(|ddoc| ddoc.swap == Swap::Online) {
-            let served = self.served(host, &ddoc.id)?;
+            let served = self.served(host, &ddoc.id)?.views;
             let named = served.iter().filter(|served| ddoc.view(&served.views[0].name).is_some());
             shown.extend(named.flat_map(|served| definitions(host.layout(), served)).map(|index| index.signature));
         }

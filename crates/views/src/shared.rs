@@ -6,13 +6,14 @@ use std::sync::atomic::AtomicBool;
 use parking_lot::Mutex;
 use settee_database::tasks::Tasks;
 use settee_design::{DesignDocument, Growth, Language, Limits};
-use settee_storage::Shard;
+use settee_storage::{Engine, Shard, Snapshot, StorageError, Version};
 
+use crate::claims::Claims;
 use crate::clock::Clock;
 use crate::error::{Result, ViewError};
 use crate::handle::{DatabaseIndexes, Databases, Handle};
 use crate::host::IndexHost;
-use crate::index::{IndexStore, Signature, Tokens};
+use crate::index::{IndexStore, Meta, Signature, Tokens};
 use crate::indexer::Settings;
 use crate::pace::Pace;
 use crate::reduce::Aggregate;
@@ -61,6 +62,7 @@ pub(crate) struct Core {
     pub(crate) databases: Mutex<Databases>,
     pub(crate) is_stopping: AtomicBool,
     pub(crate) growth: Mutex<Growth>,
+    pub(crate) claims: Claims,
 }
 
 impl Core {
@@ -68,8 +70,19 @@ impl Core {
         let tokens = Arc::new(Tokens::new(settings.seed));
         let (databases, is_stopping) = (Mutex::default(), AtomicBool::new(false));
         let pace = Pace::new(settings.clock.clone());
-        let growth = Mutex::default();
-        Self { languages, tasks, log, settings, tokens, nodes: Arc::default(), pace, databases, is_stopping, growth }
+        let (growth, nodes, claims) = (Mutex::default(), Arc::default(), Claims::default());
+        Self { languages, tasks, log, settings, tokens, nodes, pace, databases, is_stopping, growth, claims }
+    }
+
+    /// Forgets what was read of indexes that may not have been committed: the store has failed, and a process goes on that has
+    /// its numbers still to give.
+    pub(crate) fn follow(&self, engine: &dyn Engine) {
+        let nodes = Arc::clone(&self.nodes);
+        engine.subscribe(Box::new(move |shard, version| {
+            if version == Version::default() {
+                nodes.forget(shard);
+            }
+        }));
     }
 
     pub(crate) fn indexes_of(&self, database: Shard) -> Arc<DatabaseIndexes> {
@@ -108,6 +121,46 @@ impl Core {
         handle.use_at(now_us);
         handles.insert(signature, Arc::clone(&handle));
         Ok(handle)
+    }
+
+    /// An index and its state in a snapshot, or none if it must be built from nothing. Another process may have given it another
+    /// shard.
+    pub(crate) fn shown(
+        &self,
+        host: &dyn IndexHost,
+        signature: Signature,
+    ) -> Result<(Arc<Handle>, Arc<dyn Snapshot>, Meta)> {
+        let mut handle = self.handle(host, signature)?;
+        let mut is_known = false;
+        loop {
+            let snapshot = handle.store().snapshot()?;
+            match handle.store().meta(&*snapshot) {
+                Err(ViewError::Storage(StorageError::Dropped)) if !is_known => {
+                    (handle, is_known) = (self.find_again(host, signature, &handle)?, true);
+                }
+                Err(ViewError::Storage(StorageError::Dropped)) => return Ok((handle, snapshot, Meta::new())),
+                meta => return Ok((handle, snapshot, meta?.unwrap_or_else(Meta::new))),
+            }
+        }
+    }
+
+    /// The index in the shard that it has now.
+    pub(crate) fn find_again(
+        &self,
+        host: &dyn IndexHost,
+        signature: Signature,
+        gone: &Arc<Handle>,
+    ) -> Result<Arc<Handle>> {
+        if host.find_index(signature)? == Some(gone.store().shard()) {
+            return Ok(Arc::clone(gone));
+        }
+        let indexes = self.indexes_of(host.shard());
+        let mut handles = indexes.handles.lock();
+        if handles.get(&signature).is_some_and(|handle| Arc::ptr_eq(handle, gone)) {
+            handles.remove(&signature);
+        }
+        drop(handles);
+        self.handle(host, signature)
     }
 
     pub(crate) fn language(&self, ddoc: &DesignDocument) -> Result<Arc<dyn Language>> {

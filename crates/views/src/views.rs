@@ -14,8 +14,8 @@ use crate::control::BuildState;
 use crate::error::{Result, ViewError};
 use crate::handle::{BuildControl, DatabaseIndexes};
 use crate::host::{CatalogHost, IndexHost};
+use crate::index::Signature;
 use crate::index::identity::{definitions, layout_of, signature};
-use crate::index::{Meta, Signature};
 use crate::indexer::Settings;
 use crate::indexer::runs::directories;
 use crate::pace::{Budget, Pace, Urgency};
@@ -76,7 +76,9 @@ impl Views {
     /// Views of the databases of `catalog`.
     #[must_use]
     pub fn new(catalog: Arc<Catalog>, languages: Languages, tasks: Tasks, log: Log, settings: Settings) -> Self {
-        Self { catalog, core: Core::new(languages, tasks, log, settings), compacting: Mutex::default() }
+        let core = Core::new(languages, tasks, log, settings);
+        core.follow(catalog.engine().as_ref());
+        Self { catalog, core, compacting: Mutex::default() }
     }
 
     /// The limits of functions while indexes are built.
@@ -337,9 +339,7 @@ impl Core {
             Update::False | Update::Lazy => 0,
         };
         let (handle, snapshot, meta) = loop {
-            let handle = self.handle(host, signature)?;
-            let snapshot = handle.store().snapshot()?;
-            let meta = handle.store().meta(&*snapshot)?.unwrap_or_else(Meta::new);
+            let (handle, snapshot, meta) = self.shown(host, signature)?;
             // Even an index that need not be up to date may have been built before a view with this reduce function came.
             if meta.is_current(reduce.as_slice(), update_seq) {
                 break (handle, snapshot, meta);
@@ -374,7 +374,7 @@ impl Core {
         let update_seq = host.read()?.update_seq()?;
         let definitions = definitions(host.layout(), ddoc);
         for definition in &definitions {
-            while !self.handle(host, definition.signature)?.meta()?.is_current(&definition.reduces, update_seq) {
+            while !self.shown(host, definition.signature)?.2.is_current(&definition.reduces, update_seq) {
                 self.advance(host, ddoc, definition.signature, update_seq, urgency)?;
             }
         }
@@ -398,8 +398,7 @@ impl Core {
             external_bytes: 0,
         };
         for definition in &definitions {
-            let handle = self.handle(host, definition.signature)?;
-            let meta = handle.meta()?;
+            let (handle, _, meta) = self.shown(host, definition.signature)?;
             let (is_building, waiting) = handle.activity();
             info.updater_running |= is_building;
             info.waiting_clients += waiting;

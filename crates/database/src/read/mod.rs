@@ -378,6 +378,16 @@ impl ReadView {
         self.get(Keyspace::Catalog, &keys::prefixed(keys::ATTACHED, key))
     }
 
+    /// Records that another layer attached, in one trip.
+    ///
+    /// # Errors
+    /// When the engine failed.
+    pub fn all_attached(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>> {
+        let keys: Vec<Vec<u8>> = keys.iter().map(|key| keys::prefixed(keys::ATTACHED, key)).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        Ok(self.snapshot.multi_get(Keyspace::Catalog, &keys)?)
+    }
+
     /// All attached records whose name begins with `prefix`, by name.
     ///
     /// # Errors

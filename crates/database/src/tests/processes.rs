@@ -1,15 +1,20 @@
 //! Several processes serve one store: what one of them does counts in the others with their next use, and none destroys what another
 //! is about.
 
+use std::ops::ControlFlow;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use settee_model::json::Json;
-use settee_storage::Engine;
 use settee_storage::memory::MemoryEngine;
+use settee_storage::{Direction, Engine, Expect, KeyRange, Keyspace};
 
 use super::{audit, create, edit, ids, new, open, save, write};
-use crate::{Catalog, DatabaseError, Event, GLOBAL_CHANGES, Happened, UpdateOutcome, Work};
+use crate::tasks::Tasks;
+use crate::{
+    Catalog, Compaction, Compression, Database, DatabaseError, Event, GLOBAL_CHANGES, Happened, UpdateOutcome, Upload,
+    Work,
+};
 
 /// How long news may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -159,4 +164,78 @@ fn events_of_databases_that_others_write_reach_who_waits_here() {
     assert_eq!(ids(&events.read().unwrap()), ["created:db", "updated:_dbs", "updated:db"]);
     ours.database("db").unwrap();
     assert_eq!(ours.activity().take(), [], "what others do they keep themselves");
+}
+
+/// Bytes that are too many to be kept in memory.
+const LONG: &[u8] = &[7; 5_000];
+
+/// The chunks and marks of uploads that are stored.
+fn stored_uploads(database: &Database) -> usize {
+    let snapshot = database.engine().snapshot(database.shard()).unwrap();
+    let mut cursor =
+        snapshot.scan(Keyspace::Attachments, KeyRange::default(), Direction::Forward, Expect::All).unwrap();
+    std::iter::from_fn(|| cursor.next().unwrap().map(|_| ())).count()
+}
+
+#[test]
+fn uploads_of_a_live_process_go_on_when_another_one_starts() {
+    let engine = MemoryEngine::new();
+    let (others, uploads) = (engine.user(), open(&(Arc::new(engine) as Arc<dyn Engine>)));
+    uploads.engine().members().announce("one", "").unwrap();
+    let database = create(&uploads, "db");
+    let mut upload = Upload::new(&database, Compression::None);
+    upload.write(LONG).unwrap();
+    let stored = stored_uploads(&database);
+    assert!(stored > 0);
+    let starts = || open(&(Arc::new(others.user()) as Arc<dyn Engine>));
+    let started = starts().database("db").unwrap();
+    started.compact(&Tasks::new(|| 0), &mut || ControlFlow::Continue(())).unwrap();
+    assert_eq!(stored_uploads(&database), stored);
+    upload.write(LONG).unwrap();
+    assert!(stored_uploads(&database) > stored);
+    // This one does not know of it any more.
+    uploads.engine().members().leave().unwrap();
+    starts().database("db").unwrap();
+    assert_eq!(stored_uploads(&database), 0);
+    upload.write(LONG).unwrap();
+    assert_eq!(stored_uploads(&database), 0, "who was taken for dead stores nothing that nobody would remove");
+    // A process that has been there all the time removes what the dead have left with its next compaction.
+    let (living, dead) = (starts(), starts());
+    dead.engine().members().announce("dead", "").unwrap();
+    let living = living.database("db").unwrap();
+    let mut upload = Upload::new(&dead.database("db").unwrap(), Compression::None);
+    upload.write(LONG).unwrap();
+    let mut own = Upload::new(&living, Compression::None);
+    own.write(LONG).unwrap();
+    let stored = stored_uploads(&living);
+    let compact = || living.compact(&Tasks::new(|| 0), &mut || ControlFlow::Continue(())).unwrap();
+    assert_eq!((compact(), stored_uploads(&living)), (Compaction::Done, stored));
+    dead.engine().members().leave().unwrap();
+    assert_eq!((compact(), stored_uploads(&living)), (Compaction::Done, stored / 2));
+}
+
+#[test]
+fn one_process_compacts_and_one_drops_a_shard() {
+    let [ours, theirs] = processes();
+    let (here, there) = (create(&ours, "db"), theirs.database("db").unwrap());
+    let rev = save(&here, new("a", "{}"));
+    save(&here, edit("a", Some(&rev), false, r#"{"n":1}"#));
+    let tasks = Tasks::new(|| 0);
+    let mut meanwhile = Vec::new();
+    let mut pause = || {
+        meanwhile.push(there.compact(&tasks, &mut || ControlFlow::Continue(())).unwrap());
+        ControlFlow::Continue(())
+    };
+    assert_eq!(here.compact(&tasks, &mut pause).unwrap(), Compaction::Done);
+    assert_eq!(meanwhile, [Compaction::Running]);
+    assert_eq!(there.compact(&tasks, &mut || ControlFlow::Continue(())).unwrap(), Compaction::Done);
+    // What one process has begun to drop, the others leave to it for as long as it lives.
+    let shard = ours.allocate_shard().unwrap();
+    let claim = ours.engine().members().claim(&format!("drop/{}", shard.0)).unwrap().unwrap();
+    theirs.drop_shard(shard).unwrap();
+    let state = || ours.engine().snapshot(shard).unwrap().state();
+    assert!(state().is_ok());
+    ours.engine().members().release(&claim).unwrap();
+    theirs.drop_shard(shard).unwrap();
+    assert!(state().is_err());
 }

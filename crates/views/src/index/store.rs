@@ -62,12 +62,12 @@ impl IndexStore {
     }
 
     /// The state of the index in `snapshot`; `None` if it must be built from nothing.
+    ///
+    /// # Errors
+    /// [`StorageError::Dropped`] if the index has another shard by now, or none.
     pub(crate) fn meta(&self, snapshot: &dyn Snapshot) -> Result<Option<Meta>> {
         let requests = [Request::Head, Request::Get(Keyspace::Catalog, keys::META)];
-        let replies: [_; 2] = match snapshot.read(&requests) {
-            Err(StorageError::Dropped) => return Ok(None),
-            replies => replies?.try_into().map_err(|_| ViewError::Corrupt("replies"))?,
-        };
+        let replies: [_; 2] = snapshot.read(&requests)?.try_into().map_err(|_| ViewError::Corrupt("replies"))?;
         let [head, entry] = replies;
         decode_meta(head.into_value()?, entry.into_value()?)
     }
@@ -96,9 +96,10 @@ impl IndexStore {
         Ok(self.engine.reclaim(self.shard)?)
     }
 
-    /// Prepares for writing: clears away what a crash left over. The caller is the only one who writes. `None` if what is
-    /// in the shard cannot be used: the index starts over, in another shard.
-    pub(crate) fn open(&self) -> Result<Option<Opened<'_>>> {
+    /// Prepares for writing: clears away what a crash left over, or who has lost the right to build. New nodes get numbers from
+    /// `first_number` on, see [`Claimed`](crate::claims::Claimed). `None` if what is in the shard cannot be used: the index starts
+    /// over, in another shard.
+    pub(crate) fn open(&self, first_number: u64) -> Result<Option<Opened<'_>>> {
         let snapshot = self.snapshot()?;
         let record = match Record::read(&*snapshot) {
             Ok(record) => record,
@@ -107,15 +108,16 @@ impl IndexStore {
         };
         let mut writer =
             IndexWriter { store: self, version: record.version, has_entry: record.has_entry, written: Vec::new() };
+        let numbered = |meta: Meta| Meta { next_node: meta.next_node.max(first_number), ..meta };
         let Some(meta) = record.meta else {
             let is_new = record.version == Version::default();
-            return Ok(is_new.then(|| Opened { meta: Meta::new(), writer, checkpoint: None }));
+            return Ok(is_new.then(|| Opened { meta: numbered(Meta::new()), writer, checkpoint: None }));
         };
         // An index without rows has no nodes at all.
         let is_empty = meta.rows.is_none() && meta.entries.is_none();
         let beyond = if is_empty { 0 } else { meta.next_node };
         if record.last_node.is_some_and(|last| last >= beyond) {
-            // Their numbers are given out again.
+            // Where there is one process, their numbers are given out again.
             self.cache.forget(self.shard);
             writer.clear_nodes(&*snapshot, beyond..u64::MAX)?;
         }
@@ -125,7 +127,7 @@ impl IndexStore {
         if record.first_entry.is_some_and(|first| first < keys::entry_prefix(meta.load)) {
             writer.clear_entries(&*snapshot, meta.load)?;
         }
-        Ok(Some(Opened { meta, writer, checkpoint: record.checkpoint }))
+        Ok(Some(Opened { meta: numbered(meta), writer, checkpoint: record.checkpoint }))
     }
 }
 
@@ -320,13 +322,13 @@ mod tests {
     #[test]
     fn what_an_interrupted_build_wrote_is_cleared_away() {
         let store = IndexStore::new(Arc::new(MemoryEngine::new()), Shard(5), Arc::new(Tokens::new(0)), Arc::default());
-        let Opened { meta, mut writer, .. } = store.open().unwrap().unwrap();
+        let Opened { meta, mut writer, .. } = store.open(0).unwrap().unwrap();
         assert_eq!(meta, Meta::new());
         write_nodes(&mut writer, 1..30);
         // Without a record there is no index: it cannot be used.
-        assert!(store.open().unwrap().is_none());
+        assert!(store.open(0).unwrap().is_none());
         let store = IndexStore::new(Arc::clone(&store.engine), Shard(6), Arc::new(Tokens::new(9)), Arc::default());
-        let Opened { mut writer, .. } = store.open().unwrap().unwrap();
+        let Opened { mut writer, .. } = store.open(0).unwrap().unwrap();
         write_nodes(&mut writer, 1..4);
         let node = Child { separator: Vec::new(), id: 1, rows: 1, bytes: 1, reductions: Vec::new() };
         let rows = Some(Root { height: 0, node });
@@ -334,29 +336,47 @@ mod tests {
         writer.publish(Batch::new(), &meta).unwrap();
         write_nodes(&mut writer, 4..30_000);
         // With one, the nodes that it does not know of.
-        let Opened { meta: found, mut writer, .. } = store.open().unwrap().unwrap();
+        let Opened { meta: found, mut writer, .. } = store.open(0).unwrap().unwrap();
         assert_eq!((&found, nodes(&store)), (&meta, vec![1, 2, 3]));
         // One that is described at length is described by an entry, as long as it needs one.
         for reduces in [vec![], vec![Arc::from("x".repeat(2000))], vec![]] {
             let meta = Meta { reduces, ..meta.clone() };
             writer.publish(Batch::new(), &meta).unwrap();
-            let opened = store.open().unwrap().unwrap();
+            let opened = store.open(0).unwrap().unwrap();
             assert_eq!(opened.meta, meta);
             let entry = store.snapshot().unwrap().get(Keyspace::Catalog, keys::META).unwrap();
             assert_eq!(entry.is_some(), !meta.reduces.is_empty());
             writer = opened.writer;
         }
         store.engine.drop_shard(store.shard).unwrap();
-        assert!(store.open().unwrap().is_none() && store.checkpoint().unwrap().is_none());
-        assert_eq!(store.meta(&*store.snapshot().unwrap()).unwrap(), None);
+        assert!(store.open(0).unwrap().is_none() && store.checkpoint().unwrap().is_none());
+        let meta = store.meta(&*store.snapshot().unwrap());
+        assert!(matches!(meta, Err(ViewError::Storage(StorageError::Dropped))));
     }
 
     #[test]
     fn two_writers_are_told_apart() {
         let store = IndexStore::new(Arc::new(MemoryEngine::new()), Shard(5), Arc::new(Tokens::new(0)), Arc::default());
-        let Opened { writer: mut first, .. } = store.open().unwrap().unwrap();
-        let Opened { writer: mut second, .. } = store.open().unwrap().unwrap();
+        let Opened { writer: mut first, .. } = store.open(0).unwrap().unwrap();
+        let Opened { writer: mut second, .. } = store.open(0).unwrap().unwrap();
         write_nodes(&mut first, 1..2);
         assert!(matches!(second.commit(Batch::new()), Err(ViewError::Contended)));
+    }
+
+    #[test]
+    fn nodes_of_another_claim_have_other_numbers() {
+        let (engine, shard) = (MemoryEngine::new(), Shard(5));
+        let store = |engine| IndexStore::new(Arc::new(engine), shard, Arc::new(Tokens::new(0)), Arc::default());
+        let (late, next) = (store(engine.user()), store(engine));
+        let Opened { meta, mut writer, .. } = late.open(0).unwrap().unwrap();
+        let first = meta.next_node;
+        writer.publish(Batch::new(), &Meta { next_node: first, ..Meta::new() }).unwrap();
+        write_nodes(&mut writer, first..first + 30);
+        // The other process does not use what this one may have read of its own nodes, and which it removes.
+        let Opened { meta, writer: mut other, .. } = next.open(1 << 24).unwrap().unwrap();
+        assert!(nodes(&next).is_empty() && meta.next_node > first + 30);
+        write_nodes(&mut other, meta.next_node..meta.next_node + 3);
+        assert!(matches!(writer.commit(Batch::new()), Err(ViewError::Contended)));
+        assert_eq!(nodes(&late).len(), 3);
     }
 }

@@ -165,8 +165,9 @@ impl IndexHost for TestHost {
         Ok(self.indexes.lock().get(&signature).copied())
     }
 
-    fn noted(&self, key: &str) -> Result<Option<Vec<u8>>> {
-        Ok(self.notes.lock().get(key).cloned())
+    fn noted(&self, keys: &[&str]) -> Result<Vec<Option<Vec<u8>>>> {
+        let notes = self.notes.lock();
+        Ok(keys.iter().map(|key| notes.get(*key).cloned()).collect())
     }
 
     fn notes(&self, prefix: &str) -> Result<Vec<String>> {
@@ -180,6 +181,19 @@ impl IndexHost for TestHost {
             None => notes.remove(key),
         };
         Ok(())
+    }
+
+    fn replace_note(&self, key: &str, before: Option<Vec<u8>>, value: Vec<u8>) -> Result<bool> {
+        let mut notes = self.notes.lock();
+        let is_as_before = notes.get(key) == before.as_ref();
+        if is_as_before {
+            notes.insert(key.to_owned(), value);
+        }
+        Ok(is_as_before)
+    }
+
+    fn changes_elsewhere(&self) -> u64 {
+        0
     }
 
     fn replace_index(&self, signature: Signature, shard: Shard) -> Result<()> {

@@ -11,6 +11,7 @@ mod life;
 mod mixture;
 mod model;
 mod partitions;
+mod processes;
 mod purges;
 mod queries;
 mod random;

@@ -1,0 +1,304 @@
+//! Several processes have the same indexes: one of them builds, the others wait for it or take its place, and what somebody says to
+//! builds counts everywhere.
+
+use std::sync::{Arc, mpsc};
+use std::thread;
+
+use settee_database::tasks::Tasks;
+use settee_database::{Catalog, Database, DatabaseOptions, DocUpdate, EditMode, Layout};
+use settee_design::{DesignDocument, Language, Swap};
+use settee_model::json::Json;
+use settee_model::{Document, RevisionHasher};
+use settee_storage::Engine;
+use settee_storage::memory::MemoryEngine;
+
+use super::{Rows, ddoc, settings};
+use crate::Views;
+use crate::control::BuildStatus;
+use crate::error::{Result, ViewError};
+use crate::pace::Urgency;
+use crate::query::{Reduce, Update, ViewQuery};
+use crate::testing::CountedRules;
+
+/// A process.
+struct Process {
+    catalog: Arc<Catalog>,
+    views: Views,
+    language: CountedRules,
+}
+
+impl Process {
+    fn new(engine: MemoryEngine, seed: u64) -> Self {
+        let engine: Arc<dyn Engine> = Arc::new(engine);
+        let catalog = Arc::new(Catalog::open(engine, seed << 32).unwrap());
+        let language = CountedRules::default();
+        let shared: Arc<dyn Language> = Arc::new(language.clone());
+        let languages = Arc::new(move |_: &str| Some(Arc::clone(&shared)));
+        let settings = crate::Settings { seed: seed << 32, ..settings(2, 1 << 20) };
+        let views = Views::new(Arc::clone(&catalog), languages, Tasks::new(|| 0), Arc::new(|_| {}), settings);
+        Self { catalog, views, language }
+    }
+
+    fn database(&self) -> Arc<Database> {
+        self.catalog.database("db").unwrap()
+    }
+
+    fn ask(&self, design: &DesignDocument, query: &ViewQuery) -> Result<Rows> {
+        let mut rows = Rows::default();
+        self.views.query(&self.database(), design, "v", query, &mut rows).map(|_| rows)
+    }
+
+    /// The rows of the view `v`: the number of all, and a count of them by another way.
+    fn count(&self, design: &DesignDocument) -> (usize, String) {
+        let rows = self.ask(design, &ViewQuery { reduce: Reduce::Off, ..ViewQuery::default() }).unwrap().map.len();
+        let counted = self.ask(design, &ViewQuery::default()).unwrap().reduce;
+        (rows, counted.first().map_or_else(String::new, |(_, count)| count.clone()))
+    }
+
+    fn status(&self, design: &DesignDocument) -> BuildStatus {
+        self.views.build_state(&self.database(), design).unwrap().status
+    }
+
+    fn mapped(&self) -> u64 {
+        self.language.mapped.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// Has the next build stop before its first batch, tell that, and go on when it is told so.
+    fn hold(&self) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
+        let ((held, is_held), (go_on, may_go_on)) = (mpsc::channel(), mpsc::channel());
+        let mut is_first = true;
+        *self.language.watcher.lock() = Some(Box::new(move |_| {
+            if std::mem::take(&mut is_first) {
+                held.send(()).unwrap();
+                // Also when nobody is there any more to say so.
+                let _ = may_go_on.recv();
+            }
+            Ok(())
+        }));
+        (is_held, go_on)
+    }
+
+    fn waits(&self) -> bool {
+        self.views.core().claims.waits()
+    }
+
+    fn leave(&self) {
+        self.catalog.engine().members().leave().unwrap();
+    }
+}
+
+/// Two processes on a database with some documents.
+fn processes(documents: usize) -> [Process; 2] {
+    let engine = MemoryEngine::new();
+    let [one, other] = [Process::new(engine.user(), 1), Process::new(engine, 2)];
+    one.catalog.create("db", DatabaseOptions { created_ms: 0, instance: 1, layout: Layout::Whole, q: 1 }).unwrap();
+    write(&one, 0..documents, "1");
+    [one, other]
+}
+
+/// Writes new documents with the value `v`.
+fn write(process: &Process, numbers: std::ops::Range<usize>, value: &str) {
+    let mut hasher = RevisionHasher::default();
+    let update = |number: usize| {
+        let text = format!(r#"{{"k":{},"v":{value}}}"#, number % 1000);
+        let body = Json::parse(text.as_bytes()).unwrap();
+        let document = Document { id: None, rev: None, deleted: false, body, attachments: None, revisions: None };
+        DocUpdate::prepare(format!("{number:06}"), document, EditMode::Interactive, &mut hasher).unwrap()
+    };
+    for work in DocUpdate::into_works(numbers.map(update).collect()) {
+        process.database().update(work).unwrap();
+    }
+}
+
+fn design() -> DesignDocument {
+    ddoc(r#""v": {"map": "value k v", "reduce": "_count"}"#)
+}
+
+fn until(condition: impl Fn() -> bool) {
+    while !condition() {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn who_needs_an_index_that_another_process_builds_waits_for_it() {
+    let [one, other] = processes(3000);
+    let (is_held, go_on) = one.hold();
+    thread::scope(|scope| {
+        let builds = scope.spawn(|| one.count(&design()));
+        is_held.recv().unwrap();
+        let waits = scope.spawn(|| other.count(&design()));
+        until(|| other.waits());
+        go_on.send(()).unwrap();
+        assert_eq!(builds.join().unwrap(), (3000, "3000".to_owned()));
+        assert_eq!(waits.join().unwrap(), (3000, "3000".to_owned()));
+    });
+    assert_eq!((one.mapped(), other.mapped()), (3000, 0));
+    assert!(!other.waits());
+}
+
+#[test]
+fn the_background_leaves_an_index_to_who_builds_it() {
+    let [one, other] = processes(500);
+    let (is_held, go_on) = one.hold();
+    thread::scope(|scope| {
+        let builds = scope.spawn(|| one.views.update(&one.database(), &design(), Urgency::Background));
+        is_held.recv().unwrap();
+        let left = other.views.update(&other.database(), &design(), Urgency::Background);
+        assert!(matches!(left, Err(ViewError::Stopped)), "{left:?}");
+        // An administrator's word counts for who builds.
+        assert_eq!(other.views.cleanup(&other.database(), &[], 0).unwrap(), 0, "it is being built");
+        go_on.send(()).unwrap();
+        builds.join().unwrap().unwrap();
+    });
+    assert_eq!(other.status(&design()), BuildStatus::Current);
+    assert_eq!(other.mapped(), 0);
+    assert_eq!(other.views.cleanup(&other.database(), &[], 0).unwrap(), 1);
+}
+
+#[test]
+fn who_waits_takes_the_place_of_a_process_that_dies() {
+    let [one, other] = processes(3000);
+    let (is_held, go_on) = one.hold();
+    thread::scope(|scope| {
+        let late = scope.spawn(|| one.count(&design()));
+        is_held.recv().unwrap();
+        let waits = scope.spawn(|| other.count(&design()));
+        until(|| other.waits());
+        one.leave();
+        assert_eq!(waits.join().unwrap(), (3000, "3000".to_owned()));
+        // It was only slow, and does no harm.
+        write(&other, 3000..3100, "2");
+        assert_eq!(other.count(&design()), (3100, "3100".to_owned()));
+        go_on.send(()).unwrap();
+        let (rows, counted) = late.join().unwrap();
+        assert!(rows >= 3000 && counted == rows.to_string(), "{rows} {counted}");
+    });
+    for round in 0..20_usize {
+        let (writes, reads) = if round.is_multiple_of(2) { (&one, &other) } else { (&other, &one) };
+        let documents = 3100 + round * 300;
+        write(writes, documents..documents + 300, "3");
+        let expected = (documents + 300, (documents + 300).to_string());
+        assert_eq!((reads.count(&design()), writes.count(&design())), (expected.clone(), expected), "{round}");
+    }
+}
+
+#[test]
+fn two_processes_build_at_all_times() {
+    let processes = processes(100);
+    thread::scope(|scope| {
+        for (number, process) in processes.iter().enumerate() {
+            scope.spawn(move || {
+                for round in 0..30 {
+                    let first = (1 + 2 * round + number) * 1000;
+                    write(process, first..first + 50, "4");
+                    let (rows, counted) = process.count(&design());
+                    assert!(rows >= 150 + 50 * round, "{rows} in round {round}");
+                    assert!(counted.parse::<usize>().unwrap() >= rows, "{rows} {counted}");
+                }
+            });
+        }
+    });
+    for process in &processes {
+        assert_eq!(process.count(&design()), (3100, "3100".to_owned()));
+        // As one that was built by nobody but this process.
+        let anew = ddoc(r#""v": {"map": "value k v", "reduce": "_count"}, "w": {"map": "none"}"#);
+        let anew =
+            DesignDocument { options: settee_design::DesignOptions { include_design: true, ..anew.options }, ..anew };
+        assert_eq!(process.count(&anew), (3100, "3100".to_owned()));
+        let rows =
+            |design| process.ask(design, &ViewQuery { reduce: Reduce::Off, ..ViewQuery::default() }).unwrap().map;
+        assert_eq!(rows(&design()), rows(&anew));
+    }
+}
+
+#[test]
+fn an_index_that_was_removed_elsewhere_is_found_or_made_again() {
+    let [one, other] = processes(200);
+    let whole = (200, "200".to_owned());
+    let as_it_is = ViewQuery { update: Update::False, reduce: Reduce::Off, ..ViewQuery::default() };
+    for _ in 0..5 {
+        assert_eq!((one.count(&design()), other.count(&design())), (whole.clone(), whole.clone()));
+        assert_eq!(one.views.cleanup(&one.database(), &[], 0).unwrap(), 1);
+        // Made again there, it is found here, also by who takes what there is.
+        assert_eq!(one.count(&design()), whole);
+        assert_eq!(other.ask(&design(), &as_it_is).unwrap().map.len(), 200);
+        assert_eq!(one.views.cleanup(&one.database(), &[], 0).unwrap(), 1);
+        assert_eq!(other.views.info(&other.database(), &design()).unwrap().update_seq, 0);
+    }
+    let engine = one.catalog.engine();
+    let used = (2..200).filter(|&shard| engine.approximate_size(settee_storage::Shard(shard)) > 0).count();
+    assert_eq!(used, 0, "nothing is left of them");
+}
+
+#[test]
+fn one_shard_is_given_to_an_index_by_all() {
+    for _ in 0..50 {
+        let processes = processes(10);
+        let counts = thread::scope(|scope| {
+            let asked: Vec<_> = processes.iter().map(|process| scope.spawn(|| process.count(&design()))).collect();
+            asked.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+        });
+        assert_eq!(counts, vec![(10, "10".to_owned()); 2]);
+        let shards = |process: &Process| process.database().read().unwrap().attached_with_prefix(b"index/").unwrap();
+        assert_eq!((shards(&processes[0]).len(), shards(&processes[0])), (1, shards(&processes[1])));
+    }
+}
+
+#[test]
+fn what_is_said_to_builds_counts_in_all_processes() {
+    let [one, other] = processes(3000);
+    let design = design();
+    assert_eq!((one.status(&design), other.status(&design)), (BuildStatus::Lagging, BuildStatus::Lagging));
+    one.views.pause(&one.database(), &design).unwrap();
+    assert_eq!(other.status(&design), BuildStatus::Paused);
+    assert!(matches!(other.ask(&design, &ViewQuery::default()), Err(ViewError::Paused)));
+    other.views.resume(&other.database(), &design).unwrap();
+    assert_eq!(one.status(&design), BuildStatus::Lagging);
+    // The build of another process ends as well.
+    for status in [BuildStatus::Paused, BuildStatus::Resting] {
+        let is_pause = status == BuildStatus::Paused;
+        let (is_held, go_on) = one.hold();
+        let ended = thread::scope(|scope| {
+            let builds = scope.spawn(|| one.views.update(&one.database(), &design, Urgency::Client));
+            is_held.recv().unwrap();
+            let say = if is_pause { Views::pause } else { Views::cancel };
+            say(&other.views, &other.database(), &design).unwrap();
+            // Some request comes.
+            one.database();
+            go_on.send(()).unwrap();
+            builds.join().unwrap()
+        });
+        assert!(matches!(ended, Err(ViewError::Paused | ViewError::Cancelled)), "{ended:?}");
+        assert_eq!((one.status(&design), other.status(&design)), (status, status));
+        other.views.resume(&other.database(), &design).unwrap();
+        assert_eq!(one.status(&design), BuildStatus::Lagging);
+    }
+    // Of what was cancelled everybody leaves the rest alone until somebody asks, wherever that is.
+    one.views.cancel(&one.database(), &design).unwrap();
+    assert_eq!(other.status(&design), BuildStatus::Resting);
+    assert_eq!(other.count(&design), (3000, "3000".to_owned()));
+    write(&other, 3000..3001, "5");
+    assert_eq!((one.status(&design), other.status(&design)), (BuildStatus::Lagging, BuildStatus::Lagging));
+}
+
+#[test]
+fn the_swap_of_a_view_counts_in_all_processes() {
+    let [one, other] = processes(300);
+    let online = |views: &str| DesignDocument { swap: Swap::Online, ..ddoc(views) };
+    let old = online(r#""v": {"map": "value k v"}, "w": {"map": "value v k"}"#);
+    let new = online(r#""v": {"map": "each k"}, "w": {"map": "each v"}"#);
+    let stale = |process: &Process, design: &DesignDocument| {
+        let rows = process.ask(design, &ViewQuery::default()).unwrap();
+        (rows.stale.is_some(), rows.map.len())
+    };
+    // Nothing is shown yet, and that is known.
+    assert_eq!(stale(&other, &new), (false, 0));
+    assert_eq!(stale(&one, &old), (true, 0));
+    one.views.update(&one.database(), &old, Urgency::Client).unwrap();
+    assert_eq!((stale(&one, &old), stale(&other, &old)), ((false, 300), (false, 300)));
+    assert_eq!(stale(&other, &new), (true, 300));
+    assert_eq!(other.views.cleanup(&other.database(), std::slice::from_ref(&new), 0).unwrap(), 0);
+    other.views.update(&other.database(), &new, Urgency::Client).unwrap();
+    assert_eq!(stale(&one, &new), (false, 0));
+}
