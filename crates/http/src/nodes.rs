@@ -45,6 +45,7 @@ pub(crate) struct Nodes {
 }
 
 /// What one node asks another.
+#[derive(Clone)]
 struct Question {
     method: Method,
     target: String,
@@ -107,18 +108,25 @@ impl Nodes {
     /// What all other nodes answer to a GET of `target`, those that answer in time and with success. Who asks for another node is
     /// told of one only.
     pub(crate) async fn ask_all(&self, target: &str, user: &UserContext) -> Vec<Bytes> {
+        let target = target.to_owned();
+        self.question_all(Question { method: Method::GET, target, headers: HeaderMap::new(), body: Bytes::new() }, user)
+            .await
+    }
+
+    /// The same for a POST of JSON.
+    pub(crate) async fn post_all(&self, target: &str, body: Vec<u8>, user: &UserContext) -> Vec<Bytes> {
+        let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
+        let question = Question { method: Method::POST, target: target.to_owned(), headers, body: body.into() };
+        self.question_all(question, user).await
+    }
+
+    async fn question_all(&self, question: Question, user: &UserContext) -> Vec<Bytes> {
         if is_node(user) {
             return Vec::new();
         }
         let mut asking = JoinSet::new();
         for node in self.others() {
-            let question = Question {
-                method: Method::GET,
-                target: target.to_owned(),
-                headers: HeaderMap::new(),
-                body: Bytes::new(),
-            };
-            let asked = self.ask(&node, question);
+            let asked = self.ask(&node, question.clone());
             asking.spawn(async move {
                 match asked.await {
                     Ok((StatusCode::OK, _, body)) => Some(body),

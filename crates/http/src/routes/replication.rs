@@ -9,7 +9,7 @@ use hyper::{Method, StatusCode};
 use settee_database::{Bodies, DOCUMENTS_TOGETHER, Direction, IdRange};
 use settee_model::json::{Json, Value, write_array};
 use settee_replication::documents::{DocumentState, REPLICATOR_DATABASE, STATES, is_replicator_database, resting};
-use settee_replication::{Replicated, Roles, User};
+use settee_replication::{ReplicateError, Replicated, Roles, User};
 
 use crate::nodes::is_node;
 use crate::params::view::{Source, ViewParams};
@@ -34,7 +34,14 @@ pub(super) async fn replicate(mut request: Request) -> Answer {
     check_query_params(body.value())?;
     let replicator = Arc::clone(request.node.replicator()?);
     let user = User { name: request.user.name.clone(), roles: Roles::Given(request.user.roles.clone()) };
-    match replicator.replicate(body.value(), &user).await? {
+    let replicated = match replicator.replicate(body.value(), &user).await {
+        Err(ReplicateError::NotFound) if request.user.is_admin() => {
+            let id = replicator.cancels(body.value(), &user).await?;
+            return elsewhere::cancel(&request, id.as_deref()).await.ok_or_else(|| ReplicateError::NotFound.into());
+        }
+        replicated => replicated?,
+    };
+    match replicated {
         Replicated::Completed(answer) => {
             let mut out = br#"{"ok":true"#.to_vec();
             let members = answer.as_bytes();

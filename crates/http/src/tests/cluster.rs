@@ -219,6 +219,32 @@ async fn each_replication_runs_on_one_node_and_goes_on_on_another() {
 }
 
 #[tokio::test]
+async fn replications_of_one_node_are_cancelled_through_another() {
+    let team = Team::of(&["a", "b"]);
+    let (a, b) = (&team.worlds[0], &team.worlds[1]);
+    let replications = team.replicate().await;
+    a.make_database("source");
+    let body =
+        |more: &str| format!(r#"{{"source":"source","target":"t","create_target":true,"continuous":true{more}}}"#);
+    for by_id in [true, false] {
+        let begun = a.admin("POST /_replicate", &body("")).await;
+        let id = begun.body.split(r#""_local_id":""#).nth(1).unwrap().split('"').next().unwrap();
+        let cancel =
+            if by_id { format!(r#"{{"cancel":true,"replication_id":"{id}"}}"#) } else { body(r#","cancel":true"#) };
+        assert_eq!(
+            b.admin("POST /_replicate", &cancel).await.line(),
+            format!(r#"200 {{"ok":true,"_local_id":"{id}"}}"#)
+        );
+        until(a, "/_scheduler/jobs", |told| told.body.starts_with(r#"{"total_rows":0,"#)).await;
+        let again = b.ask(Ask::new("POST /_replicate").basic("admin", "pw").json(&cancel)).await;
+        assert_eq!(again.status, 404, "{again:?}");
+    }
+    for replication in replications {
+        replication.stop().await;
+    }
+}
+
+#[tokio::test]
 async fn databases_of_replications_that_others_make_are_followed() {
     let team = Team::of(&["a", "b"]);
     let (a, b) = (&team.worlds[0], &team.worlds[1]);

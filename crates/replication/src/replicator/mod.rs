@@ -208,6 +208,18 @@ impl Replicator {
         }
     }
 
+    /// The id of the replication that the body of a `_replicate` cancels, if it cancels one: it may go on on another server.
+    ///
+    /// # Errors
+    /// When the body makes no sense, or the id is not to be had.
+    pub async fn cancels(&self, body: Value<'_>, user: &User) -> Result<Option<String>, ReplicateError> {
+        match Request::parse(body, user, &self.settings().tuning)? {
+            Request::Cancel(CancelTarget::Id(id)) => Ok(Some(id)),
+            Request::Cancel(CancelTarget::Like(spec)) => Ok(Some(self.identify(&spec).await?.to_string())),
+            Request::Replicate(_) => Ok(None),
+        }
+    }
+
     async fn begin(
         self: &Arc<Self>,
         spec: Arc<Spec>,

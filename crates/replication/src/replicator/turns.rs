@@ -118,7 +118,8 @@ impl Replicator {
         for place in own.iter().filter(|place| !turns.holds(&place.job) || !turns.is_preferred(&place.job)) {
             tokio::spawn(Arc::clone(self).hand_over(place.clone()));
         }
-        let needed: HashSet<&str> = own.iter().chain(&elsewhere).map(|place| &*place.job).collect();
+        // What begins just now claims again when it needs to.
+        let needed: HashSet<&str> = own.iter().map(|place| &*place.job).collect();
         let unused: HashSet<String> = turns.held().into_iter().filter(|job| !needed.contains(&**job)).collect();
         let release: Vec<String> = unused.intersection(idle).cloned().collect();
         *idle = unused;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use hyper::StatusCode;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use settee_model::json::{Json, Value};
+use settee_model::json::{Json, Value, write_string};
 use settee_replication::JobState;
 use settee_replication::documents::{DocumentState, STATES};
 
@@ -35,6 +35,15 @@ pub(super) async fn documents(request: &Request, database: &str) -> HashMap<Stri
         Some((id, DocumentState { state, json: document.raw().to_vec() }))
     });
     documents.into_iter().collect()
+}
+
+/// Cancels a transient replication that another server carries out.
+pub(super) async fn cancel(request: &Request, id: Option<&str>) -> Option<Response> {
+    let mut body = br#"{"cancel":true,"replication_id":"#.to_vec();
+    write_string(&mut body, id?);
+    body.push(b'}');
+    let answers = request.node.nodes.post_all("/_replicate", body, &request.user).await;
+    answers.into_iter().next().map(|answer| respond::whole(StatusCode::OK, "application/json", answer))
 }
 
 /// What another server answers to the same request, if one knows.
