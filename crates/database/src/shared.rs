@@ -25,8 +25,8 @@ impl Catalog {
         found.map(|bytes| decode(&bytes)).transpose()
     }
 
-    /// Changes the settings in the store: `change` makes those that are to be of those that are, or nothing if they are to stay. It
-    /// may be asked more than once. Answers what is there afterwards.
+    /// Changes the settings in the store: `change` makes those that are to be of those that are, or nothing if they are to stay. No
+    /// settings at all are none that were ever put there. It may be asked more than once. Answers what is there afterwards.
     ///
     /// # Errors
     /// When the engine failed.
@@ -43,8 +43,11 @@ impl Catalog {
             let found = snapshot.get(Keyspace::Catalog, keys::SETTINGS)?;
             let found = found.map(|bytes| decode(&bytes)).transpose()?;
             let changed = change(found.as_ref());
-            if let Some(changed) = &changed {
-                batch.put(Keyspace::Catalog, keys::SETTINGS, &encode(changed));
+            match &changed {
+                // Whoever comes next is the first.
+                Some(changed) if changed.is_empty() => batch.delete(Keyspace::Catalog, keys::SETTINGS),
+                Some(changed) => batch.put(Keyspace::Catalog, keys::SETTINGS, &encode(changed)),
+                None => {}
             }
             outcome = changed.or(found);
             Ok(())
@@ -140,5 +143,7 @@ mod tests {
         let expected = ["a", "b", "c", "d", "e", "f", "k"];
         let found = two.shared_settings().unwrap().unwrap();
         assert_eq!(found.keys().map(|(_, key)| key.as_str()).collect::<Vec<_>>(), expected);
+        one.change_shared_settings(|_| Some(SharedSettings::new())).unwrap();
+        assert_eq!(two.shared_settings().unwrap(), None);
     }
 }

@@ -140,6 +140,8 @@ fn catalog(engine: &Arc<dyn Engine>, configuration: &Configuration) -> anyhow::R
         for remark in configuration.share(&catalog)? {
             tracing::warn!("{remark}");
         }
+    } else {
+        configuration.unshare(&catalog)?;
     }
     Ok(catalog)
 }

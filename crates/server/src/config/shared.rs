@@ -42,6 +42,23 @@ impl Configuration {
         Ok(remarks)
     }
 
+    /// Takes the settings out of a store that this server has for itself, and that was shared before its data were moved: they go to
+    /// the file, and win over what is there.
+    pub(crate) fn unshare(&self, catalog: &Catalog) -> Result<(), SettingsError> {
+        let Some(stored) = catalog.shared_settings()? else { return Ok(()) };
+        let _changing = self.changing();
+        let mut layers = self.files.read()?;
+        let last = layers.last_mut().expect("a chain always has a file");
+        for ((section, key), value) in &stored {
+            last.ini.set(section, key, value);
+        }
+        last.save()?;
+        catalog.change_shared_settings(|_| Some(SharedSettings::new()))?;
+        let loaded = self.load()?;
+        self.install(loaded);
+        Ok(())
+    }
+
     /// What the first node puts into the store: its own settings, with the secrets that all nodes need.
     fn of_the_first(&self, mut settings: SharedSettings) -> SharedSettings {
         for secret in [chttpd_auth::SECRET.setting(), cluster::SECRET.setting()] {

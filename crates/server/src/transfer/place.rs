@@ -86,7 +86,7 @@ impl Place {
     pub(super) fn advice(&self, from: &Self) -> String {
         match (self, from) {
             (Self::Directory(data), Self::Postgres(_)) => format!(
-                "The settings of its servers stay in local.ini and local.d of their data directories: copy what you need to {0}.\n\
+                "Administrators and settings that its servers shared come along; those of one machine stay in its local.ini.\n\
                  Start a server on it with: settee serve --data {0}\n",
                 data.display()
             ),

@@ -106,3 +106,24 @@ fn two_nodes_do_not_remove_the_last_administrator() {
     second.follow().unwrap();
     assert_eq!(second.section("admins").len(), 1);
 }
+
+#[test]
+fn what_was_shared_comes_along_when_data_are_moved_to_a_directory() {
+    let store = MemoryEngine::new();
+    let (_one, shared, _) = node(&store, 1, "[admins]\nann = pw\n[vendor]\nname = Us\n[log]\nlevel = debug\n");
+    let moved = Arc::new(store.fork());
+    let catalog = Catalog::open(moved, 2).unwrap();
+    let directory = Directory::with("[vendor]\nname = Them\n");
+    let alone = directory.open();
+    for _ in 0..2 {
+        alone.unshare(&catalog).unwrap();
+        for path in ["admins/ann", "vendor/name", "couchdb/uuid", "chttpd_auth/secret"] {
+            assert_eq!(get(&alone, path), get(&shared, path), "{path}");
+        }
+        assert_ne!(get(&alone, "log/level").as_deref(), Some("debug"), "that was the other machine's own");
+        assert_eq!(catalog.shared_settings().unwrap(), None);
+    }
+    alone.set("vendor", "name", "Me", Persist::Disk).unwrap();
+    assert!(directory.read("local.ini").contains("name = Me"));
+    assert_eq!(get(&directory.open(), "admins/ann"), get(&shared, "admins/ann"));
+}
