@@ -36,7 +36,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use settee_storage::{
     Batch, CommitListener, CommitToken, Durability, Engine, Members, Outcome, Result, Shard, ShardState, Snapshot,
     StorageError, Version, members::NodeId,
@@ -153,8 +152,6 @@ pub struct PostgresEngine {
     sizes: Sizes,
     /// Tells that a shard was dropped.
     dropped: Arc<Notify>,
-    /// Why nothing is written any more.
-    poisoned: Mutex<Option<StorageError>>,
     commits: AtomicU64,
     conflicts: AtomicU64,
     written: AtomicU64,
@@ -215,7 +212,6 @@ impl PostgresEngine {
             node,
             sizes: Sizes::default(),
             dropped,
-            poisoned: Mutex::default(),
             commits: AtomicU64::new(0),
             conflicts: AtomicU64::new(0),
             written: AtomicU64::new(0),
@@ -224,14 +220,6 @@ impl PostgresEngine {
 
     fn handle(&self) -> &Handle {
         self.connector.runtime()
-    }
-
-    /// Notes what will not pass.
-    fn noted<T>(&self, answer: Result<T>) -> Result<T> {
-        if let Err(error @ StorageError::Poisoned(_)) = &answer {
-            self.poisoned.lock().get_or_insert_with(|| error.clone());
-        }
-        answer
     }
 
     /// Does something of one statement, which may be done twice.
@@ -273,7 +261,7 @@ impl Engine for PostgresEngine {
     ) -> Result<Outcome> {
         batch.check()?;
         let fence = Fence { shard, expected, token, head: batch.head(), node: self.node, durability };
-        let outcome = self.noted(block_on(self.handle(), commit::commit(&self.writers, fence, &batch)))?;
+        let outcome = block_on(self.handle(), commit::commit(&self.writers, fence, &batch))?;
         let counter = if matches!(outcome, Outcome::Conflict(_)) { &self.conflicts } else { &self.commits };
         counter.fetch_add(1, Ordering::Relaxed);
         if !matches!(outcome, Outcome::Conflict(_)) {
@@ -285,9 +273,6 @@ impl Engine for PostgresEngine {
     }
 
     fn check(&self) -> Result<()> {
-        if let Some(error) = self.poisoned.lock().clone() {
-            return Err(error);
-        }
         self.writers.fault().map_or(Ok(()), Err)
     }
 
@@ -301,7 +286,7 @@ impl Engine for PostgresEngine {
     }
 
     fn drop_shard(&self, shard: Shard) -> Result<()> {
-        self.noted(block_on(self.handle(), commit::drop_shard(&self.writers, shard, self.node)))?;
+        block_on(self.handle(), commit::drop_shard(&self.writers, shard, self.node))?;
         self.follower.committed(shard);
         self.sizes.forget(shard);
         self.dropped.notify_one();
@@ -310,7 +295,7 @@ impl Engine for PostgresEngine {
 
     fn restore(&self, shard: Shard, state: ShardState, batch: Batch) -> Result<()> {
         batch.check()?;
-        self.noted(block_on(self.handle(), restore::restore(&self.writers, shard, state, &batch)))?;
+        block_on(self.handle(), restore::restore(&self.writers, shard, state, &batch))?;
         self.sizes.add(shard, batch.size_bytes());
         Ok(())
     }

@@ -5,6 +5,7 @@
 mod engine;
 mod faults;
 mod nodes;
+mod promotion;
 mod proxy;
 mod schema;
 #[expect(dead_code, unreachable_pub, reason = "other crates include it, and use more of it")]

@@ -13,9 +13,9 @@ use crate::proxy::Proxy;
 use crate::{open, server, step, steps};
 
 /// The latest versions that somebody was told of.
-type Heard = Arc<Mutex<BTreeMap<Shard, Version>>>;
+pub(crate) type Heard = Arc<Mutex<BTreeMap<Shard, Version>>>;
 
-fn listen(engine: &PostgresEngine) -> Heard {
+pub(crate) fn listen(engine: &PostgresEngine) -> Heard {
     let heard = Heard::default();
     let telling = Arc::clone(&heard);
     engine.subscribe(Box::new(move |shard, version| {
@@ -26,7 +26,7 @@ fn listen(engine: &PostgresEngine) -> Heard {
     heard
 }
 
-fn until(what: &str, mut look: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut look: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !look() {
         assert!(begun.elapsed() < Duration::from_secs(30), "{what}");
