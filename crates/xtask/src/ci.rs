@@ -7,6 +7,7 @@ use anyhow::Result;
 
 use crate::attack;
 use crate::build::{self, BUILD, finish, logged};
+use crate::chaos;
 use crate::clients;
 use crate::conformance;
 use crate::console;
@@ -40,7 +41,9 @@ pub(crate) fn everything(workspace: &Workspace) -> bool {
     gate.step("docs", || document(workspace));
     if gate.step("build", || build::build(workspace)) {
         gate.step("conformance", || conformance::run(workspace, &conformance::Options::default()));
-        gate.step("conformance on PostgreSQL", || conformance::run_on_postgres(workspace));
+        gate.step("conformance on PostgreSQL", || conformance::run_on_postgres(workspace, 1));
+        gate.step("conformance on two nodes", || conformance::run_on_postgres(workspace, 2));
+        gate.step("chaos", || chaos::run(workspace, &chaos::Options::short()));
         gate.step("attack", || attack::run(workspace, &attack::Options::short()));
         gate.step("clients", || clients::run(workspace));
         gate.step("console", || console::run(workspace));

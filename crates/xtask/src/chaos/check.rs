@@ -20,6 +20,12 @@ const WAIT_MAX_MS: u64 = 2000;
 /// And for so long after that it is looked at.
 const AFTERMATH_MS: u64 = 5000;
 
+/// Documents that are asked for together.
+const PAGE: usize = 200;
+
+/// Requests that are shorter are not looked at one by one.
+const SHORT_MS: u64 = 20;
+
 /// Where the replication copies to.
 pub(super) const COPY: &str = "chaos-copy";
 
@@ -45,12 +51,15 @@ pub(super) fn everything(shared: &Shared, docs: &[Doc], unknown: &BTreeSet<Strin
             shared.violation(format!("{id} has revision {rev} in _changes, and it was {:?}", known.get(id.as_str())));
         }
     }
-    for (place, doc) in docs.iter().enumerate() {
-        if !changes.contains_key(&doc.id) {
-            shared.violation(format!("LOST {doc:?}"));
-        }
+    for doc in docs.iter().filter(|doc| !changes.contains_key(&doc.id)) {
+        shared.violation(format!("LOST {doc:?}"));
+    }
+    for (place, docs) in docs.chunks(PAGE).enumerate() {
         client.node = place % shared.nodes.len();
-        document(&mut client, doc);
+        histories(&mut client, docs);
+    }
+    for doc in docs.iter().filter(|doc| doc.has_attachment && !doc.is_deleted) {
+        content(&mut client, doc);
     }
     count(&mut client, docs, unknown);
     views(&mut client);
@@ -82,22 +91,36 @@ fn changes(client: &mut Client<'_>, database: &str) -> Option<HashMap<String, St
     Some(found)
 }
 
-/// Whether a document has the history that was acknowledged, and its attachment.
-fn document(client: &mut Client<'_>, doc: &Doc) {
-    let path = format!("/{DATABASE}/{}?open_revs=all&revs=true", doc.id);
-    let Some(text) = client.get(&path) else { return };
-    let mut wanted: Vec<&str> = doc.revs.iter().filter_map(|rev| rev.split_once('-').map(|(_, hash)| hash)).collect();
-    wanted.reverse();
-    let is_deleted = text.contains("\"_deleted\":true");
-    if member(&text, "_rev") != Some(doc.last()) || texts(&text, "ids") != wanted || is_deleted != doc.is_deleted {
-        client.shared.violation(format!("{path}: {doc:?}, and there is {}", text.trim_end()));
+/// Whether documents have the histories that were acknowledged, and no other ones beside.
+fn histories(client: &mut Client<'_>, docs: &[Doc]) {
+    let ids: Vec<String> = docs.iter().map(|doc| format!("{{\"id\":\"{}\"}}", doc.id)).collect();
+    let line = format!("POST /{DATABASE}/_bulk_get?revs=true");
+    let body = format!("{{\"docs\":[{}]}}", ids.join(","));
+    let Some(settled) = client.settle(&line, body.as_bytes()) else { return };
+    // Only results have a member `id`; the text before the first one is none.
+    let found: Vec<&str> = settled.text.split("{\"id\":\"").skip(1).collect();
+    if settled.status != 200 || found.len() != docs.len() {
+        return client.shared.violation(format!("{line}: {} with {} results", settled.status, found.len()));
     }
-    if doc.has_attachment && !doc.is_deleted {
-        let path = format!("/{DATABASE}/{}/a", doc.id);
-        let wanted = String::from_utf8_lossy(&attachment(&doc.id)).into_owned();
-        if client.get(&path).is_some_and(|found| found != wanted) {
-            client.shared.violation(format!("{path} has another content"));
+    for (doc, found) in docs.iter().zip(found) {
+        let hashes = doc.revs.iter().rev().filter_map(|rev| rev.split_once('-').map(|(_, hash)| hash));
+        let is_it = found.starts_with(&format!("{}\"", doc.id))
+            && found.matches("\"ok\":").count() == 1
+            && member(found, "_rev") == Some(doc.last())
+            && texts(found, "ids") == hashes.collect::<Vec<_>>()
+            && found.contains("\"_deleted\":true") == doc.is_deleted;
+        if !is_it {
+            client.shared.violation(format!("{doc:?}, and there is {}", found.trim_end()));
         }
+    }
+}
+
+/// Whether an attachment has the bytes that were written.
+fn content(client: &mut Client<'_>, doc: &Doc) {
+    let path = format!("/{DATABASE}/{}/a", doc.id);
+    let wanted = String::from_utf8_lossy(&attachment(&doc.id)).into_owned();
+    if client.get(&path).is_some_and(|found| found != wanted) {
+        client.shared.violation(format!("{path} has another content"));
     }
 }
 
@@ -173,27 +196,19 @@ fn replicated(client: &mut Client<'_>, wanted: &HashMap<String, String>) {
 
 /// The longest wait for a node that lived, while or shortly after another one died and nothing else happened.
 pub(super) fn waits(shared: &Shared, pasts: &[Past]) -> u64 {
-    let others: Vec<&Past> = pasts.iter().filter(|past| !past.fault.is_of_node()).collect();
     let mut longest = 0;
-    for past in pasts.iter().filter(|past| past.fault.is_of_node()) {
-        for timing in shared.timings() {
-            let ended_ms = timing.begun_ms + timing.took_ms;
-            let is_then = timing.begun_ms <= past.ended_ms + AFTERMATH_MS && ended_ms >= past.begun_ms;
-            let overlaps =
-                |other: &&&Past| timing.begun_ms <= other.ended_ms + AFTERMATH_MS && ended_ms >= other.begun_ms;
-            // A node that has just been started may still be busy with that.
-            let is_other_node = pasts.iter().all(|past| {
-                past.node != timing.node || !past.fault.is_of_node() || ended_ms < past.begun_ms || {
-                    timing.begun_ms > past.ended_ms + AFTERMATH_MS
-                }
-            });
-            if !is_then || timing.status == 0 || !is_other_node || others.iter().any(|other| overlaps(&other)) {
-                continue;
-            }
-            longest = longest.max(timing.took_ms);
-            if timing.took_ms > WAIT_MAX_MS {
-                shared.violation(format!("{timing:?} has waited because of {past:?}"));
-            }
+    for timing in shared.timings().into_iter().filter(|timing| timing.status != 0 && timing.took_ms > SHORT_MS) {
+        let ended_ms = timing.begun_ms + timing.took_ms;
+        let overlaps = |past: &&Past| timing.begun_ms <= past.ended_ms + AFTERMATH_MS && ended_ms >= past.begun_ms;
+        let mut causes = pasts.iter().filter(overlaps).peekable();
+        let Some(cause) = causes.peek().copied() else { continue };
+        // A node that has just been started may still be busy with that.
+        if causes.any(|past| !past.fault.is_of_node() || past.node == timing.node) {
+            continue;
+        }
+        longest = longest.max(timing.took_ms);
+        if timing.took_ms > WAIT_MAX_MS {
+            shared.violation(format!("{timing:?} has waited because of {cause:?}"));
         }
     }
     longest

@@ -28,6 +28,9 @@ use crate::workspace::Workspace;
 
 const WRITERS: usize = 6;
 
+/// The longest pause of a writer between two writes in the long form.
+const PAUSE_MS: u64 = 100;
+
 /// The short form.
 const SHORT_SECONDS: u64 = 60;
 
@@ -101,7 +104,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
             scope.spawn(|| follower.run(&|| is_enough.load(Ordering::Relaxed)));
         }
         let shared = &shared;
-        let begin = |number| scope.spawn(move || Writer::new(shared, number, seed).run());
+        // A long time is for faults, not for documents.
+        let pause_ms = if options.is_long { PAUSE_MS } else { 0 };
+        let begin = |number| scope.spawn(move || Writer::new(shared, number, seed, pause_ms).run());
         let writers: Vec<_> = (0..WRITERS).map(begin).collect();
         let pasts = suffer(&mut world, options, seed, shared);
         shared.end();

@@ -139,19 +139,24 @@ impl World {
                 self.nodes.servers[node].start_again()?;
             }
             Fault::StopNode => {
-                self.nodes.servers[node].stop()?;
+                if let Err(error) = self.nodes.servers[node].stop() {
+                    shared.violation(format!("{error:#}"));
+                    self.nodes.servers[node].kill()?;
+                }
                 self.nodes.servers[node].start_again()?;
             }
             Fault::KillPrimary => {
                 self.primary.kill()?;
                 thread::sleep(pause);
                 self.primary.start()?;
+                self.follow()?;
             }
             Fault::KillStandby => {
                 if let Some(standby) = &mut self.standby {
                     standby.kill()?;
                     thread::sleep(pause);
                     standby.start()?;
+                    self.follow()?;
                 }
             }
             Fault::Promote => self.promote()?,
@@ -167,6 +172,11 @@ impl World {
 
     fn delay(&self, delay_ms: u64) {
         self.links.iter().for_each(|link| link.delay(delay_ms));
+    }
+
+    /// Waits until the standby, if there is one, has what the primary has: until then nothing is acknowledged.
+    fn follow(&self) -> Result<()> {
+        self.standby.as_ref().map_or(Ok(()), |_| self.primary.be_synchronous())
     }
 
     /// The primary is dead before the standby is promoted, so that it acknowledges nothing more.

@@ -2,6 +2,8 @@
 //! acknowledged. Reads it again through another node with the next request, and from the view.
 
 use std::fmt::Write as _;
+use std::thread;
+use std::time::Duration;
 
 use super::client::{Answer, Client, DATABASE, Random, Settled, Shared};
 use crate::attack::client::base64;
@@ -47,6 +49,8 @@ pub(super) struct Writer<'a> {
     pub(super) unknown: Vec<String>,
     pub(super) counts: Counts,
     next: u64,
+    /// The time between two writes, at most.
+    pause_ms: u64,
 }
 
 /// The bytes of the attachment of a document.
@@ -82,7 +86,7 @@ impl Doc {
 }
 
 impl<'a> Writer<'a> {
-    pub(super) fn new(shared: &'a Shared, number: usize, seed: u64) -> Self {
+    pub(super) fn new(shared: &'a Shared, number: usize, seed: u64, pause_ms: u64) -> Self {
         Self {
             client: Client::new(shared, number),
             number,
@@ -91,6 +95,7 @@ impl<'a> Writer<'a> {
             unknown: Vec::new(),
             counts: Counts::default(),
             next: 0,
+            pause_ms,
         }
     }
 
@@ -106,6 +111,7 @@ impl<'a> Writer<'a> {
                 16 | 17 => self.change(true),
                 _ => self.bulk(),
             }
+            thread::sleep(Duration::from_millis(self.random.below(self.pause_ms + 1)));
         }
         self
     }

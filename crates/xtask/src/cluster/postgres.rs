@@ -19,13 +19,14 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 
 /// What both a primary and a standby begin with. Every commit is on disk before it is acknowledged.
-const SETTINGS: [&str; 8] = [
+const SETTINGS: [&str; 9] = [
     "listen_addresses=127.0.0.1",
     "max_connections=200",
     "shared_buffers=64MB",
     "wal_level=replica",
     "hot_standby=on",
     "wal_keep_size=1GB",
+    "wal_retrieve_retry_interval=200ms",
     "fsync=on",
     "synchronous_commit=on",
 ];

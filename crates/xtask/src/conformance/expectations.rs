@@ -3,7 +3,7 @@
 //!
 //! The file is a small part of TOML: tables, comments, and `name = "reason"`. A table is named after an
 //! area; `[inexact]` lists scenarios that hold, but not with whole revision ids; `[later]` lists areas
-//! that are not played yet.
+//! that are not played yet; `[nodes]` lists scenarios that may fail where requests go to several nodes in turn.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, bail};
 
 const INEXACT: &str = "inexact";
 const LATER: &str = "later";
+const NODES: &str = "nodes";
 
 /// The file, read.
 #[derive(Debug, Default)]
@@ -19,6 +20,9 @@ pub(super) struct Expectations {
     areas: Vec<(String, BTreeMap<String, String>)>,
     inexact: BTreeMap<String, String>,
     later: BTreeMap<String, String>,
+    nodes: BTreeMap<String, String>,
+    /// Whether `nodes` counts.
+    is_for_nodes: bool,
 }
 
 impl Expectations {
@@ -50,7 +54,7 @@ impl Expectations {
         if self.areas.iter().any(|(area, _)| area == name) {
             bail!("the table `{name}` is there twice");
         }
-        if name != INEXACT && name != LATER {
+        if ![INEXACT, LATER, NODES].contains(&name) {
             self.areas.push((name.to_owned(), BTreeMap::new()));
         }
         Ok(())
@@ -60,6 +64,7 @@ impl Expectations {
         match name {
             INEXACT => &mut self.inexact,
             LATER => &mut self.later,
+            NODES => &mut self.nodes,
             area => {
                 let known = self.areas.iter_mut().find(|(other, _)| other == area);
                 &mut known.expect("`open` made a table for it").1
@@ -72,9 +77,21 @@ impl Expectations {
         self.areas.iter().map(|(area, _)| area.as_str()).collect()
     }
 
+    /// What is expected where requests go to so many nodes in turn.
+    pub(super) fn of_nodes(self, nodes: usize) -> Self {
+        Self { is_for_nodes: nodes > 1, ..self }
+    }
+
     /// Why a scenario fails, if it is known to.
     pub(super) fn known(&self, scenario: &str) -> Option<&str> {
-        self.areas.iter().find_map(|(_, known)| known.get(scenario)).map(String::as_str)
+        let nodes = Some(&self.nodes).filter(|_| self.is_for_nodes);
+        let known = self.areas.iter().map(|(_, known)| known).chain(nodes).find_map(|known| known.get(scenario));
+        known.map(String::as_str)
+    }
+
+    /// Whether a scenario may fail because requests go to several nodes.
+    pub(super) fn is_of_nodes(&self, scenario: &str) -> bool {
+        self.is_for_nodes && self.nodes.contains_key(scenario)
     }
 
     /// Why a scenario cannot hold with whole revision ids, if that is known.
@@ -106,6 +123,9 @@ impl Expectations {
             for name in known.keys().filter(|name| !scenarios.contains(&(area.clone(), (*name).clone()))) {
                 problems.push(format!("there is no scenario `{name}` in the area `{area}`"));
             }
+        }
+        for name in self.nodes.keys().filter(|name| scenarios.iter().all(|(_, scenario)| scenario != *name)) {
+            problems.push(format!("there is no scenario `{name}`"));
         }
         for name in self.inexact.keys() {
             if scenarios.iter().all(|(_, scenario)| scenario != name) {

@@ -160,6 +160,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
     let file = workspace.root.join(EXPECTATIONS);
     let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
     let expectations = Expectations::parse(&text).with_context(|| format!("in {EXPECTATIONS}"))?;
+    let expectations = expectations.of_nodes(options.nodes);
     let scenarios = list(&folder)?;
     let mut tally = Tally::default();
     for problem in expectations.problems(&scenarios) {
@@ -188,13 +189,13 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
     Ok(tally)
 }
 
-/// The same on a server whose data lie in PostgreSQL, where there is one.
-pub(crate) fn run_on_postgres(workspace: &Workspace) -> Result<Tally> {
+/// The same on so many servers whose data lie in one PostgreSQL, where there is one.
+pub(crate) fn run_on_postgres(workspace: &Workspace, nodes: usize) -> Result<Tally> {
     if !Scratch::is_there() {
         println!("    there is no PostgreSQL here (the Debian package postgresql): nothing was replayed");
         return Ok(Tally::default());
     }
-    run(workspace, &Options { storage: Storage::Postgres, ..Options::default() })
+    run(workspace, &Options { storage: Storage::Postgres, nodes, ..Options::default() })
 }
 
 fn chosen_areas<'a>(options: &'a Options, expectations: &'a Expectations) -> Result<Vec<&'a str>> {

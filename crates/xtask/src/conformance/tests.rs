@@ -105,8 +105,14 @@ fn a_draft_can_be_pasted_into_the_list() {
 
 #[test]
 fn expectations_are_read() {
-    let text = "# Known.\n[server]\nserver-up = \"says \\\"no\\\"\"\n\n[views]\n[inexact]\n\"a-b\" = \"c\"\n[later]\nauth = \"d\"\n";
+    let text = "# Known.\n[server]\nserver-up = \"says \\\"no\\\"\"\n\n[views]\n[inexact]\n\"a-b\" = \"c\"\n[later]\nauth = \"d\"\n[nodes]\nx = \"e\"\n";
     let found = expectations(text);
+    assert_eq!((found.known("x"), found.is_of_nodes("x")), (None, false));
+    let of_nodes = expectations(text).of_nodes(2);
+    assert_eq!(
+        (of_nodes.known("x"), of_nodes.is_of_nodes("x"), of_nodes.is_of_nodes("server-up")),
+        (Some("e"), true, false)
+    );
     assert_eq!(found.areas(), ["server", "views"]);
     assert_eq!(found.known("server-up"), Some("says \"no\""));
     assert_eq!(found.known("a-b"), None);
