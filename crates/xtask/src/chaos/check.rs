@@ -194,9 +194,9 @@ fn replicated(client: &mut Client<'_>, wanted: &HashMap<String, String>) {
     }
 }
 
-/// The longest wait for a node that lived, while or shortly after another one died and nothing else happened.
-pub(super) fn waits(shared: &Shared, pasts: &[Past]) -> u64 {
-    let mut longest = 0;
+/// The longest wait for a node that lived, while or shortly after another one died and nothing else happened, and those that were too long.
+pub(super) fn waits(shared: &Shared, pasts: &[Past]) -> (u64, Vec<String>) {
+    let (mut longest, mut too_long) = (0, Vec::new());
     for timing in shared.timings().into_iter().filter(|timing| timing.status != 0 && timing.took_ms > SHORT_MS) {
         let ended_ms = timing.begun_ms + timing.took_ms;
         let overlaps = |past: &&Past| timing.begun_ms <= past.ended_ms + AFTERMATH_MS && ended_ms >= past.begun_ms;
@@ -208,8 +208,9 @@ pub(super) fn waits(shared: &Shared, pasts: &[Past]) -> u64 {
         }
         longest = longest.max(timing.took_ms);
         if timing.took_ms > WAIT_MAX_MS {
-            shared.violation(format!("{timing:?} has waited because of {cause:?}"));
+            let what = if timing.is_of_view { "a query of a view" } else { "a request" };
+            too_long.push(format!("{what} has waited because of {cause:?}: {timing:?}"));
         }
     }
-    longest
+    (longest, too_long)
 }

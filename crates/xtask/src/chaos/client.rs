@@ -51,6 +51,8 @@ pub(super) struct Timing {
     pub(super) took_ms: u64,
     /// 0: there was no answer.
     pub(super) status: u16,
+    /// Whether it was one of a view, which may have waited for its index.
+    pub(super) is_of_view: bool,
 }
 
 /// What all clients have in common.
@@ -149,7 +151,13 @@ impl<'a> Client<'a> {
         };
         // One waits for news on purpose, and those that look at everything take their time.
         if !line.contains("feed=longpoll") && !self.shared.is_over() {
-            lock(&self.shared.timings).push(Timing { node, begun_ms, took_ms, status });
+            lock(&self.shared.timings).push(Timing {
+                node,
+                begun_ms,
+                took_ms,
+                status,
+                is_of_view: line.contains("/_view/"),
+            });
         }
         match answer {
             Ok((status, body)) => Answer::Said(status, String::from_utf8_lossy(&body).into_owned()),
