@@ -83,7 +83,7 @@ fn ours(count: u64, engine: Arc<dyn Engine>) -> (f64, Index) {
     let new_token = Arc::new(move || CommitToken(u128::from(next.fetch_add(1, Ordering::Relaxed))));
     let index = Index::new(engine, Shard(9), definition(), new_token, Arc::new(Caches::new(64 << 20, 0)));
     let start = Instant::now();
-    let mut writer = index.writer().expect("the store").expect("a writer");
+    let mut writer = index.writer(0).expect("the store").expect("a writer");
     let field = |name: &str, value| Field { name: name.to_owned(), value, options: FieldOptions::default() };
     for document in documents(count) {
         let fields = vec![

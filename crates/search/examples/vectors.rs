@@ -56,7 +56,7 @@ fn index(vectors: &[Vec<f32>], engine: Arc<dyn Engine>) -> Index {
     let new_token = Arc::new(move || CommitToken(u128::from(next.fetch_add(1, Ordering::Relaxed))));
     let index = Index::new(engine, Shard(9), definition, new_token, Arc::new(Caches::new(64 << 20, 512 << 20)));
     let start = Instant::now();
-    let mut writer = index.writer().expect("the store").expect("a writer");
+    let mut writer = index.writer(0).expect("the store").expect("a writer");
     for (number, vector) in vectors.iter().enumerate() {
         let value = FieldValue::Vector(vector.clone());
         let field = Field { name: "v".to_owned(), value, options: FieldOptions::default() };

@@ -10,7 +10,7 @@ mod writer;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use settee_storage::{Engine, Shard};
+use settee_storage::{Engine, Shard, StorageError};
 
 pub(crate) use self::reader::Reader;
 pub(crate) use self::schema::{Layout, column};
@@ -88,21 +88,33 @@ impl Index {
         Self { inner: Arc::new(Inner { shelf, definition, reader: Mutex::default(), live: Mutex::default() }) }
     }
 
+    /// Its shard.
+    #[must_use]
+    pub fn shard(&self) -> Shard {
+        self.inner.shelf.shard()
+    }
+
     /// What the last commit said it had seen; `None` if there was none, or what is there has another format.
     ///
     /// # Errors
-    /// When the store fails.
+    /// When the store fails; [`StorageError::Dropped`] if the index has another shard by now, or none.
     pub fn position(&self) -> Result<Option<Vec<u8>>> {
-        Ok(self.inner.shelf.find()?.record.and_then(|record| record.position))
+        let found = self.inner.shelf.find()?;
+        if found.is_dropped {
+            Err(StorageError::Dropped.into())
+        } else {
+            Ok(found.record.and_then(|record| record.position))
+        }
     }
 
     /// Begins to write, and clears away what a crash left over. `None` if what is in the shard cannot be used: it was written
-    /// by another program, or dropped. The index is then built anew, in another shard.
+    /// by another program, or dropped. The index is then built anew, in another shard. Files get numbers from `first_file` on, so
+    /// that they have none that a writer in another process gave out.
     ///
     /// # Errors
     /// When the store fails, or its contents are broken.
-    pub fn writer(&self) -> Result<Option<Writer>> {
-        Writer::open(Arc::clone(&self.inner))
+    pub fn writer(&self, first_file: u64) -> Result<Option<Writer>> {
+        Writer::open(Arc::clone(&self.inner), first_file)
     }
 
     /// Reads a query of `_nouveau`.

@@ -67,14 +67,14 @@ pub(super) struct Part {
 }
 
 impl Writer {
-    pub(super) fn open(inner: Arc<Inner>) -> Result<Option<Self>> {
+    pub(super) fn open(inner: Arc<Inner>, first_file: u64) -> Result<Option<Self>> {
         let found = inner.shelf.find()?;
         let record = match found.record {
             Some(record) => record,
             None if found.version == Version::default() => Record::default(),
             None => return Ok(None),
         };
-        inner.shelf.begin(found.version, record.next_file);
+        inner.shelf.begin(found.version, record.next_file.max(first_file));
         let layout = Layout::new(record.slots.clone());
         let files = Files::of(&inner.shelf, &record, false);
         let index = layout.open(files.clone(), &inner.definition)?;

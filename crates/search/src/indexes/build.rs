@@ -10,7 +10,7 @@ use settee_database::tasks::TaskKind;
 use settee_database::{Database, ReadView};
 use settee_design::DesignDocument;
 use settee_storage::StorageError;
-use settee_views::{BuildState, BuildStatus, ChangeSnapshot, PaceTurn, Urgency, ViewError};
+use settee_views::{BuildState, BuildStatus, ChangeSnapshot, Claimed, PaceTurn, Urgency, ViewError};
 
 use super::definition::SearchIndex;
 use super::pass::Pass;
@@ -30,6 +30,7 @@ struct Build<'a> {
     wanted: &'a SearchIndex,
     indexes: &'a Indexes,
     guard: &'a SearchGuard,
+    claimed: Option<&'a Claimed>,
     urgency: Urgency,
     /// The number of times that builds of the design document had been cancelled when this one began.
     cancels: u64,
@@ -40,6 +41,8 @@ enum Built {
     Done,
     /// What is in the shard cannot be used.
     StartOver,
+    /// Another process has built the index, or given it another shard.
+    Elsewhere,
 }
 
 impl Searches {
@@ -72,24 +75,33 @@ impl Searches {
             Err(error) => return Err(error),
         };
         let cancels = control.cancels;
-        let build = Build { database, ddoc, wanted, indexes: &indexes, guard: &guard, urgency, cancels };
+        let build = Build { database, ddoc, wanted, indexes: &indexes, guard: &guard, claimed: None, urgency, cancels };
         match self.build_until_it_ends(&build, update_seq) {
             Ok(Built::Done) => {
                 guard.finish(Ok(()));
                 indexes.stuck.lock().remove(&wanted.signature);
                 Ok(())
             }
+            Ok(Built::Elsewhere) => {
+                guard.finish(Ok(()));
+                Ok(())
+            }
             Ok(Built::StartOver) => self.begin_anew(database, wanted, &indexes, guard),
             Err(error) => {
-                guard.finish(Err(error.clone()));
+                // Who waits for the background goes on to wait for who builds.
+                let is_left = urgency == Urgency::Background && matches!(error, SearchError::Build(ViewError::Stopped));
+                guard.finish(if is_left { Ok(()) } else { Err(error.clone()) });
                 Err(error)
             }
         }
     }
 
     fn build_until_it_ends(&self, build: &Build<'_>, update_seq: u64) -> Result<Built> {
-        let mut built = self.build(build, update_seq);
+        let mut built = Ok(Built::Done);
         for _ in 0..ANEW_MAX {
+            // Each try has a claim of its own: numbers that were given out are not given out again.
+            let Some(claimed) = self.claim(build, update_seq)? else { return Ok(Built::Elsewhere) };
+            built = self.build(&Build { claimed: Some(&claimed), ..*build }, update_seq);
             let begins_anew = matches!(
                 &built,
                 Err(SearchError::Index(Error::Contended | Error::Storage(StorageError::Interrupted(_)))
@@ -98,9 +110,37 @@ impl Searches {
             if !begins_anew {
                 break;
             }
-            built = self.build(build, update_seq);
         }
         built
+    }
+
+    /// Takes the right to build an index among processes, and waits while another one has it. `None` if that has built it.
+    fn claim(&self, build: &Build<'_>, update_seq: u64) -> Result<Option<Claimed>> {
+        let engine = self.views.catalog().engine();
+        let index = build.guard.handle().store();
+        let try_claim =
+            || Claimed::try_new(engine, index.shard()).map_err(|error| SearchError::from(ViewError::from(error)));
+        if let Some(claimed) = try_claim()? {
+            return Ok(Some(claimed));
+        }
+        // It has a loop of its own for what lags.
+        if build.urgency == Urgency::Background {
+            return Err(ViewError::Stopped.into());
+        }
+        let mut watch = self.claims.watch(engine.as_ref(), index.shard());
+        loop {
+            self.check(build)?;
+            match Position::of(index) {
+                Ok(position) if position.update_seq >= update_seq => return Ok(None),
+                // It has another shard now.
+                Err(Error::Storage(StorageError::Dropped)) => return Ok(None),
+                position => drop(position?),
+            }
+            if let Some(claimed) = try_claim()? {
+                return Ok(Some(claimed));
+            }
+            watch.wait();
+        }
     }
 
     /// Gives an index whose shard cannot be used any more an empty one.
@@ -113,9 +153,8 @@ impl Searches {
     ) -> Result<()> {
         let mut handles = indexes.handles.lock();
         let records = self.records(database);
-        if let Some(shard) = records.find(wanted.signature)? {
-            records.replace(wanted.signature, shard)?;
-        }
+        // It does nothing if another process has given it another one.
+        records.replace(wanted.signature, guard.handle().store().shard())?;
         handles.remove(&wanted.signature);
         guard.retire();
         Ok(())
@@ -127,7 +166,11 @@ impl Searches {
         let index = build.guard.handle().store();
         // Read after the right to build was taken, so that the index is not ahead of it.
         let view = build.database.read().map_err(ViewError::from)?;
-        let position = match index.position()? {
+        let found = match index.position() {
+            Err(Error::Storage(StorageError::Dropped)) => return Ok(Built::StartOver),
+            found => found?,
+        };
+        let position = match found {
             Some(bytes) => match Position::decode(&bytes)? {
                 Some(position) => position,
                 None => return Ok(Built::StartOver),
@@ -140,7 +183,7 @@ impl Searches {
         if position.update_seq >= update_seq {
             return Ok(Built::Done);
         }
-        match index.writer()? {
+        match index.writer(build.claimed.map_or(0, Claimed::first_number))? {
             Some(writer) => self.run_pass(build, &view, position, writer).map(|()| Built::Done),
             None => Ok(Built::StartOver),
         }
@@ -195,6 +238,8 @@ impl Searches {
         match control.cancels == build.cancels {
             false => Err(ViewError::Cancelled.into()),
             true if control.is_paused => Err(ViewError::Paused.into()),
+            // Another process may have taken it over.
+            true if build.claimed.is_some_and(|claimed| !claimed.is_held()) => Err(Error::Contended.into()),
             true => Ok(()),
         }
     }
@@ -231,11 +276,11 @@ impl Searches {
         let current_seq = ChangeSnapshot::update_seq(&view)?;
         let (mut is_building, mut waiting_clients, mut update_seq) = (false, 0, current_seq);
         for wanted in SearchIndex::all(ddoc) {
-            let handle = self.handle(database, &wanted)?;
+            let (handle, position) = self.shown(database, &wanted)?;
             let (builds, waits) = handle.activity();
             is_building |= builds;
             waiting_clients += waits;
-            update_seq = update_seq.min(Position::of(handle.store())?.update_seq);
+            update_seq = update_seq.min(position.update_seq);
         }
         let rests = indexes.rests(&ddoc.id, signature_of_all(ddoc), self.clock().now_us());
         let status = match () {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use settee_database::Database;
 use settee_design::DesignDocument;
-use settee_views::Signature;
+use settee_views::{Claimed, Signature, ViewError};
 
 use super::definition::SearchIndex;
 use super::state::{Indexes, SearchGuard, SearchHandle};
@@ -36,6 +36,12 @@ impl Searches {
                 Some(guard) => guard,
                 None => None,
             };
+            // Another process may build it.
+            let claimed = Claimed::try_new(records.catalog.engine(), shard).map_err(ViewError::from)?;
+            let Some(_claimed) = claimed else {
+                guard.into_iter().for_each(|guard| guard.finish(Ok(())));
+                continue;
+            };
             records.remove(signature, shard)?;
             handles.remove(&signature);
             guard.into_iter().for_each(SearchGuard::retire);
@@ -64,7 +70,7 @@ impl Searches {
     }
 
     /// Ends all work on the indexes of a database and lets no other begin: to be called before the database is deleted.
-    /// Searches that wait get [`settee_views::ViewError::Stopped`].
+    /// Searches that wait get [`ViewError::Stopped`].
     pub fn release(&self, database: &Arc<Database>) {
         self.indexes_of(database).stop_and_wait();
     }

@@ -22,11 +22,12 @@ use std::sync::Arc;
 use settee_database::Database;
 use settee_database::tasks::Tasks;
 use settee_design::{DesignDocument, SearchKind};
-use settee_views::{About, Clock, IndexRecords, LogLine, Signature, Tokens, Urgency, ViewError, Views};
+use settee_storage::{StorageError, Version};
+use settee_views::{About, Claims, Clock, IndexRecords, LogLine, Signature, Tokens, Urgency, ViewError, Views};
 
 use self::position::Position;
 use self::state::{Databases, Indexes, SearchHandle};
-use crate::{Caches, Index};
+use crate::{Caches, Error, Index};
 
 pub use self::definition::{SearchIndex, analyzer_of};
 pub use self::error::SearchError;
@@ -68,6 +69,7 @@ pub struct Searches {
     tokens: Arc<Tokens>,
     caches: Arc<Caches>,
     databases: Databases,
+    claims: Claims,
 }
 
 impl Searches {
@@ -75,7 +77,14 @@ impl Searches {
     #[must_use]
     pub fn new(views: Arc<Views>, tasks: Tasks, log: settee_views::Log, caches: Caches, seed: u64) -> Self {
         let (tokens, caches) = (Arc::new(Tokens::new(seed)), Arc::new(caches));
-        Self { views, tasks, log, tokens, caches, databases: Databases::default() }
+        let known = Arc::clone(&caches);
+        views.catalog().engine().subscribe(Box::new(move |shard, version| {
+            // The store has failed: numbers of files may be given out again.
+            if version == Version::default() {
+                known.forget(shard);
+            }
+        }));
+        Self { views, tasks, log, tokens, caches, databases: Databases::default(), claims: Claims::default() }
     }
 
     /// The index `name` of `ddoc`. Blocks while it is brought up to date.
@@ -96,8 +105,7 @@ impl Searches {
             Freshness::Any => 0,
         };
         loop {
-            let handle = self.handle(database, &wanted)?;
-            let position = Position::of(handle.store())?;
+            let (handle, position) = self.shown(database, &wanted)?;
             if position.update_seq >= update_seq {
                 return Ok(handle.store().clone());
             }
@@ -122,7 +130,7 @@ impl Searches {
     fn try_update(&self, database: &Arc<Database>, ddoc: &DesignDocument, urgency: Urgency) -> Result<()> {
         let update_seq = database.read().map_err(ViewError::from)?.update_seq().map_err(ViewError::from)?;
         for wanted in SearchIndex::all(ddoc) {
-            while Position::of(self.handle(database, &wanted)?.store())?.update_seq < update_seq {
+            while self.shown(database, &wanted)?.1.update_seq < update_seq {
                 self.advance(database, ddoc, &wanted, update_seq, urgency)?;
             }
         }
@@ -141,8 +149,7 @@ impl Searches {
         name: &str,
     ) -> Result<SearchInfo> {
         let wanted = SearchIndex::find(ddoc, kind, name)?;
-        let handle = self.handle(database, &wanted)?;
-        let Position { update_seq, purge_seq } = Position::of(handle.store())?;
+        let (handle, Position { update_seq, purge_seq }) = self.shown(database, &wanted)?;
         let info = handle.store().info()?;
         Ok(SearchInfo {
             signature: wanted.signature.to_string(),
@@ -184,6 +191,28 @@ impl Searches {
         handle.use_at(now_us);
         handles.insert(wanted.signature, Arc::clone(&handle));
         Ok(handle)
+    }
+
+    /// An index and how far it is. Another process may have given it another shard.
+    fn shown(&self, database: &Arc<Database>, wanted: &SearchIndex) -> Result<(Arc<SearchHandle>, Position)> {
+        let handle = self.handle(database, wanted)?;
+        match Position::of(handle.store()) {
+            Err(Error::Storage(StorageError::Dropped)) => {}
+            position => return Ok((handle, position?)),
+        }
+        let shard = handle.store().shard();
+        if self.records(database).find(wanted.signature)? != Some(shard) {
+            let indexes = self.databases.of(database.shard());
+            let mut handles = indexes.handles.lock();
+            if handles.get(&wanted.signature).is_some_and(|known| Arc::ptr_eq(known, &handle)) {
+                handles.remove(&wanted.signature);
+            }
+        }
+        let handle = self.handle(database, wanted)?;
+        match Position::of(handle.store()) {
+            Err(Error::Storage(StorageError::Dropped)) => Ok((handle, Position::default())),
+            position => Ok((handle, position?)),
+        }
     }
 
     /// Leaves the indexes of a design document alone in the background until then.

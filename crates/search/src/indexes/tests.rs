@@ -2,6 +2,7 @@
 
 mod crashes;
 mod life;
+mod processes;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -40,6 +40,17 @@ impl Caches {
         if is_long && file.ends_with(VECTORS) { &self.vectors } else { &self.parts }
     }
 
+    /// Forgets what was read of an index whose last commits may not have lasted.
+    pub(crate) fn forget(&self, shard: Shard) {
+        for cache in [&self.parts, &self.vectors] {
+            let mut parts = cache.parts.lock();
+            let Halves { young, old, young_bytes } = &mut *parts;
+            young.retain(|part, _| part.shard != shard);
+            old.retain(|part, _| part.shard != shard);
+            *young_bytes = young.values().map(OwnedBytes::len).sum();
+        }
+    }
+
     pub(super) fn longest_vectors(&self) -> usize {
         self.vectors.limit / 2
     }

@@ -63,6 +63,10 @@ impl Shelf {
         }
     }
 
+    pub(crate) fn shard(&self) -> Shard {
+        self.shard
+    }
+
     pub(crate) fn find(&self) -> Result<Found> {
         Found::read(&*self.engine.snapshot(self.shard)?)
     }

@@ -76,6 +76,8 @@ pub(crate) struct Found {
     pub(crate) record: Option<Record>,
     /// Whether it is an entry, because it is too long for a head.
     pub(crate) is_entry: bool,
+    /// Whether the shard is gone.
+    pub(crate) is_dropped: bool,
 }
 
 impl Found {
@@ -83,7 +85,9 @@ impl Found {
     pub(crate) fn read(snapshot: &dyn Snapshot) -> Result<Self> {
         let requests = [Request::State, Request::Head, Request::Get(Keyspace::Catalog, keys::RECORD)];
         let replies: [_; 3] = match snapshot.read(&requests) {
-            Err(StorageError::Dropped) => return Ok(Self { version: Version(1), record: None, is_entry: false }),
+            Err(StorageError::Dropped) => {
+                return Ok(Self { version: Version(1), record: None, is_entry: false, is_dropped: true });
+            }
             replies => replies?.try_into().map_err(|_| Error::Corrupt("replies".to_owned()))?,
         };
         let [state, head, entry] = replies;
@@ -91,7 +95,7 @@ impl Found {
         let is_entry = entry.is_some();
         let bytes = head.filter(|head| !head.is_empty()).or(entry);
         let record = bytes.map_or(Ok(None), |bytes| Record::decode(&bytes))?;
-        Ok(Self { version: state.into_state()?.version, record, is_entry })
+        Ok(Self { version: state.into_state()?.version, record, is_entry, is_dropped: false })
     }
 }
 

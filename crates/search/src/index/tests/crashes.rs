@@ -25,7 +25,7 @@ fn write_step(writer: &mut Writer, step: u64) -> Result<()> {
 /// What an index with these steps has.
 fn expected(steps: u64) -> String {
     let index = new_index(definition("standard", &[]));
-    let mut writer = index.writer().unwrap().unwrap();
+    let mut writer = index.writer(0).unwrap().unwrap();
     (0..steps).for_each(|step| write_step(&mut writer, step).unwrap());
     state(&index)
 }
@@ -44,7 +44,7 @@ fn every_crash_leaves_the_index_of_a_commit() {
     let states: Vec<String> = (0..=STEPS).map(expected).collect();
     let engine = Arc::new(FaultyEngine::new());
     let index = index_on(Arc::clone(&engine) as Arc<dyn Engine>, definition("standard", &[]));
-    let mut writer = index.writer().unwrap().unwrap();
+    let mut writer = index.writer(0).unwrap().unwrap();
     for step in 0..STEPS {
         write_step(&mut writer, step).unwrap();
     }
@@ -59,7 +59,7 @@ fn every_crash_leaves_the_index_of_a_commit() {
         assert_eq!(state(&index), states[steps as usize], "{steps}");
         verified(&index).unwrap();
         index.release();
-        let Some(mut writer) = index.writer().unwrap() else {
+        let Some(mut writer) = index.writer(0).unwrap() else {
             // Files without a record: the index is built anew, in another shard.
             assert_eq!(steps, 0);
             continue;
@@ -82,7 +82,7 @@ fn failed_writes_leave_the_last_commit() {
     for nth in 1..40 {
         let engine = Arc::new(FaultyEngine::new());
         let index = index_on(Arc::clone(&engine) as Arc<dyn Engine>, definition("standard", &[]));
-        let mut writer = index.writer().unwrap().unwrap();
+        let mut writer = index.writer(0).unwrap().unwrap();
         write_step(&mut writer, 0).unwrap();
         let error = StorageError::Full("no room".to_owned());
         engine.inject_write(nth, WriteFault::Fail(error));
@@ -94,7 +94,7 @@ fn failed_writes_leave_the_last_commit() {
         let steps = u64::from_be_bytes(index.position().unwrap().unwrap().try_into().unwrap()) + 1;
         assert!(steps == 2 || outcome.is_err());
         assert_eq!(state(&index), expected(steps), "{nth}");
-        let mut writer = index.writer().unwrap().unwrap();
+        let mut writer = index.writer(0).unwrap().unwrap();
         (steps..3).for_each(|step| write_step(&mut writer, step).unwrap());
         assert_eq!(state(&index), expected(3), "{nth}");
     }
@@ -104,8 +104,8 @@ fn failed_writes_leave_the_last_commit() {
 fn two_writers_are_told_apart() {
     let engine: Arc<dyn Engine> = Arc::new(settee_storage::memory::MemoryEngine::new());
     let [index, other] = [(); 2].map(|()| index_on(Arc::clone(&engine), definition("standard", &[])));
-    let mut first = index.writer().unwrap().unwrap();
-    let mut second = other.writer().unwrap().unwrap();
+    let mut first = index.writer(0).unwrap().unwrap();
+    let mut second = other.writer(0).unwrap().unwrap();
     first.update("x", None, vec![text("default", "x")]).unwrap();
     first.commit(b"1").unwrap();
     let _ = second.update("y", None, vec![text("default", "y")]);
@@ -119,6 +119,6 @@ fn dropped_and_foreign_shards_are_not_written() {
     let index = index_on(Arc::clone(&engine) as Arc<dyn Engine>, definition("standard", &[]));
     write(&index, &[("a", vec![text("default", "x")])]);
     engine.drop_shard(SHARD).unwrap();
-    assert!(index.writer().unwrap().is_none());
-    assert_eq!(index.position().unwrap(), None);
+    assert!(index.writer(0).unwrap().is_none());
+    assert!(matches!(index.position(), Err(Error::Storage(StorageError::Dropped))));
 }

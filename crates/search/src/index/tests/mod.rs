@@ -62,7 +62,7 @@ pub(super) fn kept(field: Field) -> Field {
 
 /// Writes documents and commits.
 pub(super) fn write(index: &Index, documents: &[(&str, Vec<Field>)]) {
-    let mut writer = index.writer().unwrap().unwrap();
+    let mut writer = index.writer(0).unwrap().unwrap();
     for (id, fields) in documents {
         writer.update(id, id.split_once(':').map(|(partition, _)| partition), fields.clone()).unwrap();
     }

@@ -89,7 +89,7 @@ fn searches_find_what_a_scan_finds() {
         let mut random = Random::of(seed);
         let index = new_index(definition("standard", &[("tag", "keyword")]));
         let mut model: BTreeMap<String, Document> = BTreeMap::new();
-        let mut writer = index.writer().unwrap().unwrap();
+        let mut writer = index.writer(0).unwrap().unwrap();
         for round in 0..40_u64 {
             for _ in 0..random.below(25) {
                 let id = format!("id{:02}", random.below(60));
@@ -112,7 +112,7 @@ fn searches_find_what_a_scan_finds() {
             }
             if random.below(5) == 0 {
                 drop(writer);
-                writer = index.writer().unwrap().unwrap();
+                writer = index.writer(0).unwrap().unwrap();
             }
             assert_eq!(index.info().unwrap().docs, model.len() as u64);
             for _ in 0..10 {

@@ -172,7 +172,7 @@ fn partitions_are_apart() {
 fn a_field_keeps_the_type_that_it_got_first() {
     let index = new_index(definition("standard", &[]));
     write(&index, &[("a", vec![double("v", 1.0)])]);
-    let mut writer = index.writer().unwrap().unwrap();
+    let mut writer = index.writer(0).unwrap().unwrap();
     let error = writer.update("b", None, vec![string("w", "x"), string("v", "x")]).unwrap_err();
     assert_eq!(error.to_string(), "field v is of type STRING not DOUBLE");
     // Nothing of the document has been noticed.
@@ -239,7 +239,7 @@ fn relevance_prefers_rare_words_and_short_texts() {
 fn updates_and_deletions() {
     let index = new_index(definition("standard", &[]));
     write(&index, &[("a", vec![text("default", "old")]), ("b", vec![text("default", "other")])]);
-    let mut writer = index.writer().unwrap().unwrap();
+    let mut writer = index.writer(0).unwrap().unwrap();
     assert_eq!(writer.position(), Some(&b"position"[..]));
     for word in ["first", "second", "new"] {
         writer.update("a", None, vec![text("default", word)]).unwrap();
@@ -404,7 +404,7 @@ fn queries_that_others_build() {
 #[test]
 fn what_no_index_takes_is_refused() {
     let index = new_index(definition("standard", &[]));
-    let mut writer = index.writer().unwrap().unwrap();
+    let mut writer = index.writer(0).unwrap().unwrap();
     for fields in [
         vec![string("s", &"x".repeat(40_000))],
         vec![double("n", f64::NAN)],

@@ -79,7 +79,7 @@ fn what_makes_no_sense_is_refused() {
     let other = Nearest { field: "w".to_owned(), ..nearest(&[1.0, 1.0], 3) };
     assert_eq!(refused(other), "field w is not among the vectors of the index");
     assert!(refused(nearest(&[1.0, 1.0], 0)).starts_with("k must be between"));
-    let mut writer = index.writer().unwrap().unwrap();
+    let mut writer = index.writer(0).unwrap().unwrap();
     let mut update = |fields| writer.update("x", None, fields).unwrap_err().to_string();
     assert_eq!(update(vec![vector("v", &[1.0])]), "field v has 1 dimensions, not 2");
     assert_eq!(update(vec![vector("w", &[1.0])]), "field w is a vector and not among the `vectors` of the index");
@@ -94,7 +94,7 @@ fn changes_and_merges_keep_the_right_ones() {
     let mut random = Random::new();
     let index = new_index(with_vectors(Similarity::Dot));
     let mut model = std::collections::BTreeMap::new();
-    let mut writer = index.writer().unwrap().unwrap();
+    let mut writer = index.writer(0).unwrap().unwrap();
     let coordinate = |random: &mut Random| random.below(2_000_u32) as f32 / 1_000.0 - 1.0;
     for round in 0..40_u64 {
         for _ in 0..random.below(40) {
@@ -117,7 +117,7 @@ fn changes_and_merges_keep_the_right_ones() {
         }
         if random.one_in(5) {
             drop(writer);
-            writer = index.writer().unwrap().unwrap();
+            writer = index.writer(0).unwrap().unwrap();
         }
         let [x, y] = [coordinate(&mut random), coordinate(&mut random)];
         let mut expected: Vec<(f32, &String)> =

@@ -1,0 +1,97 @@
+//! Several processes have the same index: one builds, the others wait for it or take its place.
+
+use std::sync::mpsc;
+use std::thread;
+
+use settee_storage::memory::MemoryEngine;
+use settee_views::{Urgency, ViewError};
+
+use super::*;
+use crate::indexes::SearchError;
+
+/// Two processes on a database with documents.
+fn worlds(documents: usize) -> [World; 2] {
+    let engine = MemoryEngine::new();
+    let worlds = [World::over(Arc::new(engine.user())), World::over(Arc::new(engine))];
+    let database = worlds[0].create(Layout::Whole);
+    write_some(&database, 0..documents);
+    worlds
+}
+
+fn write_some(database: &Arc<Database>, numbers: std::ops::Range<usize>) {
+    for number in numbers {
+        write(database, &format!(r#"{{"_id":"{number:05}","t":"fox {number}","n":{number}}}"#));
+    }
+}
+
+/// How many documents are found.
+fn count(world: &World) -> u64 {
+    let database = world.catalog.database("db").unwrap();
+    world.search(&database, &design("f"), Query::term("default", "fox")).unwrap().total_hits
+}
+
+/// Has the next build stop before its first batch, tell that, and go on when it is told so.
+fn hold(world: &World) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
+    let ((held, is_held), (go_on, may_go_on)) = (mpsc::channel(), mpsc::channel());
+    let is_first = std::sync::atomic::AtomicBool::new(true);
+    *world.members.watcher.lock() = Some(Box::new(move || {
+        if is_first.swap(false, Ordering::Relaxed) {
+            held.send(()).unwrap();
+            // Also when nobody is there any more to say so.
+            let _ = may_go_on.recv();
+        }
+    }));
+    (is_held, go_on)
+}
+
+#[test]
+fn one_process_builds_and_the_others_wait_or_take_its_place() {
+    let worlds = worlds(60);
+    let [one, other] = &worlds;
+    for dies in [false, true] {
+        let documents = if dies { 90 } else { 60 };
+        let (is_held, go_on) = hold(one);
+        thread::scope(|scope| {
+            let builds = scope.spawn(|| count(one));
+            is_held.recv().unwrap();
+            let database = other.catalog.database("db").unwrap();
+            let background = other.searches.update(&database, &design("f"), Urgency::Background);
+            assert!(matches!(background, Err(SearchError::Build(ViewError::Stopped))), "{background:?}");
+            assert_eq!(other.searches.cleanup(&database, &[], 0).unwrap(), 0, "it is being built");
+            let waits = scope.spawn(|| count(other));
+            if dies {
+                one.catalog.engine().members().leave().unwrap();
+                assert_eq!(waits.join().unwrap(), documents);
+                go_on.send(()).unwrap();
+            } else {
+                go_on.send(()).unwrap();
+                assert_eq!(waits.join().unwrap(), documents);
+                assert_eq!(other.mapped(), 0);
+            }
+            assert_eq!(builds.join().unwrap(), documents);
+        });
+        write_some(&one.catalog.database("db").unwrap(), 60..if dies { 60 } else { 90 });
+    }
+    // In turn, with files that were read before.
+    for round in 0..10 {
+        let (writes, reads) = if round % 2 == 0 { (one, other) } else { (other, one) };
+        let first = 100 + 10 * round;
+        write_some(&writes.catalog.database("db").unwrap(), first..first + 10);
+        assert_eq!((count(reads), count(writes)), (100 + 10 * round as u64, 100 + 10 * round as u64));
+    }
+}
+
+#[test]
+fn an_index_that_was_removed_elsewhere_is_found_or_made_again() {
+    let [one, other] = worlds(20);
+    for _ in 0..5 {
+        assert_eq!((count(&one), count(&other)), (20, 20));
+        let database = one.catalog.database("db").unwrap();
+        assert_eq!(one.searches.cleanup(&database, &[], 0).unwrap(), 1);
+        assert_eq!(count(&one), 20);
+        let database = other.catalog.database("db").unwrap();
+        let found = other.searches.open(&database, &design("f"), SearchKind::Nouveau, "i", Freshness::Any).unwrap();
+        assert_eq!(found.search(&Request::new(Query::All)).unwrap().total_hits, 20);
+        assert_eq!(other.searches.cleanup(&database, &[], 0).unwrap(), 1);
+    }
+}
