@@ -6,13 +6,13 @@
 //! skipped keys do not show it. A test compares both ways. So entries are deleted one by one where they are few, which nobody else ever
 //! meets; and the deletions of ranges, where they are many, are compacted away soon.
 
-use rocksdb::{CompactOptions, ReadOptions, WriteBatch};
+use rocksdb::{ReadOptions, WriteBatch};
 use settee_storage::{Keyspace, Shard};
 
 use crate::error::translate;
 use crate::isolate::is_damage;
 use crate::shards::Stored;
-use crate::{Database, column, durable, keys, size, state_column};
+use crate::{Database, column, durable, keys, size, stall, state_column};
 
 /// Entries of one keyspace that are deleted one by one, and how many bytes may be read to find them.
 const FEW_ENTRIES: usize = 2_000;
@@ -97,10 +97,7 @@ pub(crate) fn give_back(database: &Database, hidden: Hidden) {
     }
     for space in Keyspace::ALL {
         if size::in_files(database, shard, space) >= WORTH_COMPACTING_BYTES || ranges.contains(&space) {
-            let mut options = CompactOptions::default();
-            options.set_exclusive_manual_compaction(false);
-            let (start, end) = (keys::prefix(shard), keys::end(shard));
-            database.compact_range_cf_opt(column(database, space), Some(start), Some(end), &options);
+            stall::compact(database, space, shard);
         }
     }
 }

@@ -21,6 +21,7 @@ mod shards;
 mod size;
 mod snapshot;
 mod space;
+mod stall;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -35,7 +36,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use rocksdb::checkpoint::Checkpoint;
 use rocksdb::statistics::Ticker;
-use rocksdb::{ColumnFamily, CompactOptions, DBWithThreadMode, FlushOptions, SingleThreaded, WriteBatch, WriteOptions};
+use rocksdb::{ColumnFamily, DBWithThreadMode, SingleThreaded, WriteBatch, WriteOptions};
 use settee_storage::{
     Batch, CommitLog, CommitToken, Durability, Engine, Keyspace, Operation, Outcome, Purpose, Result, Shard,
     ShardState, Snapshot, StorageError, Version,
@@ -251,11 +252,7 @@ impl RocksEngine {
         if written.saturating_sub(before) > QUIET_BYTES || store.buffers.get_usage() < UNFLUSHED_BYTES {
             return;
         }
-        let mut options = FlushOptions::default();
-        options.set_wait(false);
-        let columns: Vec<_> = Keyspace::ALL.iter().map(|space| column(&store.database, *space)).collect();
-        // What is not flushed now is flushed later.
-        let _ = store.database.flush_cfs_opt(&columns, &options);
+        stall::flush(&store.database, false);
     }
 
     /// A store that is too full to grow gives back its log, which it would otherwise keep until memory is full.
@@ -263,10 +260,15 @@ impl RocksEngine {
         if !self.space.is_scarce() {
             return;
         }
-        let columns: Vec<_> = Keyspace::ALL.iter().map(|space| column(&store.database, *space)).collect();
-        let columns: Vec<_> = columns.into_iter().chain([state_column(&store.database)]).collect();
-        // What cannot be flushed stays in the log.
-        let _ = store.database.flush_cfs_opt(&columns, &FlushOptions::default());
+        stall::flush(&store.database, true);
+    }
+
+    /// What was removed makes room only once it is compacted away. See [`stall`].
+    fn notice_stall(&self) {
+        let Ok(store) = self.store() else { return };
+        if store.has_garbage.load(Ordering::Relaxed) && stall::has_given_up(&store.database) {
+            self.mending.fail(&StorageError::Full("compactions ended for lack of room".to_owned()));
+        }
     }
 
     fn try_commit(
@@ -422,6 +424,7 @@ impl Engine for RocksEngine {
     fn tend(&self) -> Result<()> {
         let mut healing = self.healing.lock();
         self.space.look();
+        self.notice_stall();
         let Err(fault) = self.check_store() else {
             self.mending.tended(false);
             self.flush_if_quiet(&mut healing);
@@ -476,6 +479,7 @@ impl Engine for RocksEngine {
         let hidden = hide(&store.database, shard, &dropped, writes).map_err(|error| self.failed(error))?;
         *slot = Slot { state: Some(dropped), ..Slot::default() };
         self.slots.forget(shard);
+        store.has_garbage.store(true, Ordering::Relaxed);
         store.dropped(shard)?;
         let ended = Epoch::end(&mut store.epoch.lock(), hidden);
         self.flush_if_scarce(&store);
@@ -494,13 +498,8 @@ impl Engine for RocksEngine {
         self.check_store()?;
         self.flush_if_scarce(&store);
         let written = self.written.load(Ordering::Relaxed);
-        let mut options = CompactOptions::default();
-        // Everyday compactions go on beside it.
-        options.set_exclusive_manual_compaction(false);
-        for space in Keyspace::ALL {
-            let (start, end) = (keys::prefix(shard), keys::end(shard));
-            store.database.compact_range_cf_opt(column(&store.database, space), Some(start), Some(end), &options);
-        }
+        store.has_garbage.store(true, Ordering::Relaxed);
+        Keyspace::ALL.iter().for_each(|space| stall::compact(&store.database, *space, shard));
         // That began with a flush.
         if let Some(slot) = self.slots.used(shard) {
             slot.lock().recent.flushed(written);

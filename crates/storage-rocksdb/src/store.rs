@@ -29,6 +29,8 @@ pub(crate) struct Store {
     holes: RwLock<Option<Arc<Holes>>>,
     /// Damage that was met since.
     met: Mutex<Option<String>>,
+    /// Whether something was removed that takes room until it is compacted away.
+    pub(crate) has_garbage: AtomicBool,
     /// The listener that is notified of damage.
     pub(crate) mending: Arc<Mending>,
 }
@@ -87,6 +89,7 @@ impl Store {
             path: path.to_owned(),
             holes: RwLock::new(Some(Arc::new(holes)).filter(|holes| !holes.is_empty())),
             met: Mutex::default(),
+            has_garbage: AtomicBool::new(false),
             mending: Arc::new(Mending::new(None)),
         })
     }
