@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use settee_model::json::Json;
 use settee_model::{Document, Rev, RevisionHasher};
 
-use crate::update::Company;
+use crate::company::Company;
 use crate::{Catalog, Counters, DatabaseError, DocUpdate, EditMode, Result, Work};
 
 /// The database that keeps events.

@@ -10,6 +10,7 @@ mod attachment;
 mod attempt;
 mod catalog;
 mod compaction;
+mod company;
 mod counters;
 mod database;
 mod designs;

@@ -9,7 +9,6 @@
 //! A conflict is an outcome, not an error. Nothing here waits for a client: bytes of attachments come in before their
 //! revision, through an [`Upload`].
 
-mod company;
 mod contents;
 mod fullness;
 mod group;
@@ -30,7 +29,6 @@ use settee_model::json::Json;
 use settee_model::{Document, Rev, RevHash, RevisionHasher};
 use settee_storage::Purpose;
 
-pub(crate) use company::Company;
 pub use contents::Stage;
 pub(crate) use fullness::Fullness;
 pub use new_attachments::{NewAttachment, NewAttachments};
@@ -53,6 +51,9 @@ const COMMIT_BYTES: usize = if cfg!(test) { 8 << 10 } else { 4 << 20 };
 /// meanwhile waits for all of a commit, so this keeps one of many small documents as short as one of few large ones. Where nobody
 /// else does, it counts for nothing: each commit costs a sync.
 const UPDATE_BYTES: usize = if cfg!(test) { 64 } else { 2 << 10 };
+
+/// Who writes so few documents is taken to wait for each of them.
+const FEW_UPDATES: usize = 16;
 
 /// About how many bytes the stripping of one document adds to a commit.
 const COMPACTED_BYTES: usize = 4 << 10;
@@ -312,6 +313,11 @@ impl Work {
         if let Self::Replace { key, .. } = self { Some(keys::prefixed(keys::ATTACHED, key)) } else { None }
     }
 
+    /// Whether it may be one of many whose author waits for each of them.
+    fn is_little(&self) -> bool {
+        !matches!(self, Self::Documents(updates) if updates.len() > FEW_UPDATES)
+    }
+
     /// The bytes of a commit that the work takes, where an update costs so many beside its own.
     fn cost_bytes(&self, update_bytes: usize) -> usize {
         match self {
@@ -351,7 +357,8 @@ impl Database {
             let is_alone = self.activity.company.is_absent(self.shard(), begun);
             let update_bytes = if is_alone { 0 } else { UPDATE_BYTES };
             let Some(works) = self.queue.take(COMMIT_BYTES, update_bytes) else { return lead };
-            self.activity.company.note(self.shard(), works.iter().map(|pending| &pending.work), begun);
+            let has_little = works.iter().any(|pending| pending.work.is_little());
+            self.activity.company.note(self.shard(), has_little, begun);
             let answered = works.len();
             lead.panicked = group::commit(self, &mut writer, works).and(lead.panicked);
             if is_over() {

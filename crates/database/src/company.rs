@@ -5,13 +5,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use settee_storage::Shard;
 
-use super::Work;
-
 /// Who has written within this time is taken to go on.
 const RECENT: Duration = Duration::from_secs(1);
-
-/// A work of so few documents is somebody's who waits for each of them.
-const FEW_UPDATES: usize = 16;
 
 /// The writers of the last moment, of all databases.
 #[derive(Debug, Default)]
@@ -33,12 +28,11 @@ impl Company {
             && state.beside.is_none_or(|beside| now.saturating_duration_since(beside) > RECENT)
     }
 
-    /// Notes a commit of `works` to `shard`.
-    pub(crate) fn note<'a>(&self, shard: Shard, mut works: impl Iterator<Item = &'a Work>, now: Instant) {
-        let is_little = works.any(|work| !matches!(work, Work::Documents(updates) if updates.len() > FEW_UPDATES));
+    /// Notes a commit to `shard`; part of what it holds may be so little that somebody waits for it.
+    pub(crate) fn note(&self, shard: Shard, has_little: bool, now: Instant) {
         let mut state = self.0.lock();
         let last = state.last.replace(shard);
-        if is_little || last.is_some_and(|last| last != shard) {
+        if has_little || last.is_some_and(|last| last != shard) {
             state.beside = Some(now);
         }
     }
@@ -47,7 +41,6 @@ impl Company {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::new;
 
     #[test]
     fn who_writes_much_is_alone_until_somebody_else_writes() {
@@ -55,15 +48,13 @@ mod tests {
         let begin = Instant::now();
         let at = |milliseconds| begin + Duration::from_millis(milliseconds);
         let (here, there) = (Shard(1), Shard(2));
-        let much = Work::Documents((0..17).map(|number| new(&number.to_string(), "{}")).collect());
-        let little = Work::Documents(vec![new("a", "{}")]);
         assert!(company.is_absent(here, at(0)));
-        company.note(here, [&much].into_iter(), at(0));
+        company.note(here, false, at(0));
         assert!(company.is_absent(here, at(1)) && !company.is_absent(there, at(1)));
-        company.note(here, [&much, &little].into_iter(), at(2));
+        company.note(here, true, at(2));
         assert!(!company.is_absent(here, at(3)) && company.is_absent(here, at(1_003)));
-        company.note(there, [&much].into_iter(), at(1_010));
-        company.note(here, [&much].into_iter(), at(1_020));
+        company.note(there, false, at(1_010));
+        company.note(here, false, at(1_020));
         assert!(!company.is_absent(here, at(2_020)) && company.is_absent(here, at(2_021)));
     }
 }
