@@ -177,7 +177,10 @@ fn a_store_in_use_has_no_faults() {
     std::thread::scope(|scope| {
         scope.spawn(|| fill(&engine, &mut Random(3), 300));
         for _ in 0..5 {
-            assert_eq!(check(directory.path(), Depth::Whole, &mut |_, _| {}).unwrap().faults, []);
+            let mut faults = check(directory.path(), Depth::Whole, &mut |_, _| {}).unwrap().faults;
+            // Somebody writes to the log while it is read.
+            faults.retain(|fault| !(fault.kind == FileKind::Log && fault.is_cut_end));
+            assert_eq!(faults, []);
         }
     });
 }
