@@ -50,7 +50,7 @@ const COMMIT_BYTES: usize = if cfg!(test) { 8 << 10 } else { 4 << 20 };
 /// The cost of an update beside its bytes, as if it were bytes: entries of the store, each put in its place. Whoever else commits
 /// meanwhile waits for all of a commit, so this keeps one of many small documents as short as one of few large ones. Where nobody
 /// else does, it counts for nothing: each commit costs a sync.
-const UPDATE_BYTES: usize = if cfg!(test) { 64 } else { 2 << 10 };
+const UPDATE_BYTES: usize = if cfg!(test) { 256 } else { 2 << 10 };
 
 /// Who writes so few documents is taken to wait for each of them.
 const FEW_UPDATES: usize = 16;

@@ -50,9 +50,10 @@ pub(super) async fn up(request: Request) -> Answer {
     let engine = request.node.engine();
     engine.check()?;
     let mut out = br#"{"status":"ok","seeds":{}"#.to_vec();
-    if request.node.nodes.is_cluster() {
+    let nodes = request.node.nodes.names().len();
+    if nodes > 1 {
         // Anybody may ask, so names are not told.
-        out.extend_from_slice(format!(r#","nodes":{}"#, request.node.nodes.names().len()).as_bytes());
+        out.extend_from_slice(format!(r#","nodes":{nodes}"#).as_bytes());
     }
     // What is not damaged is served, so this is no reason to take the server away.
     if let Some(damage) = engine.damage() {
