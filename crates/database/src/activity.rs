@@ -12,7 +12,6 @@ use parking_lot::Mutex;
 use settee_model::json::Json;
 use settee_model::{Document, Rev, RevisionHasher};
 
-use crate::company::Company;
 use crate::{Catalog, Counters, DatabaseError, DocUpdate, EditMode, Result, Work};
 
 /// The database that keeps events.
@@ -60,8 +59,6 @@ impl Happened {
 pub struct Activity {
     state: Mutex<State>,
     pub(crate) counters: Counters,
-    /// Who writes at the moment.
-    pub(crate) company: Company,
     /// The cache of design documents, of all databases in memory.
     pub(crate) design_bytes: Arc<AtomicUsize>,
 }

@@ -78,7 +78,7 @@ pub(crate) enum Source {
 pub struct Database {
     name: String,
     entry: Entry,
-    pub(crate) activity: Arc<Activity>,
+    activity: Arc<Activity>,
     engine: Arc<dyn Engine>,
     pub(crate) writer: Mutex<Writer>,
     pub(crate) queue: Queue,

@@ -10,7 +10,6 @@ mod attachment;
 mod attempt;
 mod catalog;
 mod compaction;
-mod company;
 mod counters;
 mod database;
 mod designs;

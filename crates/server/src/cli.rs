@@ -153,7 +153,7 @@ pub(crate) struct ServeArgs {
     /// `settee storage init` makes the tables where a server may not. Several servers may use one: docs/operation/cluster.md.
     #[arg(long, value_name = "URL")]
     pub(crate) storage: Option<String>,
-    /// What this server is called among those that use the same store [default: cluster/node, settee@HOST]
+    /// What this server is called among those that use the same store; without it cluster/node of the configuration, or settee@HOST
     #[arg(long, value_name = "NAME@HOST")]
     pub(crate) node_name: Option<String>,
     #[command(flatten)]

@@ -48,12 +48,8 @@ use crate::{Database, Result, StorageError, keys};
 const COMMIT_BYTES: usize = if cfg!(test) { 8 << 10 } else { 4 << 20 };
 
 /// The cost of an update beside its bytes, as if it were bytes: entries of the store, each put in its place. Whoever else commits
-/// meanwhile waits for all of a commit, so this keeps one of many small documents as short as one of few large ones. Where nobody
-/// else does, it counts for nothing: each commit costs a sync.
-const UPDATE_BYTES: usize = if cfg!(test) { 256 } else { 2 << 10 };
-
-/// Who writes so few documents is taken to wait for each of them.
-const FEW_UPDATES: usize = 16;
+/// meanwhile waits for all of a commit, so this keeps one of many small documents as short as one of few large ones.
+const UPDATE_BYTES: usize = if cfg!(test) { 64 } else { 2 << 10 };
 
 /// About how many bytes the stripping of one document adds to a commit.
 const COMPACTED_BYTES: usize = 4 << 10;
@@ -274,14 +270,19 @@ impl DocUpdate {
         self.attachments.size_bytes() + self.body.as_bytes().len() + 2 * self.id.len() + 32 * self.path.len() + 64
     }
 
-    /// Divides updates into works that fit into one commit each. Where nobody else writes, several go into one.
+    /// The bytes of a commit that the update takes.
+    fn cost_bytes(&self) -> usize {
+        UPDATE_BYTES + self.size_bytes()
+    }
+
+    /// Divides updates into works that fit into one commit each.
     #[must_use]
     pub fn into_works(updates: Vec<Self>) -> Vec<Work> {
         let mut works = Vec::new();
         let mut part = Vec::new();
         let mut size = 0;
         for update in updates {
-            size += UPDATE_BYTES + update.size_bytes();
+            size += update.cost_bytes();
             part.push(update);
             if size >= COMMIT_BYTES {
                 works.push(Work::Documents(std::mem::take(&mut part)));
@@ -313,15 +314,9 @@ impl Work {
         if let Self::Replace { key, .. } = self { Some(keys::prefixed(keys::ATTACHED, key)) } else { None }
     }
 
-    /// Whether it may be one of many whose author waits for each of them.
-    fn is_little(&self) -> bool {
-        !matches!(self, Self::Documents(updates) if updates.len() > FEW_UPDATES)
-    }
-
-    /// The bytes of a commit that the work takes, where an update costs so many beside its own.
-    fn cost_bytes(&self, update_bytes: usize) -> usize {
+    fn cost_bytes(&self) -> usize {
         match self {
-            Self::Documents(updates) => updates.iter().map(|update| update_bytes + update.size_bytes()).sum(),
+            Self::Documents(updates) => updates.iter().map(DocUpdate::cost_bytes).sum(),
             Self::Purge(purges) => purges.iter().map(Purge::size_bytes).sum(),
             Self::Compact(ids) => ids.len() * COMPACTED_BYTES,
             Self::SetRevsLimit(_) | Self::SetPurgedInfosLimit(_) | Self::ForgetPurges { .. } => 0,
@@ -353,13 +348,9 @@ impl Database {
         let (mut expected, mut window) = (0, Duration::ZERO);
         loop {
             self.queue.collect(expected, window);
-            let begun = Instant::now();
-            let is_alone = self.activity.company.is_absent(self.shard(), begun);
-            let update_bytes = if is_alone { 0 } else { UPDATE_BYTES };
-            let Some(works) = self.queue.take(COMMIT_BYTES, update_bytes) else { return lead };
-            let has_little = works.iter().any(|pending| pending.work.is_little());
-            self.activity.company.note(self.shard(), has_little, begun);
+            let Some(works) = self.queue.take(COMMIT_BYTES) else { return lead };
             let answered = works.len();
+            let begun = Instant::now();
             lead.panicked = group::commit(self, &mut writer, works).and(lead.panicked);
             if is_over() {
                 lead.is_left = !self.queue.end_lead();

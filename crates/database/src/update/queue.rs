@@ -47,14 +47,14 @@ impl Queue {
         state.waiting.len()
     }
 
-    /// Takes the oldest work and what fits beside it into a commit of about `limit_bytes`, where an update costs `update_bytes`
-    /// beside its own. `None` ends the caller's lead.
-    pub(crate) fn take(&self, limit_bytes: usize, update_bytes: usize) -> Option<Vec<Pending>> {
+    /// Takes the oldest work and what fits beside it into a commit of about `limit_bytes`. `None` ends the
+    /// caller's lead.
+    pub(crate) fn take(&self, limit_bytes: usize) -> Option<Vec<Pending>> {
         let mut state = self.state.lock();
         let mut works = Vec::new();
         let mut size = 0;
         while let Some(next) = state.waiting.front() {
-            size += next.work.cost_bytes(update_bytes);
+            size += next.work.cost_bytes();
             if !works.is_empty() && size > limit_bytes {
                 break;
             }

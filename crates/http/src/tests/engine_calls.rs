@@ -152,3 +152,21 @@ async fn who_is_no_administrator_costs_no_more_calls() {
     world.admin("PUT /db/_security", r#"{"members":{"names":["ann"]}}"#).await;
     assert_eq!(get().await.status, 401, "a new security object counts at once");
 }
+
+/// Whoever commits something else waits for all of a commit, so a large one of small documents is divided by their number.
+#[tokio::test]
+async fn a_commit_takes_two_thousand_updates_at_most() {
+    let engine = Arc::new(CountingEngine::new(Arc::new(MemoryEngine::new())));
+    let world = World::on(Arc::clone(&engine) as Arc<dyn Engine>);
+    world.make_database("db");
+    let docs = list((0..10_000).map(|number| format!(r#"{{"_id":"{number}"}}"#)));
+    let before = engine.calls();
+    let _ = engine.take_largest();
+    let told = world.admin("POST /db/_bulk_docs", &format!(r#"{{"docs":{docs}}}"#)).await;
+    assert_eq!(told.status, 201);
+    let commits = engine.calls().since(before).commits;
+    assert!((5..12).contains(&commits), "{commits}");
+    // A document, its change and its body, and what a commit has besides.
+    let writes = engine.take_largest().writes;
+    assert!(writes < 3 * 2_048 + 100, "{writes}");
+}
