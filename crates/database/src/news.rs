@@ -2,7 +2,7 @@
 //! security objects and design documents, and that a database is gone.
 //!
 //! The engine's thread only notes which version of which shard it has heard of. Who uses a database looks again if there is
-//! something that nobody has looked at, so after [`Engine::catch_up`](settee_storage::Engine::catch_up) nothing is older than that. A
+//! something that nobody has looked at, so after [`Engine::catch_up`] nothing is older than that. A
 //! thread that lives for as long as there is anything does the same for feeds, which wait: many commits in between are one look. Writers
 //! need none of this, because their commits conflict.
 
